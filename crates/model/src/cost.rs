@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The cost of a fork: document 000's equation,
+//!
+//! ```text
+//! t(fork) = t(copy one page)·frac·pages + t(page-table entry)·pages + t(new process)
+//! ```
+//!
+//! with its terms measured apart. An entry costs once when it is copied, once when it is torn
+//! down, and more if the parent wrote the page since the last fork; a copied page costs its fault
+//! and its freeing. Each is a function of how many pages there are, since memory that fits a cache
+//! is cheaper: it is measured at several sizes and interpolated over the logarithm of the size.
+
+use serde::Serialize;
+use statrs::distribution::{ContinuousCDF, StudentsT};
+use thiserror::Error;
+
+use crate::profile::{CycleCurve, CyclePoint, MachineProfile, Measured, WritingProcess};
+use crate::stats::median;
+
+/// A fork to predict: the application's half.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Question {
+    /// Base pages that are mapped, private and present.
+    pub pages: u64,
+    /// Base pages that are written after the fork.
+    pub written: u64,
+    /// Base pages that the parent wrote since its last fork (all, if it never forked).
+    pub written_before: u64,
+    /// Who writes.
+    pub writer: WritingProcess,
+    /// Other running threads of the forking process.
+    pub threads: u32,
+    /// Size of the pages that the memory is made of.
+    pub page_size_bytes: u64,
+}
+
+/// A figure with the interval in which 95% of measurements should lie.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Predicted {
+    /// The expected time.
+    pub value: f64,
+    /// Lower end of the 95% prediction interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Prediction {
+    /// From the call until the child was reaped and the writes were over.
+    pub elapsed_ns: Predicted,
+    /// The call itself: how long the parent stands still.
+    pub fork_ns: Predicted,
+    /// The writes.
+    pub write_ns: Predicted,
+    /// Copied pages and the second set of page tables.
+    pub extra_bytes: u64,
+    /// Where the answer rests on less than a measurement.
+    pub notes: Vec<String>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum Unanswerable {
+    /// More is written than there is.
+    #[error("{written} pages cannot be written of {pages}")]
+    TooManyWritten {
+        /// Pages asked to be written.
+        written: u64,
+        /// Pages there are.
+        pages: u64,
+    },
+    /// The profile lacks the figures.
+    #[error("the machine profile has no figures for {0}: run `cowlab calibrate` on that machine")]
+    NotCalibrated(String),
+}
+
+/// Relative error of the interpolation itself, where it cannot be estimated from the curve.
+const LEAST_MISFIT: f64 = 0.01;
+/// Relative spread between rounds that is assumed at least: a quiet machine is not always quiet.
+const LEAST_SPREAD: f64 = 0.01;
+
+/// A term of the sum: nanoseconds, and their standard deviation.
+#[derive(Debug, Clone, Copy)]
+struct Term {
+    ns: f64,
+    deviation_ns: f64,
+}
+
+impl Term {
+    fn sum(terms: &[Term]) -> Term {
+        Term {
+            ns: terms.iter().map(|term| term.ns).sum(),
+            // Rounds that are slow are slow in every term: deviations add up, not their squares.
+            deviation_ns: terms.iter().map(|term| term.deviation_ns).sum(),
+        }
+    }
+}
+
+/// A cost per page at some numbers of pages, ascending.
+struct PerPage(Vec<(f64, Measured)>);
+
+impl PerPage {
+    /// The curve's cost beyond `base`, divided by the pages.
+    fn above(
+        curve: &CycleCurve,
+        of: impl Fn(&CyclePoint) -> Option<Measured>,
+        base: f64,
+    ) -> PerPage {
+        let per_page = |point: &CyclePoint| {
+            let pages = point.pages as f64;
+            let total = of(point)?;
+            let ns = (total.ns - base).max(0.0) / pages;
+            Some((pages, Measured { ns, log_spread: total.log_spread }))
+        };
+        PerPage::pooled(curve.points.iter().filter(|point| point.pages > 0).filter_map(per_page))
+    }
+
+    /// Costs with one spread for all: a few rounds tell little of the spread at one size, but all
+    /// sizes together tell much.
+    fn pooled(costs: impl Iterator<Item = (f64, Measured)>) -> PerPage {
+        let mut costs: Vec<(f64, Measured)> = costs.collect();
+        let spreads: Vec<f64> = costs.iter().map(|(_, cost)| cost.log_spread).collect();
+        let spread = median(&spreads).unwrap_or(0.0).max(LEAST_SPREAD);
+        for (_, cost) in &mut costs {
+            cost.log_spread = spread;
+        }
+        PerPage(costs)
+    }
+
+    /// Interpolated over ln(pages); constant beyond the ends.
+    fn at(&self, pages: f64) -> Option<Measured> {
+        let (first, last) = (self.0.first()?, self.0.last()?);
+        if pages <= first.0 {
+            return Some(first.1);
+        }
+        if pages >= last.0 {
+            return Some(last.1);
+        }
+        let above = self.0.iter().position(|point| point.0 >= pages)?;
+        let ((x0, a), (x1, b)) = (self.0[above - 1], self.0[above]);
+        let share = (pages / x0).ln() / (x1 / x0).ln();
+        let mix = |a: f64, b: f64| a + (b - a) * share;
+        Some(Measured { ns: mix(a.ns, b.ns), log_spread: mix(a.log_spread, b.log_spread) })
+    }
+
+    /// How far the points lie from the line through their neighbours: half of it is the error to
+    /// expect between points that are half as far apart.
+    fn misfit(&self) -> f64 {
+        let errors: Vec<f64> = (1..self.0.len().saturating_sub(1))
+            .filter_map(|i| {
+                let without = PerPage(
+                    self.0.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, p)| *p).collect(),
+                );
+                let (pages, point) = self.0[i];
+                let guess = without.at(pages)?.ns;
+                (guess > 0.0 && point.ns > 0.0).then(|| (guess / point.ns).ln().abs() / 2.0)
+            })
+            .collect();
+        match errors.len() {
+            0 => LEAST_MISFIT,
+            count => (errors.iter().sum::<f64>() / count as f64).max(LEAST_MISFIT),
+        }
+    }
+
+    /// The cost of `pages` of them, where the cost of one depends on `scale` pages.
+    fn term(&self, pages: u64, scale: u64) -> Option<Term> {
+        if pages == 0 {
+            return Some(Term { ns: 0.0, deviation_ns: 0.0 });
+        }
+        let cost = self.at(scale as f64)?;
+        let ns = cost.ns * pages as f64;
+        Some(Term { ns, deviation_ns: ns * cost.log_spread.hypot(self.misfit()) })
+    }
+}
+
+/// Predict a fork on the machine of `profile`.
+pub fn predict(profile: &MachineProfile, question: &Question) -> Result<Prediction, Unanswerable> {
+    let Question { pages, written, .. } = *question;
+    if written > pages || question.written_before > pages {
+        return Err(Unanswerable::TooManyWritten {
+            written: written.max(question.written_before),
+            pages,
+        });
+    }
+    let mut notes = Vec::new();
+    let curve = curve_for(profile, question, &mut notes)?;
+    let no_heap = curve.points.first().filter(|point| point.pages == 0);
+    let no_heap = no_heap.ok_or_else(|| Unanswerable::NotCalibrated("an empty process".into()))?;
+    let largest = curve.points.last().map_or(0, |point| point.pages);
+    if pages > largest {
+        notes.push(format!(
+            "extrapolated: the profile was measured up to {largest} pages, costs per page are taken \
+             to stay the same beyond"
+        ));
+    }
+    let huge = question.page_size_bytes != profile.page_size_bytes;
+    let terms = if huge {
+        huge_terms(profile, question, curve, &mut notes)?
+    } else {
+        base_terms(question, curve)?
+    };
+    let constant = |m: Measured| Term { ns: m.ns, deviation_ns: m.ns * m.log_spread };
+    let fork = Term::sum(&[constant(no_heap.fork), terms.fork]);
+    let rest = Term::sum(&[constant(no_heap.rest), terms.rest]);
+    let elapsed = Term::sum(&[fork, terms.write, rest]);
+
+    // The spreads are pooled over the sizes of the curve.
+    let freedom = f64::from(curve.rounds.max(2) - 1) * curve.points.len() as f64;
+    let t = StudentsT::new(0.0, 1.0, freedom).map_or(1.96, |t| t.inverse_cdf(0.975));
+    let predicted = |term: Term| Predicted {
+        value: term.ns,
+        low: (term.ns - t * term.deviation_ns).max(0.0),
+        high: term.ns + t * term.deviation_ns,
+    };
+    let table_bytes = profile.cost("page_table_bytes_per_page").unwrap_or(8.0) * pages as f64;
+    Ok(Prediction {
+        elapsed_ns: predicted(elapsed),
+        fork_ns: predicted(fork),
+        write_ns: predicted(terms.write),
+        extra_bytes: written * profile.page_size_bytes + if huge { 0 } else { table_bytes as u64 },
+        notes,
+    })
+}
+
+struct Terms {
+    fork: Term,
+    write: Term,
+    rest: Term,
+}
+
+fn base_terms(question: &Question, curve: &CycleCurve) -> Result<Terms, Unanswerable> {
+    let base = &curve.points[0];
+    let missing = || Unanswerable::NotCalibrated("copied pages".into());
+    let entries = PerPage::above(curve, |p| Some(p.fork), base.fork.ns);
+    let teardown = PerPage::above(curve, |p| Some(p.rest), base.rest.ns);
+    let writes = PerPage::above(curve, |p| p.written.map(|w| w.write), 0.0);
+    // What a cycle with every page written costs beyond one with none, page by page.
+    let beyond = |of: fn(&CyclePoint) -> Option<(Measured, Measured)>| {
+        let points = curve.points.iter().filter(|p| p.pages > 0).filter_map(|p| {
+            let (with, without) = of(p)?;
+            let ns = ((with.ns - without.ns) / p.pages as f64).max(0.0);
+            Some((p.pages as f64, Measured { ns, log_spread: with.log_spread }))
+        });
+        PerPage::pooled(points)
+    };
+    let protects = beyond(|p| Some((p.written?.fork, p.fork)));
+    let frees = beyond(|p| Some((p.written?.rest, p.rest)));
+
+    let (pages, written) = (question.pages, question.written);
+    let fork = [
+        entries.term(pages, pages).ok_or_else(missing)?,
+        protects.term(question.written_before, question.written_before).ok_or_else(missing)?,
+    ];
+    let rest = [
+        teardown.term(pages, pages).ok_or_else(missing)?,
+        frees.term(written, written).ok_or_else(missing)?,
+    ];
+    Ok(Terms {
+        fork: Term::sum(&fork),
+        write: writes.term(written, written).ok_or_else(missing)?,
+        rest: Term::sum(&rest),
+    })
+}
+
+/// Huge pages: an entry each at fork, a split at the first write to each, then base pages.
+fn huge_terms(
+    profile: &MachineProfile,
+    question: &Question,
+    curve: &CycleCurve,
+    notes: &mut Vec<String>,
+) -> Result<Terms, Unanswerable> {
+    let size = question.page_size_bytes;
+    let missing = || Unanswerable::NotCalibrated(format!("pages of {size} bytes"));
+    if profile.huge_page_bytes != Some(size) {
+        return Err(missing());
+    }
+    let with_threads = question.threads > 0 && question.writer == WritingProcess::Parent;
+    let split = if with_threads { "thp_split_threads_ns" } else { "thp_split_ns" };
+    let cost = |name: &str| profile.costs.get(name).map(|cost| cost.estimate).ok_or_else(missing);
+    let (entry, split) = (cost("thp_fork_ns_per_huge_page")?, cost(split)?);
+    let per_huge = size / profile.page_size_bytes;
+    let huge_pages = question.pages.div_ceil(per_huge);
+    let split_pages = question.written.div_ceil(per_huge);
+    let term = |estimate: crate::stats::Estimate, count: u64| Term {
+        ns: estimate.value * count as f64,
+        deviation_ns: (estimate.high - estimate.low) / 4.0 * count as f64,
+    };
+    // The first write to a huge page also copies its page: the others follow as base pages.
+    let others =
+        Question { pages: question.written, written: question.written - split_pages, ..*question };
+    let base = base_terms(&others, curve)?;
+    notes.push(
+        "huge pages: a write splits its huge page and copies one base page (Linux 5.8 and later); \
+         the pages after it are priced as base pages"
+            .to_owned(),
+    );
+    Ok(Terms {
+        fork: term(entry, huge_pages),
+        write: Term::sum(&[term(split, split_pages), base.write]),
+        rest: Term::sum(&[term(entry, huge_pages), base.rest]),
+    })
+}
+
+fn curve_for<'a>(
+    profile: &'a MachineProfile,
+    question: &Question,
+    notes: &mut Vec<String>,
+) -> Result<&'a CycleCurve, Unanswerable> {
+    let of_writer = || profile.curves.iter().filter(|curve| curve.writer == question.writer);
+    if let Some(curve) = of_writer().find(|curve| curve.threads == question.threads) {
+        return Ok(curve);
+    }
+    // More threads than CPUs were measured: no more CPUs can hold the address space than exist.
+    let most = of_writer().max_by_key(|curve| curve.threads);
+    match most.filter(|most| most.threads > 0 && most.threads < question.threads) {
+        Some(most) => {
+            notes.push(format!(
+                "priced with {} other running thread(s), the most that were calibrated",
+                most.threads
+            ));
+            Ok(most)
+        }
+        None => Err(Unanswerable::NotCalibrated(format!(
+            "a writing {} with {} other threads",
+            if question.writer == WritingProcess::Child { "child" } else { "parent" },
+            question.threads
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::WrittenCycle;
+
+    fn measured(ns: f64) -> Measured {
+        Measured { ns, log_spread: 0.01 }
+    }
+
+    /// A machine that obeys document 000's equation exactly: 50 µs for a process, 40 ns for an
+    /// entry, 60 ns for its end, 2 µs for a copy and 100 ns for its freeing.
+    fn exact() -> MachineProfile {
+        let point = |pages: u64| {
+            let p = pages as f64;
+            CyclePoint {
+                pages,
+                fork: measured(30_000.0 + 40.0 * p),
+                rest: measured(20_000.0 + 60.0 * p),
+                written: (pages > 0).then(|| WrittenCycle {
+                    fork: measured(30_000.0 + 50.0 * p),
+                    write: measured(2000.0 * p),
+                    rest: measured(20_000.0 + 160.0 * p),
+                }),
+            }
+        };
+        MachineProfile {
+            page_size_bytes: 4096,
+            huge_page_bytes: None,
+            costs: Default::default(),
+            curves: vec![CycleCurve {
+                writer: WritingProcess::Child,
+                threads: 0,
+                rounds: 5,
+                points: [0, 256, 4096, 65536].map(point).into(),
+            }],
+        }
+    }
+
+    fn ask(pages: u64, written: u64) -> Question {
+        Question {
+            pages,
+            written,
+            written_before: 0,
+            writer: WritingProcess::Child,
+            threads: 0,
+            page_size_bytes: 4096,
+        }
+    }
+
+    #[test]
+    fn the_documents_equation_is_reproduced_at_any_size() {
+        for (pages, written) in [(0, 0), (10, 5), (300, 100), (10_000, 9_999), (1_000_000, 5)] {
+            let answer = predict(&exact(), &ask(pages, written)).unwrap();
+            let expected = 50_000.0 + 100.0 * pages as f64 + 2100.0 * written as f64;
+            let error = (answer.elapsed_ns.value / expected - 1.0).abs();
+            assert!(error < 1e-9, "{pages} pages, {written} written: {error}");
+            assert!(answer.elapsed_ns.low < expected && expected < answer.elapsed_ns.high);
+            assert_eq!(answer.extra_bytes, written * 4096 + pages * 8);
+        }
+    }
+
+    #[test]
+    fn pages_written_before_the_fork_cost_their_protection() {
+        let question = Question { written_before: 1000, ..ask(1000, 0) };
+        let answer = predict(&exact(), &question).unwrap();
+        assert!((answer.fork_ns.value - (30_000.0 + 50_000.0)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_refused_or_noted() {
+        let beyond = predict(&exact(), &ask(1_000_000, 0)).unwrap();
+        assert!(beyond.notes[0].contains("extrapolated"));
+        for question in [
+            ask(10, 11),
+            Question { threads: 1, ..ask(10, 1) },
+            Question { writer: WritingProcess::Parent, ..ask(10, 1) },
+            Question { page_size_bytes: 2 << 20, ..ask(10, 1) },
+        ] {
+            predict(&exact(), &question).unwrap_err();
+        }
+    }
+}

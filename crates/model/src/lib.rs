@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Units, statistics and the cost model. No I/O and no unsafe code.
+
+pub mod cost;
+pub mod difference;
+pub mod profile;
+pub mod regression;
+pub mod stats;
+pub mod units;
+
+pub use stats::Estimate;

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a machine's forks and copies cost: the half of a prediction that does not depend on the
+//! program.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::stats::Estimate;
+
+/// Who writes after the fork.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WritingProcess {
+    /// The child.
+    Child,
+    /// The parent, while a child is alive.
+    Parent,
+}
+
+/// One primitive cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// What it is, in plain words.
+    pub name: String,
+    /// Its unit.
+    pub unit: String,
+    /// The figure and its interval.
+    #[serde(flatten)]
+    pub estimate: Estimate,
+}
+
+/// A quantity that was measured in several rounds: its median, and how far rounds differ.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Median over the rounds, in ns.
+    pub ns: f64,
+    /// Standard deviation of the rounds' logarithms.
+    pub log_spread: f64,
+}
+
+/// Fork cycles of a heap of one size: nothing written, and (where measured) everything.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct CyclePoint {
+    /// Base pages in the heap.
+    pub pages: u64,
+    /// The fork call; no page was written since the last fork.
+    pub fork: Measured,
+    /// The rest: starting the child, its exit and the wait for it.
+    pub rest: Measured,
+    /// The same with every page written once after each fork.
+    pub written: Option<WrittenCycle>,
+}
+
+/// A fork cycle in which every page is written.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct WrittenCycle {
+    /// The fork call: entries that the parent wrote must be write-protected again.
+    pub fork: Measured,
+    /// The writes.
+    pub write: Measured,
+    /// The rest, freeing the copies included.
+    pub rest: Measured,
+}
+
+/// Fork cycles by size of the heap, smallest first; the first has no heap.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CycleCurve {
+    /// Who writes.
+    pub writer: WritingProcess,
+    /// Other running threads of the forking process.
+    pub threads: u32,
+    /// Rounds that the figures rest on.
+    pub rounds: u32,
+    /// The sizes.
+    pub points: Vec<CyclePoint>,
+}
+
+/// A machine profile.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MachineProfile {
+    /// Size of a base page.
+    pub page_size_bytes: u64,
+    /// Size of a huge page, where its costs were measured.
+    pub huge_page_bytes: Option<u64>,
+    /// Primitive costs by name: `trap_ns`, `pte_ns_per_page`, …; absent if not measured.
+    pub costs: BTreeMap<String, Cost>,
+    /// Fork cycles of base pages, for each writer and number of threads.
+    pub curves: Vec<CycleCurve>,
+}
+
+impl MachineProfile {
+    /// The median of a primitive cost.
+    pub fn cost(&self, name: &str) -> Option<f64> {
+        self.costs.get(name).map(|cost| cost.estimate.value)
+    }
+}
