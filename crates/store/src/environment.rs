@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Where a measurement was made.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// How a guest's instructions were executed; figures from TCG are labelled wherever shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Accelerator {
+    /// No emulation by cowlab: this machine's own kernel.
+    Native,
+    /// A guest under KVM.
+    Kvm,
+    /// A guest under QEMU's TCG: times are not hardware's.
+    Tcg,
+}
+
+/// One machine and kernel. Absent facts are `None`, never an empty or zero value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// The host's name (`uname -n`).
+    pub host: String,
+    /// `x86_64`, `aarch64`.
+    pub architecture: String,
+    /// Model name of the CPU.
+    pub cpu_model: Option<String>,
+    /// CPUs that this process may use.
+    pub cpus: u32,
+    /// The hypervisor that the CPU reports, or `None` on bare metal.
+    pub hypervisor: Option<String>,
+    /// `uname -r`.
+    pub kernel: String,
+    /// Size of a base page.
+    pub page_size_bytes: u64,
+    /// MemTotal.
+    pub memory_bytes: Option<u64>,
+    /// Size of a PMD-mapped huge page; `None` on a kernel without THP.
+    pub thp_size_bytes: Option<u64>,
+    /// Setting of THP: `always`, `madvise`, `never`; `None` on a kernel without.
+    pub thp: Option<String>,
+    /// Setting of each (m)THP size, keyed by its size in bytes.
+    pub mthp: BTreeMap<u64, String>,
+    /// Each CPU vulnerability and the state of its mitigation.
+    pub mitigations: BTreeMap<String, String>,
+    /// `vm.overcommit_memory`.
+    pub overcommit_memory: Option<u32>,
+    /// The kernel's clock source.
+    pub clocksource: Option<String>,
+    /// Load average over one minute when the run began: was the machine quiet?
+    pub load_average: Option<f64>,
+    /// Native, KVM or TCG.
+    pub accelerator: Accelerator,
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A run on disk: `run.json`, Parquet samples with HDR histograms, and folders that are only
+//! ever whole.
+
+mod environment;
+mod histogram;
+mod parquet;
+mod run;
+mod sample;
+
+pub use environment::{Accelerator, Environment};
+pub use hdrhistogram::Histogram;
+pub use histogram::{QUANTILES, deserialise, histogram_of, serialise};
+pub use run::{FORMAT, Run, RunFolder, RunInfo};
+pub use sample::{Missing, Params, Sample, unit_of};

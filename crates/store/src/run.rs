@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A run on disk: written under a temporary name and renamed, so that what looks whole is whole.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+
+use crate::{Environment, Missing, Sample, parquet};
+
+/// The version of the run format that this program writes and reads.
+pub const FORMAT: u32 = 1;
+
+/// What `run.json` holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunInfo {
+    /// Version of the format: [`FORMAT`].
+    pub format: u32,
+    /// The verb, or verb and bench: `study`, `bench-cow-faults`.
+    pub name: String,
+    /// The command line.
+    pub command: Vec<String>,
+    /// Version of cowlab.
+    pub version: String,
+    /// Seed of every random choice in the run.
+    pub seed: u64,
+    /// When the run began (RFC 3339, UTC).
+    pub started: Timestamp,
+    /// How long it took, in seconds; absent while it runs.
+    pub duration_s: Option<f64>,
+    /// The machines and kernels that samples refer to.
+    pub environments: Vec<Environment>,
+    /// What could not be measured, and why.
+    #[serde(default)]
+    pub missing: Vec<Missing>,
+}
+
+impl RunInfo {
+    /// A run that begins now.
+    pub fn begin(name: &str, seed: u64, environment: Environment) -> Self {
+        RunInfo {
+            format: FORMAT,
+            name: name.to_owned(),
+            command: std::env::args().collect(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            seed,
+            started: Timestamp::now(),
+            duration_s: None,
+            environments: vec![environment],
+            missing: Vec::new(),
+        }
+    }
+}
+
+/// A run in memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// Everything but the samples.
+    pub info: RunInfo,
+    /// Every raw figure.
+    pub samples: Vec<Sample>,
+}
+
+impl Run {
+    /// Read the run in `folder`. Errors name the file at fault and what is wrong with it.
+    pub fn read(folder: &Path) -> Result<Run> {
+        let path = folder.join("run.json");
+        let text = fs::read_to_string(&path).with_context(|| {
+            format!("{} is not a run of cowlab: cannot read its run.json", folder.display())
+        })?;
+        #[derive(Deserialize)]
+        struct Versioned {
+            format: u32,
+        }
+        let versioned: Versioned = serde_json::from_str(&text)
+            .with_context(|| format!("{} is cut, damaged or foreign", path.display()))?;
+        if versioned.format != FORMAT {
+            bail!(
+                "{} has format {}, this cowlab reads format {FORMAT}: use the cowlab that wrote it",
+                path.display(),
+                versioned.format
+            );
+        }
+        let info = serde_json::from_str(&text)
+            .with_context(|| format!("{} is cut, damaged or foreign", path.display()))?;
+        let samples = parquet::read(&folder.join("samples.parquet"))?;
+        Ok(Run { info, samples })
+    }
+}
+
+/// A run folder that is being written. Dropped before [`RunFolder::commit`], it leaves nothing.
+pub struct RunFolder {
+    parent: PathBuf,
+    name: String,
+    temporary: TempDir,
+}
+
+impl RunFolder {
+    /// Begin a folder in `parent`, which is created if need be. Fails at once where nothing can
+    /// be written, before any time is spent on measuring.
+    pub fn create(parent: &Path, info: &RunInfo) -> Result<RunFolder> {
+        let unwritable = || {
+            format!(
+                "cannot write a run into {}: choose another folder with --output",
+                parent.display()
+            )
+        };
+        fs::create_dir_all(parent).with_context(unwritable)?;
+        let temporary = tempfile::Builder::new()
+            .prefix(".unfinished-")
+            .tempdir_in(parent)
+            .with_context(unwritable)?;
+        let name = format!("{}-{}", info.started.strftime("%Y%m%dT%H%M%SZ"), info.name);
+        Ok(RunFolder { parent: parent.to_owned(), name, temporary })
+    }
+
+    /// Write one file of the run. A full disk is an error here, never a short file.
+    pub fn write(&self, file: &str, contents: &[u8]) -> Result<()> {
+        let path = self.temporary.path().join(file);
+        let failed = || {
+            format!("cannot write {file} of the run in {}: nothing was kept", self.parent.display())
+        };
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).with_context(failed)?;
+        }
+        let mut out = File::create(&path).with_context(failed)?;
+        out.write_all(contents).with_context(failed)?;
+        out.sync_all().with_context(failed)
+    }
+
+    /// Write `run.json` and `samples.parquet`.
+    pub fn write_run(&self, run: &Run) -> Result<()> {
+        self.write("samples.parquet", &parquet::encode(&run.samples)?)?;
+        self.write("run.json", &serde_json::to_vec_pretty(&run.info)?)
+    }
+
+    /// Give the folder its name. It is whole from here on.
+    pub fn commit(self) -> Result<PathBuf> {
+        let mut target = self.parent.join(&self.name);
+        let mut attempt = 1;
+        while target.exists() {
+            attempt += 1;
+            target = self.parent.join(format!("{}-{attempt}", self.name));
+        }
+        let failed = || format!("cannot name the run {}", target.display());
+        // tempfile makes its folders private; a run holds no addresses and may be shared.
+        let open = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+        fs::set_permissions(self.temporary.path(), open).with_context(failed)?;
+        fs::rename(self.temporary.path(), &target).with_context(failed)?;
+        let _renamed = self.temporary.keep();
+        Ok(target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Accelerator;
+
+    fn info() -> RunInfo {
+        let environment = Environment {
+            host: "h".into(),
+            architecture: "x86_64".into(),
+            cpu_model: None,
+            cpus: 2,
+            hypervisor: None,
+            kernel: "6.12".into(),
+            page_size_bytes: 4096,
+            memory_bytes: None,
+            thp_size_bytes: None,
+            thp: None,
+            mthp: Default::default(),
+            mitigations: Default::default(),
+            overcommit_memory: None,
+            clocksource: None,
+            load_average: None,
+            accelerator: Accelerator::Native,
+        };
+        RunInfo::begin("study", 1, environment)
+    }
+
+    #[test]
+    fn a_run_is_read_as_it_was_written() {
+        let parent = tempfile::tempdir().unwrap();
+        let run = Run { info: info(), samples: Vec::new() };
+        let folder = RunFolder::create(parent.path(), &run.info).unwrap();
+        folder.write_run(&run).unwrap();
+        folder.write("tables/a.csv", b"a\n").unwrap();
+        let first = folder.commit().unwrap();
+        assert_eq!(Run::read(&first).unwrap(), run);
+        // A second run within the same second gets a name of its own.
+        let again = RunFolder::create(parent.path(), &run.info).unwrap();
+        again.write_run(&run).unwrap();
+        assert_ne!(again.commit().unwrap(), first);
+    }
+
+    #[test]
+    fn a_run_that_was_not_committed_leaves_nothing() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = RunFolder::create(parent.path(), &info()).unwrap();
+        folder.write("run.json", b"{}").unwrap();
+        drop(folder);
+        assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn foreign_and_cut_folders_are_refused_with_a_reason() {
+        let parent = tempfile::tempdir().unwrap();
+        let missing = Run::read(parent.path()).unwrap_err();
+        assert!(format!("{missing:#}").contains("not a run of cowlab"));
+        for (text, expected) in [
+            ("", "cut, damaged or foreign"),
+            ("{\"format\":1", "cut, damaged or foreign"),
+            ("{\"format\":2}", "has format 2"),
+            ("{\"format\":1}", "cut, damaged or foreign"),
+        ] {
+            fs::write(parent.path().join("run.json"), text).unwrap();
+            let error = format!("{:#}", Run::read(parent.path()).unwrap_err());
+            assert!(error.contains(expected), "{text:?} gave {error}");
+        }
+    }
+}
