@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What can be measured here, what cannot, and what would change that.
+
+use serde::Serialize;
+
+use crate::facts::Facts;
+use crate::human;
+use crate::limits::{CAP_SYS_ADMIN, CAP_SYS_PTRACE};
+use crate::thp;
+
+/// One thing that cowlab can use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Capability {
+    /// A short name.
+    pub name: String,
+    /// Whether it is there.
+    pub available: bool,
+    /// What would make it available; `None` where it is.
+    pub needs: Option<String>,
+    /// What cowlab does with it.
+    pub used_for: &'static str,
+}
+
+impl Capability {
+    fn of(name: impl Into<String>, used_for: &'static str, state: Result<(), String>) -> Self {
+        Capability { name: name.into(), available: state.is_ok(), needs: state.err(), used_for }
+    }
+}
+
+/// `Ok` where `there` is, else what it needs.
+fn needs(there: bool, what: impl Into<String>) -> Result<(), String> {
+    if there { Ok(()) } else { Err(what.into()) }
+}
+
+/// Every capability, in the order in which the doctor prints them.
+pub fn list(facts: &Facts) -> Vec<Capability> {
+    let has = |capability| facts.credentials.as_ref().is_some_and(|own| own.has(capability));
+    let cpus = facts.cpu.allowed.len();
+    let mut found = vec![
+        Capability::of("fork and copy-on-write timing", "study, calibrate, bench", Ok(())),
+        Capability::of(
+            "TLB flush of another thread",
+            "calibrate (remote_flush_ns), bench --threads",
+            needs(cpus >= 2, format!("2 CPUs at least; this process may use {cpus}: see taskset")),
+        ),
+    ];
+    found.extend(pages(facts));
+    found.extend([
+        Capability::of(
+            "changing a huge-page size for a run",
+            "--set-mthp",
+            needs(facts.thp.is_some(), "a kernel with CONFIG_TRANSPARENT_HUGEPAGE").and_then(
+                |()| {
+                    let is_root = facts.credentials.as_ref().is_some_and(|own| own.euid == 0);
+                    needs(is_root, "root, as the settings in /sys are root's")
+                },
+            ),
+        ),
+        Capability::of(
+            "system-call events",
+            "cross-check of which call forked",
+            clone_events(facts),
+        ),
+        Capability::of("page-fault events", "cross-check of counted faults", fault_events(facts)),
+        Capability::of(
+            "soft-dirty bits",
+            "footprint, tend: which pages were written",
+            match facts.soft_dirty {
+                Some(true) => Ok(()),
+                Some(false) => {
+                    Err("a kernel with CONFIG_MEM_SOFT_DIRTY: here the bit never changes".into())
+                }
+                None => Err("/proc/self/clear_refs and pagemap (CONFIG_PROC_PAGE_MONITOR)".into()),
+            },
+        ),
+        Capability::of(
+            "smaps_rollup",
+            "watch: memory of a process in one read",
+            needs(facts.smaps_rollup, "a kernel with /proc/PID/smaps_rollup (4.14)"),
+        ),
+        Capability::of(
+            "processes of other users",
+            "footprint, watch, tend of a pid",
+            needs(has(CAP_SYS_PTRACE), "root, or CAP_SYS_PTRACE; one's own processes work without"),
+        ),
+        Capability::of(
+            "delay accounting",
+            "watch: time lost to swapping and reclaim",
+            match facts.delay_accounting {
+                Some(true) => Ok(()),
+                Some(false) => Err("sysctl kernel.task_delayacct=1".into()),
+                None => Err("a kernel with CONFIG_TASK_DELAY_ACCT".into()),
+            },
+        ),
+    ]);
+    found.extend(quiet(facts));
+    found
+}
+
+/// PMD-mapped huge pages, then each other size that the kernel has.
+fn pages(facts: &Facts) -> Vec<Capability> {
+    const USED_FOR: &str = "bench --page-size-bytes, study";
+    let Some(settings) = &facts.thp else {
+        let state = thp::usable(facts, 0);
+        return vec![Capability::of("transparent huge pages", USED_FOR, state)];
+    };
+    let mut sizes: Vec<u64> = settings.pmd_size_bytes.into_iter().collect();
+    sizes.extend(settings.sizes.keys().filter(|size| Some(**size) != settings.pmd_size_bytes));
+    let page = |size: u64| {
+        let kind = if Some(size) == settings.pmd_size_bytes { "THP" } else { "mTHP" };
+        let name = format!("{kind} of {}", human::page_size(size));
+        Capability::of(name, USED_FOR, thp::usable(facts, size))
+    };
+    sizes.into_iter().map(page).collect()
+}
+
+fn clone_events(facts: &Facts) -> Result<(), String> {
+    let tracing = tracefs(facts)?;
+    let what = "a kernel with CONFIG_FTRACE_SYSCALLS (no readable events/syscalls/sys_enter_clone)";
+    needs(!tracing.is_empty(), what)
+}
+
+fn fault_events(facts: &Facts) -> Result<(), String> {
+    tracefs(facts)?;
+    let there = facts.tracing.as_ref().is_some_and(|tracing| tracing.page_fault_event);
+    needs(there, "a kernel and architecture with the event exceptions/page_fault_user")
+}
+
+/// The readable clone events of a tracefs that can be read.
+fn tracefs(facts: &Facts) -> Result<&[String], String> {
+    let Some(tracing) = &facts.tracing else {
+        return Err("tracefs: mount -t tracefs tracefs /sys/kernel/tracing".into());
+    };
+    needs(tracing.readable, format!("root, to read {}", tracing.mount_point))?;
+    Ok(&tracing.clone_events)
+}
+
+/// What could disturb a timing.
+fn quiet(facts: &Facts) -> Vec<Capability> {
+    const USED_FOR: &str = "every timing";
+    let source = facts.clocksource.as_deref();
+    let is_slow = source.is_some_and(|name| matches!(name, "hpet" | "acpi_pm" | "jiffies"));
+    let cpus = facts.cpu.allowed.len() as f64;
+    let load = facts.load_average;
+    let is_quiet = load.is_some_and(|load| load < cpus.max(1.0) / 2.0);
+    let now = load.map_or("not readable".to_owned(), |load| load.to_string());
+    vec![
+        Capability::of(
+            "memory that stays with this machine",
+            USED_FOR,
+            needs(
+                !facts.memory_may_be_taken_back(),
+                "the hypervisor may take free memory back, and then a first touch costs several \
+                 times as much: cowlab touches what a timed section needs just before it; free page \
+                 reporting of the balloon is switched off on the host",
+            ),
+        ),
+        Capability::of(
+            "a quiet machine",
+            USED_FOR,
+            needs(is_quiet, format!("other work to end: the load average is {now}")),
+        ),
+        Capability::of(
+            "a clock that is read without a system call",
+            USED_FOR,
+            needs(
+                !is_slow,
+                format!(
+                    "another clock source than {}: see current_clocksource",
+                    source.unwrap_or("")
+                ),
+            ),
+        ),
+        Capability::of(
+            "pages that nobody merges",
+            USED_FOR,
+            needs(facts.ksm != Some(1), "KSM stopped: echo 0 > /sys/kernel/mm/ksm/run"),
+        ),
+        Capability::of(
+            "perf and BPF for the whole machine",
+            "observe",
+            needs(
+                facts.credentials.as_ref().is_some_and(|own| own.has(CAP_SYS_ADMIN)),
+                "root, or CAP_SYS_ADMIN",
+            ),
+        ),
+    ]
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What this machine can do: facts first, decisions in pure functions.
+//!
+//! [`Facts::probe`] reads everything once; [`fit`], [`verdict`], [`capability`] and [`thp`] decide
+//! from those facts alone, so that each decision is tested without root and without the machine.
+//! A fact that the kernel does not offer is `None`, never 0; a file that is there and cannot be
+//! understood is `None` as well and is listed in [`Facts::problems`].
+
+pub mod capability;
+pub mod cgroup;
+pub mod cpu;
+pub mod facts;
+pub mod fit;
+mod human;
+pub mod limits;
+pub mod memory;
+pub mod process;
+mod root;
+mod soft_dirty;
+pub mod thp;
+mod thp_guard;
+pub mod tracing;
+pub mod verdict;
+
+pub use facts::Facts;
+pub use process::{ProcessError, ProcessFacts};
+pub use root::{ReadError, Root};
+pub use thp_guard::{GuardError, ThpGuard};

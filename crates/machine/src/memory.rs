@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Memory of the machine and the rules by which the kernel promises it.
+
+use procfs_core::Meminfo;
+use serde::Serialize;
+
+use crate::root::Reader;
+
+/// `/proc/meminfo` (proc_meminfo(5)), sizes in bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Memory {
+    /// MemTotal.
+    pub total_bytes: u64,
+    /// MemAvailable: what a program can take without swapping, by the kernel's estimate.
+    pub available_bytes: Option<u64>,
+    /// MemFree.
+    pub free_bytes: u64,
+    /// SwapTotal; 0 is a machine without swap.
+    pub swap_total_bytes: u64,
+    /// SwapFree.
+    pub swap_free_bytes: u64,
+    /// CommitLimit: in force only where `vm.overcommit_memory` is 2.
+    pub commit_limit_bytes: Option<u64>,
+    /// Committed_AS: promised so far.
+    pub committed_bytes: u64,
+    /// PageTables.
+    pub page_tables_bytes: Option<u64>,
+    /// HugePages_Total: pages in the hugetlb pool.
+    pub hugetlb_total_pages: Option<u64>,
+    /// HugePages_Free.
+    pub hugetlb_free_pages: Option<u64>,
+    /// Hugepagesize: size of one page of the hugetlb pool.
+    pub hugetlb_page_bytes: Option<u64>,
+}
+
+/// `vm.overcommit_*` and the reserves (kernel: Documentation/admin-guide/sysctl/vm.rst).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Overcommit {
+    /// `vm.overcommit_memory`: 0 heuristic, 1 always, 2 never beyond CommitLimit.
+    pub memory: Option<u32>,
+    /// `vm.overcommit_ratio`, per cent of RAM.
+    pub ratio_percent: Option<u64>,
+    /// `vm.overcommit_kbytes` in KiB; where it is not 0 it stands in for the ratio.
+    pub kbytes: Option<u64>,
+    /// `vm.admin_reserve_kbytes` in bytes: kept from processes without CAP_SYS_ADMIN in mode 2.
+    pub admin_reserve_bytes: Option<u64>,
+    /// `vm.user_reserve_kbytes` in bytes: kept from one large process in mode 2.
+    pub user_reserve_bytes: Option<u64>,
+}
+
+pub(crate) fn probe(reader: &Reader<'_>) -> Option<Memory> {
+    let info: Meminfo = reader.parse("proc/meminfo")?;
+    Some(Memory {
+        total_bytes: info.mem_total,
+        available_bytes: info.mem_available,
+        free_bytes: info.mem_free,
+        swap_total_bytes: info.swap_total,
+        swap_free_bytes: info.swap_free,
+        commit_limit_bytes: info.commit_limit,
+        committed_bytes: info.committed_as,
+        page_tables_bytes: info.page_tables,
+        hugetlb_total_pages: info.hugepages_total,
+        hugetlb_free_pages: info.hugepages_free,
+        hugetlb_page_bytes: info.hugepagesize,
+    })
+}
+
+pub(crate) fn probe_overcommit(reader: &Reader<'_>) -> Overcommit {
+    let sysctl = |name: &str| reader.number(&format!("proc/sys/vm/{name}"));
+    let bytes = |name: &str| sysctl(name).map(|kib| kib.saturating_mul(1024));
+    Overcommit {
+        memory: sysctl("overcommit_memory").and_then(|mode| u32::try_from(mode).ok()),
+        ratio_percent: sysctl("overcommit_ratio"),
+        kbytes: sysctl("overcommit_kbytes"),
+        admin_reserve_bytes: bytes("admin_reserve_kbytes"),
+        user_reserve_bytes: bytes("user_reserve_kbytes"),
+    }
+}

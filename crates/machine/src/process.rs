@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Facts about one process that is about to fork.
+
+use std::io;
+use std::path::PathBuf;
+
+use procfs_core::process::{Limits, MMPermissions, MemoryMap, MemoryMaps, Status, VmFlags};
+use serde::Serialize;
+
+use crate::cgroup::{self, Cgroup};
+use crate::limits::{CAP_SYS_ADMIN, CAP_SYS_RESOURCE, Credentials, ResourceLimits};
+use crate::root::{ReadError, Reader, Root, parse_text};
+
+/// Why a process could not be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// There is no process with this pid.
+    #[error("there is no process {pid}")]
+    NoSuchProcess {
+        /// The pid.
+        pid: i32,
+    },
+    /// It ended while it was looked at.
+    #[error("process {pid} ended while it was looked at")]
+    Vanished {
+        /// The pid.
+        pid: i32,
+    },
+    /// It has no memory of its own: a kernel thread, or a zombie.
+    #[error("process {pid} ({name}) has no memory of its own: it is a kernel thread or a zombie")]
+    NoMemory {
+        /// The pid.
+        pid: i32,
+        /// Its name.
+        name: String,
+    },
+    /// This process may not look at it.
+    #[error(
+        "process {pid}: {} may not be read: run as root, as uid {uid}, or with CAP_SYS_PTRACE \
+         (where it is so already, a container or a security module forbids it)",
+        path.display()
+    )]
+    NoPermission {
+        /// The pid.
+        pid: i32,
+        /// The file.
+        path: PathBuf,
+        /// The process's user.
+        uid: u32,
+    },
+    /// The kernel has no such file.
+    #[error("this kernel has no {}: it needs CONFIG_PROC_PAGE_MONITOR", path.display())]
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file could not be read or understood.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// A process as fork sees it (proc_pid_status(5), proc_pid_smaps(5)); sizes in bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ProcessFacts {
+    /// Its pid.
+    pub pid: i32,
+    /// Its name.
+    pub name: String,
+    /// Its real user, whose tasks RLIMIT_NPROC counts.
+    pub uid: u32,
+    /// Its effective user and capabilities.
+    pub credentials: Credentials,
+    /// Its threads.
+    pub threads: u64,
+    /// VmSize.
+    pub virtual_bytes: Option<u64>,
+    /// VmPTE: page tables of the process itself.
+    pub page_tables_bytes: Option<u64>,
+    /// Page tables that the mappings which fork copies can need, a page for each part of one.
+    pub inherited_tables_bytes: u64,
+    /// Anonymous pages in RAM that a child shares until one of the two writes.
+    pub anonymous_bytes: u64,
+    /// The same in swap; a write after fork brings each back as a copy.
+    pub swapped_bytes: Option<u64>,
+    /// The part of `anonymous_bytes` in PMD-mapped huge pages.
+    pub huge_bytes: Option<u64>,
+    /// Private_Dirty of all mappings.
+    pub private_dirty_bytes: Option<u64>,
+    /// Private_Clean of all mappings.
+    pub private_clean_bytes: Option<u64>,
+    /// Private pages of the hugetlb pool, in mappings that a child gets.
+    pub hugetlb_bytes: Option<u64>,
+    /// Locked memory in mappings that a child gets: swap cannot take it from the parent.
+    pub locked_bytes: Option<u64>,
+    /// Size of the mappings that a child does not get (MADV_DONTFORK).
+    pub not_inherited_bytes: u64,
+    /// Size of the mappings that a child gets empty (MADV_WIPEONFORK).
+    pub wiped_bytes: u64,
+    /// Size of the mappings that fork promises a child: private and writable, resident or not.
+    pub accounted_bytes: u64,
+    /// The largest of them, because the heuristic of overcommit looks at one at a time.
+    pub largest_accounted_bytes: u64,
+    /// Whether it may have transparent huge pages.
+    pub thp_enabled: Option<bool>,
+    /// Resource limits; `None` where they could not be read.
+    pub limits: Option<ResourceLimits>,
+    /// Tasks of its user, counted where RLIMIT_NPROC applies to it; at least this many where
+    /// other processes are hidden.
+    pub user_tasks: Option<u64>,
+    /// Limits of its control groups.
+    pub cgroup: Cgroup,
+}
+
+impl ProcessFacts {
+    /// Looks at `pid`, or at this process with `rustix::process::getpid`'s number.
+    ///
+    /// # Errors
+    /// [`ProcessError`]: no such process, no permission, ended meanwhile, nothing to look at.
+    pub fn probe(root: &Root, pid: i32) -> Result<ProcessFacts, ProcessError> {
+        let folder = format!("proc/{pid}");
+        if !root.exists(&folder) {
+            return Err(ProcessError::NoSuchProcess { pid });
+        }
+        let gone = || ProcessError::Vanished { pid };
+        let status: Status = root
+            .parse(&format!("{folder}/status"))
+            .map_err(|e| failed(pid, 0, e))?
+            .ok_or_else(gone)?;
+        if status.vmsize.is_none() {
+            return Err(ProcessError::NoMemory { pid, name: status.name });
+        }
+        let mut facts = ProcessFacts {
+            pid,
+            uid: status.ruid,
+            credentials: Credentials::from(&status),
+            threads: status.threads,
+            virtual_bytes: status.vmsize.map(|kib| kib * 1024),
+            page_tables_bytes: status.vmpte.map(|kib| kib * 1024),
+            thp_enabled: status.thp_enabled,
+            name: status.name,
+            ..ProcessFacts::default()
+        };
+        facts.add_mappings(&mappings(root, pid, facts.uid)?);
+        let reader = Reader::new(root);
+        let limits: Option<Limits> = reader.parse(&format!("{folder}/limits"));
+        facts.limits = limits.as_ref().map(ResourceLimits::from);
+        facts.cgroup = cgroup::probe(&reader, &pid.to_string());
+        if facts.processes_limit().is_some() {
+            facts.user_tasks = Some(user_tasks(&reader, facts.uid));
+        }
+        Ok(facts)
+    }
+
+    /// RLIMIT_NPROC where it applies: it is not looked at for root, nor with CAP_SYS_RESOURCE or
+    /// CAP_SYS_ADMIN.
+    pub fn processes_limit(&self) -> Option<u64> {
+        let exempt = self.uid == 0
+            || self.credentials.has(CAP_SYS_RESOURCE)
+            || self.credentials.has(CAP_SYS_ADMIN);
+        self.limits.as_ref()?.processes.filter(|_| !exempt)
+    }
+
+    fn add_mappings(&mut self, maps: &MemoryMaps) {
+        // The smallest is the base page: a hugetlb mapping has larger ones.
+        let sizes = maps.iter().filter_map(|map| map.extension.map.get("KernelPageSize"));
+        let smallest = sizes.filter(|size| **size >= 8).min().copied();
+        let page_bytes = smallest.unwrap_or_else(|| rustix::param::page_size() as u64);
+        let add = |sum: &mut Option<u64>, map: &MemoryMap, key: &str| {
+            if let Some(bytes) = map.extension.map.get(key) {
+                *sum = Some(sum.unwrap_or(0) + bytes);
+            }
+        };
+        for map in maps {
+            let flags = map.extension.vm_flags;
+            let size = map.address.1 - map.address.0;
+            add(&mut self.private_dirty_bytes, map, "Private_Dirty");
+            add(&mut self.private_clean_bytes, map, "Private_Clean");
+            if flags.contains(VmFlags::DC) {
+                self.not_inherited_bytes += size;
+                continue;
+            }
+            let private = map.perms.contains(MMPermissions::PRIVATE);
+            // `ac` says it; without VmFlags, what the kernel would account by default.
+            let accounted = flags.contains(VmFlags::AC)
+                || (flags.is_empty() && private && map.perms.contains(MMPermissions::WRITE));
+            if accounted {
+                self.accounted_bytes += size;
+                self.largest_accounted_bytes = self.largest_accounted_bytes.max(size);
+            }
+            if flags.contains(VmFlags::WF) {
+                self.wiped_bytes += size;
+                continue;
+            }
+            if !private {
+                continue;
+            }
+            let anonymous = map.extension.map.get("Anonymous").copied().unwrap_or(0);
+            let swapped = map.extension.map.get("Swap").copied().unwrap_or(0);
+            self.anonymous_bytes += anonymous;
+            add(&mut self.swapped_bytes, map, "Swap");
+            add(&mut self.huge_bytes, map, "AnonHugePages");
+            add(&mut self.hugetlb_bytes, map, "Private_Hugetlb");
+            add(&mut self.locked_bytes, map, "Locked");
+            if anonymous + swapped > 0 {
+                // One page of a table maps page/8 pages; no more tables than pages that are there.
+                let spanned = size.div_ceil(page_bytes * (page_bytes / 8)) + 1;
+                let present = (anonymous + swapped).div_ceil(page_bytes);
+                self.inherited_tables_bytes += spanned.min(present) * page_bytes;
+            }
+        }
+    }
+}
+
+fn failed(pid: i32, uid: u32, error: ReadError) -> ProcessError {
+    match error {
+        ReadError::Io { path, source } if source.kind() == io::ErrorKind::PermissionDenied => {
+            ProcessError::NoPermission { pid, path, uid }
+        }
+        ReadError::Io { source, .. }
+            if source.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) =>
+        {
+            ProcessError::Vanished { pid }
+        }
+        other => ProcessError::Read(other),
+    }
+}
+
+/// The mappings, without their names: procfs-core slices into some of them, and a program may map
+/// a file of any name.
+fn mappings(root: &Root, pid: i32, uid: u32) -> Result<MemoryMaps, ProcessError> {
+    let file = format!("proc/{pid}/smaps");
+    let text = match root.read(&file).map_err(|error| failed(pid, uid, error))? {
+        Some(text) if text.is_empty() => return Err(ProcessError::Vanished { pid }),
+        Some(text) => text,
+        None if root.exists(format!("proc/{pid}/status")) => {
+            return Err(ProcessError::Unsupported { path: root.path(file) });
+        }
+        None => return Err(ProcessError::Vanished { pid }),
+    };
+    let mut plain = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let is_header = line.starts_with(|c: char| c.is_ascii_digit() || c.is_ascii_lowercase());
+        match line.splitn(6, ' ').collect::<Vec<_>>().as_slice() {
+            [address, perms, offset, device, inode, _] if is_header && line.ends_with('\n') => {
+                plain.extend([*address, " ", perms, " ", offset, " ", device, " ", inode, " \n"]);
+            }
+            _ => plain.push_str(line),
+        }
+    }
+    Ok(parse_text(&root.path(file), &plain)?)
+}
+
+/// Threads of every process of a user.
+fn user_tasks(reader: &Reader<'_>, uid: u32) -> u64 {
+    let pids = reader.names("proc").into_iter().filter(|name| name.parse::<i32>().is_ok());
+    let status = |pid: String| -> Option<Status> {
+        reader.root.parse(&format!("proc/{pid}/status")).ok().flatten()
+    };
+    pids.filter_map(status).filter(|of| of.ruid == uid).map(|of| of.threads).sum()
+}
