@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+/*
+ * calibrate: the primitive costs that a fork and its copies are made of, each
+ * measured ROUNDS times, interleaved, in one process with SIZE_BYTES.
+ *
+ * Every row is the total time of one round; docs/probes.md says which totals
+ * are subtracted from each other to get the cost of a trap, a copy or a flush.
+ */
+#include "probe.h"
+
+#include <getopt.h>
+
+static size_t bytes, page, page_bytes;
+static int threads = 1;
+static bool pinned, warmed;
+static cpu_set_t allowed;
+static char *heap, *target;
+static int release_pipe[2], ready_pipe[2];
+
+#define TIMER_READS 10000u
+/* What document 000 copied to learn the memory-copy rate; rounded up to pages. */
+#define MEMCPY_BYTES ((size_t)316228)
+
+/* Rounds are few and their figures are printed after the last one. */
+struct round {
+	uint64_t timer_reads_ns;
+	uint64_t memcpy_ns;
+	uint64_t page_copy_ns;
+	uint64_t first_touch_ns;
+	uint64_t fork_ns;
+	uint64_t write_ns;
+	uint64_t populate_ns;
+	uint64_t reuse_write_ns;
+	uint64_t reuse_populate_ns;
+	uint64_t reap_ns;
+	uint64_t write_threads_ns;
+	uint64_t split_write_ns;
+	uint64_t split_write_threads_ns;
+};
+
+static uint64_t since(uint64_t began)
+{
+	slow_down(began);
+	return now_ns() - began;
+}
+
+/* ---- a child that keeps pages shared ---- */
+
+static pid_t hold_child(uint64_t *fork_ns)
+{
+	uint64_t began = now_ns();
+	pid_t pid = fork();
+	char byte = 0;
+
+	if (pid < 0)
+		fail(1, "fork: %s", strerror(errno));
+	if (pid == 0) {
+		if (write(ready_pipe[1], &byte, 1) != 1 || read(release_pipe[0], &byte, 1) < 0)
+			_exit(1);
+		_exit(0);
+	}
+	if (fork_ns)
+		*fork_ns = since(began);
+	if (read(ready_pipe[0], &byte, 1) != 1)
+		fail(1, "a held child vanished");
+	return pid;
+}
+
+static void end_child(pid_t pid)
+{
+	char byte = 0;
+	int status;
+
+	if (write(release_pipe[1], &byte, 1) != 1)
+		fail(1, "cannot release a held child: %s", strerror(errno));
+	if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status))
+		fail(1, "a held child did not end well");
+}
+
+/* ---- what is timed ---- */
+
+static uint64_t timed_writes(size_t step)
+{
+	uint64_t began = now_ns();
+
+	write_pages(heap, bytes, step);
+	return since(began);
+}
+
+/* The same faults as writes would take, without their traps. 0: unavailable. */
+static uint64_t timed_populate(void)
+{
+	uint64_t began = now_ns();
+
+	if (madvise(heap, bytes, MADV_POPULATE_WRITE))
+		return 0;
+	return since(began);
+}
+
+static uint64_t timed_timer_reads(void)
+{
+	uint64_t began = now_ns();
+
+	for (unsigned int i = 0; i < TIMER_READS; i++)
+		now_ns();
+	return since(began);
+}
+
+static uint64_t timed_memcpy(size_t step)
+{
+	uint64_t began = now_ns();
+
+	for (size_t at = 0; at < bytes; at += step) {
+		size_t left = bytes - at;
+
+		memcpy(target + at, heap + at, left < step ? left : step);
+		/* The compiler may not merge this copy with the next. */
+		__asm__ volatile("" : : "r"(target + at) : "memory");
+	}
+	return since(began);
+}
+
+static uint64_t timed_first_touch(void)
+{
+	char *fresh = map_private(bytes, page);
+	uint64_t began = now_ns(), took;
+
+	write_pages(fresh, bytes, page);
+	took = since(began);
+	munmap(fresh, bytes);
+	return took;
+}
+
+static uint64_t timed_reap(void)
+{
+	uint64_t began;
+	siginfo_t info;
+	pid_t pid = fork();
+
+	if (pid < 0)
+		fail(1, "fork: %s", strerror(errno));
+	if (pid == 0)
+		_exit(0);
+	/* Until it is dead, without reaping it. */
+	if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT))
+		fail(1, "waitid: %s", strerror(errno));
+	began = now_ns();
+	if (waitpid(pid, NULL, 0) != pid)
+		fail(1, "waitpid: %s", strerror(errno));
+	return since(began);
+}
+
+static uint64_t writes_with_threads(size_t step)
+{
+	struct spinners spinners;
+	uint64_t took;
+	pid_t held;
+
+	spinners_start(&spinners, threads, pinned, &allowed);
+	held = hold_child(NULL);
+	took = timed_writes(step);
+	end_child(held);
+	spinners_stop(&spinners);
+	return took;
+}
+
+/* Rounds over base pages: what a fault, a copy, a trap and a flush cost. */
+static void base_page_round(struct round *r)
+{
+	pid_t held;
+
+	r->timer_reads_ns = timed_timer_reads();
+	r->memcpy_ns = timed_memcpy(round_up(MEMCPY_BYTES, page));
+	r->page_copy_ns = timed_memcpy(page);
+	r->first_touch_ns = timed_first_touch();
+
+	held = hold_child(&r->fork_ns);
+	r->write_ns = timed_writes(page);
+	end_child(held);
+
+	held = hold_child(NULL);
+	r->populate_ns = timed_populate();
+	end_child(held);
+
+	/* The child has gone: the pages are ours alone, but write-protected. */
+	end_child(hold_child(NULL));
+	r->reuse_write_ns = timed_writes(page);
+	end_child(hold_child(NULL));
+	r->reuse_populate_ns = timed_populate();
+
+	r->reap_ns = timed_reap();
+	if (threads)
+		r->write_threads_ns = writes_with_threads(page);
+}
+
+/* A heap of fresh pages: the huge ones of the last round have been split. */
+static void new_heap(void)
+{
+	if (heap)
+		munmap(heap, round_up(bytes, HUGE_ALIGN));
+	heap = map_private(bytes, page_bytes);
+	write_pages(heap, bytes, page);
+}
+
+/* Rounds over huge pages: their fork, and the first write to each after it. */
+static void huge_page_round(struct round *r)
+{
+	pid_t held;
+
+	new_heap();
+	held = hold_child(&r->fork_ns);
+	r->split_write_ns = timed_writes(page_bytes);
+	end_child(held);
+
+	if (threads) {
+		new_heap();
+		r->split_write_threads_ns = writes_with_threads(page_bytes);
+	}
+}
+
+/* VmPTE of this process in KiB; proc(5). 0: the kernel does not say. */
+static uint64_t page_table_kib(void)
+{
+	unsigned long long kib = 0;
+	char line[256];
+	FILE *status = fopen("/proc/self/status", "r");
+
+	while (status && fgets(line, sizeof(line), status))
+		if (sscanf(line, "VmPTE: %llu", &kib) == 1)
+			break;
+	if (status)
+		fclose(status);
+	return kib;
+}
+
+static void print_rounds(const struct round *rounds, uint64_t count)
+{
+#define PRINT(member)                                                                              \
+	for (uint64_t i = 0; i < count; i++)                                                       \
+		if (rounds[i].member)                                                              \
+	row_of_child(0, #member, &rounds[i].member, 1)
+
+	PRINT(timer_reads_ns);
+	PRINT(memcpy_ns);
+	PRINT(page_copy_ns);
+	PRINT(first_touch_ns);
+	PRINT(fork_ns);
+	PRINT(write_ns);
+	PRINT(populate_ns);
+	PRINT(reuse_write_ns);
+	PRINT(reuse_populate_ns);
+	PRINT(reap_ns);
+	PRINT(write_threads_ns);
+	PRINT(split_write_ns);
+	PRINT(split_write_threads_ns);
+#undef PRINT
+}
+
+int main(int argc, char **argv)
+{
+	enum { THREADS = 256, PIN, WARM, PAGE };
+	static const struct option options[] = {
+		{ "threads", required_argument, NULL, THREADS },
+		{ "pin", no_argument, NULL, PIN },
+		{ "warm", no_argument, NULL, WARM },
+		{ "page-size-bytes", required_argument, NULL, PAGE },
+		{ NULL, 0, NULL, 0 },
+	};
+	uint64_t rounds, tables_kib;
+	struct round *records;
+	long faults;
+	int option;
+
+	probe_name = "calibrate";
+	page = page_bytes = base_page_bytes();
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (option) {
+		case THREADS:
+			threads = (int)parse_u64("--threads", optarg);
+			break;
+		case PIN:
+			pinned = true;
+			break;
+		case WARM:
+			warmed = true;
+			break;
+		case PAGE:
+			page_bytes = parse_u64("--page-size-bytes", optarg);
+			break;
+		default:
+			exit(EXIT_USAGE);
+		}
+	}
+	if (argc - optind != 2)
+		fail(EXIT_USAGE, "usage: calibrate [OPTIONS] ROUNDS SIZE_BYTES");
+	rounds = parse_u64("ROUNDS", argv[optind]);
+	bytes = round_up(parse_u64("SIZE_BYTES", argv[optind + 1]), page_bytes);
+	if (!bytes)
+		fail(EXIT_USAGE, "SIZE_BYTES must be a page at least");
+	die_with_parent();
+	sched_getaffinity(0, sizeof(allowed), &allowed);
+	if (pinned)
+		pin_to(0, &allowed);
+	if (pipe(ready_pipe) || pipe(release_pipe))
+		fail(1, "pipe: %s", strerror(errno));
+	records = map_records(rounds * sizeof(*records));
+	memset(records, 0, rounds * sizeof(*records));
+
+	tables_kib = page_table_kib();
+	faults = usage_of(RUSAGE_SELF).ru_minflt;
+	new_heap();
+	faults = usage_of(RUSAGE_SELF).ru_minflt - faults;
+	tables_kib = page_table_kib() - tables_kib;
+	if (page_bytes == page) {
+		target = map_private(bytes, page);
+		write_pages(target, bytes, page);
+	}
+	if (warmed)
+		warm(bytes);
+	for (uint64_t i = 0; i < rounds; i++) {
+		if (page_bytes == page)
+			base_page_round(&records[i]);
+		else
+			huge_page_round(&records[i]);
+	}
+
+	row("pages", bytes / page_bytes);
+	row("timer_reads", TIMER_READS);
+	row("populate_faults", (uint64_t)faults);
+	row("page_table_kib", tables_kib);
+	print_rounds(records, rounds);
+	row_end();
+	return 0;
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+/*
+ * cow_faults: after a fork, write one byte to each of the pages of SIZE_BYTES
+ * (or to a single one) and time it, as a whole and write by write.
+ *
+ * The workloads of document 002 (papers/): single-page, sequential and random
+ * writes, seen from user space. docs/probes.md has the options and the rows.
+ */
+#include "probe.h"
+
+#include <getopt.h>
+
+enum pattern { SINGLE, SEQUENTIAL, RANDOM };
+static const char *const pattern_names[] = { "single", "sequential", "random", NULL };
+
+enum writer { CHILD, PARENT };
+static const char *const writer_names[] = { "child", "parent", NULL };
+
+/* What one writer records of one repetition; write_ns follows, if it is timed. */
+struct record {
+	uint64_t elapsed_ns;
+	uint64_t minor_faults;
+	uint64_t write_ns[];
+};
+
+static struct {
+	size_t bytes;
+	enum pattern pattern;
+	enum writer writer;
+	int children;
+	int threads;
+	bool pinned;
+	bool warm;
+	size_t page_bytes;
+	uint64_t repetitions;
+	uint64_t seed;
+} settings = { .children = 1, .repetitions = 2, .seed = 1 };
+
+static char *heap;
+static uint32_t *order; /* page numbers in the order of the writes */
+static uint64_t writes;
+static cpu_set_t allowed; /* before this program bound itself to a CPU */
+static int ready_pipe[2], go_pipe[2];
+
+static struct record *record_of(char *records, int child)
+{
+	size_t bytes = sizeof(struct record) + writes * sizeof(uint64_t);
+
+	return (struct record *)(records + (size_t)child * round_up(bytes, base_page_bytes()));
+}
+
+/* xorshift64*: Vigna 2016; the order must only be the same for the same seed. */
+static uint64_t next_random(uint64_t *state)
+{
+	*state ^= *state >> 12;
+	*state ^= *state << 25;
+	*state ^= *state >> 27;
+	return *state * 0x2545f4914f6cdd1dull;
+}
+
+/* Before any clock starts: order of one repetition's writes. */
+static void choose_order(uint64_t *state, uint64_t pages)
+{
+	for (uint64_t i = 0; i < pages; i++)
+		order[i] = (uint32_t)i;
+	if (settings.pattern == SEQUENTIAL)
+		return;
+	for (uint64_t i = pages - 1; i > 0; i--) {
+		uint64_t j = next_random(state) % (i + 1);
+		uint32_t swapped = order[i];
+
+		order[i] = order[j];
+		order[j] = swapped;
+	}
+}
+
+static void write_all(struct record *r, bool timed)
+{
+	size_t page = base_page_bytes();
+	struct rusage before;
+	uint64_t began, last;
+
+	/* Once for nothing: a child's own faults, on its stack and its vDSO, are not counted. */
+	before = usage_of(RUSAGE_SELF);
+	now_ns();
+	before = usage_of(RUSAGE_SELF);
+	began = last = now_ns();
+
+	for (uint64_t i = 0; i < writes; i++) {
+		*(volatile char *)(heap + order[i] * page) = 1;
+		if (timed) {
+			slow_down(last);
+			uint64_t now = now_ns();
+
+			r->write_ns[i] = now - last;
+			last = now;
+		}
+	}
+	if (!timed)
+		slow_down(began);
+	r->elapsed_ns = now_ns() - began;
+	r->minor_faults = (uint64_t)(usage_of(RUSAGE_SELF).ru_minflt - before.ru_minflt);
+}
+
+/* A child of the fork: a writer, or held only to keep the pages shared. */
+__attribute__((noreturn)) static void child(struct record *r, bool timed)
+{
+	struct spinners spinners;
+	char byte = 0;
+
+	if (settings.writer == CHILD) {
+		/* fork did not copy the entries of the shared records: fault them in now. */
+		for (uint64_t i = 0; i < writes; i += base_page_bytes() / sizeof(uint64_t))
+			r->write_ns[i] = 0;
+		r->write_ns[writes - 1] = 0;
+		spinners_start(&spinners, settings.threads, settings.pinned, &allowed);
+	}
+	if (write(ready_pipe[1], &byte, 1) != 1)
+		_exit(1);
+	close(go_pipe[1]);
+	/* Ends when the parent closes its end: all children at once. */
+	while (read(go_pipe[0], &byte, 1) < 0 && errno == EINTR)
+		;
+	if (settings.writer == CHILD) {
+		write_all(r, timed);
+		spinners_stop(&spinners);
+	}
+	_exit(0);
+}
+
+static void repeat(char *records, uint64_t repetition, bool timed)
+{
+	pid_t pids[64];
+	int writers = settings.writer == CHILD ? settings.children : 1;
+	char byte;
+
+	if (pipe(ready_pipe) || pipe(go_pipe))
+		fail(1, "pipe: %s", strerror(errno));
+	for (int i = 0; i < settings.children; i++) {
+		pids[i] = fork();
+		if (pids[i] < 0) {
+			/* Those made so far read the end of the pipe and exit. */
+			close(go_pipe[1]);
+			fail(1, "fork of child %d failed: %s", i + 1, strerror(errno));
+		}
+		if (pids[i] == 0)
+			child(record_of(records, i), timed);
+	}
+	for (int i = 0; i < settings.children; i++)
+		if (read(ready_pipe[0], &byte, 1) != 1)
+			fail(1, "a child vanished");
+	if (settings.writer == PARENT)
+		write_all(record_of(records, 0), timed);
+	close(go_pipe[1]);
+	for (int i = 0; i < settings.children; i++) {
+		int status;
+
+		if (waitpid(pids[i], &status, 0) != pids[i] || !WIFEXITED(status) ||
+		    WEXITSTATUS(status))
+			fail(1, "child %d did not end well", i + 1);
+	}
+	close(go_pipe[0]);
+	close(ready_pipe[0]);
+	close(ready_pipe[1]);
+
+	row("repetition", repetition);
+	for (int i = 0; i < writers; i++) {
+		struct record *r = record_of(records, i);
+		int writer = settings.writer == CHILD ? i + 1 : 0;
+
+		row_of_child(writer, timed ? "timed_elapsed_ns" : "elapsed_ns", &r->elapsed_ns, 1);
+		row_of_child(writer, "minor_faults", &r->minor_faults, 1);
+		row_of_child(writer, "pages_written", &writes, 1);
+		if (timed)
+			row_of_child(writer, "write_ns", r->write_ns, writes);
+	}
+}
+
+/* What a time-stamp and its store cost: the timed loop without the write. */
+static void print_timer_cost(uint64_t *values, uint64_t count)
+{
+	uint64_t last = now_ns();
+
+	for (uint64_t i = 0; i < count; i++) {
+		uint64_t now = now_ns();
+
+		values[i] = now - last;
+		last = now;
+	}
+	row_of_child(0, "timer_ns", values, count);
+}
+
+static void parse(int argc, char **argv)
+{
+	enum { PATTERN = 256, WRITER, CHILDREN, THREADS, PIN, WARM, PAGE, REPETITIONS, SEED };
+	static const struct option options[] = {
+		{ "pattern", required_argument, NULL, PATTERN },
+		{ "writer", required_argument, NULL, WRITER },
+		{ "children", required_argument, NULL, CHILDREN },
+		{ "threads", required_argument, NULL, THREADS },
+		{ "pin", no_argument, NULL, PIN },
+		{ "warm", no_argument, NULL, WARM },
+		{ "page-size-bytes", required_argument, NULL, PAGE },
+		{ "repetitions", required_argument, NULL, REPETITIONS },
+		{ "seed", required_argument, NULL, SEED },
+		{ NULL, 0, NULL, 0 },
+	};
+	int option;
+
+	settings.page_bytes = base_page_bytes();
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (option) {
+		case PATTERN:
+			settings.pattern =
+				(enum pattern)parse_choice("pattern", optarg, pattern_names);
+			break;
+		case WRITER:
+			settings.writer = (enum writer)parse_choice("writer", optarg, writer_names);
+			break;
+		case CHILDREN:
+			settings.children = (int)parse_u64("--children", optarg);
+			break;
+		case THREADS:
+			settings.threads = (int)parse_u64("--threads", optarg);
+			break;
+		case PIN:
+			settings.pinned = true;
+			break;
+		case WARM:
+			settings.warm = true;
+			break;
+		case PAGE:
+			settings.page_bytes = parse_u64("--page-size-bytes", optarg);
+			break;
+		case REPETITIONS:
+			settings.repetitions = parse_u64("--repetitions", optarg);
+			break;
+		case SEED:
+			settings.seed = parse_u64("--seed", optarg);
+			break;
+		default:
+			exit(EXIT_USAGE);
+		}
+	}
+	if (argc - optind != 1)
+		fail(EXIT_USAGE, "usage: cow_faults [OPTIONS] SIZE_BYTES");
+	settings.bytes = parse_u64("SIZE_BYTES", argv[optind]);
+	if (settings.bytes < base_page_bytes())
+		fail(EXIT_USAGE, "SIZE_BYTES must be a page at least");
+	if (settings.children < 1 || settings.children > 64)
+		fail(EXIT_USAGE, "--children must be in 1..64");
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t pages, state, samples = 1000;
+	struct spinners spinners;
+	size_t length;
+	char *records;
+
+	probe_name = "cow_faults";
+	parse(argc, argv);
+	die_with_parent();
+	pages = settings.bytes / base_page_bytes();
+	writes = settings.pattern == SINGLE ? 1 : pages;
+	state = settings.seed * 0x9e3779b97f4a7c15ull + 1;
+
+	length = round_up(sizeof(struct record) + writes * sizeof(uint64_t), base_page_bytes());
+	records = map_records(length * (size_t)settings.children + samples * sizeof(uint64_t));
+	order = (uint32_t *)map_private(pages * sizeof(*order), base_page_bytes());
+	heap = map_private(settings.bytes, settings.page_bytes);
+	write_pages(heap, settings.bytes, base_page_bytes());
+	if (settings.warm)
+		warm(writes * base_page_bytes() * (size_t)settings.children);
+
+	sched_getaffinity(0, sizeof(allowed), &allowed);
+	spinners_start(&spinners, settings.writer == PARENT ? settings.threads : 0, settings.pinned,
+		       &allowed);
+	if (settings.pinned)
+		pin_to(0, &allowed);
+	print_timer_cost((uint64_t *)records, samples);
+	/* Untimed and timed in turn: the whole-run time is free of time-stamps. */
+	for (uint64_t i = 0; i < settings.repetitions; i++) {
+		choose_order(&state, pages);
+		repeat(records, i, i % 2 == 1);
+	}
+	spinners_stop(&spinners);
+	row_end();
+	return 0;
+}
