@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Runs the C probes, which are embedded in this crate, and decodes their rows.
+
+mod calibrate;
+mod cow_check;
+mod cow_faults;
+mod do_fork;
+mod fork_table;
+mod program;
+mod rows;
+mod runner;
+mod settings;
+mod warm;
+
+pub use calibrate::{Primitives, PrimitivesResult};
+pub use cow_check::CowCheck;
+pub use cow_faults::{CowFaults, CowFaultsResult};
+pub use do_fork::{CpuTime, DoFork, DoForkResult};
+pub use fork_table::{ForkTable, ForkTableResult};
+pub use rows::{Row, Rows};
+pub use runner::{Interrupted, Outcome, Outside, Runner, unix_ns};
+pub use settings::{Method, Pattern, Reap, Writer};
+pub use warm::WarmMemory;
