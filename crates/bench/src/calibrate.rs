@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `calibrate`: the machine profile, from primitive costs and from fork cycles of growing heaps.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail};
+use cowlab_model::profile::{
+    Cost, CycleCurve, CyclePoint, MachineProfile, Measured, WritingProcess, WrittenCycle,
+};
+use cowlab_model::stats::{estimate, log_spread, median};
+use cowlab_probes::{DoFork, Primitives, PrimitivesResult, WarmMemory, Writer};
+use cowlab_store::{Params, Sample};
+
+use crate::task::{Recorder, Task, median_of};
+
+/// Primitive costs, in samples.
+pub const BENCH: &str = "calibrate";
+/// Fork cycles by size of the heap, in samples.
+pub const CYCLES: &str = "calibrate-cycle";
+
+/// Heaps of the cycles that write nothing.
+const HEAPS_BYTES: [u64; 7] = [0, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30];
+/// Beyond this size a copy costs no more: caches are exhausted.
+const LARGEST_WRITTEN_BYTES: u64 = 256 << 20;
+/// With another running thread copies take five times as long; the sizes end earlier.
+const LARGEST_WITH_THREADS_BYTES: u64 = 64 << 20;
+/// The heap whose costs are quoted as the machine's: larger than most caches.
+const REFERENCE_BYTES: u64 = 64 << 20;
+
+/// What a primitive cost is, in plain words; in the order in which reports show them.
+pub const NAMES: [(&str, &str); 27] = [
+    ("new_process_ns", "a new process, its exit and the wait for it (no heap)"),
+    ("fork_call_ns", "the fork call of a process without a heap"),
+    ("exit_wait_ns", "a child's exit until the parent has waited for it (no heap)"),
+    ("wait_ns", "reaping a child that is dead already"),
+    ("pte_ns_per_page", "copying one page-table entry at fork"),
+    ("pte_written_ns_per_page", "the same for a page written since the last fork"),
+    ("pte_teardown_ns_per_page", "tearing one page-table entry down at the child's exit"),
+    ("copy_free_ns_per_page", "freeing one copied page at the child's exit"),
+    ("page_table_bytes_per_page", "page-table memory that a fork duplicates"),
+    ("cow_fault_ns", "a copy-on-write fault: trap, copy and the rest"),
+    ("trap_ns", "of it, the trap: entering and leaving the kernel"),
+    ("copy_ns_per_page", "of it, the copy (a page-wise memcpy in user space)"),
+    ("fault_rest_ns", "of it, the rest: allocation, accounting, mapping, flush"),
+    ("cow_populate_ns", "the same copies asked for by madvise, without traps"),
+    ("reuse_fault_ns", "a write-protect fault that only re-uses the page"),
+    ("cow_fault_threads_ns", "a copy-on-write fault with another running thread"),
+    ("remote_flush_ns", "of it, the flush of the other CPU's TLB"),
+    ("memcpy_ns_per_page", "memcpy, per page of a large block"),
+    ("memcpy_bytes_per_s", "memcpy, as a rate"),
+    ("first_touch_ns_per_page", "first touch of a page of free memory"),
+    ("cold_touch_ns_per_page", "the same for memory not used lately (a hypervisor's)"),
+    ("timer_ns", "reading the clock"),
+    ("thp_fork_ns_per_huge_page", "copying one huge page's entry at fork"),
+    ("thp_split_ns", "the first write to a huge page: split, and copy of one base page"),
+    ("thp_split_threads_ns", "the same with another running thread"),
+    ("unpinned_process_ns", "a new process whose child may run on another CPU (no heap)"),
+    ("first_fork_ns_per_page", "the first fork of a heap, per page"),
+];
+
+/// What of the machine a calibration may use.
+#[derive(Debug, Clone, Copy)]
+pub struct Scope {
+    /// Size of a base page.
+    pub page_size_bytes: u64,
+    /// Size of a huge page that may be asked for.
+    pub huge_page_bytes: Option<u64>,
+    /// Whether another thread can run beside the measured one.
+    pub other_cpus: bool,
+    /// Heaps larger than this are left out, for want of memory.
+    pub largest_bytes: u64,
+}
+
+/// One round of the calibration.
+pub fn task(scope: Scope) -> Task {
+    Task::new("calibrate", move |runner, rep| {
+        let mut samples = Vec::new();
+        let mut by_size = BTreeMap::new();
+        for settings in cycles(scope) {
+            let result = settings.run(runner)?;
+            let figures = Cycle::of(&result).context("a fork cycle was not measured")?;
+            let mut out = Recorder::new(CYCLES, cycle_params(&settings), rep, result.start_unix_ns);
+            out.add("fork_ns", figures.fork_ns);
+            out.add("write_ns", figures.write_ns);
+            out.add("rest_ns", figures.rest_ns());
+            out.add("cycle_ns", figures.cycle_ns);
+            out.add("first_fork_ns", figures.first_fork_ns);
+            samples.extend(out.finish());
+            if settings.writer == Writer::Child && settings.threads == 0 {
+                by_size.insert((settings.heap_bytes, settings.write_fraction > 0.0), figures);
+            }
+        }
+        let base = Primitives {
+            rounds: 2,
+            size_bytes: REFERENCE_BYTES.min(scope.largest_bytes),
+            page_size_bytes: scope.page_size_bytes,
+            threads: u32::from(scope.other_cpus),
+        };
+        let primitives = base.run(runner)?;
+        samples.extend(base_costs(scope, rep, &primitives, &by_size)?);
+        // Another placement of the child: what pinning hides.
+        let unpinned = DoFork { pinned: false, ..DoFork::new(200, 0, 0.0, scope.page_size_bytes) };
+        let result = unpinned.run(runner)?;
+        let mut out =
+            Recorder::new(BENCH, cost_params(scope.page_size_bytes, 0), rep, result.start_unix_ns);
+        if let Some(cycle) = median_of(&result.cycle_ns) {
+            out.add("unpinned_process_ns", cycle);
+        }
+        samples.extend(out.finish());
+        if let Some(huge) = scope.huge_page_bytes {
+            // Many, since one huge page's entry is little beside a new process.
+            let size_bytes = (128 << 20).min(scope.largest_bytes);
+            let settings = Primitives { page_size_bytes: huge, size_bytes, ..base };
+            samples.extend(huge_costs(scope, rep, &settings.run(runner)?, &by_size)?);
+        }
+        Ok(samples)
+    })
+}
+
+/// The fork cycles of one round: nothing and everything written, by child and by parent, without
+/// and with another running thread.
+fn cycles(scope: Scope) -> Vec<DoFork> {
+    let page = scope.page_size_bytes;
+    let mut cells = Vec::new();
+    for threads in 0..=u32::from(scope.other_cpus) {
+        for writer in [Writer::Child, Writer::Parent] {
+            let flushes = threads > 0 && writer == Writer::Parent;
+            let largest_idle =
+                if threads > 0 { LARGEST_WRITTEN_BYTES } else { scope.largest_bytes };
+            let largest_idle = largest_idle.min(scope.largest_bytes);
+            for heap in HEAPS_BYTES.into_iter().filter(|heap| *heap <= largest_idle) {
+                let base = DoFork { writer, threads, ..DoFork::new(1, heap, 0.0, page) };
+                let work = heap / 20 + (512 << 10);
+                cells.push(DoFork { forks: 1 + ((64 << 20) / work).clamp(2, 60), ..base.clone() });
+                let largest =
+                    if flushes { LARGEST_WITH_THREADS_BYTES } else { LARGEST_WRITTEN_BYTES };
+                if heap == 0 || heap > largest {
+                    continue;
+                }
+                let work = heap * if flushes { 5 } else { 1 } + (256 << 10);
+                let forks = 1 + ((128 << 20) / work).clamp(2, 40);
+                cells.push(DoFork { forks, write_fraction: 1.0, ..base });
+            }
+        }
+    }
+    cells
+}
+
+/// Medians over the cycles of one invocation. The first is left out: it makes page tables and
+/// finds the heap as it was populated.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cycle {
+    fork_ns: f64,
+    write_ns: f64,
+    pub(crate) cycle_ns: f64,
+    first_fork_ns: f64,
+}
+
+impl Cycle {
+    pub(crate) fn of(result: &cowlab_probes::DoForkResult) -> Option<Cycle> {
+        let settled = |values: &[u64]| median_of(values.get(1..).unwrap_or(&[]));
+        Some(Cycle {
+            fork_ns: settled(&result.fork_ns)?,
+            write_ns: settled(&result.write_ns)?,
+            cycle_ns: settled(&result.cycle_ns)?,
+            first_fork_ns: *result.fork_ns.first()? as f64,
+        })
+    }
+
+    fn rest_ns(&self) -> f64 {
+        self.cycle_ns - self.fork_ns - self.write_ns
+    }
+}
+
+fn cycle_params(settings: &DoFork) -> Params {
+    let all = settings.params();
+    ["heap_bytes", "write_fraction", "writer", "threads", "page_size_bytes"]
+        .map(|key| (key.to_owned(), all[key].clone()))
+        .into()
+}
+
+fn cost_params(page_size_bytes: u64, threads: u32) -> Params {
+    [("page_size_bytes", page_size_bytes.to_string()), ("threads", threads.to_string())]
+        .map(|(key, value)| (key.to_owned(), value))
+        .into()
+}
+
+type BySize = BTreeMap<(u64, bool), Cycle>;
+
+fn base_costs(
+    scope: Scope,
+    rep: u32,
+    result: &PrimitivesResult,
+    cycles: &BySize,
+) -> Result<Vec<Sample>> {
+    let page = scope.page_size_bytes;
+    let pages = result.pages as f64;
+    let per_page = |metric: &str| median_of(&result.totals_ns(metric)).map(|total| total / pages);
+    let mut out = Recorder::new(BENCH, cost_params(page, 0), rep, result.start_unix_ns);
+
+    let empty = cycles.get(&(0, false)).context("the empty process was not measured")?;
+    out.add("new_process_ns", empty.cycle_ns);
+    out.add("fork_call_ns", empty.fork_ns);
+    out.add("exit_wait_ns", empty.rest_ns());
+    let reference = REFERENCE_BYTES.min(scope.largest_bytes);
+    if let (Some(idle), Some(written)) =
+        (cycles.get(&(reference, false)), cycles.get(&(reference, true)))
+    {
+        let pages = (reference / page) as f64;
+        out.add("pte_ns_per_page", (idle.fork_ns - empty.fork_ns) / pages);
+        out.add("pte_teardown_ns_per_page", (idle.rest_ns() - empty.rest_ns()) / pages);
+        out.add("copy_free_ns_per_page", (written.rest_ns() - idle.rest_ns()) / pages);
+        out.add("first_fork_ns_per_page", (idle.first_fork_ns - empty.fork_ns) / pages);
+    }
+    if let Some(reap) = median_of(&result.totals_ns("reap_ns")) {
+        out.add("wait_ns", reap);
+    }
+    if let Some(total) = median_of(&result.totals_ns("timer_reads_ns")) {
+        out.add("timer_ns", total / result.timer_reads as f64);
+    }
+    if result.page_table_kib > 0 {
+        out.add("page_table_bytes_per_page", result.page_table_kib as f64 * 1024.0 / pages);
+    }
+    let fault = per_page("write_ns").context("copy-on-write faults were not measured")?;
+    out.add("cow_fault_ns", fault);
+    if let Some(touch) = per_page("first_touch_ns") {
+        out.add("first_touch_ns_per_page", touch);
+    }
+    if let Some(fork) = result.totals_ns("fork_ns").first() {
+        out.add("pte_written_ns_per_page", (*fork as f64 - empty.fork_ns) / pages);
+    }
+    let copy = per_page("page_copy_ns").context("copies were not measured")?;
+    out.add("copy_ns_per_page", copy);
+    if let Some(bulk) = per_page("memcpy_ns") {
+        out.add("memcpy_ns_per_page", bulk);
+        out.add("memcpy_bytes_per_s", page as f64 / bulk * 1e9);
+    }
+    if let Some(populate) = per_page("populate_ns") {
+        out.add("cow_populate_ns", populate);
+        out.add("trap_ns", fault - populate);
+        out.add("fault_rest_ns", populate - copy);
+    }
+    if let Some(reuse) = per_page("reuse_write_ns") {
+        out.add("reuse_fault_ns", reuse);
+    }
+    let mut samples = out.finish();
+    if let Some(with_threads) = per_page("write_threads_ns") {
+        let mut out = Recorder::new(BENCH, cost_params(page, 1), rep, result.start_unix_ns);
+        out.add("cow_fault_threads_ns", with_threads);
+        out.add("remote_flush_ns", with_threads - fault);
+        samples.extend(out.finish());
+    }
+    Ok(samples)
+}
+
+fn huge_costs(
+    scope: Scope,
+    rep: u32,
+    result: &PrimitivesResult,
+    cycles: &BySize,
+) -> Result<Vec<Sample>> {
+    let huge = scope.huge_page_bytes.unwrap_or(scope.page_size_bytes);
+    if result.populate_faults > result.pages + result.pages / 20 + 1 {
+        // Free memory was too scattered: what was measured are not huge pages.
+        return Ok(Vec::new());
+    }
+    let empty = cycles.get(&(0, false)).context("the empty process was not measured")?;
+    let pages = result.pages as f64;
+    let median = |metric: &str| median_of(&result.totals_ns(metric));
+    let mut out = Recorder::new(BENCH, cost_params(huge, 0), rep, result.start_unix_ns);
+    if let Some(fork) = median("fork_ns") {
+        out.add("thp_fork_ns_per_huge_page", ((fork - empty.fork_ns) / pages).max(0.0));
+    }
+    if let Some(split) = median("split_write_ns") {
+        out.add("thp_split_ns", split / pages);
+    }
+    let mut samples = out.finish();
+    if let Some(split) = median("split_write_threads_ns") {
+        let mut out = Recorder::new(BENCH, cost_params(huge, 1), rep, result.start_unix_ns);
+        out.add("thp_split_threads_ns", split / pages);
+        samples.extend(out.finish());
+    }
+    Ok(samples)
+}
+
+/// The cost of touching memory that was not used lately, seen while it was warmed for the run.
+pub fn cold_touch_sample(page: u64, warm: &WarmMemory<'_>, start_unix_ns: i64) -> Vec<Sample> {
+    let params = cost_params(page, 0);
+    let mut out = Recorder::new(BENCH, params, 0, start_unix_ns);
+    out.add("cold_touch_ns_per_page", warm.touch_ns as f64 / warm.pages as f64);
+    out.finish()
+}
+
+/// The machine profile that the samples of a calibration give.
+pub fn profile_of(samples: &[Sample], scope: Scope) -> Result<MachineProfile> {
+    let mut costs = BTreeMap::new();
+    for (metric, name) in NAMES {
+        let figures: Vec<&Sample> =
+            samples.iter().filter(|s| s.bench == BENCH && s.metric == metric).collect();
+        let values: Vec<f64> = figures.iter().map(|s| s.value).collect();
+        if let (Some(estimate), Some(first)) = (estimate(&values), figures.first()) {
+            let cost = Cost { name: name.to_owned(), unit: first.unit.clone(), estimate };
+            costs.insert(metric.to_owned(), cost);
+        }
+    }
+    let mut curves = Vec::new();
+    for (writer, text) in [(WritingProcess::Child, "child"), (WritingProcess::Parent, "parent")] {
+        for threads in [0, 1] {
+            let of_curve: Vec<&Sample> = samples
+                .iter()
+                .filter(|s| {
+                    s.bench == CYCLES
+                        && s.params.get("writer").is_some_and(|w| w == text)
+                        && s.params.get("threads").is_some_and(|t| *t == threads.to_string())
+                })
+                .collect();
+            let points = points_of(&of_curve, scope.page_size_bytes);
+            if !points.is_empty() {
+                let rounds = of_curve.iter().map(|s| s.rep + 1).max().unwrap_or(0);
+                curves.push(CycleCurve { writer, threads, rounds, points });
+            }
+        }
+    }
+    if curves.is_empty() {
+        bail!("these samples hold no calibration");
+    }
+    Ok(MachineProfile {
+        page_size_bytes: scope.page_size_bytes,
+        huge_page_bytes: costs
+            .contains_key("thp_split_ns")
+            .then_some(scope.huge_page_bytes)
+            .flatten(),
+        costs,
+        curves,
+    })
+}
+
+fn points_of(samples: &[&Sample], page: u64) -> Vec<CyclePoint> {
+    let measured = |heap: u64, fraction: &str, metric: &str| -> Option<Measured> {
+        let values: Vec<f64> = samples
+            .iter()
+            .filter(|s| {
+                s.metric == metric
+                    && s.params.get("heap_bytes").is_some_and(|h| *h == heap.to_string())
+                    && s.params.get("write_fraction").is_some_and(|f| f == fraction)
+            })
+            .map(|s| s.value)
+            .collect();
+        Some(Measured { ns: median(&values)?, log_spread: log_spread(&values).unwrap_or(0.05) })
+    };
+    HEAPS_BYTES
+        .into_iter()
+        .filter_map(|heap| {
+            let written = || -> Option<WrittenCycle> {
+                Some(WrittenCycle {
+                    fork: measured(heap, "1", "fork_ns")?,
+                    write: measured(heap, "1", "write_ns")?,
+                    rest: measured(heap, "1", "rest_ns")?,
+                })
+            };
+            Some(CyclePoint {
+                pages: heap / page,
+                fork: measured(heap, "0", "fork_ns")?,
+                rest: measured(heap, "0", "rest_ns")?,
+                written: written(),
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `cross-check`: our times of fork and vfork beside the kernel's own trace events of the same
+//! calls, and beside stress-ng's figures.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use cowlab_probes::{CowFaults, DoFork, Method, Pattern, Runner, Writer, unix_ns};
+use cowlab_store::Params;
+
+use crate::kernel_trace::Instance;
+use crate::task::{Recorder, Task, median_of};
+
+/// The name of this benchmark in samples.
+pub const BENCH: &str = "cross-check";
+
+/// Heaps at which fork is compared; vfork's time does not depend on it.
+const HEAPS_BYTES: [u64; 3] = [0, 1_000_000, 31_622_000];
+
+/// Seconds of one stress-ng stressor.
+const STRESS_S: u32 = 2;
+
+/// Both sides of the same `calls` calls, for fork at several heaps and for vfork.
+pub fn trace_tasks(mount_point: &str, calls: u64, page: u64) -> Vec<Task> {
+    let mut cells: Vec<DoFork> =
+        HEAPS_BYTES.iter().map(|heap| DoFork::new(calls, *heap, 0.0, page)).collect();
+    for method in [Method::Vfork, Method::CloneVmVfork] {
+        cells.push(DoFork { method, ..DoFork::new(calls, 0, 0.0, page) });
+    }
+    let task = |settings: DoFork| {
+        let mount_point = mount_point.to_owned();
+        Task::new(format!("{BENCH}: {} calls of {}", calls, settings.method), move |runner, rep| {
+            let trace = Instance::begin(Path::new(&mount_point), &["clone", "clone3", "vfork"])?;
+            let result = settings.run(runner)?;
+            let kernel = trace.take(result.pid)?;
+            let count = result.fork_ns.len();
+            if kernel.len() < count {
+                bail!(
+                    "the kernel traced {} of {count} calls: its buffer was too small",
+                    kernel.len()
+                );
+            }
+            let kernel: u64 = kernel[kernel.len() - count..].iter().map(|call| call.ns).sum();
+            let ours: u64 = result.fork_ns.iter().sum();
+            let params = |source: &str| -> Params {
+                [
+                    ("method", settings.method.to_string()),
+                    ("heap_bytes", settings.heap_bytes.to_string()),
+                    ("source", source.to_owned()),
+                ]
+                .map(|(key, value)| (key.to_owned(), value))
+                .into()
+            };
+            let mut samples = Vec::new();
+            for (source, total) in [("cowlab", ours), ("kernel-trace", kernel)] {
+                let mut out = Recorder::new(BENCH, params(source), rep, result.start_unix_ns);
+                out.add("mean_fork_ns", total as f64 / count as f64);
+                samples.extend(out.finish());
+            }
+            // After a fork the parent's own stack is shared: its next write there is a fault, which
+            // the call's time holds and the system call's does not. vfork has none.
+            let faults = result.program.minor_faults as f64;
+            let copying = ours as f64 - faults * single_fault_ns(runner, settings.page_size_bytes)?;
+            let mut out = Recorder::new(BENCH, params("both"), rep, result.start_unix_ns);
+            out.add("parent_faults_per_fork", faults / count as f64);
+            out.add("cowlab_to_kernel_ratio", ours as f64 / kernel as f64);
+            out.add("without_parent_faults_to_kernel_ratio", copying / kernel as f64);
+            samples.extend(out.finish());
+            Ok(samples)
+        })
+    };
+    cells.into_iter().map(task).collect()
+}
+
+/// What one copy-on-write fault of a parent costs now.
+fn single_fault_ns(runner: &Runner, page: u64) -> Result<f64> {
+    let settings = CowFaults {
+        pattern: Pattern::Single,
+        size_bytes: page,
+        writer: Writer::Parent,
+        children: 1,
+        threads: 0,
+        page_size_bytes: page,
+        pinned: true,
+        repetitions: 40,
+        seed: 1,
+    };
+    let result = settings.run(runner)?;
+    let (fault, timer) = (median_of(&result.write_ns), median_of(&result.timer_ns));
+    Ok(fault.context("no fault was timed")? - timer.context("the timer was not measured")?)
+}
+
+/// stress-ng's fork and vfork stressors: time of one operation, where it is installed.
+pub fn stress_ng_tasks() -> Vec<Task> {
+    let task = |stressor: &'static str| {
+        Task::new(format!("{BENCH}: stress-ng --{stressor}"), move |_, rep| {
+            let start_unix_ns = unix_ns();
+            let per_s = stress_ng_rate(stressor)?;
+            let params = [("method", stressor), ("source", "stress-ng")]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()));
+            let mut out = Recorder::new(BENCH, params.into(), rep, start_unix_ns);
+            out.add("operation_ns", 1e9 / per_s);
+            Ok(out.finish())
+        })
+        .at_most(3)
+    };
+    ["fork", "vfork"].into_iter().map(task).collect()
+}
+
+/// Whether stress-ng can be run.
+pub fn has_stress_ng() -> bool {
+    Command::new("stress-ng").arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+fn stress_ng_rate(stressor: &str) -> Result<f64> {
+    let output = Command::new("stress-ng")
+        .args([&format!("--{stressor}"), "1", "--timeout", &format!("{STRESS_S}s")])
+        .args(["--metrics-brief", "--temp-path", "/tmp"])
+        .output()
+        .context("cannot run stress-ng")?;
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    rate_of(&text, stressor).with_context(|| format!("stress-ng printed no metrics: {text}"))
+}
+
+/// Operations per second of real time, the fifth figure of a line of `--metrics-brief`.
+fn rate_of(text: &str, stressor: &str) -> Option<f64> {
+    text.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let at = words.iter().position(|word| *word == stressor)?;
+        let figures: Vec<f64> = words[at + 1..].iter().map_while(|w| w.parse().ok()).collect();
+        figures.get(4).copied()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_read_from_stress_ngs_metrics() {
+        let text = "stress-ng: metrc: [71] stressor bogo ops real time usr time sys time bogo ops/s bogo ops/s\n\
+                    stress-ng: metrc: [71]                 (secs)  (secs)  (secs) (real time) (usr+sys time)\n\
+                    stress-ng: metrc: [71] fork      7123   2.00  0.10  1.85   3561.20   3652.82\n";
+        assert_eq!(rate_of(text, "fork"), Some(3561.20));
+        assert_eq!(rate_of(text, "vfork"), None);
+    }
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Plans of measurements: what to run, how often and in which order, and the samples it gives.
+
+pub mod calibrate;
+pub mod cross_check;
+pub mod faults;
+mod kernel_trace;
+pub mod points;
+pub mod sweep;
+pub mod table;
+mod task;
+
+pub use task::{Recorder, Rounds, Task, run_rounds};

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `fork-sweep`: document 000's program over its parameters.
+
+use anyhow::Result;
+use cowlab_probes::{DoFork, DoForkResult, Method, Reap, Writer};
+use cowlab_store::{Sample, histogram_of, serialise};
+
+use crate::task::{Recorder, Task, median_of};
+
+/// The name of this benchmark in samples.
+pub const BENCH: &str = "fork-sweep";
+
+/// The document's heaps in bytes; ours are a thousand times as large.
+pub const PAPER_HEAPS_BYTES: [u64; 6] = [1_000, 3_162, 10_000, 31_622, 100_000, 316_228];
+
+/// The document's write fractions.
+pub const FRACTIONS: [f64; 7] = [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0];
+
+/// The document's numbers of forks, without its 0.
+pub const FORKS: [u64; 7] = [1, 3, 10, 32, 100, 316, 1000];
+
+/// How much of the document's sweep to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// Large heaps with fewer forks, so that a round takes seconds.
+    Quick,
+    /// Twice the forks.
+    Full,
+    /// The document's own sizes and numbers as well, and 1000 forks everywhere.
+    Paper,
+}
+
+/// Forks for one point: 1000 where that is quick, fewer for heaps that take long. A function of
+/// the amount of work alone, so that any two runs measure the same thing.
+pub fn forks_for(heap_bytes: u64, write_fraction: f64, extent: Extent) -> u64 {
+    if extent == Extent::Paper {
+        return 1000;
+    }
+    let target = if extent == Extent::Full { 400 << 20 } else { 150 << 20 };
+    let work = heap_bytes / 12 + (heap_bytes as f64 * write_fraction) as u64 + (256 << 10);
+    (target / work).clamp(2, 1000)
+}
+
+fn task(settings: DoFork) -> Task {
+    let name = format!(
+        "{BENCH}: {} × {} of {:.0} MB, fraction {}, {} writes",
+        settings.forks,
+        settings.method,
+        settings.heap_bytes as f64 / 1e6,
+        settings.write_fraction,
+        settings.writer
+    );
+    Task::new(name, move |runner, rep| samples_of(&settings, &settings.run(runner)?, rep))
+}
+
+/// One task for each of the settings.
+pub fn tasks(settings: impl IntoIterator<Item = DoFork>) -> Vec<Task> {
+    settings.into_iter().map(task).collect()
+}
+
+/// The document's sweep: its fractions over heaps of 1 MB to 316 MB and none, 1000 forks or fewer.
+pub fn document_sweep(extent: Extent, page: u64, fits: impl Fn(&DoFork) -> bool) -> Vec<Task> {
+    let mut heaps: Vec<u64> = PAPER_HEAPS_BYTES.iter().map(|bytes| bytes * 1000).collect();
+    heaps.push(0);
+    if extent == Extent::Paper {
+        heaps.extend(PAPER_HEAPS_BYTES);
+    }
+    let mut cells = Vec::new();
+    for heap in heaps {
+        for fraction in FRACTIONS {
+            let forks = forks_for(heap, fraction, extent);
+            // With few forks the first one's extra cost would be scaled up with them.
+            cells.push(DoFork { settled: true, ..DoFork::new(forks, heap, fraction, page) });
+        }
+    }
+    tasks(cells.into_iter().filter(|cell| fits(cell)))
+}
+
+/// The same with a single fork: figure 4's small sample.
+pub fn single_forks(page: u64, fits: impl Fn(&DoFork) -> bool) -> Vec<Task> {
+    let cells = PAPER_HEAPS_BYTES.iter().flat_map(|heap| {
+        FRACTIONS.iter().map(move |fraction| DoFork::new(1, heap * 1000, *fraction, page))
+    });
+    tasks(cells.filter(|cell| fits(cell))).into_iter().map(|task| task.at_most(2)).collect()
+}
+
+/// Growing numbers of forks: figures 5 and 6, real against system time.
+pub fn growing_numbers(page: u64) -> Vec<Task> {
+    let cells = [(0, 0.0), (1_000_000, 0.0), (1_000_000, 0.5), (1_000_000, 1.0)];
+    let cells = cells.iter().flat_map(|(heap, fraction)| {
+        FORKS.iter().map(move |forks| DoFork::new(*forks, *heap, *fraction, page))
+    });
+    tasks(cells).into_iter().map(|task| task.at_most(3)).collect()
+}
+
+/// What the document could not ask: untouched heaps, overlapping children, a writing parent, other
+/// running threads, other ways to make a process, huge pages.
+pub fn beyond_the_document(
+    page: u64,
+    other_cpus: bool,
+    huge_page: Option<u64>,
+    fits: impl Fn(&DoFork) -> bool,
+) -> Vec<Task> {
+    let heap = 31_622_000;
+    let base = |fraction| DoFork::new(40, heap, fraction, page);
+    let mut cells = vec![
+        DoFork { populated: false, ..base(0.0) },
+        DoFork { populated: false, ..base(0.5) },
+        DoFork { reap: Reap::AtMost(4), pinned: false, ..base(0.5) },
+        DoFork { reap: Reap::Never, pinned: false, ..base(0.5) },
+        DoFork { pinned: false, ..base(0.5) },
+        DoFork { writer: Writer::Parent, ..base(0.5) },
+        DoFork { writer: Writer::ParentReuse, ..base(0.5) },
+    ];
+    for method in [Method::Vfork, Method::CloneVmVfork, Method::PosixSpawn] {
+        cells.push(DoFork { method, forks: 500, ..base(0.0) });
+    }
+    if other_cpus {
+        cells.push(DoFork { threads: 1, ..base(0.0) });
+        cells.push(DoFork { threads: 1, writer: Writer::Parent, forks: 10, ..base(0.5) });
+    }
+    if let Some(huge) = huge_page {
+        for fraction in [0.0, 0.1, 1.0] {
+            let cell = DoFork::new(4, 268_435_456, fraction, page);
+            cells.push(DoFork { page_size_bytes: huge, ..cell.clone() });
+            cells.push(cell);
+        }
+    }
+    tasks(cells.into_iter().filter(|cell| fits(cell)))
+}
+
+/// The samples of one invocation. `real_ns`, `user_ns` and `sys_ns` are totals over the forks,
+/// the spawning of the program and the populating of its heap left out; those seen from outside
+/// hold everything.
+pub fn samples_of(settings: &DoFork, result: &DoForkResult, rep: u32) -> Result<Vec<Sample>> {
+    let mut out = Recorder::new(BENCH, settings.params(), rep, result.start_unix_ns);
+    out.add("real_ns", result.loop_ns as f64);
+    out.add("user_ns", (result.program.user_ns + result.children.user_ns) as f64);
+    out.add("sys_ns", (result.program.sys_ns + result.children.sys_ns) as f64);
+    out.add("outside_real_ns", result.outside.real_ns as f64);
+    out.add("outside_user_ns", result.outside.user_ns as f64);
+    out.add("outside_sys_ns", result.outside.sys_ns as f64);
+    let faults = result.program.minor_faults + result.children.minor_faults;
+    out.add("minor_faults", faults as f64);
+    if result.populate_faults > 0 && settings.populated {
+        let pages = settings.heap_bytes.div_ceil(4096.min(settings.page_size_bytes));
+        out.add("populate_pages_per_fault", pages as f64 / result.populate_faults as f64);
+    }
+    for (metric, values) in [
+        ("fork_ns", &result.fork_ns),
+        ("child_start_ns", &result.child_start_ns),
+        ("write_ns", &result.write_ns),
+        ("cycle_ns", &result.cycle_ns),
+    ] {
+        if let Some(median) = median_of(values) {
+            let sample = out.add(metric, median);
+            sample.histogram = Some(serialise(&histogram_of(values.iter().map(|v| (*v).max(1)))));
+        }
+    }
+    Ok(out.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_heaps_get_a_thousand_forks_and_large_ones_fewer() {
+        assert_eq!(forks_for(0, 0.0, Extent::Full), 1000);
+        assert_eq!(forks_for(0, 0.0, Extent::Paper), 1000);
+        assert_eq!(forks_for(316_228_000, 1.0, Extent::Quick), 2);
+        for extent in [Extent::Quick, Extent::Full] {
+            let forks: Vec<_> =
+                PAPER_HEAPS_BYTES.iter().map(|heap| forks_for(heap * 1000, 0.5, extent)).collect();
+            assert!(forks.is_sorted_by(|a, b| a >= b), "{forks:?}");
+        }
+    }
+}

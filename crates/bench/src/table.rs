@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `fork-table`: document 004's table and TLPI's Table 28-3.
+
+use anyhow::Result;
+use cowlab_probes::ForkTable;
+use cowlab_store::Sample;
+
+use crate::task::{Recorder, Task};
+
+/// The name of this benchmark in samples.
+pub const BENCH: &str = "fork-table";
+
+/// The document's iterations and runs.
+pub const PAPER_ITERATIONS: u64 = 100_000;
+/// Runs that the document averages.
+pub const PAPER_RUNS: u32 = 10;
+
+/// Every method at every size, touched and untouched, `iterations` times each.
+pub fn document_table(iterations: u64) -> Vec<Task> {
+    let mut cells = Vec::new();
+    for touched in [false, true] {
+        for method in ForkTable::METHODS {
+            for size_bytes in ForkTable::SIZES_BYTES {
+                cells.push(ForkTable { method, size_bytes, iterations, touched, pinned: true });
+            }
+        }
+    }
+    tasks(cells)
+}
+
+/// One task for each of the settings.
+pub fn tasks(settings: impl IntoIterator<Item = ForkTable>) -> Vec<Task> {
+    let task = |settings: ForkTable| {
+        let name = format!(
+            "{BENCH}: {} × {} at {} bytes{}",
+            settings.iterations,
+            settings.method,
+            settings.size_bytes,
+            if settings.touched { ", touched" } else { "" }
+        );
+        Task::new(name, move |runner, rep| samples_of(&settings, &settings.run(runner)?, rep))
+    };
+    settings.into_iter().map(task).collect()
+}
+
+/// The samples of one invocation. `cpu_ns` is the program's own; `cpu_with_children_ns` adds its
+/// children's.
+fn samples_of(
+    settings: &ForkTable,
+    result: &cowlab_probes::ForkTableResult,
+    rep: u32,
+) -> Result<Vec<Sample>> {
+    let mut out = Recorder::new(BENCH, settings.params(), rep, result.start_unix_ns);
+    let elapsed_ns = result.elapsed_ns as f64;
+    out.add("elapsed_ns", elapsed_ns);
+    out.add("cpu_ns", result.program_cpu_ns as f64);
+    out.add("cpu_with_children_ns", (result.program_cpu_ns + result.children_cpu_ns) as f64);
+    out.add("rate_per_s", settings.iterations as f64 / (elapsed_ns / 1e9));
+    Ok(out.finish())
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Measurements in rounds: every round measures everything once, in an order of its own, so that
+//! what is compared is interleaved and the machine's drift falls on all of it.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use cowlab_probes::Runner;
+use cowlab_store::{Params, Sample, unit_of};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+
+/// Measures once, in the round of that number.
+type Measure = Box<dyn Fn(&Runner, u32) -> Result<Vec<Sample>>>;
+
+/// Something to measure once a round.
+pub struct Task {
+    /// What a progress line shows.
+    pub name: String,
+    /// How many rounds measure it; later ones leave it out.
+    pub rounds: u32,
+    run: Measure,
+}
+
+impl Task {
+    /// A task that is measured in every round. `run` gets the number of the round.
+    pub fn new(
+        name: impl Into<String>,
+        run: impl Fn(&Runner, u32) -> Result<Vec<Sample>> + 'static,
+    ) -> Task {
+        Task { name: name.into(), rounds: u32::MAX, run: Box::new(run) }
+    }
+
+    /// The same, in the first `rounds` rounds only.
+    pub fn at_most(mut self, rounds: u32) -> Task {
+        self.rounds = rounds;
+        self
+    }
+}
+
+/// How many rounds to make.
+#[derive(Debug, Clone, Copy)]
+pub struct Rounds {
+    /// Made however long they take.
+    pub least: u32,
+    /// Never exceeded.
+    pub most: u32,
+    /// No round is begun that would end later, judged by those before it.
+    pub within: Duration,
+}
+
+impl Rounds {
+    /// Exactly so many.
+    pub fn exactly(count: u32) -> Rounds {
+        Rounds { least: count, most: count, within: Duration::MAX }
+    }
+}
+
+/// Run `tasks` in rounds. `progress` hears of each task before it runs: its name and the share of
+/// the work that is done.
+pub fn run_rounds(
+    runner: &Runner,
+    tasks: &[Task],
+    rounds: Rounds,
+    seed: u64,
+    mut progress: impl FnMut(&str, f64),
+) -> Result<Vec<Sample>> {
+    let began = Instant::now();
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut samples = Vec::new();
+    let mut longest = Duration::ZERO;
+    for round in 0..rounds.most {
+        if round >= rounds.least && began.elapsed() + longest > rounds.within {
+            break;
+        }
+        let round_began = Instant::now();
+        let mut order: Vec<&Task> = tasks.iter().filter(|task| round < task.rounds).collect();
+        order.shuffle(&mut random);
+        for (index, task) in order.iter().enumerate() {
+            let by_rounds =
+                (f64::from(round) + index as f64 / order.len() as f64) / f64::from(rounds.most);
+            let by_time = began.elapsed().as_secs_f64() / rounds.within.as_secs_f64();
+            progress(&task.name, by_rounds.max(by_time).min(1.0));
+            samples.extend((task.run)(runner, round).with_context(|| task.name.clone())?);
+        }
+        longest = longest.max(round_began.elapsed());
+    }
+    Ok(samples)
+}
+
+/// Makes the samples of one measurement.
+pub struct Recorder {
+    bench: &'static str,
+    params: Params,
+    rep: u32,
+    start_unix_ns: i64,
+    samples: Vec<Sample>,
+}
+
+impl Recorder {
+    /// Samples of `bench` with `params`, measured in round `rep`.
+    pub fn new(bench: &'static str, params: Params, rep: u32, start_unix_ns: i64) -> Recorder {
+        Recorder { bench, params, rep, start_unix_ns, samples: Vec::new() }
+    }
+
+    /// Add one figure.
+    pub fn add(&mut self, metric: &str, value: f64) -> &mut Sample {
+        self.samples.push(Sample {
+            environment: 0,
+            bench: self.bench.to_owned(),
+            params: self.params.clone(),
+            metric: metric.to_owned(),
+            unit: unit_of(metric).to_owned(),
+            value,
+            rep: self.rep,
+            start_unix_ns: self.start_unix_ns,
+            histogram: None,
+        });
+        self.samples.last_mut().expect("one was pushed")
+    }
+
+    /// The samples.
+    pub fn finish(self) -> Vec<Sample> {
+        self.samples
+    }
+}
+
+/// The median of whole numbers, as a figure; `None` without any.
+pub(crate) fn median_of(values: &[u64]) -> Option<f64> {
+    let values: Vec<f64> = values.iter().map(|v| *v as f64).collect();
+    cowlab_model::stats::median(&values)
+}
