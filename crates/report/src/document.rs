@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a report says, apart from how it looks: plain structs that every renderer reads.
+
+use serde::Serialize;
+
+pub use crate::plot::{Axis, Plot, Series};
+
+use crate::fmt;
+
+/// One report.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Document {
+    /// The first heading.
+    pub title: String,
+    /// One sentence under the title.
+    pub subtitle: String,
+    /// Facts about the run (host, kernel, command line), as name and value.
+    pub facts: Vec<(String, String)>,
+    /// The body, in reading order.
+    pub sections: Vec<Section>,
+}
+
+/// A heading and what stands under it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Section {
+    /// Anchor, unique in the document.
+    pub id: String,
+    /// The heading.
+    pub title: String,
+    /// The content, in reading order.
+    pub blocks: Vec<Block>,
+}
+
+/// One piece of a section.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Block {
+    /// A paragraph of plain words; `` `code` `` and `[text](#anchor)` are understood.
+    Text(String),
+    /// One plain finding, shown as a card.
+    Finding(Finding),
+    /// A table, with its CSV.
+    Table(Table),
+    /// A plot.
+    Plot(Plot),
+    /// How to read what stands near it, a caveat, or "not available: needs …"; markup as in `Text`.
+    Note(String),
+}
+
+/// A result in one sentence, with what supports it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Finding {
+    /// The finding itself, a sentence with its figure.
+    pub headline: String,
+    /// Conditions, interval, consequence; markup as in [`Block::Text`].
+    pub detail: String,
+    /// Where its samples are: the id of a table or plot, `#anchor`, or a relative link.
+    pub samples: Option<String>,
+}
+
+/// A table of text and figures.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Table {
+    /// Anchor, unique in the document, and the CSV's file name.
+    pub id: String,
+    /// What the table shows.
+    pub caption: String,
+    /// The columns.
+    pub columns: Vec<Column>,
+    /// The rows, each as long as `columns`.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// The head of a column.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Column {
+    /// The name, in words.
+    pub name: String,
+    /// Unit of the raw values, as in metric names: `ns`, `bytes`, `ns_per_page`, `per_s`, …
+    pub unit: Option<String>,
+    /// Whether cells hold figures, which are set flush right.
+    pub numeric: bool,
+}
+
+/// One entry of a table. `text` is what people read, the numbers are what CSV holds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cell {
+    /// Words; markup as in [`Block::Text`].
+    Text(String),
+    /// A figure.
+    Number {
+        /// In the column's unit.
+        value: f64,
+        /// As people read it.
+        text: String,
+    },
+    /// A figure with its interval.
+    Estimate {
+        /// In the column's unit.
+        value: f64,
+        /// Lower end of the interval.
+        low: f64,
+        /// Upper end of the interval.
+        high: f64,
+        /// As people read it: `2.13 µs (2.05 to 2.21)`.
+        text: String,
+    },
+    /// Not measured, and why. Never shown as 0.
+    Missing(String),
+}
+
+impl Document {
+    /// An empty document.
+    pub fn new(title: impl Into<String>, subtitle: impl Into<String>) -> Self {
+        Document { title: title.into(), subtitle: subtitle.into(), ..Self::default() }
+    }
+
+    /// All tables, in reading order.
+    pub fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.sections.iter().flat_map(|section| &section.blocks).filter_map(|block| match block {
+            Block::Table(table) => Some(table),
+            _ => None,
+        })
+    }
+
+    /// All plots, in reading order.
+    pub fn plots(&self) -> impl Iterator<Item = &Plot> {
+        self.sections.iter().flat_map(|section| &section.blocks).filter_map(|block| match block {
+            Block::Plot(plot) => Some(plot),
+            _ => None,
+        })
+    }
+}
+
+impl Section {
+    /// A section with its blocks.
+    pub fn new(id: impl Into<String>, title: impl Into<String>, blocks: Vec<Block>) -> Self {
+        Section { id: id.into(), title: title.into(), blocks }
+    }
+}
+
+impl Table {
+    /// A table without rows.
+    pub fn new(id: impl Into<String>, caption: impl Into<String>, columns: Vec<Column>) -> Self {
+        Table { id: id.into(), caption: caption.into(), columns, rows: Vec::new() }
+    }
+
+    /// Appends a row.
+    pub fn push(&mut self, row: Vec<Cell>) {
+        debug_assert_eq!(
+            row.len(),
+            self.columns.len(),
+            "table {}: a cell for each column",
+            self.id
+        );
+        self.rows.push(row);
+    }
+
+    /// Why cells are missing: each reason once, in order of first appearance.
+    pub fn missing_reasons(&self) -> Vec<&str> {
+        let mut reasons = Vec::new();
+        for cell in self.rows.iter().flatten() {
+            if let Cell::Missing(reason) = cell
+                && !reasons.contains(&reason.as_str())
+            {
+                reasons.push(reason);
+            }
+        }
+        reasons
+    }
+}
+
+impl Column {
+    /// A column of words.
+    pub fn text(name: impl Into<String>) -> Self {
+        Column { name: name.into(), unit: None, numeric: false }
+    }
+
+    /// A column of figures without a unit.
+    pub fn number(name: impl Into<String>) -> Self {
+        Column { name: name.into(), unit: None, numeric: true }
+    }
+
+    /// A column of figures in `unit`.
+    pub fn unit(name: impl Into<String>, unit: impl Into<String>) -> Self {
+        Column { name: name.into(), unit: Some(unit.into()), numeric: true }
+    }
+
+    /// The name and, where the cells do not carry it themselves, the unit: `Copied (pages)`.
+    pub fn heading(&self) -> String {
+        match self.unit.as_deref().map(fmt::unit_label) {
+            Some(label) if !label.is_empty() => format!("{} ({label})", self.name),
+            _ => self.name.clone(),
+        }
+    }
+}
+
+impl Cell {
+    /// Words.
+    pub fn text(text: impl Into<String>) -> Self {
+        Cell::Text(text.into())
+    }
+
+    /// A figure in `unit` (`""` for none), written with 3 significant digits.
+    pub fn number(value: f64, unit: &str) -> Self {
+        if value.is_finite() {
+            Cell::Number { value, text: fmt::quantity(value, unit) }
+        } else {
+            Cell::Missing("not a finite number".into())
+        }
+    }
+
+    /// An exact count, written with all its digits.
+    pub fn count(value: u64) -> Self {
+        Cell::Number { value: value as f64, text: fmt::count(value) }
+    }
+
+    /// A figure in `unit` with its interval.
+    pub fn estimate(value: f64, low: f64, high: f64, unit: &str) -> Self {
+        if value.is_finite() {
+            Cell::Estimate { value, low, high, text: fmt::estimate(value, low, high, unit) }
+        } else {
+            Cell::Missing("not a finite number".into())
+        }
+    }
+
+    /// What people read.
+    pub fn display(&self) -> &str {
+        match self {
+            Cell::Text(text) | Cell::Number { text, .. } | Cell::Estimate { text, .. } => text,
+            Cell::Missing(_) => "–",
+        }
+    }
+}

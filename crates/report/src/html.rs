@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A document as one HTML page that needs nothing else: no network, no second file.
+
+use base64::Engine;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::document::{Block, Cell, Column, Document, Finding, Plot, Section, Table};
+use crate::{csv, plot};
+
+pub(crate) mod inline;
+mod library;
+
+const CSS: &str = include_str!("../assets/report.css");
+const JS: &str = include_str!("../assets/report.js");
+
+/// Allows what stands in the page itself and nothing from anywhere else. The library compiles
+/// functions for surfaces, hence `unsafe-eval`.
+const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; \
+                      style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'";
+
+/// The whole page.
+pub fn render(document: &Document) -> String {
+    let has_plots = document.plots().next().is_some();
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="generator" content="cowlab";
+                title { (document.title) }
+                style { (PreEscaped(CSS)) }
+            }
+            body {
+                (body(document))
+                @if has_plots {
+                    script type="text/plain" id="plot-library" { (PreEscaped(library::PACKED)) }
+                    script { (PreEscaped(JS)) }
+                }
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// The body without scripts and library: what the golden files hold.
+pub fn render_body(document: &Document) -> String {
+    body(document).into_string()
+}
+
+fn body(document: &Document) -> Markup {
+    html! {
+        div.page {
+            a.skip href="#content" { "Skip to the content" }
+            header {
+                h1 { (document.title) }
+                @if !document.subtitle.is_empty() { p.subtitle { (document.subtitle) } }
+                @if !document.facts.is_empty() {
+                    dl.facts {
+                        @for (name, value) in &document.facts { div { dt { (name) } dd { (value) } } }
+                    }
+                }
+            }
+            div.columns {
+                nav aria-label="Contents" {
+                    p { "Contents" }
+                    ol {
+                        @for section in &document.sections { li { a href={ "#" (section.id) } { (section.title) } } }
+                    }
+                }
+                main id="content" tabindex="-1" {
+                    @for section in &document.sections { (section_markup(section)) }
+                    @if document.plots().next().is_some() {
+                        footer { "Plots drawn by Plotly.js " (library::VERSION) " (MIT licence), carried inside this page." }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn section_markup(section: &Section) -> Markup {
+    // Findings that follow each other share one grid of cards.
+    let runs =
+        section.blocks.chunk_by(|a, b| matches!((a, b), (Block::Finding(_), Block::Finding(_))));
+    html! {
+        section id=(section.id) aria-labelledby={ (section.id) "--title" } {
+            h2 id={ (section.id) "--title" } { a.anchor href={ "#" (section.id) } { (section.title) } }
+            @for run in runs {
+                @if matches!(run[0], Block::Finding(_)) {
+                    div.findings { @for block in run { (block_markup(block)) } }
+                } @else {
+                    (block_markup(&run[0]))
+                }
+            }
+        }
+    }
+}
+
+fn block_markup(block: &Block) -> Markup {
+    match block {
+        Block::Text(text) => html! { p { (inline::markup(text)) } },
+        Block::Note(text) => html! { p.note role="note" { (inline::markup(text)) } },
+        Block::Finding(finding) => finding_markup(finding),
+        Block::Table(table) => table_markup(table),
+        Block::Plot(plot) => plot_markup(plot),
+    }
+}
+
+fn finding_markup(finding: &Finding) -> Markup {
+    // A bare word is the id of a table or plot.
+    let target = finding.samples.as_deref().map(|samples| {
+        if samples.contains(['#', '/', '.', ':']) {
+            samples.to_owned()
+        } else {
+            format!("#{samples}")
+        }
+    });
+    html! {
+        article.finding {
+            h3 { (finding.headline) }
+            @if !finding.detail.is_empty() { p { (inline::markup(&finding.detail)) } }
+            @if let Some(target) = target.filter(|target| inline::is_safe(target)) {
+                p.samples { a href=(target) aria-label={ "Samples behind: " (finding.headline) } { "See the samples" } }
+            }
+        }
+    }
+}
+
+fn table_markup(table: &Table) -> Markup {
+    let reasons = table.missing_reasons();
+    let data = base64::engine::general_purpose::STANDARD.encode(csv::table_csv(table));
+    let file = csv::file_stem(&table.id) + ".csv";
+    html! {
+        figure.table id=(table.id) {
+            figcaption {
+                strong id={ (table.id) "--caption" } { a.anchor href={ "#" (table.id) } { (table.caption) } }
+                a.csv href={ "data:text/csv;charset=utf-8;base64," (data) } download=(file)
+                    aria-label={ "Download as CSV: " (table.caption) } { "Download CSV" }
+            }
+            // Focusable, so that it can be scrolled by keyboard.
+            div.scroll tabindex="0" role="region" aria-labelledby={ (table.id) "--caption" } {
+                table aria-labelledby={ (table.id) "--caption" } {
+                    thead {
+                        tr {
+                            @for column in &table.columns {
+                                th.numeric[column.numeric] scope="col" { (column.heading()) }
+                            }
+                        }
+                    }
+                    tbody {
+                        @for row in &table.rows {
+                            tr {
+                                @for (index, cell) in row.iter().enumerate() {
+                                    (cell_markup(cell, table.columns.get(index), index, &reasons))
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            @if !reasons.is_empty() {
+                ul.reasons {
+                    @for (index, reason) in reasons.iter().enumerate() {
+                        li { "–" (mark(index, reasons.len())) " not available: " (inline::markup(reason)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn cell_markup(cell: &Cell, column: Option<&Column>, index: usize, reasons: &[&str]) -> Markup {
+    let numeric = column.is_some_and(|column| column.numeric);
+    let inner = match cell {
+        Cell::Text(text) => inline::markup(text),
+        Cell::Number { text, .. } => html! { (text) },
+        Cell::Estimate { text, .. } => match text.split_once(" (") {
+            Some((value, interval)) => html! { (value) " " span.interval { "(" (interval) } },
+            None => html! { (text) },
+        },
+        Cell::Missing(reason) => {
+            let at = reasons.iter().position(|known| known == reason).unwrap_or(0);
+            html! { span.missing title={ "not available: " (reason) } { "–" (mark(at, reasons.len())) } }
+        }
+    };
+    html! {
+        @if index == 0 && !numeric { th scope="row" { (inner) } } @else { td.numeric[numeric] { (inner) } }
+    }
+}
+
+/// The number that ties a gap to its reason, where a table has several.
+fn mark(index: usize, of: usize) -> Markup {
+    html! { @if of > 1 { sup { (index + 1) } } }
+}
+
+fn plot_markup(plot: &Plot) -> Markup {
+    let names: Vec<&str> = plot.series.iter().map(|series| series.name()).collect();
+    let label =
+        format!("{}. {} Series: {}.", plot.title, inline::plain(&plot.caption), names.join(", "));
+    html! {
+        figure.plot id=(plot.id) aria-labelledby={ (plot.id) "--title" } {
+            h3 id={ (plot.id) "--title" } { a.anchor href={ "#" (plot.id) } { (plot.title) } }
+            @if !plot.caption.is_empty() { p.caption { (inline::markup(&plot.caption)) } }
+            div.plot-frame {
+                p.plot-status { "The plot is drawn when the page's script has run." }
+                noscript { p.plot-status { "Plots need JavaScript; the tables hold the figures without it." } }
+                div.plot-box role="img" aria-label=(label) {}
+            }
+            script type="application/json" { (PreEscaped(script_json(&plot::spec(plot)))) }
+        }
+    }
+}
+
+/// JSON that can stand inside a script element whatever strings it holds.
+fn script_json(value: &serde_json::Value) -> String {
+    let escaped = |c: char| match c {
+        '<' => "\\u003c".to_owned(),
+        '>' => "\\u003e".to_owned(),
+        '&' => "\\u0026".to_owned(),
+        '\u{2028}' => "\\u2028".to_owned(),
+        '\u{2029}' => "\\u2029".to_owned(),
+        other => other.to_string(),
+    };
+    value.to_string().chars().map(escaped).collect()
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The model against measurements that it was not fitted to.
+
+use cowlab_bench::points::{Check, Checked};
+use cowlab_model::profile::WritingProcess;
+
+use super::{Analysis, percent};
+use crate::document::{Axis, Block, Cell, Column, Plot, Section, Series, Table};
+use crate::fmt;
+
+/// Anchor of the plot of predictions.
+pub(super) const PLOT: &str = "predicted";
+
+pub(super) fn section(analysis: &Analysis) -> Section {
+    let title = "The model, checked";
+    let mut blocks = vec![Block::Text(
+        "The model is the document's equation with what the calibration measures: costs per page \
+         that depend on the size of the memory, who writes, and whether another thread runs. It \
+         predicted forks at random points (sizes, fractions, writers, threads chosen by the run's \
+         seed) that were used to fit nothing and were measured between the calibration's rounds."
+            .into(),
+    )];
+    let Some(check) = analysis.study.check.filter(|check| !check.points.is_empty()) else {
+        let needs = "measured points to predict (bench predict-check)";
+        blocks.push(analysis.not_available("The check", &["predict-check"], needs));
+        return Section::new("model", title, blocks);
+    };
+    blocks.push(Block::Table(figures(check)));
+    blocks.push(Block::Plot(predicted(check)));
+    blocks.push(Block::Plot(residuals(check, analysis.profile().page_size_bytes)));
+    blocks.push(Block::Table(points(check, analysis.profile().page_size_bytes)));
+    Section::new("model", title, blocks)
+}
+
+fn figures(check: &Check) -> Table {
+    let columns = vec![Column::text("Figure"), Column::number("Value"), Column::text("Meaning")];
+    let caption = format!("How good {} predictions were", fmt::count(check.points.len() as u64));
+    let mut table = Table::new("model-figures", caption, columns);
+    let mut add = |name: &str, share: f64, meaning: &str| {
+        table.push(vec![Cell::text(name), Cell::number(share, "fraction"), Cell::text(meaning)]);
+    };
+    add("median error", check.median_error, "half of the predictions are closer, either way");
+    add("95th percentile of the error", check.p95_error, "19 of 20 predictions are closer");
+    add(
+        "coverage",
+        check.coverage,
+        "measurements that lie in their 95% prediction interval; less than 95% would mean \
+         intervals that promise too much",
+    );
+    add(
+        "half width of the intervals",
+        check.interval_half_width,
+        "median, relative to the prediction: what coverage costs",
+    );
+    let signed: Vec<f64> = check.points.iter().map(Checked::relative_error).collect();
+    let bias = cowlab_model::stats::median(&signed).unwrap_or(f64::NAN);
+    add("bias", bias, "median of the signed errors: below 0, predictions tend to be too short");
+    let noise = repeat_noise(check);
+    add("repeat noise", noise, "median half width of the measurements' own intervals");
+    table
+}
+
+/// How far repetitions of one measurement spread: smaller errors cannot be told from noise.
+pub(super) fn repeat_noise(check: &Check) -> f64 {
+    let widths: Vec<f64> = check
+        .points
+        .iter()
+        .map(|p| (p.measured_ns.high - p.measured_ns.low) / 2.0 / p.measured_ns.value)
+        .collect();
+    cowlab_model::stats::median(&widths).unwrap_or(f64::NAN)
+}
+
+/// `the child writes, another thread running`.
+fn kind(point: &Checked) -> String {
+    let who = match point.question.writer {
+        WritingProcess::Child => "the child writes",
+        WritingProcess::Parent => "the parent writes",
+    };
+    let with = if point.question.threads > 0 { ", another thread running" } else { "" };
+    format!("{who}{with}")
+}
+
+/// The points by their kind, in order of first appearance.
+fn by_kind(check: &Check) -> Vec<(String, Vec<&Checked>)> {
+    let mut kinds: Vec<(String, Vec<&Checked>)> = Vec::new();
+    for point in &check.points {
+        let kind = kind(point);
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, points)) => points.push(point),
+            None => kinds.push((kind, vec![point])),
+        }
+    }
+    kinds
+}
+
+fn predicted(check: &Check) -> Plot {
+    let mut plot = Plot::new(
+        PLOT,
+        "Predicted against measured time of a fork, its writes and its end",
+        Axis::log("Measured", "ns"),
+        Axis::log("Predicted", "ns"),
+    )
+    .caption(
+        "Bars are 95% prediction intervals; points on the diagonal were predicted exactly. The \
+         repeat noise of the measurements is in the plot below.",
+    );
+    plot.series.push(Series::Diagonal { name: "predicted = measured".into() });
+    for (kind, points) in by_kind(check) {
+        let of = |value: fn(&Checked) -> f64| points.iter().map(|p| value(p)).collect();
+        plot.series.push(Series::estimates(
+            kind,
+            of(|p| p.measured_ns.value),
+            of(|p| p.prediction.elapsed_ns.value),
+            of(|p| p.prediction.elapsed_ns.low),
+            of(|p| p.prediction.elapsed_ns.high),
+        ));
+    }
+    plot
+}
+
+fn residuals(check: &Check, page: u64) -> Plot {
+    let mut plot = Plot::new(
+        "model-residuals",
+        "What the model misses, by size",
+        Axis::log("Heap", "bytes"),
+        Axis::linear("(measured − predicted) / predicted", "fraction"),
+    )
+    .caption("Bars are the measurements' own 95% intervals over the rounds.");
+    for (kind, points) in by_kind(check) {
+        let relative = |value: fn(&Checked) -> f64| -> Vec<f64> {
+            points.iter().map(|p| value(p) / p.prediction.elapsed_ns.value - 1.0).collect()
+        };
+        plot.series.push(Series::estimates(
+            kind,
+            points.iter().map(|p| (p.question.pages * page) as f64).collect(),
+            relative(|p| p.measured_ns.value),
+            relative(|p| p.measured_ns.low),
+            relative(|p| p.measured_ns.high),
+        ));
+    }
+    plot
+}
+
+fn points(check: &Check, page: u64) -> Table {
+    let columns = vec![
+        Column::unit("Heap", "bytes"),
+        Column::unit("Written", "fraction"),
+        Column::text("Case"),
+        Column::unit("Predicted (95% prediction interval)", "ns"),
+        Column::unit("Measured (95% interval)", "ns"),
+        Column::unit("Error of the prediction", "fraction"),
+        Column::text("In the interval"),
+    ];
+    let mut table = Table::new("model-points", "Every point of the check", columns);
+    let mut sorted: Vec<&Checked> = check.points.iter().collect();
+    sorted.sort_by_key(|p| p.question.pages);
+    for point in sorted {
+        let expected = point.prediction.elapsed_ns;
+        let question = &point.question;
+        let measured = point.measured_ns;
+        let fraction = question.written as f64 / question.pages.max(1) as f64;
+        table.push(vec![
+            Cell::number((question.pages * page) as f64, "bytes"),
+            Cell::number(fraction, "fraction"),
+            Cell::text(kind(point)),
+            Cell::estimate(expected.value, expected.low, expected.high, "ns"),
+            Cell::estimate(measured.value, measured.low, measured.high, "ns"),
+            Cell::number(point.relative_error(), "fraction"),
+            Cell::text(if point.covered() { "yes" } else { "no" }),
+        ]);
+    }
+    table
+}
+
+/// The check in one sentence.
+pub(super) fn sentence(check: &Check) -> String {
+    format!(
+        "The model predicts a fork, its writes and its end within {} (median) and {} (19 of 20).",
+        percent(check.median_error),
+        percent(check.p95_error)
+    )
+}

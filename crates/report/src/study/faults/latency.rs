@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The distribution of single writes.
+
+use cowlab_store::{Histogram, QUANTILES};
+
+use super::{Workload, plain};
+use crate::document::{Axis, Column, Plot, Series, Table};
+use crate::study::{Analysis, cells};
+
+/// Quantiles of every workload: medians of the rounds' quantiles.
+pub(super) fn table(analysis: &Analysis, workloads: &[Workload]) -> Table {
+    let mut columns = vec![Column::text("Writes")];
+    columns.extend(QUANTILES.map(|(name, _)| Column::unit(name, "ns")));
+    let caption = "One write as the program sees it, the clock's own cost removed: medians of the \
+                   rounds' quantiles";
+    let mut table = Table::new("cow-latency", caption, columns);
+    for workload in workloads {
+        let mut row = vec![workload.named(analysis.profile().page_size_bytes)];
+        row.extend(QUANTILES.map(|(name, _)| {
+            let figure = workload.samples.with("quantile", name).estimate("fault_ns");
+            cells::number(figure.map(|e| e.value), "ns", "was not measured")
+        }));
+        table.push(row);
+    }
+    table
+}
+
+/// Cumulative distributions: random against sequential, and with another running thread.
+pub(super) fn plot(analysis: &Analysis, workloads: &[Workload]) -> Option<Plot> {
+    let page = analysis.profile().page_size_bytes;
+    let mut plot = Plot::new(
+        "cow-distribution",
+        "How long single writes take: random against sequential",
+        Axis::log("One write", "ns"),
+        Axis::linear("Share of the writes that are at most as long", "fraction"),
+    )
+    .caption("All rounds together. A step is a common time; a long tail to the right are stalls.");
+    let mut add = |name: String, workload: Option<&Workload>| {
+        let distribution = workload.and_then(|w| w.samples.with("quantile", "p50").distribution());
+        if let Some(series) = distribution.and_then(|histogram| cdf(name, &histogram)) {
+            plot.series.push(series);
+        }
+    };
+    for pattern in ["sequential", "random"] {
+        let workload = [64, 16].iter().find_map(|mib| plain(workloads, pattern, mib << 20, page));
+        add(workload.map_or_else(String::new, Workload::short), workload);
+    }
+    for pattern in ["sequential", "random"] {
+        let threaded = workloads.iter().find(|w| {
+            w.is("writer", "parent")
+                && w.is("threads", 1)
+                && w.is("page_size_bytes", page)
+                && w.is("pattern", pattern)
+        });
+        let name = threaded.map(|w| format!("{}, another thread running", w.short()));
+        add(name.unwrap_or_default(), threaded);
+    }
+    (!plot.series.is_empty()).then_some(plot)
+}
+
+/// Of the writes with another running thread, the share that took no longer than the slowest
+/// hundredth without: they found the other CPU without the process.
+pub(super) fn undisturbed(analysis: &Analysis, workloads: &[Workload]) -> Option<f64> {
+    let page = analysis.profile().page_size_bytes;
+    let of = |threads: u32| {
+        let workload = workloads.iter().find(|w| {
+            w.is("writer", "parent")
+                && w.is("threads", threads)
+                && w.is("pattern", "random")
+                && w.is("page_size_bytes", page)
+                && w.is("size_bytes", 16 << 20)
+        })?;
+        workload.samples.with("quantile", "p50").distribution()
+    };
+    let (alone, threaded) = (of(0)?, of(1)?);
+    let apart = threaded.value_at_quantile(0.5) > alone.value_at_quantile(0.99);
+    let usual = alone.value_at_quantile(0.99);
+    apart.then(|| threaded.count_between(0, usual) as f64 / threaded.len() as f64)
+}
+
+fn cdf(name: String, histogram: &Histogram<u64>) -> Option<Series> {
+    let total = histogram.len() as f64;
+    let mut below = 0;
+    let (mut x, mut p) = (Vec::new(), Vec::new());
+    for step in histogram.iter_recorded() {
+        below += step.count_at_value();
+        x.push(step.value_iterated_to() as f64);
+        p.push(below as f64 / total);
+    }
+    (total > 0.0).then_some(Series::Cdf { name, x, p })
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Where the time of a copy-on-write fault goes.
+
+use crate::document::{Axis, Block, Cell, Column, Plot, Series, Table};
+use crate::study::papers::COW_STUDY;
+use crate::study::{Analysis, cells};
+
+/// Anchor of the plot.
+pub(super) const PLOT: &str = "fault-parts";
+
+/// The parts: name, short name, and as they are in the profile.
+const PARTS: [(&str, &str, &str); 4] = [
+    ("copy of the page", "copy", "copy_ns_per_page"),
+    ("trap: into the kernel and back", "trap", "trap_ns"),
+    ("the rest: allocation, accounting, mapping", "the rest", "fault_rest_ns"),
+    ("on top with a running thread: flush of the other CPU's TLB", "flush", "remote_flush_ns"),
+];
+
+pub(super) fn blocks(analysis: &Analysis) -> Vec<Block> {
+    let profile = analysis.profile();
+    let measured: Vec<_> =
+        PARTS.iter().filter_map(|part| Some((part, profile.costs.get(part.2)?.estimate))).collect();
+    let Some(fault) = profile.cost("cow_fault_ns").filter(|_| !measured.is_empty()) else {
+        let needs = "the calibration's trap, copy and rest of a fault";
+        return vec![analysis.not_available("Where a fault's time goes", &["trap"], needs)];
+    };
+    let published = |quantity: &str| COW_STUDY.value("breakdown", quantity);
+    let together = profile.cost("trap_ns").zip(profile.cost("fault_rest_ns")).map(|(a, b)| a + b);
+    const TOGETHER: &str = "trap and rest";
+    // Label, value, interval; the sum of two medians has none of its own.
+    let mut here: Vec<(&str, [f64; 3])> =
+        measured.iter().map(|(part, e)| (part.1, [e.value, e.low, e.high])).collect();
+    here.extend(together.map(|ns| (TOGETHER, [ns; 3])));
+    let there: Vec<(&str, f64)> =
+        [("copy", published("copy_ns")), (TOGETHER, published("rest_ns"))]
+            .into_iter()
+            .filter_map(|(label, ns)| Some((label, ns?)))
+            .collect();
+    let plot = Plot::new(
+        PLOT,
+        "Where the time of a copy-on-write fault goes",
+        Axis::linear("", ""),
+        Axis::linear("Time", "ns"),
+    )
+    .caption(
+        "Measured from user space: the trap is what faults cost beyond the same copies made by one \
+         `madvise` call without faults, the copy is a page-wise memcpy, and the rest is what \
+         remains. The flush comes on top while another thread of the process runs.",
+    )
+    .with(Series::Bars {
+        name: "this machine".into(),
+        labels: here.iter().map(|(label, _)| (*label).to_owned()).collect(),
+        y: here.iter().map(|(_, e)| e[0]).collect(),
+        low: Some(here.iter().map(|(_, e)| e[1]).collect()),
+        high: Some(here.iter().map(|(_, e)| e[2]).collect()),
+    })
+    .with(Series::Bars {
+        name: "document 002".into(),
+        labels: there.iter().map(|(label, _)| (*label).to_owned()).collect(),
+        y: there.iter().map(|(_, ns)| *ns).collect(),
+        low: None,
+        high: None,
+    });
+    let columns = vec![
+        Column::text("Part"),
+        Column::unit("Time", "ns"),
+        Column::unit("Of a fault", "fraction"),
+        Column::unit("Document 002", "ns"),
+        Column::unit("of a fault, as published", "fraction"),
+    ];
+    let caption = "The parts beside document 002, which measured the copy and took the difference";
+    let mut table = Table::new("fault-parts-table", caption, columns);
+    for ((name, _, key), e) in measured {
+        let (time, share) = match *key {
+            "copy_ns_per_page" => (published("copy_ns"), published("copy_share_ratio")),
+            _ => (None, None),
+        };
+        table.push(vec![
+            Cell::text(*name),
+            cells::estimate(Some(e), "ns", ""),
+            Cell::number(e.value / fault, "fraction"),
+            cells::number(time, "ns", "not published by itself"),
+            cells::number(share, "fraction", "not published by itself"),
+        ]);
+    }
+    if let Some(together) = together {
+        table.push(vec![
+            Cell::text("trap and the rest together"),
+            Cell::number(together, "ns"),
+            Cell::number(together / fault, "fraction"),
+            cells::number(published("rest_ns"), "ns", ""),
+            cells::number(published("rest_share_ratio"), "fraction", ""),
+        ]);
+    }
+    vec![Block::Plot(plot), Block::Table(table)]
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the measurements are worth: the model's error, counted faults, isolation.
+
+use super::finding;
+use crate::document::Block;
+use crate::fmt;
+use crate::study::{Analysis, check, faults, percent};
+
+/// Anchor of the isolation check's bench.
+const ISOLATION: &str = "cow-check";
+
+pub(super) fn blocks(analysis: &Analysis) -> Vec<Block> {
+    let all = [Some(model(analysis)), counted(analysis), Some(isolation(analysis))];
+    all.into_iter().flatten().collect()
+}
+
+fn model(analysis: &Analysis) -> Block {
+    let Some(check) = analysis.study.check.filter(|check| !check.points.is_empty()) else {
+        let needs = "measured points to predict (bench predict-check)";
+        return analysis.not_available("How good predictions are", &["predict-check"], needs);
+    };
+    let noise = check::repeat_noise(check);
+    let detail = format!(
+        "Checked on {} random points that it was not fitted to: {} of them lie in their 95% \
+         prediction interval, whose half width is {} (median). The measurements' own intervals \
+         have a half width of {} (median): {}.",
+        fmt::count(check.points.len() as u64),
+        percent(check.coverage),
+        percent(check.interval_half_width),
+        percent(noise),
+        if check.median_error <= noise {
+            "most of what the model misses cannot be told from noise"
+        } else {
+            "what the model misses beyond that is its own error"
+        },
+    );
+    finding(check::sentence(check), detail, check::PLOT)
+}
+
+/// Faults that the kernel counted against pages that were written.
+fn counted(analysis: &Analysis) -> Option<Block> {
+    let page = analysis.profile().page_size_bytes;
+    let ratios: Vec<f64> = faults::workloads(analysis)
+        .iter()
+        .filter(|w| w.is("page_size_bytes", page) && !w.is("pattern", "single"))
+        .filter_map(|w| Some(w.faults_per_page()?.value))
+        .collect();
+    let off = ratios.iter().map(|ratio| (ratio - 1.0).abs()).reduce(f64::max)?;
+    let headline = if off == 0.0 {
+        "Each page written was one fault: the kernel's count agrees exactly.".to_owned()
+    } else if off <= 0.005 {
+        format!(
+            "Each page written was one fault: the kernel's count agrees within {}.",
+            percent(off)
+        )
+    } else {
+        format!(
+            "The kernel counted up to {} more or fewer faults than pages were written: read the \
+             times of single writes with care.",
+            percent(off)
+        )
+    };
+    let detail = format!(
+        "Over {} workloads with sequential and random writes to base pages.",
+        fmt::count(ratios.len() as u64)
+    );
+    Some(finding(headline, detail, faults::RUNS_TABLE))
+}
+
+fn isolation(analysis: &Analysis) -> Block {
+    let samples = analysis.samples(ISOLATION);
+    let checked = [samples.values("pages_checked"), samples.values("checked_pages")].concat();
+    if checked.is_empty() {
+        let needs = "its samples (bench cow-check)";
+        return analysis.not_available("The isolation check", &[ISOLATION], needs);
+    }
+    let pages: f64 = checked.iter().sum();
+    let children = samples.numbers("children");
+    let with = match (children.first(), children.last()) {
+        (Some(least), Some(most)) if least < most => {
+            format!(" with {} to {} children at once", fmt::count(*least), fmt::count(*most))
+        }
+        (Some(1), _) => " with 1 child".to_owned(),
+        (Some(one), _) => format!(" with {} children at once", fmt::count(*one)),
+        _ => String::new(),
+    };
+    let kinds: Vec<String> =
+        samples.numbers("page_size_bytes").into_iter().map(crate::study::size).collect();
+    let mut detail =
+        "Parent and children changed alternating pages and then looked at every byte: \
+                      their own changes were there, and nobody else's."
+            .to_owned();
+    if !kinds.is_empty() {
+        detail.push_str(&format!(" Pages of {}.", kinds.join(" and ")));
+    }
+    let headline = format!(
+        "No process saw another's writes: {} pages were checked{with}.",
+        fmt::number(pages)
+    );
+    finding(headline, detail, "rounds")
+}

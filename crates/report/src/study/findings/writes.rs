@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What writes cost after a fork, and where the time goes.
+
+use super::finding;
+use crate::document::Block;
+use crate::fmt;
+use crate::study::papers::COW_STUDY;
+use crate::study::{Analysis, cells, faults, machine, percent, time};
+
+pub(super) fn blocks(analysis: &Analysis) -> Vec<Block> {
+    [first_write(analysis), Some(parts(analysis)), order(analysis), cold_memory(analysis)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn first_write(analysis: &Analysis) -> Option<Block> {
+    let costs = &analysis.profile().costs;
+    let Some(alone) = costs.get("cow_fault_ns").map(|cost| cost.estimate) else {
+        let needs = "a calibration with copy-on-write faults";
+        return Some(analysis.not_available("What a write costs", &["cow_fault"], needs));
+    };
+    let page = fmt::tick(analysis.profile().page_size_bytes as f64, "bytes");
+    let mut detail = format!(
+        "The first write to each page of {page} that is still shared makes the kernel copy it: {}.",
+        cells::words(alone, "ns")
+    );
+    let mut headline =
+        format!("Each first write to a page after a fork costs {}", time(alone.value));
+    match costs.get("cow_fault_threads_ns").map(|cost| cost.estimate) {
+        Some(threads) if cells::apart(alone, threads) => {
+            headline.push_str(&format!(
+                "; {} while another thread of the process runs.",
+                time(threads.value)
+            ));
+            detail.push_str(&format!(
+                " With another running thread it is {}, {} times as much: the other CPU has to be \
+                 interrupted to forget where the page was.",
+                cells::words(threads, "ns"),
+                fmt::number(threads.value / alone.value)
+            ));
+        }
+        Some(threads) => {
+            headline.push_str("; another running thread makes no difference.");
+            detail.push_str(&format!(
+                " With another running thread {}: no difference was seen.",
+                cells::words(threads, "ns")
+            ));
+        }
+        None => {
+            headline.push('.');
+            detail.push_str(" With another running thread: not available: needs a second CPU.");
+        }
+    }
+    if let Some(reuse) = costs.get("reuse_fault_ns").map(|cost| cost.estimate) {
+        detail.push_str(&format!(
+            " Once nobody shares the page any more, the first write costs {}.",
+            cells::words(reuse, "ns")
+        ));
+    }
+    Some(finding(headline, detail, machine::PROFILE_TABLE))
+}
+
+fn parts(analysis: &Analysis) -> Block {
+    let costs = &analysis.profile().costs;
+    let figures = || {
+        let of = |name: &str| costs.get(name).map(|cost| cost.estimate);
+        Some((of("cow_fault_ns")?, of("trap_ns")?, of("copy_ns_per_page")?, of("fault_rest_ns")?))
+    };
+    let Some((fault, trap, copy, rest)) = figures() else {
+        let needs = "a kernel with MADV_POPULATE_WRITE (Linux 5.14), to tell trap from rest";
+        return analysis.not_available("Where a fault's time goes", &["trap"], needs);
+    };
+    let share = |part: f64| percent(part / fault.value);
+    let headline = format!(
+        "Of such a write entering and leaving the kernel takes {}, copying the page {}, the rest {}.",
+        share(trap.value),
+        share(copy.value),
+        share(rest.value)
+    );
+    let mut detail = format!(
+        "Trap {}, copy {}, the rest (finding a new page, accounting for it, mapping it) {}.",
+        cells::words(trap, "ns"),
+        cells::words(copy, "ns"),
+        cells::words(rest, "ns")
+    );
+    let published = |quantity| COW_STUDY.value("breakdown", quantity).map(percent);
+    if let (Some(copy), Some(rest)) = (published("copy_share_ratio"), published("rest_share_ratio"))
+    {
+        detail.push_str(&format!(
+            " Document 002 measured {copy} for the copy and took the other {rest} for the trap and \
+             what belongs to it."
+        ));
+    }
+    detail.push_str(if rest.value > trap.value.max(copy.value) {
+        " Here most of it is work inside the kernel for every page: copying a page ahead of its \
+         write saves the trap and pays all the rest."
+    } else if trap.value > rest.value.max(copy.value) {
+        " Here the trap is the largest part: copying pages ahead of their writes can save it."
+    } else {
+        " Here the copy itself is the largest part: only copying less would help."
+    });
+    finding(headline, detail, faults::PARTS_PLOT)
+}
+
+/// Random against sequential writes at the largest size that has both.
+fn order(analysis: &Analysis) -> Option<Block> {
+    let page = analysis.profile().page_size_bytes;
+    let workloads = faults::workloads(analysis);
+    let both = |bytes: u64| {
+        let of = |pattern| faults::plain(&workloads, pattern, bytes, page)?.ns_per_page();
+        Some((bytes, of("sequential")?, of("random")?))
+    };
+    let (bytes, sequential, random) = both(64 << 20).or_else(|| both(16 << 20))?;
+    let change = random.value / sequential.value - 1.0;
+    let size = crate::study::size(bytes);
+    let headline = if !cells::apart(sequential, random) {
+        format!("Writing {size} in a random order costs no more than in order, as far as was seen.")
+    } else if change > 0.0 {
+        format!("Writing {size} in a random order costs {} more than in order.", percent(change))
+    } else {
+        format!("Writing {size} in a random order costs {} less than in order.", percent(-change))
+    };
+    let published = |quantity| {
+        COW_STUDY.recomputed("random-over-sequential", quantity).map(percent).unwrap_or_default()
+    };
+    let detail = format!(
+        "A page: {} at random, {} in order, one child writing. By document 002's run times it was \
+         {} to {} more there.",
+        cells::words(random, "ns"),
+        cells::words(sequential, "ns"),
+        published("random_over_sequential_low_ratio"),
+        published("random_over_sequential_high_ratio"),
+    );
+    Some(finding(headline, detail, faults::RUNS_TABLE))
+}
+
+fn cold_memory(analysis: &Analysis) -> Option<Block> {
+    let costs = &analysis.profile().costs;
+    let cold = costs.get("cold_touch_ns_per_page")?.estimate;
+    let warm = costs.get("first_touch_ns_per_page")?.estimate;
+    if !cells::apart(cold, warm) || cold.value < 1.5 * warm.value {
+        return None;
+    }
+    let hypervisor = analysis.environment().and_then(|e| e.hypervisor.as_deref());
+    let why = match hypervisor {
+        Some(_) => "the machine is a hypervisor's guest, and a hypervisor may take back memory \
+                    that lies idle and then has to find it again"
+            .to_owned(),
+        None => "the CPU names no hypervisor that would explain it".to_owned(),
+    };
+    let headline = format!(
+        "Memory that was not used lately costs {} a page at its first touch, against {}.",
+        time(cold.value),
+        time(warm.value)
+    );
+    let detail = format!(
+        "First touch in a program's life {}, later in it {}: {why}. After a quiet hour the copies \
+         of the first snapshot may each cost that much more; this report's other figures were \
+         measured on warm memory.",
+        cells::words(cold, "ns"),
+        cells::words(warm, "ns")
+    );
+    Some(finding(headline, detail, machine::PROFILE_TABLE))
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! This machine: its facts, its profile, and what could not be measured on it.
+
+use cowlab_bench::calibrate::NAMES;
+use cowlab_store::{Accelerator, Environment, RunInfo};
+
+use super::{Analysis, curves, size};
+use crate::document::{Block, Cell, Column, Section, Table};
+use crate::fmt;
+
+/// Anchor of the profile's table.
+pub(super) const PROFILE_TABLE: &str = "machine-profile";
+
+/// What stands under the title.
+pub(super) fn headline_facts(info: &RunInfo) -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    let mut add = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            facts.push((name.to_owned(), value));
+        }
+    };
+    let environment = info.environments.first();
+    add("Host", environment.map(|e| e.host.clone()));
+    add("CPU", environment.and_then(|e| e.cpu_model.clone()));
+    add("Kernel", environment.map(|e| format!("Linux {}", e.kernel)));
+    let started = info.started.to_string();
+    // Parts of a second say nothing here.
+    let seconds = started.split_once('.').map(|(seconds, _)| format!("{seconds}Z"));
+    add("Started", Some(seconds.unwrap_or(started)));
+    add("Took", info.duration_s.map(|s| fmt::quantity(s * 1e9, "ns")));
+    add("Command", Some(command_line(info)));
+    facts
+}
+
+/// The command line, the program by its name alone: where it lay is nobody's business.
+pub(super) fn command_line(info: &RunInfo) -> String {
+    let mut words = info.command.iter().map(String::as_str);
+    let program = words.next().map(|path| path.rsplit('/').next().unwrap_or(path));
+    program.into_iter().chain(words).collect::<Vec<_>>().join(" ")
+}
+
+pub(super) fn section(analysis: &Analysis) -> Section {
+    let mut blocks = Vec::new();
+    match analysis.environment() {
+        Some(environment) => blocks.push(Block::Table(facts(environment))),
+        None => blocks.push(Block::Note("The run names no environment.".into())),
+    }
+    blocks.push(Block::Text(
+        "The machine profile: what the parts of a fork cost here. A page is the unit in which the \
+         kernel hands out memory; a page-table entry is its note where one page lies, and fork \
+         copies every one of them; a trap is the way into the kernel and back; the TLB is the \
+         CPU's memory of recent entries, which must be flushed when one changes."
+            .into(),
+    ));
+    blocks.push(Block::Table(profile(analysis)));
+    blocks.extend(curves::plots(analysis.profile()));
+    let missing = &analysis.study.run.info.missing;
+    blocks.extend(
+        missing.iter().map(|m| Block::Note(format!("{}: not available: {}.", m.metric, m.reason))),
+    );
+    Section::new("machine", "This machine", blocks)
+}
+
+fn facts(environment: &Environment) -> Table {
+    let columns = vec![Column::text("Fact"), Column::text("Value")];
+    let mut table = Table::new("environment", "Where it was measured", columns);
+    let mut add = |name: &str, value: Option<String>| {
+        let cell = value.map_or_else(|| Cell::Missing("not told by the kernel".into()), Cell::text);
+        table.push(vec![Cell::text(name), cell]);
+    };
+    add("CPU", environment.cpu_model.clone());
+    add("CPUs that may be used", Some(fmt::count(environment.cpus.into())));
+    add("Architecture", Some(environment.architecture.clone()));
+    let hypervisor = environment.hypervisor.clone();
+    add("Hypervisor", Some(hypervisor.unwrap_or_else(|| "none seen".into())));
+    add("Kernel", Some(environment.kernel.clone()));
+    let memory = environment.memory_bytes.map(|bytes| fmt::quantity(bytes as f64, "bytes"));
+    add("Memory", memory);
+    add("Page", Some(size(environment.page_size_bytes)));
+    let huge = environment.thp_size_bytes.map(|bytes| {
+        format!("{}, setting: {}", size(bytes), environment.thp.as_deref().unwrap_or("not told"))
+    });
+    add("Huge page", huge);
+    let switched_on: Vec<String> = environment
+        .mthp
+        .iter()
+        .filter(|(_, setting)| *setting != "never")
+        .map(|(bytes, setting)| format!("{} {setting}", size(*bytes)))
+        .collect();
+    if !environment.mthp.is_empty() {
+        let none = || "every size is switched off".to_owned();
+        let some = (!switched_on.is_empty()).then(|| switched_on.join(", "));
+        add("Large pages by size (mTHP)", Some(some.unwrap_or_else(none)));
+    }
+    add("vm.overcommit_memory", environment.overcommit_memory.map(|v| fmt::count(v.into())));
+    add("Clock", environment.clocksource.clone());
+    add("Load average at the start", environment.load_average.map(fmt::number));
+    let mitigations: Vec<String> = environment
+        .mitigations
+        .iter()
+        .filter(|(_, state)| state.starts_with("Mitigation"))
+        .map(|(name, _)| name.clone())
+        .collect();
+    if !environment.mitigations.is_empty() {
+        let none = || "none is active".to_owned();
+        let some = (!mitigations.is_empty()).then(|| mitigations.join(", "));
+        add("Mitigations of CPU flaws, active", Some(some.unwrap_or_else(none)));
+    }
+    let how = match environment.accelerator {
+        Accelerator::Native => "natively, on this kernel",
+        Accelerator::Kvm => "in a guest under KVM",
+        Accelerator::Tcg => "in an emulated guest (TCG): times are not hardware's",
+    };
+    add("Measured", Some(how.to_owned()));
+    table
+}
+
+fn profile(analysis: &Analysis) -> Table {
+    let columns = vec![
+        Column::text("Cost"),
+        Column::number("Median (95% interval)"),
+        Column::number("Rounds"),
+        Column::text("Name in the profile"),
+    ];
+    let mut table = Table::new(PROFILE_TABLE, "The machine profile", columns);
+    let costs = &analysis.profile().costs;
+    let known = NAMES.iter().map(|(key, name)| (*key, *name));
+    // What a newer calibration added stands at the end.
+    let others = costs.iter().map(|(key, cost)| (key.as_str(), cost.name.as_str()));
+    let others = others.filter(|(key, _)| !NAMES.iter().any(|(known, _)| known == key));
+    for (key, name) in known.chain(others) {
+        let (figure, rounds) = match costs.get(key) {
+            Some(cost) => {
+                let e = cost.estimate;
+                let count = Cell::count(e.count as u64);
+                // A name may say more than the unit that was recorded: `…_ns_per_huge_page`.
+                let unit = key.find("ns_per_").map_or(cost.unit.as_str(), |at| &key[at..]);
+                (Cell::estimate(e.value, e.low, e.high, unit), count)
+            }
+            None => {
+                let reason = || Cell::Missing(reason(key).into());
+                (reason(), reason())
+            }
+        };
+        table.push(vec![Cell::text(name), figure, rounds, Cell::text(format!("`{key}`"))]);
+    }
+    table
+}
+
+fn reason(key: &str) -> &'static str {
+    if key.starts_with("thp") {
+        "needs huge pages"
+    } else if key.contains("threads") || key == "remote_flush_ns" {
+        "needs a second CPU"
+    } else {
+        "was not measured in this run"
+    }
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How a study was measured, and how to repeat it.
+
+use cowlab_bench::{calibrate, faults, points, sweep, table};
+
+use super::Analysis;
+use super::machine::command_line;
+use crate::document::{Block, Cell, Column, Section, Table};
+
+pub(super) fn section(analysis: &Analysis) -> Section {
+    let info = &analysis.study.run.info;
+    let mut blocks = vec![
+        Block::Text(
+            "Everything was measured in rounds: each round measures each thing once, in an order \
+             drawn anew, so that what is compared is interleaved and a drift of the machine falls \
+             on all of it alike. A figure is the median over the rounds; its 95% interval comes \
+             from resampling them (bootstrap). Where two intervals overlap, no difference is \
+             claimed."
+                .into(),
+        ),
+        Block::Text(
+            "The measured programs are small, static and written in C; the program that forks and \
+             its children are pinned to one CPU and other threads to another, except where a table \
+             says so. Memory is touched and freed before, and kept warm meanwhile, so that a \
+             hypervisor does not take it back. Times are read inside the program; those from \
+             outside, from its start to its exit, are named so. The cost of reading the clock is \
+             removed from every single write."
+                .into(),
+        ),
+        Block::Table(rounds(analysis)),
+        Block::Table(metrics()),
+    ];
+    if !info.command.is_empty() {
+        let command = command_line(info);
+        blocks.push(Block::Text(format!(
+            "This repeats it (its random choices had the seed {}): `{command}`",
+            info.seed
+        )));
+    }
+    blocks.push(Block::Text(
+        "Every raw figure is in `samples.parquet` beside this page, every table in `tables/`; the \
+         reasons for these choices are in `docs/decisions/` of cowlab's source."
+            .into(),
+    ));
+    Section::new("method", "How this was measured", blocks)
+}
+
+fn rounds(analysis: &Analysis) -> Table {
+    let columns =
+        vec![Column::text("Measurement"), Column::number("Samples"), Column::number("Rounds")];
+    let mut table = Table::new("rounds", "What was measured how often", columns);
+    for bench in [
+        calibrate::BENCH,
+        calibrate::CYCLES,
+        points::BENCH,
+        sweep::BENCH,
+        table::BENCH,
+        faults::BENCH,
+        "cow-check",
+    ] {
+        let samples = analysis.samples(bench);
+        let cell = |count: u64| {
+            if count > 0 {
+                Cell::count(count)
+            } else {
+                Cell::Missing("was not measured in this run".into())
+            }
+        };
+        table.push(vec![
+            Cell::text(format!("`{bench}`")),
+            cell(samples.len() as u64),
+            cell(samples.rounds() as u64),
+        ]);
+    }
+    table
+}
+
+fn metrics() -> Table {
+    let columns = vec![Column::text("Metric"), Column::text("Meaning")];
+    let mut table = Table::new("metrics", "What the metrics mean", columns);
+    for (metric, meaning) in [
+        ("fork_ns", "the call, until it returned in the caller: how long the caller stands still"),
+        ("write_ns", "the writes after it, all of one fork"),
+        ("cycle_ns", "from the call until the child was reaped and the writes were over"),
+        ("real_ns", "the loop of all forks, by a clock inside the program"),
+        ("outside_real_ns", "the whole program, from its start to its exit"),
+        ("user_ns, sys_ns", "CPU time charged to the program and the children it waited for"),
+        ("minor_faults", "times that the kernel had to step in for a page (ru_minflt)"),
+        ("fault_ns", "one write, the clock's own cost removed"),
+        ("elapsed_ns", "all writes of a workload, not timed one by one; the slowest writer's"),
+        ("cpu_ns", "CPU time of the program; with `with_children` its children's as well"),
+    ] {
+        table.push(vec![Cell::text(format!("`{metric}`")), Cell::text(meaning)]);
+    }
+    table
+}

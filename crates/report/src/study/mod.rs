@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From the samples of a study to the document that people read. Pure: no I/O.
+
+mod beyond;
+mod cells;
+mod check;
+mod curves;
+mod explain;
+mod faults;
+mod findings;
+mod lines;
+mod machine;
+mod method;
+mod papers;
+mod picked;
+mod shares;
+mod small_sample;
+mod summary;
+mod surface;
+mod sweep;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use cowlab_bench::points::Check;
+use cowlab_model::profile::MachineProfile;
+use cowlab_store::{Accelerator, Environment, Run};
+
+use crate::document::{Block, Document};
+use crate::fmt;
+use lines::Sweep;
+use picked::Picked;
+
+pub use summary::summary;
+
+/// A study: what was measured, and what it was condensed to.
+#[derive(Debug, Clone, Copy)]
+pub struct Study<'a> {
+    /// Every sample, and how they were made.
+    pub run: &'a Run,
+    /// The calibration's result.
+    pub profile: &'a MachineProfile,
+    /// Predictions beside measurements, if any were made.
+    pub check: Option<&'a Check>,
+}
+
+/// A study with what several sections need of it.
+struct Analysis<'a> {
+    study: Study<'a>,
+    sweep: Sweep,
+}
+
+impl<'a> Analysis<'a> {
+    fn of(study: &Study<'a>) -> Analysis<'a> {
+        Analysis { study: *study, sweep: lines::sweep(study) }
+    }
+
+    fn profile(&self) -> &'a MachineProfile {
+        self.study.profile
+    }
+
+    fn samples(&self, bench: &str) -> Picked<'a> {
+        Picked::of(&self.study.run.samples, bench)
+    }
+
+    fn environment(&self) -> Option<&'a Environment> {
+        self.study.run.info.environments.first()
+    }
+
+    /// `not available: …`, with the run's own reason where it names one of `words`.
+    fn not_available(&self, what: &str, words: &[&str], needs: &str) -> Block {
+        let recorded = self.study.run.info.missing.iter().find(|missing| {
+            words.iter().any(|word| missing.metric.contains(word) || missing.reason.contains(word))
+        });
+        let reason = recorded.map_or_else(|| format!("needs {needs}"), |m| m.reason.clone());
+        Block::Note(format!("{what}: not available: {reason}."))
+    }
+}
+
+/// The report of a study, its findings first.
+pub fn document(study: &Study) -> Document {
+    let analysis = Analysis::of(study);
+    let info = &study.run.info;
+    let mut document = Document::new(
+        "What fork and copy-on-write cost on this machine",
+        "Measured on its own kernel, beside what was published in 1988, 2010, 2024 and 2025.",
+    );
+    document.facts = machine::headline_facts(info);
+    document.sections = vec![
+        findings::section(&analysis),
+        machine::section(&analysis),
+        sweep::section(&analysis),
+        beyond::section(&analysis),
+        table::section(&analysis),
+        faults::section(&analysis),
+        check::section(&analysis),
+        method::section(&analysis),
+    ];
+    if analysis.environment().is_some_and(|e| e.accelerator == Accelerator::Tcg) {
+        label_emulated(&mut document);
+    }
+    document
+}
+
+/// Emulated times are no hardware's: every table and plot says so.
+fn label_emulated(document: &mut Document) {
+    const LABEL: &str = "Emulated (TCG): ";
+    document.title.insert_str(0, LABEL);
+    for block in document.sections.iter_mut().flat_map(|section| &mut section.blocks) {
+        match block {
+            Block::Table(table) => table.caption.insert_str(0, LABEL),
+            Block::Plot(plot) => plot.title.insert_str(0, LABEL),
+            Block::Finding(finding) => finding.headline.insert_str(0, LABEL),
+            Block::Text(_) | Block::Note(_) => {}
+        }
+    }
+}
+
+/// A number of bytes, short: `16 MiB`.
+fn size(bytes: u64) -> String {
+    fmt::tick(bytes as f64, "bytes")
+}
+
+/// A time.
+fn time(ns: f64) -> String {
+    fmt::quantity(ns, "ns")
+}
+
+/// A share.
+fn percent(share: f64) -> String {
+    if share > 0.0 && share < 0.000_5 {
+        return "less than 0.1%".to_owned();
+    }
+    fmt::quantity(share, "fraction")
+}

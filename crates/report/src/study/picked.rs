@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Samples picked by what they measure.
+
+use std::collections::BTreeMap;
+
+use cowlab_model::Estimate;
+use cowlab_model::stats::estimate;
+use cowlab_store::{Histogram, Params, Sample, deserialise};
+
+/// Some of a run's samples, in their order.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Picked<'a>(Vec<&'a Sample>);
+
+impl<'a> Picked<'a> {
+    /// Those of one bench.
+    pub(super) fn of(samples: &'a [Sample], bench: &str) -> Self {
+        Picked(samples.iter().filter(|sample| sample.bench == bench).collect())
+    }
+
+    /// Those whose parameter `key` is `value`.
+    pub(super) fn with(&self, key: &str, value: impl ToString) -> Self {
+        let value = value.to_string();
+        let has = |sample: &&Sample| sample.params.get(key).is_some_and(|own| *own == value);
+        Picked(self.0.iter().copied().filter(has).collect())
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The values of one metric.
+    pub(super) fn values(&self, metric: &str) -> Vec<f64> {
+        self.0.iter().filter(|s| s.metric == metric).map(|s| s.value).collect()
+    }
+
+    /// The median of one metric, with its interval.
+    pub(super) fn estimate(&self, metric: &str) -> Option<Estimate> {
+        estimate(&self.values(metric))
+    }
+
+    /// Two metrics of the same invocations.
+    pub(super) fn pairs(&self, first: &str, second: &str) -> Vec<(f64, f64)> {
+        let of = |metric: &str| -> BTreeMap<(&Params, i64, u32), f64> {
+            let found = self.0.iter().filter(|s| s.metric == metric);
+            found.map(|s| ((&s.params, s.start_unix_ns, s.rep), s.value)).collect()
+        };
+        let seconds = of(second);
+        of(first).iter().filter_map(|(key, a)| Some((*a, *seconds.get(key)?))).collect()
+    }
+
+    /// The values that a numeric parameter has, ascending.
+    pub(super) fn numbers(&self, key: &str) -> Vec<u64> {
+        let mut found: Vec<u64> =
+            self.0.iter().filter_map(|s| s.params.get(key)?.parse().ok()).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// The same samples by their parameters, of which `without` is left out.
+    pub(super) fn by_params(&self, without: &str) -> Vec<(Params, Picked<'a>)> {
+        let mut groups: BTreeMap<Params, Vec<&'a Sample>> = BTreeMap::new();
+        for sample in &self.0 {
+            let mut params = sample.params.clone();
+            params.remove(without);
+            groups.entry(params).or_default().push(sample);
+        }
+        groups.into_iter().map(|(params, samples)| (params, Picked(samples))).collect()
+    }
+
+    /// How many rounds were made.
+    pub(super) fn rounds(&self) -> usize {
+        let mut rounds: Vec<u32> = self.0.iter().map(|sample| sample.rep).collect();
+        rounds.sort_unstable();
+        rounds.dedup();
+        rounds.len()
+    }
+
+    /// Every distribution among them, merged. Damaged ones are left out.
+    pub(super) fn distribution(&self) -> Option<Histogram<u64>> {
+        let mut stored =
+            self.0.iter().filter_map(|sample| deserialise(sample.histogram.as_deref()?).ok());
+        let mut merged = stored.next()?;
+        // A round may hold longer times than the first one has room for.
+        merged.auto(true);
+        for histogram in stored {
+            merged.add(histogram).ok()?;
+        }
+        Some(merged)
+    }
+}

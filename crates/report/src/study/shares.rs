@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Document 000's derived figures beside the published ones: rates, ratio, base cost, equation.
+
+use super::lines::{FORKS, terms_of};
+use super::papers::SMITH;
+use super::sweep::PUBLISHED;
+use super::{Analysis, cells, percent, time};
+use crate::document::{Block, Cell, Column, Table};
+use crate::fmt;
+
+/// Anchor of the table.
+pub(super) const TABLE: &str = "sweep-published";
+
+/// The two published machines, by the prefix of their rows' ids, with their pages.
+const MACHINES: [(&str, u64); 2] = [("3b2", 2048), ("hp", 4096)];
+
+/// A figure of both published machines and of this one, in one unit.
+struct Compared {
+    what: String,
+    unit: &'static str,
+    published: [Option<f64>; 2],
+    here: Option<cowlab_model::Estimate>,
+    /// Less is faster: times; otherwise more is.
+    is_time: bool,
+}
+
+pub(super) fn blocks(analysis: &Analysis) -> Vec<Block> {
+    let mut blocks = vec![Block::Table(table(analysis))];
+    blocks.extend(equation(analysis).map(Block::Text));
+    blocks.extend(base_cost(analysis).map(Block::Text));
+    blocks.extend(ratio(analysis).map(Block::Text));
+    blocks
+}
+
+/// The best page-fault service rate (at 0.9, as published) over the memory-copy rate.
+pub(super) fn service_to_copy(analysis: &Analysis) -> Option<f64> {
+    let service = analysis.sweep.line(0.9)?.service_bytes_per_s()?;
+    Some(service.value / analysis.profile().cost("memcpy_bytes_per_s")?)
+}
+
+fn table(analysis: &Analysis) -> Table {
+    let columns = vec![
+        Column::text("Figure"),
+        Column::number("3B2/310"),
+        Column::number("HP9000/350"),
+        Column::number("this machine"),
+        Column::number("times the 3B2's speed"),
+        Column::number("times the HP's speed"),
+        Column::text("Unit of the raw figures"),
+    ];
+    let caption = "Published in 1988 and measured here: lines for 1000 forks at a write fraction, \
+                   page-fault service rates (number · frac / slope), and the equation's terms";
+    let mut table = Table::new(TABLE, caption, columns);
+    for row in rows(analysis) {
+        let here = row.here.map(|e| e.value);
+        let factor = |published: Option<f64>| {
+            let (published, here) = (published?, here?);
+            let factor = if row.is_time { published / here } else { here / published };
+            // An interval that reaches 0 leaves the factor without any bound.
+            row.here.is_some_and(|e| e.low > 0.0 && factor.is_finite()).then_some(factor)
+        };
+        let missing = "no figure on one side, or its interval contains 0";
+        let mut line = vec![Cell::text(&row.what)];
+        line.extend(row.published.map(|v| cells::number(v, row.unit, "not published")));
+        let missing_here = "was not measured in this run";
+        line.push(match row.here {
+            Some(e) if e.low == e.high => Cell::number(e.value, row.unit),
+            here => cells::estimate(here, row.unit, missing_here),
+        });
+        line.extend(row.published.map(|v| cells::number(factor(v), "", missing)));
+        line.push(Cell::text(row.unit));
+        table.push(line);
+    }
+    table
+}
+
+fn rows(analysis: &Analysis) -> Vec<Compared> {
+    let sweep = &analysis.sweep;
+    let profile = analysis.profile();
+    let published = |row: &str, quantity: &str, factor: f64| {
+        MACHINES.map(|(machine, _)| {
+            Some(SMITH.recomputed(&format!("{machine}.{row}"), quantity)? * factor)
+        })
+    };
+    let exact = |value: f64| cowlab_model::Estimate { value, low: value, high: value, count: 1 };
+    let mut rows = Vec::new();
+    let mut add = |what: String, unit, published, here, is_time| {
+        rows.push(Compared { what, unit, published, here, is_time });
+    };
+    for fraction in PUBLISHED {
+        let (row, at) = (format!("frac-{fraction}"), fmt::tick(fraction, ""));
+        let line = sweep.line(fraction);
+        let slope = line.map(|l| l.relative.slope);
+        let what = format!("slope at {at}, a byte");
+        add(what, "ns_per_byte", published(&row, "slope_s_per_byte", 1e9), slope, true);
+    }
+    for fraction in PUBLISHED {
+        let (row, at) = (format!("frac-{fraction}"), fmt::tick(fraction, ""));
+        let intercept = sweep.line(fraction).map(|l| l.relative.intercept);
+        let what = format!("intercept at {at}");
+        add(what, "ns", published(&row, "intercept_s", 1e9), intercept, true);
+    }
+    for fraction in PUBLISHED {
+        let (row, at) = (format!("frac-{fraction}"), fmt::tick(fraction, ""));
+        let rate = sweep.line(fraction).and_then(|l| l.service_bytes_per_s());
+        let bytes = published(&row, "service_rate_bytes_per_s", 1.0);
+        let what = format!("service rate at {at}, bytes");
+        add(what, "per_s", bytes, rate, false);
+        let pages = rate.map(|e| e.scaled(1.0 / profile.page_size_bytes as f64));
+        let what = format!("service rate at {at}, own pages");
+        add(what, "per_s", published(&row, "service_rate_pages_per_s", 1.0), pages, false);
+    }
+    let copy = profile.costs.get("memcpy_bytes_per_s").map(|cost| cost.estimate);
+    let copied = published("memcpy", "memcpy_bytes_per_s", 1.0);
+    add("memory-copy rate, bytes".into(), "per_s", copied, copy, false);
+    let ratio = published("ratio", "service_to_copy_ratio", 1.0);
+    let here = service_to_copy(analysis).map(exact);
+    add("service over copy rate".into(), "", ratio, here, false);
+    let fork = published("fork", "fork_ms", 1e6);
+    let base = sweep.base_cost_ns().map(exact);
+    add("a fork without heap, by intercepts".into(), "ns", fork, base, true);
+    let measured = sweep.point(0, 0.0).map(|p| p.real_ns.scaled(1.0 / FORKS));
+    add("a fork without heap, measured".into(), "ns", [None; 2], measured, true);
+    let terms = sweep.terms(profile.page_size_bytes);
+    let old = MACHINES.map(|(machine, page)| published_terms(machine, page));
+    let copies = old.map(|t| t.map(|t| t.copied_page.value));
+    let what = "equation: a written page";
+    add(what.into(), "ns", copies, terms.map(|t| t.copied_page), true);
+    let entries = old.map(|t| t.map(|t| t.entry.value));
+    let what = "equation: a page-table entry";
+    add(what.into(), "ns", entries, terms.map(|t| t.entry), true);
+    rows
+}
+
+/// The equation's terms from the published slopes.
+fn published_terms(machine: &str, page: u64) -> Option<super::lines::Terms> {
+    let value = |fraction: f64, quantity: &str| {
+        SMITH.value(&format!("{machine}.frac-{fraction}"), quantity).map(|s| s * 1e9)
+    };
+    let slopes: Option<Vec<(f64, f64)>> =
+        PUBLISHED.iter().map(|f| Some((*f, value(*f, "slope_s_per_byte")?))).collect();
+    let process = value(0.5, "intercept_s")? / FORKS;
+    terms_of(&slopes?, page, process)
+}
+
+/// Document 000's equation with this machine's terms, from the lines and from the calibration.
+fn equation(analysis: &Analysis) -> Option<String> {
+    let profile = analysis.profile();
+    let terms = analysis.sweep.terms(profile.page_size_bytes)?;
+    let mut out = format!(
+        "Document 000's equation, t(fork) = t(copy one page) · frac · pages + t(page-table entry) \
+         · pages + t(new process), reads on this machine: {} · frac · pages + {} · pages + {}. \
+         The first two terms are fitted to the slopes of all fractions.",
+        time(terms.copied_page.value),
+        time(terms.entry.value),
+        time(terms.process),
+    );
+    let sum = |names: &[&str]| -> Option<f64> { names.iter().map(|n| profile.cost(n)).sum() };
+    let parts = (
+        sum(&["cow_fault_ns", "copy_free_ns_per_page"]),
+        sum(&["pte_ns_per_page", "pte_teardown_ns_per_page"]),
+        sum(&["new_process_ns"]),
+    );
+    if let (Some(copy), Some(entry), Some(process)) = parts {
+        out.push_str(&format!(
+            " The calibration, which measures each part by itself, has {}, {} and {}.",
+            time(copy),
+            time(entry),
+            time(process)
+        ));
+    }
+    Some(out)
+}
+
+/// Whether the intercepts give the cost of a fork without a heap, as the document found.
+fn base_cost(analysis: &Analysis) -> Option<String> {
+    let intercepts = analysis.sweep.base_cost_ns()?;
+    let measured = analysis.sweep.point(0, 0.0)?.real_ns.scaled(1.0 / FORKS);
+    let off = intercepts / measured.value - 1.0;
+    let figures = format!(
+        "A fork without a heap costs {} measured and {} by the mean of the three intercepts",
+        cells::words(measured, "ns"),
+        time(intercepts)
+    );
+    Some(if off.abs() <= 0.1 {
+        format!("{figures}: the document's finding that they agree holds.")
+    } else {
+        format!(
+            "{figures}: they agreed in the document. Points that bend away from a straight line, \
+             as the residuals above show, move the place where it meets 0; trust the measured \
+             figure."
+        )
+    })
+}
+
+fn ratio(analysis: &Analysis) -> Option<String> {
+    let here = service_to_copy(analysis)?;
+    let published = SMITH.value("3b2.ratio", "service_to_copy_ratio")?;
+    let comparison = if here < published / 1.2 {
+        "copying itself has become cheap; what the kernel does around each copy decides now"
+    } else if here > published * 1.2 {
+        "the kernel's work around a copy costs less, compared with the copy, than it did then"
+    } else {
+        "copying the bytes is as large a part of the cost as it was then"
+    };
+    Some(format!(
+        "The service rate at fraction 0.9 is {} of the memory-copy rate; it was {} on the 3B2. 1 \
+         would mean that a page fault costs no more than copying its bytes: {comparison}. \
+         (The document copied a block onto itself; here source and destination differ.)",
+        percent(here),
+        percent(published)
+    ))
+}

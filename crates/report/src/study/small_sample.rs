@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Document 000's figures 5 and 6: how far real time exceeds system time, by the number of forks.
+
+use cowlab_model::stats::median;
+
+use super::lines::document_case;
+use super::papers::SMITH;
+use super::picked::Picked;
+use super::{Analysis, percent, size};
+use crate::document::{Axis, Block, Plot, Series};
+use crate::fmt;
+
+/// Figure 6 leaves out fewer forks than this.
+const MANY_FORKS: u64 = 100;
+
+/// (real − sys) ÷ sys of one point of the sweep.
+struct Excess {
+    forks: u64,
+    ratio: f64,
+    label: String,
+}
+
+pub(super) fn blocks(analysis: &Analysis) -> Vec<Block> {
+    let samples = document_case(&analysis.study);
+    let (outside, no_sys_outside) = excess(&samples, "outside_real_ns", "outside_sys_ns");
+    let (inside, no_sys_inside) = excess(&samples, "real_ns", "sys_ns");
+    if outside.is_empty() && inside.is_empty() {
+        let needs = "the sweep's samples (bench fork-sweep)";
+        return vec![analysis.not_available("Figures 5 and 6", &["fork-sweep"], needs)];
+    }
+    let figure = |id: &str, title: &str, least: u64| {
+        let series = |name: &str, points: &[Excess]| {
+            let shown = || points.iter().filter(|p| p.forks >= least);
+            Series::Points {
+                name: name.into(),
+                x: shown().map(|p| p.forks as f64).collect(),
+                y: shown().map(|p| p.ratio).collect(),
+                low: None,
+                high: None,
+                labels: Some(shown().map(|p| p.label.clone()).collect()),
+            }
+        };
+        let (x, y) = (Axis::log("Number of forks", ""), Axis::linear("(real − sys) / sys", ""));
+        Plot::new(id, title, x, y)
+            .with(series("whole program, from outside (as published)", &outside))
+            .with(series("the loop of forks alone", &inside))
+    };
+    let published = |id: &str| {
+        let excess = SMITH.value(id, "real_over_sys_excess_max_ratio");
+        excess.map_or_else(|| "not known".to_owned(), |ratio| fmt::tick(ratio, ""))
+    };
+    let below_zero = outside.iter().chain(&inside).any(|p| p.forks >= MANY_FORKS && p.ratio < 0.0);
+    let mut blocks = vec![
+        Block::Plot(
+            figure("figure-5", "Figure 5: real against system time, by the number of forks", 1)
+                .caption(format!(
+                    "0 means that all of the time was system time. Published: almost {} for few \
+                     forks, under {} at 1000.",
+                    published("3b2.real-to-sys.small"),
+                    published("3b2.real-to-sys.large"),
+                )),
+        ),
+        Block::Plot(
+            figure("figure-6", "Figure 6: the same from 100 forks up", MANY_FORKS).caption(
+                if below_zero {
+                    "A negative value says that more system time was charged than passed: the \
+                     kernel splits CPU time into user and system by what its tick saw."
+                } else {
+                    "What is left of the difference where the small sample is no excuse."
+                },
+            ),
+        ),
+    ];
+    blocks.extend(large_numbers(&outside, &inside, &samples).map(Block::Text));
+    if no_sys_outside + no_sys_inside > 0 {
+        blocks.push(Block::Note(format!(
+            "System time is charged by the kernel's tick and scaled: of short runs it may be 0, \
+             and the ratio then does not exist. Left out: {} runs timed from outside, {} loops.",
+            fmt::count(no_sys_outside as u64),
+            fmt::count(no_sys_inside as u64)
+        )));
+    }
+    blocks
+}
+
+/// What the figures say at the largest number of forks.
+fn large_numbers(outside: &[Excess], inside: &[Excess], samples: &Picked) -> Option<String> {
+    let largest = outside.iter().chain(inside).map(|p| p.forks).max()?;
+    let at = |points: &[Excess]| {
+        let ratios: Vec<f64> =
+            points.iter().filter(|p| p.forks == largest).map(|p| p.ratio).collect();
+        median(&ratios).map(percent)
+    };
+    let words = |share: Option<String>| share.unwrap_or_else(|| "an unknown share".into());
+    let mut out = format!(
+        "At {} forks real time exceeds system time by {} for the whole program and by {} for the \
+         loop alone (medians over heaps and fractions).",
+        fmt::count(largest),
+        words(at(outside)),
+        words(at(inside))
+    );
+    let loops = samples.with("forks", largest);
+    let share = |metric| {
+        let shares = loops.pairs(metric, "real_ns");
+        median(&shares.iter().filter(|(_, r)| *r > 0.0).map(|(m, r)| m / r).collect::<Vec<_>>())
+    };
+    if let (Some(user), Some(sys)) = (share("user_ns"), share("sys_ns")) {
+        out.push_str(&format!(
+            " Of the loop's real time {} was charged as user and {} as system time.",
+            percent(user),
+            percent(sys)
+        ));
+        if user > 0.2 {
+            out.push_str(
+                " A child of this program does next to nothing in user space: a process that ends \
+                 before any tick saw it in the kernel is charged as user time, so system time \
+                 alone measures short-lived children badly on Linux.",
+            );
+        }
+    }
+    Some(out)
+}
+
+/// The median ratio of each point, and how many runs were charged no system time.
+fn excess(samples: &Picked, real: &str, sys: &str) -> (Vec<Excess>, usize) {
+    let mut left_out = 0;
+    let mut points = Vec::new();
+    for (params, samples) in samples.by_params("quantile") {
+        let pairs = samples.pairs(real, sys);
+        left_out += pairs.iter().filter(|(_, sys)| *sys <= 0.0).count();
+        let ratios: Vec<f64> = pairs
+            .iter()
+            .filter(|(_, sys)| *sys > 0.0)
+            .map(|(real, sys)| (real - sys) / sys)
+            .collect();
+        let number = |key: &str| params.get(key).and_then(|text| text.parse::<u64>().ok());
+        let (Some(ratio), Some(forks), Some(heap)) =
+            (median(&ratios), number("forks"), number("heap_bytes"))
+        else {
+            continue;
+        };
+        let fraction = params.get("write_fraction").map_or("", String::as_str);
+        points.push(Excess {
+            forks,
+            ratio,
+            label: format!("heap {}, fraction {fraction}", size(heap)),
+        });
+    }
+    (points, left_out)
+}

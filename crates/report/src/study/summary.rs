@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The derived results of a study for `--json`.
+
+use cowlab_model::regression::Line;
+use serde_json::{Value, json};
+
+use super::{Analysis, Study, explain, findings, lines, shares};
+use crate::document::Block;
+use crate::html::inline::plain;
+
+/// The derived results: lines, rates, the check's figures, and the findings as text. What was not
+/// measured is null.
+pub fn summary(study: &Study) -> Value {
+    let analysis = Analysis::of(study);
+    let sweep = &analysis.sweep;
+    let page = study.profile.page_size_bytes;
+    let lines: Vec<Value> = sweep
+        .lines
+        .iter()
+        .map(|line| {
+            let service = line.service_bytes_per_s();
+            json!({
+                "write_fraction": line.fraction,
+                "forks": lines::FORKS,
+                "relative": fitted(&line.relative),
+                "ordinary": fitted(&line.ordinary),
+                "service_rate_bytes_per_s": service,
+                "service_rate_pages_per_s": service.map(|e| e.scaled(1.0 / page as f64)),
+                "explanation": explain::worst_point(study, line, &sweep.points),
+            })
+        })
+        .collect();
+    let terms = sweep.terms(page).map(|terms| {
+        json!({
+            "written_page_ns": terms.copied_page,
+            "page_table_entry_ns": terms.entry,
+            "new_process_ns": terms.process,
+        })
+    });
+    let check = study.check.map(|check| {
+        json!({
+            "points": check.points.len(),
+            "median_error_ratio": check.median_error,
+            "p95_error_ratio": check.p95_error,
+            "coverage_ratio": check.coverage,
+            "interval_half_width_ratio": check.interval_half_width,
+        })
+    });
+    let blocks = findings::section(&analysis).blocks;
+    json!({
+        "lines": lines,
+        "equation": terms,
+        "service_to_copy_ratio": shares::service_to_copy(&analysis),
+        "fork_from_intercepts_ns": sweep.base_cost_ns(),
+        "fork_without_heap_ns":
+            sweep.point(0, 0.0).map(|p| p.real_ns.scaled(1.0 / lines::FORKS)),
+        "check": check,
+        "findings": blocks.iter().filter_map(finding).collect::<Vec<_>>(),
+        "not_available": blocks.iter().filter_map(note).collect::<Vec<_>>(),
+    })
+}
+
+fn fitted(line: &Line) -> Value {
+    let worst = line.worst().map(|point| {
+        json!({ "heap_bytes": point.x, "relative_residual_ratio": point.relative_residual() })
+    });
+    json!({
+        "slope_ns_per_byte": line.slope,
+        "intercept_ns": line.intercept,
+        "r_squared": line.r_squared,
+        "largest_residual": worst,
+    })
+}
+
+fn finding(block: &Block) -> Option<Value> {
+    let Block::Finding(finding) = block else { return None };
+    Some(json!({
+        "finding": finding.headline,
+        "detail": plain(&finding.detail),
+        "samples": finding.samples,
+    }))
+}
+
+fn note(block: &Block) -> Option<String> {
+    let Block::Note(note) = block else { return None };
+    Some(plain(note))
+}

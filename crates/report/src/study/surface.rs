@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Document 000's figures 3 and 4: real time over memory and write fraction.
+
+use cowlab_bench::sweep::FRACTIONS;
+
+use super::lines::{self, document_case};
+use super::{Analysis, size};
+use crate::document::{Axis, Block, Plot, Series};
+use crate::fmt;
+
+pub(super) fn blocks(analysis: &Analysis) -> Vec<Block> {
+    let heaps: Vec<u64> = lines::heaps_bytes().collect();
+    let thousand =
+        grid(&heaps, |heap, fraction| Some(analysis.sweep.point(heap, fraction)?.real_ns.value));
+    let single = document_case(&analysis.study).with("forks", 1);
+    let one = grid(&heaps, |heap, fraction| {
+        let here = single.with("heap_bytes", heap).with("write_fraction", fraction);
+        Some(here.estimate("outside_real_ns")?.value)
+    });
+    let mut blocks = Vec::new();
+    match thousand {
+        Some(z) => {
+            let title = "Figure 3: real time of 1000 forks over memory and write fraction";
+            blocks.push(Block::Plot(surface("figure-3", title, &heaps, &z).caption(
+                "Memory grows by the square root of ten from step to step, as in the document. \
+                 The time follows the product of memory and fraction. The view can be turned.",
+            )));
+            let title = "Figure 3 as a map";
+            blocks.push(Block::Plot(
+                map("figure-3-map", title, &heaps, z).caption("The same figures, each readable."),
+            ));
+        }
+        None => blocks.push(analysis.not_available("Figure 3", &["fork-sweep"], NEEDS)),
+    }
+    match one {
+        Some(z) => {
+            let title = "Figure 4: the same with a single fork, timed from outside";
+            blocks.push(Block::Plot(surface("figure-4", title, &heaps, &z).caption(
+                "The document's point: with one fork the start of the program and chance are a \
+                 large part of what the shell's clock sees. Here the program also fills its heap \
+                 before it forks, which the time from outside holds as well.",
+            )));
+        }
+        None => blocks.push(analysis.not_available("Figure 4", &["fork-sweep"], NEEDS)),
+    }
+    blocks
+}
+
+const NEEDS: &str = "the sweep's samples (bench fork-sweep)";
+
+/// Values in rows by fraction; `None` without any. Single holes are not numbers.
+fn grid(heaps: &[u64], at: impl Fn(u64, f64) -> Option<f64>) -> Option<Vec<Vec<f64>>> {
+    let row = |fraction: &f64| -> Vec<f64> {
+        heaps.iter().map(|heap| at(*heap, *fraction).unwrap_or(f64::NAN)).collect()
+    };
+    let rows: Vec<Vec<f64>> = FRACTIONS.iter().map(row).collect();
+    rows.iter().flatten().any(|v| v.is_finite()).then_some(rows)
+}
+
+fn axes() -> [Axis; 3] {
+    [
+        Axis::log("Memory", "bytes"),
+        Axis::linear("Write fraction", "fraction"),
+        Axis::linear("Real time", "ns"),
+    ]
+}
+
+fn surface(id: &str, title: &str, heaps: &[u64], z: &[Vec<f64>]) -> Plot {
+    let [x, y, value] = axes();
+    Plot::new(id, title, x, y).z(value).with(Series::Surface {
+        name: "Real time".into(),
+        x: heaps.iter().map(|heap| *heap as f64).collect(),
+        y: FRACTIONS.to_vec(),
+        z: z.to_vec(),
+    })
+}
+
+fn map(id: &str, title: &str, heaps: &[u64], z: Vec<Vec<f64>>) -> Plot {
+    let [x, y, value] = axes();
+    Plot::new(id, title, x, y).z(value).with(Series::Heatmap {
+        name: "Real time".into(),
+        x: heaps.iter().map(|heap| *heap as f64).collect(),
+        y: FRACTIONS.to_vec(),
+        z,
+        x_labels: Some(heaps.iter().map(|heap| size(*heap)).collect()),
+        y_labels: Some(FRACTIONS.iter().map(|f| fmt::tick(*f, "")).collect()),
+    })
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Document 000's sweep: its lines, rates and equation beside the published ones.
+
+use cowlab_bench::sweep::FRACTIONS;
+
+use super::lines::{self, FORKS, FractionLine};
+use super::{Analysis, cells, explain, percent, shares, size, small_sample, surface};
+use crate::document::{Axis, Block, Cell, Column, Plot, Section, Series, Table};
+use crate::fmt;
+
+/// Anchor of the table of lines.
+pub(super) const LINES_TABLE: &str = "sweep-lines";
+/// The fractions whose lines were published.
+pub(super) const PUBLISHED: [f64; 3] = [0.1, 0.5, 0.9];
+
+pub(super) fn section(analysis: &Analysis) -> Section {
+    let mut blocks = vec![Block::Text(
+        "Smith and Maguire (1988) ran a program that forks 1000 times with a heap of some size, of \
+         which each child writes a fraction, one byte a page, and fitted a line of real time over \
+         size for each fraction. The same program ran here with heaps a thousand times as large. \
+         The heap is filled before the first fork, and each child is waited for before the next."
+            .into(),
+    )];
+    if analysis.sweep.points.is_empty() {
+        let needs = "the sweep's samples (bench fork-sweep) and memory for its heaps";
+        blocks.push(analysis.not_available("The sweep", &["fork-sweep"], needs));
+        return Section::new("sweep", TITLE, blocks);
+    }
+    blocks.extend(line_blocks(analysis));
+    blocks.extend(shares::blocks(analysis));
+    blocks.push(Block::Table(points(analysis)));
+    blocks.push(Block::Table(forks(analysis)));
+    blocks.extend(surface::blocks(analysis));
+    blocks.extend(small_sample::blocks(analysis));
+    Section::new("sweep", TITLE, blocks)
+}
+
+const TITLE: &str = "Memory, write fraction and time (document 000)";
+
+fn line_blocks(analysis: &Analysis) -> Vec<Block> {
+    let sweep = &analysis.sweep;
+    if sweep.lines.is_empty() {
+        let needs = "three heaps at least for a line, so more memory";
+        return vec![analysis.not_available("Regression lines", &["fork-sweep"], needs)];
+    }
+    let mut blocks = vec![
+        Block::Plot(figure(analysis)),
+        Block::Table(table(analysis)),
+        Block::Text(
+            "The main line weighs every point by 1/y², so that all sizes count alike in relative \
+             terms. The published fit, ordinary least squares, stands beside it: sizes grow \
+             exponentially, so the largest heap decides it almost alone, and its intercept, the \
+             cost of a fork without a heap, may then be far off."
+                .into(),
+        ),
+    ];
+    let worst = |line| explain::worst_point(&analysis.study, line, &sweep.points);
+    let explained: Vec<String> = sweep.lines.iter().filter_map(worst).collect();
+    if explained.is_empty() {
+        let largest = sweep.worst().map_or(0.0, |(_, residual)| residual.abs());
+        blocks.push(Block::Text(format!(
+            "Every point lies within {} of its line.",
+            percent(largest)
+        )));
+    }
+    blocks.extend(explained.into_iter().map(Block::Note));
+    blocks.push(Block::Plot(residuals(analysis)));
+    blocks
+}
+
+fn name(fraction: f64) -> String {
+    format!("fraction {}", fmt::tick(fraction, ""))
+}
+
+/// Figures 1 and 2.
+fn figure(analysis: &Analysis) -> Plot {
+    let mut plot = Plot::new(
+        "figure-1",
+        "Figures 1 and 2: real time of 1000 forks over the heap's size",
+        Axis::linear("Heap", "bytes"),
+        Axis::linear("Real time of 1000 forks", "ns"),
+    )
+    .caption(
+        "Points are medians with their 95% intervals over the rounds, lines the weighted fit. The \
+         published machines have no place on these axes: their figures are in the \
+         [table below](#sweep-published).",
+    );
+    for line in PUBLISHED.iter().filter_map(|fraction| analysis.sweep.line(*fraction)) {
+        let points: Vec<_> = of_line(analysis, line).collect();
+        plot.series.push(Series::estimates(
+            name(line.fraction),
+            points.iter().map(|p| p.heap_bytes as f64).collect(),
+            points.iter().map(|p| p.real_ns.value).collect(),
+            points.iter().map(|p| p.real_ns.low).collect(),
+            points.iter().map(|p| p.real_ns.high).collect(),
+        ));
+        let last = points.iter().map(|p| p.heap_bytes as f64).fold(0.0, f64::max);
+        plot.series.push(Series::Line {
+            name: name(line.fraction),
+            x: vec![0.0, last],
+            y: vec![line.relative.at(0.0), line.relative.at(last)],
+            dashed: false,
+        });
+    }
+    plot
+}
+
+fn of_line<'a>(
+    analysis: &'a Analysis,
+    line: &FractionLine,
+) -> impl Iterator<Item = &'a lines::Point> {
+    let fraction = line.fraction;
+    analysis.sweep.points.iter().filter(move |p| p.fraction == fraction && p.heap_bytes > 0)
+}
+
+/// How far the points lie from their lines.
+fn residuals(analysis: &Analysis) -> Plot {
+    let mut plot = Plot::new(
+        "sweep-residuals",
+        "How far each point lies from its line",
+        Axis::log("Heap", "bytes"),
+        Axis::linear("(measured − line) / line", "fraction"),
+    )
+    .caption(
+        "Bars are the 95% intervals over the rounds. A shape that all fractions share is the \
+         machine's; scatter is noise.",
+    );
+    for line in &analysis.sweep.lines {
+        let points: Vec<_> = of_line(analysis, line).collect();
+        let relative = |p: &lines::Point, ns: f64| {
+            let at = line.relative.at(p.heap_bytes as f64);
+            (ns - at) / at
+        };
+        plot.series.push(Series::estimates(
+            name(line.fraction),
+            points.iter().map(|p| p.heap_bytes as f64).collect(),
+            points.iter().map(|p| relative(p, p.real_ns.value)).collect(),
+            points.iter().map(|p| relative(p, p.real_ns.low)).collect(),
+            points.iter().map(|p| relative(p, p.real_ns.high)).collect(),
+        ));
+    }
+    plot
+}
+
+fn table(analysis: &Analysis) -> Table {
+    let columns = vec![
+        Column::text("Write fraction"),
+        Column::unit("Slope, for 1000 forks", "ns_per_byte"),
+        Column::unit("Intercept, for 1000 forks", "ns"),
+        Column::number("r²"),
+        Column::unit("Largest residual", "fraction"),
+        Column::text("at heap"),
+        Column::unit("Slope as published (ordinary)", "ns_per_byte"),
+        Column::unit("Intercept (ordinary)", "ns"),
+        Column::unit("Largest residual (ordinary)", "fraction"),
+    ];
+    let caption =
+        "A line for each write fraction, with 95% intervals (Student's t over the points)";
+    let mut table = Table::new(LINES_TABLE, caption, columns);
+    for line in &analysis.sweep.lines {
+        let cell = |e, unit| cells::estimate(Some(e), unit, "");
+        let residual = |line: &cowlab_model::regression::Line| {
+            line.worst().map_or(f64::NAN, |p| p.relative_residual())
+        };
+        let at = line.relative.worst().map_or_else(String::new, |p| size(p.x as u64));
+        table.push(vec![
+            Cell::text(fmt::tick(line.fraction, "")),
+            cell(line.relative.slope, "ns_per_byte"),
+            cell(line.relative.intercept, "ns"),
+            r_squared(line.relative.r_squared),
+            Cell::number(residual(&line.relative), "fraction"),
+            Cell::text(at),
+            cell(line.ordinary.slope, "ns_per_byte"),
+            cell(line.ordinary.intercept, "ns"),
+            Cell::number(residual(&line.ordinary), "fraction"),
+        ]);
+    }
+    table
+}
+
+/// Three digits would make every good fit 1: as many nines as there are, cut and not rounded.
+fn r_squared(value: f64) -> Cell {
+    let text = if value > 0.99 && value < 1.0 {
+        let decimals = (1.0 - value).log10().abs().ceil().min(9.0) as i32 + 1;
+        let cut = (value * 10f64.powi(decimals)).floor() / 10f64.powi(decimals);
+        format!("{cut:.*}", decimals as usize)
+    } else {
+        fmt::number(value)
+    };
+    Cell::Number { value, text }
+}
+
+/// Real time at every point.
+fn points(analysis: &Analysis) -> Table {
+    let caption = "Real time of 1000 forks, with 95% intervals";
+    let column = |fraction| Column::unit(name(fraction), "ns");
+    let cell = |p: &lines::Point| cells::estimate(Some(p.real_ns), "ns", "");
+    by_fraction("sweep-points", caption, analysis, column, cell)
+}
+
+/// Forks that were really made.
+fn forks(analysis: &Analysis) -> Table {
+    let caption = format!(
+        "Forks made in each run of the program: where there are fewer than {}, the time was scaled \
+         up from them",
+        fmt::count(FORKS as u64)
+    );
+    let column = |fraction| Column::number(name(fraction));
+    by_fraction("sweep-forks", &caption, analysis, column, |p| Cell::count(p.forks))
+}
+
+fn by_fraction(
+    id: &str,
+    caption: &str,
+    analysis: &Analysis,
+    column: impl Fn(f64) -> Column,
+    cell: impl Fn(&lines::Point) -> Cell,
+) -> Table {
+    let mut columns = vec![Column::unit("Heap", "bytes")];
+    columns.extend(FRACTIONS.map(column));
+    let mut table = Table::new(id, caption, columns);
+    for heap in std::iter::once(0).chain(lines::heaps_bytes()) {
+        let mut row = vec![Cell::number(heap as f64, "bytes")];
+        row.extend(FRACTIONS.iter().map(|fraction| match analysis.sweep.point(heap, *fraction) {
+            Some(point) => cell(point),
+            None => Cell::Missing("needs more memory or more time".into()),
+        }));
+        table.push(row);
+    }
+    table
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A document as text for a terminal.
+
+use comfy_table::{Cell as Shown, CellAlignment, ContentArrangement, Table as Grid, presets};
+
+use crate::document::{Block, Cell, Document, Finding, Plot, Section, Table};
+use crate::html::inline;
+
+/// Where no width is known: output that goes to a file.
+const DEFAULT_WIDTH: u16 = 100;
+const MIN_WIDTH: u16 = 20;
+
+/// The whole document, `width` columns wide; `color` allows bold and dim text.
+pub fn render(document: &Document, width: Option<u16>, color: bool) -> String {
+    let writer = Writer { width: width.unwrap_or(DEFAULT_WIDTH).max(MIN_WIDTH), color };
+    let mut parts = vec![writer.bold(&clean(&document.title))];
+    if !document.subtitle.is_empty() {
+        parts.push(writer.wrapped(&document.subtitle, "", ""));
+    }
+    if !document.facts.is_empty() {
+        parts.push(writer.facts(&document.facts));
+    }
+    parts.extend(document.sections.iter().map(|section| writer.section(section)));
+    parts.join("\n\n") + "\n"
+}
+
+struct Writer {
+    width: u16,
+    color: bool,
+}
+
+impl Writer {
+    fn section(&self, section: &Section) -> String {
+        let title = clean(&section.title);
+        let rule = "─".repeat(char_width(&title).min(self.width.into()));
+        let mut parts = vec![format!("{}\n{}", self.bold(&title), self.dim(&rule))];
+        parts.extend(section.blocks.iter().map(|block| match block {
+            Block::Text(text) => self.wrapped(&inline::plain(text), "", ""),
+            Block::Note(text) => self.dim(&self.wrapped(&inline::plain(text), "Note: ", "      ")),
+            Block::Finding(finding) => self.finding(finding),
+            Block::Table(table) => self.table(table),
+            Block::Plot(plot) => self.plot(plot),
+        }));
+        parts.join("\n\n")
+    }
+
+    fn facts(&self, facts: &[(String, String)]) -> String {
+        let indent = facts.iter().map(|(name, _)| char_width(&clean(name))).max().unwrap_or(0) + 2;
+        let line = |(name, value): &(String, String)| {
+            let name = clean(name);
+            let gap = " ".repeat(indent - char_width(&name));
+            self.wrapped(value, &format!("{name}{gap}"), &" ".repeat(indent))
+        };
+        facts.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    fn finding(&self, finding: &Finding) -> String {
+        let mut out = self.bold(&self.wrapped(&finding.headline, "• ", "  "));
+        if !finding.detail.is_empty() {
+            out = format!("{out}\n{}", self.wrapped(&inline::plain(&finding.detail), "  ", "  "));
+        }
+        out
+    }
+
+    fn plot(&self, plot: &Plot) -> String {
+        self.dim(&self.wrapped(
+            &format!("{}: see report.html#{}", plot.title, plot.id),
+            "Plot: ",
+            "      ",
+        ))
+    }
+
+    fn table(&self, table: &Table) -> String {
+        let mut grid = Grid::new();
+        grid.load_style(presets::UTF8_HORIZONTAL_ONLY)
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_width(self.width);
+        grid.set_header(table.columns.iter().map(|column| {
+            let cell = Shown::new(clean(&column.heading()));
+            if column.numeric { cell.set_alignment(CellAlignment::Right) } else { cell }
+        }));
+        let reasons = table.missing_reasons();
+        for row in &table.rows {
+            grid.add_row(row.iter().enumerate().map(|(index, cell)| {
+                let text = match cell {
+                    Cell::Missing(reason) => gap(&reasons, reason),
+                    cell => clean(&inline::plain(cell.display())),
+                };
+                let numeric = table.columns.get(index).is_some_and(|column| column.numeric);
+                let align = if numeric { CellAlignment::Right } else { CellAlignment::Left };
+                Shown::new(text).set_alignment(align)
+            }));
+        }
+        let mut parts = vec![self.wrapped(&table.caption, "", ""), trimmed(&grid.to_string())];
+        parts.extend(reasons.iter().map(|reason| {
+            let line =
+                format!("{} not available: {}", gap(&reasons, reason), inline::plain(reason));
+            self.dim(&self.wrapped(&line, "", "  "))
+        }));
+        parts.join("\n")
+    }
+
+    /// Breaks `text` at spaces; `first` stands before the first line, `next` before the others.
+    fn wrapped(&self, text: &str, first: &str, next: &str) -> String {
+        let mut out = first.to_owned();
+        let mut column = char_width(first);
+        let mut fresh = true;
+        for word in clean(text).split_whitespace() {
+            let length = char_width(word);
+            if !fresh && column + 1 + length > self.width.into() {
+                out.push('\n');
+                out.push_str(next);
+                column = char_width(next);
+                fresh = true;
+            }
+            if !fresh {
+                out.push(' ');
+                column += 1;
+            }
+            out.push_str(word);
+            column += length;
+            fresh = false;
+        }
+        out
+    }
+
+    fn bold(&self, text: &str) -> String {
+        self.styled(text, "1")
+    }
+
+    fn dim(&self, text: &str) -> String {
+        self.styled(text, "2")
+    }
+
+    fn styled(&self, text: &str, code: &str) -> String {
+        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// `–`, or `–2` where a table has several reasons.
+fn gap(reasons: &[&str], reason: &str) -> String {
+    match reasons.iter().position(|known| *known == reason) {
+        Some(index) if reasons.len() > 1 => format!("–{}", index + 1),
+        _ => "–".into(),
+    }
+}
+
+/// No control characters, so that a string from a measured program cannot drive the terminal.
+fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Width in characters: close enough for prose, and tables measure for themselves.
+fn char_width(text: &str) -> usize {
+    text.chars().count()
+}
+
+fn trimmed(text: &str) -> String {
+    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A hostile string in every place that takes one runs nothing, breaks out of nothing.
+
+use cowlab_report::{
+    Axis, Block, Cell, Column, Document, Finding, Plot, Section, Series, Table, csv, html, terminal,
+};
+
+const EVIL: &str = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`\u{2028}\u{2029}\x1b[31m&<!--";
+
+fn evil() -> String {
+    EVIL.into()
+}
+
+fn document() -> Document {
+    let axis = || Axis { title: evil(), unit: Some(evil()), log: false };
+    let values = || vec![1.0, 2.0];
+    let grid = || vec![values(), values()];
+    let names = || vec![evil(), evil()];
+    let series = [
+        Series::Points {
+            name: evil(),
+            x: values(),
+            y: values(),
+            low: None,
+            high: None,
+            labels: Some(names()),
+        },
+        Series::Line { name: evil(), x: values(), y: values(), dashed: true },
+        Series::Band { name: evil(), x: values(), low: values(), high: values() },
+        Series::Diagonal { name: evil() },
+        Series::cdf(EVIL, &values()),
+        Series::histogram(EVIL, &values(), 3, false),
+        Series::Bars { name: evil(), labels: names(), y: values(), low: None, high: None },
+        Series::Spread { name: evil(), values: values() },
+        Series::Surface { name: evil(), x: values(), y: values(), z: grid() },
+        Series::Cloud { name: evil(), x: values(), y: values(), z: values() },
+        Series::Heatmap {
+            name: evil(),
+            x: values(),
+            y: values(),
+            z: grid(),
+            x_labels: Some(names()),
+            y_labels: Some(names()),
+        },
+    ];
+    let mut table = Table::new(EVIL, EVIL, vec![Column::unit(EVIL, EVIL), Column::text(EVIL)]);
+    table.push(vec![Cell::Missing(evil()), Cell::Text(evil())]);
+    table.push(vec![Cell::Number { value: 1.0, text: evil() }, Cell::Missing("other".into())]);
+    table.push(vec![
+        Cell::Estimate { value: 1.0, low: 1.0, high: 1.0, text: format!("1 ({EVIL}") },
+        Cell::text(""),
+    ]);
+    let finding =
+        |samples: &str| Finding { headline: evil(), detail: evil(), samples: Some(samples.into()) };
+    let mut blocks = vec![
+        Block::Text(evil()),
+        Block::Text("[x](javascript:alert(1)) `</code><script>`".into()),
+        Block::Note(evil()),
+        Block::Finding(finding(EVIL)),
+        Block::Finding(finding("javascript:alert(1)//")),
+        Block::Table(table),
+    ];
+    for series in series {
+        let plot = Plot::new(EVIL, EVIL, axis(), axis()).caption(EVIL).z(axis()).with(series);
+        blocks.push(Block::Plot(plot));
+    }
+    Document {
+        title: evil(),
+        subtitle: evil(),
+        facts: vec![(evil(), evil())],
+        sections: vec![Section::new(EVIL, EVIL, blocks)],
+    }
+}
+
+#[test]
+fn html_holds_no_foreign_markup() {
+    let body = html::render_body(&document());
+    assert!(!body.contains("<script>") && !body.contains("<img") && !body.contains("<!--"));
+    assert!(
+        !body.contains(['\u{2028}', '\u{2029}'])
+            || !in_scripts(&body).contains(['\u{2028}', '\u{2029}'])
+    );
+    assert!(!body.contains("href=\"javascript:"));
+    let plots = document().plots().count();
+    assert_eq!(body.matches("<script").count(), plots);
+    assert_eq!(body.matches("</script").count(), plots);
+    for json in body.split("<script type=\"application/json\">").skip(1) {
+        let json = json.split("</script>").next().expect("the end of the script");
+        assert!(!json.contains('<'));
+        serde_json::from_str::<serde_json::Value>(json).expect("the plot is JSON");
+    }
+    // Two: the library and the script; the head has none.
+    let page = html::render(&document());
+    assert_eq!(page.matches("<script").count(), plots + 2);
+}
+
+fn in_scripts(body: &str) -> String {
+    let scripts = body.split("<script type=\"application/json\">").skip(1);
+    scripts.filter_map(|rest| rest.split("</script>").next()).collect()
+}
+
+#[test]
+fn terminal_text_holds_no_control_characters() {
+    let text = terminal::render(&document(), Some(80), false);
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control()));
+}
+
+#[test]
+fn file_names_stay_in_their_folder() {
+    for (name, _) in csv::tables(&document()) {
+        assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)), "{name}");
+    }
+}
