@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The command line. Nothing deeper than this folder knows clap.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use cowlab_model::units::parse_bytes;
+use cowlab_probes::{Method, Pattern, Reap, Writer};
+
+/// What fork() and copy-on-write cost, and how to pay less.
+#[derive(Debug, Parser)]
+#[command(name = "cowlab", version, max_term_width = 100, subcommand_required = true)]
+pub struct Cli {
+    #[command(flatten)]
+    pub common: Common,
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// Flags that every verb takes.
+#[derive(Debug, Clone, Args)]
+pub struct Common {
+    /// Print one JSON document on standard output, and nothing else there
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Folder that holds the runs
+    #[arg(long, global = true, value_name = "DIR", default_value = "runs")]
+    pub output: PathBuf,
+    /// Seed of every random choice
+    #[arg(long, global = true, value_name = "N", default_value_t = 1988)]
+    pub seed: u64,
+    /// Set the page size's THP setting for this run (needs root) and put it back afterwards
+    #[arg(long, global = true)]
+    pub set_mthp: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Measure this machine, fit the model, compare with the papers, write one report
+    Study(StudyArgs),
+    /// Say again what a study's samples say
+    Report(ReportArgs),
+    /// What can be measured here, and whether a fork of a process would fail
+    Doctor(DoctorArgs),
+    /// Measure the machine profile, in under a minute
+    Calibrate(CalibrateArgs),
+    /// Run one measurement
+    #[command(subcommand)]
+    Bench(Bench),
+    /// Predict what a fork costs on the machine of a profile
+    Predict(PredictArgs),
+    /// Compare two runs, figure by figure
+    Compare(CompareArgs),
+    /// Write the man pages into a folder
+    #[command(hide = true)]
+    Man {
+        /// The folder
+        directory: PathBuf,
+    },
+    /// Print the completions of a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct StudyArgs {
+    /// About 3 minutes; the default
+    #[arg(long, group = "extent")]
+    pub quick: bool,
+    /// More forks and more rounds, about 15 minutes
+    #[arg(long, group = "extent")]
+    pub full: bool,
+    /// The papers' own sizes and repetitions as well; hours
+    #[arg(long, group = "extent")]
+    pub paper: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// The run of a study
+    pub run: PathBuf,
+    /// Write the page to this file as well
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Judge a fork of this process
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<i32>,
+}
+
+#[derive(Debug, Args)]
+pub struct CalibrateArgs {
+    /// Rounds; the intervals narrow with their number
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=100))]
+    pub rounds: u32,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// Document 000's program: forks of a heap of which a fraction is written
+    ForkSweep(ForkSweepArgs),
+    /// Document 004's and TLPI's table: fork, vfork, spawn and exec by size
+    ForkTable(ForkTableArgs),
+    /// Document 002's workloads: each write after a fork
+    CowFaults(CowFaultsArgs),
+    /// Check that copy-on-write keeps parent and children apart
+    CowCheck(CowCheckArgs),
+    /// Our times of fork and vfork beside the kernel's own trace events (needs root)
+    CrossCheck(CrossCheckArgs),
+}
+
+/// A size: bytes, or with a unit.
+fn size(text: &str) -> Result<u64, String> {
+    parse_bytes(text)
+}
+
+fn fraction(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.0..=1.0).contains(&value) => Ok(value),
+        _ => Err(format!("'{text}' is not in 0..1")),
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct ForkSweepArgs {
+    /// Forks of one program run
+    #[arg(long, value_delimiter = ',', default_value = "100", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub forks: Vec<u64>,
+    /// Size of the heap
+    #[arg(long, alias = "size-bytes", value_delimiter = ',', default_value = "16MiB", value_parser = size)]
+    pub heap_bytes: Vec<u64>,
+    /// Share of the heap that is written, 0..1
+    #[arg(long, value_delimiter = ',', default_value = "0.5", value_parser = fraction)]
+    pub write_fraction: Vec<f64>,
+    /// fork, vfork, clone-vm-vfork, posix-spawn
+    #[arg(long, value_delimiter = ',', default_value = "fork")]
+    pub method: Vec<Method>,
+    /// child, parent (a child is held alive), parent-reuse (it has ended)
+    #[arg(long, value_delimiter = ',', default_value = "child")]
+    pub writer: Vec<Writer>,
+    /// How children are reaped: each, never (as published), or at most N alive
+    #[arg(long, default_value = "each")]
+    pub reap: Reap,
+    /// Size of the heap's pages: the base page, THP or an mTHP size
+    #[arg(long, value_delimiter = ',', value_parser = size)]
+    pub page_size_bytes: Vec<u64>,
+    /// Other running threads of the forking process
+    #[arg(long, value_delimiter = ',', default_value = "0", value_parser = clap::value_parser!(u32).range(0..=64))]
+    pub threads: Vec<u32>,
+    /// Leave the heap untouched before the fork, as malloc alone does
+    #[arg(long)]
+    pub untouched: bool,
+    /// Make one fork before, of which nothing is recorded
+    #[arg(long)]
+    pub settle: bool,
+    #[command(flatten)]
+    pub how: How,
+}
+
+#[derive(Debug, Args)]
+pub struct ForkTableArgs {
+    /// fork, vfork, posix-spawn, fork+exec, vfork+exec
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "fork,vfork,posix-spawn,fork+exec,vfork+exec"
+    )]
+    pub method: Vec<Method>,
+    /// What the program allocates before
+    #[arg(long, value_delimiter = ',', default_value = "1782579,2831155,12268339", value_parser = size)]
+    pub size_bytes: Vec<u64>,
+    /// Processes created in one run
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub iterations: u64,
+    /// Write every page before; both if not given
+    #[arg(long, value_name = "BOOL")]
+    pub touched: Option<bool>,
+    /// The document's 100,000 iterations and 10 runs
+    #[arg(long)]
+    pub paper: bool,
+    #[command(flatten)]
+    pub how: How,
+}
+
+#[derive(Debug, Args)]
+pub struct CowFaultsArgs {
+    /// single, sequential, random
+    #[arg(long, value_delimiter = ',', default_value = "single,sequential,random")]
+    pub pattern: Vec<Pattern>,
+    /// Memory that the fork shares
+    #[arg(long, value_delimiter = ',', default_value = "16MiB,64MiB", value_parser = size)]
+    pub size_bytes: Vec<u64>,
+    /// child, parent
+    #[arg(long, value_delimiter = ',', default_value = "child")]
+    pub writer: Vec<Writer>,
+    /// Children alive at once
+    #[arg(long, value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub children: Vec<u32>,
+    /// Other running threads of each writing process
+    #[arg(long, value_delimiter = ',', default_value = "0", value_parser = clap::value_parser!(u32).range(0..=64))]
+    pub threads: Vec<u32>,
+    /// Size of the memory's pages
+    #[arg(long, value_delimiter = ',', value_parser = size)]
+    pub page_size_bytes: Vec<u64>,
+    #[command(flatten)]
+    pub how: How,
+}
+
+#[derive(Debug, Args)]
+pub struct CowCheckArgs {
+    /// Children at once
+    #[arg(long, value_delimiter = ',', default_value = "1,2,3,4,5,6,7,8", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub children: Vec<u32>,
+    /// Memory that the processes change
+    #[arg(long, default_value = "16MiB", value_parser = size)]
+    pub size_bytes: u64,
+    /// Size of its pages; base pages and THP if not given
+    #[arg(long, value_delimiter = ',', value_parser = size)]
+    pub page_size_bytes: Vec<u64>,
+    /// Share the memory, so that the check must fail
+    #[arg(long, hide = true)]
+    pub broken: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct CrossCheckArgs {
+    /// Calls of each method in a round
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(10..=100_000))]
+    pub calls: u64,
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// How a measurement is repeated.
+#[derive(Debug, Clone, Args)]
+pub struct How {
+    /// Rounds; each measures everything once, in an order of its own
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Let the scheduler place parent, children and threads
+    #[arg(long)]
+    pub no_pin: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PredictWriter {
+    /// The child
+    Child,
+    /// The parent, while the child lives
+    Parent,
+}
+
+#[derive(Debug, Args)]
+pub struct PredictArgs {
+    /// A profile.json or a run folder; by default the newest run here that has one
+    #[arg(long, value_name = "PATH")]
+    pub profile: Option<PathBuf>,
+    /// Private memory of the forking process
+    #[arg(long, value_parser = size, value_delimiter = ',', conflicts_with = "pages", required_unless_present = "pages")]
+    pub size_bytes: Vec<u64>,
+    /// The same in base pages
+    #[arg(long, value_delimiter = ',')]
+    pub pages: Vec<u64>,
+    /// Share of it that is written after the fork, 0..1
+    #[arg(long, value_delimiter = ',', default_value = "0.1", value_parser = fraction)]
+    pub write_fraction: Vec<f64>,
+    /// Share of it that the parent wrote since its last fork, 0..1
+    #[arg(long, default_value = "1", value_parser = fraction)]
+    pub written_before_fraction: f64,
+    /// Who writes
+    #[arg(long, value_enum, default_value = "parent")]
+    pub writer: PredictWriter,
+    /// Other running threads of the forking process
+    #[arg(long, value_delimiter = ',', default_value = "0")]
+    pub threads: Vec<u32>,
+    /// Size of its pages: the base page or THP
+    #[arg(long, value_parser = size, value_delimiter = ',')]
+    pub page_size_bytes: Vec<u64>,
+}
+
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// The first run
+    pub first: PathBuf,
+    /// The second run, whose figures are divided by the first's
+    pub second: PathBuf,
+    /// Relative difference that two runs of the same thing show anyway, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0)]
+    pub drift_percent: f64,
+    /// Only this benchmark
+    #[arg(long)]
+    pub bench: Option<String>,
+    /// Show every figure, not only those that differ
+    #[arg(long)]
+    pub all: bool,
+}

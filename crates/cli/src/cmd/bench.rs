@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `bench NAME`: one measurement over the product of its parameters.
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use cowlab_bench::{Recorder, Rounds, Task, faults, sweep, table};
+use cowlab_probes::{CowCheck, CowFaults, DoFork, ForkTable, Writer, unix_ns};
+use cowlab_report::figures::{figures, table as figure_table};
+use cowlab_report::{Block, Document, Section};
+use cowlab_store::{Run, RunFolder, RunInfo};
+
+use crate::args::{Bench, Common, CowCheckArgs, CowFaultsArgs, ForkSweepArgs, ForkTableArgs};
+use crate::cmd::cross_check;
+use crate::context::Context;
+use crate::output;
+use crate::usage::WrongUsage;
+
+/// Run the verb.
+pub fn run(common: &Common, bench: &Bench) -> Result<()> {
+    match bench {
+        Bench::ForkSweep(args) => fork_sweep(common, args),
+        Bench::ForkTable(args) => fork_table(common, args),
+        Bench::CowFaults(args) => cow_faults(common, args),
+        Bench::CowCheck(args) => cow_check(common, args),
+        Bench::CrossCheck(args) => cross_check::run(common, args),
+    }
+}
+
+/// Measure `tasks`, keep the run and print it.
+pub fn finish(context: &Context, name: &str, tasks: &[Task], rounds: Rounds) -> Result<()> {
+    let mut info =
+        RunInfo::begin(&format!("bench-{name}"), context.common.seed, context.facts.environment());
+    let folder = RunFolder::create(&context.common.output, &info)?;
+    let began = Instant::now();
+    let samples = context.measure(tasks, rounds)?;
+    info.duration_s = Some(began.elapsed().as_secs_f64());
+    let run = Run { info, samples };
+    let summary = figures(&run.samples);
+    let table = figure_table(name, name, &summary);
+    folder.write_run(&run)?;
+    folder
+        .write(&format!("tables/{name}.csv"), cowlab_report::csv::table_csv(&table).as_bytes())?;
+    let written = folder.commit()?;
+    context.say(&format!("the run is {}", written.display()));
+    if context.common.json {
+        return output::json_of_run(&run, &summary);
+    }
+    let mut document = Document::new(name, run.info.environments[0].host.clone());
+    document.sections.push(Section::new(name, "Figures", vec![Block::Table(table)]));
+    output::text(&document)
+}
+
+/// The page sizes asked for, or the base page; refused if a program does not get them here.
+fn page_sizes(context: &Context, asked: &[u64]) -> Result<Vec<u64>> {
+    let sizes = if asked.is_empty() { vec![context.page()] } else { asked.to_vec() };
+    for size in &sizes {
+        context.check_page_size(*size)?;
+    }
+    Ok(sizes)
+}
+
+fn fork_sweep(common: &Common, args: &ForkSweepArgs) -> Result<()> {
+    let context = Context::new(common, args.page_size_bytes.first().copied())?;
+    let mut cells = Vec::new();
+    for page_size_bytes in page_sizes(&context, &args.page_size_bytes)? {
+        for &heap_bytes in &args.heap_bytes {
+            for &write_fraction in &args.write_fraction {
+                for &method in &args.method {
+                    for &writer in &args.writer {
+                        for &threads in &args.threads {
+                            for &forks in &args.forks {
+                                cells.push(DoFork {
+                                    forks,
+                                    heap_bytes,
+                                    write_fraction,
+                                    method,
+                                    writer,
+                                    reap: args.reap,
+                                    page_size_bytes,
+                                    threads,
+                                    populated: !args.untouched,
+                                    settled: args.settle,
+                                    pinned: !args.how.no_pin,
+                                });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    for cell in &cells {
+        cell.check().map_err(WrongUsage)?;
+        let written = (cell.heap_bytes as f64 * cell.write_fraction) as u64;
+        let children = match cell.reap {
+            cowlab_probes::Reap::Each => 1,
+            cowlab_probes::Reap::AtMost(alive) => alive,
+            // They overlap as the scheduler likes: as many as there are CPUs write at a time.
+            cowlab_probes::Reap::Never => context.facts.cpu.allowed.len() as u64 + 1,
+        };
+        context.check_fits(cell.heap_bytes, written, children, context.page())?;
+    }
+    finish(&context, sweep::BENCH, &sweep::tasks(cells), Rounds::exactly(args.how.rounds))
+}
+
+fn fork_table(common: &Common, args: &ForkTableArgs) -> Result<()> {
+    let context = Context::new(common, None)?;
+    let (iterations, rounds) = if args.paper {
+        (table::PAPER_ITERATIONS, table::PAPER_RUNS)
+    } else {
+        (args.iterations, args.how.rounds)
+    };
+    let mut cells = Vec::new();
+    for touched in args.touched.map_or(vec![false, true], |touched| vec![touched]) {
+        for &method in &args.method {
+            for &size_bytes in &args.size_bytes {
+                let pinned = !args.how.no_pin;
+                cells.push(ForkTable { method, size_bytes, iterations, touched, pinned });
+            }
+        }
+    }
+    for cell in &cells {
+        cell.check().map_err(WrongUsage)?;
+        context.check_fits(cell.size_bytes, 0, 1, context.page())?;
+    }
+    finish(&context, table::BENCH, &table::tasks(cells), Rounds::exactly(rounds))
+}
+
+fn cow_faults(common: &Common, args: &CowFaultsArgs) -> Result<()> {
+    let context = Context::new(common, args.page_size_bytes.first().copied())?;
+    let mut cells = Vec::new();
+    for page_size_bytes in page_sizes(&context, &args.page_size_bytes)? {
+        for &pattern in &args.pattern {
+            for &size_bytes in &args.size_bytes {
+                for &writer in &args.writer {
+                    for &children in &args.children {
+                        for &threads in &args.threads {
+                            cells.push(CowFaults {
+                                pattern,
+                                size_bytes,
+                                writer,
+                                children,
+                                threads,
+                                page_size_bytes,
+                                pinned: !args.how.no_pin && children == 1,
+                                repetitions: faults::repetitions_of(pattern),
+                                seed: common.seed,
+                            });
+                        }
+                    }
+                }
+            }
+        }
+    }
+    for cell in &cells {
+        cell.check().map_err(WrongUsage)?;
+        let written = cell.pages_written(context.page()) * context.page();
+        let copies = if cell.writer == Writer::Child { u64::from(cell.children) } else { 1 };
+        context.check_fits(cell.size_bytes, written, copies, context.page())?;
+    }
+    finish(&context, faults::BENCH, &faults::tasks(cells), Rounds::exactly(args.how.rounds))
+}
+
+/// The isolation checks for numbers of children and page sizes.
+pub fn isolation_tasks(
+    children: &[u32],
+    sizes: &[u64],
+    size_bytes: u64,
+    broken: bool,
+) -> Vec<Task> {
+    let mut tasks = Vec::new();
+    for &page_size_bytes in sizes {
+        for &children in children {
+            let check = CowCheck { size_bytes, children, page_size_bytes, broken };
+            tasks.push(
+                Task::new(format!("cow-check: {children} children"), move |runner, rep| {
+                    let params = [
+                        ("children".to_owned(), check.children.to_string()),
+                        ("page_size_bytes".to_owned(), check.page_size_bytes.to_string()),
+                        ("size_bytes".to_owned(), check.size_bytes.to_string()),
+                    ];
+                    let mut out = Recorder::new("cow-check", params.into(), rep, unix_ns());
+                    out.add("checked_pages", check.run(runner)? as f64);
+                    Ok(out.finish())
+                })
+                .at_most(1),
+            );
+        }
+    }
+    tasks
+}
+
+fn cow_check(common: &Common, args: &CowCheckArgs) -> Result<()> {
+    let context = Context::new(common, args.page_size_bytes.first().copied())?;
+    let sizes = if args.page_size_bytes.is_empty() {
+        [Some(context.page()), context.huge_page().ok()].into_iter().flatten().collect()
+    } else {
+        page_sizes(&context, &args.page_size_bytes)?
+    };
+    let most = args.children.iter().max().copied().unwrap_or(1);
+    if args.size_bytes < context.page() * u64::from(most + 1) {
+        bail!(WrongUsage(format!(
+            "--size-bytes must hold a page for each of {} processes",
+            most + 1
+        )));
+    }
+    context.check_fits(args.size_bytes, args.size_bytes, u64::from(most), context.page())?;
+    let tasks = isolation_tasks(&args.children, &sizes, args.size_bytes, args.broken);
+    finish(&context, "cow-check", &tasks, Rounds::exactly(1))
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `calibrate`: the machine profile, as a run and as a file that others can share.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use cowlab_bench::Rounds;
+use cowlab_bench::calibrate::{NAMES, profile_of, task};
+use cowlab_model::profile::MachineProfile;
+use cowlab_report::{Block, Cell, Column, Document, Section, Table};
+use cowlab_store::{Environment, FORMAT, Missing, Run, RunFolder, RunInfo};
+use serde::{Deserialize, Serialize};
+
+use crate::args::{CalibrateArgs, Common};
+use crate::context::Context;
+use crate::output;
+
+/// The file in a run that holds its machine profile.
+pub const PROFILE_FILE: &str = "profile.json";
+
+/// A machine profile with the machine that it is of.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ProfileFile {
+    /// Version of the format.
+    pub format: u32,
+    /// The machine.
+    pub environment: Environment,
+    /// Its costs.
+    pub profile: MachineProfile,
+}
+
+impl ProfileFile {
+    /// The file's bytes.
+    pub fn bytes(environment: &Environment, profile: &MachineProfile) -> Result<Vec<u8>> {
+        let file = ProfileFile {
+            format: FORMAT,
+            environment: environment.clone(),
+            profile: profile.clone(),
+        };
+        Ok(serde_json::to_vec_pretty(&file)?)
+    }
+
+    /// Read `path`: the file, or the folder of a run that holds one.
+    pub fn read(path: &Path) -> Result<ProfileFile> {
+        let file = if path.is_dir() { path.join(PROFILE_FILE) } else { path.to_owned() };
+        let text = fs::read_to_string(&file).with_context(|| {
+            format!(
+                "cannot read the machine profile {}: make one with `cowlab calibrate`",
+                file.display()
+            )
+        })?;
+        let profile: ProfileFile = serde_json::from_str(&text).with_context(|| {
+            format!("{} is cut, damaged or not a machine profile", file.display())
+        })?;
+        if profile.format != FORMAT {
+            bail!("{} has format {}, this cowlab reads {FORMAT}", file.display(), profile.format);
+        }
+        Ok(profile)
+    }
+
+    /// The newest profile among the runs in `folder`.
+    pub fn newest(folder: &Path) -> Result<(PathBuf, ProfileFile)> {
+        let mut runs: Vec<PathBuf> = fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|run| run.join(PROFILE_FILE).is_file())
+            .collect();
+        runs.sort();
+        let newest = runs.pop().with_context(|| {
+            format!(
+                "no run in {} has a machine profile: run `cowlab calibrate`, or give --profile PATH",
+                folder.display()
+            )
+        })?;
+        Ok((newest.clone(), ProfileFile::read(&newest)?))
+    }
+}
+
+/// What a calibration here cannot measure, and why.
+pub fn missing(context: &Context) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    let mut add = |metric: &str, reason: String| {
+        missing.push(Missing { metric: metric.to_owned(), reason });
+    };
+    if let Err(reason) = context.huge_page() {
+        add("thp_fork_ns_per_huge_page", reason.clone());
+        add("thp_split_ns", reason);
+    }
+    if !context.other_cpus() {
+        add("remote_flush_ns", "needs two CPUs: this process may use one".to_owned());
+    }
+    missing
+}
+
+/// The profile as a table.
+pub fn table(profile: &MachineProfile) -> Table {
+    let columns =
+        vec![Column::text("what"), Column::number("median (95% interval)"), Column::text("name")];
+    let mut table = Table::new("machine-profile", "The machine profile", columns);
+    for (metric, _) in NAMES {
+        if let Some(cost) = profile.costs.get(metric) {
+            let e = cost.estimate;
+            table.push(vec![
+                Cell::text(&cost.name),
+                Cell::estimate(e.value, e.low, e.high, &cost.unit),
+                Cell::text(metric),
+            ]);
+        }
+    }
+    table
+}
+
+/// Run the verb.
+pub fn run(common: &Common, args: &CalibrateArgs) -> Result<()> {
+    let context = Context::new(common, None)?;
+    let scope = context.scope()?;
+    let environment = context.facts.environment();
+    let mut info = RunInfo::begin("calibrate", common.seed, environment.clone());
+    info.missing = missing(&context);
+    let folder = RunFolder::create(&common.output, &info)?;
+
+    let began = Instant::now();
+    let mut samples = context.measure(&[task(scope)], Rounds::exactly(args.rounds))?;
+    samples.append(&mut context.cold_touch.borrow_mut());
+    info.duration_s = Some(began.elapsed().as_secs_f64());
+    let profile = profile_of(&samples, scope)?;
+    let run = Run { info, samples };
+
+    folder.write(PROFILE_FILE, &ProfileFile::bytes(&environment, &profile)?)?;
+    folder.write_run(&run)?;
+    let written = folder.commit()?;
+    context.say(&format!("the machine profile is {}", written.join(PROFILE_FILE).display()));
+    if common.json {
+        return output::json_of_run(&run, &profile);
+    }
+    let mut blocks = vec![Block::Table(table(&profile))];
+    for missing in &run.info.missing {
+        blocks.push(Block::Note(format!("`{}` not available: {}", missing.metric, missing.reason)));
+    }
+    let mut document = Document::new("Machine profile", environment.host);
+    document.sections.push(Section::new(
+        "profile",
+        "What fork and copy-on-write cost here",
+        blocks,
+    ));
+    output::text(&document)
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `bench cross-check`: are our times of fork and vfork the kernel's?
+
+use anyhow::{Result, bail};
+use cowlab_bench::{Rounds, cross_check};
+
+use crate::args::{Common, CrossCheckArgs};
+use crate::cmd::bench::finish;
+use crate::context::Context;
+
+/// Run the verb.
+pub fn run(common: &Common, args: &CrossCheckArgs) -> Result<()> {
+    let context = Context::new(common, None)?;
+    let tracing = context.facts.tracing.as_ref().filter(|tracing| tracing.readable);
+    let Some(tracing) = tracing else {
+        bail!(
+            "the kernel's trace events cannot be read: run as root, with tracefs mounted \
+             (mount -t tracefs nodev /sys/kernel/tracing)"
+        )
+    };
+    if tracing.clone_events.is_empty() {
+        bail!("this kernel has no trace events of system calls (CONFIG_FTRACE_SYSCALLS)");
+    }
+    let mut tasks = cross_check::trace_tasks(&tracing.mount_point, args.calls, context.page());
+    if cross_check::has_stress_ng() {
+        tasks.extend(cross_check::stress_ng_tasks());
+    } else {
+        context.say("stress-ng is not installed: its figures are left out");
+    }
+    finish(&context, cross_check::BENCH, &tasks, Rounds::exactly(args.how.rounds))
+}

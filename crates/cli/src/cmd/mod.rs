@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One file a verb.
+
+pub mod bench;
+pub mod calibrate;
+pub mod compare;
+pub mod cross_check;
+pub mod doctor;
+pub mod manual;
+pub mod predict;
+pub mod report;
+pub mod study;

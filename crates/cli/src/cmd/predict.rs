@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `predict`: a machine profile times an application's numbers.
+
+use anyhow::{Result, bail};
+use cowlab_model::cost::{Prediction, Question, predict};
+use cowlab_model::profile::WritingProcess;
+use cowlab_report::{Block, Cell, Column, Document, Section, Table};
+use cowlab_store::{Params, Sample, unit_of};
+use serde::Serialize;
+
+use crate::args::{Common, PredictArgs, PredictWriter};
+use crate::cmd::calibrate::ProfileFile;
+use crate::output::{self, JsonDocument};
+use crate::usage::WrongUsage;
+
+#[derive(Serialize)]
+struct Answer {
+    question: Question,
+    prediction: Prediction,
+}
+
+/// Run the verb.
+pub fn run(common: &Common, args: &PredictArgs) -> Result<()> {
+    let (from, file) = match &args.profile {
+        Some(path) => (path.clone(), ProfileFile::read(path)?),
+        None => ProfileFile::newest(&common.output)?,
+    };
+    let answers = answers(args, &file)?;
+    if common.json {
+        return output::json(&JsonDocument {
+            format: cowlab_store::FORMAT,
+            run: None,
+            samples: &samples(&answers, file.profile.page_size_bytes),
+            summary: &answers,
+            missing: &[],
+        });
+    }
+    let mut document = Document::new(
+        "Prediction",
+        format!(
+            "{}, Linux {}, by {}",
+            file.environment.host,
+            file.environment.kernel,
+            from.display()
+        ),
+    );
+    let mut blocks = vec![Block::Table(table(&answers, file.profile.page_size_bytes))];
+    let mut notes: Vec<&String> = answers.iter().flat_map(|a| &a.prediction.notes).collect();
+    notes.sort();
+    notes.dedup();
+    blocks.extend(notes.into_iter().map(|note| Block::Note(note.clone())));
+    document.sections.push(Section::new("prediction", "What the fork costs", blocks));
+    output::text(&document)
+}
+
+fn answers(args: &PredictArgs, file: &ProfileFile) -> Result<Vec<Answer>> {
+    let base = file.profile.page_size_bytes;
+    let sizes: Vec<u64> = if args.pages.is_empty() {
+        args.size_bytes.iter().map(|bytes| bytes.div_ceil(base)).collect()
+    } else {
+        args.pages.clone()
+    };
+    let page_sizes =
+        if args.page_size_bytes.is_empty() { vec![base] } else { args.page_size_bytes.clone() };
+    let of = |pages: u64, fraction: f64| (pages as f64 * fraction).ceil() as u64;
+    let mut answers = Vec::new();
+    for &pages in &sizes {
+        if pages > u64::MAX / base / 4 {
+            bail!(WrongUsage(format!("--pages {pages} is more than any address space holds")));
+        }
+        for &fraction in &args.write_fraction {
+            for &threads in &args.threads {
+                for &page_size_bytes in &page_sizes {
+                    let question = Question {
+                        pages,
+                        written: of(pages, fraction),
+                        written_before: of(pages, args.written_before_fraction),
+                        writer: match args.writer {
+                            PredictWriter::Child => WritingProcess::Child,
+                            PredictWriter::Parent => WritingProcess::Parent,
+                        },
+                        threads,
+                        page_size_bytes,
+                    };
+                    answers
+                        .push(Answer { question, prediction: predict(&file.profile, &question)? });
+                }
+            }
+        }
+    }
+    Ok(answers)
+}
+
+fn params(question: &Question, base: u64) -> Params {
+    let writer = if question.writer == WritingProcess::Child { "child" } else { "parent" };
+    [
+        ("pages", question.pages.to_string()),
+        ("size_bytes", (question.pages * base).to_string()),
+        ("write_fraction", (question.written as f64 / question.pages.max(1) as f64).to_string()),
+        ("written_before_pages", question.written_before.to_string()),
+        ("writer", writer.to_owned()),
+        ("threads", question.threads.to_string()),
+        ("page_size_bytes", question.page_size_bytes.to_string()),
+        ("policy", "stock".to_owned()),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .into()
+}
+
+fn samples(answers: &[Answer], base: u64) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for Answer { question, prediction: p } in answers {
+        for (metric, value) in [
+            ("elapsed_ns", p.elapsed_ns.value),
+            ("elapsed_low_ns", p.elapsed_ns.low),
+            ("elapsed_high_ns", p.elapsed_ns.high),
+            ("fork_ns", p.fork_ns.value),
+            ("fork_low_ns", p.fork_ns.low),
+            ("fork_high_ns", p.fork_ns.high),
+            ("write_ns", p.write_ns.value),
+            ("extra_bytes", p.extra_bytes as f64),
+        ] {
+            samples.push(Sample {
+                environment: 0,
+                bench: "predict".to_owned(),
+                params: params(question, base),
+                metric: metric.to_owned(),
+                unit: unit_of(metric).to_owned(),
+                value,
+                rep: 0,
+                start_unix_ns: 0,
+                histogram: None,
+            });
+        }
+    }
+    samples
+}
+
+fn table(answers: &[Answer], base: u64) -> Table {
+    let columns = vec![
+        Column::number("memory"),
+        Column::number("written pages"),
+        Column::number("threads"),
+        Column::number("page size"),
+        Column::number("stop at fork"),
+        Column::number("writes"),
+        Column::number("in all (95% prediction interval)"),
+        Column::number("extra memory"),
+    ];
+    let mut table = Table::new("prediction", "Predicted", columns);
+    for Answer { question, prediction: p } in answers {
+        let cell = |p: cowlab_model::cost::Predicted| Cell::estimate(p.value, p.low, p.high, "ns");
+        table.push(vec![
+            Cell::number((question.pages * base) as f64, "bytes"),
+            Cell::count(question.written),
+            Cell::count(u64::from(question.threads)),
+            Cell::number(question.page_size_bytes as f64, "bytes"),
+            cell(p.fork_ns),
+            cell(p.write_ns),
+            cell(p.elapsed_ns),
+            Cell::number(p.extra_bytes as f64, "bytes"),
+        ]);
+    }
+    table
+}

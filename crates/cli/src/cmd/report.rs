@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `report RUN`: what a study's samples say, computed again from the samples alone.
+
+use anyhow::{Context as _, Result};
+use cowlab_bench::calibrate::{Scope, profile_of};
+use cowlab_bench::points::{self, Check};
+use cowlab_model::profile::MachineProfile;
+use cowlab_report::Document;
+use cowlab_report::study::{self, Study};
+use cowlab_store::Run;
+
+use crate::args::{Common, ReportArgs};
+use crate::cmd::calibrate::ProfileFile;
+use crate::output;
+
+/// What follows from a study's samples.
+pub struct Analysis {
+    profile: MachineProfile,
+    check: Option<Check>,
+}
+
+impl Analysis {
+    /// Fit the profile and check it on the points that it was not fitted to.
+    pub fn of(run: &Run) -> Result<Analysis> {
+        let environment = run.info.environments.first().context("the run names no environment")?;
+        let scope = Scope {
+            page_size_bytes: environment.page_size_bytes,
+            huge_page_bytes: environment.thp_size_bytes,
+            other_cpus: environment.cpus > 1,
+            largest_bytes: u64::MAX,
+        };
+        let profile = profile_of(&run.samples, scope)?;
+        let check = points::check(&run.samples, &profile)?;
+        Ok(Analysis { profile, check })
+    }
+
+    fn study<'a>(&'a self, run: &'a Run) -> Study<'a> {
+        Study { run, profile: &self.profile, check: self.check.as_ref() }
+    }
+
+    /// The report.
+    pub fn document(&self, run: &Run) -> Document {
+        study::document(&self.study(run))
+    }
+
+    /// The derived figures for `--json`.
+    pub fn summary(&self, run: &Run) -> serde_json::Value {
+        study::summary(&self.study(run))
+    }
+
+    /// The machine profile as a file.
+    pub fn profile_file(&self, run: &Run) -> Result<Vec<u8>> {
+        let environment = run.info.environments.first().context("the run names no environment")?;
+        ProfileFile::bytes(environment, &self.profile)
+    }
+}
+
+/// Run the verb.
+pub fn run(common: &Common, args: &ReportArgs) -> Result<()> {
+    let run = Run::read(&args.run)?;
+    let analysis = Analysis::of(&run)
+        .with_context(|| format!("{} is not the run of a study", args.run.display()))?;
+    if let Some(file) = &args.html {
+        let html = cowlab_report::html::render(&analysis.document(&run));
+        std::fs::write(file, html).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    if common.json {
+        return output::json_of_run(&run, analysis.summary(&run));
+    }
+    output::text(&analysis.document(&run))
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What every verb that measures needs: the machine's facts, a runner that Ctrl-C stops, progress.
+
+use std::cell::RefCell;
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use cowlab_bench::calibrate::{Scope, cold_touch_sample};
+use cowlab_bench::{Rounds, Task, run_rounds};
+use cowlab_machine::fit::{self, Need};
+use cowlab_machine::{Facts, Root, ThpGuard, thp};
+use cowlab_probes::{DoFork, Runner, WarmMemory, unix_ns};
+use cowlab_store::Sample;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::args::Common;
+use crate::usage::WrongUsage;
+
+/// Free memory kept warm during a run, at most: the largest heap, its copies, and an eighth more.
+const WARM_BYTES: u64 = 2304 << 20;
+
+/// The surroundings of a measurement.
+pub struct Context {
+    /// The flags that every verb takes.
+    pub common: Common,
+    /// What this machine is and can do.
+    pub facts: Facts,
+    /// Runs probes.
+    pub runner: Runner,
+    /// What touching the memory cost that was warmed for the last measurement.
+    pub cold_touch: RefCell<Vec<Sample>>,
+    _thp: Option<ThpGuard>,
+}
+
+impl Context {
+    /// Look at the machine and get ready to measure. `page_size_bytes`: what will be asked for.
+    pub fn new(common: &Common, page_size_bytes: Option<u64>) -> Result<Context> {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            // A second one ends the program the usual way.
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(&interrupted))?;
+            signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
+        }
+        let root = Root::default();
+        let mut facts = Facts::probe(&root);
+        let mut guard = None;
+        if let (true, Some(size)) = (common.set_mthp, page_size_bytes)
+            && thp::usable(&facts, size).is_err()
+        {
+            guard = Some(ThpGuard::set(&root, size)?);
+            facts = Facts::probe(&root);
+        }
+        Ok(Context {
+            common: common.clone(),
+            facts,
+            runner: Runner::new(interrupted)?,
+            cold_touch: RefCell::default(),
+            _thp: guard,
+        })
+    }
+
+    /// Size of a base page.
+    pub fn page(&self) -> u64 {
+        self.facts.page_size_bytes
+    }
+
+    /// Whether a second thread can run beside the measured one.
+    pub fn other_cpus(&self) -> bool {
+        self.facts.cpu.allowed.len() > 1
+    }
+
+    /// The size of THP, or why it cannot be had.
+    pub fn huge_page(&self) -> Result<u64, String> {
+        let size = self.facts.thp.as_ref().and_then(|thp| thp.pmd_size_bytes);
+        let size = size.ok_or("needs a kernel with transparent huge pages")?;
+        thp::usable(&self.facts, size).map(|()| size)
+    }
+
+    /// Refuse page sizes that a program here does not get.
+    pub fn check_page_size(&self, page_size_bytes: u64) -> Result<()> {
+        thp::usable(&self.facts, page_size_bytes).map_err(|reason| WrongUsage(reason).into())
+    }
+
+    /// Refuse what does not fit into memory, before anything is allocated.
+    pub fn check_fits(
+        &self,
+        heap_bytes: u64,
+        written_bytes: u64,
+        children: u64,
+        page: u64,
+    ) -> Result<()> {
+        let need = Need { heap_bytes, written_bytes, children, page_size_bytes: page };
+        fit::check(&self.facts, &need).map_err(|large| anyhow!("{large}"))
+    }
+
+    /// Whether a do_fork fits into memory.
+    pub fn fits(&self, settings: &DoFork) -> bool {
+        let written = (settings.heap_bytes as f64 * settings.write_fraction) as u64;
+        self.check_fits(settings.heap_bytes, written, 1, self.page()).is_ok()
+    }
+
+    /// What of this machine a calibration may use.
+    pub fn scope(&self) -> Result<Scope> {
+        let largest = [1 << 30, 256 << 20, 64 << 20, 16 << 20]
+            .into_iter()
+            .find(|bytes| self.check_fits(*bytes, *bytes, 1, self.page()).is_ok())
+            .context("less than 40 MiB of memory are free: nothing can be measured")?;
+        Ok(Scope {
+            page_size_bytes: self.page(),
+            huge_page_bytes: self.huge_page().ok(),
+            other_cpus: self.other_cpus(),
+            largest_bytes: largest,
+        })
+    }
+
+    /// Keep free memory warm, where a hypervisor may take it back.
+    fn warm(&self) -> Result<Option<WarmMemory<'_>>> {
+        if !self.facts.memory_may_be_taken_back() {
+            return Ok(None);
+        }
+        let available = self.facts.memory.as_ref().and_then(|m| m.available_bytes).unwrap_or(0);
+        self.say("touching free memory, so that the hypervisor does not take it back");
+        self.runner.keep_warm(WARM_BYTES.min(available / 2)).map(Some)
+    }
+
+    /// Run tasks in rounds, with a progress bar on a terminal.
+    pub fn measure(&self, tasks: &[Task], rounds: Rounds) -> Result<Vec<Sample>> {
+        let start_unix_ns = unix_ns();
+        let warm = self.warm()?;
+        let bar = ProgressBar::new(1000);
+        bar.set_draw_target(ProgressDrawTarget::stderr());
+        if let Ok(style) =
+            ProgressStyle::with_template("{elapsed_precise} {wide_bar} {percent:>3}% {msg:50!}")
+        {
+            bar.set_style(style);
+        }
+        let result = run_rounds(&self.runner, tasks, rounds, self.common.seed, |name, done| {
+            bar.set_message(name.to_owned());
+            bar.set_position((done * 1000.0) as u64);
+        });
+        bar.finish_and_clear();
+        if let Some(warm) = &warm {
+            *self.cold_touch.borrow_mut() = cold_touch_sample(self.page(), warm, start_unix_ns);
+        }
+        result
+    }
+
+    /// A line of progress on standard error.
+    pub fn say(&self, what: &str) {
+        if std::io::stderr().is_terminal() || !self.common.json {
+            eprintln!("cowlab: {what}");
+        }
+    }
+}
+
+/// Rounds for a budget of seconds.
+pub fn rounds_within(least: u32, most: u32, seconds: u64) -> Rounds {
+    Rounds { least, most, within: Duration::from_secs(seconds) }
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The cowlab command: what fork() and copy-on-write cost, and how to pay less.
+
+mod args;
+mod cmd;
+mod context;
+mod output;
+mod usage;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use cowlab_probes::Interrupted;
+
+use crate::args::{Cli, Verb};
+use crate::usage::WrongUsage;
+
+fn main() -> ExitCode {
+    let Cli { common, verb } = Cli::parse();
+    let result = match verb {
+        Verb::Study(args) => cmd::study::run(&common, &args),
+        Verb::Report(args) => cmd::report::run(&common, &args),
+        Verb::Doctor(args) => cmd::doctor::run(&common, &args),
+        Verb::Calibrate(args) => cmd::calibrate::run(&common, &args),
+        Verb::Bench(bench) => cmd::bench::run(&common, &bench),
+        Verb::Predict(args) => cmd::predict::run(&common, &args),
+        Verb::Compare(args) => cmd::compare::run(&common, &args),
+        Verb::Man { directory } => cmd::manual::pages(&directory),
+        Verb::Completions { shell } => cmd::manual::completions(shell),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cowlab: {error:#}");
+            if error.is::<WrongUsage>() {
+                ExitCode::from(2)
+            } else if error.chain().any(|cause| cause.is::<Interrupted>()) {
+                // As a shell reports a program that SIGINT ended.
+                ExitCode::from(130)
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What verbs print: one JSON document, or tables for people.
+
+use std::io::{self, IsTerminal, Write};
+
+use anyhow::Result;
+use cowlab_report::Document;
+use cowlab_store::{FORMAT, Missing, Run, RunInfo, Sample};
+use serde::Serialize;
+
+/// The document that `--json` prints.
+#[derive(Serialize)]
+pub struct JsonDocument<'a, S: Serialize> {
+    /// Version of the format.
+    pub format: u32,
+    /// The same as run.json; absent where nothing was run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<&'a RunInfo>,
+    /// The same rows as in Parquet.
+    pub samples: &'a [Sample],
+    /// What follows from them.
+    pub summary: S,
+    /// What could not be measured.
+    pub missing: &'a [Missing],
+}
+
+/// Print the JSON document of a run.
+pub fn json_of_run(run: &Run, summary: impl Serialize) -> Result<()> {
+    json(&JsonDocument {
+        format: FORMAT,
+        run: Some(&run.info),
+        samples: &run.samples,
+        summary,
+        missing: &run.info.missing,
+    })
+}
+
+/// Print a value as JSON.
+pub fn json(value: &impl Serialize) -> Result<()> {
+    print(&(serde_json::to_string_pretty(value)? + "\n"))
+}
+
+/// Print a document as text.
+pub fn text(document: &Document) -> Result<()> {
+    let terminal = io::stdout().is_terminal();
+    let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    print(&cowlab_report::terminal::render(document, width, terminal))
+}
+
+/// Write to standard output. A reader that has gone is not an error.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
