@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# `make help` lists the targets. Each installs what it needs first (scripts/install).
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+CARGO ?= cargo
+COWLAB := target/release/cowlab
+
+# rustup puts cargo here, and only login shells look there.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+# One profile and one set of features for everything, so that nothing is compiled twice.
+CARGO_FLAGS := --release --workspace
+
+.PHONY: help study build test test-long unit e2e lint man picture install clean
+
+help: ## this list
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 12
+
+study: build ## measure this machine and write the report (about 3 minutes after the build)
+	$(COWLAB) study --quick
+
+build: ## target/release/cowlab
+	scripts/install build
+	$(CARGO) build $(CARGO_FLAGS)
+
+test: lint unit e2e ## everything that a change must pass
+
+test-long: test ## the tests that measure for minutes as well
+	$(CARGO) test $(CARGO_FLAGS) -- --ignored
+	scripts/run-tests tests/long
+
+unit: build
+	$(CARGO) test $(CARGO_FLAGS)
+
+e2e: build
+	scripts/run-tests tests
+
+lint: ## formats, warnings, licence tags, layers, links
+	scripts/install test
+	$(CARGO) fmt --all --check
+	find probes include -name '*.[ch]' 2>/dev/null | xargs clang-format --dry-run -Werror
+	$(CARGO) clippy $(CARGO_FLAGS) --all-targets -- -D warnings
+	scripts/check-spdx
+	scripts/check-layers
+	scripts/check-links
+
+man: build ## man pages in target/man
+	mkdir -p target/man
+	$(COWLAB) man target/man
+
+picture: ## docs/report.png, from the newest run's report
+	scripts/install picture
+	scripts/picture
+
+install: man ## cowlab, its man pages and completions under PREFIX
+	install -Dm755 $(COWLAB) $(DESTDIR)$(PREFIX)/bin/cowlab
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	$(COWLAB) completions bash | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/bash-completion/completions/cowlab
+	$(COWLAB) completions zsh | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_cowlab
+	$(COWLAB) completions fish | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/cowlab.fish
+
+clean: ## what was built; runs/ stays
+	$(CARGO) clean
