@@ -12,7 +12,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # One profile and one set of features for everything, so that nothing is compiled twice.
 CARGO_FLAGS := --release --workspace
 
-.PHONY: help study build test test-long unit e2e lint man picture install clean
+.PHONY: help study build test test-long test-slowdown unit e2e lint man picture install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -35,6 +35,10 @@ unit: build
 
 e2e: build
 	scripts/run-tests tests
+
+test-slowdown: build ## would compare find a slowdown of 10%? (7 minutes; see CONTRIBUTING.md)
+	scripts/install test
+	scripts/test-slowdown
 
 lint: ## formats, warnings, licence tags, layers, links
 	scripts/install test

@@ -313,6 +313,8 @@ int main(int argc, char **argv)
 	tables_kib = page_table_kib() - tables_kib;
 	if (page_bytes == page) {
 		target = map_private(bytes, page);
+		/* Only the heap's pages are what a fork here copies the entries of. */
+		madvise(target, round_up(bytes, HUGE_ALIGN), MADV_DONTFORK);
 		write_pages(target, bytes, page);
 	}
 	if (warmed)

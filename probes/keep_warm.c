@@ -10,8 +10,8 @@
  */
 #include "probe.h"
 
-/* 63 free pages in a row at most: far below any block that is reported. */
-#define KEPT_EVERY ((size_t)64)
+/* 255 free pages in a row at most: half of the smallest block that is reported. */
+#define KEPT_EVERY ((size_t)256)
 
 int main(int argc, char **argv)
 {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
+use cowlab_model::cost::{Question, predict};
 use cowlab_model::profile::{
     Cost, CycleCurve, CyclePoint, MachineProfile, Measured, WritingProcess, WrittenCycle,
 };
@@ -20,6 +21,8 @@ pub const CYCLES: &str = "calibrate-cycle";
 
 /// Heaps of the cycles that write nothing.
 const HEAPS_BYTES: [u64; 7] = [0, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30];
+/// Heaps of which half is written: what predictions are tried on, and nothing is fitted to.
+const HALF_WRITTEN_BYTES: [u64; 3] = [8 << 20, 32 << 20, 128 << 20];
 /// Beyond this size a copy costs no more: caches are exhausted.
 const LARGEST_WRITTEN_BYTES: u64 = 256 << 20;
 /// With another running thread copies take five times as long; the sizes end earlier.
@@ -71,49 +74,66 @@ pub struct Scope {
     pub largest_bytes: u64,
 }
 
-/// One round of the calibration.
-pub fn task(scope: Scope) -> Task {
-    Task::new("calibrate", move |runner, rep| {
-        let mut samples = Vec::new();
-        let mut by_size = BTreeMap::new();
-        for settings in cycles(scope) {
-            let result = settings.run(runner)?;
-            let figures = Cycle::of(&result).context("a fork cycle was not measured")?;
-            let mut out = Recorder::new(CYCLES, cycle_params(&settings), rep, result.start_unix_ns);
-            out.add("fork_ns", figures.fork_ns);
-            out.add("write_ns", figures.write_ns);
-            out.add("rest_ns", figures.rest_ns());
-            out.add("cycle_ns", figures.cycle_ns);
-            out.add("first_fork_ns", figures.first_fork_ns);
-            samples.extend(out.finish());
-            if settings.writer == Writer::Child && settings.threads == 0 {
-                by_size.insert((settings.heap_bytes, settings.write_fraction > 0.0), figures);
-            }
-        }
-        let base = Primitives {
-            rounds: 2,
-            size_bytes: REFERENCE_BYTES.min(scope.largest_bytes),
-            page_size_bytes: scope.page_size_bytes,
-            threads: u32::from(scope.other_cpus),
-        };
-        let primitives = base.run(runner)?;
-        samples.extend(base_costs(scope, rep, &primitives, &by_size)?);
-        // Another placement of the child: what pinning hides.
-        let unpinned = DoFork { pinned: false, ..DoFork::new(200, 0, 0.0, scope.page_size_bytes) };
+/// The tasks of a calibration. Each is measured apart, so that all of them sample the whole of a
+/// round, whatever the machine does meanwhile.
+pub fn tasks(scope: Scope) -> Vec<Task> {
+    let mut tasks: Vec<Task> = cycles(scope).into_iter().map(cycle_task).collect();
+    let base = Primitives {
+        rounds: 2,
+        size_bytes: REFERENCE_BYTES.min(scope.largest_bytes),
+        page_size_bytes: scope.page_size_bytes,
+        threads: u32::from(scope.other_cpus),
+    };
+    tasks.push(primitives_task(scope, base.clone(), base_costs));
+    if let Some(huge) = scope.huge_page_bytes {
+        // Many, since one huge page's entry is little beside a new process.
+        let size_bytes = (128 << 20).min(scope.largest_bytes);
+        let settings = Primitives { page_size_bytes: huge, size_bytes, ..base };
+        tasks.push(primitives_task(scope, settings, huge_costs));
+    }
+    // Another placement of the child: what pinning hides.
+    let unpinned = DoFork { pinned: false, ..DoFork::new(200, 0, 0.0, scope.page_size_bytes) };
+    tasks.push(Task::new("calibrate: unpinned", move |runner, rep| {
         let result = unpinned.run(runner)?;
-        let mut out =
-            Recorder::new(BENCH, cost_params(scope.page_size_bytes, 0), rep, result.start_unix_ns);
+        let params = cost_params(scope.page_size_bytes, 0);
+        let mut out = Recorder::new(BENCH, params, rep, result.start_unix_ns);
         if let Some(cycle) = median_of(&result.cycle_ns) {
             out.add("unpinned_process_ns", cycle);
         }
-        samples.extend(out.finish());
-        if let Some(huge) = scope.huge_page_bytes {
-            // Many, since one huge page's entry is little beside a new process.
-            let size_bytes = (128 << 20).min(scope.largest_bytes);
-            let settings = Primitives { page_size_bytes: huge, size_bytes, ..base };
-            samples.extend(huge_costs(scope, rep, &settings.run(runner)?, &by_size)?);
-        }
-        Ok(samples)
+        Ok(out.finish())
+    }));
+    tasks
+}
+
+fn cycle_task(settings: DoFork) -> Task {
+    let name = format!(
+        "calibrate: {} MiB, fraction {}, {} writes",
+        settings.heap_bytes >> 20,
+        settings.write_fraction,
+        settings.writer
+    );
+    Task::new(name, move |runner, rep| {
+        let result = settings.run(runner)?;
+        let cycle = Cycle::of(&result).context("a fork cycle was not measured")?;
+        let mut out = Recorder::new(CYCLES, cycle_params(&settings), rep, result.start_unix_ns);
+        out.add("fork_ns", cycle.fork_ns);
+        out.add("write_ns", cycle.write_ns);
+        out.add("rest_ns", cycle.rest_ns());
+        out.add("cycle_ns", cycle.cycle_ns);
+        out.add("first_fork_ns", cycle.first_fork_ns);
+        Ok(out.finish())
+    })
+}
+
+/// Makes samples of a round's totals; the last argument is what an empty process's fork call costs.
+type Costs = fn(Scope, u32, &PrimitivesResult, f64) -> Result<Vec<Sample>>;
+
+fn primitives_task(scope: Scope, settings: Primitives, costs: Costs) -> Task {
+    let name = format!("calibrate: pages of {} bytes", settings.page_size_bytes);
+    Task::new(name, move |runner, rep| {
+        let empty = DoFork::new(50, 0, 0.0, scope.page_size_bytes).run(runner)?;
+        let empty = median_of(&empty.fork_ns).context("no fork was timed")?;
+        costs(scope, rep, &settings.run(runner)?, empty)
     })
 }
 
@@ -131,19 +151,37 @@ fn cycles(scope: Scope) -> Vec<DoFork> {
             for heap in HEAPS_BYTES.into_iter().filter(|heap| *heap <= largest_idle) {
                 let base = DoFork { writer, threads, ..DoFork::new(1, heap, 0.0, page) };
                 let work = heap / 20 + (512 << 10);
-                cells.push(DoFork { forks: 1 + ((64 << 20) / work).clamp(2, 60), ..base.clone() });
+                cells.push(DoFork { forks: 1 + ((64 << 20) / work).clamp(4, 60), ..base.clone() });
                 let largest =
                     if flushes { LARGEST_WITH_THREADS_BYTES } else { LARGEST_WRITTEN_BYTES };
                 if heap == 0 || heap > largest {
                     continue;
                 }
-                let work = heap * if flushes { 5 } else { 1 } + (256 << 10);
-                let forks = 1 + ((128 << 20) / work).clamp(2, 40);
-                cells.push(DoFork { forks, write_fraction: 1.0, ..base });
+                cells.push(DoFork { forks: written_forks(heap), write_fraction: 1.0, ..base });
+            }
+            for heap in HALF_WRITTEN_BYTES {
+                if heap
+                    <= largest_idle.min(LARGEST_WITH_THREADS_BYTES * if flushes { 1 } else { 4 })
+                {
+                    let base = DoFork { writer, threads, ..DoFork::new(1, heap, 0.5, page) };
+                    cells.push(DoFork { forks: written_forks(heap), ..base });
+                }
             }
         }
     }
     cells
+}
+
+/// Forks of a program that writes, the first of which is left out. The points that check the model
+/// have the same, so that caches are as warm.
+pub(crate) fn written_forks(heap_bytes: u64) -> u64 {
+    match heap_bytes >> 20 {
+        0..=4 => 17,
+        5..=16 => 9,
+        17..=32 => 7,
+        33..=128 => 4,
+        _ => 2,
+    }
 }
 
 /// Medians over the cycles of one invocation. The first is left out: it makes page tables and
@@ -185,33 +223,16 @@ fn cost_params(page_size_bytes: u64, threads: u32) -> Params {
         .into()
 }
 
-type BySize = BTreeMap<(u64, bool), Cycle>;
-
 fn base_costs(
     scope: Scope,
     rep: u32,
     result: &PrimitivesResult,
-    cycles: &BySize,
+    empty_fork_ns: f64,
 ) -> Result<Vec<Sample>> {
     let page = scope.page_size_bytes;
     let pages = result.pages as f64;
     let per_page = |metric: &str| median_of(&result.totals_ns(metric)).map(|total| total / pages);
     let mut out = Recorder::new(BENCH, cost_params(page, 0), rep, result.start_unix_ns);
-
-    let empty = cycles.get(&(0, false)).context("the empty process was not measured")?;
-    out.add("new_process_ns", empty.cycle_ns);
-    out.add("fork_call_ns", empty.fork_ns);
-    out.add("exit_wait_ns", empty.rest_ns());
-    let reference = REFERENCE_BYTES.min(scope.largest_bytes);
-    if let (Some(idle), Some(written)) =
-        (cycles.get(&(reference, false)), cycles.get(&(reference, true)))
-    {
-        let pages = (reference / page) as f64;
-        out.add("pte_ns_per_page", (idle.fork_ns - empty.fork_ns) / pages);
-        out.add("pte_teardown_ns_per_page", (idle.rest_ns() - empty.rest_ns()) / pages);
-        out.add("copy_free_ns_per_page", (written.rest_ns() - idle.rest_ns()) / pages);
-        out.add("first_fork_ns_per_page", (idle.first_fork_ns - empty.fork_ns) / pages);
-    }
     if let Some(reap) = median_of(&result.totals_ns("reap_ns")) {
         out.add("wait_ns", reap);
     }
@@ -221,14 +242,14 @@ fn base_costs(
     if result.page_table_kib > 0 {
         out.add("page_table_bytes_per_page", result.page_table_kib as f64 * 1024.0 / pages);
     }
-    let fault = per_page("write_ns").context("copy-on-write faults were not measured")?;
-    out.add("cow_fault_ns", fault);
     if let Some(touch) = per_page("first_touch_ns") {
         out.add("first_touch_ns_per_page", touch);
     }
-    if let Some(fork) = result.totals_ns("fork_ns").first() {
-        out.add("pte_written_ns_per_page", (*fork as f64 - empty.fork_ns) / pages);
+    if let Some(fork) = median_of(&result.totals_ns("fork_ns")) {
+        out.add("pte_written_ns_per_page", (fork - empty_fork_ns) / pages);
     }
+    let fault = per_page("write_ns").context("copy-on-write faults were not measured")?;
+    out.add("cow_fault_ns", fault);
     let copy = per_page("page_copy_ns").context("copies were not measured")?;
     out.add("copy_ns_per_page", copy);
     if let Some(bulk) = per_page("memcpy_ns") {
@@ -257,19 +278,18 @@ fn huge_costs(
     scope: Scope,
     rep: u32,
     result: &PrimitivesResult,
-    cycles: &BySize,
+    empty_fork_ns: f64,
 ) -> Result<Vec<Sample>> {
     let huge = scope.huge_page_bytes.unwrap_or(scope.page_size_bytes);
     if result.populate_faults > result.pages + result.pages / 20 + 1 {
         // Free memory was too scattered: what was measured are not huge pages.
         return Ok(Vec::new());
     }
-    let empty = cycles.get(&(0, false)).context("the empty process was not measured")?;
     let pages = result.pages as f64;
     let median = |metric: &str| median_of(&result.totals_ns(metric));
     let mut out = Recorder::new(BENCH, cost_params(huge, 0), rep, result.start_unix_ns);
     if let Some(fork) = median("fork_ns") {
-        out.add("thp_fork_ns_per_huge_page", ((fork - empty.fork_ns) / pages).max(0.0));
+        out.add("thp_fork_ns_per_huge_page", ((fork - empty_fork_ns) / pages).max(0.0));
     }
     if let Some(split) = median("split_write_ns") {
         out.add("thp_split_ns", split / pages);
@@ -281,6 +301,52 @@ fn huge_costs(
         samples.extend(out.finish());
     }
     Ok(samples)
+}
+
+/// The costs that follow from the fork cycles of a round, as samples of that round.
+pub fn derived(samples: &[Sample], scope: Scope) -> Vec<Sample> {
+    let cycles = cycles_of(samples, "child", 0);
+    let rounds = cycles.iter().map(|s| s.rep + 1).max().unwrap_or(0);
+    let mut derived = Vec::new();
+    for rep in 0..rounds {
+        let find = |heap: u64, fraction: &str, metric: &str| {
+            let heap = heap.to_string();
+            cycles.iter().find(|s| {
+                s.rep == rep
+                    && s.metric == metric
+                    && s.params["heap_bytes"] == heap
+                    && s.params["write_fraction"] == fraction
+            })
+        };
+        let value =
+            |heap: u64, fraction: &str, metric: &str| find(heap, fraction, metric).map(|s| s.value);
+        let Some(start) = find(0, "0", "cycle_ns").map(|s| s.start_unix_ns) else { continue };
+        let mut out = Recorder::new(BENCH, cost_params(scope.page_size_bytes, 0), rep, start);
+        let reference = REFERENCE_BYTES.min(scope.largest_bytes);
+        let pages = (reference / scope.page_size_bytes) as f64;
+        let growth = |metric: &str, from: Option<f64>| {
+            Some((value(reference, "0", metric)? - from?) / pages)
+        };
+        let (empty_fork, empty_rest) = (value(0, "0", "fork_ns"), value(0, "0", "rest_ns"));
+        let freed = || {
+            Some((value(reference, "1", "rest_ns")? - value(reference, "0", "rest_ns")?) / pages)
+        };
+        for (metric, cost) in [
+            ("new_process_ns", value(0, "0", "cycle_ns")),
+            ("fork_call_ns", empty_fork),
+            ("exit_wait_ns", empty_rest),
+            ("pte_ns_per_page", growth("fork_ns", empty_fork)),
+            ("pte_teardown_ns_per_page", growth("rest_ns", empty_rest)),
+            ("first_fork_ns_per_page", growth("first_fork_ns", empty_fork)),
+            ("copy_free_ns_per_page", freed()),
+        ] {
+            if let Some(cost) = cost {
+                out.add(metric, cost);
+            }
+        }
+        derived.extend(out.finish());
+    }
+    derived
 }
 
 /// The cost of touching memory that was not used lately, seen while it was warmed for the run.
@@ -306,33 +372,72 @@ pub fn profile_of(samples: &[Sample], scope: Scope) -> Result<MachineProfile> {
     let mut curves = Vec::new();
     for (writer, text) in [(WritingProcess::Child, "child"), (WritingProcess::Parent, "parent")] {
         for threads in [0, 1] {
-            let of_curve: Vec<&Sample> = samples
-                .iter()
-                .filter(|s| {
-                    s.bench == CYCLES
-                        && s.params.get("writer").is_some_and(|w| w == text)
-                        && s.params.get("threads").is_some_and(|t| *t == threads.to_string())
-                })
-                .collect();
+            let of_curve = cycles_of(samples, text, threads);
             let points = points_of(&of_curve, scope.page_size_bytes);
             if !points.is_empty() {
                 let rounds = of_curve.iter().map(|s| s.rep + 1).max().unwrap_or(0);
-                curves.push(CycleCurve { writer, threads, rounds, points });
+                curves.push(CycleCurve { writer, threads, rounds, misfit: None, points });
             }
         }
     }
     if curves.is_empty() {
         bail!("these samples hold no calibration");
     }
-    Ok(MachineProfile {
-        page_size_bytes: scope.page_size_bytes,
-        huge_page_bytes: costs
-            .contains_key("thp_split_ns")
-            .then_some(scope.huge_page_bytes)
-            .flatten(),
-        costs,
-        curves,
-    })
+    let huge = costs.contains_key("thp_split_ns").then_some(scope.huge_page_bytes).flatten();
+    let page_size_bytes = scope.page_size_bytes;
+    let mut profile = MachineProfile { page_size_bytes, huge_page_bytes: huge, costs, curves };
+    try_on_half_written(&mut profile, samples);
+    Ok(profile)
+}
+
+/// The fork cycles of one curve.
+fn cycles_of<'a>(samples: &'a [Sample], writer: &str, threads: u32) -> Vec<&'a Sample> {
+    let is = |sample: &Sample, key: &str, value: &str| {
+        sample.params.get(key).is_some_and(|found| found == value)
+    };
+    let threads = threads.to_string();
+    samples
+        .iter()
+        .filter(|s| s.bench == CYCLES && is(s, "writer", writer) && is(s, "threads", &threads))
+        .collect()
+}
+
+/// Predict the heaps of which half was written and keep how far off that is. Every round of every
+/// heap counts, so that it holds how far single measurements lie from their median as well.
+fn try_on_half_written(profile: &mut MachineProfile, samples: &[Sample]) {
+    let mut misfits = Vec::new();
+    for curve in &profile.curves {
+        let child = curve.writer == WritingProcess::Child;
+        let cycles = cycles_of(samples, if child { "child" } else { "parent" }, curve.threads);
+        let errors: Vec<f64> = cycles
+            .iter()
+            .filter(|s| s.metric == "cycle_ns" && s.params["write_fraction"] == "0.5")
+            .filter_map(|sample| {
+                let pages =
+                    sample.params["heap_bytes"].parse::<u64>().ok()? / profile.page_size_bytes;
+                let written = pages.div_ceil(2);
+                let question = Question {
+                    pages,
+                    written,
+                    written_before: if child { 0 } else { written },
+                    writer: curve.writer,
+                    threads: curve.threads,
+                    page_size_bytes: profile.page_size_bytes,
+                };
+                let predicted = predict(profile, &question).ok()?.elapsed_ns.value;
+                Some((predicted / sample.value).ln())
+            })
+            .collect();
+        // The root mean square without the worst tenth: one disturbed round is not the model's.
+        let mut squares: Vec<f64> = errors.iter().map(|error| error * error).collect();
+        squares.sort_by(f64::total_cmp);
+        squares.truncate(squares.len() - squares.len() / 10);
+        let mean = squares.iter().sum::<f64>() / squares.len() as f64;
+        misfits.push((!squares.is_empty()).then(|| mean.sqrt()));
+    }
+    for (curve, misfit) in profile.curves.iter_mut().zip(misfits) {
+        curve.misfit = misfit;
+    }
 }
 
 fn points_of(samples: &[&Sample], page: u64) -> Vec<CyclePoint> {

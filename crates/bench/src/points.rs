@@ -13,7 +13,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 
-use crate::calibrate::Cycle;
+use crate::calibrate::{Cycle, written_forks};
 use crate::task::{Recorder, Task};
 
 /// The name of these measurements in samples.
@@ -37,8 +37,7 @@ pub fn points(seed: u64, page: u64, other_cpus: bool, largest_bytes: u64) -> Vec
             let pages = bytes as u64 / page;
             let writer = if index % 2 == 0 { Writer::Child } else { Writer::Parent };
             let threads = u32::from(other_cpus && index % 4 >= 2);
-            // The first cycle is left out, as in the calibration.
-            let forks = if pages * page > (32 << 20) { 2 } else { 4 };
+            let forks = written_forks(pages * page);
             DoFork { writer, threads, ..DoFork::new(forks, pages * page, fraction, page) }
         })
         .collect()

@@ -36,7 +36,7 @@ pub fn forks_for(heap_bytes: u64, write_fraction: f64, extent: Extent) -> u64 {
     if extent == Extent::Paper {
         return 1000;
     }
-    let target = if extent == Extent::Full { 400 << 20 } else { 150 << 20 };
+    let target = if extent == Extent::Full { 400 << 20 } else { 64 << 20 };
     let work = heap_bytes / 12 + (heap_bytes as f64 * write_fraction) as u64 + (256 << 10);
     (target / work).clamp(2, 1000)
 }

@@ -69,22 +69,26 @@ pub fn run_rounds(
     let began = Instant::now();
     let mut random = StdRng::seed_from_u64(seed);
     let mut samples = Vec::new();
-    let mut longest = Duration::ZERO;
+    // What each task took last: what a round will take.
+    let mut took = vec![Duration::ZERO; tasks.len()];
     for round in 0..rounds.most {
-        if round >= rounds.least && began.elapsed() + longest > rounds.within {
+        let mut order: Vec<usize> =
+            (0..tasks.len()).filter(|task| round < tasks[*task].rounds).collect();
+        let expected: Duration = order.iter().map(|task| took[*task]).sum();
+        if round >= rounds.least && began.elapsed() + expected > rounds.within {
             break;
         }
-        let round_began = Instant::now();
-        let mut order: Vec<&Task> = tasks.iter().filter(|task| round < task.rounds).collect();
         order.shuffle(&mut random);
-        for (index, task) in order.iter().enumerate() {
+        for (index, number) in order.iter().enumerate() {
+            let task = &tasks[*number];
             let by_rounds =
                 (f64::from(round) + index as f64 / order.len() as f64) / f64::from(rounds.most);
             let by_time = began.elapsed().as_secs_f64() / rounds.within.as_secs_f64();
             progress(&task.name, by_rounds.max(by_time).min(1.0));
+            let task_began = Instant::now();
             samples.extend((task.run)(runner, round).with_context(|| task.name.clone())?);
+            took[*number] = task_began.elapsed();
         }
-        longest = longest.max(round_began.elapsed());
     }
     Ok(samples)
 }

@@ -76,8 +76,8 @@ pub enum Unanswerable {
     NotCalibrated(String),
 }
 
-/// Relative error of the interpolation itself, where it cannot be estimated from the curve.
-const LEAST_MISFIT: f64 = 0.01;
+/// Relative error of the model that is assumed where it was not measured.
+const USUAL_MISFIT: f64 = 0.05;
 /// Relative spread between rounds that is assumed at least: a quiet machine is not always quiet.
 const LEAST_SPREAD: f64 = 0.01;
 
@@ -145,25 +145,6 @@ impl PerPage {
         Some(Measured { ns: mix(a.ns, b.ns), log_spread: mix(a.log_spread, b.log_spread) })
     }
 
-    /// How far the points lie from the line through their neighbours: half of it is the error to
-    /// expect between points that are half as far apart.
-    fn misfit(&self) -> f64 {
-        let errors: Vec<f64> = (1..self.0.len().saturating_sub(1))
-            .filter_map(|i| {
-                let without = PerPage(
-                    self.0.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, p)| *p).collect(),
-                );
-                let (pages, point) = self.0[i];
-                let guess = without.at(pages)?.ns;
-                (guess > 0.0 && point.ns > 0.0).then(|| (guess / point.ns).ln().abs() / 2.0)
-            })
-            .collect();
-        match errors.len() {
-            0 => LEAST_MISFIT,
-            count => (errors.iter().sum::<f64>() / count as f64).max(LEAST_MISFIT),
-        }
-    }
-
     /// The cost of `pages` of them, where the cost of one depends on `scale` pages.
     fn term(&self, pages: u64, scale: u64) -> Option<Term> {
         if pages == 0 {
@@ -171,7 +152,7 @@ impl PerPage {
         }
         let cost = self.at(scale as f64)?;
         let ns = cost.ns * pages as f64;
-        Some(Term { ns, deviation_ns: ns * cost.log_spread.hypot(self.misfit()) })
+        Some(Term { ns, deviation_ns: ns * cost.log_spread })
     }
 }
 
@@ -209,10 +190,11 @@ pub fn predict(profile: &MachineProfile, question: &Question) -> Result<Predicti
     // The spreads are pooled over the sizes of the curve.
     let freedom = f64::from(curve.rounds.max(2) - 1) * curve.points.len() as f64;
     let t = StudentsT::new(0.0, 1.0, freedom).map_or(1.96, |t| t.inverse_cdf(0.975));
-    let predicted = |term: Term| Predicted {
-        value: term.ns,
-        low: (term.ns - t * term.deviation_ns).max(0.0),
-        high: term.ns + t * term.deviation_ns,
+    let misfit = curve.misfit.unwrap_or(USUAL_MISFIT);
+    let predicted = |term: Term| {
+        // What single measurements missed predictions by holds the noise as well.
+        let half = t * term.deviation_ns.max(term.ns * misfit);
+        Predicted { value: term.ns, low: (term.ns - half).max(0.0), high: term.ns + half }
     };
     let table_bytes = profile.cost("page_table_bytes_per_page").unwrap_or(8.0) * pages as f64;
     Ok(Prediction {
@@ -363,6 +345,7 @@ mod tests {
                 writer: WritingProcess::Child,
                 threads: 0,
                 rounds: 5,
+                misfit: Some(0.01),
                 points: [0, 256, 4096, 65536].map(point).into(),
             }],
         }

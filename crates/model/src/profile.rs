@@ -72,6 +72,9 @@ pub struct CycleCurve {
     pub threads: u32,
     /// Rounds that the figures rest on.
     pub rounds: u32,
+    /// Relative error of predictions at sizes and fractions that were measured with the others but
+    /// used for no fit (root mean square); absent if none were.
+    pub misfit: Option<f64>,
     /// The sizes.
     pub points: Vec<CyclePoint>,
 }

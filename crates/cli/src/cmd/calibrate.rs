@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use cowlab_bench::Rounds;
-use cowlab_bench::calibrate::{NAMES, profile_of, task};
+use cowlab_bench::calibrate::{NAMES, derived, profile_of, tasks};
 use cowlab_model::profile::MachineProfile;
 use cowlab_report::{Block, Cell, Column, Document, Section, Table};
 use cowlab_store::{Environment, FORMAT, Missing, Run, RunFolder, RunInfo};
@@ -123,8 +123,9 @@ pub fn run(common: &Common, args: &CalibrateArgs) -> Result<()> {
     let folder = RunFolder::create(&common.output, &info)?;
 
     let began = Instant::now();
-    let mut samples = context.measure(&[task(scope)], Rounds::exactly(args.rounds))?;
+    let mut samples = context.measure(&tasks(scope), Rounds::exactly(args.rounds))?;
     samples.append(&mut context.cold_touch.borrow_mut());
+    samples.extend(derived(&samples, scope));
     info.duration_s = Some(began.elapsed().as_secs_f64());
     let profile = profile_of(&samples, scope)?;
     let run = Run { info, samples };

@@ -41,7 +41,7 @@ impl Plan {
             }
         } else {
             // Three minutes with all that comes before and after.
-            Plan { extent: Extent::Quick, rounds: rounds_within(4, 6, 155), table_iterations: 200 }
+            Plan { extent: Extent::Quick, rounds: rounds_within(4, 6, 163), table_iterations: 200 }
         }
     }
 }
@@ -50,6 +50,7 @@ impl Plan {
 pub fn run(common: &Common, args: &StudyArgs) -> Result<()> {
     let began = Instant::now();
     let context = Context::new(common, None)?;
+    let scope = context.scope()?;
     let mut info = RunInfo::begin("study", common.seed, context.facts.environment());
     info.missing = missing(&context);
     let folder = RunFolder::create(&common.output, &info)?;
@@ -58,6 +59,7 @@ pub fn run(common: &Common, args: &StudyArgs) -> Result<()> {
     let tasks = tasks(&context, &plan, &mut info.missing)?;
     let mut samples = context.measure(&tasks, plan.rounds)?;
     samples.append(&mut context.cold_touch.borrow_mut());
+    samples.extend(calibrate::derived(&samples, scope));
     info.duration_s = Some(began.elapsed().as_secs_f64());
     let run = Run { info, samples };
 
@@ -89,7 +91,7 @@ fn tasks(context: &Context, plan: &Plan, missing: &mut Vec<Missing>) -> Result<V
     let huge_page = huge.as_ref().ok().copied();
     let fits = |settings: &_| context.fits(settings);
 
-    let mut tasks = vec![calibrate::task(scope)];
+    let mut tasks = calibrate::tasks(scope);
     tasks.extend(sweep::document_sweep(plan.extent, page, fits));
     tasks.extend(sweep::single_forks(page, fits));
     tasks.extend(sweep::growing_numbers(page));

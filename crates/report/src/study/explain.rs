@@ -5,7 +5,7 @@ use cowlab_model::cost::{Question, predict};
 use cowlab_model::profile::{CycleCurve, WritingProcess};
 
 use super::lines::{FORKS, FractionLine, Point};
-use super::{Study, cells, percent, size, time};
+use super::{Study, cells, heap_size, percent, size, time};
 use crate::fmt;
 
 /// Residuals up to this need no explanation.
@@ -23,7 +23,7 @@ pub(super) fn worst_point(study: &Study, line: &FractionLine, points: &[Point]) 
     let mut out = format!(
         "Fraction {}: the point at {} lies {} {side} its line.",
         fmt::tick(line.fraction, ""),
-        size(point.heap_bytes),
+        heap_size(point.heap_bytes),
         percent(residual.abs()),
     );
     let at = Place { study, line, point, line_ns: worst.line };

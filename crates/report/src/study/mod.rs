@@ -121,6 +121,15 @@ fn size(bytes: u64) -> String {
     fmt::tick(bytes as f64, "bytes")
 }
 
+/// A heap of document 000, in its decimal units: 316 MB is what it chose, not 302 MiB.
+fn heap_size(bytes: u64) -> String {
+    match bytes {
+        0 => "none".to_owned(),
+        1..1_000_000 => format!("{} kB", fmt::number(bytes as f64 / 1e3)),
+        _ => format!("{} MB", fmt::number(bytes as f64 / 1e6)),
+    }
+}
+
 /// A time.
 fn time(ns: f64) -> String {
     fmt::quantity(ns, "ns")

@@ -6,7 +6,7 @@ use cowlab_model::stats::median;
 use super::lines::document_case;
 use super::papers::SMITH;
 use super::picked::Picked;
-use super::{Analysis, percent, size};
+use super::{Analysis, heap_size, percent};
 use crate::document::{Axis, Block, Plot, Series};
 use crate::fmt;
 
@@ -143,7 +143,7 @@ fn excess(samples: &Picked, real: &str, sys: &str) -> (Vec<Excess>, usize) {
         points.push(Excess {
             forks,
             ratio,
-            label: format!("heap {}, fraction {fraction}", size(heap)),
+            label: format!("heap {}, fraction {fraction}", heap_size(heap)),
         });
     }
     (points, left_out)

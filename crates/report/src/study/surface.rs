@@ -4,7 +4,7 @@
 use cowlab_bench::sweep::FRACTIONS;
 
 use super::lines::{self, document_case};
-use super::{Analysis, size};
+use super::{Analysis, heap_size};
 use crate::document::{Axis, Block, Plot, Series};
 use crate::fmt;
 
@@ -82,7 +82,7 @@ fn map(id: &str, title: &str, heaps: &[u64], z: Vec<Vec<f64>>) -> Plot {
         x: heaps.iter().map(|heap| *heap as f64).collect(),
         y: FRACTIONS.to_vec(),
         z,
-        x_labels: Some(heaps.iter().map(|heap| size(*heap)).collect()),
+        x_labels: Some(heaps.iter().map(|heap| heap_size(*heap)).collect()),
         y_labels: Some(FRACTIONS.iter().map(|f| fmt::tick(*f, "")).collect()),
     })
 }

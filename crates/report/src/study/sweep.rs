@@ -4,7 +4,7 @@
 use cowlab_bench::sweep::FRACTIONS;
 
 use super::lines::{self, FORKS, FractionLine};
-use super::{Analysis, cells, explain, percent, shares, size, small_sample, surface};
+use super::{Analysis, cells, explain, heap_size, percent, shares, small_sample, surface};
 use crate::document::{Axis, Block, Cell, Column, Plot, Section, Series, Table};
 use crate::fmt;
 
@@ -162,7 +162,7 @@ fn table(analysis: &Analysis) -> Table {
         let residual = |line: &cowlab_model::regression::Line| {
             line.worst().map_or(f64::NAN, |p| p.relative_residual())
         };
-        let at = line.relative.worst().map_or_else(String::new, |p| size(p.x as u64));
+        let at = line.relative.worst().map_or_else(String::new, |p| heap_size(p.x as u64));
         table.push(vec![
             Cell::text(fmt::tick(line.fraction, "")),
             cell(line.relative.slope, "ns_per_byte"),
@@ -220,7 +220,7 @@ fn by_fraction(
     columns.extend(FRACTIONS.map(column));
     let mut table = Table::new(id, caption, columns);
     for heap in std::iter::once(0).chain(lines::heaps_bytes()) {
-        let mut row = vec![Cell::number(heap as f64, "bytes")];
+        let mut row = vec![Cell::Number { value: heap as f64, text: heap_size(heap) }];
         row.extend(FRACTIONS.iter().map(|fraction| match analysis.sweep.point(heap, *fraction) {
             Some(point) => cell(point),
             None => Cell::Missing("needs more memory or more time".into()),

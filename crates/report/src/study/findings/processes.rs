@@ -5,7 +5,9 @@ use super::finding;
 use crate::document::Block;
 use crate::fmt;
 use crate::study::papers::SMITH;
-use crate::study::{Analysis, beyond, cells, explain, percent, shares, size, sweep, table, time};
+use crate::study::{
+    Analysis, beyond, cells, explain, heap_size, percent, shares, sweep, table, time,
+};
 
 pub(super) fn blocks(analysis: &Analysis) -> Vec<Block> {
     vec![methods(analysis), untouched(analysis), law(analysis)]
@@ -102,13 +104,13 @@ fn law(analysis: &Analysis) -> Block {
             percent(residual.abs())
         )
     };
-    let at = worst_line.relative.worst().map_or_else(String::new, |p| size(p.x as u64));
+    let at = worst_line.relative.worst().map_or_else(String::new, |p| heap_size(p.x as u64));
     let pages = service.scaled(1.0 / analysis.profile().page_size_bytes as f64);
     let mut detail = format!(
         "Heaps of {} to {}; the worst point is at {at}, fraction {}. With nine tenths written {} \
          pages a second are serviced",
-        size(line.relative.points.first().map_or(0, |p| p.x as u64)),
-        size(line.relative.points.last().map_or(0, |p| p.x as u64)),
+        heap_size(line.relative.points.first().map_or(0, |p| p.x as u64)),
+        heap_size(line.relative.points.last().map_or(0, |p| p.x as u64)),
         fmt::tick(worst_line.fraction, ""),
         fmt::number(pages.value),
     );

@@ -174,7 +174,7 @@ fn a_point_off_its_line_is_explained_or_said_not_to_be() {
     }
     let (_, text) = rendered(&run, &profile);
     let unwrapped = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(unwrapped.contains("Fraction 0.3: the point at 30.2 MiB lies"), "{unwrapped}");
+    assert!(unwrapped.contains("Fraction 0.3: the point at 31.6 MB lies"), "{unwrapped}");
     assert!(unwrapped.contains("explains it"), "{unwrapped}");
 }
 
