@@ -26,9 +26,7 @@ build: ## target/release/cowlab
 
 test: lint unit e2e ## everything that a change must pass
 
-test-long: test ## the tests that measure for minutes as well
-	$(CARGO) test $(CARGO_FLAGS) -- --ignored
-	scripts/run-tests tests/long
+test-long: test test-slowdown ## the tests that measure for minutes as well
 
 unit: build
 	$(CARGO) test $(CARGO_FLAGS)

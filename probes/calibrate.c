@@ -53,7 +53,7 @@ static pid_t hold_child(uint64_t *fork_ns)
 	char byte = 0;
 
 	if (pid < 0)
-		fail(1, "fork: %s", strerror(errno));
+		fail(1, "fork: %s", fork_error());
 	if (pid == 0) {
 		if (write(ready_pipe[1], &byte, 1) != 1 || read(release_pipe[0], &byte, 1) < 0)
 			_exit(1);
@@ -138,7 +138,7 @@ static uint64_t timed_reap(void)
 	pid_t pid = fork();
 
 	if (pid < 0)
-		fail(1, "fork: %s", strerror(errno));
+		fail(1, "fork: %s", fork_error());
 	if (pid == 0)
 		_exit(0);
 	/* Until it is dead, without reaping it. */

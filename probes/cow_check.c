@@ -107,7 +107,7 @@ static int check_round(bool whole)
 		if (pid < 0) {
 			close(go[1]);
 			close(verify[1]);
-			fail(1, "fork of child %d failed: %s", id, strerror(errno));
+			fail(1, "fork of child %d failed: %s", id, fork_error());
 		}
 		if (pid == 0)
 			child(id, whole, go, verify, done[1]);

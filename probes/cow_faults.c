@@ -141,7 +141,7 @@ static void repeat(char *records, uint64_t repetition, bool timed)
 		if (pids[i] < 0) {
 			/* Those made so far read the end of the pipe and exit. */
 			close(go_pipe[1]);
-			fail(1, "fork of child %d failed: %s", i + 1, strerror(errno));
+			fail(1, "fork of child %d failed: %s", i + 1, fork_error());
 		}
 		if (pids[i] == 0)
 			child(record_of(records, i), timed);

@@ -169,7 +169,7 @@ static void run(uint64_t forks)
 			if (errno != EAGAIN || settings.reap == 1 || !alive)
 				fail(1, "%s failed after %llu of %llu: %s",
 				     method_names[settings.method], (unsigned long long)i,
-				     (unsigned long long)forks, strerror(errno));
+				     (unsigned long long)forks, fork_error());
 			reap_one();
 			alive--;
 			continue;

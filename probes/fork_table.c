@@ -120,8 +120,7 @@ int main(int argc, char **argv)
 
 		if (pid < 0)
 			fail(1, "%s failed after %llu of %llu: %s", method_names[method],
-			     (unsigned long long)i, (unsigned long long)iterations,
-			     strerror(errno));
+			     (unsigned long long)i, (unsigned long long)iterations, fork_error());
 		if (waitpid(pid, &status, 0) != pid)
 			fail(1, "waitpid: %s", strerror(errno));
 		if (!WIFEXITED(status) || WEXITSTATUS(status))

@@ -196,6 +196,17 @@ static inline void warm(size_t bytes)
 
 /* ---- processes, CPUs and threads ---- */
 
+/* Why a fork or a thread failed, with what to do about it. */
+static inline const char *fork_error(void)
+{
+	if (errno == EAGAIN)
+		return "the limit on processes is reached (ulimit -u, or pids.max of a control "
+		       "group)";
+	if (errno == ENOMEM)
+		return "no memory for another process (see vm.overcommit_memory)";
+	return strerror(errno);
+}
+
 /* Die with the process that started this one, however it ends. */
 static inline void die_with_parent(void)
 {
@@ -281,7 +292,7 @@ static inline void spinners_start(struct spinners *s, int count, bool pinned,
 					  CLONE_SYSVSEM,
 				  s);
 		if (s->ids[i] < 0)
-			fail(1, "cannot start thread %d: %s", i + 1, strerror(errno));
+			fail(1, "cannot start thread %d: %s", i + 1, fork_error());
 	}
 	while (atomic_load(&s->running) < count)
 		sched_yield();

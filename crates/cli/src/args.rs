@@ -89,7 +89,7 @@ pub struct ReportArgs {
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
     /// Judge a fork of this process
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", allow_negative_numbers = true)]
     pub pid: Option<i32>,
 }
 
@@ -135,7 +135,7 @@ pub struct ForkSweepArgs {
     #[arg(long, alias = "size-bytes", value_delimiter = ',', default_value = "16MiB", value_parser = size)]
     pub heap_bytes: Vec<u64>,
     /// Share of the heap that is written, 0..1
-    #[arg(long, value_delimiter = ',', default_value = "0.5", value_parser = fraction)]
+    #[arg(long, value_delimiter = ',', default_value = "0.5", value_parser = fraction, allow_negative_numbers = true)]
     pub write_fraction: Vec<f64>,
     /// fork, vfork, clone-vm-vfork, posix-spawn
     #[arg(long, value_delimiter = ',', default_value = "fork")]
@@ -267,10 +267,10 @@ pub struct PredictArgs {
     #[arg(long, value_delimiter = ',')]
     pub pages: Vec<u64>,
     /// Share of it that is written after the fork, 0..1
-    #[arg(long, value_delimiter = ',', default_value = "0.1", value_parser = fraction)]
+    #[arg(long, value_delimiter = ',', default_value = "0.1", value_parser = fraction, allow_negative_numbers = true)]
     pub write_fraction: Vec<f64>,
     /// Share of it that the parent wrote since its last fork, 0..1
-    #[arg(long, default_value = "1", value_parser = fraction)]
+    #[arg(long, default_value = "1", value_parser = fraction, allow_negative_numbers = true)]
     pub written_before_fraction: f64,
     /// Who writes
     #[arg(long, value_enum, default_value = "parent")]

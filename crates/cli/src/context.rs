@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What every verb that measures needs: the machine's facts, a runner that Ctrl-C stops, progress.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -17,10 +17,14 @@ use cowlab_store::Sample;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::Common;
+use crate::output;
 use crate::usage::WrongUsage;
 
 /// Free memory kept warm during a run, at most: the largest heap, its copies, and an eighth more.
 const WARM_BYTES: u64 = 2304 << 20;
+
+/// What is kept warm beside a measurement's own need.
+const SPARE_BYTES: u64 = 64 << 20;
 
 /// The surroundings of a measurement.
 pub struct Context {
@@ -30,6 +34,10 @@ pub struct Context {
     pub facts: Facts,
     /// Runs probes.
     pub runner: Runner,
+    /// The most memory that a measurement asked for so far.
+    largest_need: Cell<u64>,
+    /// The flag by which the verb at hand sets the size of a heap, for messages.
+    pub size_flag: Cell<&'static str>,
     /// What touching the memory cost that was warmed for the last measurement.
     pub cold_touch: RefCell<Vec<Sample>>,
     _thp: Option<ThpGuard>,
@@ -57,6 +65,8 @@ impl Context {
             common: common.clone(),
             facts,
             runner: Runner::new(interrupted)?,
+            largest_need: Cell::new(0),
+            size_flag: Cell::new("--size-bytes"),
             cold_touch: RefCell::default(),
             _thp: guard,
         })
@@ -92,8 +102,12 @@ impl Context {
         children: u64,
         page: u64,
     ) -> Result<()> {
+        self.largest_need.set(self.largest_need.get().max(heap_bytes + written_bytes * children));
         let need = Need { heap_bytes, written_bytes, children, page_size_bytes: page };
-        fit::check(&self.facts, &need).map_err(|large| anyhow!("{large}"))
+        fit::check(&self.facts, &need).map_err(|large| match large.largest_heap_bytes {
+            0 => anyhow!("{large}"),
+            bytes => anyhow!("{large}; use {} {bytes}", self.size_flag.get()),
+        })
     }
 
     /// Whether a do_fork fits into memory.
@@ -117,19 +131,25 @@ impl Context {
     }
 
     /// Keep free memory warm, where a hypervisor may take it back.
-    fn warm(&self) -> Result<Option<WarmMemory<'_>>> {
+    fn warm(&self) -> Option<WarmMemory<'_>> {
         if !self.facts.memory_may_be_taken_back() {
-            return Ok(None);
+            return None;
         }
         let available = self.facts.memory.as_ref().and_then(|m| m.available_bytes).unwrap_or(0);
+        let bytes =
+            WARM_BYTES.min(self.largest_need.get() / 8 * 9 + SPARE_BYTES).min(available / 2);
         self.say("touching free memory, so that the hypervisor does not take it back");
-        self.runner.keep_warm(WARM_BYTES.min(available / 2)).map(Some)
+        let warm = self.runner.keep_warm(bytes);
+        if let Err(error) = &warm {
+            self.say(&format!("memory is not kept warm, times may scatter: {error:#}"));
+        }
+        warm.ok()
     }
 
     /// Run tasks in rounds, with a progress bar on a terminal.
     pub fn measure(&self, tasks: &[Task], rounds: Rounds) -> Result<Vec<Sample>> {
         let start_unix_ns = unix_ns();
-        let warm = self.warm()?;
+        let warm = self.warm();
         let bar = ProgressBar::new(1000);
         bar.set_draw_target(ProgressDrawTarget::stderr());
         if let Ok(style) =
@@ -151,7 +171,7 @@ impl Context {
     /// A line of progress on standard error.
     pub fn say(&self, what: &str) {
         if std::io::stderr().is_terminal() || !self.common.json {
-            eprintln!("cowlab: {what}");
+            output::say(what);
         }
     }
 }

@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("cowlab: {error:#}");
+            output::say(&format!("{error:#}"));
             if error.is::<WrongUsage>() {
                 ExitCode::from(2)
             } else if error.chain().any(|cause| cause.is::<Interrupted>()) {

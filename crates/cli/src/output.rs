@@ -47,11 +47,18 @@ pub fn text(document: &Document) -> Result<()> {
     print(&cowlab_report::terminal::render(document, width, terminal))
 }
 
+/// A line on standard error. Where that cannot be written, nobody is there to be told.
+pub fn say(what: &str) {
+    let _ = writeln!(io::stderr(), "cowlab: {what}");
+}
+
 /// Write to standard output. A reader that has gone is not an error.
 pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(anyhow::Error::new(error).context("cannot write to standard output"))
+        }
         _ => Ok(()),
     }
 }

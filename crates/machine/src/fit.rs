@@ -213,11 +213,7 @@ impl fmt::Display for TooLarge {
         )?;
         match self.largest_heap_bytes {
             0 => f.write_str("no heap fits; free memory or raise that limit"),
-            bytes => write!(
-                f,
-                "the largest heap that fits is {}; use --size-bytes {bytes}",
-                human::bytes(bytes)
-            ),
+            bytes => write!(f, "the largest heap that fits is {}", human::bytes(bytes)),
         }
     }
 }

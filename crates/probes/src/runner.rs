@@ -119,7 +119,7 @@ impl Runner {
             .stderr(stderr.try_clone()?)
             .process_group(0)
             .spawn()
-            .with_context(|| format!("cannot start the probe {}", program.name()))?;
+            .map_err(|error| cannot_start(program, error))?;
         let mut group = ProcessGroup { child, ended: false };
         let status = group.wait(&self.interrupted, began)?;
         let real_ns = began.elapsed().as_nanos() as u64;
@@ -213,6 +213,15 @@ impl Drop for ProcessGroup {
         let _ = process::kill_process_group(self.id(), Signal::KILL);
         while let Ok(Some(_)) = process::waitpgid(self.id(), WaitOptions::empty()) {}
     }
+}
+
+/// Why a program did not start, with what to do about it.
+pub(crate) fn cannot_start(program: Program, error: std::io::Error) -> anyhow::Error {
+    let limit = match error.kind() {
+        std::io::ErrorKind::WouldBlock => ": the limit on processes is reached (ulimit -u)",
+        _ => "",
+    };
+    anyhow!(error).context(format!("cannot start the probe {}{limit}", program.name()))
 }
 
 fn buffer(name: &str) -> Result<File> {

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::program::{Program, path};
 use crate::rows::Rows;
-use crate::runner::Runner;
+use crate::runner::{Runner, cannot_start};
 
 /// Free memory that a hypervisor cannot take back until this is dropped.
 pub struct WarmMemory<'a> {
@@ -31,7 +31,7 @@ impl Runner {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .context("cannot start keep_warm")?;
+            .map_err(|error| cannot_start(Program::KeepWarm, error))?;
         let mut warm = WarmMemory { touch_ns: 0, pages: 0, child, runner: self };
         let stdout = warm.child.stdout.take().context("keep_warm has no output")?;
         // It goes on running after its last row.

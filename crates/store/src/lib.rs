@@ -11,5 +11,5 @@ mod sample;
 pub use environment::{Accelerator, Environment};
 pub use hdrhistogram::Histogram;
 pub use histogram::{QUANTILES, deserialise, histogram_of, serialise};
-pub use run::{FORMAT, Run, RunFolder, RunInfo};
+pub use run::{FORMAT, Run, RunFolder, RunInfo, parse};
 pub use sample::{Missing, Params, Sample, unit_of};

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
@@ -56,6 +57,24 @@ impl RunInfo {
     }
 }
 
+/// Parse the JSON `text` of the file `path`, whose `format` must be [`FORMAT`].
+pub fn parse<T: DeserializeOwned>(text: &str, path: &Path) -> Result<T> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        format: u32,
+    }
+    let foreign = || format!("{} is cut, damaged or foreign", path.display());
+    let versioned: Versioned = serde_json::from_str(text).with_context(foreign)?;
+    if versioned.format != FORMAT {
+        bail!(
+            "{} has format {}, this cowlab reads format {FORMAT}: use the cowlab that wrote it",
+            path.display(),
+            versioned.format
+        );
+    }
+    serde_json::from_str(text).with_context(foreign)
+}
+
 /// A run in memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
@@ -72,21 +91,7 @@ impl Run {
         let text = fs::read_to_string(&path).with_context(|| {
             format!("{} is not a run of cowlab: cannot read its run.json", folder.display())
         })?;
-        #[derive(Deserialize)]
-        struct Versioned {
-            format: u32,
-        }
-        let versioned: Versioned = serde_json::from_str(&text)
-            .with_context(|| format!("{} is cut, damaged or foreign", path.display()))?;
-        if versioned.format != FORMAT {
-            bail!(
-                "{} has format {}, this cowlab reads format {FORMAT}: use the cowlab that wrote it",
-                path.display(),
-                versioned.format
-            );
-        }
-        let info = serde_json::from_str(&text)
-            .with_context(|| format!("{} is cut, damaged or foreign", path.display()))?;
+        let info = parse(&text, &path)?;
         let samples = parquet::read(&folder.join("samples.parquet"))?;
         Ok(Run { info, samples })
     }

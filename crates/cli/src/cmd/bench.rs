@@ -62,6 +62,7 @@ fn page_sizes(context: &Context, asked: &[u64]) -> Result<Vec<u64>> {
 
 fn fork_sweep(common: &Common, args: &ForkSweepArgs) -> Result<()> {
     let context = Context::new(common, args.page_size_bytes.first().copied())?;
+    context.size_flag.set("--heap-bytes");
     let mut cells = Vec::new();
     for page_size_bytes in page_sizes(&context, &args.page_size_bytes)? {
         for &heap_bytes in &args.heap_bytes {

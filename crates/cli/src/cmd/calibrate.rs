@@ -51,13 +51,12 @@ impl ProfileFile {
                 file.display()
             )
         })?;
-        let profile: ProfileFile = serde_json::from_str(&text).with_context(|| {
-            format!("{} is cut, damaged or not a machine profile", file.display())
-        })?;
-        if profile.format != FORMAT {
-            bail!("{} has format {}, this cowlab reads {FORMAT}", file.display(), profile.format);
+        let read: ProfileFile = cowlab_store::parse(&text, &file)?;
+        let sizes = [Some(read.profile.page_size_bytes), read.profile.huge_page_bytes];
+        if !sizes.iter().flatten().all(|size| size.is_power_of_two()) {
+            bail!("{}: a page size is no power of two: the file is damaged", file.display());
         }
-        Ok(profile)
+        Ok(read)
     }
 
     /// The newest profile among the runs in `folder`.

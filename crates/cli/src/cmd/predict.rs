@@ -15,6 +15,7 @@ use crate::usage::WrongUsage;
 
 #[derive(Serialize)]
 struct Answer {
+    write_fraction: f64,
     question: Question,
     prediction: Prediction,
 }
@@ -82,8 +83,8 @@ fn answers(args: &PredictArgs, file: &ProfileFile) -> Result<Vec<Answer>> {
                         threads,
                         page_size_bytes,
                     };
-                    answers
-                        .push(Answer { question, prediction: predict(&file.profile, &question)? });
+                    let prediction = predict(&file.profile, &question)?;
+                    answers.push(Answer { write_fraction: fraction, question, prediction });
                 }
             }
         }
@@ -91,12 +92,13 @@ fn answers(args: &PredictArgs, file: &ProfileFile) -> Result<Vec<Answer>> {
     Ok(answers)
 }
 
-fn params(question: &Question, base: u64) -> Params {
+fn params(answer: &Answer, base: u64) -> Params {
+    let question = &answer.question;
     let writer = if question.writer == WritingProcess::Child { "child" } else { "parent" };
     [
         ("pages", question.pages.to_string()),
         ("size_bytes", (question.pages * base).to_string()),
-        ("write_fraction", (question.written as f64 / question.pages.max(1) as f64).to_string()),
+        ("write_fraction", answer.write_fraction.to_string()),
         ("written_before_pages", question.written_before.to_string()),
         ("writer", writer.to_owned()),
         ("threads", question.threads.to_string()),
@@ -109,7 +111,8 @@ fn params(question: &Question, base: u64) -> Params {
 
 fn samples(answers: &[Answer], base: u64) -> Vec<Sample> {
     let mut samples = Vec::new();
-    for Answer { question, prediction: p } in answers {
+    for answer in answers {
+        let p = &answer.prediction;
         for (metric, value) in [
             ("elapsed_ns", p.elapsed_ns.value),
             ("elapsed_low_ns", p.elapsed_ns.low),
@@ -123,7 +126,7 @@ fn samples(answers: &[Answer], base: u64) -> Vec<Sample> {
             samples.push(Sample {
                 environment: 0,
                 bench: "predict".to_owned(),
-                params: params(question, base),
+                params: params(answer, base),
                 metric: metric.to_owned(),
                 unit: unit_of(metric).to_owned(),
                 value,
@@ -148,7 +151,7 @@ fn table(answers: &[Answer], base: u64) -> Table {
         Column::number("extra memory"),
     ];
     let mut table = Table::new("prediction", "Predicted", columns);
-    for Answer { question, prediction: p } in answers {
+    for Answer { question, prediction: p, .. } in answers {
         let cell = |p: cowlab_model::cost::Predicted| Cell::estimate(p.value, p.low, p.high, "ns");
         table.push(vec![
             Cell::number((question.pages * base) as f64, "bytes"),

@@ -1,0 +1,59 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# doctor: what this machine can measure, and whether a fork of a process would fail.
+set -euo pipefail
+# shellcheck source=tests/lib/common.sh
+. "$REPOSITORY/tests/lib/common.sh"
+
+passes doctor
+says out 'fork and copy-on-write timing'
+passes --json doctor
+json "d['format'] == 1 and rows == [] and 'run' not in d" \
+	"len(d['summary']['capabilities']) > 5" \
+	"all(c['available'] or c['needs'] for c in d['summary']['capabilities']),
+	 [c for c in d['summary']['capabilities'] if not c['available'] and not c['needs']]" \
+	"[m['metric'] for m in d['missing']]
+	 == [c['name'] for c in d['summary']['capabilities'] if not c['available']]" \
+	"all(m['reason'] for m in d['missing']), d['missing']" \
+	"'fork' not in d['summary']" \
+	"d['summary']['facts']['page_size_bytes'] == $(getconf PAGESIZE)"
+[[ ! -s err ]] || fail "$called: expected nothing on standard error, saw: $(seen)"
+
+# A process of our own.
+sleep 100 &
+pid=$!
+trap 'kill $pid 2>/dev/null || true' EXIT
+passes doctor --pid "$pid"
+says out "Would a fork of process $pid fail\?"
+says out 'page tables, copied at fork'
+passes --json doctor --pid "$pid"
+json "d['summary']['fork']['worst_case_bytes']
+	 == d['summary']['fork']['private_bytes'] + d['summary']['fork']['page_table_bytes']" \
+	"0 < d['summary']['fork']['private_bytes'] < 64 << 20, d['summary']['fork']" \
+	"d['summary']['fork']['page_table_bytes'] > 0" \
+	"all(f['level'] in ('ok', 'warning', 'will_fail') and f['what'] and f['why']
+	     for f in d['summary']['fork']['findings']), d['summary']['fork']['findings']" \
+	"all(f['what_to_do'] for f in d['summary']['fork']['findings'] if f['level'] != 'ok')"
+kill "$pid"
+wait "$pid" || true
+
+# It has gone.
+refuses 1 "no process $pid" doctor --pid "$pid"
+refuses 1 "no process $pid" --json doctor --pid "$pid"
+
+# No pids.
+refuses 1 'no process 0' doctor --pid 0
+refuses 1 'no process -1' doctor --pid=-1
+refuses 2 '--pid' doctor --pid abc
+refuses 2 '--pid' doctor --pid ''
+refuses 2 '--pid' doctor --pid 99999999999
+# A flag's value may begin with a minus: the message is about the value.
+run doctor --pid -1
+[[ $status != 0 ]] || fail "$called: expected an error, saw: $(seen)"
+says err 'pid|process -1'
+
+# A thread is not a process; a zombie and a kernel thread have no memory.
+if [[ -d /proc/2 && $(cat /proc/2/comm) == kthreadd ]]; then
+	refuses 1 'process 2 .*no memory of its own' doctor --pid 2
+fi

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# shellcheck shell=bash
+#
+# What the end-to-end tests share. An assertion prints what was expected and what was seen, and
+# ends the test. Each test is started in an empty directory: `out` and `err` in it are what the
+# last cowlab printed.
+
+: "${COWLAB:?is the program under test}" "${REPOSITORY:?is the folder with tests/lib}"
+# A mark in the environment of everything that this test starts: other people's processes that
+# have the same names are not ours to judge.
+COWLAB_TEST_MARK=$$-$(date +%s%N)
+export COWLAB_TEST_MARK
+status=0
+called=
+
+fail() {
+	echo "FAILED (line ${BASH_LINENO[-2]} of $0): $*"
+	exit 1
+}
+
+# skip REASON: not a pass; the runner shows the reason.
+skip() {
+	echo "$*"
+	exit 77
+}
+
+# Print what the last cowlab printed, shortened, for a message.
+seen() {
+	printf 'exit status %s; standard output (%s bytes): %s; standard error: %s\n' \
+		"$status" "$(wc -c <out)" "$(head -c 600 out)" "$(head -c 2000 err)"
+}
+
+# run ARGUMENT...: cowlab's output into `out` and `err`, its exit status into $status. Whatever
+# happens, it must not panic.
+run() {
+	status=0
+	"$COWLAB" "$@" >out 2>err </dev/null || status=$?
+	called="cowlab $*"
+	no_panic
+}
+
+no_panic() {
+	if grep -q 'panicked at' err || [[ $status == 101 ]]; then
+		fail "$called: expected no panic, saw: $(seen)"
+	fi
+}
+
+# is_status N
+is_status() {
+	[[ $status == "$1" ]] || fail "$called: expected exit status $1, saw: $(seen)"
+}
+
+# says FILE PATTERN: the file (out, err) has a line that matches the extended expression.
+says() {
+	grep -qE -- "$2" "$1" || fail "$called: expected '$2' in $1, saw: $(seen)"
+}
+
+# refuses STATUS PATTERN ARGUMENT...: cowlab ends with STATUS, one message that matches, and
+# nothing on standard output.
+refuses() {
+	local wanted=$1 pattern=$2
+	shift 2
+	run "$@"
+	is_status "$wanted"
+	says err "$pattern"
+	[[ ! -s out ]] || fail "$called: expected nothing on standard output, saw: $(seen)"
+}
+
+# passes ARGUMENT...: cowlab ends with 0.
+passes() {
+	run "$@"
+	is_status 0
+}
+
+# json EXPRESSION...: each is true of the document in `out`, see lib/check_json.py.
+json() {
+	python3 "$REPOSITORY/tests/lib/check_json.py" out "$@" || fail "$called: see above"
+}
+
+# The only run folder in DIRECTORY.
+only_run() {
+	local runs=("$1"/*/)
+	[[ ${#runs[@]} == 1 && -d ${runs[0]} ]] || fail "expected one run in $1, saw: $(ls -A "$1")"
+	echo "${runs[0]%/}"
+}
+
+# nothing_kept DIRECTORY: nothing is left of a run that failed.
+nothing_kept() {
+	[[ ! -d $1 || -z $(ls -A "$1") ]] || fail "expected nothing in $1, saw: $(ls -AR "$1")"
+}
+
+# Processes of this test that run a probe, or cowlab itself: "PID NAME" lines. Probes are executed
+# from memory.
+our_probes() {
+	local pid exe
+	while read -r pid; do
+		exe=$(readlink "/proc/$pid/exe") || continue
+		[[ $exe != /memfd:* && $exe != "$(readlink -f "$COWLAB")" ]] || echo "$pid ${exe##*[:/]}"
+	done < <(grep -lzxF "COWLAB_TEST_MARK=$COWLAB_TEST_MARK" /proc/[0-9]*/environ 2>/dev/null |
+		tr -dc '0-9\n')
+}
+
+# probe_seen PATTERN: wait until a probe runs whose name matches.
+probe_seen() {
+	local tries
+	# No "| grep -q" here: it ends early, and the pipe's status is then SIGPIPE's.
+	for tries in {1..300}; do
+		[[ ! "$(our_probes) " =~ " "($1)" " ]] || return 0
+		sleep 0.1
+	done
+	fail "expected a probe $1 to run after $tries looks, saw: $(our_probes)"
+}
+
+# no_probes_left: within 2 s, none of them runs.
+no_probes_left() {
+	local tries
+	for tries in {1..20}; do
+		[[ -n $(our_probes) ]] || return 0
+		sleep 0.1
+	done
+	fail "expected no probe to be left after $tries looks, saw: $(our_probes | tr '\n' ' ')"
+}

@@ -1,0 +1,55 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# study --quick: the main job, whole.
+set -euo pipefail
+# shellcheck source=tests/lib/common.sh
+. "$REPOSITORY/tests/lib/common.sh"
+
+passes --json study --quick --output runs
+json "d['format'] == 1 and d['run']['name'] == 'study'" \
+	"{'calibrate', 'fork-sweep', 'fork-table', 'cow-faults', 'cow-check'}
+	 <= {r['bench'] for r in rows}, {r['bench'] for r in rows}" \
+	"all(r['unit'] for r in rows)" \
+	"len({r['rep'] for r in pick(bench='calibrate')}) >= 4" \
+	"{r['params']['children'] for r in pick(bench='cow-check')} == set('12345678')" \
+	"all(m['reason'] for m in d['missing'])"
+
+folder=$(only_run runs)
+for file in run.json samples.parquet profile.json report.html; do
+	[[ -s $folder/$file ]] || fail "expected $file in the run, saw: $(ls -R "$folder")"
+done
+tables=("$folder"/tables/*.csv)
+[[ ${#tables[@]} -ge 3 ]] || fail "expected tables, saw: ${tables[*]}"
+for table in "${tables[@]}"; do
+	[[ $(wc -l <"$table") -ge 2 ]] || fail "$table has no rows"
+done
+
+# The page works without a network and from a file.
+page=$folder/report.html
+grep -qi '^<!doctype html>' "$page" || fail "report.html is no HTML page"
+tail -c 100 "$page" | grep -qi '</html>' || fail "report.html is cut"
+! grep -qiE '<(script|img|link|iframe)[^>]+(src|href)="(https?:)?//' "$page" ||
+	fail "report.html loads something from a network"
+
+passes --json predict --output runs --size-bytes 10GiB
+json "one(metric='elapsed_low_ns') <= one(metric='elapsed_ns') <= one(metric='elapsed_high_ns')"
+passes --json compare "$folder" "$folder"
+json "d['summary']['different'] == 0 and d['summary']['compared'] > 100"
+passes report "$folder"
+[[ -s out ]] || fail "$called: expected the findings, saw nothing"
+passes report "$folder" --html again.html
+[[ -s again.html ]] || fail "$called: expected again.html"
+
+# Interrupted before its end, it keeps nothing.
+env --default-signal=INT "$COWLAB" study --output early >out 2>err </dev/null &
+pid=$!
+probe_seen '(keep_warm|do_fork|calibrate)'
+sleep 2
+kill -s INT "$pid"
+status=0
+wait "$pid" || status=$?
+called='cowlab study, SIGINT'
+is_status 130
+no_probes_left
+nothing_kept early
