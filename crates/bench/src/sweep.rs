@@ -81,7 +81,7 @@ pub fn single_forks(page: u64, fits: impl Fn(&DoFork) -> bool) -> Vec<Task> {
     let cells = PAPER_HEAPS_BYTES.iter().flat_map(|heap| {
         FRACTIONS.iter().map(move |fraction| DoFork::new(1, heap * 1000, *fraction, page))
     });
-    tasks(cells.filter(|cell| fits(cell))).into_iter().map(|task| task.at_most(2)).collect()
+    tasks(cells.filter(|cell| fits(cell))).into_iter().map(|task| task.at_most(1)).collect()
 }
 
 /// Growing numbers of forks: figures 5 and 6, real against system time.
@@ -90,7 +90,7 @@ pub fn growing_numbers(page: u64) -> Vec<Task> {
     let cells = cells.iter().flat_map(|(heap, fraction)| {
         FORKS.iter().map(move |forks| DoFork::new(*forks, *heap, *fraction, page))
     });
-    tasks(cells).into_iter().map(|task| task.at_most(3)).collect()
+    tasks(cells).into_iter().map(|task| task.at_most(2)).collect()
 }
 
 /// What the document could not ask: untouched heaps, overlapping children, a writing parent, other

@@ -290,7 +290,7 @@ pub struct CompareArgs {
     /// The second run, whose figures are divided by the first's
     pub second: PathBuf,
     /// Relative difference that two runs of the same thing show anyway, in percent
-    #[arg(long, value_name = "PERCENT", default_value_t = 3.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     pub drift_percent: f64,
     /// Only this benchmark
     #[arg(long)]

@@ -15,7 +15,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 use thiserror::Error;
 
 use crate::profile::{CycleCurve, CyclePoint, MachineProfile, Measured, WritingProcess};
-use crate::stats::median;
+use crate::stats::{log_spread, median};
 
 /// A fork to predict: the application's half.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -114,17 +114,36 @@ impl PerPage {
             let ns = (total.ns - base).max(0.0) / pages;
             Some((pages, Measured { ns, log_spread: total.log_spread }))
         };
-        PerPage::pooled(curve.points.iter().filter(|point| point.pages > 0).filter_map(per_page))
+        let points = curve.points.iter().filter(|point| point.pages > 0);
+        PerPage::pooled(points.filter_map(per_page), curve.rounds)
     }
 
     /// Costs with one spread for all: a few rounds tell little of the spread at one size, but all
     /// sizes together tell much.
-    fn pooled(costs: impl Iterator<Item = (f64, Measured)>) -> PerPage {
+    ///
+    /// And costs drawn towards their common mean as far as their differences may be noise (an
+    /// empirical Bayes estimate): with another running thread a copy costs one of two figures for
+    /// seconds at a time on some machines, and the median of a few rounds is one or the other.
+    fn pooled(costs: impl Iterator<Item = (f64, Measured)>, rounds: u32) -> PerPage {
         let mut costs: Vec<(f64, Measured)> = costs.collect();
         let spreads: Vec<f64> = costs.iter().map(|(_, cost)| cost.log_spread).collect();
         let spread = median(&spreads).unwrap_or(0.0).max(LEAST_SPREAD);
+        let logs: Vec<f64> = costs.iter().map(|(_, cost)| cost.ns.ln()).collect();
+        let between = log_spread(&costs.iter().map(|(_, cost)| cost.ns).collect::<Vec<_>>());
+        // The variance of a median of normal values is π/2 times that of their mean.
+        let noise = spread.powi(2) * std::f64::consts::FRAC_PI_2 / f64::from(rounds.max(1));
+        let trust = match between {
+            Some(between) if between > 0.0 && logs.iter().all(|log| log.is_finite()) => {
+                (1.0 - noise / between.powi(2)).max(0.0)
+            }
+            _ => 1.0,
+        };
+        let centre = logs.iter().sum::<f64>() / logs.len().max(1) as f64;
         for (_, cost) in &mut costs {
             cost.log_spread = spread;
+            if trust < 1.0 {
+                cost.ns = (centre + trust * (cost.ns.ln() - centre)).exp();
+            }
         }
         PerPage(costs)
     }
@@ -225,7 +244,7 @@ fn base_terms(question: &Question, curve: &CycleCurve) -> Result<Terms, Unanswer
             let ns = ((with.ns - without.ns) / p.pages as f64).max(0.0);
             Some((p.pages as f64, Measured { ns, log_spread: with.log_spread }))
         });
-        PerPage::pooled(points)
+        PerPage::pooled(points, curve.rounds)
     };
     let protects = beyond(|p| Some((p.written?.fork, p.fork)));
     let frees = beyond(|p| Some((p.written?.rest, p.rest)));
@@ -379,6 +398,24 @@ mod tests {
         let question = Question { written_before: 1000, ..ask(1000, 0) };
         let answer = predict(&exact(), &question).unwrap();
         assert!((answer.fork_ns.value - (30_000.0 + 50_000.0)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn sizes_that_differ_by_noise_are_drawn_to_their_mean() {
+        let measured = |ns: f64| Measured { ns, log_spread: 0.1 };
+        let noisy = [
+            (1.0, measured(10.4)),
+            (2.0, measured(12.2)),
+            (3.0, measured(10.4)),
+            (4.0, measured(12.2)),
+        ];
+        let pooled = PerPage::pooled(noisy.into_iter(), 4);
+        let costs: Vec<f64> = pooled.0.iter().map(|(_, cost)| cost.ns).collect();
+        assert!(costs[1] / costs[0] < 1.12, "{costs:?}");
+        let calm = |ns: f64| Measured { ns, log_spread: 0.001 };
+        let trend = [(1.0, calm(1.5)), (2.0, calm(1.8)), (3.0, calm(2.0))];
+        let pooled = PerPage::pooled(trend.into_iter(), 4);
+        assert!((pooled.0[0].1.ns / 1.5 - 1.0).abs() < 0.01);
     }
 
     #[test]
