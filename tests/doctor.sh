@@ -36,7 +36,7 @@ json "d['summary']['fork']['worst_case_bytes']
 	     for f in d['summary']['fork']['findings']), d['summary']['fork']['findings']" \
 	"all(f['what_to_do'] for f in d['summary']['fork']['findings'] if f['level'] != 'ok')"
 kill "$pid"
-wait "$pid" || true
+wait "$pid" || true # it was killed above
 
 # It has gone.
 refuses 1 "no process $pid" doctor --pid "$pid"

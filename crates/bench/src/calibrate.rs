@@ -8,7 +8,7 @@ use cowlab_model::cost::{Question, predict};
 use cowlab_model::profile::{
     Cost, CycleCurve, CyclePoint, MachineProfile, Measured, WritingProcess, WrittenCycle,
 };
-use cowlab_model::stats::{estimate, log_spread, median};
+use cowlab_model::stats::{estimate, log_spread, median, quantile};
 use cowlab_probes::{DoFork, Primitives, PrimitivesResult, WarmMemory, Writer};
 use cowlab_store::{Params, Sample};
 
@@ -429,12 +429,10 @@ fn try_on_half_written(profile: &mut MachineProfile, samples: &[Sample]) {
                 Some((predicted / sample.value).ln())
             })
             .collect();
-        // The root mean square without the worst tenth: one disturbed round is not the model's.
-        let mut squares: Vec<f64> = errors.iter().map(|error| error * error).collect();
-        squares.sort_by(f64::total_cmp);
-        squares.truncate(squares.len() - squares.len() / 10);
-        let mean = squares.iter().sum::<f64>() / squares.len() as f64;
-        misfits.push((!squares.is_empty()).then(|| mean.sqrt()));
+        // From the tail, since that is what an interval must cover: a machine that is in one of
+        // two states for seconds at a time has errors that are nothing like normal.
+        let sizes: Vec<f64> = errors.iter().map(|error| error.abs()).collect();
+        misfits.push(quantile(&sizes, 0.95).map(|tail| tail / 1.96));
     }
     for (curve, misfit) in profile.curves.iter_mut().zip(misfits) {
         curve.misfit = misfit;

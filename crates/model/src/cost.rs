@@ -211,8 +211,7 @@ pub fn predict(profile: &MachineProfile, question: &Question) -> Result<Predicti
     let t = StudentsT::new(0.0, 1.0, freedom).map_or(1.96, |t| t.inverse_cdf(0.975));
     let misfit = curve.misfit.unwrap_or(USUAL_MISFIT);
     let predicted = |term: Term| {
-        // What single measurements missed predictions by holds the noise as well.
-        let half = t * term.deviation_ns.max(term.ns * misfit);
+        let half = t * term.deviation_ns.hypot(term.ns * misfit);
         Predicted { value: term.ns, low: (term.ns - half).max(0.0), high: term.ns + half }
     };
     let table_bytes = profile.cost("page_table_bytes_per_page").unwrap_or(8.0) * pages as f64;

@@ -73,7 +73,7 @@ pub struct CycleCurve {
     /// Rounds that the figures rest on.
     pub rounds: u32,
     /// Relative error of predictions at sizes and fractions that were measured with the others but
-    /// used for no fit (root mean square); absent if none were.
+    /// used for no fit: the 95th percentile of its size over 1.96; absent if none were.
     pub misfit: Option<f64>,
     /// The sizes.
     pub points: Vec<CyclePoint>,
