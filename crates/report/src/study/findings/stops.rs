@@ -74,18 +74,16 @@ fn stop(analysis: &Analysis) -> Block {
             )
         });
     }
-    if let Some(threads) = ask(analysis, 0, 1, page)
-        && let Some(alone) = ask(analysis, 0, 0, page)
-    {
+    if let Some(threads) = ask(analysis, LARGE_BYTES, 1, page) {
         let with = time(threads.fork_ns.value);
         let apart =
-            threads.fork_ns.low > alone.fork_ns.high || threads.fork_ns.high < alone.fork_ns.low;
+            threads.fork_ns.low > first.fork_ns.high || threads.fork_ns.high < first.fork_ns.low;
         detail.push_str(&if apart {
-            format!(" With another running thread of the process it is {with}.")
+            format!(" With another running thread of the process that first fork takes {with}.")
         } else {
             format!(
-                " Another running thread of the process makes no difference to it that was seen \
-                 ({with})."
+                " Another running thread of the process makes no difference to that first fork that \
+                 was seen ({with})."
             )
         });
     }
