@@ -256,17 +256,55 @@ static void after_fork(void)
 		idle();
 }
 
+/* The value of CASPER_SESSION before libc knows the environment, as in a program's preinit_array.
+ */
+static const char *early_path(char *to, size_t size)
+{
+	static const char name[] = "CASPER_SESSION=";
+	size_t matched = 0, length = 0;
+	int fd = open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
+	bool skip = false;
+	char bytes[512];
+	ssize_t got;
+
+	while (fd >= 0 && (got = read(fd, bytes, sizeof(bytes))) > 0) {
+		for (ssize_t i = 0; i < got; i++) {
+			if (matched == sizeof(name) - 1) {
+				to[length] = bytes[i];
+				if (!bytes[i] || ++length == size)
+					goto out;
+			} else if (!bytes[i]) {
+				matched = 0;
+				skip = false;
+			} else if (!skip && bytes[i] == name[matched]) {
+				matched++;
+			} else {
+				skip = true;
+			}
+		}
+	}
+	length = size;
+out:
+	if (fd >= 0)
+		close(fd);
+	return length < size ? to : NULL;
+}
+
 /* The first event or the constructor, whichever comes first. */
 void session_begin(void)
 {
 	static uint32_t begun;
+	char early[128];
 	const char *path;
 
 	if (__atomic_exchange_n(&begun, 1, __ATOMIC_ACQ_REL))
 		return;
 	gate_open();
 	/* A program that gains rights by its execution does not listen to who executed it. */
-	path = getauxval(AT_SECURE) ? NULL : getenv("CASPER_SESSION");
+	if (getauxval(AT_SECURE))
+		path = NULL;
+	else
+		path = environ ? getenv("CASPER_SESSION") : early_path(early, sizeof(early));
 	if (!path || !enter(path, CASPER_ORIGIN_STARTED))
 		idle();
 }
