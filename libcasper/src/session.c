@@ -20,9 +20,9 @@
 #include "internal.h"
 
 /* Without a heartbeat for this long, nobody waits for the recorder any more… */
-#define WAIT_LIMIT_NS 5000000000u
+#define WAIT_LIMIT_NS 5000000000
 /* …and after this long the session is left. */
-#define LEAVE_LIMIT_NS 30000000000u
+#define LEAVE_LIMIT_NS 30000000000
 
 /* Before main, and before this library began, the first event must come the slow way. */
 static const volatile uint32_t not_begun = 1;
@@ -58,14 +58,15 @@ static void leave(struct view *v)
 bool session_alive(struct view *v)
 {
 	uint64_t beat = load(&v->session->heartbeat), now = monotonic_ns();
-	uint64_t still_ns;
+	int64_t still_ns;
 
-	if (beat != v->heartbeat || !v->heartbeat_ns) {
-		v->heartbeat = beat;
-		v->heartbeat_ns = now;
+	/* Other threads do the same: the time goes first, and may be later than this thread's. */
+	if (beat != load_acquire(&v->heartbeat) || !load(&v->heartbeat_ns)) {
+		store(&v->heartbeat_ns, now);
+		store_release(&v->heartbeat, beat);
 		return true;
 	}
-	still_ns = now - v->heartbeat_ns;
+	still_ns = (int64_t)(now - load(&v->heartbeat_ns));
 	if (still_ns > LEAVE_LIMIT_NS) {
 		/* Its memory is nobody's now; give it back and go on without. */
 		store(&v->session->abandoned, 1);
