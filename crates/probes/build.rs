@@ -4,8 +4,18 @@
 use std::path::Path;
 use std::process::Command;
 
-const PROBES: [&str; 7] =
-    ["do_fork", "fork_table", "cow_faults", "cow_check", "calibrate", "keep_warm", "tiny"];
+/// By their places in probes/.
+const PROBES: [&str; 9] = [
+    "do_fork",
+    "fork_table",
+    "cow_faults",
+    "cow_check",
+    "calibrate",
+    "keep_warm",
+    "tiny",
+    "trace/trace_floor",
+    "trace/trace_calls",
+];
 
 fn main() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../probes");
@@ -20,13 +30,15 @@ fn main() {
         let compiler = cc::Build::new().opt_level(2).get_compiler();
         let mut command = Command::new(compiler.path());
         command.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-static"]);
+        command.arg("-D_GNU_SOURCE");
         if probe == "tiny" {
             command.args(["-nostdlib", "-Wl,--build-id=none"]);
         }
         if let Some(percent) = &slowdown {
             command.arg(format!("-DSLOWDOWN_PERCENT={percent}"));
         }
-        command.arg("-o").arg(Path::new(&out).join(probe));
+        let name = Path::new(probe).file_name().expect("a probe has a name");
+        command.arg("-o").arg(Path::new(&out).join(name));
         command.arg(sources.join(format!("{probe}.c"))).arg("-lm");
         let status = command.status().unwrap_or_else(|error| {
             panic!("cannot run the C compiler {}: {error}", compiler.path().display())

@@ -25,11 +25,15 @@ pub enum Program {
     KeepWarm,
     /// A program that only exits.
     Tiny,
+    /// The least that a time-stamped event can cost.
+    TraceFloor,
+    /// Calls that nobody traces.
+    TraceCalls,
 }
 
 impl Program {
     /// Every program.
-    pub(crate) const ALL: [Program; 7] = [
+    pub(crate) const ALL: [Program; 9] = [
         Program::DoFork,
         Program::ForkTable,
         Program::CowFaults,
@@ -37,6 +41,8 @@ impl Program {
         Program::Calibrate,
         Program::KeepWarm,
         Program::Tiny,
+        Program::TraceFloor,
+        Program::TraceCalls,
     ];
 
     /// The program's name.
@@ -49,6 +55,8 @@ impl Program {
             Program::Calibrate => "calibrate",
             Program::KeepWarm => "keep_warm",
             Program::Tiny => "tiny",
+            Program::TraceFloor => "trace_floor",
+            Program::TraceCalls => "trace_calls",
         }
     }
 
@@ -66,6 +74,8 @@ impl Program {
             Program::Calibrate => built!("calibrate"),
             Program::KeepWarm => built!("keep_warm"),
             Program::Tiny => built!("tiny"),
+            Program::TraceFloor => built!("trace_floor"),
+            Program::TraceCalls => built!("trace_calls"),
         }
     }
 

@@ -102,24 +102,38 @@ impl Runner {
 
     /// Run `program` with `arguments` until it ends.
     pub fn run(&self, program: Program, arguments: &[String]) -> Result<Outcome> {
+        self.run_with(program, arguments, &[])
+    }
+
+    /// The same with more in its environment.
+    pub fn run_with(
+        &self,
+        program: Program,
+        arguments: &[String],
+        environment: &[(&str, &str)],
+    ) -> Result<Outcome> {
+        let mut command = Command::new(path(self.file_of(program)));
+        command.arg0(program.name()).args(arguments).envs(environment.iter().copied());
+        self.run_command(program.name(), command)
+    }
+
+    /// Run `command`, which prints a probe's rows, until it ends. `name` is for messages.
+    pub fn run_command(&self, name: &str, mut command: Command) -> Result<Outcome> {
         if self.is_interrupted() {
             return Err(Interrupted.into());
         }
-        let file = self.file_of(program);
         // Files, not pipes: reading must not wake this process while it measures.
         let (mut stdout, mut stderr) = (buffer("rows")?, buffer("messages")?);
         let start_unix_ns = unix_ns();
         let before = getrusage(UsageWho::RUSAGE_CHILDREN)?;
         let began = Instant::now();
-        let child = Command::new(path(file))
-            .arg0(program.name())
-            .args(arguments)
+        let child = command
             .stdin(Stdio::null())
             .stdout(stdout.try_clone()?)
             .stderr(stderr.try_clone()?)
             .process_group(0)
             .spawn()
-            .map_err(|error| cannot_start(program, error))?;
+            .map_err(|error| cannot_start(name, error))?;
         let mut group = ProcessGroup { child, ended: false };
         let status = group.wait(&self.interrupted, began)?;
         let real_ns = began.elapsed().as_nanos() as u64;
@@ -138,17 +152,16 @@ impl Runner {
         let said = said.trim();
         match (status.code(), status.signal()) {
             (Some(0), _) => {}
-            (Some(code), _) if said.is_empty() => bail!("{} ended with {code}", program.name()),
+            (Some(code), _) if said.is_empty() => bail!("{} ended with {code}", name),
             (Some(_), _) => bail!("{said}"),
             (None, signal) => bail!(
                 "{} was killed by signal {}{}{said}",
-                program.name(),
+                name,
                 signal.unwrap_or(0),
                 if signal == Some(9) { " (out of memory?) " } else { " " }
             ),
         }
-        let rows =
-            Rows::decode(&printed).with_context(|| format!("output of {}", program.name()))?;
+        let rows = Rows::decode(&printed).with_context(|| format!("output of {}", name))?;
         Ok(Outcome { rows, outside, start_unix_ns, pid })
     }
 }
@@ -216,12 +229,12 @@ impl Drop for ProcessGroup {
 }
 
 /// Why a program did not start, with what to do about it.
-pub(crate) fn cannot_start(program: Program, error: std::io::Error) -> anyhow::Error {
+pub(crate) fn cannot_start(name: &str, error: std::io::Error) -> anyhow::Error {
     let limit = match error.kind() {
         std::io::ErrorKind::WouldBlock => ": the limit on processes is reached (ulimit -u)",
         _ => "",
     };
-    anyhow!(error).context(format!("cannot start the probe {}{limit}", program.name()))
+    anyhow!(error).context(format!("cannot start the probe {name}{limit}"))
 }
 
 fn buffer(name: &str) -> Result<File> {

@@ -31,7 +31,7 @@ impl Runner {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(|error| cannot_start(Program::KeepWarm, error))?;
+            .map_err(|error| cannot_start(Program::KeepWarm.name(), error))?;
         let mut warm = WarmMemory { touch_ns: 0, pages: 0, child, runner: self };
         let stdout = warm.child.stdout.take().context("keep_warm has no output")?;
         // It goes on running after its last row.
