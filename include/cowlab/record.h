@@ -28,10 +28,12 @@
 struct casper_subbuf {
 	__u64 base_ticks;  /* time to which its records add theirs */
 	__u64 first_event; /* events of this stream before this sub-buffer, stored or overwritten */
+	__u32 process;	   /* to which its first record belongs */
+	__u32 pid;
 };
 
 #define CASPER_RECORD_WORD(delta_ticks, size) ((__u64)(delta_ticks) << 16 | (size))
-#define CASPER_RECORD_SIZE(word) ((__u32)((word) & 0xffff))
+#define CASPER_RECORD_SIZE(word) ((__u32)((word)&0xffff))
 #define CASPER_RECORD_DELTA(word) ((word) >> 16)
 
 /* Largest event, in bytes, its type included. The smallest is the type alone: 2. */
@@ -41,13 +43,13 @@ struct casper_subbuf {
 #define CASPER_TYPE_RESERVED 0xff00
 
 enum casper_own_type {
-	CASPER_ENTER = 0xff00,         /* struct casper_enter: an instrumented function began */
-	CASPER_EXIT = 0xff01,          /* struct casper_exit: it returned */
+	CASPER_ENTER = 0xff00,	       /* struct casper_enter: an instrumented function began */
+	CASPER_EXIT = 0xff01,	       /* struct casper_exit: it returned */
 	CASPER_ENTER_ADDRESS = 0xff02, /* struct casper_enter_address: -finstrument-functions */
 	CASPER_EXIT_ADDRESS = 0xff03,  /* struct casper_exit_address */
 	/* Notes: not events, and not counted as such. */
 	CASPER_SWITCH = 0xff10, /* struct casper_switch: what follows is another process's */
-	CASPER_LOST = 0xff11,   /* struct casper_lost: events were dropped here */
+	CASPER_LOST = 0xff11,	/* struct casper_lost: events were dropped here */
 };
 
 /*
@@ -58,7 +60,7 @@ struct casper_enter {
 	__u16 event_type;
 	__u16 frame_high; /* bits 32..47 of the frame address */
 	__u32 frame_low;
-	__u32 function;  /* identifier within its process, see CASPER_META_FUNCTIONS */
+	__u32 function;	 /* identifier within its process, see CASPER_META_FUNCTIONS */
 	__u32 call_site; /* low 32 bits of the return address */
 };
 
@@ -72,7 +74,7 @@ struct casper_enter_address {
 	__u16 event_type;
 	__u16 frame_high;
 	__u32 frame_low;
-	__u64 function;  /* its address */
+	__u64 function;	 /* its address */
 	__u64 call_site; /* the return address */
 };
 
@@ -117,9 +119,9 @@ struct casper_lost {
 #define CASPER_BUFFER_HEADER_BYTES 4096
 
 enum casper_mode {
-	CASPER_MODE_DROP = 0,      /* a full buffer drops what comes, and counts it */
+	CASPER_MODE_DROP = 0,	   /* a full buffer drops what comes, and counts it */
 	CASPER_MODE_OVERWRITE = 1, /* it overwrites its oldest: a flight recorder */
-	CASPER_MODE_WAIT = 2,      /* the program waits until there is room */
+	CASPER_MODE_WAIT = 2,	   /* the program waits until there is room */
 };
 
 enum casper_clock {
@@ -127,37 +129,44 @@ enum casper_clock {
 	CASPER_CLOCK_MONOTONIC = 1, /* CLOCK_MONOTONIC, in ns */
 };
 
+enum casper_session_state {
+	CASPER_PAUSED = 0,
+	CASPER_RECORDING = 1,
+	CASPER_OVER = 2, /* programs leave the session when they notice */
+};
+
 struct casper_session {
 	__u32 magic;
 	__u32 version;
-	__u32 on;   /* not 0: programs record. The one word that an idle program looks at */
-	__u32 mode; /* enum casper_mode */
+	__u32 on;    /* enum casper_session_state. The one word that an idle program looks at */
+	__u32 mode;  /* enum casper_mode */
 	__u32 clock; /* enum casper_clock */
 	__u32 buffer_count;
-	__u32 buffer_bytes; /* of one ring; a power of two */
-	__u32 subbuf_bytes; /* a power of two, at least 16384, at most half of buffer_bytes */
+	__u32 buffer_bytes;  /* of one ring; a power of two */
+	__u32 subbuf_bytes;  /* a power of two, at least 16384, at most half of buffer_bytes */
 	__u64 session_bytes; /* of the whole file */
 	__u64 meta_offset;
 	__u64 meta_bytes;
 	__u64 buffers_offset;
 	__u64 buffer_stride;
-	__u64 id; /* random; tells one session from the next */
+	__u64 id;	     /* random; tells one session from the next */
 	__u64 pid_namespace; /* inode of the recorder's /proc/self/ns/pid */
-	__u64 clock_hz; /* ticks a second, as calibrated at the start */
+	__u64 clock_hz;	     /* ticks a second, as calibrated at the start */
 
 	/* Written by the recorder while it runs. */
-	__u64 heartbeat; /* counts up some times a second; one that stands still has no recorder */
+	__u64 heartbeat;  /* counts up some times a second; one that stands still has no recorder */
 	__u64 meta_ready; /* bytes of metadata that have memory */
 	__u32 buffers_ready; /* buffers below this number have memory */
-	__u32 unused;
+	__u32 sleeping;	     /* not 0: the recorder waits for the futex `wanted` */
 
 	/* Written by programs. */
-	__u64 wanted __attribute__((aligned(64))); /* counts up when something above ran short */
-	__u64 meta_end; /* a hint: no metadata begins before this offset that is still free */
+	__u32 wanted __attribute__((aligned(64))); /* counts up when there is something to do */
+	__u32 abandoned; /* not 0: a program found no heartbeat for long and left */
+	__u64 meta_end;	 /* a hint: no metadata begins before this offset that is still free */
 	__u64 no_buffer_events; /* events dropped since no buffer was free */
-	__u64 lost_meta; /* metadata entries that found no room */
-	__u32 next_process; /* last number given to a process; the first is 1 */
-	__u32 next_stream;  /* last number given to a stream; the first is 1 */
+	__u64 lost_meta;	/* metadata entries that found no room */
+	__u32 next_process;	/* last number given to a process; the first is 1 */
+	__u32 next_stream;	/* last number given to a stream; the first is 1 */
 
 	/*
 	 * Names of the types to record, each ended by a NUL, the list by an empty one. Empty: all.
@@ -195,6 +204,29 @@ struct casper_buffer {
 	__u64 tail __attribute__((aligned(64))); /* everything before it was drained */
 };
 
+/*
+ * How a running program learns that it shall be recorded: each program that uses libcasper maps
+ * its user's gate, /dev/shm/casper.UID, when it starts. Who may write this file may have that
+ * user's programs recorded; the file's permissions decide, as in Barkley and Schimmel 1988.
+ */
+#define CASPER_GATE_MAGIC 0x45544147 /* "GATE" in memory, little endian */
+#define CASPER_GATE_ENTRIES 16
+#define CASPER_GATE_SLOTS 704
+
+struct casper_gate_entry {
+	__u32 pid;	/* of the program; 0: the entry is free */
+	__u32 recorder; /* pid */
+	char path[56];	/* of the session's memory, ended by a NUL */
+};
+
+struct casper_gate {
+	__u32 magic;
+	__u32 version;
+	__u8 unused[248];
+	struct casper_gate_entry entries[CASPER_GATE_ENTRIES];
+	__u32 slots[CASPER_GATE_SLOTS]; /* by pid modulo their number; not 0: look at the entries */
+};
+
 /* ---- Metadata -------------------------------------------------------------------------------
  *
  * A list that only grows, of entries a multiple of 8 long. A writer claims room by changing `size`
@@ -206,15 +238,15 @@ struct casper_meta {
 	__u16 kind; /* enum casper_meta_kind */
 	__u16 committed;
 	__u32 process; /* whose */
-	__u32 length; /* of what follows, without padding */
+	__u32 length;  /* of what follows, without padding */
 };
 
 enum casper_meta_kind {
 	CASPER_META_PROCESS = 1,   /* struct casper_meta_process, then the program's path and NUL */
-	CASPER_META_TYPE = 2,      /* struct casper_meta_type, see there */
+	CASPER_META_TYPE = 2,	   /* struct casper_meta_type, see there */
 	CASPER_META_FUNCTIONS = 3, /* struct casper_meta_functions, see there */
-	CASPER_META_MODULE = 4,    /* struct casper_meta_module, then the file's path and NUL */
-	CASPER_META_THREAD = 5,    /* struct casper_meta_thread */
+	CASPER_META_MODULE = 4,	   /* struct casper_meta_module, then the file's path and NUL */
+	CASPER_META_THREAD = 5,	   /* struct casper_meta_thread */
 };
 
 enum casper_origin {
@@ -250,9 +282,9 @@ struct casper_meta_type {
 
 struct casper_meta_field {
 	__u32 offset;
-	__u32 size; /* of one element: 1, 2, 4, 8; of text, all of it */
+	__u32 size;  /* of one element: 1, 2, 4, 8; of text, all of it */
 	__u32 count; /* elements of an array, else 1 */
-	__u32 kind; /* enum casper_field_kind */
+	__u32 kind;  /* enum casper_field_kind */
 };
 
 /* Then the source file's name and NUL; then count times a __u32 line (not aligned), and a name and
@@ -293,9 +325,9 @@ struct casper_file {
 	__u32 byte_order;
 	__u32 version;
 	__u32 header_bytes; /* of this structure: 4096 */
-	__u32 crc; /* CRC-32C of the whole structure with this field 0 */
-	__u32 mode; /* enum casper_mode */
-	__u32 clock; /* enum casper_clock */
+	__u32 crc;	    /* CRC-32C of the whole structure with this field 0 */
+	__u32 mode;	    /* enum casper_mode */
+	__u32 clock;	    /* enum casper_clock */
 	__u32 buffer_bytes;
 	__u32 subbuf_bytes;
 	__u64 id;
@@ -308,22 +340,23 @@ struct casper_file {
 	__u64 last_ticks;
 	__u64 last_monotonic_ns;
 
-	/* What the probes themselves cost on this machine, in ps, calibrated before the recording. */
-	__u64 event_ps;       /* one casrecord */
-	__u64 call_inner_ps;  /* that a call's own duration contains of its two events */
-	__u64 call_outer_ps;  /* that the two events cost altogether */
+	/* What the probes themselves cost on this machine, in ps, calibrated before the recording.
+	 */
+	__u64 event_ps;		/* one casrecord */
+	__u64 call_inner_ps;	/* that a call's own duration contains of its two events */
+	__u64 call_outer_ps;	/* that the two events cost altogether */
 	__u64 address_inner_ps; /* the same with -finstrument-functions */
 	__u64 address_outer_ps;
 
 	/* Brought up to date at the end. */
-	__u32 finished; /* 1: the recorder ended in order, and what follows is final */
+	__u32 finished;	   /* 1: the recorder ended in order, and what follows is final */
 	__s32 exit_status; /* of the command, as wait(2) gives it; -1: not known */
 	__u64 stored_events;
-	__u64 dropped_events;     /* buffers were full (drop) */
+	__u64 dropped_events;	  /* buffers were full (drop) */
 	__u64 overwritten_events; /* buffers were full (overwrite) */
-	__u64 no_buffer_events;   /* no buffer was free */
-	__u64 disk_lost_events;   /* the disk was full */
-	__u64 lost_meta;          /* metadata entries */
+	__u64 no_buffer_events;	  /* no buffer was free */
+	__u64 disk_lost_events;	  /* the disk was full */
+	__u64 lost_meta;	  /* metadata entries */
 	__u32 processes;
 	__u32 streams;
 
@@ -341,7 +374,7 @@ struct casper_chunk {
 	__u32 magic;
 	__u32 crc; /* CRC-32C of the rest of this structure and of what follows, without padding */
 	__u32 size;
-	__u32 kind; /* enum casper_chunk_kind */
+	__u32 kind;	/* enum casper_chunk_kind */
 	__u64 sequence; /* chunks before this one */
 	/* Of data only, else 0. */
 	__u32 stream;
@@ -349,7 +382,7 @@ struct casper_chunk {
 	__u32 pid;
 	__u32 tid;
 	__u32 level;
-	__u32 events; /* in this chunk; notes are not counted */
+	__u32 events;	   /* in this chunk; notes are not counted */
 	__u64 first_event; /* events of the stream before, stored or overwritten */
 	__u64 base_ticks;
 	__u64 dropped; /* events that the stream dropped before, as far as the recorder knew */

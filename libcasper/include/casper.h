@@ -33,7 +33,7 @@ struct casper_field_info {
 	const char *name;
 	const char *unit; /* "bytes", "ns", …; "" for none */
 	uint32_t offset;
-	uint32_t size; /* of one element; of text, all of it */
+	uint32_t size;	/* of one element; of text, all of it */
 	uint32_t count; /* elements of an array, else 1 */
 	uint32_t kind;
 };
@@ -49,17 +49,18 @@ struct casper_type_info {
 
 /* A field of struct `type`: its offset, size and kind are the compiler's own. */
 #define CASPER_FIELD(type, member, unit)                                                           \
-	{ #member, unit, offsetof(type, member), sizeof(((type *)0)->member), 1,                   \
-	  CASPER_KIND_OF(((type *)0)->member) }
+	{                                                                                          \
+#member, unit, offsetof(type, member), sizeof(((type *)0)->member), 1,             \
+			CASPER_KIND_OF(((type *)0)->member)                                        \
+	}
 
 /* The same for an array of numbers. */
 #define CASPER_ARRAY_FIELD(type, member, unit)                                                     \
-	{ #member,                                                                                 \
-	  unit,                                                                                    \
-	  offsetof(type, member),                                                                  \
-	  sizeof(((type *)0)->member[0]),                                                          \
-	  sizeof(((type *)0)->member) / sizeof(((type *)0)->member[0]),                            \
-	  CASPER_KIND_OF(((type *)0)->member[0]) }
+	{                                                                                          \
+#member, unit, offsetof(type, member), sizeof(((type *)0)->member[0]),             \
+			sizeof(((type *)0)->member) / sizeof(((type *)0)->member[0]),              \
+			CASPER_KIND_OF(((type *)0)->member[0])                                     \
+	}
 
 /* clang-format off */
 #define CASPER_KIND_OF(expression)                                                                 \
@@ -98,7 +99,8 @@ static __inline__ int casrecord(const void *event, size_t size)
 	return 0;
 }
 
-/* Why this program is not recorded although it was asked for; 0: nothing is wrong. See casper(7). */
+/* Why this program is not recorded although it was asked for; 0: nothing is wrong. See casper(7).
+ */
 int casper_status(void);
 
 #ifdef __cplusplus

@@ -44,10 +44,10 @@ void casper_function_exit(unsigned int casper_function);
 /* Not a function: the frame and the return address are those of the instrumented one. */
 #define CASPER_FUNCTION(unit, index)                                                               \
 	struct casper_scope casper_scope_##index __attribute((__cleanup__(casper_leave))) = {      \
-		__builtin_expect(*casper_on != 0, 0) ?                                             \
-			casper_function_enter(&unit, index, __builtin_frame_address(0),            \
-					      __builtin_return_address(0)) :                       \
-			0                                                                          \
+		__builtin_expect(*casper_on != 0, 0)                                               \
+			? casper_function_enter(&unit, index, __builtin_frame_address(0),          \
+						__builtin_return_address(0))                       \
+			: 0                                                                        \
 	};
 
 static __inline__ __attribute((__always_inline__, __unused__)) void
@@ -62,10 +62,9 @@ casper_leave(struct casper_scope *casper_scope)
 
 /* After the last. */
 #define CASPER_UNIT_END(unit, file_name, function_table)                                           \
-	static struct casper_unit unit = {                                                         \
-		file_name, function_table, sizeof(function_table) / sizeof((function_table)[0]),   \
-		0, 0                                                                               \
-	};                                                                                         \
+	static struct casper_unit unit = { file_name, function_table,                              \
+					   sizeof(function_table) / sizeof((function_table)[0]),   \
+					   0, 0 };                                                 \
 	static __attribute((__constructor__)) void unit##_begin(void)                              \
 	{                                                                                          \
 		casper_unit_register(&unit);                                                       \

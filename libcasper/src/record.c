@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * The fast path: stamp, copy, publish. Everything unusual (the first event of a thread, a full
+ * sub-buffer, a signal handler that interrupted this very code, a fork, another session) fails one
+ * of its checks and goes the slow way.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "internal.h"
+
+__thread struct writer *writers[LEVELS] __attribute__((tls_model("initial-exec")));
+
+/*
+ * The writer of this thread when it can be used as it is, and the ticks since its sub-buffer's
+ * base. Leaves it busy; NULL: go the slow way.
+ */
+static inline struct writer *begin(uint64_t *delta)
+{
+	const volatile uint32_t *on = casper_on;
+	struct writer *w = writers[0];
+
+	if (unlikely(!w) || unlikely(w->on != on) || unlikely(*on != CASPER_RECORDING) ||
+	    unlikely(w->busy))
+		return NULL;
+	w->busy = 1;
+	barrier();
+	*delta = cycles() - w->base_ticks;
+	return w;
+}
+
+static inline bool fits(const struct writer *w, size_t room, uint64_t delta)
+{
+	/* A clock that runs backwards gives a delta too large. */
+	return likely(room <= (size_t)(w->end - w->at)) && likely(delta >> 48 == 0);
+}
+
+/* Everything before the new position is whole: a reader and a kill at any moment find it so. */
+static inline void publish(struct writer *w, size_t room)
+{
+	char *at = w->at + room;
+
+	w->at = at;
+	w->events++;
+	store_release(w->head, (uint64_t)at + w->bias);
+	barrier();
+	w->busy = 0;
+}
+
+static inline void abandon(struct writer *w)
+{
+	barrier();
+	w->busy = 0;
+}
+
+static inline int error_of(int result)
+{
+	return result < 0 ? result : 0;
+}
+
+PUBLIC int casper_record(const void *event, size_t size)
+{
+	const char *from = event;
+	struct writer *w;
+	uint16_t type;
+	uint64_t delta;
+	char *to;
+
+	if (unlikely(size - sizeof(type) > CASPER_EVENT_MAX - sizeof(type)))
+		return -EINVAL;
+	__builtin_memcpy(&type, event, sizeof(type));
+	if (unlikely(type >= CASPER_TYPE_RESERVED))
+		return -EINVAL;
+	w = begin(&delta);
+	if (unlikely(!w))
+		return error_of(record_slowly(event, size));
+	if (unlikely(!fits(w, room_of(size), delta))) {
+		abandon(w);
+		return error_of(record_slowly(event, size));
+	}
+	if (unlikely(!is_recorded(w->filter, type))) {
+		abandon(w);
+		return 0;
+	}
+	to = w->at;
+	*(uint64_t *)to = CASPER_RECORD_WORD(delta, size);
+	to += 8;
+	if (likely(size <= 64)) {
+		size_t left = size;
+
+		/* A call of memcpy costs more than the copy of an event. */
+		for (; left >= 8; left -= 8, from += 8, to += 8)
+			__builtin_memcpy(to, from, 8);
+		if (left & 4) {
+			__builtin_memcpy(to, from, 4);
+			from += 4;
+			to += 4;
+		}
+		if (left & 2) {
+			__builtin_memcpy(to, from, 2);
+			from += 2;
+			to += 2;
+		}
+		if (left & 1)
+			*to = *from;
+	} else {
+		memcpy(to, from, size);
+	}
+	publish(w, room_of(size));
+	return 0;
+}
+
+/* 0: stored, 1: nobody records it, else a negative error number. */
+__attribute__((cold)) int record_slowly(const void *event, size_t size)
+{
+	int saved = errno, result = 1;
+	struct view *v = session_view();
+	unsigned int level = 0;
+	uint16_t type;
+
+	__builtin_memcpy(&type, event, sizeof(type));
+	if (!v || *casper_on != CASPER_RECORDING || !is_recorded(v->session->filter, type))
+		goto out;
+	/* A writer of another session or, after a fork, of the parent, is none. */
+	while (level < LEVELS && writers[level] && writers[level]->on == &v->session->on &&
+	       writers[level]->busy)
+		level++;
+	if (level < LEVELS && (!writers[level] || writers[level]->on != &v->session->on))
+		writers[level] = writer_claim(v, level);
+	if (level < LEVELS && writers[level]) {
+		result = writer_put(v, writers[level], event, size);
+	} else {
+		add_fetch(&v->session->no_buffer_events, 1);
+		result = -ENOBUFS;
+	}
+out:
+	errno = saved;
+	return result;
+}
+
+static inline uint64_t type_and_frame(uint16_t type, uint64_t frame)
+{
+	struct casper_enter enter = { .event_type = type,
+				      .frame_high = (uint16_t)(frame >> 32),
+				      .frame_low = (uint32_t)frame };
+	uint64_t word;
+
+	__builtin_memcpy(&word, &enter, sizeof(word));
+	return word;
+}
+
+/* Kept out of the callers, which then need no stack frame. */
+static __attribute__((noinline, cold)) int put_words_slowly(uint64_t first, uint64_t second,
+							    uint64_t third, size_t size)
+{
+	uint64_t words[3] = { first, second, third };
+
+	return record_slowly(words, size);
+}
+
+/* An event of CASPER's own, of one to three words; `type` is in the first. As record_slowly(). */
+static __attribute__((always_inline)) inline int
+put_words(uint16_t type, uint64_t first, uint64_t second, uint64_t third, size_t size)
+{
+	uint64_t delta, *to;
+	struct writer *w = begin(&delta);
+
+	if (unlikely(!w))
+		return put_words_slowly(first, second, third, size);
+	if (unlikely(!fits(w, 8 + size, delta))) {
+		abandon(w);
+		return put_words_slowly(first, second, third, size);
+	}
+	if (unlikely(!is_recorded(w->filter, type))) {
+		abandon(w);
+		return 1;
+	}
+	to = (uint64_t *)w->at;
+	to[0] = CASPER_RECORD_WORD(delta, size);
+	to[1] = first;
+	if (size > 8)
+		to[2] = second;
+	if (size > 16)
+		to[3] = third;
+	publish(w, 8 + size);
+	return 0;
+}
+
+static inline uint64_t pair(uint32_t low, uint32_t high)
+{
+	uint32_t halves[2] = { low, high };
+	uint64_t word;
+
+	__builtin_memcpy(&word, halves, sizeof(word));
+	return word;
+}
+
+PUBLIC unsigned int casper_function_enter(struct casper_unit *unit, unsigned int index, void *frame,
+					  void *call_site)
+{
+	unsigned int base = unit->base;
+
+	if (unlikely(!base)) {
+		/* Called before the file's constructor. */
+		casper_unit_register(unit);
+		base = unit->base;
+	}
+	/* A beginning that was not stored gets no end: the nesting stays right. */
+	if (put_words(CASPER_ENTER, type_and_frame(CASPER_ENTER, (uint64_t)frame),
+		      pair(base + index, (uint32_t)(uint64_t)call_site), 0, 16))
+		return 0;
+	return base + index;
+}
+
+PUBLIC void casper_function_exit(unsigned int function)
+{
+	if (*casper_on)
+		put_words(CASPER_EXIT, pair(CASPER_EXIT, function), 0, 0, 8);
+}
+
+/* GCC and clang call these with -finstrument-functions. */
+PUBLIC void __cyg_profile_func_enter(void *function, void *call_site)
+{
+	if (unlikely(*casper_on))
+		put_words(
+			CASPER_ENTER_ADDRESS,
+			type_and_frame(CASPER_ENTER_ADDRESS, (uint64_t)__builtin_frame_address(0)),
+			(uint64_t)function, (uint64_t)call_site, 24);
+}
+
+PUBLIC void __cyg_profile_func_exit(void *function, void *call_site)
+{
+	(void)call_site;
+	if (unlikely(*casper_on))
+		put_words(CASPER_EXIT_ADDRESS, type_and_frame(CASPER_EXIT_ADDRESS, 0),
+			  (uint64_t)function, 0, 16);
+}
