@@ -18,7 +18,7 @@ pub use cow_check::CowCheck;
 pub use cow_faults::{CowFaults, CowFaultsResult};
 pub use do_fork::{CpuTime, DoFork, DoForkResult};
 pub use fork_table::{ForkTable, ForkTableResult};
-pub use program::Program;
+pub use program::{LIBCASPER, LIBCASPER_NAME, Program};
 pub use rows::{Row, Rows};
 pub use runner::{Interrupted, Outcome, Outside, Runner, unix_ns};
 pub use settings::{Method, Pattern, Reap, Writer};

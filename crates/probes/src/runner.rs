@@ -2,7 +2,7 @@
 //! Runs a probe in a process group of its own, times it from outside, and leaves none of its
 //! processes behind, however it ends.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -63,7 +63,8 @@ pub struct Outcome {
 /// Runs probes one at a time.
 pub struct Runner {
     interrupted: Arc<AtomicBool>,
-    programs: Vec<(Program, File)>,
+    /// Each is loaded when it is first run.
+    programs: Vec<(Program, OnceCell<File>)>,
     pub(crate) kept_warm: Cell<bool>,
 }
 
@@ -73,21 +74,25 @@ impl Runner {
         // Children that a probe leaves behind become ours, so that they can be reaped.
         process::set_child_subreaper(Some(process::getpid()))
             .context("cannot become the reaper of orphaned children (PR_SET_CHILD_SUBREAPER)")?;
-        let mut programs = Vec::new();
-        for program in Program::ALL {
-            programs.push((program, program.load()?));
-        }
+        let programs = Program::ALL.iter().map(|program| (*program, OnceCell::new())).collect();
         Ok(Runner { interrupted, programs, kept_warm: Cell::new(false) })
     }
 
-    pub(crate) fn file_of(&self, program: Program) -> &File {
+    pub(crate) fn file_of(&self, program: Program) -> Result<&File> {
         let loaded = self.programs.iter().find(|(candidate, _)| *candidate == program);
-        &loaded.expect("all programs are loaded").1
+        let (_, file) = loaded.expect("all programs are known");
+        match file.get() {
+            Some(file) => Ok(file),
+            None => {
+                let loaded = program.load()?;
+                Ok(file.get_or_init(|| loaded))
+            }
+        }
     }
 
     /// The path of the tiny program, as a probe may execute it.
-    pub fn tiny_path(&self) -> String {
-        path(self.file_of(Program::Tiny))
+    pub fn tiny_path(&self) -> Result<String> {
+        Ok(path(self.file_of(Program::Tiny)?))
     }
 
     /// The flag by which a probe warms memory itself, unless it is kept warm for all of them.
@@ -112,7 +117,7 @@ impl Runner {
         arguments: &[String],
         environment: &[(&str, &str)],
     ) -> Result<Outcome> {
-        let mut command = Command::new(path(self.file_of(program)));
+        let mut command = Command::new(path(self.file_of(program)?));
         command.arg0(program.name()).args(arguments).envs(environment.iter().copied());
         self.run_command(program.name(), command)
     }

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-use crate::program::Program;
+use crate::program::{LIBCASPER, LIBCASPER_NAME, Program};
 use crate::runner::{Outcome, Runner};
 
 /// Calls that one call of the outermost nested function makes, itself included: NESTED in
@@ -153,6 +153,12 @@ impl TraceSources {
     /// The folder, where tracers may leave their output too.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Put libcasper there, for programs that find it in LD_LIBRARY_PATH.
+    pub fn lay_out_libcasper(&self) -> Result<()> {
+        let path = self.folder().join(LIBCASPER_NAME);
+        std::fs::write(&path, LIBCASPER).with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// Compile `source` (trace_calls.c) into the program `name`, as the embedded ones are compiled

@@ -24,7 +24,7 @@ pub struct WarmMemory<'a> {
 impl Runner {
     /// Touch `bytes` of free memory and keep it warm.
     pub fn keep_warm(&self, bytes: u64) -> Result<WarmMemory<'_>> {
-        let child = Command::new(path(self.file_of(Program::KeepWarm)))
+        let child = Command::new(path(self.file_of(Program::KeepWarm)?))
             .arg0(Program::KeepWarm.name())
             .arg(bytes.to_string())
             .process_group(0)

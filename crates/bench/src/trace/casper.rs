@@ -1,12 +1,105 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! libcasper's events and calls.
+//! libcasper's events and calls: recorded as by a flight recorder whose drain is idle, and with
+//! nobody recording; libcasper in the program, and as a shared library.
 
-use anyhow::{Result, bail};
+use std::rc::Rc;
 
-use super::{Settings, Tool};
+use anyhow::{Context, Result, bail, ensure};
+use cowlab_probes::{Program, Runner, TraceResult, TraceRun, TraceSources};
+
+use super::{BENCH, Settings, Tool, samples};
 use crate::task::Task;
 
-/// Tasks for `tool`, or why there are none.
-pub(super) fn tasks(_settings: &Settings, _tool: Tool) -> Result<Vec<Task>> {
-    bail!("this cowlab was built without libcasper")
+/// How a program has libcasper, and its programs for events, for functions that `cowlab insert`
+/// instrumented, and for -finstrument-functions.
+struct Link {
+    name: &'static str,
+    events: Program,
+    insert: Program,
+    hooks: Program,
+}
+
+const LINKS: [Link; 2] = [
+    Link {
+        name: "static",
+        events: Program::CasperEventsStatic,
+        insert: Program::CasperInsertStatic,
+        hooks: Program::CasperHooksStatic,
+    },
+    Link {
+        name: "shared",
+        events: Program::CasperEventsShared,
+        insert: Program::CasperInsertShared,
+        hooks: Program::CasperHooksShared,
+    },
+];
+
+/// Tasks for `tool`, for each way of linking and each number of threads.
+pub(super) fn tasks(
+    settings: &Settings,
+    tool: Tool,
+    sources: &Rc<TraceSources>,
+) -> Result<Vec<Task>> {
+    sources.lay_out_libcasper()?;
+    let mut tasks = Vec::new();
+    for link in &LINKS {
+        for &threads in &settings.threads {
+            let run = settings.run(threads, settings.buffer_bytes);
+            let name = format!("{BENCH}: {tool} {}, {threads} threads", link.name);
+            let sources = Rc::clone(sources);
+            tasks.push(Task::new(name, move |runner, rep| {
+                let program = Traced { runner, sources: &sources };
+                let params = samples::params(tool, link.name, &run, None);
+                let mut all = Vec::new();
+                if tool == Tool::Casper {
+                    let off = program.alone(&run, link.events)?;
+                    all.extend(samples::of_events("event_off_ns", params.clone(), &off, rep)?);
+                }
+                let calls = if tool == Tool::Casper { link.insert } else { link.hooks };
+                all.extend(samples::of_calls(
+                    "call_KIND_off_ns",
+                    &params,
+                    &run,
+                    runner,
+                    rep,
+                    |run| program.alone(run, calls),
+                )?);
+                Ok(all)
+            }));
+        }
+    }
+    Ok(tasks)
+}
+
+/// A program with libcasper, and how it is run.
+struct Traced<'a> {
+    runner: &'a Runner,
+    sources: &'a TraceSources,
+}
+
+impl Traced<'_> {
+    /// Run it in a session of its own. Nobody drains: old events are overwritten.
+    fn recorded(&self, run: &TraceRun, program: Program) -> Result<TraceResult> {
+        let _ = (run, program);
+        bail!("this cowlab has no recorder")
+    }
+
+    /// Run it with nobody recording.
+    fn alone(&self, run: &TraceRun, program: Program) -> Result<TraceResult> {
+        let result = self.run(run, program, &[])?;
+        ensure!(result.recorded != Some(true), "somebody records this program: nothing is off");
+        Ok(result)
+    }
+
+    fn run(
+        &self,
+        run: &TraceRun,
+        program: Program,
+        environment: &[(&str, &str)],
+    ) -> Result<TraceResult> {
+        let folder = self.sources.folder().to_str().context("the temporary folder's name")?;
+        let mut all = vec![("LD_LIBRARY_PATH", folder)];
+        all.extend(environment);
+        run.run_with(self.runner, program, &all)
+    }
 }

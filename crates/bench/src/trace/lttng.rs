@@ -18,7 +18,7 @@ use crate::task::{Recorder, Task};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Memory for the buffers of all CPUs in the mode that must not lose an event.
-const DISCARD_BYTES: u64 = 256 << 20;
+const DISCARD_BYTES: u64 = 128 << 20;
 
 /// The names that LTTng knows the measured events by.
 const SAMPLE_EVENT: &str = "cowlab:sample";

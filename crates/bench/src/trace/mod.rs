@@ -128,7 +128,7 @@ pub fn plan(settings: &Settings) -> Result<Plan> {
     for &tool in &settings.tools {
         let tasks = match tool {
             Tool::Floor => Ok(floor::tasks(settings)),
-            Tool::Casper | Tool::CasperFinstrument => casper::tasks(settings, tool),
+            Tool::Casper | Tool::CasperFinstrument => casper::tasks(settings, tool, &sources),
             Tool::LttngUst => lttng::tasks(settings, &sources),
             Tool::Uftrace => uftrace::tasks(settings, &sources),
         };
