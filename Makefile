@@ -12,8 +12,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # One profile and one set of features for everything, so that nothing is compiled twice.
 CARGO_FLAGS := --release --workspace
 
-.PHONY: help study build test test-long test-slowdown unit e2e lint man picture bench-trace \
-	install clean
+.PHONY: help study build test test-long test-slowdown unit e2e lint man picture bindings \
+	bench-trace install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -59,6 +59,10 @@ bench-trace: build ## an event's and a call's cost beside LTTng-UST and uftrace 
 picture: ## docs/report.png, from the newest run's report
 	scripts/install picture
 	scripts/picture
+
+bindings: ## crates/casper/src/record, from include/cowlab/record.h
+	scripts/install bindings
+	scripts/bindings
 
 install: man ## cowlab, its man pages and completions under PREFIX
 	install -Dm755 $(COWLAB) $(DESTDIR)$(PREFIX)/bin/cowlab

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! CASPER's trace: the records, how they are stored, and how they are read again.
+//!
+//! After Barkley and Schimmel 1988. `include/cowlab/record.h` defines every layout; [`record`] is
+//! made from it.
+
+pub mod meta;
+pub mod record;
+pub mod walk;
+pub mod write;
