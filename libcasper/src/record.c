@@ -11,11 +11,8 @@
 
 __thread struct writer *writers[LEVELS] __attribute__((tls_model("initial-exec")));
 
-/*
- * The writer of this thread when it can be used as it is, and the ticks since its sub-buffer's
- * base. Leaves it busy; NULL: go the slow way.
- */
-static inline struct writer *begin(uint64_t *delta)
+/* The writer of this thread, made busy, if it has room; NULL: go the slow way. */
+static inline struct writer *begin(size_t room)
 {
 	const volatile uint32_t *on = casper_on;
 	struct writer *w = writers[0];
@@ -25,14 +22,30 @@ static inline struct writer *begin(uint64_t *delta)
 		return NULL;
 	w->busy = 1;
 	barrier();
-	*delta = cycles() - w->base_ticks;
+	if (unlikely(room > (size_t)(w->end - w->at))) {
+		barrier();
+		w->busy = 0;
+		return NULL;
+	}
 	return w;
 }
 
-static inline bool fits(const struct writer *w, size_t room, uint64_t delta)
+static inline void end(struct writer *w)
 {
-	/* A clock that runs backwards gives a delta too large. */
-	return likely(room <= (size_t)(w->end - w->at)) && likely(delta >> 48 == 0);
+	barrier();
+	w->busy = 0;
+}
+
+/*
+ * The event is in place: stamp it. False when the time does not fit behind the sub-buffer's base,
+ * as when the clock ran backwards.
+ */
+static inline bool stamp(struct writer *w, size_t size)
+{
+	uint64_t delta = cycles() - w->base_ticks;
+
+	*(uint64_t *)w->at = CASPER_RECORD_WORD(delta, size);
+	return likely(delta >> 48 == 0);
 }
 
 /* Everything before the new position is whole: a reader and a kill at any moment find it so. */
@@ -43,14 +56,7 @@ static inline void publish(struct writer *w, size_t room)
 	w->at = at;
 	w->events++;
 	store_release(w->head, (uint64_t)at + w->bias);
-	barrier();
-	w->busy = 0;
-}
-
-static inline void abandon(struct writer *w)
-{
-	barrier();
-	w->busy = 0;
+	end(w);
 }
 
 static inline int error_of(int result)
@@ -63,7 +69,6 @@ PUBLIC int casper_record(const void *event, size_t size)
 	const char *from = event;
 	struct writer *w;
 	uint16_t type;
-	uint64_t delta;
 	char *to;
 
 	if (unlikely(size - sizeof(type) > CASPER_EVENT_MAX - sizeof(type)))
@@ -71,20 +76,16 @@ PUBLIC int casper_record(const void *event, size_t size)
 	__builtin_memcpy(&type, event, sizeof(type));
 	if (unlikely(type >= CASPER_TYPE_RESERVED))
 		return -EINVAL;
-	w = begin(&delta);
+	w = begin(room_of(size));
 	if (unlikely(!w))
 		return error_of(record_slowly(event, size));
-	if (unlikely(!fits(w, room_of(size), delta))) {
-		abandon(w);
-		return error_of(record_slowly(event, size));
-	}
 	if (unlikely(!is_recorded(w->filter, type))) {
-		abandon(w);
+		end(w);
 		return 0;
 	}
-	to = w->at;
-	*(uint64_t *)to = CASPER_RECORD_WORD(delta, size);
-	to += 8;
+	/* Before the stamp: reading the clock covers the wait for stores that the caller just made.
+	 */
+	to = w->at + 8;
 	if (likely(size <= 64)) {
 		size_t left = size;
 
@@ -105,6 +106,10 @@ PUBLIC int casper_record(const void *event, size_t size)
 			*to = *from;
 	} else {
 		memcpy(to, from, size);
+	}
+	if (unlikely(!stamp(w, size))) {
+		end(w);
+		return error_of(record_slowly(event, size));
 	}
 	publish(w, room_of(size));
 	return 0;
@@ -162,26 +167,25 @@ static __attribute__((noinline, cold)) int put_words_slowly(uint64_t first, uint
 static __attribute__((always_inline)) inline int
 put_words(uint16_t type, uint64_t first, uint64_t second, uint64_t third, size_t size)
 {
-	uint64_t delta, *to;
-	struct writer *w = begin(&delta);
+	struct writer *w = begin(8 + size);
+	uint64_t *to;
 
 	if (unlikely(!w))
 		return put_words_slowly(first, second, third, size);
-	if (unlikely(!fits(w, 8 + size, delta))) {
-		abandon(w);
-		return put_words_slowly(first, second, third, size);
-	}
 	if (unlikely(!is_recorded(w->filter, type))) {
-		abandon(w);
+		end(w);
 		return 1;
 	}
 	to = (uint64_t *)w->at;
-	to[0] = CASPER_RECORD_WORD(delta, size);
 	to[1] = first;
 	if (size > 8)
 		to[2] = second;
 	if (size > 16)
 		to[3] = third;
+	if (unlikely(!stamp(w, size))) {
+		end(w);
+		return put_words_slowly(first, second, third, size);
+	}
 	publish(w, 8 + size);
 	return 0;
 }

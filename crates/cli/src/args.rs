@@ -48,6 +48,9 @@ pub enum Verb {
     /// Run one measurement
     #[command(subcommand)]
     Bench(Bench),
+    /// CASPER: record and read the events of programs that use libcasper
+    #[command(subcommand)]
+    Trace(Trace),
     /// Predict what a fork costs on the machine of a profile
     Predict(PredictArgs),
     /// Compare two runs, figure by figure
@@ -323,4 +326,66 @@ pub struct CompareArgs {
     /// Show every figure, not only those that differ
     #[arg(long)]
     pub all: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Trace {
+    /// Record a command, or a running program that uses libcasper
+    Record(TraceRecordArgs),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WhenFull {
+    /// Drop what comes, and count it
+    Drop,
+    /// Overwrite the oldest: a flight recorder
+    Overwrite,
+    /// Let the program wait until there is room
+    Wait,
+}
+
+#[derive(Debug, Args)]
+pub struct TraceRecordArgs {
+    /// The trace
+    #[arg(long, short = 'o', value_name = "FILE", default_value = "trace.casper")]
+    pub file: PathBuf,
+    /// Replace the trace that is there
+    #[arg(long)]
+    pub force: bool,
+    /// What a thread's full buffer does
+    #[arg(long, value_enum, default_value = "drop")]
+    pub when_full: WhenFull,
+    /// Size of each thread's buffer, a power of two
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = size)]
+    pub buffer_bytes: u64,
+    /// Threads that may record at the same time
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub buffers: u32,
+    /// Record only events of this type, by name or number; may be repeated
+    #[arg(long, value_name = "TYPE")]
+    pub only: Vec<String>,
+    /// Do not record the functions that are instrumented
+    #[arg(long)]
+    pub no_functions: bool,
+    /// Load libcasper into the command: for programs that were compiled with
+    /// -finstrument-functions and are not linked with it
+    #[arg(long, requires = "command")]
+    pub preload: bool,
+    /// The library for --preload, if not the one that was built or installed with cowlab
+    #[arg(long, value_name = "FILE", requires = "preload")]
+    pub library: Option<PathBuf>,
+    /// Record this running process and what it forks, until Ctrl-C
+    #[arg(
+        long,
+        value_name = "PID",
+        conflicts_with = "command",
+        required_unless_present = "command"
+    )]
+    pub pid: Option<u32>,
+    /// End the recording after this time; the program goes on
+    #[arg(long, value_name = "SECONDS")]
+    pub duration_s: Option<f64>,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<std::ffi::OsString>,
 }

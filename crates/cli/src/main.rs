@@ -13,7 +13,7 @@ use clap::Parser;
 use cowlab_probes::Interrupted;
 
 use crate::args::{Cli, Verb};
-use crate::usage::WrongUsage;
+use crate::usage::{EndedWith, WrongUsage};
 
 fn main() -> ExitCode {
     let Cli { common, verb } = Cli::parse();
@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         Verb::Doctor(args) => cmd::doctor::run(&common, &args),
         Verb::Calibrate(args) => cmd::calibrate::run(&common, &args),
         Verb::Bench(bench) => cmd::bench::run(&common, &bench),
+        Verb::Trace(trace) => cmd::trace::run(&common, &trace),
         Verb::Predict(args) => cmd::predict::run(&common, &args),
         Verb::Compare(args) => cmd::compare::run(&common, &args),
         Verb::Man { directory } => cmd::manual::pages(&directory),
@@ -31,6 +32,9 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            if let Some(&EndedWith(status)) = error.downcast_ref() {
+                return ExitCode::from(status);
+            }
             output::say(&format!("{error:#}"));
             if error.is::<WrongUsage>() {
                 ExitCode::from(2)

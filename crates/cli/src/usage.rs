@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Errors that are the caller's: they end the program with status 2.
+//! Errors that say with which status the program ends: 2 where they are the caller's.
 
 use std::fmt;
 
@@ -14,3 +14,23 @@ impl fmt::Display for WrongUsage {
 }
 
 impl std::error::Error for WrongUsage {}
+
+/// The command that was run failed: cowlab ends as it did, and has nothing to add.
+#[derive(Debug)]
+pub struct EndedWith(pub u8);
+
+impl EndedWith {
+    /// As a shell reports a status of wait(2).
+    pub fn of_wait_status(status: i32) -> EndedWith {
+        let (signal, code) = (status & 0x7f, status >> 8 & 0xff);
+        EndedWith(if signal == 0 { code } else { 128 + signal } as u8)
+    }
+}
+
+impl fmt::Display for EndedWith {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the command ended with status {}", self.0)
+    }
+}
+
+impl std::error::Error for EndedWith {}

@@ -10,6 +10,9 @@ pub const CASPER_TYPE_RESERVED: u32 = 65280;
 pub const CASPER_SESSION_MAGIC: u32 = 1347633475;
 pub const CASPER_VERSION: u32 = 1;
 pub const CASPER_BUFFER_HEADER_BYTES: u32 = 4096;
+pub const CASPER_GATE_MAGIC: u32 = 1163149639;
+pub const CASPER_GATE_ENTRIES: u32 = 16;
+pub const CASPER_GATE_SLOTS: u32 = 704;
 pub const CASPER_FILE_MAGIC: &[u8; 9usize] = b"CASPER\r\n\0";
 pub const CASPER_BYTE_ORDER: u32 = 16909060;
 pub const CASPER_CHUNK_MAGIC: u32 = 1263421507;
@@ -20,6 +23,8 @@ pub const CASPER_ABSENT: u64 = u64::MAX;
 pub struct casper_subbuf {
     pub base_ticks: u64,
     pub first_event: u64,
+    pub process: u32,
+    pub pid: u32,
 }
 pub const CASPER_ENTER: casper_own_type = 65280;
 pub const CASPER_EXIT: casper_own_type = 65281;
@@ -85,6 +90,10 @@ pub type casper_mode = u32;
 pub const CASPER_CLOCK_CYCLES: casper_clock = 0;
 pub const CASPER_CLOCK_MONOTONIC: casper_clock = 1;
 pub type casper_clock = u32;
+pub const CASPER_PAUSED: casper_session_state = 0;
+pub const CASPER_RECORDING: casper_session_state = 1;
+pub const CASPER_OVER: casper_session_state = 2;
+pub type casper_session_state = u32;
 #[repr(C)]
 #[repr(align(64))]
 #[derive(Debug, Copy, Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -108,9 +117,10 @@ pub struct casper_session {
     pub heartbeat: u64,
     pub meta_ready: u64,
     pub buffers_ready: u32,
-    pub unused: u32,
+    pub sleeping: u32,
     pub __bindgen_padding_0: [u8; 8usize],
-    pub wanted: u64,
+    pub wanted: u32,
+    pub abandoned: u32,
     pub meta_end: u64,
     pub no_buffer_events: u64,
     pub lost_meta: u64,
@@ -142,6 +152,22 @@ pub struct casper_buffer {
     pub __bindgen_padding_1: [u8; 40usize],
     pub tail: u64,
     pub __bindgen_padding_2: [u8; 56usize],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct casper_gate_entry {
+    pub pid: u32,
+    pub recorder: u32,
+    pub path: [u8; 56usize],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct casper_gate {
+    pub magic: u32,
+    pub version: u32,
+    pub unused: [u8; 248usize],
+    pub entries: [casper_gate_entry; 16usize],
+    pub slots: [u32; 704usize],
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]

@@ -11,3 +11,4 @@ pub mod manual;
 pub mod predict;
 pub mod report;
 pub mod study;
+pub mod trace;

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `trace`: CASPER's verbs.
+
+mod record;
+
+use anyhow::Result;
+
+use crate::args::{Common, Trace};
+
+/// Run the verb.
+pub fn run(common: &Common, trace: &Trace) -> Result<()> {
+    match trace {
+        Trace::Record(args) => record::run(common, args),
+    }
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Records what programs that use libcasper write: makes the memory of a session, drains it into a
+//! trace, and attaches to running programs. See `include/cowlab/record.h`.
+
+mod clock;
+mod cost;
+mod drain;
+mod file;
+mod gate;
+mod modules;
+mod orphans;
+mod owner;
+mod recording;
+mod session;
+mod shared;
+
+pub use clock::{Clock, Moment};
+pub use cost::ProbeCost;
+pub use drain::{Counters, Drain, Sink, counters};
+pub use file::{Account, TraceFile};
+pub use gate::{Request, become_user_of};
+pub use modules::record_modules;
+pub use orphans::{children_left, collect_orphans};
+pub use owner::Owner;
+pub use recording::Recording;
+pub use session::{Options, Session, WhenFull};

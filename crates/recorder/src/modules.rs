@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The modules of a process that ran before its recording began: others tell them themselves.
+
+use anyhow::Result;
+use cowlab_casper::record::casper_meta_module;
+use object::Object;
+use object::ObjectSegment;
+use object::SegmentFlags;
+use procfs_core::process::{MMPermissions, MMapPath};
+use zerocopy::FromZeros;
+
+use crate::file::TraceFile;
+use crate::gate::maps_of;
+
+/// Write the modules of `pid` into the trace, as those of process number `process`.
+pub fn record_modules(file: &mut TraceFile, process: u32, pid: u32) -> Result<()> {
+    for map in maps_of(pid)?.iter() {
+        let MMapPath::Path(path) = &map.pathname else { continue };
+        if !map.perms.contains(MMPermissions::EXECUTE) {
+            continue;
+        }
+        let mut module = casper_meta_module::new_zeroed();
+        (module.start, module.end) = map.address;
+        let Ok(bytes) = std::fs::read(path) else { continue };
+        let Ok(elf) = object::File::parse(&*bytes) else { continue };
+        let executable = |flags: SegmentFlags| match flags {
+            SegmentFlags::Elf { p_flags, .. } => p_flags.contains(object::elf::PF_X),
+            _ => false,
+        };
+        let Some(text) = elf.segments().find(|segment| executable(segment.flags())) else {
+            continue;
+        };
+        let page_offset = text.file_range().0.saturating_sub(map.offset);
+        module.bias = map.address.0.wrapping_add(page_offset).wrapping_sub(text.address());
+        if let Ok(Some(id)) = elf.build_id() {
+            let bytes = id.len().min(module.build_id.len());
+            module.build_id[..bytes].copy_from_slice(&id[..bytes]);
+            module.build_id_bytes = bytes as u32;
+        }
+        file.module(process, &module, &path.to_string_lossy());
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A recording from its begin to its end.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use cowlab_casper::write::WriteError;
+
+use crate::cost::ProbeCost;
+use crate::drain::{Drain, counters};
+use crate::file::{Account, TraceFile};
+use crate::session::{Options, Session, WhenFull};
+
+/// The longest sleep of a recorder whose programs do not wake it.
+const NAP: Duration = Duration::from_millis(10);
+/// How often the file's header is brought up to date.
+const REFRESH: Duration = Duration::from_secs(1);
+/// What programs are given to finish the event at hand once the recording is off.
+const GRACE: Duration = Duration::from_millis(5);
+
+/// A session and the file that it goes to.
+pub struct Recording {
+    /// The memory that programs record into.
+    pub session: Session,
+    /// The trace.
+    pub file: TraceFile,
+    drain: Drain,
+    refreshed: Instant,
+}
+
+impl Recording {
+    /// Begin to record into `path`; `command` is what the trace says was recorded.
+    pub fn start(
+        path: &Path,
+        options: Options,
+        command: &str,
+        cost: Option<&ProbeCost>,
+    ) -> Result<Recording> {
+        let session = Session::create(options)?;
+        let mut file = TraceFile::create(path, &session, command)?;
+        if let Some(cost) = cost {
+            cost.put(file.header_mut());
+        }
+        session.beat();
+        session.turn(true);
+        Ok(Recording { session, file, drain: Drain::default(), refreshed: Instant::now() })
+    }
+
+    /// Take what programs recorded, and rest if there was little.
+    pub fn pump(&mut self) -> Result<()> {
+        self.session.beat();
+        let bytes = self.drain.round(&self.session, &mut self.file, false)?;
+        if self.refreshed.elapsed() >= REFRESH {
+            self.refreshed = Instant::now();
+            self.file.refresh(&self.session);
+        }
+        if bytes < self.session.subbuf_bytes {
+            self.session.sleep(NAP);
+        }
+        Ok(())
+    }
+
+    /// Processes that have entered so far.
+    pub fn processes(&self) -> u32 {
+        counters(&self.session).processes
+    }
+
+    /// Nothing will come: leave no file behind.
+    pub fn discard(&self) {
+        self.file.remove();
+    }
+
+    /// Stop, take what is left, and end the file.
+    pub fn finish(mut self) -> Result<(Account, Option<WriteError>)> {
+        if self.session.options.when_full == WhenFull::Wait {
+            // Who waits for room gets it before the end.
+            self.drain.round(&self.session, &mut self.file, false)?;
+        }
+        self.session.turn(false);
+        std::thread::sleep(GRACE);
+        self.drain.round(&self.session, &mut self.file, true)?;
+        Ok(self.file.finish(&self.session, &self.drain))
+    }
+}

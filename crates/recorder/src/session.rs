@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A session's memory: made here, mapped by each traced program (`struct casper_session`).
+
+use std::fs::File;
+use std::mem::offset_of;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use cowlab_casper::record::{
+    CASPER_BUFFER_HEADER_BYTES, CASPER_ENTER, CASPER_ENTER_ADDRESS, CASPER_EXIT,
+    CASPER_EXIT_ADDRESS, CASPER_MODE_DROP, CASPER_MODE_OVERWRITE, CASPER_MODE_WAIT, CASPER_OVER,
+    CASPER_PAUSED, CASPER_RECORDING, CASPER_SESSION_MAGIC, CASPER_VERSION, casper_session,
+};
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode, fallocate, fchmod, ftruncate, memfd_create};
+use rustix::thread::futex;
+
+use crate::clock::{Clock, Moment};
+use crate::shared::SharedMemory;
+
+/// What a full buffer does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenFull {
+    /// Drop what comes, and count it.
+    Drop,
+    /// Overwrite the oldest: a flight recorder.
+    Overwrite,
+    /// Have the program wait until there is room.
+    Wait,
+}
+
+/// How to record.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What a full buffer does.
+    pub when_full: WhenFull,
+    /// Bytes of one thread's ring: a power of two, 64 KiB to 1 GiB.
+    pub buffer_bytes: u64,
+    /// Threads that may record at the same time.
+    pub buffers: u32,
+    /// Event types to record, by name or number; empty: all.
+    pub only: Vec<String>,
+    /// Record the functions that are instrumented.
+    pub functions: bool,
+    /// The clock, if not the best one.
+    pub clock: Option<Clock>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            when_full: WhenFull::Drop,
+            buffer_bytes: 1 << 20,
+            buffers: 1024,
+            only: Vec::new(),
+            functions: true,
+            clock: None,
+        }
+    }
+}
+
+/// Room for metadata, given memory as it is used.
+const META_BYTES: u64 = 256 << 20;
+const META_STEP_BYTES: u64 = 1 << 20;
+const META_OFFSET: u64 = 16384;
+/// Buffers that have memory before anybody asks.
+const FIRST_BUFFERS: u32 = 8;
+
+/// The memory of a recording, and the words in it.
+pub struct Session {
+    file: File,
+    memory: SharedMemory,
+    /// The clock of its events.
+    pub clock: Clock,
+    /// When it began.
+    pub first: Moment,
+    /// Random; tells it from others.
+    pub id: u64,
+    /// As asked for.
+    pub options: Options,
+    /// Bytes of a sub-buffer.
+    pub subbuf_bytes: u64,
+    /// Inode of this process's pid namespace.
+    pub pid_namespace: u64,
+    bytes: u64,
+}
+
+impl Session {
+    /// Make the memory of a session that nobody records into yet.
+    pub fn create(options: Options) -> Result<Session> {
+        let range = (1 << 16)..=(1 << 30);
+        ensure!(
+            options.buffer_bytes.is_power_of_two() && range.contains(&options.buffer_bytes),
+            "--buffer-bytes {} is not a power of two between 64 KiB and 1 GiB",
+            options.buffer_bytes
+        );
+        ensure!(
+            (1..=65536).contains(&options.buffers),
+            "--buffers {} is not in 1..65536",
+            options.buffers
+        );
+        let clock = options.clock.unwrap_or_else(Clock::choose);
+        let first = clock.now();
+        // An eighth: what one switch of sub-buffers loses of a flight recorder's past, and how
+        // often a program that fills them wakes the recorder.
+        let subbuf_bytes = (options.buffer_bytes / 8).max(16384);
+        let stride = u64::from(CASPER_BUFFER_HEADER_BYTES) + options.buffer_bytes;
+        let bytes = META_OFFSET + META_BYTES + u64::from(options.buffers) * stride;
+        let fd: OwnedFd = memfd_create("casper", MemfdFlags::CLOEXEC)
+            .context("cannot make the memory of the recording (memfd_create)")?;
+        // Who may open it may record into it and read what others record.
+        fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
+        ftruncate(&fd, bytes)?;
+        let file = File::from(fd);
+        let memory = SharedMemory::map(&file, bytes as usize)
+            .context("cannot map the memory of the recording: use fewer --buffers")?;
+        let session = Session {
+            clock,
+            first,
+            id: random()?,
+            subbuf_bytes,
+            pid_namespace: std::fs::metadata("/proc/self/ns/pid").map_or(0, |data| data.ino()),
+            bytes,
+            file,
+            memory,
+            options,
+        };
+        session.give_memory(0, META_OFFSET)?;
+        session.write_header(stride);
+        session.provide_buffers(FIRST_BUFFERS.min(session.options.buffers))?;
+        session.provide_metadata()?;
+        Ok(session)
+    }
+
+    fn write_header(&self, stride: u64) {
+        let u32 = |offset: usize, value: u32| {
+            self.memory.u32(offset).store(value, Ordering::Relaxed);
+        };
+        let u64 = |offset: usize, value: u64| {
+            self.memory.u64(offset).store(value, Ordering::Relaxed);
+        };
+        macro_rules! at {
+            ($field:ident) => {
+                offset_of!(casper_session, $field)
+            };
+        }
+        u32(at!(version), CASPER_VERSION);
+        u32(at!(on), CASPER_PAUSED);
+        u32(
+            at!(mode),
+            match self.options.when_full {
+                WhenFull::Drop => CASPER_MODE_DROP,
+                WhenFull::Overwrite => CASPER_MODE_OVERWRITE,
+                WhenFull::Wait => CASPER_MODE_WAIT,
+            },
+        );
+        u32(at!(clock), self.clock.code());
+        u32(at!(buffer_count), self.options.buffers);
+        u32(at!(buffer_bytes), self.options.buffer_bytes as u32);
+        u32(at!(subbuf_bytes), self.subbuf_bytes as u32);
+        u64(at!(session_bytes), self.bytes);
+        u64(at!(meta_offset), META_OFFSET);
+        u64(at!(meta_bytes), META_BYTES);
+        u64(at!(buffers_offset), META_OFFSET + META_BYTES);
+        u64(at!(buffer_stride), stride);
+        u64(at!(id), self.id);
+        u64(at!(pid_namespace), self.pid_namespace);
+        u64(at!(clock_hz), self.clock.hz(self.first));
+        self.write_filter();
+        u32(at!(magic), CASPER_SESSION_MAGIC);
+    }
+
+    /// The bit of each type that is recorded, and the names whose bits programs set.
+    fn write_filter(&self) {
+        let own = [CASPER_ENTER, CASPER_EXIT, CASPER_ENTER_ADDRESS, CASPER_EXIT_ADDRESS];
+        let mut filter = [0u8; 8192];
+        if self.options.only.is_empty() {
+            filter.fill(0xff);
+        }
+        let mut set = |number: u32, on: bool| {
+            let (byte, bit) = (&mut filter[(number >> 3) as usize], 1u8 << (number & 7));
+            *byte = if on { *byte | bit } else { *byte & !bit };
+        };
+        own.iter().for_each(|&number| set(number, self.options.functions));
+        let mut names = Vec::new();
+        for name in &self.options.only {
+            match type_number(name) {
+                Some(number) => set(number.into(), true),
+                None => names.extend_from_slice(&[name.as_bytes(), b"\0"].concat()),
+            }
+        }
+        names.truncate(2047);
+        self.memory.write(offset_of!(casper_session, only), &names);
+        self.memory.write(offset_of!(casper_session, filter), &filter);
+    }
+
+    /// Where a program finds the memory, in its variable `CASPER_SESSION`. The file has no name:
+    /// it is gone when its last user is, however that ended.
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
+    }
+
+    /// Let the user of process `pid` open the memory, where this process may decide that.
+    pub fn give_to_user_of(&self, pid: u32) -> Result<()> {
+        let Ok(owner) = std::fs::metadata(format!("/proc/{pid}")) else { return Ok(()) };
+        if owner.uid() != rustix::process::geteuid().as_raw() {
+            let user = rustix::fs::Uid::from_raw(owner.uid());
+            rustix::fs::fchown(&self.file, Some(user), None)
+                .with_context(|| format!("process {pid} is user {}'s: run as root", owner.uid()))?;
+        }
+        Ok(())
+    }
+
+    /// The memory.
+    pub fn memory(&self) -> &SharedMemory {
+        &self.memory
+    }
+
+    /// Where buffer `index` begins.
+    pub fn buffer_offset(&self, index: u32) -> usize {
+        let stride = u64::from(CASPER_BUFFER_HEADER_BYTES) + self.options.buffer_bytes;
+        (META_OFFSET + META_BYTES + u64::from(index) * stride) as usize
+    }
+
+    /// Where the metadata begins, and how much of it has memory.
+    pub fn metadata(&self) -> (usize, u64) {
+        let ready = self.memory.u64(offset_of!(casper_session, meta_ready));
+        (META_OFFSET as usize, ready.load(Ordering::Relaxed))
+    }
+
+    /// A counter or state in the header.
+    pub fn word(&self, offset: usize) -> u32 {
+        self.memory.u32(offset).load(Ordering::Acquire)
+    }
+
+    /// The same, of 64 bits.
+    pub fn double_word(&self, offset: usize) -> u64 {
+        self.memory.u64(offset).load(Ordering::Acquire)
+    }
+
+    /// Buffers that have memory.
+    pub fn buffers_ready(&self) -> u32 {
+        self.word(offset_of!(casper_session, buffers_ready))
+    }
+
+    /// See that the first `count` buffers have memory.
+    pub fn provide_buffers(&self, count: u32) -> Result<()> {
+        let ready = self.buffers_ready();
+        let count = count.min(self.options.buffers);
+        if count > ready {
+            let (from, to) = (self.buffer_offset(ready), self.buffer_offset(count));
+            self.give_memory(from as u64, (to - from) as u64)?;
+            let word = self.memory.u32(offset_of!(casper_session, buffers_ready));
+            word.store(count, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// See that there is room for metadata ahead of what is written.
+    pub fn provide_metadata(&self) -> Result<()> {
+        let end = self.double_word(offset_of!(casper_session, meta_end));
+        let ready = self.memory.u64(offset_of!(casper_session, meta_ready));
+        let have = ready.load(Ordering::Relaxed);
+        if end.saturating_add(META_STEP_BYTES) > have && have < META_BYTES {
+            let more = (META_STEP_BYTES * 2).max(have / 2).min(META_BYTES - have);
+            self.give_memory(META_OFFSET + have, more)?;
+            ready.store(have + more, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn give_memory(&self, offset: u64, bytes: u64) -> Result<()> {
+        fallocate(&self.file, FallocateFlags::empty(), offset, bytes).with_context(|| {
+            format!("no memory for {} KiB of buffers: use a smaller --buffer-bytes", bytes >> 10)
+        })
+    }
+
+    /// Have programs record, or not.
+    pub fn turn(&self, on: bool) {
+        let state = if on { CASPER_RECORDING } else { CASPER_PAUSED };
+        self.memory.u32(offset_of!(casper_session, on)).store(state, Ordering::SeqCst);
+    }
+
+    /// Say that the recorder is there.
+    pub fn beat(&self) {
+        self.memory.u64(offset_of!(casper_session, heartbeat)).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Sleep until a program wants something, or for `at_most`.
+    pub fn sleep(&self, at_most: Duration) {
+        let wanted = self.memory.u32(offset_of!(casper_session, wanted));
+        let sleeping = self.memory.u32(offset_of!(casper_session, sleeping));
+        let before = wanted.load(Ordering::Acquire);
+        sleeping.store(1, Ordering::SeqCst);
+        let limit = futex::Timespec {
+            tv_sec: at_most.as_secs() as i64,
+            tv_nsec: at_most.subsec_nanos().into(),
+        };
+        let _ = futex::wait(wanted, futex::Flags::empty(), before, Some(&limit));
+        sleeping.store(0, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Session {
+    /// Programs leave it when they look again; what they still map gives its memory back now.
+    fn drop(&mut self) {
+        self.memory.u32(offset_of!(casper_session, on)).store(CASPER_OVER, Ordering::SeqCst);
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let _ = fallocate(&self.file, hole, META_OFFSET, self.bytes - META_OFFSET);
+    }
+}
+
+/// The number of an event type, if `text` is one.
+fn type_number(text: &str) -> Option<u16> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u16::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// A number that no other session has.
+fn random() -> Result<u64> {
+    let mut bytes = [0u8; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(u64::from_ne_bytes(bytes))
+}
