@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result, bail, ensure};
 use cowlab_probes::{Program, Runner, TraceResult, TraceRun, TraceSources};
+use cowlab_recorder::{Options, Session, WhenFull};
 
 use super::{BENCH, Settings, Tool, samples};
 use crate::task::Task;
@@ -52,10 +53,15 @@ pub(super) fn tasks(
                 let params = samples::params(tool, link.name, &run, None);
                 let mut all = Vec::new();
                 if tool == Tool::Casper {
+                    let events = program.recorded(&run, link.events)?;
+                    all.extend(samples::of_events("event_ns", params.clone(), &events, rep)?);
                     let off = program.alone(&run, link.events)?;
                     all.extend(samples::of_events("event_off_ns", params.clone(), &off, rep)?);
                 }
                 let calls = if tool == Tool::Casper { link.insert } else { link.hooks };
+                all.extend(samples::of_calls("call_KIND_ns", &params, &run, runner, rep, |run| {
+                    program.recorded(run, calls)
+                })?);
                 all.extend(samples::of_calls(
                     "call_KIND_off_ns",
                     &params,
@@ -80,8 +86,24 @@ struct Traced<'a> {
 impl Traced<'_> {
     /// Run it in a session of its own. Nobody drains: old events are overwritten.
     fn recorded(&self, run: &TraceRun, program: Program) -> Result<TraceResult> {
-        let _ = (run, program);
-        bail!("this cowlab has no recorder")
+        let session = Session::create(Options {
+            when_full: WhenFull::Overwrite,
+            buffer_bytes: run.buffer_bytes,
+            buffers: run.threads + 1,
+            ..Options::default()
+        })?;
+        session.beat();
+        session.turn(true);
+        let path = session.path();
+        let path = path.to_str().context("the session has a strange path")?;
+        let result = self.run(run, program, &[("CASPER_SESSION", path)])?;
+        ensure!(result.recorded != Some(false), "libcasper did not enter the session");
+        // Each thread overwrote at least the whole of its ring: nothing less would be a figure.
+        let streams = cowlab_recorder::counters(&session).streams;
+        if streams < run.threads {
+            bail!("{} of {} threads recorded events", streams, run.threads);
+        }
+        Ok(result)
     }
 
     /// Run it with nobody recording.
