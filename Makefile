@@ -12,7 +12,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # One profile and one set of features for everything, so that nothing is compiled twice.
 CARGO_FLAGS := --release --workspace
 
-.PHONY: help study build test test-long test-slowdown unit e2e lint man picture bindings install clean
+.PHONY: help study build test test-long test-slowdown unit e2e lint man picture bindings \
+	bench-trace install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -50,6 +51,10 @@ lint: ## formats, warnings, licence tags, layers, links
 man: build ## man pages in target/man
 	mkdir -p target/man
 	$(COWLAB) man target/man
+
+bench-trace: build ## an event's and a call's cost beside LTTng-UST and uftrace (2 minutes)
+	scripts/install bench-trace
+	$(COWLAB) bench trace --rounds 20
 
 picture: ## docs/report.png, from the newest run's report
 	scripts/install picture
