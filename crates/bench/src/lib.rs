@@ -9,5 +9,6 @@ pub mod points;
 pub mod sweep;
 pub mod table;
 mod task;
+pub mod trace;
 
 pub use task::{Recorder, Rounds, Task, run_rounds};

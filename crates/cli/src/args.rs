@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use cowlab_bench::trace::Tool;
 use cowlab_model::units::parse_bytes;
 use cowlab_probes::{Method, Pattern, Reap, Writer};
 
@@ -115,6 +116,8 @@ pub enum Bench {
     CowCheck(CowCheckArgs),
     /// Our times of fork and vfork beside the kernel's own trace events (needs root)
     CrossCheck(CrossCheckArgs),
+    /// What an event and an instrumented call cost, beside LTTng-UST and uftrace
+    Trace(BenchTraceArgs),
 }
 
 /// A size: bytes, or with a unit.
@@ -235,6 +238,28 @@ pub struct CrossCheckArgs {
     /// Calls of each method in a round
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(10..=100_000))]
     pub calls: u64,
+    #[command(flatten)]
+    pub how: How,
+}
+
+#[derive(Debug, Args)]
+pub struct BenchTraceArgs {
+    /// floor, casper, casper-finstrument, lttng-ust, uftrace
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "floor,casper,casper-finstrument,lttng-ust,uftrace"
+    )]
+    pub tool: Vec<Tool>,
+    /// Threads that make events at once
+    #[arg(long, value_delimiter = ',', default_value = "1,2", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub threads: Vec<u32>,
+    /// Timed events of each thread in a round
+    #[arg(long, default_value_t = 800_000, value_parser = clap::value_parser!(u64).range(8..=100_000_000))]
+    pub events: u64,
+    /// Size of a thread's ring, a power of two
+    #[arg(long, default_value = "1MiB", value_parser = size)]
+    pub buffer_bytes: u64,
     #[command(flatten)]
     pub how: How,
 }

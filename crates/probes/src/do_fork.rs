@@ -101,14 +101,14 @@ impl DoFork {
         .into()
     }
 
-    fn arguments(&self, runner: &Runner) -> Vec<String> {
+    fn arguments(&self, runner: &Runner) -> Result<Vec<String>> {
         let mut arguments = vec![
             format!("--method={}", self.method),
             format!("--writer={}", self.writer),
             format!("--reap={}", self.reap),
             format!("--page-size-bytes={}", self.page_size_bytes),
             format!("--threads={}", self.threads),
-            format!("--spawn={}", runner.tiny_path()),
+            format!("--spawn={}", runner.tiny_path()?),
         ];
         arguments.extend(runner.warm_flag());
         if !self.populated {
@@ -125,12 +125,12 @@ impl DoFork {
             self.heap_bytes.to_string(),
             self.write_fraction.to_string(),
         ]);
-        arguments
+        Ok(arguments)
     }
 
     /// Run it.
     pub fn run(&self, runner: &Runner) -> Result<DoForkResult> {
-        let outcome = runner.run(Program::DoFork, &self.arguments(runner))?;
+        let outcome = runner.run(Program::DoFork, &self.arguments(runner)?)?;
         let rows = &outcome.rows;
         let cpu = |of: &str| -> Result<CpuTime> {
             Ok(CpuTime {

@@ -57,7 +57,7 @@ impl ForkTable {
 
     /// Run it.
     pub fn run(&self, runner: &Runner) -> Result<ForkTableResult> {
-        let mut arguments = vec![format!("--spawn={}", runner.tiny_path())];
+        let mut arguments = vec![format!("--spawn={}", runner.tiny_path()?)];
         if self.touched {
             arguments.push("--touched".to_owned());
         }

@@ -10,6 +10,7 @@ mod program;
 mod rows;
 mod runner;
 mod settings;
+mod trace;
 mod warm;
 
 pub use calibrate::{Primitives, PrimitivesResult};
@@ -17,7 +18,9 @@ pub use cow_check::CowCheck;
 pub use cow_faults::{CowFaults, CowFaultsResult};
 pub use do_fork::{CpuTime, DoFork, DoForkResult};
 pub use fork_table::{ForkTable, ForkTableResult};
+pub use program::{LIBCASPER, LIBCASPER_NAME, Program};
 pub use rows::{Row, Rows};
 pub use runner::{Interrupted, Outcome, Outside, Runner, unix_ns};
 pub use settings::{Method, Pattern, Reap, Writer};
+pub use trace::{NESTED_CALLS, TraceResult, TraceRun, TraceSources};
 pub use warm::WarmMemory;

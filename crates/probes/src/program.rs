@@ -8,67 +8,73 @@ use std::os::fd::AsRawFd;
 use anyhow::{Context, Result};
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// A measured C program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Program {
-    /// Document 000's workload.
-    DoFork,
-    /// Document 004's and TLPI's table.
-    ForkTable,
-    /// Document 002's workloads.
-    CowFaults,
-    /// Isolation of parent and children.
-    CowCheck,
-    /// The primitive costs.
-    Calibrate,
-    /// Holds free memory against a hypervisor that takes it back.
-    KeepWarm,
-    /// A program that only exits.
-    Tiny,
+/// The programs, with their names.
+macro_rules! programs {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal),+ $(,)?) => {
+        /// A measured C program.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Program { $($(#[$doc])* $variant),+ }
+
+        impl Program {
+            /// Every program.
+            pub(crate) const ALL: &'static [Program] = &[$(Program::$variant),+];
+
+            /// The program's name.
+            pub fn name(self) -> &'static str {
+                match self { $(Program::$variant => $name),+ }
+            }
+
+            fn bytes(self) -> &'static [u8] {
+                match self {
+                    $(Program::$variant => {
+                        include_bytes!(concat!(env!("OUT_DIR"), "/", $name))
+                    })+
+                }
+            }
+        }
+    };
 }
 
+programs! {
+    /// Document 000's workload.
+    DoFork = "do_fork",
+    /// Document 004's and TLPI's table.
+    ForkTable = "fork_table",
+    /// Document 002's workloads.
+    CowFaults = "cow_faults",
+    /// Isolation of parent and children.
+    CowCheck = "cow_check",
+    /// The primitive costs.
+    Calibrate = "calibrate",
+    /// Holds free memory against a hypervisor that takes it back.
+    KeepWarm = "keep_warm",
+    /// A program that only exits.
+    Tiny = "tiny",
+    /// The least that a time-stamped event can cost.
+    TraceFloor = "trace_floor",
+    /// Calls that nobody traces.
+    TraceCalls = "trace_calls",
+    /// Events of libcasper, which is in the program.
+    CasperEventsStatic = "casper_events_static",
+    /// Calls of functions as `cowlab insert` leaves them; libcasper is in the program.
+    CasperInsertStatic = "casper_insert_static",
+    /// Calls of functions compiled with -finstrument-functions; libcasper is in the program.
+    CasperHooksStatic = "casper_hooks_static",
+    /// As CasperEventsStatic with a shared library, see [`LIBCASPER`].
+    CasperEventsShared = "casper_events_shared",
+    /// As CasperInsertStatic with a shared library.
+    CasperInsertShared = "casper_insert_shared",
+    /// As CasperHooksStatic with a shared library.
+    CasperHooksShared = "casper_hooks_shared",
+}
+
+/// libcasper, for the programs that find it in LD_LIBRARY_PATH by [`LIBCASPER_NAME`].
+pub const LIBCASPER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libcasper.so.1"));
+
+/// The file name by which programs look for it.
+pub const LIBCASPER_NAME: &str = "libcasper.so.1";
+
 impl Program {
-    /// Every program.
-    pub(crate) const ALL: [Program; 7] = [
-        Program::DoFork,
-        Program::ForkTable,
-        Program::CowFaults,
-        Program::CowCheck,
-        Program::Calibrate,
-        Program::KeepWarm,
-        Program::Tiny,
-    ];
-
-    /// The program's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Program::DoFork => "do_fork",
-            Program::ForkTable => "fork_table",
-            Program::CowFaults => "cow_faults",
-            Program::CowCheck => "cow_check",
-            Program::Calibrate => "calibrate",
-            Program::KeepWarm => "keep_warm",
-            Program::Tiny => "tiny",
-        }
-    }
-
-    fn bytes(self) -> &'static [u8] {
-        macro_rules! built {
-            ($name:literal) => {
-                include_bytes!(concat!(env!("OUT_DIR"), "/", $name))
-            };
-        }
-        match self {
-            Program::DoFork => built!("do_fork"),
-            Program::ForkTable => built!("fork_table"),
-            Program::CowFaults => built!("cow_faults"),
-            Program::CowCheck => built!("cow_check"),
-            Program::Calibrate => built!("calibrate"),
-            Program::KeepWarm => built!("keep_warm"),
-            Program::Tiny => built!("tiny"),
-        }
-    }
-
     /// The program as a file in memory that can be executed by [`path`].
     pub(crate) fn load(self) -> Result<File> {
         // Not close-on-exec: a probe executes `tiny` by the number of this descriptor.

@@ -2,7 +2,7 @@
 //! Runs a probe in a process group of its own, times it from outside, and leaves none of its
 //! processes behind, however it ends.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -63,7 +63,8 @@ pub struct Outcome {
 /// Runs probes one at a time.
 pub struct Runner {
     interrupted: Arc<AtomicBool>,
-    programs: Vec<(Program, File)>,
+    /// Each is loaded when it is first run.
+    programs: Vec<(Program, OnceCell<File>)>,
     pub(crate) kept_warm: Cell<bool>,
 }
 
@@ -73,21 +74,25 @@ impl Runner {
         // Children that a probe leaves behind become ours, so that they can be reaped.
         process::set_child_subreaper(Some(process::getpid()))
             .context("cannot become the reaper of orphaned children (PR_SET_CHILD_SUBREAPER)")?;
-        let mut programs = Vec::new();
-        for program in Program::ALL {
-            programs.push((program, program.load()?));
-        }
+        let programs = Program::ALL.iter().map(|program| (*program, OnceCell::new())).collect();
         Ok(Runner { interrupted, programs, kept_warm: Cell::new(false) })
     }
 
-    pub(crate) fn file_of(&self, program: Program) -> &File {
+    pub(crate) fn file_of(&self, program: Program) -> Result<&File> {
         let loaded = self.programs.iter().find(|(candidate, _)| *candidate == program);
-        &loaded.expect("all programs are loaded").1
+        let (_, file) = loaded.expect("all programs are known");
+        match file.get() {
+            Some(file) => Ok(file),
+            None => {
+                let loaded = program.load()?;
+                Ok(file.get_or_init(|| loaded))
+            }
+        }
     }
 
     /// The path of the tiny program, as a probe may execute it.
-    pub fn tiny_path(&self) -> String {
-        path(self.file_of(Program::Tiny))
+    pub fn tiny_path(&self) -> Result<String> {
+        Ok(path(self.file_of(Program::Tiny)?))
     }
 
     /// The flag by which a probe warms memory itself, unless it is kept warm for all of them.
@@ -102,24 +107,38 @@ impl Runner {
 
     /// Run `program` with `arguments` until it ends.
     pub fn run(&self, program: Program, arguments: &[String]) -> Result<Outcome> {
+        self.run_with(program, arguments, &[])
+    }
+
+    /// The same with more in its environment.
+    pub fn run_with(
+        &self,
+        program: Program,
+        arguments: &[String],
+        environment: &[(&str, &str)],
+    ) -> Result<Outcome> {
+        let mut command = Command::new(path(self.file_of(program)?));
+        command.arg0(program.name()).args(arguments).envs(environment.iter().copied());
+        self.run_command(program.name(), command)
+    }
+
+    /// Run `command`, which prints a probe's rows, until it ends. `name` is for messages.
+    pub fn run_command(&self, name: &str, mut command: Command) -> Result<Outcome> {
         if self.is_interrupted() {
             return Err(Interrupted.into());
         }
-        let file = self.file_of(program);
         // Files, not pipes: reading must not wake this process while it measures.
         let (mut stdout, mut stderr) = (buffer("rows")?, buffer("messages")?);
         let start_unix_ns = unix_ns();
         let before = getrusage(UsageWho::RUSAGE_CHILDREN)?;
         let began = Instant::now();
-        let child = Command::new(path(file))
-            .arg0(program.name())
-            .args(arguments)
+        let child = command
             .stdin(Stdio::null())
             .stdout(stdout.try_clone()?)
             .stderr(stderr.try_clone()?)
             .process_group(0)
             .spawn()
-            .map_err(|error| cannot_start(program, error))?;
+            .map_err(|error| cannot_start(name, error))?;
         let mut group = ProcessGroup { child, ended: false };
         let status = group.wait(&self.interrupted, began)?;
         let real_ns = began.elapsed().as_nanos() as u64;
@@ -138,17 +157,16 @@ impl Runner {
         let said = said.trim();
         match (status.code(), status.signal()) {
             (Some(0), _) => {}
-            (Some(code), _) if said.is_empty() => bail!("{} ended with {code}", program.name()),
+            (Some(code), _) if said.is_empty() => bail!("{} ended with {code}", name),
             (Some(_), _) => bail!("{said}"),
             (None, signal) => bail!(
                 "{} was killed by signal {}{}{said}",
-                program.name(),
+                name,
                 signal.unwrap_or(0),
                 if signal == Some(9) { " (out of memory?) " } else { " " }
             ),
         }
-        let rows =
-            Rows::decode(&printed).with_context(|| format!("output of {}", program.name()))?;
+        let rows = Rows::decode(&printed).with_context(|| format!("output of {}", name))?;
         Ok(Outcome { rows, outside, start_unix_ns, pid })
     }
 }
@@ -216,12 +234,12 @@ impl Drop for ProcessGroup {
 }
 
 /// Why a program did not start, with what to do about it.
-pub(crate) fn cannot_start(program: Program, error: std::io::Error) -> anyhow::Error {
+pub(crate) fn cannot_start(name: &str, error: std::io::Error) -> anyhow::Error {
     let limit = match error.kind() {
         std::io::ErrorKind::WouldBlock => ": the limit on processes is reached (ulimit -u)",
         _ => "",
     };
-    anyhow!(error).context(format!("cannot start the probe {}{limit}", program.name()))
+    anyhow!(error).context(format!("cannot start the probe {name}{limit}"))
 }
 
 fn buffer(name: &str) -> Result<File> {

@@ -24,14 +24,14 @@ pub struct WarmMemory<'a> {
 impl Runner {
     /// Touch `bytes` of free memory and keep it warm.
     pub fn keep_warm(&self, bytes: u64) -> Result<WarmMemory<'_>> {
-        let child = Command::new(path(self.file_of(Program::KeepWarm)))
+        let child = Command::new(path(self.file_of(Program::KeepWarm)?))
             .arg0(Program::KeepWarm.name())
             .arg(bytes.to_string())
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(|error| cannot_start(Program::KeepWarm, error))?;
+            .map_err(|error| cannot_start(Program::KeepWarm.name(), error))?;
         let mut warm = WarmMemory { touch_ns: 0, pages: 0, child, runner: self };
         let stdout = warm.child.stdout.take().context("keep_warm has no output")?;
         // It goes on running after its last row.

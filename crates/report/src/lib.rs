@@ -11,6 +11,7 @@ pub mod html;
 mod plot;
 pub mod study;
 pub mod terminal;
+pub mod trace;
 
 // Analysis: from a run's samples to a document.
 

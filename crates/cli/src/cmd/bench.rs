@@ -11,7 +11,7 @@ use cowlab_report::{Block, Document, Section};
 use cowlab_store::{Run, RunFolder, RunInfo};
 
 use crate::args::{Bench, Common, CowCheckArgs, CowFaultsArgs, ForkSweepArgs, ForkTableArgs};
-use crate::cmd::cross_check;
+use crate::cmd::{bench_trace, cross_check};
 use crate::context::Context;
 use crate::output;
 use crate::usage::WrongUsage;
@@ -24,6 +24,7 @@ pub fn run(common: &Common, bench: &Bench) -> Result<()> {
         Bench::CowFaults(args) => cow_faults(common, args),
         Bench::CowCheck(args) => cow_check(common, args),
         Bench::CrossCheck(args) => cross_check::run(common, args),
+        Bench::Trace(args) => bench_trace::run(common, args),
     }
 }
 

@@ -1,0 +1,84 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# bench trace: every tool that is there gives its figures, what is not there gives a reason, and
+# nothing is left running.
+set -euo pipefail
+# shellcheck source=tests/lib/common.sh
+. "$REPOSITORY/tests/lib/common.sh"
+
+small=(--events 16000 --rounds 2 --buffer-bytes 64KiB)
+
+# The floor, alone.
+passes --json bench trace --tool floor --threads 1,2 "${small[@]}" --output runs
+json "d['missing'] == [] and d['run']['name'] == 'bench-trace'" \
+	"len(pick(metric='event_ns', tool='floor')) == 2 * 2, rows" \
+	"{r['rep'] for r in rows} == {0, 1}" \
+	"all(v > 0 for v in values(metric='event_ns'))" \
+	"all(r['unit'] == 'ns' for r in rows)" \
+	"all(r['params']['batch_events'] == '8000' for r in pick(metric='event_batch_ns'))"
+folder=$(only_run runs)
+for file in run.json samples.parquet tables/trace.csv; do
+	[[ -s $folder/$file ]] || fail "expected $file in the run, saw: $(ls -R "$folder")"
+done
+
+# libcasper, linked both ways: recorded, with nobody recording, and calls without the plain ones.
+passes --json bench trace --tool casper,casper-finstrument --threads 1,2 "${small[@]}"
+json "d['missing'] == [], d['missing']" \
+	"{k[:2] for k in each('tool', 'variant', 'threads')} ==
+	 {(t, v) for t in ('casper', 'casper-finstrument') for v in ('static', 'shared')}" \
+	"all({'event_ns', 'event_off_ns', 'call_leaf_ns', 'call_nested_ns', 'call_leaf_off_ns'} <= cell.keys()
+	     for key, cell in each('tool', 'variant', 'threads').items() if key[0] == 'casper')" \
+	"all({'call_leaf_ns', 'call_nested_ns', 'call_nested_off_ns'} <= cell.keys()
+	     for key, cell in each('tool', 'variant', 'threads').items())" \
+	"all(abs(cell[f'call_{k}_raw_ns'] - cell[f'call_{k}_plain_ns'] - cell[f'call_{k}_ns']) < 1e-6
+	     for cell in each('tool', 'variant', 'threads').values() for k in ('leaf', 'nested'))" \
+	"all(cell['event_off_ns'] < cell['event_ns']
+	     for key, cell in each('tool', 'variant', 'threads').items() if key[0] == 'casper')"
+
+# Peers that are not there: a reason that says what helps, never a row and never a failure.
+mkdir empty
+status=0
+PATH=$PWD/empty "$COWLAB" --json bench trace --tool floor,lttng-ust,uftrace --threads 1 "${small[@]}" \
+	>out 2>err </dev/null || status=$?
+called="cowlab bench trace without peers"
+is_status 0
+json "{m['metric'] for m in d['missing']} == {'trace: lttng-ust', 'trace: uftrace'}" \
+	"all('not installed' in m['reason'] and 'make bench-trace' in m['reason']
+	     for m in d['missing']), d['missing']" \
+	"{r['params']['tool'] for r in rows} == {'floor'}"
+PATH=$PWD/empty "$COWLAB" bench trace --tool floor,uftrace --threads 1 "${small[@]}" \
+	>out 2>err </dev/null || fail "expected a table, saw: $(seen)"
+says out 'an event +floor'
+says out 'not available: trace: uftrace: uftrace is not installed'
+
+# Peers that are there. Everything that was made is found in what they stored.
+daemons() {
+	pgrep '^lttng-' | sort || true
+}
+before=$(daemons)
+if command -v lttng uftrace babeltrace2 cc >/dev/null; then
+	passes --json bench trace --tool lttng-ust,uftrace --threads 1,2 "${small[@]}"
+	json "d['missing'] == [], d['missing']" \
+		"{k for k in each('tool', 'variant')} == {('lttng-ust', 'overwrite'),
+		  ('lttng-ust', 'discard'), ('uftrace', 'pg'), ('uftrace', 'finstrument')}" \
+		"all(r['params']['version'] for r in rows)" \
+		"len(pick(metric='event_ns', tool='lttng-ust')) == 2 * 2 * 2" \
+		"values(metric='lost_events') == [0.0] * 8, values(metric='lost_events')" \
+		"values(metric='missing_events') == [0.0, 0.0], values(metric='missing_events')" \
+		"len(pick(metric='call_leaf_ns', tool='uftrace')) == 2 * 2 * 2" \
+		"all(v > 0 for v in values(metric='call_leaf_raw_ns'))"
+else
+	echo "the peers are not installed (make bench-trace): their own figures were not tested"
+fi
+for _ in {1..50}; do
+	[[ $(daemons) != "$before" ]] || break
+	sleep 0.1
+done
+[[ $(daemons) == "$before" ]] || fail "expected LTTng's daemons as before, saw: $(daemons)"
+! compgen -G '/dev/shm/cowlab-trace-*' >/dev/null || fail "left: $(ls -d /dev/shm/cowlab-trace-*)"
+no_probes_left
+
+refuses 2 'unknown tool .strace.: choose one of floor' bench trace --tool strace
+refuses 2 'buffer-bytes must be a power of two' bench trace --buffer-bytes 100000
+refuses 2 'threads' bench trace --threads 0
