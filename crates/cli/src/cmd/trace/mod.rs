@@ -2,6 +2,7 @@
 //! `trace`: CASPER's verbs.
 
 mod record;
+mod report;
 
 use anyhow::Result;
 
@@ -11,5 +12,6 @@ use crate::args::{Common, Trace};
 pub fn run(common: &Common, trace: &Trace) -> Result<()> {
     match trace {
         Trace::Record(args) => record::run(common, args),
+        Trace::Report(args) => report::run(common, args),
     }
 }
