@@ -4,7 +4,9 @@
 //! After Barkley and Schimmel 1988. `include/cowlab/record.h` defines every layout; [`record`] is
 //! made from it.
 
+pub mod compose;
 pub mod meta;
+pub mod read;
 pub mod record;
 pub mod walk;
 pub mod write;

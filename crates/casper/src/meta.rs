@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Metadata: the list of entries that says what processes, types, functions and modules there are.
 
+mod tables;
+mod types;
+
 use zerocopy::FromBytes;
+
+pub use tables::{Function, Metadata, Module, Origin, Process};
+pub use types::{EventType, FieldKind, FieldType};
 
 use crate::record::*;
 
