@@ -34,7 +34,7 @@ fn text(value: &Value) -> String {
         Value::Float(value) => value.to_string(),
         Value::Address(value) => format!("{value:#x}"),
         Value::Text(value) => value.clone(),
-        Value::Array(values) => {
+        Value::List(values) => {
             let values: Vec<String> = values.iter().map(text).collect();
             format!("[{}]", values.join(","))
         }

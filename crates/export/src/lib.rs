@@ -5,19 +5,25 @@
 //! they come: memory is bounded by what a trace names, not by what happened in it. Whatever fails,
 //! a full disk included, nothing is left that looks whole.
 
+mod calls;
 mod csv;
-mod fields;
 mod parquet;
 mod perfetto;
 mod place;
+mod read;
 mod schema;
 mod table;
+mod value;
 
 use std::path::Path;
 
 use anyhow::Result;
 
-pub use fields::{Field, Kind, Value};
+use cowlab_casper::read::Record;
+
+pub use calls::Ended;
+pub use read::{Callee, Exported, Names, export};
+pub use value::Value;
 
 /// The moment from which times on other clocks follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,28 +75,6 @@ pub struct Function {
     pub line: Option<u32>,
 }
 
-/// An event type.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EventType {
-    /// Its number within the export, chosen by the caller.
-    pub number: u32,
-    /// Its name.
-    pub name: String,
-    /// Its fields.
-    pub fields: Vec<Field>,
-}
-
-/// How a call ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// It returned.
-    Returned,
-    /// It was left: by a longjmp, an exception, or an event that was lost.
-    Left,
-    /// It was not over when the recording was.
-    Open,
-}
-
 /// A call that is over.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
@@ -117,16 +101,8 @@ pub trait Output {
     fn begin(&mut self, thread: &Thread, time_ns: u64, function: &Function) -> Result<()>;
     /// The innermost call of the thread ends.
     fn end(&mut self, thread: &Thread, call: &Call) -> Result<()>;
-    /// A developer's event; `bytes` is all of it, its type included.
-    fn event(
-        &mut self,
-        thread: &Thread,
-        time_ns: u64,
-        event_type: &EventType,
-        bytes: &[u8],
-    ) -> Result<()>;
-    /// Events of the thread were lost here.
-    fn lost(&mut self, thread: &Thread, time_ns: u64, events: u64) -> Result<()>;
+    /// A developer's event.
+    fn event(&mut self, thread: &Thread, record: &Record) -> Result<()>;
     /// All was told: the export gets its name.
     fn finish(self: Box<Self>) -> Result<()>;
 }

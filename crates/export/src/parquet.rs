@@ -12,12 +12,13 @@ use arrow_array::builder::{
 };
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field as ArrowField, Schema};
+use cowlab_casper::meta::FieldKind as Kind;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
+use crate::Value;
 use crate::table::{Column, Opener, TableWriter};
-use crate::{Kind, Value};
 
 /// Parquet.
 pub const PARQUET: Opener = Opener { ending: ".parquet", open };
@@ -115,7 +116,7 @@ fn array<B: ArrayBuilder>(
     }
     let mut lists = ListBuilder::new(builder);
     for value in values {
-        if let Some(Value::Array(elements)) = value {
+        if let Some(Value::List(elements)) = value {
             elements.iter().for_each(|element| append(lists.values(), Some(element)));
             lists.append(true);
         } else {

@@ -6,12 +6,14 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use anyhow::Result;
+use cowlab_casper::read::Record;
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint};
 
 use crate::place::OutputFile;
 use crate::schema::*;
-use crate::{Call, Clocks, Ended, EventType, Function, Output, Process, Thread, Value};
+use crate::table::name_of;
+use crate::{Call, Clocks, Ended, Function, Output, Process, Thread, Value};
 
 /// All packets are of one sequence: one writer, which interns names for itself.
 const SEQUENCE: u32 = 1;
@@ -26,11 +28,10 @@ const HANDLERS: u64 = 3 << 32;
 enum Category {
     Function = 1,
     Event = 2,
-    Lost = 3,
 }
 
-const CATEGORIES: [(Category, &str); 3] =
-    [(Category::Function, "function"), (Category::Event, "event"), (Category::Lost, "lost")];
+const CATEGORIES: [(Category, &str); 2] =
+    [(Category::Function, "function"), (Category::Event, "event")];
 
 /// A Perfetto trace that is being written.
 pub struct Perfetto {
@@ -168,7 +169,7 @@ fn intern(known: &mut HashMap<String, u64>, told: &mut Vec<InternedName>, name: 
 
 fn annotation_of(value: &Value) -> DebugAnnotation {
     let value = match value {
-        Value::Array(values) => {
+        Value::List(values) => {
             let array_values = values.iter().map(annotation_of).collect();
             return DebugAnnotation { array_values, ..DebugAnnotation::default() };
         }
@@ -234,34 +235,17 @@ impl Output for Perfetto {
         self.track_event(call.end_ns, thread, TrackEventType::SliceEnd, event)
     }
 
-    fn event(
-        &mut self,
-        thread: &Thread,
-        time_ns: u64,
-        event_type: &EventType,
-        bytes: &[u8],
-    ) -> Result<()> {
+    fn event(&mut self, thread: &Thread, record: &Record) -> Result<()> {
+        let name = name_of(record);
         let mut event = TrackEvent {
             category_iids: vec![Category::Event as u64],
-            name_iid: Some(self.event_name(&event_type.name)),
+            name_iid: Some(self.event_name(&name)),
             ..TrackEvent::default()
         };
-        for field in &event_type.fields {
-            if let Some(value) = field.value(bytes) {
-                event.debug_annotations.push(self.annotation(&field.name, &value));
-            }
+        for field in record.fields() {
+            event.debug_annotations.push(self.annotation(field.name, &Value::from(&field.value)));
         }
-        self.track_event(time_ns, thread, TrackEventType::Instant, event)
-    }
-
-    fn lost(&mut self, thread: &Thread, time_ns: u64, events: u64) -> Result<()> {
-        let event = TrackEvent {
-            category_iids: vec![Category::Lost as u64],
-            name_iid: Some(self.event_name("events lost")),
-            debug_annotations: vec![self.annotation("events", &Value::Unsigned(events))],
-            ..TrackEvent::default()
-        };
-        self.track_event(time_ns, thread, TrackEventType::Instant, event)
+        self.track_event(record.time_ns, thread, TrackEventType::Instant, event)
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
@@ -272,7 +256,8 @@ impl Output for Perfetto {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Field, Kind};
+    use cowlab_casper::meta::{EventType, FieldKind, FieldType};
+    use cowlab_casper::read::Owner;
 
     /// `Trace`.
     #[derive(Clone, PartialEq, Message)]
@@ -315,7 +300,7 @@ mod tests {
 
     #[test]
     fn fields_are_annotations() {
-        let field = |name: &str, offset, count, kind| Field {
+        let field = |name: &str, offset, count, kind| FieldType {
             name: name.into(),
             unit: String::new(),
             offset,
@@ -323,18 +308,27 @@ mod tests {
             count,
             kind,
         };
-        let event_type = EventType {
-            number: 1,
+        let schema = EventType {
+            event_type: 1,
             name: "hit".into(),
+            event_bytes: 6,
             fields: vec![
-                field("at", 2, 1, Kind::Address),
-                field("all", 0, 2, Kind::Signed),
-                field("beyond", 4, 1, Kind::Signed),
+                field("at", 2, 1, FieldKind::Address),
+                field("all", 0, 2, FieldKind::Signed),
+                field("beyond", 4, 1, FieldKind::Signed),
             ],
         };
-        let packets = written(|perfetto| {
-            perfetto.event(&thread(0), 9, &event_type, &[1, 0, 2, 0]).unwrap();
-        });
+        let record = Record {
+            ticks: 9,
+            time_ns: 9,
+            owner: Owner::default(),
+            stream: 1,
+            level: 0,
+            event_type: 1,
+            bytes: &[1, 0, 2, 0],
+            schema: Some(&schema),
+        };
+        let packets = written(|perfetto| perfetto.event(&thread(0), &record).unwrap());
         let Some(Data::TrackEvent(event)) = &packets[1].data else { panic!("{packets:?}") };
         // What the event is too short for is left out, not 0.
         assert_eq!(event.debug_annotations.len(), 2);

@@ -2,8 +2,9 @@
 //! Where an export is written: under a temporary name beside its own, which it gets when it is
 //! whole. Only its owner may read it: a trace holds addresses, paths and what programs recorded.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{BufWriter, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -11,7 +12,7 @@ use tempfile::{NamedTempFile, TempDir};
 
 fn refuse_existing(path: &Path) -> Result<()> {
     if path.symlink_metadata().is_ok() {
-        bail!("{} exists: give another --output-path, or remove it", path.display());
+        bail!("{} exists: give another -o, or remove it first", path.display());
     }
     Ok(())
 }
@@ -75,6 +76,7 @@ impl OutputFolder {
         refuse_existing(path)?;
         let folder = tempfile::Builder::new()
             .prefix(".unfinished-")
+            .permissions(Permissions::from_mode(0o700))
             .tempdir_in(parent(path))
             .with_context(|| failed(path))?;
         Ok(OutputFolder { path: path.to_owned(), folder })
@@ -82,7 +84,6 @@ impl OutputFolder {
 
     /// A file in it.
     pub fn file(&self, name: &str) -> Result<File> {
-        use std::os::unix::fs::OpenOptionsExt;
         fs::OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -110,7 +111,6 @@ impl OutputFolder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     fn mode(path: &Path) -> u32 {
         path.metadata().unwrap().permissions().mode() & 0o777

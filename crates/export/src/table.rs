@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An export as a folder of tables: one a type of event, one of calls, one of losses.
+//! An export as a folder of tables: one a type of event, and one of calls.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::Path;
 
 use anyhow::Result;
+use cowlab_casper::meta::{EventType, FieldKind as Kind, FieldType};
+use cowlab_casper::read::Record;
 
 use crate::place::OutputFolder;
-use crate::{
-    Call, Clocks, Ended, EventType, Field, Function, Kind, Output, Process, Thread, Value,
-};
+use crate::{Call, Clocks, Ended, Function, Output, Process, Thread, Value};
 
 /// What a column holds: one of a kind and size, or a list of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,15 +37,15 @@ pub trait TableWriter {
 /// How a format begins a table.
 pub type Open = fn(File, &[Column]) -> Result<Box<dyn TableWriter>>;
 
-/// The ending of each format's files.
+/// A folder of tables that is being written.
 pub struct Tables {
     folder: OutputFolder,
     clocks: Clocks,
     open: Opener,
     names: HashSet<String>,
-    events: HashMap<u32, Box<dyn TableWriter>>,
+    /// By type. Programs of one trace may use a number for several types.
+    events: HashMap<u16, Vec<(Option<EventType>, Box<dyn TableWriter>)>>,
     calls: Option<Box<dyn TableWriter>>,
-    losses: Option<Box<dyn TableWriter>>,
 }
 
 /// A format: the ending of its files, and how it begins one.
@@ -86,7 +87,6 @@ impl Tables {
             names: HashSet::new(),
             events: HashMap::new(),
             calls: None,
-            losses: None,
         })
     }
 
@@ -120,7 +120,7 @@ impl Tables {
 
 /// The columns of a type's own fields. Those that are named as the first ones are, or twice, are
 /// told apart by a number.
-fn field_columns(columns: &mut Vec<Column>, fields: &[Field]) {
+fn field_columns(columns: &mut Vec<Column>, fields: &[FieldType]) {
     for field in fields {
         let mut name = field.name.clone();
         let mut number = 1;
@@ -128,8 +128,16 @@ fn field_columns(columns: &mut Vec<Column>, fields: &[Field]) {
             number += 1;
             name = format!("{}_{number}", field.name);
         }
-        let list = field.is_array();
+        let list = field.count > 1 && field.kind != Kind::Text;
         columns.push(Column { name, kind: field.kind, size: field.size, list });
+    }
+}
+
+/// The name of a record's type, or its number where it was never registered.
+pub fn name_of<'r>(record: &Record<'r>) -> Cow<'r, str> {
+    match record.schema {
+        Some(schema) => Cow::Borrowed(&schema.name),
+        None => Cow::Owned(format!("type-{}", record.event_type)),
     }
 }
 
@@ -178,39 +186,34 @@ impl Output for Tables {
         self.calls.as_mut().map_or(Ok(()), |table| table.row(row))
     }
 
-    fn event(
-        &mut self,
-        thread: &Thread,
-        time_ns: u64,
-        event_type: &EventType,
-        bytes: &[u8],
-    ) -> Result<()> {
-        let mut row = self.place(thread, time_ns);
-        row.push(Some(Value::Text(event_type.name.clone())));
-        row.extend(event_type.fields.iter().map(|field| field.value(bytes)));
-        if !self.events.contains_key(&event_type.number) {
-            let mut columns = place_columns();
-            columns.push(column("type", Kind::Text, 0));
-            field_columns(&mut columns, &event_type.fields);
-            let table = self.begin_table(&format!("event.{}", event_type.name), &columns)?;
-            self.events.insert(event_type.number, table);
+    fn event(&mut self, thread: &Thread, record: &Record) -> Result<()> {
+        let mut row = self.place(thread, record.time_ns);
+        row.push(Some(Value::Text(name_of(record).into_owned())));
+        let fields = record.schema.map_or(&[][..], |schema| &schema.fields);
+        row.extend(fields.iter().map(|field| field.value(record.bytes).map(|v| Value::from(&v))));
+        let known = self.events.get(&record.event_type).and_then(|tables| {
+            tables.iter().position(|(schema, _)| schema.as_ref() == record.schema)
+        });
+        let index = match known {
+            Some(index) => index,
+            None => {
+                let mut columns = place_columns();
+                columns.push(column("type", Kind::Text, 0));
+                field_columns(&mut columns, fields);
+                let table = self.begin_table(&format!("event.{}", name_of(record)), &columns)?;
+                let tables = self.events.entry(record.event_type).or_default();
+                tables.push((record.schema.cloned(), table));
+                tables.len() - 1
+            }
+        };
+        match self.events.get_mut(&record.event_type) {
+            Some(tables) => tables[index].1.row(row),
+            None => Ok(()),
         }
-        self.events.get_mut(&event_type.number).map_or(Ok(()), |table| table.row(row))
-    }
-
-    fn lost(&mut self, thread: &Thread, time_ns: u64, events: u64) -> Result<()> {
-        let mut row = self.place(thread, time_ns);
-        row.push(unsigned(events));
-        if self.losses.is_none() {
-            let mut columns = place_columns();
-            columns.push(column("lost_events", Kind::Unsigned, 8));
-            self.losses = Some(self.begin_table("lost", &columns)?);
-        }
-        self.losses.as_mut().map_or(Ok(()), |table| table.row(row))
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
-        for table in self.events.into_values().chain(self.calls).chain(self.losses) {
+        for table in self.events.into_values().flatten().map(|(_, table)| table).chain(self.calls) {
             table.finish()?;
         }
         self.folder.commit()
