@@ -21,9 +21,10 @@ help: ## this list
 study: build ## measure this machine and write the report (about 3 minutes after the build)
 	$(COWLAB) study --quick
 
-build: ## target/release/cowlab
+build: ## target/release/cowlab and target/libcasper
 	scripts/install build
 	$(CARGO) build $(CARGO_FLAGS)
+	$(MAKE) -s -C libcasper BUILD=$(CURDIR)/target/libcasper
 
 test: lint unit e2e ## everything that a change must pass
 
@@ -42,7 +43,7 @@ test-slowdown: build ## would compare find a slowdown of 10%? (7 minutes; see CO
 lint: ## formats, warnings, licence tags, layers, links
 	scripts/install test
 	$(CARGO) fmt --all --check
-	find probes include -name '*.[ch]' 2>/dev/null | xargs clang-format --dry-run -Werror
+	find probes include libcasper examples -name '*.[ch]' 2>/dev/null | xargs clang-format --dry-run -Werror
 	$(CARGO) clippy $(CARGO_FLAGS) --all-targets -- -D warnings
 	scripts/check-spdx
 	scripts/check-layers
@@ -64,10 +65,11 @@ bindings: ## crates/casper/src/record, from include/cowlab/record.h
 	scripts/install bindings
 	scripts/bindings
 
-install: man ## cowlab, its man pages and completions under PREFIX
+install: man ## cowlab, libcasper, their man pages and completions under PREFIX
 	install -Dm755 $(COWLAB) $(DESTDIR)$(PREFIX)/bin/cowlab
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	$(MAKE) -s -C libcasper install BUILD=$(CURDIR)/target/libcasper PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 	$(COWLAB) completions bash | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/bash-completion/completions/cowlab
 	$(COWLAB) completions zsh | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_cowlab
 	$(COWLAB) completions fish | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/cowlab.fish

@@ -20,9 +20,9 @@
 #include "internal.h"
 
 /* Without a heartbeat for this long, nobody waits for the recorder any more… */
-#define WAIT_LIMIT_NS 5000000000u
+#define WAIT_LIMIT_NS 5000000000
 /* …and after this long the session is left. */
-#define LEAVE_LIMIT_NS 30000000000u
+#define LEAVE_LIMIT_NS 30000000000
 
 /* Before main, and before this library began, the first event must come the slow way. */
 static const volatile uint32_t not_begun = 1;
@@ -58,14 +58,15 @@ static void leave(struct view *v)
 bool session_alive(struct view *v)
 {
 	uint64_t beat = load(&v->session->heartbeat), now = monotonic_ns();
-	uint64_t still_ns;
+	int64_t still_ns;
 
-	if (beat != v->heartbeat || !v->heartbeat_ns) {
-		v->heartbeat = beat;
-		v->heartbeat_ns = now;
+	/* Other threads do the same: the time goes first, and may be later than this thread's. */
+	if (beat != load_acquire(&v->heartbeat) || !load(&v->heartbeat_ns)) {
+		store(&v->heartbeat_ns, now);
+		store_release(&v->heartbeat, beat);
 		return true;
 	}
-	still_ns = now - v->heartbeat_ns;
+	still_ns = (int64_t)(now - load(&v->heartbeat_ns));
 	if (still_ns > LEAVE_LIMIT_NS) {
 		/* Its memory is nobody's now; give it back and go on without. */
 		store(&v->session->abandoned, 1);
@@ -256,17 +257,55 @@ static void after_fork(void)
 		idle();
 }
 
+/* The value of CASPER_SESSION before libc knows the environment, as in a program's preinit_array.
+ */
+static const char *early_path(char *to, size_t size)
+{
+	static const char name[] = "CASPER_SESSION=";
+	size_t matched = 0, length = 0;
+	int fd = open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
+	bool skip = false;
+	char bytes[512];
+	ssize_t got;
+
+	while (fd >= 0 && (got = read(fd, bytes, sizeof(bytes))) > 0) {
+		for (ssize_t i = 0; i < got; i++) {
+			if (matched == sizeof(name) - 1) {
+				to[length] = bytes[i];
+				if (!bytes[i] || ++length == size)
+					goto out;
+			} else if (!bytes[i]) {
+				matched = 0;
+				skip = false;
+			} else if (!skip && bytes[i] == name[matched]) {
+				matched++;
+			} else {
+				skip = true;
+			}
+		}
+	}
+	length = size;
+out:
+	if (fd >= 0)
+		close(fd);
+	return length < size ? to : NULL;
+}
+
 /* The first event or the constructor, whichever comes first. */
 void session_begin(void)
 {
 	static uint32_t begun;
+	char early[128];
 	const char *path;
 
 	if (__atomic_exchange_n(&begun, 1, __ATOMIC_ACQ_REL))
 		return;
 	gate_open();
 	/* A program that gains rights by its execution does not listen to who executed it. */
-	path = getauxval(AT_SECURE) ? NULL : getenv("CASPER_SESSION");
+	if (getauxval(AT_SECURE))
+		path = NULL;
+	else
+		path = environ ? getenv("CASPER_SESSION") : early_path(early, sizeof(early));
 	if (!path || !enter(path, CASPER_ORIGIN_STARTED))
 		idle();
 }

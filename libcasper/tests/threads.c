@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* threads COUNTERS EVENTS THREADS: each thread records EVENTS; counters[i] says how many returned
+ * 0, counters[100 + i] how many returned -ENOBUFS. */
+#include "test.h"
+
+static uint64_t *count, events;
+
+static void *record(void *argument)
+{
+	uint16_t source = (uint16_t)(uintptr_t)argument;
+	uint32_t pid = getpid();
+
+	for (uint64_t number = 0; number < events; number++) {
+		int result = prove(source, pid, number);
+
+		count[source + (result == -ENOBUFS ? 100 : 0)]++;
+		if (result && result != -ENOBUFS)
+			abort();
+	}
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t threads[64];
+	int n = argc == 4 ? atoi(argv[3]) : 0;
+
+	count = counters(argv[1]);
+	events = strtoull(argv[2], NULL, 10);
+	for (int i = 0; i < n; i++)
+		pthread_create(&threads[i], NULL, record, (void *)(uintptr_t)i);
+	for (int i = 0; i < n; i++)
+		pthread_join(threads[i], NULL);
+	return 0;
+}
