@@ -22,7 +22,7 @@ use anyhow::Result;
 use cowlab_casper::read::Record;
 
 pub use calls::Ended;
-pub use read::{Callee, Exported, Names, export};
+pub use read::{Exported, export};
 pub use value::Value;
 
 /// The moment from which times on other clocks follow.

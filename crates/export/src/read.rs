@@ -36,7 +36,8 @@ pub struct Exported {
 }
 
 /// Tell `output` all that is in `trace`.
-pub fn export(trace: &Trace, output: Box<dyn Output>, names: &mut Names) -> Result<Exported> {
+pub fn export(trace: &Trace, output: Box<dyn Output>) -> Result<Exported> {
+    let names: &mut Names = &mut name;
     let mut merge = trace.merge()?;
     let metadata = merge.metadata().clone();
     let mut teller = Teller {
@@ -204,4 +205,26 @@ fn function<'f>(
     known
         .entry((process, callee))
         .or_insert_with(|| Function { number, ..names(metadata, process, callee) })
+}
+
+/// What the metadata says about a function.
+fn name(metadata: &Metadata, process: u32, callee: Callee) -> Function {
+    let unknown = |name| Function { number: 0, name, file: None, line: None };
+    match callee {
+        Callee::Number(number) => match metadata.function(process, number) {
+            Some(found) => Function {
+                file: Some(found.file.clone()),
+                line: Some(found.line),
+                ..unknown(found.name.clone())
+            },
+            None => unknown(format!("function {number}")),
+        },
+        Callee::Address(address) => match metadata.module(process, address) {
+            Some(module) => {
+                let file = module.path.rsplit('/').next().unwrap_or_default();
+                unknown(format!("{file}+{:#x}", address.wrapping_sub(module.bias)))
+            }
+            None => unknown(format!("{address:#x}")),
+        },
+    }
 }
