@@ -332,6 +332,8 @@ pub struct CompareArgs {
 pub enum Trace {
     /// Record a command, or a running program that uses libcasper
     Record(TraceRecordArgs),
+    /// Write a trace as Perfetto, CSV or Parquet
+    Export(TraceExportArgs),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -388,4 +390,27 @@ pub struct TraceRecordArgs {
     /// The command and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<std::ffi::OsString>,
+}
+
+/// For whom a trace is exported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// One file for ui.perfetto.dev and trace_processor
+    Perfetto,
+    /// A folder with a file of each event type, and one of calls
+    Csv,
+    /// The same as Parquet, for DuckDB, pandas or Spark
+    Parquet,
+}
+
+#[derive(Debug, Args)]
+pub struct TraceExportArgs {
+    /// The trace
+    pub file: PathBuf,
+    /// For whom
+    #[arg(long, value_enum, default_value = "perfetto")]
+    pub format: ExportFormat,
+    /// The file, or folder, to write; it must not exist
+    #[arg(long, short = 'o', value_name = "PATH")]
+    pub out: PathBuf,
 }

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `trace export`: a trace for Perfetto, or as tables for everything else.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use cowlab_casper::read::Trace;
+use cowlab_export::{Clocks, Exported, Format, create, export};
+use cowlab_store::FORMAT;
+use serde::Serialize;
+
+use crate::args::{Common, ExportFormat, TraceExportArgs};
+use crate::output;
+
+#[derive(Serialize)]
+struct Document {
+    format: u32,
+    file: PathBuf,
+    out: PathBuf,
+    calls: u64,
+    events: u64,
+    /// Events that the trace lacks: lost while recording, or from the file since.
+    missing_events: u64,
+}
+
+/// Run the verb.
+pub fn run(common: &Common, args: &TraceExportArgs) -> Result<()> {
+    let trace = Trace::open(&args.file)?;
+    let format = match args.format {
+        ExportFormat::Perfetto => Format::Perfetto,
+        ExportFormat::Csv => Format::Csv,
+        ExportFormat::Parquet => Format::Parquet,
+    };
+    let header = trace.header();
+    let clocks =
+        Clocks { monotonic_ns: header.first_monotonic_ns, realtime_ns: header.first_realtime_ns };
+    let Exported { calls, events, damage } = export(&trace, create(format, &args.out, clocks)?)?;
+    let lost = &damage.lost;
+    let missing_events =
+        damage.missing_events + lost.dropped + lost.overwritten + lost.no_buffer + lost.disk;
+    if missing_events > 0 {
+        output::say(&format!("the trace lacks {missing_events} events, so the export does"));
+    }
+    if common.json {
+        let (file, out) = (args.file.clone(), args.out.clone());
+        return output::json(&Document {
+            format: FORMAT,
+            file,
+            out,
+            calls,
+            events,
+            missing_events,
+        });
+    }
+    let (out, what) = (
+        args.out.display(),
+        match args.format {
+            ExportFormat::Perfetto => "open it in ui.perfetto.dev, or with trace_processor",
+            ExportFormat::Csv | ExportFormat::Parquet => "a table for each type of event",
+        },
+    );
+    output::say(&format!("{out} has {calls} calls and {events} events: {what}"));
+    Ok(())
+}
