@@ -6,7 +6,9 @@
 
 pub mod compose;
 pub mod meta;
+pub mod profile;
 pub mod read;
 pub mod record;
+pub mod symbol;
 pub mod walk;
 pub mod write;

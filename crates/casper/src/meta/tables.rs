@@ -204,9 +204,21 @@ impl Metadata {
         self.lineage(process).find_map(|(_, process)| process.functions.get(&number))
     }
 
-    /// Whether a process has functions that its parent had not when it forked.
-    pub fn has_functions(&self, process: u32) -> bool {
-        self.processes.get(&process).is_some_and(|process| !process.functions.is_empty())
+    /// Whether a process has functions or modules that its parent had not when it forked.
+    pub fn has_own_tables(&self, process: u32) -> bool {
+        let own = |process: &Process| !process.functions.is_empty() || !process.modules.is_empty();
+        self.processes.get(&process).is_some_and(own)
+    }
+
+    /// The address of code of which only the low 32 bits were recorded.
+    pub fn whole_address(&self, process: u32, low: u32) -> Option<u64> {
+        self.lineage(process).find_map(|(_, process)| {
+            process.modules.iter().rev().find_map(|module| {
+                let offset = low.wrapping_sub(module.start as u32);
+                let address = module.start.checked_add(u64::from(offset))?;
+                (address < module.end).then_some(address)
+            })
+        })
     }
 
     /// The file that was mapped at an address. What was loaded last is looked at first.

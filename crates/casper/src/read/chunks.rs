@@ -21,7 +21,8 @@ pub struct Chunk<'a> {
     pub head: casper_chunk,
     /// What follows the header, without padding.
     pub payload: &'a [u8],
-    /// Events of its stream are missing between the stream's last chunk and this one.
+    /// Events of its stream are missing between the stream's last chunk and this one: overwritten,
+    /// or lost with the file. Where events were dropped, `CASPER_LOST` says so.
     pub after_loss: bool,
 }
 

@@ -83,7 +83,8 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// A whole chunk was found. True: events of its stream are missing before it.
+    /// A whole chunk was found. True: events of its stream are missing before it. Dropped ones are
+    /// not told here: `CASPER_LOST` says where those are missing.
     pub fn chunk(&mut self, head: &casper_chunk) -> bool {
         self.damage.missing_chunks = self
             .damage
@@ -95,13 +96,12 @@ impl Ledger {
         }
         let stream = self.streams.entry(head.stream).or_default();
         let gap = head.first_event.saturating_sub(stream.next_event);
-        let lost = gap > 0 || head.dropped > stream.dropped;
         stream.gaps = stream.gaps.saturating_add(gap);
         stream.next_event = head.first_event.saturating_add(u64::from(head.events));
         stream.dropped = head.dropped.max(stream.dropped);
         stream.read += u64::from(head.events);
         self.damage.read_events += u64::from(head.events);
-        lost
+        gap > 0
     }
 
     /// The totals of the last chunk.

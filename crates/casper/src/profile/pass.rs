@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The pass over a trace.
+
+use rustc_hash::FxHashMap;
+
+use super::events::{Timeline, TypeCount};
+use super::fields::Counter;
+use super::functions::{Functions, Overhead};
+use super::lane::{Call, Lane};
+use super::pairs::Pairs;
+use super::{Profile, ProfileError, Settings};
+use crate::meta::Metadata;
+use crate::read::{Chunk, Owner, Trace};
+use crate::record::*;
+use crate::walk::{End, Raw};
+
+/// A stream, and the processes in it: more than one after a vfork.
+#[derive(Debug, Default)]
+struct Stream {
+    lanes: Vec<Lane>,
+    current: usize,
+    last_ticks: u64,
+    dropped: u64,
+}
+
+/// What the pass adds up.
+struct Pass<'m> {
+    metadata: &'m Metadata,
+    functions: Functions,
+    timeline: Timeline,
+    pairs: Pairs,
+    field: Option<Counter>,
+    /// Whether an event of the developers' is looked at more closely.
+    curious: bool,
+    across: bool,
+    backwards: u64,
+}
+
+pub(super) fn run(trace: &Trace, settings: &Settings) -> Result<Profile, ProfileError> {
+    let metadata = trace.metadata()?;
+    let clock = trace.clock();
+    let field = match &settings.field {
+        Some((event, field)) => Some(Counter::new(&metadata, event, field)?),
+        None => None,
+    };
+    let pairs = Pairs::new(&metadata, &settings.pairs)?;
+    let within = !settings.pairs.is_empty() && !settings.across;
+    let mut pass = Pass {
+        metadata: &metadata,
+        functions: Functions::new(Overhead::of(trace.header(), &clock)),
+        timeline: Timeline::new(trace.header().first_ticks),
+        pairs,
+        curious: within || field.is_some(),
+        across: settings.across,
+        field,
+        backwards: 0,
+    };
+    let mut streams: FxHashMap<u32, Stream> = FxHashMap::default();
+    let mut chunks = trace.chunks();
+    while let Some(chunk) = chunks.next()? {
+        if chunk.head.kind != CASPER_CHUNK_DATA {
+            continue;
+        }
+        let stream = streams.entry(chunk.head.stream).or_default();
+        if !pass.chunk(stream, &chunk) {
+            chunks.bad_records();
+        }
+    }
+    let damage = chunks.damage();
+
+    let mut types = Vec::new();
+    for stream in streams.values_mut() {
+        for lane in &mut stream.lanes {
+            lane.finish(&mut pass.functions);
+            pass.pairs.account(&lane.pending);
+            types.extend(lane.types.iter().map(|slot| {
+                TypeCount {
+                    owner: lane.owner,
+                    event_type: slot.event_type,
+                    name: metadata
+                        .event_type(lane.owner.process, slot.event_type)
+                        .map(|found| found.name.clone()),
+                    count: slot.count,
+                    bytes: slot.bytes,
+                    first: slot.first,
+                    last: slot.last,
+                }
+            }));
+        }
+    }
+    types.sort_by_key(|of| (of.owner, of.event_type, of.first));
+    if settings.across && !settings.pairs.is_empty() {
+        across(trace, &mut pass.pairs)?;
+    }
+    let Pass { mut functions, timeline, pairs, field, backwards, .. } = pass;
+    functions.name_all(&metadata);
+    Ok(Profile {
+        clock,
+        damage,
+        functions,
+        types,
+        timeline,
+        pairs: pairs.list.into_iter().map(|(_, _, times)| times).collect(),
+        field: field.map(Counter::finish),
+        backwards,
+        metadata,
+    })
+}
+
+/// The pairs in the order of time over all threads.
+fn across(trace: &Trace, pairs: &mut Pairs) -> Result<(), ProfileError> {
+    let mut pending = Vec::new();
+    let mut merge = trace.merge()?;
+    let metadata = merge.metadata().clone();
+    while let Some(record) = merge.next()? {
+        let process = record.owner.process;
+        pairs.see(&mut pending, &metadata, process, record.event_type, record.ticks);
+    }
+    pairs.account(&pending);
+    Ok(())
+}
+
+impl Pass<'_> {
+    /// Add the records of a chunk. False: they ended in something that no program wrote.
+    fn chunk(&mut self, stream: &mut Stream, chunk: &Chunk<'_>) -> bool {
+        if chunk.after_loss {
+            for lane in &mut stream.lanes {
+                lane.lost(&mut self.functions);
+            }
+        }
+        let head = &chunk.head;
+        let owner = Owner { process: head.process, pid: head.pid, tid: head.tid };
+        if stream.lanes.get(stream.current).is_none_or(|lane| lane.owner.process != owner.process) {
+            self.switch(stream, owner);
+        }
+        let mut walk = chunk.records();
+        let mut last = stream.last_ticks;
+        // The lane stays out of `stream` while its process does.
+        while let Some(lane) = stream.lanes.get_mut(stream.current) {
+            let note = loop {
+                let Some(raw) = walk.next() else { break None };
+                let event_type = raw.event_type();
+                if is_note(event_type) {
+                    break Some(raw);
+                }
+                if raw.ticks < last {
+                    self.backwards += 1;
+                }
+                self.event(lane, &raw, event_type, last);
+                last = raw.ticks;
+            };
+            let Some(note) = note else { break };
+            self.note(stream, &note);
+        }
+        stream.last_ticks = last;
+        !matches!(walk.end(), Some(End::Damaged { .. }))
+    }
+
+    #[inline(always)]
+    fn event(&mut self, lane: &mut Lane, raw: &Raw<'_>, event_type: u16, last: u64) {
+        let ticks = raw.ticks;
+        lane.count(event_type, raw.bytes.len(), ticks);
+        self.timeline.add(ticks);
+        match u32::from(event_type) {
+            CASPER_ENTER => {
+                let Some(enter) = raw.read::<casper_enter>() else { return };
+                let id = u64::from(enter.function);
+                let call = Call {
+                    function: self.functions.index(self.metadata, lane.image, 0, id),
+                    kind: 0,
+                    frame: u64::from(enter.frame_high) << 32 | u64::from(enter.frame_low),
+                    site: u64::from(enter.call_site),
+                    ticks,
+                };
+                lane.enter(&mut self.functions, call, last);
+            }
+            CASPER_EXIT => {
+                let Some(exit) = raw.read::<casper_exit>() else { return };
+                let id = u64::from(exit.function);
+                let function = self.functions.index(self.metadata, lane.image, 0, id);
+                lane.exit(&mut self.functions, function, ticks, last);
+            }
+            CASPER_ENTER_ADDRESS => {
+                let Some(enter) = raw.read::<casper_enter_address>() else { return };
+                let id = enter.function;
+                let call = Call {
+                    function: self.functions.index(self.metadata, lane.image, 1, id),
+                    kind: 1,
+                    frame: u64::from(enter.frame_high) << 32 | u64::from(enter.frame_low),
+                    site: enter.call_site,
+                    ticks,
+                };
+                lane.enter(&mut self.functions, call, last);
+            }
+            CASPER_EXIT_ADDRESS => {
+                let Some(exit) = raw.read::<casper_exit_address>() else { return };
+                let id = exit.function;
+                let function = self.functions.index(self.metadata, lane.image, 1, id);
+                lane.exit(&mut self.functions, function, ticks, last);
+            }
+            _ => lane.event_cost(&self.functions),
+        }
+        if self.curious {
+            self.look(lane, raw, event_type);
+        }
+    }
+
+    /// What `Settings` asks about each event.
+    #[cold]
+    fn look(&mut self, lane: &mut Lane, raw: &Raw<'_>, event_type: u16) {
+        let process = lane.owner.process;
+        if !self.across {
+            let pending = &mut lane.pending;
+            self.pairs.see(pending, self.metadata, process, event_type, raw.ticks);
+        }
+        if let Some(field) = &mut self.field {
+            field.see(self.metadata, process, event_type, raw.bytes);
+        }
+    }
+
+    #[cold]
+    fn note(&mut self, stream: &mut Stream, raw: &Raw<'_>) {
+        match u32::from(raw.event_type()) {
+            CASPER_SWITCH => {
+                if let Some(to) = raw.read::<casper_switch>() {
+                    let owner = Owner { process: to.process, pid: to.pid, tid: to.tid };
+                    self.switch(stream, owner);
+                }
+            }
+            CASPER_LOST => {
+                let Some(lost) = raw.read::<casper_lost>() else { return };
+                if lost.dropped != stream.dropped {
+                    stream.dropped = lost.dropped;
+                    for lane in &mut stream.lanes {
+                        lane.lost(&mut self.functions);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What follows is `owner`'s. A vfork's parent finds its stack as it left it.
+    fn switch(&mut self, stream: &mut Stream, owner: Owner) {
+        let found = stream.lanes.iter().rposition(|lane| lane.owner.process == owner.process);
+        stream.current = found.unwrap_or_else(|| {
+            let own = self.metadata.has_own_tables(owner.process);
+            let image = if own { owner.process } else { self.metadata.image(owner.process) };
+            stream.lanes.push(Lane::new(owner, image));
+            stream.lanes.len() - 1
+        });
+    }
+}
