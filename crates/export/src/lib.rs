@@ -5,7 +5,6 @@
 //! they come: memory is bounded by what a trace names, not by what happened in it. Whatever fails,
 //! a full disk included, nothing is left that looks whole.
 
-mod calls;
 mod csv;
 mod parquet;
 mod perfetto;
@@ -21,7 +20,7 @@ use anyhow::Result;
 
 use cowlab_casper::read::Record;
 
-pub use calls::Ended;
+pub use cowlab_casper::profile::Ended;
 pub use read::{Exported, export};
 pub use value::Value;
 

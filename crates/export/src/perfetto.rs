@@ -226,7 +226,8 @@ impl Output for Perfetto {
         let mut event = TrackEvent::default();
         let how = match call.ended {
             Ended::Returned => None,
-            Ended::Left => Some("left without a return"),
+            Ended::Left => Some("left by longjmp"),
+            Ended::CutByLoss => Some("unknown: events were lost"),
             Ended::Open => Some("not over when the recording was"),
         };
         if let Some(how) = how {

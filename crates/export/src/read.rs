@@ -1,230 +1,132 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From a trace to an output: all streams in the order of time, calls put together.
+//! From a trace to an output: each call and event as the profile's pass goes through them, so that
+//! what is exported is what a report counts.
 
 use std::collections::{HashMap, HashSet};
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use cowlab_casper::meta::Metadata;
-use cowlab_casper::read::{Damage, Owner, Record, Trace};
-use cowlab_casper::record::*;
-use zerocopy::FromBytes;
+use cowlab_casper::profile::{Functions, Place, Profile, Settings, Step, Watcher};
+use cowlab_casper::read::{Clock, Record, Trace};
+use cowlab_casper::symbol::Symbols;
 
-use crate::calls::{Ended, Frame, Stack};
 use crate::{Call, Function, Output, Process, Thread};
 
-/// A function as its events name it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Callee {
-    /// The number that `insert` gave it.
-    Number(u32),
-    /// Its address.
-    Address(u64),
-}
-
-/// Who knows the names of functions: asked once for each.
-pub type Names<'a> = dyn FnMut(&Metadata, u32, Callee) -> Function + 'a;
-
 /// What was exported.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Exported {
     /// Calls.
     pub calls: u64,
     /// Events of the developers' types.
     pub events: u64,
-    /// What the trace lacks.
-    pub damage: Damage,
+    /// What a report says about the same trace.
+    pub profile: Profile,
 }
 
 /// Tell `output` all that is in `trace`.
 pub fn export(trace: &Trace, output: Box<dyn Output>) -> Result<Exported> {
-    let names: &mut Names = &mut name;
-    let mut merge = trace.merge()?;
-    let metadata = merge.metadata().clone();
     let mut teller = Teller {
         output,
-        names,
-        metadata,
+        metadata: trace.metadata()?,
+        clock: trace.clock(),
+        symbols: Symbols::default(),
         processes: HashSet::new(),
-        threads: Vec::new(),
-        numbers: HashMap::new(),
+        threads: HashMap::new(),
         functions: HashMap::new(),
-        exported: Exported::default(),
+        calls: 0,
+        events: 0,
+        failed: None,
     };
-    while let Some(record) = merge.next()? {
-        teller.record(&record)?;
+    let profile = Profile::watched(trace, &Settings::default(), &mut teller)?;
+    let Teller { output, calls, events, failed, .. } = teller;
+    if let Some(error) = failed {
+        return Err(error);
     }
-    teller.exported.damage = merge.damage().clone();
-    teller.finish()
+    output.finish()?;
+    Ok(Exported { calls, events, profile })
 }
 
-/// A thread, and what it has not ended.
-struct Running {
-    thread: Thread,
-    stack: Stack<Callee>,
-    last_ns: u64,
-}
-
-struct Teller<'a, 'n> {
+struct Teller {
     output: Box<dyn Output>,
-    names: &'a mut Names<'n>,
     metadata: Metadata,
+    clock: Clock,
+    symbols: Symbols,
     processes: HashSet<u32>,
-    threads: Vec<Running>,
-    /// Places in `threads`. A stream changes hands where a vfork child borrows its parent's.
-    numbers: HashMap<(u32, Owner), usize>,
-    functions: HashMap<(u32, Callee), Function>,
-    exported: Exported,
+    threads: HashMap<Place, Thread>,
+    functions: HashMap<u32, Function>,
+    calls: u64,
+    events: u64,
+    /// What ended the export; nothing is told after it.
+    failed: Option<Error>,
 }
 
-impl Teller<'_, '_> {
-    fn record(&mut self, record: &Record) -> Result<()> {
-        let number = self.thread(record)?;
-        self.threads[number].last_ns = record.time_ns;
-        match u32::from(record.event_type) {
-            CASPER_ENTER => {
-                if let Ok((event, _)) = casper_enter::read_from_prefix(record.bytes) {
-                    let frame = u64::from(event.frame_high) << 32 | u64::from(event.frame_low);
-                    self.begin(number, record.time_ns, Callee::Number(event.function), frame)?;
-                }
-            }
-            CASPER_ENTER_ADDRESS => {
-                if let Ok((event, _)) = casper_enter_address::read_from_prefix(record.bytes) {
-                    let frame = u64::from(event.frame_high) << 32 | u64::from(event.frame_low);
-                    self.begin(number, record.time_ns, Callee::Address(event.function), frame)?;
-                }
-            }
-            CASPER_EXIT => {
-                if let Ok((event, _)) = casper_exit::read_from_prefix(record.bytes) {
-                    self.end(number, record.time_ns, Callee::Number(event.function))?;
-                }
-            }
-            CASPER_EXIT_ADDRESS => {
-                if let Ok((event, _)) = casper_exit_address::read_from_prefix(record.bytes) {
-                    self.end(number, record.time_ns, Callee::Address(event.function))?;
-                }
-            }
-            _ => {
-                self.exported.events += 1;
-                self.output.event(&self.threads[number].thread, record)?;
-            }
+impl Teller {
+    /// See that a place's process and thread are known to the output.
+    fn introduce(&mut self, place: &Place) -> Result<()> {
+        if self.threads.contains_key(place) {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    /// The place of a record's thread, which is told if it is new.
-    fn thread(&mut self, record: &Record) -> Result<usize> {
-        let (owner, stream) = (record.owner, record.stream);
-        if let Some(number) = self.numbers.get(&(stream, owner)) {
-            return Ok(*number);
-        }
+        let owner = place.owner;
         if self.processes.insert(owner.process) {
-            let known = self.metadata.processes().get(&owner.process);
+            // A forked child runs the program of the process that executed it.
+            let image = self.metadata.image(owner.process);
+            let known = self.metadata.processes().get(&image);
             let name = known.map(|process| process.program.clone()).filter(|p| !p.is_empty());
             self.output.process(&Process { number: owner.process, pid: owner.pid, name })?;
         }
-        let number = self.threads.len();
         let thread = Thread {
-            number: number as u32,
+            number: self.threads.len() as u32,
             process: owner.process,
             pid: owner.pid,
             tid: owner.tid,
             name: self.metadata.thread(owner.process, owner.tid).map(str::to_owned),
-            level: record.level,
+            level: place.level,
         };
         self.output.thread(&thread)?;
-        self.threads.push(Running { thread, stack: Stack::default(), last_ns: 0 });
-        self.numbers.insert((stream, owner), number);
-        Ok(number)
-    }
-
-    fn begin(&mut self, number: usize, time_ns: u64, callee: Callee, frame: u64) -> Result<()> {
-        while let Some(left) = self.threads[number].stack.left_by(frame) {
-            self.over(number, left, time_ns, Ended::Left)?;
-        }
-        self.threads[number].stack.push(Frame { function: callee, begin_ns: time_ns, frame });
-        let process = self.threads[number].thread.process;
-        let function = function(&mut self.functions, self.names, &self.metadata, process, callee);
-        self.output.begin(&self.threads[number].thread, time_ns, function)
-    }
-
-    fn end(&mut self, number: usize, time_ns: u64, callee: Callee) -> Result<()> {
-        let count = self.threads[number].stack.ended_by(callee);
-        for within in (0..count).rev() {
-            let ended = if within == 0 { Ended::Returned } else { Ended::Left };
-            if let Some(frame) = self.threads[number].stack.pop() {
-                self.over(number, frame, time_ns, ended)?;
-            }
-        }
+        self.threads.insert(*place, thread);
         Ok(())
     }
 
-    /// A call is over, and off its stack.
-    fn over(
-        &mut self,
-        number: usize,
-        frame: Frame<Callee>,
-        end_ns: u64,
-        ended: Ended,
-    ) -> Result<()> {
-        let Running { thread, stack, .. } = &self.threads[number];
-        let function = function(
-            &mut self.functions,
-            self.names,
-            &self.metadata,
-            thread.process,
-            frame.function,
-        );
-        self.exported.calls += 1;
-        let depth = stack.depth() as u32;
-        let call = Call { function, begin_ns: frame.begin_ns, end_ns, depth, ended };
-        self.output.end(thread, &call)
-    }
-
-    fn finish(mut self) -> Result<Exported> {
-        for number in 0..self.threads.len() {
-            let end_ns = self.threads[number].last_ns;
-            while let Some(frame) = self.threads[number].stack.pop() {
-                self.over(number, frame, end_ns, Ended::Open)?;
+    fn tell_step(&mut self, place: &Place, step: &Step, functions: &Functions) -> Result<()> {
+        self.introduce(place)?;
+        let thread = &self.threads[place];
+        let (Step::Began { function: index, .. } | Step::Ended { function: index, .. }) = *step;
+        let (metadata, symbols) = (&self.metadata, &mut self.symbols);
+        let function = self.functions.entry(index).or_insert_with(|| {
+            let found = functions.describe(index as usize, metadata, symbols);
+            Function { number: index, name: found.name, file: found.file, line: found.line }
+        });
+        match *step {
+            Step::Began { ticks, .. } => self.output.begin(thread, self.clock.ns(ticks), function),
+            Step::Ended { began_ticks, ticks, depth, ended, .. } => {
+                self.calls += 1;
+                let (begin_ns, end_ns) = (self.clock.ns(began_ticks), self.clock.ns(ticks));
+                self.output.end(thread, &Call { function, begin_ns, end_ns, depth, ended })
             }
         }
-        self.output.finish()?;
-        Ok(self.exported)
+    }
+
+    fn tell_event(&mut self, place: &Place, record: &Record) -> Result<()> {
+        self.introduce(place)?;
+        self.events += 1;
+        self.output.event(&self.threads[place], record)
     }
 }
 
-/// A function by its name, which is asked for once in each program.
-fn function<'f>(
-    known: &'f mut HashMap<(u32, Callee), Function>,
-    names: &mut Names,
-    metadata: &Metadata,
-    process: u32,
-    callee: Callee,
-) -> &'f Function {
-    // A forked child has its parent's, until it loads or registers more.
-    let number = known.len() as u32;
-    known
-        .entry((process, callee))
-        .or_insert_with(|| Function { number, ..names(metadata, process, callee) })
-}
+impl Watcher for Teller {
+    fn step(&mut self, place: &Place, step: &Step, functions: &Functions) {
+        if self.failed.is_none() {
+            self.failed = self.tell_step(place, step, functions).err();
+        }
+    }
 
-/// What the metadata says about a function.
-fn name(metadata: &Metadata, process: u32, callee: Callee) -> Function {
-    let unknown = |name| Function { number: 0, name, file: None, line: None };
-    match callee {
-        Callee::Number(number) => match metadata.function(process, number) {
-            Some(found) => Function {
-                file: Some(found.file.clone()),
-                line: Some(found.line),
-                ..unknown(found.name.clone())
-            },
-            None => unknown(format!("function {number}")),
-        },
-        Callee::Address(address) => match metadata.module(process, address) {
-            Some(module) => {
-                let file = module.path.rsplit('/').next().unwrap_or_default();
-                unknown(format!("{file}+{:#x}", address.wrapping_sub(module.bias)))
-            }
-            None => unknown(format!("{address:#x}")),
-        },
+    fn event(&mut self, place: &Place, record: &Record<'_>) {
+        if self.failed.is_none() {
+            self.failed = self.tell_event(place, record).err();
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.failed.is_some()
     }
 }

@@ -165,7 +165,8 @@ impl Output for Tables {
             Some(Value::Text(
                 match call.ended {
                     Ended::Returned => "returned",
-                    Ended::Left => "left",
+                    Ended::Left => "longjmp",
+                    Ended::CutByLoss => "lost",
                     Ended::Open => "open",
                 }
                 .to_owned(),

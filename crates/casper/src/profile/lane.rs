@@ -8,6 +8,7 @@
 
 use super::functions::{Function, Functions, MILLI, MOST_DISTRIBUTIONS, NOBODY};
 use super::pairs::Pending;
+use super::watch::{Ended, Place, Step};
 use crate::read::Owner;
 
 /// Frames of one stack; a deeper one is counted, not followed.
@@ -37,13 +38,6 @@ struct Frame {
     kind: u8,
 }
 
-/// How a function ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
-    Returned,
-    Longjmp,
-}
-
 /// Counts of one type of events.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TypeSlot {
@@ -58,6 +52,8 @@ pub(super) struct TypeSlot {
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     pub owner: Owner,
+    /// What a watcher is told.
+    pub place: Place,
     /// The process whose functions these are.
     pub image: u32,
     pub types: Vec<TypeSlot>,
@@ -74,8 +70,8 @@ pub(super) struct Lane {
 const COUNTED: usize = 4096;
 
 impl Lane {
-    pub fn new(owner: Owner, image: u32) -> Lane {
-        Lane { owner, image, ..Lane::default() }
+    pub fn new(place: Place, image: u32) -> Lane {
+        Lane { owner: place.owner, place, image, ..Lane::default() }
     }
 
     /// Count an event.
@@ -140,6 +136,9 @@ impl Lane {
             outermost,
             kind: call.kind,
         });
+        if let Some(steps) = &mut functions.steps {
+            steps.push(Step::Began { function: call.function, ticks: call.ticks });
+        }
     }
 
     /// Whether this is the function's first activation in the stack.
@@ -164,7 +163,7 @@ impl Lane {
             return;
         }
         match self.frames.last() {
-            Some(top) if top.function == function => self.close(functions, ticks, How::Returned),
+            Some(top) if top.function == function => self.close(functions, ticks, Ended::Returned),
             _ => self.exit_below(functions, function, ticks, last_ticks),
         }
     }
@@ -180,7 +179,7 @@ impl Lane {
         match found {
             Some(place) => {
                 self.leave_above(functions, place + 1, last);
-                self.close(functions, ticks, How::Returned);
+                self.close(functions, ticks, Ended::Returned);
             }
             None => functions.list[function as usize].exits_without_enter += 1,
         }
@@ -223,7 +222,7 @@ impl Lane {
         while self.frames.len() > keep {
             let frame = self.frames[self.frames.len() - 1];
             let below = self.frames.len().checked_sub(2).map(|index| self.frames[index]);
-            self.close(functions, end, How::Longjmp);
+            self.close(functions, end, Ended::Left);
             if below.is_some_and(|below| below.address == frame.address && frame.address != 0) {
                 end = frame.before_ticks;
             }
@@ -232,12 +231,21 @@ impl Lane {
 
     /// End the top frame.
     #[inline]
-    fn close(&mut self, functions: &mut Functions, ticks: u64, how: How) {
+    fn close(&mut self, functions: &mut Functions, ticks: u64, ended: Ended) {
         let Some(frame) = self.frames.pop() else { return };
         if let Some(count) = self.active.get_mut(frame.function as usize) {
             *count = count.saturating_sub(1);
         }
         let raw = ticks.saturating_sub(frame.enter_ticks).min(LONGEST_TICKS);
+        if let Some(steps) = &mut functions.steps {
+            steps.push(Step::Ended {
+                function: frame.function,
+                began_ticks: frame.enter_ticks,
+                ticks: frame.enter_ticks.saturating_add(raw),
+                depth: self.frames.len() as u32,
+                ended,
+            });
+        }
         let own_raw = raw.saturating_sub(frame.callees_ticks);
         let kind = usize::from(frame.kind & 1);
         let (inner, outer) = (functions.overhead.inner[kind], functions.overhead.outer[kind]);
@@ -253,7 +261,7 @@ impl Lane {
             function.inclusive += i128::from(corrected);
             function.inclusive_raw_ticks += u128::from(raw);
         }
-        if how == How::Returned {
+        if ended == Ended::Returned {
             function.milliticks += i128::from(corrected);
             function.raw_ticks += u128::from(raw);
             let rounded = (corrected.max(0) as u64 + MILLI as u64 / 2) / MILLI as u64;
@@ -274,24 +282,37 @@ impl Lane {
 
     /// Events were lost: nobody knows which of the open functions ended meanwhile.
     #[cold]
-    pub fn lost(&mut self, functions: &mut Functions) {
-        self.drop_frames(functions, |function| function.cut_by_loss += 1);
+    pub fn lost(&mut self, functions: &mut Functions, last_ticks: u64) {
+        self.drop_frames(functions, last_ticks, Ended::CutByLoss);
         for pending in &mut self.pending {
             pending.clear();
         }
     }
 
     /// Nothing more will come.
-    pub fn finish(&mut self, functions: &mut Functions) {
-        self.drop_frames(functions, |function| function.still_open += 1);
+    pub fn finish(&mut self, functions: &mut Functions, last_ticks: u64) {
+        self.drop_frames(functions, last_ticks, Ended::Open);
         for pending in &mut self.pending {
             pending.clear();
         }
     }
 
-    fn drop_frames(&mut self, functions: &mut Functions, count: impl Fn(&mut Function)) {
-        for frame in self.frames.drain(..) {
-            count(&mut functions.list[frame.function as usize]);
+    fn drop_frames(&mut self, functions: &mut Functions, last_ticks: u64, ended: Ended) {
+        while let Some(frame) = self.frames.pop() {
+            let function = &mut functions.list[frame.function as usize];
+            match ended {
+                Ended::CutByLoss => function.cut_by_loss += 1,
+                _ => function.still_open += 1,
+            }
+            if let Some(steps) = &mut functions.steps {
+                steps.push(Step::Ended {
+                    function: frame.function,
+                    began_ticks: frame.enter_ticks,
+                    ticks: last_ticks.max(frame.enter_ticks),
+                    depth: self.frames.len() as u32,
+                    ended,
+                });
+            }
         }
         self.active.clear();
         self.beyond = 0;

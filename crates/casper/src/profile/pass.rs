@@ -8,9 +8,10 @@ use super::fields::Counter;
 use super::functions::{Functions, Overhead};
 use super::lane::{Call, Lane};
 use super::pairs::Pairs;
+use super::watch::{Place, Watcher};
 use super::{Profile, ProfileError, Settings};
 use crate::meta::Metadata;
-use crate::read::{Chunk, Owner, Trace};
+use crate::read::{Chunk, Clock, Owner, Record, Trace};
 use crate::record::*;
 use crate::walk::{End, Raw};
 
@@ -21,11 +22,15 @@ struct Stream {
     current: usize,
     last_ticks: u64,
     dropped: u64,
+    number: u32,
+    level: u32,
 }
 
 /// What the pass adds up.
-struct Pass<'m> {
+struct Pass<'m, 'w> {
     metadata: &'m Metadata,
+    clock: Clock,
+    watcher: Option<&'w mut dyn Watcher>,
     functions: Functions,
     timeline: Timeline,
     pairs: Pairs,
@@ -36,7 +41,11 @@ struct Pass<'m> {
     backwards: u64,
 }
 
-pub(super) fn run(trace: &Trace, settings: &Settings) -> Result<Profile, ProfileError> {
+pub(super) fn run(
+    trace: &Trace,
+    settings: &Settings,
+    watcher: Option<&mut dyn Watcher>,
+) -> Result<Profile, ProfileError> {
     let metadata = trace.metadata()?;
     let clock = trace.clock();
     let field = match &settings.field {
@@ -45,12 +54,16 @@ pub(super) fn run(trace: &Trace, settings: &Settings) -> Result<Profile, Profile
     };
     let pairs = Pairs::new(&metadata, &settings.pairs)?;
     let within = !settings.pairs.is_empty() && !settings.across;
+    let mut functions = Functions::new(Overhead::of(trace.header(), &clock));
+    functions.steps = watcher.is_some().then(Vec::new);
     let mut pass = Pass {
         metadata: &metadata,
-        functions: Functions::new(Overhead::of(trace.header(), &clock)),
+        clock,
+        functions,
         timeline: Timeline::new(trace.header().first_ticks),
         pairs,
-        curious: within || field.is_some(),
+        curious: within || field.is_some() || watcher.is_some(),
+        watcher,
         across: settings.across,
         field,
         backwards: 0,
@@ -61,7 +74,11 @@ pub(super) fn run(trace: &Trace, settings: &Settings) -> Result<Profile, Profile
         if chunk.head.kind != CASPER_CHUNK_DATA {
             continue;
         }
+        if pass.watcher.as_ref().is_some_and(|watcher| watcher.is_done()) {
+            break;
+        }
         let stream = streams.entry(chunk.head.stream).or_default();
+        (stream.number, stream.level) = (chunk.head.stream, chunk.head.level);
         if !pass.chunk(stream, &chunk) {
             chunks.bad_records();
         }
@@ -71,7 +88,8 @@ pub(super) fn run(trace: &Trace, settings: &Settings) -> Result<Profile, Profile
     let mut types = Vec::new();
     for stream in streams.values_mut() {
         for lane in &mut stream.lanes {
-            lane.finish(&mut pass.functions);
+            lane.finish(&mut pass.functions, stream.last_ticks);
+            pass.tell(&lane.place);
             pass.pairs.account(&lane.pending);
             types.extend(lane.types.iter().map(|slot| {
                 TypeCount {
@@ -120,13 +138,11 @@ fn across(trace: &Trace, pairs: &mut Pairs) -> Result<(), ProfileError> {
     Ok(())
 }
 
-impl Pass<'_> {
+impl Pass<'_, '_> {
     /// Add the records of a chunk. False: they ended in something that no program wrote.
     fn chunk(&mut self, stream: &mut Stream, chunk: &Chunk<'_>) -> bool {
         if chunk.after_loss {
-            for lane in &mut stream.lanes {
-                lane.lost(&mut self.functions);
-            }
+            self.lost(stream, stream.last_ticks);
         }
         let head = &chunk.head;
         let owner = Owner { process: head.process, pid: head.pid, tid: head.tid };
@@ -150,7 +166,7 @@ impl Pass<'_> {
                 last = raw.ticks;
             };
             let Some(note) = note else { break };
-            self.note(stream, &note);
+            self.note(stream, &note, last);
         }
         stream.last_ticks = last;
         !matches!(walk.end(), Some(End::Damaged { .. }))
@@ -216,10 +232,45 @@ impl Pass<'_> {
         if let Some(field) = &mut self.field {
             field.see(self.metadata, process, event_type, raw.bytes);
         }
+        self.tell(&lane.place);
+        if let Some(watcher) = &mut self.watcher
+            && u32::from(event_type) < CASPER_TYPE_RESERVED
+        {
+            let record = Record {
+                ticks: raw.ticks,
+                time_ns: self.clock.ns(raw.ticks),
+                owner: lane.owner,
+                stream: lane.place.stream,
+                level: lane.place.level,
+                event_type,
+                bytes: raw.bytes,
+                schema: self.metadata.event_type(process, event_type),
+            };
+            watcher.event(&lane.place, &record);
+        }
+    }
+
+    /// Tell the watcher which calls began and ended.
+    fn tell(&mut self, place: &Place) {
+        let Some(watcher) = &mut self.watcher else { return };
+        let mut steps = self.functions.steps.take().unwrap_or_default();
+        for step in steps.drain(..) {
+            watcher.step(place, &step, &self.functions);
+        }
+        self.functions.steps = Some(steps);
+    }
+
+    /// Events of a stream were lost.
+    #[cold]
+    fn lost(&mut self, stream: &mut Stream, last: u64) {
+        for lane in &mut stream.lanes {
+            lane.lost(&mut self.functions, last);
+            self.tell(&lane.place);
+        }
     }
 
     #[cold]
-    fn note(&mut self, stream: &mut Stream, raw: &Raw<'_>) {
+    fn note(&mut self, stream: &mut Stream, raw: &Raw<'_>, last: u64) {
         match u32::from(raw.event_type()) {
             CASPER_SWITCH => {
                 if let Some(to) = raw.read::<casper_switch>() {
@@ -231,9 +282,7 @@ impl Pass<'_> {
                 let Some(lost) = raw.read::<casper_lost>() else { return };
                 if lost.dropped != stream.dropped {
                     stream.dropped = lost.dropped;
-                    for lane in &mut stream.lanes {
-                        lane.lost(&mut self.functions);
-                    }
+                    self.lost(stream, last);
                 }
             }
             _ => {}
@@ -246,7 +295,8 @@ impl Pass<'_> {
         stream.current = found.unwrap_or_else(|| {
             let own = self.metadata.has_own_tables(owner.process);
             let image = if own { owner.process } else { self.metadata.image(owner.process) };
-            stream.lanes.push(Lane::new(owner, image));
+            let place = Place { stream: stream.number, level: stream.level, owner };
+            stream.lanes.push(Lane::new(place, image));
             stream.lanes.len() - 1
         });
     }

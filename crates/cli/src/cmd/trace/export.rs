@@ -34,7 +34,8 @@ pub fn run(common: &Common, args: &TraceExportArgs) -> Result<()> {
     let header = trace.header();
     let clocks =
         Clocks { monotonic_ns: header.first_monotonic_ns, realtime_ns: header.first_realtime_ns };
-    let Exported { calls, events, damage } = export(&trace, create(format, &args.out, clocks)?)?;
+    let Exported { calls, events, profile } = export(&trace, create(format, &args.out, clocks)?)?;
+    let damage = &profile.damage;
     let lost = &damage.lost;
     let missing_events =
         damage.missing_events + lost.dropped + lost.overwritten + lost.no_buffer + lost.disk;
