@@ -53,8 +53,9 @@ enum casper_own_type {
 };
 
 /*
- * The frame address tells a reader which functions a longjmp has left: those whose frame is not
- * above (at a greater address than) that of a function that begins. 0: not known.
+ * The frame address tells a reader which functions a longjmp has left: those whose frame is below
+ * that of a function that begins, stacks growing down; and those whose frame is the same, unless
+ * they return to the same place, since then the one was compiled into the other. 0: not known.
  */
 struct casper_enter {
 	__u16 event_type;

@@ -14,12 +14,14 @@ mod pairs;
 mod pass;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 pub use events::{Timeline, TypeCount};
 pub use fields::{FieldCounts, ValueCount};
 pub use functions::{Edge, Function, Functions, Overhead};
 pub use moments::Moments;
 pub use pairs::{Pair, PairTimes};
+pub use watch::{Ended, Place, Step, Watcher};
 
 use crate::meta::Metadata;
 use crate::read::{Clock, Damage, ReadError, Trace};
@@ -95,6 +97,15 @@ pub struct Profile {
 impl Profile {
     /// Read a trace and add up what it says.
     pub fn of(trace: &Trace, settings: &Settings) -> Result<Profile, ProfileError> {
-        pass::run(trace, settings)
+        pass::run(trace, settings, None)
+    }
+
+    /// The same, and tell `watcher` each call and event on the way.
+    pub fn watched(
+        trace: &Trace,
+        settings: &Settings,
+        watcher: &mut dyn Watcher,
+    ) -> Result<Profile, ProfileError> {
+        pass::run(trace, settings, Some(watcher))
     }
 }

@@ -338,6 +338,8 @@ pub enum Trace {
     Record(TraceRecordArgs),
     /// What a trace says: functions, events, and the time between them
     Report(TraceReportArgs),
+    /// Write a trace as Perfetto, CSV or Parquet
+    Export(TraceExportArgs),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -394,4 +396,27 @@ pub struct TraceRecordArgs {
     /// The command and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<std::ffi::OsString>,
+}
+
+/// For whom a trace is exported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// One file for ui.perfetto.dev and trace_processor
+    Perfetto,
+    /// A folder with a file of each event type, and one of calls
+    Csv,
+    /// The same as Parquet, for DuckDB, pandas or Spark
+    Parquet,
+}
+
+#[derive(Debug, Args)]
+pub struct TraceExportArgs {
+    /// The trace
+    pub file: PathBuf,
+    /// For whom
+    #[arg(long, value_enum, default_value = "perfetto")]
+    pub format: ExportFormat,
+    /// The file, or folder, to write; it must not exist
+    #[arg(long, short = 'o', value_name = "PATH")]
+    pub out: PathBuf,
 }

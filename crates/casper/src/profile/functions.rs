@@ -6,10 +6,11 @@ use std::collections::HashMap;
 use rustc_hash::FxHashMap;
 
 use super::Moments;
+use super::watch::Step;
 use crate::meta::Metadata;
 use crate::read::Clock;
 use crate::record::*;
-use crate::symbol::Symbols;
+use crate::symbol::{Symbol, Symbols};
 
 /// Functions beyond these are counted together, as the first of the list.
 pub const MOST_FUNCTIONS: usize = 1 << 20;
@@ -190,6 +191,8 @@ pub struct Functions {
     by_identity: HashMap<Identity, u32>,
     by_edge: FxHashMap<(u32, u32, u64), u32>,
     recent: Vec<((u32, u8, u64), u32)>,
+    /// Calls that began or ended since a watcher was told; only where there is one.
+    pub(super) steps: Option<Vec<Step>>,
 }
 
 /// What makes functions of different processes the same.
@@ -213,6 +216,7 @@ impl Functions {
             by_identity: HashMap::new(),
             by_edge: FxHashMap::default(),
             recent: vec![((0, u8::MAX, 0), 0); RECENT],
+            steps: None,
         }
     }
 
@@ -313,19 +317,27 @@ impl Functions {
     /// Give names to functions of which only the address is known.
     pub(super) fn name_all(&mut self, metadata: &Metadata) {
         let mut symbols = Symbols::default();
-        for function in self.list.iter_mut().skip(1) {
-            if !function.name.is_empty() {
-                continue;
-            }
-            let (process, id) = function.found_in;
-            if function.kind == 0 {
-                function.name = format!("function {id} of process {process}");
-                continue;
-            }
-            let found = symbols.at(metadata, process, id);
+        for index in 1..self.list.len() {
+            let found = self.describe(index, metadata, &mut symbols);
+            let function = &mut self.list[index];
             (function.name, function.file) = (found.name, found.file);
             (function.line, function.module) = (found.line, found.module);
         }
+    }
+
+    /// What a function is called, and where it is: also while a pass goes on.
+    pub fn describe(&self, index: usize, metadata: &Metadata, symbols: &mut Symbols) -> Symbol {
+        let function = &self.list[index];
+        let (process, id) = function.found_in;
+        if !function.name.is_empty() {
+            let (name, file) = (function.name.clone(), function.file.clone());
+            return Symbol { name, file, line: function.line, module: function.module.clone() };
+        }
+        if function.kind == 0 {
+            let name = format!("function {id} of process {process}");
+            return Symbol { name, file: None, line: None, module: None };
+        }
+        symbols.at(metadata, process, id)
     }
 
     /// Functions that were called or returned from.

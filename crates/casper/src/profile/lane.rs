@@ -4,10 +4,14 @@
 //! What a longjmp left is told by frame addresses. A frame strictly below that of a function that
 //! begins is dead: stacks grow down. One at the same address is either dead, or the function that
 //! begins was compiled into it, and shares its frame; it stays until something shows that it was
-//! dead, and then counts up to the last event before.
+//! dead (a return address that is not the new one's does), and then counts up to the last event
+//! before.
 
+use super::events::TypeCount;
 use super::functions::{Function, Functions, MILLI, MOST_DISTRIBUTIONS, NOBODY};
 use super::pairs::Pending;
+use super::watch::{Ended, Place, Step};
+use crate::meta::Metadata;
 use crate::read::Owner;
 
 /// Frames of one stack; a deeper one is counted, not followed.
@@ -25,6 +29,8 @@ struct Frame {
     /// The stream's last event before.
     before_ticks: u64,
     address: u64,
+    /// Where it returns to.
+    site: u64,
     /// Durations of the functions that it called, with the probes' cost.
     callees_ticks: u64,
     /// The probes' cost in its duration, apart from its own, in thousandths.
@@ -35,13 +41,6 @@ struct Frame {
     edge: u32,
     outermost: bool,
     kind: u8,
-}
-
-/// How a function ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
-    Returned,
-    Longjmp,
 }
 
 /// Counts of one type of events.
@@ -58,6 +57,8 @@ pub(super) struct TypeSlot {
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     pub owner: Owner,
+    /// What a watcher is told.
+    pub place: Place,
     /// The process whose functions these are.
     pub image: u32,
     pub types: Vec<TypeSlot>,
@@ -74,8 +75,8 @@ pub(super) struct Lane {
 const COUNTED: usize = 4096;
 
 impl Lane {
-    pub fn new(owner: Owner, image: u32) -> Lane {
-        Lane { owner, image, ..Lane::default() }
+    pub fn new(place: Place, image: u32) -> Lane {
+        Lane { owner: place.owner, place, image, ..Lane::default() }
     }
 
     /// Count an event.
@@ -103,6 +104,21 @@ impl Lane {
         &mut self.types[index]
     }
 
+    /// Its events, by type.
+    pub fn counts(&self, metadata: &Metadata) -> impl Iterator<Item = TypeCount> {
+        self.types.iter().map(|slot| TypeCount {
+            owner: self.owner,
+            event_type: slot.event_type,
+            name: metadata
+                .event_type(self.owner.process, slot.event_type)
+                .map(|found| found.name.clone()),
+            count: slot.count,
+            bytes: slot.bytes,
+            first: slot.first,
+            last: slot.last,
+        })
+    }
+
     /// The developers' own events cost their function time.
     #[inline]
     pub fn event_cost(&mut self, functions: &Functions) {
@@ -116,7 +132,7 @@ impl Lane {
     #[inline]
     pub fn enter(&mut self, functions: &mut Functions, call: Call, last_ticks: u64) {
         if call.frame != 0 {
-            self.leave_dead(functions, call.frame, last_ticks);
+            self.leave_dead(functions, &call, last_ticks);
         }
         let caller = self.frames.last().map_or(NOBODY, |top| top.function);
         let edge = functions.call(caller, call.function, call.site, self.owner.process);
@@ -132,6 +148,7 @@ impl Lane {
             enter_ticks: call.ticks,
             before_ticks: last_ticks,
             address: call.frame,
+            site: call.site,
             callees_ticks: 0,
             all_overhead: 0,
             own_overhead: 0,
@@ -140,6 +157,9 @@ impl Lane {
             outermost,
             kind: call.kind,
         });
+        if let Some(steps) = &mut functions.steps {
+            steps.push(Step::Began { function: call.function, ticks: call.ticks });
+        }
     }
 
     /// Whether this is the function's first activation in the stack.
@@ -164,7 +184,7 @@ impl Lane {
             return;
         }
         match self.frames.last() {
-            Some(top) if top.function == function => self.close(functions, ticks, How::Returned),
+            Some(top) if top.function == function => self.close(functions, ticks, Ended::Returned),
             _ => self.exit_below(functions, function, ticks, last_ticks),
         }
     }
@@ -180,24 +200,25 @@ impl Lane {
         match found {
             Some(place) => {
                 self.leave_above(functions, place + 1, last);
-                self.close(functions, ticks, How::Returned);
+                self.close(functions, ticks, Ended::Returned);
             }
             None => functions.list[function as usize].exits_without_enter += 1,
         }
     }
 
-    /// Close the frames that a function beginning at `address` shows to be dead.
+    /// Close the frames that a function which begins shows to be dead.
     #[inline]
-    fn leave_dead(&mut self, functions: &mut Functions, address: u64, last_ticks: u64) {
+    fn leave_dead(&mut self, functions: &mut Functions, call: &Call, last_ticks: u64) {
         let Some(top) = self.frames.last() else { return };
-        if top.address > address || top.address == 0 {
+        if top.address > call.frame || top.address == 0 {
             return;
         }
-        self.leave_dead_slowly(functions, address, last_ticks);
+        self.leave_dead_slowly(functions, call, last_ticks);
     }
 
     #[cold]
-    fn leave_dead_slowly(&mut self, functions: &mut Functions, address: u64, last_ticks: u64) {
+    fn leave_dead_slowly(&mut self, functions: &mut Functions, call: &Call, last_ticks: u64) {
+        let address = call.frame;
         let dead = |frame: &Frame| {
             frame.address != 0
                 && frame.address < address
@@ -205,6 +226,14 @@ impl Lane {
         };
         let mut keep = self.frames.len();
         while keep > 0 && dead(&self.frames[keep - 1]) {
+            keep -= 1;
+        }
+        // What was compiled into a frame returns where that does; what returns elsewhere is another.
+        let elsewhere = |frame: &Frame| frame.kind == call.kind && frame.site != call.site;
+        while keep > 0
+            && self.frames[keep - 1].address == address
+            && elsewhere(&self.frames[keep - 1])
+        {
             keep -= 1;
         }
         let here = self.frames[..keep].iter().rev();
@@ -223,7 +252,7 @@ impl Lane {
         while self.frames.len() > keep {
             let frame = self.frames[self.frames.len() - 1];
             let below = self.frames.len().checked_sub(2).map(|index| self.frames[index]);
-            self.close(functions, end, How::Longjmp);
+            self.close(functions, end, Ended::Left);
             if below.is_some_and(|below| below.address == frame.address && frame.address != 0) {
                 end = frame.before_ticks;
             }
@@ -232,12 +261,21 @@ impl Lane {
 
     /// End the top frame.
     #[inline]
-    fn close(&mut self, functions: &mut Functions, ticks: u64, how: How) {
+    fn close(&mut self, functions: &mut Functions, ticks: u64, ended: Ended) {
         let Some(frame) = self.frames.pop() else { return };
         if let Some(count) = self.active.get_mut(frame.function as usize) {
             *count = count.saturating_sub(1);
         }
         let raw = ticks.saturating_sub(frame.enter_ticks).min(LONGEST_TICKS);
+        if let Some(steps) = &mut functions.steps {
+            steps.push(Step::Ended {
+                function: frame.function,
+                began_ticks: frame.enter_ticks,
+                ticks: frame.enter_ticks.saturating_add(raw),
+                depth: self.frames.len() as u32,
+                ended,
+            });
+        }
         let own_raw = raw.saturating_sub(frame.callees_ticks);
         let kind = usize::from(frame.kind & 1);
         let (inner, outer) = (functions.overhead.inner[kind], functions.overhead.outer[kind]);
@@ -253,7 +291,7 @@ impl Lane {
             function.inclusive += i128::from(corrected);
             function.inclusive_raw_ticks += u128::from(raw);
         }
-        if how == How::Returned {
+        if ended == Ended::Returned {
             function.milliticks += i128::from(corrected);
             function.raw_ticks += u128::from(raw);
             let rounded = (corrected.max(0) as u64 + MILLI as u64 / 2) / MILLI as u64;
@@ -274,24 +312,37 @@ impl Lane {
 
     /// Events were lost: nobody knows which of the open functions ended meanwhile.
     #[cold]
-    pub fn lost(&mut self, functions: &mut Functions) {
-        self.drop_frames(functions, |function| function.cut_by_loss += 1);
+    pub fn lost(&mut self, functions: &mut Functions, last_ticks: u64) {
+        self.drop_frames(functions, last_ticks, Ended::CutByLoss);
         for pending in &mut self.pending {
             pending.clear();
         }
     }
 
     /// Nothing more will come.
-    pub fn finish(&mut self, functions: &mut Functions) {
-        self.drop_frames(functions, |function| function.still_open += 1);
+    pub fn finish(&mut self, functions: &mut Functions, last_ticks: u64) {
+        self.drop_frames(functions, last_ticks, Ended::Open);
         for pending in &mut self.pending {
             pending.clear();
         }
     }
 
-    fn drop_frames(&mut self, functions: &mut Functions, count: impl Fn(&mut Function)) {
-        for frame in self.frames.drain(..) {
-            count(&mut functions.list[frame.function as usize]);
+    fn drop_frames(&mut self, functions: &mut Functions, last_ticks: u64, ended: Ended) {
+        while let Some(frame) = self.frames.pop() {
+            let function = &mut functions.list[frame.function as usize];
+            match ended {
+                Ended::CutByLoss => function.cut_by_loss += 1,
+                _ => function.still_open += 1,
+            }
+            if let Some(steps) = &mut functions.steps {
+                steps.push(Step::Ended {
+                    function: frame.function,
+                    began_ticks: frame.enter_ticks,
+                    ticks: last_ticks.max(frame.enter_ticks),
+                    depth: self.frames.len() as u32,
+                    ended,
+                });
+            }
         }
         self.active.clear();
         self.beyond = 0;

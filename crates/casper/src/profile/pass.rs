@@ -8,9 +8,10 @@ use super::fields::Counter;
 use super::functions::{Functions, Overhead};
 use super::lane::{Call, Lane};
 use super::pairs::Pairs;
+use super::watch::{Place, Watcher};
 use super::{Profile, ProfileError, Settings};
 use crate::meta::Metadata;
-use crate::read::{Chunk, Owner, Trace};
+use crate::read::{Chunk, Clock, Owner, Record, Trace};
 use crate::record::*;
 use crate::walk::{End, Raw};
 
@@ -21,12 +22,18 @@ struct Stream {
     current: usize,
     last_ticks: u64,
     dropped: u64,
+    number: u32,
+    level: u32,
 }
 
 /// What the pass adds up.
-struct Pass<'m> {
+struct Pass<'m, 'w> {
     metadata: &'m Metadata,
+    clock: Clock,
+    watcher: Option<&'w mut dyn Watcher>,
     functions: Functions,
+    /// Of lanes that ended.
+    types: Vec<TypeCount>,
     timeline: Timeline,
     pairs: Pairs,
     field: Option<Counter>,
@@ -36,7 +43,11 @@ struct Pass<'m> {
     backwards: u64,
 }
 
-pub(super) fn run(trace: &Trace, settings: &Settings) -> Result<Profile, ProfileError> {
+pub(super) fn run(
+    trace: &Trace,
+    settings: &Settings,
+    watcher: Option<&mut dyn Watcher>,
+) -> Result<Profile, ProfileError> {
     let metadata = trace.metadata()?;
     let clock = trace.clock();
     let field = match &settings.field {
@@ -45,12 +56,17 @@ pub(super) fn run(trace: &Trace, settings: &Settings) -> Result<Profile, Profile
     };
     let pairs = Pairs::new(&metadata, &settings.pairs)?;
     let within = !settings.pairs.is_empty() && !settings.across;
+    let mut functions = Functions::new(Overhead::of(trace.header(), &clock));
+    functions.steps = watcher.is_some().then(Vec::new);
     let mut pass = Pass {
         metadata: &metadata,
-        functions: Functions::new(Overhead::of(trace.header(), &clock)),
+        clock,
+        functions,
+        types: Vec::new(),
         timeline: Timeline::new(trace.header().first_ticks),
         pairs,
-        curious: within || field.is_some(),
+        curious: within || field.is_some() || watcher.is_some(),
+        watcher,
         across: settings.across,
         field,
         backwards: 0,
@@ -61,38 +77,30 @@ pub(super) fn run(trace: &Trace, settings: &Settings) -> Result<Profile, Profile
         if chunk.head.kind != CASPER_CHUNK_DATA {
             continue;
         }
+        if pass.watcher.as_ref().is_some_and(|watcher| watcher.is_done()) {
+            break;
+        }
         let stream = streams.entry(chunk.head.stream).or_default();
+        (stream.number, stream.level) = (chunk.head.stream, chunk.head.level);
         if !pass.chunk(stream, &chunk) {
             chunks.bad_records();
         }
     }
     let damage = chunks.damage();
 
-    let mut types = Vec::new();
     for stream in streams.values_mut() {
         for lane in &mut stream.lanes {
-            lane.finish(&mut pass.functions);
+            lane.finish(&mut pass.functions, stream.last_ticks);
+            pass.tell(&lane.place);
             pass.pairs.account(&lane.pending);
-            types.extend(lane.types.iter().map(|slot| {
-                TypeCount {
-                    owner: lane.owner,
-                    event_type: slot.event_type,
-                    name: metadata
-                        .event_type(lane.owner.process, slot.event_type)
-                        .map(|found| found.name.clone()),
-                    count: slot.count,
-                    bytes: slot.bytes,
-                    first: slot.first,
-                    last: slot.last,
-                }
-            }));
+            pass.types.extend(lane.counts(&metadata));
         }
     }
-    types.sort_by_key(|of| (of.owner, of.event_type, of.first));
+    pass.types.sort_by_key(|of| (of.owner, of.event_type, of.first));
     if settings.across && !settings.pairs.is_empty() {
         across(trace, &mut pass.pairs)?;
     }
-    let Pass { mut functions, timeline, pairs, field, backwards, .. } = pass;
+    let Pass { mut functions, types, timeline, pairs, field, backwards, .. } = pass;
     functions.name_all(&metadata);
     Ok(Profile {
         clock,
@@ -120,18 +128,16 @@ fn across(trace: &Trace, pairs: &mut Pairs) -> Result<(), ProfileError> {
     Ok(())
 }
 
-impl Pass<'_> {
+impl Pass<'_, '_> {
     /// Add the records of a chunk. False: they ended in something that no program wrote.
     fn chunk(&mut self, stream: &mut Stream, chunk: &Chunk<'_>) -> bool {
         if chunk.after_loss {
-            for lane in &mut stream.lanes {
-                lane.lost(&mut self.functions);
-            }
+            self.lost(stream, stream.last_ticks);
         }
         let head = &chunk.head;
         let owner = Owner { process: head.process, pid: head.pid, tid: head.tid };
         if stream.lanes.get(stream.current).is_none_or(|lane| lane.owner.process != owner.process) {
-            self.switch(stream, owner);
+            self.switch(stream, owner, stream.last_ticks);
         }
         let mut walk = chunk.records();
         let mut last = stream.last_ticks;
@@ -150,7 +156,7 @@ impl Pass<'_> {
                 last = raw.ticks;
             };
             let Some(note) = note else { break };
-            self.note(stream, &note);
+            self.note(stream, &note, last);
         }
         stream.last_ticks = last;
         !matches!(walk.end(), Some(End::Damaged { .. }))
@@ -216,37 +222,80 @@ impl Pass<'_> {
         if let Some(field) = &mut self.field {
             field.see(self.metadata, process, event_type, raw.bytes);
         }
+        self.tell(&lane.place);
+        if let Some(watcher) = &mut self.watcher
+            && u32::from(event_type) < CASPER_TYPE_RESERVED
+        {
+            let record = Record {
+                ticks: raw.ticks,
+                time_ns: self.clock.ns(raw.ticks),
+                owner: lane.owner,
+                stream: lane.place.stream,
+                level: lane.place.level,
+                event_type,
+                bytes: raw.bytes,
+                schema: self.metadata.event_type(process, event_type),
+            };
+            watcher.event(&lane.place, &record);
+        }
+    }
+
+    /// Tell the watcher which calls began and ended.
+    fn tell(&mut self, place: &Place) {
+        let Some(watcher) = &mut self.watcher else { return };
+        let mut steps = self.functions.steps.take().unwrap_or_default();
+        for step in steps.drain(..) {
+            watcher.step(place, &step, &self.functions);
+        }
+        self.functions.steps = Some(steps);
+    }
+
+    /// Events of a stream were lost.
+    #[cold]
+    fn lost(&mut self, stream: &mut Stream, last: u64) {
+        for lane in &mut stream.lanes {
+            lane.lost(&mut self.functions, last);
+            self.tell(&lane.place);
+        }
     }
 
     #[cold]
-    fn note(&mut self, stream: &mut Stream, raw: &Raw<'_>) {
+    fn note(&mut self, stream: &mut Stream, raw: &Raw<'_>, last: u64) {
         match u32::from(raw.event_type()) {
             CASPER_SWITCH => {
                 if let Some(to) = raw.read::<casper_switch>() {
                     let owner = Owner { process: to.process, pid: to.pid, tid: to.tid };
-                    self.switch(stream, owner);
+                    self.switch(stream, owner, last);
                 }
             }
             CASPER_LOST => {
                 let Some(lost) = raw.read::<casper_lost>() else { return };
                 if lost.dropped != stream.dropped {
                     stream.dropped = lost.dropped;
-                    for lane in &mut stream.lanes {
-                        lane.lost(&mut self.functions);
-                    }
+                    self.lost(stream, last);
                 }
             }
             _ => {}
         }
     }
 
-    /// What follows is `owner`'s. A vfork's parent finds its stack as it left it.
-    fn switch(&mut self, stream: &mut Stream, owner: Owner) {
+    /// What follows is `owner`'s. A vfork's parent finds its stack as it left it; the child writes
+    /// no more once its parent goes on.
+    fn switch(&mut self, stream: &mut Stream, owner: Owner, last: u64) {
+        if stream.current > 0 && owner.process == stream.lanes[0].owner.process {
+            for mut lane in stream.lanes.drain(1..) {
+                lane.finish(&mut self.functions, last);
+                self.tell(&lane.place);
+                self.pairs.account(&lane.pending);
+                self.types.extend(lane.counts(self.metadata));
+            }
+        }
         let found = stream.lanes.iter().rposition(|lane| lane.owner.process == owner.process);
         stream.current = found.unwrap_or_else(|| {
             let own = self.metadata.has_own_tables(owner.process);
             let image = if own { owner.process } else { self.metadata.image(owner.process) };
-            stream.lanes.push(Lane::new(owner, image));
+            let place = Place { stream: stream.number, level: stream.level, owner };
+            stream.lanes.push(Lane::new(place, image));
             stream.lanes.len() - 1
         });
     }

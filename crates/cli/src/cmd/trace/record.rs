@@ -147,8 +147,10 @@ impl Watch {
         if let Some(library) = library {
             start.env("LD_PRELOAD", library);
         }
-        let mut child =
-            start.spawn().with_context(|| format!("cannot start {}", program.to_string_lossy()))?;
+        let mut child = start
+            .spawn()
+            .inspect_err(|_| self.recording.discard())
+            .with_context(|| format!("cannot start {}", program.to_string_lossy()))?;
         let status = self.until_it_ends(&mut child)?;
         self.until_orphans_end()?;
         Ok(status)
