@@ -61,6 +61,11 @@ picture: ## docs/report.png, from the newest run's report
 	scripts/install picture
 	scripts/picture
 
+RUNS ?= 100000
+fuzz-reader: ## fuzz the reader of traces on one core with RUNS=100000 inputs
+	scripts/install build
+	scripts/fuzz-reader $(RUNS)
+
 bindings: ## crates/casper/src/record, from include/cowlab/record.h
 	scripts/install bindings
 	scripts/bindings
