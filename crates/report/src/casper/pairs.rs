@@ -16,6 +16,11 @@ pub(super) fn blocks(profile: &Profile, view: &View) -> Vec<Block> {
     if let Some(total) = total.and_then(|name| profile.pairs.iter().find(|t| t.pair.name == *name))
     {
         blocks.push(Block::Table(sections(profile, total)));
+        let parts = profile.pairs.iter().filter(|times| times.pair != total.pair);
+        if parts.map(|times| times.times.sum()).sum::<f64>() > total.times.sum() {
+            let text = "The sections take more than the whole: they overlap, or lie outside it.";
+            blocks.push(Block::Note(text.to_owned()));
+        }
     }
     blocks
 }

@@ -8,7 +8,7 @@ use crate::Cell;
 
 /// A name out of a trace, in which no markup is understood.
 pub(super) fn code(name: &str) -> String {
-    format!("`{}`", name.replace('`', "'"))
+    if name.is_empty() { String::new() } else { format!("`{}`", name.replace('`', "'")) }
 }
 
 /// A span of ticks.
