@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The command line. Nothing deeper than this folder knows clap.
 
+mod trace_report;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use cowlab_bench::trace::Tool;
 use cowlab_model::units::parse_bytes;
 use cowlab_probes::{Method, Pattern, Reap, Writer};
+
+pub use trace_report::TraceReportArgs;
 
 /// What fork() and copy-on-write cost, and how to pay less.
 #[derive(Debug, Parser)]
@@ -332,6 +336,8 @@ pub struct CompareArgs {
 pub enum Trace {
     /// Record a command, or a running program that uses libcasper
     Record(TraceRecordArgs),
+    /// What a trace says: functions, events, and the time between them
+    Report(TraceReportArgs),
     /// Write a trace as Perfetto, CSV or Parquet
     Export(TraceExportArgs),
 }
