@@ -50,7 +50,7 @@ void casper_function_exit(unsigned int casper_function);
 			: 0                                                                        \
 	};
 
-static __inline__ __attribute((__always_inline__, __unused__)) void
+static __inline__ __attribute((__always_inline__, __unused__, __no_instrument_function__)) void
 casper_leave(struct casper_scope *casper_scope)
 {
 	if (__builtin_expect(casper_scope->function != 0, 0))
