@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         Verb::Bench(bench) => cmd::bench::run(&common, &bench),
         Verb::Predict(args) => cmd::predict::run(&common, &args),
         Verb::Compare(args) => cmd::compare::run(&common, &args),
+        Verb::Insert(args) => cmd::insert::run(&common, &args),
         Verb::Man { directory } => cmd::manual::pages(&directory),
         Verb::Completions { shell } => cmd::manual::completions(shell),
     };
