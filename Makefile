@@ -12,8 +12,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # One profile and one set of features for everything, so that nothing is compiled twice.
 CARGO_FLAGS := --release --workspace
 
-.PHONY: help study build test test-long test-slowdown test-insert-long fuzz-insert unit e2e lint man \
-	picture bindings bench-trace install clean
+.PHONY: help study build test test-long test-slowdown test-insert-long fuzz-insert \
+	fuzz-reader unit e2e lint man picture bindings bench-trace install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -47,7 +47,12 @@ test-insert-long: build ## insert on SQLite, zlib and Lua: same output, callgrin
 SECONDS ?= 60
 fuzz-insert: ## fuzz insert on one core for SECONDS=60
 	scripts/install test-long
-	scripts/fuzz-insert $(SECONDS)
+	scripts/fuzz insert -max_total_time=$(SECONDS)
+
+RUNS ?= 100000
+fuzz-reader: ## fuzz the reader of traces on one core with RUNS=100000 inputs
+	scripts/install test-long
+	scripts/fuzz reader -runs=$(RUNS)
 
 lint: ## formats, warnings, licence tags, layers, links
 	scripts/install test
