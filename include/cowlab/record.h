@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 OR MIT */
+/* SPDX-License-Identifier: (GPL-2.0-only OR Apache-2.0 OR MIT) */
 /*
  * The records of CASPER: how a traced program (or a kernel) writes events into shared memory, and
  * how a trace is stored. One definition for the C library, the recorder, the readers and, later,

@@ -92,7 +92,8 @@ int casper_record(const void *event, size_t size);
  * Stamp the event with the time and store a copy in this thread's buffer. 0: stored, or nobody
  * records it; else a negative error number, see casrecord(3). Async-signal-safe; errno is kept.
  */
-static __inline__ int casrecord(const void *event, size_t size)
+static __inline__ __attribute__((__no_instrument_function__)) int casrecord(const void *event,
+									    size_t size)
 {
 	if (__builtin_expect(*casper_on != 0, 0))
 		return casper_record(event, size);

@@ -44,9 +44,12 @@ pub struct Tables {
     open: Opener,
     names: HashSet<String>,
     /// By type. Programs of one trace may use a number for several types.
-    events: HashMap<u16, Vec<(Option<EventType>, Box<dyn TableWriter>)>>,
+    events: HashMap<u16, Vec<EventTable>>,
     calls: Option<Box<dyn TableWriter>>,
 }
+
+/// A table of events of one type, as far as that is known.
+type EventTable = (Option<EventType>, Box<dyn TableWriter>);
 
 /// A format: the ending of its files, and how it begins one.
 #[derive(Clone, Copy)]
