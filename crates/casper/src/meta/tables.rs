@@ -174,6 +174,12 @@ impl Metadata {
         self.lineage(process).last().map_or(process, |(number, _)| number)
     }
 
+    /// The program that a process runs; a forked child has its parent's.
+    pub fn program(&self, process: u32) -> Option<&str> {
+        let mut programs = self.lineage(process).map(|(_, process)| process.program.as_str());
+        programs.find(|program| !program.is_empty())
+    }
+
     /// What is known about a type in a process.
     pub fn event_type(&self, process: u32, event_type: u16) -> Option<&EventType> {
         if let Some(own) = OWN.get(usize::from(event_type).wrapping_sub(CASPER_ENTER as usize)) {

@@ -72,7 +72,7 @@ pub(super) struct Lane {
 }
 
 /// Functions whose activations are counted by index.
-const COUNTED: usize = 4096;
+const COUNTED: usize = 1 << 16;
 
 impl Lane {
     pub fn new(place: Place, image: u32) -> Lane {

@@ -75,9 +75,8 @@ pub(super) fn blocks(profile: &Profile, view: &View) -> Vec<Block> {
     for row in rows.iter().take(view.rows()) {
         let mut cells = Vec::new();
         if let Some((process, pid)) = row.process {
-            let known = profile.metadata.processes().get(&process);
             cells.push(Cell::text(format!("{pid} (#{process})")));
-            cells.push(Cell::text(code(known.map_or("", |process| &process.program))));
+            cells.push(Cell::text(code(profile.metadata.program(process).unwrap_or_default())));
             if let Some(tid) = row.tid {
                 let name = profile.metadata.thread(process, tid).unwrap_or_default();
                 cells.push(Cell::text(format!("{tid} {}", code(name))));

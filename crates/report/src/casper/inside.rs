@@ -126,7 +126,10 @@ fn edges(profile: &Profile, view: &View) -> Table {
                 Cell::number(edge.calls as f64 / caller.calls.max(1) as f64, "")
             }),
             span(profile, Some(edge.ticks())),
-            caller.map_or_else(none, |caller| share(edge.ticks(), caller.inclusive_ticks())),
+            // A recursion's inner calls are in its inclusive time already.
+            caller
+                .filter(|_| edge.caller != Some(edge.callee))
+                .map_or_else(none, |caller| share(edge.ticks(), caller.inclusive_ticks())),
         ]);
     }
     table
