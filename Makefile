@@ -12,8 +12,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # One profile and one set of features for everything, so that nothing is compiled twice.
 CARGO_FLAGS := --release --workspace
 
-.PHONY: help study build test test-long test-slowdown unit e2e lint man picture bindings \
-	bench-trace install clean
+.PHONY: help study build test test-long test-slowdown test-insert-long fuzz-insert \
+	fuzz-reader unit e2e lint man picture bindings bench-trace install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -28,7 +28,7 @@ build: ## target/release/cowlab and target/libcasper
 
 test: lint unit e2e ## everything that a change must pass
 
-test-long: test test-slowdown ## the tests that measure for minutes as well
+test-long: test test-slowdown test-insert-long ## the tests that measure for minutes as well
 
 unit: build
 	$(CARGO) test $(CARGO_FLAGS)
@@ -40,10 +40,24 @@ test-slowdown: build ## would compare find a slowdown of 10%? (7 minutes; see CO
 	scripts/install test
 	scripts/test-slowdown
 
+test-insert-long: build ## insert on SQLite, zlib and Lua: same output, callgrind's call counts
+	scripts/install test-long
+	scripts/test-insert-long
+
+SECONDS ?= 60
+fuzz-insert: ## fuzz insert on one core for SECONDS=60
+	scripts/install test-long
+	scripts/fuzz insert -max_total_time=$(SECONDS)
+
+RUNS ?= 100000
+fuzz-reader: ## fuzz the reader of traces on one core with RUNS=100000 inputs
+	scripts/install test-long
+	scripts/fuzz reader -runs=$(RUNS)
+
 lint: ## formats, warnings, licence tags, layers, links
 	scripts/install test
 	$(CARGO) fmt --all --check
-	find probes include libcasper examples -name '*.[ch]' 2>/dev/null | xargs clang-format --dry-run -Werror
+	find probes include libcasper examples tests tests-long -name '*.[ch]' | xargs clang-format --dry-run -Werror
 	$(CARGO) clippy $(CARGO_FLAGS) --all-targets -- -D warnings
 	scripts/check-spdx
 	scripts/check-layers

@@ -23,11 +23,11 @@ struct event {
 void __cyg_profile_func_enter(void *function, void *call_site);
 void __cyg_profile_func_exit(void *function, void *call_site);
 
-CASPER_UNIT(unit)
+CASPER_UNIT(unit);
 
 static __attribute__((noinline)) void inserted(void)
 {
-	CASPER_FUNCTION(unit, 0)
+	CASPER_FUNCTION(unit, 0);
 	__asm__ volatile("");
 }
 

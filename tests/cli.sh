@@ -6,7 +6,7 @@ set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
 
-verbs=(study report doctor calibrate bench predict compare completions)
+verbs=(study report doctor calibrate bench predict compare insert completions)
 benches=(fork-sweep fork-table cow-faults cow-check cross-check)
 
 passes --version

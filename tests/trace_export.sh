@@ -100,7 +100,7 @@ refuses 2 'out' trace export t.casper
 if [[ $(id -u) == 0 ]] && unshare -m true 2>/dev/null; then
 	mkdir disk
 	cat >full_disk <<'END'
-mount -t tmpfs -o size=48k none disk
+mount -t tmpfs -o size=16k none disk
 for format in perfetto csv parquet; do
 	status=0
 	"$COWLAB" trace export t.casper --format $format -o disk/export 2>>err || status=$?

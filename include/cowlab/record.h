@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 OR MIT */
+/* SPDX-License-Identifier: (GPL-2.0-only OR Apache-2.0 OR MIT) */
 /*
  * The records of CASPER: how a traced program (or a kernel) writes events into shared memory, and
  * how a trace is stored. One definition for the C library, the recorder, the readers and, later,
@@ -53,8 +53,9 @@ enum casper_own_type {
 };
 
 /*
- * The frame address tells a reader which functions a longjmp has left: those whose frame is not
- * above (at a greater address than) that of a function that begins. 0: not known.
+ * The frame address tells a reader which functions a longjmp has left: those whose frame is below
+ * that of a function that begins, stacks growing down; and those whose frame is the same, unless
+ * they return to the same place, since then the one was compiled into the other. 0: not known.
  */
 struct casper_enter {
 	__u16 event_type;

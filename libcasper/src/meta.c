@@ -34,7 +34,7 @@ static struct casper_meta *claim(struct view *v, uint16_t kind, uint32_t process
 		entry = (struct casper_meta *)((char *)s + v->meta_offset + at);
 		if (__atomic_compare_exchange_n(&entry->size, &size, (uint32_t)need, false,
 						__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-			uint64_t hint = at;
+			__u64 hint = at;
 
 			__atomic_compare_exchange_n(&s->meta_end, &hint, at + need, false,
 						    __ATOMIC_RELAXED, __ATOMIC_RELAXED);

@@ -12,8 +12,8 @@
  */
 #ifdef CASPER_INSERT
 #include "casper/insert.h"
-CASPER_UNIT(trace_calls_unit)
-#define INSERTED(index) CASPER_FUNCTION(trace_calls_unit, index)
+CASPER_UNIT(trace_calls_unit);
+#define INSERTED(index) CASPER_FUNCTION(trace_calls_unit, index);
 #else
 #define INSERTED(index)
 #endif

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The command line. Nothing deeper than this folder knows clap.
 
+mod trace_report;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use cowlab_bench::trace::Tool;
 use cowlab_model::units::parse_bytes;
 use cowlab_probes::{Method, Pattern, Reap, Writer};
+
+pub use trace_report::TraceReportArgs;
 
 /// What fork() and copy-on-write cost, and how to pay less.
 #[derive(Debug, Parser)]
@@ -55,6 +59,8 @@ pub enum Verb {
     Predict(PredictArgs),
     /// Compare two runs, figure by figure
     Compare(CompareArgs),
+    /// Write copies of C sources that tell CASPER when their functions begin and end
+    Insert(InsertArgs),
     /// Write the man pages into a folder
     #[command(hide = true)]
     Man {
@@ -332,6 +338,8 @@ pub struct CompareArgs {
 pub enum Trace {
     /// Record a command, or a running program that uses libcasper
     Record(TraceRecordArgs),
+    /// What a trace says: functions, events, and the time between them
+    Report(TraceReportArgs),
     /// Write a trace as Perfetto, CSV or Parquet
     Export(TraceExportArgs),
 }
@@ -413,4 +421,33 @@ pub struct TraceExportArgs {
     /// The file, or folder, to write; it must not exist
     #[arg(long, short = 'o', value_name = "PATH")]
     pub out: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct InsertArgs {
+    /// C sources, and directories of which all .c and .h are taken and the rest is copied
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Folder for the copies; the sources are never written over
+    #[arg(long, value_name = "DIR")]
+    pub output_dir: PathBuf,
+    /// Folder whose tree the copies repeat; by default the one that holds all that is named
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// Only files whose path below the root matches, as 'src/*.c'; others are copied as they are
+    #[arg(long, value_name = "GLOB")]
+    pub file: Vec<String>,
+    /// Only functions whose name matches
+    #[arg(long, value_name = "GLOB")]
+    pub function: Vec<String>,
+    /// No functions whose name matches
+    #[arg(long, value_name = "GLOB")]
+    pub exclude: Vec<String>,
+    /// Only functions with at least this many lines, from the first of their definition to that of
+    /// the closing brace, all counted
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub min_lines: u32,
+    /// List the functions that are instrumented, with their exits, as well as those left alone
+    #[arg(long)]
+    pub list: bool,
 }

@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         Verb::Trace(trace) => cmd::trace::run(&common, &trace),
         Verb::Predict(args) => cmd::predict::run(&common, &args),
         Verb::Compare(args) => cmd::compare::run(&common, &args),
+        Verb::Insert(args) => cmd::insert::run(&common, &args),
         Verb::Man { directory } => cmd::manual::pages(&directory),
         Verb::Completions { shell } => cmd::manual::completions(shell),
     };

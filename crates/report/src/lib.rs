@@ -3,6 +3,7 @@
 //!
 //! [`document`] is what a report says; [`html`], [`terminal`] and [`csv`] are how it looks.
 
+pub mod casper;
 pub mod csv;
 pub mod document;
 pub mod figures;

@@ -202,7 +202,7 @@ enum Identity {
     InFile { path: String, build_id: Vec<u8>, address: u64 },
 }
 
-const RECENT: usize = 1 << 12;
+const RECENT: usize = 1 << 10;
 
 impl Functions {
     pub(super) fn new(overhead: Overhead) -> Functions {

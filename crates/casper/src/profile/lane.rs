@@ -4,11 +4,14 @@
 //! What a longjmp left is told by frame addresses. A frame strictly below that of a function that
 //! begins is dead: stacks grow down. One at the same address is either dead, or the function that
 //! begins was compiled into it, and shares its frame; it stays until something shows that it was
-//! dead, and then counts up to the last event before.
+//! dead (a return address that is not the new one's does), and then counts up to the last event
+//! before.
 
+use super::events::TypeCount;
 use super::functions::{Function, Functions, MILLI, MOST_DISTRIBUTIONS, NOBODY};
 use super::pairs::Pending;
 use super::watch::{Ended, Place, Step};
+use crate::meta::Metadata;
 use crate::read::Owner;
 
 /// Frames of one stack; a deeper one is counted, not followed.
@@ -26,6 +29,8 @@ struct Frame {
     /// The stream's last event before.
     before_ticks: u64,
     address: u64,
+    /// Where it returns to.
+    site: u64,
     /// Durations of the functions that it called, with the probes' cost.
     callees_ticks: u64,
     /// The probes' cost in its duration, apart from its own, in thousandths.
@@ -99,6 +104,21 @@ impl Lane {
         &mut self.types[index]
     }
 
+    /// Its events, by type.
+    pub fn counts(&self, metadata: &Metadata) -> impl Iterator<Item = TypeCount> {
+        self.types.iter().map(|slot| TypeCount {
+            owner: self.owner,
+            event_type: slot.event_type,
+            name: metadata
+                .event_type(self.owner.process, slot.event_type)
+                .map(|found| found.name.clone()),
+            count: slot.count,
+            bytes: slot.bytes,
+            first: slot.first,
+            last: slot.last,
+        })
+    }
+
     /// The developers' own events cost their function time.
     #[inline]
     pub fn event_cost(&mut self, functions: &Functions) {
@@ -112,7 +132,7 @@ impl Lane {
     #[inline]
     pub fn enter(&mut self, functions: &mut Functions, call: Call, last_ticks: u64) {
         if call.frame != 0 {
-            self.leave_dead(functions, call.frame, last_ticks);
+            self.leave_dead(functions, &call, last_ticks);
         }
         let caller = self.frames.last().map_or(NOBODY, |top| top.function);
         let edge = functions.call(caller, call.function, call.site, self.owner.process);
@@ -128,6 +148,7 @@ impl Lane {
             enter_ticks: call.ticks,
             before_ticks: last_ticks,
             address: call.frame,
+            site: call.site,
             callees_ticks: 0,
             all_overhead: 0,
             own_overhead: 0,
@@ -185,18 +206,19 @@ impl Lane {
         }
     }
 
-    /// Close the frames that a function beginning at `address` shows to be dead.
+    /// Close the frames that a function which begins shows to be dead.
     #[inline]
-    fn leave_dead(&mut self, functions: &mut Functions, address: u64, last_ticks: u64) {
+    fn leave_dead(&mut self, functions: &mut Functions, call: &Call, last_ticks: u64) {
         let Some(top) = self.frames.last() else { return };
-        if top.address > address || top.address == 0 {
+        if top.address > call.frame || top.address == 0 {
             return;
         }
-        self.leave_dead_slowly(functions, address, last_ticks);
+        self.leave_dead_slowly(functions, call, last_ticks);
     }
 
     #[cold]
-    fn leave_dead_slowly(&mut self, functions: &mut Functions, address: u64, last_ticks: u64) {
+    fn leave_dead_slowly(&mut self, functions: &mut Functions, call: &Call, last_ticks: u64) {
+        let address = call.frame;
         let dead = |frame: &Frame| {
             frame.address != 0
                 && frame.address < address
@@ -204,6 +226,14 @@ impl Lane {
         };
         let mut keep = self.frames.len();
         while keep > 0 && dead(&self.frames[keep - 1]) {
+            keep -= 1;
+        }
+        // What was compiled into a frame returns where that does; what returns elsewhere is another.
+        let elsewhere = |frame: &Frame| frame.kind == call.kind && frame.site != call.site;
+        while keep > 0
+            && self.frames[keep - 1].address == address
+            && elsewhere(&self.frames[keep - 1])
+        {
             keep -= 1;
         }
         let here = self.frames[..keep].iter().rev();

@@ -32,6 +32,8 @@ struct Pass<'m, 'w> {
     clock: Clock,
     watcher: Option<&'w mut dyn Watcher>,
     functions: Functions,
+    /// Of lanes that ended.
+    types: Vec<TypeCount>,
     timeline: Timeline,
     pairs: Pairs,
     field: Option<Counter>,
@@ -60,6 +62,7 @@ pub(super) fn run(
         metadata: &metadata,
         clock,
         functions,
+        types: Vec::new(),
         timeline: Timeline::new(trace.header().first_ticks),
         pairs,
         curious: within || field.is_some() || watcher.is_some(),
@@ -85,32 +88,19 @@ pub(super) fn run(
     }
     let damage = chunks.damage();
 
-    let mut types = Vec::new();
     for stream in streams.values_mut() {
         for lane in &mut stream.lanes {
             lane.finish(&mut pass.functions, stream.last_ticks);
             pass.tell(&lane.place);
             pass.pairs.account(&lane.pending);
-            types.extend(lane.types.iter().map(|slot| {
-                TypeCount {
-                    owner: lane.owner,
-                    event_type: slot.event_type,
-                    name: metadata
-                        .event_type(lane.owner.process, slot.event_type)
-                        .map(|found| found.name.clone()),
-                    count: slot.count,
-                    bytes: slot.bytes,
-                    first: slot.first,
-                    last: slot.last,
-                }
-            }));
+            pass.types.extend(lane.counts(&metadata));
         }
     }
-    types.sort_by_key(|of| (of.owner, of.event_type, of.first));
+    pass.types.sort_by_key(|of| (of.owner, of.event_type, of.first));
     if settings.across && !settings.pairs.is_empty() {
         across(trace, &mut pass.pairs)?;
     }
-    let Pass { mut functions, timeline, pairs, field, backwards, .. } = pass;
+    let Pass { mut functions, types, timeline, pairs, field, backwards, .. } = pass;
     functions.name_all(&metadata);
     Ok(Profile {
         clock,
@@ -147,7 +137,7 @@ impl Pass<'_, '_> {
         let head = &chunk.head;
         let owner = Owner { process: head.process, pid: head.pid, tid: head.tid };
         if stream.lanes.get(stream.current).is_none_or(|lane| lane.owner.process != owner.process) {
-            self.switch(stream, owner);
+            self.switch(stream, owner, stream.last_ticks);
         }
         let mut walk = chunk.records();
         let mut last = stream.last_ticks;
@@ -275,7 +265,7 @@ impl Pass<'_, '_> {
             CASPER_SWITCH => {
                 if let Some(to) = raw.read::<casper_switch>() {
                     let owner = Owner { process: to.process, pid: to.pid, tid: to.tid };
-                    self.switch(stream, owner);
+                    self.switch(stream, owner, last);
                 }
             }
             CASPER_LOST => {
@@ -289,8 +279,17 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// What follows is `owner`'s. A vfork's parent finds its stack as it left it.
-    fn switch(&mut self, stream: &mut Stream, owner: Owner) {
+    /// What follows is `owner`'s. A vfork's parent finds its stack as it left it; the child writes
+    /// no more once its parent goes on.
+    fn switch(&mut self, stream: &mut Stream, owner: Owner, last: u64) {
+        if stream.current > 0 && owner.process == stream.lanes[0].owner.process {
+            for mut lane in stream.lanes.drain(1..) {
+                lane.finish(&mut self.functions, last);
+                self.tell(&lane.place);
+                self.pairs.account(&lane.pending);
+                self.types.extend(lane.counts(self.metadata));
+            }
+        }
         let found = stream.lanes.iter().rposition(|lane| lane.owner.process == owner.process);
         stream.current = found.unwrap_or_else(|| {
             let own = self.metadata.has_own_tables(owner.process);

@@ -138,6 +138,20 @@ fn an_inlined_function_shares_its_callers_frame() {
 }
 
 #[test]
+fn a_frame_that_returns_elsewhere_is_dead() {
+    let mut payload = Payload::new(0);
+    payload.enter(0, 1, 0x9000, 0);
+    payload.enter(10, 2, 0x8000, 0x111);
+    payload.enter(20, 3, 0x8000, 0x222);
+    payload.exit(30, 3);
+    payload.exit(40, 1);
+    let profile = profile_of(&[payload], None, &Settings::default());
+    assert_eq!(function(&profile, "b").left_by_longjmp, 1);
+    let caller = profile.functions.list.iter().find(|of| of.name == "c").unwrap();
+    assert_eq!((caller.calls, caller.left_by_longjmp), (1, 0));
+}
+
+#[test]
 fn a_loop_of_longjmps_neither_grows_the_stack_nor_the_times() {
     let mut payload = Payload::new(0);
     payload.enter(0, 1, 0x9000, 0);

@@ -7,6 +7,7 @@ pub mod calibrate;
 pub mod compare;
 pub mod cross_check;
 pub mod doctor;
+pub mod insert;
 pub mod manual;
 pub mod predict;
 pub mod report;

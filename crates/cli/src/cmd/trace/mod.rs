@@ -3,6 +3,7 @@
 
 mod export;
 mod record;
+mod report;
 
 use anyhow::Result;
 
@@ -13,5 +14,6 @@ pub fn run(common: &Common, trace: &Trace) -> Result<()> {
     match trace {
         Trace::Export(args) => export::run(common, args),
         Trace::Record(args) => record::run(common, args),
+        Trace::Report(args) => report::run(common, args),
     }
 }

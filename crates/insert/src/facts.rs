@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a file says about its own macros and functions, wherever it says it.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::lex::{Kind, Lexed, Token};
+
+/// Functions of the C library, and built-in ones, that do not return.
+const NORETURN: [&str; 22] = [
+    "exit",
+    "_exit",
+    "_Exit",
+    "quick_exit",
+    "abort",
+    "longjmp",
+    "_longjmp",
+    "siglongjmp",
+    "__builtin_unreachable",
+    "__builtin_trap",
+    "__builtin_abort",
+    "__builtin_exit",
+    "__builtin_longjmp",
+    "pthread_exit",
+    "thrd_exit",
+    "err",
+    "errx",
+    "verr",
+    "verrx",
+    "__assert_fail",
+    "__assert",
+    "__stack_chk_fail",
+];
+
+/// Why a function with an attribute, or with a word in it, cannot be instrumented.
+const UNFIT: [(&str, &str); 3] = [
+    ("naked", "naked: it has no prologue that could keep the scope"),
+    ("no_instrument_function", "its attribute no_instrument_function asks for that"),
+    ("interrupt", "an interrupt handler, which may not call ordinary functions"),
+];
+
+/// Words that the inserted code needs with their own meaning.
+const NEEDED: [&str; 4] = ["struct", "void", "__attribute", "sizeof"];
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Facts {
+    /// Macros of this file whose text has brackets without partners: those brackets.
+    pub brackets: HashMap<Vec<u8>, String>,
+    /// All macros of this file.
+    pub macros: HashSet<Vec<u8>>,
+    /// Macros of this file whose text has a block in it.
+    pub with_body: HashSet<Vec<u8>>,
+    /// Names of functions, and of macros for attributes, that are not to be instrumented, and why.
+    pub unfit: HashMap<Vec<u8>, &'static str>,
+    /// Names that do not return, and macros for the attribute.
+    pub noreturn: HashSet<Vec<u8>>,
+    /// Functions that choose another's code while a program is loaded.
+    pub resolvers: HashSet<Vec<u8>>,
+    /// A macro that takes the meaning of a word that the inserted code needs: line and word.
+    pub redefined: Option<(u32, String)>,
+    /// Whether the file was instrumented already: the line that says so.
+    pub instrumented: Option<u32>,
+}
+
+fn bare(word: &[u8]) -> &[u8] {
+    word.strip_prefix(b"__").and_then(|rest| rest.strip_suffix(b"__")).unwrap_or(word)
+}
+
+/// Why a word makes what it is part of unfit.
+pub fn unfit_word(word: &[u8]) -> Option<&'static str> {
+    let word = bare(word);
+    UNFIT.iter().find(|(name, _)| name.as_bytes() == word).map(|&(_, why)| why)
+}
+
+impl Facts {
+    /// Read the directives, and what declarations say of functions.
+    pub fn new(lexed: &Lexed) -> Facts {
+        let mut facts = Facts::default();
+        facts.noreturn.extend(NORETURN.iter().map(|name| name.as_bytes().to_vec()));
+        for directive in &lexed.directives {
+            let words = &directive.tokens;
+            let Some(name) = words.first() else { continue };
+            if lexed.is_word(name, "define") && words.len() > 1 {
+                facts.define(lexed, &words[1..]);
+            } else if lexed.is_word(name, "include")
+                && lexed.source[name.end..].starts_with(b" <casper/insert.h>")
+            {
+                facts.instrumented = Some(directive.line);
+            }
+        }
+        facts.resolvers(lexed);
+        facts.prototypes(lexed);
+        facts
+    }
+
+    fn define(&mut self, lexed: &Lexed, tokens: &[Token]) {
+        let name = lexed.text(&tokens[0]).into_owned();
+        self.macros.insert(name.clone());
+        let mut text = &tokens[1..];
+        if text
+            .first()
+            .is_some_and(|next| next.start == tokens[0].end && next.kind == Kind::Punct("("))
+        {
+            let end = text.iter().position(|token| token.kind == Kind::Punct(")"));
+            text = &text[end.map_or(text.len(), |end| end + 1)..];
+        }
+        if let Some(needed) = NEEDED.iter().find(|needed| needed.as_bytes() == name) {
+            let line = tokens[0].line;
+            self.redefined.get_or_insert_with(|| (line, (*needed).to_string()));
+        }
+        let mut open = String::new();
+        for token in text {
+            match token.kind {
+                Kind::Punct(bracket @ ("(" | "[" | "{")) => open.push_str(bracket),
+                Kind::Punct(bracket @ (")" | "]" | "}")) => {
+                    let wanted = match bracket {
+                        ")" => '(',
+                        "]" => '[',
+                        _ => '{',
+                    };
+                    if open.ends_with(wanted) {
+                        open.pop();
+                        if wanted == '{' {
+                            self.with_body.insert(name.clone());
+                        }
+                    } else {
+                        open.push_str(bracket);
+                    }
+                }
+                Kind::Word => {
+                    let word = lexed.text(token);
+                    if let Some(&why) = unfit_word(&word).as_ref().or(self.unfit.get(&*word)) {
+                        self.unfit.insert(name.clone(), why);
+                    }
+                    if self.says_noreturn(&word) {
+                        self.noreturn.insert(name.clone());
+                    }
+                }
+                _ => {}
+            }
+        }
+        if !open.is_empty() {
+            self.brackets.insert(name, open);
+        }
+    }
+
+    /// Whether a word among a declaration's specifiers says that the function does not return.
+    pub fn says_noreturn(&self, word: &[u8]) -> bool {
+        matches!(bare(word), b"noreturn" | b"_Noreturn") || self.noreturn.contains(word)
+    }
+
+    /// What prototypes say of functions whose definition does not repeat it: every name before
+    /// parentheses in a declaration with such a word.
+    fn prototypes(&mut self, lexed: &Lexed) {
+        let ends = |token: &Token| matches!(token.kind, Kind::Punct(";" | "{" | "}"));
+        for declaration in lexed.tokens.split(ends) {
+            let words = || declaration.iter().filter(|token| token.kind == Kind::Word);
+            let unfit = words().find_map(|token| {
+                let word = lexed.text(token);
+                unfit_word(&word).or(self.unfit.get(&*word).copied())
+            });
+            let noreturn = words().any(|token| {
+                let word = lexed.text(token);
+                self.says_noreturn(&word) && !NORETURN.iter().any(|name| name.as_bytes() == &*word)
+            });
+            // A call among statements has its keywords or operators; a prototype begins with words.
+            let declares = declaration.first().is_some_and(|first| first.kind == Kind::Word);
+            if !declares || (unfit.is_none() && !noreturn) {
+                continue;
+            }
+            let name = declaration.windows(2).find(|two| {
+                two[0].kind == Kind::Word
+                    && two[1].kind == Kind::Punct("(")
+                    && !lexed.text(&two[0]).starts_with(b"__attribute")
+                    && !self.macros.contains(&*lexed.text(&two[0]))
+            });
+            let Some(name) = name.map(|two| lexed.text(&two[0]).into_owned()) else { continue };
+            if let Some(why) = unfit {
+                self.unfit.insert(name.clone(), why);
+            }
+            if noreturn {
+                self.noreturn.insert(name);
+            }
+        }
+    }
+
+    /// `__attribute__((ifunc("resolver")))`.
+    fn resolvers(&mut self, lexed: &Lexed) {
+        let lists = std::iter::once(&lexed.tokens[..])
+            .chain(lexed.directives.iter().map(|directive| &directive.tokens[..]));
+        for tokens in lists {
+            for three in tokens.windows(3) {
+                let ifunc = three[0].kind == Kind::Word && bare(&lexed.text(&three[0])) == b"ifunc";
+                if ifunc && three[1].kind == Kind::Punct("(") && three[2].kind == Kind::Text {
+                    let text = lexed.text(&three[2]);
+                    self.resolvers.insert(text[1..text.len() - 1].to_vec());
+                }
+            }
+        }
+    }
+}

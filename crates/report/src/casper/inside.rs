@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a function's time is made of: Barkley and Schimmel's Table I, and their "600 calls to
+//! ptalloc, or six per fork".
+
+use cowlab_casper::profile::{Edge, Function, Profile};
+use cowlab_casper::symbol::Symbols;
+
+use super::View;
+use super::words::{chosen, code, share, span};
+use crate::{Block, Cell, Column, Table, fmt};
+
+/// Functions that are taken apart, where they were asked for by name.
+const MOST_APART: usize = 8;
+
+pub(super) fn blocks(profile: &Profile, view: &View) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    if view.function.is_some() {
+        let parts = chosen(profile, view).into_iter().filter(|(_, function)| function.calls > 0);
+        for (index, function) in parts.take(MOST_APART) {
+            blocks.extend(sections(profile, index, function).map(Block::Table));
+        }
+    }
+    let edges = edges(profile, view);
+    if !edges.rows.is_empty() {
+        blocks.push(Block::Table(edges));
+    }
+    if profile.functions.calls_without_edge > 0 {
+        let count = fmt::count(profile.functions.calls_without_edge);
+        blocks.push(Block::Note(format!(
+            "{count} calls are not shown by caller: there were too many call sites."
+        )));
+    }
+    blocks
+}
+
+/// The functions that one called, as sections of it, and the rest as miscellaneous.
+fn sections(profile: &Profile, index: usize, function: &Function) -> Option<Table> {
+    let calls = function.calls as f64;
+    let mut parts: Vec<(usize, u64, f64)> = Vec::new();
+    for edge in profile.functions.edges.iter().filter(|edge| edge.caller == Some(index)) {
+        match parts.iter_mut().find(|(callee, ..)| *callee == edge.callee) {
+            Some((_, calls, ticks)) => {
+                (*calls, *ticks) = (*calls + edge.calls, *ticks + edge.ticks())
+            }
+            None => parts.push((edge.callee, edge.calls, edge.ticks())),
+        }
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    parts.sort_by(|a, b| b.2.total_cmp(&a.2));
+    let timed: f64 = parts.iter().map(|part| part.2).sum();
+    // Of a recursive function the outermost calls' time, in which the inner ones' is.
+    let whole = function.own_ticks() + timed;
+    let caption = format!(
+        "{}, {} calls: what each of its calls did",
+        code(&function.name),
+        fmt::count(function.calls)
+    );
+    let mut table = Table::new(
+        format!("inside-{index}"),
+        caption,
+        vec![
+            Column::text("Section"),
+            Column::number("Calls"),
+            Column::number("Calls per call"),
+            Column::unit("Time per call", "ns"),
+            Column::unit("Total time", "fraction"),
+        ],
+    );
+    let mut row = |name: String, count: Option<u64>, ticks: f64| {
+        let none = || Cell::text("");
+        table.push(vec![
+            Cell::text(name),
+            count.map_or_else(none, Cell::count),
+            count.map_or_else(none, |count| Cell::number(count as f64 / calls, "")),
+            span(profile, Some(ticks / calls)),
+            share(ticks, whole),
+        ]);
+    };
+    for (callee, count, ticks) in parts {
+        row(code(&profile.functions.list[callee].name), Some(count), ticks);
+    }
+    row("Miscellaneous".to_owned(), None, function.own_ticks());
+    row(format!("Total {}", code(&function.name)), None, whole);
+    Some(table)
+}
+
+/// Who called whom, from where.
+fn edges(profile: &Profile, view: &View) -> Table {
+    let chosen: std::collections::HashSet<usize> =
+        chosen(profile, view).into_iter().map(|(index, _)| index).collect();
+    let mut list: Vec<&Edge> = profile
+        .functions
+        .edges
+        .iter()
+        .filter(|edge| {
+            chosen.contains(&edge.callee) || edge.caller.is_some_and(|c| chosen.contains(&c))
+        })
+        .collect();
+    list.sort_by(|a, b| b.ticks().total_cmp(&a.ticks()).then(b.calls.cmp(&a.calls)));
+    let mut table = Table::new(
+        "calls",
+        "Who called whom, and from where",
+        vec![
+            Column::text("Caller"),
+            Column::text("Function"),
+            Column::text("Call site"),
+            Column::number("Calls"),
+            Column::number("Per call of the caller"),
+            Column::unit("Total", "ns"),
+            Column::unit("Share of the caller", "fraction"),
+        ],
+    );
+    let mut symbols = Symbols::default();
+    let none = || Cell::text("");
+    for edge in list.into_iter().take(view.rows()) {
+        let caller = edge.caller.map(|caller| &profile.functions.list[caller]);
+        let callee = &profile.functions.list[edge.callee];
+        table.push(vec![
+            caller.map_or_else(none, |caller| Cell::text(code(&caller.name))),
+            Cell::text(code(&callee.name)),
+            Cell::text(code(&edge.place(&profile.metadata, &mut symbols))),
+            Cell::count(edge.calls),
+            caller.map_or_else(none, |caller| {
+                Cell::number(edge.calls as f64 / caller.calls.max(1) as f64, "")
+            }),
+            span(profile, Some(edge.ticks())),
+            caller.map_or_else(none, |caller| share(edge.ticks(), caller.inclusive_ticks())),
+        ]);
+    }
+    table
+}

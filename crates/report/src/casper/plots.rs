@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Plots of a page: how durations are distributed, and events over time.
+
+use cowlab_casper::profile::Profile;
+
+use super::View;
+use super::words::chosen;
+use crate::{Axis, Block, Plot, Series};
+
+/// Curves that can still be told apart.
+const CURVES: usize = 8;
+
+pub(super) fn blocks(profile: &Profile, view: &View) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut plot = Plot::new(
+        "durations",
+        "How long calls took",
+        Axis::log("Duration", "ns"),
+        Axis::linear("Share of calls that took no longer", "fraction"),
+    )
+    .caption("The functions that come first in the tables; what the recording costs is taken off where it is known.");
+    for (_, function) in chosen(profile, view).into_iter().take(CURVES) {
+        let points = function.times.cumulative();
+        if points.is_empty() {
+            continue;
+        }
+        // 0 has no place on a logarithmic axis.
+        let x = points.iter().map(|&(ticks, _)| profile.clock.span_ns(ticks as f64).max(1.0));
+        let (x, p) = (x.collect(), points.iter().map(|&(_, share)| share).collect());
+        plot.series.push(Series::Cdf { name: function.name.clone(), x, p });
+    }
+    if !plot.series.is_empty() {
+        blocks.push(Block::Plot(plot));
+    }
+    let mut plot = Plot::new(
+        "pairs-durations",
+        "Time between events",
+        Axis::log("Time", "ns"),
+        Axis::linear("Share of times that are no longer", "fraction"),
+    );
+    for times in profile.pairs.iter().take(CURVES) {
+        let points = times.times.cumulative();
+        if points.is_empty() {
+            continue;
+        }
+        let x = points.iter().map(|&(ticks, _)| profile.clock.span_ns(ticks as f64).max(1.0));
+        let (x, p) = (x.collect(), points.iter().map(|&(_, share)| share).collect());
+        plot.series.push(Series::Cdf { name: times.pair.name.clone(), x, p });
+    }
+    if !plot.series.is_empty() {
+        blocks.push(Block::Plot(plot));
+    }
+    let steps = profile.timeline.steps();
+    if !steps.is_empty() {
+        let step = profile.timeline.step_ticks() as f64;
+        let seconds = profile.clock.span_ns(step) / 1e9;
+        let x = (0..steps.len()).map(|bin| (bin as f64 + 0.5) * seconds * 1e9).collect();
+        let y = steps.iter().map(|&count| count as f64 / seconds).collect();
+        let plot = Plot::new(
+            "events-over-time",
+            "Events over time",
+            Axis::linear("Since the recording's begin", "ns"),
+            Axis::linear("Events", "per_s"),
+        );
+        blocks.push(Block::Plot(plot.with(Series::Line {
+            name: "all events".to_owned(),
+            x,
+            y,
+            dashed: false,
+        })));
+    }
+    blocks
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Names and figures of a trace in a table.
+
+use cowlab_casper::profile::{Function, Profile};
+
+use super::{Order, View};
+use crate::Cell;
+
+/// A name out of a trace, in which no markup is understood.
+pub(super) fn code(name: &str) -> String {
+    if name.is_empty() { String::new() } else { format!("`{}`", name.replace('`', "'")) }
+}
+
+/// A span of ticks.
+pub(super) fn span(profile: &Profile, ticks: Option<f64>) -> Cell {
+    match ticks {
+        Some(ticks) => Cell::number(profile.clock.span_ns(ticks), "ns"),
+        None => Cell::Missing("nothing was timed".to_owned()),
+    }
+}
+
+/// A quantile, in ticks.
+pub(super) fn whole_span(profile: &Profile, ticks: Option<u64>) -> Cell {
+    match ticks {
+        Some(ticks) => span(profile, Some(ticks as f64)),
+        None => Cell::Missing("no distribution was kept".to_owned()),
+    }
+}
+
+/// A variance in µs².
+pub(super) fn variance(profile: &Profile, ticks: Option<f64>) -> Cell {
+    let us = profile.clock.span_ns(1.0) / 1000.0;
+    match ticks {
+        Some(ticks) => Cell::number(ticks * us * us, "µs²"),
+        None => Cell::Missing("needs two values".to_owned()),
+    }
+}
+
+/// A share of a whole; a dash where there is no whole.
+pub(super) fn share(part: f64, whole: f64) -> Cell {
+    if whole > 0.0 {
+        Cell::number(part / whole, "fraction")
+    } else {
+        Cell::Missing("the whole is 0".to_owned())
+    }
+}
+
+/// The functions of a view, in its order.
+pub(super) fn chosen<'a>(profile: &'a Profile, view: &View) -> Vec<(usize, &'a Function)> {
+    let fits = |name: &str| view.function.as_deref().is_none_or(|glob| matches(glob, name));
+    let mut list: Vec<_> =
+        profile.functions.used().filter(|(_, function)| fits(&function.name)).collect();
+    let key = |function: &Function| match view.order {
+        Order::Own => function.own_ticks(),
+        Order::Inclusive => function.inclusive_ticks(),
+        Order::Calls => function.calls as f64,
+        Order::Mean => function.mean_ticks().unwrap_or(-1.0),
+        Order::P99 => function.times.quantile(0.99).map_or(-1.0, |ticks| ticks as f64),
+        Order::Max => function.times.max as f64,
+        Order::Name => 0.0,
+    };
+    list.sort_by(|(_, a), (_, b)| key(b).total_cmp(&key(a)).then_with(|| a.name.cmp(&b.name)));
+    list
+}
+
+/// Whether a name fits a pattern of `*` and `?`.
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
+    let (pattern, name): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), name.chars().collect());
+    let (mut p, mut n) = (0, 0);
+    // Where the last star stood, and the first character that it does not take.
+    let mut star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                star = Some((p, n));
+                p += 1;
+            }
+            Some(&c) if c == '?' || c == name[n] => (p, n) = (p + 1, n + 1),
+            _ => match star {
+                Some((at, taken)) => {
+                    star = Some((at, taken + 1));
+                    (p, n) = (at + 1, taken + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&c| c == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn patterns() {
+        for (pattern, name) in
+            [("*", ""), ("a*c", "abbc"), ("?b*", "abx"), ("pt*", "ptalloc"), ("*x*y", "axbxy")]
+        {
+            assert!(matches(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [("", "a"), ("a?", "a"), ("*x", "xy"), ("ptalloc", "ptalloc2")] {
+            assert!(!matches(pattern, name), "{pattern} {name}");
+        }
+    }
+}
