@@ -83,7 +83,8 @@ install: man ## cowlab, libcasper, their man pages and completions under PREFIX
 	install -Dm755 $(COWLAB) $(DESTDIR)$(PREFIX)/bin/cowlab
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
-	$(MAKE) -s -C libcasper install install-reader BUILD=$(CURDIR)/target/libcasper CARGO_BUILD=$(CURDIR)/target/release PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
+	$(MAKE) -s -C libcasper install install-reader BUILD=$(CURDIR)/target/libcasper \
+		CARGO_BUILD=$(CURDIR)/target/release PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 	$(COWLAB) completions bash | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/bash-completion/completions/cowlab
 	$(COWLAB) completions zsh | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_cowlab
 	$(COWLAB) completions fish | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/cowlab.fish

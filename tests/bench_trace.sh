@@ -68,6 +68,16 @@ if command -v lttng uftrace babeltrace2 cc >/dev/null; then
 		"values(metric='missing_events') == [0.0, 0.0], values(metric='missing_events')" \
 		"len(pick(metric='call_leaf_ns', tool='uftrace')) == 2 * 2 * 2" \
 		"all(v > 0 for v in values(metric='call_leaf_raw_ns'))"
+	# Ctrl-C while LTTng records: it must not wait for what the killed program will never write.
+	"$COWLAB" bench trace --tool lttng-ust --rounds 100 --output interrupted >out 2>err </dev/null &
+	pid=$!
+	called='interrupted cowlab bench trace'
+	sleep 4
+	kill -INT $pid
+	status=0
+	wait $pid || status=$?
+	is_status 130
+	nothing_kept interrupted
 else
 	echo "the peers are not installed (make bench-trace): their own figures were not tested"
 fi

@@ -22,20 +22,23 @@ passes trace record --file t.casper -- ./program 200
 
 passes --json trace export t.casper -o t.perfetto
 cp out exported.json
+passes --json trace report t.casper
+cp out reported.json
 "$venv/bin/python" "$REPOSITORY/tests/lib/decode_perfetto.py" t.perfetto >decoded.json
 "$venv/bin/python" - <<'END' || fail "see above"
 import json
 exported, decoded = json.load(open("exported.json")), json.load(open("decoded.json"))
+functions = {f["name"]: f for f in json.load(open("reported.json"))["summary"]["functions"]}
 assert decoded["problems"] == [], decoded["problems"]
-slices, functions = decoded["slices"], {f["name"]: f for f in exported["functions"]}
+slices = decoded["slices"]
 assert slices.keys() == functions.keys(), (slices.keys(), functions.keys())
 for name, function in functions.items():
     slice_ = slices[name]
     assert slice_["count"] == function["calls"], (name, slice_, function)
-    assert slice_["returned"] == function["returned_calls"], (name, slice_, function)
+    assert slice_["returned"] == function["returned"], (name, slice_, function)
     # A begin and an end are each cut to a whole ns.
     allowed = slice_["returned"] + 1
-    assert abs(slice_["returned_ns"] - function["returned_ns"]) <= allowed, (name, slice_, function)
+    assert abs(slice_["returned_ns"] - function["total_raw_ns"]) <= allowed, (name, slice_, function)
 assert sum(s["count"] for s in slices.values()) == exported["calls"]
 # What the program does 200 times, by its source.
 expected = {"recursive": 200 * (4 + 3 + 2) + 5, "jumps": 200 * 4, "catches": 200, "in_thread": 1,
@@ -57,15 +60,15 @@ passes trace export t.casper --format csv -o t.csv
 passes trace export t.casper --format parquet -o t.parquet
 "$venv/bin/python" - <<'END' || fail "see above"
 import csv, json, glob, duckdb
-functions = {f["name"]: f for f in json.load(open("exported.json"))["functions"]}
+functions = {f["name"]: f for f in json.load(open("reported.json"))["summary"]["functions"]}
 calls = list(csv.DictReader(open("t.csv/calls.csv", newline="")))
 [events] = [list(csv.DictReader(open(f, newline=""))) for f in glob.glob("t.csv/event.*.csv")]
 for name, function in functions.items():
     of = [row for row in calls if row["function"] == name]
     assert len(of) == function["calls"], (name, len(of), function)
     returned = [int(row["duration_ns"]) for row in of if row["ended"] == "returned"]
-    assert len(returned) == function["returned_calls"], name
-    assert abs(sum(returned) - function["returned_ns"]) <= len(returned) + 1, name
+    assert len(returned) == function["returned"], name
+    assert abs(sum(returned) - function["total_raw_ns"]) <= len(returned) + 1, name
 assert len(calls) == sum(f["calls"] for f in functions.values())
 assert {row["text"] for row in events} == {'a,"b"\nc'} and len(events) == 400
 assert {row["type"] for row in events} == {'a "hit", here'}

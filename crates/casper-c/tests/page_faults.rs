@@ -26,14 +26,14 @@ fn trace(path: &Path) {
         writer.meta(&entry).unwrap();
     }
     let mut payload = Payload::new(0);
-    for address in [0x1000u64, 0x2fff, 0x3000, 0x1234] {
+    for (address, pid) in [(0x1000u64, 7), (0x2fff, 7), (0x9000, 8), (0x3000, 7), (0x1234, 7)] {
         let mut event = [0u8; 24];
-        event[0] = 9;
+        (event[0], event[4]) = (9, pid);
         event[8..16].copy_from_slice(&address.to_ne_bytes());
         payload.event(address, &event);
     }
     let of =
-        DataChunk { stream: 1, process: 1, pid: 100, tid: 100, events: 4, ..DataChunk::default() };
+        DataChunk { stream: 1, process: 1, pid: 100, tid: 100, events: 5, ..DataChunk::default() };
     writer.data(&of, &payload.bytes).unwrap();
     writer.finish(&[]).unwrap();
 }
@@ -62,7 +62,11 @@ fn check(program: &Path) {
     let mut lines: Vec<String> =
         String::from_utf8_lossy(&out.stdout).lines().map(str::to_owned).collect();
     lines.sort();
-    assert_eq!(lines, ["1 (no file)", "3 /bin/a"], "{out:?}");
+    assert_eq!(
+        lines,
+        ["7: 4 faults, 2 on the next page", "8: 1 faults, 0 on the next page"],
+        "{out:?}"
+    );
 
     let out = run(program, "/nowhere/t.casper");
     assert_eq!(out.status.code(), Some(1));

@@ -15,7 +15,7 @@ use super::{BENCH, INSTALL, Settings, Tool, samples};
 use crate::task::{Recorder, Task};
 
 /// How long the daemon may take to answer, and to go.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Memory for the buffers of all CPUs in the mode that must not lose an event.
 const DISCARD_BYTES: u64 = 128 << 20;
@@ -294,7 +294,9 @@ impl Session<'_> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            let _ = self.daemon.lttng(&["destroy", &self.name]);
+            // Not waiting for its data: of a program that was killed in the middle of an event some
+            // never comes, and LTTng would wait for it for ever.
+            let _ = self.daemon.lttng(&["destroy", "--no-wait", &self.name]);
         }
     }
 }

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `trace export`: a trace for Perfetto, or as tables for everything else.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use cowlab_casper::profile::Profile;
 use cowlab_casper::read::Trace;
 use cowlab_export::{Clocks, Exported, Format, create, export};
 use cowlab_store::FORMAT;
@@ -23,30 +21,6 @@ struct Document {
     events: u64,
     /// Events that the trace lacks: lost while recording, or from the file since.
     missing_events: u64,
-    /// What the report adds up for the functions of these calls.
-    functions: Vec<FunctionSum>,
-}
-
-/// The sums of functions of one name.
-#[derive(Default, Serialize)]
-struct FunctionSum {
-    name: String,
-    calls: u64,
-    returned_calls: u64,
-    /// Of the calls that returned, the probes' cost included: as in the export.
-    returned_ns: f64,
-}
-
-fn sums(profile: &Profile) -> Vec<FunctionSum> {
-    let mut sums: BTreeMap<&str, FunctionSum> = BTreeMap::new();
-    for (_, function) in profile.functions.used().filter(|(_, function)| function.calls > 0) {
-        let sum = sums.entry(&function.name).or_default();
-        sum.name.clone_from(&function.name);
-        sum.calls += function.calls;
-        sum.returned_calls += function.times.count;
-        sum.returned_ns += profile.clock.span_ns(function.raw_ticks as f64);
-    }
-    sums.into_values().collect()
 }
 
 /// Run the verb.
@@ -69,9 +43,8 @@ pub fn run(common: &Common, args: &TraceExportArgs) -> Result<()> {
         output::say(&format!("the trace lacks {missing_events} events, so the export does"));
     }
     if common.json {
-        let (file, out, functions) = (args.file.clone(), args.out.clone(), sums(&profile));
-        let document =
-            Document { format: FORMAT, file, out, calls, events, missing_events, functions };
+        let (file, out) = (args.file.clone(), args.out.clone());
+        let document = Document { format: FORMAT, file, out, calls, events, missing_events };
         return output::json(&document);
     }
     let (out, what) = (
