@@ -67,7 +67,7 @@ man: build ## man pages in target/man
 	mkdir -p target/man
 	$(COWLAB) man target/man
 
-bench-trace: build ## an event's and a call's cost beside LTTng-UST and uftrace (2 minutes)
+bench-trace: build ## an event's and a call's cost beside LTTng-UST and uftrace (6 minutes)
 	scripts/install bench-trace
 	$(COWLAB) bench trace --rounds 20
 
