@@ -38,6 +38,8 @@ fuzz_target!(|input: &[u8]| {
 
     let pair = |from: &str, to: &str| Pair { name: from.into(), from: from.into(), to: to.into() };
     let settings = Settings {
+        pid: None,
+        tid: None,
         pairs: vec![pair("1", "2"), pair("3", "3")],
         across: first & 8 != 0,
         field: metadata.types_named("1").first().and_then(|event| {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""compare_counts.py NAME INSERT.json COUNTS CALLGRIND [NAME...]: are all calls counted?
+"""compare_counts.py NAME INSERT.json REPORT.json CALLGRIND [NAME...]: are all calls counted?
 
-COUNTS has "file:line name begins ends" for each instrumented function that was linked, CALLGRIND
-is callgrind's output of the same run without compressed names. A function is known by its file's
+REPORT.json is what `cowlab trace report --json` says of the instrumented program, CALLGRIND is
+callgrind's output of the same run without compressed names. A function is known by its file's
 name and its own. The last names are functions whose name a macro makes, which insert lists under the
 macro's name. Names that a file defines in several branches of #if are added up.
 """
@@ -13,14 +13,19 @@ import os
 import re
 import sys
 
-name, found_path, counts_path, callgrind_path, *made_by_macros = sys.argv[1:]
+name, found_path, report_path, callgrind_path, *made_by_macros = sys.argv[1:]
 summary = json.load(open(found_path))["summary"]
-ours, begins, ends = collections.Counter(), 0, 0
-for line in open(counts_path):
-    place, function, began, ended = line.split()
-    ours[os.path.basename(place.rsplit(":", 1)[0]), function] += int(began)
-    begins += int(began)
-    ends += int(ended)
+traced = json.load(open(report_path))["summary"]
+lost = {k: n for k, n in traced["missing"].items() if k.endswith(("_events", "_meta")) and n
+        and k != "read_events"}
+ours = collections.Counter({(os.path.basename(report["file"]), function["name"]): 0
+                            for report in summary["files"] for function in report["functions"]
+                            if "left_alone" not in function})
+ends = 0
+for function in traced["functions"]:
+    ours[os.path.basename(function["file"]), function["name"]] += function["calls"]
+    ends += function["returned"]
+begins = sum(ours.values())
 
 theirs = collections.Counter()
 file = callee_file = None
@@ -56,10 +61,10 @@ files = {file for file, _ in known}
 unknown = [key for key in theirs if key[0] in files and key not in known
            and key[1] not in made_by_macros
            and not re.match(r"casper_|.*_(begin|finish)$", key[1])]
-print(f"    {len(ours)} linked, {called} called, {begins} calls, {ends} ends; "
+print(f"    {called} called, {begins} calls, {ends} returns, events missing: {lost or 'none'}; "
       f"{len(wrong)} counts differ from callgrind's; {len(unknown)} functions ran unknown to insert")
 for (file, function), count, other in wrong[:20]:
     print(f"    {file}:{function}: {count}, callgrind {other}")
 for file, function in unknown[:20]:
     print(f"    {file}:{function}: ran, and was not found")
-sys.exit(bool(wrong or unknown))
+sys.exit(bool(wrong or unknown or lost))

@@ -24,7 +24,7 @@ pub use pairs::{Pair, PairTimes};
 pub use watch::{Ended, Place, Step, Watcher};
 
 use crate::meta::Metadata;
-use crate::read::{Clock, Damage, ReadError, Trace};
+use crate::read::{Clock, Damage, Owner, ReadError, Trace};
 
 /// What to look at besides functions and events.
 #[derive(Debug, Clone, Default)]
@@ -33,6 +33,10 @@ pub struct Settings {
     pub pairs: Vec<Pair>,
     /// Look for the second event of a pair in all threads, not only in the first one's.
     pub across: bool,
+    /// Only the process with this pid.
+    pub pid: Option<u32>,
+    /// Only the thread with this number.
+    pub tid: Option<u32>,
     /// Count the values of a field: the type's name or number, and the field's name.
     pub field: Option<(String, String)>,
 }
@@ -92,6 +96,13 @@ pub struct Profile {
     pub field: Option<FieldCounts>,
     /// Times at which a stream's clock went backwards.
     pub backwards: u64,
+}
+
+impl Settings {
+    /// Whether an owner's events are wanted.
+    fn select(&self, owner: Owner) -> bool {
+        self.pid.is_none_or(|pid| pid == owner.pid) && self.tid.is_none_or(|tid| tid == owner.tid)
+    }
 }
 
 impl Profile {

@@ -64,6 +64,8 @@ pub(super) struct Lane {
     pub types: Vec<TypeSlot>,
     recent_types: [(u16, u32); 8],
     pub pending: Vec<Pending>,
+    /// Whether its events are wanted.
+    pub selected: bool,
     frames: Vec<Frame>,
     /// Activations of each function in `frames`, for the first functions; others are searched.
     active: Vec<u32>,
@@ -75,8 +77,8 @@ pub(super) struct Lane {
 const COUNTED: usize = 1 << 16;
 
 impl Lane {
-    pub fn new(place: Place, image: u32) -> Lane {
-        Lane { owner: place.owner, place, image, ..Lane::default() }
+    pub fn new(place: Place, image: u32, selected: bool) -> Lane {
+        Lane { owner: place.owner, place, image, selected, ..Lane::default() }
     }
 
     /// Count an event.

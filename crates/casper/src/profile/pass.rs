@@ -28,6 +28,7 @@ struct Stream {
 
 /// What the pass adds up.
 struct Pass<'m, 'w> {
+    settings: &'m Settings,
     metadata: &'m Metadata,
     clock: Clock,
     watcher: Option<&'w mut dyn Watcher>,
@@ -59,6 +60,7 @@ pub(super) fn run(
     let mut functions = Functions::new(Overhead::of(trace.header(), &clock));
     functions.steps = watcher.is_some().then(Vec::new);
     let mut pass = Pass {
+        settings,
         metadata: &metadata,
         clock,
         functions,
@@ -98,7 +100,7 @@ pub(super) fn run(
     }
     pass.types.sort_by_key(|of| (of.owner, of.event_type, of.first));
     if settings.across && !settings.pairs.is_empty() {
-        across(trace, &mut pass.pairs)?;
+        across(trace, settings, &mut pass.pairs)?;
     }
     let Pass { mut functions, types, timeline, pairs, field, backwards, .. } = pass;
     functions.name_all(&metadata);
@@ -116,11 +118,14 @@ pub(super) fn run(
 }
 
 /// The pairs in the order of time over all threads.
-fn across(trace: &Trace, pairs: &mut Pairs) -> Result<(), ProfileError> {
+fn across(trace: &Trace, settings: &Settings, pairs: &mut Pairs) -> Result<(), ProfileError> {
     let mut pending = Vec::new();
     let mut merge = trace.merge()?;
     let metadata = merge.metadata().clone();
     while let Some(record) = merge.next()? {
+        if !settings.select(record.owner) {
+            continue;
+        }
         let process = record.owner.process;
         pairs.see(&mut pending, &metadata, process, record.event_type, record.ticks);
     }
@@ -152,7 +157,9 @@ impl Pass<'_, '_> {
                 if raw.ticks < last {
                     self.backwards += 1;
                 }
-                self.event(lane, &raw, event_type, last);
+                if lane.selected {
+                    self.event(lane, &raw, event_type, last);
+                }
                 last = raw.ticks;
             };
             let Some(note) = note else { break };
@@ -295,7 +302,7 @@ impl Pass<'_, '_> {
             let own = self.metadata.has_own_tables(owner.process);
             let image = if own { owner.process } else { self.metadata.image(owner.process) };
             let place = Place { stream: stream.number, level: stream.level, owner };
-            stream.lanes.push(Lane::new(place, image));
+            stream.lanes.push(Lane::new(place, image, self.settings.select(owner)));
             stream.lanes.len() - 1
         });
     }

@@ -152,6 +152,18 @@ fn a_frame_that_returns_elsewhere_is_dead() {
 }
 
 #[test]
+fn one_process_may_be_looked_at_alone() {
+    let mut payload = Payload::new(0);
+    payload.enter(0, 1, 0x9000, 0);
+    payload.exit(10, 1);
+    let of = |pid| {
+        let settings = Settings { pid: Some(pid), ..Settings::default() };
+        profile_of(&[payload.clone()], None, &settings).types.iter().map(|of| of.count).sum::<u64>()
+    };
+    assert_eq!((of(100), of(101)), (2, 0));
+}
+
+#[test]
 fn a_loop_of_longjmps_neither_grows_the_stack_nor_the_times() {
     let mut payload = Payload::new(0);
     payload.enter(0, 1, 0x9000, 0);

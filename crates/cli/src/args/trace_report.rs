@@ -43,6 +43,12 @@ impl Sort {
 pub struct TraceReportArgs {
     /// The trace
     pub file: PathBuf,
+    /// Only the process with this pid
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Only this thread
+    #[arg(long, value_name = "TID")]
+    pub tid: Option<u32>,
     /// Count events by process, by thread, or by the values of a field
     #[arg(long, value_name = "process|thread|TYPE.FIELD")]
     pub by: Option<String>,

@@ -22,6 +22,12 @@ pub fn run(common: &Common, args: &TraceReportArgs) -> Result<()> {
         }
         other => other.into(),
     })?;
+    if profile.types.iter().all(|of| of.count == 0) && (args.pid.or(args.tid)).is_some() {
+        bail!(
+            "{} has no events of that process or thread: --by process and --by thread list them",
+            args.file.display()
+        );
+    }
     let title = match file.command() {
         command if command.is_empty() => format!("Trace {}", args.file.display()),
         command => format!("Trace of {command}"),
@@ -48,7 +54,8 @@ pub fn run(common: &Common, args: &TraceReportArgs) -> Result<()> {
 }
 
 fn settings(args: &TraceReportArgs) -> Result<(Settings, View)> {
-    let mut settings = Settings { across: args.across, ..Settings::default() };
+    let mut settings =
+        Settings { across: args.across, pid: args.pid, tid: args.tid, ..Settings::default() };
     let mut view = View {
         function: args.function.clone(),
         order: args.sort.order(),
