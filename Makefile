@@ -12,7 +12,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # One profile and one set of features for everything, so that nothing is compiled twice.
 CARGO_FLAGS := --release --workspace
 
-.PHONY: help study build test test-long test-slowdown test-insert-long fuzz-insert \
+.PHONY: help study build test test-long test-slowdown test-casper-long test-insert-long fuzz-insert \
 	fuzz-reader unit e2e lint man picture bindings bench-trace install clean
 
 help: ## this list
@@ -28,7 +28,7 @@ build: ## target/release/cowlab and target/libcasper
 
 test: lint unit e2e ## everything that a change must pass
 
-test-long: test test-slowdown test-insert-long ## the tests that measure for minutes as well
+test-long: test test-casper-long test-slowdown test-insert-long ## the tests that measure for minutes as well
 
 unit: build
 	$(CARGO) test $(CARGO_FLAGS)
@@ -39,6 +39,9 @@ e2e: build
 test-slowdown: build ## would compare find a slowdown of 10%? (7 minutes; see CONTRIBUTING.md)
 	scripts/install test
 	scripts/test-slowdown
+
+test-casper-long: build ## libcasper's contract with 100 million events in each mode (1 minute)
+	COWLAB_TEST_LONG=1 $(CARGO) test --release -p cowlab-recorder --test contract
 
 test-insert-long: build ## insert on SQLite, zlib and Lua: same output, callgrind's call counts
 	scripts/install test-long

@@ -103,6 +103,27 @@ kill -0 $pid || fail "expected the program to outlive its recorder"
 left=$(find /dev/shm -name 'casper*' ! -name 'casper.[0-9]*')
 [[ -z $left ]] || fail "expected nothing in /dev/shm but gates, saw: $left"
 
+# Another user's program is not for everybody; root's recorder takes on that user's rights.
+if [[ $EUID == 0 ]] && command -v setpriv >/dev/null; then
+	as_nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+	chmod 711 .
+	mkdir -m 777 theirs
+	cp "$COWLAB" theirs/cowlab
+	status=0
+	(cd theirs && "${as_nobody[@]}" ./cowlab trace record --pid $pid) 2>err || status=$?
+	called="cowlab trace record --pid of another user"
+	is_status 1
+	says err "process $pid is user 0's: run as that user or as root"
+	[[ ! -e theirs/trace.casper ]] || fail "expected no trace of another user's program"
+	"${as_nobody[@]}" env LD_LIBRARY_PATH="$PWD/lib" ./ticks &
+	their=$!
+	trap 'kill $pid $their 2>/dev/null || true' EXIT
+	sleep 0.3
+	record --pid $their --duration-s 0.5
+	json "d['summary']['stored_events'] > 50"
+	kill $their
+fi
+
 # Wrong use, and what cannot be.
 refuses 1 'does not use libcasper' trace record --force -- true
 [[ ! -e trace.casper ]] || fail "expected no trace of a program that recorded nothing"

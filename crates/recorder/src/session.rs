@@ -208,8 +208,12 @@ impl Session {
         let Ok(owner) = std::fs::metadata(format!("/proc/{pid}")) else { return Ok(()) };
         if owner.uid() != rustix::process::geteuid().as_raw() {
             let user = rustix::fs::Uid::from_raw(owner.uid());
-            rustix::fs::fchown(&self.file, Some(user), None)
-                .with_context(|| format!("process {pid} is user {}'s: run as root", owner.uid()))?;
+            rustix::fs::fchown(&self.file, Some(user), None).map_err(|_| {
+                anyhow::anyhow!(
+                    "process {pid} is user {}'s: run as that user or as root",
+                    owner.uid()
+                )
+            })?;
         }
         Ok(())
     }

@@ -189,12 +189,16 @@ impl Watch {
         Ok(())
     }
 
-    /// Record a running process until a signal comes, the time is over, or it ends.
-    fn process(&mut self, pid: u32) -> Result<()> {
+    /// Ask a process to enter the session; first take on its user's rights, and no more.
+    fn ask(&self, pid: u32) -> Result<Request> {
         self.recording.session.give_to_user_of(pid)?;
         become_user_of(pid)?;
-        let path = self.recording.session.path();
-        let request = Request::make(pid, &path).inspect_err(|_| self.recording.discard())?;
+        Request::make(pid, &self.recording.session.path())
+    }
+
+    /// Record a running process until a signal comes, the time is over, or it ends.
+    fn process(&mut self, pid: u32) -> Result<()> {
+        let request = self.ask(pid).inspect_err(|_| self.recording.discard())?;
         let mut entered = false;
         let exists = || Path::new(&format!("/proc/{pid}")).exists();
         output::say(&format!("recording process {pid}; Ctrl-C ends it"));
