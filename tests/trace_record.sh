@@ -132,6 +132,9 @@ refuses 1 'no process 4194999' trace record --pid 4194999
 refuses 1 'cannot start ./nowhere' trace record --force -- ./nowhere
 refuses 2 'power of two' trace record --force --buffer-bytes 100000 -- ./ticks 1
 refuses 2 'required' trace record
+for seconds in -1 0 nan inf; do
+	refuses 2 'number of seconds' trace record --duration-s $seconds -- ./ticks 1
+done
 refuses 1 'does its folder exist' trace record --file nowhere/trace -- ./ticks 1
 refuses 1 'library' trace record --force --preload --library ./nowhere -- ./ticks 1
 [[ ! -e trace.casper ]] || fail "expected no trace of what did not run"

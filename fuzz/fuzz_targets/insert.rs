@@ -55,6 +55,14 @@ fn check_again(copy: &Copy) {
     if copy.insertions.is_empty() {
         return;
     }
+    // A source that says things about the inserted names (declares one as noreturn, say) changes
+    // what a reading of the copy makes of them.
+    let name = b"CASPER_";
+    let written = copy.bytes.windows(name.len()).filter(|part| part == name).count();
+    let inserted = |text: &[u8]| text.windows(name.len()).filter(|part| part == name).count();
+    if written != copy.insertions.iter().map(|insertion| inserted(&insertion.text)).sum::<usize>() {
+        return;
+    }
     // Copies are recognised and refused.
     assert!(analyse(&copy.bytes).is_err());
     let line = b"#include <casper/insert.h>";

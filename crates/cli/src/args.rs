@@ -131,6 +131,13 @@ fn size(text: &str) -> Result<u64, String> {
     parse_bytes(text)
 }
 
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value > 0.0 && value <= 1e9 => Ok(value),
+        _ => Err(format!("'{text}' is not a number of seconds above 0")),
+    }
+}
+
 fn fraction(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if (0.0..=1.0).contains(&value) => Ok(value),
@@ -393,7 +400,7 @@ pub struct TraceRecordArgs {
     )]
     pub pid: Option<u32>,
     /// End the recording after this time; the program goes on
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub duration_s: Option<f64>,
     /// The command and its arguments
     #[arg(last = true, value_name = "COMMAND")]

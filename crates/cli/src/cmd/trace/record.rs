@@ -82,7 +82,8 @@ pub fn run(common: &Common, args: &TraceRecordArgs) -> Result<()> {
     if nobody {
         let _ = std::fs::remove_file(&args.file);
         bail!(
-            "{what} recorded nothing: it does not use libcasper. Link it (-lcasper), instrument it \
+            "{what} recorded nothing: it does not use libcasper, or could not enter the recording \
+             (casper_status(3) tells it why). Link it (-lcasper), instrument it \
              with cowlab insert, or compile it with -finstrument-functions and use --preload"
         );
     }
