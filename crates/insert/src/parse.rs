@@ -17,6 +17,9 @@ use crate::outline::{Candidate, Stream};
 const REPORTS_MIN: usize = 5_000;
 const REPORTS_PER_BYTE: usize = 1;
 
+/// Of a body; some ambiguous text takes the parser a kilobyte a token.
+const BODY_TOKENS_MAX: usize = 400_000;
+
 /// Text for the parser, and which token each part of it is.
 #[derive(Debug, Default)]
 pub struct Text {
@@ -139,7 +142,7 @@ impl Parser {
 
     /// Read the body of a candidate. None: the parser gave up.
     pub fn body(&mut self, stream: &Stream, facts: &Facts, candidate: &Candidate) -> Option<Body> {
-        if stream.is_deep(candidate.open) {
+        if candidate.close - candidate.open > BODY_TOKENS_MAX || stream.is_deep(candidate.open) {
             return None;
         }
         let mut text = Text::default();
