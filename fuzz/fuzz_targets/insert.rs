@@ -76,6 +76,9 @@ fn check_again(copy: &Copy) {
         return;
     }
     let again = analyse(&bytes).expect("a copy parses");
+    if !again.iter().all(|function| function.parsed) {
+        return;
+    }
     let moved = 3;
     for old in copy.functions.iter().filter(|function| function.identifier.is_some()) {
         // A line may hold two functions of one name, one in the other.
