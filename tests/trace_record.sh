@@ -106,18 +106,21 @@ left=$(find /dev/shm -name 'casper*' ! -name 'casper.[0-9]*')
 # Another user's program is not for everybody; root's recorder takes on that user's rights.
 if [[ $EUID == 0 ]] && command -v setpriv >/dev/null; then
 	as_nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
-	chmod 711 .
-	mkdir -m 777 theirs
-	cp "$COWLAB" theirs/cowlab
+	# The test's own folder may lie below one that only its owner may enter.
+	theirs=$(mktemp -d)
+	trap 'kill $pid 2>/dev/null || true; rm -rf "$theirs"' EXIT
+	cp "$COWLAB" "$theirs/cowlab"
+	cp ticks lib/libcasper.so.1 "$theirs"
+	chmod 777 "$theirs"
 	status=0
-	(cd theirs && "${as_nobody[@]}" ./cowlab trace record --pid $pid) 2>err || status=$?
+	(cd "$theirs" && "${as_nobody[@]}" ./cowlab trace record --pid $pid) 2>err || status=$?
 	called="cowlab trace record --pid of another user"
 	is_status 1
 	says err "process $pid is user 0's: run as that user or as root"
-	[[ ! -e theirs/trace.casper ]] || fail "expected no trace of another user's program"
-	"${as_nobody[@]}" env LD_LIBRARY_PATH="$PWD/lib" ./ticks &
+	[[ ! -e $theirs/trace.casper ]] || fail "expected no trace of another user's program"
+	(cd "$theirs" && exec "${as_nobody[@]}" env LD_LIBRARY_PATH="$theirs" ./ticks) &
 	their=$!
-	trap 'kill $pid $their 2>/dev/null || true' EXIT
+	trap 'kill $pid $their 2>/dev/null || true; rm -rf "$theirs"' EXIT
 	sleep 0.3
 	record --pid $their --duration-s 0.5
 	json "d['summary']['stored_events'] > 50"
