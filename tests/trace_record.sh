@@ -98,7 +98,10 @@ wait $recorder || fail "expected a recording that a signal ended to end in order
 recorder=$!
 sleep 0.5
 kill -KILL $recorder
-wait $recorder || true
+status=0
+wait $recorder || status=$?
+called="cowlab trace record --pid, killed"
+is_status 137
 kill -0 $pid || fail "expected the program to outlive its recorder"
 left=$(find /dev/shm -name 'casper*' ! -name 'casper.[0-9]*')
 [[ -z $left ]] || fail "expected nothing in /dev/shm but gates, saw: $left"

@@ -8,7 +8,7 @@ use super::words::chosen;
 use crate::{Axis, Block, Plot, Series};
 
 /// Curves that can still be told apart.
-const CURVES: usize = 8;
+const CURVES: usize = 7;
 
 pub(super) fn blocks(profile: &Profile, view: &View) -> Vec<Block> {
     let mut blocks = Vec::new();
