@@ -54,6 +54,7 @@ says out 'not available: trace: uftrace: uftrace is not installed'
 
 # Peers that are there. Everything that was made is found in what they stored.
 daemons() {
+	# None is the usual case, and pgrep's status 1.
 	pgrep '^lttng-' | sort || true
 }
 before=$(daemons)
