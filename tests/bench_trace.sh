@@ -54,8 +54,7 @@ says out 'not available: trace: uftrace: uftrace is not installed'
 
 # Peers that are there. Everything that was made is found in what they stored.
 daemons() {
-	# None is the usual case, and pgrep's status 1.
-	pgrep '^lttng-' | sort || true
+	ps -eo pid=,comm= | awk '$2 ~ /^lttng-/ { print $1 }' | sort
 }
 before=$(daemons)
 if command -v lttng uftrace babeltrace2 cc >/dev/null; then
