@@ -192,6 +192,7 @@ static void at_random(void)
 
 /* The nth allocation from now on fails. True if there were so many, when it is asked for. */
 static int nth_fd = -1;
+static char *nth_text;
 static void fail_nth(int n)
 {
 	char text[16];
@@ -205,14 +206,15 @@ static void fail_nth(int n)
 
 static bool failed_nth(void)
 {
-	static char text[16];
-	ssize_t length = pread(nth_fd, text, sizeof(text) - 1, 0);
+	/* Not copied on write: the kernel could not write it for want of the page. */
+	ssize_t length;
 	int left;
 
+	length = pread(nth_fd, nth_text, 15, 0);
 	if (length <= 0)
 		die("/proc/thread-self/fail-nth");
-	text[length] = 0;
-	left = atoi(text);
+	nth_text[length] = 0;
+	left = atoi(nth_text);
 	fail_nth(0);
 	return left == 0;
 }
@@ -366,6 +368,7 @@ static void all(void)
 		die("mmap");
 	madvise(memory, PAGES * page_size, MADV_NOHUGEPAGE);
 	generations = shared_array();
+	nth_text = (char *)shared_array();
 	for (size_t page = 0; page < PAGES; page++)
 		write_page(page, 1);
 	configure("33", "Y");

@@ -251,6 +251,10 @@ static long vmstat(const char *name)
 			value = atol(line + strlen(name));
 	if (file)
 		fclose(file);
+	if (value < 0) {
+		fprintf(stderr, "swap_pressure: no %s in /proc/vmstat\n", name);
+		exit(1);
+	}
 	return value;
 }
 

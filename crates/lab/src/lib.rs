@@ -15,6 +15,7 @@ pub mod patch;
 pub mod qemu;
 pub mod series;
 pub mod source;
+pub mod tests;
 pub mod tools;
 pub mod tree;
 mod watch;
