@@ -12,7 +12,8 @@ use cowlab_model::units::parse_bytes;
 use cowlab_probes::{Method, Pattern, Reap, Writer};
 
 pub use kernel::{
-    Kernel, KernelBootArgs, KernelBuildArgs, KernelFetchArgs, KernelPlace, MachineArgs,
+    Kernel, KernelBootArgs, KernelBuildArgs, KernelFetchArgs, KernelPlace, KernelSeriesArgs,
+    KernelTestArgs,
 };
 pub use trace_report::TraceReportArgs;
 

@@ -4,6 +4,8 @@
 mod boot;
 mod build;
 mod fetch;
+mod series;
+mod test;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -22,6 +24,8 @@ pub fn run(common: &Common, verb: &Kernel) -> Result<()> {
         Kernel::Fetch(args) => fetch::run(common, args),
         Kernel::Build(args) => build::run(common, args),
         Kernel::Boot(args) => boot::run(common, args),
+        Kernel::Test(args) => test::run(common, args),
+        Kernel::Series(args) => series::run(common, args),
     }
 }
 
