@@ -42,10 +42,18 @@ e2e: kernels
 	scripts/run-tests tests
 
 test-kernel: kernels ## the kernels' own tests, in a virtual machine
+	scripts/install kernel-test
 	$(COWLAB) kernel test --quick --variant plain,patched
+	$(COWLAB) kernel test --selftests --quick --variant plain,patched --policy next:16
 
 test-kernel-long: kernels ## all of them, on the debug kernel as well
+	scripts/install kernel-test
 	$(COWLAB) kernel test --variant plain,patched,debug
+	$(COWLAB) kernel test --selftests --variant plain,patched
+	$(COWLAB) kernel test --selftests --quick --stress-s $(STRESS_S) --variant debug --policy next:16
+
+# Of each stressor: 1200 make an hour of vm, fork and mmap.
+STRESS_S ?= 300
 
 test-slowdown: build ## would compare find a slowdown of 10%? (7 minutes; see CONTRIBUTING.md)
 	scripts/install test

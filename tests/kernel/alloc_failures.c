@@ -395,7 +395,7 @@ int main(void)
 	page_size = (size_t)sysconf(_SC_PAGESIZE);
 	if (access("/sys/kernel/debug/fail_page_alloc", X_OK)) {
 		printf("this kernel injects no failures (CONFIG_FAIL_PAGE_ALLOC)\n");
-		return 77;
+		return 4;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	put("/sys/fs/cgroup/cgroup.subtree_control", "+memory");

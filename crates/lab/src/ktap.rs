@@ -16,6 +16,17 @@ pub enum Outcome {
     Skip,
 }
 
+impl Outcome {
+    /// Its name in lists.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Pass => "pass",
+            Outcome::Fail => "fail",
+            Outcome::Skip => "skip",
+        }
+    }
+}
+
 /// One result line that has no results below it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Case {

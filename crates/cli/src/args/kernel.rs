@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use cowlab_lab::selftests::Policy;
 use cowlab_lab::{Variant, Wanted};
 
 use super::{seconds, size};
@@ -137,6 +138,16 @@ pub struct KernelTestArgs {
     /// Only tests whose name contains this
     #[arg(long, value_name = "NAME")]
     pub filter: Option<String>,
+    /// Upstream's selftests of mm and the project's own, as kernel/selftests.toml lists them, under
+    /// each policy; --filter is one test's whole name then
+    #[arg(long, conflicts_with_all = ["tests", "time_limit_s"])]
+    pub selftests: bool,
+    /// The policies that kernels with the series are tested under
+    #[arg(long, value_delimiter = ',', default_value = "off,next,next:16,next:512", requires = "selftests")]
+    pub policy: Vec<Policy>,
+    /// Run stress-ng's stressors as well, each for this time
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "selftests")]
+    pub stress_s: u64,
     /// Folder with the tests; by default tests/kernel beside kernel/
     #[arg(long, value_name = "DIR")]
     pub tests: Option<PathBuf>,

@@ -5,6 +5,7 @@ mod boot;
 mod build;
 mod fetch;
 mod series;
+mod selftests;
 mod test;
 
 use std::io::IsTerminal;
@@ -24,6 +25,7 @@ pub fn run(common: &Common, verb: &Kernel) -> Result<()> {
         Kernel::Fetch(args) => fetch::run(common, args),
         Kernel::Build(args) => build::run(common, args),
         Kernel::Boot(args) => boot::run(common, args),
+        Kernel::Test(args) if args.selftests => selftests::run(common, args),
         Kernel::Test(args) => test::run(common, args),
         Kernel::Series(args) => series::run(common, args),
     }

@@ -16,7 +16,7 @@
 #define MAX_PAGES	2048
 #define NR_LANES	4
 #define FIRST_LANE	8
-#define TIMEOUT_S	60
+#define TIMEOUT_S	300
 
 enum fate { UNTOUCHED, WRITTEN, LOST };
 
