@@ -6,7 +6,9 @@ mod trace_report;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use cowlab_bench::precopy::DEPTHS;
 use cowlab_bench::trace::Tool;
+use cowlab_machine::Policy;
 use cowlab_model::units::parse_bytes;
 use cowlab_probes::{Method, Pattern, Reap, Writer};
 
@@ -118,6 +120,10 @@ pub enum Bench {
     ForkTable(ForkTableArgs),
     /// Document 002's workloads: each write after a fork
     CowFaults(CowFaultsArgs),
+    /// Document 002 whole: its workloads under its policy and deeper ones (patched kernel, root)
+    PreCopy(PreCopyArgs),
+    /// A program of yours, under each policy in turn
+    Command(CommandArgs),
     /// Check that copy-on-write keeps parent and children apart
     CowCheck(CowCheckArgs),
     /// Our times of fork and vfork beside the kernel's own trace events (needs root)
@@ -226,8 +232,34 @@ pub struct CowFaultsArgs {
     /// Size of the memory's pages
     #[arg(long, value_delimiter = ',', value_parser = size)]
     pub page_size_bytes: Vec<u64>,
+    /// What the kernel copies at a fault, in turn: off, next, next:PAGES; as it is, if not given
+    #[arg(long, value_delimiter = ',')]
+    pub policy: Vec<Policy>,
     #[command(flatten)]
     pub how: How,
+}
+
+#[derive(Debug, Args)]
+pub struct PreCopyArgs {
+    /// Pages copied ahead of a write; the first depth is also measured at 16 MiB
+    #[arg(long, value_name = "PAGES", value_delimiter = ',', default_values_t = DEPTHS, value_parser = clap::value_parser!(u32).range(1..=512))]
+    pub depths: Vec<u32>,
+    /// Rounds; each measures everything once, in an order of its own
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct CommandArgs {
+    /// What the kernel copies at a fault, in turn: off, next, next:PAGES; as it is, if not given
+    #[arg(long, value_delimiter = ',')]
+    pub policy: Vec<Policy>,
+    /// Rounds; each runs the program once under each policy
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub command: Vec<std::ffi::OsString>,
 }
 
 #[derive(Debug, Args)]

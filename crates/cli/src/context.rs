@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::IsTerminal;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use anyhow::{Context as _, Result, anyhow};
 use cowlab_bench::calibrate::{Scope, cold_touch_sample};
 use cowlab_bench::{Rounds, Task, run_rounds};
 use cowlab_machine::fit::{self, Need};
-use cowlab_machine::{Facts, Root, ThpGuard, thp};
+use cowlab_machine::{Facts, Policy, PolicyGuard, Root, ThpGuard, policy, thp};
 use cowlab_probes::{DoFork, Runner, WarmMemory, unix_ns};
 use cowlab_store::Sample;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -92,6 +93,18 @@ impl Context {
     /// Refuse page sizes that a program here does not get.
     pub fn check_page_size(&self, page_size_bytes: u64) -> Result<()> {
         thp::usable(&self.facts, page_size_bytes).map_err(|reason| WrongUsage(reason).into())
+    }
+
+    /// Refuse policies that cannot be had here; otherwise what sets them, on a kernel that has any.
+    pub fn policies(&self, asked: &[Policy]) -> Result<Option<Rc<PolicyGuard>>> {
+        for one in asked {
+            policy::usable(&self.facts, *one).map_err(anyhow::Error::msg)?;
+        }
+        let is_root = self.facts.credentials.as_ref().is_some_and(|own| own.euid == 0);
+        if self.facts.cow.precopy.is_none() || !is_root {
+            return Ok(None);
+        }
+        Ok(Some(Rc::new(PolicyGuard::new(&Root::default())?)))
     }
 
     /// Refuse what does not fit into memory, before anything is allocated.

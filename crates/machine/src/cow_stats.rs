@@ -75,7 +75,7 @@ pub struct CowStats {
     /// Calls of the page allocator for them.
     pub allocations: Option<u64>,
     /// Neighbours that were not copied, by the reason.
-    pub precopy_failed: BTreeMap<String, u64>,
+    pub precopy_refused: BTreeMap<String, u64>,
 }
 
 /// `/proc/PID/cow_stats`: of one address space since its exec or fork.
@@ -110,8 +110,8 @@ impl CowStats {
     pub fn decode(text: &str, path: &Path) -> Result<CowStats, ReadError> {
         let mut stats = CowStats::default();
         for (key, value) in figures(text, path)? {
-            if let Some(reason) = key.strip_prefix("precopy_failed_") {
-                stats.precopy_failed.insert(reason.to_owned(), value);
+            if let Some(reason) = key.strip_prefix("precopy_refused_") {
+                stats.precopy_refused.insert(reason.to_owned(), value);
                 continue;
             }
             let place = match key {
@@ -230,7 +230,7 @@ mod tests {
         copy_p95_ns: 1984\ncopy_p99_ns: 3264\nfault_total_ns: 14763600\nfault_max_ns: 90112\n\
         fault_avg_ns: 3600\nfault_p50_ns: 3392\nfault_p90_ns: 4096\nfault_p95_ns: 4608\n\
         fault_p99_ns: 9216\nprecopy_written: 2040\nprecopy_wasted: 7\nprecopy_unknown: 0\n\
-        flushes: 4101\nptl_holds: 8202\nallocations: 4101\nprecopy_failed_absent: 3\n\
+        flushes: 4101\nptl_holds: 8202\nallocations: 4101\nprecopy_refused_absent: 3\n\
         something_newer: 5\n";
 
     fn decode(text: &str) -> Result<CowStats, String> {
@@ -261,7 +261,7 @@ mod tests {
             (stats.flushes, stats.ptl_holds, stats.allocations),
             (Some(4101), Some(8202), Some(4101))
         );
-        assert_eq!(stats.precopy_failed, [("absent".to_owned(), 3)].into());
+        assert_eq!(stats.precopy_refused, [("absent".to_owned(), 3)].into());
     }
 
     #[test]

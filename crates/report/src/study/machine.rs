@@ -110,6 +110,7 @@ fn facts(environment: &Environment) -> Table {
         Accelerator::Native => "natively, on this kernel",
         Accelerator::Kvm => "in a guest under KVM",
         Accelerator::Tcg => "in an emulated guest (TCG): times are not hardware's",
+        Accelerator::Icount => "in an emulated guest whose clock counts instructions (TCG, icount)",
     };
     add("Measured", Some(how.to_owned()));
     table
