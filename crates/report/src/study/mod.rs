@@ -8,6 +8,7 @@ mod curves;
 mod explain;
 mod faults;
 mod findings;
+pub mod kernel;
 mod lines;
 mod machine;
 mod method;
@@ -61,7 +62,8 @@ impl<'a> Analysis<'a> {
     }
 
     fn samples(&self, bench: &str) -> Picked<'a> {
-        Picked::of(&self.study.run.samples, bench)
+        // What was measured in a guest is the kernel section's.
+        Picked::of(&self.study.run.samples, bench).in_environment(0)
     }
 
     fn environment(&self) -> Option<&'a Environment> {
@@ -97,8 +99,14 @@ pub fn document(study: &Study) -> Document {
         check::section(&analysis),
         method::section(&analysis),
     ];
+    // Each of its parts has a label of its own.
+    let guests = kernel::section(study.run);
     if let Some(environment) = analysis.environment() {
         emulated::label_document(&mut document, emulated::label(environment.accelerator));
+    }
+    let after_faults = document.sections.iter().position(|section| section.id == "model");
+    if let (Some(section), Some(at)) = (guests, after_faults) {
+        document.sections.insert(at, section);
     }
     document
 }
