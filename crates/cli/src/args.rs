@@ -14,7 +14,7 @@ use cowlab_model::units::parse_bytes;
 use cowlab_probes::{Method, Pattern, Reap, Writer};
 
 pub use kernel::{
-    Kernel, KernelBootArgs, KernelBuildArgs, KernelFetchArgs, KernelPlace, MachineArgs,
+    Kernel, KernelBenchArgs, KernelBootArgs, KernelBuildArgs, KernelFetchArgs, KernelPlace,
 };
 pub use trace_report::TraceReportArgs;
 
@@ -137,6 +137,22 @@ pub enum Bench {
     CrossCheck(CrossCheckArgs),
     /// What an event and an instrumented call cost, beside LTTng-UST and uftrace
     Trace(BenchTraceArgs),
+}
+
+impl Bench {
+    /// Its name on the command line.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Bench::ForkSweep(_) => "fork-sweep",
+            Bench::ForkTable(_) => "fork-table",
+            Bench::CowFaults(_) => "cow-faults",
+            Bench::PreCopy(_) => "pre-copy",
+            Bench::Command(_) => "command",
+            Bench::CowCheck(_) => "cow-check",
+            Bench::CrossCheck(_) => "cross-check",
+            Bench::Trace(_) => "trace",
+        }
+    }
 }
 
 /// A size: bytes, or with a unit.

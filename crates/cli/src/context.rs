@@ -18,6 +18,7 @@ use cowlab_store::Sample;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::Common;
+use crate::cmd::kernel::{MARK, PROGRESS};
 use crate::output;
 use crate::usage::WrongUsage;
 
@@ -165,12 +166,15 @@ impl Context {
         let warm = self.warm();
         let bar = ProgressBar::new(1000);
         bar.set_draw_target(ProgressDrawTarget::stderr());
-        if let Ok(style) =
-            ProgressStyle::with_template("{elapsed_precise} {wide_bar} {percent:>3}% {msg:50!}")
-        {
+        if let Some(style) = progress_style() {
             bar.set_style(style);
         }
+        // A guest's progress is shown by whoever booted it.
+        let lines = std::env::var_os(PROGRESS).is_some();
         let result = run_rounds(&self.runner, tasks, rounds, self.common.seed, |name, done| {
+            if lines {
+                eprintln!("{MARK}{done:.3} {name}");
+            }
             bar.set_message(name.to_owned());
             bar.set_position((done * 1000.0) as u64);
         });
@@ -187,6 +191,11 @@ impl Context {
             output::say(what);
         }
     }
+}
+
+/// How a measurement's progress looks.
+pub fn progress_style() -> Option<ProgressStyle> {
+    ProgressStyle::with_template("{elapsed_precise} {wide_bar} {percent:>3}% {msg:50!}").ok()
 }
 
 /// Rounds for a budget of seconds.

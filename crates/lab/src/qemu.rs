@@ -49,6 +49,10 @@ impl Machine<'_> {
             // With these two, TCG would execute a page copy byte by byte.
             _ => all.words("-machine pc,accel=tcg -cpu max,-erms,-fsrm"),
         }
+        if self.accelerator == Accelerator::Icount {
+            // A nanosecond of the guest's an instruction, and none for its waiting.
+            all.words("-icount shift=0,sleep=off");
+        }
         all.words(&format!("-smp {}", self.cpus));
         all.words(&format!("-m {}M", self.memory_bytes >> 20));
         if self.preallocated {
@@ -87,6 +91,13 @@ impl Machine<'_> {
             "console=ttyS0 earlyprintk=serial,ttyS0,115200 loglevel=6 panic=-1 reboot=t ro \
              rootfstype=9p rootflags={ROOT_FLAGS}"
         );
+        let accelerator = match self.accelerator {
+            Accelerator::Kvm => "kvm",
+            Accelerator::Icount => "icount",
+            _ => "tcg",
+        };
+        // What measures in the guest says how it was executed; see crates/machine/src/guest.rs.
+        line += &format!(" cowlab.accelerator={accelerator}");
         for argument in self.kernel_arguments {
             line += " ";
             line += argument;

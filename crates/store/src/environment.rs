@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// How a guest's instructions were executed; figures from TCG are labelled wherever shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Accelerator {
+    #[default]
     /// No emulation by cowlab: this machine's own kernel.
     Native,
     /// A guest under KVM.
@@ -31,7 +32,7 @@ pub struct KernelBuild {
 }
 
 /// One machine and kernel. Absent facts are `None`, never an empty or zero value.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
     /// The host's name (`uname -n`).
     pub host: String,

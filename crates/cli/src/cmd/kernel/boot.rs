@@ -61,7 +61,7 @@ pub fn run(common: &Common, args: &KernelBootArgs) -> Result<()> {
         input: (!shell).then(|| Box::new(io::stdin()) as _),
         output: if common.json { &mut collected } else { &mut stdout },
         messages: &mut io::stderr(),
-        kernel_arguments: &args.kernel_argument,
+        kernel_arguments: &[built.identity(), args.kernel_argument.clone()].concat(),
         qemu_arguments: &args.qemu_argument,
     };
     let ended = match lab.watched(|watch| boot(guest, watch)) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `kernel`: one file a verb below it, and what they share.
 
+mod bench;
 mod boot;
 mod build;
 mod fetch;
+mod messages;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -12,6 +14,9 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Result;
 use cowlab_lab::{Built, Cache, KernelFolder, Order, Variant, Watch};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+pub use bench::PROGRESS;
+pub use messages::MARK;
 
 use crate::args::{Common, Kernel, KernelPlace};
 use crate::output;
@@ -22,6 +27,7 @@ pub fn run(common: &Common, verb: &Kernel) -> Result<()> {
         Kernel::Fetch(args) => fetch::run(common, args),
         Kernel::Build(args) => build::run(common, args),
         Kernel::Boot(args) => boot::run(common, args),
+        Kernel::Bench(args) => bench::run(common, args),
     }
 }
 
@@ -30,7 +36,8 @@ pub struct Lab {
     /// Sources and kernels.
     pub cache: Cache,
     place: KernelPlace,
-    interrupted: Arc<AtomicBool>,
+    /// Set by Ctrl-C.
+    pub interrupted: Arc<AtomicBool>,
     quiet: bool,
 }
 
