@@ -5,7 +5,7 @@ use cowlab_model::Estimate;
 
 use super::cases::{Measured, OFF, Workload, change, per_page, ratio};
 use crate::document::{Axis, Block, Cell, Column, Finding, Plot, Series, Table};
-use crate::study::{cells, percent, time};
+use crate::study::{cells, time};
 
 /// Anchor of the table.
 const TABLE: &str = "pre-copy-depths";
@@ -224,10 +224,10 @@ fn fate(measured: &Measured) -> Option<Plot> {
     (!plot.series.is_empty()).then_some(plot)
 }
 
-/// `+17.0%`, `-14.9%`.
+/// `+17.0%`, `-0.13%`: a tenth of a percent matters where little changes.
 pub(super) fn signed(change: f64) -> String {
-    let sign = if change < 0.0 { "-" } else { "+" };
-    format!("{sign}{}", percent(change.abs()))
+    let percent = change * 100.0;
+    if percent.abs() < 9.995 { format!("{percent:+.2}%") } else { format!("{percent:+.1}%") }
 }
 
 fn capital(text: &str) -> String {
