@@ -88,6 +88,9 @@ pub struct Ended {
 pub fn boot(guest: Guest<'_>, watch: &Watch<'_>) -> Result<Ended> {
     check_tools()?;
     check_memory(&Facts::probe(&Root::default()), guest.memory_bytes)?;
+    if !guest.image.is_file() {
+        bail!("there is no kernel {}", guest.image.display());
+    }
     let folder = make_folder(&guest)?;
     let console = folder.join("console.log");
     let terminal = guest.command.is_none();

@@ -9,6 +9,12 @@ use cowlab_store::Accelerator;
 /// QEMU's program.
 pub const PROGRAM: &str = "qemu-system-x86_64";
 
+/// The machine and CPU of a guest under KVM.
+pub const KVM: &str = "-machine pc,accel=kvm -cpu host";
+
+/// And under TCG. With the two features, it would execute a page copy byte by byte.
+pub const TCG: &str = "-machine pc,accel=tcg -cpu max,-erms,-fsrm";
+
 /// How the guest's files are passed. The kernel limits messages to 500 KiB over virtio. Nobody
 /// changes the host's files below a guest, so that it may keep what it has read.
 const ROOT_FLAGS: &str = "version=9p2000.L,trans=virtio,access=any,msize=512000,cache=loose";
@@ -45,9 +51,8 @@ impl Machine<'_> {
         let mut all = Arguments(Vec::new());
         all.words("-nodefaults -no-user-config -display none -no-reboot");
         match self.accelerator {
-            Accelerator::Kvm => all.words("-machine pc,accel=kvm -cpu host"),
-            // With these two, TCG would execute a page copy byte by byte.
-            _ => all.words("-machine pc,accel=tcg -cpu max,-erms,-fsrm"),
+            Accelerator::Kvm => all.words(KVM),
+            _ => all.words(TCG),
         }
         if self.accelerator == Accelerator::Icount {
             // A nanosecond of the guest's an instruction, and none for its waiting.

@@ -110,6 +110,9 @@ pub struct KernelBootArgs {
     /// Which kernel
     #[arg(long, default_value = "patched")]
     pub variant: Variant,
+    /// This bzImage instead, of a kernel that was built elsewhere
+    #[arg(long, value_name = "FILE", conflicts_with = "variant")]
+    pub image: Option<PathBuf>,
     /// Kill the guest after this time; by default 600 for a command, and no limit for a shell
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub time_limit_s: Option<f64>,

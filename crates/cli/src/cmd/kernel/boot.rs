@@ -22,7 +22,6 @@ const SHELL_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 #[derive(Serialize)]
 struct Summary<'a> {
-    variant: &'a str,
     kernel: String,
     accelerator: cowlab_store::Accelerator,
     status: u8,
@@ -41,7 +40,10 @@ pub fn run(common: &Common, args: &KernelBootArgs) -> Result<()> {
     }
     let lab = Lab::open(common, &args.place)?;
     boot::check_tools()?;
-    let built = lab.built(args.variant)?;
+    let image = match &args.image {
+        Some(image) => image.clone(),
+        None => lab.built(args.variant)?.image(),
+    };
     let (accelerator, why) = accelerator::decide(args.machine.wanted(), accelerator::try_kvm)?;
     lab.say(&format!("accelerator: {why}"));
     let boots = lab.cache.folder("boot")?;
@@ -50,7 +52,7 @@ pub fn run(common: &Common, args: &KernelBootArgs) -> Result<()> {
     let limit = args.time_limit_s.map_or(limit, Duration::from_secs_f64);
     let (mut collected, mut stdout) = (Vec::new(), io::stdout());
     let guest = Guest {
-        image: &built.image(),
+        image: &image,
         accelerator,
         memory_bytes: args.machine.memory,
         preallocated: false,
@@ -81,8 +83,7 @@ pub fn run(common: &Common, args: &KernelBootArgs) -> Result<()> {
     }
     if common.json {
         let summary = Summary {
-            variant: args.variant.name(),
-            kernel: built.info.key,
+            kernel: image.display().to_string(),
             accelerator,
             status: ended.status,
             first_output_s: ended.first_output.map(|time| time.as_secs_f64()),
