@@ -14,7 +14,8 @@ use cowlab_model::units::parse_bytes;
 use cowlab_probes::{Method, Pattern, Reap, Writer};
 
 pub use kernel::{
-    Kernel, KernelBenchArgs, KernelBootArgs, KernelBuildArgs, KernelFetchArgs, KernelPlace,
+    GuestArgs, Kernel, KernelBenchArgs, KernelBootArgs, KernelBuildArgs, KernelFetchArgs,
+    KernelPlace,
 };
 pub use trace_report::TraceReportArgs;
 
@@ -94,6 +95,11 @@ pub struct StudyArgs {
     /// The papers' own sizes and repetitions as well; hours
     #[arg(long, group = "extent")]
     pub paper: bool,
+    /// Document 002's kernel as well, built and booted in a virtual machine; some 15 minutes more
+    #[arg(long)]
+    pub kernel: bool,
+    #[command(flatten)]
+    pub guest: GuestArgs,
 }
 
 #[derive(Debug, Args)]

@@ -134,15 +134,9 @@ pub struct KernelBootArgs {
     pub command: Vec<OsString>,
 }
 
-#[derive(Debug, Args)]
-#[command(subcommand_value_name = "NAME", subcommand_help_heading = "Measurements")]
-pub struct KernelBenchArgs {
-    /// Which kernel; several are booted in turn, and their samples are in one run
-    #[arg(long, value_delimiter = ',', default_value = "patched", global = true)]
-    pub variant: Vec<Variant>,
-    /// Boots of each kernel; by default 1, or 2 of several kernels
-    #[arg(long, value_name = "N", global = true, value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub boots: Option<u32>,
+/// A guest that measures.
+#[derive(Debug, Clone, Args)]
+pub struct GuestArgs {
     /// Memory of the guest
     #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = size, global = true)]
     pub memory: u64,
@@ -157,6 +151,19 @@ pub struct KernelBenchArgs {
     pub time_limit_s: f64,
     #[command(flatten)]
     pub place: KernelPlace,
+}
+
+#[derive(Debug, Args)]
+#[command(subcommand_value_name = "NAME", subcommand_help_heading = "Measurements")]
+pub struct KernelBenchArgs {
+    /// Which kernel; several are booted in turn, and their samples are in one run
+    #[arg(long, value_delimiter = ',', default_value = "patched", global = true)]
+    pub variant: Vec<Variant>,
+    /// Boots of each kernel; by default 1, or 2 of several kernels
+    #[arg(long, value_name = "N", global = true, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub boots: Option<u32>,
+    #[command(flatten)]
+    pub guest: GuestArgs,
     #[command(subcommand)]
     pub bench: Bench,
 }

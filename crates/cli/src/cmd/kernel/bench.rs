@@ -2,45 +2,28 @@
 //! `kernel bench`: this program's own `bench` in guests, and what they measured as an ordinary run.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 use cowlab_bench::guest::Guests;
-use cowlab_lab::{Built, Guest, Variant, accelerator, boot};
+use cowlab_lab::{Variant, Wanted};
 use cowlab_machine::{Facts, Root};
 use cowlab_report::figures::{figures, table as figure_table};
 use cowlab_report::study::kernel;
 use cowlab_report::{Block, Document, Section, csv, emulated, html};
-use cowlab_store::{Accelerator, Run, RunFolder, RunInfo};
+use cowlab_store::{Run, RunFolder, RunInfo};
 
 use super::Lab;
-use super::messages::Messages;
+use super::guests::{self, Plan};
 use crate::args::{Bench, Common, KernelBenchArgs};
 use crate::output;
 use crate::usage::WrongUsage;
 
-/// Variable that asks a guest's cowlab for lines of progress.
-pub const PROGRESS: &str = "COWLAB_PROGRESS";
-
-/// What is measured in guests, and how they are booted.
-pub struct Plan<'a> {
-    /// The arguments of the guest's cowlab, `bench` first.
-    pub words: Vec<OsString>,
-    /// The kernels that are booted in turn.
-    pub variants: Vec<Variant>,
-    /// Boots of each.
-    pub boots: u32,
-    /// Whether `words` set policies, of which the plain kernel has `off` alone.
-    pub args: &'a KernelBenchArgs,
-}
-
 /// Run the verb.
 pub fn run(common: &Common, args: &KernelBenchArgs) -> Result<()> {
     check(args)?;
-    let lab = Lab::open(common, &args.place)?;
+    let lab = Lab::open(common, &args.guest.place)?;
     let name = format!("kernel-bench-{}", args.bench.name());
     let host = Facts::probe(&Root::default()).environment();
     let mut info = RunInfo::begin(&name, common.seed, host);
@@ -48,8 +31,10 @@ pub fn run(common: &Common, args: &KernelBenchArgs) -> Result<()> {
     let began = Instant::now();
     let words = guest_words(std::env::args_os().skip(1), common);
     let boots = args.boots.unwrap_or(if args.variant.len() > 1 { 2 } else { 1 });
-    let guests =
-        Plan { words, variants: args.variant.clone(), boots, args }.measure(&lab, common)?;
+    let accelerator = guests::ready(&lab, args.guest.accelerator.wanted(), &args.variant)?;
+    let plan = Plan { words, variants: &args.variant, boots, accelerator, guest: &args.guest };
+    let mut guests = Guests::default();
+    plan.measure(&lab, common, &mut guests)?;
     info.duration_s = Some(began.elapsed().as_secs_f64());
     info.environments = guests.environments;
     info.missing = guests.missing;
@@ -82,8 +67,8 @@ fn figures_document(bench: &Bench, run: &Run) -> Document {
 /// Combinations that make no sense, before anything is built.
 fn check(args: &KernelBenchArgs) -> Result<()> {
     let refuse = |why: String| Err(WrongUsage(why).into());
-    let counting = args.accelerator.wanted() == cowlab_lab::Wanted::Icount;
-    if counting && args.cpus.is_some_and(|cpus| cpus > 1) {
+    let counting = args.guest.accelerator.wanted() == Wanted::Icount;
+    if counting && args.guest.cpus.is_some_and(|cpus| cpus > 1) {
         return refuse("--accelerator icount counts on one CPU: leave --cpus out".to_owned());
     }
     let mut seen = Vec::new();
@@ -101,130 +86,6 @@ fn check(args: &KernelBenchArgs) -> Result<()> {
         );
     }
     Ok(())
-}
-
-impl Plan<'_> {
-    /// Boot, measure, and bring home what was measured.
-    pub fn measure(&self, lab: &Lab, common: &Common) -> Result<Guests> {
-        boot::check_tools()?;
-        let args = self.args;
-        let (accelerator, why) =
-            accelerator::decide(args.accelerator.wanted(), accelerator::try_kvm)?;
-        lab.say(&format!("accelerator: {why}"));
-        let built: Vec<(Variant, Built)> =
-            self.variants.iter().map(|v| Ok((*v, lab.built(*v)?))).collect::<Result<_>>()?;
-        let mut guests = Guests::default();
-        for boot in 0..self.boots {
-            // There and back, so that a drift of the machine does not fall on one kernel.
-            let mut order: Vec<_> = built.iter().collect();
-            if boot % 2 == 1 {
-                order.reverse();
-            }
-            for (variant, built) in order {
-                if built_and_boots(self) > 1 {
-                    lab.say(&format!("booting {variant}, {} of {}", boot + 1, self.boots));
-                }
-                let run = self.boot(lab, common, accelerator, *variant, built)?;
-                guests.add(run, variant.name(), boot);
-            }
-        }
-        Ok(guests)
-    }
-
-    fn boot(
-        &self,
-        lab: &Lab,
-        common: &Common,
-        accelerator: Accelerator,
-        variant: Variant,
-        built: &Built,
-    ) -> Result<Run> {
-        let args = self.args;
-        let scratch = tempfile::Builder::new()
-            .prefix("bench-")
-            .tempdir_in(lab.cache.folder("boot")?)
-            .context("cannot make a folder for the guest")?;
-        let runs = scratch.path().join("runs");
-        let program = std::env::current_exe().context("cannot find this program")?;
-        let mut command: Vec<OsString> = vec!["env".into(), format!("{PROGRESS}=1").into()];
-        command.extend([program.into(), "--output".into(), runs.clone().into()]);
-        command.extend(["--seed".into(), common.seed.to_string().into()]);
-        command.extend(self.words_for(variant));
-        let mut messages = Messages::new();
-        let mut ignored = std::io::sink();
-        let guest = Guest {
-            image: &built.image(),
-            accelerator,
-            memory_bytes: args.memory,
-            preallocated: true,
-            cpus: args.cpus.unwrap_or(if accelerator == Accelerator::Icount { 1 } else { 2 }),
-            time_limit: Duration::from_secs_f64(args.time_limit_s),
-            folder: scratch.path(),
-            command: Some(&command),
-            input: None,
-            output: &mut ignored,
-            messages: &mut messages,
-            kernel_arguments: &built.identity(),
-            qemu_arguments: &[],
-        };
-        let say = |text: &str| lab.say(text);
-        let watch =
-            cowlab_lab::Watch { say: &say, progress: &|_, _| {}, interrupted: &lab.interrupted };
-        let ended = boot(guest, &watch);
-        messages.finish();
-        let ended = match ended {
-            Ok(ended) => ended,
-            Err(error) if error.is::<cowlab_lab::Interrupted>() => return Err(error),
-            Err(error) => {
-                // Its log is in there, and the message says so.
-                let _kept = scratch.keep();
-                return Err(error);
-            }
-        };
-        if let Some(first) = ended.complaints.first() {
-            let kept = scratch.keep();
-            bail!(
-                "the {variant} kernel complained in line {} of {}: {}",
-                first.line,
-                kept.join("console.log").display(),
-                first.text
-            );
-        }
-        if ended.status != 0 {
-            bail!("`cowlab bench` in the guest: {}", messages.last_line(ended.status));
-        }
-        let entries = fs::read_dir(&runs).context("the guest wrote no run")?;
-        let mut folders: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-        match (folders.pop(), folders.len()) {
-            (Some(only), 0) => read(&only),
-            (_, more) => bail!("the guest wrote {more} runs, not one"),
-        }
-    }
-
-    /// The plain kernel has one policy, `off`, whatever the others are measured under.
-    fn words_for(&self, variant: Variant) -> Vec<OsString> {
-        let mut words = self.words.clone();
-        if variant != Variant::Plain {
-            return words;
-        }
-        let own = words.iter().position(|word| word == "--").unwrap_or(words.len());
-        for index in 0..own {
-            if words[index] == "--policy" && index + 1 < own {
-                words[index + 1] = "off".into();
-            } else if words[index].as_bytes().starts_with(b"--policy=") {
-                words[index] = "--policy=off".into();
-            }
-        }
-        words
-    }
-}
-
-fn built_and_boots(plan: &Plan<'_>) -> u32 {
-    plan.boots * plan.variants.len() as u32
-}
-
-fn read(folder: &Path) -> Result<Run> {
-    Run::read(folder).context("what the guest measured cannot be read")
 }
 
 /// Flags of `kernel bench` and of every verb that are not the guest's, and whether a value follows.

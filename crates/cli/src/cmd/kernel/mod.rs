@@ -5,7 +5,9 @@ mod bench;
 mod boot;
 mod build;
 mod fetch;
+pub mod guests;
 mod messages;
+mod study;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -15,8 +17,9 @@ use anyhow::Result;
 use cowlab_lab::{Built, Cache, KernelFolder, Order, Variant, Watch};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-pub use bench::PROGRESS;
+pub use guests::PROGRESS;
 pub use messages::MARK;
+pub use study::KernelStudy;
 
 use crate::args::{Common, Kernel, KernelPlace};
 use crate::output;
