@@ -13,9 +13,9 @@ const UNTOLD: &str = "this kernel does not tell";
 
 /// Counts for each page written.
 const COUNTS: [(&str, &str); 4] = [
-    ("faults", "cow_faults"),
+    ("Faults", "cow_faults"),
     ("TLB flushes", "flushes"),
-    ("page-table locks", "ptl_holds"),
+    ("lock holds", "ptl_holds"),
     ("allocations", "allocations"),
 ];
 
@@ -43,17 +43,20 @@ const WORKLOADS: [Workload; 5] = [
 
 fn table(measured: &Measured) -> Table {
     let mut columns = vec![Column::text("Writes"), Column::text("Policy")];
-    columns.extend(COUNTS.map(|(name, _)| Column::number(format!("{name}, a page written"))));
+    columns.extend(COUNTS.map(|(name, _)| Column::number(name)));
     columns.extend(
         [
-            "Copied ahead, a page written",
-            "hit rate (document: success over attempts)",
-            "of them written later",
-            "of them wasted",
+            "Copied ahead",
+            "hit rate",
+            "written later",
+            "wasted",
         ]
         .map(Column::number),
     );
-    let caption = "Counted by the kernel for each page written; the loop's surroundings subtracted";
+    let caption = "Counted by the kernel, for each page written: faults, flushes, holds of a \
+                   page-table lock, allocations and pages copied ahead, less those of an empty loop. \
+                   Of the pages copied ahead: the document's hit rate (copied over looked at), and \
+                   what became of them";
     let mut table = Table::new(TABLE, caption, columns);
     for workload in WORKLOADS {
         let depths = measured.depths(workload).into_iter().map(|(_, name)| name);

@@ -8,8 +8,6 @@ mod counts;
 mod depth;
 mod instructions;
 mod published;
-#[cfg(test)]
-mod tests;
 
 use cowlab_store::{Accelerator, Run};
 use serde_json::{Value, json};
