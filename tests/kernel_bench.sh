@@ -7,57 +7,34 @@ set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
 
-cd "$REPOSITORY" # The kernel's series is found from here.
-scratch=$OLDPWD
-runs=$scratch/runs
-# The assertions look for `out` and `err` here; the repository is no place for them.
-run() {
-	status=0
-	"$COWLAB" "$@" >"$scratch/out" 2>"$scratch/err" </dev/null || status=$?
-	called="cowlab $*"
-	cd "$scratch"
-	no_panic
-	cd "$REPOSITORY"
-}
-in_scratch() (cd "$scratch" && "$@")
-
-guest=(--output "$runs" kernel bench --accelerator tcg --memory 1GiB)
+series=(--kernel-dir "$REPOSITORY/kernel")
+guest=(kernel bench "${series[@]}" --memory 1GiB)
 
 # What makes no sense is said at once.
-run --output "$runs" kernel bench cow-faults --policy nonsense
-in_scratch is_status 2
-in_scratch says err 'next:PAGES'
-run --output "$runs" kernel bench cow-faults --policy next:513
-in_scratch is_status 2
-in_scratch says err '1\.\.512'
-run --output "$runs" kernel bench --variant plain pre-copy
-in_scratch is_status 2
-in_scratch says err 'no policy'
-run --output "$runs" kernel bench cow-faults --accelerator icount --cpus 2
-in_scratch is_status 2
-in_scratch says err 'one CPU'
-run --output "$runs" kernel bench --variant patched,patched cow-faults
-in_scratch is_status 2
+refuses 2 'next:PAGES' kernel bench cow-faults --policy nonsense
+refuses 2 '1\.\.512' kernel bench cow-faults --policy next:513
+refuses 2 'no policy' kernel bench --variant plain pre-copy
+refuses 2 'one CPU' kernel bench cow-faults --accelerator icount --cpus 2
+refuses 2 'twice' kernel bench --variant patched,patched cow-faults
 if [[ ! -e /proc/sys/vm/cow_precopy ]]; then
-	run --output "$runs" bench cow-faults --policy next
-	in_scratch is_status 1
-	in_scratch says err 'no vm\.cow_precopy: boot the patched one with .cowlab kernel boot.'
+	refuses 1 'no vm\.cow_precopy: boot the patched one with .cowlab kernel boot.' \
+		bench cow-faults --policy next
 fi
 # Nor is anything measured first by a study whose guests cannot be booted.
+printf '#!/bin/bash\nPATH=/nonexistent exec "%s" "$@"\n' "$COWLAB" >bare
+chmod +x bare
 for verb in 'kernel bench cow-faults' 'study --kernel'; do
 	# shellcheck disable=SC2086
-	PATH=$scratch run --output "$runs" $verb
-	in_scratch is_status 1
-	in_scratch says err 'qemu-system-x86_64'
+	COWLAB=$PWD/bare refuses 1 'qemu-system-x86_64' $verb "${series[@]}"
 done
-in_scratch nothing_kept "$runs"
+nothing_kept runs
 
 # To the page: with the policy off every page is a fault, with it on a fault or copied ahead.
-run --json "${guest[@]}" cow-faults --policy off,next,next:16 --pattern single,sequential,random \
-	--size-bytes 16MiB --rounds 2
-in_scratch is_status 0
+run --json "${guest[@]}" --accelerator tcg cow-faults --policy off,next,next:16 \
+	--pattern single,sequential,random --size-bytes 16MiB --rounds 2
+is_status 0
 exact="abs(c['cow_faults'] + c['precopy_written'] - c['pages_written']) == 0"
-in_scratch json "{e['accelerator'] for e in d['run']['environments']} == {'tcg'}" \
+json "{e['accelerator'] for e in d['run']['environments']} == {'tcg'}" \
 	"d['run']['environments'][0]['build']['variant'] == 'patched'" \
 	"{r['params']['variant'] for r in rows} == {'patched'}" \
 	"{r['params']['policy'] for r in rows} == {'off', 'next', 'next:16'}" \
@@ -75,34 +52,34 @@ in_scratch json "{e['accelerator'] for e in d['run']['environments']} == {'tcg'}
 	"len(values(policy='off', pattern='random', metric='copy_ns', quantile='p99')) == 2" \
 	"all(a < b for a, b in zip(values(policy='off', pattern='random', metric='copy_ns', quantile='p50'),
 		values(policy='off', pattern='random', metric='kernel_fault_ns', quantile='p50')))"
-folder=$(in_scratch only_run "$runs")
+folder=$(only_run runs)
 grep -q 'Emulated (TCG)' "$folder/report.html" || fail "the report does not say that it was emulated"
-"$COWLAB" report "$folder" >"$scratch/report"
-captions=$(grep -c '^Emulated (TCG): ' "$scratch/report")
+"$COWLAB" report "$folder" >text
+captions=$(grep -c '^Emulated (TCG): ' text)
 [[ $captions -ge 3 ]] || fail "expected the label at every table, saw $captions"
-rm -r "$runs"
+rm -r runs
 
 # Instructions: no times among them, and the same twice.
-run --json --output "$runs" kernel bench cow-faults --accelerator icount --memory 1GiB --boots 2 \
+run --json "${guest[@]}" cow-faults --accelerator icount --boots 2 \
 	--policy off --pattern single --size-bytes 1MiB --rounds 1
-in_scratch is_status 0
-in_scratch json "not [r for r in rows if r['metric'].endswith('_ns')]" \
+is_status 0
+json "not [r for r in rows if r['metric'].endswith('_ns')]" \
 	"{e['accelerator'] for e in d['run']['environments']} == {'icount'}" \
 	"[max(v) / min(v) for v in [values(metric='fault_instructions', quantile='p50')]][0] < 1.01" \
 	"{r['rep'] for r in rows} == {0, 1}"
-rm -r "$runs"
+rm -r runs
 
 # A program of one's own, and one that fails.
-run --json "${guest[@]}" command --policy off,next --rounds 1 -- \
+run --json "${guest[@]}" --accelerator tcg command --policy off,next --rounds 1 -- \
 	sh -c 'for i in 1 2 3; do /bin/true; done'
-in_scratch is_status 0
-in_scratch json "sorted(r['params']['policy'] for r in pick(metric='elapsed_ns')) == ['next', 'off']" \
+is_status 0
+json "sorted(r['params']['policy'] for r in pick(metric='elapsed_ns')) == ['next', 'off']" \
 	"all(v > 0 for v in values(metric='minor_faults') + values(metric='cow_faults'))"
-rm -r "$runs"
-run "${guest[@]}" command --rounds 1 -- false
-in_scratch is_status 1
-in_scratch says err 'ended with 1'
-in_scratch nothing_kept "$runs"
+rm -r runs
+run "${guest[@]}" --accelerator tcg command --rounds 1 -- false
+is_status 1
+says err 'ended with 1'
+nothing_kept runs
 
 # Ctrl-C ends the guest and keeps nothing.
 our_guests() {
@@ -112,15 +89,15 @@ our_guests() {
 	done < <(grep -lzxF "COWLAB_TEST_MARK=$COWLAB_TEST_MARK" /proc/[0-9]*/environ 2>/dev/null |
 		tr -dc '0-9\n')
 }
-"$COWLAB" "${guest[@]}" cow-faults >/dev/null 2>"$scratch/err" &
+"$COWLAB" "${guest[@]}" --accelerator tcg cow-faults >/dev/null 2>err &
 for tries in {1..100}; do
 	[[ -z $(our_guests) ]] || break
 	sleep 0.1
 done
-[[ -n $(our_guests) ]] || fail "no guest was seen after $tries looks: $(<"$scratch/err")"
+[[ -n $(our_guests) ]] || fail "no guest was seen after $tries looks: $(<err)"
 kill -INT $!
 status=0
 wait $! || status=$?
 [[ $status == 130 ]] || fail "expected exit status 130 after Ctrl-C, saw $status"
 [[ -z $(our_guests) ]] || fail "a guest is left after Ctrl-C: $(our_guests)"
-in_scratch nothing_kept "$runs"
+nothing_kept runs
