@@ -15,7 +15,7 @@ use cowlab_probes::{Method, Pattern, Reap, Writer};
 
 pub use kernel::{
     GuestArgs, Kernel, KernelBenchArgs, KernelBootArgs, KernelBuildArgs, KernelFetchArgs,
-    KernelPlace,
+    KernelPlace, KernelSeriesArgs, KernelTestArgs,
 };
 pub use trace_report::TraceReportArgs;
 

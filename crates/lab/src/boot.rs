@@ -258,7 +258,7 @@ fn script(here: &Path, command: Option<&[OsString]>) -> Vec<u8> {
     text
 }
 
-fn quote(word: &OsStr, text: &mut Vec<u8>) {
+pub(crate) fn quote(word: &OsStr, text: &mut Vec<u8>) {
     text.push(b'\'');
     for byte in word.as_bytes() {
         match byte {

@@ -20,6 +20,10 @@ pub enum Kernel {
     Boot(KernelBootArgs),
     /// Run one measurement, or a program, in a guest and bring its run home
     Bench(KernelBenchArgs),
+    /// Run the tests of tests/kernel inside a guest
+    Test(KernelTestArgs),
+    /// Export the series as mails, checked and ready for git am
+    Series(KernelSeriesArgs),
 }
 
 /// Where kernels are made.
@@ -132,6 +136,56 @@ pub struct KernelBootArgs {
     /// The command and its arguments; a shell if not given
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct KernelTestArgs {
+    /// The kernels that are tested, each in a boot of its own
+    #[arg(long, value_delimiter = ',', default_value = "patched")]
+    pub variant: Vec<Variant>,
+    /// Only what takes seconds: tests see COWLAB_QUICK=1
+    #[arg(long)]
+    pub quick: bool,
+    /// Only tests whose name contains this
+    #[arg(long, value_name = "NAME")]
+    pub filter: Option<String>,
+    /// Folder with the tests; by default tests/kernel beside kernel/
+    #[arg(long, value_name = "DIR")]
+    pub tests: Option<PathBuf>,
+    /// A test is killed after this time
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds, allow_negative_numbers = true)]
+    pub time_limit_s: f64,
+    /// More for the kernel's command line; may be repeated
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    pub kernel_argument: Vec<String>,
+    #[command(flatten)]
+    pub machine: MachineArgs,
+    #[command(flatten)]
+    pub place: KernelPlace,
+}
+
+#[derive(Debug, Args)]
+pub struct KernelSeriesArgs {
+    /// Folder for the mails; it must not hold any
+    #[arg(long = "to", value_name = "DIR")]
+    pub folder: PathBuf,
+    /// The run whose figures are quoted in the cover letter
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<PathBuf>,
+    /// Version of the series, as in [PATCH v2 1/9]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub reroll: u32,
+    /// Author of the patches, as 'Name <mail@address>'; git's own setting if not given
+    #[arg(long, value_name = "AUTHOR")]
+    pub author: Option<String>,
+    /// Apply the mails to a fresh source with git am
+    #[arg(long)]
+    pub check: bool,
+    /// Build the kernel after each patch as well
+    #[arg(long)]
+    pub build: bool,
+    #[command(flatten)]
+    pub place: KernelPlace,
 }
 
 /// A guest that measures.

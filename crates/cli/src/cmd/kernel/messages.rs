@@ -16,6 +16,8 @@ pub struct Messages {
     bar: ProgressBar,
     unfinished: Vec<u8>,
     last: String,
+    /// Tenths that were said where there is no bar.
+    said: u64,
 }
 
 impl Messages {
@@ -27,7 +29,7 @@ impl Messages {
             bar.set_style(style);
         }
         bar.set_message("the guest boots");
-        Messages { bar, unfinished: Vec::new(), last: String::new() }
+        Messages { bar, unfinished: Vec::new(), last: String::new(), said: 0 }
     }
 
     /// Nothing more will come.
@@ -51,6 +53,11 @@ impl Messages {
             Some((done, name)) => {
                 self.bar.set_message(name.to_owned());
                 self.bar.set_position((done * 1000.0) as u64);
+                let tenths = (done * 10.0) as u64;
+                if self.bar.is_hidden() && tenths > self.said {
+                    self.said = tenths;
+                    output::say(&format!("guest: {}0% done: {name}", tenths));
+                }
             }
             None => {
                 // Where the guest keeps its run is nobody's business: it is brought home.

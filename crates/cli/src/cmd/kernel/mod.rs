@@ -7,7 +7,9 @@ mod build;
 mod fetch;
 pub mod guests;
 mod messages;
+mod series;
 mod study;
+mod test;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -31,6 +33,8 @@ pub fn run(common: &Common, verb: &Kernel) -> Result<()> {
         Kernel::Build(args) => build::run(common, args),
         Kernel::Boot(args) => boot::run(common, args),
         Kernel::Bench(args) => bench::run(common, args),
+        Kernel::Test(args) => test::run(common, args),
+        Kernel::Series(args) => series::run(common, args),
     }
 }
 

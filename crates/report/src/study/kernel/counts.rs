@@ -44,15 +44,7 @@ const WORKLOADS: [Workload; 5] = [
 fn table(measured: &Measured) -> Table {
     let mut columns = vec![Column::text("Writes"), Column::text("Policy")];
     columns.extend(COUNTS.map(|(name, _)| Column::number(name)));
-    columns.extend(
-        [
-            "Copied ahead",
-            "hit rate",
-            "written later",
-            "wasted",
-        ]
-        .map(Column::number),
-    );
+    columns.extend(["Copied ahead", "hit rate", "written later", "wasted"].map(Column::number));
     let caption = "Counted by the kernel, for each page written: faults, flushes, holds of a \
                    page-table lock, allocations and pages copied ahead, less those of an empty loop. \
                    Of the pages copied ahead: the document's hit rate (copied over looked at), and \
