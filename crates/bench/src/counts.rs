@@ -12,6 +12,12 @@ type OfProcess = (&'static str, fn(&ProcessCowStats) -> Option<u64>);
 /// A count of the whole system.
 type OfSystem = (&'static str, fn(&CowStats) -> Option<u64>);
 
+/// What the kernel takes the time of, and its name in samples.
+type Timed = (&'static str, fn(&CowStats) -> Times);
+
+const TIMES: [Timed; 2] =
+    [("copy_ns", |stats| stats.copy), ("kernel_fault_ns", |stats| stats.fault)];
+
 /// Known when the loop is over.
 const LOOP: [OfProcess; 2] =
     [("cow_faults", |counts| counts.faults), ("precopy_pages", |counts| counts.precopied)];
@@ -58,9 +64,7 @@ pub(crate) fn add(out: &mut Recorder, counts: &[CowCounts], writers: usize) {
 /// The kernel's own times. Of one repetition its own quantiles; repetitions of a single fault each
 /// make a distribution together.
 pub(crate) fn add_times(out: &mut Recorder, stats: &[CowStats]) {
-    let metrics: [(&str, fn(&CowStats) -> Times); 2] =
-        [("copy_ns", |stats| stats.copy), ("kernel_fault_ns", |stats| stats.fault)];
-    for (metric, times) in metrics {
+    for (metric, times) in TIMES {
         match stats {
             [] => {}
             [only] => {

@@ -32,7 +32,7 @@ pub(super) fn blocks(run: &Run) -> Vec<Block> {
         let label = emulated::label_of(
             &(0u32..)
                 .zip(&run.info.environments)
-                .filter(|(i, _)| all.in_environment(*i).by_round(&metric).len() > 0)
+                .filter(|(i, _)| !all.in_environment(*i).by_round(&metric).is_empty())
                 .map(|(_, environment)| environment.clone())
                 .collect::<Vec<_>>(),
         );
