@@ -31,6 +31,8 @@ pub enum Wanted {
     Kvm,
     /// TCG, also where KVM would work.
     Tcg,
+    /// TCG on one CPU, with a clock that ticks once an instruction.
+    Icount,
 }
 
 /// What became of the tiny guest under KVM.
@@ -52,8 +54,13 @@ pub fn decide(
     wanted: Wanted,
     trial: impl FnOnce() -> Result<Trial>,
 ) -> Result<(Accelerator, String)> {
-    if wanted == Wanted::Tcg {
-        return Ok((Accelerator::Tcg, "TCG, as asked".to_owned()));
+    match wanted {
+        Wanted::Tcg => return Ok((Accelerator::Tcg, "TCG, as asked".to_owned())),
+        Wanted::Icount => {
+            let why = "TCG, with a clock that ticks once an instruction (icount), as asked";
+            return Ok((Accelerator::Icount, why.to_owned()));
+        }
+        Wanted::Auto | Wanted::Kvm => {}
     }
     let why_not = match trial()? {
         Trial::Ran => return Ok((Accelerator::Kvm, "KVM".to_owned())),
@@ -156,6 +163,8 @@ mod tests {
     fn tcg_is_not_tried() {
         let (accelerator, _) = decide(Wanted::Tcg, || panic!("nobody asked")).unwrap();
         assert_eq!(accelerator, Accelerator::Tcg);
+        let (accelerator, _) = decide(Wanted::Icount, || panic!("nobody asked")).unwrap();
+        assert_eq!(accelerator, Accelerator::Icount);
     }
 
     #[test]

@@ -54,6 +54,10 @@ impl Machine<'_> {
             Accelerator::Kvm => all.words(KVM),
             _ => all.words(TCG),
         }
+        if self.accelerator == Accelerator::Icount {
+            // A nanosecond of the guest's an instruction, and none for its waiting.
+            all.words("-icount shift=0,sleep=off");
+        }
         all.words(&format!("-smp {}", self.cpus));
         all.words(&format!("-m {}M", self.memory_bytes >> 20));
         if self.preallocated {
@@ -92,6 +96,13 @@ impl Machine<'_> {
             "console=ttyS0 earlyprintk=serial,ttyS0,115200 loglevel=6 panic=-1 reboot=t ro \
              rootfstype=9p rootflags={ROOT_FLAGS}"
         );
+        let accelerator = match self.accelerator {
+            Accelerator::Kvm => "kvm",
+            Accelerator::Icount => "icount",
+            _ => "tcg",
+        };
+        // What measures in the guest says how it was executed; see crates/machine/src/guest.rs.
+        line += &format!(" cowlab.accelerator={accelerator}");
         for argument in self.kernel_arguments {
             line += " ";
             line += argument;

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use cowlab_lab::selftests::Policy;
 use cowlab_lab::{Variant, Wanted};
 
-use super::{seconds, size};
+use super::{Bench, seconds, size};
 
 /// What is done with the patched kernel.
 #[derive(Debug, Subcommand)]
@@ -19,6 +19,8 @@ pub enum Kernel {
     Build(KernelBuildArgs),
     /// Run a command, or a shell, in a guest on this machine's files
     Boot(KernelBootArgs),
+    /// Run one measurement, or a program, in a guest and bring its run home
+    Bench(KernelBenchArgs),
     /// Run the tests of tests/kernel inside a guest
     Test(KernelTestArgs),
     /// Export the series as mails, checked and ready for git am
@@ -30,10 +32,10 @@ pub enum Kernel {
 pub struct KernelPlace {
     /// Folder for sources and kernels; by default COWLAB_CACHE, or cowlab/kernel in the user's
     /// cache folder
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", global = true)]
     pub cache: Option<PathBuf>,
     /// Folder with config and series; by default kernel/ of the clone that this is run in
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", global = true)]
     pub kernel_dir: Option<PathBuf>,
 }
 
@@ -71,6 +73,20 @@ pub enum AcceleratorChoice {
     Kvm,
     /// Emulation
     Tcg,
+    /// Emulation of one CPU that counts instructions: there are no times, only counts
+    Icount,
+}
+
+impl AcceleratorChoice {
+    /// What the lab calls it.
+    pub fn wanted(self) -> Wanted {
+        match self {
+            AcceleratorChoice::Auto => Wanted::Auto,
+            AcceleratorChoice::Kvm => Wanted::Kvm,
+            AcceleratorChoice::Tcg => Wanted::Tcg,
+            AcceleratorChoice::Icount => Wanted::Icount,
+        }
+    }
 }
 
 /// The machine that a guest sees.
@@ -90,11 +106,7 @@ pub struct MachineArgs {
 impl MachineArgs {
     /// What the lab calls it.
     pub fn wanted(&self) -> Wanted {
-        match self.accelerator {
-            AcceleratorChoice::Auto => Wanted::Auto,
-            AcceleratorChoice::Kvm => Wanted::Kvm,
-            AcceleratorChoice::Tcg => Wanted::Tcg,
-        }
+        self.accelerator.wanted()
     }
 }
 
@@ -185,4 +197,38 @@ pub struct KernelSeriesArgs {
     pub build: bool,
     #[command(flatten)]
     pub place: KernelPlace,
+}
+
+/// A guest that measures.
+#[derive(Debug, Clone, Args)]
+pub struct GuestArgs {
+    /// Memory of the guest
+    #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = size, global = true)]
+    pub memory: u64,
+    /// CPUs of the guest; by default 2, or 1 where instructions are counted
+    #[arg(long, value_name = "N", global = true, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub cpus: Option<u32>,
+    /// Who executes it
+    #[arg(long, value_enum, default_value = "auto", global = true)]
+    pub accelerator: AcceleratorChoice,
+    /// Kill a guest after this time
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600.0, value_parser = seconds, allow_negative_numbers = true, global = true)]
+    pub time_limit_s: f64,
+    #[command(flatten)]
+    pub place: KernelPlace,
+}
+
+#[derive(Debug, Args)]
+#[command(subcommand_value_name = "NAME", subcommand_help_heading = "Measurements")]
+pub struct KernelBenchArgs {
+    /// Which kernel; several are booted in turn, and their samples are in one run
+    #[arg(long, value_delimiter = ',', default_value = "patched", global = true)]
+    pub variant: Vec<Variant>,
+    /// Boots of each kernel; by default 1, or 2 of several kernels
+    #[arg(long, value_name = "N", global = true, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub boots: Option<u32>,
+    #[command(flatten)]
+    pub guest: GuestArgs,
+    #[command(subcommand)]
+    pub bench: Bench,
 }

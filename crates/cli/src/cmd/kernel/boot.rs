@@ -40,9 +40,13 @@ pub fn run(common: &Common, args: &KernelBootArgs) -> Result<()> {
     }
     let lab = Lab::open(common, &args.place)?;
     boot::check_tools()?;
-    let image = match &args.image {
-        Some(image) => image.clone(),
-        None => lab.built(args.variant)?.image(),
+    let (image, mut kernel_arguments) = match &args.image {
+        // Nobody knows what it was built from.
+        Some(image) => (image.clone(), Vec::new()),
+        None => {
+            let built = lab.built(args.variant)?;
+            (built.image(), built.identity())
+        }
     };
     let (accelerator, why) = accelerator::decide(args.machine.wanted(), accelerator::try_kvm)?;
     lab.say(&format!("accelerator: {why}"));
@@ -51,6 +55,7 @@ pub fn run(common: &Common, args: &KernelBootArgs) -> Result<()> {
     let limit = if shell { SHELL_LIMIT } else { COMMAND_LIMIT };
     let limit = args.time_limit_s.map_or(limit, Duration::from_secs_f64);
     let (mut collected, mut stdout) = (Vec::new(), io::stdout());
+    kernel_arguments.extend_from_slice(&args.kernel_argument);
     let guest = Guest {
         image: &image,
         accelerator,
@@ -63,7 +68,7 @@ pub fn run(common: &Common, args: &KernelBootArgs) -> Result<()> {
         input: (!shell).then(|| Box::new(io::stdin()) as _),
         output: if common.json { &mut collected } else { &mut stdout },
         messages: &mut io::stderr(),
-        kernel_arguments: &args.kernel_argument,
+        kernel_arguments: &kernel_arguments,
         qemu_arguments: &args.qemu_argument,
     };
     let ended = match lab.watched(|watch| boot(guest, watch)) {

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `kernel`: one file a verb below it, and what they share.
 
+mod bench;
 mod boot;
 mod build;
 mod fetch;
+pub mod guests;
+mod messages;
 mod series;
 mod selftests;
+mod study;
 mod test;
 
 use std::io::IsTerminal;
@@ -15,6 +19,10 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Result;
 use cowlab_lab::{Built, Cache, KernelFolder, Order, Variant, Watch};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+pub use guests::PROGRESS;
+pub use messages::MARK;
+pub use study::KernelStudy;
 
 use crate::args::{Common, Kernel, KernelPlace};
 use crate::output;
@@ -26,6 +34,7 @@ pub fn run(common: &Common, verb: &Kernel) -> Result<()> {
         Kernel::Build(args) => build::run(common, args),
         Kernel::Boot(args) => boot::run(common, args),
         Kernel::Test(args) if args.selftests => selftests::run(common, args),
+        Kernel::Bench(args) => bench::run(common, args),
         Kernel::Test(args) => test::run(common, args),
         Kernel::Series(args) => series::run(common, args),
     }
@@ -36,7 +45,8 @@ pub struct Lab {
     /// Sources and kernels.
     pub cache: Cache,
     place: KernelPlace,
-    interrupted: Arc<AtomicBool>,
+    /// Set by Ctrl-C.
+    pub interrupted: Arc<AtomicBool>,
     quiet: bool,
 }
 

@@ -18,9 +18,6 @@
 enum cow_count {
 	COW_FAULTS,		/* write faults that copied a page */
 	COW_UNSHARES,		/* pages copied for a pin that will only read */
-	COW_FLUSHES,		/* TLB flushes asked for */
-	COW_PTL_HOLDS,		/* times the page table lock was taken */
-	COW_ALLOCATIONS,	/* calls of the page allocator */
 	COW_TIMED_FAULTS,	/* of COW_FAULTS, those that were timed */
 	COW_COPY_NS,		/* time in the copy of the faulting page */
 	COW_FAULT_NS,		/* handler's entry to the new entry being set */

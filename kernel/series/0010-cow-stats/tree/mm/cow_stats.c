@@ -79,16 +79,12 @@ static bool cow_sampled(void)
  * @vmf: the fault; the new page table entry has just been set
  * @copy_ns: the time of the copy, 0 if it was not timed
  *
- * Called with the page table lock held, so that preemption is off. The fault
- * took it twice: to look at the entry, and to replace it after one flush.
+ * Called with the page table lock held, so that preemption is off.
  */
 void cow_account_fault(struct vm_fault *vmf, u64 copy_ns)
 {
 	u64 fault_ns = cow_since(vmf->cow_start_ns);
 
-	cow_count(COW_PTL_HOLDS, 2);
-	cow_count(COW_FLUSHES, 1);
-	cow_count(COW_ALLOCATIONS, 1);
 	if (vmf->flags & FAULT_FLAG_UNSHARE) {
 		cow_count(COW_UNSHARES, 1);
 		return;
@@ -198,18 +194,24 @@ static int cow_stats_show(struct seq_file *m, void *v)
 {
 	struct cow_sums *sums __free(kfree) = kmalloc(sizeof(*sums), GFP_KERNEL);
 	const u64 *counts;
+	u64 copies;
 
 	if (!sums)
 		return -ENOMEM;
 	counts = sums->counts;
 	guard(mutex)(&cow_lock);
 	cow_sum_since_reset(sums);
+	copies = counts[COW_FAULTS] + counts[COW_UNSHARES];
 	seq_printf(m, "faults: %llu total_ns: %llu max_ns: %llu\n", counts[COW_FAULTS],
 		   counts[COW_COPY_NS], sums->times.max_ns[COW_TIME_COPY]);
 	seq_printf(m, "unshares: %llu\n", counts[COW_UNSHARES]);
-	seq_printf(m, "flushes: %llu\n", counts[COW_FLUSHES]);
-	seq_printf(m, "ptl_holds: %llu\n", counts[COW_PTL_HOLDS]);
-	seq_printf(m, "allocations: %llu\n", counts[COW_ALLOCATIONS]);
+	/*
+	 * Each takes the page table lock to look at the entry, allocates a
+	 * page, and replaces the entry under the lock with one flush.
+	 */
+	seq_printf(m, "flushes: %llu\n", copies);
+	seq_printf(m, "ptl_holds: %llu\n", 2 * copies);
+	seq_printf(m, "allocations: %llu\n", copies);
 	seq_printf(m, "timed_faults: %llu\n", counts[COW_TIMED_FAULTS]);
 	cow_show_times(m, "copy", counts[COW_COPY_NS], sums->times.max_ns[COW_TIME_COPY],
 		       sums->times.buckets[COW_TIME_COPY]);

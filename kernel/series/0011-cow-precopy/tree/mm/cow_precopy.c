@@ -213,7 +213,7 @@ static unsigned int cow_alloc_pages(struct vm_fault *vmf, struct cow_batch *batc
 	unsigned int i = 0;
 
 	if (!cow_has_mempolicy(vma)) {
-		cow_count(COW_ALLOCATIONS, 1);
+		cow_count(COW_BATCH_ALLOCATIONS, 1);
 		return alloc_pages_bulk_array(GFP_COW_GUESS, batch->nr, batch->new);
 	}
 	/* A policy chooses the node by address. */
@@ -224,7 +224,7 @@ static unsigned int cow_alloc_pages(struct vm_fault *vmf, struct cow_batch *batc
 
 		if (!folio)
 			break;
-		cow_count(COW_ALLOCATIONS, 1);
+		cow_count(COW_BATCH_ALLOCATIONS, 1);
 		batch->new[i++] = &folio->page;
 	}
 	return i;
@@ -419,7 +419,8 @@ static bool cow_precopy_batch(struct vm_fault *vmf, struct cow_batch *batch)
 		neighbours = cow_replace(vmf, batch, end);
 		cow_count(COW_PRECOPY_SUCCESS, neighbours);
 		atomic_long_add(neighbours, &vma->vm_mm->cow_stats.precopied);
-		sampled = cow_account_fault(vmf, copy_ns, 0);
+		cow_count(COW_BATCHES, 1);
+		sampled = cow_account_fault(vmf, copy_ns);
 	} else if (vmf->pte) {
 		update_mmu_tlb(vma, vmf->address, vmf->pte);
 	}
@@ -499,7 +500,7 @@ bool __cow_precopy(struct vm_fault *vmf)
 
 	/* Back to where we were, if that is still there. */
 	vmf->pte = pte_offset_map_lock(vma->vm_mm, vmf->pmd, vmf->address, &vmf->ptl);
-	cow_count(COW_PTL_HOLDS, 1);
+	cow_count(COW_BATCH_RELOCKS, 1);
 	if (vmf->pte && pte_same(ptep_get(vmf->pte), vmf->orig_pte))
 		return false;
 	if (vmf->pte) {
