@@ -37,6 +37,10 @@ refuses 2 "no variant 'fast'; there are: plain, patched, debug, traced" kernel b
 refuses 2 'cannot be used with' kernel boot --variant plain --image x -- true
 refuses 2 'invalid value' kernel boot --time-limit-s -1 -- true
 
+refuses 2 "no policy 'next:513'; there are: off, next" kernel test --selftests --policy next:513
+refuses 2 "no test 'cwo'; there are: cow, " kernel test --selftests --kernel-dir "$kernel_dir" --filter cwo
+refuses 2 'cannot be used with' kernel test --selftests --tests .
+
 # Sources that are none; nothing of them stays.
 echo 'no archive' >x.tar
 refuses 1 'cannot unpack x.tar' kernel fetch --cache own --source x.tar

@@ -155,7 +155,12 @@ pub struct KernelTestArgs {
     #[arg(long, conflicts_with_all = ["tests", "time_limit_s"])]
     pub selftests: bool,
     /// The policies that kernels with the series are tested under
-    #[arg(long, value_delimiter = ',', default_value = "off,next,next:16,next:512", requires = "selftests")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "off,next,next:16,next:512",
+        requires = "selftests"
+    )]
     pub policy: Vec<Policy>,
     /// Run stress-ng's stressors as well, each for this time
     #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "selftests")]

@@ -38,8 +38,8 @@ impl FromStr for Policy {
             }
             _ => None,
         };
-        let (mode, pages) =
-            values.ok_or(format!("no policy '{name}'; there are: off, next, next:1 to next:512"))?;
+        let (mode, pages) = values
+            .ok_or(format!("no policy '{name}'; there are: off, next, next:1 to next:512"))?;
         Ok(Policy { name: name.to_owned(), mode, pages })
     }
 }

@@ -125,7 +125,8 @@ impl List {
                 bail!("two tests are called {}", test.name);
             }
             let reviewed = test.skips.iter().chain(&test.known).chain(&list.log);
-            if let Some(empty) = reviewed.into_iter().find(|r| r.text.is_empty() || r.reason.is_empty())
+            if let Some(empty) =
+                reviewed.into_iter().find(|r| r.text.is_empty() || r.reason.is_empty())
             {
                 bail!("{}: '{}' is accepted for no reason, or everywhere", test.name, empty.text);
             }
@@ -163,9 +164,18 @@ mod tests {
     fn the_repositorys_list_is_one() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel/selftests.toml");
         let list = List::read(&path).unwrap();
-        for named in ["cow", "uffd-unit-tests", "madv_populate", "soft-dirty", "khugepaged",
-            "mremap_test", "migration", "ksm_functional_tests", "mkdirty", "cow_precopy"]
-        {
+        for named in [
+            "cow",
+            "uffd-unit-tests",
+            "madv_populate",
+            "soft-dirty",
+            "khugepaged",
+            "mremap_test",
+            "migration",
+            "ksm_functional_tests",
+            "mkdirty",
+            "cow_precopy",
+        ] {
             assert_eq!(list.choose(&[named.to_owned()], false, 0).unwrap().len(), 1, "{named}");
         }
         let quick = list.choose(&[], true, 0).unwrap().len();

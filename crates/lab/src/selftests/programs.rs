@@ -27,8 +27,14 @@ const HEADERS: &[&str] = &["sys/capability.h", "numa.h", "liburing.h"];
 const MM: &str = "tools/testing/selftests/mm";
 
 /// What selftests of mm are built from, beside the kernel's headers.
-const NEEDED: &[&str] =
-    &["tools/testing/selftests", "tools/include", "tools/arch", "tools/scripts", "mm/gup_test.h", "scripts"];
+const NEEDED: &[&str] = &[
+    "tools/testing/selftests",
+    "tools/include",
+    "tools/arch",
+    "tools/scripts",
+    "mm/gup_test.h",
+    "scripts",
+];
 
 /// Lines of a failed make that are shown.
 const SHOWN_LINES: usize = 30;
@@ -86,7 +92,11 @@ pub fn programs(
         }
     }
     // Of the pristine source: the series adds none for programs.
-    log.make(&from, &[&format!("O={}", making.path().join("headers").display()), "headers"], watch)?;
+    log.make(
+        &from,
+        &[&format!("O={}", making.path().join("headers").display()), "headers"],
+        watch,
+    )?;
     let headers = format!("KHDR_INCLUDES=-isystem {}/headers/usr/include", making.path().display());
     let mm = tree.join(MM);
     for (name, flags) in &build.flags {
@@ -99,8 +109,8 @@ pub fn programs(
     fs::create_dir(&out)?;
     for entry in fs::read_dir(&mm)? {
         let path = entry?.path();
-        let is_program = path.is_file()
-            && rustix::fs::access(&path, rustix::fs::Access::EXEC_OK).is_ok();
+        let is_program =
+            path.is_file() && rustix::fs::access(&path, rustix::fs::Access::EXEC_OK).is_ok();
         if is_program {
             fs::copy(&path, out.join(path.file_name().context("no name")?))?;
         }

@@ -123,7 +123,10 @@ mod tests {
     fn a_difference_from_the_plain_kernel_is_found() {
         assert_eq!(
             problems("ok 1 # SKIP need more free huge pages\n", Some("ok 1 a\n"), ""),
-            ["cow: skip, but pass on the plain kernel", "cow: a: not there, but pass on the plain kernel"]
+            [
+                "cow: skip, but pass on the plain kernel",
+                "cow: a: not there, but pass on the plain kernel"
+            ]
         );
         let lost = problems("ok 1 a\n", Some("ok 1 a\nok 2 b\n"), "");
         assert_eq!(lost, ["cow: b: not there, but pass on the plain kernel"]);
@@ -137,7 +140,10 @@ mod tests {
         assert_eq!(problems("not ok 1 a\n", None, ""), failed);
         assert_eq!(problems("not ok 1 a\n", Some("not ok 1 a\n"), ""), failed);
         let crashed = review(&list(), "off", &results(139, "ok 1 a\n", ""), None);
-        assert_eq!(crashed[0].what, "cow: failed, and nobody reviewed why: exit status 139: ok 1 a");
+        assert_eq!(
+            crashed[0].what,
+            "cow: failed, and nobody reviewed why: exit status 139: ok 1 a"
+        );
         let log = problems("ok 1 a\n", None, "x\nBUG: Bad page state in process cow\n");
         assert_eq!(log, ["cow: the kernel's log: BUG: Bad page state in process cow"]);
     }

@@ -7,8 +7,8 @@ mod build;
 mod fetch;
 pub mod guests;
 mod messages;
-mod series;
 mod selftests;
+mod series;
 mod study;
 mod test;
 

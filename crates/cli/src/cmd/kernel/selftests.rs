@@ -22,6 +22,7 @@ use serde::Serialize;
 use super::Lab;
 use crate::args::{Common, KernelTestArgs};
 use crate::output::{self, JsonDocument};
+use crate::usage::WrongUsage;
 
 #[derive(Serialize)]
 struct Summary<'a> {
@@ -50,7 +51,9 @@ pub fn run(common: &Common, args: &KernelTestArgs) -> Result<()> {
     let kernel = lab.kernel()?;
     let list = List::read(&kernel.file("selftests.toml"))?;
     let named: Vec<String> = args.filter.iter().cloned().collect();
-    let tests = list.choose(&named, args.quick, args.stress_s)?;
+    let tests = list
+        .choose(&named, args.quick, args.stress_s)
+        .map_err(|error| WrongUsage(error.to_string()))?;
     let (accelerator, why) = accelerator::decide(args.machine.wanted(), accelerator::try_kvm)?;
     lab.say(&format!("accelerator: {why}"));
     let mut environment = Facts::probe(&Root::default()).environment();
@@ -60,8 +63,7 @@ pub fn run(common: &Common, args: &KernelTestArgs) -> Result<()> {
 
     let began = Instant::now();
     let own = kernel.path().join("../tests/kernel");
-    let programs =
-        lab.watched(|watch| programs(&lab.cache, &kernel, &own, &list.build, watch))?;
+    let programs = lab.watched(|watch| programs(&lab.cache, &kernel, &own, &list.build, watch))?;
     let mut sessions: Vec<Session> = Vec::new();
     for variant in &args.variant {
         sessions.extend(on_variant(&lab, args, &list, &tests, *variant, &programs, accelerator)?);
@@ -162,8 +164,7 @@ fn on_variant(
             results,
         }
     };
-    let mut sessions: Vec<Session> =
-        batches.iter().map(|batch| of_batch(&batch.label)).collect();
+    let mut sessions: Vec<Session> = batches.iter().map(|batch| of_batch(&batch.label)).collect();
     // What the log says outside of any test belongs to no policy.
     if variant != Variant::Plain && all.iter().any(|result| result.batch.is_empty()) {
         sessions.push(of_batch(""));

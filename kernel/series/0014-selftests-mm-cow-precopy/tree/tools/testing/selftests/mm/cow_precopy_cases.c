@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -358,6 +359,113 @@ static void threads_fork(struct area *a)
 	all_written(a);
 }
 
+/*
+ * Two threads in step, group by group: one writes the first page, so that a batch copies those
+ * after it, and meanwhile the other writes one of these. Neither may lose that write, nor may the
+ * other go on to see an old page that its CPU remembers.
+ */
+#define STEP_PAGES	17	/* the batch of next:16 */
+#define STEP_WATCHED	8	/* of them the other looks at; the rest is copied, never written */
+
+struct step {
+	struct area *area;
+	size_t turn;		/* counts what either has done */
+	size_t rival;		/* the page that the other thread writes */
+	uint64_t value;
+};
+
+static void wait_for(struct step *step, size_t turn)
+{
+	size_t spins;
+
+	for (spins = 1; __atomic_load_n(&step->turn, __ATOMIC_ACQUIRE) < turn; spins++)
+		if (spins % 100000 == 0)
+			sched_yield();
+}
+
+static void take_turn(struct step *step, size_t turn)
+{
+	__atomic_store_n(&step->turn, turn, __ATOMIC_RELEASE);
+}
+
+static uint64_t read_lane(const struct area *a, size_t page, int nr)
+{
+	return __atomic_load_n(lane(a, page, nr), __ATOMIC_RELAXED);
+}
+
+static void *step_beside(void *arg)
+{
+	struct step *step = arg;
+	struct area *a = step->area;
+	volatile unsigned int delay;
+	size_t first, page, turn = 0;
+
+	for (first = 0; first + STEP_PAGES <= a->pages; first += STEP_PAGES, turn += 5) {
+		/* Now its CPU knows the old pages. */
+		for (page = first + 1; page <= first + STEP_WATCHED; page++)
+			(void)read_lane(a, page, 1);
+		take_turn(step, turn + 1);
+		wait_for(step, turn + 2);
+		/* At another moment of the other's fault each time. */
+		for (delay = random_below(20000); delay; delay--)
+			;
+		set_lane(a, step->rival, 1, step->value);
+		take_turn(step, turn + 3);
+		wait_for(step, turn + 4);
+		if (page_writable(a, step->rival) &&
+		    read_lane(a, step->rival, 1) != step->value)
+			fail("a write to page %zu is lost", step->rival);
+		for (page = first + 1; page <= first + STEP_WATCHED; page++)
+			if (page_writable(a, page) && read_lane(a, page, 2) != step->value)
+				fail("a thread still sees the old page %zu", page);
+		take_turn(step, turn + 5);
+	}
+	return NULL;
+}
+
+static void step_round(struct area *a, uint64_t value)
+{
+	struct step step = { .area = a, .value = value };
+	size_t first, page, turn = 0;
+	pthread_t thread;
+	int error;
+
+	error = pthread_create(&thread, NULL, step_beside, &step);
+	if (error)
+		fail("pthread_create: %s", strerror(error));
+	for (first = 0; first + STEP_PAGES <= a->pages; first += STEP_PAGES, turn += 5) {
+		wait_for(&step, turn + 1);
+		step.rival = first + 1 + (first + value) % STEP_WATCHED;
+		take_turn(&step, turn + 2);
+		set_lane(a, first, 0, value);
+		wait_for(&step, turn + 3);
+		for (page = first + 1; page <= first + STEP_WATCHED; page++)
+			set_lane(a, page, 2, value);
+		take_turn(&step, turn + 4);
+		wait_for(&step, turn + 5);
+		for (page = first; page <= first + STEP_WATCHED; page++)
+			if (page_writable(a, page) && a->notes[page].fate == UNTOUCHED)
+				a->notes[page].fate = WRITTEN;
+	}
+	pthread_join(thread, NULL);
+}
+
+static void threads_in_step(struct area *a)
+{
+	int round, pid;
+
+	for (round = 1; round <= 6; round++) {
+		barrier_for(2);
+		pid = spawn(a, 1, onlooker, 0);
+		meet();
+		step_round(a, round);
+		a->lanes = true;
+		check(a, "the parent, beside what its threads wrote in step");
+		meet();
+		collect(pid);
+	}
+}
+
 /* Groups of pages belong to the thread and to the first process by turns. */
 static bool is_threads(size_t page)
 {
@@ -534,6 +642,8 @@ const struct test_case cases[] = {
 	  exclusive_neighbours },
 	{ "threads write the same pages", "a copy made ahead while another thread writes the page",
 	  DOES_THREADS, threads_same_pages },
+	{ "threads in step", "a write, and a look, at the moment at which the page is copied ahead",
+	  DOES_THREADS, threads_in_step },
 	{ "forks while threads write", "a snapshot of one moment", DOES_THREADS, threads_fork },
 	{ "a thread discards", "a page discarded while it is being copied ahead",
 	  DOES_DISCARD | DOES_THREADS, discard_thread },

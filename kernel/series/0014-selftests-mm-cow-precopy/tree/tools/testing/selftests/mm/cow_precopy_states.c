@@ -516,6 +516,18 @@ static void read_only_neighbours(struct area *a)
 			fail("mprotect: %s", strerror(errno));
 }
 
+static void read_only_neighbours_verify(struct area *a)
+{
+	int fd = open("/dev/zero", O_RDONLY);
+	size_t page;
+
+	NEEDS(fd >= 0, "/dev/zero");
+	for (page = 0; page < a->pages; page++)
+		if (!page_writable(a, page) && read(fd, a->mem + page * page_size, 1) >= 0)
+			fail("page %zu can be written, in a mapping that is read-only", page);
+	close(fd);
+}
+
 /* The same, with memory that is meant to be shared between them. */
 static void shared_neighbours(struct area *a)
 {
@@ -620,7 +632,7 @@ const struct state states[] = {
 	{ "soft-dirty cleared", "a guess must not count as a write", DOES_REMAP, soft_dirty,
 	  soft_dirty_verify },
 	{ "read-only neighbours", "the batch ends with the mapping",
-	  DOES_REMAP | DOES_MPROTECT, read_only_neighbours },
+	  DOES_REMAP | DOES_MPROTECT, read_only_neighbours, read_only_neighbours_verify },
 	{ "shared neighbours", "memory that is meant to be shared is never copied",
 	  DOES_REMAP | DOES_MPROTECT | DOES_DISCARD | DOES_FREE, shared_neighbours },
 	{ "private file", "a private mapping's own pages beside the file's", DOES_FREE,
