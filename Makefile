@@ -79,7 +79,7 @@ fuzz-reader: ## fuzz the reader of traces on one core with RUNS=100000 inputs
 lint: ## formats, warnings, licence tags, layers, links
 	scripts/install test
 	$(CARGO) fmt --all --check
-	find probes include libcasper examples tests tests-long -name '*.[ch]' | xargs clang-format --dry-run -Werror
+	find probes include libcasper examples tests tests-long crates/lab/guest -name '*.[ch]' | xargs clang-format --dry-run -Werror
 	$(CARGO) clippy $(CARGO_FLAGS) --all-targets -- -D warnings
 	scripts/check-spdx
 	scripts/check-layers

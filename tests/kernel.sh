@@ -68,7 +68,7 @@ says err 'without ld, flex, bison, bc, .*: run scripts/install kernel'
 
 # The kernel, which `make kernels` has put into the cache.
 passes kernel build --json --variant plain --kernel-dir "$kernel_dir"
-json 'summary.kernels[0].variant == "plain"' 'summary.kernels[0].steps == []'
+json 'd["summary"]["kernels"][0]["variant"] == "plain"' 'd["summary"]["kernels"][0]["steps"] == []'
 
 # A series that does not fit this source: the step, the file, the hunk and the reject are named.
 mkdir -p misfit/series/0001-misfit
@@ -77,7 +77,7 @@ echo 'mm: misfit' >misfit/series/0001-misfit/MESSAGE
 cat >misfit/series/0001-misfit/hooks.patch <<'END'
 --- a/mm/memory.c
 +++ b/mm/memory.c
-@@ -1,4 +1,5 @@
+@@ -1,4 +1,4 @@
  // SPDX-License-Identifier: GPL-2.0-only
  /*
 - *  another file's text
@@ -120,7 +120,7 @@ mkdir share
 boot --json --share share -- sh -c "echo data >$PWD/share/data; kill -9 \$\$"
 is_status 137
 [[ $(cat share/data) == data ]] || fail 'expected the guest to write to the shared folder'
-json 'summary.status == 137' 'summary.complaints == []' 'summary.duration_s > 0'
+json 'd["summary"]["status"] == 137' 'd["summary"]["complaints"] == []' 'd["summary"]["duration_s"] > 0'
 
 # The log is looked at.
 boot -- sh -c 'echo "<4>WARNING: CPU: 0 PID: 1 at mm/none.c:1" >/dev/kmsg'
@@ -185,7 +185,7 @@ says out '^# hangs: ran longer than its limit$'
 says err '3 of 6 tests failed'
 tested --filter compiled --json
 is_status 0
-json 'summary.passed == 1' 'summary.failed == 0' 'summary.skipped == 0'
+json 'd["summary"]["passed"] == 1' 'd["summary"]["failed"] == 0' 'd["summary"]["skipped"] == 0'
 refuses 1 "no test in .* has 'none' in its name" kernel test --variant plain \
 	--kernel-dir "$kernel_dir" --tests guest-tests --filter none
 

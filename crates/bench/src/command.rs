@@ -55,6 +55,8 @@ pub fn tasks(
             out.add("elapsed_ns", timed.outside.real_ns as f64);
             out.add("user_ns", timed.outside.user_ns as f64);
             out.add("sys_ns", timed.outside.sys_ns as f64);
+            // Exact where its parts are only sampled by the kernel's tick.
+            out.add("cpu_ns", (timed.outside.user_ns + timed.outside.sys_ns) as f64);
             out.add("minor_faults", timed.outside.minor_faults as f64);
             if let (Some(before), Some(after)) = (before, after) {
                 for (metric, count) in COUNTS {

@@ -127,7 +127,9 @@ fn judge(status: ExitStatus, said: &str) -> Trial {
         return Trial::Ran;
     }
     let first = said.lines().find(|line| !line.contains("warning:")).unwrap_or("it said nothing");
-    Trial::Unusable(format!("QEMU ended with {status}: {first}"))
+    let prefix = format!("{}: ", qemu::PROGRAM);
+    let first = first.trim_start_matches(&prefix).trim_start_matches("error: ");
+    Trial::Unusable(format!("QEMU: {first}, {status}"))
 }
 
 /// A disk whose boot sector ends the guest: mov $0xf4, %dx; mov $WRITTEN, %al; out %al, %dx; hlt.
@@ -181,6 +183,6 @@ mod tests {
         else {
             panic!()
         };
-        assert!(why.ends_with("no KVM"), "{why}");
+        assert!(why.starts_with("QEMU: no KVM, "), "{why}");
     }
 }

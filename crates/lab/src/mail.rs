@@ -159,14 +159,23 @@ impl Series {
         author: &Author,
     ) -> Result<Vec<PathBuf>> {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        // Git is run elsewhere.
+        let folder = &folder.canonicalize()?;
         let there = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.file_name()));
         if there.into_iter().any(|name| name.to_string_lossy().ends_with(".patch")) {
             bail!("{} holds mails already: choose another folder", folder.display());
         }
         let git = Git { repository: &self.repository, author: Some(author) };
         let mut format = git.command(&["format-patch", "--cover-letter", "--signoff", "--quiet"]);
-        format.args(["--no-renames", "--base", &self.base, "-v", &reroll.to_string(), "-o"]);
-        git.run(format.arg(folder).arg(format!("{}..{}", self.base, self.tip)))?;
+        if reroll > 1 {
+            format.args(["-v", &reroll.to_string()]);
+        }
+        git.run(
+            format
+                .args(["--no-renames", "-o"])
+                .arg(folder)
+                .arg(format!("{}..{}", self.base, self.tip)),
+        )?;
         let mut mails: Vec<PathBuf> = fs::read_dir(folder)?
             .filter_map(|entry| Some(entry.ok()?.path()))
             .filter(|path| path.extension().is_some_and(|extension| extension == "patch"))
@@ -250,7 +259,10 @@ fn read_checkpatch(mail: &str, said: &str) -> Result<Checked> {
         mail: mail.to_owned(),
         errors: count("errors")?,
         warnings: count("warnings")? + count("checks").unwrap_or(0),
-        messages: messages.map(|line| line.rsplit('/').next().unwrap_or(line).to_owned()).collect(),
+        // Each begins with the mail's path.
+        messages: messages
+            .map(|line| line.find(mail).map_or(line, |at| &line[at..]).to_owned())
+            .collect(),
     })
 }
 
@@ -333,8 +345,10 @@ mod tests {
     fn mails_are_written_and_apply_again() {
         let (folder, cache, source, steps) = fake();
         let series = commit(&cache, &source, &steps, &author(), &|_| {}).unwrap();
-        let to = folder.path().join("mails");
         let cover = Cover { subject: "mm: two steps".into(), body: "Why.\n".into() };
+        let first = series.write(&folder.path().join("first"), 1, &cover, &author()).unwrap();
+        assert!(first[1].ends_with("0001-mm-add-a-file.patch"), "{first:?}");
+        let to = folder.path().join("mails");
         let mails = series.write(&to, 2, &cover, &author()).unwrap();
         let names: Vec<_> =
             mails.iter().map(|mail| mail.file_name().unwrap().to_string_lossy()).collect();
@@ -365,11 +379,12 @@ mod tests {
     #[test]
     fn what_checkpatch_says() {
         let said = "/x/v1-0001-a.patch:14: ERROR: trailing whitespace\n\
-                    /x/v1-0001-a.patch:20: CHECK: Please don't\n\
+                    /x/v1-0001-a.patch:20: CHECK: Please don't use a/b\n\
                     total: 1 errors, 2 warnings, 1 checks, 30 lines checked\n";
         let checked = read_checkpatch("v1-0001-a.patch", said).unwrap();
         assert_eq!((checked.errors, checked.warnings), (1, 3));
         assert_eq!(checked.messages[0], "v1-0001-a.patch:14: ERROR: trailing whitespace");
+        assert_eq!(checked.messages[1], "v1-0001-a.patch:20: CHECK: Please don't use a/b");
         assert!(read_checkpatch("x", "").is_err());
     }
 

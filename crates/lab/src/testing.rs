@@ -350,7 +350,7 @@ mod tests {
         hangs.limit_s = 1;
         let batch =
             Batch { label: String::new(), setup: String::new(), tests: vec![hangs, test("x", "")] };
-        let results = run_here(&[batch.clone()], None);
+        let results = run_here(std::slice::from_ref(&batch), None);
         assert_eq!(results[0].reason.as_deref(), Some("ran longer than its limit"));
         assert_eq!(results[1].outcome, Outcome::Pass);
         let results = run_here(&[batch], Some("0.1"));

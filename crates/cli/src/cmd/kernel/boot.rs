@@ -83,8 +83,8 @@ pub fn run(common: &Common, args: &KernelBootArgs) -> Result<()> {
         lab.say(&format!("the guest's log, line {}: {}", complaint.line, complaint.text));
     }
     if !ended.complaints.is_empty() {
-        let kept = scratch.keep();
-        lab.say(&format!("the guest's log is kept in {}", kept.display()));
+        lab.say(&format!("the guest's log is {}", ended.console.display()));
+        let _ = scratch.keep();
     }
     if common.json {
         let summary = Summary {

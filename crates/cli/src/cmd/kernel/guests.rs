@@ -79,7 +79,7 @@ impl Plan<'_> {
         command.extend([program.into(), "--output".into(), runs.clone().into()]);
         command.extend(["--seed".into(), common.seed.to_string().into()]);
         command.extend(self.words_for(variant));
-        let mut messages = Messages::new();
+        let mut messages = Messages::new(lab.quiet);
         let mut ignored = std::io::sink();
         let guest = Guest {
             image: &built.image(),

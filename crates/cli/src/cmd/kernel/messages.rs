@@ -18,18 +18,19 @@ pub struct Messages {
     last: String,
     /// Tenths that were said where there is no bar.
     said: u64,
+    quiet: bool,
 }
 
 impl Messages {
-    /// A bar that begins with the guest's boot.
-    pub fn new() -> Messages {
+    /// A bar that begins with the guest's boot. Quiet: only that, where there is a terminal.
+    pub fn new(quiet: bool) -> Messages {
         let bar = ProgressBar::new(1000);
         bar.set_draw_target(ProgressDrawTarget::stderr());
         if let Some(style) = progress_style() {
             bar.set_style(style);
         }
         bar.set_message("the guest boots");
-        Messages { bar, unfinished: Vec::new(), last: String::new(), said: 0 }
+        Messages { bar, unfinished: Vec::new(), last: String::new(), said: 0, quiet }
     }
 
     /// Nothing more will come.
@@ -54,7 +55,7 @@ impl Messages {
                 self.bar.set_message(name.to_owned());
                 self.bar.set_position((done * 1000.0) as u64);
                 let tenths = (done * 10.0) as u64;
-                if self.bar.is_hidden() && tenths > self.said {
+                if self.bar.is_hidden() && !self.quiet && tenths > self.said {
                     self.said = tenths;
                     output::say(&format!("guest: {}0% done: {name}", tenths));
                 }
@@ -63,7 +64,9 @@ impl Messages {
                 // Where the guest keeps its run is nobody's business: it is brought home.
                 if !line.trim().is_empty() && !line.contains("the run is ") {
                     self.last = line.trim().to_owned();
-                    self.bar.suspend(|| output::say(&format!("guest: {}", self.last)));
+                    if !self.quiet {
+                        self.bar.suspend(|| output::say(&format!("guest: {}", self.last)));
+                    }
                 }
             }
         }
@@ -106,11 +109,11 @@ mod tests {
             Some((0.25, "cow-faults: random"))
         );
         assert_eq!(progress("progress is slow"), None);
-        let mut messages = Messages::new();
+        let mut messages = Messages::new(true);
         messages.write_all(b"progress 0.1 a\ncowlab: no such ").unwrap();
         messages.write_all(b"policy\nprogress 1 b\n").unwrap();
         messages.finish();
         assert_eq!(messages.last_line(1), "no such policy");
-        assert_eq!(Messages::new().last_line(3), "ended with status 3");
+        assert_eq!(Messages::new(true).last_line(3), "ended with status 3");
     }
 }

@@ -47,7 +47,8 @@ pub struct Lab {
     place: KernelPlace,
     /// Set by Ctrl-C.
     pub interrupted: Arc<AtomicBool>,
-    quiet: bool,
+    /// Whether nothing but errors is said.
+    pub quiet: bool,
 }
 
 impl Lab {

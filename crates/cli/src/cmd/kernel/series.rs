@@ -39,12 +39,14 @@ pub fn run(common: &Common, args: &KernelSeriesArgs) -> Result<()> {
         None => None,
     };
     let quoted = quoted.as_ref().map(|(folder, run)| (*folder, run));
-    let letter = cover::read(&kernel.file("series/COVER"), quoted)?;
+    let mut letter = cover::read(&kernel.file("series/COVER"), quoted)?;
     let say = |what: &str| lab.say(what);
     let source = match Source::current(&lab.cache) {
         Some(source) => source,
         None => source::fetch(&lab.cache, None, &say)?.source,
     };
+    let package = source.package.as_deref().map_or(String::new(), |p| format!(" (Debian {p})"));
+    letter.body += &format!("\nBased on Linux {}{package}.\n", source.version);
     let series = mail::commit(&lab.cache, &source, &steps, &author, &say)?;
     let mails = series.write(&args.folder, args.reroll, &letter, &author)?;
     // checkpatch has nothing to say about a letter.

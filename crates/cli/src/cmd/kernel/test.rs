@@ -43,6 +43,8 @@ pub fn run(common: &Common, args: &KernelTestArgs) -> Result<()> {
         Some(folder) => folder.clone(),
         None => lab.kernel()?.path().join("../tests/kernel"),
     };
+    // Programs and outputs of one cowlab at a time.
+    let _lock = lab.cache.lock("test", || lab.say("another cowlab tests a kernel: waiting"))?;
     let programs = lab.cache.folder("tests")?;
     let tests = find(&folder, &programs, args)?;
     let (accelerator, why) = accelerator::decide(args.machine.wanted(), accelerator::try_kvm)?;

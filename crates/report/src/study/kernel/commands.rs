@@ -14,7 +14,9 @@ use crate::study::picked::Picked;
 pub(super) fn blocks(run: &Run) -> Vec<Block> {
     let all = Picked::of(&run.samples, BENCH);
     let mut blocks = Vec::new();
-    for (index, how) in [("times", "ns"), ("instructions", "instructions")] {
+    for (index, metric, how) in
+        [("times", "elapsed_ns", "ns"), ("instructions", "cpu_instructions", "instructions")]
+    {
         let mut table = Table::new(
             format!("pre-copy-commands-{index}"),
             format!("Whole programs, by kernel and policy: {index}"),
@@ -22,17 +24,16 @@ pub(super) fn blocks(run: &Run) -> Vec<Block> {
                 Column::text("Program"),
                 Column::text("Kernel"),
                 Column::text("Policy"),
-                Column::number("Elapsed"),
+                Column::number(if how == "ns" { "Elapsed" } else { "Instructions" }),
                 Column::unit("Change", "fraction"),
                 Column::number("Faults that copied"),
                 Column::number("pages copied ahead"),
             ],
         );
-        let metric = format!("elapsed_{how}");
         let label = emulated::label_of(
             &(0u32..)
                 .zip(&run.info.environments)
-                .filter(|(i, _)| !all.in_environment(*i).by_round(&metric).is_empty())
+                .filter(|(i, _)| !all.in_environment(*i).by_round(metric).is_empty())
                 .map(|(_, environment)| environment.clone())
                 .collect::<Vec<_>>(),
         );
@@ -43,10 +44,10 @@ pub(super) fn blocks(run: &Run) -> Vec<Block> {
                 let of_variant = command_samples.with("variant", variant);
                 for policy in of_variant.words("policy") {
                     let case = of_variant.with("policy", policy);
-                    if case.estimate(&metric).is_none() {
+                    if case.estimate(metric).is_none() {
                         continue;
                     }
-                    let changed = match change(&base, &case, &metric) {
+                    let changed = match change(&base, &case, metric) {
                         Some(e) => Cell::Estimate {
                             value: e.value,
                             low: e.low,
@@ -68,7 +69,7 @@ pub(super) fn blocks(run: &Run) -> Vec<Block> {
                         Cell::text(command),
                         Cell::text(variant),
                         Cell::text(format!("`{policy}`")),
-                        cells::estimate(case.estimate(&metric), how, "was not measured"),
+                        cells::estimate(case.estimate(metric), how, "was not measured"),
                         changed,
                         count("cow_faults"),
                         count("precopy_success"),
