@@ -601,6 +601,42 @@ static void free_after(struct area *a)
 	collect(pid);
 }
 
+static void heir(struct area *a, int arg)
+{
+	meet();
+	/* Now these pages are mapped here alone: what was given up is this process's still. */
+	page_out(a);
+	check(a, "the heir of pages that its parent gave up");
+}
+
+/*
+ * What was copied ahead, and never written, is shared by a second fork; then one of both gives it
+ * up. madvise() looks for others only where a folio is dirty, so a copy must be.
+ */
+static void free_shared(struct area *a)
+{
+	size_t size = a->pages * page_size, page;
+	int first, second;
+
+	barrier_for(2);
+	first = spawn(a, 1, onlooker, 0);
+	meet();
+	write_pages(a, EVERY_SECOND);
+	meet();
+	collect(first);
+	second = spawn(a, 2, heir, 0);
+	if (madvise(a->mem, size, MADV_FREE))
+		fail("MADV_FREE: %s", strerror(errno));
+	/* Pages wait in a batch of this CPU before they are marked: this empties it. */
+	page_out(a);
+	if (madvise(a->mem, size, MADV_DONTNEED))
+		fail("MADV_DONTNEED: %s", strerror(errno));
+	for (page = 0; page < a->pages; page++)
+		page_discarded(a, page);
+	meet();
+	collect(second);
+}
+
 static void move_after(struct area *a)
 {
 	size_t size = a->pages * page_size;
@@ -651,6 +687,8 @@ const struct test_case cases[] = {
 	  DOES_MPROTECT | DOES_THREADS, protect_thread },
 	{ "swapped out after", "copies made ahead must be written to swap", DOES_PAGEOUT, swap_after },
 	{ "MADV_FREE after", "copies made ahead, then given up", DOES_FREE, free_after },
+	{ "given up by one of two", "copies made ahead and never written, which another still needs",
+	  DOES_FREE | DOES_DISCARD | DOES_PAGEOUT, free_shared },
 	{ "moved after", "reverse mapping of copies made ahead", DOES_REMAP, move_after },
 };
 const size_t nr_cases = sizeof(cases) / sizeof(cases[0]);
