@@ -81,6 +81,9 @@ static bool cow_vma_guessable(struct vm_area_struct *vma)
 		return false;
 	if (vma->vm_flags & (VM_SPECIAL | VM_HUGETLB | VM_SHADOW_STACK | VM_DROPPABLE))
 		return false;
+	/* A stack is written downwards: what follows is older, and colder. */
+	if (vma->vm_flags & (VM_GROWSDOWN | VM_GROWSUP))
+		return false;
 	/* Whoever listens to faults must see those that would have been. */
 	if (userfaultfd_armed(vma))
 		return false;
