@@ -379,8 +379,17 @@ pub struct TraceRecordArgs {
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub buffers: u32,
     /// Record only events of this type, by name or number; may be repeated
-    #[arg(long, value_name = "TYPE")]
+    #[arg(long, value_name = "TYPE", conflicts_with = "kernel")]
     pub only: Vec<String>,
+    /// Record the kernel, by way of /dev/casper: until the command ends, or Ctrl-C
+    #[arg(long, conflicts_with_all = ["pid", "preload"])]
+    pub kernel: bool,
+    /// Of the kernel's instrumented functions only those whose name matches; may be repeated
+    #[arg(long, value_name = "GLOB", requires = "kernel")]
+    pub function: Vec<String>,
+    /// Not those of the kernel's functions whose name matches
+    #[arg(long, value_name = "GLOB", requires = "kernel")]
+    pub exclude: Vec<String>,
     /// Do not record the functions that are instrumented
     #[arg(long)]
     pub no_functions: bool,
@@ -396,7 +405,7 @@ pub struct TraceRecordArgs {
         long,
         value_name = "PID",
         conflicts_with = "command",
-        required_unless_present = "command"
+        required_unless_present_any = ["command", "kernel"]
     )]
     pub pid: Option<u32>,
     /// End the recording after this time; the program goes on
@@ -454,6 +463,10 @@ pub struct InsertArgs {
     /// the closing brace, all counted
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub min_lines: u32,
+    /// The sources are the Linux kernel's: copies include <linux/casper.h>, and what the kernel
+    /// keeps from being instrumented (noinstr, notrace, __init) is left alone
+    #[arg(long)]
+    pub kernel: bool,
     /// List the functions that are instrumented, with their exits, as well as those left alone
     #[arg(long)]
     pub list: bool,
