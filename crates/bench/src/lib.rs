@@ -4,6 +4,7 @@
 pub mod calibrate;
 pub mod cross_check;
 pub mod faults;
+pub mod fork_sections;
 mod kernel_trace;
 pub mod points;
 pub mod sweep;

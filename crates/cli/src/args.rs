@@ -122,6 +122,9 @@ pub enum Bench {
     CowCheck(CowCheckArgs),
     /// Our times of fork and vfork beside the kernel's own trace events (needs root)
     CrossCheck(CrossCheckArgs),
+    /// Document 001's Table I: forks by the kernel's sections (on a kernel built with
+    /// --variant traced)
+    ForkSections(ForkSectionsArgs),
     /// What an event and an instrumented call cost, beside LTTng-UST and uftrace
     Trace(BenchTraceArgs),
 }
@@ -177,6 +180,18 @@ pub struct ForkSweepArgs {
     /// Make one fork before, of which nothing is recorded
     #[arg(long)]
     pub settle: bool,
+    #[command(flatten)]
+    pub how: How,
+}
+
+#[derive(Debug, Args)]
+pub struct ForkSectionsArgs {
+    /// Forks of each size
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=500))]
+    pub forks: u32,
+    /// Heaps beyond the smallest possible process, which has one page each of text, data and stack
+    #[arg(long, alias = "heap-bytes", value_delimiter = ',', default_value = "0,10MiB,100MiB,1GiB", value_parser = size)]
+    pub size_bytes: Vec<u64>,
     #[command(flatten)]
     pub how: How,
 }

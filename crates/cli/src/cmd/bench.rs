@@ -4,13 +4,15 @@
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use cowlab_bench::{Recorder, Rounds, Task, faults, sweep, table};
+use cowlab_bench::{Recorder, Rounds, Task, faults, fork_sections as sections, sweep, table};
 use cowlab_probes::{CowCheck, CowFaults, DoFork, ForkTable, Writer, unix_ns};
 use cowlab_report::figures::{figures, table as figure_table};
 use cowlab_report::{Block, Document, Section};
 use cowlab_store::{Run, RunFolder, RunInfo};
 
-use crate::args::{Bench, Common, CowCheckArgs, CowFaultsArgs, ForkSweepArgs, ForkTableArgs};
+use crate::args::{
+    Bench, Common, CowCheckArgs, CowFaultsArgs, ForkSectionsArgs, ForkSweepArgs, ForkTableArgs,
+};
 use crate::cmd::{bench_trace, cross_check};
 use crate::context::Context;
 use crate::output;
@@ -24,6 +26,7 @@ pub fn run(common: &Common, bench: &Bench) -> Result<()> {
         Bench::CowFaults(args) => cow_faults(common, args),
         Bench::CowCheck(args) => cow_check(common, args),
         Bench::CrossCheck(args) => cross_check::run(common, args),
+        Bench::ForkSections(args) => fork_sections(common, args),
         Bench::Trace(args) => bench_trace::run(common, args),
     }
 }
@@ -59,6 +62,12 @@ fn page_sizes(context: &Context, asked: &[u64]) -> Result<Vec<u64>> {
         context.check_page_size(*size)?;
     }
     Ok(sizes)
+}
+
+fn fork_sections(common: &Common, args: &ForkSectionsArgs) -> Result<()> {
+    let context = Context::new(common, None)?;
+    let tasks = sections::tasks(args.forks, &args.size_bytes);
+    finish(&context, sections::BENCH, &tasks, Rounds::exactly(args.how.rounds))
 }
 
 fn fork_sweep(common: &Common, args: &ForkSweepArgs) -> Result<()> {

@@ -265,6 +265,8 @@ static int put(struct casper_core *core, const void *event, size_t size)
 	struct casper_writer *w;
 	int result = 0;
 
+	if (level == CASPER_LEVEL_TASK && current->tgid == READ_ONCE(core->reader))
+		return 1;
 	w = level == CASPER_LEVEL_TASK ? task_writer(core) :
 					 interrupt_writer(core, level);
 	/* Busy: an exception in the middle of a record, and its handler's event. */
@@ -331,7 +333,7 @@ int __casrecord(const void *event, size_t size)
 	if (!core)
 		return 0;
 	if (is_recorded(core, type))
-		result = put(core, event, size);
+		result = min(put(core, event, size), 0);
 	core_put();
 	return result;
 }

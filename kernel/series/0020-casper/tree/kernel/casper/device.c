@@ -24,7 +24,7 @@
 /* Events that a measurement of their cost may ask for. */
 #define CALIBRATE_MAX 1000000
 
-struct casper_file {
+struct casper_reader {
 	struct mutex lock;
 	struct casper_core *core;	/* NULL before CASPER_SETUP */
 };
@@ -33,7 +33,7 @@ static atomic_t device_users;
 
 static int casper_open(struct inode *inode, struct file *file)
 {
-	struct casper_file *cf;
+	struct casper_reader *cf;
 
 	if ((file->f_mode & (FMODE_READ | FMODE_WRITE)) !=
 	    (FMODE_READ | FMODE_WRITE))
@@ -53,7 +53,7 @@ static int casper_open(struct inode *inode, struct file *file)
 /* Also when the reader was killed: its mappings are gone by now. */
 static int casper_release(struct inode *inode, struct file *file)
 {
-	struct casper_file *cf = file->private_data;
+	struct casper_reader *cf = file->private_data;
 
 	if (cf->core) {
 		casper_core_turn(cf->core, false);
@@ -77,8 +77,9 @@ static noinline void casper_calibrate_empty(void)
 	barrier();
 }
 
-static int calibrate(u32 count)
+static int calibrate(struct casper_core *core, u32 count)
 {
+	pid_t reader = core->reader;
 	struct {
 		casper_event_type event_type;
 		u16 unused[3];
@@ -88,14 +89,16 @@ static int calibrate(u32 count)
 
 	if (count > CALIBRATE_MAX)
 		return -EINVAL;
+	WRITE_ONCE(core->reader, 0);
 	for (i = 0; i < count; i++)
 		casrecord(&event, sizeof(event));
 	for (i = 0; i < count; i++)
 		casper_calibrate_empty();
+	WRITE_ONCE(core->reader, reader);
 	return 0;
 }
 
-static int casper_setup(struct casper_file *cf, void __user *argument)
+static int casper_setup(struct casper_reader *cf, void __user *argument)
 {
 	struct casper_setup setup;
 	struct casper_core *core;
@@ -107,11 +110,12 @@ static int casper_setup(struct casper_file *cf, void __user *argument)
 	core = casper_core_create(&setup);
 	if (IS_ERR(core))
 		return PTR_ERR(core);
+	core->reader = task_tgid_nr(current);
 	cf->core = core;
 	return copy_to_user(argument, &setup, sizeof(setup)) ? -EFAULT : 0;
 }
 
-static int casper_select(struct casper_file *cf, void __user *argument)
+static int casper_select(struct casper_reader *cf, void __user *argument)
 {
 	struct casper_select select;
 	int err;
@@ -124,7 +128,7 @@ static int casper_select(struct casper_file *cf, void __user *argument)
 	return copy_to_user(argument, &select, sizeof(select)) ? -EFAULT : 0;
 }
 
-static int casper_number(struct casper_file *cf, unsigned int request,
+static int casper_number(struct casper_reader *cf, unsigned int request,
 			 u32 number)
 {
 	switch (request) {
@@ -135,7 +139,7 @@ static int casper_number(struct casper_file *cf, unsigned int request,
 			return -EINVAL;
 		return casper_core_turn(cf->core, number == CASPER_RECORDING);
 	case REQUEST(CASPER_CALIBRATE, u32):
-		return calibrate(number);
+		return calibrate(cf->core, number);
 	default:
 		return -ENOTTY;
 	}
@@ -144,7 +148,7 @@ static int casper_number(struct casper_file *cf, unsigned int request,
 static long casper_ioctl(struct file *file, unsigned int request,
 			 unsigned long argument)
 {
-	struct casper_file *cf = file->private_data;
+	struct casper_reader *cf = file->private_data;
 	void __user *user = (void __user *)argument;
 	u32 number;
 	long err;
@@ -168,7 +172,7 @@ static long casper_ioctl(struct file *file, unsigned int request,
 
 static vm_fault_t casper_fault(struct vm_fault *vmf)
 {
-	struct casper_file *cf = vmf->vma->vm_file->private_data;
+	struct casper_reader *cf = vmf->vma->vm_file->private_data;
 	void *address = casper_core_address(cf->core,
 					    (u64)vmf->pgoff << PAGE_SHIFT);
 
@@ -185,7 +189,7 @@ static const struct vm_operations_struct casper_vm_ops = {
 
 static int casper_mmap(struct file *file, struct vm_area_struct *vma)
 {
-	struct casper_file *cf = file->private_data;
+	struct casper_reader *cf = file->private_data;
 	struct casper_core *core = READ_ONCE(cf->core);
 	u64 end = ((u64)vma->vm_pgoff << PAGE_SHIFT) +
 		  (vma->vm_end - vma->vm_start);
@@ -202,7 +206,7 @@ static int casper_mmap(struct file *file, struct vm_area_struct *vma)
 
 static __poll_t casper_poll(struct file *file, poll_table *wait)
 {
-	struct casper_file *cf = file->private_data;
+	struct casper_reader *cf = file->private_data;
 	struct casper_core *core = READ_ONCE(cf->core);
 
 	if (!core)

@@ -75,6 +75,8 @@ struct casper_core {
 	/* By CPU and level; buffer number + 1. */
 	u32 __percpu (*interrupts)[CASPER_LEVELS];
 	bool on;
+	/* Process whose tasks are not recorded: reading would make more to read. */
+	pid_t reader;
 
 	struct irq_work wake;
 	wait_queue_head_t waiters;
