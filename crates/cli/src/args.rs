@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The command line. Nothing deeper than this folder knows clap.
 
+mod kernel;
 mod trace_report;
 
 use std::path::PathBuf;
@@ -10,6 +11,9 @@ use cowlab_bench::trace::Tool;
 use cowlab_model::units::parse_bytes;
 use cowlab_probes::{Method, Pattern, Reap, Writer};
 
+pub use kernel::{
+    Kernel, KernelBootArgs, KernelBuildArgs, KernelFetchArgs, KernelPlace, MachineArgs,
+};
 pub use trace_report::TraceReportArgs;
 
 /// What fork() and copy-on-write cost, and how to pay less.
@@ -55,6 +59,9 @@ pub enum Verb {
     /// CASPER: record and read the events of programs that use libcasper
     #[command(subcommand)]
     Trace(Trace),
+    /// The patched Linux: built, booted and tested in a virtual machine
+    #[command(subcommand)]
+    Kernel(Kernel),
     /// Predict what a fork costs on the machine of a profile
     Predict(PredictArgs),
     /// Compare two runs, figure by figure

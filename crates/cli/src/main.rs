@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         Verb::Calibrate(args) => cmd::calibrate::run(&common, &args),
         Verb::Bench(bench) => cmd::bench::run(&common, &bench),
         Verb::Trace(trace) => cmd::trace::run(&common, &trace),
+        Verb::Kernel(kernel) => cmd::kernel::run(&common, &kernel),
         Verb::Predict(args) => cmd::predict::run(&common, &args),
         Verb::Compare(args) => cmd::compare::run(&common, &args),
         Verb::Insert(args) => cmd::insert::run(&common, &args),
@@ -39,7 +40,10 @@ fn main() -> ExitCode {
             output::say(&format!("{error:#}"));
             if error.is::<WrongUsage>() {
                 ExitCode::from(2)
-            } else if error.chain().any(|cause| cause.is::<Interrupted>()) {
+            } else if error
+                .chain()
+                .any(|cause| cause.is::<Interrupted>() || cause.is::<cowlab_lab::Interrupted>())
+            {
                 // As a shell reports a program that SIGINT ended.
                 ExitCode::from(130)
             } else {

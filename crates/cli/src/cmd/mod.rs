@@ -8,6 +8,7 @@ pub mod compare;
 pub mod cross_check;
 pub mod doctor;
 pub mod insert;
+pub mod kernel;
 pub mod manual;
 pub mod predict;
 pub mod report;

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The flags of `kernel`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use cowlab_lab::{Variant, Wanted};
+
+use super::{seconds, size};
+
+/// What is done with the patched kernel.
+#[derive(Debug, Subcommand)]
+pub enum Kernel {
+    /// Get Debian's source of Linux 6.12 into the cache
+    Fetch(KernelFetchArgs),
+    /// Build variants of the kernel, unless the cache has them
+    Build(KernelBuildArgs),
+    /// Run a command, or a shell, in a guest on this machine's files
+    Boot(KernelBootArgs),
+}
+
+/// Where kernels are made.
+#[derive(Debug, Clone, Args)]
+pub struct KernelPlace {
+    /// Folder for sources and kernels; by default COWLAB_CACHE, or cowlab/kernel in the user's
+    /// cache folder
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+    /// Folder with config and series; by default kernel/ of the clone that this is run in
+    #[arg(long, value_name = "DIR")]
+    pub kernel_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct KernelFetchArgs {
+    /// A kernel's tarball instead of Debian's package
+    #[arg(long, value_name = "FILE")]
+    pub source: Option<PathBuf>,
+    #[command(flatten)]
+    pub place: KernelPlace,
+}
+
+#[derive(Debug, Args)]
+pub struct KernelBuildArgs {
+    /// plain (no change at all), patched (all of it switched off), debug (with the kernel's own
+    /// checks), traced (its functions tell CASPER)
+    #[arg(long, value_delimiter = ',', default_value = "patched")]
+    pub variant: Vec<Variant>,
+    /// Apply the steps of the series up to this one, by number or name
+    #[arg(long, value_name = "STEP")]
+    pub through: Option<String>,
+    /// Compilers at once; by default one a CPU
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
+    #[command(flatten)]
+    pub place: KernelPlace,
+}
+
+/// Who executes a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AcceleratorChoice {
+    /// KVM where a tiny guest runs within 5 s, else TCG
+    Auto,
+    /// KVM or an error
+    Kvm,
+    /// Emulation
+    Tcg,
+}
+
+/// The machine that a guest sees.
+#[derive(Debug, Clone, Args)]
+pub struct MachineArgs {
+    /// Memory of the guest
+    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
+    pub memory: u64,
+    /// CPUs of the guest
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub cpus: u32,
+    /// Who executes it
+    #[arg(long, value_enum, default_value = "auto")]
+    pub accelerator: AcceleratorChoice,
+}
+
+impl MachineArgs {
+    /// What the lab calls it.
+    pub fn wanted(&self) -> Wanted {
+        match self.accelerator {
+            AcceleratorChoice::Auto => Wanted::Auto,
+            AcceleratorChoice::Kvm => Wanted::Kvm,
+            AcceleratorChoice::Tcg => Wanted::Tcg,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct KernelBootArgs {
+    /// Which kernel
+    #[arg(long, default_value = "patched")]
+    pub variant: Variant,
+    /// Kill the guest after this time; by default 600 for a command, and no limit for a shell
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    pub time_limit_s: Option<f64>,
+    /// A folder that the guest can write to, and where its log is kept
+    #[arg(long, value_name = "DIR")]
+    pub share: Option<PathBuf>,
+    /// More for the kernel's command line; may be repeated
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    pub kernel_argument: Vec<String>,
+    /// More for QEMU's command line; may be repeated
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    pub qemu_argument: Vec<OsString>,
+    #[command(flatten)]
+    pub machine: MachineArgs,
+    #[command(flatten)]
+    pub place: KernelPlace,
+    /// The command and its arguments; a shell if not given
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}

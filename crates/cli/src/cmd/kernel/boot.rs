@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `kernel boot`: a command, or a shell, in a guest on this machine's files.
+
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use anyhow::Result;
+use cowlab_lab::{Ended, Guest, accelerator, boot};
+use cowlab_store::FORMAT;
+use serde::Serialize;
+
+use super::Lab;
+use crate::args::{Common, KernelBootArgs};
+use crate::output::{self, JsonDocument};
+use crate::usage::{EndedWith, WrongUsage};
+
+/// A command that takes longer has hung, unless somebody says otherwise.
+const COMMAND_LIMIT: Duration = Duration::from_secs(600);
+
+/// For a shell: until somebody leaves it.
+const SHELL_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
+
+#[derive(Serialize)]
+struct Summary<'a> {
+    variant: &'a str,
+    kernel: String,
+    accelerator: cowlab_store::Accelerator,
+    status: u8,
+    first_output_s: Option<f64>,
+    duration_s: f64,
+    complaints: &'a [cowlab_lab::console::Complaint],
+    output: String,
+}
+
+/// Run the verb.
+pub fn run(common: &Common, args: &KernelBootArgs) -> Result<()> {
+    let shell = args.command.is_empty();
+    if shell && (common.json || !io::stdin().is_terminal()) {
+        let why = "a shell needs a terminal: give a command after --";
+        return Err(WrongUsage(why.to_owned()).into());
+    }
+    let lab = Lab::open(common, &args.place)?;
+    boot::check_tools()?;
+    let built = lab.built(args.variant)?;
+    let (accelerator, why) = accelerator::decide(args.machine.wanted(), accelerator::try_kvm)?;
+    lab.say(&format!("accelerator: {why}"));
+    let boots = lab.cache.folder("boot")?;
+    let scratch = tempfile::Builder::new().prefix("boot-").tempdir_in(boots)?;
+    let limit = if shell { SHELL_LIMIT } else { COMMAND_LIMIT };
+    let limit = args.time_limit_s.map_or(limit, Duration::from_secs_f64);
+    let (mut collected, mut stdout) = (Vec::new(), io::stdout());
+    let guest = Guest {
+        image: &built.image(),
+        accelerator,
+        memory_bytes: args.machine.memory,
+        preallocated: false,
+        cpus: args.machine.cpus,
+        time_limit: limit,
+        folder: args.share.as_deref().unwrap_or(scratch.path()),
+        command: (!shell).then_some(&args.command),
+        input: (!shell).then(|| Box::new(io::stdin()) as _),
+        output: if common.json { &mut collected } else { &mut stdout },
+        messages: &mut io::stderr(),
+        kernel_arguments: &args.kernel_argument,
+        qemu_arguments: &args.qemu_argument,
+    };
+    let ended = match lab.watched(|watch| boot(guest, watch)) {
+        Ok(ended) => ended,
+        Err(error) => {
+            // Its log is in there, and the message says so.
+            let _ = scratch.keep();
+            return Err(error);
+        }
+    };
+    for complaint in &ended.complaints {
+        lab.say(&format!("the guest's log, line {}: {}", complaint.line, complaint.text));
+    }
+    if !ended.complaints.is_empty() {
+        let kept = scratch.keep();
+        lab.say(&format!("the guest's log is kept in {}", kept.display()));
+    }
+    if common.json {
+        let summary = Summary {
+            variant: args.variant.name(),
+            kernel: built.info.key,
+            accelerator,
+            status: ended.status,
+            first_output_s: ended.first_output.map(|time| time.as_secs_f64()),
+            duration_s: ended.duration.as_secs_f64(),
+            complaints: &ended.complaints,
+            output: String::from_utf8_lossy(&collected).into_owned(),
+        };
+        output::json(&JsonDocument {
+            format: FORMAT,
+            run: None,
+            samples: &[],
+            summary,
+            missing: &[],
+        })?;
+    }
+    match ended {
+        Ended { status: 0, .. } => Ok(()),
+        Ended { status, .. } => Err(EndedWith(status).into()),
+    }
+}

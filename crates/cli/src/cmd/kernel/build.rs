@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `kernel build`: variants of the kernel, from the cache or made.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result};
+use cowlab_lab::build::BuildInfo;
+use cowlab_lab::{Built, Order};
+use cowlab_store::FORMAT;
+use serde::Serialize;
+
+use super::Lab;
+use crate::args::{Common, KernelBuildArgs};
+use crate::output::{self, JsonDocument};
+
+#[derive(Serialize)]
+struct Summary<'a> {
+    kernels: Vec<One<'a>>,
+}
+
+#[derive(Serialize)]
+struct One<'a> {
+    image: String,
+    cached: bool,
+    #[serde(flatten)]
+    info: &'a BuildInfo,
+}
+
+/// Run the verb.
+pub fn run(common: &Common, args: &KernelBuildArgs) -> Result<()> {
+    let lab = Lab::open(common, &args.place)?;
+    let kernel = lab.kernel()?;
+    let mut all = Vec::new();
+    for variant in &args.variant {
+        let mut order = Order::of(*variant);
+        order.through.clone_from(&args.through);
+        order.jobs = args.jobs.map_or(order.jobs, usize::from);
+        let built = lab
+            .watched(|watch| cowlab_lab::build(&lab.cache, &kernel, &order, watch))
+            .with_context(|| format!("the {variant} kernel is not built"))?;
+        all.push(built);
+    }
+    if common.json {
+        return output::json(&JsonDocument {
+            format: FORMAT,
+            run: None,
+            samples: &[],
+            summary: Summary { kernels: all.iter().map(one).collect() },
+            missing: &[],
+        });
+    }
+    output::print(&text(&all))
+}
+
+fn one(built: &Built) -> One<'_> {
+    let image = built.image().display().to_string();
+    One { image, cached: built.cached, info: &built.info }
+}
+
+fn text(all: &[Built]) -> String {
+    let mut text = String::new();
+    for built in all {
+        let info = &built.info;
+        let how = match built.cached {
+            true => "cached".to_owned(),
+            false => format!("built in {:.0} s", info.duration_s),
+        };
+        let steps = match info.steps.len() {
+            0 => "no steps".to_owned(),
+            1 => "1 step".to_owned(),
+            many => format!("{many} steps"),
+        };
+        // A String takes whatever is written to it.
+        let _ = writeln!(
+            text,
+            "{}: Linux {} with {steps}, {how}: {}",
+            info.variant,
+            info.source.version,
+            built.image().display()
+        );
+    }
+    text
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `kernel fetch`: Debian's source, or a tarball, into the cache.
+
+use anyhow::Result;
+use cowlab_lab::source;
+use cowlab_store::FORMAT;
+use serde::Serialize;
+
+use super::Lab;
+use crate::args::{Common, KernelFetchArgs};
+use crate::output::{self, JsonDocument};
+
+#[derive(Serialize)]
+struct Summary<'a> {
+    source: &'a source::Source,
+    cache: String,
+    how: &'a str,
+}
+
+/// Run the verb.
+pub fn run(common: &Common, args: &KernelFetchArgs) -> Result<()> {
+    let lab = Lab::open(common, &args.place)?;
+    let fetched = source::fetch(&lab.cache, args.source.as_deref(), &|what| lab.say(what))?;
+    if common.json {
+        let cache = lab.cache.root().display().to_string();
+        return output::json(&JsonDocument {
+            format: FORMAT,
+            run: None,
+            samples: &[],
+            summary: Summary { source: &fetched.source, cache, how: &fetched.how },
+            missing: &[],
+        });
+    }
+    lab.say(&fetched.how);
+    let source = &fetched.source;
+    let package = source.package.as_deref().map_or(String::new(), |p| format!(" (Debian {p})"));
+    output::print(&format!("Linux {}{package}, {}\n", source.version, source.id))
+}

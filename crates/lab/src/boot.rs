@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Boots a kernel, runs a command or a shell in it, and brings its status and its log home.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use cowlab_machine::{Facts, Root};
+use cowlab_store::Accelerator;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::console::{self, Complaint};
+use crate::qemu::{self, Machine};
+use crate::tools;
+use crate::watch::Watch;
+
+/// The guest's first process.
+const INIT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/init"));
+
+/// What QEMU itself takes beside the guest's memory.
+const QEMU_BYTES: u64 = 384 << 20;
+
+/// Lines of a dead guest's log that are shown.
+const SHOWN_LINES: usize = 30;
+
+/// How long QEMU may take to end when it is told to.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A guest that is to be booted.
+pub struct Guest<'a> {
+    /// Its kernel.
+    pub image: &'a Path,
+    /// Who executes it.
+    pub accelerator: Accelerator,
+    /// Its memory.
+    pub memory_bytes: u64,
+    /// Whether it has all of that from the beginning: for measuring.
+    pub preallocated: bool,
+    /// Its CPUs.
+    pub cpus: u32,
+    /// When it is killed.
+    pub time_limit: Duration,
+    /// A folder of the host that it can write to, under the same path there. Made if need be; what
+    /// is in it stays, with the guest's log as `console.log`.
+    pub folder: &'a Path,
+    /// The command with its arguments; a shell on this terminal if not given.
+    pub command: Option<&'a [OsString]>,
+    /// Its input; nothing if not given.
+    pub input: Option<Box<dyn Read + Send>>,
+    /// Where its output goes, as it comes.
+    pub output: &'a mut (dyn Write + Send),
+    /// Where its messages go, as they come, and QEMU's.
+    pub messages: &'a mut (dyn Write + Send),
+    /// More for its kernel.
+    pub kernel_arguments: &'a [String],
+    /// More for QEMU.
+    pub qemu_arguments: &'a [OsString],
+}
+
+/// A guest that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// The command's exit status, as a shell gives it.
+    pub status: u8,
+    /// The kernel's log: a file.
+    pub console: PathBuf,
+    /// What in it says that the kernel is broken.
+    pub complaints: Vec<Complaint>,
+    /// From QEMU's start to the command's first output, if there was any.
+    pub first_output: Option<Duration>,
+    /// From QEMU's start to its end.
+    pub duration: Duration,
+}
+
+/// Boot `guest`, and wait until its command has ended.
+///
+/// # Errors
+/// If the host has too little memory or no QEMU; if the guest dies, or lives past its time limit.
+/// Its log is kept in each case, and its end is in the error.
+pub fn boot(guest: Guest<'_>, watch: &Watch<'_>) -> Result<Ended> {
+    check_tools()?;
+    check_memory(&Facts::probe(&Root::default()), guest.memory_bytes)?;
+    let folder = make_folder(&guest)?;
+    let console = folder.join("console.log");
+    let terminal = guest.command.is_none();
+    let machine = Machine {
+        image: guest.image,
+        accelerator: guest.accelerator,
+        memory_bytes: guest.memory_bytes,
+        preallocated: guest.preallocated,
+        cpus: guest.cpus,
+        folder: &folder,
+        console: &console,
+        terminal,
+        kernel_arguments: guest.kernel_arguments,
+        qemu_arguments: guest.qemu_arguments,
+    };
+    let began = Instant::now();
+    let piped = || if terminal { Stdio::inherit() } else { Stdio::piped() };
+    // QEMU ends when this thread does, however that happens.
+    let mut child = Command::new("setpriv")
+        .args(["--pdeathsig", "KILL", qemu::PROGRAM])
+        .args(machine.arguments())
+        .stdin(if guest.input.is_some() || terminal { piped() } else { Stdio::null() })
+        .stdout(piped())
+        .stderr(piped())
+        .spawn()
+        .with_context(|| format!("cannot run setpriv and QEMU: {}", tools::HELP))?;
+    if let (Some(mut input), Some(mut to)) = (guest.input, child.stdin.take()) {
+        // Not joined: it may wait for somebody who types.
+        thread::spawn(move || std::io::copy(&mut input, &mut to));
+    }
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let first = Mutex::new(None);
+    let said = Mutex::new(Vec::new());
+    let waited = thread::scope(|scope| {
+        let (first, said) = (&first, &said);
+        if let Some(from) = out {
+            scope.spawn(move || {
+                pass_on(from, guest.output, |_| {
+                    first.lock().expect("nobody panics").get_or_insert(began.elapsed());
+                });
+            });
+        }
+        if let Some(from) = err {
+            scope.spawn(move || {
+                pass_on(from, guest.messages, |bytes| {
+                    said.lock().expect("nobody panics").extend_from_slice(bytes);
+                });
+            });
+        }
+        wait(&mut child, began, guest.time_limit, watch)
+    });
+    let log = fs::read(&console).unwrap_or_default();
+    let log = String::from_utf8_lossy(&log);
+    let end = || {
+        let tail = console::tail(&log, SHOWN_LINES);
+        let tail = if tail.is_empty() { "nothing" } else { &tail };
+        format!("its log, {}, ends:\n{tail}", console.display())
+    };
+    let status = waited.with_context(end)?;
+    let ended = fs::read_to_string(folder.join("status")).ok();
+    let Some(ended) = ended.and_then(|text| text.trim().parse().ok()) else {
+        if log.is_empty() {
+            let said = said.into_inner().expect("nobody panics");
+            bail!("QEMU started no guest ({status}): {}", String::from_utf8_lossy(&said).trim());
+        }
+        let died =
+            if log.contains("Kernel panic") { "panicked" } else { "ended before its command" };
+        bail!("the guest {died}; {}", end());
+    };
+    Ok(Ended {
+        status: ended,
+        complaints: console::complaints(&log),
+        console,
+        first_output: first.into_inner().expect("nobody panics"),
+        duration: began.elapsed(),
+    })
+}
+
+/// Fail if the host cannot run guests.
+pub fn check_tools() -> Result<()> {
+    let missing: Vec<&str> =
+        [qemu::PROGRAM, "setpriv"].into_iter().filter(|name| tools::find(name).is_none()).collect();
+    if !missing.is_empty() {
+        bail!("no guest can be booted without {}: {}", missing.join(", "), tools::HELP);
+    }
+    Ok(())
+}
+
+/// Fail if the host has no room for a guest of that size.
+fn check_memory(facts: &Facts, memory_bytes: u64) -> Result<()> {
+    let available = facts.memory.as_ref().and_then(|memory| memory.available_bytes);
+    let limits = [
+        available.map(|bytes| (bytes, "available (MemAvailable)".to_owned())),
+        facts
+            .cgroup
+            .tightest_max()
+            .map(|bound| (bound.free_bytes(), format!("left ({})", bound.file))),
+    ];
+    let needed = memory_bytes.saturating_add(QEMU_BYTES);
+    let least = limits.into_iter().flatten().min_by_key(|(bytes, _)| *bytes);
+    if let Some((bytes, what)) = least.filter(|(bytes, _)| *bytes < needed) {
+        bail!(
+            "a guest of {} MiB needs {} MiB on this machine, where {} MiB are {what}: give it less \
+             with --memory",
+            memory_bytes >> 20,
+            needed >> 20,
+            bytes >> 20
+        );
+    }
+    Ok(())
+}
+
+/// The guest's folder with what it needs to begin.
+fn make_folder(guest: &Guest<'_>) -> Result<PathBuf> {
+    let cannot = || format!("cannot write to {}", guest.folder.display());
+    fs::create_dir_all(guest.folder).with_context(cannot)?;
+    let folder = guest.folder.canonicalize().with_context(cannot)?;
+    // The kernel's command line knows no other quotes.
+    if folder.as_os_str().as_bytes().iter().any(|byte| byte.is_ascii_whitespace() || *byte == b'"')
+    {
+        bail!("{}: a guest's folder may have no space in its path", folder.display());
+    }
+    for name in ["status", "console.log"] {
+        let _ = fs::remove_file(folder.join(name));
+    }
+    let init = folder.join("init");
+    fs::write(&init, INIT).with_context(cannot)?;
+    fs::set_permissions(&init, fs::Permissions::from_mode(0o755)).with_context(cannot)?;
+    let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    fs::write(folder.join("run"), script(&here, guest.command)).with_context(cannot)?;
+    Ok(folder)
+}
+
+/// What the guest's shell runs.
+fn script(here: &Path, command: Option<&[OsString]>) -> Vec<u8> {
+    let mut text = Vec::new();
+    for name in ["PATH", "HOME", "USER", "TERM", "LANG", "LC_ALL"] {
+        if let Some(value) = std::env::var_os(name) {
+            text.extend_from_slice(format!("export {name}=").as_bytes());
+            quote(&value, &mut text);
+            text.push(b'\n');
+        }
+    }
+    text.extend_from_slice(b"cd ");
+    quote(here.as_os_str(), &mut text);
+    // A folder of the host's that the guest does not see.
+    text.extend_from_slice(b" 2>/dev/null || cd /\n");
+    match command {
+        None => {
+            if let Ok(size) = rustix::termios::tcgetwinsize(rustix::stdio::stdin()) {
+                let (rows, columns) = (size.ws_row, size.ws_col);
+                text.extend(format!("stty rows {rows} cols {columns}\n").as_bytes());
+            }
+            text.extend_from_slice(b"exec \"${SHELL:-/bin/sh}\" -i\n");
+        }
+        Some(words) => {
+            text.extend_from_slice(b"exec");
+            for word in words {
+                text.push(b' ');
+                quote(word, &mut text);
+            }
+            text.push(b'\n');
+        }
+    }
+    text
+}
+
+fn quote(word: &OsStr, text: &mut Vec<u8>) {
+    text.push(b'\'');
+    for byte in word.as_bytes() {
+        match byte {
+            b'\'' => text.extend_from_slice(b"'\\''"),
+            _ => text.push(*byte),
+        }
+    }
+    text.push(b'\'');
+}
+
+/// Pass what comes to `to` until its end. A reader that has gone is no reason to stall the guest.
+fn pass_on(mut from: impl Read, to: &mut dyn Write, mut see: impl FnMut(&[u8])) {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(length) => {
+                see(&buffer[..length]);
+                let _ = to.write_all(&buffer[..length]).and_then(|()| to.flush());
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn wait(
+    child: &mut Child,
+    began: Instant,
+    limit: Duration,
+    watch: &Watch<'_>,
+) -> Result<std::process::ExitStatus> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            watch.check()?;
+            return Ok(status);
+        }
+        if watch.check().is_err() || began.elapsed() > limit {
+            end(child)?;
+            watch.check()?;
+            bail!(
+                "the guest did not end within {} s (--time-limit-s) and was killed",
+                limit.as_secs()
+            );
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// QEMU puts the terminal back when it is told to end.
+fn end(child: &mut Child) -> Result<()> {
+    let _ = kill_process(Pid::from_child(child), Signal::TERM);
+    let began = Instant::now();
+    while began.elapsed() < GRACE {
+        if child.try_wait()?.is_some() {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    child.kill()?;
+    child.wait()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cowlab_machine::memory::Memory;
+
+    #[test]
+    fn words_reach_the_guest_as_they_are() {
+        let words = ["echo".into(), "it's $HOME".into(), OsString::from("\\ \"x\"")];
+        let text = String::from_utf8(script(Path::new("/a b"), Some(&words))).unwrap();
+        assert!(text.contains("cd '/a b' 2>"), "{text}");
+        assert!(text.ends_with("exec 'echo' 'it'\\''s $HOME' '\\ \"x\"'\n"), "{text}");
+    }
+
+    #[test]
+    fn a_host_without_room_refuses_before_it_starts() {
+        let mut facts = Facts::probe(&Root::new("/nowhere"));
+        check_memory(&facts, 4 << 30).unwrap();
+        facts.memory = Some(Memory { available_bytes: Some(2 << 30), ..Memory::default() });
+        check_memory(&facts, 1 << 30).unwrap();
+        let error = check_memory(&facts, 2 << 30).unwrap_err().to_string();
+        assert!(error.starts_with("a guest of 2048 MiB needs 2432 MiB"), "{error}");
+        assert!(error.contains("2048 MiB are available") && error.contains("--memory"), "{error}");
+    }
+}

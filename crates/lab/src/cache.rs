@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The folder where sources, trees and built kernels are kept.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// The cache: everything in it can be made again.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    root: PathBuf,
+}
+
+/// Held as long as nobody else may change a part of the cache.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+impl Cache {
+    /// The cache in `chosen`, else in COWLAB_CACHE, else in the user's cache folder.
+    pub fn new(chosen: Option<&Path>) -> Result<Cache> {
+        let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let root = chosen
+            .map(Path::to_owned)
+            .or_else(|| variable("COWLAB_CACHE"))
+            .or_else(|| variable("XDG_CACHE_HOME").map(|home| home.join("cowlab/kernel")))
+            .or_else(|| variable("HOME").map(|home| home.join(".cache/cowlab/kernel")))
+            .context("no folder for kernels: give --cache DIR, or set HOME")?;
+        let cannot =
+            || format!("cannot make the cache {} (--cache DIR chooses another)", root.display());
+        fs::create_dir_all(&root).with_context(cannot)?;
+        // A path with a colon, a comma or a space would not survive make and QEMU.
+        let root = root.canonicalize().with_context(cannot)?;
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+@~".contains(&byte);
+        if !root.as_os_str().as_encoded_bytes().iter().copied().all(is_plain) {
+            bail!(
+                "{}: make takes no path with spaces or the like: give --cache DIR",
+                root.display()
+            );
+        }
+        Ok(Cache { root })
+    }
+
+    /// Where all of it is.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The folder `name` of the cache, made if need be.
+    pub fn folder(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.root.join(name);
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        Ok(folder)
+    }
+
+    /// Wait until nobody else works on `name`; `waiting` is called if that takes time.
+    pub fn lock(&self, name: &str, waiting: impl FnOnce()) -> Result<Lock> {
+        let path = self.folder("locks")?.join(name);
+        let cannot = || format!("cannot lock {}", path.display());
+        let file = File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .with_context(cannot)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                waiting();
+                file.lock().with_context(cannot)?;
+            }
+            Err(TryLockError::Error(error)) => return Err(error).with_context(cannot),
+        }
+        Ok(Lock { _file: file })
+    }
+
+    /// Refuse to begin what will not fit.
+    pub fn check_space(&self, needed_bytes: u64, what: &str) -> Result<()> {
+        let free_bytes = free_bytes(&self.root)?;
+        if free_bytes < needed_bytes {
+            bail!(
+                "{what} needs {} in {}, where {} are free: free some, or choose another place with \
+                 --cache DIR",
+                gib(needed_bytes),
+                self.root.display(),
+                gib(free_bytes)
+            );
+        }
+        Ok(())
+    }
+}
+
+/// What this user may still write there.
+fn free_bytes(folder: &Path) -> Result<u64> {
+    let about = rustix::fs::statvfs(folder)
+        .with_context(|| format!("cannot ask how much of {} is free", folder.display()))?;
+    Ok(about.f_bavail.saturating_mul(about.f_frsize))
+}
+
+fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_both_figures() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(Some(folder.path())).unwrap();
+        cache.check_space(1, "a file").unwrap();
+        let error = cache.check_space(u64::MAX, "a kernel").unwrap_err().to_string();
+        assert!(error.starts_with("a kernel needs 17179869184.0 GiB in /"), "{error}");
+        assert!(error.contains("--cache DIR"), "{error}");
+    }
+
+    #[test]
+    fn a_path_that_make_would_split_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = Cache::new(Some(&folder.path().join("a b"))).unwrap_err().to_string();
+        assert!(error.contains("--cache DIR"), "{error}");
+    }
+
+    #[test]
+    fn a_lock_excludes_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(Some(folder.path())).unwrap();
+        let first = cache.lock("plain", || panic!("nobody holds it")).unwrap();
+        let path = folder.path().join("locks/plain");
+        assert!(matches!(File::open(&path).unwrap().try_lock(), Err(TryLockError::WouldBlock)));
+        drop(first);
+        File::open(&path).unwrap().try_lock().unwrap();
+    }
+}

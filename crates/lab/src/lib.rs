@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The kernel lab: fetches a kernel's source, builds it with the steps of `kernel/series`, boots it
+//! in a guest on this machine's files, and judges what the guest's tests and its log say.
+
+pub mod accelerator;
+pub mod boot;
+pub mod build;
+pub mod cache;
+pub mod config;
+pub mod console;
+pub mod key;
+mod make;
+pub mod overlay;
+pub mod patch;
+pub mod qemu;
+pub mod series;
+pub mod source;
+pub mod tools;
+pub mod tree;
+mod watch;
+
+pub use accelerator::Wanted;
+pub use boot::{Ended, Guest, boot};
+pub use build::{Built, Order, Variant, build};
+pub use cache::Cache;
+pub use series::{KernelFolder, Step};
+pub use watch::{Interrupted, Watch};

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! QEMU's command line for a guest on the host's files.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use cowlab_store::Accelerator;
+
+/// QEMU's program.
+pub const PROGRAM: &str = "qemu-system-x86_64";
+
+/// How the guest's files are passed. The kernel limits messages to 500 KiB over virtio. Nobody
+/// changes the host's files below a guest, so that it may keep what it has read.
+const ROOT_FLAGS: &str = "version=9p2000.L,trans=virtio,access=any,msize=512000,cache=loose";
+
+/// What a guest is made of.
+#[derive(Debug, Clone)]
+pub struct Machine<'a> {
+    /// Its kernel.
+    pub image: &'a Path,
+    /// Who executes its instructions.
+    pub accelerator: Accelerator,
+    /// Its memory.
+    pub memory_bytes: u64,
+    /// Whether the host gives it all of its memory before it starts, so that a first touch does
+    /// not ask the hypervisor below.
+    pub preallocated: bool,
+    /// Its CPUs.
+    pub cpus: u32,
+    /// The folder that it may write to, with its first process as `init`.
+    pub folder: &'a Path,
+    /// Where its log goes.
+    pub console: &'a Path,
+    /// Whether this terminal is its own.
+    pub terminal: bool,
+    /// More for its kernel.
+    pub kernel_arguments: &'a [String],
+    /// More for QEMU.
+    pub qemu_arguments: &'a [OsString],
+}
+
+impl Machine<'_> {
+    /// The arguments after the program's name.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let mut all = Arguments(Vec::new());
+        all.words("-nodefaults -no-user-config -display none -no-reboot");
+        match self.accelerator {
+            Accelerator::Kvm => all.words("-machine pc,accel=kvm -cpu host"),
+            // With these two, TCG would execute a page copy byte by byte.
+            _ => all.words("-machine pc,accel=tcg -cpu max,-erms,-fsrm"),
+        }
+        all.words(&format!("-smp {}", self.cpus));
+        all.words(&format!("-m {}M", self.memory_bytes >> 20));
+        if self.preallocated {
+            all.words(&format!(
+                "-object memory-backend-ram,id=ram,size={}M,prealloc=on -machine \
+                 memory-backend=ram",
+                self.memory_bytes >> 20
+            ));
+        }
+        all.file_system("root", Path::new("/"), "/dev/root", ",readonly=on");
+        all.file_system("share", self.folder, "cowlab", "");
+        all.word("-serial").word(format!("file:{}", escaped(self.console)));
+        if self.terminal {
+            // The guest's ttyS1. Ctrl-C is the guest's.
+            all.words("-chardev stdio,id=terminal,signal=off -serial chardev:terminal");
+        } else {
+            // A port each: once its input has ended, nothing is written to a port.
+            all.words("-device virtio-serial-pci -chardev stdio,id=in,signal=on");
+            all.words("-device virtserialport,chardev=in,name=cowlab.in");
+            for (name, fd) in [("out", 1), ("err", 2)] {
+                all.words(&format!(
+                    "-chardev file,id={name},path=/proc/self/fd/{fd},append=on -device \
+                     virtserialport,chardev={name},name=cowlab.{name}"
+                ));
+            }
+        }
+        all.word("-kernel").word(self.image).word("-append").word(self.kernel_line());
+        all.0.extend(self.qemu_arguments.iter().cloned());
+        all.0
+    }
+
+    fn kernel_line(&self) -> String {
+        let folder = self.folder.display();
+        let mut line = format!(
+            // Warnings and worse reach the log; a panic ends the guest.
+            "console=ttyS0 earlyprintk=serial,ttyS0,115200 loglevel=6 panic=-1 reboot=t ro \
+             rootfstype=9p rootflags={ROOT_FLAGS}"
+        );
+        for argument in self.kernel_arguments {
+            line += " ";
+            line += argument;
+        }
+        if self.terminal {
+            // What is no kernel's parameter becomes init's environment.
+            line += " cowlab_terminal=1";
+        }
+        line + &format!(" init={folder}/init -- {folder}")
+    }
+}
+
+struct Arguments(Vec<OsString>);
+
+impl Arguments {
+    fn word(&mut self, word: impl Into<OsString>) -> &mut Self {
+        self.0.push(word.into());
+        self
+    }
+
+    fn words(&mut self, words: &str) {
+        self.0.extend(words.split_whitespace().map(OsString::from));
+    }
+
+    fn file_system(&mut self, id: &str, path: &Path, tag: &str, options: &str) {
+        self.word("-fsdev").word(format!(
+            "local,id={id},path={},security_model=none,multidevs=remap{options}",
+            escaped(path)
+        ));
+        self.word("-device").word(format!("virtio-9p-pci,fsdev={id},mount_tag={tag}"));
+    }
+}
+
+/// A comma ends an option's value for QEMU, unless it is doubled.
+fn escaped(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(change: impl Fn(&mut Machine<'_>)) -> String {
+        let mut machine = Machine {
+            image: Path::new("/c/bzImage"),
+            accelerator: Accelerator::Tcg,
+            memory_bytes: 4 << 30,
+            preallocated: false,
+            cpus: 2,
+            folder: Path::new("/c/boot"),
+            console: Path::new("/c/boot,1/console.log"),
+            terminal: false,
+            kernel_arguments: &["kunit.enable=1".to_owned()],
+            qemu_arguments: &[],
+        };
+        change(&mut machine);
+        let words = machine.arguments();
+        words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn the_accelerator_decides_the_cpu() {
+        assert!(line(|_| {}).contains("-machine pc,accel=tcg -cpu max,-erms,-fsrm"));
+        let kvm = line(|machine| machine.accelerator = Accelerator::Kvm);
+        assert!(kvm.contains("-machine pc,accel=kvm -cpu host"), "{kvm}");
+    }
+
+    #[test]
+    fn the_hosts_root_is_not_writable() {
+        let line = line(|_| {});
+        assert!(
+            line.contains("local,id=root,path=/,security_model=none,multidevs=remap,readonly=on")
+        );
+        assert!(line.contains("file:/c/boot,,1/console.log"), "{line}");
+        assert!(line.contains(" kunit.enable=1 init=/c/boot/init -- /c/boot"), "{line}");
+    }
+
+    #[test]
+    fn a_terminal_is_the_guests() {
+        let line = line(|machine| machine.terminal = true);
+        assert!(line.contains("signal=off") && line.contains("cowlab_terminal=1"), "{line}");
+        assert!(!line.contains("virtserialport"), "{line}");
+    }
+}
