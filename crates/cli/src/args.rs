@@ -12,7 +12,8 @@ use cowlab_model::units::parse_bytes;
 use cowlab_probes::{Method, Pattern, Reap, Writer};
 
 pub use kernel::{
-    Kernel, KernelBootArgs, KernelBuildArgs, KernelFetchArgs, KernelPlace, MachineArgs,
+    ForkStudyArgs, Kernel, KernelBootArgs, KernelBuildArgs, KernelFetchArgs, KernelPlace,
+    MachineArgs,
 };
 pub use trace_report::TraceReportArgs;
 

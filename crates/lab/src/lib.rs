@@ -16,6 +16,7 @@ pub mod qemu;
 pub mod series;
 pub mod source;
 pub mod tools;
+pub mod traced;
 pub mod tree;
 mod watch;
 
@@ -24,4 +25,5 @@ pub use boot::{Ended, Guest, boot};
 pub use build::{Built, Order, Variant, build};
 pub use cache::Cache;
 pub use series::{KernelFolder, Step};
+pub use traced::Traced;
 pub use watch::{Interrupted, Watch};

@@ -8,6 +8,7 @@ pub mod csv;
 pub mod document;
 pub mod figures;
 pub mod fmt;
+pub mod fork_study;
 pub mod html;
 mod plot;
 pub mod study;

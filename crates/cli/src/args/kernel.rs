@@ -18,6 +18,8 @@ pub enum Kernel {
     Build(KernelBuildArgs),
     /// Run a command, or a shell, in a guest on this machine's files
     Boot(KernelBootArgs),
+    /// Document 001 for Linux: Table I of a fork, and Table II of each change in kernel/study
+    ForkStudy(ForkStudyArgs),
 }
 
 /// Where kernels are made.
@@ -91,6 +93,29 @@ impl MachineArgs {
             AcceleratorChoice::Tcg => Wanted::Tcg,
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub struct ForkStudyArgs {
+    /// Boots of each kernel, in turn
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub rounds: u32,
+    /// Forks of each size in a boot
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=500))]
+    pub forks: u32,
+    /// Heaps beyond the smallest possible process
+    #[arg(long, value_delimiter = ',', default_value = "0,10MiB,100MiB,1GiB", value_parser = size)]
+    pub size_bytes: Vec<u64>,
+    /// Only these changes of kernel/study, by number or name; none: Table I alone
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub change: Vec<String>,
+    /// Do not count instructions
+    #[arg(long)]
+    pub no_instructions: bool,
+    #[command(flatten)]
+    pub machine: MachineArgs,
+    #[command(flatten)]
+    pub place: KernelPlace,
 }
 
 #[derive(Debug, Args)]

@@ -4,13 +4,16 @@
 mod boot;
 mod build;
 mod fetch;
+mod fork_study;
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
-use cowlab_lab::{Built, Cache, KernelFolder, Order, Variant, Watch};
+use cowlab_lab::build::Prepare;
+use cowlab_lab::{Built, Cache, KernelFolder, Order, Traced, Variant, Watch};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::{Common, Kernel, KernelPlace};
@@ -22,6 +25,7 @@ pub fn run(common: &Common, verb: &Kernel) -> Result<()> {
         Kernel::Fetch(args) => fetch::run(common, args),
         Kernel::Build(args) => build::run(common, args),
         Kernel::Boot(args) => boot::run(common, args),
+        Kernel::ForkStudy(args) => fork_study::run(common, args),
     }
 }
 
@@ -86,7 +90,18 @@ impl Lab {
 
     /// The kernel of `variant`, built if it is not in the cache.
     pub fn built(&self, variant: Variant) -> Result<Built> {
+        self.built_as(Order::of(variant), None)
+    }
+
+    /// What is ordered, built if it is not in the cache. The variant `traced` is instrumented, after
+    /// the patch `change` where one is given.
+    pub fn built_as(&self, mut order: Order<'_>, change: Option<&Path>) -> Result<Built> {
         let kernel = self.kernel()?;
-        self.watched(|watch| cowlab_lab::build(&self.cache, &kernel, &Order::of(variant), watch))
+        let traced = match order.variant {
+            Variant::Traced => Some(Traced::read(&kernel, change)?),
+            _ => None,
+        };
+        order.prepare = traced.as_ref().map(|traced| traced as &dyn Prepare);
+        self.watched(|watch| cowlab_lab::build(&self.cache, &kernel, &order, watch))
     }
 }
