@@ -66,6 +66,9 @@ fn page_sizes(context: &Context, asked: &[u64]) -> Result<Vec<u64>> {
 
 fn fork_sections(common: &Common, args: &ForkSectionsArgs) -> Result<()> {
     let context = Context::new(common, None)?;
+    for &size_bytes in &args.size_bytes {
+        context.check_fits(size_bytes, 0, 1, context.page())?;
+    }
     let tasks = sections::tasks(args.forks, &args.size_bytes);
     finish(&context, sections::BENCH, &tasks, Rounds::exactly(args.how.rounds))
 }

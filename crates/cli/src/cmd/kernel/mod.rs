@@ -95,13 +95,15 @@ impl Lab {
 
     /// What is ordered, built if it is not in the cache. The variant `traced` is instrumented, after
     /// the patch `change` where one is given.
-    pub fn built_as(&self, mut order: Order<'_>, change: Option<&Path>) -> Result<Built> {
+    pub fn built_as(&self, order: Order<'_>, change: Option<&Path>) -> Result<Built> {
         let kernel = self.kernel()?;
         let traced = match order.variant {
             Variant::Traced => Some(Traced::read(&kernel, change)?),
             _ => None,
         };
-        order.prepare = traced.as_ref().map(|traced| traced as &dyn Prepare);
+        let prepare = traced.as_ref().map(|traced| traced as &dyn Prepare);
+        let order =
+            Order { variant: order.variant, through: order.through, jobs: order.jobs, prepare };
         self.watched(|watch| cowlab_lab::build(&self.cache, &kernel, &order, watch))
     }
 }
