@@ -403,7 +403,8 @@ fn kernel_memory(options: &Options, clock: Clock, subbuf_bytes: u64) -> Result<(
     let mode = match options.when_full {
         WhenFull::Drop => CASPER_MODE_DROP,
         WhenFull::Overwrite => CASPER_MODE_OVERWRITE,
-        WhenFull::Wait => bail!("--when-full wait: a kernel cannot wait for its reader"),
+        // Who asks for it is refused at the flag; the kernel refuses it too.
+        WhenFull::Wait => bail!("a kernel cannot wait for its reader"),
     };
     let file = device::open(Path::new(device::PATH))?;
     let mut setup = casper_setup::new_zeroed();

@@ -47,6 +47,9 @@ pub fn run(common: &Common, args: &TraceRecordArgs) -> Result<()> {
         let count = Arc::clone(&interrupts);
         signal_hook::flag::register_usize(signal, count, signal as usize)?;
     }
+    if args.kernel && args.when_full == args::WhenFull::Wait {
+        bail!(WrongUsage("--when-full wait: a kernel cannot wait for its reader".to_owned()));
+    }
     let clock = Clock::choose();
     // Of the kernel's device, a reason for not measuring is one for not recording.
     let cost = if args.kernel {

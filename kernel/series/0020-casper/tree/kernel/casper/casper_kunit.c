@@ -6,6 +6,7 @@
  */
 #include <kunit/test.h>
 #include <linux/completion.h>
+#include <linux/delay.h>
 #include <linux/hrtimer.h>
 #include <linux/kthread.h>
 #include <linux/mm.h>
@@ -266,7 +267,7 @@ static enum hrtimer_restart timer_fires(struct hrtimer *timer)
 		complete(&t->done);
 		return HRTIMER_NORESTART;
 	}
-	hrtimer_forward_now(timer, us_to_ktime(200));
+	hrtimer_forward_now(timer, ns_to_ktime(200 * NSEC_PER_USEC));
 	return HRTIMER_RESTART;
 }
 
@@ -281,7 +282,7 @@ static void interrupt_test(struct kunit *test)
 	hrtimer_init_on_stack(&t.timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
 	t.timer.function = timer_fires;
 	casper_core_turn(core, true);
-	hrtimer_start(&t.timer, us_to_ktime(200), HRTIMER_MODE_REL_HARD);
+	hrtimer_start(&t.timer, ns_to_ktime(200 * NSEC_PER_USEC), HRTIMER_MODE_REL_HARD);
 	while (!try_wait_for_completion(&t.done) && emitted < 10000000)
 		record_number(emitted++);
 	hrtimer_cancel(&t.timer);

@@ -201,33 +201,42 @@ static char *place(struct casper_core *core, struct casper_writer *w)
 	return w->ring + (w->position & (core->buffer_bytes - 1));
 }
 
+/* Room in the sub-buffer, or the beginning of the next. */
 static bool make_room(struct casper_core *core, struct casper_writer *w,
-		      size_t room, u64 now)
+		      size_t room)
 {
 	u64 left = w->subbuf + core->subbuf_bytes - w->position;
 
 	/* After a drop nothing is stored until there is a new sub-buffer. */
-	if (likely(w->dropped == w->noted_dropped && room <= left &&
-		   (now - w->base_ticks) >> 48 == 0))
+	if (likely(room <= left && w->dropped == w->noted_dropped))
 		return true;
-	if (left >= 8 && w->dropped == w->noted_dropped)
+	if (left >= 8)
 		*(u64 *)place(core, w) = 0;
-	return next_subbuf(core, w, now);
+	return next_subbuf(core, w, casper_ticks(core));
 }
 
-static void append(struct casper_core *core, struct casper_writer *w,
+/* There is room. */
+static bool append(struct casper_core *core, struct casper_writer *w,
 		   const void *event, size_t size)
 {
 	char *to = place(core, w);
-	u64 now;
+	u64 delta;
 
 	memcpy(to + 8, event, size);
 	/* After the copy: reading the clock covers the wait for its stores. */
-	now = casper_ticks(core);
-	if (unlikely(now < w->base_ticks))
-		now = w->base_ticks;
-	*(u64 *)to = CASPER_RECORD_WORD(now - w->base_ticks, size);
+	delta = casper_ticks(core) - w->base_ticks;
+	/* Longer than a record can say, or a clock that went backwards. */
+	if (unlikely(delta >> 48)) {
+		*(u64 *)to = 0;
+		if (!next_subbuf(core, w, casper_ticks(core)))
+			return false;
+		to = place(core, w);
+		memcpy(to + 8, event, size);
+		delta = 0;
+	}
+	*(u64 *)to = CASPER_RECORD_WORD(delta, size);
 	w->position += casper_room(size);
+	return true;
 }
 
 /* What a reader must know before the next event. */
@@ -239,21 +248,20 @@ static bool put_notes(struct casper_core *core, struct casper_writer *w)
 		struct casper_lost lost = { .event_type = CASPER_LOST,
 					    .dropped = w->dropped };
 
-		if (!make_room(core, w, casper_room(sizeof(lost)),
-			       casper_ticks(core)))
+		if (!make_room(core, w, casper_room(sizeof(lost))))
 			return false;
 		w->noted_dropped = w->dropped;
-		append(core, w, &lost, sizeof(lost));
+		if (!append(core, w, &lost, sizeof(lost)))
+			return false;
 	}
 	if (w->noted_cpu != cpu) {
 		struct casper_cpu note = { .event_type = CASPER_CPU,
 					   .cpu = cpu };
 
-		if (!make_room(core, w, casper_room(sizeof(note)),
-			       casper_ticks(core)))
+		if (!make_room(core, w, casper_room(sizeof(note))) ||
+		    !append(core, w, &note, sizeof(note)))
 			return false;
 		w->noted_cpu = cpu;
-		append(core, w, &note, sizeof(note));
 	}
 	return true;
 }
@@ -280,10 +288,9 @@ static int put(struct casper_core *core, const void *event, size_t size)
 		     w->noted_cpu != smp_processor_id()) &&
 	    !put_notes(core, w))
 		goto full;
-	if (unlikely(!make_room(core, w, casper_room(size),
-				casper_ticks(core))))
+	if (unlikely(!make_room(core, w, casper_room(size)) ||
+		     !append(core, w, event, size)))
 		goto full;
-	append(core, w, event, size);
 	w->events++;
 	smp_store_release(&w->shared->head, w->position);
 	goto out;
