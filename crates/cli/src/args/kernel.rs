@@ -109,6 +109,10 @@ pub struct ForkStudyArgs {
     /// Only these changes of kernel/study, by number or name; none: Table I alone
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub change: Vec<String>,
+    /// A kernel that was built elsewhere, instead of building: NAME=FILE, the unchanged one first; may
+    /// be repeated
+    #[arg(long, value_name = "NAME=FILE", conflicts_with = "change")]
+    pub image: Vec<String>,
     /// Do not count instructions
     #[arg(long)]
     pub no_instructions: bool,

@@ -46,18 +46,12 @@ struct Printed {
 pub fn run(common: &Common, args: &ForkStudyArgs) -> Result<()> {
     let lab = Lab::open(common, &args.place)?;
     boot::check_tools()?;
-    let changes = changes(lab.kernel()?.path(), &args.change)?;
     let (accelerator, why) = accelerator::decide(args.machine.wanted(), accelerator::try_kvm)?;
     lab.say(&format!("accelerator: {why}"));
     if accelerator == Accelerator::Kvm && !args.no_instructions {
         lab.say("instructions are counted under emulation, beside the times of KVM");
     }
-    let mut candidates = Vec::new();
-    for change in [None].into_iter().chain(changes.iter().map(Some)) {
-        let built = lab.built_as(Order::of(Variant::Traced), change.map(PathBuf::as_path))?;
-        let name = change.map_or_else(|| BASE.to_owned(), |change| stem(change));
-        candidates.push(Candidate { name, image: built.image() });
-    }
+    let candidates = candidates(&lab, args)?;
     let began = Instant::now();
     let mut collected = Collected::default();
     for round in 0..args.rounds {
@@ -85,6 +79,28 @@ pub fn run(common: &Common, args: &ForkStudyArgs) -> Result<()> {
     info.duration_s = Some(began.elapsed().as_secs_f64());
     let run = Run { info, samples: collected.samples };
     keep(common, &lab, &run)
+}
+
+/// The kernels of the study, the unchanged one first.
+fn candidates(lab: &Lab, args: &ForkStudyArgs) -> Result<Vec<Candidate>> {
+    let mut all = Vec::new();
+    for (index, text) in args.image.iter().enumerate() {
+        let Some((name, image)) = text.split_once('=') else {
+            bail!(WrongUsage(format!("--image {text}: NAME=FILE")))
+        };
+        let name = if index == 0 { BASE } else { name };
+        all.push(Candidate { name: name.to_owned(), image: image.into() });
+    }
+    if !all.is_empty() {
+        return Ok(all);
+    }
+    let changes = changes(lab.kernel()?.path(), &args.change)?;
+    for change in [None].into_iter().chain(changes.iter().map(Some)) {
+        let built = lab.built_as(Order::of(Variant::Traced), change.map(PathBuf::as_path))?;
+        let name = change.map_or_else(|| BASE.to_owned(), |change| stem(change));
+        all.push(Candidate { name, image: built.image() });
+    }
+    Ok(all)
 }
 
 /// The patches of kernel/study that were asked for; all, if none was.
