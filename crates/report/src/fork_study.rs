@@ -123,6 +123,7 @@ fn table_one(samples: &[Sample], size: &str, unit: &str) -> Option<Table> {
     table.push(row("Total fork", &totals, Some(100.0)));
     table.push(row("Probes, subtracted above", &flat("probes", ""), None));
     table.push(row("fork(2) as the program sees it, probes and all", &flat("fork", ""), None));
+    table.push(row("The same with nobody recording", &flat("fork_unrecorded", ""), None));
     Some(table)
 }
 

@@ -70,6 +70,17 @@ pub enum AcceleratorChoice {
     Tcg,
 }
 
+impl AcceleratorChoice {
+    /// What the lab calls it.
+    pub fn wanted(self) -> Wanted {
+        match self {
+            AcceleratorChoice::Auto => Wanted::Auto,
+            AcceleratorChoice::Kvm => Wanted::Kvm,
+            AcceleratorChoice::Tcg => Wanted::Tcg,
+        }
+    }
+}
+
 /// The machine that a guest sees.
 #[derive(Debug, Clone, Args)]
 pub struct MachineArgs {
@@ -87,11 +98,7 @@ pub struct MachineArgs {
 impl MachineArgs {
     /// What the lab calls it.
     pub fn wanted(&self) -> Wanted {
-        match self.accelerator {
-            AcceleratorChoice::Auto => Wanted::Auto,
-            AcceleratorChoice::Kvm => Wanted::Kvm,
-            AcceleratorChoice::Tcg => Wanted::Tcg,
-        }
+        self.accelerator.wanted()
     }
 }
 
@@ -116,8 +123,12 @@ pub struct ForkStudyArgs {
     /// Do not count instructions
     #[arg(long)]
     pub no_instructions: bool,
-    #[command(flatten)]
-    pub machine: MachineArgs,
+    /// Memory of the guest, which has one CPU
+    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
+    pub memory: u64,
+    /// Who executes it
+    #[arg(long, value_enum, default_value = "auto")]
+    pub accelerator: AcceleratorChoice,
     #[command(flatten)]
     pub place: KernelPlace,
 }

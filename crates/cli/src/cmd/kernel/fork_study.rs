@@ -46,7 +46,7 @@ struct Printed {
 pub fn run(common: &Common, args: &ForkStudyArgs) -> Result<()> {
     let lab = Lab::open(common, &args.place)?;
     boot::check_tools()?;
-    let (accelerator, why) = accelerator::decide(args.machine.wanted(), accelerator::try_kvm)?;
+    let (accelerator, why) = accelerator::decide(args.accelerator.wanted(), accelerator::try_kvm)?;
     lab.say(&format!("accelerator: {why}"));
     if accelerator == Accelerator::Kvm && !args.no_instructions {
         lab.say("instructions are counted under emulation, beside the times of KVM");
@@ -161,11 +161,10 @@ fn measure(
         &sizes.join(","),
     ];
     command.extend(flags.iter().map(OsString::from));
-    let (cpus, accelerator, qemu_arguments): (u32, Accelerator, Vec<OsString>) = match clock {
-        Clock::Time => (args.machine.cpus, accelerator, Vec::new()),
-        // With another CPU its instructions would pass time as well.
+    let (accelerator, qemu_arguments): (Accelerator, Vec<OsString>) = match clock {
+        Clock::Time => (accelerator, Vec::new()),
         Clock::Instructions => {
-            (1, Accelerator::Tcg, ["-icount", "shift=0,sleep=off"].map(OsString::from).into())
+            (Accelerator::Tcg, ["-icount", "shift=0,sleep=off"].map(OsString::from).into())
         }
     };
     let boots = lab.cache.folder("boot")?;
@@ -174,9 +173,11 @@ fn measure(
     let guest = Guest {
         image: &candidate.image,
         accelerator,
-        memory_bytes: args.machine.memory,
+        memory_bytes: args.memory,
         preallocated: clock == Clock::Time,
-        cpus,
+        // With another, its instructions would pass time as well; and under TCG a child woken there
+        // costs the parent more than all of its fork.
+        cpus: 1,
         time_limit: BOOT_LIMIT,
         folder: scratch.path(),
         command: Some(&command),

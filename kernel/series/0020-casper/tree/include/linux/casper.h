@@ -48,6 +48,7 @@ struct casper_unit {
 	const struct casper_function *functions;
 	unsigned int count;
 	unsigned int base;	/* identifier of the first; 0 before casper_init() */
+	u8 *selected;		/* by function: whether the session records it */
 };
 
 /* The identifier of a function that runs; 0: its beginning was not recorded. */
@@ -128,7 +129,8 @@ static __always_inline void casper_leave(casper_scope *scope)
 #define CASPER_FUNCTION(unit, index)					\
 	casper_scope casper_scope_##index				\
 		__attribute__((__cleanup__(casper_leave), __unused__)) = \
-		static_branch_unlikely(&casper_recording) ?		\
+		static_branch_unlikely(&casper_recording) &&		\
+		(unit).selected[index] ?				\
 		casper_function_enter(&unit, index,			\
 				      __builtin_frame_address(0),	\
 				      __builtin_return_address(0)) : 0
@@ -136,11 +138,14 @@ static __always_inline void casper_leave(casper_scope *scope)
 #define CASPER_UNIT(unit) extern struct casper_unit unit
 
 #define CASPER_UNIT_END(unit, file_name, function_table)		\
+	static u8 unit##_selected[sizeof(function_table) /		\
+				  sizeof((function_table)[0])];		\
 	struct casper_unit unit __attribute__((__weak__)) = {		\
 		.file = file_name,					\
 		.functions = function_table,				\
 		.count = sizeof(function_table) /			\
 			 sizeof((function_table)[0]),			\
+		.selected = unit##_selected,				\
 	};								\
 	static struct casper_unit *const unit##_listed			\
 		__attribute__((__section__("__casper_units"), __used__)) = \

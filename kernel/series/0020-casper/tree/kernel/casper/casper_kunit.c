@@ -261,7 +261,7 @@ static enum hrtimer_restart timer_fires(struct hrtimer *timer)
 {
 	struct timer_test *t = container_of(timer, struct timer_test, timer);
 
-	t->in_irq &= in_hardirq();
+	t->in_irq &= !!in_hardirq();
 	record_number(t->fired++);
 	if (t->fired == TIMER_EVENTS) {
 		complete(&t->done);

@@ -356,8 +356,7 @@ unsigned int casper_function_enter(const struct casper_unit *unit,
 
 	if (!core)
 		return 0;
-	if ((!core->selected || test_bit(function, core->selected)) &&
-	    is_recorded(core, CASPER_ENTER)) {
+	if (is_recorded(core, CASPER_ENTER)) {
 		struct casper_enter enter = {
 			.event_type = CASPER_ENTER,
 			.frame_high = (u64)frame >> 32,

@@ -69,12 +69,12 @@ struct casper_core {
 
 	struct casper_session *shared;	/* and the metadata behind it */
 	struct casper_writer *writers;
-	unsigned long *selected;	/* by identifier; NULL: all functions */
 	atomic_t rotor;			/* where the search for a buffer begins */
 	atomic64_t meta_end;
 	/* By CPU and level; buffer number + 1. */
 	u32 __percpu (*interrupts)[CASPER_LEVELS];
 	bool on;
+	bool selective;			/* not all functions are recorded */
 	/* Process whose tasks are not recorded: reading would make more to read. */
 	pid_t reader;
 
@@ -104,7 +104,8 @@ void casper_meta_thread(struct casper_core *core, u32 process, u32 tid,
 			const char *name);
 void casper_meta_kernel(struct casper_core *core);
 u32 casper_functions_end(void);
-const char *casper_function_name(u32 function);
+void casper_functions_set(bool selected);
+u32 casper_functions_select(const char *pattern, bool selected);
 
 static inline u64 casper_ticks(const struct casper_core *core)
 {

@@ -4,6 +4,7 @@
  * events, and the functions that `cowlab insert` instrumented.
  */
 #include <linux/export.h>
+#include <linux/glob.h>
 #include <linux/init.h>
 #include <linux/mutex.h>
 #include <linux/rcupdate.h>
@@ -33,14 +34,31 @@ u32 casper_functions_end(void)
 	return functions_end;
 }
 
-const char *casper_function_name(u32 function)
+/* Record all functions, or none. */
+void casper_functions_set(bool selected)
 {
 	struct casper_unit **unit;
 
 	for (unit = __start___casper_units; unit < __stop___casper_units; unit++)
-		if (function - (*unit)->base < (*unit)->count)
-			return (*unit)->functions[function - (*unit)->base].name;
-	return "";
+		memset((*unit)->selected, selected, (*unit)->count);
+}
+
+/* Record those whose names match, or do not; returns how many match. */
+u32 casper_functions_select(const char *pattern, bool selected)
+{
+	struct casper_unit **unit;
+	unsigned int i;
+	u32 matched = 0;
+
+	for (unit = __start___casper_units; unit < __stop___casper_units; unit++) {
+		for (i = 0; i < (*unit)->count; i++) {
+			if (!glob_match(pattern, (*unit)->functions[i].name))
+				continue;
+			WRITE_ONCE((*unit)->selected[i], selected);
+			matched++;
+		}
+	}
+	return matched;
 }
 
 /*

@@ -4,8 +4,6 @@
  * All of this runs in process context, one call at a time: who opened the
  * device holds its lock.
  */
-#include <linux/bitmap.h>
-#include <linux/glob.h>
 #include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/overflow.h>
@@ -91,6 +89,7 @@ struct casper_core *casper_core_create(struct casper_setup *setup)
 	core->shared->next_process = 1;
 	core->shared->meta_ready = core->meta_bytes;
 	casper_meta_kernel(core);
+	casper_functions_set(true);
 
 	setup->meta_offset = core->meta_offset;
 	setup->buffers_offset = core->buffers_offset;
@@ -109,7 +108,6 @@ void casper_core_destroy(struct casper_core *core)
 		vfree(core->writers[i].shared);
 	vfree(core->writers);
 	vfree(core->shared);
-	bitmap_free(core->selected);
 	free_percpu(core->interrupts);
 	kfree(core);
 }
@@ -148,29 +146,18 @@ void *casper_core_address(struct casper_core *core, u64 offset)
 
 int casper_core_select(struct casper_core *core, struct casper_select *select)
 {
-	u32 end = casper_functions_end(), function;
-
 	if (core->on)
 		return -EBUSY;
 	if (select->record > 1 ||
 	    strnlen(select->pattern, sizeof(select->pattern)) ==
 		    sizeof(select->pattern))
 		return -EINVAL;
-	if (!core->selected) {
-		core->selected = bitmap_zalloc(end, GFP_KERNEL);
-		if (!core->selected)
-			return -ENOMEM;
-		if (!select->record)
-			bitmap_fill(core->selected, end);
-	}
-	select->matched = 0;
-	for (function = 1; function < end; function++) {
-		if (!glob_match(select->pattern,
-				casper_function_name(function)))
-			continue;
-		assign_bit(function, core->selected, select->record);
-		select->matched++;
-	}
+	/* A first pattern that adds begins with none. */
+	if (!core->selective && select->record)
+		casper_functions_set(false);
+	core->selective = true;
+	select->matched = casper_functions_select(select->pattern,
+						  select->record);
 	return 0;
 }
 
