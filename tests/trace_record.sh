@@ -141,6 +141,14 @@ refuses 2 'required' trace record
 for seconds in -1 0 nan inf; do
 	refuses 2 'number of seconds' trace record --duration-s $seconds -- ./ticks 1
 done
+refuses 2 'cannot be used with' trace record --kernel --pid 1
+refuses 2 'kernel' trace record --function 'copy_*' -- ./ticks 1
+refuses 2 'cannot wait' trace record --kernel --when-full wait -- ./ticks 1
+if [[ ! -e /dev/casper ]]; then
+	refuses 1 'no CASPER' trace record --kernel -- ./ticks 1
+	refuses 1 'no CASPER' bench fork-sections --forks 1 --size-bytes 0 --rounds 1
+fi
+[[ ! -e trace.casper ]] || fail "expected no trace of a kernel that records nothing"
 refuses 1 'does its folder exist' trace record --file nowhere/trace -- ./ticks 1
 refuses 1 'library' trace record --force --preload --library ./nowhere -- ./ticks 1
 [[ ! -e trace.casper ]] || fail "expected no trace of what did not run"

@@ -44,9 +44,23 @@ const HOOKS: &[&str] = &[
     "-Wl,--no-as-needed",
 ];
 
-const PROBES: [Probe; 15] = [
+const PROBES: [Probe; 16] = [
     plain("do_fork", "do_fork.c"),
     plain("fork_table", "fork_table.c"),
+    Probe {
+        name: "fork_small",
+        source: "fork_small.c",
+        flags: &[
+            "-nostdlib",
+            "-ffreestanding",
+            "-fno-stack-protector",
+            "-fno-pie",
+            "-no-pie",
+            "-Wl,-z,noseparate-code",
+            "-Wl,--build-id=none",
+        ],
+        casper: Casper::None,
+    },
     plain("cow_faults", "cow_faults.c"),
     plain("cow_check", "cow_check.c"),
     plain("calibrate", "calibrate.c"),

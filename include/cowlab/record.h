@@ -50,6 +50,7 @@ enum casper_own_type {
 	/* Notes: not events, and not counted as such. */
 	CASPER_SWITCH = 0xff10, /* struct casper_switch: what follows is another process's */
 	CASPER_LOST = 0xff11,	/* struct casper_lost: events were dropped here */
+	CASPER_CPU = 0xff12,	/* struct casper_cpu: what follows was recorded on another CPU */
 };
 
 /*
@@ -100,6 +101,13 @@ struct casper_lost {
 	__u16 unused;
 	__u32 unused2;
 	__u64 dropped; /* events that this stream dropped so far, in all */
+};
+
+/* Only a kernel knows: a program's thread would have to ask before each event. */
+struct casper_cpu {
+	__u16 event_type;
+	__u16 unused;
+	__u32 cpu;
 };
 
 /* ---- The memory of a session ----------------------------------------------------------------
@@ -226,6 +234,52 @@ struct casper_gate {
 	__u8 unused[248];
 	struct casper_gate_entry entries[CASPER_GATE_ENTRIES];
 	__u32 slots[CASPER_GATE_SLOTS]; /* by pid modulo their number; not 0: look at the entries */
+};
+
+/*
+ * A kernel's session is had from its device, /dev/casper, by whom the file's permissions let open
+ * it, and by one at a time: CASPER_SETUP makes the memory, mmap(2) of session_bytes shows it, laid
+ * out as above; CASPER_PROVIDE gives memory to more buffers; CASPER_TURN lets the kernel record,
+ * or not. poll(2) tells that a sub-buffer was filled while `sleeping` was not 0. Closing the device
+ * ends the session, however that came about.
+ *
+ * Process 1 is the kernel: the types and functions are its own, every task's process is its child
+ * (CASPER_ORIGIN_FORKED), and it has the streams of interrupts, of which each CPU has one for each
+ * level: 1 softirq, 2 hard interrupt, 3 NMI.
+ */
+#define CASPER_DEVICE_IOCTL 0xca /* the type of these ioctls; their numbers: */
+
+enum casper_device_request {
+	CASPER_SETUP = 0,     /* struct casper_setup, read and written */
+	CASPER_PROVIDE = 1,   /* __u32: buffers that shall have memory */
+	CASPER_TURN = 2,      /* __u32: enum casper_session_state */
+	CASPER_SELECT = 3,    /* struct casper_select, read and written */
+	CASPER_CALIBRATE = 4, /* __u32: record this many events and as many empty functions */
+};
+
+struct casper_setup {
+	__u32 version; /* CASPER_VERSION */
+	__u32 mode;    /* drop or overwrite: a kernel does not wait */
+	__u32 clock;
+	__u32 buffer_count;
+	__u32 buffer_bytes;
+	__u32 subbuf_bytes;
+	__u64 meta_bytes; /* a multiple of the page */
+
+	/* The answer. */
+	__u64 meta_offset;
+	__u64 buffers_offset;
+	__u64 buffer_stride;
+	__u64 session_bytes;
+	__u32 functions; /* that are instrumented */
+	__u32 unused;
+};
+
+/* Before the first, all functions are recorded; a first that adds begins with none. */
+struct casper_select {
+	char pattern[120]; /* of names, with * and ?, ended by a NUL */
+	__u32 record;	   /* 1: functions of these names too, 0: not these */
+	__u32 matched;	   /* the answer: functions of such a name */
 };
 
 /* ---- Metadata -------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ pub mod command;
 mod counts;
 pub mod cross_check;
 pub mod faults;
+pub mod fork_sections;
 pub mod guest;
 mod kernel_trace;
 pub mod points;

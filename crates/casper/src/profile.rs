@@ -23,6 +23,8 @@ pub use moments::Moments;
 pub use pairs::{Pair, PairTimes};
 pub use watch::{Ended, Place, Step, Watcher};
 
+use std::collections::BTreeMap;
+
 use crate::meta::Metadata;
 use crate::read::{Clock, Damage, Owner, ReadError, Trace};
 
@@ -96,6 +98,17 @@ pub struct Profile {
     pub field: Option<FieldCounts>,
     /// Times at which a stream's clock went backwards.
     pub backwards: u64,
+    /// Events by the CPU that recorded them, where the trace says it: a kernel's does.
+    pub cpus: BTreeMap<u32, CpuCount>,
+}
+
+/// What one CPU recorded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CpuCount {
+    /// Events.
+    pub events: u64,
+    /// Streams that came from another CPU.
+    pub arrivals: u64,
 }
 
 impl Settings {

@@ -14,8 +14,8 @@ use cowlab_model::units::parse_bytes;
 use cowlab_probes::{Method, Pattern, Reap, Writer};
 
 pub use kernel::{
-    GuestArgs, Kernel, KernelBenchArgs, KernelBootArgs, KernelBuildArgs, KernelFetchArgs,
-    KernelPlace, KernelSeriesArgs, KernelTestArgs,
+    ForkStudyArgs, GuestArgs, Kernel, KernelBenchArgs, KernelBootArgs, KernelBuildArgs,
+    KernelFetchArgs, KernelPlace, KernelSeriesArgs, KernelTestArgs,
 };
 pub use trace_report::TraceReportArgs;
 
@@ -141,6 +141,9 @@ pub enum Bench {
     CowCheck(CowCheckArgs),
     /// Our times of fork and vfork beside the kernel's own trace events (needs root)
     CrossCheck(CrossCheckArgs),
+    /// Document 001's Table I: forks by the kernel's sections (on a kernel built with
+    /// --variant traced)
+    ForkSections(ForkSectionsArgs),
     /// What an event and an instrumented call cost, beside LTTng-UST and uftrace
     Trace(BenchTraceArgs),
 }
@@ -157,6 +160,7 @@ impl Bench {
             Bench::CowCheck(_) => "cow-check",
             Bench::CrossCheck(_) => "cross-check",
             Bench::Trace(_) => "trace",
+            Bench::ForkSections(_) => "fork-sections",
         }
     }
 }
@@ -212,6 +216,18 @@ pub struct ForkSweepArgs {
     /// Make one fork before, of which nothing is recorded
     #[arg(long)]
     pub settle: bool,
+    #[command(flatten)]
+    pub how: How,
+}
+
+#[derive(Debug, Args)]
+pub struct ForkSectionsArgs {
+    /// Forks of each size
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=500))]
+    pub forks: u32,
+    /// Heaps beyond the smallest possible process, which has one page each of text, data and stack
+    #[arg(long, alias = "heap-bytes", value_delimiter = ',', default_value = "0,10MiB,100MiB,1GiB", value_parser = size)]
+    pub size_bytes: Vec<u64>,
     #[command(flatten)]
     pub how: How,
 }
@@ -440,8 +456,17 @@ pub struct TraceRecordArgs {
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub buffers: u32,
     /// Record only events of this type, by name or number; may be repeated
-    #[arg(long, value_name = "TYPE")]
+    #[arg(long, value_name = "TYPE", conflicts_with = "kernel")]
     pub only: Vec<String>,
+    /// Record the kernel, by way of /dev/casper: until the command ends, or Ctrl-C
+    #[arg(long, conflicts_with_all = ["pid", "preload"])]
+    pub kernel: bool,
+    /// Of the kernel's instrumented functions only those whose name matches; may be repeated
+    #[arg(long, value_name = "GLOB", requires = "kernel")]
+    pub function: Vec<String>,
+    /// Not those of the kernel's functions whose name matches
+    #[arg(long, value_name = "GLOB", requires = "kernel")]
+    pub exclude: Vec<String>,
     /// Do not record the functions that are instrumented
     #[arg(long)]
     pub no_functions: bool,
@@ -457,7 +482,7 @@ pub struct TraceRecordArgs {
         long,
         value_name = "PID",
         conflicts_with = "command",
-        required_unless_present = "command"
+        required_unless_present_any = ["command", "kernel"]
     )]
     pub pid: Option<u32>,
     /// End the recording after this time; the program goes on
@@ -515,6 +540,10 @@ pub struct InsertArgs {
     /// the closing brace, all counted
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub min_lines: u32,
+    /// The sources are the Linux kernel's: copies include <linux/casper.h>, and what the kernel
+    /// keeps from being instrumented (noinstr, notrace, __init) is left alone
+    #[arg(long)]
+    pub kernel: bool,
     /// List the functions that are instrumented, with their exits, as well as those left alone
     #[arg(long)]
     pub list: bool,

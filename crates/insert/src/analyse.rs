@@ -9,7 +9,7 @@ use crate::header;
 use crate::lex::{Kind, Lexed};
 use crate::outline::{Candidate, Stream};
 use crate::parse::{Body, Parser};
-use crate::{Error, Exit, ExitKind, Function, SOURCE_BYTES_MAX, syntax};
+use crate::{Error, Exit, ExitKind, Function, SOURCE_BYTES_MAX, Target, syntax};
 
 /// A function by the token of its opening brace.
 struct Found {
@@ -33,13 +33,18 @@ struct Search<'a> {
     judged: HashMap<(usize, usize, usize), Vec<usize>>,
 }
 
-/// Find the functions of a source, in the order of their bodies.
+/// Find the functions of a program's source, in the order of their bodies.
 pub fn analyse(source: &[u8]) -> Result<Vec<Function>, Error> {
+    analyse_for(source, Target::Program)
+}
+
+/// The same for sources of any kind.
+pub(crate) fn analyse_for(source: &[u8], target: Target) -> Result<Vec<Function>, Error> {
     if source.len() > SOURCE_BYTES_MAX {
         return Err(Error::TooLarge(source.len()));
     }
     let lexed = Lexed::new(source)?;
-    let facts = Facts::new(&lexed);
+    let facts = Facts::new(&lexed, target);
     if let Some(line) = facts.instrumented {
         return Err(Error::Instrumented(line));
     }

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::Target;
 use crate::lex::{Kind, Lexed, Token};
 
 /// Functions of the C library, and built-in ones, that do not return.
@@ -36,6 +37,16 @@ const UNFIT: [(&str, &str); 3] = [
     ("naked", "naked: it has no prologue that could keep the scope"),
     ("no_instrument_function", "its attribute no_instrument_function asks for that"),
     ("interrupt", "an interrupt handler, which may not call ordinary functions"),
+];
+
+/// The same in the Linux kernel.
+const UNFIT_KERNEL: [(&str, &str); 6] = [
+    ("noinstr", "noinstr: it runs where nothing may be recorded"),
+    ("__cpuidle", "__cpuidle: it runs where nothing may be recorded"),
+    ("notrace", "notrace asks for that"),
+    ("__init", "__init: its memory is freed after the boot"),
+    ("__exit", "__exit: it may not be there"),
+    ("__head", "__head: it runs before addresses are what they are"),
 ];
 
 /// Words that the inserted code needs with their own meaning.
@@ -74,8 +85,12 @@ pub fn unfit_word(word: &[u8]) -> Option<&'static str> {
 
 impl Facts {
     /// Read the directives, and what declarations say of functions.
-    pub fn new(lexed: &Lexed) -> Facts {
+    pub fn new(lexed: &Lexed, target: Target) -> Facts {
         let mut facts = Facts::default();
+        if target == Target::Kernel {
+            let words = UNFIT_KERNEL.iter().map(|&(word, why)| (word.as_bytes().to_vec(), why));
+            facts.unfit.extend(words);
+        }
         facts.noreturn.extend(NORETURN.iter().map(|name| name.as_bytes().to_vec()));
         for directive in &lexed.directives {
             let words = &directive.tokens;
@@ -87,6 +102,13 @@ impl Facts {
             {
                 facts.instrumented = Some(directive.line);
             }
+        }
+        // A source of the kernel may include <linux/casper.h> for events of its own.
+        let unit = |two: &[Token]| {
+            lexed.is_word(&two[0], "CASPER_UNIT") && two[1].kind == Kind::Punct("(")
+        };
+        if let Some(two) = lexed.tokens.windows(2).find(|two| unit(two)) {
+            facts.instrumented.get_or_insert(two[0].line);
         }
         facts.resolvers(lexed);
         facts.prototypes(lexed);

@@ -21,7 +21,7 @@ use serde::Serialize;
 pub use crate::analyse::analyse;
 pub use crate::files::{Failure, FileReport, Plan, Settings};
 pub use crate::rewrite::{Copy, Insertion, instrument};
-pub use crate::select::Selection;
+pub use crate::select::{Selection, Target};
 
 /// Largest source, in bytes.
 pub const SOURCE_BYTES_MAX: usize = 64 << 20;

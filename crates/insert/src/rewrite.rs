@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The instrumented copy: the original's bytes with insertions, and nothing else.
 
-use crate::{Error, Function, Selection, analyse};
+use crate::analyse::analyse_for;
+use crate::{Error, Function, Selection, Target};
 
 /// Text that a copy has and its original has not.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub struct Copy {
 /// Instrument a source. `path` is what debuggers and `__FILE__` shall call it: the original's, as
 /// it was named.
 pub fn instrument(source: &[u8], path: &[u8], selection: &Selection) -> Result<Copy, Error> {
-    let mut functions = analyse(source)?;
+    let mut functions = analyse_for(source, selection.target)?;
     for function in &mut functions {
         if function.left_alone.is_none() {
             function.not_selected = selection.refuses(function);
@@ -49,8 +50,12 @@ pub fn instrument(source: &[u8], path: &[u8], selection: &Selection) -> Result<C
     if count > 0 {
         let path = escaped(path);
         let start = if source.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        let header = match selection.target {
+            Target::Program => "casper/insert.h",
+            Target::Kernel => "linux/casper.h",
+        };
         let before = [
-            format!("#include <casper/insert.h>\nCASPER_UNIT({unit});\n#line 1 \"").as_bytes(),
+            format!("#include <{header}>\nCASPER_UNIT({unit});\n#line 1 \"").as_bytes(),
             &path,
             b"\"\n",
         ]

@@ -5,9 +5,21 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::Function;
 
+/// What the sources belong to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Target {
+    /// A program that is linked with libcasper.
+    #[default]
+    Program,
+    /// The Linux kernel, which has functions that must not be instrumented and says so by words of
+    /// its own, and a header of its own.
+    Kernel,
+}
+
 /// What the user selected.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
+    pub(crate) target: Target,
     only: Option<GlobSet>,
     exclude: GlobSet,
     lines_min: u32,
@@ -31,7 +43,13 @@ impl Selection {
         lines_min: u32,
     ) -> Result<Selection, globset::Error> {
         let only = if only.is_empty() { None } else { Some(glob_set(only)?) };
-        Ok(Selection { only, exclude: glob_set(exclude)?, lines_min })
+        let target = Target::Program;
+        Ok(Selection { target, only, exclude: glob_set(exclude)?, lines_min })
+    }
+
+    /// The same for sources of another kind.
+    pub fn of(self, target: Target) -> Selection {
+        Selection { target, ..self }
     }
 
     /// Why a function is not selected.

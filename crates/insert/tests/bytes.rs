@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Sources whose bytes matter, and sources that are refused.
 
-use cowlab_insert::{Copy, Error, ExitKind, Selection, analyse, instrument};
+use cowlab_insert::{Copy, Error, ExitKind, Selection, Target, analyse, instrument};
 
 fn copy(source: &[u8]) -> Copy {
     instrument(source, b"a.c", &Selection::default()).expect("it parses")
@@ -174,4 +174,32 @@ fn golden_copy() {
     let identifier = copy.functions[0].identifier.clone().expect("an identifier");
     let unit = identifier.strip_suffix(":0").expect("the first of its unit");
     assert_eq!(String::from_utf8_lossy(&copy.bytes), expected.replace("<unit>", unit));
+}
+
+#[test]
+fn the_kernels_words_and_header_belong_to_the_kernels_sources() {
+    let source = b"#include <linux/casper.h>\n#define pr_fmt(fmt) fmt\n\
+        noinstr int a(void) { return 1; }\n\
+        static int __init b(void) { return 1; }\n\
+        int notrace c(void);\nint c(void) { return 1; }\n\
+        SYSCALL_DEFINE0(fork) { return 1; }\n\
+        static __always_inline int d(void) { return 1; }\n";
+    let kernel = Selection::default().of(Target::Kernel);
+    let copy = instrument(source, b"kernel/a.c", &kernel).expect("it parses");
+    let done: Vec<&str> = copy
+        .functions
+        .iter()
+        .filter(|function| function.identifier.is_some())
+        .map(|function| function.name.as_str())
+        .collect();
+    assert_eq!(done, ["d"]);
+    let text = String::from_utf8(copy.bytes.clone()).unwrap();
+    assert!(text.starts_with("#include <linux/casper.h>\nCASPER_UNIT("), "{text}");
+    assert!(!text.contains("casper/insert.h"), "{text}");
+    // A copy is no source, but the kernel's own use of its header is.
+    let again = instrument(&copy.bytes, b"kernel/a.c", &kernel);
+    assert_eq!(again.unwrap_err(), Error::Instrumented(2));
+    // In a program these are ordinary words.
+    let program = instrument(b"int a(notrace x) { return x; }", b"a.c", &Selection::default());
+    assert_eq!(program.unwrap().insertions.len(), 3);
 }

@@ -22,6 +22,7 @@ pub mod series;
 pub mod source;
 pub mod testing;
 pub mod tools;
+pub mod traced;
 pub mod tree;
 mod watch;
 
@@ -30,4 +31,5 @@ pub use boot::{Ended, Guest, boot};
 pub use build::{Built, Order, Variant, build};
 pub use cache::Cache;
 pub use series::{KernelFolder, Step};
+pub use traced::Traced;
 pub use watch::{Interrupted, Watch};

@@ -64,6 +64,43 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
     Some(Estimate { value, low, high, count: values.len() })
 }
 
+/// Mean of the second set over that of the first, with a bootstrap 95% interval that draws whole
+/// groups (boots, runs) and then their members, so that what a group has in common is not taken for
+/// many measurements. `None` where a set is empty or the first's mean is 0.
+pub fn ratio_of_groups(first: &[Vec<f64>], second: &[Vec<f64>]) -> Option<Estimate> {
+    let full =
+        |groups: &[Vec<f64>]| groups.iter().filter(|group| !group.is_empty()).cloned().collect();
+    let (first, second): (Vec<Vec<f64>>, Vec<Vec<f64>>) = (full(first), full(second));
+    let mean = |groups: &[Vec<f64>]| {
+        let means = groups.iter().map(|group| group.iter().sum::<f64>() / group.len() as f64);
+        means.sum::<f64>() / groups.len() as f64
+    };
+    let (before, after) = (mean(&first), mean(&second));
+    if first.is_empty() || second.is_empty() || before == 0.0 {
+        return None;
+    }
+    let count = first.len().min(second.len());
+    let mut random = StdRng::seed_from_u64((first.len() * 1000 + second.len()) as u64);
+    let mut drawn = |groups: &[Vec<f64>]| {
+        let mut sum = 0.0;
+        for _ in groups {
+            let group = &groups[random.random_range(0..groups.len())];
+            let members = group.iter().map(|_| group[random.random_range(0..group.len())]);
+            sum += members.sum::<f64>() / group.len() as f64;
+        }
+        sum / groups.len() as f64
+    };
+    let ratios: Vec<f64> = (0..RESAMPLES)
+        .map(|_| {
+            let before = drawn(&first);
+            drawn(&second) / before
+        })
+        .filter(|ratio| ratio.is_finite())
+        .collect();
+    let (low, high) = (quantile(&ratios, 0.025)?, quantile(&ratios, 0.975)?);
+    Some(Estimate { value: after / before, low, high, count })
+}
+
 /// Standard deviation of the logarithms, so a relative spread; `None` under two positive values.
 pub fn log_spread(values: &[f64]) -> Option<f64> {
     let logs: Vec<f64> = values.iter().filter(|v| **v > 0.0).map(|v| v.ln()).collect();
@@ -78,6 +115,19 @@ pub fn log_spread(values: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ratio_of_groups_knows_what_a_group_has_in_common() {
+        let steady = |value: f64| vec![vec![value, value + 0.1]; 3];
+        let ratio = ratio_of_groups(&steady(10.0), &steady(9.0)).unwrap();
+        assert!(ratio.high < 0.92 && ratio.low > 0.88 && ratio.count == 3, "{ratio:?}");
+        // Three boots that differ by more than the change does: no difference is seen.
+        let wild = |by: f64| vec![vec![8.0 + by; 50], vec![10.0 + by; 50], vec![12.0 + by; 50]];
+        let ratio = ratio_of_groups(&wild(0.0), &wild(-0.5)).unwrap();
+        assert!(ratio.low < 1.0 && ratio.high > 1.0, "{ratio:?}");
+        assert_eq!(ratio_of_groups(&[], &steady(1.0)), None);
+        assert_eq!(ratio_of_groups(&steady(1.0), &[vec![]]), None);
+    }
 
     #[test]
     fn quantiles_interpolate() {

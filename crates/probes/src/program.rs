@@ -40,6 +40,8 @@ programs! {
     DoFork = "do_fork",
     /// Document 004's and TLPI's table.
     ForkTable = "fork_table",
+    /// Document 001's workload.
+    ForkSmall = "fork_small",
     /// Document 002's workloads.
     CowFaults = "cow_faults",
     /// Isolation of parent and children.

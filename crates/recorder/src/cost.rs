@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use cowlab_casper::record::{
-    CASPER_ENTER, CASPER_ENTER_ADDRESS, CASPER_EXIT, CASPER_EXIT_ADDRESS, casper_file,
+    CASPER_ABSENT, CASPER_ENTER, CASPER_ENTER_ADDRESS, CASPER_EXIT, CASPER_EXIT_ADDRESS,
+    casper_file,
 };
 use cowlab_casper::walk::records;
 use cowlab_casper::write::DataChunk;
@@ -17,12 +18,15 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use crate::clock::Clock;
 use crate::drain::{Drain, Sink};
 use crate::owner::Owner;
-use crate::session::{Options, Session};
+use crate::session::{Kernel, Options, Session};
 
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trace_cost"));
 
 /// The type of the event that the program records.
 const EVENT: u32 = 1;
+
+/// Events, and calls, that the kernel records to show their cost: both fit into its buffer.
+const KERNEL_EVENTS: u32 = 20_000;
 
 /// Costs in ps, from thousands of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +80,17 @@ impl Times {
     }
 }
 
+/// What stands between two events of a session that holds nothing else, in ps.
+fn costs(session: &Session) -> Result<impl Fn(u32, usize, u32) -> Result<u64>> {
+    let mut times = Times::default();
+    Drain::default().round(session, &mut times, true)?;
+    let hz = session.clock.hz(session.first);
+    Ok(move |from: u32, steps: usize, to: u32| {
+        let ticks = times.ticks(from, steps, to).context("no events came")?;
+        Ok((ticks * 1e12 / hz as f64) as u64)
+    })
+}
+
 impl ProbeCost {
     /// Run a program that does nothing but record. Takes some 30 ms.
     pub fn calibrate(clock: Clock) -> Result<ProbeCost> {
@@ -86,7 +101,7 @@ impl ProbeCost {
         let fd = memfd_create("trace_cost", MemfdFlags::CLOEXEC)?;
         let mut program = File::from(fd);
         program.write_all(PROGRAM)?;
-        session.turn(true);
+        session.turn(true)?;
         let status =
             Command::new(format!("/proc/{}/fd/{}", std::process::id(), program.as_raw_fd()))
                 .env_clear()
@@ -97,19 +112,35 @@ impl ProbeCost {
                 .status()
                 .context("cannot run the program that shows what events cost")?;
         ensure!(status.success(), "the program that shows what events cost ended with {status}");
-        let mut times = Times::default();
-        Drain::default().round(&session, &mut times, true)?;
-        let hz = clock.hz(session.first);
-        let ps = |from: u32, steps: usize, to: u32| {
-            let ticks = times.ticks(from, steps, to).context("no events came")?;
-            Ok::<u64, anyhow::Error>((ticks * 1e12 / hz as f64) as u64)
-        };
+        let ps = costs(&session)?;
         Ok(ProbeCost {
             event_ps: ps(EVENT, 1, EVENT)?,
             call_inner_ps: ps(CASPER_ENTER, 1, CASPER_EXIT)?,
             call_outer_ps: ps(CASPER_ENTER, 2, CASPER_ENTER)?,
             address_inner_ps: ps(CASPER_ENTER_ADDRESS, 1, CASPER_EXIT_ADDRESS)?,
             address_outer_ps: ps(CASPER_ENTER_ADDRESS, 2, CASPER_ENTER_ADDRESS)?,
+        })
+    }
+
+    /// The same in the kernel, which has no functions that tell their addresses.
+    pub fn calibrate_kernel(clock: Clock) -> Result<ProbeCost> {
+        let options = Options {
+            buffer_bytes: 8 << 20,
+            clock: Some(clock),
+            kernel: Some(Kernel::default()),
+            ..Options::default()
+        };
+        let session = Session::create(options)?;
+        session.turn(true)?;
+        session.calibrate_kernel(KERNEL_EVENTS)?;
+        session.turn(false)?;
+        let ps = costs(&session)?;
+        Ok(ProbeCost {
+            event_ps: ps(EVENT, 1, EVENT)?,
+            call_inner_ps: ps(CASPER_ENTER, 1, CASPER_EXIT)?,
+            call_outer_ps: ps(CASPER_ENTER, 2, CASPER_ENTER)?,
+            address_inner_ps: CASPER_ABSENT,
+            address_outer_ps: CASPER_ABSENT,
         })
     }
 

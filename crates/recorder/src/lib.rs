@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Records what programs that use libcasper write: makes the memory of a session, drains it into a
-//! trace, and attaches to running programs. See `include/cowlab/record.h`.
+//! Records what programs that use libcasper write, or a kernel: makes the memory of a session, drains
+//! it into a trace, and attaches to running programs. See `include/cowlab/record.h`.
 
 mod clock;
 mod cost;
+mod device;
 mod drain;
 mod file;
 mod gate;
@@ -23,4 +24,4 @@ pub use modules::record_modules;
 pub use orphans::{children_left, collect_orphans};
 pub use owner::Owner;
 pub use recording::Recording;
-pub use session::{Options, Session, WhenFull};
+pub use session::{Kernel, Options, Session, WhenFull};

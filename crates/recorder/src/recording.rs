@@ -43,7 +43,7 @@ impl Recording {
             cost.put(file.header_mut());
         }
         session.beat();
-        session.turn(true);
+        session.turn(true)?;
         Ok(Recording { session, file, drain: Drain::default(), refreshed: Instant::now() })
     }
 
@@ -77,7 +77,7 @@ impl Recording {
             // Who waits for room gets it before the end.
             self.drain.round(&self.session, &mut self.file, false)?;
         }
-        self.session.turn(false);
+        self.session.turn(false)?;
         std::thread::sleep(GRACE);
         self.drain.round(&self.session, &mut self.file, true)?;
         Ok(self.file.finish(&self.session, &self.drain))

@@ -5,20 +5,23 @@ use std::fs::File;
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use cowlab_casper::record::{
     CASPER_BUFFER_HEADER_BYTES, CASPER_ENTER, CASPER_ENTER_ADDRESS, CASPER_EXIT,
     CASPER_EXIT_ADDRESS, CASPER_MODE_DROP, CASPER_MODE_OVERWRITE, CASPER_MODE_WAIT, CASPER_OVER,
     CASPER_PAUSED, CASPER_RECORDING, CASPER_SESSION_MAGIC, CASPER_VERSION, casper_session,
+    casper_setup,
 };
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, fallocate, fchmod, ftruncate, memfd_create};
 use rustix::thread::futex;
+use zerocopy::FromZeros;
 
 use crate::clock::{Clock, Moment};
+use crate::device;
 use crate::shared::SharedMemory;
 
 /// What a full buffer does.
@@ -47,6 +50,17 @@ pub struct Options {
     pub functions: bool,
     /// The clock, if not the best one.
     pub clock: Option<Clock>,
+    /// Record the kernel, not programs.
+    pub kernel: Option<Kernel>,
+}
+
+/// What of the kernel to record.
+#[derive(Debug, Clone, Default)]
+pub struct Kernel {
+    /// Patterns of the functions to record; none: all that are instrumented.
+    pub functions: Vec<String>,
+    /// Patterns of those not to record.
+    pub exclude: Vec<String>,
 }
 
 impl Default for Options {
@@ -58,6 +72,7 @@ impl Default for Options {
             only: Vec::new(),
             functions: true,
             clock: None,
+            kernel: None,
         }
     }
 }
@@ -66,8 +81,12 @@ impl Default for Options {
 const META_BYTES: u64 = 256 << 20;
 const META_STEP_BYTES: u64 = 1 << 20;
 const META_OFFSET: u64 = 16384;
+/// The kernel's has its memory at once: enough for 100,000 processes.
+const KERNEL_META_BYTES: u64 = 16 << 20;
 /// Buffers that have memory before anybody asks.
 const FIRST_BUFFERS: u32 = 8;
+/// In a kernel every task that runs takes one, and every CPU up to three.
+const FIRST_KERNEL_BUFFERS: u32 = 64;
 
 /// The memory of a recording, and the words in it.
 pub struct Session {
@@ -85,6 +104,16 @@ pub struct Session {
     pub subbuf_bytes: u64,
     /// Inode of this process's pid namespace.
     pub pid_namespace: u64,
+    layout: Layout,
+}
+
+/// Where the parts of a session's memory are.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    meta_offset: u64,
+    meta_bytes: u64,
+    buffers_offset: u64,
+    stride: u64,
     bytes: u64,
 }
 
@@ -107,15 +136,11 @@ impl Session {
         // An eighth: what one switch of sub-buffers loses of a flight recorder's past, and how
         // often a program that fills them wakes the recorder.
         let subbuf_bytes = (options.buffer_bytes / 8).max(16384);
-        let stride = u64::from(CASPER_BUFFER_HEADER_BYTES) + options.buffer_bytes;
-        let bytes = META_OFFSET + META_BYTES + u64::from(options.buffers) * stride;
-        let fd: OwnedFd = memfd_create("casper", MemfdFlags::CLOEXEC)
-            .context("cannot make the memory of the recording (memfd_create)")?;
-        // Who may open it may record into it and read what others record.
-        fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
-        ftruncate(&fd, bytes)?;
-        let file = File::from(fd);
-        let memory = SharedMemory::map(&file, bytes as usize)
+        let (file, layout) = match options.kernel {
+            Some(_) => kernel_memory(&options, clock, subbuf_bytes)?,
+            None => own_memory(&options)?,
+        };
+        let memory = SharedMemory::map(&file, layout.bytes as usize)
             .context("cannot map the memory of the recording: use fewer --buffers")?;
         let session = Session {
             clock,
@@ -123,19 +148,40 @@ impl Session {
             id: random()?,
             subbuf_bytes,
             pid_namespace: std::fs::metadata("/proc/self/ns/pid").map_or(0, |data| data.ino()),
-            bytes,
+            layout,
             file,
             memory,
             options,
         };
-        session.give_memory(0, META_OFFSET)?;
-        session.write_header(stride);
-        session.provide_buffers(FIRST_BUFFERS.min(session.options.buffers))?;
+        let first_buffers = match &session.options.kernel {
+            Some(kernel) => {
+                session.select_functions(kernel)?;
+                FIRST_KERNEL_BUFFERS
+            }
+            None => {
+                session.give_memory(0, META_OFFSET)?;
+                FIRST_BUFFERS
+            }
+        };
+        session.write_header();
+        session.provide_buffers(first_buffers.min(session.options.buffers))?;
         session.provide_metadata()?;
         Ok(session)
     }
 
-    fn write_header(&self, stride: u64) {
+    fn select_functions(&self, kernel: &Kernel) -> Result<()> {
+        let all = kernel.functions.iter().map(|pattern| (pattern, true));
+        for (pattern, record) in all.chain(kernel.exclude.iter().map(|pattern| (pattern, false))) {
+            let matched = device::select(&self.file, pattern, record)?;
+            ensure!(
+                matched > 0 || !record,
+                "--function {pattern}: no instrumented function of this kernel has such a name"
+            );
+        }
+        Ok(())
+    }
+
+    fn write_header(&self) {
         let u32 = |offset: usize, value: u32| {
             self.memory.u32(offset).store(value, Ordering::Relaxed);
         };
@@ -161,11 +207,11 @@ impl Session {
         u32(at!(buffer_count), self.options.buffers);
         u32(at!(buffer_bytes), self.options.buffer_bytes as u32);
         u32(at!(subbuf_bytes), self.subbuf_bytes as u32);
-        u64(at!(session_bytes), self.bytes);
-        u64(at!(meta_offset), META_OFFSET);
-        u64(at!(meta_bytes), META_BYTES);
-        u64(at!(buffers_offset), META_OFFSET + META_BYTES);
-        u64(at!(buffer_stride), stride);
+        u64(at!(session_bytes), self.layout.bytes);
+        u64(at!(meta_offset), self.layout.meta_offset);
+        u64(at!(meta_bytes), self.layout.meta_bytes);
+        u64(at!(buffers_offset), self.layout.buffers_offset);
+        u64(at!(buffer_stride), self.layout.stride);
         u64(at!(id), self.id);
         u64(at!(pid_namespace), self.pid_namespace);
         u64(at!(clock_hz), self.clock.hz(self.first));
@@ -225,14 +271,13 @@ impl Session {
 
     /// Where buffer `index` begins.
     pub fn buffer_offset(&self, index: u32) -> usize {
-        let stride = u64::from(CASPER_BUFFER_HEADER_BYTES) + self.options.buffer_bytes;
-        (META_OFFSET + META_BYTES + u64::from(index) * stride) as usize
+        (self.layout.buffers_offset + u64::from(index) * self.layout.stride) as usize
     }
 
     /// Where the metadata begins, and how much of it has memory.
     pub fn metadata(&self) -> (usize, u64) {
         let ready = self.memory.u64(offset_of!(casper_session, meta_ready));
-        (META_OFFSET as usize, ready.load(Ordering::Relaxed))
+        (self.layout.meta_offset as usize, ready.load(Ordering::Relaxed))
     }
 
     /// A counter or state in the header.
@@ -255,8 +300,12 @@ impl Session {
         let ready = self.buffers_ready();
         let count = count.min(self.options.buffers);
         if count > ready {
-            let (from, to) = (self.buffer_offset(ready), self.buffer_offset(count));
-            self.give_memory(from as u64, (to - from) as u64)?;
+            if self.options.kernel.is_some() {
+                device::provide(&self.file, count)?;
+            } else {
+                let (from, to) = (self.buffer_offset(ready), self.buffer_offset(count));
+                self.give_memory(from as u64, (to - from) as u64)?;
+            }
             let word = self.memory.u32(offset_of!(casper_session, buffers_ready));
             word.store(count, Ordering::Release);
         }
@@ -268,9 +317,9 @@ impl Session {
         let end = self.double_word(offset_of!(casper_session, meta_end));
         let ready = self.memory.u64(offset_of!(casper_session, meta_ready));
         let have = ready.load(Ordering::Relaxed);
-        if end.saturating_add(META_STEP_BYTES) > have && have < META_BYTES {
-            let more = (META_STEP_BYTES * 2).max(have / 2).min(META_BYTES - have);
-            self.give_memory(META_OFFSET + have, more)?;
+        if end.saturating_add(META_STEP_BYTES) > have && have < self.layout.meta_bytes {
+            let more = (META_STEP_BYTES * 2).max(have / 2).min(self.layout.meta_bytes - have);
+            self.give_memory(self.layout.meta_offset + have, more)?;
             ready.store(have + more, Ordering::Release);
         }
         Ok(())
@@ -282,10 +331,19 @@ impl Session {
         })
     }
 
-    /// Have programs record, or not.
-    pub fn turn(&self, on: bool) {
+    /// Have programs, or the kernel, record, or not.
+    pub fn turn(&self, on: bool) -> Result<()> {
         let state = if on { CASPER_RECORDING } else { CASPER_PAUSED };
         self.memory.u32(offset_of!(casper_session, on)).store(state, Ordering::SeqCst);
+        match self.options.kernel {
+            Some(_) => device::turn(&self.file, state),
+            None => Ok(()),
+        }
+    }
+
+    /// Have the kernel record `count` events and as many empty functions.
+    pub fn calibrate_kernel(&self, count: u32) -> Result<()> {
+        device::calibrate(&self.file, count)
     }
 
     /// Say that the recorder is there.
@@ -299,6 +357,11 @@ impl Session {
         let sleeping = self.memory.u32(offset_of!(casper_session, sleeping));
         let before = wanted.load(Ordering::Acquire);
         sleeping.store(1, Ordering::SeqCst);
+        if self.options.kernel.is_some() {
+            device::wait(&self.file, at_most);
+            sleeping.store(0, Ordering::SeqCst);
+            return;
+        }
         let limit = futex::Timespec {
             tv_sec: at_most.as_secs() as i64,
             tv_nsec: at_most.subsec_nanos().into(),
@@ -312,9 +375,55 @@ impl Drop for Session {
     /// Programs leave it when they look again; what they still map gives its memory back now.
     fn drop(&mut self) {
         self.memory.u32(offset_of!(casper_session, on)).store(CASPER_OVER, Ordering::SeqCst);
+        if self.options.kernel.is_some() {
+            return; // the device's own end is the session's
+        }
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let _ = fallocate(&self.file, hole, META_OFFSET, self.bytes - META_OFFSET);
+        let _ = fallocate(&self.file, hole, META_OFFSET, self.layout.bytes - META_OFFSET);
     }
+}
+
+/// Memory of this process, which programs map.
+fn own_memory(options: &Options) -> Result<(File, Layout)> {
+    let stride = u64::from(CASPER_BUFFER_HEADER_BYTES) + options.buffer_bytes;
+    let buffers_offset = META_OFFSET + META_BYTES;
+    let bytes = buffers_offset + u64::from(options.buffers) * stride;
+    let fd: OwnedFd = memfd_create("casper", MemfdFlags::CLOEXEC)
+        .context("cannot make the memory of the recording (memfd_create)")?;
+    // Who may open it may record into it and read what others record.
+    fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
+    ftruncate(&fd, bytes)?;
+    let meta = (META_OFFSET, META_BYTES);
+    let layout = Layout { meta_offset: meta.0, meta_bytes: meta.1, buffers_offset, stride, bytes };
+    Ok((File::from(fd), layout))
+}
+
+/// The kernel's memory, which its device shows.
+fn kernel_memory(options: &Options, clock: Clock, subbuf_bytes: u64) -> Result<(File, Layout)> {
+    let mode = match options.when_full {
+        WhenFull::Drop => CASPER_MODE_DROP,
+        WhenFull::Overwrite => CASPER_MODE_OVERWRITE,
+        // Who asks for it is refused at the flag; the kernel refuses it too.
+        WhenFull::Wait => bail!("a kernel cannot wait for its reader"),
+    };
+    let file = device::open(Path::new(device::PATH))?;
+    let mut setup = casper_setup::new_zeroed();
+    setup.version = CASPER_VERSION;
+    setup.mode = mode;
+    setup.clock = clock.code();
+    setup.buffer_count = options.buffers;
+    setup.buffer_bytes = options.buffer_bytes as u32;
+    setup.subbuf_bytes = subbuf_bytes as u32;
+    setup.meta_bytes = KERNEL_META_BYTES;
+    device::setup(&file, &mut setup)?;
+    let layout = Layout {
+        meta_offset: setup.meta_offset,
+        meta_bytes: setup.meta_bytes,
+        buffers_offset: setup.buffers_offset,
+        stride: setup.buffer_stride,
+        bytes: setup.session_bytes,
+    };
+    Ok((file, layout))
 }
 
 /// The number of an event type, if `text` is one.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Memory that is shared with the traced programs. Safety: the only `unsafe` of this crate is here
-//! and in `clock`: a mapping whose every access is checked against its length, and atomic words and
+//! Memory that is shared with the traced programs. Safety: the only `unsafe` of this crate is here,
+//! in `clock` and in `device`: a mapping whose every access is checked against its length, and atomic words and
 //! copies in it, since its other users are processes that may write anything at any time.
 #![allow(unsafe_code)]
 

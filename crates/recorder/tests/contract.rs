@@ -222,7 +222,7 @@ fn run_with(
         counts: Vec::new(),
         status: ExitStatus::default(),
     };
-    session.turn(true);
+    session.turn(true).unwrap();
     let mut child = Command::new(program(name))
         .arg(shared.0.path())
         .args(arguments)
@@ -406,7 +406,7 @@ fn too_few_buffers_are_counted() {
 fn a_program_outlives_its_recorder() {
     let session = Session::create(options(WhenFull::Wait)).unwrap();
     let shared = Counters::new();
-    session.turn(true);
+    session.turn(true).unwrap();
     // Nobody drains: the buffers are full after some thousand events.
     let mut child = Command::new(program("threads"))
         .arg(shared.0.path())

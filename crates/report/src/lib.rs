@@ -9,6 +9,7 @@ pub mod document;
 pub mod emulated;
 pub mod figures;
 pub mod fmt;
+pub mod fork_study;
 pub mod html;
 mod plot;
 pub mod study;

@@ -100,12 +100,12 @@ impl Traced<'_> {
             ..Options::default()
         })?;
         session.beat();
-        session.turn(true);
+        session.turn(true)?;
         let path = session.path();
         let path = path.to_str().context("the session has a strange path")?;
         let result = self.run(run, program, &[("CASPER_SESSION", path)])?;
         ensure!(result.recorded != Some(false), "libcasper did not enter the session");
-        session.turn(false);
+        session.turn(false)?;
         let made = result.made_events.iter().sum::<u64>() * events_of_one;
         let found = counted(&session)?;
         ensure!(found == made, "the session counts {found} events of {made} that were made");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The pass over a trace.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 
 use super::events::{Timeline, TypeCount};
@@ -9,7 +11,7 @@ use super::functions::{Functions, Overhead};
 use super::lane::{Call, Lane};
 use super::pairs::Pairs;
 use super::watch::{Place, Watcher};
-use super::{Profile, ProfileError, Settings};
+use super::{CpuCount, Profile, ProfileError, Settings};
 use crate::meta::Metadata;
 use crate::read::{Chunk, Clock, Owner, Record, Trace};
 use crate::record::*;
@@ -24,6 +26,9 @@ struct Stream {
     dropped: u64,
     number: u32,
     level: u32,
+    /// The last `CASPER_CPU`, and events since.
+    cpu: Option<u32>,
+    on_cpu: u64,
 }
 
 /// What the pass adds up.
@@ -42,6 +47,7 @@ struct Pass<'m, 'w> {
     curious: bool,
     across: bool,
     backwards: u64,
+    cpus: BTreeMap<u32, CpuCount>,
 }
 
 pub(super) fn run(
@@ -72,6 +78,7 @@ pub(super) fn run(
         across: settings.across,
         field,
         backwards: 0,
+        cpus: BTreeMap::new(),
     };
     let mut streams: FxHashMap<u32, Stream> = FxHashMap::default();
     let mut chunks = trace.chunks();
@@ -91,6 +98,7 @@ pub(super) fn run(
     let damage = chunks.damage();
 
     for stream in streams.values_mut() {
+        pass.leave_cpu(stream);
         for lane in &mut stream.lanes {
             lane.finish(&mut pass.functions, stream.last_ticks);
             pass.tell(&lane.place);
@@ -102,7 +110,7 @@ pub(super) fn run(
     if settings.across && !settings.pairs.is_empty() {
         across(trace, settings, &mut pass.pairs)?;
     }
-    let Pass { mut functions, types, timeline, pairs, field, backwards, .. } = pass;
+    let Pass { mut functions, types, timeline, pairs, field, backwards, cpus, .. } = pass;
     functions.name_all(&metadata);
     Ok(Profile {
         clock,
@@ -113,6 +121,7 @@ pub(super) fn run(
         pairs: pairs.list.into_iter().map(|(_, _, times)| times).collect(),
         field: field.map(Counter::finish),
         backwards,
+        cpus,
         metadata,
     })
 }
@@ -157,6 +166,7 @@ impl Pass<'_, '_> {
                 if raw.ticks < last {
                     self.backwards += 1;
                 }
+                stream.on_cpu += 1;
                 if lane.selected {
                     self.event(lane, &raw, event_type, last);
                 }
@@ -275,6 +285,13 @@ impl Pass<'_, '_> {
                     self.switch(stream, owner, last);
                 }
             }
+            CASPER_CPU => {
+                let Some(on) = raw.read::<casper_cpu>() else { return };
+                let moved = stream.cpu.is_some_and(|cpu| cpu != on.cpu);
+                self.leave_cpu(stream);
+                stream.cpu = Some(on.cpu);
+                self.cpus.entry(on.cpu).or_default().arrivals += u64::from(moved);
+            }
             CASPER_LOST => {
                 let Some(lost) = raw.read::<casper_lost>() else { return };
                 if lost.dropped != stream.dropped {
@@ -283,6 +300,14 @@ impl Pass<'_, '_> {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Account for the events since the last `CASPER_CPU`.
+    fn leave_cpu(&mut self, stream: &mut Stream) {
+        let events = std::mem::take(&mut stream.on_cpu);
+        if let Some(cpu) = stream.cpu {
+            self.cpus.entry(cpu).or_default().events += events;
         }
     }
 

@@ -13,6 +13,7 @@ pub const CASPER_BUFFER_HEADER_BYTES: u32 = 4096;
 pub const CASPER_GATE_MAGIC: u32 = 1163149639;
 pub const CASPER_GATE_ENTRIES: u32 = 16;
 pub const CASPER_GATE_SLOTS: u32 = 704;
+pub const CASPER_DEVICE_IOCTL: u32 = 202;
 pub const CASPER_FILE_MAGIC: &[u8; 9usize] = b"CASPER\r\n\0";
 pub const CASPER_BYTE_ORDER: u32 = 16909060;
 pub const CASPER_CHUNK_MAGIC: u32 = 1263421507;
@@ -32,6 +33,7 @@ pub const CASPER_ENTER_ADDRESS: casper_own_type = 65282;
 pub const CASPER_EXIT_ADDRESS: casper_own_type = 65283;
 pub const CASPER_SWITCH: casper_own_type = 65296;
 pub const CASPER_LOST: casper_own_type = 65297;
+pub const CASPER_CPU: casper_own_type = 65298;
 pub type casper_own_type = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -82,6 +84,13 @@ pub struct casper_lost {
     pub unused: u16,
     pub unused2: u32,
     pub dropped: u64,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct casper_cpu {
+    pub event_type: u16,
+    pub unused: u16,
+    pub cpu: u32,
 }
 pub const CASPER_MODE_DROP: casper_mode = 0;
 pub const CASPER_MODE_OVERWRITE: casper_mode = 1;
@@ -168,6 +177,36 @@ pub struct casper_gate {
     pub unused: [u8; 248usize],
     pub entries: [casper_gate_entry; 16usize],
     pub slots: [u32; 704usize],
+}
+pub const CASPER_SETUP: casper_device_request = 0;
+pub const CASPER_PROVIDE: casper_device_request = 1;
+pub const CASPER_TURN: casper_device_request = 2;
+pub const CASPER_SELECT: casper_device_request = 3;
+pub const CASPER_CALIBRATE: casper_device_request = 4;
+pub type casper_device_request = u32;
+#[repr(C)]
+#[derive(Debug, Copy, Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct casper_setup {
+    pub version: u32,
+    pub mode: u32,
+    pub clock: u32,
+    pub buffer_count: u32,
+    pub buffer_bytes: u32,
+    pub subbuf_bytes: u32,
+    pub meta_bytes: u64,
+    pub meta_offset: u64,
+    pub buffers_offset: u64,
+    pub buffer_stride: u64,
+    pub session_bytes: u64,
+    pub functions: u32,
+    pub unused: u32,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct casper_select {
+    pub pattern: [u8; 120usize],
+    pub record: u32,
+    pub matched: u32,
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]

@@ -25,6 +25,8 @@ pub enum Kernel {
     Test(KernelTestArgs),
     /// Export the series as mails, checked and ready for git am
     Series(KernelSeriesArgs),
+    /// Document 001 for Linux: Table I of a fork, and Table II of each change in kernel/study
+    ForkStudy(ForkStudyArgs),
 }
 
 /// Where kernels are made.
@@ -108,6 +110,37 @@ impl MachineArgs {
     pub fn wanted(&self) -> Wanted {
         self.accelerator.wanted()
     }
+}
+
+#[derive(Debug, Args)]
+pub struct ForkStudyArgs {
+    /// Boots of each kernel, in turn
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub rounds: u32,
+    /// Forks of each size in a boot
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=500))]
+    pub forks: u32,
+    /// Heaps beyond the smallest possible process
+    #[arg(long, value_delimiter = ',', default_value = "0,10MiB,100MiB,1GiB", value_parser = size)]
+    pub size_bytes: Vec<u64>,
+    /// Only these changes of kernel/study, by number or name; none: Table I alone
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub change: Vec<String>,
+    /// A kernel that was built elsewhere, instead of building: NAME=FILE, the unchanged one first; may
+    /// be repeated
+    #[arg(long, value_name = "NAME=FILE", conflicts_with = "change")]
+    pub image: Vec<String>,
+    /// Do not count instructions
+    #[arg(long)]
+    pub no_instructions: bool,
+    /// Memory of the guest, which has one CPU
+    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
+    pub memory: u64,
+    /// Who executes it
+    #[arg(long, value_enum, default_value = "auto")]
+    pub accelerator: AcceleratorChoice,
+    #[command(flatten)]
+    pub place: KernelPlace,
 }
 
 #[derive(Debug, Args)]

@@ -4,7 +4,9 @@
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use cowlab_bench::{Recorder, Rounds, Task, command, faults, precopy, sweep, table};
+use cowlab_bench::{
+    Recorder, Rounds, Task, command, faults, fork_sections as sections, precopy, sweep, table,
+};
 use cowlab_machine::Policy;
 use cowlab_probes::{CowCheck, CowFaults, DoFork, ForkTable, Writer, unix_ns};
 use cowlab_report::figures::{figures, table as figure_table};
@@ -12,8 +14,8 @@ use cowlab_report::{Block, Document, Section, emulated};
 use cowlab_store::{Run, RunFolder, RunInfo};
 
 use crate::args::{
-    Bench, CommandArgs, Common, CowCheckArgs, CowFaultsArgs, ForkSweepArgs, ForkTableArgs,
-    PreCopyArgs,
+    Bench, CommandArgs, Common, CowCheckArgs, CowFaultsArgs, ForkSectionsArgs, ForkSweepArgs,
+    ForkTableArgs, PreCopyArgs,
 };
 use crate::cmd::{bench_trace, cross_check};
 use crate::context::Context;
@@ -30,6 +32,7 @@ pub fn run(common: &Common, bench: &Bench) -> Result<()> {
         Bench::Command(args) => program(common, args),
         Bench::CowCheck(args) => cow_check(common, args),
         Bench::CrossCheck(args) => cross_check::run(common, args),
+        Bench::ForkSections(args) => fork_sections(common, args),
         Bench::Trace(args) => bench_trace::run(common, args),
     }
 }
@@ -66,6 +69,15 @@ fn page_sizes(context: &Context, asked: &[u64]) -> Result<Vec<u64>> {
         context.check_page_size(*size)?;
     }
     Ok(sizes)
+}
+
+fn fork_sections(common: &Common, args: &ForkSectionsArgs) -> Result<()> {
+    let context = Context::new(common, None)?;
+    for &size_bytes in &args.size_bytes {
+        context.check_fits(size_bytes, 0, 1, context.page())?;
+    }
+    let tasks = sections::tasks(args.forks, &args.size_bytes);
+    finish(&context, sections::BENCH, &tasks, Rounds::exactly(args.how.rounds))
 }
 
 fn fork_sweep(common: &Common, args: &ForkSweepArgs) -> Result<()> {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Error, Result};
-use cowlab_insert::{ExitKind, Failure, FileReport, Function, Plan, Selection, Settings};
+use cowlab_insert::{ExitKind, Failure, FileReport, Function, Plan, Selection, Settings, Target};
 use cowlab_store::FORMAT;
 use serde::Serialize;
 
@@ -26,7 +26,8 @@ struct Summary<'a> {
 /// Run the verb.
 pub fn run(common: &Common, args: &InsertArgs) -> Result<()> {
     let selection = Selection::new(&args.function, &args.exclude, args.min_lines)
-        .map_err(|error| WrongUsage(error.to_string()))?;
+        .map_err(|error| WrongUsage(error.to_string()))?
+        .of(if args.kernel { Target::Kernel } else { Target::Program });
     let plan = Plan::new(&Settings {
         paths: args.paths.clone(),
         output: args.output_dir.clone(),

@@ -29,14 +29,13 @@ struct One<'a> {
 /// Run the verb.
 pub fn run(common: &Common, args: &KernelBuildArgs) -> Result<()> {
     let lab = Lab::open(common, &args.place)?;
-    let kernel = lab.kernel()?;
     let mut all = Vec::new();
     for variant in &args.variant {
         let mut order = Order::of(*variant);
         order.through.clone_from(&args.through);
         order.jobs = args.jobs.map_or(order.jobs, usize::from);
         let built = lab
-            .watched(|watch| cowlab_lab::build(&lab.cache, &kernel, &order, watch))
+            .built_as(order, None)
             .with_context(|| format!("the {variant} kernel is not built"))?;
         all.push(built);
     }

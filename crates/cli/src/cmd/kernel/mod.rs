@@ -5,6 +5,7 @@ mod bench;
 mod boot;
 mod build;
 mod fetch;
+mod fork_study;
 pub mod guests;
 mod messages;
 mod selftests;
@@ -13,11 +14,13 @@ mod study;
 mod test;
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
-use cowlab_lab::{Built, Cache, KernelFolder, Order, Variant, Watch};
+use cowlab_lab::build::Prepare;
+use cowlab_lab::{Built, Cache, KernelFolder, Order, Traced, Variant, Watch};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 pub use guests::PROGRESS;
@@ -37,6 +40,7 @@ pub fn run(common: &Common, verb: &Kernel) -> Result<()> {
         Kernel::Bench(args) => bench::run(common, args),
         Kernel::Test(args) => test::run(common, args),
         Kernel::Series(args) => series::run(common, args),
+        Kernel::ForkStudy(args) => fork_study::run(common, args),
     }
 }
 
@@ -103,7 +107,20 @@ impl Lab {
 
     /// The kernel of `variant`, built if it is not in the cache.
     pub fn built(&self, variant: Variant) -> Result<Built> {
+        self.built_as(Order::of(variant), None)
+    }
+
+    /// What is ordered, built if it is not in the cache. The variant `traced` is instrumented, after
+    /// the patch `change` where one is given.
+    pub fn built_as(&self, order: Order<'_>, change: Option<&Path>) -> Result<Built> {
         let kernel = self.kernel()?;
-        self.watched(|watch| cowlab_lab::build(&self.cache, &kernel, &Order::of(variant), watch))
+        let traced = match order.variant {
+            Variant::Traced => Some(Traced::read(&kernel, change)?),
+            _ => None,
+        };
+        let prepare = traced.as_ref().map(|traced| traced as &dyn Prepare);
+        let order =
+            Order { variant: order.variant, through: order.through, jobs: order.jobs, prepare };
+        self.watched(|watch| cowlab_lab::build(&self.cache, &kernel, &order, watch))
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `trace record`: record a command, or a running program that uses libcasper.
+//! `trace record`: record a command, a running program that uses libcasper, or the kernel.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use cowlab_recorder::{
-    Account, Clock, Options, ProbeCost, Recording, Request, WhenFull, become_user_of,
+    Account, Clock, Kernel, Options, ProbeCost, Recording, Request, WhenFull, become_user_of,
     children_left, collect_orphans, record_modules,
 };
 use cowlab_store::FORMAT;
@@ -47,8 +47,16 @@ pub fn run(common: &Common, args: &TraceRecordArgs) -> Result<()> {
         let count = Arc::clone(&interrupts);
         signal_hook::flag::register_usize(signal, count, signal as usize)?;
     }
+    if args.kernel && args.when_full == args::WhenFull::Wait {
+        bail!(WrongUsage("--when-full wait: a kernel cannot wait for its reader".to_owned()));
+    }
     let clock = Clock::choose();
-    let cost = ProbeCost::calibrate(clock).ok();
+    // Of the kernel's device, a reason for not measuring is one for not recording.
+    let cost = if args.kernel {
+        Some(ProbeCost::calibrate_kernel(clock)?)
+    } else {
+        ProbeCost::calibrate(clock).ok()
+    };
     let options = Options {
         when_full: when_full(args.when_full),
         buffer_bytes: args.buffer_bytes,
@@ -56,9 +64,13 @@ pub fn run(common: &Common, args: &TraceRecordArgs) -> Result<()> {
         only: args.only.clone(),
         functions: !args.no_functions,
         clock: Some(clock),
+        kernel: args
+            .kernel
+            .then(|| Kernel { functions: args.function.clone(), exclude: args.exclude.clone() }),
     };
     let what = match args.pid {
         Some(pid) => format!("process {pid}"),
+        None if args.kernel => format!("kernel {}", words(&args.command)).trim_end().to_owned(),
         None => words(&args.command),
     };
     // What the library asks for is found missing before a file is replaced.
@@ -72,8 +84,13 @@ pub fn run(common: &Common, args: &TraceRecordArgs) -> Result<()> {
             watch.process(pid)?;
             None
         }
+        None if args.command.is_empty() => {
+            watch.kernel()?;
+            None
+        }
         None => Some(watch.command(&args.command, library.as_deref())?),
     };
+    // A kernel's first process is itself.
     let nobody = watch.recording.processes() == 0;
     if let Some(status) = status {
         watch.recording.file.header_mut().exit_status = status;
@@ -144,7 +161,10 @@ impl Watch {
         // What the command leaves behind is recorded until it ends.
         collect_orphans()?;
         let mut start = Command::new(program);
-        start.args(arguments).env("CASPER_SESSION", self.recording.session.path());
+        start.args(arguments);
+        if self.recording.session.options.kernel.is_none() {
+            start.env("CASPER_SESSION", self.recording.session.path());
+        }
         if let Some(library) = library {
             start.env("LD_PRELOAD", library);
         }
@@ -185,6 +205,15 @@ impl Watch {
                     "the command ended, processes that it started go on: Ctrl-C ends the recording",
                 );
             }
+            self.recording.pump()?;
+        }
+        Ok(())
+    }
+
+    /// Record the kernel until a signal comes or the time is over.
+    fn kernel(&mut self) -> Result<()> {
+        output::say("recording the kernel; Ctrl-C ends it");
+        while self.signal().is_none() && !self.is_over() {
             self.recording.pump()?;
         }
         Ok(())

@@ -122,6 +122,14 @@ fn facts(file: &Trace, profile: &Profile) -> Vec<(String, String)> {
         ("processes".to_owned(), programs(&profile.metadata)),
         ("threads".to_owned(), threads.len().to_string()),
     ];
+    if !profile.cpus.is_empty() {
+        let count = |(cpu, on): (&u32, &cowlab_casper::profile::CpuCount)| {
+            format!("{cpu} ({} events)", cowlab_report::fmt::count(on.events))
+        };
+        let arrivals: u64 = profile.cpus.values().map(|on| on.arrivals).sum();
+        let list = profile.cpus.iter().map(count).collect::<Vec<_>>().join(", ");
+        facts.push(("CPUs".to_owned(), format!("{list}; {arrivals} moves between them")));
+    }
     if let Some(ns) = spans {
         facts.push(("from first to last".to_owned(), cowlab_report::fmt::quantity(ns, "ns")));
     }

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `fork-sections`: document 001's Table I. Forks of the smallest possible process, and of larger
+//! ones, taken apart by CASPER in the kernel. Runs on a kernel whose fork is instrumented.
+
+mod forks;
+mod sections;
+
+use anyhow::{Context, Result, ensure};
+use cowlab_casper::read::Trace;
+use cowlab_probes::{ForkSmall, Runner};
+use cowlab_recorder::{Clock, Kernel, Options, ProbeCost, Recording, WhenFull};
+use cowlab_store::{Params, Sample};
+
+pub use forks::{Fork, Share, forks_of};
+pub use sections::{ROOT, Section};
+
+use crate::task::{Recorder, Task};
+
+/// The name of this benchmark in samples.
+pub const BENCH: &str = "fork-sections";
+
+/// Forks of each size, as in the document.
+pub const FORKS: u32 = 100;
+/// Heaps beyond the smallest process, in bytes.
+pub const HEAPS_BYTES: [u64; 4] = [0, 10 << 20, 100 << 20, 1 << 30];
+/// Forks whose calls are counted: every one makes the same.
+const COUNTED_FORKS: u32 = 10;
+
+/// What is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// Only where sections begin: their times.
+    Sections,
+    /// Every instrumented function: how often each is called.
+    Functions,
+}
+
+/// Sections of all sizes, and counts of those where every call still fits into the buffer.
+pub fn tasks(forks: u32, heaps_bytes: &[u64]) -> Vec<Task> {
+    let mut tasks = Vec::new();
+    for &heap_bytes in heaps_bytes {
+        let name = format!("{BENCH}: {forks} forks with a heap of {heap_bytes} bytes");
+        let settings = ForkSmall { forks, heap_bytes };
+        tasks.push(Task::new(name, move |runner, rep| {
+            measure(runner, settings, Detail::Sections, rep)
+        }));
+        let settings = ForkSmall { forks: COUNTED_FORKS.min(forks), heap_bytes };
+        let name = format!("{BENCH}: calls of a fork with a heap of {heap_bytes} bytes");
+        tasks.push(
+            Task::new(name, move |runner, rep| measure(runner, settings, Detail::Functions, rep))
+                .at_most(1),
+        );
+    }
+    tasks
+}
+
+/// Record the kernel while the probe runs.
+fn measure(runner: &Runner, probe: ForkSmall, detail: Detail, rep: u32) -> Result<Vec<Sample>> {
+    // The same with nobody recording: what the probes change that is not subtracted shows here.
+    let alone = match detail {
+        Detail::Sections => Some(probe.run(runner)?),
+        Detail::Functions => None,
+    };
+    let clock = Clock::choose();
+    let cost = ProbeCost::calibrate_kernel(clock)?;
+    let functions = match detail {
+        Detail::Sections => sections::recorded(),
+        Detail::Functions => Vec::new(),
+    };
+    // All that one task records fits: nothing else runs while the forks do.
+    let options = Options {
+        buffer_bytes: if detail == Detail::Sections { 1 << 20 } else { 4 << 20 },
+        // The faults that make a large heap would fill the buffer before the first fork.
+        when_full: match detail {
+            Detail::Sections => WhenFull::Drop,
+            Detail::Functions => WhenFull::Overwrite,
+        },
+        clock: Some(clock),
+        kernel: Some(Kernel { functions, exclude: Vec::new() }),
+        ..Options::default()
+    };
+    let path = std::env::temp_dir().join(format!("cowlab-fork-{}.casper", std::process::id()));
+    let recording = Recording::start(&path, options, BENCH, Some(&cost))?;
+    let result = probe.run(runner);
+    let (account, trouble) = recording.finish()?;
+    let trace = Trace::open(&path);
+    std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+    let (result, trace) = (result?, trace?);
+    if let Some(error) = trouble {
+        return Err(error.into());
+    }
+    let lost = account.dropped_events + account.counters.no_buffer_events;
+    ensure!(lost == 0 || detail == Detail::Functions, "{lost} events were lost: too many forks");
+    let mut forks = forks_of(&trace)?;
+    // The one that settles is not counted, and may be overwritten.
+    let known = forks.len();
+    let wanted = probe.forks as usize;
+    ensure!(
+        known == wanted + 1 || (detail == Detail::Functions && known == wanted),
+        "the trace has {known} forks, the program made {}",
+        wanted + 1
+    );
+    forks.drain(..known - wanted);
+    let mut params: Params =
+        [("forks", probe.forks.to_string()), ("size_bytes", probe.heap_bytes.to_string())]
+            .map(|(key, value)| (key.to_owned(), value))
+            .into();
+    match detail {
+        Detail::Sections => {
+            let mut all = Vec::new();
+            for (index, fork) in forks.iter().enumerate() {
+                let rep = rep * probe.forks + index as u32;
+                all.extend(of_sections(&params, fork, &cost, rep, result.start_unix_ns));
+                let mut out = Recorder::new(BENCH, params.clone(), rep, result.start_unix_ns);
+                out.add("fork_ns", result.fork_ns[index] as f64);
+                if let Some(alone) = &alone {
+                    out.add("fork_unrecorded_ns", alone.fork_ns[index] as f64);
+                }
+                all.extend(out.finish());
+            }
+            Ok(all)
+        }
+        Detail::Functions => {
+            params.insert("forks".to_owned(), forks.len().to_string());
+            Ok(of_functions(&params, &forks, rep, result.start_unix_ns))
+        }
+    }
+}
+
+/// One fork's sections, in ns without the probes; what the probes cost, and the sum as recorded.
+fn of_sections(
+    params: &Params,
+    fork: &Fork,
+    cost: &ProbeCost,
+    rep: u32,
+    start_unix_ns: i64,
+) -> Vec<Sample> {
+    let mut all = Vec::new();
+    for section in Section::ALL {
+        let mut params = params.clone();
+        params.insert("section".to_owned(), section.to_string());
+        let mut out = Recorder::new(BENCH, params, rep, start_unix_ns);
+        out.add("section_ns", fork.sections.get(&section).copied().unwrap_or(0.0));
+        all.extend(out.finish());
+    }
+    let mut out = Recorder::new(BENCH, params.clone(), rep, start_unix_ns);
+    out.add("kernel_ns", fork.raw_ns - fork.probes_ns);
+    out.add("kernel_raw_ns", fork.raw_ns);
+    out.add("probes_ns", fork.probes_ns);
+    out.add("probed_calls", fork.functions.values().map(|share| share.calls as f64).sum());
+    out.add("probe_outer_ns", cost.call_outer_ps as f64 / 1000.0);
+    all.extend(out.finish());
+    all
+}
+
+/// Means over the forks: calls and own time of each function.
+fn of_functions(params: &Params, forks: &[Fork], rep: u32, start_unix_ns: i64) -> Vec<Sample> {
+    let mut sums = std::collections::BTreeMap::<&str, Share>::new();
+    for fork in forks {
+        for (name, share) in &fork.functions {
+            let sum = sums.entry(name).or_default();
+            sum.calls += share.calls;
+            sum.own_ns += share.own_ns;
+        }
+    }
+    let mut all = Vec::new();
+    for (name, sum) in sums {
+        let mut params = params.clone();
+        params.insert("function".to_owned(), name.to_owned());
+        let mut out = Recorder::new(BENCH, params, rep, start_unix_ns);
+        out.add("calls_per_fork", sum.calls as f64 / forks.len() as f64);
+        out.add("own_ns", sum.own_ns / forks.len() as f64);
+        all.extend(out.finish());
+    }
+    all
+}

@@ -1,0 +1,1 @@
+../../../../../../../include/cowlab/record.h

@@ -1,0 +1,90 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# CASPER in the kernel, from user space: who may record, one at a time, nothing is left of a recorder
+# that was killed, and what is recorded of forks whose number is known. Runs as root in a guest with
+# the kernel `traced`. Exit status 0: passed, 1: failed, 4: skipped.
+set -euo pipefail
+
+: "${COWLAB:?is the program under test}" "${REPOSITORY:?is the folder with probes/}"
+folder=$(mktemp -d)
+cd "$folder"
+fail() {
+	echo "not ok: $*"
+	exit 1
+}
+if [[ ! -c /dev/casper ]]; then
+	echo "no /dev/casper: this kernel has no CONFIG_CASPER"
+	exit 4
+fi
+
+[[ $(stat -c '%a %U' /dev/casper) == "600 root" ]] ||
+	fail "expected /dev/casper to be root's, mode 600; saw $(stat -c '%a %U' /dev/casper)"
+
+# Who may not open it may not trace.
+chmod 755 "$folder"
+status=0
+setpriv --reuid=65534 --regid=65534 --clear-groups "$COWLAB" trace record --kernel \
+	-o /tmp/nobody.casper -- true 2>err || status=$?
+[[ $status == 1 ]] && grep -q 'permission denied' err ||
+	fail "expected nobody to be refused; saw status $status, $(cat err)"
+
+# A kernel cannot wait for its reader.
+status=0
+"$COWLAB" trace record --kernel --when-full wait -- true 2>err || status=$?
+[[ $status == 2 || $status == 1 ]] && grep -q 'cannot wait' err ||
+	fail "expected --when-full wait to be refused; saw status $status, $(cat err)"
+
+# Forks whose number is known.
+cc -O2 -static -nostdlib -ffreestanding -fno-stack-protector -fno-pie -no-pie -o fork_small \
+	"$REPOSITORY/probes/fork_small.c" || fail "fork_small does not compile"
+"$COWLAB" trace record --kernel --json -o forks.casper --function copy_process \
+	--function 'dup_*' --function copy_files --function copy_signal -- \
+	sh -c './fork_small 100 0 >/dev/null' >out 2>err ||
+	fail "trace record: $(cat err)"
+"$COWLAB" trace report --json forks.casper >report.json
+python3 - <<'END' || fail "the trace of 100 forks is not what it should be"
+import json
+record = json.load(open("out"))["summary"]
+report = json.load(open("report.json"))
+functions = {f["name"]: f for f in report["summary"]["functions"]}
+lost = record["dropped_events"] + record["no_buffer_events"]
+print("stored", record["stored_events"], "lost", lost, "functions", len(functions))
+assert record["stored_events"] > 101 * 2 * 5, record
+assert lost == 0, record                        # the buffers are large enough
+calls = functions["copy_process"]["calls"]
+assert calls >= 102, calls                      # 100, the one that settles, and the shell's
+for name in ["dup_task_struct", "copy_files", "copy_signal"]:
+    assert functions[name]["calls"] == calls, (name, functions[name])
+# sh may fork as well; cowlab's own start of it shares its memory.
+assert functions["dup_mmap"]["calls"] in (101, 102), functions["dup_mmap"]
+END
+
+# One reader at a time.
+"$COWLAB" trace record --kernel --duration-s 60 -o one.casper 2>/dev/null &
+first=$!
+for _ in {1..100}; do
+	[[ ! -s one.casper ]] || break
+	sleep 0.1
+done
+status=0
+"$COWLAB" trace record --kernel -o two.casper -- true 2>err || status=$?
+[[ $status == 1 ]] && grep -q 'in use' err ||
+	fail "expected a second reader to be refused; saw status $status, $(cat err)"
+
+# Of a reader that was killed nothing is left, and the next may begin.
+kill -KILL "$first"
+wait "$first" 2>/dev/null || true
+for _ in {1..100}; do
+	grep -q casper_core /proc/vmallocinfo || break
+	sleep 0.1
+done
+! grep -q casper_core /proc/vmallocinfo || fail "memory is left: $(grep casper_core /proc/vmallocinfo)"
+"$COWLAB" trace report one.casper >/dev/null || fail "the killed recorder's trace is not readable"
+"$COWLAB" trace record --kernel -o three.casper -- true || fail "nobody may record any more"
+
+# More than fits: counted, and said.
+"$COWLAB" trace record --kernel --json --buffer-bytes 64KiB -o small.casper -- \
+	sh -c './fork_small 400 0 >/dev/null' >out 2>err || fail "trace record: $(cat err)"
+"$COWLAB" trace report small.casper >report || fail "trace report of a trace with losses"
+echo "ok: casper"
