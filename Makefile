@@ -13,7 +13,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO_FLAGS := --release --workspace
 
 .PHONY: help study build test test-long test-slowdown test-casper-long test-insert-long fuzz-insert \
-	fuzz-reader unit e2e lint man picture bindings bench-trace install clean
+	fuzz-reader kernels test-kernel test-kernel-long unit e2e lint man picture bindings bench-trace install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -26,15 +26,34 @@ build: ## target/release/cowlab and target/libcasper
 	$(CARGO) build $(CARGO_FLAGS)
 	$(MAKE) -s -C libcasper all reader BUILD=$(CURDIR)/target/libcasper CARGO_BUILD=$(CURDIR)/target/release
 
-test: lint unit e2e ## everything that a change must pass
+test: lint unit e2e test-kernel ## everything that a change must pass
 
-test-long: test test-casper-long test-slowdown test-insert-long ## the tests that measure for minutes as well
+test-long: test test-kernel-long test-casper-long test-slowdown test-insert-long ## the tests that measure for minutes as well
 
 unit: build
+	scripts/install kernel
 	$(CARGO) test $(CARGO_FLAGS)
 
-e2e: build
+kernels: build ## the plain and the patched kernel, unless they are cached (5 minutes each on 2 CPUs)
+	scripts/install kernel
+	$(COWLAB) kernel build --variant plain,patched
+
+e2e: kernels
 	scripts/run-tests tests
+
+test-kernel: kernels ## the kernels' own tests, in a virtual machine
+	scripts/install kernel-test
+	$(COWLAB) kernel test --quick --variant plain,patched
+	$(COWLAB) kernel test --selftests --quick --variant plain,patched --policy next:16
+
+test-kernel-long: kernels ## all of them, on the debug kernel as well
+	scripts/install kernel-test
+	$(COWLAB) kernel test --variant plain,patched,debug
+	$(COWLAB) kernel test --selftests --variant plain,patched
+	$(COWLAB) kernel test --selftests --quick --stress-s $(STRESS_S) --variant debug --policy next:16
+
+# Of each stressor: 1200 make an hour of vm, fork and mmap.
+STRESS_S ?= 300
 
 test-slowdown: build ## would compare find a slowdown of 10%? (7 minutes; see CONTRIBUTING.md)
 	scripts/install test
@@ -60,7 +79,7 @@ fuzz-reader: ## fuzz the reader of traces on one core with RUNS=100000 inputs
 lint: ## formats, warnings, licence tags, layers, links
 	scripts/install test
 	$(CARGO) fmt --all --check
-	find probes include libcasper examples tests tests-long -name '*.[ch]' | xargs clang-format --dry-run -Werror
+	find probes include libcasper examples tests tests-long crates/lab/guest -name '*.[ch]' | xargs clang-format --dry-run -Werror
 	$(CARGO) clippy $(CARGO_FLAGS) --all-targets -- -D warnings
 	scripts/check-spdx
 	scripts/check-layers

@@ -6,6 +6,7 @@
  * The workloads of document 002 (papers/): single-page, sequential and random
  * writes, seen from user space. docs/probes.md has the options and the rows.
  */
+#include "cow_stats.h"
 #include "probe.h"
 
 #include <getopt.h>
@@ -15,6 +16,20 @@ static const char *const pattern_names[] = { "single", "sequential", "random", N
 
 enum writer { CHILD, PARENT };
 static const char *const writer_names[] = { "child", "parent", NULL };
+
+/*
+ * What one repetition takes the time of: all writes together, each of them, or
+ * each by the kernel, whose own time-stamps the first two are kept free of.
+ */
+enum timing { WHOLE, EACH, KERNEL };
+
+/*
+ * When the kernel's counts are read: around a loop that faults nowhere, whose
+ * count belongs to the loop's surroundings, around the writes, and after the
+ * pages were given back, when it is settled which of those that were copied
+ * ahead were written.
+ */
+enum moment { EMPTY, BEFORE, AFTER, SETTLED, MOMENTS };
 
 /* What one writer records of one repetition; write_ns follows, if it is timed. */
 struct record {
@@ -31,13 +46,17 @@ static struct {
 	int threads;
 	bool pinned;
 	bool warm;
+	bool cow_stats;
+	bool cow_times;
 	size_t page_bytes;
 	uint64_t repetitions;
 	uint64_t seed;
 } settings = { .children = 1, .repetitions = 2, .seed = 1 };
 
 static char *heap;
-static uint32_t *order; /* page numbers in the order of the writes */
+static char *scratch;			   /* a page that each writer has to itself */
+static struct cow_text (*counts)[MOMENTS]; /* of each writer, if asked for */
+static uint32_t *order;			   /* page numbers in the order of the writes */
 static uint64_t writes;
 static cpu_set_t allowed; /* before this program bound itself to a CPU */
 static int ready_pipe[2], go_pipe[2];
@@ -74,21 +93,15 @@ static void choose_order(uint64_t *state, uint64_t pages)
 	}
 }
 
-static void write_all(struct record *r, bool timed)
+/* One byte at each of the places base + order[i] * step; the time that all of them took. */
+static uint64_t write_loop(struct record *r, enum timing timing, char *base, size_t step)
 {
-	size_t page = base_page_bytes();
-	struct rusage before;
 	uint64_t began, last;
 
-	/* Once for nothing: a child's own faults, on its stack and its vDSO, are not counted. */
-	before = usage_of(RUSAGE_SELF);
-	now_ns();
-	before = usage_of(RUSAGE_SELF);
 	began = last = now_ns();
-
 	for (uint64_t i = 0; i < writes; i++) {
-		*(volatile char *)(heap + order[i] * page) = 1;
-		if (timed) {
+		*(volatile char *)(base + order[i] * step) = 1;
+		if (timing == EACH) {
 			slow_down(last);
 			uint64_t now = now_ns();
 
@@ -96,14 +109,44 @@ static void write_all(struct record *r, bool timed)
 			last = now;
 		}
 	}
-	if (!timed)
+	if (timing != EACH)
 		slow_down(began);
-	r->elapsed_ns = now_ns() - began;
+	return now_ns() - began;
+}
+
+static void write_all(int writer, struct record *r, enum timing timing)
+{
+	struct cow_text *texts = settings.cow_stats ? counts[writer] : NULL;
+	struct rusage before;
+
+	/* Once for nothing: a child's own faults, on its stack and its vDSO, are not counted. */
+	before = usage_of(RUSAGE_SELF);
+	now_ns();
+	if (texts) {
+		for (int i = 0; i < MOMENTS; i++)
+			cow_read(&texts[i]);
+		write_loop(r, timing, scratch, 0);
+		cow_read(&texts[EMPTY]);
+		write_loop(r, timing, scratch, 0);
+		if (timing == KERNEL)
+			cow_times_begin();
+		cow_read(&texts[BEFORE]);
+	}
+	before = usage_of(RUSAGE_SELF);
+	r->elapsed_ns = write_loop(r, timing, heap, base_page_bytes());
 	r->minor_faults = (uint64_t)(usage_of(RUSAGE_SELF).ru_minflt - before.ru_minflt);
+	if (texts) {
+		cow_read(&texts[AFTER]);
+		if (timing == KERNEL)
+			cow_times_end();
+		if (madvise(heap, settings.bytes, MADV_DONTNEED))
+			fail(1, "cannot give the pages back: %s", strerror(errno));
+		cow_read(&texts[SETTLED]);
+	}
 }
 
 /* A child of the fork: a writer, or held only to keep the pages shared. */
-__attribute__((noreturn)) static void child(struct record *r, bool timed)
+__attribute__((noreturn)) static void child(int number, struct record *r, enum timing timing)
 {
 	struct spinners spinners;
 	char byte = 0;
@@ -122,14 +165,31 @@ __attribute__((noreturn)) static void child(struct record *r, bool timed)
 	while (read(go_pipe[0], &byte, 1) < 0 && errno == EINTR)
 		;
 	if (settings.writer == CHILD) {
-		write_all(r, timed);
+		write_all(number, r, timing);
 		spinners_stop(&spinners);
 	}
 	_exit(0);
 }
 
-static void repeat(char *records, uint64_t repetition, bool timed)
+/* The texts of all moments in their order; where the kernel took times, its figures of the writes.
+ */
+static void print_counts(int writer, struct cow_text *texts, enum timing timing)
 {
+	if (timing == KERNEL) {
+		cow_row(writer, "timed_cow_stats_text", texts[AFTER].system,
+			texts[AFTER].system_bytes);
+		return;
+	}
+	for (int i = 0; i < MOMENTS; i++) {
+		cow_row(writer, "process_cow_stats_text", texts[i].process, texts[i].process_bytes);
+		cow_row(writer, "system_cow_stats_text", texts[i].system, texts[i].system_bytes);
+	}
+}
+
+static void repeat(char *records, uint64_t repetition, enum timing timing)
+{
+	static const char *const elapsed[] = { "elapsed_ns", "timed_elapsed_ns",
+					       "kernel_timed_elapsed_ns" };
 	pid_t pids[64];
 	int writers = settings.writer == CHILD ? settings.children : 1;
 	char byte;
@@ -144,13 +204,13 @@ static void repeat(char *records, uint64_t repetition, bool timed)
 			fail(1, "fork of child %d failed: %s", i + 1, fork_error());
 		}
 		if (pids[i] == 0)
-			child(record_of(records, i), timed);
+			child(i, record_of(records, i), timing);
 	}
 	for (int i = 0; i < settings.children; i++)
 		if (read(ready_pipe[0], &byte, 1) != 1)
 			fail(1, "a child vanished");
 	if (settings.writer == PARENT)
-		write_all(record_of(records, 0), timed);
+		write_all(0, record_of(records, 0), timing);
 	close(go_pipe[1]);
 	for (int i = 0; i < settings.children; i++) {
 		int status;
@@ -162,17 +222,21 @@ static void repeat(char *records, uint64_t repetition, bool timed)
 	close(go_pipe[0]);
 	close(ready_pipe[0]);
 	close(ready_pipe[1]);
+	if (settings.cow_stats && settings.writer == PARENT)
+		write_pages(heap, settings.bytes, base_page_bytes());
 
 	row("repetition", repetition);
 	for (int i = 0; i < writers; i++) {
 		struct record *r = record_of(records, i);
 		int writer = settings.writer == CHILD ? i + 1 : 0;
 
-		row_of_child(writer, timed ? "timed_elapsed_ns" : "elapsed_ns", &r->elapsed_ns, 1);
+		row_of_child(writer, elapsed[timing], &r->elapsed_ns, 1);
 		row_of_child(writer, "minor_faults", &r->minor_faults, 1);
 		row_of_child(writer, "pages_written", &writes, 1);
-		if (timed)
+		if (timing == EACH)
 			row_of_child(writer, "write_ns", r->write_ns, writes);
+		if (settings.cow_stats)
+			print_counts(writer, counts[i], timing);
 	}
 }
 
@@ -192,7 +256,19 @@ static void print_timer_cost(uint64_t *values, uint64_t count)
 
 static void parse(int argc, char **argv)
 {
-	enum { PATTERN = 256, WRITER, CHILDREN, THREADS, PIN, WARM, PAGE, REPETITIONS, SEED };
+	enum {
+		PATTERN = 256,
+		WRITER,
+		CHILDREN,
+		THREADS,
+		PIN,
+		WARM,
+		COW_STATS,
+		COW_TIMES,
+		PAGE,
+		REPETITIONS,
+		SEED
+	};
 	static const struct option options[] = {
 		{ "pattern", required_argument, NULL, PATTERN },
 		{ "writer", required_argument, NULL, WRITER },
@@ -200,6 +276,8 @@ static void parse(int argc, char **argv)
 		{ "threads", required_argument, NULL, THREADS },
 		{ "pin", no_argument, NULL, PIN },
 		{ "warm", no_argument, NULL, WARM },
+		{ "cow-stats", no_argument, NULL, COW_STATS },
+		{ "cow-times", no_argument, NULL, COW_TIMES },
 		{ "page-size-bytes", required_argument, NULL, PAGE },
 		{ "repetitions", required_argument, NULL, REPETITIONS },
 		{ "seed", required_argument, NULL, SEED },
@@ -228,6 +306,13 @@ static void parse(int argc, char **argv)
 			break;
 		case WARM:
 			settings.warm = true;
+			break;
+		case COW_TIMES:
+			settings.cow_times = true;
+			settings.cow_stats = true;
+			break;
+		case COW_STATS:
+			settings.cow_stats = true;
 			break;
 		case PAGE:
 			settings.page_bytes = parse_u64("--page-size-bytes", optarg);
@@ -270,6 +355,10 @@ int main(int argc, char **argv)
 	order = (uint32_t *)map_private(pages * sizeof(*order), base_page_bytes());
 	heap = map_private(settings.bytes, settings.page_bytes);
 	write_pages(heap, settings.bytes, base_page_bytes());
+	scratch = map_private(base_page_bytes(), base_page_bytes());
+	write_pages(scratch, base_page_bytes(), base_page_bytes());
+	if (settings.cow_stats)
+		counts = map_records(sizeof(*counts) * (size_t)settings.children);
 	if (settings.warm)
 		warm(writes * base_page_bytes() * (size_t)settings.children);
 
@@ -279,10 +368,10 @@ int main(int argc, char **argv)
 	if (settings.pinned)
 		pin_to(0, &allowed);
 	print_timer_cost((uint64_t *)records, samples);
-	/* Untimed and timed in turn: the whole-run time is free of time-stamps. */
+	/* Each timing in turn: the whole-run time is free of time-stamps. */
 	for (uint64_t i = 0; i < settings.repetitions; i++) {
 		choose_order(&state, pages);
-		repeat(records, i, i % 2 == 1);
+		repeat(records, i, (enum timing)(i % (settings.cow_times ? 3 : 2)));
 	}
 	spinners_stop(&spinners);
 	row_end();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use cowlab_probes::{CowFaults, DoFork, Method, Pattern, Runner, Writer, unix_ns};
+use cowlab_probes::{Counting, CowFaults, DoFork, Method, Pattern, Runner, Writer, unix_ns};
 use cowlab_store::Params;
 
 use crate::kernel_trace::Instance;
@@ -83,6 +83,8 @@ fn single_fault_ns(runner: &Runner, page: u64) -> Result<f64> {
         threads: 0,
         page_size_bytes: page,
         pinned: true,
+        policy: None,
+        counting: Counting::None,
         repetitions: 40,
         seed: 1,
     };

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `cow-faults`: document 002's workloads.
 
-use anyhow::{Result, bail};
-use cowlab_probes::{CowFaults, CowFaultsResult, Pattern, Writer};
-use cowlab_store::{QUANTILES, Sample, histogram_of, serialise};
+use std::rc::Rc;
 
+use anyhow::{Result, bail};
+use cowlab_machine::{Facts, PolicyGuard};
+use cowlab_probes::{Counting, CowFaults, CowFaultsResult, Pattern, Writer};
+use cowlab_store::{Sample, histogram_of};
+
+use crate::counts;
 use crate::task::{Recorder, Task, median_of};
 
 /// The name of this benchmark in samples.
@@ -13,10 +17,21 @@ pub const BENCH: &str = "cow-faults";
 /// The document's sizes.
 pub const SIZES_BYTES: [u64; 2] = [16 << 20, 64 << 20];
 
-/// Repetitions of a pattern in one invocation, half of them timed write by write. A single write
+/// Repetitions of a pattern in one invocation, as many of each kind of timing. A single write
 /// needs more of them for its percentiles.
-pub fn repetitions_of(pattern: Pattern) -> u64 {
-    if pattern == Pattern::Single { 60 } else { 2 }
+pub fn repetitions_of(pattern: Pattern, counting: Counting) -> u64 {
+    let kinds = if counting == Counting::Times { 3 } else { 2 };
+    kinds * if pattern == Pattern::Single { 30 } else { 1 }
+}
+
+/// What this kernel, and this user, can be asked for.
+pub fn counting(facts: &Facts) -> Counting {
+    let is_root = facts.credentials.as_ref().is_some_and(|own| own.euid == 0);
+    match facts.cow.counts && facts.cow.process_counts {
+        false => Counting::None,
+        true if is_root && facts.cow.times.is_some() => Counting::Times,
+        true => Counting::Counts,
+    }
 }
 
 /// The document's workloads, and beyond it: a writing parent, several children, another thread.
@@ -34,7 +49,9 @@ pub fn document_workloads(
         threads: 0,
         page_size_bytes: page,
         pinned: true,
-        repetitions: repetitions_of(pattern),
+        policy: None,
+        counting: Counting::None,
+        repetitions: repetitions_of(pattern, Counting::None),
         seed,
     };
     let mut cells = Vec::new();
@@ -62,19 +79,29 @@ pub fn document_workloads(
             cells.push(CowFaults { page_size_bytes: huge, ..cell(pattern, 64 << 20) });
         }
     }
-    tasks(cells)
+    tasks(cells, None)
 }
 
-/// One task for each of the settings.
-pub fn tasks(settings: impl IntoIterator<Item = CowFaults>) -> Vec<Task> {
+/// One task for each of the settings. `guard` sets the policies of those that have one.
+pub fn tasks(
+    settings: impl IntoIterator<Item = CowFaults>,
+    guard: Option<Rc<PolicyGuard>>,
+) -> Vec<Task> {
     let task = |settings: CowFaults| {
-        let name = format!(
+        let mut name = format!(
             "{BENCH}: {} over {} MiB, {} writes",
             settings.pattern,
             settings.size_bytes >> 20,
             settings.writer
         );
+        if let Some(policy) = settings.policy {
+            name.push_str(&format!(", policy {policy}"));
+        }
+        let guard = guard.clone();
         Task::new(name, move |runner, rep| {
+            if let (Some(guard), Some(policy)) = (&guard, settings.policy) {
+                guard.set(policy)?;
+            }
             // Another order in every round.
             let settings = CowFaults { seed: settings.seed + u64::from(rep), ..settings.clone() };
             samples_of(&settings, &settings.run(runner)?, rep)
@@ -108,18 +135,9 @@ fn samples_of(settings: &CowFaults, result: &CowFaultsResult, rep: u32) -> Resul
     if !result.write_ns.is_empty() {
         let without_timer = |ns: &u64| ns.saturating_sub(timer_ns as u64).max(1);
         let histogram = histogram_of(result.write_ns.iter().map(without_timer));
-        for (name, quantile) in QUANTILES {
-            let value = match name {
-                "min" => histogram.min(),
-                "max" => histogram.max(),
-                _ => histogram.value_at_quantile(quantile),
-            };
-            let sample = out.add("fault_ns", value as f64);
-            sample.params.insert("quantile".to_owned(), name.to_owned());
-            if name == "p50" {
-                sample.histogram = Some(serialise(&histogram));
-            }
-        }
+        out.add_distribution("fault_ns", &histogram);
     }
+    counts::add(&mut out, &result.counts, writers);
+    counts::add_times(&mut out, &result.times);
     Ok(out.finish())
 }

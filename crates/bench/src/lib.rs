@@ -2,11 +2,15 @@
 //! Plans of measurements: what to run, how often and in which order, and the samples it gives.
 
 pub mod calibrate;
+pub mod command;
+mod counts;
 pub mod cross_check;
 pub mod faults;
 pub mod fork_sections;
+pub mod guest;
 mod kernel_trace;
 pub mod points;
+pub mod precopy;
 pub mod sweep;
 pub mod table;
 mod task;

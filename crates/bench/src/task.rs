@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use cowlab_probes::Runner;
-use cowlab_store::{Params, Sample, unit_of};
+use cowlab_store::{Histogram, Params, QUANTILES, Sample, serialise, unit_of};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -122,6 +122,28 @@ impl Recorder {
             histogram: None,
         });
         self.samples.last_mut().expect("one was pushed")
+    }
+
+    /// Add one figure of a quantile.
+    pub fn add_quantile(&mut self, metric: &str, quantile: &str, value: f64) -> &mut Sample {
+        let sample = self.add(metric, value);
+        sample.params.insert("quantile".to_owned(), quantile.to_owned());
+        sample
+    }
+
+    /// Add a distribution: its quantiles, and itself with the median.
+    pub fn add_distribution(&mut self, metric: &str, histogram: &Histogram<u64>) {
+        for (name, quantile) in QUANTILES {
+            let value = match name {
+                "min" => histogram.min(),
+                "max" => histogram.max(),
+                _ => histogram.value_at_quantile(quantile),
+            };
+            let sample = self.add_quantile(metric, name, value as f64);
+            if name == "p50" {
+                sample.histogram = Some(serialise(histogram));
+            }
+        }
     }
 
     /// The samples.

@@ -7,13 +7,15 @@ mod trace_report;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use cowlab_bench::precopy::DEPTHS;
 use cowlab_bench::trace::Tool;
+use cowlab_machine::Policy;
 use cowlab_model::units::parse_bytes;
 use cowlab_probes::{Method, Pattern, Reap, Writer};
 
 pub use kernel::{
-    ForkStudyArgs, Kernel, KernelBootArgs, KernelBuildArgs, KernelFetchArgs, KernelPlace,
-    MachineArgs,
+    ForkStudyArgs, GuestArgs, Kernel, KernelBenchArgs, KernelBootArgs, KernelBuildArgs,
+    KernelFetchArgs, KernelPlace, KernelSeriesArgs, KernelTestArgs,
 };
 pub use trace_report::TraceReportArgs;
 
@@ -93,6 +95,11 @@ pub struct StudyArgs {
     /// The papers' own sizes and repetitions as well; hours
     #[arg(long, group = "extent")]
     pub paper: bool,
+    /// Document 002's kernel as well, built and booted in a virtual machine; some 15 minutes more
+    #[arg(long)]
+    pub kernel: bool,
+    #[command(flatten)]
+    pub guest: GuestArgs,
 }
 
 #[derive(Debug, Args)]
@@ -126,6 +133,10 @@ pub enum Bench {
     ForkTable(ForkTableArgs),
     /// Document 002's workloads: each write after a fork
     CowFaults(CowFaultsArgs),
+    /// Document 002 whole: its workloads under its policy and deeper ones (patched kernel, root)
+    PreCopy(PreCopyArgs),
+    /// A program of yours, under each policy in turn
+    Command(CommandArgs),
     /// Check that copy-on-write keeps parent and children apart
     CowCheck(CowCheckArgs),
     /// Our times of fork and vfork beside the kernel's own trace events (needs root)
@@ -135,6 +146,23 @@ pub enum Bench {
     ForkSections(ForkSectionsArgs),
     /// What an event and an instrumented call cost, beside LTTng-UST and uftrace
     Trace(BenchTraceArgs),
+}
+
+impl Bench {
+    /// Its name on the command line.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Bench::ForkSweep(_) => "fork-sweep",
+            Bench::ForkTable(_) => "fork-table",
+            Bench::CowFaults(_) => "cow-faults",
+            Bench::PreCopy(_) => "pre-copy",
+            Bench::Command(_) => "command",
+            Bench::CowCheck(_) => "cow-check",
+            Bench::CrossCheck(_) => "cross-check",
+            Bench::Trace(_) => "trace",
+            Bench::ForkSections(_) => "fork-sections",
+        }
+    }
 }
 
 /// A size: bytes, or with a unit.
@@ -249,8 +277,34 @@ pub struct CowFaultsArgs {
     /// Size of the memory's pages
     #[arg(long, value_delimiter = ',', value_parser = size)]
     pub page_size_bytes: Vec<u64>,
+    /// What the kernel copies at a fault, in turn: off, next, next:PAGES; as it is, if not given
+    #[arg(long, value_delimiter = ',')]
+    pub policy: Vec<Policy>,
     #[command(flatten)]
     pub how: How,
+}
+
+#[derive(Debug, Args)]
+pub struct PreCopyArgs {
+    /// Pages copied ahead of a write; the first depth is also measured at 16 MiB
+    #[arg(long, value_name = "PAGES", value_delimiter = ',', default_values_t = DEPTHS, value_parser = clap::value_parser!(u32).range(1..=512))]
+    pub depths: Vec<u32>,
+    /// Rounds; each measures everything once, in an order of its own
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct CommandArgs {
+    /// What the kernel copies at a fault, in turn: off, next, next:PAGES; as it is, if not given
+    #[arg(long, value_delimiter = ',')]
+    pub policy: Vec<Policy>,
+    /// Rounds; each runs the program once under each policy
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub command: Vec<std::ffi::OsString>,
 }
 
 #[derive(Debug, Args)]

@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::IsTerminal;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -11,12 +12,13 @@ use anyhow::{Context as _, Result, anyhow};
 use cowlab_bench::calibrate::{Scope, cold_touch_sample};
 use cowlab_bench::{Rounds, Task, run_rounds};
 use cowlab_machine::fit::{self, Need};
-use cowlab_machine::{Facts, Root, ThpGuard, thp};
+use cowlab_machine::{Facts, Policy, PolicyGuard, Root, ThpGuard, policy, thp};
 use cowlab_probes::{DoFork, Runner, WarmMemory, unix_ns};
 use cowlab_store::Sample;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::Common;
+use crate::cmd::kernel::{MARK, PROGRESS};
 use crate::output;
 use crate::usage::WrongUsage;
 
@@ -94,6 +96,18 @@ impl Context {
         thp::usable(&self.facts, page_size_bytes).map_err(|reason| WrongUsage(reason).into())
     }
 
+    /// Refuse policies that cannot be had here; otherwise what sets them, on a kernel that has any.
+    pub fn policies(&self, asked: &[Policy]) -> Result<Option<Rc<PolicyGuard>>> {
+        for one in asked {
+            policy::usable(&self.facts, *one).map_err(anyhow::Error::msg)?;
+        }
+        let is_root = self.facts.credentials.as_ref().is_some_and(|own| own.euid == 0);
+        if self.facts.cow.precopy.is_none() || !is_root {
+            return Ok(None);
+        }
+        Ok(Some(Rc::new(PolicyGuard::new(&Root::default())?)))
+    }
+
     /// Refuse what does not fit into memory, before anything is allocated.
     pub fn check_fits(
         &self,
@@ -152,12 +166,15 @@ impl Context {
         let warm = self.warm();
         let bar = ProgressBar::new(1000);
         bar.set_draw_target(ProgressDrawTarget::stderr());
-        if let Ok(style) =
-            ProgressStyle::with_template("{elapsed_precise} {wide_bar} {percent:>3}% {msg:50!}")
-        {
+        if let Some(style) = progress_style() {
             bar.set_style(style);
         }
+        // A guest's progress is shown by whoever booted it.
+        let lines = std::env::var_os(PROGRESS).is_some();
         let result = run_rounds(&self.runner, tasks, rounds, self.common.seed, |name, done| {
+            if lines {
+                eprintln!("{MARK}{done:.3} {name}");
+            }
             bar.set_message(name.to_owned());
             bar.set_position((done * 1000.0) as u64);
         });
@@ -174,6 +191,11 @@ impl Context {
             output::say(what);
         }
     }
+}
+
+/// How a measurement's progress looks.
+pub fn progress_style() -> Option<ProgressStyle> {
+    ProgressStyle::with_template("{elapsed_precise} {wide_bar} {percent:>3}% {msg:50!}").ok()
 }
 
 /// Rounds for a budget of seconds.

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -88,6 +88,9 @@ pub struct Ended {
 pub fn boot(guest: Guest<'_>, watch: &Watch<'_>) -> Result<Ended> {
     check_tools()?;
     check_memory(&Facts::probe(&Root::default()), guest.memory_bytes)?;
+    if !guest.image.is_file() {
+        bail!("there is no kernel {}", guest.image.display());
+    }
     let folder = make_folder(&guest)?;
     let console = folder.join("console.log");
     let terminal = guest.command.is_none();
@@ -137,7 +140,7 @@ pub fn boot(guest: Guest<'_>, watch: &Watch<'_>) -> Result<Ended> {
                 });
             });
         }
-        wait(&mut child, began, guest.time_limit, watch)
+        wait(&mut child, terminal, guest.time_limit, watch)
     });
     let log = fs::read(&console).unwrap_or_default();
     let log = String::from_utf8_lossy(&log);
@@ -146,7 +149,10 @@ pub fn boot(guest: Guest<'_>, watch: &Watch<'_>) -> Result<Ended> {
         let tail = if tail.is_empty() { "nothing" } else { &tail };
         format!("its log, {}, ends:\n{tail}", console.display())
     };
-    let status = waited.with_context(end)?;
+    let Some(status) = waited? else {
+        let limit = guest.time_limit.as_secs();
+        bail!("the guest did not end within {limit} s (--time-limit-s) and was killed; {}", end());
+    };
     let ended = fs::read_to_string(folder.join("status")).ok();
     let Some(ended) = ended.and_then(|text| text.trim().parse().ok()) else {
         if log.is_empty() {
@@ -255,7 +261,7 @@ fn script(here: &Path, command: Option<&[OsString]>) -> Vec<u8> {
     text
 }
 
-fn quote(word: &OsStr, text: &mut Vec<u8>) {
+pub(crate) fn quote(word: &OsStr, text: &mut Vec<u8>) {
     text.push(b'\'');
     for byte in word.as_bytes() {
         match byte {
@@ -282,34 +288,35 @@ fn pass_on(mut from: impl Read, to: &mut dyn Write, mut see: impl FnMut(&[u8])) 
     }
 }
 
+/// QEMU's status, or none where it was killed at its limit.
 fn wait(
     child: &mut Child,
-    began: Instant,
+    terminal: bool,
     limit: Duration,
     watch: &Watch<'_>,
-) -> Result<std::process::ExitStatus> {
+) -> Result<Option<ExitStatus>> {
+    let began = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             watch.check()?;
-            return Ok(status);
+            return Ok(Some(status));
         }
         if watch.check().is_err() || began.elapsed() > limit {
-            end(child)?;
+            end(child, terminal)?;
             watch.check()?;
-            bail!(
-                "the guest did not end within {} s (--time-limit-s) and was killed",
-                limit.as_secs()
-            );
+            return Ok(None);
         }
         thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// QEMU puts the terminal back when it is told to end.
-fn end(child: &mut Child) -> Result<()> {
-    let _ = kill_process(Pid::from_child(child), Signal::TERM);
+/// Told to end, QEMU puts the terminal back; if it has none, there is nothing to wait for.
+fn end(child: &mut Child, terminal: bool) -> Result<()> {
     let began = Instant::now();
-    while began.elapsed() < GRACE {
+    if terminal {
+        let _ = kill_process(Pid::from_child(child), Signal::TERM);
+    }
+    while terminal && began.elapsed() < GRACE {
         if child.try_wait()?.is_some() {
             return Ok(());
         }

@@ -146,6 +146,16 @@ impl Built {
         self.folder.join("bzImage")
     }
 
+    /// Words for its command line that tell those who measure in it what it is.
+    pub fn identity(&self) -> Vec<String> {
+        let info = &self.info;
+        vec![
+            format!("cowlab.variant={}", info.variant),
+            format!("cowlab.build={}", info.key),
+            format!("cowlab.source={}", info.source.version),
+        ]
+    }
+
     fn read(folder: PathBuf) -> Option<Built> {
         let info = serde_json::from_slice(&fs::read(folder.join("build.json")).ok()?).ok()?;
         folder.join("bzImage").is_file().then_some(Built { folder, info, cached: true })

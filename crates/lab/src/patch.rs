@@ -60,7 +60,9 @@ pub fn apply(folder: &Path, patch: &Path, step: &str) -> Result<Vec<Offset>> {
         .stdin(Stdio::null())
         .output()
         .context("cannot run patch: run scripts/install kernel")?;
-    let said = String::from_utf8_lossy(&output.stdout);
+    // A damaged patch is complained about on standard error.
+    let said = [&output.stdout[..], &output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
     let heard = read_messages(&said, step);
     if !output.status.success() {
         let reject = heard.failed.first().map(|(file, _)| reject_of(folder, file));

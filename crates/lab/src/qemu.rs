@@ -9,6 +9,12 @@ use cowlab_store::Accelerator;
 /// QEMU's program.
 pub const PROGRAM: &str = "qemu-system-x86_64";
 
+/// The machine and CPU of a guest under KVM.
+pub const KVM: &str = "-machine pc,accel=kvm -cpu host";
+
+/// And under TCG. With the two features, it would execute a page copy byte by byte.
+pub const TCG: &str = "-machine pc,accel=tcg -cpu max,-erms,-fsrm";
+
 /// How the guest's files are passed. The kernel limits messages to 500 KiB over virtio. Nobody
 /// changes the host's files below a guest, so that it may keep what it has read.
 const ROOT_FLAGS: &str = "version=9p2000.L,trans=virtio,access=any,msize=512000,cache=loose";
@@ -45,9 +51,12 @@ impl Machine<'_> {
         let mut all = Arguments(Vec::new());
         all.words("-nodefaults -no-user-config -display none -no-reboot");
         match self.accelerator {
-            Accelerator::Kvm => all.words("-machine pc,accel=kvm -cpu host"),
-            // With these two, TCG would execute a page copy byte by byte.
-            _ => all.words("-machine pc,accel=tcg -cpu max,-erms,-fsrm"),
+            Accelerator::Kvm => all.words(KVM),
+            _ => all.words(TCG),
+        }
+        if self.accelerator == Accelerator::Icount {
+            // A nanosecond of the guest's an instruction, and none for its waiting.
+            all.words("-icount shift=0,sleep=off");
         }
         all.words(&format!("-smp {}", self.cpus));
         all.words(&format!("-m {}M", self.memory_bytes >> 20));
@@ -83,10 +92,18 @@ impl Machine<'_> {
     fn kernel_line(&self) -> String {
         let folder = self.folder.display();
         let mut line = format!(
-            // Warnings and worse reach the log; a panic ends the guest.
-            "console=ttyS0 earlyprintk=serial,ttyS0,115200 loglevel=6 panic=-1 reboot=t ro \
-             rootfstype=9p rootflags={ROOT_FLAGS}"
+            // Notices and worse reach the log; a panic ends the guest. On a busy host, emulated
+            // timers are late, which the kernel would take for broken ones.
+            "console=ttyS0 loglevel=6 panic=-1 reboot=t no_timer_check ro rootfstype=9p \
+             rootflags={ROOT_FLAGS}"
         );
+        let accelerator = match self.accelerator {
+            Accelerator::Kvm => "kvm",
+            Accelerator::Icount => "icount",
+            _ => "tcg",
+        };
+        // What measures in the guest says how it was executed; see crates/machine/src/guest.rs.
+        line += &format!(" cowlab.accelerator={accelerator}");
         for argument in self.kernel_arguments {
             line += " ";
             line += argument;

@@ -2,6 +2,7 @@
 //! `kernel/`: the config fragments and the steps of the series, as they are in the repository.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -26,10 +27,10 @@ pub struct Step {
 impl KernelFolder {
     /// `chosen`, else `kernel/` in this folder or one above it, else beside the built program.
     pub fn find(chosen: Option<&Path>) -> Result<KernelFolder> {
-        let is_one = |path: &Path| path.join("config").is_file() && path.join("series").is_dir();
+        let is_one = |path: &Path| path.join("config").is_file();
         if let Some(path) = chosen {
             if !is_one(path) {
-                bail!("{} has no config and no series", path.display());
+                bail!("{} has no config: it is no kernel/ of cowlab", path.display());
             }
             return Ok(KernelFolder { path: path.canonicalize()? });
         }
@@ -38,7 +39,7 @@ impl KernelFolder {
         let places = here.iter().chain(&program).flat_map(|place| place.ancestors());
         let found = places.map(|place| place.join("kernel")).find(|path| is_one(path));
         let path = found.context(
-            "no kernel/config and kernel/series here: run this in a clone of cowlab, or give \
+            "no kernel/config here: run this in a clone of cowlab, or give \
              --kernel-dir DIR",
         )?;
         Ok(KernelFolder { path })
@@ -58,7 +59,13 @@ impl KernelFolder {
     pub fn steps(&self, through: Option<&str>) -> Result<Vec<Step>> {
         let series = self.path.join("series");
         let mut names = Vec::new();
-        for entry in fs::read_dir(&series).with_context(|| cannot_read(&series))? {
+        let entries = match fs::read_dir(&series) {
+            Ok(entries) => entries,
+            // git keeps no empty folder.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error).with_context(|| cannot_read(&series)),
+        };
+        for entry in entries {
             let name = entry?.file_name().to_string_lossy().into_owned();
             let number = name.split('-').next().unwrap_or("");
             if number.len() == 4 && number.bytes().all(|byte| byte.is_ascii_digit()) {

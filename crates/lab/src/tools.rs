@@ -39,7 +39,8 @@ pub fn check_build() -> Result<()> {
     Ok(())
 }
 
-fn has_header(name: &str) -> bool {
+/// Whether programs of this machine can include it.
+pub fn has_header(name: &str) -> bool {
     let mut check = Command::new("gcc");
     check.args(["-E", "-include", name, "-xc", "/dev/null", "-o", "/dev/null"]);
     check.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

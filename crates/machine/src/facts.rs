@@ -10,8 +10,10 @@ use serde::Serialize;
 
 use crate::cgroup::{self, Cgroup};
 use crate::cpu::{self, Cpu};
+use crate::guest::{self, Guest};
 use crate::limits::{self, Credentials, ResourceLimits, TaskLimits};
 use crate::memory::{self, Memory, Overcommit};
+use crate::policy::{self, CowSettings};
 use crate::root::{Reader, Root};
 use crate::soft_dirty;
 use crate::thp::{self, Thp};
@@ -64,6 +66,10 @@ pub struct Facts {
     pub mitigations: BTreeMap<String, String>,
     /// Load average over one minute.
     pub load_average: Option<f64>,
+    /// What of document 002's policies and counts the kernel has.
+    pub cow: CowSettings,
+    /// What the command line of a guest's kernel tells.
+    pub guest: Guest,
     /// Files that are there and could not be read or understood, one sentence each.
     pub problems: Vec<String>,
 }
@@ -102,6 +108,8 @@ impl Facts {
             mitigations: mitigations(reader),
             // The file has two decimals; those of a widened f32 would be noise.
             load_average: load.map(|load| (f64::from(load.one) * 100.0).round() / 100.0),
+            cow: policy::probe(reader),
+            guest: guest::probe(reader),
             problems: Vec::new(),
         };
         facts.problems = owner.into_problems();
@@ -127,7 +135,8 @@ impl Facts {
             overcommit_memory: self.overcommit.memory,
             clocksource: self.clocksource.clone(),
             load_average: self.load_average,
-            accelerator: Accelerator::Native,
+            accelerator: self.guest.accelerator.unwrap_or(Accelerator::Native),
+            build: self.guest.build.clone(),
         }
     }
 

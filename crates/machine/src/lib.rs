@@ -8,12 +8,17 @@
 
 pub mod capability;
 pub mod cgroup;
+pub mod cow_stats;
 pub mod cpu;
 pub mod facts;
 pub mod fit;
+mod guardian;
+pub mod guest;
 mod human;
 pub mod limits;
 pub mod memory;
+pub mod policy;
+mod policy_guard;
 pub mod process;
 mod root;
 mod soft_dirty;
@@ -23,6 +28,8 @@ pub mod tracing;
 pub mod verdict;
 
 pub use facts::Facts;
+pub use policy::Policy;
+pub use policy_guard::{PolicyError, PolicyGuard};
 pub use process::{ProcessError, ProcessFacts};
 pub use root::{ReadError, Root};
 pub use thp_guard::{GuardError, ThpGuard};

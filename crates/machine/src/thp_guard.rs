@@ -2,21 +2,13 @@
 //! Changes the setting of one huge-page size for as long as a value lives.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, BufRead, BufReader};
-use std::os::unix::process::CommandExt;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
+use crate::guardian::Guardian;
 use crate::human;
 use crate::root::Root;
 use crate::thp;
-
-/// What the guardian runs: say that the signals are ignored, wait until nobody holds the other
-/// end of the pipe, put the old word back. `read` is the shell's own, so it needs no other program.
-const GUARDIAN: &str = r#"trap '' HUP INT QUIT TERM PIPE
-echo ready
-while read -r _; do :; done
-printf '%s\n' "$1" >"$2""#;
 
 /// Why a setting could not be changed or put back.
 #[derive(Debug, thiserror::Error)]
@@ -65,14 +57,12 @@ pub enum GuardError {
 
 /// Holds pages of one size at `madvise`; puts the old setting back when it is dropped.
 ///
-/// The word is put back by a shell in a process group of its own that waits for a pipe to close,
-/// so it comes back whatever ends this process, SIGKILL included. Only what kills both (the
-/// machine, or a whole control group) leaves the setting changed. A lock on the file, which the
+/// A [`Guardian`] puts the word back, whatever ends this process. A lock on the file, which the
 /// guardian holds until it is done, keeps two runs from undoing each other.
 #[derive(Debug)]
 pub struct ThpGuard {
     path: PathBuf,
-    guardian: Option<Child>,
+    guardian: Option<Guardian>,
     /// Where nothing had to be changed, the shared lock that keeps it so.
     _lock: Option<File>,
 }
@@ -100,7 +90,8 @@ impl ThpGuard {
         let old = read(&path)?;
         // Before anything is changed: without the right to write there is nothing to guard.
         File::options().write(true).open(&path).map_err(|e| at(&path, e))?;
-        let guardian = spawn(&path, &old, lock)?;
+        let guardian = Guardian::start(&[(path.clone(), old)], lock)
+            .map_err(|reason| GuardError::Guardian { path: path.clone(), reason })?;
         let guard = ThpGuard { path, guardian: Some(guardian), _lock: None };
         fs::write(&guard.path, "madvise\n").map_err(|e| at(&guard.path, e))?;
         match read(&guard.path)? {
@@ -124,13 +115,8 @@ impl ThpGuard {
 
     fn finish(&mut self) -> Result<(), GuardError> {
         let Some(mut guardian) = self.guardian.take() else { return Ok(()) };
-        // `wait` closes the pipe first, which is what the guardian waits for.
-        let reason = match guardian.wait() {
-            Ok(status) if status.success() => return Ok(()),
-            Ok(status) => format!("did not put the old setting back ({status})"),
-            Err(error) => error.to_string(),
-        };
-        Err(GuardError::Guardian { path: self.path.clone(), reason })
+        let path = || self.path.clone();
+        guardian.finish().map_err(|reason| GuardError::Guardian { path: path(), reason })
     }
 }
 
@@ -140,31 +126,6 @@ impl Drop for ThpGuard {
             eprintln!("{error}; check the file");
         }
     }
-}
-
-/// Starts the guardian and waits until it ignores signals. It holds `lock` as its stderr, which
-/// is open for reading only, so that nothing it could print reaches the setting.
-fn spawn(path: &Path, old: &str, lock: File) -> Result<Child, GuardError> {
-    let failed = |reason: String| GuardError::Guardian { path: path.to_owned(), reason };
-    let mut child = Command::new("/bin/sh")
-        .args(["-c", GUARDIAN, "cowlab-guardian", old])
-        .arg(path)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(lock)
-        .process_group(0)
-        .spawn()
-        .map_err(|error| failed(error.to_string()))?;
-    let mut line = String::new();
-    if let Some(stdout) = child.stdout.take() {
-        BufReader::new(stdout).read_line(&mut line).map_err(|error| failed(error.to_string()))?;
-    }
-    if line != "ready\n" {
-        // It writes only what the file holds already, so ending it here changes nothing.
-        let status = child.wait().map_err(|error| failed(error.to_string()))?;
-        return Err(failed(format!("did not start ({status})")));
-    }
-    Ok(child)
 }
 
 fn read(path: &Path) -> Result<String, GuardError> {

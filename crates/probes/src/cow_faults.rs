@@ -2,11 +2,25 @@
 //! Settings and results of probes/cow_faults.c.
 
 use anyhow::Result;
+use cowlab_machine::Policy;
+use cowlab_machine::cow_stats::CowStats;
 use cowlab_store::Params;
 
+use crate::cow_counts::{CowCounts, counts_of, times_of};
 use crate::program::Program;
 use crate::runner::Runner;
 use crate::settings::{Pattern, Writer};
+
+/// What is asked of a kernel that counts copy-on-write faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counting {
+    /// Nothing: it does not count.
+    None,
+    /// Its counts around the writes.
+    Counts,
+    /// Also its own times of each fault, in repetitions of their own; needs root.
+    Times,
+}
 
 /// One invocation of cow_faults.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,7 +39,11 @@ pub struct CowFaults {
     pub page_size_bytes: u64,
     /// Whether parent and children share one CPU and the threads have others.
     pub pinned: bool,
-    /// Repetitions in turn untimed (even) and timed write by write (odd).
+    /// The policy that is in force, for the samples; `None`: whatever the kernel has.
+    pub policy: Option<Policy>,
+    /// What the kernel is asked for.
+    pub counting: Counting,
+    /// Repetitions in turn untimed, timed write by write and, if asked for, timed by the kernel.
     pub repetitions: u64,
     /// Seed of the random order.
     pub seed: u64,
@@ -46,7 +64,7 @@ impl CowFaults {
         Ok(())
     }
 
-    /// The parameters that its samples carry. The stock kernel's policy is `stock`.
+    /// The parameters that its samples carry; the policy is `stock` where none was set.
     pub fn params(&self) -> Params {
         [
             ("pattern", self.pattern.to_string()),
@@ -56,7 +74,7 @@ impl CowFaults {
             ("threads", self.threads.to_string()),
             ("page_size_bytes", self.page_size_bytes.to_string()),
             ("pinned", self.pinned.to_string()),
-            ("policy", "stock".to_owned()),
+            ("policy", self.policy.map_or_else(|| "stock".to_owned(), |policy| policy.to_string())),
         ]
         .map(|(key, value)| (key.to_owned(), value))
         .into()
@@ -85,6 +103,11 @@ impl CowFaults {
         if self.pinned {
             arguments.push("--pin".to_owned());
         }
+        match self.counting {
+            Counting::None => {}
+            Counting::Counts => arguments.push("--cow-stats".to_owned()),
+            Counting::Times => arguments.push("--cow-times".to_owned()),
+        }
         arguments.push(self.size_bytes.to_string());
         let outcome = runner.run(Program::CowFaults, &arguments)?;
         let rows = &outcome.rows;
@@ -95,6 +118,8 @@ impl CowFaults {
             minor_faults: rows.values("minor_faults"),
             pages_written: rows.values("pages_written"),
             write_ns: rows.values("write_ns"),
+            counts: counts_of(rows)?,
+            times: times_of(rows)?,
         })
     }
 }
@@ -114,4 +139,8 @@ pub struct CowFaultsResult {
     pub pages_written: Vec<u64>,
     /// Each write of the timed repetitions, the time-stamp's cost included.
     pub write_ns: Vec<u64>,
+    /// What the kernel counted, one a writer and repetition; empty where it was not asked.
+    pub counts: Vec<CowCounts>,
+    /// What the kernel timed, one a writer and repetition that it timed.
+    pub times: Vec<CowStats>,
 }

@@ -3,6 +3,7 @@
 
 mod calibrate;
 mod cow_check;
+mod cow_counts;
 mod cow_faults;
 mod do_fork;
 mod fork_small;
@@ -16,13 +17,14 @@ mod warm;
 
 pub use calibrate::{Primitives, PrimitivesResult};
 pub use cow_check::CowCheck;
-pub use cow_faults::{CowFaults, CowFaultsResult};
+pub use cow_counts::{CowCounts, Moments};
+pub use cow_faults::{Counting, CowFaults, CowFaultsResult};
 pub use do_fork::{CpuTime, DoFork, DoForkResult};
 pub use fork_small::{ForkSmall, ForkSmallResult};
 pub use fork_table::{ForkTable, ForkTableResult};
 pub use program::{LIBCASPER, LIBCASPER_NAME, Program};
 pub use rows::{Row, Rows};
-pub use runner::{Interrupted, Outcome, Outside, Runner, unix_ns};
+pub use runner::{Interrupted, Outcome, Outside, Runner, Timed, unix_ns};
 pub use settings::{Method, Pattern, Reap, Writer};
 pub use trace::{NESTED_CALLS, TraceResult, TraceRun, TraceSources};
 pub use warm::WarmMemory;

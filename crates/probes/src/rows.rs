@@ -13,6 +13,9 @@ pub struct Row {
     pub child: u32,
     /// The values, in the order in which they were measured.
     pub values: Vec<u64>,
+    /// A file's text, where the row carries one in the place of values.
+    #[serde(default)]
+    pub text: Option<String>,
 }
 
 /// All rows of one probe.
@@ -49,6 +52,13 @@ impl Rows {
             .collect()
     }
 
+    /// The texts of `metric` by the child that read them, each child's in their order.
+    pub fn texts(&self, metric: &str) -> Vec<(u32, &str)> {
+        let of = |row: &'_ Row| row.metric == metric;
+        let rows = self.0.iter().filter(|row| of(row));
+        rows.filter_map(|row| Some((row.child, row.text.as_deref()?))).collect()
+    }
+
     /// The one value of `metric`.
     pub fn value(&self, metric: &str) -> Result<u64> {
         match self.values(metric)[..] {
@@ -74,6 +84,15 @@ mod tests {
         assert_eq!(rows.values("write_ns"), [1, 2, 3]);
         assert!(rows.values("absent").is_empty());
         assert!(rows.value("write_ns").is_err());
+    }
+
+    #[test]
+    fn texts_keep_their_lines() {
+        let printed = "{\"metric\":\"a_text\",\"child\":2,\"values\":[],\"text\":\"b: 1\\nc: 2\\n\"}\n\
+                       {\"metric\":\"end\",\"child\":0,\"values\":[]}\n";
+        let rows = Rows::decode(printed).unwrap();
+        assert_eq!(rows.texts("a_text"), [(2, "b: 1\nc: 2\n")]);
+        assert!(rows.values("a_text").is_empty());
     }
 
     #[test]

@@ -45,6 +45,21 @@ pub struct Outside {
     pub user_ns: u64,
     /// System time of the same.
     pub sys_ns: u64,
+    /// Minor faults of the same.
+    pub minor_faults: u64,
+}
+
+/// A program that ended well, as its parent saw it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Timed {
+    /// What was seen from outside.
+    pub outside: Outside,
+    /// When it was started, in ns since the Unix epoch.
+    pub start_unix_ns: i64,
+    /// Its process id.
+    pub pid: u32,
+    /// What it printed.
+    pub printed: Vec<u8>,
 }
 
 /// What one run of a probe gave.
@@ -123,7 +138,15 @@ impl Runner {
     }
 
     /// Run `command`, which prints a probe's rows, until it ends. `name` is for messages.
-    pub fn run_command(&self, name: &str, mut command: Command) -> Result<Outcome> {
+    pub fn run_command(&self, name: &str, command: Command) -> Result<Outcome> {
+        let Timed { outside, start_unix_ns, pid, printed } = self.time_command(name, command)?;
+        let printed = String::from_utf8(printed).context("a probe printed what is not text")?;
+        let rows = Rows::decode(&printed).with_context(|| format!("output of {}", name))?;
+        Ok(Outcome { rows, outside, start_unix_ns, pid })
+    }
+
+    /// Run `command`, whatever it prints, until it and all that it started end.
+    pub fn time_command(&self, name: &str, mut command: Command) -> Result<Timed> {
         if self.is_interrupted() {
             return Err(Interrupted.into());
         }
@@ -148,12 +171,14 @@ impl Runner {
             real_ns,
             user_ns: between(before.user_time(), after.user_time()),
             sys_ns: between(before.system_time(), after.system_time()),
+            minor_faults: (after.minor_page_faults() - before.minor_page_faults()) as u64,
         };
         let pid = group.child.id();
         group.wait_for_orphans(&self.interrupted)?;
         drop(group);
 
-        let (printed, said) = (text_of(&mut stdout)?, text_of(&mut stderr)?);
+        let (printed, said) = (contents(&mut stdout)?, contents(&mut stderr)?);
+        let said = String::from_utf8_lossy(&said);
         let said = said.trim();
         match (status.code(), status.signal()) {
             (Some(0), _) => {}
@@ -166,8 +191,7 @@ impl Runner {
                 if signal == Some(9) { " (out of memory?) " } else { " " }
             ),
         }
-        let rows = Rows::decode(&printed).with_context(|| format!("output of {}", name))?;
-        Ok(Outcome { rows, outside, start_unix_ns, pid })
+        Ok(Timed { outside, start_unix_ns, pid, printed })
     }
 }
 
@@ -239,7 +263,7 @@ pub(crate) fn cannot_start(name: &str, error: std::io::Error) -> anyhow::Error {
         std::io::ErrorKind::WouldBlock => ": the limit on processes is reached (ulimit -u)",
         _ => "",
     };
-    anyhow!(error).context(format!("cannot start the probe {name}{limit}"))
+    anyhow!(error).context(format!("cannot start {name}{limit}"))
 }
 
 fn buffer(name: &str) -> Result<File> {
@@ -247,11 +271,11 @@ fn buffer(name: &str) -> Result<File> {
     Ok(File::from(file))
 }
 
-fn text_of(file: &mut File) -> Result<String> {
-    let mut text = String::new();
+fn contents(file: &mut File) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
     file.rewind()?;
-    file.read_to_string(&mut text).context("a probe printed what is not text")?;
-    Ok(text)
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Now, in ns since the Unix epoch.

@@ -6,6 +6,7 @@
 pub mod casper;
 pub mod csv;
 pub mod document;
+pub mod emulated;
 pub mod figures;
 pub mod fmt;
 pub mod fork_study;

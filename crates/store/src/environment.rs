@@ -6,19 +6,33 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// How a guest's instructions were executed; figures from TCG are labelled wherever shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Accelerator {
+    #[default]
     /// No emulation by cowlab: this machine's own kernel.
     Native,
     /// A guest under KVM.
     Kvm,
     /// A guest under QEMU's TCG: times are not hardware's.
     Tcg,
+    /// The same with a clock that counts its instructions: there are no times at all.
+    Icount,
+}
+
+/// How a guest's kernel was built.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelBuild {
+    /// `plain`, `patched`, `debug`, `traced`.
+    pub variant: String,
+    /// The hash of everything that went into it.
+    pub hash: Option<String>,
+    /// Version of the source that was patched.
+    pub source: Option<String>,
 }
 
 /// One machine and kernel. Absent facts are `None`, never an empty or zero value.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
     /// The host's name (`uname -n`).
     pub host: String,
@@ -50,6 +64,9 @@ pub struct Environment {
     pub clocksource: Option<String>,
     /// Load average over one minute when the run began: was the machine quiet?
     pub load_average: Option<f64>,
-    /// Native, KVM or TCG.
+    /// How its instructions were executed.
     pub accelerator: Accelerator,
+    /// The kernel's build, of one that cowlab built.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<KernelBuild>,
 }

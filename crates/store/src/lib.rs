@@ -8,7 +8,7 @@ mod parquet;
 mod run;
 mod sample;
 
-pub use environment::{Accelerator, Environment};
+pub use environment::{Accelerator, Environment, KernelBuild};
 pub use hdrhistogram::Histogram;
 pub use histogram::{QUANTILES, deserialise, histogram_of, serialise};
 pub use run::{FORMAT, Run, RunFolder, RunInfo, parse};

@@ -184,6 +184,7 @@ mod tests {
             clocksource: None,
             load_average: None,
             accelerator: Accelerator::Native,
+            build: None,
         };
         RunInfo::begin("study", 1, environment)
     }

@@ -57,7 +57,10 @@ pub fn unit_of(metric: &str) -> &str {
         Some(unit) => unit,
         None => {
             let last = metric.rsplit('_').next().unwrap_or(metric);
-            if last == "written" || last == "mapped" { "pages" } else { last }
+            match last {
+                "written" | "mapped" | "wasted" | "unknown" | "attempts" | "success" => "pages",
+                _ => last,
+            }
         }
     }
 }
@@ -75,6 +78,8 @@ mod tests {
             ("rate_per_s", "per_s"),
             ("pages_written", "pages"),
             ("minor_faults", "faults"),
+            ("precopy_wasted", "pages"),
+            ("flushes", "flushes"),
             ("extra_bytes", "bytes"),
         ] {
             assert_eq!(unit_of(metric), unit, "{metric}");

@@ -5,9 +5,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use cowlab_lab::selftests::Policy;
 use cowlab_lab::{Variant, Wanted};
 
-use super::{seconds, size};
+use super::{Bench, seconds, size};
 
 /// What is done with the patched kernel.
 #[derive(Debug, Subcommand)]
@@ -18,6 +19,12 @@ pub enum Kernel {
     Build(KernelBuildArgs),
     /// Run a command, or a shell, in a guest on this machine's files
     Boot(KernelBootArgs),
+    /// Run one measurement, or a program, in a guest and bring its run home
+    Bench(KernelBenchArgs),
+    /// Run the tests of tests/kernel inside a guest
+    Test(KernelTestArgs),
+    /// Export the series as mails, checked and ready for git am
+    Series(KernelSeriesArgs),
     /// Document 001 for Linux: Table I of a fork, and Table II of each change in kernel/study
     ForkStudy(ForkStudyArgs),
 }
@@ -27,10 +34,10 @@ pub enum Kernel {
 pub struct KernelPlace {
     /// Folder for sources and kernels; by default COWLAB_CACHE, or cowlab/kernel in the user's
     /// cache folder
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", global = true)]
     pub cache: Option<PathBuf>,
     /// Folder with config and series; by default kernel/ of the clone that this is run in
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", global = true)]
     pub kernel_dir: Option<PathBuf>,
 }
 
@@ -68,6 +75,8 @@ pub enum AcceleratorChoice {
     Kvm,
     /// Emulation
     Tcg,
+    /// Emulation of one CPU that counts instructions: there are no times, only counts
+    Icount,
 }
 
 impl AcceleratorChoice {
@@ -77,6 +86,7 @@ impl AcceleratorChoice {
             AcceleratorChoice::Auto => Wanted::Auto,
             AcceleratorChoice::Kvm => Wanted::Kvm,
             AcceleratorChoice::Tcg => Wanted::Tcg,
+            AcceleratorChoice::Icount => Wanted::Icount,
         }
     }
 }
@@ -138,6 +148,9 @@ pub struct KernelBootArgs {
     /// Which kernel
     #[arg(long, default_value = "patched")]
     pub variant: Variant,
+    /// This bzImage instead, of a kernel that was built elsewhere
+    #[arg(long, value_name = "FILE", conflicts_with = "variant")]
+    pub image: Option<PathBuf>,
     /// Kill the guest after this time; by default 600 for a command, and no limit for a shell
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub time_limit_s: Option<f64>,
@@ -157,4 +170,103 @@ pub struct KernelBootArgs {
     /// The command and its arguments; a shell if not given
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct KernelTestArgs {
+    /// The kernels that are tested, each in a boot of its own
+    #[arg(long, value_delimiter = ',', default_value = "patched")]
+    pub variant: Vec<Variant>,
+    /// Only what takes seconds: tests see COWLAB_QUICK=1
+    #[arg(long)]
+    pub quick: bool,
+    /// Only tests whose name contains this
+    #[arg(long, value_name = "NAME")]
+    pub filter: Option<String>,
+    /// Upstream's selftests of mm and the project's own, as kernel/selftests.toml lists them, under
+    /// each policy; --filter is one test's whole name then
+    #[arg(long, conflicts_with_all = ["tests", "time_limit_s"])]
+    pub selftests: bool,
+    /// The policies that kernels with the series are tested under
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "off,next,next:16,next:512",
+        requires = "selftests"
+    )]
+    pub policy: Vec<Policy>,
+    /// Run stress-ng's stressors as well, each for this time
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "selftests")]
+    pub stress_s: u64,
+    /// Folder with the tests; by default tests/kernel beside kernel/
+    #[arg(long, value_name = "DIR")]
+    pub tests: Option<PathBuf>,
+    /// A test is killed after this time
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds, allow_negative_numbers = true)]
+    pub time_limit_s: f64,
+    /// More for the kernel's command line; may be repeated
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    pub kernel_argument: Vec<String>,
+    #[command(flatten)]
+    pub machine: MachineArgs,
+    #[command(flatten)]
+    pub place: KernelPlace,
+}
+
+#[derive(Debug, Args)]
+pub struct KernelSeriesArgs {
+    /// Folder for the mails; it must not hold any
+    #[arg(long = "to", value_name = "DIR")]
+    pub folder: PathBuf,
+    /// The run whose figures are quoted in the cover letter
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<PathBuf>,
+    /// Version of the series, as in [PATCH v2 1/9]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub reroll: u32,
+    /// Author of the patches, as 'Name <mail@address>'; git's own setting if not given
+    #[arg(long, value_name = "AUTHOR")]
+    pub author: Option<String>,
+    /// Apply the mails to a fresh source with git am
+    #[arg(long)]
+    pub check: bool,
+    /// Build the kernel after each patch as well
+    #[arg(long)]
+    pub build: bool,
+    #[command(flatten)]
+    pub place: KernelPlace,
+}
+
+/// A guest that measures.
+#[derive(Debug, Clone, Args)]
+pub struct GuestArgs {
+    /// Memory of the guest
+    #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = size, global = true)]
+    pub memory: u64,
+    /// CPUs of the guest; by default 2, or 1 where instructions are counted
+    #[arg(long, value_name = "N", global = true, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub cpus: Option<u32>,
+    /// Who executes it
+    #[arg(long, value_enum, default_value = "auto", global = true)]
+    pub accelerator: AcceleratorChoice,
+    /// Kill a guest after this time
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600.0, value_parser = seconds, allow_negative_numbers = true, global = true)]
+    pub time_limit_s: f64,
+    #[command(flatten)]
+    pub place: KernelPlace,
+}
+
+#[derive(Debug, Args)]
+#[command(subcommand_value_name = "NAME", subcommand_help_heading = "Measurements")]
+pub struct KernelBenchArgs {
+    /// Which kernel; several are booted in turn, and their samples are in one run
+    #[arg(long, value_delimiter = ',', default_value = "patched", global = true)]
+    pub variant: Vec<Variant>,
+    /// Boots of each kernel; by default 1, or 2 of several kernels
+    #[arg(long, value_name = "N", global = true, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub boots: Option<u32>,
+    #[command(flatten)]
+    pub guest: GuestArgs,
+    #[command(subcommand)]
+    pub bench: Bench,
 }

@@ -4,14 +4,18 @@
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use cowlab_bench::{Recorder, Rounds, Task, faults, fork_sections as sections, sweep, table};
+use cowlab_bench::{
+    Recorder, Rounds, Task, command, faults, fork_sections as sections, precopy, sweep, table,
+};
+use cowlab_machine::Policy;
 use cowlab_probes::{CowCheck, CowFaults, DoFork, ForkTable, Writer, unix_ns};
 use cowlab_report::figures::{figures, table as figure_table};
-use cowlab_report::{Block, Document, Section};
+use cowlab_report::{Block, Document, Section, emulated};
 use cowlab_store::{Run, RunFolder, RunInfo};
 
 use crate::args::{
-    Bench, Common, CowCheckArgs, CowFaultsArgs, ForkSectionsArgs, ForkSweepArgs, ForkTableArgs,
+    Bench, CommandArgs, Common, CowCheckArgs, CowFaultsArgs, ForkSectionsArgs, ForkSweepArgs,
+    ForkTableArgs, PreCopyArgs,
 };
 use crate::cmd::{bench_trace, cross_check};
 use crate::context::Context;
@@ -24,6 +28,8 @@ pub fn run(common: &Common, bench: &Bench) -> Result<()> {
         Bench::ForkSweep(args) => fork_sweep(common, args),
         Bench::ForkTable(args) => fork_table(common, args),
         Bench::CowFaults(args) => cow_faults(common, args),
+        Bench::PreCopy(args) => pre_copy(common, args),
+        Bench::Command(args) => program(common, args),
         Bench::CowCheck(args) => cow_check(common, args),
         Bench::CrossCheck(args) => cross_check::run(common, args),
         Bench::ForkSections(args) => fork_sections(common, args),
@@ -52,6 +58,7 @@ pub fn finish(context: &Context, name: &str, tasks: &[Task], rounds: Rounds) -> 
     }
     let mut document = Document::new(name, run.info.environments[0].host.clone());
     document.sections.push(Section::new(name, "Figures", vec![Block::Table(table)]));
+    emulated::label_document(&mut document, emulated::label_of(&run.info.environments));
     output::text(&document)
 }
 
@@ -143,6 +150,7 @@ fn fork_table(common: &Common, args: &ForkTableArgs) -> Result<()> {
 
 fn cow_faults(common: &Common, args: &CowFaultsArgs) -> Result<()> {
     let context = Context::new(common, args.page_size_bytes.first().copied())?;
+    let counting = faults::counting(&context.facts);
     let mut cells = Vec::new();
     for page_size_bytes in page_sizes(&context, &args.page_size_bytes)? {
         for &pattern in &args.pattern {
@@ -150,30 +158,63 @@ fn cow_faults(common: &Common, args: &CowFaultsArgs) -> Result<()> {
                 for &writer in &args.writer {
                     for &children in &args.children {
                         for &threads in &args.threads {
-                            cells.push(CowFaults {
-                                pattern,
-                                size_bytes,
-                                writer,
-                                children,
-                                threads,
-                                page_size_bytes,
-                                pinned: !args.how.no_pin && children == 1,
-                                repetitions: faults::repetitions_of(pattern),
-                                seed: common.seed,
-                            });
+                            for policy in or_stock(&args.policy) {
+                                cells.push(CowFaults {
+                                    pattern,
+                                    size_bytes,
+                                    writer,
+                                    children,
+                                    threads,
+                                    page_size_bytes,
+                                    pinned: !args.how.no_pin && children == 1,
+                                    policy,
+                                    counting,
+                                    repetitions: faults::repetitions_of(pattern, counting),
+                                    seed: common.seed,
+                                });
+                            }
                         }
                     }
                 }
             }
         }
     }
-    for cell in &cells {
+    check_cow_faults(&context, &cells)?;
+    let guard = context.policies(&args.policy)?;
+    finish(&context, faults::BENCH, &faults::tasks(cells, guard), Rounds::exactly(args.how.rounds))
+}
+
+/// The policies asked for, or the kernel as it is.
+fn or_stock(asked: &[Policy]) -> Vec<Option<Policy>> {
+    if asked.is_empty() { vec![None] } else { asked.iter().copied().map(Some).collect() }
+}
+
+fn check_cow_faults(context: &Context, cells: &[CowFaults]) -> Result<()> {
+    for cell in cells {
         cell.check().map_err(WrongUsage)?;
         let written = cell.pages_written(context.page()) * context.page();
         let copies = if cell.writer == Writer::Child { u64::from(cell.children) } else { 1 };
         context.check_fits(cell.size_bytes, written, copies, context.page())?;
     }
-    finish(&context, faults::BENCH, &faults::tasks(cells), Rounds::exactly(args.how.rounds))
+    Ok(())
+}
+
+fn pre_copy(common: &Common, args: &PreCopyArgs) -> Result<()> {
+    let context = Context::new(common, None)?;
+    let counting = faults::counting(&context.facts);
+    let cells =
+        precopy::plan(context.page(), &args.depths, context.other_cpus(), counting, common.seed);
+    check_cow_faults(&context, &cells)?;
+    let policies: Vec<Policy> = cells.iter().filter_map(|cell| cell.policy).collect();
+    let guard = context.policies(&policies)?;
+    finish(&context, precopy::NAME, &faults::tasks(cells, guard), Rounds::exactly(args.rounds))
+}
+
+fn program(common: &Common, args: &CommandArgs) -> Result<()> {
+    let context = Context::new(common, None)?;
+    let guard = context.policies(&args.policy)?;
+    let tasks = command::tasks(&args.command, &or_stock(&args.policy), guard);
+    finish(&context, command::BENCH, &tasks, Rounds::exactly(args.rounds))
 }
 
 /// The isolation checks for numbers of children and page sizes.

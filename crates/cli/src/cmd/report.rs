@@ -58,14 +58,20 @@ impl Analysis {
 /// Run the verb.
 pub fn run(common: &Common, args: &ReportArgs) -> Result<()> {
     let run = Run::read(&args.run)?;
-    let analysis = Analysis::of(&run)
-        .with_context(|| format!("{} is not the run of a study", args.run.display()))?;
+    let (document, summary) = match Analysis::of(&run) {
+        Ok(analysis) => (analysis.document(&run), analysis.summary(&run)),
+        Err(error) => match study::kernel::document(&run) {
+            // Guests alone have no machine profile.
+            Some(document) => (document, study::kernel::summary(&run)),
+            None => {
+                let what = "neither a study's nor of a guest that was measured under policies";
+                return Err(error.context(format!("{}: {what}", args.run.display())));
+            }
+        },
+    };
     if let Some(file) = &args.html {
-        let html = cowlab_report::html::render(&analysis.document(&run));
+        let html = cowlab_report::html::render(&document);
         std::fs::write(file, html).with_context(|| format!("cannot write {}", file.display()))?;
     }
-    if common.json {
-        return output::json_of_run(&run, analysis.summary(&run));
-    }
-    output::text(&analysis.document(&run))
+    if common.json { output::json_of_run(&run, summary) } else { output::text(&document) }
 }

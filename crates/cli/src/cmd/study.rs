@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
+use cowlab_bench::guest::Guests;
 use cowlab_bench::sweep::Extent;
 use cowlab_bench::{Rounds, Task, calibrate, faults, points, sweep, table};
 use cowlab_store::{Missing, Run, RunFolder, RunInfo};
@@ -11,6 +12,7 @@ use cowlab_store::{Missing, Run, RunFolder, RunInfo};
 use crate::args::{Common, StudyArgs};
 use crate::cmd::bench::isolation_tasks;
 use crate::cmd::calibrate::{PROFILE_FILE, missing};
+use crate::cmd::kernel::KernelStudy;
 use crate::cmd::report::Analysis;
 use crate::context::{Context, rounds_within};
 use crate::output;
@@ -23,6 +25,7 @@ struct Plan {
     extent: Extent,
     rounds: Rounds,
     table_iterations: u64,
+    kernel_rounds: u32,
 }
 
 impl Plan {
@@ -32,16 +35,23 @@ impl Plan {
                 extent: Extent::Paper,
                 rounds: Rounds::exactly(table::PAPER_RUNS),
                 table_iterations: table::PAPER_ITERATIONS,
+                kernel_rounds: 20,
             }
         } else if args.full {
             Plan {
                 extent: Extent::Full,
                 rounds: rounds_within(8, 12, 15 * 60),
                 table_iterations: 2000,
+                kernel_rounds: 10,
             }
         } else {
             // Three minutes with all that comes before and after.
-            Plan { extent: Extent::Quick, rounds: rounds_within(4, 6, 163), table_iterations: 200 }
+            Plan {
+                extent: Extent::Quick,
+                rounds: rounds_within(4, 6, 163),
+                table_iterations: 200,
+                kernel_rounds: 4,
+            }
         }
     }
 }
@@ -49,6 +59,8 @@ impl Plan {
 /// Run the verb.
 pub fn run(common: &Common, args: &StudyArgs) -> Result<()> {
     let began = Instant::now();
+    // Before anything is measured: what it lacks is known at once.
+    let kernel = args.kernel.then(|| KernelStudy::prepare(common, &args.guest)).transpose()?;
     let context = Context::new(common, None)?;
     let scope = context.scope()?;
     let mut info = RunInfo::begin("study", common.seed, context.facts.environment());
@@ -60,6 +72,13 @@ pub fn run(common: &Common, args: &StudyArgs) -> Result<()> {
     let mut samples = context.measure(&tasks, plan.rounds)?;
     samples.append(&mut context.cold_touch.borrow_mut());
     samples.extend(calibrate::derived(&samples, scope));
+    if let Some(kernel) = kernel {
+        let mut guests = Guests { environments: info.environments, ..Guests::default() };
+        kernel.measure(plan.kernel_rounds, &mut guests)?;
+        samples.append(&mut guests.samples);
+        info.environments = guests.environments;
+        info.missing.append(&mut guests.missing);
+    }
     info.duration_s = Some(began.elapsed().as_secs_f64());
     let run = Run { info, samples };
 

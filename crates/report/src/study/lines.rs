@@ -59,6 +59,7 @@ pub(super) fn heaps_bytes() -> impl Iterator<Item = u64> {
 /// Samples of the document's own case: fork, the child writes, reaped one by one, pinned.
 pub(super) fn document_case<'a>(study: &Study<'a>) -> Picked<'a> {
     Picked::of(&study.run.samples, BENCH)
+        .in_environment(0)
         .with("method", "fork")
         .with("writer", "child")
         .with("reap", "each")

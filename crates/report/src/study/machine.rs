@@ -106,13 +106,18 @@ fn facts(environment: &Environment) -> Table {
         let some = (!mitigations.is_empty()).then(|| mitigations.join(", "));
         add("Mitigations of CPU flaws, active", Some(some.unwrap_or_else(none)));
     }
-    let how = match environment.accelerator {
+    add("Measured", Some(executed(environment.accelerator).to_owned()));
+    table
+}
+
+/// How an environment's instructions were executed.
+pub(super) fn executed(accelerator: Accelerator) -> &'static str {
+    match accelerator {
         Accelerator::Native => "natively, on this kernel",
         Accelerator::Kvm => "in a guest under KVM",
         Accelerator::Tcg => "in an emulated guest (TCG): times are not hardware's",
-    };
-    add("Measured", Some(how.to_owned()));
-    table
+        Accelerator::Icount => "in an emulated guest whose clock counts instructions (TCG, icount)",
+    }
 }
 
 fn profile(analysis: &Analysis) -> Table {

@@ -8,6 +8,7 @@ mod curves;
 mod explain;
 mod faults;
 mod findings;
+pub mod kernel;
 mod lines;
 mod machine;
 mod method;
@@ -24,9 +25,10 @@ mod tests;
 
 use cowlab_bench::points::Check;
 use cowlab_model::profile::MachineProfile;
-use cowlab_store::{Accelerator, Environment, Run};
+use cowlab_store::{Environment, Run};
 
 use crate::document::{Block, Document};
+use crate::emulated;
 use crate::fmt;
 use lines::Sweep;
 use picked::Picked;
@@ -60,7 +62,8 @@ impl<'a> Analysis<'a> {
     }
 
     fn samples(&self, bench: &str) -> Picked<'a> {
-        Picked::of(&self.study.run.samples, bench)
+        // What was measured in a guest is the kernel section's.
+        Picked::of(&self.study.run.samples, bench).in_environment(0)
     }
 
     fn environment(&self) -> Option<&'a Environment> {
@@ -96,24 +99,16 @@ pub fn document(study: &Study) -> Document {
         check::section(&analysis),
         method::section(&analysis),
     ];
-    if analysis.environment().is_some_and(|e| e.accelerator == Accelerator::Tcg) {
-        label_emulated(&mut document);
+    // Each of its parts has a label of its own.
+    let guests = kernel::section(study.run);
+    if let Some(environment) = analysis.environment() {
+        emulated::label_document(&mut document, emulated::label(environment.accelerator));
+    }
+    let after_faults = document.sections.iter().position(|section| section.id == "model");
+    if let (Some(section), Some(at)) = (guests, after_faults) {
+        document.sections.insert(at, section);
     }
     document
-}
-
-/// Emulated times are no hardware's: every table and plot says so.
-fn label_emulated(document: &mut Document) {
-    const LABEL: &str = "Emulated (TCG): ";
-    document.title.insert_str(0, LABEL);
-    for block in document.sections.iter_mut().flat_map(|section| &mut section.blocks) {
-        match block {
-            Block::Table(table) => table.caption.insert_str(0, LABEL),
-            Block::Plot(plot) => plot.title.insert_str(0, LABEL),
-            Block::Finding(finding) => finding.headline.insert_str(0, LABEL),
-            Block::Text(_) | Block::Note(_) => {}
-        }
-    }
 }
 
 /// A number of bytes, short: `16 MiB`.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use cowlab_model::Estimate;
-use cowlab_model::stats::estimate;
+use cowlab_model::stats::{estimate, median};
 use cowlab_store::{Histogram, Params, Sample, deserialise};
 
 /// Some of a run's samples, in their order.
@@ -15,6 +15,17 @@ impl<'a> Picked<'a> {
     /// Those of one bench.
     pub(super) fn of(samples: &'a [Sample], bench: &str) -> Self {
         Picked(samples.iter().filter(|sample| sample.bench == bench).collect())
+    }
+
+    /// Those of one environment.
+    pub(super) fn in_environment(&self, index: u32) -> Self {
+        Picked(self.0.iter().copied().filter(|sample| sample.environment == index).collect())
+    }
+
+    /// These and those.
+    pub(super) fn and(mut self, others: Self) -> Self {
+        self.0.extend(others.0);
+        self
     }
 
     /// Those whose parameter `key` is `value`.
@@ -47,6 +58,26 @@ impl<'a> Picked<'a> {
         };
         let seconds = of(second);
         of(first).iter().filter_map(|(key, a)| Some((*a, *seconds.get(key)?))).collect()
+    }
+
+    /// One metric by round; the median where a round has several.
+    pub(super) fn by_round(&self, metric: &str) -> BTreeMap<u32, f64> {
+        let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+        for sample in self.0.iter().filter(|s| s.metric == metric) {
+            rounds.entry(sample.rep).or_default().push(sample.value);
+        }
+        rounds.into_iter().filter_map(|(rep, values)| Some((rep, median(&values)?))).collect()
+    }
+
+    /// The values that a parameter has, in the order of their first samples.
+    pub(super) fn words(&self, key: &str) -> Vec<&'a str> {
+        let mut found = Vec::new();
+        for value in self.0.iter().filter_map(|s| s.params.get(key)) {
+            if !found.contains(&value.as_str()) {
+                found.push(value.as_str());
+            }
+        }
+        found
     }
 
     /// The values that a numeric parameter has, ascending.

@@ -22,7 +22,6 @@ const SHELL_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 #[derive(Serialize)]
 struct Summary<'a> {
-    variant: &'a str,
     kernel: String,
     accelerator: cowlab_store::Accelerator,
     status: u8,
@@ -41,7 +40,14 @@ pub fn run(common: &Common, args: &KernelBootArgs) -> Result<()> {
     }
     let lab = Lab::open(common, &args.place)?;
     boot::check_tools()?;
-    let built = lab.built(args.variant)?;
+    let (image, mut kernel_arguments) = match &args.image {
+        // Nobody knows what it was built from.
+        Some(image) => (image.clone(), Vec::new()),
+        None => {
+            let built = lab.built(args.variant)?;
+            (built.image(), built.identity())
+        }
+    };
     let (accelerator, why) = accelerator::decide(args.machine.wanted(), accelerator::try_kvm)?;
     lab.say(&format!("accelerator: {why}"));
     let boots = lab.cache.folder("boot")?;
@@ -49,8 +55,9 @@ pub fn run(common: &Common, args: &KernelBootArgs) -> Result<()> {
     let limit = if shell { SHELL_LIMIT } else { COMMAND_LIMIT };
     let limit = args.time_limit_s.map_or(limit, Duration::from_secs_f64);
     let (mut collected, mut stdout) = (Vec::new(), io::stdout());
+    kernel_arguments.extend_from_slice(&args.kernel_argument);
     let guest = Guest {
-        image: &built.image(),
+        image: &image,
         accelerator,
         memory_bytes: args.machine.memory,
         preallocated: false,
@@ -61,7 +68,7 @@ pub fn run(common: &Common, args: &KernelBootArgs) -> Result<()> {
         input: (!shell).then(|| Box::new(io::stdin()) as _),
         output: if common.json { &mut collected } else { &mut stdout },
         messages: &mut io::stderr(),
-        kernel_arguments: &args.kernel_argument,
+        kernel_arguments: &kernel_arguments,
         qemu_arguments: &args.qemu_argument,
     };
     let ended = match lab.watched(|watch| boot(guest, watch)) {
@@ -76,13 +83,12 @@ pub fn run(common: &Common, args: &KernelBootArgs) -> Result<()> {
         lab.say(&format!("the guest's log, line {}: {}", complaint.line, complaint.text));
     }
     if !ended.complaints.is_empty() {
-        let kept = scratch.keep();
-        lab.say(&format!("the guest's log is kept in {}", kept.display()));
+        lab.say(&format!("the guest's log is {}", ended.console.display()));
+        let _ = scratch.keep();
     }
     if common.json {
         let summary = Summary {
-            variant: args.variant.name(),
-            kernel: built.info.key,
+            kernel: image.display().to_string(),
             accelerator,
             status: ended.status,
             first_output_s: ended.first_output.map(|time| time.as_secs_f64()),

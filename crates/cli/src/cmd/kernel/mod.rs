@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `kernel`: one file a verb below it, and what they share.
 
+mod bench;
 mod boot;
 mod build;
 mod fetch;
 mod fork_study;
+pub mod guests;
+mod messages;
+mod selftests;
+mod series;
+mod study;
+mod test;
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -16,6 +23,10 @@ use cowlab_lab::build::Prepare;
 use cowlab_lab::{Built, Cache, KernelFolder, Order, Traced, Variant, Watch};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+pub use guests::PROGRESS;
+pub use messages::MARK;
+pub use study::KernelStudy;
+
 use crate::args::{Common, Kernel, KernelPlace};
 use crate::output;
 
@@ -25,6 +36,10 @@ pub fn run(common: &Common, verb: &Kernel) -> Result<()> {
         Kernel::Fetch(args) => fetch::run(common, args),
         Kernel::Build(args) => build::run(common, args),
         Kernel::Boot(args) => boot::run(common, args),
+        Kernel::Test(args) if args.selftests => selftests::run(common, args),
+        Kernel::Bench(args) => bench::run(common, args),
+        Kernel::Test(args) => test::run(common, args),
+        Kernel::Series(args) => series::run(common, args),
         Kernel::ForkStudy(args) => fork_study::run(common, args),
     }
 }
@@ -34,8 +49,10 @@ pub struct Lab {
     /// Sources and kernels.
     pub cache: Cache,
     place: KernelPlace,
-    interrupted: Arc<AtomicBool>,
-    quiet: bool,
+    /// Set by Ctrl-C.
+    pub interrupted: Arc<AtomicBool>,
+    /// Whether nothing but errors is said.
+    pub quiet: bool,
 }
 
 impl Lab {

@@ -43,6 +43,7 @@ pub(super) fn environment() -> Environment {
         clocksource: Some("tsc".into()),
         load_average: None,
         accelerator: Accelerator::Native,
+        build: None,
     }
 }
 

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Samples that guests made, as they are kept in one run at home.
+
+use cowlab_store::{Accelerator, Environment, Missing, Run, Sample, unit_of};
+
+use crate::command;
+
+/// What guests brought, boot by boot.
+#[derive(Debug, Clone, Default)]
+pub struct Guests {
+    /// One a kernel, in the order of their first boots.
+    pub environments: Vec<Environment>,
+    /// The samples of all boots.
+    pub samples: Vec<Sample>,
+    /// What could not be measured in them; each once.
+    pub missing: Vec<Missing>,
+}
+
+impl Guests {
+    /// Add the run of a boot of `variant`, the `boot`-th of that kernel. Every sample gets the
+    /// parameter `variant`; its round is numbered on from the boots before, so that equal rounds of
+    /// several kernels were measured one boot after the other.
+    pub fn add(&mut self, run: Run, variant: &str, boot: u32) {
+        let rounds = run.samples.iter().map(|sample| sample.rep + 1).max().unwrap_or(1);
+        let counted = |e: &Environment| e.accelerator == Accelerator::Icount;
+        let is_counted = run.info.environments.first().is_some_and(counted);
+        let same = |own: &Environment, new: &Environment| {
+            (own.accelerator, &own.kernel, &own.build) == (new.accelerator, &new.kernel, &new.build)
+        };
+        let indices: Vec<u32> = run
+            .info
+            .environments
+            .into_iter()
+            .map(|environment| {
+                let known = self.environments.iter().position(|own| same(own, &environment));
+                known.unwrap_or_else(|| {
+                    self.environments.push(environment);
+                    self.environments.len() - 1
+                }) as u32
+            })
+            .collect();
+        // Such a clock skips the time in which the guest waits for its disk: of a program only what
+        // it was charged is a count.
+        let is_waiting = |s: &Sample| {
+            is_counted
+                && s.bench == command::BENCH
+                && !s.metric.starts_with("cpu_")
+                && s.unit == "ns"
+        };
+        for mut sample in run.samples.into_iter().filter(|sample| !is_waiting(sample)) {
+            sample.environment = indices.get(sample.environment as usize).copied().unwrap_or(0);
+            sample.params.insert("variant".to_owned(), variant.to_owned());
+            sample.rep += boot * rounds;
+            if is_counted {
+                count(&mut sample);
+            }
+            self.samples.push(sample);
+        }
+        for missing in run.info.missing {
+            if !self.missing.contains(&missing) {
+                self.missing.push(missing);
+            }
+        }
+    }
+}
+
+/// The clock ticked once an instruction: what it measured is no time.
+fn count(sample: &mut Sample) {
+    if let Some(what) = sample.metric.strip_suffix("_ns") {
+        sample.metric = format!("{what}_instructions");
+        sample.unit = unit_of(&sample.metric).to_owned();
+    } else if sample.metric.contains("ns_per_") {
+        sample.metric = sample.metric.replace("ns_per_", "instructions_per_");
+        sample.unit = sample.unit.replace("ns_per_", "instructions_per_");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cowlab_store::RunInfo;
+
+    use super::*;
+
+    fn environment(kernel: &str, accelerator: Accelerator) -> Environment {
+        Environment { kernel: kernel.into(), accelerator, ..Environment::default() }
+    }
+
+    fn run(kernel: &str, accelerator: Accelerator, metric: &str) -> Run {
+        let info = RunInfo::begin("bench-cow-faults", 1, environment(kernel, accelerator));
+        let sample = |rep| Sample {
+            environment: 0,
+            bench: "cow-faults".into(),
+            params: Default::default(),
+            metric: metric.into(),
+            unit: unit_of(metric).into(),
+            value: 1.0,
+            rep,
+            start_unix_ns: 0,
+            histogram: None,
+        };
+        Run { info, samples: vec![sample(0), sample(1)] }
+    }
+
+    #[test]
+    fn boots_of_one_kernel_share_an_environment_and_number_their_rounds_on() {
+        let mut guests = Guests::default();
+        for boot in 0..2 {
+            guests.add(run("6.12-plain", Accelerator::Tcg, "elapsed_ns"), "plain", boot);
+            guests.add(run("6.12-patched", Accelerator::Tcg, "elapsed_ns"), "patched", boot);
+        }
+        let kernels: Vec<&str> = guests.environments.iter().map(|e| e.kernel.as_str()).collect();
+        assert_eq!(kernels, ["6.12-plain", "6.12-patched"]);
+        let all: Vec<(u32, u32, &str)> = guests
+            .samples
+            .iter()
+            .map(|s| (s.environment, s.rep, s.params["variant"].as_str()))
+            .collect();
+        assert_eq!(
+            all,
+            [
+                (0, 0, "plain"),
+                (0, 1, "plain"),
+                (1, 0, "patched"),
+                (1, 1, "patched"),
+                (0, 2, "plain"),
+                (0, 3, "plain"),
+                (1, 2, "patched"),
+                (1, 3, "patched"),
+            ]
+        );
+        assert!(guests.samples.iter().all(|s| s.metric == "elapsed_ns"));
+    }
+
+    #[test]
+    fn of_a_program_that_waits_only_its_cpu_time_is_counted() {
+        let mut guests = Guests::default();
+        for metric in ["elapsed_ns", "cpu_ns", "minor_faults"] {
+            let mut run = run("6.12", Accelerator::Icount, metric);
+            run.samples.iter_mut().for_each(|sample| sample.bench = command::BENCH.to_owned());
+            guests.add(run, "plain", 0);
+        }
+        let mut names: Vec<&str> = guests.samples.iter().map(|s| s.metric.as_str()).collect();
+        names.dedup();
+        assert_eq!(names, ["cpu_instructions", "minor_faults"]);
+    }
+
+    #[test]
+    fn what_a_clock_of_instructions_measured_is_no_time() {
+        let mut guests = Guests::default();
+        for metric in ["elapsed_ns", "minor_faults", "pte_ns_per_page"] {
+            guests.add(run("6.12", Accelerator::Icount, metric), "plain", 0);
+        }
+        let names: Vec<(&str, &str)> = guests
+            .samples
+            .iter()
+            .step_by(2)
+            .map(|s| (s.metric.as_str(), s.unit.as_str()))
+            .collect();
+        assert_eq!(
+            names,
+            [
+                ("elapsed_instructions", "instructions"),
+                ("minor_faults", "faults"),
+                ("pte_instructions_per_page", "instructions_per_page"),
+            ]
+        );
+    }
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `kernel bench`: this program's own `bench` in guests, and what they measured as an ordinary run.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::time::Instant;
+
+use anyhow::Result;
+use cowlab_bench::guest::Guests;
+use cowlab_lab::{Variant, Wanted};
+use cowlab_machine::{Facts, Root};
+use cowlab_report::figures::{figures, table as figure_table};
+use cowlab_report::study::kernel;
+use cowlab_report::{Block, Document, Section, csv, emulated, html};
+use cowlab_store::{Run, RunFolder, RunInfo};
+
+use super::Lab;
+use super::guests::{self, Plan};
+use crate::args::{Bench, Common, KernelBenchArgs};
+use crate::output;
+use crate::usage::WrongUsage;
+
+/// Run the verb.
+pub fn run(common: &Common, args: &KernelBenchArgs) -> Result<()> {
+    check(args)?;
+    let lab = Lab::open(common, &args.guest.place)?;
+    let name = format!("kernel-bench-{}", args.bench.name());
+    let host = Facts::probe(&Root::default()).environment();
+    let mut info = RunInfo::begin(&name, common.seed, host);
+    let folder = RunFolder::create(&common.output, &info)?;
+    let began = Instant::now();
+    let words = guest_words(std::env::args_os().skip(1), common);
+    let boots = args.boots.unwrap_or(if args.variant.len() > 1 { 2 } else { 1 });
+    let accelerator = guests::ready(&lab, args.guest.accelerator.wanted(), &args.variant)?;
+    let plan = Plan { words, variants: &args.variant, boots, accelerator, guest: &args.guest };
+    let mut guests = Guests::default();
+    plan.measure(&lab, common, &mut guests)?;
+    info.duration_s = Some(began.elapsed().as_secs_f64());
+    info.environments = guests.environments;
+    info.missing = guests.missing;
+    let run = Run { info, samples: guests.samples };
+
+    let summary = figures(&run.samples);
+    let document = kernel::document(&run).unwrap_or_else(|| figures_document(&args.bench, &run));
+    for (file, contents) in csv::tables(&document) {
+        folder.write(&format!("tables/{file}"), contents.as_bytes())?;
+    }
+    folder.write("report.html", html::render(&document).as_bytes())?;
+    folder.write_run(&run)?;
+    let written = folder.commit()?;
+    lab.say(&format!("the run is {}", written.display()));
+    if common.json { output::json_of_run(&run, &summary) } else { output::text(&document) }
+}
+
+/// A table of everything, for what has no report of its own.
+fn figures_document(bench: &Bench, run: &Run) -> Document {
+    let name = bench.name();
+    let table = figure_table(name, name, &figures(&run.samples));
+    let environments = &run.info.environments;
+    let kernels: Vec<&str> = environments.iter().map(|e| e.kernel.as_str()).collect();
+    let mut document = Document::new(name, format!("In a guest: Linux {}.", kernels.join(", ")));
+    document.sections.push(Section::new(name, "Figures", vec![Block::Table(table)]));
+    emulated::label_document(&mut document, emulated::label_of(environments));
+    document
+}
+
+/// Combinations that make no sense, before anything is built.
+fn check(args: &KernelBenchArgs) -> Result<()> {
+    let refuse = |why: String| Err(WrongUsage(why).into());
+    let counting = args.guest.accelerator.wanted() == Wanted::Icount;
+    if counting && args.guest.cpus.is_some_and(|cpus| cpus > 1) {
+        return refuse("--accelerator icount counts on one CPU: leave --cpus out".to_owned());
+    }
+    let mut seen = Vec::new();
+    for variant in &args.variant {
+        if seen.contains(variant) {
+            return refuse(format!("--variant names {variant} twice; --boots boots it again"));
+        }
+        seen.push(*variant);
+    }
+    if matches!(args.bench, Bench::PreCopy(_)) && seen.contains(&Variant::Plain) {
+        return refuse(
+            "the plain kernel has no policy for pre-copy: leave it out of --variant, or \
+                       measure cow-faults"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// Flags of `kernel bench` and of every verb that are not the guest's, and whether a value follows.
+const OURS: [(&str, bool); 12] = [
+    ("--json", false),
+    ("--output", true),
+    ("--seed", true),
+    ("--variant", true),
+    ("--boots", true),
+    ("--memory", true),
+    ("--cpus", true),
+    ("--accelerator", true),
+    ("--time-limit-s", true),
+    ("--cache", true),
+    ("--kernel-dir", true),
+    ("--set-mthp", false),
+];
+
+/// The guest's part of this command line: `bench NAME` with that measurement's own flags.
+pub fn guest_words(all: impl IntoIterator<Item = OsString>, common: &Common) -> Vec<OsString> {
+    let mut words: Vec<OsString> = Vec::new();
+    if common.set_mthp {
+        words.push("--set-mthp".into());
+    }
+    let mut all = all.into_iter();
+    // Up to `bench`, every word is a flag of ours or the verb `kernel`.
+    while let Some(word) = all.next() {
+        match ours(&word) {
+            Some(true) => drop(all.next()),
+            Some(false) => {}
+            None if word == "--" => {
+                words.push(word);
+                words.extend(all.by_ref());
+            }
+            None if word == "kernel" && !words.iter().any(|word| word == "bench") => {}
+            None => words.push(word),
+        }
+    }
+    words
+}
+
+/// Whether the word is one of [`OURS`], and whether its value is the next word.
+fn ours(word: &OsStr) -> Option<bool> {
+    OURS.iter().find_map(|(flag, takes_value)| {
+        let rest = word.as_bytes().strip_prefix(flag.as_bytes())?;
+        match rest.first() {
+            None => Some(*takes_value),
+            Some(b'=') => Some(false),
+            Some(_) => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn common(set_mthp: bool) -> Common {
+        Common { json: false, output: PathBuf::from("runs"), seed: 1, set_mthp }
+    }
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split_whitespace().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn the_guest_gets_the_measurements_own_flags() {
+        for (line, expected) in [
+            ("kernel bench cow-faults --policy off,next", "bench cow-faults --policy off,next"),
+            (
+                "--json --output=x kernel --cache c bench --variant plain,patched cow-faults \
+                 --memory 1GiB --rounds 3 --seed 7 --cpus=1",
+                "bench cow-faults --rounds 3",
+            ),
+            (
+                "kernel bench command --accelerator tcg --rounds 2 -- make --variant x -j2",
+                "bench command --rounds 2 -- make --variant x -j2",
+            ),
+        ] {
+            assert_eq!(guest_words(words(line), &common(false)), words(expected), "{line}");
+        }
+        let line = "kernel bench cow-faults --set-mthp";
+        assert_eq!(guest_words(words(line), &common(true)), words("--set-mthp bench cow-faults"));
+    }
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `kernel series`: the steps as a mail series.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result, bail};
+use cowlab_lab::mail::{self, Author, Checked};
+use cowlab_lab::source::{self, Source};
+use cowlab_lab::{Order, Variant, cover};
+use cowlab_store::{FORMAT, Run};
+use serde::Serialize;
+
+use super::Lab;
+use crate::args::{Common, KernelSeriesArgs};
+use crate::output::{self, JsonDocument};
+
+#[derive(Serialize)]
+struct Summary {
+    mails: Vec<String>,
+    source: Source,
+    checkpatch: Vec<Checked>,
+    /// Whether git am was tried; it worked, as this is printed.
+    applied: bool,
+    /// The steps after which a kernel was built.
+    built: Vec<String>,
+}
+
+/// Run the verb.
+pub fn run(common: &Common, args: &KernelSeriesArgs) -> Result<()> {
+    let lab = Lab::open(common, &args.place)?;
+    let kernel = lab.kernel()?;
+    let steps = kernel.steps(None)?;
+    let author = match &args.author {
+        Some(text) => Author::parse(text)?,
+        None => Author::of_git(kernel.path())?,
+    };
+    let quoted = match &args.run {
+        Some(folder) => Some((folder.as_path(), Run::read(folder)?)),
+        None => None,
+    };
+    let quoted = quoted.as_ref().map(|(folder, run)| (*folder, run));
+    let mut letter = cover::read(&kernel.file("series/COVER"), quoted)?;
+    let say = |what: &str| lab.say(what);
+    let source = match Source::current(&lab.cache) {
+        Some(source) => source,
+        None => source::fetch(&lab.cache, None, &say)?.source,
+    };
+    let package = source.package.as_deref().map_or(String::new(), |p| format!(" (Debian {p})"));
+    letter.body += &format!("\nBased on Linux {}{package}.\n", source.version);
+    let series = mail::commit(&lab.cache, &source, &steps, &author, &say)?;
+    let mails = series.write(&args.folder, args.reroll, &letter, &author)?;
+    // checkpatch has nothing to say about a letter.
+    let checkpatch = mail::checkpatch(&source.tree(&lab.cache), &mails[1..])?;
+    if args.check {
+        lab.say("applying the mails to a fresh source");
+        series.apply_again(&lab.cache, &mails, &author)?;
+    }
+    let mut built = Vec::new();
+    for step in steps.iter().filter(|_| args.build) {
+        let mut order = Order::of(Variant::Patched);
+        order.through = Some(step.name.clone());
+        lab.watched(|watch| cowlab_lab::build(&lab.cache, &kernel, &order, watch))
+            .with_context(|| format!("with the steps up to {}", step.name))?;
+        built.push(step.name.clone());
+    }
+    let errors: u32 = checkpatch.iter().map(|checked| checked.errors).sum();
+    let mails = mails.iter().map(|mail| mail.display().to_string()).collect();
+    let summary = Summary { mails, source, checkpatch, applied: args.check, built };
+    if common.json {
+        output::json(&JsonDocument {
+            format: FORMAT,
+            run: None,
+            samples: &[],
+            summary,
+            missing: &[],
+        })?;
+    } else {
+        output::print(&text(&summary))?;
+    }
+    if errors > 0 {
+        bail!("checkpatch has {errors} errors");
+    }
+    Ok(())
+}
+
+fn text(summary: &Summary) -> String {
+    let mut text = String::new();
+    // A String takes whatever is written to it.
+    for checked in &summary.checkpatch {
+        let Checked { mail, errors, warnings, messages } = checked;
+        let _ = writeln!(text, "{mail}: checkpatch: {errors} errors, {warnings} warnings");
+        for message in messages {
+            let _ = writeln!(text, "  {message}");
+        }
+    }
+    let _ = write!(text, "{} mails for Linux {}", summary.mails.len(), summary.source.version);
+    if summary.applied {
+        text += ", applied by git am to a fresh source";
+    }
+    if !summary.built.is_empty() {
+        let _ = write!(text, ", built after each of {} steps", summary.built.len());
+    }
+    text + "\n"
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `kernel test`: the tests of tests/kernel inside a guest, one boot a variant.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use cowlab_lab::ktap::Outcome;
+use cowlab_lab::outcome::{Difference, TestResult, compare};
+use cowlab_lab::testing::{Batch, Machine, Test, compile, run as run_batches};
+use cowlab_lab::{Variant, accelerator, boot};
+use cowlab_store::FORMAT;
+use serde::Serialize;
+
+use super::Lab;
+use crate::args::{Common, KernelTestArgs};
+use crate::output::{self, JsonDocument};
+
+#[derive(Serialize)]
+struct Summary<'a> {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+    /// Passes of the first variant that a later one lacks, and failures that only that has.
+    worse: &'a [Difference],
+    variants: Vec<Tested>,
+}
+
+#[derive(Serialize)]
+struct Tested {
+    variant: Variant,
+    /// Outputs and the guest's log.
+    folder: PathBuf,
+    results: Vec<TestResult>,
+}
+
+/// Run the verb.
+pub fn run(common: &Common, args: &KernelTestArgs) -> Result<()> {
+    let lab = Lab::open(common, &args.place)?;
+    boot::check_tools()?;
+    let folder = match &args.tests {
+        Some(folder) => folder.clone(),
+        None => lab.kernel()?.path().join("../tests/kernel"),
+    };
+    // Programs and outputs of one cowlab at a time.
+    let _lock = lab.cache.lock("test", || lab.say("another cowlab tests a kernel: waiting"))?;
+    let programs = lab.cache.folder("tests")?;
+    let tests = find(&folder, &programs, args)?;
+    let (accelerator, why) = accelerator::decide(args.machine.wanted(), accelerator::try_kvm)?;
+    lab.say(&format!("accelerator: {why}"));
+    let mut all = Vec::new();
+    for variant in &args.variant {
+        let built = lab.built(*variant)?;
+        let folder = lab.cache.folder(&format!("test/{variant}"))?;
+        let batch = Batch { label: String::new(), setup: String::new(), tests: tests.clone() };
+        let machine = Machine {
+            image: &built.image(),
+            accelerator,
+            memory_bytes: args.machine.memory,
+            cpus: args.machine.cpus,
+            folder: &folder,
+            kernel_arguments: &args.kernel_argument,
+        };
+        let done = |name: &str| lab.say(&format!("{variant}: {name}"));
+        let results = lab.watched(|watch| run_batches(&[batch], &machine, &done, watch))?;
+        all.push(Tested { variant: *variant, folder, results });
+    }
+    let worse: Vec<Difference> =
+        all.iter().skip(1).flat_map(|tested| compare(&all[0].results, &tested.results)).collect();
+    let count = |outcome| {
+        let results = all.iter().flat_map(|tested| &tested.results);
+        results.filter(|result| result.outcome == outcome).count()
+    };
+    let (passed, failed, skipped) =
+        (count(Outcome::Pass), count(Outcome::Fail), count(Outcome::Skip));
+    let text = text(&all);
+    if common.json {
+        output::json(&JsonDocument {
+            format: FORMAT,
+            run: None,
+            samples: &[],
+            summary: Summary { passed, failed, skipped, worse: &worse, variants: all },
+            missing: &[],
+        })?;
+    } else {
+        output::print(&text)?;
+    }
+    for one in &worse {
+        lab.say(&format!("worse than with the first variant: {}", one.name));
+    }
+    if failed > 0 || !worse.is_empty() {
+        bail!("{failed} of {} tests failed", passed + failed + skipped);
+    }
+    Ok(())
+}
+
+/// The tests in `folder`: executable files, and C files, which are compiled to `programs`.
+fn find(folder: &Path, programs: &Path, args: &KernelTestArgs) -> Result<Vec<Test>> {
+    let cannot = || format!("cannot read the tests in {}", folder.display());
+    let folder = folder.canonicalize().with_context(cannot)?;
+    let mut files: Vec<PathBuf> = fs::read_dir(&folder)
+        .with_context(cannot)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
+    files.sort();
+    let mut tests = Vec::new();
+    for file in files {
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if args.filter.as_ref().is_some_and(|filter| !name.contains(filter)) {
+            continue;
+        }
+        let is_c = file.extension().is_some_and(|extension| extension == "c");
+        let program = match is_c {
+            true => programs.join(&name),
+            false if is_executable(&file)? => file.clone(),
+            false => continue,
+        };
+        if is_c {
+            compile(&file, &program)?;
+        }
+        let mut command = Vec::new();
+        if args.quick {
+            command.extend(["env", "COWLAB_QUICK=1"].map(OsString::from));
+        }
+        command.push(program.into_os_string());
+        tests.push(Test { name, command, folder: None, limit_s: args.time_limit_s.ceil() as u64 });
+    }
+    if tests.is_empty() {
+        match &args.filter {
+            Some(filter) => bail!("no test in {} has '{filter}' in its name", folder.display()),
+            None => bail!("{} has no tests", folder.display()),
+        }
+    }
+    Ok(tests)
+}
+
+fn is_executable(file: &Path) -> Result<bool> {
+    use std::os::unix::fs::PermissionsExt;
+    let about = fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(about.is_file() && about.permissions().mode() & 0o111 != 0)
+}
+
+/// As tests print it: one line a test and, indented before it, one a case that did not pass.
+fn text(all: &[Tested]) -> String {
+    let mut lines = Vec::new();
+    let total: usize = all.iter().map(|tested| tested.results.len()).sum();
+    lines.push(format!("TAP version 13\n1..{total}"));
+    for (number, (tested, result)) in
+        all.iter().flat_map(|tested| tested.results.iter().map(move |r| (tested, r))).enumerate()
+    {
+        for case in result.cases.iter().filter(|case| case.outcome != Outcome::Pass) {
+            let what = if case.outcome == Outcome::Fail { "failed" } else { "skipped" };
+            let note = case.note.as_deref().map_or(String::new(), |note| format!(": {note}"));
+            lines.push(format!("# {}: {} {what}{note}", result.name, case.name));
+        }
+        let (ok, directive) = match result.outcome {
+            Outcome::Pass => ("ok", String::new()),
+            Outcome::Skip => ("ok", format!(" # SKIP {}", reason(result))),
+            Outcome::Fail => ("not ok", String::new()),
+        };
+        if result.outcome == Outcome::Fail {
+            lines.push(format!("# {}: {}", result.name, reason(result).replace('\n', "\n#   ")));
+            if let Some(output) = &result.output {
+                lines.push(format!("# all it printed: {}", tested.folder.join(output).display()));
+            }
+        }
+        let batch = [tested.variant.name(), &result.batch].join(" ");
+        lines.push(format!("{ok} {} {} {}{directive}", number + 1, batch.trim(), result.name));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn reason(result: &TestResult) -> &str {
+    result.reason.as_deref().unwrap_or("no reason was given")
+}

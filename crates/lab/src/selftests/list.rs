@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `kernel/selftests.toml`: what is run, and what was reviewed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+/// The whole list.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct List {
+    /// What the guest needs.
+    pub guest: Guest,
+    /// What building the programs needs.
+    pub build: Build,
+    /// The tests, in the order in which they run.
+    #[serde(rename = "test")]
+    pub tests: Vec<Test>,
+    /// Upstream's tests that are not run.
+    pub left_out: Vec<LeftOut>,
+    /// Complaints in a guest's log that were reviewed.
+    #[serde(default)]
+    pub log: Vec<Reviewed>,
+}
+
+/// The guest that tests run in.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Guest {
+    /// CPUs.
+    pub cpus: u32,
+    /// Memory.
+    pub memory_mib: u64,
+    /// More for the kernel's command line.
+    pub kernel_arguments: Vec<String>,
+    /// Huge pages that are reserved before each test.
+    pub hugetlb_pages: u32,
+    /// Size of the compressed swap device.
+    pub swap_mib: u64,
+}
+
+/// How the programs are built.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Build {
+    /// More flags for the compiler, by program.
+    #[serde(default)]
+    pub flags: BTreeMap<String, String>,
+}
+
+/// One test.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Test {
+    /// How it is called.
+    pub name: String,
+    /// What the guest's shell runs.
+    pub command: String,
+    /// When it is killed.
+    pub limit_s: u64,
+    /// Whether it is part of the quick choice.
+    #[serde(default)]
+    pub quick: bool,
+    /// Whether it runs for the time that --stress-s gives, and only if that is given.
+    #[serde(default)]
+    pub stress: bool,
+    /// Where alone it is run.
+    pub only: Option<Only>,
+    /// Skips that were reviewed.
+    #[serde(default)]
+    pub skips: Vec<Reviewed>,
+    /// Failures of the plain kernel that were reviewed.
+    #[serde(default)]
+    pub known: Vec<Reviewed>,
+}
+
+/// Which kernels a test is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Only {
+    /// Kernels with the series, once: it sets the policies itself.
+    Patched,
+}
+
+/// A text of a result, and why it may be there.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reviewed {
+    /// What is looked for.
+    pub text: String,
+    /// Why it is accepted.
+    pub reason: String,
+}
+
+/// An upstream test that is not run.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOut {
+    /// Its name, or several.
+    pub name: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl List {
+    /// Read the list in `path`.
+    pub fn read(path: &Path) -> Result<List> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        List::parse(&text).with_context(|| format!("{} is not a list of tests", path.display()))
+    }
+
+    /// Parse a list.
+    pub fn parse(text: &str) -> Result<List> {
+        let list: List = toml::from_str(text)?;
+        let mut names = BTreeSet::new();
+        for test in &list.tests {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+            if test.name.is_empty() || !test.name.chars().all(is_plain) {
+                bail!("the test's name '{}' is no file name", test.name);
+            }
+            if !names.insert(&test.name) {
+                bail!("two tests are called {}", test.name);
+            }
+            let reviewed = test.skips.iter().chain(&test.known).chain(&list.log);
+            if let Some(empty) =
+                reviewed.into_iter().find(|r| r.text.is_empty() || r.reason.is_empty())
+            {
+                bail!("{}: '{}' is accepted for no reason, or everywhere", test.name, empty.text);
+            }
+        }
+        Ok(list)
+    }
+
+    /// The tests of that name, or all or the quick ones if none is named.
+    pub fn choose(&self, names: &[String], quick: bool, stress_s: u64) -> Result<Vec<&Test>> {
+        if let Some(unknown) = names.iter().find(|n| !self.tests.iter().any(|t| t.name == **n)) {
+            let known: Vec<&str> = self.tests.iter().map(|test| test.name.as_str()).collect();
+            bail!("no test '{unknown}'; there are: {}", known.join(", "));
+        }
+        let is_chosen = |test: &&Test| match names {
+            [] if test.stress => stress_s > 0,
+            [] => !quick || test.quick,
+            _ => names.contains(&test.name),
+        };
+        Ok(self.tests.iter().filter(is_chosen).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "left_out = []\n[build]\n[guest]\ncpus = 3\nmemory_mib = 4096\n\
+                        kernel_arguments = []\nhugetlb_pages = 1\nswap_mib = 1\n";
+
+    fn parse(tests: &str) -> Result<List> {
+        List::parse(&format!("{HEAD}{tests}"))
+    }
+
+    #[test]
+    fn the_repositorys_list_is_one() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel/selftests.toml");
+        let list = List::read(&path).unwrap();
+        for named in [
+            "cow",
+            "uffd-unit-tests",
+            "madv_populate",
+            "soft-dirty",
+            "khugepaged",
+            "mremap_test",
+            "migration",
+            "ksm_functional_tests",
+            "mkdirty",
+            "cow_precopy",
+        ] {
+            assert_eq!(list.choose(&[named.to_owned()], false, 0).unwrap().len(), 1, "{named}");
+        }
+        let quick = list.choose(&[], true, 0).unwrap().len();
+        assert!(quick > 5 && quick < list.tests.len() / 2);
+    }
+
+    #[test]
+    fn what_no_guest_could_run_is_refused() {
+        let test = |name| format!("[[test]]\nname = '{name}'\ncommand = 'true'\nlimit_s = 1\n");
+        assert!(parse(&test("a")).is_ok());
+        let twice = parse(&format!("{}{}", test("a"), test("a"))).unwrap_err().to_string();
+        assert_eq!(twice, "two tests are called a");
+        assert!(parse(&test("a/b")).unwrap_err().to_string().contains("no file name"));
+        let everywhere = format!("{}skips = [{{ text = '', reason = 'x' }}]\n", test("a"));
+        assert!(parse(&everywhere).unwrap_err().to_string().contains("everywhere"));
+        let unknown = parse(&test("a")).unwrap().choose(&["b".to_owned()], false, 0).unwrap_err();
+        assert_eq!(unknown.to_string(), "no test 'b'; there are: a");
+    }
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Builds the programs of the tests, or finds them in the cache: upstream's selftests of mm with
+//! what the series adds to them, and the project's own.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use super::list::Build;
+use crate::build::compose;
+use crate::cache::Cache;
+use crate::console::tail;
+use crate::key::Key;
+use crate::series::KernelFolder;
+use crate::source::{self, Source};
+use crate::tools;
+use crate::watch::Watch;
+
+/// What installs their libraries.
+const HELP: &str = "run scripts/install kernel-test";
+
+/// Headers of the libraries that selftests use.
+const HEADERS: &[&str] = &["sys/capability.h", "numa.h", "liburing.h"];
+
+const MM: &str = "tools/testing/selftests/mm";
+
+/// What selftests of mm are built from, beside the kernel's headers.
+const NEEDED: &[&str] = &[
+    "tools/testing/selftests",
+    "tools/include",
+    "tools/arch",
+    "tools/scripts",
+    "mm/gup_test.h",
+    "scripts",
+];
+
+/// Lines of a failed make that are shown.
+const SHOWN_LINES: usize = 30;
+
+/// The folder with all programs. `own` is the repository's tests/kernel.
+pub fn programs(
+    cache: &Cache,
+    kernel: &KernelFolder,
+    own: &Path,
+    build: &Build,
+    watch: &Watch<'_>,
+) -> Result<PathBuf> {
+    let missing: Vec<&str> =
+        HEADERS.iter().copied().filter(|header| !tools::has_header(header)).collect();
+    if !missing.is_empty() {
+        bail!("the selftests cannot be built without {}: {HELP}", missing.join(", "));
+    }
+    let source = match Source::current(cache) {
+        Some(source) => source,
+        None => source::fetch(cache, None, watch.say)?.source,
+    };
+    let steps = kernel.steps(None)?;
+    let owned = own_sources(own)?;
+    let mut key = Key::default();
+    key.text("source", &source.sha256);
+    key.text("compiler", &tools::version("gcc")?);
+    for (name, flags) in &build.flags {
+        key.text(name, flags);
+    }
+    for step in &steps {
+        key.step(step)?;
+    }
+    for file in &owned {
+        key.file(&file.to_string_lossy(), file)?;
+    }
+    let folder = cache.folder("tests")?.join(key.name());
+    let waiting = || watch.say("another cowlab builds the tests: waiting");
+    let _lock = cache.lock("tests", waiting)?;
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    watch.say("building the selftests");
+    let work = cache.folder("work/tests")?;
+    let making = tempfile::Builder::new().prefix("making-").tempdir_in(&work)?;
+    let (tree, log) = (making.path().join("tree"), work.join("build.log"));
+    let log = Log::create(&log)?;
+    let from = source.tree(cache);
+    copy_needed(&from, &tree)?;
+    let overlay = compose(&work, &from, &steps, None)?;
+    for path in overlay.paths().iter().filter(|path| path.starts_with("tools")) {
+        if let Some(file) = overlay.find(&from, path) {
+            let to = tree.join(path);
+            fs::create_dir_all(to.parent().context("no folder")?)?;
+            fs::copy(&file, &to).with_context(|| format!("cannot write {}", to.display()))?;
+        }
+    }
+    // Of the pristine source: the series adds none for programs.
+    log.make(
+        &from,
+        &[&format!("O={}", making.path().join("headers").display()), "headers"],
+        watch,
+    )?;
+    let headers = format!("KHDR_INCLUDES=-isystem {}/headers/usr/include", making.path().display());
+    let mm = tree.join(MM);
+    for (name, flags) in &build.flags {
+        let target = mm.join(name).display().to_string();
+        log.make(&mm, &[&target, &headers, &format!("EXTRA_CFLAGS={flags}")], watch)?;
+    }
+    log.make(&mm, &["all", &headers], watch)?;
+    check_liburing(&mm)?;
+    let out = making.path().join("programs");
+    fs::create_dir(&out)?;
+    for entry in fs::read_dir(&mm)? {
+        let path = entry?.path();
+        let is_program =
+            path.is_file() && rustix::fs::access(&path, rustix::fs::Access::EXEC_OK).is_ok();
+        if is_program {
+            fs::copy(&path, out.join(path.file_name().context("no name")?))?;
+        }
+    }
+    for file in owned.iter().filter(|file| file.extension().is_some_and(|e| e == "c")) {
+        compile(file, &out, &log)?;
+    }
+    fs::rename(&out, &folder).with_context(|| format!("cannot name {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// The project's own, sorted.
+fn own_sources(own: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(own).with_context(|| format!("cannot read {}", own.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "c") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn copy_needed(from: &Path, to: &Path) -> Result<()> {
+    for path in NEEDED {
+        let target = to.join(path);
+        fs::create_dir_all(target.parent().context("no folder")?)?;
+        let status = Command::new("cp")
+            .args(["-a", "--reflink=auto"])
+            .args([from.join(path), target])
+            .stdin(Stdio::null())
+            .status()
+            .context("cannot run cp")?;
+        if !status.success() {
+            bail!("cannot copy {path} of the kernel's source into the cache");
+        }
+    }
+    Ok(())
+}
+
+fn compile(file: &Path, out: &Path, log: &Log) -> Result<()> {
+    let program = out.join(file.file_stem().context("no name")?);
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o"]);
+    log.run(gcc.arg(program).arg(file).arg("-lpthread"), &format!("compiling {}", file.display()))
+}
+
+/// Upstream's Makefile leaves out what uses io_uring where it does not find the library.
+fn check_liburing(mm: &Path) -> Result<()> {
+    let path = mm.join("local_config.mk");
+    let text = fs::read_to_string(&path).with_context(|| format!("no {}", path.display()))?;
+    if !text.contains("-luring") {
+        bail!("the selftests found no liburing that links: {HELP}");
+    }
+    Ok(())
+}
+
+/// Where everything goes that compilers say.
+struct Log {
+    path: PathBuf,
+}
+
+impl Log {
+    fn create(path: &Path) -> Result<Log> {
+        File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Log { path: path.to_owned() })
+    }
+
+    fn make(&self, folder: &Path, arguments: &[&str], watch: &Watch<'_>) -> Result<()> {
+        watch.check()?;
+        let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut make = Command::new("make");
+        make.arg("-C").arg(folder).arg(format!("-j{jobs}")).args(arguments);
+        // Another make's, when this runs below one.
+        for variable in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "O", "ARCH", "CFLAGS", "LDFLAGS"] {
+            make.env_remove(variable);
+        }
+        self.run(&mut make, &format!("make {}", arguments.join(" ")))
+    }
+
+    fn run(&self, command: &mut Command, what: &str) -> Result<()> {
+        let file = File::options().append(true).open(&self.path)?;
+        let status = command
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .status()
+            .with_context(|| format!("cannot run what does {what}: {}", tools::HELP))?;
+        if !status.success() {
+            let text = fs::read(&self.path).unwrap_or_default();
+            let end = tail(&String::from_utf8_lossy(&text), SHOWN_LINES);
+            bail!("{what} failed; all it said is in {}; the end:\n{end}", self.path.display());
+        }
+        Ok(())
+    }
+}

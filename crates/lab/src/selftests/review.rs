@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is wrong with results: a pass of the plain kernel that is gone, a failure that it has not,
+//! a skip or a failure that nobody reviewed, a complaint in the guest's log.
+
+use serde::Serialize;
+
+use super::list::{List, Reviewed};
+use crate::ktap::Outcome;
+use crate::outcome::{TestResult, compare};
+
+/// Something that fails the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// Kernel and policy.
+    pub on: String,
+    /// What is wrong, for people.
+    pub what: String,
+}
+
+/// Everything that is wrong with the results of one policy; `plain` are the plain kernel's, where
+/// that was run.
+pub fn review(
+    list: &List,
+    on: &str,
+    results: &[TestResult],
+    plain: Option<&[TestResult]>,
+) -> Vec<Problem> {
+    let mut found: Vec<String> = results.iter().flat_map(|result| of_one(list, result)).collect();
+    if let Some(plain) = plain {
+        // Tests that the plain kernel does not run have nothing to be compared with.
+        let theirs = |result: &&TestResult| plain.iter().any(|other| other.name == result.name);
+        let comparable: Vec<TestResult> = results.iter().filter(theirs).cloned().collect();
+        let name = |outcome: Option<Outcome>| outcome.map_or("not there", Outcome::name);
+        found.extend(compare(plain, &comparable).into_iter().map(|difference| {
+            let (was, is) = (name(difference.before), name(difference.after));
+            format!("{}: {is}, but {was} on the plain kernel", difference.name)
+        }));
+    }
+    found.into_iter().map(|what| Problem { on: on.to_owned(), what }).collect()
+}
+
+fn of_one(list: &List, result: &TestResult) -> Vec<String> {
+    let mut found = Vec::new();
+    for complaint in &result.complaints {
+        if reviewed(&list.log, &complaint.text).is_none() {
+            found.push(format!("{}: the kernel's log: {}", result.name, complaint.text));
+        }
+    }
+    let test = list.tests.iter().find(|test| test.name == result.name);
+    let (skips, known) = test.map_or((&[][..], &[][..]), |test| (&test.skips, &test.known));
+    let mut judge = |case: &str, outcome: Outcome, why: &str| {
+        let (accepted, how) = match outcome {
+            Outcome::Pass => return,
+            Outcome::Skip => (skips, "skipped"),
+            Outcome::Fail => (known, "failed"),
+        };
+        if reviewed(accepted, &format!("{case}: {why}")).is_none() {
+            let name = [result.name.as_str(), case].join(": ");
+            let name = name.trim_end_matches(": ");
+            found.push(format!("{name}: {how}, and nobody reviewed why: {why}"));
+        }
+    };
+    for case in &result.cases {
+        judge(&case.name, case.outcome, case.note.as_deref().unwrap_or(""));
+    }
+    // Its cases and the log have been judged: what is left is the program itself.
+    let explained = |outcome| result.cases.iter().any(|case| case.outcome == outcome);
+    if !explained(result.outcome) && result.complaints.is_empty() {
+        judge("", result.outcome, result.reason.as_deref().unwrap_or(""));
+    }
+    found
+}
+
+/// The entry that accepts `text`.
+pub fn reviewed<'a>(all: &'a [Reviewed], text: &str) -> Option<&'a Reviewed> {
+    all.iter().find(|one| text.contains(&one.text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::console;
+    use crate::outcome::{Left, judge};
+
+    fn list() -> List {
+        List::parse(
+            "left_out = []\n[build]\n[guest]\ncpus = 3\nmemory_mib = 4096\nkernel_arguments = []\n\
+             hugetlb_pages = 1\nswap_mib = 1\n[[log]]\ntext = 'WARNING: harmless'\nreason = 'x'\n\
+             [[test]]\nname = 'cow'\ncommand = ''\nlimit_s = 1\n\
+             skips = [{ text = 'huge pages', reason = 'x' }]\nknown = [{ text = 'y2038', reason = 'x' }]\n",
+        )
+        .unwrap()
+    }
+
+    fn results(status: i32, printed: &str, log: &str) -> Vec<TestResult> {
+        let complaints = console::complaints(log);
+        let (outcome, reason, cases) = judge(&Left { status, printed, complaints: &complaints });
+        vec![TestResult {
+            batch: String::new(),
+            name: "cow".to_owned(),
+            outcome,
+            reason,
+            cases,
+            complaints,
+            output: None,
+        }]
+    }
+
+    fn problems(printed: &str, plain: Option<&str>, log: &str) -> Vec<String> {
+        let plain = plain.map(|printed| results(0, printed, ""));
+        let found = review(&list(), "next", &results(0, printed, log), plain.as_deref());
+        found.into_iter().map(|problem| problem.what).collect()
+    }
+
+    #[test]
+    fn equal_and_reviewed_results_are_right() {
+        let printed = "ok 1 a\nok 2 # SKIP need more free huge pages\nnot ok 3 y2038\n";
+        assert_eq!(problems(printed, Some(printed), "all is well\nWARNING: harmless\n"), [""; 0]);
+        assert_eq!(problems(printed, None, ""), [""; 0]);
+    }
+
+    #[test]
+    fn a_difference_from_the_plain_kernel_is_found() {
+        assert_eq!(
+            problems("ok 1 # SKIP need more free huge pages\n", Some("ok 1 a\n"), ""),
+            [
+                "cow: skip, but pass on the plain kernel",
+                "cow: a: not there, but pass on the plain kernel"
+            ]
+        );
+        let lost = problems("ok 1 a\n", Some("ok 1 a\nok 2 b\n"), "");
+        assert_eq!(lost, ["cow: b: not there, but pass on the plain kernel"]);
+    }
+
+    #[test]
+    fn what_nobody_reviewed_is_found_on_any_kernel() {
+        let skipped = problems("ok 1 # SKIP no swap\nok 2 b\n", None, "");
+        assert_eq!(skipped, ["cow: skipped, and nobody reviewed why: no swap"]);
+        let failed = ["cow: a: failed, and nobody reviewed why: "];
+        assert_eq!(problems("not ok 1 a\n", None, ""), failed);
+        assert_eq!(problems("not ok 1 a\n", Some("not ok 1 a\n"), ""), failed);
+        let crashed = review(&list(), "off", &results(139, "ok 1 a\n", ""), None);
+        assert_eq!(
+            crashed[0].what,
+            "cow: failed, and nobody reviewed why: exit status 139: ok 1 a"
+        );
+        let log = problems("ok 1 a\n", None, "x\nBUG: Bad page state in process cow\n");
+        assert_eq!(log, ["cow: the kernel's log: BUG: Bad page state in process cow"]);
+    }
+}

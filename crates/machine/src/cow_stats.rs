@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a patched kernel counts and times at copy-on-write faults: `/proc/cow_stats` for all, and
+//! `/proc/PID/cow_stats` for one address space. A line that is not there is `None`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::root::{ReadError, Root};
+
+/// The file of the whole system.
+pub const SYSTEM: &str = "/proc/cow_stats";
+/// The file of one process, for messages.
+pub const PROCESS: &str = "/proc/PID/cow_stats";
+
+/// A duration's figures, in ns; the kernel's histogram gives the quantiles.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Times {
+    /// Sum.
+    pub total_ns: Option<u64>,
+    /// Mean.
+    pub avg_ns: Option<u64>,
+    /// Median.
+    pub p50_ns: Option<u64>,
+    /// 90th percentile.
+    pub p90_ns: Option<u64>,
+    /// 95th percentile.
+    pub p95_ns: Option<u64>,
+    /// 99th percentile.
+    pub p99_ns: Option<u64>,
+    /// Maximum.
+    pub max_ns: Option<u64>,
+}
+
+impl Times {
+    /// The figures that there are, by the name of their quantile.
+    pub fn quantiles(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        [
+            ("mean", self.avg_ns),
+            ("p50", self.p50_ns),
+            ("p90", self.p90_ns),
+            ("p95", self.p95_ns),
+            ("p99", self.p99_ns),
+            ("max", self.max_ns),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+    }
+}
+
+/// `/proc/cow_stats` since it was reset.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CowStats {
+    /// Copy-on-write faults that copied a page.
+    pub faults: Option<u64>,
+    /// Those of them that were timed.
+    pub timed_faults: Option<u64>,
+    /// The copy of the faulting page alone.
+    pub copy: Times,
+    /// From the entry of the fault handler to the new entry being set.
+    pub fault: Times,
+    /// Neighbours that were looked at.
+    pub precopy_attempts: Option<u64>,
+    /// Neighbours that were copied ahead.
+    pub precopy_success: Option<u64>,
+    /// Copied ahead and written before they were unmapped or forked again.
+    pub precopy_written: Option<u64>,
+    /// Copied ahead and not written by then.
+    pub precopy_wasted: Option<u64>,
+    /// Copied ahead and lost track of: swapped out, moved.
+    pub precopy_unknown: Option<u64>,
+    /// TLB flushes of these faults.
+    pub flushes: Option<u64>,
+    /// Times that a page-table lock was taken for them.
+    pub ptl_holds: Option<u64>,
+    /// Calls of the page allocator for them.
+    pub allocations: Option<u64>,
+    /// Neighbours that were not copied, by the reason.
+    pub precopy_refused: BTreeMap<String, u64>,
+}
+
+/// `/proc/PID/cow_stats`: of one address space since its exec or fork.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessCowStats {
+    /// Copy-on-write faults that copied a page.
+    pub faults: Option<u64>,
+    /// Pages copied ahead.
+    pub precopied: Option<u64>,
+    /// Of those unmapped or forked again: the written.
+    pub precopy_written: Option<u64>,
+    /// Of the same: the rest.
+    pub precopy_wasted: Option<u64>,
+    /// Lost track of.
+    pub precopy_unknown: Option<u64>,
+}
+
+impl CowStats {
+    /// Reads the file; `None` on a kernel without it.
+    ///
+    /// # Errors
+    /// [`ReadError`] with the path and the line.
+    pub fn read(root: &Root) -> Result<Option<CowStats>, ReadError> {
+        let text = root.read(SYSTEM)?;
+        text.map(|text| CowStats::decode(&text, &root.path(SYSTEM))).transpose()
+    }
+
+    /// Decodes the file's text. `path` is for messages.
+    ///
+    /// # Errors
+    /// [`ReadError`] with the path and the line.
+    pub fn decode(text: &str, path: &Path) -> Result<CowStats, ReadError> {
+        let mut stats = CowStats::default();
+        for (key, value) in figures(text, path)? {
+            if let Some(reason) = key.strip_prefix("precopy_refused_") {
+                stats.precopy_refused.insert(reason.to_owned(), value);
+                continue;
+            }
+            let place = match key {
+                "faults" => &mut stats.faults,
+                "timed_faults" => &mut stats.timed_faults,
+                "total_ns" => &mut stats.copy.total_ns,
+                "max_ns" => &mut stats.copy.max_ns,
+                "precopy_attempts" => &mut stats.precopy_attempts,
+                "precopy_success" => &mut stats.precopy_success,
+                "precopy_written" => &mut stats.precopy_written,
+                "precopy_wasted" => &mut stats.precopy_wasted,
+                "precopy_unknown" => &mut stats.precopy_unknown,
+                "flushes" => &mut stats.flushes,
+                "ptl_holds" => &mut stats.ptl_holds,
+                "allocations" => &mut stats.allocations,
+                _ => match stats.times_of(key) {
+                    Some(place) => place,
+                    // What a later kernel tells as well.
+                    None => continue,
+                },
+            };
+            *place = Some(value);
+        }
+        if stats.timed_faults.or(stats.copy.total_ns) == Some(0) {
+            // The document's first line always has its times: 0 where nothing was timed.
+            (stats.copy, stats.fault) = Default::default();
+        }
+        Ok(stats)
+    }
+
+    fn times_of(&mut self, key: &str) -> Option<&mut Option<u64>> {
+        let (what, figure) = key.split_once('_')?;
+        let times = match what {
+            "copy" => &mut self.copy,
+            "fault" => &mut self.fault,
+            _ => return None,
+        };
+        Some(match figure {
+            "total_ns" => &mut times.total_ns,
+            "avg_ns" => &mut times.avg_ns,
+            "p50_ns" => &mut times.p50_ns,
+            "p90_ns" => &mut times.p90_ns,
+            "p95_ns" => &mut times.p95_ns,
+            "p99_ns" => &mut times.p99_ns,
+            "max_ns" => &mut times.max_ns,
+            _ => return None,
+        })
+    }
+}
+
+impl ProcessCowStats {
+    /// Reads the file of process `pid` (a number, or `self`); `None` on a kernel without it, or
+    /// where there is no such process.
+    ///
+    /// # Errors
+    /// [`ReadError`] with the path and the line.
+    pub fn read(root: &Root, pid: &str) -> Result<Option<ProcessCowStats>, ReadError> {
+        let file = format!("proc/{pid}/cow_stats");
+        let text = root.read(&file)?;
+        text.map(|text| ProcessCowStats::decode(&text, &root.path(&file))).transpose()
+    }
+
+    /// Decodes the file's text. `path` is for messages.
+    ///
+    /// # Errors
+    /// [`ReadError`] with the path and the line.
+    pub fn decode(text: &str, path: &Path) -> Result<ProcessCowStats, ReadError> {
+        let mut stats = ProcessCowStats::default();
+        for (key, value) in figures(text, path)? {
+            let place = match key {
+                "faults" => &mut stats.faults,
+                "precopied" => &mut stats.precopied,
+                "precopy_written" => &mut stats.precopy_written,
+                "precopy_wasted" => &mut stats.precopy_wasted,
+                "precopy_unknown" => &mut stats.precopy_unknown,
+                _ => continue,
+            };
+            *place = Some(value);
+        }
+        Ok(stats)
+    }
+}
+
+/// Every `key: value` of the text, several a line allowed.
+fn figures<'a>(text: &'a str, path: &Path) -> Result<Vec<(&'a str, u64)>, ReadError> {
+    if !text.ends_with('\n') {
+        return Err(ReadError::Cut { path: path.to_owned() });
+    }
+    let mut found = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let malformed = || ReadError::Malformed {
+            path: PathBuf::from(path),
+            reason: format!("line {}: expected `key: number`, found {line:?}", number + 1),
+        };
+        let mut words = line.split_whitespace();
+        while let Some(word) = words.next() {
+            let key = word.strip_suffix(':').ok_or_else(malformed)?;
+            let value = words.next().and_then(|value| value.parse().ok()).ok_or_else(malformed)?;
+            found.push((key, value));
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The document's own example (section III.A.3), whose kernel timed every fault.
+    const DOCUMENT: &str = "faults: 49242 total_ns: 16543417 max_ns: 12924\n\
+                            precopy_attempts: 26580 precopy_success: 24580\n";
+
+    const WHOLE: &str = "faults: 4101 total_ns: 6561600 max_ns: 54012\n\
+        precopy_attempts: 2050 precopy_success: 2047\n\
+        timed_faults: 4101\ncopy_avg_ns: 1600\ncopy_p50_ns: 1504\ncopy_p90_ns: 1824\n\
+        copy_p95_ns: 1984\ncopy_p99_ns: 3264\nfault_total_ns: 14763600\nfault_max_ns: 90112\n\
+        fault_avg_ns: 3600\nfault_p50_ns: 3392\nfault_p90_ns: 4096\nfault_p95_ns: 4608\n\
+        fault_p99_ns: 9216\nprecopy_written: 2040\nprecopy_wasted: 7\nprecopy_unknown: 0\n\
+        flushes: 4101\nptl_holds: 8202\nallocations: 4101\nprecopy_refused_absent: 3\n\
+        something_newer: 5\n";
+
+    fn decode(text: &str) -> Result<CowStats, String> {
+        CowStats::decode(text, Path::new(SYSTEM)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_line_is_decoded() {
+        let stats = decode(WHOLE).unwrap();
+        assert_eq!((stats.faults, stats.timed_faults), (Some(4101), Some(4101)));
+        assert_eq!(stats.copy.total_ns, Some(6561600));
+        let copy: Vec<_> = stats.copy.quantiles().collect();
+        let expected = [
+            ("mean", 1600),
+            ("p50", 1504),
+            ("p90", 1824),
+            ("p95", 1984),
+            ("p99", 3264),
+            ("max", 54012),
+        ];
+        assert_eq!(copy, expected);
+        assert_eq!(stats.fault.quantiles().last(), Some(("max", 90112)));
+        assert_eq!(
+            (stats.precopy_attempts, stats.precopy_success, stats.precopy_written),
+            (Some(2050), Some(2047), Some(2040))
+        );
+        assert_eq!(
+            (stats.flushes, stats.ptl_holds, stats.allocations),
+            (Some(4101), Some(8202), Some(4101))
+        );
+        assert_eq!(stats.precopy_refused, [("absent".to_owned(), 3)].into());
+    }
+
+    #[test]
+    fn absent_lines_are_absent_and_untimed_faults_have_no_times() {
+        let stats = decode("faults: 7 total_ns: 0 max_ns: 0\n").unwrap();
+        assert_eq!((stats.faults, stats.flushes, stats.copy), (Some(7), None, Times::default()));
+        let old = decode(DOCUMENT).unwrap();
+        assert_eq!((old.faults, old.precopy_success), (Some(49242), Some(24580)));
+        assert_eq!((old.copy.max_ns, old.timed_faults), (Some(12924), None));
+    }
+
+    #[test]
+    fn what_is_not_understood_names_its_line() {
+        for (text, expected) in [
+            ("faults: 1", "cut short"),
+            ("", "cut short"),
+            ("faults: 1\nflushes 2\n", "/proc/cow_stats: line 2: expected `key: number`"),
+            ("faults: -1\n", "line 1"),
+            ("faults:\n", "line 1"),
+        ] {
+            assert!(decode(text).unwrap_err().contains(expected), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_has_its_own() {
+        let tree = tempfile::tempdir().unwrap();
+        let root = Root::new(tree.path());
+        assert_eq!(ProcessCowStats::read(&root, "42").unwrap(), None);
+        assert_eq!(CowStats::read(&root).unwrap(), None);
+        std::fs::create_dir_all(tree.path().join("proc/42")).unwrap();
+        let file = tree.path().join("proc/42/cow_stats");
+        std::fs::write(&file, "faults: 12\nprecopied: 4\nprecopy_written: 3\n").unwrap();
+        let stats = ProcessCowStats::read(&root, "42").unwrap().unwrap();
+        assert_eq!(
+            (stats.faults, stats.precopied, stats.precopy_wasted),
+            (Some(12), Some(4), None)
+        );
+        std::fs::write(&file, "faults: 12\nprecopied: many\n").unwrap();
+        let error = ProcessCowStats::read(&root, "42").unwrap_err().to_string();
+        assert!(error.contains("42/cow_stats: line 2"), "{error}");
+    }
+}

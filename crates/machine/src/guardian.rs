@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A shell that puts settings back when this process has gone, however it went.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// What it runs: say that the signals are ignored, wait until nobody holds the other end of the
+/// pipe, put the old values back. `read` is the shell's own, so it needs no other program.
+const SCRIPT: &str = r#"trap '' HUP INT QUIT TERM PIPE
+echo ready
+while read -r _; do :; done
+while [ $# -gt 1 ]; do printf '%s\n' "$1" >"$2" || failed=1; shift 2; done
+exit ${failed:-0}"#;
+
+/// Waits for a pipe to close, which SIGKILL closes as well, and then writes the old values. Only
+/// what kills both (the machine, or a whole control group) leaves them changed.
+#[derive(Debug)]
+pub(crate) struct Guardian(Option<Child>);
+
+impl Guardian {
+    /// Starts it, and waits until it ignores signals. It will write each value into its file, in
+    /// that order. It holds `lock` as its stderr, which is open for reading only, so that nothing
+    /// it could print reaches a setting.
+    pub(crate) fn start(values: &[(PathBuf, String)], lock: File) -> Result<Guardian, String> {
+        let words = values.iter().flat_map(|(path, old)| [Path::new(old), path.as_path()]);
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", SCRIPT, "cowlab-guardian"])
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(lock)
+            .process_group(0)
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let mut line = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            BufReader::new(stdout).read_line(&mut line).map_err(|error| error.to_string())?;
+        }
+        if line != "ready\n" {
+            // It writes only what the files hold already, so ending it here changes nothing.
+            let status = child.wait().map_err(|error| error.to_string())?;
+            return Err(format!("did not start ({status})"));
+        }
+        Ok(Guardian(Some(child)))
+    }
+
+    /// Lets it put the values back and waits until they are there. A second call does nothing.
+    pub(crate) fn finish(&mut self) -> Result<(), String> {
+        let Some(mut child) = self.0.take() else { return Ok(()) };
+        // `wait` closes the pipe first, which is what the guardian waits for.
+        match child.wait() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("did not put the old setting back ({status})")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}

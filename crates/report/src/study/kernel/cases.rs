@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The samples of one workload under one policy, and how two of them differ.
+
+use cowlab_bench::faults::BENCH;
+use cowlab_model::Estimate;
+use cowlab_model::stats::estimate;
+use cowlab_store::{Accelerator, Environment, Run};
+
+use crate::study::picked::Picked;
+
+/// The policy that copies the written page alone.
+pub(super) const OFF: &str = "off";
+/// Document 002's own.
+pub(super) const NEXT: &str = "next";
+
+/// Everything that was measured under policies, in the one environment that has them.
+pub(super) struct Measured<'a> {
+    samples: Picked<'a>,
+    environment: &'a Environment,
+}
+
+/// A workload: one child writes base pages.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Workload {
+    /// `single`, `sequential`, `random`.
+    pub(super) pattern: &'static str,
+    /// What the fork shares.
+    pub(super) bytes: u64,
+    /// Other running threads.
+    pub(super) threads: u32,
+}
+
+impl Workload {
+    pub(super) const fn of(pattern: &'static str, mib: u64) -> Workload {
+        Workload { pattern, bytes: mib << 20, threads: 0 }
+    }
+
+    /// `random, 64 MiB, another thread running`.
+    pub(super) fn name(&self) -> String {
+        let with = if self.threads == 0 { "" } else { ", another thread running" };
+        match self.pattern {
+            "single" => format!("a single write{with}"),
+            pattern => format!("{pattern}, {}{with}", crate::study::size(self.bytes)),
+        }
+    }
+}
+
+impl<'a> Measured<'a> {
+    /// The first environment with a policy that copies ahead; one that counts has no times.
+    pub(super) fn of(run: &'a Run) -> Option<Measured<'a>> {
+        let all = Picked::of(&run.samples, BENCH);
+        let environments = (0u32..).zip(&run.info.environments);
+        environments.filter(|(_, e)| e.accelerator != Accelerator::Icount).find_map(
+            |(index, environment)| {
+                let samples = all.in_environment(index);
+                let ahead = samples.words("policy").iter().any(|name| name.starts_with(NEXT));
+                ahead.then_some(Measured { samples, environment })
+            },
+        )
+    }
+
+    pub(super) fn accelerator(&self) -> Accelerator {
+        self.environment.accelerator
+    }
+
+    pub(super) fn page(&self) -> u64 {
+        self.environment.page_size_bytes
+    }
+
+    /// The samples of one workload under one policy.
+    pub(super) fn case(&self, workload: Workload, policy: &str) -> Picked<'a> {
+        self.samples
+            .with("pattern", workload.pattern)
+            .with("size_bytes", workload.bytes)
+            .with("threads", workload.threads)
+            .with("writer", "child")
+            .with("children", 1)
+            .with("page_size_bytes", self.page())
+            .with("policy", policy)
+    }
+
+    /// The depths that were measured for a workload, ascending, with their policies' names.
+    pub(super) fn depths(&self, workload: Workload) -> Vec<(u32, String)> {
+        let names = self.samples.with("pattern", workload.pattern).words("policy");
+        let mut depths: Vec<(u32, String)> = names
+            .into_iter()
+            .filter_map(|name| match name.strip_prefix(NEXT)? {
+                "" => Some((1, name.to_owned())),
+                depth => Some((depth.strip_prefix(':')?.parse().ok()?, name.to_owned())),
+            })
+            .filter(|(_, name)| self.case(workload, name).len() > 0)
+            .collect();
+        depths.sort_unstable();
+        depths
+    }
+}
+
+/// Relative change of a metric from `first` to `second`, round by round.
+pub(super) fn change(first: &Picked, second: &Picked, metric: &str) -> Option<Estimate> {
+    let seconds = second.by_round(metric);
+    let changes: Vec<f64> = first
+        .by_round(metric)
+        .into_iter()
+        .filter(|(_, value)| *value != 0.0)
+        .filter_map(|(round, value)| Some(seconds.get(&round)? / value - 1.0))
+        .collect();
+    estimate(&changes)
+}
+
+/// Two metrics' ratio, round by round.
+pub(super) fn ratio(samples: &Picked, above: &str, below: &str) -> Option<Estimate> {
+    let below = samples.by_round(below);
+    let ratios: Vec<f64> = samples
+        .by_round(above)
+        .into_iter()
+        .filter_map(|(round, value)| Some(value / below.get(&round).filter(|v| **v != 0.0)?))
+        .collect();
+    estimate(&ratios)
+}
+
+/// A metric for each page written.
+pub(super) fn per_page(samples: &Picked, metric: &str) -> Option<Estimate> {
+    ratio(samples, metric, "pages_written")
+}

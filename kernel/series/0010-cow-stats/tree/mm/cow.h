@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Measurement of copy-on-write faults: what mm/memory.c calls.
+ *
+ * Counting is always on, a few increments of per-CPU words for each fault.
+ * Reading clocks is not: it stands behind a static branch (vm.cow_stats).
+ */
+#ifndef _MM_COW_H
+#define _MM_COW_H
+
+#include <linux/jump_label.h>
+#include <linux/mm.h>
+#include <linux/sched/clock.h>
+
+#ifdef CONFIG_COW_STATS
+
+/* What is counted, since boot. */
+enum cow_count {
+	COW_FAULTS,		/* write faults that copied a page */
+	COW_UNSHARES,		/* pages copied for a pin that will only read */
+	COW_TIMED_FAULTS,	/* of COW_FAULTS, those that were timed */
+	COW_COPY_NS,		/* time in the copy of the faulting page */
+	COW_FAULT_NS,		/* handler's entry to the new entry being set */
+	NR_COW_COUNTS,
+};
+
+DECLARE_STATIC_KEY_FALSE(cow_timing);
+DECLARE_PER_CPU(u64 [NR_COW_COUNTS], cow_counts);
+
+static inline void cow_count(enum cow_count which, u64 value)
+{
+	this_cpu_add(cow_counts[which], value);
+}
+
+/* The time in ns, or 0 while nothing is timed. */
+static inline u64 cow_clock(void)
+{
+	return static_branch_unlikely(&cow_timing) ? local_clock() : 0;
+}
+
+/* Time since cow_clock() returned @start; 0 if either reading is missing. */
+static inline u64 cow_since(u64 start)
+{
+	u64 now;
+
+	if (!static_branch_unlikely(&cow_timing) || !start)
+		return 0;
+	now = local_clock();
+	/* The clock of another CPU may be behind: at least a nanosecond. */
+	return now > start ? now - start : 1;
+}
+
+void cow_account_fault(struct vm_fault *vmf, u64 copy_ns);
+#else
+static inline u64 cow_clock(void)
+{
+	return 0;
+}
+
+static inline u64 cow_since(u64 start)
+{
+	return 0;
+}
+
+static inline void cow_account_fault(struct vm_fault *vmf, u64 copy_ns)
+{
+}
+#endif /* CONFIG_COW_STATS */
+
+#endif /* _MM_COW_H */

@@ -1,0 +1,211 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# kernel fetch, build, boot, test and series. The plain kernel is in the cache (`make kernels`), or
+# is built here first.
+set -euo pipefail
+# shellcheck source=tests/lib/common.sh
+. "$REPOSITORY/tests/lib/common.sh"
+
+kernel_dir=$REPOSITORY/kernel
+# What this test makes must not go into the cache that it uses.
+boot() {
+	run kernel boot --kernel-dir "$kernel_dir" --variant plain --time-limit-s 240 "$@"
+}
+
+# The QEMUs that this test has started.
+our_guests() {
+	local file
+	for file in /proc/[0-9]*/environ; do
+		grep -qzxF "COWLAB_TEST_MARK=$COWLAB_TEST_MARK" "$file" 2>/dev/null || continue
+		[[ $(readlink "${file%environ}exe") != *qemu-system* ]] || echo "${file//[!0-9]/}"
+	done
+}
+
+no_guests_left() {
+	local tries
+	for tries in {1..50}; do
+		[[ -n $(our_guests) ]] || return 0
+		sleep 0.1
+	done
+	fail "$called: expected no guest to be left after $tries looks, saw: $(our_guests)"
+}
+
+# Wrong usage.
+refuses 2 'a shell needs a terminal: give a command after --' kernel boot
+refuses 2 "no variant 'fast'; there are: plain, patched, debug, traced" kernel build --variant fast
+refuses 2 'cannot be used with' kernel boot --variant plain --image x -- true
+refuses 2 'invalid value' kernel boot --time-limit-s -1 -- true
+
+refuses 2 "no policy 'next:513'; there are: off, next" kernel test --selftests --policy next:513
+refuses 2 "no test 'cwo'; there are: cow, " kernel test --selftests --kernel-dir "$kernel_dir" --filter cwo
+refuses 2 'cannot be used with' kernel test --selftests --tests .
+
+# Sources that are none; nothing of them stays.
+echo 'no archive' >x.tar
+refuses 1 'cannot unpack x.tar' kernel fetch --cache own --source x.tar
+[[ -z $(ls -A own/source) ]] || fail "expected no source, saw: $(ls -A own/source)"
+refuses 1 "no-such.tar" kernel fetch --cache own --source no-such.tar
+refuses 1 '--cache DIR' kernel fetch --cache /proc/none --source x.tar
+refuses 1 'has no config' kernel build --kernel-dir own
+
+# Without QEMU.
+mkdir bin
+for program in setpriv gcc make sh; do
+	ln -s "$(command -v $program)" bin/
+done
+status=0
+PATH=$PWD/bin "$COWLAB" kernel boot --kernel-dir "$kernel_dir" -- true >out 2>err </dev/null || status=$?
+called='cowlab kernel boot without QEMU'
+is_status 1
+says err 'without qemu-system-x86_64: run scripts/install kernel'
+# Without what a build needs: all of it in one message.
+status=0
+PATH=$PWD/bin "$COWLAB" kernel build --kernel-dir "$kernel_dir" >out 2>err </dev/null || status=$?
+called='cowlab kernel build without flex and bison'
+is_status 1
+says err 'without ld, flex, bison, bc, .*: run scripts/install kernel'
+
+# The kernel, which `make kernels` has put into the cache.
+passes kernel build --json --variant plain --kernel-dir "$kernel_dir"
+json 'd["summary"]["kernels"][0]["variant"] == "plain"' 'd["summary"]["kernels"][0]["steps"] == []'
+
+# A series that does not fit this source: the step, the file, the hunk and the reject are named.
+mkdir -p misfit/series/0001-misfit
+cp "$kernel_dir/config" misfit/
+echo 'mm: misfit' >misfit/series/0001-misfit/MESSAGE
+cat >misfit/series/0001-misfit/hooks.patch <<'END'
+--- a/mm/memory.c
++++ b/mm/memory.c
+@@ -1,4 +1,4 @@
+ // SPDX-License-Identifier: GPL-2.0-only
+ /*
+- *  another file's text
++ *  linux/mm/memory.c
+  *
+END
+refuses 1 'step 0001-misfit: mm/memory.c hunk 1 of ' kernel build --kernel-dir misfit
+says err '^- \*  another file'
+refuses 1 "no step '0002'" kernel build --kernel-dir misfit --through 0002
+# An option that the configuration does not take.
+mkdir wrong
+{
+	cat "$kernel_dir/config"
+	echo CONFIG_NO_SUCH_OPTION=y
+} >wrong/config
+refuses 1 'CONFIG_NO_SUCH_OPTION=y is not set' kernel build --variant plain --kernel-dir wrong
+
+# A command's input, output, messages and status; the host's files, which nothing writes to.
+echo 'seen by the guest' >seen
+status=0
+# shellcheck disable=SC2016 # The guest's shell expands it.
+printf 'three\nlines\nhere\n' | "$COWLAB" kernel boot --kernel-dir "$kernel_dir" --variant plain -- \
+	sh -c 'uname -r; wc -l; cat seen; echo message >/dev/stderr; echo x >written && cat written
+		ls /proc/sys/vm/overcommit_memory; echo "$0 $1"; exit 7' "it's" '$HOME' \
+	>out 2>err || status=$?
+called='cowlab kernel boot'
+is_status 7
+says out '^6\.12\.[0-9]+-cowlab-plain$'
+says out '^3$'
+says out '^seen by the guest$'
+says out '^x$'
+says out "^it's \\\$HOME$"
+says err '^message$'
+says err 'accelerator: (KVM|TCG)'
+[[ ! -e written ]] || fail 'expected the host to be left alone, saw a file that the guest wrote'
+no_guests_left
+
+# A folder that both can write to.
+mkdir share
+boot --json --share share -- sh -c "echo data >$PWD/share/data; kill -9 \$\$"
+is_status 137
+[[ $(cat share/data) == data ]] || fail 'expected the guest to write to the shared folder'
+json 'd["summary"]["status"] == 137' 'd["summary"]["complaints"] == []' 'd["summary"]["duration_s"] > 0'
+
+# The log is looked at.
+boot -- sh -c 'echo "<4>WARNING: CPU: 0 PID: 1 at mm/none.c:1" >/dev/kmsg'
+is_status 0
+says err "the guest's log, line [0-9]+: .*WARNING: CPU: 0 PID: 1 at mm/none.c:1"
+
+# A guest that panics, hangs, or does not fit.
+boot --kernel-argument rootfstype=none -- true
+is_status 1
+says err 'the guest panicked; its log, .*console.log, ends:'
+says err 'Kernel panic - not syncing: VFS'
+run kernel boot --kernel-dir "$kernel_dir" --variant plain --time-limit-s 2 -- sleep 1000
+is_status 1
+says err 'did not end within 2 s \(--time-limit-s\) and was killed'
+no_guests_left
+boot --memory 4000000GiB -- true
+is_status 1
+says err 'MiB on this machine, where .* give it less with --memory'
+
+# Nothing outlives cowlab, however it ends.
+for signal in KILL INT; do
+	"$COWLAB" kernel boot --kernel-dir "$kernel_dir" --variant plain -- sleep 1000 \
+		>out 2>err </dev/null &
+	pid=$!
+	for tries in {1..300}; do
+		[[ -z $(our_guests) ]] || break
+		sleep 0.1
+	done
+	[[ -n $(our_guests) ]] || fail "expected a guest after $tries looks, saw: $(seen)"
+	# An interactive shell's background job would ignore INT from its terminal, but not this one.
+	kill -"$signal" "$pid"
+	wait "$pid" || true
+	called="cowlab kernel boot, ended by $signal"
+	no_guests_left
+done
+
+# Tests: a pass, a skip, a failing case, a warning in the log, a hang.
+mkdir guest-tests
+test_program() {
+	printf '#!/bin/sh\n%s\n' "$2" >"guest-tests/$1"
+	chmod +x "guest-tests/$1"
+}
+test_program passes 'echo 1..2; echo "ok 1 a"; echo "ok 2 b # SKIP no KSM"'
+test_program skips 'echo needs a second node; exit 4'
+test_program fails 'echo 1..2; echo "ok 1 a"; echo "not ok 2 wrong"'
+test_program warns 'echo "<4>BUG: KASAN: use-after-free in x" >/dev/kmsg'
+test_program hangs 'sleep 1000'
+echo 'int main(void) { return 0; }' >guest-tests/compiled.c
+tested() {
+	run kernel test --kernel-dir "$kernel_dir" --variant plain --tests guest-tests \
+		--time-limit-s 5 "$@"
+}
+tested
+is_status 1
+says out '^ok [0-9]+ plain compiled$'
+says out '^ok [0-9]+ plain passes$'
+says out '^# passes: b skipped: no KSM$'
+says out '^ok [0-9]+ plain skips # SKIP needs a second node$'
+says out '^# fails: 1 of 2 cases failed: wrong$'
+says out "^# warns: the kernel's log: .*BUG: KASAN"
+says out '^# hangs: ran longer than its limit$'
+says err '3 of 6 tests failed'
+tested --filter compiled --json
+is_status 0
+json 'd["summary"]["passed"] == 1' 'd["summary"]["failed"] == 0' 'd["summary"]["skipped"] == 0'
+refuses 1 "no test in .* has 'none' in its name" kernel test --variant plain \
+	--kernel-dir "$kernel_dir" --tests guest-tests --filter none
+
+# A series of one step: mails that apply, and what checkpatch finds in them.
+mkdir -p one/series/0001-one/tree/mm
+cp "$kernel_dir/config" one/
+printf 'mm: add a file that nobody builds\n\nIt is there to be mailed.\n' \
+	>one/series/0001-one/MESSAGE
+printf '// SPDX-License-Identifier: GPL-2.0\nint nobody_builds_this;\n' \
+	>one/series/0001-one/tree/mm/nobody.c
+printf 'mm: one step\n\nA letter.\n' >one/series/COVER
+person='A Person <a@example.org>'
+passes kernel series --kernel-dir one --to mails --author "$person" --check
+says out '1 errors|0 errors'
+says out 'applied by git am to a fresh source'
+grep -q '^Subject: \[PATCH 0/1\] mm: one step$' mails/*cover-letter.patch ||
+	fail "expected the letter's subject, saw: $(head -n 5 mails/*cover-letter.patch)"
+refuses 1 'holds mails already' kernel series --kernel-dir one --to mails --author "$person"
+refuses 1 'is no author' kernel series --kernel-dir one --to more --author Nobody
+printf 'int  x ;   \n' >one/series/0001-one/tree/mm/nobody.c
+run kernel series --kernel-dir one --to bad --author "$person"
+is_status 1
+says err 'checkpatch has [1-9][0-9]* errors'
