@@ -33,6 +33,8 @@ const NEEDED: &[&str] = &[
     "tools/arch",
     "tools/scripts",
     "mm/gup_test.h",
+    "lib/test_hmm_uapi.h",
+    "include/vdso/time64.h",
     "scripts",
 ];
 
