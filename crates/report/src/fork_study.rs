@@ -94,8 +94,8 @@ fn table_one(samples: &[Sample], size: &str, unit: &str) -> Option<Table> {
     let (name, scale) = scaled(unit);
     let columns = vec![
         Column::text("Section"),
-        Column::number(&format!("Mean ({name})")),
-        Column::number(&format!("Variance ({name}²)")),
+        Column::number(format!("Mean ({name})")),
+        Column::number(format!("Variance ({name}²)")),
         Column::number("Total (%)"),
     ];
     let id = format!("table-1-{size}-{unit}");
@@ -146,7 +146,7 @@ fn counts(samples: &[Sample], size: &str, unit: &str) -> Option<Table> {
     let columns = vec![
         Column::text("Function"),
         Column::number("Calls a fork"),
-        Column::number(&format!("Own time a fork ({name})")),
+        Column::number(format!("Own time a fork ({name})")),
     ];
     let caption = format!(
         "Calls of {}, the most expensive first; own time is without recorded functions below",
@@ -174,8 +174,8 @@ fn table_two(samples: &[Sample], change: &str, size: &str, unit: &str) -> Option
     let (name, scale) = scaled(unit);
     let columns = vec![
         Column::text("Section"),
-        Column::number(&format!("Before ({name})")),
-        Column::number(&format!("After ({name})")),
+        Column::number(format!("Before ({name})")),
+        Column::number(format!("After ({name})")),
         Column::number("After: total (%)"),
         Column::number("Change (%), 95% interval"),
     ];
