@@ -125,9 +125,9 @@ fn is_object(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-    fn make(makefile: &str, progress: &dyn Fn(u64, Option<u64>)) -> Result<u64> {
+    fn make(makefile: &str, progress: &(dyn Fn(u64, Option<u64>) + Sync)) -> Result<u64> {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("Makefile"), makefile).unwrap();
         let log = folder.path().join("log");
@@ -140,9 +140,9 @@ mod tests {
     #[test]
     fn objects_are_counted() {
         let makefile = "all:\n\t@echo '  CC      a.o'\n\t@echo '  a note'\n\t@echo '  LD      b'\n";
-        let seen = std::cell::Cell::new(0);
-        assert_eq!(make(makefile, &|done, _| seen.set(done)).unwrap(), 2);
-        assert_eq!(seen.get(), 2);
+        let seen = AtomicU64::new(0);
+        assert_eq!(make(makefile, &|done, _| seen.store(done, Ordering::Relaxed)).unwrap(), 2);
+        assert_eq!(seen.load(Ordering::Relaxed), 2);
     }
 
     #[test]
