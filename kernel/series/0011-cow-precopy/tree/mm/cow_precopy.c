@@ -12,9 +12,10 @@
  * never reclaims.
  *
  * The entry of a pre-copied neighbour is writable, clean and old, so that
- * reclaim finds unused guesses first. It is safe to leave such an anonymous
- * page clean: reclaim dirties a folio when it adds it to the swap cache
- * (add_to_swap()), whatever its entry says.
+ * reclaim finds unused guesses first. The folio is dirty nevertheless: an
+ * anonymous page that is clean in both counts as one that MADV_FREE may give up
+ * without looking whether it is shared, so after the next fork one process
+ * could free what the other still needs.
  */
 #include <linux/bitmap.h>
 #include <linux/delayacct.h>
@@ -361,6 +362,7 @@ static unsigned int cow_replace(struct vm_fault *vmf, struct cow_batch *batch,
 			if (pte_soft_dirty(batch->old[i]))
 				entry = pte_mksoft_dirty(entry);
 			entry = pte_mkold(pte_mkwrite(entry, vma));
+			folio_set_dirty(folio);
 			neighbours++;
 		} else {
 			entry = pte_sw_mkyoung(entry);
