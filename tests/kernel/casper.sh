@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
 # CASPER in the kernel, from user space: who may record, one at a time, nothing is left of a recorder
-# that was killed, and what is recorded of forks whose number is known. Runs as root in a guest with
-# the kernel `traced`. Exit status 0: passed, 1: failed, 4: skipped.
+# that was killed, and, on the kernel `traced`, what is recorded of forks whose number is known. Runs
+# as root in a guest. Exit status 0: passed, 1: failed, 4: skipped.
 set -euo pipefail
 
-: "${COWLAB:?is the program under test}" "${REPOSITORY:?is the folder with probes/}"
+: "${COWLAB:?is the program under test}"
+REPOSITORY=${REPOSITORY:-$(cd "$(dirname "$0")/../.." && pwd)}
 folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 fail() {
 	echo "not ok: $*"
@@ -38,12 +40,13 @@ status=0
 # Forks whose number is known.
 cc -O2 -static -nostdlib -ffreestanding -fno-stack-protector -fno-pie -no-pie -o fork_small \
 	"$REPOSITORY/probes/fork_small.c" || fail "fork_small does not compile"
-"$COWLAB" trace record --kernel --json -o forks.casper --function copy_process \
-	--function 'dup_*' --function copy_files --function copy_signal -- \
-	sh -c './fork_small 100 0 >/dev/null' >out 2>err ||
-	fail "trace record: $(cat err)"
-"$COWLAB" trace report --json forks.casper >report.json
-python3 - <<'END' || fail "the trace of 100 forks is not what it should be"
+if "$COWLAB" trace record --kernel --function copy_process -o probe.casper -- true 2>err; then
+	"$COWLAB" trace record --kernel --json -o forks.casper --function copy_process \
+		--function 'dup_*' --function copy_files --function copy_signal -- \
+		sh -c './fork_small 100 0 >/dev/null' >out 2>err ||
+		fail "trace record: $(cat err)"
+	"$COWLAB" trace report --json forks.casper >report.json
+	python3 - <<'END' || fail "the trace of 100 forks is not what it should be"
 import json
 record = json.load(open("out"))["summary"]
 report = json.load(open("report.json"))
@@ -59,6 +62,11 @@ for name in ["dup_task_struct", "copy_files", "copy_signal"]:
 # sh may fork as well; cowlab's own start of it shares its memory.
 assert functions["dup_mmap"]["calls"] in (101, 102), functions["dup_mmap"]
 END
+else
+	# The kernel `patched`: casrecord(), and no function that is instrumented.
+	grep -q 'no instrumented function' err || fail "trace record --function: $(cat err)"
+	echo "# forks are not counted: no function of this kernel is instrumented"
+fi
 
 # One reader at a time.
 "$COWLAB" trace record --kernel --duration-s 60 -o one.casper 2>/dev/null &

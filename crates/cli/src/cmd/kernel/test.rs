@@ -119,9 +119,12 @@ fn find(folder: &Path, programs: &Path, args: &KernelTestArgs) -> Result<Vec<Tes
         if is_c {
             compile(&file, &program)?;
         }
-        let mut command = Vec::new();
+        // The program under test, for those that test it inside the guest.
+        let mut ourselves = OsString::from("COWLAB=");
+        ourselves.push(std::env::current_exe().context("where is this program?")?);
+        let mut command = vec![OsString::from("env"), ourselves];
         if args.quick {
-            command.extend(["env", "COWLAB_QUICK=1"].map(OsString::from));
+            command.push("COWLAB_QUICK=1".into());
         }
         command.push(program.into_os_string());
         tests.push(Test { name, command, folder: None, limit_s: args.time_limit_s.ceil() as u64 });
