@@ -44,7 +44,6 @@ e2e: kernels
 test-kernel: kernels ## the kernels' own tests, in a virtual machine
 	scripts/install kernel-test
 	$(COWLAB) kernel test --quick --variant plain,patched
-	$(COWLAB) kernel test --selftests --quick --variant plain,patched --policy next:16
 
 test-kernel-long: kernels ## all of them, on the debug kernel as well
 	scripts/install kernel-test
