@@ -106,6 +106,27 @@ static void bring_up_loopback(void)
 	close(fd);
 }
 
+/*
+ * The kernel is told to boot with one CPU. While another runs, QEMU before 8.1 may keep its
+ * translation of an instruction that the kernel is just patching: the breakpoint stays, and the
+ * kernel dies of it (it was one boot in 70).
+ */
+static void bring_up_cpus(void)
+{
+	for (int cpu = 1;; cpu++) {
+		char path[64];
+		int fd;
+
+		snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/online", cpu);
+		fd = open(path, O_WRONLY | O_CLOEXEC);
+		if (fd < 0)
+			return;
+		if (write(fd, "1", 1) != 1)
+			say("CPU %d cannot be brought up: %s", cpu, strerror(errno));
+		close(fd);
+	}
+}
+
 /* The device of the port that QEMU calls NAME. */
 static int open_port(const char *name, int flags)
 {
@@ -261,6 +282,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	mount_all(argv[1]);
+	bring_up_cpus();
 	bring_up_loopback();
 	sethostname("cowlab", 6);
 	/* Looked at only while we wait, so that none is missed. */

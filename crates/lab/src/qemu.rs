@@ -93,9 +93,10 @@ impl Machine<'_> {
         let folder = self.folder.display();
         let mut line = format!(
             // Notices and worse reach the log; a panic ends the guest. On a busy host, emulated
-            // timers are late, which the kernel would take for broken ones.
-            "console=ttyS0 loglevel=6 panic=-1 reboot=t no_timer_check ro rootfstype=9p \
-             rootflags={ROOT_FLAGS}"
+            // timers are late, which the kernel would take for broken ones. Its first process
+            // brings up the other CPUs (crates/lab/guest/init.c says why).
+            "console=ttyS0 loglevel=6 panic=-1 reboot=t no_timer_check maxcpus=1 ro \
+             rootfstype=9p rootflags={ROOT_FLAGS}"
         );
         let accelerator = match self.accelerator {
             Accelerator::Kvm => "kvm",
