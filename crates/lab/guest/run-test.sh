@@ -4,7 +4,8 @@
 # run-test prepare: what the guest gets before its first test
 # run-test run COMMAND: one test
 #
-# PROGRAMS, COWLAB, STRESS_S, HUGETLB_PAGES, SWAP_MIB, MODE and PAGES are set by whoever calls this.
+# PROGRAMS, COWLAB, STRESS_S, HUGETLB_PAGES, SWAP_MIB and SETTINGS (FILE=VALUE of the policy)
+# are set by whoever calls this.
 
 give_up() {
 	echo "$*" >&2
@@ -17,8 +18,9 @@ put() {
 }
 
 set_policy() {
-	[ -n "$MODE" ] || return 0
-	echo "$PAGES" >/proc/sys/vm/cow_precopy_pages && echo "$MODE" >/proc/sys/vm/cow_precopy
+	for setting in $SETTINGS; do
+		echo "${setting#*=}" >"${setting%%=*}" || return 1
+	done
 }
 
 prepare() {

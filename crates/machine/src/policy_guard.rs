@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::guardian::Guardian;
-use crate::policy::{PRECOPY, PRECOPY_PAGES, Policy, TIMES};
+use crate::policy::{PRECOPY, PRECOPY_ORDER, PRECOPY_PAGES, Policy, TIMES, built_in};
 use crate::root::Root;
 
 /// Why a policy could not be set or put back.
@@ -70,7 +70,7 @@ impl PolicyGuard {
             TryLockError::Error(source) => at(&first, source),
         })?;
         let mut old = Vec::new();
-        for file in [PRECOPY, PRECOPY_PAGES, TIMES] {
+        for file in [PRECOPY, PRECOPY_PAGES, PRECOPY_ORDER, TIMES] {
             let path = root.path(file);
             if !path.exists() {
                 continue;
@@ -90,16 +90,12 @@ impl PolicyGuard {
     /// # Errors
     /// [`PolicyError`], a value that the kernel refuses included.
     pub fn set(&self, policy: Policy) -> Result<(), PolicyError> {
-        match policy {
-            Policy::Off => self.write(PRECOPY, 0),
-            Policy::Next(pages) => {
-                // A kernel without the depth has depth 1.
-                if pages != 1 || self.root.exists(PRECOPY_PAGES) {
-                    self.write(PRECOPY_PAGES, pages)?;
-                }
-                self.write(PRECOPY, 1)
+        for (file, value) in policy.settings() {
+            if built_in(file) != Some(value) || self.root.exists(file) {
+                self.write(file, value)?;
             }
         }
+        Ok(())
     }
 
     fn write(&self, file: &str, value: u32) -> Result<(), PolicyError> {

@@ -20,12 +20,17 @@ fn tree(settings: &[(&str, &str)]) -> tempfile::TempDir {
 }
 
 fn whole() -> tempfile::TempDir {
-    tree(&[("cow_precopy", "0\n"), ("cow_precopy_pages", "4\n"), ("cow_stats", "1\n")])
+    tree(&[
+        ("cow_precopy", "0\n"),
+        ("cow_precopy_pages", "4\n"),
+        ("cow_precopy_order", "2\n"),
+        ("cow_stats", "1\n"),
+    ])
 }
 
 fn settings(tree: &Path) -> String {
     let value = |name: &str| fs::read_to_string(tree.join("proc/sys/vm").join(name)).unwrap();
-    ["cow_precopy", "cow_precopy_pages", "cow_stats"]
+    ["cow_precopy", "cow_precopy_pages", "cow_precopy_order", "cow_stats"]
         .map(|name| value(name).trim().to_owned())
         .join(" ")
 }
@@ -35,16 +40,19 @@ fn policies_are_set_in_turn_and_the_old_one_comes_back() {
     let tree = whole();
     let root = Root::new(tree.path());
     let guard = PolicyGuard::new(&root).unwrap();
-    for (policy, expected) in
-        [(Policy::Next(16), "1 16 1"), (Policy::Off, "0 16 1"), (Policy::Next(1), "1 1 1")]
-    {
+    for (policy, expected) in [
+        (Policy::Next(16), "1 16 0 1"),
+        (Policy::NextFolios(512, 4), "1 512 4 1"),
+        (Policy::Off, "0 512 4 1"),
+        (Policy::Next(1), "1 1 0 1"),
+    ] {
         guard.set(policy).unwrap();
         assert_eq!(settings(tree.path()), expected);
     }
     assert!(matches!(PolicyGuard::new(&root), Err(PolicyError::Busy { .. })));
     fs::write(tree.path().join("proc/sys/vm/cow_stats"), "0\n").unwrap();
     drop(guard);
-    assert_eq!(settings(tree.path()), "0 4 1");
+    assert_eq!(settings(tree.path()), "0 4 2 1");
 }
 
 #[test]
@@ -100,8 +108,8 @@ fn sigkill_does_not_leave_the_policy_changed() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    wait_until("the child to change the policy", || settings(tree.path()) == "1 64 1");
+    wait_until("the child to change the policy", || settings(tree.path()) == "1 64 0 1");
     child.kill().unwrap();
     child.wait().unwrap();
-    wait_until("the guardian to put it back", || settings(tree.path()) == "0 4 1");
+    wait_until("the guardian to put it back", || settings(tree.path()) == "0 4 2 1");
 }

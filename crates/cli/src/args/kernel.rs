@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use cowlab_lab::selftests::Policy;
 use cowlab_lab::{Variant, Wanted};
+use cowlab_machine::Policy;
 
 use super::{Bench, seconds, size};
 
@@ -191,7 +191,7 @@ pub struct KernelTestArgs {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "off,next,next:16,next:512",
+        default_value = "off,next,next:16,next:512,next:512:4",
         requires = "selftests"
     )]
     pub policy: Vec<Policy>,

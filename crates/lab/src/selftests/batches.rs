@@ -4,45 +4,15 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
-use std::str::FromStr;
 
 use anyhow::{Context, Result};
+use cowlab_machine::Policy;
 
 use super::list::{List, Only, Test};
 use crate::testing::{self, Batch};
 
 /// Prepares a guest, and runs one test in it.
 const RUN_TEST: &[u8] = include_bytes!("../../guest/run-test.sh");
-
-/// A policy of the kernel by its name: `off`, `next`, `next:N`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
-    /// Its name.
-    pub name: String,
-    /// vm.cow_precopy
-    pub mode: u32,
-    /// vm.cow_precopy_pages
-    pub pages: u32,
-}
-
-impl FromStr for Policy {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Policy, String> {
-        let values = match name.split_once(':') {
-            None if name == "off" => Some((0, 1)),
-            None if name == "next" => Some((1, 1)),
-            Some(("next", pages)) => {
-                let pages = pages.parse().ok().filter(|pages| (1..=512).contains(pages));
-                pages.map(|pages| (1, pages))
-            }
-            _ => None,
-        };
-        let (mode, pages) = values
-            .ok_or(format!("no policy '{name}'; there are: off, next, next:1 to next:512"))?;
-        Ok(Policy { name: name.to_owned(), mode, pages })
-    }
-}
 
 /// What the batches are made for.
 #[derive(Debug, Clone)]
@@ -59,6 +29,12 @@ pub struct Order<'a> {
     pub stress_s: u64,
 }
 
+/// The policy's settings as the guest's script takes them: FILE=VALUE.
+fn settings(policy: &Policy) -> String {
+    let word = |(file, value): (&str, u32)| format!("/{file}={value}");
+    policy.settings().into_iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
 /// A batch for each policy.
 pub fn batches(list: &List, tests: &[&Test], order: &Order<'_>) -> Result<Vec<Batch>> {
     fs::create_dir_all(order.folder)?;
@@ -71,8 +47,7 @@ pub fn batches(list: &List, tests: &[&Test], order: &Order<'_>) -> Result<Vec<Ba
             ("STRESS_S", order.stress_s.to_string().into()),
             ("HUGETLB_PAGES", list.guest.hugetlb_pages.to_string().into()),
             ("SWAP_MIB", list.guest.swap_mib.to_string().into()),
-            ("MODE", policy.map_or(String::new(), |policy| policy.mode.to_string()).into()),
-            ("PAGES", policy.map_or(1, |policy| policy.pages).to_string().into()),
+            ("SETTINGS", policy.map_or(String::new(), settings).into()),
         ]
     };
     let of = |number: usize, policy: Option<&Policy>| {
@@ -102,7 +77,7 @@ pub fn batches(list: &List, tests: &[&Test], order: &Order<'_>) -> Result<Vec<Ba
             }
         };
         Batch {
-            label: policy.map_or(String::new(), |policy| policy.name.clone()),
+            label: policy.map_or(String::new(), Policy::to_string),
             setup: format!("{} prepare", setup.join(" ")),
             tests: wanted.map(|wanted| test(&wanted)).collect(),
         }
@@ -117,16 +92,8 @@ pub fn batches(list: &List, tests: &[&Test], order: &Order<'_>) -> Result<Vec<Ba
 mod tests {
     use super::*;
 
-    #[test]
-    fn policies_are_the_kernels() {
-        let values = |name: &str| name.parse().map(|policy: Policy| (policy.mode, policy.pages));
-        assert_eq!(values("off"), Ok((0, 1)));
-        assert_eq!(values("next"), Ok((1, 1)));
-        assert_eq!(values("next:512"), Ok((1, 512)));
-        for wrong in ["", "on", "next:", "next:0", "next:513", "off:1", "last:2"] {
-            assert!(values(wrong).unwrap_err().contains("there are: off, next"), "{wrong}");
-        }
-    }
+    const SETTINGS: &str = "'SETTINGS=/proc/sys/vm/cow_precopy_pages=16 \
+                            /proc/sys/vm/cow_precopy_order=0 /proc/sys/vm/cow_precopy=1'";
 
     #[test]
     fn tests_of_the_patched_kernel_run_there_and_once() {
@@ -152,10 +119,10 @@ mod tests {
         };
         let all = batches(&list, &tests, &order).unwrap();
         assert_eq!(all.iter().map(names).collect::<Vec<_>>(), [vec!["a", "b"], vec!["a"]]);
-        assert!(all[1].setup.contains("'MODE=1' 'PAGES=16'"), "{}", all[1].setup);
+        assert!(all[1].setup.contains(SETTINGS), "{}", all[1].setup);
         assert_eq!(all[1].tests[0].command.last().unwrap(), "sh -c 'exit 3'");
         let plain = batches(&list, &tests, &Order { policies: &[], ..order }).unwrap();
         assert_eq!(plain.iter().map(names).collect::<Vec<_>>(), [vec!["a"]]);
-        assert!(plain[0].setup.contains("'MODE='"), "{}", plain[0].setup);
+        assert!(plain[0].setup.contains("'SETTINGS='"), "{}", plain[0].setup);
     }
 }

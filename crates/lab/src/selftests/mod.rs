@@ -8,7 +8,7 @@ pub mod programs;
 pub mod review;
 mod spoken;
 
-pub use batches::{Policy, batches};
+pub use batches::batches;
 pub use list::{List, Test};
 pub use programs::programs;
 pub use review::{Problem, review};

@@ -10,12 +10,10 @@ use anyhow::{Context, Result, bail};
 use cowlab_lab::ktap::Outcome;
 use cowlab_lab::outcome::TestResult;
 use cowlab_lab::selftests::batches::Order;
-use cowlab_lab::selftests::{
-    List, Policy, Problem, Test, add_spoken, batches, lines, programs, review,
-};
+use cowlab_lab::selftests::{List, Problem, Test, add_spoken, batches, lines, programs, review};
 use cowlab_lab::testing::{Machine, run as run_batches};
 use cowlab_lab::{Variant, accelerator, boot};
-use cowlab_machine::{Facts, Root};
+use cowlab_machine::{Facts, Policy, Root};
 use cowlab_store::{Accelerator, FORMAT, Run, RunFolder, RunInfo};
 use serde::Serialize;
 

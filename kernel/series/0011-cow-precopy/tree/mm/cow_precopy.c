@@ -4,12 +4,12 @@
  * pages that follow it as well, in the guess that they are written next.
  *
  * The faulting page and its neighbours are one batch: one scan under the page
- * table lock that the fault holds already, one bulk allocation, the copies
- * without a lock, and then, under one hold of the lock, every entry that is
- * still what it was is cleared, the range is flushed once, and the new entries
- * are set. What cannot be had cheaply is not guessed: a neighbour whose state
- * is in any way special is left to its own fault, and an allocation for a guess
- * never reclaims.
+ * table lock that the fault holds already, one bulk allocation (or large folios
+ * for aligned runs), the copies without a lock, and then, under one hold of the
+ * lock, every entry that is still what it was is cleared, the range is flushed
+ * once, and the new entries are set. What cannot be had cheaply is not guessed:
+ * a neighbour whose state is in any way special is left to its own fault, and an
+ * allocation for a guess never reclaims.
  *
  * The entry of a pre-copied neighbour is writable, clean and old, so that
  * reclaim finds unused guesses first. The folio is dirty nevertheless: an
@@ -47,6 +47,10 @@
 /* Batches of up to so many pages need no memory for their bookkeeping. */
 #define COW_BATCH_ON_STACK	16
 
+/* Orders below are not worth a folio of their own. */
+#define COW_ORDER_MIN		2
+#define COW_ORDER_MAX		(PMD_ORDER - 1)
+
 /* No guess waits, wakes kswapd, dips into reserves or complains. */
 #define GFP_COW_GUESS							\
 	((GFP_HIGHUSER_MOVABLE | __GFP_NOMEMALLOC | __GFP_NORETRY |	\
@@ -57,22 +61,44 @@ DEFINE_STATIC_KEY_FALSE(cow_precopy_on);
 static int sysctl_cow_precopy;
 static unsigned int sysctl_cow_precopy_pages = 1;
 static unsigned int cow_precopy_pages_max = PTRS_PER_PTE;
+static unsigned int sysctl_cow_precopy_order;
+static unsigned int cow_precopy_order_max = COW_ORDER_MAX;
 
 /**
- * struct cow_batch - the pages that one fault copies
- * @wanted: offsets in pages from the faulting page, which is bit 0
+ * struct cow_batch - the pages that one fault copies, all of one page table
+ * @wanted: their indices in the page table
  * @nr: number of pages
+ * @fault: which of them was written to, counted from 0
  * @old: entry of each page when it was looked at
- * @new: its copy; NULL once the page has been given up
+ * @new: its copy; NULL where there is none (any more). A large folio has all of
+ *	its pages here, one after the other.
  */
 struct cow_batch {
 	DECLARE_BITMAP(wanted, PTRS_PER_PTE);
 	unsigned int nr;
+	unsigned int fault;
 	pte_t *old;
 	struct page **new;
 	pte_t old_on_stack[COW_BATCH_ON_STACK];
 	struct page *new_on_stack[COW_BATCH_ON_STACK];
 };
+
+/* Page number @i of the batch is at @index in the page table. */
+#define cow_for_each_page(batch, i, index)				\
+	for ((i) = 0, (index) = find_first_bit((batch)->wanted, PTRS_PER_PTE); \
+	     (index) < PTRS_PER_PTE;					\
+	     (i)++, (index) = find_next_bit((batch)->wanted, PTRS_PER_PTE, (index) + 1))
+
+static unsigned long cow_address(struct vm_fault *vmf, unsigned long index)
+{
+	return (vmf->address & PMD_MASK) + index * PAGE_SIZE;
+}
+
+/* The entry at @index; the page table is mapped at the faulting page's. */
+static pte_t *cow_entry(struct vm_fault *vmf, unsigned long index)
+{
+	return vmf->pte - pte_index(vmf->address) + index;
+}
 
 /* Whether writes to @vma may be guessed at all. */
 static bool cow_vma_guessable(struct vm_area_struct *vma)
@@ -135,23 +161,31 @@ static enum cow_count cow_judge(struct vm_area_struct *vma, unsigned long addr, 
 	return COW_PRECOPY_SUCCESS;
 }
 
-/* Mark the neighbours that may be copied; return their number. */
-static unsigned int cow_scan(struct vm_fault *vmf, unsigned int room, unsigned long *wanted)
+/* Fill @batch->wanted from the page table, from @start up to @end. */
+static void cow_scan(struct vm_fault *vmf, struct cow_batch *batch, unsigned long start,
+		     unsigned long end)
 {
-	unsigned int offset, nr = 0;
+	unsigned long addr;
 
-	for (offset = 1; offset <= room; offset++) {
-		unsigned long addr = vmf->address + offset * PAGE_SIZE;
-		enum cow_count verdict = cow_judge(vmf->vma, addr, ptep_get(vmf->pte + offset));
+	bitmap_zero(batch->wanted, PTRS_PER_PTE);
+	batch->nr = 0;
+	for (addr = start; addr < end; addr += PAGE_SIZE) {
+		unsigned long index = pte_index(addr);
 
-		if (verdict == COW_PRECOPY_SUCCESS) {
-			__set_bit(offset, wanted);
-			nr++;
+		if (addr == vmf->address) {
+			batch->fault = batch->nr;
 		} else {
-			cow_count(verdict, 1);
+			enum cow_count verdict = cow_judge(vmf->vma, addr,
+							   ptep_get(cow_entry(vmf, index)));
+
+			if (verdict != COW_PRECOPY_SUCCESS) {
+				cow_count(verdict, 1);
+				continue;
+			}
 		}
+		__set_bit(index, batch->wanted);
+		batch->nr++;
 	}
-	return nr;
 }
 
 /* Room for the bookkeeping of @batch->nr pages. */
@@ -209,132 +243,263 @@ static bool cow_has_mempolicy(struct vm_area_struct *vma)
 #endif
 }
 
-/* Allocate the pages of the batch; return how many there are, in order. */
-static unsigned int cow_alloc_pages(struct vm_fault *vmf, struct cow_batch *batch)
+/* The order of the largest folio that can begin at @index, up to @max. */
+static unsigned int cow_folio_order(const struct cow_batch *batch, unsigned long index,
+				    unsigned int max)
+{
+	unsigned int order;
+
+	for (order = max; order >= COW_ORDER_MIN; order--) {
+		unsigned long end = index + (1UL << order);
+
+		if (IS_ALIGNED(index, 1UL << order) && end <= PTRS_PER_PTE &&
+		    find_next_zero_bit(batch->wanted, end, index) >= end)
+			return order;
+	}
+	return 0;
+}
+
+static unsigned int cow_folio_order_max(struct vm_area_struct *vma)
+{
+#ifdef CONFIG_TRANSPARENT_HUGEPAGE
+	if (!vma_thp_disabled(vma, vma->vm_flags))
+		return READ_ONCE(sysctl_cow_precopy_order);
+#endif
+	return 0;
+}
+
+/* Allocate large folios for the aligned runs of the batch. */
+static void cow_alloc_folios(struct vm_fault *vmf, struct cow_batch *batch, unsigned int max)
+{
+	unsigned long index, end = 0;
+	unsigned int i, k, order;
+
+	cow_for_each_page(batch, i, index) {
+		struct folio *folio;
+
+		if (index < end)
+			continue;
+		order = cow_folio_order(batch, index, max);
+		if (!order)
+			continue;
+		folio = vma_alloc_folio(GFP_COW_GUESS, order, vmf->vma,
+					cow_address(vmf, index), false);
+		if (!folio) {
+			/* So many contiguous pages are not at hand: fewer, then. */
+			max = order - 1;
+			continue;
+		}
+		cow_count(COW_BATCH_ALLOCATIONS, 1);
+		for (k = 0; k < 1U << order; k++)
+			batch->new[i + k] = folio_page(folio, k);
+		end = index + (1UL << order);
+	}
+}
+
+/* Allocate the pages of the batch, as many as there are. */
+static void cow_alloc_pages(struct vm_fault *vmf, struct cow_batch *batch)
 {
 	struct vm_area_struct *vma = vmf->vma;
-	unsigned long offset;
-	unsigned int i = 0;
+	unsigned int i, max = cow_folio_order_max(vma);
+	unsigned long index;
 
+	if (max >= COW_ORDER_MIN)
+		cow_alloc_folios(vmf, batch, max);
 	if (!cow_has_mempolicy(vma)) {
+		/* Fills the elements that are still empty. */
 		cow_count(COW_BATCH_ALLOCATIONS, 1);
-		return alloc_pages_bulk_array(GFP_COW_GUESS, batch->nr, batch->new);
+		alloc_pages_bulk_array(GFP_COW_GUESS, batch->nr, batch->new);
+		return;
 	}
 	/* A policy chooses the node by address. */
-	for_each_set_bit(offset, batch->wanted, PTRS_PER_PTE) {
-		struct folio *folio = vma_alloc_folio(GFP_COW_GUESS, 0, vma,
-						      vmf->address + offset * PAGE_SIZE,
-						      false);
+	cow_for_each_page(batch, i, index) {
+		struct folio *folio;
 
+		if (batch->new[i])
+			continue;
+		folio = vma_alloc_folio(GFP_COW_GUESS, 0, vma, cow_address(vmf, index), false);
 		if (!folio)
-			break;
+			return;
 		cow_count(COW_BATCH_ALLOCATIONS, 1);
-		batch->new[i++] = &folio->page;
+		batch->new[i] = &folio->page;
 	}
-	return i;
 }
 
 /*
- * Keep the first @nr pages only. The references of the others are given back,
- * and what was allocated for them.
+ * Give up the copy of page number @i, with those that share its folio. The old
+ * pages are put with the others at the end.
  */
-static void cow_batch_truncate(struct cow_batch *batch, unsigned int nr)
+static void cow_drop(struct cow_batch *batch, unsigned int i, enum cow_count why)
 {
-	unsigned long offset;
-	unsigned int i = 0;
+	struct folio *folio = page_folio(batch->new[i]);
+	unsigned int k, nr = folio_nr_pages(folio);
+	unsigned int first = i - folio_page_idx(folio, batch->new[i]);
 
-	for_each_set_bit(offset, batch->wanted, PTRS_PER_PTE) {
-		if (i >= nr) {
-			if (batch->new[i])
-				folio_put(page_folio(batch->new[i]));
-			/* The reference on the faulting page is the caller's. */
-			if (i)
-				folio_put(page_folio(pte_page(batch->old[i])));
-			__clear_bit(offset, batch->wanted);
-		}
-		i++;
+	for (k = first; k < first + nr; k++) {
+		batch->new[k] = NULL;
+		if (k != batch->fault)
+			cow_count(why, 1);
 	}
-	batch->nr = nr;
+	folio_put(folio);
 }
 
-/* Give up page number @i; its old page is put with the others at the end. */
-static void cow_batch_drop(struct cow_batch *batch, unsigned int i, enum cow_count why)
+static void cow_drop_all(struct cow_batch *batch, enum cow_count why)
 {
-	folio_put(page_folio(batch->new[i]));
-	batch->new[i] = NULL;
-	cow_count(why, 1);
+	unsigned int i;
+
+	for (i = 0; i < batch->nr; i++)
+		if (batch->new[i])
+			cow_drop(batch, i, why);
 }
 
-/* Allocate, charge and fill the copies. False: not even the faulting page. */
+/* Allocate and charge the copies. False: not even the faulting page. */
+static bool cow_get_new(struct vm_fault *vmf, struct cow_batch *batch)
+{
+	struct mm_struct *mm = vmf->vma->vm_mm;
+	unsigned int i;
+	bool full;
+
+	full = !cow_memcg_has_room(mm, batch->nr);
+	if (!full)
+		cow_alloc_pages(vmf, batch);
+	for (i = 0; i < batch->nr; i++) {
+		if (!batch->new[i]) {
+			if (i != batch->fault)
+				cow_count(COW_REFUSED_NOMEM, 1);
+			continue;
+		}
+		/* Once for a folio. */
+		if (folio_page_idx(page_folio(batch->new[i]), batch->new[i]))
+			continue;
+		full = full || mem_cgroup_charge(page_folio(batch->new[i]), mm, GFP_COW_GUESS);
+		if (full)
+			cow_drop(batch, i, COW_REFUSED_NOMEM);
+	}
+	return batch->new[batch->fault];
+}
+
+/* Fill the copies. False: not even the faulting page's. */
 static bool cow_copy(struct vm_fault *vmf, struct cow_batch *batch, u64 *copy_ns)
 {
-	struct vm_area_struct *vma = vmf->vma;
-	unsigned int nr = 0, charged, i = 0;
-	unsigned long offset;
+	unsigned long index;
+	unsigned int i;
 
-	if (cow_memcg_has_room(vma->vm_mm, batch->nr))
-		nr = cow_alloc_pages(vmf, batch);
-	for (charged = 0; charged < nr; charged++)
-		if (mem_cgroup_charge(page_folio(batch->new[charged]), vma->vm_mm,
-				      GFP_COW_GUESS))
-			break;
-	if (charged < batch->nr) {
-		cow_count(COW_REFUSED_NOMEM, batch->nr - max(charged, 1U));
-		cow_batch_truncate(batch, charged);
-		if (!charged)
-			return false;
-	}
-
-	for_each_set_bit(offset, batch->wanted, PTRS_PER_PTE) {
+	cow_for_each_page(batch, i, index) {
 		struct page *from = pte_page(batch->old[i]);
 		struct page *to = batch->new[i];
-		u64 start = offset ? 0 : cow_clock();
+		struct folio *folio;
+		u64 start;
 
-		if (copy_mc_user_highpage(to, from, vmf->address + offset * PAGE_SIZE, vma)) {
-			if (!offset) {
-				/* Let the ordinary path meet the poison. */
-				cow_batch_truncate(batch, 0);
-				return false;
-			}
-			cow_batch_drop(batch, i, COW_REFUSED_SPECIAL);
-		} else {
-			kmsan_copy_page_meta(to, from);
-			__folio_mark_uptodate(page_folio(to));
+		if (!to)
+			continue;
+		start = i == batch->fault ? cow_clock() : 0;
+		if (copy_mc_user_highpage(to, from, cow_address(vmf, index), vmf->vma)) {
+			/* Poisoned: the ordinary path is to meet it. */
+			cow_drop(batch, i, COW_REFUSED_SPECIAL);
+			continue;
 		}
-		if (!offset)
+		kmsan_copy_page_meta(to, from);
+		if (i == batch->fault)
 			*copy_ns = cow_since(start);
-		i++;
+		/* With its last page, a folio is filled. */
+		folio = page_folio(to);
+		if (folio_page_idx(folio, to) == folio_nr_pages(folio) - 1)
+			__folio_mark_uptodate(folio);
 	}
-	return true;
+	return batch->new[batch->fault];
+}
+
+/*
+ * The lock was dropped for the copy. Give up what was zapped, migrated, copied
+ * by its own fault, ... meanwhile. False: with that, the faulting page's copy.
+ */
+static bool cow_check_unchanged(struct vm_fault *vmf, struct cow_batch *batch)
+{
+	unsigned long index;
+	unsigned int i;
+
+	cow_for_each_page(batch, i, index)
+		if (batch->new[i] &&
+		    !pte_same(ptep_get(cow_entry(vmf, index)), batch->old[i]))
+			cow_drop(batch, i, COW_REFUSED_RACED);
+	return batch->new[batch->fault];
+}
+
+/* Put the new pages where the old ones were, whose entries are cleared. */
+static unsigned int cow_set_new(struct vm_fault *vmf, struct cow_batch *batch)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	unsigned int i, nr, neighbours = 0;
+	unsigned long index;
+
+	cow_for_each_page(batch, i, index) {
+		unsigned long addr = cow_address(vmf, index);
+		pte_t entry, *pte = cow_entry(vmf, index);
+		struct page *page = batch->new[i];
+		struct folio *folio;
+
+		if (!page)
+			continue;
+		folio = page_folio(page);
+		if (page == &folio->page) {
+			nr = folio_nr_pages(folio);
+			if (nr > 1)
+				folio_ref_add(folio, nr - 1);
+			if (nr > 1 || i != batch->fault)
+				folio_set_dirty(folio);
+			folio_add_new_anon_rmap(folio, vma, addr, RMAP_EXCLUSIVE);
+			folio_add_lru_vma(folio, vma);
+		}
+		entry = mk_pte(page, vma->vm_page_prot);
+		if (i == batch->fault) {
+			entry = pte_sw_mkyoung(entry);
+			entry = pte_mkwrite(pte_mkdirty(entry), vma);
+		} else {
+			/* Clean, old and as soft-dirty as it was. */
+			if (pte_soft_dirty(batch->old[i]))
+				entry = pte_mksoft_dirty(entry);
+			entry = pte_mkold(pte_mkwrite(entry, vma));
+			neighbours++;
+		}
+		set_pte_at(vma->vm_mm, addr, pte, entry);
+		update_mmu_cache_range(vmf, vma, addr, pte, 1);
+	}
+	return neighbours;
+}
+
+/* How many pages from number @i on are replaced, and follow each other in @folio. */
+static unsigned int cow_old_run(const struct cow_batch *batch, unsigned int i,
+				struct folio *folio)
+{
+	struct page *page = pte_page(batch->old[i]);
+	unsigned int run = 1;
+
+	while (i + run < batch->nr && batch->new[i + run] && folio_test_large(folio) &&
+	       pte_page(batch->old[i + run]) == page + run &&
+	       page_folio(page + run) == folio)
+		run++;
+	return run;
 }
 
 /*
  * Replace the entries of the batch by those of the copies. Called with the page
- * table lock held and the faulting page's entry unchanged. Returns the number
- * of neighbours that were replaced.
+ * table lock held and all entries unchanged. Returns the number of neighbours.
  */
-static unsigned int cow_replace(struct vm_fault *vmf, struct cow_batch *batch,
-				unsigned long end)
+static unsigned int cow_replace(struct vm_fault *vmf, struct cow_batch *batch)
 {
 	struct vm_area_struct *vma = vmf->vma;
-	struct mm_struct *mm = vma->vm_mm;
-	unsigned int i = 0, neighbours = 0;
-	unsigned long offset;
+	unsigned long index, start = vmf->address, end = vmf->address + PAGE_SIZE;
+	unsigned int i, run, neighbours;
 
-	for_each_set_bit(offset, batch->wanted, PTRS_PER_PTE) {
-		unsigned long addr = vmf->address + offset * PAGE_SIZE;
-		pte_t *pte = vmf->pte + offset;
+	cow_for_each_page(batch, i, index) {
+		unsigned long addr = cow_address(vmf, index);
 
-		if (batch->new[i]) {
-			/* The lock was dropped: zapped, migrated, copied, ... */
-			if (!pte_same(ptep_get(pte), batch->old[i])) {
-				cow_batch_drop(batch, i, COW_REFUSED_RACED);
-			} else {
-				flush_cache_page(vma, addr, pte_pfn(batch->old[i]));
-				ptep_get_and_clear(mm, addr, pte);
-			}
-		}
-		i++;
+		if (!batch->new[i])
+			continue;
+		flush_cache_page(vma, addr, pte_pfn(batch->old[i]));
+		ptep_get_and_clear(vma->vm_mm, addr, cow_entry(vmf, index));
+		start = min(start, addr);
+		end = max(end, addr + PAGE_SIZE);
 	}
 	/*
 	 * No CPU may read an old page through its TLB while another writes to
@@ -342,55 +507,38 @@ static unsigned int cow_replace(struct vm_fault *vmf, struct cow_batch *batch,
 	 * so flush between clearing and setting, before the old rmap goes (see
 	 * wp_page_copy()).
 	 */
-	flush_tlb_range(vma, vmf->address, end);
+	flush_tlb_range(vma, start, end);
+	neighbours = cow_set_new(vmf, batch);
 
-	i = 0;
-	for_each_set_bit(offset, batch->wanted, PTRS_PER_PTE) {
-		unsigned long addr = vmf->address + offset * PAGE_SIZE;
-		struct page *page = batch->new[i];
-		struct folio *old, *folio;
-		pte_t entry;
+	for (i = 0; i < batch->nr; i += run) {
+		struct page *page = pte_page(batch->old[i]);
 
-		if (!page) {
-			i++;
+		run = 1;
+		if (!batch->new[i])
 			continue;
-		}
-		folio = page_folio(page);
-		entry = mk_pte(page, vma->vm_page_prot);
-		if (offset) {
-			/* Clean, old and as soft-dirty as it was. */
-			if (pte_soft_dirty(batch->old[i]))
-				entry = pte_mksoft_dirty(entry);
-			entry = pte_mkold(pte_mkwrite(entry, vma));
-			folio_set_dirty(folio);
-			neighbours++;
-		} else {
-			entry = pte_sw_mkyoung(entry);
-			entry = pte_mkwrite(pte_mkdirty(entry), vma);
-		}
-		folio_add_new_anon_rmap(folio, vma, addr, RMAP_EXCLUSIVE);
-		folio_add_lru_vma(folio, vma);
-		set_pte_at(mm, addr, vmf->pte + offset, entry);
-		update_mmu_cache_range(vmf, vma, addr, vmf->pte + offset, 1);
-		old = page_folio(pte_page(batch->old[i]));
-		folio_remove_rmap_pte(old, pte_page(batch->old[i]), vma);
-		i++;
+		run = cow_old_run(batch, i, page_folio(page));
+		folio_remove_rmap_ptes(page_folio(page), page, run, vma);
 	}
 	return neighbours;
 }
 
-/* Put the old pages: the reference of the batch, and that of a replaced entry. */
-static void cow_put_old(struct cow_batch *batch)
+/*
+ * Put the old pages: the reference of the batch, and that of a replaced entry.
+ * The reference on the faulting page is the caller's, who may @keep it.
+ */
+static void cow_put_old(struct cow_batch *batch, bool keep)
 {
 	unsigned int refs[PAGEVEC_SIZE];
 	struct folio_batch folios;
 	unsigned int i;
 
 	/* Only the faulting page may be in the swap cache. */
-	if (batch->new[0])
-		free_swap_cache(page_folio(pte_page(batch->old[0])));
+	if (batch->new[batch->fault])
+		free_swap_cache(page_folio(pte_page(batch->old[batch->fault])));
 	folio_batch_init(&folios);
 	for (i = 0; i < batch->nr; i++) {
+		if (i == batch->fault && keep)
+			continue;
 		refs[folio_batch_count(&folios)] = batch->new[i] ? 2 : 1;
 		if (!folio_batch_add(&folios, page_folio(pte_page(batch->old[i])))) {
 			folios_put_refs(&folios, refs);
@@ -401,106 +549,102 @@ static void cow_put_old(struct cow_batch *batch)
 		folios_put_refs(&folios, refs);
 }
 
-/* Copy what @batch wants. Called without the lock; true if the fault is done. */
-static bool cow_precopy_batch(struct vm_fault *vmf, struct cow_batch *batch)
+enum cow_outcome {
+	COW_DONE,	/* the new entries are set */
+	COW_CHANGED,	/* the faulting page's entry is not what it was */
+	COW_IMPOSSIBLE,	/* let the ordinary path copy the faulting page */
+};
+
+/* Copy what @batch wants. Called without the lock. */
+static enum cow_outcome cow_copy_batch(struct vm_fault *vmf, struct cow_batch *batch)
 {
+	enum cow_outcome outcome = COW_IMPOSSIBLE;
 	struct vm_area_struct *vma = vmf->vma;
-	bool unchanged, sampled = false;
 	struct mmu_notifier_range range;
-	unsigned int neighbours = 0, i;
-	unsigned long end;
+	unsigned int neighbours = 0;
+	bool sampled = false;
 	u64 copy_ns = 0;
 
-	if (!cow_copy(vmf, batch, &copy_ns))
-		return false;
+	if (!cow_get_new(vmf, batch)) {
+		cow_drop_all(batch, COW_REFUSED_NOMEM);
+		return COW_IMPOSSIBLE;
+	}
+	if (!cow_copy(vmf, batch, &copy_ns)) {
+		cow_drop_all(batch, COW_REFUSED_SPECIAL);
+		return COW_IMPOSSIBLE;
+	}
 
-	end = vmf->address + (find_last_bit(batch->wanted, PTRS_PER_PTE) + 1) * PAGE_SIZE;
-	mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, vma->vm_mm, vmf->address, end);
+	mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, vma->vm_mm,
+				cow_address(vmf, find_first_bit(batch->wanted, PTRS_PER_PTE)),
+				cow_address(vmf, find_last_bit(batch->wanted, PTRS_PER_PTE) + 1));
 	mmu_notifier_invalidate_range_start(&range);
 
 	vmf->pte = pte_offset_map_lock(vma->vm_mm, vmf->pmd, vmf->address, &vmf->ptl);
-	unchanged = vmf->pte && pte_same(ptep_get(vmf->pte), vmf->orig_pte);
-	if (unchanged) {
-		neighbours = cow_replace(vmf, batch, end);
+	if (!vmf->pte || !pte_same(ptep_get(vmf->pte), vmf->orig_pte)) {
+		/* Somebody else solved the fault, or it will be taken again. */
+		outcome = COW_CHANGED;
+		if (vmf->pte)
+			update_mmu_tlb(vma, vmf->address, vmf->pte);
+	} else if (cow_check_unchanged(vmf, batch)) {
+		outcome = COW_DONE;
+		neighbours = cow_replace(vmf, batch);
 		cow_count(COW_PRECOPY_SUCCESS, neighbours);
 		atomic_long_add(neighbours, &vma->vm_mm->cow_stats.precopied);
 		cow_count(COW_BATCHES, 1);
 		sampled = cow_account_fault(vmf, copy_ns);
-	} else if (vmf->pte) {
-		update_mmu_tlb(vma, vmf->address, vmf->pte);
 	}
 	if (vmf->pte)
 		pte_unmap_unlock(vmf->pte, vmf->ptl);
 	mmu_notifier_invalidate_range_end(&range);
-
-	if (!unchanged) {
-		/* Somebody else solved the fault, or it will be taken again. */
-		folio_put(page_folio(batch->new[0]));
-		batch->new[0] = NULL;
-		for (i = 1; i < batch->nr; i++)
-			if (batch->new[i])
-				cow_batch_drop(batch, i, COW_REFUSED_RACED);
-	}
-	cow_put_old(batch);
+	if (outcome != COW_DONE)
+		cow_drop_all(batch, COW_REFUSED_RACED);
 	if (sampled)
 		trace_precopy(vmf->address, batch->nr - 1, neighbours);
-	return true;
+	return outcome;
 }
 
 /**
- * __cow_precopy - copy the faulting page together with pages that follow it
+ * cow_precopy_range - copy the faulting page together with pages around it
  * @vmf: a fault that has to copy @vmf->page
+ * @start: address of the first page that may be copied
+ * @end: address after the last
  *
- * Called with the page table lock held and a reference on the page's folio.
+ * The range is in the mapping and the page table of the faulting page, which is
+ * in it. Called with the page table lock held and a reference on the page's
+ * folio.
  *
  * Return: true if the fault is done; the lock and the reference are gone then.
  * False if the caller is to copy the page alone: it has both still.
  */
-bool __cow_precopy(struct vm_fault *vmf)
+bool cow_precopy_range(struct vm_fault *vmf, unsigned long start, unsigned long end)
 {
 	struct vm_area_struct *vma = vmf->vma;
+	enum cow_outcome outcome;
 	struct cow_batch batch;
-	unsigned long offset;
-	unsigned int room, i;
-	struct folio *folio;
-	bool done;
+	unsigned long index;
+	unsigned int i;
 
-	if (vmf->flags & (FAULT_FLAG_UNSHARE | FAULT_FLAG_REMOTE))
+	cow_scan(vmf, &batch, start, end);
+	cow_count(COW_PRECOPY_ATTEMPTS, ((end - start) >> PAGE_SHIFT) - 1);
+	if (batch.nr == 1)
 		return false;
-	if (!vmf->page || !cow_vma_guessable(vma))
-		return false;
-	folio = page_folio(vmf->page);
-	if (!folio_test_anon(folio) || folio_test_ksm(folio))
-		return false;
-	room = cow_window(vmf->address, vma->vm_end, READ_ONCE(sysctl_cow_precopy_pages));
-	if (!room)
-		return false;
-
-	bitmap_zero(batch.wanted, PTRS_PER_PTE);
-	batch.nr = cow_scan(vmf, room, batch.wanted);
-	cow_count(COW_PRECOPY_ATTEMPTS, room);
-	if (!batch.nr)
-		return false;
-	__set_bit(0, batch.wanted);
-	batch.nr++;
 	if (!cow_batch_alloc(&batch)) {
 		cow_count(COW_REFUSED_NOMEM, batch.nr - 1);
 		return false;
 	}
-	i = 0;
-	for_each_set_bit(offset, batch.wanted, PTRS_PER_PTE) {
-		batch.old[i] = offset ? ptep_get(vmf->pte + offset) : vmf->orig_pte;
-		if (offset)
+	cow_for_each_page(&batch, i, index) {
+		batch.old[i] = i == batch.fault ? vmf->orig_pte : ptep_get(cow_entry(vmf, index));
+		if (i != batch.fault)
 			folio_get(page_folio(pte_page(batch.old[i])));
-		i++;
 	}
 	pte_unmap_unlock(vmf->pte, vmf->ptl);
 
 	delayacct_wpcopy_start();
-	done = cow_precopy_batch(vmf, &batch);
+	outcome = cow_copy_batch(vmf, &batch);
 	delayacct_wpcopy_end();
+	cow_put_old(&batch, outcome == COW_IMPOSSIBLE);
 	cow_batch_free(&batch);
-	if (done)
+	if (outcome != COW_IMPOSSIBLE)
 		return true;
 
 	/* Back to where we were, if that is still there. */
@@ -512,8 +656,33 @@ bool __cow_precopy(struct vm_fault *vmf)
 		update_mmu_tlb(vma, vmf->address, vmf->pte);
 		pte_unmap_unlock(vmf->pte, vmf->ptl);
 	}
-	folio_put(folio);
+	folio_put(page_folio(vmf->page));
 	return true;
+}
+
+/**
+ * __cow_precopy - copy the pages that follow the faulting one with it
+ * @vmf: a fault that has to copy @vmf->page
+ *
+ * Called, and returns, as cow_precopy_range().
+ */
+bool __cow_precopy(struct vm_fault *vmf)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	struct folio *folio;
+	unsigned int room;
+
+	if (vmf->flags & (FAULT_FLAG_UNSHARE | FAULT_FLAG_REMOTE))
+		return false;
+	if (!vmf->page || !cow_vma_guessable(vma))
+		return false;
+	folio = page_folio(vmf->page);
+	if (!folio_test_anon(folio) || folio_test_ksm(folio))
+		return false;
+	room = cow_window(vmf->address, vma->vm_end, READ_ONCE(sysctl_cow_precopy_pages));
+	if (!room)
+		return false;
+	return cow_precopy_range(vmf, vmf->address, vmf->address + (room + 1) * PAGE_SIZE);
 }
 
 static int cow_precopy_handler(const struct ctl_table *table, int write,
@@ -555,6 +724,15 @@ static struct ctl_table cow_precopy_sysctls[] = {
 		.proc_handler	= proc_douintvec_minmax,
 		.extra1		= SYSCTL_ONE,
 		.extra2		= &cow_precopy_pages_max,
+	},
+	{
+		.procname	= "cow_precopy_order",
+		.data		= &sysctl_cow_precopy_order,
+		.maxlen		= sizeof(sysctl_cow_precopy_order),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= &cow_precopy_order_max,
 	},
 };
 

@@ -3,6 +3,7 @@
 #define _MM_COW_PRECOPY_H
 
 #include <linux/minmax.h>
+#include <linux/mm_types.h>
 #include <linux/pgtable.h>
 
 /*
@@ -17,5 +18,7 @@ static inline unsigned int cow_window(unsigned long addr, unsigned long vma_end,
 
 	return min3((unsigned long)depth, mapped, entries);
 }
+
+bool cow_precopy_range(struct vm_fault *vmf, unsigned long start, unsigned long end);
 
 #endif /* _MM_COW_PRECOPY_H */

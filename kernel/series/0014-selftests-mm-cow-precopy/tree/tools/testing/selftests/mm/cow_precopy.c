@@ -22,12 +22,14 @@
 
 #define MODE_FILE	"/proc/sys/vm/cow_precopy"
 #define PAGES_FILE	"/proc/sys/vm/cow_precopy_pages"
+#define ORDER_FILE	"/proc/sys/vm/cow_precopy_order"
 
 static const struct policy policies[] = {
-	{ "off", 0, 1 },
-	{ "next:1", 1, 1 },	/* the published one */
-	{ "next:16", 1, 16 },
-	{ "next:512", 1, 512 },	/* always reaches the end of the mapping or of the page table */
+	{ "off", 0, 1, 0 },
+	{ "next:1", 1, 1, 0 },	/* the published one */
+	{ "next:16", 1, 16, 0 },
+	{ "next:512", 1, 512, 0 },	/* always reaches the end of the mapping or of the page table */
+	{ "next:512:4", 1, 512, 4 },	/* and copies into large folios */
 };
 
 /* Shared by all processes of a test. */
@@ -103,22 +105,24 @@ bool has_precopy(void)
 	return access(MODE_FILE, F_OK) == 0;
 }
 
-static void policy_set(int mode, int pages)
+static void policy_set(int mode, int pages, int order)
 {
 	if (without_policies)
 		return;
-	if (!number_write(PAGES_FILE, pages) || !number_write(MODE_FILE, mode))
-		fail("could not set mode %d, pages %d: %s", mode, pages, strerror(errno));
+	if (!number_write(PAGES_FILE, pages) || !number_write(ORDER_FILE, order) ||
+	    !number_write(MODE_FILE, mode))
+		fail("could not set mode %d, pages %d, order %d: %s", mode, pages, order,
+		     strerror(errno));
 }
 
 void policy_on(void)
 {
-	policy_set(policy->mode, policy->pages);
+	policy_set(policy->mode, policy->pages, policy->order);
 }
 
 void policy_off(void)
 {
-	policy_set(0, 1);
+	policy_set(0, 1, 0);
 }
 
 uint64_t random_below(uint64_t limit)
@@ -450,7 +454,7 @@ static void list(void)
 int main(int argc, char **argv)
 {
 	const char *only_state = NULL, *only_case = NULL, *only_policy = NULL;
-	int mode, pages;
+	int mode, pages, order;
 	unsigned int count;
 	int opt;
 
@@ -494,7 +498,8 @@ int main(int argc, char **argv)
 	ksft_set_plan(count);
 	mode = number_read(MODE_FILE);
 	pages = number_read(PAGES_FILE);
+	order = number_read(ORDER_FILE);
 	all(only_state, only_case, only_policy, false);
-	policy_set(mode, pages);
+	policy_set(mode, pages, order);
 	ksft_finished();
 }

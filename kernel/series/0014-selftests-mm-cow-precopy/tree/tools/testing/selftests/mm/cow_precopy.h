@@ -48,6 +48,7 @@ struct policy {
 	const char *name;
 	int mode;
 	int pages;
+	int order;
 };
 
 /* What a case does to the area; a state refuses what it does not survive. */

@@ -302,6 +302,8 @@ static void interface(const struct policy *policy)
 	refused("/proc/sys/vm/cow_precopy", "1000");
 	refused("/proc/sys/vm/cow_precopy_pages", "0");
 	refused("/proc/sys/vm/cow_precopy_pages", "513");
+	refused("/proc/sys/vm/cow_precopy_order", "-1");
+	refused("/proc/sys/vm/cow_precopy_order", "9");
 	if (!put("/proc/cow_stats", "1"))
 		fail("/proc/cow_stats is not reset by a write: %s", strerror(errno));
 	fd = open("/proc/cow_stats", O_RDONLY);
