@@ -11,6 +11,7 @@
 #include <linux/jump_label.h>
 #include <linux/mm.h>
 #include <linux/sched/clock.h>
+#include <linux/tracepoint-defs.h>
 
 #ifdef CONFIG_COW_STATS
 
@@ -50,7 +51,28 @@ static inline u64 cow_since(u64 start)
 	return now > start ? now - start : 1;
 }
 
-void cow_account_fault(struct vm_fault *vmf, u64 copy_ns);
+DECLARE_TRACEPOINT(fault);
+
+void cow_report_fault(struct vm_fault *vmf, u64 copy_ns);
+
+/**
+ * cow_account_fault - count a fault that copied the page it was for
+ * @vmf: the fault; the new page table entry has just been set
+ * @copy_ns: the time of the copy, 0 if it was not timed
+ *
+ * Called with the page table lock held, so that preemption is off.
+ */
+static inline void cow_account_fault(struct vm_fault *vmf, u64 copy_ns)
+{
+	if (unlikely(vmf->flags & FAULT_FLAG_UNSHARE)) {
+		cow_count(COW_UNSHARES, 1);
+		return;
+	}
+	cow_count(COW_FAULTS, 1);
+	atomic_long_inc(&vmf->vma->vm_mm->cow_stats.faults);
+	if (static_branch_unlikely(&cow_timing) || tracepoint_enabled(fault))
+		cow_report_fault(vmf, copy_ns);
+}
 #else
 static inline u64 cow_clock(void)
 {

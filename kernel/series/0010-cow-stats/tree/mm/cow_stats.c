@@ -75,22 +75,13 @@ static bool cow_sampled(void)
 }
 
 /**
- * cow_account_fault - count a fault that copied the page it was for
- * @vmf: the fault; the new page table entry has just been set
+ * cow_report_fault - time a counted fault, and trace it if it is a sample
+ * @vmf: the fault
  * @copy_ns: the time of the copy, 0 if it was not timed
- *
- * Called with the page table lock held, so that preemption is off.
  */
-void cow_account_fault(struct vm_fault *vmf, u64 copy_ns)
+void cow_report_fault(struct vm_fault *vmf, u64 copy_ns)
 {
 	u64 fault_ns = cow_since(vmf->cow_start_ns);
-
-	if (vmf->flags & FAULT_FLAG_UNSHARE) {
-		cow_count(COW_UNSHARES, 1);
-		return;
-	}
-	cow_count(COW_FAULTS, 1);
-	atomic_long_inc(&vmf->vma->vm_mm->cow_stats.faults);
 
 	/* Timing may have been switched on in the middle of this fault. */
 	if (fault_ns && copy_ns) {
