@@ -37,7 +37,7 @@ refuses 2 "no variant 'fast'; there are: plain, patched, debug, traced" kernel b
 refuses 2 'cannot be used with' kernel boot --variant plain --image x -- true
 refuses 2 'invalid value' kernel boot --time-limit-s -1 -- true
 
-refuses 2 "no policy 'next:513'; there are: off, next" kernel test --selftests --policy next:513
+refuses 2 'the pages of next:PAGES must be in 1..512' kernel test --selftests --policy next:513
 refuses 2 "no test 'cwo'; there are: cow, " kernel test --selftests --kernel-dir "$kernel_dir" --filter cwo
 refuses 2 'cannot be used with' kernel test --selftests --tests .
 

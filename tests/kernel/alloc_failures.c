@@ -289,7 +289,7 @@ static bool find_guesses(unsigned long *start, unsigned long *end)
 			*end = address;
 			next = false;
 		}
-		if (!strcmp(name, "__cow_precopy")) {
+		if (!strcmp(name, "cow_precopy_range")) {
 			*start = address;
 			found = next = true;
 		}

@@ -8,6 +8,9 @@
  * one process moves their pages between NUMA nodes (where there are two) and compacts memory, and
  * each worker gives pages up by MADV_FREE or pushes them out by MADV_PAGEOUT.
  *
+ * With -b, pages are given up while a child shares them, on any kernel: Linux 6.12 then loses pages
+ * of the child (kernel/series/0005-madvise-free-shared).
+ *
  * What a page must hold follows from its number and its generation. The generations are in memory
  * that is shared, and so is never copied on write.
  */
@@ -39,7 +42,8 @@ static int seconds = 20, data_mib = 48;
 /* Of each worker. */
 static struct shared {
 	volatile bool stop;
-	long checked, written, forks, freed, lost, moved;
+	long checked, written, forks, freed, killed, lost, moved;
+	bool free_while_shared;
 	char *memory[WORKERS];
 	pid_t pid[WORKERS];
 	uint32_t generations[]; /* pages of the first worker, of its child, of the second, ... */
@@ -56,6 +60,17 @@ static void fail(const char *format, ...)
 	va_end(args);
 	shared->stop = true;
 	_exit(1);
+}
+
+static void put(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+
+	if (fd < 0 || write(fd, text, strlen(text)) < 0) {
+		fprintf(stderr, "swap_pressure: %s: %s\n", path, strerror(errno));
+		exit(1);
+	}
+	close(fd);
 }
 
 static void add(long *to, long count)
@@ -147,9 +162,8 @@ static void push_out(char *memory)
 }
 
 /*
- * Give up some pages, and write half of them again: those must not be lost any more. Not while a
- * child shares them: what zram swapped in is clean, and upstream's MADV_FREE (6.12) takes a clean
- * page from its other owner as well.
+ * Give up some pages, and write half of them again: those must not be lost any more, and a child
+ * that shares them must not lose any.
  */
 static void give_up(int worker, char *memory, uint32_t *generations)
 {
@@ -176,6 +190,7 @@ static void round_of(int worker, char *memory)
 		fail("fork: %s", strerror(errno));
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		put("/proc/self/oom_score_adj", "1000");
 		check(worker, memory, childs, "the child");
 		for (size_t i = 0; i < pages / 8; i++)
 			write_page(worker, memory, childs, random_word() % pages);
@@ -191,8 +206,15 @@ static void round_of(int worker, char *memory)
 	add(&shared->written, (long)pages / 4);
 	for (int i = 0; i < 10; i++)
 		push_out(memory);
+	for (int i = 0; i < 10 && shared->free_while_shared; i++)
+		give_up(worker, memory, mine);
 	check(worker, memory, mine, "the parent");
-	if (waitpid(child, &status, 0) != child || status)
+	if (waitpid(child, &status, 0) != child)
+		fail("waitpid: %s", strerror(errno));
+	/* The memory cgroup's limit is there to be reached: its OOM killer takes the child. */
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+		add(&shared->killed, 1);
+	else if (status)
 		fail("worker %d's child ended with 0x%x", worker, status);
 	for (int i = 0; i < 10; i++)
 		give_up(worker, memory, mine);
@@ -245,17 +267,6 @@ static void migrate(void)
 	_exit(0);
 }
 
-static void put(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY);
-
-	if (fd < 0 || write(fd, text, strlen(text)) < 0) {
-		fprintf(stderr, "swap_pressure: %s: %s\n", path, strerror(errno));
-		exit(1);
-	}
-	close(fd);
-}
-
 static long vmstat(const char *name)
 {
 	char line[100];
@@ -304,6 +315,7 @@ int main(int argc, char **argv)
 	bool failed = false;
 	char limit[32];
 	pid_t mover;
+	bool give_up_shared = false;
 	int option;
 
 	/* Of tests that are meant to take seconds. */
@@ -311,16 +323,18 @@ int main(int argc, char **argv)
 		seconds = 10;
 		data_mib = 24;
 	}
-	while ((option = getopt(argc, argv, "s:m:")) != -1) {
+	while ((option = getopt(argc, argv, "s:m:b")) != -1) {
 		if (option == 's')
 			seconds = atoi(optarg);
 		else if (option == 'm')
 			data_mib = atoi(optarg);
+		else if (option == 'b')
+			give_up_shared = true;
 		else
 			return 2;
 	}
 	if (seconds < 1 || data_mib < 4) {
-		fprintf(stderr, "usage: swap_pressure [-s SECONDS] [-m DATA_MIB]\n");
+		fprintf(stderr, "usage: swap_pressure [-s SECONDS] [-m DATA_MIB] [-b]\n");
 		return 2;
 	}
 	need_swap();
@@ -332,6 +346,8 @@ int main(int argc, char **argv)
 		perror("swap_pressure: mmap");
 		return 1;
 	}
+	/* A kernel with the series has the patch that makes it safe. */
+	shared->free_while_shared = give_up_shared || !access("/proc/sys/vm/cow_precopy", F_OK);
 	put("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
 	if (mkdir(GROUP, 0755) && errno != EEXIST) {
 		perror("swap_pressure: " GROUP);
@@ -362,13 +378,18 @@ int main(int argc, char **argv)
 	swapped_in = vmstat("pswpin") - swapped_in;
 	swapped_out = vmstat("pswpout") - swapped_out;
 	printf("checked_pages: %ld written_pages: %ld forks: %ld freed_pages: %ld "
-	       "lost_pages: %ld moved_pages: %ld swapped_in_pages: %ld swapped_out_pages: %ld\n",
-	       shared->checked, shared->written, shared->forks, shared->freed, shared->lost,
-	       shared->moved, swapped_in, swapped_out);
+	       "killed_children: %ld lost_pages: %ld moved_pages: %ld swapped_in_pages: %ld "
+	       "swapped_out_pages: %ld\n",
+	       shared->checked, shared->written, shared->forks, shared->freed, shared->killed,
+	       shared->lost, shared->moved, swapped_in, swapped_out);
 	put("/sys/fs/cgroup/cgroup.procs", "0");
 	rmdir(GROUP);
 	if (failed)
 		return 1;
+	if (shared->killed > shared->forks / 2) {
+		fprintf(stderr, "swap_pressure: most children were killed for want of memory\n");
+		return 1;
+	}
 	if (swapped_in < (long)pages || swapped_out < (long)pages) {
 		fprintf(stderr, "swap_pressure: no pressure: less than a data set was swapped\n");
 		return 1;

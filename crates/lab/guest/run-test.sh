@@ -32,6 +32,8 @@ prepare() {
 	[ -b /dev/zram0 ] || give_up "no zram device for swap"
 	echo "${SWAP_MIB}M" >/sys/block/zram0/disksize
 	mkswap /dev/zram0 >/dev/null && swapon /dev/zram0 || give_up "cannot swap to zram"
+	# thuge-gen maps 2 GiB of SysV shared memory.
+	put 4294967296 /proc/sys/kernel/shmmax
 	touch /run/tests/prepared
 }
 

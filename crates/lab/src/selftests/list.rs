@@ -74,6 +74,13 @@ pub struct Test {
     /// Failures of the plain kernel that were reviewed.
     #[serde(default)]
     pub known: Vec<Reviewed>,
+    /// Failures that the plain kernel alone may have.
+    #[serde(default)]
+    pub plain_fails: Vec<Reviewed>,
+    /// Cases that no other run has: figures in their names, or what a policy is meant to change.
+    /// They are listed, and neither judged nor compared.
+    #[serde(default)]
+    pub varies: Vec<Reviewed>,
 }
 
 /// Which kernels a test is for.
@@ -124,7 +131,13 @@ impl List {
             if !names.insert(&test.name) {
                 bail!("two tests are called {}", test.name);
             }
-            let reviewed = test.skips.iter().chain(&test.known).chain(&list.log);
+            let reviewed = test
+                .skips
+                .iter()
+                .chain(&test.known)
+                .chain(&test.plain_fails)
+                .chain(&test.varies)
+                .chain(&list.log);
             if let Some(empty) =
                 reviewed.into_iter().find(|r| r.text.is_empty() || r.reason.is_empty())
             {

@@ -8,6 +8,9 @@ use super::list::{List, Reviewed};
 use crate::ktap::Outcome;
 use crate::outcome::{TestResult, compare};
 
+/// What [`Problem::on`] is for the kernel without the series.
+const PLAIN: &str = "plain";
+
 /// Something that fails the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
@@ -25,13 +28,18 @@ pub fn review(
     results: &[TestResult],
     plain: Option<&[TestResult]>,
 ) -> Vec<Problem> {
-    let mut found: Vec<String> = results.iter().flat_map(|result| of_one(list, result)).collect();
-    if let Some(plain) = plain {
+    let steady = |results: &[TestResult]| -> Vec<TestResult> {
+        results.iter().map(|result| without_varying(list, result)).collect()
+    };
+    let results = steady(results);
+    let mut found: Vec<String> =
+        results.iter().flat_map(|result| of_one(list, on, result)).collect();
+    if let Some(plain) = plain.map(steady) {
         // Tests that the plain kernel does not run have nothing to be compared with.
         let theirs = |result: &&TestResult| plain.iter().any(|other| other.name == result.name);
         let comparable: Vec<TestResult> = results.iter().filter(theirs).cloned().collect();
         let name = |outcome: Option<Outcome>| outcome.map_or("not there", Outcome::name);
-        found.extend(compare(plain, &comparable).into_iter().map(|difference| {
+        found.extend(compare(&plain, &comparable).into_iter().map(|difference| {
             let (was, is) = (name(difference.before), name(difference.after));
             format!("{}: {is}, but {was} on the plain kernel", difference.name)
         }));
@@ -39,7 +47,20 @@ pub fn review(
     found.into_iter().map(|what| Problem { on: on.to_owned(), what }).collect()
 }
 
-fn of_one(list: &List, result: &TestResult) -> Vec<String> {
+/// The result without the cases that may differ from run to run; a failure of these alone is none.
+fn without_varying(list: &List, result: &TestResult) -> TestResult {
+    let test = list.tests.iter().find(|test| test.name == result.name);
+    let varies = test.map_or(&[][..], |test| &test.varies);
+    let mut steady = result.clone();
+    steady.cases.retain(|case| reviewed(varies, &case.name).is_none());
+    let fails = |result: &TestResult| result.cases.iter().any(|case| case.outcome == Outcome::Fail);
+    if result.outcome == Outcome::Fail && fails(result) && !fails(&steady) {
+        steady.outcome = Outcome::Pass;
+    }
+    steady
+}
+
+fn of_one(list: &List, on: &str, result: &TestResult) -> Vec<String> {
     let mut found = Vec::new();
     for complaint in &result.complaints {
         if reviewed(&list.log, &complaint.text).is_none() {
@@ -47,12 +68,16 @@ fn of_one(list: &List, result: &TestResult) -> Vec<String> {
         }
     }
     let test = list.tests.iter().find(|test| test.name == result.name);
-    let (skips, known) = test.map_or((&[][..], &[][..]), |test| (&test.skips, &test.known));
+    let skips = test.map_or(&[][..], |test| &test.skips);
+    let mut known = test.map_or(Vec::new(), |test| test.known.clone());
+    if on == PLAIN {
+        known.extend(test.map_or(Vec::new(), |test| test.plain_fails.clone()));
+    }
     let mut judge = |case: &str, outcome: Outcome, why: &str| {
         let (accepted, how) = match outcome {
             Outcome::Pass => return,
             Outcome::Skip => (skips, "skipped"),
-            Outcome::Fail => (known, "failed"),
+            Outcome::Fail => (&known[..], "failed"),
         };
         if reviewed(accepted, &format!("{case}: {why}")).is_none() {
             let name = [result.name.as_str(), case].join(": ");
@@ -87,7 +112,9 @@ mod tests {
             "left_out = []\n[build]\n[guest]\ncpus = 3\nmemory_mib = 4096\nkernel_arguments = []\n\
              hugetlb_pages = 1\nswap_mib = 1\n[[log]]\ntext = 'WARNING: harmless'\nreason = 'x'\n\
              [[test]]\nname = 'cow'\ncommand = ''\nlimit_s = 1\n\
-             skips = [{ text = 'huge pages', reason = 'x' }]\nknown = [{ text = 'y2038', reason = 'x' }]\n",
+             skips = [{ text = 'huge pages', reason = 'x' }]\nknown = [{ text = 'y2038', reason = 'x' }]\n\
+             varies = [{ text = 'extra pages', reason = 'x' }]\n\
+             plain_fails = [{ text = 'lost', reason = 'x' }]\n",
         )
         .unwrap()
     }
@@ -117,6 +144,21 @@ mod tests {
         let printed = "ok 1 a\nok 2 # SKIP need more free huge pages\nnot ok 3 y2038\n";
         assert_eq!(problems(printed, Some(printed), "all is well\nWARNING: harmless\n"), [""; 0]);
         assert_eq!(problems(printed, None, ""), [""; 0]);
+    }
+
+    #[test]
+    fn what_only_the_plain_kernel_may_fail_fails_the_others() {
+        let failed = results(0, "not ok 1 lost pages\n", "");
+        assert_eq!(review(&list(), "plain", &failed, None), []);
+        assert_eq!(review(&list(), "off", &failed, Some(&failed)).len(), 1);
+    }
+
+    #[test]
+    fn cases_that_vary_are_not_judged() {
+        let plain = "ok 1 extra pages 49\nok 2 a\n";
+        assert_eq!(problems("not ok 1 extra pages 7\nok 2 a\n", Some(plain), ""), [""; 0]);
+        let worse = problems("not ok 1 extra pages 7\nnot ok 2 a\n", Some(plain), "");
+        assert!(worse.iter().any(|what| what.contains("cow: a: fail")), "{worse:?}");
     }
 
     #[test]
