@@ -119,13 +119,15 @@ static void write_all(int writer, struct record *r, enum timing timing)
 	struct cow_text *texts = settings.cow_stats ? counts[writer] : NULL;
 	struct rusage before;
 
-	/* Once for nothing: a child's own faults, on its stack and its vDSO, are not counted. */
+	/*
+	 * Once for nothing: this process's own faults, on its stack (whose pages begin
+	 * where the system's randomness put them), its code and its vDSO, are not counted.
+	 */
 	before = usage_of(RUSAGE_SELF);
-	now_ns();
+	write_loop(r, timing, scratch, 0);
 	if (texts) {
 		for (int i = 0; i < MOMENTS; i++)
 			cow_read(&texts[i]);
-		write_loop(r, timing, scratch, 0);
 		cow_read(&texts[EMPTY]);
 		write_loop(r, timing, scratch, 0);
 		if (timing == KERNEL)
