@@ -44,9 +44,9 @@ json "{e['accelerator'] for e in d['run']['environments']} == {'tcg'}" \
 	"all($exact for p in ('sequential', 'random') for q in ('off', 'next', 'next:16') for rep in (0, 1)
 		for c in [{m: [r['value'] for r in pick(policy=q, pattern=p, metric=m) if r['rep'] == rep][0]
 		for m in ('cow_faults', 'precopy_written', 'pages_written')}])" \
-	"values(policy='next:16', pattern='single', metric='precopy_wasted') == [16.0] * 2" \
+	"max(values(policy='next:16', pattern='single', metric='precopy_wasted')) <= 2" \
 	"max(values(policy='next', pattern='sequential', metric='cow_faults')) <= 2048 + 8" \
-	"max(values(policy='next:16', pattern='sequential', metric='flushes')) <= 4096 / 16" \
+	"max(values(policy='next:16', pattern='sequential', metric='flushes')) <= 4096 / 16 + 16" \
 	"all(abs(v / 4096 - (1 - math.exp(-1))) < 0.02 for v in
 		values(policy='next', pattern='random', metric='cow_faults'))" \
 	"len(values(policy='off', pattern='random', metric='copy_ns', quantile='p99')) == 2" \

@@ -35,6 +35,8 @@ pub struct CowSettings {
     pub precopy_pages: Option<u64>,
     /// `vm.cow_precopy_order`.
     pub precopy_order: Option<u64>,
+    /// `vm.cow_precopy_ramp`: pages that a process copies before a batch takes one more.
+    pub precopy_ramp: Option<u64>,
     /// `vm.cow_stats`.
     pub times: Option<u64>,
     /// Whether there is `/proc/cow_stats`.
@@ -49,6 +51,7 @@ pub(crate) fn probe(reader: &Reader<'_>) -> CowSettings {
         precopy: setting(PRECOPY),
         precopy_pages: setting(PRECOPY_PAGES),
         precopy_order: setting(PRECOPY_ORDER),
+        precopy_ramp: setting("proc/sys/vm/cow_precopy_ramp"),
         times: setting(TIMES),
         counts: reader.root.exists("proc/cow_stats"),
         process_counts: reader.root.exists("proc/self/cow_stats"),

@@ -11,6 +11,9 @@ use cowlab_machine::Policy;
 use super::list::{List, Only, Test};
 use crate::testing::{self, Batch};
 
+/// How many pages a process copies before a guess takes one more; 0: none.
+const PRECOPY_RAMP: &str = "proc/sys/vm/cow_precopy_ramp";
+
 /// Prepares a guest, and runs one test in it.
 const RUN_TEST: &[u8] = include_bytes!("../../guest/run-test.sh");
 
@@ -29,10 +32,12 @@ pub struct Order<'a> {
     pub stress_s: u64,
 }
 
-/// The policy's settings as the guest's script takes them: FILE=VALUE.
+/// The policy's settings as the guest's script takes them: FILE=VALUE. Whatever the policy, the
+/// first guess of a process takes all the pages that it may, or short tests would test little.
 fn settings(policy: &Policy) -> String {
     let word = |(file, value): (&str, u32)| format!("/{file}={value}");
-    policy.settings().into_iter().map(word).collect::<Vec<_>>().join(" ")
+    let settings = policy.settings().into_iter().chain([(PRECOPY_RAMP, 0)]);
+    settings.map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// A batch for each policy.
@@ -93,7 +98,8 @@ mod tests {
     use super::*;
 
     const SETTINGS: &str = "'SETTINGS=/proc/sys/vm/cow_precopy_pages=16 \
-                            /proc/sys/vm/cow_precopy_order=0 /proc/sys/vm/cow_precopy=1'";
+                            /proc/sys/vm/cow_precopy_order=0 /proc/sys/vm/cow_precopy=1 \
+                            /proc/sys/vm/cow_precopy_ramp=0'";
 
     #[test]
     fn tests_of_the_patched_kernel_run_there_and_once() {

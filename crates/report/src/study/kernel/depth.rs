@@ -131,8 +131,7 @@ fn price(measured: &Measured) -> Option<Block> {
     let (depth, policy) = measured.depths(SINGLE).pop()?;
     let deep = cost(measured, SINGLE, &policy)?;
     let headline = format!(
-        "A single write costs {} with `off` and {} with {depth} pages copied ahead: why depth alone \
-         is no policy.",
+        "A single write costs {} with `off` and {} where up to {depth} pages may be copied ahead.",
         time(off.value),
         time(deep.value)
     );
@@ -144,7 +143,7 @@ fn price(measured: &Measured) -> Option<Block> {
 fn times(measured: &Measured) -> Option<Plot> {
     let plot = Plot::new(
         "pre-copy-by-depth",
-        "What a page written costs, by the number of pages that are copied ahead",
+        "What a page written costs, by the number of pages that may be copied ahead",
         Axis::log("Pages copied ahead of a write", "pages"),
         Axis::linear("A page written", "ns"),
     )
@@ -155,7 +154,7 @@ fn times(measured: &Measured) -> Option<Plot> {
 fn single(measured: &Measured) -> Option<Plot> {
     let plot = Plot::new(
         "pre-copy-single",
-        "What a single write costs, by the number of pages that are copied ahead for nothing",
+        "What a single write costs, by the number of pages that may be copied ahead for nothing",
         Axis::log("Pages copied ahead of a write", "pages"),
         Axis::log("One write", "ns"),
     )

@@ -61,6 +61,7 @@ DEFINE_STATIC_KEY_FALSE(cow_precopy_on);
 static int sysctl_cow_precopy;
 static unsigned int sysctl_cow_precopy_pages = 1;
 static unsigned int cow_precopy_pages_max = PTRS_PER_PTE;
+static unsigned int sysctl_cow_precopy_ramp = 4;
 static unsigned int sysctl_cow_precopy_order;
 static unsigned int cow_precopy_order_max = COW_ORDER_MAX;
 
@@ -669,8 +670,9 @@ bool cow_precopy_range(struct vm_fault *vmf, unsigned long start, unsigned long 
 bool __cow_precopy(struct vm_fault *vmf)
 {
 	struct vm_area_struct *vma = vmf->vma;
+	struct cow_mm_stats *stats = &vma->vm_mm->cow_stats;
 	struct folio *folio;
-	unsigned int room;
+	unsigned int depth;
 
 	if (vmf->flags & (FAULT_FLAG_UNSHARE | FAULT_FLAG_REMOTE))
 		return false;
@@ -679,10 +681,13 @@ bool __cow_precopy(struct vm_fault *vmf)
 	folio = page_folio(vmf->page);
 	if (!folio_test_anon(folio) || folio_test_ksm(folio))
 		return false;
-	room = cow_window(vmf->address, vma->vm_end, READ_ONCE(sysctl_cow_precopy_pages));
-	if (!room)
+	depth = cow_ramp(READ_ONCE(sysctl_cow_precopy_pages),
+			 cow_mm_copied(stats) - atomic_long_read(&stats->at_fork),
+			 READ_ONCE(sysctl_cow_precopy_ramp));
+	depth = cow_window(vmf->address, vma->vm_end, depth);
+	if (!depth)
 		return false;
-	return cow_precopy_range(vmf, vmf->address, vmf->address + (room + 1) * PAGE_SIZE);
+	return cow_precopy_range(vmf, vmf->address, vmf->address + (depth + 1) * PAGE_SIZE);
 }
 
 static int cow_precopy_handler(const struct ctl_table *table, int write,
@@ -724,6 +729,15 @@ static struct ctl_table cow_precopy_sysctls[] = {
 		.proc_handler	= proc_douintvec_minmax,
 		.extra1		= SYSCTL_ONE,
 		.extra2		= &cow_precopy_pages_max,
+	},
+	{
+		.procname	= "cow_precopy_ramp",
+		.data		= &sysctl_cow_precopy_ramp,
+		.maxlen		= sizeof(sysctl_cow_precopy_ramp),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= SYSCTL_ONE_THOUSAND,
 	},
 	{
 		.procname	= "cow_precopy_order",

@@ -19,6 +19,20 @@ static inline unsigned int cow_window(unsigned long addr, unsigned long vma_end,
 	return min3((unsigned long)depth, mapped, entries);
 }
 
+/*
+ * How many neighbours one batch may take when @copied pages were copied since
+ * the process, or its parent, forked: one for each @ramp of them, so that a
+ * process that writes a handful of pages and ends wastes none, and one that
+ * writes on comes to @depth in a few faults. A @depth of one needs no ramp.
+ */
+static inline unsigned int cow_ramp(unsigned int depth, unsigned long copied,
+				    unsigned int ramp)
+{
+	if (!ramp || depth == 1)
+		return depth;
+	return min(copied / ramp, (unsigned long)depth);
+}
+
 bool cow_precopy_range(struct vm_fault *vmf, unsigned long start, unsigned long end);
 
 #endif /* _MM_COW_PRECOPY_H */

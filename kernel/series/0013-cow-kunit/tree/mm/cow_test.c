@@ -84,6 +84,24 @@ static void cow_test_window(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, cow_window(-2 * PAGE_SIZE, -PAGE_SIZE, 16), 0);
 }
 
+static void cow_test_ramp(struct kunit *test)
+{
+	unsigned long copied = 0;
+	unsigned int faults;
+
+	/* Nothing for the first pages, never more than asked for. */
+	KUNIT_EXPECT_EQ(test, cow_ramp(512, 3, 4), 0);
+	KUNIT_EXPECT_EQ(test, cow_ramp(16, 40, 4), 10);
+	KUNIT_EXPECT_EQ(test, cow_ramp(16, 1000, 4), 16);
+	/* One neighbour, or no ramp. */
+	KUNIT_EXPECT_EQ(test, cow_ramp(1, 0, 4), 1);
+	KUNIT_EXPECT_EQ(test, cow_ramp(512, 0, 0), 512);
+	/* The largest depth within some thirty faults. */
+	for (faults = 0; cow_ramp(512, copied, 4) < 512; faults++)
+		copied += 1 + cow_ramp(512, copied, 4);
+	KUNIT_EXPECT_LE(test, faults, 35);
+}
+
 static struct kunit_case cow_test_cases[] = {
 	KUNIT_CASE(cow_test_bucket_bounds),
 	KUNIT_CASE(cow_test_bucket_width),
@@ -91,6 +109,7 @@ static struct kunit_case cow_test_cases[] = {
 	KUNIT_CASE(cow_test_percentile),
 	KUNIT_CASE(cow_test_percentile_of_one),
 	KUNIT_CASE(cow_test_window),
+	KUNIT_CASE(cow_test_ramp),
 	{}
 };
 

@@ -23,6 +23,7 @@
 #define MODE_FILE	"/proc/sys/vm/cow_precopy"
 #define PAGES_FILE	"/proc/sys/vm/cow_precopy_pages"
 #define ORDER_FILE	"/proc/sys/vm/cow_precopy_order"
+#define RAMP_FILE	"/proc/sys/vm/cow_precopy_ramp"
 
 static const struct policy policies[] = {
 	{ "off", 0, 1, 0 },
@@ -454,7 +455,7 @@ static void list(void)
 int main(int argc, char **argv)
 {
 	const char *only_state = NULL, *only_case = NULL, *only_policy = NULL;
-	int mode, pages, order;
+	int mode, pages, order, ramp;
 	unsigned int count;
 	int opt;
 
@@ -499,7 +500,13 @@ int main(int argc, char **argv)
 	mode = number_read(MODE_FILE);
 	pages = number_read(PAGES_FILE);
 	order = number_read(ORDER_FILE);
+	ramp = number_read(RAMP_FILE);
+	/* The first batch takes all the neighbours that it may, or there is little to test. */
+	if (!without_policies && !number_write(RAMP_FILE, 0))
+		ksft_exit_fail_perror(RAMP_FILE);
 	all(only_state, only_case, only_policy, false);
 	policy_set(mode, pages, order);
+	if (!without_policies && !number_write(RAMP_FILE, ramp))
+		ksft_exit_fail_perror(RAMP_FILE);
 	ksft_finished();
 }
