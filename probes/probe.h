@@ -15,6 +15,7 @@
 #endif
 
 #include <errno.h>
+#include <glob.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -131,8 +132,33 @@ static inline void slow_down(uint64_t began)
 /* ---- memory ---- */
 
 /*
+ * Whether the system gives huge pages, of any size, to memory that did not ask
+ * for them. Memory that forbids them cannot be copied into larger pages either
+ * (a policy of the patched kernel), so only where it must.
+ */
+static inline bool huge_pages_unasked(void)
+{
+	char text[64];
+	bool always = false;
+	glob_t files;
+
+	if (glob("/sys/kernel/mm/transparent_hugepage/{,hugepages-*/}enabled", GLOB_BRACE, NULL,
+		 &files))
+		return true;
+	for (size_t i = 0; i < files.gl_pathc && !always; i++) {
+		FILE *file = fopen(files.gl_pathv[i], "r");
+
+		always = !file || !fgets(text, sizeof(text), file) || strstr(text, "[always]");
+		if (file)
+			fclose(file);
+	}
+	globfree(&files);
+	return always;
+}
+
+/*
  * Private anonymous memory, aligned for huge pages and untouched. page_bytes
- * says which page size the kernel may use: the base page forbids larger ones,
+ * says which page size the kernel may use: the base page keeps larger ones out,
  * any other size asks for them (the system's settings choose which).
  */
 static inline char *map_private(size_t bytes, size_t page_bytes)
@@ -149,6 +175,8 @@ static inline char *map_private(size_t bytes, size_t page_bytes)
 	if (start > raw)
 		munmap(raw, (size_t)(start - raw));
 	munmap(start + length, (size_t)(raw + HUGE_ALIGN - start));
+	if (advice == MADV_NOHUGEPAGE && !huge_pages_unasked())
+		return start;
 	/* EINVAL: a kernel without huge pages, which has nothing to forbid. */
 	if (madvise(start, length, advice) && advice == MADV_HUGEPAGE)
 		fail(1, "this kernel has no transparent huge pages: %s", strerror(errno));

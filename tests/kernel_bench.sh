@@ -30,23 +30,25 @@ done
 nothing_kept runs
 
 # To the page: with the policy off every page is a fault, with it on a fault or copied ahead.
-run --json "${guest[@]}" --accelerator tcg cow-faults --policy off,next,next:16 \
+run --json "${guest[@]}" --accelerator tcg cow-faults --policy off,next,next:16,next:512:4 \
 	--pattern single,sequential,random --size-bytes 16MiB --rounds 2
 is_status 0
 exact="abs(c['cow_faults'] + c['precopy_written'] - c['pages_written']) == 0"
 json "{e['accelerator'] for e in d['run']['environments']} == {'tcg'}" \
 	"d['run']['environments'][0]['build']['variant'] == 'patched'" \
 	"{r['params']['variant'] for r in rows} == {'patched'}" \
-	"{r['params']['policy'] for r in rows} == {'off', 'next', 'next:16'}" \
+	"{r['params']['policy'] for r in rows} == {'off', 'next', 'next:16', 'next:512:4'}" \
 	"all(c['cow_faults'] == c['pages_written'] for c in [{m: max(values(policy='off', metric=m,
 		pattern=p)) for m in ('cow_faults', 'pages_written')} for p in ('single', 'sequential',
 		'random')])" \
-	"all($exact for p in ('sequential', 'random') for q in ('off', 'next', 'next:16') for rep in (0, 1)
+	"all($exact for p in ('sequential', 'random') for q in ('off', 'next', 'next:16', 'next:512:4') for rep in (0, 1)
 		for c in [{m: [r['value'] for r in pick(policy=q, pattern=p, metric=m) if r['rep'] == rep][0]
 		for m in ('cow_faults', 'precopy_written', 'pages_written')}])" \
 	"max(values(policy='next:16', pattern='single', metric='precopy_wasted')) <= 2" \
 	"max(values(policy='next', pattern='sequential', metric='cow_faults')) <= 2048 + 8" \
 	"max(values(policy='next:16', pattern='sequential', metric='flushes')) <= 4096 / 16 + 16" \
+	"min(values(policy='next:512:4', pattern='sequential', metric='allocations')) >= 4096 / 16 / 2" \
+	"max(values(policy='next:512:4', pattern='sequential', metric='flushes')) <= 4096 / 16 / 4" \
 	"all(abs(v / 4096 - (1 - math.exp(-1))) < 0.02 for v in
 		values(policy='next', pattern='random', metric='cow_faults'))" \
 	"len(values(policy='off', pattern='random', metric='copy_ns', quantile='p99')) == 2" \
