@@ -2,6 +2,7 @@
 //! The command line. Nothing deeper than this folder knows clap.
 
 mod kernel;
+mod snapshot;
 mod trace_report;
 
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ pub use kernel::{
     ForkStudyArgs, GuestArgs, Kernel, KernelBenchArgs, KernelBootArgs, KernelBuildArgs,
     KernelFetchArgs, KernelPlace, KernelSeriesArgs, KernelTestArgs,
 };
+pub use snapshot::SnapshotArgs;
 pub use trace_report::TraceReportArgs;
 
 /// What fork() and copy-on-write cost, and how to pay less.
@@ -135,6 +137,9 @@ pub enum Bench {
     CowFaults(CowFaultsArgs),
     /// Document 002 whole: its workloads under its policy and deeper ones (patched kernel, root)
     PreCopy(PreCopyArgs),
+    /// Document 003's microbenchmark: writes after Zipf's law in a space that is forked again and
+    /// again
+    Snapshot(SnapshotArgs),
     /// A program of yours, under each policy in turn
     Command(CommandArgs),
     /// Check that copy-on-write keeps parent and children apart
@@ -156,6 +161,7 @@ impl Bench {
             Bench::ForkTable(_) => "fork-table",
             Bench::CowFaults(_) => "cow-faults",
             Bench::PreCopy(_) => "pre-copy",
+            Bench::Snapshot(_) => "snapshot",
             Bench::Command(_) => "command",
             Bench::CowCheck(_) => "cow-check",
             Bench::CrossCheck(_) => "cross-check",

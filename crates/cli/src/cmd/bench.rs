@@ -17,7 +17,7 @@ use crate::args::{
     Bench, CommandArgs, Common, CowCheckArgs, CowFaultsArgs, ForkSectionsArgs, ForkSweepArgs,
     ForkTableArgs, PreCopyArgs,
 };
-use crate::cmd::{bench_trace, cross_check};
+use crate::cmd::{bench_snapshot, bench_trace, cross_check};
 use crate::context::Context;
 use crate::output;
 use crate::usage::WrongUsage;
@@ -29,6 +29,7 @@ pub fn run(common: &Common, bench: &Bench) -> Result<()> {
         Bench::ForkTable(args) => fork_table(common, args),
         Bench::CowFaults(args) => cow_faults(common, args),
         Bench::PreCopy(args) => pre_copy(common, args),
+        Bench::Snapshot(args) => bench_snapshot::run(common, args),
         Bench::Command(args) => program(common, args),
         Bench::CowCheck(args) => cow_check(common, args),
         Bench::CrossCheck(args) => cross_check::run(common, args),
@@ -63,7 +64,7 @@ pub fn finish(context: &Context, name: &str, tasks: &[Task], rounds: Rounds) -> 
 }
 
 /// The page sizes asked for, or the base page; refused if a program does not get them here.
-fn page_sizes(context: &Context, asked: &[u64]) -> Result<Vec<u64>> {
+pub fn page_sizes(context: &Context, asked: &[u64]) -> Result<Vec<u64>> {
     let sizes = if asked.is_empty() { vec![context.page()] } else { asked.to_vec() };
     for size in &sizes {
         context.check_page_size(*size)?;
@@ -185,7 +186,7 @@ fn cow_faults(common: &Common, args: &CowFaultsArgs) -> Result<()> {
 }
 
 /// The policies asked for, or the kernel as it is.
-fn or_stock(asked: &[Policy]) -> Vec<Option<Policy>> {
+pub fn or_stock(asked: &[Policy]) -> Vec<Option<Policy>> {
     if asked.is_empty() { vec![None] } else { asked.iter().copied().map(Some).collect() }
 }
 
