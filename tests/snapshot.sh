@@ -48,6 +48,15 @@ json "all(abs(values(metric='preferred_fifth_writes', zipf_alpha=a, forks='no')[
 # Calibrated: the interval is what a fork was felt for, or a third of what was looked at.
 passes bench snapshot --size-bytes 16MiB --zipf-alpha 1.0 --rounds 2
 says err 'this will take about [0-9]+ (s|minutes)'
+says out 'no forks'
+says out 'plain copy-on-write (gets over one in|did not get over one within)'
+says out 'throughput, CCoW-80 '
+folder=$(only_run runs)
+[[ -s $folder/report.html && -s $folder/tables/snapshot-published.csv ]] ||
+	fail "expected a report and its tables, saw: $(ls -R "$folder")"
+cp out first
+passes report "$folder"
+diff out first || fail "report RUN says something else than the run did"
 rm -r runs
 passes --json bench snapshot --size-bytes 16MiB --zipf-alpha 1.0 --rounds 2
 json "len(values(metric='interval_ns', forks='once')) == 1" \

@@ -10,7 +10,7 @@ use cowlab_bench::{
 use cowlab_machine::Policy;
 use cowlab_probes::{CowCheck, CowFaults, DoFork, ForkTable, Writer, unix_ns};
 use cowlab_report::figures::{figures, table as figure_table};
-use cowlab_report::{Block, Document, Section, emulated};
+use cowlab_report::{Block, Document, Section, csv, emulated, html, study};
 use cowlab_store::{Run, RunFolder, RunInfo};
 
 use crate::args::{
@@ -50,16 +50,26 @@ pub fn finish(context: &Context, name: &str, tasks: &[Task], rounds: Rounds) -> 
     let summary = figures(&run.samples);
     let table = figure_table(name, name, &summary);
     folder.write_run(&run)?;
-    folder
-        .write(&format!("tables/{name}.csv"), cowlab_report::csv::table_csv(&table).as_bytes())?;
+    folder.write(&format!("tables/{name}.csv"), csv::table_csv(&table).as_bytes())?;
+    // Some have a report of their own.
+    let own = study::snapshot::document(&run);
+    if let Some(document) = &own {
+        for (file, contents) in csv::tables(document) {
+            folder.write(&format!("tables/{file}"), contents.as_bytes())?;
+        }
+        folder.write("report.html", html::render(document).as_bytes())?;
+    }
     let written = folder.commit()?;
     context.say(&format!("the run is {}", written.display()));
     if context.common.json {
         return output::json_of_run(&run, &summary);
     }
-    let mut document = Document::new(name, run.info.environments[0].host.clone());
-    document.sections.push(Section::new(name, "Figures", vec![Block::Table(table)]));
-    emulated::label_document(&mut document, emulated::label_of(&run.info.environments));
+    let document = own.unwrap_or_else(|| {
+        let mut document = Document::new(name, run.info.environments[0].host.clone());
+        document.sections.push(Section::new(name, "Figures", vec![Block::Table(table)]));
+        emulated::label_document(&mut document, emulated::label_of(&run.info.environments));
+        document
+    });
     output::text(&document)
 }
 

@@ -4,7 +4,10 @@
 mod beyond;
 mod cells;
 mod check;
+mod compared;
+mod configuration;
 mod curves;
+mod distribution;
 mod explain;
 mod faults;
 mod findings;
@@ -16,6 +19,7 @@ mod papers;
 mod picked;
 mod shares;
 mod small_sample;
+pub mod snapshot;
 mod summary;
 mod surface;
 mod sweep;
