@@ -2,6 +2,7 @@
 //! The command line. Nothing deeper than this folder knows clap.
 
 mod kernel;
+mod redis;
 mod snapshot;
 mod trace_report;
 
@@ -18,6 +19,7 @@ pub use kernel::{
     ForkStudyArgs, GuestArgs, Kernel, KernelBenchArgs, KernelBootArgs, KernelBuildArgs,
     KernelFetchArgs, KernelPlace, KernelSeriesArgs, KernelTestArgs,
 };
+pub use redis::RedisArgs;
 pub use snapshot::SnapshotArgs;
 pub use trace_report::TraceReportArgs;
 
@@ -140,6 +142,8 @@ pub enum Bench {
     /// Document 003's microbenchmark: writes after Zipf's law in a space that is forked again and
     /// again
     Snapshot(SnapshotArgs),
+    /// Document 003's second benchmark: a real redis-server that takes snapshots under YCSB's updates
+    Redis(RedisArgs),
     /// A program of yours, under each policy in turn
     Command(CommandArgs),
     /// Check that copy-on-write keeps parent and children apart
@@ -162,6 +166,7 @@ impl Bench {
             Bench::CowFaults(_) => "cow-faults",
             Bench::PreCopy(_) => "pre-copy",
             Bench::Snapshot(_) => "snapshot",
+            Bench::Redis(_) => "redis",
             Bench::Command(_) => "command",
             Bench::CowCheck(_) => "cow-check",
             Bench::CrossCheck(_) => "cross-check",

@@ -17,7 +17,7 @@ use crate::args::{
     Bench, CommandArgs, Common, CowCheckArgs, CowFaultsArgs, ForkSectionsArgs, ForkSweepArgs,
     ForkTableArgs, PreCopyArgs,
 };
-use crate::cmd::{bench_snapshot, bench_trace, cross_check};
+use crate::cmd::{bench_redis, bench_snapshot, bench_trace, cross_check};
 use crate::context::Context;
 use crate::output;
 use crate::usage::WrongUsage;
@@ -29,6 +29,7 @@ pub fn run(common: &Common, bench: &Bench) -> Result<()> {
         Bench::ForkTable(args) => fork_table(common, args),
         Bench::CowFaults(args) => cow_faults(common, args),
         Bench::PreCopy(args) => pre_copy(common, args),
+        Bench::Redis(args) => bench_redis::run(common, args),
         Bench::Snapshot(args) => bench_snapshot::run(common, args),
         Bench::Command(args) => program(common, args),
         Bench::CowCheck(args) => cow_check(common, args),
@@ -52,7 +53,7 @@ pub fn finish(context: &Context, name: &str, tasks: &[Task], rounds: Rounds) -> 
     folder.write_run(&run)?;
     folder.write(&format!("tables/{name}.csv"), csv::table_csv(&table).as_bytes())?;
     // Some have a report of their own.
-    let own = study::snapshot::document(&run);
+    let own = study::snapshot::document(&run).or_else(|| study::redis::document(&run));
     if let Some(document) = &own {
         for (file, contents) in csv::tables(document) {
             folder.write(&format!("tables/{file}"), contents.as_bytes())?;

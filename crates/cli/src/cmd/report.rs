@@ -76,11 +76,13 @@ pub fn run(common: &Common, args: &ReportArgs) -> Result<()> {
     if common.json { output::json_of_run(&run, summary) } else { output::text(&document) }
 }
 
-/// The report and the summary of what has no machine profile: guests alone, or `bench snapshot`.
+/// The report and the summary of what has no machine profile: guests alone, or the
+/// benchmarks of a store that takes snapshots.
 fn without_profile(run: &Run) -> Result<Option<(Document, serde_json::Value)>> {
     if let Some(document) = study::kernel::document(run) {
         return Ok(Some((document, study::kernel::summary(run))));
     }
-    let Some(document) = study::snapshot::document(run) else { return Ok(None) };
+    let own = study::snapshot::document(run).or_else(|| study::redis::document(run));
+    let Some(document) = own else { return Ok(None) };
     Ok(Some((document, serde_json::to_value(figures(&run.samples))?)))
 }

@@ -17,6 +17,7 @@ mod machine;
 mod method;
 mod papers;
 mod picked;
+pub mod redis;
 mod shares;
 mod small_sample;
 pub mod snapshot;
