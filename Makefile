@@ -39,6 +39,7 @@ kernels: build ## the plain and the patched kernel, unless they are cached (5 mi
 	$(COWLAB) kernel build --variant plain,patched
 
 e2e: kernels
+	scripts/install redis
 	scripts/run-tests tests
 
 test-kernel: kernels ## the kernels' own tests, in a virtual machine

@@ -68,15 +68,6 @@ static struct record *record_of(char *records, int child)
 	return (struct record *)(records + (size_t)child * round_up(bytes, base_page_bytes()));
 }
 
-/* xorshift64*: Vigna 2016; the order must only be the same for the same seed. */
-static uint64_t next_random(uint64_t *state)
-{
-	*state ^= *state >> 12;
-	*state ^= *state << 25;
-	*state ^= *state >> 27;
-	return *state * 0x2545f4914f6cdd1dull;
-}
-
 /* Before any clock starts: order of one repetition's writes. */
 static void choose_order(uint64_t *state, uint64_t pages)
 {
@@ -242,20 +233,6 @@ static void repeat(char *records, uint64_t repetition, enum timing timing)
 	}
 }
 
-/* What a time-stamp and its store cost: the timed loop without the write. */
-static void print_timer_cost(uint64_t *values, uint64_t count)
-{
-	uint64_t last = now_ns();
-
-	for (uint64_t i = 0; i < count; i++) {
-		uint64_t now = now_ns();
-
-		values[i] = now - last;
-		last = now;
-	}
-	row_of_child(0, "timer_ns", values, count);
-}
-
 static void parse(int argc, char **argv)
 {
 	enum {
@@ -369,7 +346,7 @@ int main(int argc, char **argv)
 		       &allowed);
 	if (settings.pinned)
 		pin_to(0, &allowed);
-	print_timer_cost((uint64_t *)records, samples);
+	timer_row((uint64_t *)records, samples);
 	/* Each timing in turn: the whole-run time is free of time-stamps. */
 	for (uint64_t i = 0; i < settings.repetitions; i++) {
 		choose_order(&state, pages);

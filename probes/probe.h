@@ -112,6 +112,21 @@ static inline int parse_choice(const char *what, const char *text, const char *c
 	fail(EXIT_USAGE, "unknown %s '%s'", what, text);
 }
 
+/* xorshift64*: Vigna 2016; what is chosen must only be the same for the same seed. */
+static inline uint64_t next_random(uint64_t *state)
+{
+	*state ^= *state >> 12;
+	*state ^= *state << 25;
+	*state ^= *state >> 27;
+	return *state * 0x2545f4914f6cdd1dull;
+}
+
+/* A number below bound, as likely as any other but for 1 in 2^64 / bound. */
+static inline uint64_t random_below(uint64_t *state, uint64_t bound)
+{
+	return (uint64_t)(((unsigned __int128)next_random(state) * bound) >> 64);
+}
+
 /*
  * Spin until the time since began is SLOWDOWN_PERCENT longer. Only in builds
  * that test whether a slowdown would be found (make test-slowdown).
@@ -369,6 +384,20 @@ static inline void usage_rows(const char *of, const struct rusage *before,
 	row(metric, timeval_ns(after->ru_stime) - timeval_ns(before->ru_stime));
 	snprintf(metric, sizeof(metric), "%s_minor_faults", of);
 	row(metric, (uint64_t)(after->ru_minflt - before->ru_minflt));
+}
+
+/* What a time-stamp and its store cost: count times, as a timed loop without its work. */
+static inline void timer_row(uint64_t *values, size_t count)
+{
+	uint64_t last = now_ns();
+
+	for (size_t i = 0; i < count; i++) {
+		uint64_t now = now_ns();
+
+		values[i] = now - last;
+		last = now;
+	}
+	row_of_child(0, "timer_ns", values, count);
 }
 
 /* The last row: a reader that does not see it knows that the output was cut. */

@@ -44,7 +44,7 @@ const HOOKS: &[&str] = &[
     "-Wl,--no-as-needed",
 ];
 
-const PROBES: [Probe; 16] = [
+const PROBES: [Probe; 17] = [
     plain("do_fork", "do_fork.c"),
     plain("fork_table", "fork_table.c"),
     Probe {
@@ -62,6 +62,7 @@ const PROBES: [Probe; 16] = [
         casper: Casper::None,
     },
     plain("cow_faults", "cow_faults.c"),
+    plain("snapshot", "snapshot.c"),
     plain("cow_check", "cow_check.c"),
     plain("calibrate", "calibrate.c"),
     plain("keep_warm", "keep_warm.c"),

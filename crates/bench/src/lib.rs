@@ -11,6 +11,8 @@ pub mod guest;
 mod kernel_trace;
 pub mod points;
 pub mod precopy;
+pub mod redis;
+pub mod snapshot;
 pub mod sweep;
 pub mod table;
 mod task;

@@ -2,6 +2,8 @@
 //! The command line. Nothing deeper than this folder knows clap.
 
 mod kernel;
+mod redis;
+mod snapshot;
 mod trace_report;
 
 use std::path::PathBuf;
@@ -17,6 +19,8 @@ pub use kernel::{
     ForkStudyArgs, GuestArgs, Kernel, KernelBenchArgs, KernelBootArgs, KernelBuildArgs,
     KernelFetchArgs, KernelPlace, KernelSeriesArgs, KernelTestArgs,
 };
+pub use redis::RedisArgs;
+pub use snapshot::SnapshotArgs;
 pub use trace_report::TraceReportArgs;
 
 /// What fork() and copy-on-write cost, and how to pay less.
@@ -135,6 +139,11 @@ pub enum Bench {
     CowFaults(CowFaultsArgs),
     /// Document 002 whole: its workloads under its policy and deeper ones (patched kernel, root)
     PreCopy(PreCopyArgs),
+    /// Document 003's microbenchmark: writes after Zipf's law in a space that is forked again and
+    /// again
+    Snapshot(SnapshotArgs),
+    /// Document 003's second benchmark: a real redis-server that takes snapshots under YCSB's updates
+    Redis(RedisArgs),
     /// A program of yours, under each policy in turn
     Command(CommandArgs),
     /// Check that copy-on-write keeps parent and children apart
@@ -156,6 +165,8 @@ impl Bench {
             Bench::ForkTable(_) => "fork-table",
             Bench::CowFaults(_) => "cow-faults",
             Bench::PreCopy(_) => "pre-copy",
+            Bench::Snapshot(_) => "snapshot",
+            Bench::Redis(_) => "redis",
             Bench::Command(_) => "command",
             Bench::CowCheck(_) => "cow-check",
             Bench::CrossCheck(_) => "cross-check",

@@ -185,11 +185,24 @@ impl Context {
         result
     }
 
+    /// Say how long the measurement will take.
+    pub fn say_expected(&self, expected: Duration) {
+        self.say(&format!("this will take {}", about(expected)));
+    }
+
     /// A line of progress on standard error.
     pub fn say(&self, what: &str) {
         if std::io::stderr().is_terminal() || !self.common.json {
             output::say(what);
         }
+    }
+}
+
+/// A time to come, as roughly as it is known.
+fn about(expected: Duration) -> String {
+    match expected.as_secs() {
+        seconds @ ..=90 => format!("about {} s", seconds.max(1)),
+        seconds => format!("about {} minutes", (seconds + 30) / 60),
     }
 }
 
@@ -201,4 +214,18 @@ pub fn progress_style() -> Option<ProgressStyle> {
 /// Rounds for a budget of seconds.
 pub fn rounds_within(least: u32, most: u32, seconds: u64) -> Rounds {
     Rounds { least, most, within: Duration::from_secs(seconds) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_to_come_is_told_roughly() {
+        let told = |seconds| about(Duration::from_secs_f64(seconds));
+        assert_eq!(told(0.2), "about 1 s");
+        assert_eq!(told(52.7), "about 52 s");
+        assert_eq!(told(91.0), "about 2 minutes");
+        assert_eq!(told(4000.0), "about 67 minutes");
+    }
 }

@@ -69,6 +69,11 @@ pub(crate) fn setting_file(root: &Root, page_size_bytes: u64) -> Option<String> 
     is_pmd.then(|| format!("{FOLDER}/enabled"))
 }
 
+/// Whether this kernel has pages of that size, whatever their setting is.
+pub fn exists(root: &Root, page_size_bytes: u64) -> bool {
+    setting_file(root, page_size_bytes).is_some()
+}
+
 /// Can a program that calls madvise(MADV_HUGEPAGE) get pages of this size?
 ///
 /// # Errors

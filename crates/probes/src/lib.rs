@@ -12,6 +12,7 @@ mod program;
 mod rows;
 mod runner;
 mod settings;
+mod snapshot;
 mod trace;
 mod warm;
 
@@ -25,6 +26,7 @@ pub use fork_table::{ForkTable, ForkTableResult};
 pub use program::{LIBCASPER, LIBCASPER_NAME, Program};
 pub use rows::{Row, Rows};
 pub use runner::{Interrupted, Outcome, Outside, Runner, Timed, unix_ns};
-pub use settings::{Method, Pattern, Reap, Writer};
+pub use settings::{Method, Pattern, Placement, Reap, Writer};
+pub use snapshot::{Footprint, ForkAt, Forks, Snapshot, SnapshotResult};
 pub use trace::{NESTED_CALLS, TraceResult, TraceRun, TraceSources};
 pub use warm::WarmMemory;

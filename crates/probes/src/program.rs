@@ -44,6 +44,8 @@ programs! {
     ForkSmall = "fork_small",
     /// Document 002's workloads.
     CowFaults = "cow_faults",
+    /// Document 003's microbenchmark.
+    Snapshot = "snapshot",
     /// Isolation of parent and children.
     CowCheck = "cow_check",
     /// The primitive costs.

@@ -79,6 +79,16 @@ choices! {
     }
 }
 
+choices! {
+    /// Where the blocks lie that Zipf's law chooses most often.
+    Placement, "placement", {
+        /// Anywhere, by a random permutation, as YCSB scatters its keys.
+        Scattered = "scattered",
+        /// In the order of their ranks, the most frequent first.
+        Ranked = "ranked",
+    }
+}
+
 /// How children are waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reap {

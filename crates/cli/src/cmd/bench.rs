@@ -10,14 +10,14 @@ use cowlab_bench::{
 use cowlab_machine::Policy;
 use cowlab_probes::{CowCheck, CowFaults, DoFork, ForkTable, Writer, unix_ns};
 use cowlab_report::figures::{figures, table as figure_table};
-use cowlab_report::{Block, Document, Section, emulated};
+use cowlab_report::{Block, Document, Section, csv, emulated, html, study};
 use cowlab_store::{Run, RunFolder, RunInfo};
 
 use crate::args::{
     Bench, CommandArgs, Common, CowCheckArgs, CowFaultsArgs, ForkSectionsArgs, ForkSweepArgs,
     ForkTableArgs, PreCopyArgs,
 };
-use crate::cmd::{bench_trace, cross_check};
+use crate::cmd::{bench_redis, bench_snapshot, bench_trace, cross_check};
 use crate::context::Context;
 use crate::output;
 use crate::usage::WrongUsage;
@@ -29,6 +29,8 @@ pub fn run(common: &Common, bench: &Bench) -> Result<()> {
         Bench::ForkTable(args) => fork_table(common, args),
         Bench::CowFaults(args) => cow_faults(common, args),
         Bench::PreCopy(args) => pre_copy(common, args),
+        Bench::Redis(args) => bench_redis::run(common, args),
+        Bench::Snapshot(args) => bench_snapshot::run(common, args),
         Bench::Command(args) => program(common, args),
         Bench::CowCheck(args) => cow_check(common, args),
         Bench::CrossCheck(args) => cross_check::run(common, args),
@@ -49,21 +51,31 @@ pub fn finish(context: &Context, name: &str, tasks: &[Task], rounds: Rounds) -> 
     let summary = figures(&run.samples);
     let table = figure_table(name, name, &summary);
     folder.write_run(&run)?;
-    folder
-        .write(&format!("tables/{name}.csv"), cowlab_report::csv::table_csv(&table).as_bytes())?;
+    folder.write(&format!("tables/{name}.csv"), csv::table_csv(&table).as_bytes())?;
+    // Some have a report of their own.
+    let own = study::snapshot::document(&run).or_else(|| study::redis::document(&run));
+    if let Some(document) = &own {
+        for (file, contents) in csv::tables(document) {
+            folder.write(&format!("tables/{file}"), contents.as_bytes())?;
+        }
+        folder.write("report.html", html::render(document).as_bytes())?;
+    }
     let written = folder.commit()?;
     context.say(&format!("the run is {}", written.display()));
     if context.common.json {
         return output::json_of_run(&run, &summary);
     }
-    let mut document = Document::new(name, run.info.environments[0].host.clone());
-    document.sections.push(Section::new(name, "Figures", vec![Block::Table(table)]));
-    emulated::label_document(&mut document, emulated::label_of(&run.info.environments));
+    let document = own.unwrap_or_else(|| {
+        let mut document = Document::new(name, run.info.environments[0].host.clone());
+        document.sections.push(Section::new(name, "Figures", vec![Block::Table(table)]));
+        emulated::label_document(&mut document, emulated::label_of(&run.info.environments));
+        document
+    });
     output::text(&document)
 }
 
 /// The page sizes asked for, or the base page; refused if a program does not get them here.
-fn page_sizes(context: &Context, asked: &[u64]) -> Result<Vec<u64>> {
+pub fn page_sizes(context: &Context, asked: &[u64]) -> Result<Vec<u64>> {
     let sizes = if asked.is_empty() { vec![context.page()] } else { asked.to_vec() };
     for size in &sizes {
         context.check_page_size(*size)?;
@@ -185,7 +197,7 @@ fn cow_faults(common: &Common, args: &CowFaultsArgs) -> Result<()> {
 }
 
 /// The policies asked for, or the kernel as it is.
-fn or_stock(asked: &[Policy]) -> Vec<Option<Policy>> {
+pub fn or_stock(asked: &[Policy]) -> Vec<Option<Policy>> {
     if asked.is_empty() { vec![None] } else { asked.iter().copied().map(Some).collect() }
 }
 

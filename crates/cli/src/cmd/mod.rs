@@ -2,6 +2,8 @@
 //! One file a verb.
 
 pub mod bench;
+pub mod bench_redis;
+pub mod bench_snapshot;
 pub mod bench_trace;
 pub mod calibrate;
 pub mod compare;

@@ -6,6 +6,7 @@ use cowlab_bench::calibrate::{Scope, profile_of};
 use cowlab_bench::points::{self, Check};
 use cowlab_model::profile::MachineProfile;
 use cowlab_report::Document;
+use cowlab_report::figures::figures;
 use cowlab_report::study::{self, Study};
 use cowlab_store::Run;
 
@@ -60,9 +61,8 @@ pub fn run(common: &Common, args: &ReportArgs) -> Result<()> {
     let run = Run::read(&args.run)?;
     let (document, summary) = match Analysis::of(&run) {
         Ok(analysis) => (analysis.document(&run), analysis.summary(&run)),
-        Err(error) => match study::kernel::document(&run) {
-            // Guests alone have no machine profile.
-            Some(document) => (document, study::kernel::summary(&run)),
+        Err(error) => match without_profile(&run)? {
+            Some(both) => both,
             None => {
                 let what = "neither a study's nor of a guest that was measured under policies";
                 return Err(error.context(format!("{}: {what}", args.run.display())));
@@ -74,4 +74,15 @@ pub fn run(common: &Common, args: &ReportArgs) -> Result<()> {
         std::fs::write(file, html).with_context(|| format!("cannot write {}", file.display()))?;
     }
     if common.json { output::json_of_run(&run, summary) } else { output::text(&document) }
+}
+
+/// The report and the summary of what has no machine profile: guests alone, or the
+/// benchmarks of a store that takes snapshots.
+fn without_profile(run: &Run) -> Result<Option<(Document, serde_json::Value)>> {
+    if let Some(document) = study::kernel::document(run) {
+        return Ok(Some((document, study::kernel::summary(run))));
+    }
+    let own = study::snapshot::document(run).or_else(|| study::redis::document(run));
+    let Some(document) = own else { return Ok(None) };
+    Ok(Some((document, serde_json::to_value(figures(&run.samples))?)))
 }

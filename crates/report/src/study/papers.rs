@@ -13,6 +13,9 @@ pub(super) static SMITH: LazyLock<Paper> =
 pub(super) static COW_STUDY: LazyLock<Paper> = LazyLock::new(|| {
     Paper::parse(include_str!("../../../../papers/002-cow-optimization-study-2024.toml"))
 });
+/// CCoW 2022.
+pub(super) static CCOW: LazyLock<Paper> =
+    LazyLock::new(|| Paper::parse(include_str!("../../../../papers/003-ccow-2022.toml")));
 /// The replay of table 28-3 on arm64.
 pub(super) static FORK_TABLE: LazyLock<Paper> =
     LazyLock::new(|| Paper::parse(include_str!("../../../../papers/004-fork-vfork-table.toml")));
@@ -67,6 +70,7 @@ mod tests {
         assert_eq!(SMITH.recomputed("hp.frac-0.1", "service_rate_pages_per_s"), Some(827.0));
         assert_eq!(SMITH.recomputed("hp.frac-0.1", "intercept_s"), Some(12.7));
         assert_eq!(COW_STUDY.value("fault.mean", "fault_ns"), Some(6782.0));
+        assert_eq!(CCOW.value("table1.ccow:80", "unnecessary_ratio"), Some(0.249));
         assert_eq!(FORK_TABLE.value("touched.fork.1782579", "rate_per_s"), Some(3368.0));
         assert_eq!(TLPI.value("fork.11.70", "elapsed_s"), Some(126.93));
         assert_eq!(TLPI.value("nothing", "elapsed_s"), None);

@@ -35,6 +35,11 @@ impl<'a> Picked<'a> {
         Picked(self.0.iter().copied().filter(has).collect())
     }
 
+    /// Those of one metric.
+    pub(super) fn of_metric(&self, metric: &str) -> Self {
+        Picked(self.0.iter().copied().filter(|sample| sample.metric == metric).collect())
+    }
+
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.0.len()

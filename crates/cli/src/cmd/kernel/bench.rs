@@ -10,7 +10,7 @@ use cowlab_bench::guest::Guests;
 use cowlab_lab::{Variant, Wanted};
 use cowlab_machine::{Facts, Root};
 use cowlab_report::figures::{figures, table as figure_table};
-use cowlab_report::study::kernel;
+use cowlab_report::study::{kernel, redis, snapshot};
 use cowlab_report::{Block, Document, Section, csv, emulated, html};
 use cowlab_store::{Run, RunFolder, RunInfo};
 
@@ -41,7 +41,10 @@ pub fn run(common: &Common, args: &KernelBenchArgs) -> Result<()> {
     let run = Run { info, samples: guests.samples };
 
     let summary = figures(&run.samples);
-    let document = kernel::document(&run).unwrap_or_else(|| figures_document(&args.bench, &run));
+    let document = kernel::document(&run)
+        .or_else(|| snapshot::document(&run))
+        .or_else(|| redis::document(&run))
+        .unwrap_or_else(|| figures_document(&args.bench, &run));
     for (file, contents) in csv::tables(&document) {
         folder.write(&format!("tables/{file}"), contents.as_bytes())?;
     }

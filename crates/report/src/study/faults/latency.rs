@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The distribution of single writes.
 
-use cowlab_store::{Histogram, QUANTILES};
+use cowlab_store::QUANTILES;
 
 use super::{Workload, plain};
-use crate::document::{Axis, Column, Plot, Series, Table};
+use crate::document::{Axis, Column, Plot, Table};
+use crate::study::distribution::cdf;
 use crate::study::{Analysis, cells};
 
 /// Quantiles of every workload: medians of the rounds' quantiles.
@@ -76,16 +77,4 @@ pub(super) fn undisturbed(analysis: &Analysis, workloads: &[Workload]) -> Option
     let apart = threaded.value_at_quantile(0.5) > alone.value_at_quantile(0.99);
     let usual = alone.value_at_quantile(0.99);
     apart.then(|| threaded.count_between(0, usual) as f64 / threaded.len() as f64)
-}
-
-fn cdf(name: String, histogram: &Histogram<u64>) -> Option<Series> {
-    let total = histogram.len() as f64;
-    let mut below = 0;
-    let (mut x, mut p) = (Vec::new(), Vec::new());
-    for step in histogram.iter_recorded() {
-        below += step.count_at_value();
-        x.push(step.value_iterated_to() as f64);
-        p.push(below as f64 / total);
-    }
-    (total > 0.0).then_some(Series::Cdf { name, x, p })
 }

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Load: YCSB's records, and updates of them by clients that wait for an answer each, as fast as they
+//! can or at intended times.
+
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, Zipf};
+use redis::Connection;
+
+use super::server::{Placement, Server};
+
+/// Fields of a record, YCSB's default.
+pub const FIELDS: u32 = 10;
+/// Bytes of a field's value, YCSB's default.
+pub const VALUE_BYTES: usize = 100;
+/// A record's memory in Redis 7.0 (used_memory), for sizing.
+pub const RECORD_BYTES: u64 = 1900;
+
+/// Commands in one round trip while records are made.
+const PIPELINE: u64 = 200;
+
+/// A key of 23 bytes, like YCSB's: `user` and 19 digits that hash the record's number, so that ranks
+/// are scattered over the keys (FNV-1a, as YCSB hashes).
+pub fn key(record: u64) -> String {
+    let hash = record.to_le_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    format!("user{:019}", hash % 10_000_000_000_000_000_000)
+}
+
+/// Make the records.
+pub fn populate(server: &Server, records: u64, stop: &AtomicBool) -> Result<()> {
+    let mut connection = server.connect()?;
+    let value = vec![b'x'; VALUE_BYTES];
+    for first in (0..records).step_by(PIPELINE as usize) {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut pipe = redis::pipe();
+        for record in first..(first + PIPELINE).min(records) {
+            let command = pipe.cmd("HSET").arg(key(record));
+            for field in 0..FIELDS {
+                command.arg(format!("field{field}")).arg(&value);
+            }
+            command.ignore();
+        }
+        pipe.exec(&mut connection).context("the records cannot be made")?;
+    }
+    Ok(())
+}
+
+/// What the clients do.
+#[derive(Debug, Clone)]
+pub struct Load {
+    /// Records that there are.
+    pub records: u64,
+    /// Updates of all clients.
+    pub updates: u64,
+    /// Clients, each with a thread, a connection and one update under way.
+    pub clients: u32,
+    /// Zipf's exponent.
+    pub zipf_alpha: f64,
+    /// Updates a second that are intended, of all clients; `None`: as many as can be.
+    pub rate_per_s: Option<f64>,
+    /// Where clients may run; `None`: as the scheduler likes.
+    pub placement: Option<Placement>,
+    /// Seed of the choice of records.
+    pub seed: u64,
+}
+
+/// One update, in ns since the load began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Update {
+    /// When it was intended, or sent, where nothing was intended.
+    pub begin_ns: u64,
+    /// When it was answered.
+    pub end_ns: u64,
+}
+
+/// Make the load. Every update is in the result; `progress` counts them meanwhile. Ends early, with
+/// what was done, when `stop` is set.
+pub fn run(
+    server: &Server,
+    load: &Load,
+    began: Instant,
+    progress: &AtomicU64,
+    stop: &AtomicBool,
+) -> Result<Vec<Update>> {
+    let clients = u64::from(load.clients);
+    let each = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..clients)
+            .map(|client| {
+                let updates = load.updates / clients + u64::from(client < load.updates % clients);
+                scope.spawn(move || {
+                    let mut connection = server.connect()?;
+                    let plan = Client { load, client, updates, began };
+                    let done = plan.run(&mut connection, progress, stop);
+                    // The others need not wait for a dead server.
+                    if done.is_err() {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                    done
+                })
+            })
+            .collect();
+        let joined = threads.into_iter().map(|thread| thread.join().expect("clients do not panic"));
+        joined.collect::<Vec<Result<Vec<Update>>>>()
+    });
+    let mut all = Vec::new();
+    for updates in each {
+        all.extend(updates?);
+    }
+    Ok(all)
+}
+
+struct Client<'a> {
+    load: &'a Load,
+    client: u64,
+    updates: u64,
+    began: Instant,
+}
+
+impl Client<'_> {
+    fn run(
+        &self,
+        connection: &mut Connection,
+        progress: &AtomicU64,
+        stop: &AtomicBool,
+    ) -> Result<Vec<Update>> {
+        let load = self.load;
+        if let Some(placement) = &load.placement {
+            placement.place_client().context("a client cannot be kept from the server's CPU")?;
+        }
+        // A sleeper is woken 50 µs late by default, which is not the server's doing.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        let zipf = Zipf::new(load.records as f64, load.zipf_alpha)?;
+        let mut random = StdRng::seed_from_u64(load.seed ^ (self.client << 32));
+        let value = vec![b'y'; VALUE_BYTES];
+        // Clients take turns: each has its own part of every period.
+        let period_ns = load.rate_per_s.map(|rate| 1e9 * f64::from(load.clients) / rate);
+        let offset_ns = period_ns.unwrap_or(0.0) * self.client as f64 / f64::from(load.clients);
+        let mut done = Vec::with_capacity(self.updates as usize);
+        for number in 0..self.updates {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let record = zipf.sample(&mut random) as u64 - 1;
+            let field = format!("field{}", random.random_range(0..FIELDS));
+            let mut command = redis::cmd("HSET");
+            command.arg(key(record)).arg(field).arg(&value);
+            let mut begin_ns = self.began.elapsed().as_nanos() as u64;
+            if let Some(period_ns) = period_ns {
+                let intended = (offset_ns + number as f64 * period_ns) as u64;
+                wait_until(self.began, intended);
+                begin_ns = intended;
+            }
+            command.exec(connection).context("an update was not answered")?;
+            done.push(Update { begin_ns, end_ns: self.began.elapsed().as_nanos() as u64 });
+            progress.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(done)
+    }
+}
+
+fn wait_until(began: Instant, at_ns: u64) {
+    let at = began + Duration::from_nanos(at_ns);
+    let left = at.saturating_duration_since(Instant::now());
+    if !left.is_zero() {
+        std::thread::sleep(left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn keys_have_23_bytes_and_differ() {
+        let keys: BTreeSet<String> = (0..100_000).map(key).collect();
+        assert_eq!(keys.len(), 100_000);
+        assert!(keys.iter().all(|key| key.len() == 23));
+    }
+
+    #[test]
+    fn nobody_waits_for_what_is_past() {
+        let began = Instant::now();
+        wait_until(began, 0);
+        wait_until(began, 200_000);
+        assert!(began.elapsed() >= Duration::from_micros(200));
+    }
+}

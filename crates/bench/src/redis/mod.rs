@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `redis`: document 003's second benchmark, a real redis-server that takes snapshots under YCSB's
+//! updates.
+
+pub mod load;
+mod phase;
+mod samples;
+pub mod server;
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use cowlab_machine::{Facts, Policy, PolicyGuard, Root, ThpGuard};
+use cowlab_probes::{Runner, unix_ns};
+use cowlab_store::{Params, Sample};
+
+use crate::task::{Recorder, Task};
+use load::Load;
+pub use phase::Snapshots;
+use server::{Placement, Server, Setup};
+
+/// The name of this benchmark in samples.
+pub const BENCH: &str = "redis";
+
+/// The phases of a closed loop.
+const CLOSED: [Snapshots; 3] = [Snapshots::None, Snapshots::Save, Snapshots::Rewrite];
+/// The phases of each open loop.
+const OPEN: [Snapshots; 2] = [Snapshots::None, Snapshots::Save];
+
+/// Document 003's records.
+const LARGEST_BYTES: u64 = 10_000_000_000;
+/// Fewer are updated before a snapshot has begun.
+const SMALLEST_BYTES: u64 = 16 << 20;
+
+/// The records of the trial that tells how long all will take.
+const TRIAL_RECORDS: u64 = 1000;
+/// Its updates.
+const TRIAL_UPDATES: u64 = 1000;
+
+/// The records' memory for this machine: the largest power of two of which 64 are free, up to the
+/// document's 10 GB.
+pub fn default_size_bytes(facts: &Facts) -> u64 {
+    let memory = facts.memory.as_ref();
+    let free = memory.and_then(|memory| memory.available_bytes).unwrap_or(0) / 64;
+    let power = if free == 0 { 0 } else { 1 << free.ilog2() };
+    power.clamp(SMALLEST_BYTES, LARGEST_BYTES)
+}
+
+/// What is measured of one server: each has a fresh one in every round.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Redis {
+    /// The program.
+    pub program: PathBuf,
+    /// Records.
+    pub records: u64,
+    /// Updates of a phase.
+    pub updates: u64,
+    /// Clients.
+    pub clients: u32,
+    /// Zipf's exponent.
+    pub zipf_alpha: f64,
+    /// Snapshots of a phase that has any.
+    pub snapshots: u32,
+    /// Open loops: their rates, as shares of what the closed loop reached without a snapshot.
+    pub load_shares: Vec<f64>,
+    /// Size of the pages that its memory may be made of.
+    pub page_size_bytes: u64,
+    /// Whether that size's setting may be changed meanwhile.
+    pub set_mthp: bool,
+    /// The policy in force; `None`: whatever the kernel has.
+    pub policy: Option<Policy>,
+    /// A TCP port instead of a socket.
+    pub port: Option<u16>,
+    /// Who runs where; `None`: as the scheduler likes.
+    pub placement: Option<Placement>,
+    /// Seed of the choice of records.
+    pub seed: u64,
+}
+
+impl Redis {
+    fn params(&self, snapshots: Snapshots, share: Option<f64>) -> Params {
+        [
+            ("policy", self.policy.map_or_else(|| "stock".to_owned(), |policy| policy.to_string())),
+            ("page_size_bytes", self.page_size_bytes.to_string()),
+            ("records", self.records.to_string()),
+            ("zipf_alpha", self.zipf_alpha.to_string()),
+            ("clients", self.clients.to_string()),
+            ("pinned", self.placement.is_some().to_string()),
+            ("snapshots", snapshots.to_string()),
+            ("load", share.map_or_else(|| "closed".to_owned(), |share| share.to_string())),
+        ]
+        .map(|(key, value)| (key.to_owned(), value))
+        .into()
+    }
+
+    fn setup(&self, huge_pages: bool) -> Setup {
+        let (program, placement) = (self.program.clone(), self.placement.clone());
+        Setup { program, huge_pages, port: self.port, placement }
+    }
+
+    /// What its phases take, as a multiple of the first one's time: a rate that is a share of the
+    /// closed loop's takes the longer.
+    fn phases(&self) -> f64 {
+        CLOSED.len() as f64
+            + self.load_shares.iter().map(|share| OPEN.len() as f64 / share).sum::<f64>()
+    }
+
+    fn load(&self, phase: u64) -> Load {
+        Load {
+            records: self.records,
+            updates: self.updates,
+            clients: self.clients,
+            zipf_alpha: self.zipf_alpha,
+            rate_per_s: None,
+            placement: self.placement.clone(),
+            seed: self.seed ^ (phase << 48),
+        }
+    }
+}
+
+/// One task for each server. `base_page_bytes` are the pages that are not huge.
+pub fn tasks(cells: Vec<Redis>, base_page_bytes: u64, guard: Option<Rc<PolicyGuard>>) -> Vec<Task> {
+    let task = |cell: Redis| {
+        let pages = match cell.page_size_bytes == base_page_bytes {
+            true => String::new(),
+            false => format!(", pages of {} KiB", cell.page_size_bytes >> 10),
+        };
+        let policy = cell.policy.map_or_else(String::new, |policy| format!(", policy {policy}"));
+        let guard = guard.clone();
+        Task::new(
+            format!("{BENCH}: {} records{pages}{policy}", cell.records),
+            move |runner, rep| {
+                if let (Some(guard), Some(policy)) = (&guard, cell.policy) {
+                    guard.set(policy)?;
+                }
+                let huge_pages = cell.page_size_bytes != base_page_bytes;
+                let _thp = match huge_pages && cell.set_mthp {
+                    true => Some(ThpGuard::set(&Root::default(), cell.page_size_bytes)?),
+                    false => None,
+                };
+                let cell = Redis { seed: cell.seed + u64::from(rep), ..cell.clone() };
+                let mut server = Server::start(&cell.setup(huge_pages))?;
+                measure(&cell, runner, &server, rep).map_err(|error| server.explain(error))
+            },
+        )
+    };
+    cells.into_iter().map(task).collect()
+}
+
+/// About how long all rounds will take, by the rate at which a small server of the first cell's
+/// answers.
+pub fn expected(runner: &Runner, cells: &[Redis], rounds: u32) -> Result<Duration> {
+    let Some(first) = cells.first() else { return Ok(Duration::ZERO) };
+    let records = first.records.min(TRIAL_RECORDS);
+    let trial = Redis { records, updates: TRIAL_UPDATES, ..first.clone() };
+    let mut server = Server::start(&trial.setup(false))?;
+    let took = phase::attend(runner, |stop| load::populate(&server, records, stop), || Ok(()))
+        .and_then(|()| phase::run(runner, &server, &trial.load(0), Snapshots::None, 0))
+        .map_err(|error| server.explain(error))?
+        .elapsed_ns;
+    let updates: f64 = cells.iter().map(|cell| cell.updates as f64 * cell.phases()).sum();
+    let all = updates * f64::from(rounds) / TRIAL_UPDATES as f64;
+    Ok(Duration::from_nanos(took).mul_f64(all))
+}
+
+/// All phases of one server.
+fn measure(cell: &Redis, runner: &Runner, server: &Server, rep: u32) -> Result<Vec<Sample>> {
+    let populate = |stop: &_| load::populate(server, cell.records, stop);
+    phase::attend(runner, populate, || Ok(()))?;
+    let mut samples = of_the_server(cell, server, rep)?;
+    let mut rate_per_s = None;
+    let closed = CLOSED.map(|kind| (kind, None));
+    let shares = cell.load_shares.iter().flat_map(|share| OPEN.map(|kind| (kind, Some(*share))));
+    for (number, (kind, share)) in closed.into_iter().chain(shares).enumerate() {
+        let mut load = cell.load(number as u64);
+        if let Some(share) = share {
+            let most: f64 = rate_per_s.context("the closed loop comes first")?;
+            load.rate_per_s = Some(most * share);
+        }
+        let start_unix_ns = unix_ns();
+        let phase = phase::run(runner, server, &load, kind, cell.snapshots)?;
+        if phase.updates.len() as u64 != cell.updates {
+            bail!("{} of {} updates were answered", phase.updates.len(), cell.updates);
+        }
+        let mut out = Recorder::new(BENCH, cell.params(kind, share), rep, start_unix_ns);
+        if let Some(intended) = load.rate_per_s {
+            out.add("intended_per_s", intended);
+        }
+        let throughput_per_s = samples::add(&mut out, &phase);
+        rate_per_s = rate_per_s.or(Some(throughput_per_s));
+        samples.extend(out.finish());
+    }
+    Ok(samples)
+}
+
+/// What the populated server says of itself; its records must all be there.
+fn of_the_server(cell: &Redis, server: &Server, rep: u32) -> Result<Vec<Sample>> {
+    let mut control = server.connect()?;
+    let keys: u64 = redis::cmd("DBSIZE").query(&mut control)?;
+    if keys != cell.records {
+        bail!("redis-server has {keys} records, not {}", cell.records);
+    }
+    let mut params = cell.params(Snapshots::None, None);
+    params.insert("load".to_owned(), "populated".to_owned());
+    let mut out = Recorder::new(BENCH, params, rep, unix_ns());
+    out.add("records", keys as f64);
+    for (metric, key) in [("used_bytes", "used_memory"), ("resident_bytes", "used_memory_rss")] {
+        if let Some(bytes) = server::info(&mut control, "memory", key)? {
+            out.add(metric, bytes as f64);
+        }
+    }
+    Ok(out.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use cowlab_machine::memory::Memory;
+
+    use super::*;
+
+    #[test]
+    fn the_records_are_a_64th_of_what_is_free() {
+        let with = |available_bytes| {
+            let memory = Memory { available_bytes, ..Memory::default() };
+            default_size_bytes(&Facts { memory: Some(memory), ..Facts::default() })
+        };
+        assert_eq!(with(Some(23 << 30)), 256 << 20);
+        assert_eq!(with(Some(4 << 40)), 10_000_000_000);
+        assert_eq!(with(None), 16 << 20);
+    }
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One phase: a load, and the snapshots that the server takes meanwhile.
+
+use std::fmt;
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use cowlab_machine::cow_stats::ProcessCowStats;
+use cowlab_machine::{Rollup, Root};
+use cowlab_probes::{Interrupted, Runner};
+use redis::Connection;
+
+use super::load::{self, Load, Update};
+use super::server::{Server, info};
+
+/// How often the server is asked whether its child is done.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What makes the server fork.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Snapshots {
+    /// Nothing: what everything is compared with.
+    None,
+    /// BGSAVE.
+    Save,
+    /// BGREWRITEAOF.
+    Rewrite,
+}
+
+impl Snapshots {
+    fn command(self) -> &'static str {
+        if self == Snapshots::Rewrite { "BGREWRITEAOF" } else { "BGSAVE" }
+    }
+
+    /// Of INFO: whether the child is at work, how the last one ended, and what was copied.
+    fn keys(self) -> [&'static str; 3] {
+        match self {
+            Snapshots::Rewrite => {
+                ["aof_rewrite_in_progress", "aof_last_bgrewrite_status", "aof_last_cow_size"]
+            }
+            _ => ["rdb_bgsave_in_progress", "rdb_last_bgsave_status", "rdb_last_cow_size"],
+        }
+    }
+}
+
+impl fmt::Display for Snapshots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Snapshots::None => "none",
+            Snapshots::Save => "bgsave",
+            Snapshots::Rewrite => "aof-rewrite",
+        })
+    }
+}
+
+/// One snapshot; times in ns since the load began.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// When it was asked for.
+    pub begin_ns: u64,
+    /// When the child was seen to be done.
+    pub end_ns: u64,
+    /// INFO's latest_fork_usec.
+    pub fork_ns: Option<u64>,
+    /// INFO's last_cow_size: what the child had for itself in the end.
+    pub cow_bytes: Option<u64>,
+    /// INFO's current_cow_peak while it was at work, the largest that was seen.
+    pub cow_peak_bytes: Option<u64>,
+    /// Anonymous memory of the server and its child, shared pages once; the largest that was seen.
+    pub pss_sum_bytes: Option<u64>,
+    /// The same with shared pages for each.
+    pub rss_sum_bytes: Option<u64>,
+    /// How often the memory was looked at.
+    pub(super) memory_looks: u32,
+}
+
+/// What a phase gave.
+#[derive(Debug, Default)]
+pub struct Phase {
+    /// Every update, client by client.
+    pub updates: Vec<Update>,
+    /// Every snapshot that was begun while the load ran.
+    pub taken: Vec<Taken>,
+    /// When the last update was answered.
+    pub elapsed_ns: u64,
+    /// The updates by the server's own count.
+    pub served_updates: u64,
+    /// What a patched kernel counted in the server, before and after; `None` on any other.
+    pub counts: Option<[ProcessCowStats; 2]>,
+}
+
+/// Do `work` on another thread, and look meanwhile whether this program is interrupted, and after
+/// what `look` says.
+pub(super) fn attend<T: Send>(
+    runner: &Runner,
+    work: impl FnOnce(&AtomicBool) -> Result<T> + Send,
+    mut look: impl FnMut() -> Result<()>,
+) -> Result<T> {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| work(&stop));
+        let mut failed = None;
+        while !worker.is_finished() {
+            if runner.is_interrupted() {
+                failed = Some(Interrupted.into());
+            } else if failed.is_none() {
+                failed = look().err();
+            }
+            if failed.is_some() {
+                stop.store(true, Ordering::Relaxed);
+            }
+            std::thread::sleep(LOOK);
+        }
+        let done = worker.join().expect("the load does not panic");
+        match failed {
+            Some(error) => Err(error),
+            None => done,
+        }
+    })
+}
+
+/// Make the load; `count` snapshots of that kind are begun when equal parts of it are done.
+pub fn run(
+    runner: &Runner,
+    server: &Server,
+    load: &Load,
+    kind: Snapshots,
+    count: u32,
+) -> Result<Phase> {
+    let mut control = server.connect()?;
+    let count = if kind == Snapshots::None { 0 } else { u64::from(count) };
+    let served_before = updates_served(&mut control)?;
+    let counts_before = counts(server)?;
+    let progress = AtomicU64::new(0);
+    let began = Instant::now();
+    let mut taken: Vec<Taken> = Vec::new();
+    let mut at_work = false;
+    let updates = attend(
+        runner,
+        |stop| load::run(server, load, began, &progress, stop),
+        || {
+            if at_work {
+                let last = taken.last_mut().expect("one was begun");
+                at_work = watch(server, &mut control, kind, last, began)?;
+            } else if (taken.len() as u64) < count {
+                // In the middle of its part, so that the first has a past to be compared with.
+                let due = load.updates * (2 * taken.len() as u64 + 1) / (2 * count);
+                if progress.load(Ordering::Relaxed) >= due {
+                    taken.push(begin(&mut control, kind, began)?);
+                    at_work = true;
+                }
+            }
+            Ok(())
+        },
+    )?;
+    // What is still at work is waited for: the next phase must not meet it.
+    while at_work {
+        if runner.is_interrupted() {
+            return Err(Interrupted.into());
+        }
+        std::thread::sleep(LOOK);
+        let last = taken.last_mut().expect("one was begun");
+        at_work = watch(server, &mut control, kind, last, began)?;
+    }
+    let elapsed_ns = updates.iter().map(|update| update.end_ns).max().unwrap_or(0);
+    let served_updates = updates_served(&mut control)? - served_before;
+    let counts = counts_before.zip(counts(server)?).map(|(before, after)| [before, after]);
+    Ok(Phase { updates, taken, elapsed_ns, served_updates, counts })
+}
+
+fn counts(server: &Server) -> Result<Option<ProcessCowStats>> {
+    Ok(ProcessCowStats::read(&Root::default(), &server.pid().to_string())?)
+}
+
+/// How many HSET the server has served, by INFO's commandstats: `calls=5,usec=…`.
+fn updates_served(control: &mut Connection) -> Result<u64> {
+    let stats: redis::InfoDict = redis::cmd("INFO").arg("commandstats").query(control)?;
+    let served = stats.get::<String>("cmdstat_hset").and_then(|text| {
+        text.split(',').find_map(|part| part.strip_prefix("calls=")?.parse().ok())
+    });
+    served.context("redis-server does not tell how often HSET was called (INFO commandstats)")
+}
+
+fn begin(control: &mut Connection, kind: Snapshots, began: Instant) -> Result<Taken> {
+    let begin_ns = began.elapsed().as_nanos() as u64;
+    redis::cmd(kind.command())
+        .exec(control)
+        .with_context(|| format!("redis-server refuses {}", kind.command()))?;
+    Ok(Taken { begin_ns, ..Taken::default() })
+}
+
+/// Look at a snapshot; whether it is still at work.
+fn watch(
+    server: &Server,
+    control: &mut Connection,
+    kind: Snapshots,
+    taken: &mut Taken,
+    began: Instant,
+) -> Result<bool> {
+    let [in_progress, status, cow] = kind.keys();
+    let now_ns = began.elapsed().as_nanos() as u64;
+    let persistence: redis::InfoDict = redis::cmd("INFO").arg("persistence").query(control)?;
+    let text = |key: &str| persistence.get::<String>(key);
+    let number = |key: &str| text(key).and_then(|text| text.trim().parse::<u64>().ok());
+    taken.end_ns = now_ns;
+    if number(in_progress) == Some(1) {
+        let peak = number("current_cow_peak").or_else(|| number("current_cow_size"));
+        // 0 until the child has told it once.
+        taken.cow_peak_bytes = taken.cow_peak_bytes.max(peak.filter(|bytes| *bytes > 0));
+        let (done, all) =
+            (number("current_save_keys_processed"), number("current_save_keys_total"));
+        let is_late = done.zip(all).is_some_and(|(done, all)| done * 10 >= all * 8);
+        // Walking the memory takes a CPU some ms: at the first look, and once when it is near its
+        // largest, if the child tells how far it is.
+        if taken.memory_looks == 0 || (is_late && taken.memory_looks == 1) {
+            taken.memory_looks += 1;
+            let (pss, rss) = memory(server.pid())?;
+            taken.pss_sum_bytes = taken.pss_sum_bytes.max(pss);
+            taken.rss_sum_bytes = taken.rss_sum_bytes.max(rss);
+        }
+        return Ok(true);
+    }
+    if let Some(status) = text(status)
+        && status.trim() != "ok"
+    {
+        bail!("redis-server's {} failed (is the disk full, or memory out?)", kind.command());
+    }
+    taken.cow_bytes = number(cow);
+    taken.fork_ns = info(control, "stats", "latest_fork_usec")?.map(|us| us * 1000);
+    Ok(false)
+}
+
+/// Anonymous PSS and RSS of a process and its children; `None` where that cannot be seen.
+fn memory(pid: u32) -> Result<(Option<u64>, Option<u64>)> {
+    let root = Root::default();
+    let Ok(children) = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) else {
+        return Ok((None, None));
+    };
+    let all = children.split_whitespace().filter_map(|child| child.parse().ok()).chain([pid]);
+    let mut seen = Vec::new();
+    for pid in all {
+        match Rollup::read(&root, pid)? {
+            Some(rollup) => seen.push(rollup),
+            None => return Ok((None, None)),
+        }
+    }
+    let sum = |of: fn(&Rollup) -> Option<u64>| seen.iter().map(of).sum();
+    Ok((sum(|r| r.pss_anonymous_bytes), sum(|r| r.anonymous_bytes)))
+}

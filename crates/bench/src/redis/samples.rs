@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A phase as samples. docs/redis.md says what each figure is.
+
+use cowlab_machine::cow_stats::ProcessCowStats;
+use cowlab_store::histogram_of;
+
+use super::load::Update;
+use super::phase::{Phase, Taken};
+use crate::task::Recorder;
+
+/// The course around a fork: from so long before it …
+const BEFORE_MS: i64 = 200;
+/// … until so long after it, in steps of …
+const AFTER_MS: i64 = 1000;
+/// … this.
+const STEP_MS: i64 = 50;
+
+/// A figure of one, and its name in samples.
+type Figure = (&'static str, fn(&Taken) -> Option<u64>);
+
+/// A count of the server's, and its name in samples.
+type Count = (&'static str, fn(&ProcessCowStats) -> Option<u64>);
+
+/// Add a phase's figures; its throughput in updates a second.
+pub(super) fn add(out: &mut Recorder, phase: &Phase) -> f64 {
+    let elapsed_ns = phase.elapsed_ns.max(1);
+    let throughput_per_s = phase.updates.len() as f64 * 1e9 / elapsed_ns as f64;
+    out.add("elapsed_ns", elapsed_ns as f64);
+    out.add("updates", phase.updates.len() as f64);
+    out.add("served_updates", phase.served_updates as f64);
+    out.add("throughput_per_s", throughput_per_s);
+    add_latency(out, "all", phase.updates.iter());
+    add_counts(out, phase);
+    if phase.taken.is_empty() {
+        return throughput_per_s;
+    }
+    out.add("snapshots", phase.taken.len() as f64);
+    let during = |update: &&Update| phase.taken.iter().any(|taken| overlap(taken, update));
+    let (within, outside): (Vec<&Update>, Vec<&Update>) = phase.updates.iter().partition(during);
+    add_latency(out, "snapshot", within.iter().copied());
+    add_latency(out, "outside", outside.into_iter());
+    // Until the load ended; a snapshot may have gone on without it.
+    let span = |taken: &Taken| taken.end_ns.min(elapsed_ns).saturating_sub(taken.begin_ns);
+    let spans: u64 = phase.taken.iter().map(span).sum();
+    let answered = |update: &&&Update| {
+        phase.taken.iter().any(|t| (t.begin_ns..=t.end_ns).contains(&update.end_ns))
+    };
+    if spans > 0 {
+        let count = within.iter().filter(answered).count();
+        out.add("snapshot_throughput_per_s", count as f64 * 1e9 / spans as f64);
+    }
+    add_taken(out, &phase.taken);
+    add_course(out, phase);
+    throughput_per_s
+}
+
+fn overlap(taken: &Taken, update: &Update) -> bool {
+    update.begin_ns <= taken.end_ns && update.end_ns >= taken.begin_ns
+}
+
+fn add_latency<'a>(out: &mut Recorder, part: &str, updates: impl Iterator<Item = &'a Update>) {
+    let took = |update: &Update| update.end_ns.saturating_sub(update.begin_ns).max(1);
+    let histogram = histogram_of(updates.map(took));
+    if histogram.is_empty() {
+        return;
+    }
+    let mut part_of = Recorder::new(super::BENCH, Default::default(), 0, 0);
+    part_of.add_distribution("latency_ns", &histogram);
+    for sample in part_of.finish() {
+        let own = out.add_quantile(&sample.metric, &sample.params["quantile"], sample.value);
+        own.params.insert("part".to_owned(), part.to_owned());
+        own.histogram = sample.histogram;
+    }
+}
+
+/// What became of a page copied ahead is known at the next fork: of a phase's last snapshot, in the
+/// phase after it.
+fn add_counts(out: &mut Recorder, phase: &Phase) {
+    let Some([before, after]) = &phase.counts else { return };
+    let of: [Count; 4] = [
+        ("cow_faults", |c| c.faults),
+        ("precopy_pages", |c| c.precopied),
+        ("precopy_written", |c| c.precopy_written),
+        ("precopy_wasted", |c| c.precopy_wasted),
+    ];
+    for (metric, count) in of {
+        if let (Some(before), Some(after)) = (count(before), count(after)) {
+            out.add(metric, after.saturating_sub(before) as f64);
+        }
+    }
+}
+
+fn add_taken(out: &mut Recorder, taken: &[Taken]) {
+    let of: [Figure; 6] = [
+        ("fork_ns", |t| t.fork_ns),
+        ("snapshot_ns", |t| Some(t.end_ns - t.begin_ns)),
+        ("cow_bytes", |t| t.cow_bytes),
+        ("cow_peak_bytes", |t| t.cow_peak_bytes),
+        ("pss_sum_bytes", |t| t.pss_sum_bytes),
+        ("rss_sum_bytes", |t| t.rss_sum_bytes),
+    ];
+    for (metric, figure) in of {
+        let values: Vec<u64> = taken.iter().filter_map(figure).collect();
+        if let Some(median) = crate::task::median_of(&values) {
+            out.add(metric, median);
+        }
+    }
+}
+
+/// The latency of updates by when they began, from before the fork until after it: of all the
+/// phase's snapshots together.
+fn add_course(out: &mut Recorder, phase: &Phase) {
+    for from_ms in (-BEFORE_MS..AFTER_MS).step_by(STEP_MS as usize) {
+        let began_then = |update: &&Update| {
+            phase.taken.iter().any(|taken| {
+                let since_ns = update.begin_ns as i64 - taken.begin_ns as i64;
+                (from_ms * 1_000_000..(from_ms + STEP_MS) * 1_000_000).contains(&since_ns)
+            })
+        };
+        let took = |update: &Update| update.end_ns.saturating_sub(update.begin_ns).max(1);
+        let histogram = histogram_of(phase.updates.iter().filter(began_then).map(took));
+        if histogram.is_empty() {
+            continue;
+        }
+        for (name, value) in [("p99", histogram.value_at_quantile(0.99)), ("max", histogram.max())]
+        {
+            let sample = out.add_quantile("around_fork_ns", name, value as f64);
+            sample.params.insert("since_fork_ms".to_owned(), from_ms.to_string());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_update_that_meets_a_snapshot_belongs_to_it() {
+        let update = |begin_ns, end_ns| Update { begin_ns, end_ns };
+        let taken = Taken { begin_ns: 1000, end_ns: 2000, fork_ns: Some(7), ..Taken::default() };
+        let updates =
+            vec![update(0, 999), update(900, 1500), update(1800, 2500), update(2001, 3000)];
+        let counts = |faults| ProcessCowStats { faults: Some(faults), ..Default::default() };
+        let phase = Phase {
+            updates,
+            taken: vec![taken],
+            elapsed_ns: 4000,
+            served_updates: 4,
+            counts: Some([counts(10), counts(25)]),
+        };
+        let mut out = Recorder::new("redis", Default::default(), 0, 0);
+        assert_eq!(add(&mut out, &phase), 4e9 / 4000.0);
+        let samples = out.finish();
+        let of = |metric: &str, part: Option<&str>, quantile: Option<&str>| -> Vec<f64> {
+            let is = |s: &&cowlab_store::Sample| {
+                s.metric == metric
+                    && s.params.get("part").map(String::as_str) == part
+                    && s.params.get("quantile").map(String::as_str) == quantile
+            };
+            samples.iter().filter(is).map(|s| s.value).collect()
+        };
+        assert_eq!(of("latency_ns", Some("snapshot"), Some("max")), [700.0]);
+        assert_eq!(of("latency_ns", Some("outside"), Some("max")), [999.0]);
+        // One was answered while it lasted.
+        assert_eq!(of("snapshot_throughput_per_s", None, None), [1e9 / 1000.0]);
+        assert_eq!(of("fork_ns", None, None), [7.0]);
+        assert!(of("cow_bytes", None, None).is_empty());
+        assert_eq!(of("cow_faults", None, None), [15.0]);
+        assert!(of("precopy_pages", None, None).is_empty());
+    }
+}

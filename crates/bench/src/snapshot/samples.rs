@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A run of the probe as samples. docs/snapshot.md says what each figure is.
+
+use anyhow::{Result, bail};
+use cowlab_machine::Rollup;
+use cowlab_model::stats::{median, quantile};
+use cowlab_probes::{Forks, Snapshot, SnapshotResult};
+use cowlab_store::{Histogram, Sample, histogram_of, serialise};
+
+use super::BENCH;
+use super::windows::{Curve, Recovery, epochs};
+use crate::counts;
+use crate::task::{Recorder, median_of};
+
+/// Windows of an interval between forks.
+const WINDOWS: u64 = 50;
+/// Windows of a run that never forks.
+const REFERENCE_WINDOWS: u64 = 400;
+/// Parts of an interval, for the course of the rate after a fork.
+const PHASES: u64 = 20;
+
+/// Quantiles of the rates of windows: the low ones are what a fork makes.
+const RATE_QUANTILES: [(&str, f64); 9] = [
+    ("min", 0.0),
+    ("p1", 0.01),
+    ("p5", 0.05),
+    ("p10", 0.1),
+    ("p25", 0.25),
+    ("p50", 0.5),
+    ("p75", 0.75),
+    ("p90", 0.9),
+    ("max", 1.0),
+];
+
+/// A figure of one, and its name in samples.
+type Figure = (&'static str, fn(&Rollup) -> Option<u64>);
+
+pub(super) fn of(settings: &Snapshot, result: &SnapshotResult, rep: u32) -> Result<Vec<Sample>> {
+    let mut out = Recorder::new(BENCH, settings.params(), rep, result.start_unix_ns);
+    let elapsed_ns = result.elapsed_ns();
+    out.add("elapsed_ns", elapsed_ns as f64);
+    out.add("throughput_per_s", result.writes as f64 * 1e9 / elapsed_ns.max(1) as f64);
+    out.add("writes", result.writes as f64);
+    out.add("preferred_fifth_writes", result.preferred_fifth_writes as f64);
+    out.add("forks", result.forks.len() as f64);
+    add_windows(&mut out, settings, result);
+    if !result.forks.is_empty() {
+        let took = result.forks.iter().map(|fork| (fork.end_ns - fork.begin_ns).max(1));
+        out.add_distribution("fork_ns", &histogram_of(took));
+        out.add("first_written_pages", result.first_written_pages.iter().sum::<u64>() as f64);
+        add_coverage(&mut out, &result.by_percent_regions);
+    }
+    add_latency(&mut out, result)?;
+    out.add("minor_faults", result.minor_faults as f64);
+    add_footprints(&mut out, result);
+    counts::add(&mut out, result.counts.as_slice(), 1);
+    Ok(out.finish())
+}
+
+/// What the calibration found; its parameter `forks` is `once`.
+pub(super) fn of_calibration(
+    settings: &Snapshot,
+    result: &SnapshotResult,
+    found: &Recovery,
+    interval_ns: u64,
+    rep: u32,
+) -> Vec<Sample> {
+    let mut params = settings.params();
+    params.insert("forks".to_owned(), "once".to_owned());
+    let mut out = Recorder::new(BENCH, params, rep, result.start_unix_ns);
+    out.add("normal_per_s", found.normal_per_s);
+    out.add("looked_ns", found.looked_ns as f64);
+    if let Some(recovery_ns) = found.recovery_ns {
+        out.add("recovery_ns", recovery_ns as f64);
+    }
+    out.add("interval_ns", interval_ns as f64);
+    out.finish()
+}
+
+/// Windows and phases are measured from each fork's return; the fork itself has a figure of its own.
+fn add_windows(out: &mut Recorder, settings: &Snapshot, result: &SnapshotResult) {
+    let elapsed_ns = result.elapsed_ns();
+    let interval_ns = match settings.forks {
+        Forks::Every(interval_ns) => Some(interval_ns),
+        _ => None,
+    };
+    let window_ns = interval_ns.map_or(elapsed_ns / REFERENCE_WINDOWS, |ns| ns / WINDOWS).max(1);
+    out.add("window_ns", window_ns as f64);
+    let curve = Curve::of(result);
+    let epochs = epochs(result);
+    let before = result.forks.first().map_or(elapsed_ns, |fork| fork.begin_ns);
+    let mut rates = curve.rates(0, before, window_ns);
+    let mut lowest = Vec::new();
+    for (begin, end) in &epochs {
+        let own = curve.rates(*begin, *end, window_ns);
+        lowest.extend(own.iter().copied().reduce(f64::min));
+        rates.extend(own);
+    }
+    for (name, share) in RATE_QUANTILES {
+        let Some(rate) = quantile(&rates, share) else { continue };
+        let sample = out.add_quantile("window_per_s", name, rate);
+        if name == "p50" {
+            let whole = rates.iter().map(|rate| (rate.round() as u64).max(1));
+            sample.histogram = Some(serialise(&histogram_of(whole)));
+        }
+    }
+    let Some(interval_ns) = interval_ns else { return };
+    out.add("interval_ns", interval_ns as f64);
+    if let Some(lowest) = median(&lowest) {
+        out.add("lowest_window_per_s", lowest);
+    }
+    let phase_ns = (interval_ns / PHASES).max(1);
+    let courses: Vec<Vec<f64>> =
+        epochs.iter().map(|(begin, end)| curve.rates(*begin, *end, phase_ns)).collect();
+    for phase in 0..PHASES as usize {
+        let rates: Vec<f64> = courses.iter().filter_map(|c| c.get(phase).copied()).collect();
+        if let Some(rate) = median(&rates) {
+            let sample = out.add("after_fork_per_s", rate);
+            let percent = phase as u64 * 100 / PHASES;
+            sample.params.insert("phase_percent".to_owned(), percent.to_string());
+        }
+    }
+}
+
+/// The time-stamp's own cost is removed from every write.
+fn add_latency(out: &mut Recorder, result: &SnapshotResult) -> Result<()> {
+    let Some(timer_ns) = median_of(&result.timer_ns) else { bail!("the timer was not measured") };
+    out.add("timer_ns", timer_ns);
+    let mut times: Histogram<u64> = histogram_of([]);
+    for (ns, count) in &result.write_ns {
+        let without_timer = ns.saturating_sub(timer_ns as u64).max(1);
+        times.record_n(without_timer, *count).expect("an auto-resizing histogram takes it");
+    }
+    if !times.is_empty() {
+        out.add_distribution("latency_ns", &times);
+    }
+    Ok(())
+}
+
+/// How much of a region of 2 MiB is written in an epoch: what a threshold would see.
+fn add_coverage(out: &mut Recorder, by_percent: &[u64]) {
+    let mut regions: Histogram<u64> = histogram_of([]);
+    for (percent, count) in by_percent.iter().enumerate() {
+        // 0 is not in a histogram's range; 1% of a region is five pages.
+        regions.record_n((percent as u64).max(1), *count).expect("a percentage fits");
+    }
+    if !regions.is_empty() {
+        out.add_distribution("coverage_percent", &regions);
+    }
+}
+
+/// Sums over the processes at the ends of epochs: their mean over the run, and the largest.
+fn add_footprints(out: &mut Recorder, result: &SnapshotResult) {
+    // Before the first fork there is nothing to share.
+    let forked = !result.forks.is_empty();
+    let after = || result.footprints.iter().filter(|f| !forked || f.forks > 0);
+    let of: [Figure; 2] = [("rss", |p| p.anonymous_bytes), ("pss", |p| p.pss_anonymous_bytes)];
+    for (name, figure) in of {
+        let sums: Option<Vec<u64>> = after().map(|footprint| footprint.sum(figure)).collect();
+        let Some(sums) = sums.filter(|sums| !sums.is_empty()) else { continue };
+        let mean = sums.iter().sum::<u64>() as f64 / sums.len() as f64;
+        out.add(&format!("{name}_sum_bytes"), mean);
+        let largest = sums.iter().max().copied().unwrap_or(0);
+        out.add(&format!("{name}_sum_max_bytes"), largest as f64);
+    }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `bench redis`: a real redis-server that takes snapshots under load.
+
+use anyhow::Result;
+use cowlab_bench::Rounds;
+use cowlab_bench::redis::server::{self, Placement};
+use cowlab_bench::redis::{self, Redis, load::RECORD_BYTES};
+use cowlab_machine::{Root, thp};
+
+use crate::args::{Common, RedisArgs};
+use crate::cmd::bench;
+use crate::context::Context;
+use crate::usage::WrongUsage;
+
+/// Run the verb.
+pub fn run(common: &Common, args: &RedisArgs) -> Result<()> {
+    let program = server::program()?;
+    let context = Context::new(common, None)?;
+    let size_bytes = args.size_bytes.unwrap_or_else(|| redis::default_size_bytes(&context.facts));
+    let records = size_bytes / RECORD_BYTES;
+    let updates = (records as f64 * args.turnovers) as u64;
+    if records < 2 || updates == 0 {
+        return Err(WrongUsage(format!(
+            "--size-bytes must hold two records of {RECORD_BYTES} bytes at least, and --turnovers \
+             make an update of them"
+        ))
+        .into());
+    }
+    // Beside the records their snapshot, which a guest keeps in memory, and each update's times.
+    let own_bytes = 2 * size_bytes + updates * 16;
+    context.check_fits(own_bytes, size_bytes.min(own_bytes), 1, context.page())?;
+    let mut cells = Vec::new();
+    for page_size_bytes in page_sizes(&context, &args.page_size_bytes)? {
+        for policy in bench::or_stock(&args.policy) {
+            cells.push(Redis {
+                program: program.clone(),
+                records,
+                updates,
+                clients: args.clients,
+                zipf_alpha: args.zipf_alpha,
+                snapshots: args.snapshots,
+                load_shares: args.load.clone(),
+                page_size_bytes,
+                set_mthp: common.set_mthp,
+                policy,
+                port: args.port,
+                placement: if args.no_pin {
+                    None
+                } else {
+                    Placement::of(&context.facts.cpu.allowed)
+                },
+                seed: common.seed,
+            });
+        }
+    }
+    let guard = context.policies(&args.policy)?;
+    context.say_expected(redis::expected(&context.runner, &cells, args.rounds)?);
+    let tasks = redis::tasks(cells, context.page(), guard);
+    bench::finish(&context, redis::BENCH, &tasks, Rounds::exactly(args.rounds))
+}
+
+/// The page sizes asked for, or the base page. With --set-mthp each is switched on for its servers
+/// alone, so it only must exist.
+fn page_sizes(context: &Context, asked: &[u64]) -> Result<Vec<u64>> {
+    if !context.common.set_mthp {
+        return bench::page_sizes(context, asked);
+    }
+    let sizes = if asked.is_empty() { vec![context.page()] } else { asked.to_vec() };
+    for size in &sizes {
+        if *size != context.page() && !thp::exists(&Root::default(), *size) {
+            context.check_page_size(*size)?;
+        }
+    }
+    Ok(sizes)
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a process occupies, shared pages by their share: `/proc/PID/smaps_rollup`
+//! (proc_pid_smaps(5)), in bytes.
+
+use std::path::Path;
+
+use procfs_core::process::SmapsRollup;
+
+use crate::root::{ReadError, Root, parse_text};
+
+/// The file, for messages.
+pub const ROLLUP: &str = "/proc/PID/smaps_rollup";
+
+/// A process's memory; a line that this kernel does not have is `None`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rollup {
+    /// Rss.
+    pub rss_bytes: Option<u64>,
+    /// Pss: of each page what it is divided by the processes that map it.
+    pub pss_bytes: Option<u64>,
+    /// Anonymous: the part of Rss that copy-on-write is about.
+    pub anonymous_bytes: Option<u64>,
+    /// Pss_Anon: the same part of Pss.
+    pub pss_anonymous_bytes: Option<u64>,
+}
+
+impl Rollup {
+    /// Reads the file of process `pid`; `None` where there is no such file or process, or where it
+    /// may not be read.
+    ///
+    /// # Errors
+    /// [`ReadError`] with the path.
+    pub fn read(root: &Root, pid: u32) -> Result<Option<Rollup>, ReadError> {
+        let file = format!("proc/{pid}/smaps_rollup");
+        match root.read(&file) {
+            Ok(Some(text)) if !text.is_empty() => {
+                Rollup::decode(&text, &root.path(&file)).map(Some)
+            }
+            Ok(_) => Ok(None),
+            // A process that ended after its file was opened (ESRCH), or another user's.
+            Err(ReadError::Io { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Decodes the file's text. `path` is for messages.
+    ///
+    /// # Errors
+    /// [`ReadError`] with the path.
+    pub fn decode(text: &str, path: &Path) -> Result<Rollup, ReadError> {
+        let rollup: SmapsRollup = parse_text(path, text)?;
+        let sum = |key: &str| {
+            let maps = rollup.memory_map_rollup.0.iter();
+            maps.filter_map(|map| map.extension.map.get(key)).copied().reduce(|a, b| a + b)
+        };
+        Ok(Rollup {
+            rss_bytes: sum("Rss"),
+            pss_bytes: sum("Pss"),
+            anonymous_bytes: sum("Anonymous"),
+            pss_anonymous_bytes: sum("Pss_Anon"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "00400000-7ffea870a000 ---p 00000000 00:00 0      [rollup]\n\
+        Rss:              277636 kB\nPss:              152832 kB\nPss_Anon:         137480 kB\n\
+        Anonymous:        262212 kB\n";
+
+    #[test]
+    fn figures_are_bytes_and_absent_ones_none() {
+        let rollup = Rollup::decode(TEXT, Path::new(ROLLUP)).unwrap();
+        assert_eq!(rollup.rss_bytes, Some(277_636 << 10));
+        assert_eq!(rollup.pss_anonymous_bytes, Some(137_480 << 10));
+        let old = TEXT.replace("Pss_Anon", "Later");
+        assert_eq!(Rollup::decode(&old, Path::new(ROLLUP)).unwrap().pss_anonymous_bytes, None);
+        assert!(Rollup::decode(&TEXT[..TEXT.len() - 3], Path::new(ROLLUP)).is_err());
+    }
+
+    #[test]
+    fn ones_own_memory_is_told_and_nobodys_is_not() {
+        let own = Rollup::read(&Root::default(), std::process::id()).unwrap();
+        assert!(own.is_none_or(|own| own.rss_bytes > Some(0)));
+        assert_eq!(Rollup::read(&Root::default(), u32::MAX).unwrap(), None);
+    }
+}

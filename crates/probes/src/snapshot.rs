@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Settings and results of probes/snapshot.c.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use cowlab_machine::rollup::{ROLLUP, Rollup};
+use cowlab_machine::{Policy, Root};
+use cowlab_store::Params;
+
+use crate::cow_counts::{CowCounts, counts_of};
+use crate::program::Program;
+use crate::rows::Rows;
+use crate::runner::Runner;
+use crate::settings::Placement;
+
+/// When a run forks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forks {
+    /// Never: what everything is compared with.
+    Never,
+    /// After each interval of this many ns.
+    Every(u64),
+    /// Once, after this many writes.
+    OnceAfter(u64),
+}
+
+/// One invocation of snapshot.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    /// Size of the populated space.
+    pub size_bytes: u64,
+    /// Writes of a block.
+    pub writes: u64,
+    /// Size of a block.
+    pub block_bytes: u64,
+    /// Zipf's exponent; 0 chooses every block as often.
+    pub zipf_alpha: f64,
+    /// Where the often chosen blocks lie.
+    pub placement: Placement,
+    /// When it forks.
+    pub forks: Forks,
+    /// Other running threads of the process.
+    pub threads: u32,
+    /// Size of the pages that the space is made of.
+    pub page_size_bytes: u64,
+    /// Whether the process has a CPU to itself and its children the others.
+    pub pinned: bool,
+    /// The policy that is in force, for the samples; `None`: whatever the kernel has.
+    pub policy: Option<Policy>,
+    /// Whether the kernel's counts are read.
+    pub counting: bool,
+    /// Seed of the choice of blocks.
+    pub seed: u64,
+}
+
+impl Snapshot {
+    /// Refuse what makes no sense.
+    pub fn check(&self) -> Result<(), String> {
+        if self.block_bytes == 0 || self.size_bytes / self.block_bytes < 2 {
+            return Err("--size-bytes must hold two blocks at least".to_owned());
+        }
+        if self.size_bytes / self.block_bytes > u64::from(u32::MAX) {
+            return Err("--size-bytes must hold less than 2^32 blocks: raise --block-bytes".into());
+        }
+        if self.writes == 0 {
+            return Err("--turnovers must make one write at least".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The memory of the probe itself: the space, and four bytes for each write to come.
+    pub fn own_bytes(&self) -> u64 {
+        self.size_bytes + self.writes * 4
+    }
+
+    /// The parameters that its samples carry; the policy is `stock` where none was set.
+    pub fn params(&self) -> Params {
+        [
+            ("size_bytes", self.size_bytes.to_string()),
+            ("block_bytes", self.block_bytes.to_string()),
+            ("zipf_alpha", self.zipf_alpha.to_string()),
+            ("placement", self.placement.to_string()),
+            ("forks", if self.forks == Forks::Never { "no" } else { "yes" }.to_owned()),
+            ("threads", self.threads.to_string()),
+            ("page_size_bytes", self.page_size_bytes.to_string()),
+            ("pinned", self.pinned.to_string()),
+            ("policy", self.policy.map_or_else(|| "stock".to_owned(), |policy| policy.to_string())),
+        ]
+        .map(|(key, value)| (key.to_owned(), value))
+        .into()
+    }
+
+    /// Run it.
+    pub fn run(&self, runner: &Runner) -> Result<SnapshotResult> {
+        let mut arguments = vec![
+            format!("--writes={}", self.writes),
+            format!("--block-bytes={}", self.block_bytes),
+            format!("--zipf-alpha={}", self.zipf_alpha),
+            format!("--placement={}", self.placement),
+            format!("--threads={}", self.threads),
+            format!("--page-size-bytes={}", self.page_size_bytes),
+            format!("--seed={}", self.seed),
+        ];
+        match self.forks {
+            Forks::Never => {}
+            Forks::Every(interval_ns) => arguments.push(format!("--interval-ns={interval_ns}")),
+            Forks::OnceAfter(writes) => arguments.extend([
+                "--interval-ns=1".to_owned(),
+                "--forks=1".to_owned(),
+                format!("--after-writes={writes}"),
+            ]),
+        }
+        arguments.extend(runner.warm_flag());
+        if self.pinned {
+            arguments.push("--pin".to_owned());
+        }
+        if self.counting {
+            arguments.push("--cow-stats".to_owned());
+        }
+        arguments.push(self.size_bytes.to_string());
+        let outcome = runner.run(Program::Snapshot, &arguments)?;
+        SnapshotResult::of(&outcome.rows, outcome.start_unix_ns)
+    }
+}
+
+/// One fork, by a clock that runs only while writes and forks do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForkAt {
+    /// When it was called.
+    pub begin_ns: u64,
+    /// When it had returned.
+    pub end_ns: u64,
+    /// Writes that were made before.
+    pub writes: u64,
+}
+
+/// What all processes occupied at the end of an epoch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Footprint {
+    /// Forks made before.
+    pub forks: u64,
+    /// The program's, then its children's from the oldest.
+    pub processes: Vec<Rollup>,
+}
+
+impl Footprint {
+    /// A figure's sum over the processes.
+    pub fn sum(&self, of: impl Fn(&Rollup) -> Option<u64>) -> Option<u64> {
+        self.processes.iter().map(of).sum()
+    }
+}
+
+/// What snapshot measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SnapshotResult {
+    /// When it was started, in ns since the Unix epoch.
+    pub start_unix_ns: i64,
+    /// Writes in all.
+    pub writes: u64,
+    /// Of them, those to the fifth of the blocks that Zipf's law prefers.
+    pub preferred_fifth_writes: u64,
+    /// Writes of a batch; the last one may have fewer.
+    pub batch_writes: u64,
+    /// The clock at the end of each batch.
+    pub batch_end_ns: Vec<u64>,
+    /// Every fork.
+    pub forks: Vec<ForkAt>,
+    /// Pages that were written for the first time after each fork and before the next: the copies
+    /// that copy-on-write must make, by the program's own record.
+    pub first_written_pages: Vec<u64>,
+    /// Regions of 2 MiB, of all whole epochs, by the percentage (0 to 100) of their pages that was
+    /// written in one.
+    pub by_percent_regions: Vec<u64>,
+    /// Times of the writes that were timed, and how often each was seen.
+    pub write_ns: Vec<(u64, u64)>,
+    /// What one time-stamp and its store cost, measured without a write.
+    pub timer_ns: Vec<u64>,
+    /// ru_minflt over the run.
+    pub minor_faults: u64,
+    /// What the processes occupied before each fork and at the end; empty without smaps_rollup.
+    pub footprints: Vec<Footprint>,
+    /// What the kernel counted; `None` where it was not asked.
+    pub counts: Option<CowCounts>,
+}
+
+impl SnapshotResult {
+    fn of(rows: &Rows, start_unix_ns: i64) -> Result<SnapshotResult> {
+        let [begin, end, before] =
+            ["fork_begin_ns", "fork_end_ns", "before_fork_writes"].map(|m| rows.values(m));
+        let (low, often) = (rows.values("write_ns"), rows.values("of_that_time_writes"));
+        let result = SnapshotResult {
+            start_unix_ns,
+            writes: rows.value("written_writes")?,
+            preferred_fifth_writes: rows.value("preferred_fifth_writes")?,
+            batch_writes: rows.value("batch_writes")?,
+            batch_end_ns: rows.values("batch_end_ns"),
+            forks: begin
+                .iter()
+                .zip(&end)
+                .zip(&before)
+                .map(|((&begin_ns, &end_ns), &writes)| ForkAt { begin_ns, end_ns, writes })
+                .collect(),
+            first_written_pages: rows.values("first_written_pages"),
+            by_percent_regions: rows.values("by_percent_regions"),
+            write_ns: low.into_iter().zip(often).collect(),
+            timer_ns: rows.values("timer_ns"),
+            minor_faults: rows.value("run_minor_faults")?,
+            footprints: footprints_of(rows)?,
+            counts: counts_of(rows)?.pop(),
+        };
+        if result.batch_end_ns.is_empty() || result.forks.len() != result.first_written_pages.len()
+        {
+            bail!("the rows of snapshot do not belong together");
+        }
+        Ok(result)
+    }
+
+    /// All that the clock saw.
+    pub fn elapsed_ns(&self) -> u64 {
+        self.batch_end_ns.last().copied().unwrap_or(0)
+    }
+}
+
+fn footprints_of(rows: &Rows) -> Result<Vec<Footprint>> {
+    let mut found: Vec<Footprint> = Vec::new();
+    for row in rows.iter() {
+        match (row.metric.as_str(), &row.text, &row.values[..]) {
+            ("footprint_forks", _, &[forks]) => {
+                found.push(Footprint { forks, processes: Vec::new() });
+            }
+            ("smaps_rollup_text", Some(text), _) => {
+                let last = found.last_mut().context("a memory text stands before its fork")?;
+                last.processes.push(Rollup::decode(text, &Root::default().path(ROLLUP))?);
+            }
+            ("footprint_forks" | "smaps_rollup_text", ..) => {
+                bail!("a row of {} is damaged", Path::new(ROLLUP).display())
+            }
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn quick(forks: Forks) -> SnapshotResult {
+        let settings = Snapshot {
+            size_bytes: 4 << 20,
+            writes: 40_000,
+            block_bytes: 1024,
+            zipf_alpha: 1.0,
+            placement: Placement::Scattered,
+            forks,
+            threads: 0,
+            page_size_bytes: rustix::param::page_size() as u64,
+            pinned: false,
+            policy: None,
+            counting: false,
+            seed: 1,
+        };
+        settings.run(&Runner::new(Arc::default()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn every_write_is_there_and_forks_are_between_them() {
+        let none = quick(Forks::Never);
+        assert_eq!((none.writes, none.forks.len()), (40_000, 0));
+        assert_eq!(none.batch_end_ns.len() as u64, 40_000u64.div_ceil(none.batch_writes));
+        assert!(none.batch_end_ns.is_sorted());
+        let once = quick(Forks::OnceAfter(20_000));
+        let [fork] = once.forks[..] else { panic!("{:?}", once.forks) };
+        assert_eq!(fork.writes, 20_000u64.next_multiple_of(once.batch_writes));
+        assert!(fork.begin_ns < fork.end_ns && fork.end_ns < once.elapsed_ns());
+        // A fifth of 4096 blocks by H(819) / H(4096) = 0.819.
+        let share = once.preferred_fifth_writes as f64 / 40_000.0;
+        assert!((share - 0.819).abs() < 0.02, "{share}");
+        // A page of the space, and few faults beside them.
+        let first = once.first_written_pages[0];
+        assert!(first > 512 && first <= 1024, "{first}");
+        assert!((first..first + 64).contains(&once.minor_faults), "{} {first}", once.minor_faults);
+        // One batch in 16 is timed.
+        let timed: u64 = once.write_ns.iter().map(|(_, count)| count).sum();
+        assert_eq!(timed, 40_000u64.div_ceil(once.batch_writes).div_ceil(16) * once.batch_writes);
+        for (at, footprint) in once.footprints.iter().enumerate() {
+            assert_eq!(footprint.processes.len(), at + 1);
+            assert!(footprint.sum(|p| p.anonymous_bytes) >= Some(4 << 20));
+        }
+    }
+}

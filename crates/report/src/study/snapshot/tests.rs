@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+
+use cowlab_store::{RunInfo, Sample, unit_of};
+
+use super::*;
+use crate::document::{Cell, Table};
+
+fn sample(policy: &str, forks: &str, metric: &str, value: f64) -> Sample {
+    let params = [
+        ("policy", policy),
+        ("forks", forks),
+        ("zipf_alpha", "1"),
+        ("size_bytes", "1048576"),
+        ("page_size_bytes", "4096"),
+        ("placement", "scattered"),
+        ("threads", "0"),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()));
+    Sample {
+        environment: 0,
+        bench: BENCH.into(),
+        params: params.into(),
+        metric: metric.into(),
+        unit: unit_of(metric).into(),
+        value,
+        rep: 0,
+        start_unix_ns: 0,
+        histogram: None,
+    }
+}
+
+fn run(samples: Vec<Sample>) -> Run {
+    Run { info: RunInfo::begin("bench-snapshot", 1, Default::default()), samples }
+}
+
+/// Table 1's own row, with plain copy-on-write and the reference beside it.
+fn table_1() -> Vec<Sample> {
+    vec![
+        sample("off", "no", "throughput_per_s", 100.0),
+        sample("off", "yes", "throughput_per_s", 60.0),
+        sample("ccow:80", "yes", "throughput_per_s", 80.0),
+        sample("off", "yes", "pss_sum_bytes", 1000.0),
+        sample("ccow:80", "yes", "pss_sum_bytes", 1067.0),
+        sample("ccow:80", "yes", "cow_faults", 731.0),
+        sample("ccow:80", "yes", "precopy_pages", 269.0),
+        sample("ccow:80", "yes", "precopy_written", 250.0),
+        sample("ccow:80", "yes", "precopy_wasted", 19.0),
+    ]
+}
+
+fn tables(samples: Vec<Sample>) -> Vec<Table> {
+    let blocks = section(&run(samples)).unwrap().blocks.into_iter();
+    let table = |block| match block {
+        Block::Table(table) => Some(table),
+        _ => None,
+    };
+    blocks.filter_map(table).collect()
+}
+
+fn number(cell: &Cell) -> f64 {
+    match cell {
+        Cell::Number { value, .. } | Cell::Estimate { value, .. } => *value,
+        _ => panic!("{cell:?}"),
+    }
+}
+
+fn names(table: &Table) -> Vec<&str> {
+    table.rows.iter().map(|row| row[0].display()).collect()
+}
+
+#[test]
+fn what_is_won_back_is_a_part_of_what_was_lost() {
+    let tables = tables(table_1());
+    let [table, _, memory, _] = &tables[..] else { panic!("{tables:?}") };
+    assert_eq!(names(table), ["no forks", "CoW", "CCoW-80"]);
+    let row = &table.rows[2];
+    assert!((number(&row[2]) - 1.0 / 3.0).abs() < 1e-9);
+    assert_eq!(number(&row[3]), 0.05);
+    assert!((number(&row[4]) - 0.5).abs() < 1e-9);
+    let row = &memory.rows[1];
+    assert!((number(&row[4]) - 0.269).abs() < 1e-9);
+    assert!((number(&row[5]) - 0.249).abs() < 1e-3);
+    assert!((number(&row[6]) - 19.0 / 269.0).abs() < 1e-9);
+}
+
+#[test]
+fn the_documents_rows_stand_beside_the_same_and_beside_the_fastest() {
+    let mut samples = table_1();
+    samples.push(sample("next:16", "yes", "throughput_per_s", 90.0));
+    samples.push(sample("off", "yes", "preferred_fifth_writes", 70.0));
+    samples.push(sample("off", "yes", "writes", 100.0));
+    let tables = tables(samples);
+    let published = tables.last().unwrap();
+    let row = |what: &str| {
+        let found = published.rows.iter().find(|row| row[0].display() == what);
+        found.unwrap_or_else(|| panic!("no {what} in {:?}", names(published)))
+    };
+    let throughput = row("throughput, CCoW-80");
+    assert_eq!(throughput[1].display(), "+5.0%");
+    assert_eq!(throughput[2].display(), "+33.3%");
+    assert_eq!((throughput[3].display(), throughput[4].display()), ("+50.0%", "`next:16`"));
+    // The table's own arithmetic: 6.7% over 26.9%.
+    let waste = row("unnecessary, estimated");
+    assert!((number(&waste[1]) - 0.249).abs() < 1e-9);
+    assert!((number(&waste[2]) - 0.249).abs() < 1e-3);
+    assert!(matches!(waste[3], Cell::Missing(_)), "next:16 was not counted");
+    assert!((number(&row("memory, thresholds of 70 to 95%, at most")[2]) - 0.067).abs() < 1e-9);
+    assert_eq!(number(&row("writes to the most frequent fifth of the blocks")[2]), 0.7);
+    // α 1.1 was not measured.
+    let rate = row("writes right after a fork, CCoW-80");
+    assert_eq!(number(&rate[1]), 1.7e6);
+    let Cell::Missing(why) = &rate[2] else { panic!("{rate:?}") };
+    assert!(why.contains("`ccow:80` was not measured at α 1.1"), "{why}");
+}
+
+#[test]
+fn kernels_are_told_apart() {
+    let with = |variant: &str, value| {
+        let mut one = sample("off", "yes", "throughput_per_s", value);
+        one.params.insert("variant".into(), variant.into());
+        one
+    };
+    let tables = tables(vec![with("plain", 50.0), with("patched", 60.0)]);
+    assert_eq!(names(&tables[0]), ["no forks", "CoW (plain)", "CoW (patched)"]);
+    assert_eq!([&tables[0].rows[1][1], &tables[0].rows[2][1]].map(number), [50.0, 60.0]);
+}
+
+#[test]
+fn another_benchmark_has_no_section() {
+    assert!(section(&run(Vec::new())).is_none());
+}

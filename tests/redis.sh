@@ -1,0 +1,115 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# bench redis: every update is served, by the server's own count; snapshots are taken; a server that
+# is absent, dies or finds its port taken is one clear error; nothing is left, running or on disk.
+set -euo pipefail
+# shellcheck source=tests/lib/common.sh
+. "$REPOSITORY/tests/lib/common.sh"
+
+# The servers' folders are made here.
+mkdir tmp
+export TMPDIR=$PWD/tmp
+
+# Servers of this test that run: their pids. Redis writes its title over its environment, so they are
+# known by their folder.
+our_servers() {
+	local cwd
+	for cwd in /proc/[0-9]*/cwd; do
+		[[ $(readlink "$cwd" 2>/dev/null) != "$TMPDIR"/* ]] || basename "${cwd%/cwd}"
+	done
+}
+
+nothing_left() {
+	[[ -z $(our_servers) ]] || fail "a redis-server is left: $(our_servers)"
+	[[ -z $(ls -A tmp) ]] || fail "expected nothing in TMPDIR, saw: $(ls -AR tmp)"
+}
+
+# Without a server: how to get it.
+printf '#!/bin/bash\nPATH=/nonexistent exec "%s" "$@"\n' "$COWLAB" >bare
+chmod +x bare
+COWLAB=$PWD/bare refuses 1 'not installed.*apt-get install redis-server' bench redis
+nothing_kept runs
+command -v redis-server >/dev/null || skip "needs redis-server: scripts/install redis"
+
+refuses 2 'share above 0' bench redis --load 1.5
+refuses 2 'two records' bench redis --size-bytes 1KiB
+refuses 1 'largest heap that fits' bench redis --size-bytes 1TiB
+nothing_kept runs
+
+small=(bench redis --size-bytes 8MiB --rounds 1)
+passes --json "${small[@]}" --turnovers 4 --snapshots 2 --load 0.3
+json "values(metric='served_updates') == values(metric='updates') and len(values(metric='updates')) == 5" \
+	"all(v == values(metric='records')[0] * 4 for v in values(metric='updates'))" \
+	"sorted((r['params']['load'], r['params']['snapshots']) for r in pick(metric='updates')) == [
+		('0.3', 'bgsave'), ('0.3', 'none'), ('closed', 'aof-rewrite'), ('closed', 'bgsave'),
+		('closed', 'none')]" \
+	"not values(metric='fork_ns', snapshots='none')" \
+	"all(v > 0 for v in values(metric='fork_ns') + values(metric='cow_bytes'))" \
+	"len(values(metric='fork_ns')) == 3 and all(1 <= v <= 2 for v in values(metric='snapshots'))" \
+	"all(found == sorted(found) for load in ('closed', '0.3') for found in [[one(metric='latency_ns',
+		quantile=q, part='all', load=load, snapshots='bgsave')
+		for q in 'min p50 p90 p95 p99 p99.9 max'.split()]])" \
+	"one(metric='throughput_per_s', load='0.3', snapshots='none') <
+		1.05 * one(metric='intended_per_s', load='0.3', snapshots='none')" \
+	"[r['value'] for r in pick(metric='used_bytes')][0] > 8e6"
+nothing_left
+rm -r runs
+
+# In a guest: what the kernel counted in the server itself, and its report.
+run --json kernel bench --kernel-dir "$REPOSITORY/kernel" --memory 1GiB --accelerator tcg redis \
+	--policy off,next:16 --size-bytes 8MiB --turnovers 0.3 --snapshots 1 --load 1 --rounds 1
+is_status 0
+json "{e['accelerator'] for e in d['run']['environments']} == {'tcg'}" \
+	"len(values(metric='updates')) == 2 * 5 and values(metric='served_updates') == values(metric='updates')" \
+	"all(v == 0 for v in values(metric='precopy_pages', policy='off'))" \
+	"all(one(metric=m, policy='next:16', load='closed', snapshots='bgsave') > 0
+		for m in ('cow_faults', 'precopy_pages', 'fork_ns', 'pss_sum_bytes'))" \
+	"one(metric='cow_faults', policy='off', load='closed', snapshots='bgsave') >
+		one(metric='cow_faults', policy='off', load='closed', snapshots='none')"
+says "$(only_run runs)/report.html" 'Emulated \(TCG\)'
+rm -r runs
+
+# A port that somebody has.
+python3 -c '
+import socket, sys, time
+s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen()
+print(s.getsockname()[1], flush=True); time.sleep(60)' >port &
+holder=$!
+for _ in {1..100}; do [[ ! -s port ]] || break; sleep 0.1; done
+refuses 1 "port $(<port) cannot be had" "${small[@]}" --port "$(<port)"
+kill $holder
+wait $holder || true
+nothing_left
+nothing_kept runs
+
+# wait_for_server: until the one of a run in the background is there.
+wait_for_server() {
+	for _ in {1..200}; do
+		[[ -z $(our_servers) ]] || return 0
+		sleep 0.05
+	done
+	fail "no redis-server was seen: $(<err)"
+}
+
+# The server dies in the middle, and this program is stopped in the middle.
+for how in server cowlab; do
+	"$COWLAB" bench redis --size-bytes 32MiB --turnovers 200 --rounds 1 >out 2>err </dev/null &
+	run=$!
+	trap 'kill -9 "$run" 2>/dev/null || true' EXIT
+	wait_for_server
+	sleep 1
+	wait_for_server
+	if [[ $how == server ]]; then kill -9 "$(our_servers | head -n 1)"; else kill -INT $run; fi
+	status=0
+	wait $run || status=$?
+	no_panic
+	if [[ $how == server ]]; then
+		is_status 1
+		says err 'redis-server ended: signal: 9 .*out of memory'
+	else
+		is_status 130
+	fi
+	nothing_left
+	nothing_kept runs
+done
