@@ -280,8 +280,12 @@ static void write_all(void)
 		written += count;
 		now = clock_ns();
 		batch_ns[batch++] = now - began;
-		if (!settings.interval_ns || now - last < settings.interval_ns ||
-		    written < settings.after_writes || forks_made == settings.forks)
+		/* The first comes in the middle at the latest, so that there is one. */
+		bool due = now - last >= settings.interval_ns ||
+			   (!forks_made && written >= settings.writes / 2);
+
+		if (!settings.interval_ns || !due || written < settings.after_writes ||
+		    forks_made == settings.forks)
 			continue;
 		if (forks_made == FORKS_MAX)
 			fail(1, "more than %d forks: --interval-ns is too short", FORKS_MAX);
