@@ -124,12 +124,17 @@ pub fn expected(
         trial.run(runner)?;
         took = took.min(began.elapsed());
     }
+    let all = writes_of(cells, calibrated, plain_page_bytes, rounds);
+    Ok(took.mul_f64(all as f64 / trial.writes as f64))
+}
+
+/// The writes of all rounds and calibrations, roughly.
+fn writes_of(cells: &[Snapshot], calibrated: bool, plain_page_bytes: u64, rounds: u32) -> u64 {
     let sum = |of: Vec<Snapshot>| of.iter().map(|cell| cell.writes).sum::<u64>();
     let each_round = sum(cells.to_vec()) + sum(distinct(cells.iter().map(reference_of)));
     let workloads = distinct(cells.iter().map(|cell| workload_of(cell, plain_page_bytes)));
     let once = if calibrated { sum(workloads) } else { 0 };
-    let all = each_round * u64::from(rounds) + once;
-    Ok(took.mul_f64(all as f64 / trial.writes as f64))
+    each_round * u64::from(rounds) + once
 }
 
 /// One cell in one round. Where its interval is not known, `workload` is calibrated first.
@@ -234,10 +239,10 @@ mod tests {
         let runner = Runner::new(Default::default()).unwrap();
         let page = rustix::param::page_size() as u64;
         let cells = [cell(1.0, None, page)];
-        let after = |rounds| expected(&runner, &cells, true, page, rounds).unwrap().as_secs_f64();
-        let (few, many) = (after(1), after(100));
-        // 201 runs to 3, each time by a trial of its own.
-        assert!(many > 10.0 * few && few > 0.0, "{few} {many}");
+        // A cell, its reference, and a calibration, of 20,000 writes each.
+        assert_eq!(writes_of(&cells, true, page, 1), 3 * 20_000);
+        assert_eq!(writes_of(&cells, false, page, 100), 200 * 20_000);
+        assert!(expected(&runner, &cells, true, page, 1).unwrap() > Duration::ZERO);
         assert_eq!(expected(&runner, &[], true, page, 1).unwrap(), Duration::ZERO);
     }
 
