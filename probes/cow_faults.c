@@ -50,6 +50,7 @@ static struct {
 	bool cow_times;
 	size_t page_bytes;
 	uint64_t repetitions;
+	uint64_t unmeasured; /* repetitions before them, from which the kernel may learn */
 	uint64_t seed;
 } settings = { .children = 1, .repetitions = 2, .seed = 1 };
 
@@ -179,12 +180,9 @@ static void print_counts(int writer, struct cow_text *texts, enum timing timing)
 	}
 }
 
-static void repeat(char *records, uint64_t repetition, enum timing timing)
+static void repeat(char *records, enum timing timing)
 {
-	static const char *const elapsed[] = { "elapsed_ns", "timed_elapsed_ns",
-					       "kernel_timed_elapsed_ns" };
 	pid_t pids[64];
-	int writers = settings.writer == CHILD ? settings.children : 1;
 	char byte;
 
 	if (pipe(ready_pipe) || pipe(go_pipe))
@@ -217,6 +215,13 @@ static void repeat(char *records, uint64_t repetition, enum timing timing)
 	close(ready_pipe[1]);
 	if (settings.cow_stats && settings.writer == PARENT)
 		write_pages(heap, settings.bytes, base_page_bytes());
+}
+
+static void print_repetition(char *records, uint64_t repetition, enum timing timing)
+{
+	static const char *const elapsed[] = { "elapsed_ns", "timed_elapsed_ns",
+					       "kernel_timed_elapsed_ns" };
+	int writers = settings.writer == CHILD ? settings.children : 1;
 
 	row("repetition", repetition);
 	for (int i = 0; i < writers; i++) {
@@ -246,6 +251,7 @@ static void parse(int argc, char **argv)
 		COW_TIMES,
 		PAGE,
 		REPETITIONS,
+		UNMEASURED,
 		SEED
 	};
 	static const struct option options[] = {
@@ -259,6 +265,7 @@ static void parse(int argc, char **argv)
 		{ "cow-times", no_argument, NULL, COW_TIMES },
 		{ "page-size-bytes", required_argument, NULL, PAGE },
 		{ "repetitions", required_argument, NULL, REPETITIONS },
+		{ "unmeasured", required_argument, NULL, UNMEASURED },
 		{ "seed", required_argument, NULL, SEED },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -298,6 +305,9 @@ static void parse(int argc, char **argv)
 			break;
 		case REPETITIONS:
 			settings.repetitions = parse_u64("--repetitions", optarg);
+			break;
+		case UNMEASURED:
+			settings.unmeasured = parse_u64("--unmeasured", optarg);
 			break;
 		case SEED:
 			settings.seed = parse_u64("--seed", optarg);
@@ -347,10 +357,17 @@ int main(int argc, char **argv)
 	if (settings.pinned)
 		pin_to(0, &allowed);
 	timer_row((uint64_t *)records, samples);
+	for (uint64_t i = 0; i < settings.unmeasured; i++) {
+		choose_order(&state, pages);
+		repeat(records, WHOLE);
+	}
 	/* Each timing in turn: the whole-run time is free of time-stamps. */
 	for (uint64_t i = 0; i < settings.repetitions; i++) {
+		enum timing timing = (enum timing)(i % (settings.cow_times ? 3 : 2));
+
 		choose_order(&state, pages);
-		repeat(records, i, (enum timing)(i % (settings.cow_times ? 3 : 2)));
+		repeat(records, timing);
+		print_repetition(records, i, timing);
 	}
 	spinners_stop(&spinners);
 	row_end();

@@ -86,6 +86,7 @@ fn single_fault_ns(runner: &Runner, page: u64) -> Result<f64> {
         policy: None,
         counting: Counting::None,
         repetitions: 40,
+        unmeasured: 0,
         seed: 1,
     };
     let result = settings.run(runner)?;

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use anyhow::{Result, bail};
-use cowlab_machine::{Facts, PolicyGuard};
+use cowlab_machine::{Facts, Policy, PolicyGuard};
 use cowlab_probes::{Counting, CowFaults, CowFaultsResult, Pattern, Writer};
 use cowlab_store::{Sample, histogram_of};
 
@@ -22,6 +22,15 @@ pub const SIZES_BYTES: [u64; 2] = [16 << 20, 64 << 20];
 pub fn repetitions_of(pattern: Pattern, counting: Counting) -> u64 {
     let kinds = if counting == Counting::Times { 3 } else { 2 };
     kinds * if pattern == Pattern::Single { 30 } else { 1 }
+}
+
+/// Repetitions before the measured ones: as many forks as the policies learn a writing parent by,
+/// the same under each of them. A child is new to the kernel every time.
+pub fn unmeasured(writer: Writer, policies: &[Policy]) -> u64 {
+    match writer {
+        Writer::Child => 0,
+        _ => policies.iter().map(|policy| policy.forks_to_learn()).max().unwrap_or(0),
+    }
 }
 
 /// What this kernel, and this user, can be asked for.
@@ -52,6 +61,7 @@ pub fn document_workloads(
         policy: None,
         counting: Counting::None,
         repetitions: repetitions_of(pattern, Counting::None),
+        unmeasured: 0,
         seed,
     };
     let mut cells = Vec::new();

@@ -33,6 +33,7 @@ pub fn plan(
         policy: Some(policy),
         counting,
         repetitions: repetitions_of(pattern, counting),
+        unmeasured: 0,
         seed,
     };
     let off_and = |depths: &[u32]| -> Vec<Policy> {

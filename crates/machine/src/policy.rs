@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the kernel copies when a shared page is written: document 002's policies, and the patched
-//! kernel's settings that choose among them.
+//! What the kernel copies when a shared page is written: the policies of documents 002 and 003, and
+//! the patched kernel's settings that choose among them.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -11,17 +11,45 @@ use serde::Serialize;
 use crate::facts::Facts;
 use crate::root::Reader;
 
-/// 0: copy only the page that was written; 1: its neighbours ahead as well.
+/// 0: copy only the page that was written; 1: its neighbours ahead as well; 2: its region.
 pub(crate) const PRECOPY: &str = "proc/sys/vm/cow_precopy";
 /// How many neighbours.
 pub(crate) const PRECOPY_PAGES: &str = "proc/sys/vm/cow_precopy_pages";
 /// The order of the folios that aligned runs of copies go into; 0: base pages.
 pub(crate) const PRECOPY_ORDER: &str = "proc/sys/vm/cow_precopy_order";
+/// From which coverage on a region is copied, in percent.
+pub(crate) const THRESHOLD: &str = "proc/sys/vm/cow_threshold_pct";
+/// How much of the copies a process may waste before its own threshold rises, in percent.
+pub(crate) const WASTE: &str = "proc/sys/vm/cow_waste_pct";
+/// The size of a region, in KiB.
+pub(crate) const REGION: &str = "proc/sys/vm/cow_region_kb";
+/// How much of a region one fault copies, in KiB.
+pub(crate) const BATCH: &str = "proc/sys/vm/cow_batch_kb";
+/// Which pages of a region: 0, all; else those written in as many of the last epochs.
+pub(crate) const HISTORY: &str = "proc/sys/vm/cow_history";
+/// From which of its forks on a process is watched.
+pub(crate) const GATE: &str = "proc/sys/vm/cow_gate_forks";
+/// Every setting that a policy may change, and those that measurements do.
+pub(crate) const ALL: [&str; 10] =
+    [PRECOPY, PRECOPY_PAGES, PRECOPY_ORDER, THRESHOLD, WASTE, REGION, BATCH, HISTORY, GATE, TIMES];
 /// 0: count; 1: take times as well.
 pub(crate) const TIMES: &str = "proc/sys/vm/cow_stats";
 
 /// The depths that vm.cow_precopy_pages takes: one page-table page is the most.
 pub const DEPTHS: RangeInclusive<u32> = 1..=512;
+
+/// For messages.
+const NAMES: &str =
+    "off, next, next:PAGES, next:PAGES:ORDER, ccow, ccow:THRESHOLD, ccow:THRESHOLD:ORDER";
+
+/// The thresholds that vm.cow_threshold_pct takes.
+const THRESHOLDS: RangeInclusive<u32> = 0..=100;
+
+/// What `ccow` sets: the kernel's own defaults, in the order of [`coverage_settings`].
+const OWN: [u32; 7] = [80, 10, 2048, 2048, 0, 2, 0];
+/// What document 003 has: no limit of waste, regions of 2 MiB that are copied whole, of any process.
+const WASTE_ALLOWED_PCT: u32 = 100;
+const REGION_KB: u32 = 2048;
 
 /// The orders that vm.cow_precopy_order takes, but for 0.
 const ORDERS: RangeInclusive<u32> = 2..=8;
@@ -37,6 +65,8 @@ pub struct CowSettings {
     pub precopy_order: Option<u64>,
     /// `vm.cow_precopy_ramp`: pages that a process copies before a batch takes one more.
     pub precopy_ramp: Option<u64>,
+    /// `vm.cow_threshold_pct`.
+    pub threshold_pct: Option<u64>,
     /// `vm.cow_stats`.
     pub times: Option<u64>,
     /// Whether there is `/proc/cow_stats`.
@@ -52,6 +82,7 @@ pub(crate) fn probe(reader: &Reader<'_>) -> CowSettings {
         precopy_pages: setting(PRECOPY_PAGES),
         precopy_order: setting(PRECOPY_ORDER),
         precopy_ramp: setting("proc/sys/vm/cow_precopy_ramp"),
+        threshold_pct: setting(THRESHOLD),
         times: setting(TIMES),
         counts: reader.root.exists("proc/cow_stats"),
         process_counts: reader.root.exists("proc/self/cow_stats"),
@@ -67,6 +98,13 @@ pub enum Policy {
     Next(u32),
     /// So many pages that follow it, into folios of up to 2^order pages: `next:512:4`.
     NextFolios(u32, u32),
+    /// The region, if most of it was written between the last two forks, with the kernel's own
+    /// settings: a threshold that rises for a process that wastes copies, for example: `ccow`.
+    Coverage,
+    /// The whole region, if so much of it (in percent) was written between the last two forks, into
+    /// folios of up to 2^order pages: document 003's `ccow:80`, `ccow:0` for every region, and
+    /// `ccow:80:4`.
+    CoverageOf(u32, u32),
 }
 
 impl Policy {
@@ -79,8 +117,27 @@ impl Policy {
             Policy::Off => vec![(PRECOPY, 0)],
             Policy::Next(pages) => next(pages, 0),
             Policy::NextFolios(pages, order) => next(pages, order),
+            Policy::Coverage => coverage_settings(OWN),
+            Policy::CoverageOf(threshold, order) => {
+                coverage_settings([threshold, WASTE_ALLOWED_PCT, REGION_KB, REGION_KB, 0, 0, order])
+            }
         }
     }
+
+    /// The forks before which the policy knows nothing of a process.
+    pub fn forks_to_learn(self) -> u64 {
+        match self {
+            Policy::Off | Policy::Next(_) | Policy::NextFolios(..) => 0,
+            // From the second on its regions are counted, and the third ends an epoch.
+            Policy::Coverage => 2,
+            Policy::CoverageOf(..) => 1,
+        }
+    }
+}
+
+fn coverage_settings(values: [u32; 7]) -> Vec<(&'static str, u32)> {
+    let files = [THRESHOLD, WASTE, REGION, BATCH, HISTORY, GATE, PRECOPY_ORDER];
+    files.into_iter().zip(values).chain([(PRECOPY, 2)]).collect()
 }
 
 /// What a kernel without the setting does.
@@ -99,6 +156,9 @@ impl fmt::Display for Policy {
             Policy::Next(1) => f.write_str("next"),
             Policy::Next(pages) => write!(f, "next:{pages}"),
             Policy::NextFolios(pages, order) => write!(f, "next:{pages}:{order}"),
+            Policy::Coverage => f.write_str("ccow"),
+            Policy::CoverageOf(threshold, 0) => write!(f, "ccow:{threshold}"),
+            Policy::CoverageOf(threshold, order) => write!(f, "ccow:{threshold}:{order}"),
         }
     }
 }
@@ -107,29 +167,42 @@ impl FromStr for Policy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Policy, String> {
-        let depth = match text {
-            "off" => return Ok(Policy::Off),
-            "next" => "1",
-            _ => text.strip_prefix("next:").ok_or_else(|| {
-                format!(
-                    "unknown policy '{text}': choose one of off, next, next:PAGES, next:PAGES:ORDER"
-                )
-            })?,
-        };
-        let (depth, order) = depth.split_once(':').unwrap_or((depth, "0"));
-        let pages = depth.parse().ok().filter(|pages| DEPTHS.contains(pages)).ok_or_else(|| {
-            let (least, most) = (DEPTHS.start(), DEPTHS.end());
-            format!("'{text}': the pages of next:PAGES must be in {least}..{most}")
-        })?;
-        match order.parse() {
-            Ok(0) => Ok(Policy::Next(pages)),
-            Ok(order) if ORDERS.contains(&order) => Ok(Policy::NextFolios(pages, order)),
-            _ => Err(format!(
-                "'{text}': the order of next:PAGES:ORDER must be 0 or in {}..{}",
-                ORDERS.start(),
-                ORDERS.end()
-            )),
+        match text.split_once(':') {
+            None if text == "off" => Ok(Policy::Off),
+            None if text == "next" => Ok(Policy::Next(1)),
+            None if text == "ccow" => Ok(Policy::Coverage),
+            Some(("next", rest)) => match numbers(text, rest, "pages of next:PAGES", DEPTHS)? {
+                (pages, 0) => Ok(Policy::Next(pages)),
+                (pages, order) => Ok(Policy::NextFolios(pages, order)),
+            },
+            Some(("ccow", rest)) => {
+                let what = "threshold of ccow:THRESHOLD (percent)";
+                let (threshold, order) = numbers(text, rest, what, THRESHOLDS)?;
+                Ok(Policy::CoverageOf(threshold, order))
+            }
+            _ => Err(format!("unknown policy '{text}': choose one of {NAMES}")),
         }
+    }
+}
+
+/// A number, and the order of folios if one follows.
+fn numbers(
+    text: &str,
+    rest: &str,
+    what: &str,
+    range: RangeInclusive<u32>,
+) -> Result<(u32, u32), String> {
+    let (number, order) = rest.split_once(':').unwrap_or((rest, "0"));
+    let number = number.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
+        format!("'{text}': the {what} must be in {}..{}", range.start(), range.end())
+    })?;
+    match order.parse() {
+        Ok(order) if order == 0 || ORDERS.contains(&order) => Ok((number, order)),
+        _ => Err(format!(
+            "'{text}': the order after it must be 0 or in {}..{}",
+            ORDERS.start(),
+            ORDERS.end()
+        )),
     }
 }
 
@@ -149,6 +222,9 @@ pub fn usable(facts: &Facts, policy: Policy) -> Result<(), String> {
         Policy::Off if settings.precopy.unwrap_or(0) == 0 => return Ok(()),
         Policy::Off => {}
         _ if settings.precopy.is_none() => return Err(lacks("vm.cow_precopy")),
+        Policy::Coverage | Policy::CoverageOf(..) if settings.threshold_pct.is_none() => {
+            return Err(lacks("vm.cow_threshold_pct"));
+        }
         Policy::NextFolios(..) if settings.precopy_order.is_none() => {
             return Err(lacks("vm.cow_precopy_order"));
         }
@@ -174,6 +250,10 @@ mod tests {
         for policy in [Policy::Off, Policy::Next(1), Policy::Next(16), Policy::Next(512), folios] {
             assert_eq!(policy.to_string().parse(), Ok(policy));
         }
+        let coverage = [(0, 0), (80, 0), (100, 0), (80, 4)].map(|(t, o)| Policy::CoverageOf(t, o));
+        for policy in coverage.into_iter().chain([Policy::Coverage]) {
+            assert_eq!(policy.to_string().parse(), Ok(policy));
+        }
         assert_eq!("next:16:0".parse(), Ok(Policy::Next(16)));
         assert_eq!("next:1".parse(), Ok(Policy::Next(1)));
         assert_eq!(Policy::Next(1).to_string(), "next");
@@ -188,10 +268,17 @@ mod tests {
             "off:1",
             "next:16:1",
             "next:16:9",
+            "ccow:",
+            "ccow:101",
+            "ccow:-1",
+            "ccow:80:1",
+            "ccow:80:4:4",
+            "ccows",
         ] {
             assert!(wrong.parse::<Policy>().is_err(), "{wrong}");
         }
         assert!("next:600".parse::<Policy>().unwrap_err().contains("1..512"));
+        assert!("ccow:101".parse::<Policy>().unwrap_err().contains("0..100"));
     }
 
     fn facts(precopy: Option<u64>, pages: Option<u64>, euid: u32) -> Facts {
@@ -211,6 +298,8 @@ mod tests {
         assert!(usable(&shallow, Policy::Next(2)).unwrap_err().contains("cow_precopy_pages"));
         let folios = usable(&facts(Some(0), Some(1), 0), Policy::NextFolios(16, 4));
         assert!(folios.unwrap_err().contains("cow_precopy_order"));
+        let coverage = usable(&facts(Some(0), Some(1), 0), Policy::Coverage);
+        assert!(coverage.unwrap_err().contains("cow_threshold_pct"));
         let user = facts(Some(0), Some(1), 1000);
         assert_eq!(usable(&user, Policy::Off), Ok(()));
         assert!(usable(&user, Policy::Next(1)).unwrap_err().contains("needs root"));

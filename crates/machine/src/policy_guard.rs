@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::guardian::Guardian;
-use crate::policy::{PRECOPY, PRECOPY_ORDER, PRECOPY_PAGES, Policy, TIMES, built_in};
+use crate::policy::{ALL, PRECOPY, Policy, built_in};
 use crate::root::Root;
 
 /// Why a policy could not be set or put back.
@@ -70,7 +70,7 @@ impl PolicyGuard {
             TryLockError::Error(source) => at(&first, source),
         })?;
         let mut old = Vec::new();
-        for file in [PRECOPY, PRECOPY_PAGES, PRECOPY_ORDER, TIMES] {
+        for file in ALL {
             let path = root.path(file);
             if !path.exists() {
                 continue;

@@ -24,6 +24,11 @@ fn whole() -> tempfile::TempDir {
         ("cow_precopy", "0\n"),
         ("cow_precopy_pages", "4\n"),
         ("cow_precopy_order", "2\n"),
+        ("cow_threshold_pct", "70\n"),
+        ("cow_waste_pct", "20\n"),
+        ("cow_region_kb", "512\n"),
+        ("cow_batch_kb", "64\n"),
+        ("cow_gate_forks", "5\n"),
         ("cow_stats", "1\n"),
     ])
 }
@@ -52,6 +57,34 @@ fn policies_are_set_in_turn_and_the_old_one_comes_back() {
     assert!(matches!(PolicyGuard::new(&root), Err(PolicyError::Busy { .. })));
     fs::write(tree.path().join("proc/sys/vm/cow_stats"), "0\n").unwrap();
     drop(guard);
+    assert_eq!(settings(tree.path()), "0 4 2 1");
+}
+
+#[test]
+fn coverage_sets_its_threshold_and_all_that_goes_with_it() {
+    let tree = whole();
+    let value = |name: &str| {
+        let text = fs::read_to_string(tree.path().join("proc/sys/vm").join(name)).unwrap();
+        text.trim().to_owned()
+    };
+    let coverage = || {
+        ["precopy", "threshold_pct", "waste_pct", "region_kb", "batch_kb", "gate_forks"]
+            .map(|name| value(&format!("cow_{name}")))
+            .join(" ")
+    };
+    let guard = PolicyGuard::new(&Root::new(tree.path())).unwrap();
+    for (policy, expected) in [
+        (Policy::Coverage, "2 80 10 2048 2048 2"),
+        (Policy::CoverageOf(0, 0), "2 0 100 2048 2048 0"),
+        (Policy::CoverageOf(95, 4), "2 95 100 2048 2048 0"),
+        (Policy::Off, "0 95 100 2048 2048 0"),
+    ] {
+        guard.set(policy).unwrap();
+        assert_eq!(coverage(), expected);
+    }
+    assert_eq!(value("cow_precopy_order"), "4");
+    drop(guard);
+    assert_eq!(coverage(), "0 70 20 512 64 5");
     assert_eq!(settings(tree.path()), "0 4 2 1");
 }
 

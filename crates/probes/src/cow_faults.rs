@@ -45,6 +45,8 @@ pub struct CowFaults {
     pub counting: Counting,
     /// Repetitions in turn untimed, timed write by write and, if asked for, timed by the kernel.
     pub repetitions: u64,
+    /// Repetitions before them that are not measured: from a writing parent's the kernel may learn.
+    pub unmeasured: u64,
     /// Seed of the random order.
     pub seed: u64,
 }
@@ -97,6 +99,7 @@ impl CowFaults {
             format!("--threads={}", self.threads),
             format!("--page-size-bytes={}", self.page_size_bytes),
             format!("--repetitions={}", self.repetitions),
+            format!("--unmeasured={}", self.unmeasured),
             format!("--seed={}", self.seed),
         ];
         arguments.extend(runner.warm_flag());

@@ -191,7 +191,7 @@ pub struct KernelTestArgs {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "off,next,next:16,next:512,next:512:4",
+        default_value = "off,next,next:16,next:512,next:512:4,ccow:0,ccow:80,ccow:100",
         requires = "selftests"
     )]
     pub policy: Vec<Policy>,

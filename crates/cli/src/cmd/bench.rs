@@ -182,6 +182,7 @@ fn cow_faults(common: &Common, args: &CowFaultsArgs) -> Result<()> {
                                     policy,
                                     counting,
                                     repetitions: faults::repetitions_of(pattern, counting),
+                                    unmeasured: faults::unmeasured(writer, &args.policy),
                                     seed: common.seed,
                                 });
                             }
