@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::facts::Facts;
 use crate::human;
 use crate::limits::{CAP_SYS_ADMIN, CAP_SYS_PTRACE};
+use crate::policy::{self, Policy};
 use crate::thp;
 
 /// One thing that cowlab can use.
@@ -45,6 +46,10 @@ pub fn list(facts: &Facts) -> Vec<Capability> {
         ),
     ];
     found.extend(pages(facts));
+    found.extend([Policy::Next(1), Policy::Coverage].map(|policy| {
+        let name = format!("copying ahead: policy {policy}");
+        Capability::of(name, "bench --policy", policy::usable(facts, policy))
+    }));
     found.extend([
         Capability::of(
             "changing a huge-page size for a run",
