@@ -224,14 +224,18 @@ impl Series {
 
 /// Run the source's own checkpatch over the mails.
 pub fn checkpatch(source_tree: &Path, mails: &[PathBuf]) -> Result<Vec<Checked>> {
+    let source_tree = std::path::absolute(source_tree)?;
     let script = source_tree.join("scripts/checkpatch.pl");
+    // It keeps a list of names in the folder that it runs in.
+    let folder = tempfile::tempdir().context("cannot make a folder for checkpatch")?;
     let mut all = Vec::new();
     for mail in mails {
         let output = Command::new("perl")
             .arg(&script)
             .args(["--strict", "--terse", "--no-color", "--root"])
-            .arg(source_tree)
-            .arg(mail)
+            .arg(&source_tree)
+            .arg(std::path::absolute(mail)?)
+            .current_dir(folder.path())
             .stdin(Stdio::null())
             .output()
             .with_context(|| format!("cannot run perl: {}", tools::HELP))?;
