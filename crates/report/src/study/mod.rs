@@ -32,13 +32,22 @@ use cowlab_bench::points::Check;
 use cowlab_model::profile::MachineProfile;
 use cowlab_store::{Environment, Run};
 
-use crate::document::{Block, Document};
+use crate::document::{Block, Document, Section};
 use crate::emulated;
 use crate::fmt;
 use lines::Sweep;
 use picked::Picked;
 
 pub use summary::summary;
+
+/// The report of a run that has one section and nothing else.
+fn beside_published(run: &Run, title: &str, section: Section) -> Document {
+    let mut document = Document::new(title, "Published figures beside measured ones.");
+    document.facts = machine::headline_facts(&run.info);
+    document.sections = vec![section];
+    emulated::label_document(&mut document, emulated::label_of(&run.info.environments));
+    document
+}
 
 /// A study: what was measured, and what it was condensed to.
 #[derive(Debug, Clone, Copy)]

@@ -13,7 +13,6 @@ use cowlab_store::Run;
 use super::configuration::{Configuration, Configurations};
 use super::picked::Picked;
 use crate::document::{Axis, Block, Document, Plot, Section, Series};
-use crate::emulated;
 
 /// Anchor of the section.
 pub const SECTION: &str = "redis";
@@ -75,12 +74,7 @@ pub fn section(run: &Run) -> Option<Section> {
 
 /// The report of a run that has nothing else.
 pub fn document(run: &Run) -> Option<Document> {
-    let section = section(run)?;
-    let mut document = Document::new(TITLE, "Published figures beside measured ones.");
-    document.facts = super::machine::headline_facts(&run.info);
-    document.sections = vec![section];
-    emulated::label_document(&mut document, emulated::label_of(&run.info.environments));
-    Some(document)
+    section(run).map(|section| super::beside_published(run, TITLE, section))
 }
 
 /// Latencies by when an update began, of the lowest open loop.

@@ -14,7 +14,6 @@ use cowlab_store::Run;
 
 use super::picked::Picked;
 use crate::document::{Block, Document, Section};
-use crate::emulated;
 use workload::Workload;
 
 /// Anchor of the section.
@@ -45,10 +44,5 @@ pub fn section(run: &Run) -> Option<Section> {
 
 /// The report of a run that has nothing else.
 pub fn document(run: &Run) -> Option<Document> {
-    let section = section(run)?;
-    let mut document = Document::new(TITLE, "Published figures beside measured ones.");
-    document.facts = super::machine::headline_facts(&run.info);
-    document.sections = vec![section];
-    emulated::label_document(&mut document, emulated::label_of(&run.info.environments));
-    Some(document)
+    section(run).map(|section| super::beside_published(run, TITLE, section))
 }
