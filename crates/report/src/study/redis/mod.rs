@@ -60,7 +60,7 @@ pub fn section(run: &Run) -> Option<Section> {
     let measured = Measured { samples, configurations };
     measured.configurations.iter().next()?;
     let mut blocks = vec![Block::Text(
-        "A redis-server is updated by YCSB's clients while it takes snapshots. *Won back* is, of the \
+        "A redis-server is updated by YCSB's clients while it takes snapshots. Won back is, of the \
          throughput that snapshots take from plain copy-on-write, the part that a configuration \
          saves. In an open loop a latency counts from the time at which an update was intended, so \
          that a stall falls on all that should have been sent meanwhile."

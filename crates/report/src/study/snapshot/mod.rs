@@ -29,8 +29,8 @@ pub fn section(run: &Run) -> Option<Section> {
     }
     let mut blocks = vec![Block::Text(
         "A space is written in blocks that Zipf's law chooses, and forked again and again; each child \
-         stays idle for two intervals. *Lost* is what forks take from the throughput of the same \
-         writes without any; *won back* is the part of it that a configuration saves. Windows are \
+         stays idle for two intervals. Lost is what forks take from the throughput of the same \
+         writes without any; won back is the part of it that a configuration saves. Windows are \
          measured from the return of each fork."
             .into(),
     )];
