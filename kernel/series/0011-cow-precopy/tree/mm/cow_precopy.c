@@ -67,32 +67,29 @@ static unsigned int cow_precopy_order_max = COW_ORDER_MAX;
 
 /**
  * struct cow_batch - the pages that one fault copies, all of one page table
- * @wanted: their indices in the page table
  * @nr: number of pages
  * @fault: which of them was written to, counted from 0
- * @old: entry of each page when it was looked at
+ * @index: of each page in the page table, ascending
+ * @old: its entry when it was looked at
  * @new: its copy; NULL where there is none (any more). A large folio has all of
  *	its pages here, one after the other.
  */
 struct cow_batch {
-	DECLARE_BITMAP(wanted, PTRS_PER_PTE);
 	unsigned int nr;
 	unsigned int fault;
+	u16 *index;
 	pte_t *old;
 	struct page **new;
+	u16 index_on_stack[COW_BATCH_ON_STACK];
 	pte_t old_on_stack[COW_BATCH_ON_STACK];
 	struct page *new_on_stack[COW_BATCH_ON_STACK];
 };
 
-/* Page number @i of the batch is at @index in the page table. */
-#define cow_for_each_page(batch, i, index)				\
-	for ((i) = 0, (index) = find_first_bit((batch)->wanted, PTRS_PER_PTE); \
-	     (index) < PTRS_PER_PTE;					\
-	     (i)++, (index) = find_next_bit((batch)->wanted, PTRS_PER_PTE, (index) + 1))
-
-static unsigned long cow_address(struct vm_fault *vmf, unsigned long index)
+/* Address of page number @i of the batch. */
+static unsigned long cow_address(struct vm_fault *vmf, const struct cow_batch *batch,
+				 unsigned int i)
 {
-	return (vmf->address & PMD_MASK) + index * PAGE_SIZE;
+	return (vmf->address & PMD_MASK) + batch->index[i] * PAGE_SIZE;
 }
 
 /* The entry at @index; the page table is mapped at the faulting page's. */
@@ -162,13 +159,16 @@ static enum cow_count cow_judge(struct vm_area_struct *vma, unsigned long addr, 
 	return COW_PRECOPY_SUCCESS;
 }
 
-/* Fill @batch->wanted from the page table, from @start up to @end. */
+/*
+ * Set @wanted to the indices of the pages to copy, from @start up to @end, and
+ * their number in @batch.
+ */
 static void cow_scan(struct vm_fault *vmf, struct cow_batch *batch, unsigned long start,
-		     unsigned long end)
+		     unsigned long end, unsigned long *wanted)
 {
 	unsigned long addr;
 
-	bitmap_zero(batch->wanted, PTRS_PER_PTE);
+	bitmap_zero(wanted, PTRS_PER_PTE);
 	batch->nr = 0;
 	for (addr = start; addr < end; addr += PAGE_SIZE) {
 		unsigned long index = pte_index(addr);
@@ -184,7 +184,7 @@ static void cow_scan(struct vm_fault *vmf, struct cow_batch *batch, unsigned lon
 				continue;
 			}
 		}
-		__set_bit(index, batch->wanted);
+		__set_bit(index, wanted);
 		batch->nr++;
 	}
 }
@@ -194,14 +194,16 @@ static bool cow_batch_alloc(struct cow_batch *batch)
 {
 	if (batch->nr <= COW_BATCH_ON_STACK) {
 		memset(batch->new_on_stack, 0, sizeof(batch->new_on_stack));
+		batch->index = batch->index_on_stack;
 		batch->old = batch->old_on_stack;
 		batch->new = batch->new_on_stack;
 		return true;
 	}
-	/* Two arrays of words; the allocator fills only the empty elements. */
-	batch->new = kcalloc(batch->nr, sizeof(*batch->new) + sizeof(*batch->old),
-			     GFP_NOWAIT | __GFP_NOWARN);
+	/* Three arrays; the page allocator fills only the empty elements. */
+	batch->new = kcalloc(batch->nr, sizeof(*batch->new) + sizeof(*batch->old) +
+			     sizeof(*batch->index), GFP_NOWAIT | __GFP_NOWARN);
 	batch->old = (pte_t *)(batch->new + batch->nr);
+	batch->index = (u16 *)(batch->old + batch->nr);
 	return batch->new;
 }
 
@@ -244,17 +246,17 @@ static bool cow_has_mempolicy(struct vm_area_struct *vma)
 #endif
 }
 
-/* The order of the largest folio that can begin at @index, up to @max. */
-static unsigned int cow_folio_order(const struct cow_batch *batch, unsigned long index,
+/* The order of the largest folio that can begin with page number @i, up to @max. */
+static unsigned int cow_folio_order(const struct cow_batch *batch, unsigned int i,
 				    unsigned int max)
 {
 	unsigned int order;
 
 	for (order = max; order >= COW_ORDER_MIN; order--) {
-		unsigned long end = index + (1UL << order);
+		unsigned int more = (1U << order) - 1;
 
-		if (IS_ALIGNED(index, 1UL << order) && end <= PTRS_PER_PTE &&
-		    find_next_zero_bit(batch->wanted, end, index) >= end)
+		if (IS_ALIGNED(batch->index[i], more + 1) && i + more < batch->nr &&
+		    batch->index[i + more] == batch->index[i] + more)
 			return order;
 	}
 	return 0;
@@ -272,28 +274,26 @@ static unsigned int cow_folio_order_max(struct vm_area_struct *vma)
 /* Allocate large folios for the aligned runs of the batch. */
 static void cow_alloc_folios(struct vm_fault *vmf, struct cow_batch *batch, unsigned int max)
 {
-	unsigned long index, end = 0;
-	unsigned int i, k, order;
+	unsigned int i, k, nr, order;
 
-	cow_for_each_page(batch, i, index) {
+	for (i = 0; i < batch->nr; i += nr) {
 		struct folio *folio;
 
-		if (index < end)
-			continue;
-		order = cow_folio_order(batch, index, max);
+		nr = 1;
+		order = cow_folio_order(batch, i, max);
 		if (!order)
 			continue;
 		folio = vma_alloc_folio(GFP_COW_GUESS, order, vmf->vma,
-					cow_address(vmf, index), false);
+					cow_address(vmf, batch, i), false);
 		if (!folio) {
 			/* So many contiguous pages are not at hand: fewer, then. */
 			max = order - 1;
 			continue;
 		}
 		cow_count(COW_BATCH_ALLOCATIONS, 1);
-		for (k = 0; k < 1U << order; k++)
+		nr = 1U << order;
+		for (k = 0; k < nr; k++)
 			batch->new[i + k] = folio_page(folio, k);
-		end = index + (1UL << order);
 	}
 }
 
@@ -302,7 +302,6 @@ static void cow_alloc_pages(struct vm_fault *vmf, struct cow_batch *batch)
 {
 	struct vm_area_struct *vma = vmf->vma;
 	unsigned int i, max = cow_folio_order_max(vma);
-	unsigned long index;
 
 	if (max >= COW_ORDER_MIN)
 		cow_alloc_folios(vmf, batch, max);
@@ -313,12 +312,12 @@ static void cow_alloc_pages(struct vm_fault *vmf, struct cow_batch *batch)
 		return;
 	}
 	/* A policy chooses the node by address. */
-	cow_for_each_page(batch, i, index) {
+	for (i = 0; i < batch->nr; i++) {
 		struct folio *folio;
 
 		if (batch->new[i])
 			continue;
-		folio = vma_alloc_folio(GFP_COW_GUESS, 0, vma, cow_address(vmf, index), false);
+		folio = vma_alloc_folio(GFP_COW_GUESS, 0, vma, cow_address(vmf, batch, i), false);
 		if (!folio)
 			return;
 		cow_count(COW_BATCH_ALLOCATIONS, 1);
@@ -382,10 +381,9 @@ static bool cow_get_new(struct vm_fault *vmf, struct cow_batch *batch)
 /* Fill the copies. False: not even the faulting page's. */
 static bool cow_copy(struct vm_fault *vmf, struct cow_batch *batch, u64 *copy_ns)
 {
-	unsigned long index;
 	unsigned int i;
 
-	cow_for_each_page(batch, i, index) {
+	for (i = 0; i < batch->nr; i++) {
 		struct page *from = pte_page(batch->old[i]);
 		struct page *to = batch->new[i];
 		struct folio *folio;
@@ -394,7 +392,7 @@ static bool cow_copy(struct vm_fault *vmf, struct cow_batch *batch, u64 *copy_ns
 		if (!to)
 			continue;
 		start = i == batch->fault ? cow_clock() : 0;
-		if (copy_mc_user_highpage(to, from, cow_address(vmf, index), vmf->vma)) {
+		if (copy_mc_user_highpage(to, from, cow_address(vmf, batch, i), vmf->vma)) {
 			/* Poisoned: the ordinary path is to meet it. */
 			cow_drop(batch, i, COW_REFUSED_SPECIAL);
 			continue;
@@ -416,12 +414,11 @@ static bool cow_copy(struct vm_fault *vmf, struct cow_batch *batch, u64 *copy_ns
  */
 static bool cow_check_unchanged(struct vm_fault *vmf, struct cow_batch *batch)
 {
-	unsigned long index;
 	unsigned int i;
 
-	cow_for_each_page(batch, i, index)
+	for (i = 0; i < batch->nr; i++)
 		if (batch->new[i] &&
-		    !pte_same(ptep_get(cow_entry(vmf, index)), batch->old[i]))
+		    !pte_same(ptep_get(cow_entry(vmf, batch->index[i])), batch->old[i]))
 			cow_drop(batch, i, COW_REFUSED_RACED);
 	return batch->new[batch->fault];
 }
@@ -431,11 +428,10 @@ static unsigned int cow_set_new(struct vm_fault *vmf, struct cow_batch *batch)
 {
 	struct vm_area_struct *vma = vmf->vma;
 	unsigned int i, nr, neighbours = 0;
-	unsigned long index;
 
-	cow_for_each_page(batch, i, index) {
-		unsigned long addr = cow_address(vmf, index);
-		pte_t entry, *pte = cow_entry(vmf, index);
+	for (i = 0; i < batch->nr; i++) {
+		unsigned long addr = cow_address(vmf, batch, i);
+		pte_t entry, *pte = cow_entry(vmf, batch->index[i]);
 		struct page *page = batch->new[i];
 		struct folio *folio;
 
@@ -489,16 +485,16 @@ static unsigned int cow_old_run(const struct cow_batch *batch, unsigned int i,
 static unsigned int cow_replace(struct vm_fault *vmf, struct cow_batch *batch)
 {
 	struct vm_area_struct *vma = vmf->vma;
-	unsigned long index, start = vmf->address, end = vmf->address + PAGE_SIZE;
+	unsigned long start = vmf->address, end = vmf->address + PAGE_SIZE;
 	unsigned int i, run, neighbours;
 
-	cow_for_each_page(batch, i, index) {
-		unsigned long addr = cow_address(vmf, index);
+	for (i = 0; i < batch->nr; i++) {
+		unsigned long addr = cow_address(vmf, batch, i);
 
 		if (!batch->new[i])
 			continue;
 		flush_cache_page(vma, addr, pte_pfn(batch->old[i]));
-		ptep_get_and_clear(vma->vm_mm, addr, cow_entry(vmf, index));
+		ptep_get_and_clear(vma->vm_mm, addr, cow_entry(vmf, batch->index[i]));
 		start = min(start, addr);
 		end = max(end, addr + PAGE_SIZE);
 	}
@@ -576,8 +572,8 @@ static enum cow_outcome cow_copy_batch(struct vm_fault *vmf, struct cow_batch *b
 	}
 
 	mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, vma->vm_mm,
-				cow_address(vmf, find_first_bit(batch->wanted, PTRS_PER_PTE)),
-				cow_address(vmf, find_last_bit(batch->wanted, PTRS_PER_PTE) + 1));
+				cow_address(vmf, batch, 0),
+				cow_address(vmf, batch, batch->nr - 1) + PAGE_SIZE);
 	mmu_notifier_invalidate_range_start(&range);
 
 	vmf->pte = pte_offset_map_lock(vma->vm_mm, vmf->pmd, vmf->address, &vmf->ptl);
@@ -620,12 +616,12 @@ static enum cow_outcome cow_copy_batch(struct vm_fault *vmf, struct cow_batch *b
 bool cow_precopy_range(struct vm_fault *vmf, unsigned long start, unsigned long end)
 {
 	struct vm_area_struct *vma = vmf->vma;
+	DECLARE_BITMAP(wanted, PTRS_PER_PTE);
 	enum cow_outcome outcome;
 	struct cow_batch batch;
-	unsigned long index;
-	unsigned int i;
+	unsigned int i, index;
 
-	cow_scan(vmf, &batch, start, end);
+	cow_scan(vmf, &batch, start, end, wanted);
 	cow_count(COW_PRECOPY_ATTEMPTS, ((end - start) >> PAGE_SHIFT) - 1);
 	if (batch.nr == 1)
 		return false;
@@ -633,7 +629,10 @@ bool cow_precopy_range(struct vm_fault *vmf, unsigned long start, unsigned long 
 		cow_count(COW_REFUSED_NOMEM, batch.nr - 1);
 		return false;
 	}
-	cow_for_each_page(&batch, i, index) {
+	index = pte_index(start);
+	for (i = 0; i < batch.nr; i++, index++) {
+		index = find_next_bit(wanted, PTRS_PER_PTE, index);
+		batch.index[i] = index;
 		batch.old[i] = i == batch.fault ? vmf->orig_pte : ptep_get(cow_entry(vmf, index));
 		if (i != batch.fault)
 			folio_get(page_folio(pte_page(batch.old[i])));

@@ -48,6 +48,12 @@ int cow_mm_policy(const struct mm_struct *mm)
 	}
 }
 
+/* Whether regions of @mm may be copied ahead: its faults need not look if not. */
+bool cow_coverage_known(const struct mm_struct *mm)
+{
+	return cow_regions_counted(mm) || !READ_ONCE(sysctl_cow_threshold_pct);
+}
+
 /* Whether the policy of @mm copies by regions. */
 bool cow_mm_by_regions(const struct mm_struct *mm)
 {
@@ -128,26 +134,42 @@ struct cow_guess {
 	unsigned int pages;	/* that would be copied, at most */
 	unsigned long start;
 	unsigned long end;
-	bool whole;		/* all that the page table has of the region */
 };
 
-/* Whether the region has the coverage. One that was copied whole is not, again in its epoch. */
-static bool cow_guess_covered(struct vm_fault *vmf, struct cow_guess *guess)
+/* Whether the region of @addr has the coverage. */
+static bool cow_guess_covered(struct mm_struct *mm, unsigned long addr, struct cow_guess *guess)
 {
 	unsigned int threshold = cow_threshold(guess->regions);
 
-	if (guess->regions)
-		guess->word = cow_region_find(guess->regions, vmf->address);
-	if (!guess->word)
-		return !threshold && vmf->vma->vm_mm->cow_regions.forks >=
-				     READ_ONCE(sysctl_cow_gate_forks);
+	guess->word = guess->regions ? cow_region_find(guess->regions, addr) : NULL;
+	if (!guess->word) {
+		guess->region.word = 0;
+		return !threshold &&
+		       mm->cow_regions.forks >= READ_ONCE(sysctl_cow_gate_forks);
+	}
 	guess->region.word = READ_ONCE(*guess->word);
-	if (guess->whole && guess->region.tried & guess->table)
-		return false;
 	if (!threshold || cow_region_reaches(guess->region, threshold))
 		return true;
 	cow_count(COW_REGIONS_BELOW, 1);
 	return false;
+}
+
+/* Set what of the region would be copied. False if all of it has been, in this epoch. */
+static bool cow_guess_window(struct vm_fault *vmf, struct cow_guess *guess)
+{
+	unsigned long part, size;
+
+	guess->shift = guess->regions ? guess->regions->shift :
+					ilog2(READ_ONCE(sysctl_cow_region_kb)) + 10;
+	guess->table = BIT(cow_region_table(vmf->address, guess->shift));
+	part = cow_region_part(guess->shift);
+	size = min(part, (unsigned long)READ_ONCE(sysctl_cow_batch_kb) << 10);
+	if (size == part && guess->region.tried & guess->table)
+		return false;
+	cow_region_window(vmf->address, size, vmf->vma->vm_start, vmf->vma->vm_end,
+			  &guess->start, &guess->end);
+	guess->pages = (guess->end - guess->start) >> PAGE_SHIFT;
+	return true;
 }
 
 /* How many pages, beside the faulting one, are likely to be written again: @only has them. */
@@ -197,29 +219,19 @@ static void cow_guess_made(struct vm_fault *vmf, const struct cow_guess *guess)
 bool cow_coverage_precopy(struct vm_fault *vmf)
 {
 	unsigned int history = READ_ONCE(sysctl_cow_history);
-	struct vm_area_struct *vma = vmf->vma;
+	struct mm_struct *mm = vmf->vma->vm_mm;
 	DECLARE_BITMAP(only, PTRS_PER_PTE);
-	struct cow_guess guess = {};
-	unsigned long part, size;
+	struct cow_guess guess;
 	bool chosen;
 
 	rcu_read_lock();
-	guess.regions = rcu_dereference(vma->vm_mm->cow_regions.regions);
-	guess.shift = guess.regions ? guess.regions->shift :
-				      ilog2(READ_ONCE(sysctl_cow_region_kb)) + 10;
-	guess.table = BIT(cow_region_table(vmf->address, guess.shift));
-	part = cow_region_part(guess.shift);
-	size = min(part, (unsigned long)READ_ONCE(sysctl_cow_batch_kb) << 10);
-	guess.whole = size == part;
-	cow_region_window(vmf->address, size, vma->vm_start, vma->vm_end, &guess.start,
-			  &guess.end);
-	guess.pages = (guess.end - guess.start) >> PAGE_SHIFT;
-	chosen = cow_guess_covered(vmf, &guess);
+	guess.regions = rcu_dereference(mm->cow_regions.regions);
+	chosen = cow_guess_covered(mm, vmf->address, &guess) && cow_guess_window(vmf, &guess);
 	if (chosen && history) {
 		guess.pages = cow_guess_again(vmf, &guess, history, only);
 		chosen = guess.pages;
 	}
-	chosen = chosen && cow_guess_affordable(vma->vm_mm, &guess);
+	chosen = chosen && cow_guess_affordable(mm, &guess);
 	if (chosen)
 		cow_guess_made(vmf, &guess);
 	rcu_read_unlock();

@@ -30,6 +30,7 @@
 
 #include "cow.h"
 #include "cow_regions.h"
+#include "cow_walk.h"
 
 DEFINE_STATIC_KEY_FALSE(cow_regions_on);
 
@@ -291,13 +292,14 @@ static void cow_walk_leave(struct cow_walk *walk)
 	union cow_region old = cow_region_read(word), new;
 
 	do {
-		new = cow_region_walked(old, walk->epoch, walk->pages, walk->written);
+		new = cow_region_walked(old, walk->epoch, walk->pages,
+					walk->region_written);
 	} while (!try_cmpxchg(word, &old.word, new.word));
 	if (new.covered)
 		trace_region_epoch(walk->start, 1UL << walk->shift, new.covered, new.pages);
 	walk->start += 1UL << walk->shift;
 	walk->pages = 0;
-	walk->written = 0;
+	walk->region_written = 0;
 }
 
 /* @nr pages from @addr on were copied. */
@@ -311,9 +313,9 @@ void cow_region_walk_pages(struct cow_walk *walk, unsigned long addr, unsigned i
 }
 
 /* The walk has come to its end. */
-void cow_region_walk_end(struct cow_walk *walk, unsigned long end)
+void cow_region_walk_end(struct cow_walk *walk)
 {
-	while (walk->start < end)
+	while (walk->start < walk->end)
 		cow_walk_leave(walk);
 }
 

@@ -64,41 +64,6 @@ struct cow_regions {
 	unsigned long wasted;
 };
 
-/**
- * struct cow_walk - a fork's way through a page table
- * @vma: the mapping that is copied
- * @words: the block of its regions; NULL if they are not tracked
- * @written_pages: bits of the pages that were written, by page table entry; NULL
- *	if nobody asks
- * @start: first address of the region it is in
- * @epoch: the epoch that begins
- * @shift: log2 of the bytes of a region
- * @pages: mapped pages of the region so far
- * @written: pages of the region that were copied ahead, and written since
- * @all_written: the same of the page table
- * @all_wasted: its pages that were copied ahead for nothing
- * @by_page: whether the page table has several regions
- * @look: whether entries are to be looked at
- * @look_at_all: those that are not writable as well
- * @looked_to: up to where that has been done: fork may begin again in the middle
- */
-struct cow_walk {
-	struct vm_area_struct *vma;
-	u64 *words;
-	unsigned long *written_pages;
-	unsigned long start;
-	unsigned int epoch;
-	unsigned int shift;
-	unsigned int pages;
-	unsigned int written;
-	unsigned int all_written;
-	unsigned int all_wasted;
-	bool by_page;
-	bool look;
-	bool look_at_all;
-	unsigned long looked_to;
-};
-
 #ifdef CONFIG_COW_COVERAGE
 extern unsigned int sysctl_cow_region_kb;
 extern unsigned int sysctl_cow_gate_forks;
@@ -108,16 +73,29 @@ static inline bool cow_regions_enabled(void)
 {
 	return static_branch_unlikely(&cow_regions_on);
 }
+
+/* Whether regions of @mm are counted; most processes never fork so often. */
+static inline bool cow_regions_counted(const struct mm_struct *mm)
+{
+	return cow_regions_enabled() && rcu_access_pointer(mm->cow_regions.regions);
+}
 #else
 static inline bool cow_regions_enabled(void)
 {
 	return false;
 }
+
+static inline bool cow_regions_counted(const struct mm_struct *mm)
+{
+	return false;
+}
 #endif /* CONFIG_COW_COVERAGE */
+
+struct cow_walk;
 
 void cow_region_walk_begin(struct cow_walk *walk, unsigned long addr, unsigned long end);
 void cow_region_walk_pages(struct cow_walk *walk, unsigned long addr, unsigned int nr);
-void cow_region_walk_end(struct cow_walk *walk, unsigned long end);
+void cow_region_walk_end(struct cow_walk *walk);
 void __cow_region_count(struct mm_struct *mm, unsigned long addr);
 u64 *cow_region_find(struct cow_regions *regions, unsigned long addr);
 bool cow_pages_written(struct cow_regions *regions, unsigned long addr, unsigned int history,
@@ -126,19 +104,5 @@ bool cow_pages_written(struct cow_regions *regions, unsigned long addr, unsigned
 /* mm/cow_coverage.c */
 void cow_regions_tune(struct mm_struct *mm, struct cow_regions *regions);
 bool cow_mm_by_regions(const struct mm_struct *mm);
-
-/* The pages of @rss were copied. Of one region, if it has all of the page table. */
-static inline void cow_walk_rss(struct cow_walk *walk, const int *rss)
-{
-	if (cow_regions_enabled() && walk->words && !walk->by_page)
-		walk->pages += rss[MM_FILEPAGES] + rss[MM_ANONPAGES] + rss[MM_SHMEMPAGES];
-}
-
-/* A huge page was copied. */
-static inline void cow_walk_huge(struct cow_walk *walk, unsigned long addr)
-{
-	if (cow_regions_enabled() && walk->words)
-		cow_region_walk_pages(walk, addr, PTRS_PER_PTE);
-}
 
 #endif /* _MM_COW_REGIONS_H */
