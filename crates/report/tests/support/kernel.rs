@@ -7,6 +7,8 @@ use cowlab_store::{Accelerator, Environment, KernelBuild, Params, Run, RunInfo, 
 pub const FAULT_NS: f64 = 5000.0;
 /// A page copied ahead.
 pub const AHEAD_NS: f64 = 2000.0;
+/// The same into a folio.
+pub const AHEAD_IN_FOLIO_NS: f64 = 1400.0;
 
 /// Rounds, each a little faster or slower than the middle one.
 const ROUNDS: [(u32, f64); 3] = [(0, 0.99), (1, 1.0), (2, 1.01)];
@@ -35,8 +37,9 @@ pub fn run() -> Run {
     for (pattern, mib) in [("sequential", 16), ("sequential", 64), ("random", 16), ("random", 64)] {
         for threads in [0, 1] {
             for depth in [0, 1, 16, 512] {
-                bulk(&mut run, pattern, mib, threads, depth);
+                bulk(&mut run, pattern, mib, threads, depth, 0);
             }
+            bulk(&mut run, pattern, mib, threads, 512, 4);
         }
     }
     for depth in [0, 1, 16, 512] {
@@ -48,11 +51,12 @@ pub fn run() -> Run {
     run
 }
 
-fn policy(depth: u32) -> String {
-    match depth {
-        0 => "off".into(),
-        1 => "next".into(),
-        pages => format!("next:{pages}"),
+fn policy(depth: u32, order: u32) -> String {
+    match (depth, order) {
+        (0, _) => "off".into(),
+        (1, 0) => "next".into(),
+        (pages, 0) => format!("next:{pages}"),
+        (pages, order) => format!("next:{pages}:{order}"),
     }
 }
 
@@ -114,7 +118,7 @@ impl Add<'_> {
     }
 }
 
-fn bulk(run: &mut Run, pattern: &str, mib: u64, threads: u32, depth: u32) {
+fn bulk(run: &mut Run, pattern: &str, mib: u64, threads: u32, depth: u32, order: u32) {
     let pages = (mib * 256) as f64;
     let share = match (pattern, depth) {
         (_, 0) => 1.0,
@@ -125,11 +129,12 @@ fn bulk(run: &mut Run, pattern: &str, mib: u64, threads: u32, depth: u32) {
     let faults = (pages * share).round();
     let ahead = pages - faults;
     let flush = if threads > 0 { 10_000.0 } else { 0.0 };
-    let order = if pattern == "random" { 1.1 } else { 1.0 };
-    let params = workload(pattern, mib, threads, &policy(depth));
+    let scattered = if pattern == "random" { 1.1 } else { 1.0 };
+    let ahead_ns = if order == 0 { AHEAD_NS } else { AHEAD_IN_FOLIO_NS };
+    let params = workload(pattern, mib, threads, &policy(depth, order));
     let mut add = Add { run, environment: 0, bench: "cow-faults", params };
     add.count("pages_written", pages);
-    add.time("elapsed_ns", (faults * (FAULT_NS + flush) + ahead * AHEAD_NS) * order);
+    add.time("elapsed_ns", (faults * (FAULT_NS + flush) + ahead * ahead_ns) * scattered);
     for (metric, value) in [
         ("cow_faults", faults),
         ("flushes", faults),
@@ -149,7 +154,7 @@ fn bulk(run: &mut Run, pattern: &str, mib: u64, threads: u32, depth: u32) {
 }
 
 fn single(run: &mut Run, depth: u32) {
-    let params = workload("single", 16, 0, &policy(depth));
+    let params = workload("single", 16, 0, &policy(depth, 0));
     let mut add = Add { run, environment: 0, bench: "cow-faults", params };
     add.count("pages_written", 1.0);
     add.count("cow_faults", 1.0);

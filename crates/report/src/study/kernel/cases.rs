@@ -45,6 +45,30 @@ impl Workload {
     }
 }
 
+/// How many pages a policy copies ahead, and into what.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Depth {
+    /// Of the folios that aligned runs go into; 0: base pages.
+    pub order: u32,
+    pub pages: u32,
+    pub policy: String,
+}
+
+impl Depth {
+    /// Of `next`, `next:16`, `next:512:4`.
+    fn of(policy: &str) -> Option<Depth> {
+        let (pages, order) = match policy.strip_prefix(NEXT)? {
+            "" => (1, 0),
+            depth => {
+                let depth = depth.strip_prefix(':')?;
+                let (pages, order) = depth.split_once(':').unwrap_or((depth, "0"));
+                (pages.parse().ok()?, order.parse().ok()?)
+            }
+        };
+        Some(Depth { order, pages, policy: policy.to_owned() })
+    }
+}
+
 impl<'a> Measured<'a> {
     /// The first environment with a policy that copies ahead; one that counts has no times.
     pub(super) fn of(run: &'a Run) -> Option<Measured<'a>> {
@@ -79,16 +103,13 @@ impl<'a> Measured<'a> {
             .with("policy", policy)
     }
 
-    /// The depths that were measured for a workload, ascending, with their policies' names.
-    pub(super) fn depths(&self, workload: Workload) -> Vec<(u32, String)> {
+    /// The depths that were measured for a workload, those into base pages first, ascending.
+    pub(super) fn depths(&self, workload: Workload) -> Vec<Depth> {
         let names = self.samples.with("pattern", workload.pattern).words("policy");
-        let mut depths: Vec<(u32, String)> = names
+        let mut depths: Vec<Depth> = names
             .into_iter()
-            .filter_map(|name| match name.strip_prefix(NEXT)? {
-                "" => Some((1, name.to_owned())),
-                depth => Some((depth.strip_prefix(':')?.parse().ok()?, name.to_owned())),
-            })
-            .filter(|(_, name)| self.case(workload, name).len() > 0)
+            .filter_map(Depth::of)
+            .filter(|depth| self.case(workload, &depth.policy).len() > 0)
             .collect();
         depths.sort_unstable();
         depths

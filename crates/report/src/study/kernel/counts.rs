@@ -23,7 +23,11 @@ pub(super) fn blocks(measured: &Measured) -> Vec<Block> {
     let mut blocks = Vec::new();
     blocks.extend(one_over_e(measured));
     blocks.extend(accounted(measured));
-    blocks.push(Block::Table(table(measured)));
+    let table = table(measured);
+    if table.rows.is_empty() {
+        return blocks;
+    }
+    blocks.push(Block::Table(table));
     blocks.push(Block::Note(
         "The document's hit rate is pages copied over neighbours looked at. It says nothing of what \
          becomes of them: a page that was copied and never written before the process ended, or \
@@ -51,7 +55,7 @@ fn table(measured: &Measured) -> Table {
                    what became of them";
     let mut table = Table::new(TABLE, caption, columns);
     for workload in WORKLOADS {
-        let depths = measured.depths(workload).into_iter().map(|(_, name)| name);
+        let depths = measured.depths(workload).into_iter().map(|depth| depth.policy);
         for policy in [OFF.to_owned()].into_iter().chain(depths) {
             let case = measured.case(workload, &policy);
             if case.len() == 0 {
@@ -114,7 +118,7 @@ fn one_over_e(measured: &Measured) -> Option<Block> {
 fn accounted(measured: &Measured) -> Option<Block> {
     let (mut cases, mut worst) = (0u64, 0f64);
     for workload in WORKLOADS {
-        let depths = measured.depths(workload).into_iter().map(|(_, name)| name);
+        let depths = measured.depths(workload).into_iter().map(|depth| depth.policy);
         for policy in [OFF.to_owned()].into_iter().chain(depths) {
             let case = measured.case(workload, &policy);
             let faults = case.by_round("cow_faults");

@@ -3,7 +3,7 @@
 
 use cowlab_model::Estimate;
 
-use super::cases::{Measured, OFF, Workload, change, per_page, ratio};
+use super::cases::{Depth, Measured, OFF, Workload, change, per_page, ratio};
 use crate::document::{Axis, Block, Cell, Column, Finding, Plot, Series, Table};
 use crate::study::{cells, time};
 
@@ -55,6 +55,7 @@ fn table(measured: &Measured) -> Table {
     let columns = vec![
         Column::text("Writes"),
         Column::number("Pages ahead"),
+        Column::number("Folio order"),
         Column::unit("A page written", "ns_per_page"),
         Column::unit("against `off`", "fraction"),
         Column::unit("hit rate", "fraction"),
@@ -63,7 +64,8 @@ fn table(measured: &Measured) -> Table {
         Column::number("wasted pages, a page written"),
     ];
     let caption = "By depth: times with 95% intervals, changes round by round against `off` in the \
-                   same boot, and beside the document's hit rate what became of the pages";
+                   same boot, and beside the document's hit rate what became of the pages. Order 0: \
+                   copies are base pages; above, aligned runs go into folios of up to 2^order pages";
     let mut table = Table::new(TABLE, caption, columns);
     for workload in BULK.into_iter().chain([SINGLE]) {
         if measured.case(workload, OFF).len() == 0 {
@@ -72,10 +74,10 @@ fn table(measured: &Measured) -> Table {
         let none = "was not measured";
         let off = cells::estimate(cost(measured, workload, OFF), "ns", none);
         let nothing = || Cell::Missing("nothing is copied ahead".into());
-        let mut row = vec![Cell::text(workload.name()), Cell::count(0), off];
-        row.resize_with(8, nothing);
+        let mut row = vec![Cell::text(workload.name()), Cell::count(0), Cell::count(0), off];
+        row.resize_with(table.columns.len(), nothing);
         table.push(row);
-        for (depth, policy) in measured.depths(workload) {
+        for Depth { order, pages, policy } in measured.depths(workload) {
             let case = measured.case(workload, &policy);
             let share = |above, below| {
                 let share = ratio(&case, above, below).map(|e| e.value);
@@ -83,7 +85,8 @@ fn table(measured: &Measured) -> Table {
             };
             table.push(vec![
                 Cell::text(workload.name()),
-                Cell::count(depth.into()),
+                Cell::count(pages.into()),
+                Cell::count(order.into()),
                 cells::estimate(cost(measured, workload, &policy), "ns", none),
                 cells::estimate(change_from_off(measured, workload, &policy), "fraction", none),
                 share("precopy_success", "precopy_attempts"),
@@ -99,16 +102,17 @@ fn table(measured: &Measured) -> Table {
 /// The depth with the least time.
 fn best(measured: &Measured, workload: Workload) -> Option<Block> {
     let depths = measured.depths(workload).into_iter();
-    let costs = depths.filter_map(|(depth, policy)| {
-        Some((cost(measured, workload, &policy)?.value, depth, policy))
-    });
-    let (_, depth, policy) = costs.min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let costs =
+        depths.filter_map(|depth| Some((cost(measured, workload, &depth.policy)?.value, depth)));
+    let (_, Depth { order, pages, policy }) = costs.min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let into = if order == 0 { String::new() } else { format!(" into folios of order {order}") };
     let change = change_from_off(measured, workload, &policy)?;
     let headline = if change.low <= 0.0 && change.high >= 0.0 {
         format!("{}: no depth was seen to make a difference.", capital(&workload.name()))
     } else {
         format!(
-            "{}: copying {depth} pages ahead changes the time by {}, the best depth that was tried.",
+            "{}: copying {pages} pages ahead{into} changes the time by {}, the best depth that was \
+             tried.",
             capital(&workload.name()),
             signed(change.value)
         )
@@ -128,12 +132,13 @@ fn best(measured: &Measured, workload: Workload) -> Option<Block> {
 /// What a single write pays for the deepest policy.
 fn price(measured: &Measured) -> Option<Block> {
     let off = cost(measured, SINGLE, OFF)?;
-    let (depth, policy) = measured.depths(SINGLE).pop()?;
-    let deep = cost(measured, SINGLE, &policy)?;
+    let deepest = measured.depths(SINGLE).into_iter().max_by_key(|depth| depth.pages)?;
+    let deep = cost(measured, SINGLE, &deepest.policy)?;
     let headline = format!(
-        "A single write costs {} with `off` and {} where up to {depth} pages may be copied ahead.",
+        "A single write costs {} with `off` and {} where up to {} pages may be copied ahead.",
         time(off.value),
-        time(deep.value)
+        time(deep.value),
+        deepest.pages
     );
     let detail = format!("{} against {}.", cells::words(off, "ns"), cells::words(deep, "ns"));
     let samples = Some(format!("#{TABLE}"));
@@ -164,28 +169,32 @@ fn single(measured: &Measured) -> Option<Plot> {
 
 fn curves(measured: &Measured, mut plot: Plot, workloads: &[Workload]) -> Option<Plot> {
     for workload in workloads {
-        let points: Vec<(f64, Estimate)> = measured
-            .depths(*workload)
-            .into_iter()
-            .filter_map(|(depth, policy)| {
-                Some((f64::from(depth), cost(measured, *workload, &policy)?))
-            })
-            .collect();
-        let (Some(first), Some(last)) = (points.first(), points.last()) else { continue };
-        let name = workload.name();
-        if let Some(off) = cost(measured, *workload, OFF) {
-            let (x, y) = (vec![first.0, last.0], vec![off.value; 2]);
-            plot.series.push(Series::Line { name: name.clone(), x, y, dashed: true });
+        let depths = measured.depths(*workload);
+        for by_order in depths.chunk_by(|a, b| a.order == b.order) {
+            let points: Vec<(f64, Estimate)> = by_order
+                .iter()
+                .filter_map(|d| Some((f64::from(d.pages), cost(measured, *workload, &d.policy)?)))
+                .collect();
+            let (Some(first), Some(last)) = (points.first(), points.last()) else { continue };
+            let order = by_order[0].order;
+            let name = match order {
+                0 => workload.name(),
+                order => format!("{}, folios of order {order}", workload.name()),
+            };
+            if let (0, Some(off)) = (order, cost(measured, *workload, OFF)) {
+                let (x, y) = (vec![first.0, last.0], vec![off.value; 2]);
+                plot.series.push(Series::Line { name: name.clone(), x, y, dashed: true });
+            }
+            let of = |figure: fn(&Estimate) -> f64| points.iter().map(|(_, e)| figure(e)).collect();
+            let x: Vec<f64> = points.iter().map(|(depth, _)| *depth).collect();
+            plot.series.push(Series::estimates(
+                name,
+                x,
+                of(|e| e.value),
+                of(|e| e.low),
+                of(|e| e.high),
+            ));
         }
-        let of = |figure: fn(&Estimate) -> f64| points.iter().map(|(_, e)| figure(e)).collect();
-        let x: Vec<f64> = points.iter().map(|(depth, _)| *depth).collect();
-        plot.series.push(Series::estimates(
-            name,
-            x,
-            of(|e| e.value),
-            of(|e| e.low),
-            of(|e| e.high),
-        ));
     }
     (!plot.series.is_empty()).then_some(plot)
 }
@@ -210,9 +219,10 @@ fn fate(measured: &Measured) -> Option<Plot> {
             let (x, y): (Vec<f64>, Vec<f64>) = measured
                 .depths(workload)
                 .into_iter()
-                .filter_map(|(depth, policy)| {
-                    let share = ratio(&measured.case(workload, &policy), above, below)?;
-                    Some((f64::from(depth), share.value))
+                .filter(|depth| depth.order == 0)
+                .filter_map(|depth| {
+                    let share = ratio(&measured.case(workload, &depth.policy), above, below)?;
+                    Some((f64::from(depth.pages), share.value))
                 })
                 .unzip();
             if !x.is_empty() {
