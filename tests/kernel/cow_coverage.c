@@ -24,6 +24,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SYSCTL "/proc/sys/vm/"
@@ -41,7 +42,7 @@
 
 static const char *const settings[] = { "cow_precopy",	  "cow_region_kb", "cow_threshold_pct",
 					"cow_gate_forks", "cow_waste_pct", "cow_batch_kb",
-					"cow_history" };
+					"cow_history",	  "cow_gate_kb",   "cow_worker" };
 #define SETTINGS (sizeof(settings) / sizeof(*settings))
 static long old_settings[SETTINGS];
 static size_t page_size, pages;
@@ -127,6 +128,8 @@ static void policy(long mode, long region_kb, long threshold, long gate)
 	set("cow_gate_forks", gate);
 	set("cow_batch_kb", 2048);
 	set("cow_history", 0);
+	set("cow_gate_kb", 0);
+	set("cow_worker", 0);
 	/* The same threshold for good, so that the choice can be foretold. */
 	set("cow_waste_pct", 100);
 	set("cow_precopy", mode);
@@ -579,6 +582,8 @@ static void fork_and_write(size_t step)
 	fork_once();
 	for (size_t page = 0; page < pages; page += step)
 		area[page * page_size]++;
+	/* An epoch much shorter than the one before would be added to it. */
+	nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
 }
 
 static void only_those_written(void)
@@ -587,8 +592,8 @@ static void only_those_written(void)
 		long history;
 		size_t before, last, copied;
 	} rows[] = {
-		{ 1, 1, 2, 255 }, { 1, 2, 1, 511 }, { 2, 1, 2, 255 },
-		{ 2, 2, 1, 255 }, { 2, 512, 1, 0 }, { 1, 1, 512, 0 },
+		{ 1, 1, 2, 255 }, { 1, 2, 1, 511 }, { 2, 1, 2, 255 }, { 2, 2, 1, 255 },
+		{ 3, 2, 1, 0 },	  { 2, 512, 1, 0 }, { 1, 1, 512, 0 },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
@@ -716,7 +721,7 @@ static void bad_values(void)
 		{ "cow_threshold_pct", 101 }, { "cow_threshold_pct", -1 },
 		{ "cow_waste_pct", 101 },     { "cow_gate_forks", -1 },
 		{ "cow_batch_kb", 8 },	      { "cow_batch_kb", 4096 },
-		{ "cow_batch_kb", 96 },	      { "cow_history", 3 },
+		{ "cow_batch_kb", 96 },	      { "cow_history", 4 },
 		{ "cow_history", -1 },
 	};
 

@@ -26,9 +26,12 @@
 #define CHUNK (16UL << 20)
 
 static const char *const settings[] = {
-	"cow_precopy",	     "cow_region_kb",	       "cow_batch_kb",
-	"cow_threshold_pct", "cow_gate_forks",	       "cow_history",
-	"cow_precopy_order", "watermark_scale_factor", "lowmem_reserve_ratio",
+	"cow_precopy",		"cow_region_kb",
+	"cow_batch_kb",		"cow_threshold_pct",
+	"cow_gate_forks",	"cow_history",
+	"cow_gate_kb",		"cow_worker",
+	"cow_precopy_order",	"watermark_scale_factor",
+	"lowmem_reserve_ratio",
 };
 #define SETTINGS (sizeof(settings) / sizeof(*settings))
 static char old_settings[SETTINGS][128];
@@ -296,6 +299,8 @@ int main(void)
 	set("cow_threshold_pct", "0");
 	set("cow_gate_forks", "0");
 	set("cow_precopy_order", "0");
+	set("cow_gate_kb", "0");
+	set("cow_worker", "0");
 	set("cow_history", "0");
 	set("cow_precopy", "2");
 	printf("KTAP version 1\n1..7\n");

@@ -496,7 +496,8 @@ static void family_life(uint64_t seed)
 
 static const char *const settings[] = { "cow_precopy",	  "cow_precopy_pages", "cow_precopy_order",
 					"cow_region_kb",  "cow_threshold_pct", "cow_batch_kb",
-					"cow_gate_forks", "cow_waste_pct",     "cow_history" };
+					"cow_gate_forks", "cow_waste_pct",     "cow_history",
+					"cow_gate_kb",	  "cow_worker" };
 #define SETTINGS (sizeof(settings) / sizeof(*settings))
 static char old_settings[SETTINGS][32];
 
@@ -524,7 +525,7 @@ static void change_policy(void)
 	static const char *const orders[] = { "0", "0", "2", "4", "8" };
 	static const char *const batches[] = { "16", "128", "2048" };
 	static const char *const wastes[] = { "10", "100" };
-	static const char *const histories[] = { "0", "1", "2" };
+	static const char *const histories[] = { "0", "1", "1", "3" };
 
 	put("cow_precopy_order", orders[below(5)]);
 	switch (below(coverage ? 6 : 2)) {
@@ -540,7 +541,9 @@ static void change_policy(void)
 		put("cow_threshold_pct", thresholds[below(4)]);
 		put("cow_batch_kb", batches[below(3)]);
 		put("cow_waste_pct", wastes[below(2)]);
-		put("cow_history", histories[below(3)]);
+		put("cow_history", histories[below(4)]);
+		put("cow_worker", below(2) ? "0" : "1");
+		put("cow_gate_kb", "0");
 		put("cow_gate_forks", below(2) ? "0" : "1");
 		put("cow_precopy", "2");
 	}

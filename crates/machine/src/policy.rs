@@ -25,13 +25,29 @@ pub(crate) const WASTE: &str = "proc/sys/vm/cow_waste_pct";
 pub(crate) const REGION: &str = "proc/sys/vm/cow_region_kb";
 /// How much of a region one fault copies, in KiB.
 pub(crate) const BATCH: &str = "proc/sys/vm/cow_batch_kb";
-/// Which pages of a region: 0, all; else those written in as many of the last epochs.
+/// Which pages: 0, all of a region; else, anywhere, those written in as many of the last epochs.
 pub(crate) const HISTORY: &str = "proc/sys/vm/cow_history";
 /// From which of its forks on a process is watched.
 pub(crate) const GATE: &str = "proc/sys/vm/cow_gate_forks";
+/// From how much anonymous memory on, in KiB.
+pub(crate) const GATE_KB: &str = "proc/sys/vm/cow_gate_kb";
+/// Whether a worker copies ahead of the faults.
+pub(crate) const WORKER: &str = "proc/sys/vm/cow_worker";
 /// Every setting that a policy may change, and those that measurements do.
-pub(crate) const ALL: [&str; 10] =
-    [PRECOPY, PRECOPY_PAGES, PRECOPY_ORDER, THRESHOLD, WASTE, REGION, BATCH, HISTORY, GATE, TIMES];
+pub(crate) const ALL: [&str; 12] = [
+    PRECOPY,
+    PRECOPY_PAGES,
+    PRECOPY_ORDER,
+    THRESHOLD,
+    WASTE,
+    REGION,
+    BATCH,
+    HISTORY,
+    GATE,
+    GATE_KB,
+    WORKER,
+    TIMES,
+];
 /// 0: count; 1: take times as well.
 pub(crate) const TIMES: &str = "proc/sys/vm/cow_stats";
 
@@ -46,7 +62,7 @@ const NAMES: &str =
 const THRESHOLDS: RangeInclusive<u32> = 0..=100;
 
 /// What `ccow` sets: the kernel's own defaults, in the order of [`coverage_settings`].
-const OWN: [u32; 7] = [80, 10, 2048, 2048, 0, 2, 0];
+const OWN: [u32; 9] = [80, 10, 2048, 128, 1, 1, 4096, 1, 0];
 /// What document 003 has: no limit of waste, regions of 2 MiB that are copied whole, of any process.
 const WASTE_ALLOWED_PCT: u32 = 100;
 const REGION_KB: u32 = 2048;
@@ -98,8 +114,8 @@ pub enum Policy {
     Next(u32),
     /// So many pages that follow it, into folios of up to 2^order pages: `next:512:4`.
     NextFolios(u32, u32),
-    /// The region, if most of it was written between the last two forks, with the kernel's own
-    /// settings: a threshold that rises for a process that wastes copies, for example: `ccow`.
+    /// What was written between the last two forks, by a worker ahead of the faults, with the
+    /// kernel's own settings: `ccow`.
     Coverage,
     /// The whole region, if so much of it (in percent) was written between the last two forks, into
     /// folios of up to 2^order pages: document 003's `ccow:80`, `ccow:0` for every region, and
@@ -119,7 +135,8 @@ impl Policy {
             Policy::NextFolios(pages, order) => next(pages, order),
             Policy::Coverage => coverage_settings(OWN),
             Policy::CoverageOf(threshold, order) => {
-                coverage_settings([threshold, WASTE_ALLOWED_PCT, REGION_KB, REGION_KB, 0, 0, order])
+                let own = [threshold, WASTE_ALLOWED_PCT, REGION_KB, REGION_KB, 0, 0, 0, 0, order];
+                coverage_settings(own)
             }
         }
     }
@@ -128,15 +145,14 @@ impl Policy {
     pub fn forks_to_learn(self) -> u64 {
         match self {
             Policy::Off | Policy::Next(_) | Policy::NextFolios(..) => 0,
-            // From the second on its regions are counted, and the third ends an epoch.
-            Policy::Coverage => 2,
-            Policy::CoverageOf(..) => 1,
+            // From the first on its pages are watched.
+            Policy::Coverage | Policy::CoverageOf(..) => 1,
         }
     }
 }
 
-fn coverage_settings(values: [u32; 7]) -> Vec<(&'static str, u32)> {
-    let files = [THRESHOLD, WASTE, REGION, BATCH, HISTORY, GATE, PRECOPY_ORDER];
+fn coverage_settings(values: [u32; 9]) -> Vec<(&'static str, u32)> {
+    let files = [THRESHOLD, WASTE, REGION, BATCH, HISTORY, GATE, GATE_KB, WORKER, PRECOPY_ORDER];
     files.into_iter().zip(values).chain([(PRECOPY, 2)]).collect()
 }
 

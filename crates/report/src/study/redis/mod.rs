@@ -13,6 +13,7 @@ use cowlab_store::Run;
 use super::configuration::{Configuration, Configurations};
 use super::picked::Picked;
 use crate::document::{Axis, Block, Document, Plot, Section, Series};
+use crate::html::inline::plain;
 
 /// Anchor of the section.
 pub const SECTION: &str = "redis";
@@ -100,7 +101,8 @@ fn around_the_fork(measured: &Measured) -> Option<Plot> {
             })
             .unzip();
         if !x.is_empty() {
-            let (name, dashed) = (measured.configurations.name(&one), one.is_plain());
+            let name = plain(&measured.configurations.name(&one));
+            let dashed = one.is_plain();
             plot.series.push(Series::Line { name, x, y, dashed });
         }
     }

@@ -4,6 +4,7 @@
 use super::SECTION;
 use super::workload::Workload;
 use crate::document::{Axis, Plot, Series};
+use crate::html::inline::plain;
 use crate::study::distribution::cdf;
 
 /// Phases are twentieths: their middles lie so far behind their beginnings.
@@ -32,7 +33,7 @@ fn course(workload: &Workload, number: usize) -> Plot {
             })
             .unzip();
         if !x.is_empty() {
-            let (name, dashed) = (workload.configurations.name(&one), one.is_plain());
+            let (name, dashed) = (plain(&workload.configurations.name(&one)), one.is_plain());
             plot.series.push(Series::Line { name, x, y, dashed });
         }
     }
@@ -51,8 +52,9 @@ fn rates(workload: &Workload, number: usize) -> Plot {
     );
     for one in workload.configurations.iter() {
         let windows = workload.case(&one).of_metric("window_per_s").distribution();
-        plot.series
-            .extend(windows.and_then(|rates| cdf(workload.configurations.name(&one), &rates)));
+        plot.series.extend(
+            windows.and_then(|rates| cdf(plain(&workload.configurations.name(&one)), &rates)),
+        );
     }
     plot
 }

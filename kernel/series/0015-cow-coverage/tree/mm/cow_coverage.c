@@ -84,17 +84,28 @@ int cow_precopy_get(void)
 	return READ_ONCE(current->mm->cow_regions.control);
 }
 
-/* An epoch has ended: raise the threshold of a process that wastes copies, or lower it again. */
+/*
+ * An epoch has ended: ask more of what a process copies ahead if it wastes copies,
+ * or less again. Of the epoch before, that is: what became of the last one's
+ * copies is about to be looked at. A short one had no time to write to them.
+ */
 void cow_regions_tune(struct mm_struct *mm, struct cow_regions *regions)
 {
 	unsigned long written = atomic_long_read(&mm->cow_stats.written);
 	unsigned long wasted = atomic_long_read(&mm->cow_stats.wasted);
-	unsigned int now = regions->threshold_pct;
+	unsigned int waste_pct = READ_ONCE(sysctl_cow_waste_pct), now;
 
-	now = cow_threshold_next(now, READ_ONCE(sysctl_cow_threshold_pct),
+	if (regions->short_epoch)
+		goto out;
+	now = cow_threshold_next(regions->threshold_pct, READ_ONCE(sysctl_cow_threshold_pct),
 				 written - regions->written, wasted - regions->wasted,
-				 READ_ONCE(sysctl_cow_waste_pct));
+				 waste_pct);
 	WRITE_ONCE(regions->threshold_pct, now);
+	now = cow_history_next(regions->history, READ_ONCE(sysctl_cow_history),
+			       COW_HISTORY_MAX, written - regions->written,
+			       wasted - regions->wasted, waste_pct);
+	WRITE_ONCE(regions->history, now);
+out:
 	regions->written = written;
 	regions->wasted = wasted;
 }
@@ -108,6 +119,19 @@ static unsigned int cow_threshold(const struct cow_regions *regions)
 	if (!set || !regions || READ_ONCE(sysctl_cow_waste_pct) >= 100)
 		return set;
 	return max(set, READ_ONCE(regions->threshold_pct));
+}
+
+/*
+ * In how many epochs a page of the process must have been written to be copied
+ * ahead; 0: that is not asked.
+ */
+static unsigned int cow_history(const struct cow_regions *regions)
+{
+	unsigned int set = READ_ONCE(sysctl_cow_history);
+
+	if (!set || !regions || READ_ONCE(sysctl_cow_waste_pct) >= 100)
+		return set;
+	return max(set, READ_ONCE(regions->history));
 }
 
 /* So much memory free that a guess of @pages pages starts nobody's reclaim. */
@@ -136,8 +160,9 @@ struct cow_guess {
 	unsigned long end;
 };
 
-/* Whether the region of @addr has the coverage. */
-static bool cow_guess_covered(struct mm_struct *mm, unsigned long addr, struct cow_guess *guess)
+/* Whether the region of @addr has the coverage; with @history it need not have. */
+static bool cow_guess_covered(struct mm_struct *mm, unsigned long addr, struct cow_guess *guess,
+			      unsigned int history)
 {
 	unsigned int threshold = cow_threshold(guess->regions);
 
@@ -148,7 +173,7 @@ static bool cow_guess_covered(struct mm_struct *mm, unsigned long addr, struct c
 		       mm->cow_regions.forks >= READ_ONCE(sysctl_cow_gate_forks);
 	}
 	guess->region.word = READ_ONCE(*guess->word);
-	if (!threshold || cow_region_reaches(guess->region, threshold))
+	if (history || !threshold || cow_region_reaches(guess->region, threshold))
 		return true;
 	cow_count(COW_REGIONS_BELOW, 1);
 	return false;
@@ -218,15 +243,17 @@ static void cow_guess_made(struct vm_fault *vmf, const struct cow_guess *guess)
 /* Copy the region of the faulting page, if it is worth it; see cow_precopy_pages(). */
 bool cow_coverage_precopy(struct vm_fault *vmf)
 {
-	unsigned int history = READ_ONCE(sysctl_cow_history);
 	struct mm_struct *mm = vmf->vma->vm_mm;
 	DECLARE_BITMAP(only, PTRS_PER_PTE);
 	struct cow_guess guess;
+	unsigned int history;
 	bool chosen;
 
 	rcu_read_lock();
 	guess.regions = rcu_dereference(mm->cow_regions.regions);
-	chosen = cow_guess_covered(mm, vmf->address, &guess) && cow_guess_window(vmf, &guess);
+	history = cow_history(guess.regions);
+	chosen = cow_guess_covered(mm, vmf->address, &guess, history) &&
+		 cow_guess_window(vmf, &guess);
 	if (chosen && history) {
 		guess.pages = cow_guess_again(vmf, &guess, history, only);
 		chosen = guess.pages;
@@ -249,6 +276,17 @@ unsigned int cow_mm_threshold_pct(struct mm_struct *mm)
 	return threshold;
 }
 
+/* In how many epochs its pages must have been written, for the same. */
+unsigned int cow_mm_history(struct mm_struct *mm)
+{
+	unsigned int history;
+
+	rcu_read_lock();
+	history = cow_history(rcu_dereference(mm->cow_regions.regions));
+	rcu_read_unlock();
+	return history;
+}
+
 /* A power of two of KiB, from extra1 to extra2. */
 static int cow_kb_handler(const struct ctl_table *table, int write, void *buffer,
 			  size_t *length, loff_t *pos)
@@ -269,6 +307,7 @@ static int cow_kb_handler(const struct ctl_table *table, int write, void *buffer
 
 static unsigned int cow_region_kb_min = COW_REGION_KB_MIN;
 static unsigned int cow_region_kb_max = COW_REGION_KB_MAX;
+static unsigned int cow_history_max = COW_HISTORY_MAX;
 static unsigned int cow_batch_kb_min = COW_BATCH_KB_MIN;
 static unsigned int cow_batch_kb_max = COW_BATCH_KB_MAX;
 
@@ -316,7 +355,14 @@ static struct ctl_table cow_coverage_sysctls[] = {
 		.mode		= 0644,
 		.proc_handler	= proc_douintvec_minmax,
 		.extra1		= SYSCTL_ZERO,
-		.extra2		= SYSCTL_TWO,
+		.extra2		= &cow_history_max,
+	},
+	{
+		.procname	= "cow_gate_kb",
+		.data		= &sysctl_cow_gate_kb,
+		.maxlen		= sizeof(sysctl_cow_gate_kb),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec,
 	},
 	{
 		.procname	= "cow_gate_forks",

@@ -160,4 +160,22 @@ static inline unsigned int cow_threshold_next(unsigned int now, unsigned int flo
 	return max(now, floor);
 }
 
+/*
+ * In how many epochs in a row a page must have been written to be copied ahead,
+ * by the same rule: from @floor to @most, and one more if that wastes too much
+ * as well, when nothing is copied for an epoch.
+ */
+static inline unsigned int cow_history_next(unsigned int now, unsigned int floor,
+					    unsigned int most, unsigned long written,
+					    unsigned long wasted, unsigned int waste_pct)
+{
+	unsigned long all = written + wasted;
+
+	if (all && wasted * 100 > all * waste_pct)
+		return min(max(now, floor), most) + 1;
+	if (!all || wasted * 200 <= all * waste_pct)
+		return now > floor ? now - 1 : floor;
+	return max(now, floor);
+}
+
 #endif /* _MM_COW_REGION_H */

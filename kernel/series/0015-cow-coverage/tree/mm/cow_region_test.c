@@ -145,6 +145,22 @@ static void cow_region_test_tuning(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, cow_threshold_next(80, 95, 900, 60, 10), 95);
 }
 
+static void cow_region_test_history(struct kunit *test)
+{
+	/* No more than a tenth wasted. */
+	KUNIT_EXPECT_EQ(test, cow_history_next(1, 1, 3, 900, 101, 10), 2);
+	KUNIT_EXPECT_EQ(test, cow_history_next(1, 1, 3, 900, 100, 10), 1);
+	KUNIT_EXPECT_EQ(test, cow_history_next(2, 1, 3, 900, 100, 10), 2);
+	KUNIT_EXPECT_EQ(test, cow_history_next(2, 1, 3, 950, 50, 10), 1);
+	/* In the end nothing is copied for an epoch, and then it is tried again. */
+	KUNIT_EXPECT_EQ(test, cow_history_next(3, 1, 3, 0, 100, 10), 4);
+	KUNIT_EXPECT_EQ(test, cow_history_next(4, 1, 3, 0, 100, 10), 4);
+	KUNIT_EXPECT_EQ(test, cow_history_next(4, 1, 3, 0, 0, 10), 3);
+	/* A process that was not tuned before, and a sysctl that was raised. */
+	KUNIT_EXPECT_EQ(test, cow_history_next(0, 1, 3, 0, 0, 10), 1);
+	KUNIT_EXPECT_EQ(test, cow_history_next(1, 3, 3, 900, 60, 10), 3);
+}
+
 static struct kunit_case cow_region_test_cases[] = {
 	KUNIT_CASE(cow_region_test_word),
 	KUNIT_CASE(cow_region_test_epoch),
@@ -152,6 +168,7 @@ static struct kunit_case cow_region_test_cases[] = {
 	KUNIT_CASE(cow_region_test_move),
 	KUNIT_CASE(cow_region_test_window),
 	KUNIT_CASE(cow_region_test_tuning),
+	KUNIT_CASE(cow_region_test_history),
 	{}
 };
 

@@ -20,6 +20,7 @@
  * faults look at them in RCU sections.
  */
 #include <linux/cow_regions.h>
+#include <linux/jiffies.h>
 #include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/rcupdate.h>
@@ -35,7 +36,8 @@
 DEFINE_STATIC_KEY_FALSE(cow_regions_on);
 
 unsigned int sysctl_cow_region_kb = 2048;
-unsigned int sysctl_cow_gate_forks = 2;
+unsigned int sysctl_cow_gate_forks = 1;
+unsigned int sysctl_cow_gate_kb = 4096;
 unsigned int sysctl_cow_history;
 
 static struct cow_regions *cow_regions_locked(struct mm_struct *mm)
@@ -122,8 +124,9 @@ static struct cow_table *cow_table_get(struct cow_regions *regions, unsigned lon
 
 /*
  * A fork walks over the entries of [@addr, @end): what was written in the last
- * epoch is now what was in the one before. Returns the bits that the walk is to
- * set; NULL if it cannot know, since fork made no entry read-only before.
+ * epoch is now what was in the one before, unless the epoch was short. Returns
+ * the bits that the walk is to set; NULL if it cannot know, since fork made no
+ * entry read-only before.
  */
 static unsigned long *cow_table_walk(struct cow_regions *regions, unsigned long addr,
 				     unsigned long end)
@@ -134,6 +137,8 @@ static unsigned long *cow_table_walk(struct cow_regions *regions, unsigned long 
 
 	if (!table)
 		return NULL;
+	if (regions->short_epoch)
+		return table->since == regions->epoch ? NULL : table->written[0];
 	bitmap_zero(range, PTRS_PER_PTE);
 	bitmap_set(range, pte_index(addr), (end - addr) >> PAGE_SHIFT);
 	for (i = COW_HISTORY_MAX - 1; i; i--)
@@ -153,7 +158,7 @@ bool cow_pages_written(struct cow_regions *regions, unsigned long addr, unsigned
 	struct cow_table *table = xa_load(&regions->tables, addr >> PMD_SHIFT);
 	unsigned int i;
 
-	if (!table)
+	if (!table || history > COW_HISTORY_MAX)
 		return false;
 	bitmap_copy(pages, table->written[0], PTRS_PER_PTE);
 	for (i = 1; i < history; i++)
@@ -233,6 +238,30 @@ static struct cow_regions *cow_regions_new(unsigned int shift)
 	return regions;
 }
 
+/*
+ * A program that forks twice in a row, a snapshot and a helper say, has written
+ * next to nothing in between: that must not be all that is remembered. But if
+ * short epochs are the rule now, they are the measure.
+ */
+static void cow_regions_measure(struct cow_regions *regions)
+{
+	unsigned long now = jiffies, lasted = now - regions->began;
+
+	regions->began = now;
+	regions->short_epoch = lasted < regions->lasted / 4;
+	regions->lasted = regions->short_epoch ? regions->lasted / 2 : lasted;
+}
+
+/* Whether @mm forks often enough, and is large enough, for its regions to be counted. */
+static bool cow_regions_worth(struct mm_struct *mm)
+{
+	unsigned long least = READ_ONCE(sysctl_cow_gate_kb) / (PAGE_SIZE / 1024);
+
+	return mm->cow_regions.forks >= READ_ONCE(sysctl_cow_gate_forks) &&
+	       (rcu_access_pointer(mm->cow_regions.regions) ||
+		get_mm_counter(mm, MM_ANONPAGES) >= least);
+}
+
 /* An epoch ends: fork will walk over the page tables of @mm, whose lock is held for writing. */
 void __cow_regions_fork(struct mm_struct *mm)
 {
@@ -242,7 +271,7 @@ void __cow_regions_fork(struct mm_struct *mm)
 	bool wanted;
 
 	own->forks += own->forks < UINT_MAX;
-	wanted = cow_mm_by_regions(mm) && own->forks >= READ_ONCE(sysctl_cow_gate_forks);
+	wanted = cow_mm_by_regions(mm) && cow_regions_worth(mm);
 	if (regions && (!wanted || regions->shift != shift)) {
 		rcu_assign_pointer(own->regions, NULL);
 		call_rcu(&regions->rcu, cow_regions_destroy_rcu);
@@ -256,9 +285,11 @@ void __cow_regions_fork(struct mm_struct *mm)
 			return;
 		regions->written = atomic_long_read(&mm->cow_stats.written);
 		regions->wasted = atomic_long_read(&mm->cow_stats.wasted);
+		regions->began = jiffies;
 		rcu_assign_pointer(own->regions, regions);
 	}
 	cow_regions_tune(mm, regions);
+	cow_regions_measure(regions);
 	regions->epoch++;
 	if (!regions->epoch)
 		regions->epoch = 1;

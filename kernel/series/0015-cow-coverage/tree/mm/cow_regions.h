@@ -13,11 +13,11 @@
 #include "cow_region.h"
 
 /* How many epochs are remembered of each page. */
-#define COW_HISTORY_MAX		2
+#define COW_HISTORY_MAX		3
 
 /**
  * struct cow_table - which pages of a page table were written
- * @written: a bit for each page: in the last epoch, and in the one before
+ * @written: a bit for each page: in the last epoch, and in those before
  * @since: the epoch that began when this was made
  */
 struct cow_table {
@@ -48,7 +48,12 @@ struct cow_block {
  * @rcu: faults look at regions without the lock that fork and munmap hold
  * @shift: log2 of the bytes of a region
  * @epoch: the epoch that the last fork began; never 0
+ * @short_epoch: the epoch that the last fork ended was so short that it is added
+ *	to the one before
+ * @began: when the epoch began, in jiffies
+ * @lasted: how long those before lasted, short ones left out
  * @threshold_pct: from which coverage on a region is copied ahead
+ * @history: in how many epochs a page must have been written for that
  * @written: of cow_mm_stats, at the last fork
  * @wasted: the same
  */
@@ -59,7 +64,11 @@ struct cow_regions {
 	struct rcu_head rcu;
 	unsigned int shift;
 	u16 epoch;
+	bool short_epoch;
+	unsigned long began;
+	unsigned long lasted;
 	unsigned int threshold_pct;
+	unsigned int history;
 	unsigned long written;
 	unsigned long wasted;
 };
@@ -67,6 +76,7 @@ struct cow_regions {
 #ifdef CONFIG_COW_COVERAGE
 extern unsigned int sysctl_cow_region_kb;
 extern unsigned int sysctl_cow_gate_forks;
+extern unsigned int sysctl_cow_gate_kb;
 extern unsigned int sysctl_cow_history;
 
 static inline bool cow_regions_enabled(void)

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Copying before the faults: a worker on another CPU copies the pages that were
+ * written in the last epoch, from the first copy-on-write faults after a fork on.
+ *
+ * It takes nothing from the program but the time of the page table lock and of
+ * one TLB flush for each batch, so that what follows a fork is no slower than
+ * without it; faults that come before the worker copy their own page. Each batch
+ * is a step of its own: the process may unmap, fork and end between two.
+ *
+ * An idle CPU is what makes it pay: on the program's own it would be a detour, and
+ * on another's somebody would pay for it. So a CPU is chosen, and not left to the
+ * scheduler, to which the program's seems as good as any.
+ */
+#include <linux/cpumask.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/sysctl.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+#include "cow.h"
+#include "cow_precopy.h"
+#include "cow_regions.h"
+
+/* Pages of a batch: a flush for each is lost in their copies, and the lock is held briefly. */
+#define COW_AHEAD_PAGES		64
+
+/* It is one fault in so many that looks for an idle CPU. */
+#define COW_AHEAD_FAULTS	16
+
+static struct workqueue_struct *cow_workqueue;
+static unsigned int sysctl_cow_worker = 1;
+
+/**
+ * struct cow_ahead_work - one epoch's copies of an address space
+ * @mm: the address space; referenced, but not kept from ending
+ * @epoch: in which they are of use
+ * @next: address from which on pages are still to be copied
+ */
+struct cow_ahead_work {
+	struct work_struct work;
+	struct mm_struct *mm;
+	unsigned int epoch;
+	unsigned long next;
+};
+
+/*
+ * Set @pages to those of the first page table from @*addr on of which something
+ * is remembered, and @*addr to its first address if that is higher.
+ */
+static bool cow_ahead_table(struct cow_regions *regions, unsigned long *addr,
+			    unsigned long *pages)
+{
+	unsigned long key = *addr >> PMD_SHIFT;
+	bool found;
+
+	rcu_read_lock();
+	found = xa_find(&regions->tables, &key, ULONG_MAX >> PMD_SHIFT, XA_PRESENT);
+	if (found) {
+		*addr = max(*addr, key << PMD_SHIFT);
+		found = cow_pages_written(regions, *addr, cow_history(regions), pages);
+	}
+	rcu_read_unlock();
+	return found;
+}
+
+/* Where the batch ends that begins at @start, in the page table up to @end. */
+static unsigned long cow_ahead_end(unsigned long start, unsigned long end,
+				   const unsigned long *pages)
+{
+	unsigned int index = pte_index(start), last = index + ((end - start) >> PAGE_SHIFT);
+	unsigned int nr;
+
+	for (nr = 0; nr < COW_AHEAD_PAGES && index < last; nr++, index++)
+		index = find_next_bit(pages, last, index);
+	return min(end, start + ((index - pte_index(start)) << PAGE_SHIFT));
+}
+
+/* Copy a batch. False if that was the last. The mappings are locked for reading. */
+static bool cow_ahead_batch(struct cow_ahead_work *ahead)
+{
+	struct mm_struct *mm = ahead->mm;
+	struct cow_regions *regions = rcu_dereference_protected(mm->cow_regions.regions,
+								rwsem_is_locked(&mm->mmap_lock));
+	DECLARE_BITMAP(pages, PTRS_PER_PTE);
+	unsigned long start = ahead->next, end;
+	struct vm_area_struct *vma;
+
+	/* Another fork has its own first fault. */
+	if (!regions || regions->epoch != ahead->epoch || !cow_mm_by_regions(mm))
+		return false;
+	if (!cow_ahead_table(regions, &start, pages))
+		return false;
+	vma = find_vma(mm, start);
+	if (!vma)
+		return false;
+	end = min(vma->vm_end, ALIGN_DOWN(start, PMD_SIZE) + PMD_SIZE);
+	start = max(start, vma->vm_start);
+	if (start < end) {
+		end = cow_ahead_end(start, end, pages);
+		if (!cow_copies_affordable(mm, COW_AHEAD_PAGES) ||
+		    !cow_precopy_ahead(vma, start, end, pages))
+			return false;
+	}
+	/* The next mapping begins in another page table, or the last ends with the address space. */
+	ahead->next = end;
+	return end;
+}
+
+/* An idle CPU, of this node if there is one; nr_cpu_ids if all are busy. */
+static unsigned int cow_idle_cpu(void)
+{
+	unsigned int cpu, far = nr_cpu_ids;
+
+	for_each_cpu_wrap(cpu, cpu_online_mask, raw_smp_processor_id() + 1) {
+		if (!idle_cpu(cpu))
+			continue;
+		if (cpu_to_node(cpu) == numa_node_id())
+			return cpu;
+		if (far == nr_cpu_ids)
+			far = cpu;
+	}
+	return far;
+}
+
+static void cow_ahead_work(struct work_struct *work)
+{
+	struct cow_ahead_work *ahead = container_of(work, struct cow_ahead_work, work);
+	struct mm_struct *mm = ahead->mm;
+	bool more = true;
+
+	while (more && mmget_not_zero(mm)) {
+		unsigned int cpu;
+
+		mmap_read_lock(mm);
+		more = cow_ahead_batch(ahead);
+		mmap_read_unlock(mm);
+		/* If that was the last user, it is not for us to unmap all. */
+		mmput_async(mm);
+		/* Somebody else wants this CPU. */
+		cpu = more && need_resched() ? cow_idle_cpu() : nr_cpu_ids;
+		if (cpu < nr_cpu_ids) {
+			queue_work_on(cpu, cow_workqueue, work);
+			return;
+		}
+		cond_resched();
+	}
+	mmdrop(mm);
+	kfree(ahead);
+}
+
+/**
+ * cow_ahead - have a worker copy what was written before
+ * @mm: an address space with a copy-on-write fault
+ * @regions: its regions; in an RCU section
+ * @history: in how many epochs pages must have been written
+ *
+ * Return: whether one does: the fault need not copy more than its page.
+ */
+bool cow_ahead(struct mm_struct *mm, struct cow_regions *regions, unsigned int history)
+{
+	unsigned int epoch = READ_ONCE(regions->epoch), before = READ_ONCE(regions->ahead);
+	struct cow_ahead_work *ahead;
+	unsigned int cpu;
+
+	if (before == epoch)
+		return true;
+	/* All CPUs are seldom busy for long: some later fault may find one idle. */
+	if (atomic_long_read(&mm->cow_stats.faults) % COW_AHEAD_FAULTS)
+		return false;
+	if (!READ_ONCE(sysctl_cow_worker) || history > COW_HISTORY_MAX)
+		return false;
+	cpu = cow_idle_cpu();
+	if (cpu >= nr_cpu_ids)
+		return false;
+	if (cmpxchg(&regions->ahead, before, epoch) != before)
+		return true;
+	ahead = kmalloc(sizeof(*ahead), GFP_NOWAIT | __GFP_NOWARN);
+	if (!ahead)
+		return true;
+	INIT_WORK(&ahead->work, cow_ahead_work);
+	ahead->mm = mm;
+	ahead->epoch = epoch;
+	ahead->next = 0;
+	mmgrab(mm);
+	queue_work_on(cpu, cow_workqueue, &ahead->work);
+	return true;
+}
+
+static struct ctl_table cow_ahead_sysctls[] = {
+	{
+		.procname	= "cow_worker",
+		.data		= &sysctl_cow_worker,
+		.maxlen		= sizeof(sysctl_cow_worker),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= SYSCTL_ONE,
+	},
+};
+
+static int __init cow_ahead_init(void)
+{
+	cow_workqueue = alloc_workqueue("cow_ahead", WQ_CPU_INTENSIVE | WQ_FREEZABLE, 0);
+	if (!cow_workqueue)
+		return -ENOMEM;
+	register_sysctl_init("vm", cow_ahead_sysctls);
+	return 0;
+}
+fs_initcall(cow_ahead_init);

@@ -1,0 +1,571 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+/*
+ * cow_ahead: does the kernel's worker (vm.cow_worker) copy what was written after the last fork,
+ * nothing else, and nothing wrong?
+ *
+ * A process forks, writes some of its pages, and forks again: with the first write the worker may
+ * begin. Each page begins with its number and the count of its writes, so that each process can
+ * tell whether its pages are what they should be. Further cases take the memory away from under the
+ * worker, or the process, or the reason.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SYSCTL "/proc/sys/vm/"
+#define PAGES 4096UL
+/* The worker's time. Under emulation, beside other tests, a millisecond is nothing. */
+#define PATIENCE_MS 30000
+
+static const char *const settings[] = {
+	"cow_precopy", "cow_region_kb", "cow_batch_kb", "cow_gate_forks",    "cow_gate_kb",
+	"cow_history", "cow_waste_pct", "cow_worker",	"cow_precopy_order",
+};
+#define SETTINGS (sizeof(settings) / sizeof(*settings))
+static long old_settings[SETTINGS];
+static size_t page_size;
+static char *area;
+static uint64_t writes[PAGES]; /* of each page, in this process */
+static int failures, cases;
+static const char *running = "";
+
+static void fail(const char *format, ...)
+{
+	va_list args;
+
+	/* The first few say what there is to say. */
+	if (failures++ > 20)
+		return;
+	va_start(args, format);
+	printf("# %s: ", running);
+	vprintf(format, args);
+	printf("\n");
+	va_end(args);
+}
+
+static void die(const char *what)
+{
+	printf("Bail out! %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static bool try_set(const char *name, long value)
+{
+	char path[100], text[32];
+	int fd, length;
+	bool done;
+
+	snprintf(path, sizeof(path), SYSCTL "%s", name);
+	length = snprintf(text, sizeof(text), "%ld\n", value);
+	fd = open(path, O_WRONLY);
+	if (fd < 0)
+		die(path);
+	done = write(fd, text, (size_t)length) == length;
+	close(fd);
+	return done;
+}
+
+static void set(const char *name, long value)
+{
+	if (!try_set(name, value))
+		die(name);
+}
+
+static long get(const char *name)
+{
+	char path[100], text[32] = "";
+	int fd;
+
+	snprintf(path, sizeof(path), SYSCTL "%s", name);
+	fd = open(path, O_RDONLY);
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
+		die(path);
+	close(fd);
+	return atol(text);
+}
+
+static void put_back(void)
+{
+	for (size_t i = 0; i < SETTINGS; i++)
+		try_set(settings[i], old_settings[i]);
+}
+
+/* A figure of /proc/self/cow_stats. */
+static long own(const char *name)
+{
+	FILE *file = fopen("/proc/self/cow_stats", "r");
+	char found[64];
+	long value;
+
+	if (!file)
+		die("/proc/self/cow_stats");
+	while (fscanf(file, "%63[^:]: %ld\n", found, &value) == 2)
+		if (!strcmp(found, name)) {
+			fclose(file);
+			return value;
+		}
+	die(name);
+	return 0;
+}
+
+static uint64_t *words(size_t page)
+{
+	return (uint64_t *)(area + page * page_size);
+}
+
+static void write_page(size_t page)
+{
+	uint64_t *at = words(page);
+
+	at[0] = page;
+	at[1] = ++writes[page];
+	/* The end of a page that was copied in part would tell. */
+	at[page_size / sizeof(*at) - 1] = page ^ writes[page];
+}
+
+static bool page_right(size_t page)
+{
+	const uint64_t *at = words(page);
+
+	return at[0] == page && at[1] == writes[page] &&
+	       at[page_size / sizeof(*at) - 1] == (page ^ writes[page]);
+}
+
+static size_t wrong_pages(size_t from, size_t to)
+{
+	size_t wrong = 0;
+
+	for (size_t page = from; page < to; page++)
+		wrong += !page_right(page);
+	return wrong;
+}
+
+static void write_every(size_t step)
+{
+	for (size_t page = 0; page < PAGES; page += step)
+		write_page(page);
+}
+
+static void map_area(void)
+{
+	area = mmap(NULL, PAGES * page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		    -1, 0);
+	if (area == MAP_FAILED)
+		die("mmap");
+	/* Huge pages are another matter. */
+	if (madvise(area, PAGES * page_size, MADV_NOHUGEPAGE) && errno != EINVAL)
+		die("madvise");
+	memset(writes, 0, sizeof(writes));
+	write_every(1);
+}
+
+static void unmap_area(void)
+{
+	munmap(area, PAGES * page_size);
+}
+
+/* A child that lives until its end of the pipe is closed, and then says whether its pages are
+ * right. */
+struct child {
+	pid_t pid;
+	int gate;
+};
+
+static struct child child_new(void)
+{
+	struct child child;
+	int ends[2];
+	char byte;
+
+	if (pipe(ends))
+		die("pipe");
+	child.pid = fork();
+	if (child.pid < 0)
+		die("fork");
+	if (child.pid == 0) {
+		close(ends[1]);
+		if (read(ends[0], &byte, 1) < 0)
+			_exit(2);
+		_exit(area && wrong_pages(0, PAGES) ? 1 : 0);
+	}
+	close(ends[0]);
+	child.gate = ends[1];
+	return child;
+}
+
+static void child_end(struct child child)
+{
+	int status;
+
+	close(child.gate);
+	waitpid(child.pid, &status, 0);
+	if (status)
+		fail("the child's pages are not what they were (0x%x)", status);
+}
+
+static void pause_ms(long ms)
+{
+	struct timespec time = { ms / 1000, ms % 1000 * 1000000 };
+
+	nanosleep(&time, NULL);
+}
+
+/*
+ * Write some of each @step-th page, 16 at a time, since it is one fault in 16 that finds an idle
+ * CPU for the worker, and wait until the others were copied ahead, or do not seem to be. Returns
+ * how many were copied ahead.
+ */
+static long copied_ahead(size_t step, long *written)
+{
+	long before = own("precopied"), all = (long)((PAGES + step - 1) / step), ahead = 0;
+	size_t page = 0;
+
+	*written = 0;
+	for (int ms = 0; ms < PATIENCE_MS && ahead + *written < all; ms += 20) {
+		for (int i = 0; i < 16 && page < PAGES / 4; i++, page += step, ++*written)
+			write_page(page);
+		pause_ms(20);
+		ahead = own("precopied") - before;
+	}
+	/* More than that would come at once. */
+	pause_ms(50);
+	return own("precopied") - before;
+}
+
+/* An epoch in which each @step-th page is written. */
+static void epoch(size_t step)
+{
+	struct child child = child_new();
+
+	write_every(step);
+	child_end(child);
+}
+
+static void what_was_written(size_t step)
+{
+	long faults, ahead, written, all = (long)((PAGES + step - 1) / step);
+	struct child child;
+
+	map_area();
+	epoch(step);
+	child = child_new();
+	ahead = copied_ahead(step, &written);
+	/* Stacks and the like are copied ahead as well. */
+	if (ahead < all - written || ahead > all + 16)
+		fail("%ld pages are copied ahead of %ld, %ld of them written before", ahead, all,
+		     written);
+	faults = own("faults");
+	write_every(step);
+	faults = own("faults") - faults;
+	if (faults > 8)
+		fail("%ld faults of %ld pages that were copied ahead", faults, all - written);
+	if (wrong_pages(0, PAGES))
+		fail("%zu pages are not what was written", wrong_pages(0, PAGES));
+	child_end(child);
+	unmap_area();
+}
+
+static void all_pages(void)
+{
+	what_was_written(1);
+}
+
+static void every_third(void)
+{
+	what_was_written(3);
+}
+
+static void into_folios(void)
+{
+	set("cow_precopy_order", 4);
+	what_was_written(1);
+	set("cow_precopy_order", 0);
+}
+
+static void nothing_known(void)
+{
+	long before = own("precopied");
+	struct child child;
+
+	map_area();
+	child = child_new();
+	write_every(256);
+	pause_ms(100);
+	/* Stacks and the like, of which something is known. */
+	if (own("precopied") - before > 32)
+		fail("%ld pages are copied ahead after a first fork", own("precopied") - before);
+	child_end(child);
+	unmap_area();
+}
+
+/* Nobody shares the pages any more: there is nothing to copy. */
+static void child_gone(void)
+{
+	long before;
+
+	map_area();
+	epoch(1);
+	child_end(child_new());
+	before = own("precopied");
+	write_every(256);
+	pause_ms(100);
+	if (own("precopied") - before > 16)
+		fail("%ld pages that nobody shares are copied", own("precopied") - before);
+	unmap_area();
+}
+
+static void switched_off(void)
+{
+	long before;
+	struct child child;
+
+	set("cow_worker", 0);
+	map_area();
+	epoch(1);
+	before = own("precopied");
+	child = child_new();
+	write_every(256);
+	pause_ms(100);
+	/* Pieces of 16 KiB, by the faults. */
+	if (own("precopied") - before > (long)PAGES / 256 * 3 + 16)
+		fail("%ld pages are copied ahead", own("precopied") - before);
+	child_end(child);
+	unmap_area();
+	set("cow_worker", 1);
+}
+
+/* A second fork soon after the first must not be all that is remembered. */
+static void two_forks_in_a_row(void)
+{
+	long ahead, written;
+	struct child child;
+
+	map_area();
+	child = child_new();
+	write_every(1);
+	pause_ms(2000);
+	child_end(child);
+	epoch(PAGES / 4);
+	child = child_new();
+	ahead = copied_ahead(1, &written);
+	if (ahead < (long)PAGES - written)
+		fail("%ld pages are copied ahead, %ld were written before", ahead, written);
+	child_end(child);
+	unmap_area();
+}
+
+/* Forks, one after the other, while the worker may still be at the one before. */
+static void forks_upon_forks(void)
+{
+	struct child children[8];
+
+	map_area();
+	epoch(1);
+	for (size_t round = 0; round < 8; round++) {
+		for (size_t i = 0; i < 8; i++) {
+			children[i] = child_new();
+			for (size_t page = i; page < PAGES; page += 61)
+				write_page(page);
+		}
+		/* The later ones have the earlier ones' gates open as well. */
+		for (size_t i = 8; i > 0; i--)
+			child_end(children[i - 1]);
+		if (wrong_pages(0, PAGES))
+			fail("%zu pages are not what was written", wrong_pages(0, PAGES));
+		write_every(1);
+	}
+	unmap_area();
+}
+
+/* In a process of its own: @disturb while the worker is likely to be at work. */
+static void beside(void (*disturb)(unsigned int round))
+{
+	for (unsigned int round = 0; round < 20; round++) {
+		int status;
+		pid_t pid = fork();
+
+		if (pid < 0)
+			die("fork");
+		if (pid == 0) {
+			struct child child;
+
+			failures = 0;
+			map_area();
+			epoch(1);
+			child = child_new();
+			write_every(128);
+			/* From before its first step to its last. */
+			for (unsigned int i = 0; i < round * 500; i++)
+				__asm__ volatile("" ::: "memory");
+			disturb(round);
+			child_end(child);
+			_exit(failures != 0);
+		}
+		waitpid(pid, &status, 0);
+		if (status)
+			fail("round %u ended with 0x%x", round, status);
+	}
+}
+
+static void unmap_half(unsigned int round)
+{
+	size_t half = PAGES / 2;
+
+	munmap(area + half * page_size, half * page_size);
+	(void)round;
+	if (wrong_pages(0, half))
+		fail("%zu pages are wrong beside a hole", wrong_pages(0, half));
+}
+
+static void move_all(unsigned int round)
+{
+	char *to = mremap(area, PAGES * page_size, (PAGES + 512) * page_size, MREMAP_MAYMOVE);
+
+	(void)round;
+	if (to == MAP_FAILED)
+		die("mremap");
+	area = to;
+	write_every(7);
+	if (wrong_pages(0, PAGES))
+		fail("%zu pages are wrong after a move", wrong_pages(0, PAGES));
+}
+
+static void protect_half(unsigned int round)
+{
+	(void)round;
+	if (mprotect(area, PAGES / 2 * page_size, PROT_READ))
+		die("mprotect");
+	for (size_t page = PAGES / 2; page < PAGES; page++)
+		write_page(page);
+	if (mprotect(area, PAGES / 2 * page_size, PROT_READ | PROT_WRITE))
+		die("mprotect");
+	write_every(5);
+	if (wrong_pages(0, PAGES))
+		fail("%zu pages are wrong", wrong_pages(0, PAGES));
+}
+
+static void give_up(unsigned int round)
+{
+	char *half = area + PAGES / 2 * page_size;
+
+	(void)round;
+	if (madvise(half, PAGES / 2 * page_size, MADV_DONTNEED))
+		die("madvise");
+	for (size_t i = 0; i < PAGES / 2 * page_size; i += page_size)
+		if (half[i])
+			fail("a page that was given up has contents");
+	for (size_t page = PAGES / 2; page < PAGES; page++)
+		write_page(page);
+	if (wrong_pages(0, PAGES))
+		fail("%zu pages are wrong", wrong_pages(0, PAGES));
+}
+
+static void end_at_once(unsigned int round)
+{
+	(void)round;
+	_exit(0);
+}
+
+static void beside_munmap(void)
+{
+	beside(unmap_half);
+}
+
+static void beside_mremap(void)
+{
+	beside(move_all);
+}
+
+static void beside_mprotect(void)
+{
+	beside(protect_half);
+}
+
+static void beside_madvise(void)
+{
+	beside(give_up);
+}
+
+static void beside_exit(void)
+{
+	beside(end_at_once);
+}
+
+static void bad_values(void)
+{
+	static const struct {
+		const char *name;
+		long value;
+	} bad[] = { { "cow_worker", 2 }, { "cow_worker", -1 }, { "cow_gate_kb", -1 } };
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		if (try_set(bad[i].name, bad[i].value))
+			fail("%s takes %ld", bad[i].name, bad[i].value);
+}
+
+int main(void)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} tests[] = {
+		{ "all pages", all_pages },
+		{ "every third page", every_third },
+		{ "into folios", into_folios },
+		{ "nothing is known", nothing_known },
+		{ "the child is gone", child_gone },
+		{ "switched off", switched_off },
+		{ "two forks in a row", two_forks_in_a_row },
+		{ "forks upon forks", forks_upon_forks },
+		{ "beside munmap", beside_munmap },
+		{ "beside mremap", beside_mremap },
+		{ "beside mprotect", beside_mprotect },
+		{ "beside madvise", beside_madvise },
+		{ "beside exit", beside_exit },
+		{ "bad values", bad_values },
+	};
+	size_t nr_tests = sizeof(tests) / sizeof(*tests);
+
+	if (access(SYSCTL "cow_worker", F_OK)) {
+		printf("this kernel has no vm.cow_worker\n");
+		return 4;
+	}
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
+		printf("one CPU has no worker\n");
+		return 4;
+	}
+	page_size = (size_t)sysconf(_SC_PAGESIZE);
+	for (size_t i = 0; i < SETTINGS; i++)
+		old_settings[i] = get(settings[i]);
+	atexit(put_back);
+	set("cow_region_kb", 2048);
+	set("cow_batch_kb", 16);
+	set("cow_gate_forks", 1);
+	set("cow_gate_kb", 1024);
+	set("cow_history", 1);
+	set("cow_worker", 1);
+	set("cow_precopy_order", 0);
+	/* What is wasted on purpose here changes nothing. */
+	set("cow_waste_pct", 100);
+	set("cow_precopy", 2);
+	printf("KTAP version 1\n1..%zu\n", nr_tests);
+	for (size_t i = 0; i < nr_tests; i++) {
+		int before = failures;
+
+		running = tests[i].name;
+		tests[i].run();
+		printf("%sok %d %s\n", failures == before ? "" : "not ", ++cases, tests[i].name);
+		fflush(stdout);
+	}
+	return failures != 0;
+}
