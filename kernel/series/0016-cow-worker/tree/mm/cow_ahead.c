@@ -25,9 +25,6 @@
 #include "cow_precopy.h"
 #include "cow_regions.h"
 
-/* Pages of a batch: a flush for each is lost in their copies, and the lock is held briefly. */
-#define COW_AHEAD_PAGES		64
-
 /* It is one fault in so many that looks for an idle CPU. */
 #define COW_AHEAD_FAULTS	16
 
@@ -67,19 +64,12 @@ static bool cow_ahead_table(struct cow_regions *regions, unsigned long *addr,
 	return found;
 }
 
-/* Where the batch ends that begins at @start, in the page table up to @end. */
-static unsigned long cow_ahead_end(unsigned long start, unsigned long end,
-				   const unsigned long *pages)
-{
-	unsigned int index = pte_index(start), last = index + ((end - start) >> PAGE_SHIFT);
-	unsigned int nr;
-
-	for (nr = 0; nr < COW_AHEAD_PAGES && index < last; nr++, index++)
-		index = find_next_bit(pages, last, index);
-	return min(end, start + ((index - pte_index(start)) << PAGE_SHIFT));
-}
-
-/* Copy a batch. False if that was the last. The mappings are locked for reading. */
+/*
+ * Copy a batch: what one mapping has of a page table. A flush of many pages is one of
+ * the whole TLB of each CPU that the program runs on, so smaller batches, though they
+ * hold the lock for less time, cost it more. False if that was the last. The mappings
+ * are locked for reading.
+ */
 static bool cow_ahead_batch(struct cow_ahead_work *ahead)
 {
 	struct mm_struct *mm = ahead->mm;
@@ -99,12 +89,9 @@ static bool cow_ahead_batch(struct cow_ahead_work *ahead)
 		return false;
 	end = min(vma->vm_end, ALIGN_DOWN(start, PMD_SIZE) + PMD_SIZE);
 	start = max(start, vma->vm_start);
-	if (start < end) {
-		end = cow_ahead_end(start, end, pages);
-		if (!cow_copies_affordable(mm, COW_AHEAD_PAGES) ||
-		    !cow_precopy_ahead(vma, start, end, pages))
-			return false;
-	}
+	if (start < end && (!cow_copies_affordable(mm, (end - start) >> PAGE_SHIFT) ||
+			    !cow_precopy_ahead(vma, start, end, pages)))
+		return false;
 	/* The next mapping begins in another page table, or the last ends with the address space. */
 	ahead->next = end;
 	return end;
