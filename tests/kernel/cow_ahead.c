@@ -9,96 +9,21 @@
  * worker, or the process, or the reason.
  */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
-#include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
-#define SYSCTL "/proc/sys/vm/"
+#include "cases.h"
+#include "settings.h"
+
 #define PAGES 4096UL
 /* The worker's time. Under emulation, beside other tests, a millisecond is nothing. */
 #define PATIENCE_MS 30000
 
-static const char *const settings[] = {
-	"cow_precopy", "cow_region_kb", "cow_batch_kb", "cow_gate_forks",    "cow_gate_kb",
-	"cow_history", "cow_waste_pct", "cow_worker",	"cow_precopy_order",
-};
-#define SETTINGS (sizeof(settings) / sizeof(*settings))
-static long old_settings[SETTINGS];
 static size_t page_size;
 static char *area;
 static uint64_t writes[PAGES]; /* of each page, in this process */
-static int failures, cases;
-static const char *running = "";
-
-static void fail(const char *format, ...)
-{
-	va_list args;
-
-	/* The first few say what there is to say. */
-	if (failures++ > 20)
-		return;
-	va_start(args, format);
-	printf("# %s: ", running);
-	vprintf(format, args);
-	printf("\n");
-	va_end(args);
-}
-
-static void die(const char *what)
-{
-	printf("Bail out! %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static bool try_set(const char *name, long value)
-{
-	char path[100], text[32];
-	int fd, length;
-	bool done;
-
-	snprintf(path, sizeof(path), SYSCTL "%s", name);
-	length = snprintf(text, sizeof(text), "%ld\n", value);
-	fd = open(path, O_WRONLY);
-	if (fd < 0)
-		die(path);
-	done = write(fd, text, (size_t)length) == length;
-	close(fd);
-	return done;
-}
-
-static void set(const char *name, long value)
-{
-	if (!try_set(name, value))
-		die(name);
-}
-
-static long get(const char *name)
-{
-	char path[100], text[32] = "";
-	int fd;
-
-	snprintf(path, sizeof(path), SYSCTL "%s", name);
-	fd = open(path, O_RDONLY);
-	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
-		die(path);
-	close(fd);
-	return atol(text);
-}
-
-static void put_back(void)
-{
-	for (size_t i = 0; i < SETTINGS; i++)
-		try_set(settings[i], old_settings[i]);
-}
 
 /* A figure of /proc/self/cow_stats. */
 static long own(const char *name)
@@ -518,10 +443,7 @@ static void bad_values(void)
 
 int main(void)
 {
-	static const struct {
-		const char *name;
-		void (*run)(void);
-	} tests[] = {
+	static const struct test_case tests[] = {
 		{ "all pages", all_pages },
 		{ "every third page", every_third },
 		{ "into folios", into_folios },
@@ -539,7 +461,7 @@ int main(void)
 	};
 	size_t nr_tests = sizeof(tests) / sizeof(*tests);
 
-	if (access(SYSCTL "cow_worker", F_OK)) {
+	if (!has_setting("cow_worker")) {
 		printf("this kernel has no vm.cow_worker\n");
 		return 4;
 	}
@@ -548,9 +470,7 @@ int main(void)
 		return 4;
 	}
 	page_size = (size_t)sysconf(_SC_PAGESIZE);
-	for (size_t i = 0; i < SETTINGS; i++)
-		old_settings[i] = get(settings[i]);
-	atexit(put_back);
+	remember_settings();
 	set("cow_region_kb", 2048);
 	set("cow_batch_kb", 16);
 	set("cow_gate_forks", 1);
@@ -562,13 +482,6 @@ int main(void)
 	set("cow_waste_pct", 100);
 	set("cow_precopy", 2);
 	printf("KTAP version 1\n1..%zu\n", nr_tests);
-	for (size_t i = 0; i < nr_tests; i++) {
-		int before = failures;
-
-		running = tests[i].name;
-		tests[i].run();
-		printf("%sok %d %s\n", failures == before ? "" : "not ", ++cases, tests[i].name);
-		fflush(stdout);
-	}
+	run_cases(tests, nr_tests);
 	return failures != 0;
 }

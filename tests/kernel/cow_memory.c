@@ -6,46 +6,23 @@
  * A parent shares one region with its child and writes to single pages of it.
  */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#define SYSCTL "/proc/sys/vm/"
+#include "settings.h"
+
 #define CGROUPS "/sys/fs/cgroup/"
 #define GROUP CGROUPS "cow_memory/"
 #define REGION (2UL << 20)
 #define CHUNK (16UL << 20)
 
-static const char *const settings[] = {
-	"cow_precopy",		"cow_region_kb",
-	"cow_batch_kb",		"cow_threshold_pct",
-	"cow_gate_forks",	"cow_history",
-	"cow_gate_kb",		"cow_worker",
-	"cow_precopy_order",	"watermark_scale_factor",
-	"lowmem_reserve_ratio",
-};
-#define SETTINGS (sizeof(settings) / sizeof(*settings))
-static char old_settings[SETTINGS][128];
-
 static size_t page_size;
 static char *region;
 static pid_t child;
 static int cases, failures;
-
-static void die(const char *what)
-{
-	printf("Bail out! %s: %s\n", what, strerror(errno));
-	exit(1);
-}
 
 static void check(bool passed, const char *name)
 {
@@ -57,47 +34,6 @@ static void check(bool passed, const char *name)
 static void skip(const char *name, const char *why)
 {
 	printf("ok %d %s # SKIP %s\n", ++cases, name, why);
-}
-
-static bool put(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY);
-	bool done;
-
-	if (fd < 0)
-		return false;
-	done = write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-	close(fd);
-	return done;
-}
-
-static bool get(const char *path, char *text, size_t size)
-{
-	int fd = open(path, O_RDONLY);
-	ssize_t length;
-
-	if (fd < 0)
-		return false;
-	length = read(fd, text, size - 1);
-	close(fd);
-	if (length < 0)
-		return false;
-	text[length] = '\0';
-	return true;
-}
-
-static char *setting(const char *name)
-{
-	static char path[100];
-
-	snprintf(path, sizeof(path), SYSCTL "%s", name);
-	return path;
-}
-
-static void set(const char *name, const char *value)
-{
-	if (!put(setting(name), value))
-		die(name);
 }
 
 /* The value of "KEY VALUE" or "KEY: VALUE" in a file. */
@@ -119,12 +55,6 @@ static long figure(const char *path, const char *key)
 	if (value < 0)
 		die(key);
 	return value;
-}
-
-static void put_back(void)
-{
-	for (size_t i = 0; i < SETTINGS; i++)
-		put(setting(settings[i]), old_settings[i]);
 }
 
 /* A region that a child shares until unshare_region(). */
@@ -197,7 +127,8 @@ static bool all_zones_low(void)
 /* Keep the small zones from programs: a 32nd of each larger one is more than they have. */
 static void keep_small_zones(void)
 {
-	char ratios[128] = "", *at = old_settings[SETTINGS - 1], *end;
+	const char *at = old_setting("lowmem_reserve_ratio");
+	char ratios[128] = "", *end;
 	size_t length = 0;
 
 	for (long ratio = strtol(at, &end, 10); end != at; ratio = strtol(at, &end, 10)) {
@@ -205,7 +136,8 @@ static void keep_small_zones(void)
 					   ratio ? 32 : 0);
 		at = end;
 	}
-	set(settings[SETTINGS - 1], ratios);
+	if (!put(setting("lowmem_reserve_ratio"), ratios))
+		die("lowmem_reserve_ratio");
 }
 
 static void memory_scarce(void)
@@ -217,7 +149,7 @@ static void memory_scarce(void)
 
 	share_region();
 	/* The high watermark goes up to some 60% of a zone, the low one to 30%. */
-	set("watermark_scale_factor", "3000");
+	set("watermark_scale_factor", 3000);
 	keep_small_zones();
 	while (!all_zones_low() && figure("/proc/meminfo", "MemFree") > total / 3 &&
 	       chunks < 4096) {
@@ -239,9 +171,8 @@ static void memory_scarce(void)
 	}
 	while (chunks)
 		munmap(memory[--chunks], CHUNK);
-	for (size_t i = 0; i < SETTINGS; i++)
-		if (!strncmp(settings[i], "watermark", 9) || !strncmp(settings[i], "lowmem", 6))
-			put(setting(settings[i]), old_settings[i]);
+	put(setting("watermark_scale_factor"), old_setting("watermark_scale_factor"));
+	put(setting("lowmem_reserve_ratio"), old_setting("lowmem_reserve_ratio"));
 	/* All that is left of it: 511 pages, but for the one that was written. */
 	check(copied_by_write(8) >= 510, "when memory is free again, the region is copied");
 	unshare_region();
@@ -265,7 +196,7 @@ static void cgroup_near_limit(const char *limit)
 	share_region();
 	snprintf(path, sizeof(path), GROUP "%s", limit);
 	/* Room for one page and what is charged ahead, not for a region. */
-	if (!get(GROUP "memory.current", text, sizeof(text)))
+	if (!get_text(GROUP "memory.current", text, sizeof(text)))
 		die(GROUP "memory.current");
 	snprintf(text, sizeof(text), "%ld", atol(text) + (1L << 20));
 	if (!put(path, text))
@@ -285,24 +216,21 @@ static void cgroup_near_limit(const char *limit)
 
 int main(void)
 {
-	if (access(SYSCTL "cow_region_kb", F_OK)) {
+	if (!has_setting("cow_region_kb")) {
 		printf("this kernel has no vm.cow_region_kb\n");
 		return 4;
 	}
 	page_size = (size_t)sysconf(_SC_PAGESIZE);
-	for (size_t i = 0; i < SETTINGS; i++)
-		if (!get(setting(settings[i]), old_settings[i], sizeof(old_settings[i])))
-			die(settings[i]);
-	atexit(put_back);
-	set("cow_region_kb", "2048");
-	set("cow_batch_kb", "2048");
-	set("cow_threshold_pct", "0");
-	set("cow_gate_forks", "0");
-	set("cow_precopy_order", "0");
-	set("cow_gate_kb", "0");
-	set("cow_worker", "0");
-	set("cow_history", "0");
-	set("cow_precopy", "2");
+	remember_settings();
+	set("cow_region_kb", 2048);
+	set("cow_batch_kb", 2048);
+	set("cow_threshold_pct", 0);
+	set("cow_gate_forks", 0);
+	set("cow_precopy_order", 0);
+	set("cow_gate_kb", 0);
+	set("cow_worker", 0);
+	set("cow_history", 0);
+	set("cow_precopy", 2);
 	printf("KTAP version 1\n1..7\n");
 	with_room();
 	memory_scarce();

@@ -15,141 +15,21 @@
  * Meanwhile the policy of the kernel, if it has any, changes at random; -k keeps it as it is.
  */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
-#define SYSCTL "/proc/sys/vm/"
-#define FAMILIES 2
-#define DEPTH 3 /* generations of processes at a time */
-#define PAGES 3072
+#include "random_model.h"
+#include "settings.h"
+
 #define THREADS 3
-#define WORDS (4096 / 8)
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
-
-struct page {
-	uint64_t generation; /* 0: zeros */
-	uint64_t before;     /* by threads: what it was before they wrote */
-	bool mapped, writable;
-	bool freed; /* by MADV_FREE: may be zeros instead */
-};
-
-static struct shared {
-	volatile bool stop;
-	volatile int failed;
-	uint64_t generations;
-	long operations[16], checked, written, forks;
-	struct page models[FAMILIES][DEPTH + 1][PAGES];
-} * shared;
-
-static char *memory;
-static struct page *model;
-static int family, depth;
-static uint64_t random_state;
-
-static void fail(const char *format, ...)
-{
-	va_list args;
-
-	if (!__atomic_exchange_n(&shared->failed, 1, __ATOMIC_SEQ_CST)) {
-		va_start(args, format);
-		fprintf(stderr, "cow_random: family %d, depth %d: ", family, depth);
-		vfprintf(stderr, format, args);
-		fprintf(stderr, "\n");
-		va_end(args);
-	}
-	shared->stop = true;
-	_exit(1);
-}
-
-static uint64_t below(uint64_t limit)
-{
-	uint64_t z = (random_state += 0x9e3779b97f4a7c15);
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-	return (z ^ (z >> 31)) % limit;
-}
-
-static char *address(size_t page)
-{
-	return memory + page * 4096;
-}
-
-static uint64_t word_of(uint64_t generation, size_t i)
-{
-	/* Some equal words in a row, so that compressed swap has something to compress. */
-	return generation ? (generation + ((uint64_t)(i / 8) << 48)) * 0x9e3779b97f4a7c15 : 0;
-}
-
-static void fill(size_t page, uint64_t generation)
-{
-	volatile uint64_t *words = (volatile uint64_t *)address(page);
-
-	for (size_t i = 0; i < WORDS; i++)
-		words[i] = word_of(generation, i);
-}
-
-static uint64_t new_generation(void)
-{
-	return __atomic_add_fetch(&shared->generations, 1, __ATOMIC_RELAXED);
-}
-
-static void write_page(size_t page)
-{
-	uint64_t generation = new_generation();
-
-	if (!model[page].mapped || !model[page].writable)
-		return;
-	fill(page, generation);
-	model[page].generation = generation;
-	model[page].freed = false;
-	__atomic_add_fetch(&shared->written, 1, __ATOMIC_RELAXED);
-}
-
-static bool holds(const uint64_t *words, uint64_t generation)
-{
-	for (size_t i = 0; i < WORDS; i++)
-		if (words[i] != word_of(generation, i))
-			return false;
-	return true;
-}
-
-static void check_page(size_t page, const char *who)
-{
-	const struct page *own = &model[page];
-	const uint64_t *words = (const uint64_t *)address(page);
-
-	if (!own->mapped || holds(words, own->generation) || (own->freed && holds(words, 0)))
-		return;
-	for (size_t i = 0; i < WORDS; i++)
-		if (words[i] != word_of(own->generation, i))
-			fail("%s: page %zu, byte %zu is 0x%llx instead of 0x%llx", who, page, i * 8,
-			     (unsigned long long)words[i],
-			     (unsigned long long)word_of(own->generation, i));
-}
-
-static void check_all(const char *who)
-{
-	for (size_t page = 0; page < PAGES; page++)
-		check_page(page, who);
-	__atomic_add_fetch(&shared->checked, PAGES, __ATOMIC_RELAXED);
-}
 
 /* A range of pages: mostly short, now and then of some megabytes. */
 static size_t range(size_t *count)
@@ -494,83 +374,36 @@ static void family_life(uint64_t seed)
 	_exit(0);
 }
 
-static const char *const settings[] = { "cow_precopy",	  "cow_precopy_pages", "cow_precopy_order",
-					"cow_region_kb",  "cow_threshold_pct", "cow_batch_kb",
-					"cow_gate_forks", "cow_waste_pct",     "cow_history",
-					"cow_gate_kb",	  "cow_worker" };
-#define SETTINGS (sizeof(settings) / sizeof(*settings))
-static char old_settings[SETTINGS][32];
-
-static void put(const char *name, const char *value)
-{
-	char path[100];
-	int fd;
-
-	snprintf(path, sizeof(path), SYSCTL "%s", name);
-	fd = open(path, O_WRONLY);
-	if (fd < 0)
-		return;
-	if (write(fd, value, strlen(value)) < 0)
-		fail("%s: %s", path, strerror(errno));
-	close(fd);
-}
-
-static bool coverage;
-
 static void change_policy(void)
 {
-	static const char *const sizes[] = { "32", "64", "512", "2048", "8192" };
-	static const char *const thresholds[] = { "0", "50", "80", "100" };
-	static const char *const depths[] = { "1", "16", "512" };
-	static const char *const orders[] = { "0", "0", "2", "4", "8" };
-	static const char *const batches[] = { "16", "128", "2048" };
-	static const char *const wastes[] = { "10", "100" };
-	static const char *const histories[] = { "0", "1", "1", "3" };
+	static const long sizes[] = { 32, 64, 512, 2048, 8192 };
+	static const long thresholds[] = { 0, 50, 80, 100 };
+	static const long depths[] = { 1, 16, 512 };
+	static const long orders[] = { 0, 0, 2, 4, 8 };
+	static const long batches[] = { 16, 128, 2048 };
+	static const long wastes[] = { 10, 100 };
+	static const long histories[] = { 0, 1, 1, 3 };
 
-	put("cow_precopy_order", orders[below(5)]);
-	switch (below(coverage ? 6 : 2)) {
+	set("cow_precopy_order", orders[below(5)]);
+	switch (below(has_setting("cow_region_kb") ? 6 : 2)) {
 	case 0:
-		put("cow_precopy", "0");
+		set("cow_precopy", 0);
 		break;
 	case 1:
-		put("cow_precopy_pages", depths[below(3)]);
-		put("cow_precopy", "1");
+		set("cow_precopy_pages", depths[below(3)]);
+		set("cow_precopy", 1);
 		break;
 	default:
-		put("cow_region_kb", sizes[below(5)]);
-		put("cow_threshold_pct", thresholds[below(4)]);
-		put("cow_batch_kb", batches[below(3)]);
-		put("cow_waste_pct", wastes[below(2)]);
-		put("cow_history", histories[below(4)]);
-		put("cow_worker", below(2) ? "0" : "1");
-		put("cow_gate_kb", "0");
-		put("cow_gate_forks", below(2) ? "0" : "1");
-		put("cow_precopy", "2");
+		set("cow_region_kb", sizes[below(5)]);
+		set("cow_threshold_pct", thresholds[below(4)]);
+		set("cow_batch_kb", batches[below(3)]);
+		set("cow_waste_pct", wastes[below(2)]);
+		set("cow_history", histories[below(4)]);
+		set("cow_worker", below(2) ? 0 : 1);
+		set("cow_gate_kb", 0);
+		set("cow_gate_forks", below(2) ? 0 : 1);
+		set("cow_precopy", 2);
 	}
-}
-
-static void put_back(void)
-{
-	for (size_t i = 0; i < SETTINGS; i++)
-		if (old_settings[i][0])
-			put(settings[i], old_settings[i]);
-}
-
-static bool remember_policy(void)
-{
-	for (size_t i = 0; i < SETTINGS; i++) {
-		char path[100];
-		int fd;
-
-		snprintf(path, sizeof(path), SYSCTL "%s", settings[i]);
-		fd = open(path, O_RDONLY);
-		if (fd >= 0 && read(fd, old_settings[i], 31) < 0)
-			fail("%s: %s", path, strerror(errno));
-		if (fd >= 0)
-			close(fd);
-	}
-	coverage = old_settings[3][0];
-	return old_settings[0][0];
 }
 
 int main(int argc, char **argv)
@@ -602,7 +435,8 @@ int main(int argc, char **argv)
 		perror("cow_random: mmap");
 		return 1;
 	}
-	policies = remember_policy();
+	remember_settings();
+	policies = has_setting("cow_precopy");
 	random_state = seed;
 	for (family = 0; family < FAMILIES; family++) {
 		uint64_t own = below(UINT64_MAX);
@@ -628,7 +462,6 @@ int main(int argc, char **argv)
 			shared->failed = 1;
 		}
 	}
-	put_back();
 	printf("checked_pages: %ld written_pages: %ld forks: %ld", shared->checked, shared->written,
 	       shared->forks);
 	for (size_t i = 0; i < OPERATIONS; i++)

@@ -124,12 +124,12 @@ pub fn programs(
     Ok(folder)
 }
 
-/// The project's own, sorted.
+/// The project's own and the headers that they share, sorted.
 fn own_sources(own: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(own).with_context(|| format!("cannot read {}", own.display()))? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "c") {
+        if path.extension().is_some_and(|extension| extension == "c" || extension == "h") {
             files.push(path);
         }
     }

@@ -65,10 +65,10 @@ static bool cow_ahead_table(struct cow_regions *regions, unsigned long *addr,
 }
 
 /*
- * Copy a batch: what one mapping has of a page table. A flush of many pages is one of
- * the whole TLB of each CPU that the program runs on, so smaller batches, though they
- * hold the lock for less time, cost it more. False if that was the last. The mappings
- * are locked for reading.
+ * Copy a batch: what one mapping has of a page table. An architecture may flush the
+ * whole TLB where a batch has many pages (x86 does above tlb_single_page_flush_ceiling),
+ * so smaller batches hold the lock for less time but may empty it more often. False if
+ * that was the last. The mappings are locked for reading.
  */
 static bool cow_ahead_batch(struct cow_ahead_work *ahead)
 {
