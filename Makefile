@@ -13,7 +13,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO_FLAGS := --release --workspace
 
 .PHONY: help study build test test-long test-slowdown test-casper-long test-insert-long fuzz-insert \
-	fuzz-reader kernels test-kernel test-kernel-long unit e2e lint man picture bindings bench-trace install clean
+	fuzz-reader kernels test-kernel test-kernel-long test-study-long unit e2e lint man picture bindings bench-trace install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -28,7 +28,7 @@ build: ## target/release/cowlab and target/libcasper
 
 test: lint unit e2e test-kernel ## everything that a change must pass
 
-test-long: test test-kernel-long test-casper-long test-slowdown test-insert-long ## the tests that measure for minutes as well
+test-long: test test-study-long test-kernel-long test-casper-long test-slowdown test-insert-long test-tend-long ## the tests that measure for minutes as well
 
 unit: build
 	scripts/install kernel
@@ -39,7 +39,10 @@ kernels: build ## the plain and the patched kernel, unless they are cached (5 mi
 	$(COWLAB) kernel build --variant plain,patched
 
 e2e: kernels
+	scripts/install bench-trace
 	scripts/install redis
+	scripts/install footprints
+	scripts/install watch
 	scripts/run-tests tests
 
 test-kernel: kernels ## the kernels' own tests, in a virtual machine
@@ -55,6 +58,10 @@ test-kernel-long: kernels ## all of them, on the debug kernel as well
 # Of each stressor: 1200 make an hour of vm, fork and mmap.
 STRESS_S ?= 300
 
+test-study-long: build ## study --quick with all of its rounds, as `make study` runs it
+	scripts/install test
+	COWLAB_TEST_LONG=1 scripts/run-tests tests study
+
 test-slowdown: build ## would compare find a slowdown of 10%? (7 minutes; see CONTRIBUTING.md)
 	scripts/install test
 	scripts/test-slowdown
@@ -65,6 +72,10 @@ test-casper-long: build ## libcasper's contract with 100 million events in each 
 test-insert-long: build ## insert on SQLite, zlib and Lua: same output, callgrind's call counts
 	scripts/install test-long
 	scripts/test-insert-long
+
+test-tend-long: build ## tend killed at 50 random moments under a Redis and a known pattern (3 minutes)
+	scripts/install redis
+	COWLAB=$(CURDIR)/target/release/cowlab REPOSITORY=$(CURDIR) tests/tend/kills 50
 
 SECONDS ?= 60
 fuzz-insert: ## fuzz insert on one core for SECONDS=60
@@ -79,7 +90,7 @@ fuzz-reader: ## fuzz the reader of traces on one core with RUNS=100000 inputs
 lint: ## formats, warnings, licence tags, layers, links
 	scripts/install test
 	$(CARGO) fmt --all --check
-	find probes include libcasper examples tests tests-long crates/lab/guest -name '*.[ch]' | xargs clang-format --dry-run -Werror
+	find probes include libcasper examples tests tests-long crates/lab/guest crates/observe/bpf -name '*.[ch]' | xargs clang-format --dry-run -Werror
 	$(CARGO) clippy $(CARGO_FLAGS) --all-targets -- -D warnings
 	scripts/check-spdx
 	scripts/check-layers
@@ -97,7 +108,7 @@ picture: ## docs/report.png, from the newest run's report
 	scripts/install picture
 	scripts/picture
 
-bindings: ## crates/casper/src/record, from include/cowlab/record.h
+bindings: ## the records of C in Rust, from their headers
 	scripts/install bindings
 	scripts/bindings
 

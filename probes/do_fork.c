@@ -42,6 +42,7 @@ static struct {
 	enum writer writer;
 	uint64_t reap; /* children alive at most; 1: each is reaped at once; 0: never */
 	bool untouched;
+	bool spread; /* the written pages lie evenly over the heap, not at its start */
 	bool settle;
 	bool pinned;
 	bool warm;
@@ -51,6 +52,7 @@ static struct {
 } settings = { .reap = 1 };
 
 static char *heap;
+static size_t written_range, write_step;
 static struct moments *moments;
 static int ready_pipe[2], release_pipe[2];
 static _Alignas(16) char clone_stack[16384];
@@ -59,12 +61,25 @@ static void writes(struct moments *m)
 {
 	uint64_t began = now_ns(), ended;
 
-	write_pages(heap, settings.write_bytes, base_page_bytes());
+	write_pages(heap, written_range, write_step);
 	slow_down(began);
 	ended = now_ns();
 	/* Stored only now: a child's first store here is a fault of its own. */
 	m->write_began = began;
 	m->write_ended = ended;
+}
+
+/* Where the writes go: each page from the start, or as many evenly apart. */
+static void place_writes(void)
+{
+	size_t page = base_page_bytes(), pages = round_up(settings.write_bytes, page) / page;
+
+	written_range = settings.write_bytes;
+	write_step = page;
+	if (settings.spread && pages) {
+		write_step = settings.heap_bytes / page / pages * page;
+		written_range = pages * write_step;
+	}
 }
 
 /* What the child does; it may run in the parent's memory (vfork). */
@@ -218,12 +233,25 @@ static void print_phase(const char *metric, size_t from, size_t to)
 
 static void parse(int argc, char **argv)
 {
-	enum { METHOD = 256, WRITER, REAP, UNTOUCHED, SETTLE, PIN, WARM, PAGE, THREADS, SPAWN };
+	enum {
+		METHOD = 256,
+		WRITER,
+		REAP,
+		UNTOUCHED,
+		SPREAD,
+		SETTLE,
+		PIN,
+		WARM,
+		PAGE,
+		THREADS,
+		SPAWN
+	};
 	static const struct option options[] = {
 		{ "method", required_argument, NULL, METHOD },
 		{ "writer", required_argument, NULL, WRITER },
 		{ "reap", required_argument, NULL, REAP },
 		{ "untouched", no_argument, NULL, UNTOUCHED },
+		{ "spread", no_argument, NULL, SPREAD },
 		{ "settle", no_argument, NULL, SETTLE },
 		{ "pin", no_argument, NULL, PIN },
 		{ "warm", no_argument, NULL, WARM },
@@ -250,6 +278,9 @@ static void parse(int argc, char **argv)
 			break;
 		case UNTOUCHED:
 			settings.untouched = true;
+			break;
+		case SPREAD:
+			settings.spread = true;
 			break;
 		case SETTLE:
 			settings.settle = true;
@@ -308,6 +339,7 @@ int main(int argc, char **argv)
 	if (settings.pinned)
 		pin_to(0, &allowed);
 
+	place_writes();
 	heap = map_private(settings.heap_bytes, settings.page_bytes);
 	faults = usage_of(RUSAGE_SELF).ru_minflt;
 	if (!settings.untouched)

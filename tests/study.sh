@@ -1,17 +1,24 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
-# study --quick: the main job, whole.
+# study --quick: the main job, everything in it, in two rounds; as many as users get with
+# COWLAB_TEST_LONG=1 (make test-long).
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
 
-passes --json study --quick --output runs
+rounds=(--rounds 2)
+least=2
+if [[ -n ${COWLAB_TEST_LONG:-} ]]; then
+	rounds=()
+	least=4
+fi
+passes --json study --quick "${rounds[@]}" --output runs
 json "d['format'] == 1 and d['run']['name'] == 'study'" \
 	"{'calibrate', 'fork-sweep', 'fork-table', 'cow-faults', 'cow-check'}
 	 <= {r['bench'] for r in rows}, {r['bench'] for r in rows}" \
 	"all(r['unit'] for r in rows)" \
-	"len({r['rep'] for r in pick(bench='calibrate')}) >= 4" \
+	"len({r['rep'] for r in pick(bench='calibrate')}) >= $least" \
 	"{r['params']['children'] for r in pick(bench='cow-check')} == set('12345678')" \
 	"all(m['reason'] for m in d['missing'])"
 

@@ -9,7 +9,7 @@ use cowlab_model::profile::{
     Cost, CycleCurve, CyclePoint, MachineProfile, Measured, WritingProcess, WrittenCycle,
 };
 use cowlab_model::stats::{estimate, log_spread, median, quantile};
-use cowlab_probes::{DoFork, Primitives, PrimitivesResult, WarmMemory, Writer};
+use cowlab_probes::{DoFork, Method, Primitives, PrimitivesResult, WarmMemory, Writer};
 use cowlab_store::{Params, Sample};
 
 use crate::task::{Recorder, Task, median_of};
@@ -31,7 +31,7 @@ const LARGEST_WITH_THREADS_BYTES: u64 = 64 << 20;
 const REFERENCE_BYTES: u64 = 64 << 20;
 
 /// What a primitive cost is, in plain words; in the order in which reports show them.
-pub const NAMES: [(&str, &str); 27] = [
+pub const NAMES: [(&str, &str); 28] = [
     ("new_process_ns", "a new process, its exit and the wait for it (no heap)"),
     ("fork_call_ns", "the fork call of a process without a heap"),
     ("exit_wait_ns", "a child's exit until the parent has waited for it (no heap)"),
@@ -58,6 +58,7 @@ pub const NAMES: [(&str, &str); 27] = [
     ("thp_split_ns", "the first write to a huge page: split, and copy of one base page"),
     ("thp_split_threads_ns", "the same with another running thread"),
     ("unpinned_process_ns", "a new process whose child may run on another CPU (no heap)"),
+    ("spawn_ns", "posix_spawn of a tiny program: the parent's stop, whatever its size"),
     ("first_fork_ns_per_page", "the first fork of a heap, per page"),
 ];
 
@@ -99,6 +100,20 @@ pub fn tasks(scope: Scope) -> Vec<Task> {
         let mut out = Recorder::new(BENCH, params, rep, result.start_unix_ns);
         if let Some(cycle) = median_of(&result.cycle_ns) {
             out.add("unpinned_process_ns", cycle);
+        }
+        Ok(out.finish())
+    }));
+    let spawned = DoFork {
+        method: Method::PosixSpawn,
+        pinned: false,
+        ..DoFork::new(100, 0, 0.0, scope.page_size_bytes)
+    };
+    tasks.push(Task::new("calibrate: spawned", move |runner, rep| {
+        let result = spawned.run(runner)?;
+        let params = cost_params(scope.page_size_bytes, 0);
+        let mut out = Recorder::new(BENCH, params, rep, result.start_unix_ns);
+        if let Some(stop) = median_of(&result.fork_ns) {
+            out.add("spawn_ns", stop);
         }
         Ok(out.finish())
     }));
@@ -424,6 +439,7 @@ fn try_on_half_written(profile: &mut MachineProfile, samples: &[Sample]) {
                     writer: curve.writer,
                     threads: curve.threads,
                     page_size_bytes: profile.page_size_bytes,
+                    split_pages: None,
                 };
                 let predicted = predict(profile, &question).ok()?.elapsed_ns.value;
                 Some((predicted / sample.value).ln())

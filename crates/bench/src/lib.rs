@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Plans of measurements: what to run, how often and in which order, and the samples it gives.
 
+pub mod advice;
+pub mod application;
 pub mod calibrate;
 pub mod command;
 mod counts;
@@ -9,13 +11,16 @@ pub mod faults;
 pub mod fork_sections;
 pub mod guest;
 mod kernel_trace;
+pub mod observe;
 pub mod points;
 pub mod precopy;
+pub mod programs;
 pub mod redis;
 pub mod snapshot;
 pub mod sweep;
 pub mod table;
 mod task;
+pub mod tend;
 pub mod trace;
 
 pub use task::{Recorder, Rounds, Task, run_rounds};

@@ -146,6 +146,7 @@ fn question_of(sample: &Sample, page: u64) -> Option<Question> {
         writer: if child { WritingProcess::Child } else { WritingProcess::Parent },
         threads: param("threads")?.parse().ok()?,
         page_size_bytes: page,
+        split_pages: None,
     })
 }
 

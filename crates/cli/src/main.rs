@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The cowlab command: what fork() and copy-on-write cost, and how to pay less.
 
+mod application;
 mod args;
 mod cmd;
 mod context;
@@ -25,7 +26,11 @@ fn main() -> ExitCode {
         Verb::Bench(bench) => cmd::bench::run(&common, &bench),
         Verb::Trace(trace) => cmd::trace::run(&common, &trace),
         Verb::Kernel(kernel) => cmd::kernel::run(&common, &kernel),
+        Verb::Footprint(args) => cmd::footprint::run(&common, &args),
         Verb::Predict(args) => cmd::predict::run(&common, &args),
+        Verb::Advise(args) => cmd::advise::run(&common, &args),
+        Verb::Watch(args) => cmd::watch::run(&common, &args),
+        Verb::Tend(args) => cmd::tend::run(&common, &args),
         Verb::Compare(args) => cmd::compare::run(&common, &args),
         Verb::Insert(args) => cmd::insert::run(&common, &args),
         Verb::Man { directory } => cmd::manual::pages(&directory),

@@ -7,7 +7,7 @@ use procfs_core::ProcessCGroups;
 use procfs_core::process::{MountInfo, MountInfos};
 use serde::Serialize;
 
-use crate::root::Reader;
+use crate::root::{Reader, Root};
 
 /// From here on a version 1 limit is "none": the largest multiple of a page in an i64, where a
 /// page is at most 64 KiB.
@@ -58,6 +58,11 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
+    /// The limits of process `pid` now; empty where they cannot be read.
+    pub fn of(root: &Root, pid: i32) -> Cgroup {
+        probe(&Reader::new(root), &pid.to_string())
+    }
+
     /// The `memory.max` that leaves least.
     pub fn tightest_max(&self) -> Option<&MemoryBound> {
         self.memory_max.iter().min_by_key(|bound| bound.free_bytes())

@@ -5,12 +5,16 @@ use procfs_core::LoadAverage;
 use procfs_core::process::{LimitValue, Limits, Status};
 use serde::Serialize;
 
-use crate::root::Reader;
+use crate::root::{Reader, Root};
 
+/// Bit of CAP_DAC_READ_SEARCH in CapEff (capabilities(7)).
+pub const CAP_DAC_READ_SEARCH: u32 = 2;
 /// Bit of CAP_SYS_PTRACE in CapEff (capabilities(7)).
 pub const CAP_SYS_PTRACE: u32 = 19;
 /// Bit of CAP_SYS_ADMIN in CapEff.
 pub const CAP_SYS_ADMIN: u32 = 21;
+/// Bit of CAP_SYS_NICE in CapEff.
+pub const CAP_SYS_NICE: u32 = 23;
 /// Bit of CAP_SYS_RESOURCE in CapEff.
 pub const CAP_SYS_RESOURCE: u32 = 24;
 
@@ -46,6 +50,12 @@ pub struct Credentials {
 }
 
 impl Credentials {
+    /// This process's; of nobody without rights where they cannot be read.
+    pub fn of_self(root: &Root) -> Credentials {
+        let status: Option<Status> = root.parse("proc/self/status").ok().flatten();
+        status.as_ref().map_or_else(Credentials::default, Credentials::from)
+    }
+
     /// Whether a capability, by its bit, is in effect.
     pub fn has(&self, capability: u32) -> bool {
         self.capabilities >> capability & 1 == 1

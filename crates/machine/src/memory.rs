@@ -4,7 +4,7 @@
 use procfs_core::Meminfo;
 use serde::Serialize;
 
-use crate::root::Reader;
+use crate::root::{Reader, Root};
 
 /// `/proc/meminfo` (proc_meminfo(5)), sizes in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -31,6 +31,13 @@ pub struct Memory {
     pub hugetlb_free_pages: Option<u64>,
     /// Hugepagesize: size of one page of the hugetlb pool.
     pub hugetlb_page_bytes: Option<u64>,
+}
+
+impl Memory {
+    /// Reads it; `None` where it cannot be read.
+    pub fn read(root: &Root) -> Option<Memory> {
+        probe(&Reader::new(root))
+    }
 }
 
 /// `vm.overcommit_*` and the reserves (kernel: Documentation/admin-guide/sysctl/vm.rst).

@@ -26,6 +26,12 @@ pub enum ProcessError {
         /// The pid.
         pid: i32,
     },
+    /// It executed another program while it was looked at.
+    #[error("process {pid} executed another program while it was looked at")]
+    Executed {
+        /// The pid.
+        pid: i32,
+    },
     /// It has no memory of its own: a kernel thread, or a zombie.
     #[error("process {pid} ({name}) has no memory of its own: it is a kernel thread or a zombie")]
     NoMemory {

@@ -29,6 +29,13 @@ pub struct Thp {
     pub disabled_for_self: Option<bool>,
 }
 
+impl Thp {
+    /// Reads them; `None` on a kernel without.
+    pub fn read(root: &Root) -> Option<Thp> {
+        probe(&Reader::new(root), None)
+    }
+}
+
 /// `None` on a kernel without transparent huge pages.
 pub(crate) fn probe(reader: &Reader<'_>, self_may: Option<bool>) -> Option<Thp> {
     if !reader.root.exists(FOLDER) {

@@ -140,7 +140,7 @@ fn read(path: &Path) -> Result<String, GuardError> {
     }
 }
 
-fn at(path: &Path, source: io::Error) -> GuardError {
+pub(crate) fn at(path: &Path, source: io::Error) -> GuardError {
     let denied = source.kind() == io::ErrorKind::PermissionDenied;
     let hint = if denied { " (changing it needs root)" } else { "" };
     GuardError::Io { path: path.to_owned(), source, hint }

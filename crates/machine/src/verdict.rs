@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Would a fork of a process fail, and what could the writes after it run into?
 
+mod expected;
+
 use serde::Serialize;
+
+pub use expected::{Expected, Replication};
 
 use crate::facts::Facts;
 use crate::human::bytes;
@@ -36,6 +40,8 @@ pub struct Finding {
 /// What one fork of a process would meet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Verdict {
+    /// The verdict in one sentence.
+    pub sentence: String,
     /// Worst first.
     pub findings: Vec<Finding>,
     /// Page tables that the child gets at fork, at most.
@@ -44,6 +50,9 @@ pub struct Verdict {
     pub private_bytes: u64,
     /// Memory taken if every private page is written while the child lives, page tables included.
     pub worst_case_bytes: u64,
+    /// Memory taken if what is expected to be written is, page tables included; `None` where
+    /// nobody knows.
+    pub expected_bytes: Option<u64>,
 }
 
 impl Verdict {
@@ -55,19 +64,52 @@ impl Verdict {
 
 /// What one fork of `process` on the machine of `facts` would meet. Reads nothing and forks nothing.
 pub fn fork_of(facts: &Facts, process: &ProcessFacts) -> Verdict {
+    fork_expecting(facts, process, None, None)
+}
+
+/// The same with what is known of the writes after it, and of a Redis server's replicas.
+pub fn fork_expecting(
+    facts: &Facts,
+    process: &ProcessFacts,
+    expected: Option<&Expected>,
+    replication: Option<&Replication>,
+) -> Verdict {
     let tables = process.inherited_tables_bytes;
     let page_table_bytes = process.page_tables_bytes.map_or(tables, |own| own.min(tables));
     let private_bytes = process.anonymous_bytes.saturating_add(process.swapped_bytes.unwrap_or(0));
     let worst_case_bytes = private_bytes.saturating_add(page_table_bytes);
+    // No more can be copied than there is.
+    let capped = |of: &Expected| Expected {
+        copied_bytes: of.copied_bytes.min(private_bytes),
+        source: of.source.clone(),
+    };
+    let expected = expected.map(capped);
+    let expected_bytes = expected.as_ref().map(|of| of.copied_bytes + page_table_bytes);
     let mut findings = vec![overcommit(facts, process)];
     findings.extend(tasks(facts, process));
+    findings.extend(
+        expected.as_ref().and_then(|of| expected::copies(facts, process, of, page_table_bytes)),
+    );
+    findings.extend(replication.and_then(|of| {
+        let copied = expected_bytes.unwrap_or(worst_case_bytes);
+        expected::full_synchronisation(facts, process, of, copied)
+    }));
     findings.extend(copies(facts, process, worst_case_bytes));
     findings.extend(cgroups(process, worst_case_bytes));
     findings.extend(hugetlb(facts, process));
     findings.extend(left_out(process));
     findings.extend(huge(facts, process));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
-    Verdict { findings, page_table_bytes, private_bytes, worst_case_bytes }
+    let mut verdict = Verdict {
+        sentence: String::new(),
+        findings,
+        page_table_bytes,
+        private_bytes,
+        worst_case_bytes,
+        expected_bytes,
+    };
+    verdict.sentence = expected::sentence(facts, process, &verdict, expected.as_ref());
+    verdict
 }
 
 fn finding(level: Level, what: &str, why: String, what_to_do: impl Into<String>) -> Finding {

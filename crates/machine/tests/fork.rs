@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use cowlab_machine::cgroup::{MemoryBound, TaskBound};
-use cowlab_machine::verdict::{Level, Verdict, fork_of};
+use cowlab_machine::verdict::{Expected, Level, Replication, Verdict, fork_expecting, fork_of};
 use cowlab_machine::{Facts, ProcessError, ProcessFacts, Root};
 
 const GIB: u64 = 1 << 30;
@@ -103,6 +103,88 @@ fn what_makes_fork_fail_or_dangerous() {
     assert!(has(&verdict, Level::WillFail, "EAGAIN", "/g/pids.max: 9 of 9"));
     process.credentials.capabilities = u64::MAX;
     assert_eq!(process.processes_limit(), None);
+}
+
+#[test]
+fn the_sentence_says_whether_the_next_fork_fails() {
+    let (mut facts, mut process) = saved();
+    let expecting =
+        |bytes| Expected { copied_bytes: bytes, source: "the footprint of runs/x".into() };
+    let said = |facts: &Facts, process: &ProcessFacts, expected: Option<&Expected>| {
+        fork_expecting(facts, process, expected, None).sentence
+    };
+    let all = said(&facts, &process, None);
+    assert!(
+        all.contains("redis (1234) will not be refused, and") && all.contains("1.0 GiB"),
+        "{all}"
+    );
+    // A group that holds less than all, and more than is expected. Version 1 and version 2 alike:
+    // the file alone differs.
+    for file in ["/g/memory.max", "/g/memory.limit_in_bytes"] {
+        let bound = MemoryBound {
+            file: file.into(),
+            limit_bytes: GIB,
+            usage_bytes: Some(GIB / 2),
+            ..Default::default()
+        };
+        process.cgroup.memory_max = vec![bound];
+        let fits = fork_expecting(&facts, &process, Some(&expecting(100 * MIB)), None);
+        assert!(has(&fits, Level::Ok, "the copies expected fit", "by the footprint of runs/x"));
+        assert!(
+            fits.sentence.contains("the copies expected fit: 102.0 MiB of 512.0 MiB"),
+            "{}",
+            fits.sentence
+        );
+        assert!(fits.sentence.contains(file));
+        assert_eq!(fits.expected_bytes, Some(100 * MIB + fits.page_table_bytes));
+        assert_eq!(fits.level(), Level::Warning);
+        let not = said(&facts, &process, Some(&expecting(600 * MIB)));
+        assert!(not.contains("do not fit: 602.0 MiB") && not.contains("OOM"), "{not}");
+        let unknown = said(&facts, &process, None);
+        assert!(unknown.contains("is not known: give --footprint or --redis"), "{unknown}");
+    }
+    // More than all of it cannot be copied.
+    let capped = fork_expecting(&facts, &process, Some(&expecting(1 << 50)), None);
+    assert_eq!(capped.expected_bytes, Some(capped.worst_case_bytes));
+    // Swap counts as room for copies of the machine, where no group is tighter.
+    process.cgroup.memory_max.clear();
+    process.anonymous_bytes = 60 * GIB;
+    let swap = said(&facts, &process, Some(&expecting(59 * GIB)));
+    assert!(swap.contains("8.0 GiB of swap"), "{swap}");
+    (facts.overcommit.memory, process.accounted_bytes) = (Some(2), 90 * GIB);
+    let fails = said(&facts, &process, None);
+    assert!(
+        fails.contains("will fail: fork fails with ENOMEM") && fails.ends_with("missing."),
+        "{fails}"
+    );
+    facts.memory = None;
+    facts.overcommit.memory = Some(1);
+    assert!(said(&facts, &process, None).contains("is not known"));
+}
+
+#[test]
+fn a_full_synchronisation_needs_its_buffers_too() {
+    let (facts, mut process) = saved();
+    process.cgroup.memory_max =
+        vec![MemoryBound { file: "/g/memory.max".into(), limit_bytes: GIB, ..Default::default() }];
+    let of = |replicas, limit, diskless| Replication {
+        last_cow_bytes: Some(100 * MIB),
+        replicas: Some(replicas),
+        replica_buffer_bytes: Some(limit),
+        diskless: Some(diskless),
+        ..Replication::default()
+    };
+    let expected = Expected { copied_bytes: 100 * MIB, source: "rdb_last_cow_size".into() };
+    let judged = |of: &Replication| fork_expecting(&facts, &process, Some(&expected), Some(of));
+    let one = judged(&of(0, 256 * MIB, false));
+    assert!(has(&one, Level::Ok, "a full synchronisation fits", "1 replica(s) may hold 256.0 MiB"));
+    let four = judged(&of(4, 256 * MIB, true));
+    assert!(has(&four, Level::Warning, "may not fit", "slowest replica"));
+    let endless = judged(&of(1, 0, true));
+    assert!(has(&endless, Level::Warning, "no bound", "any amount"));
+    // A server that does not say has no such finding.
+    let silent = judged(&Replication::default());
+    assert!(!silent.findings.iter().any(|one| one.what.contains("synchronisation")));
 }
 
 #[test]

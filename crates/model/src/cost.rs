@@ -32,6 +32,8 @@ pub struct Question {
     pub threads: u32,
     /// Size of the pages that the memory is made of.
     pub page_size_bytes: u64,
+    /// Huge pages in which a page is written; `None`: the writes lie packed.
+    pub split_pages: Option<u64>,
 }
 
 /// A figure with the interval in which 95% of measurements should lie.
@@ -219,7 +221,9 @@ pub fn predict(profile: &MachineProfile, question: &Question) -> Result<Predicti
         elapsed_ns: predicted(elapsed),
         fork_ns: predicted(fork),
         write_ns: predicted(terms.write),
-        extra_bytes: written * profile.page_size_bytes + if huge { 0 } else { table_bytes as u64 },
+        // Also for huge pages: fork gives the child a table for each, for the day of its split
+        // (copy_huge_pmd of mm/huge_memory.c).
+        extra_bytes: written * profile.page_size_bytes + table_bytes as u64,
         notes,
     })
 }
@@ -282,7 +286,9 @@ fn huge_terms(
     let (entry, split) = (cost("thp_fork_ns_per_huge_page")?, cost(split)?);
     let per_huge = size / profile.page_size_bytes;
     let huge_pages = question.pages.div_ceil(per_huge);
-    let split_pages = question.written.div_ceil(per_huge);
+    let packed = question.written.div_ceil(per_huge);
+    let split_pages =
+        question.split_pages.map_or(packed, |split| split.clamp(packed, question.written));
     let term = |estimate: crate::stats::Estimate, count: u64| Term {
         ns: estimate.value * count as f64,
         deviation_ns: (estimate.high - estimate.low) / 4.0 * count as f64,
@@ -377,6 +383,7 @@ mod tests {
             writer: WritingProcess::Child,
             threads: 0,
             page_size_bytes: 4096,
+            split_pages: None,
         }
     }
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Units, statistics and the cost model. No I/O and no unsafe code.
 
+pub mod advice;
+pub mod application;
 pub mod cost;
 pub mod difference;
 pub mod profile;
 pub mod regression;
+pub mod snapshot;
 pub mod stats;
 pub mod units;
 

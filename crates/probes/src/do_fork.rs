@@ -17,6 +17,8 @@ pub struct DoFork {
     pub heap_bytes: u64,
     /// Share of the heap that is written, one byte a page, from its start: 0..=1.
     pub write_fraction: f64,
+    /// Whether the written pages lie evenly over the heap instead of at its start.
+    pub spread: bool,
     /// How processes are created.
     pub method: Method,
     /// Who writes.
@@ -42,6 +44,7 @@ impl DoFork {
             forks,
             heap_bytes,
             write_fraction,
+            spread: false,
             method: Method::Fork,
             writer: Writer::Child,
             reap: Reap::Each,
@@ -84,7 +87,7 @@ impl DoFork {
 
     /// The parameters that its samples carry.
     pub fn params(&self) -> Params {
-        [
+        let mut params: Params = [
             ("forks", self.forks.to_string()),
             ("heap_bytes", self.heap_bytes.to_string()),
             ("write_fraction", self.write_fraction.to_string()),
@@ -98,7 +101,12 @@ impl DoFork {
             ("pinned", self.pinned.to_string()),
         ]
         .map(|(key, value)| (key.to_owned(), value))
-        .into()
+        .into();
+        // Only where it is so: earlier runs have no such parameter, and stay comparable.
+        if self.spread {
+            params.insert("spread".to_owned(), true.to_string());
+        }
+        params
     }
 
     fn arguments(&self, runner: &Runner) -> Result<Vec<String>> {
@@ -113,6 +121,9 @@ impl DoFork {
         arguments.extend(runner.warm_flag());
         if !self.populated {
             arguments.push("--untouched".to_owned());
+        }
+        if self.spread {
+            arguments.push("--spread".to_owned());
         }
         if self.settled {
             arguments.push("--settle".to_owned());

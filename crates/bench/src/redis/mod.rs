@@ -2,8 +2,9 @@
 //! `redis`: document 003's second benchmark, a real redis-server that takes snapshots under YCSB's
 //! updates.
 
+mod ask;
 pub mod load;
-mod phase;
+pub(crate) mod phase;
 mod samples;
 pub mod server;
 
@@ -17,9 +18,10 @@ use cowlab_probes::{Runner, unix_ns};
 use cowlab_store::{Params, Sample};
 
 use crate::task::{Recorder, Task};
+pub use ask::replication_of;
 use load::Load;
 pub use phase::Snapshots;
-use server::{Placement, Server, Setup};
+use server::{HugePages, Placement, Server, Setup};
 
 /// The name of this benchmark in samples.
 pub const BENCH: &str = "redis";
@@ -97,6 +99,7 @@ impl Redis {
 
     fn setup(&self, huge_pages: bool) -> Setup {
         let (program, placement) = (self.program.clone(), self.placement.clone());
+        let huge_pages = if huge_pages { HugePages::Asked } else { HugePages::Forbidden };
         Setup { program, huge_pages, port: self.port, placement }
     }
 

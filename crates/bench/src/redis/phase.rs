@@ -73,7 +73,7 @@ pub struct Taken {
     /// The same with shared pages for each.
     pub rss_sum_bytes: Option<u64>,
     /// How often the memory was looked at.
-    pub(super) memory_looks: u32,
+    pub(crate) memory_looks: u32,
 }
 
 /// What a phase gave.
@@ -93,7 +93,7 @@ pub struct Phase {
 
 /// Do `work` on another thread, and look meanwhile whether this program is interrupted, and after
 /// what `look` says.
-pub(super) fn attend<T: Send>(
+pub(crate) fn attend<T: Send>(
     runner: &Runner,
     work: impl FnOnce(&AtomicBool) -> Result<T> + Send,
     mut look: impl FnMut() -> Result<()>,

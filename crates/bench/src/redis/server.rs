@@ -37,13 +37,24 @@ pub fn program() -> Result<PathBuf> {
     )
 }
 
+/// Whether a server's memory may be huge pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HugePages {
+    /// No, as Redis itself decides (`disable-thp yes`).
+    Forbidden,
+    /// The system decides, or somebody from outside.
+    Allowed,
+    /// They are asked for, as our probes do.
+    Asked,
+}
+
 /// How a server is set up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setup {
     /// The program.
     pub program: PathBuf,
-    /// Whether its memory may be huge pages, which are asked for then; Redis forbids them by itself.
-    pub huge_pages: bool,
+    /// Whether its memory may be huge pages.
+    pub huge_pages: HugePages,
     /// A TCP port; `None`: a socket in its folder.
     pub port: Option<u16>,
     /// The CPUs for it and for others; `None`: as the scheduler likes.
@@ -97,8 +108,8 @@ impl Server {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).arg(&setup.program);
         command.args(arguments(setup, folder.path()));
-        if setup.huge_pages {
-            // jemalloc then asks for them as our probes do.
+        if setup.huge_pages == HugePages::Asked {
+            // jemalloc then asks for them.
             command.env("MALLOC_CONF", "thp:always");
         }
         let said = fs::File::create(folder.path().join("said"))?;
@@ -130,6 +141,11 @@ impl Server {
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The path of its socket; `None` where it has a port.
+    pub fn socket(&self) -> Option<PathBuf> {
+        self.port.is_none().then(|| self.folder.path().join("socket"))
     }
 
     /// A new connection.
@@ -197,7 +213,7 @@ fn arguments(setup: &Setup, folder: &Path) -> Vec<String> {
         ("--save", String::new()),
         ("--appendonly", yes(false)),
         ("--auto-aof-rewrite-percentage", "0".to_owned()),
-        ("--disable-thp", yes(!setup.huge_pages)),
+        ("--disable-thp", yes(setup.huge_pages == HugePages::Forbidden)),
     ];
     if let Some(Placement { server, others }) = &setup.placement {
         let others: Vec<String> = others.iter().map(u32::to_string).collect();
@@ -225,7 +241,7 @@ mod tests {
     fn what_redis_does_by_itself_is_switched_off() {
         let setup = Setup {
             program: "redis-server".into(),
-            huge_pages: false,
+            huge_pages: HugePages::Forbidden,
             port: None,
             placement: None,
         };
@@ -235,7 +251,7 @@ mod tests {
         }
         assert!(!words.contains("cpulist"));
         let placement = Placement::of(&[2, 5, 7]);
-        let huge = Setup { huge_pages: true, port: Some(7000), placement, ..setup };
+        let huge = Setup { huge_pages: HugePages::Asked, port: Some(7000), placement, ..setup };
         let words = arguments(&huge, Path::new("/x")).join(" ");
         assert!(words.contains("--disable-thp no") && words.contains("--port 7000"), "{words}");
         assert!(words.contains("--server_cpulist 2 --bgsave_cpulist 5,7"), "{words}");

@@ -45,7 +45,7 @@ pub struct RedisArgs {
     pub no_pin: bool,
 }
 
-fn share(text: &str) -> Result<f64, String> {
+pub(super) fn share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value > 0.0 && value <= 1.0 => Ok(value),
         _ => Err(format!("'{text}' is not a share above 0 and up to 1")),

@@ -17,7 +17,10 @@ use crate::args::{
     Bench, CommandArgs, Common, CowCheckArgs, CowFaultsArgs, ForkSectionsArgs, ForkSweepArgs,
     ForkTableArgs, PreCopyArgs,
 };
-use crate::cmd::{bench_redis, bench_snapshot, bench_trace, cross_check};
+use crate::cmd::{
+    bench_observe, bench_programs, bench_redis, bench_snapshot, bench_tend, bench_trace,
+    cross_check,
+};
 use crate::context::Context;
 use crate::output;
 use crate::usage::WrongUsage;
@@ -31,10 +34,14 @@ pub fn run(common: &Common, bench: &Bench) -> Result<()> {
         Bench::PreCopy(args) => pre_copy(common, args),
         Bench::Redis(args) => bench_redis::run(common, args),
         Bench::Snapshot(args) => bench_snapshot::run(common, args),
+        Bench::Footprints(args) => bench_programs::footprints(common, args),
+        Bench::Forecast(args) => bench_programs::forecasts(common, args),
+        Bench::Tend(args) => bench_tend::run(common, args),
         Bench::Command(args) => program(common, args),
         Bench::CowCheck(args) => cow_check(common, args),
         Bench::CrossCheck(args) => cross_check::run(common, args),
         Bench::ForkSections(args) => fork_sections(common, args),
+        Bench::Observe(args) => bench_observe::run(common, args),
         Bench::Trace(args) => bench_trace::run(common, args),
     }
 }
@@ -53,7 +60,9 @@ pub fn finish(context: &Context, name: &str, tasks: &[Task], rounds: Rounds) -> 
     folder.write_run(&run)?;
     folder.write(&format!("tables/{name}.csv"), csv::table_csv(&table).as_bytes())?;
     // Some have a report of their own.
-    let own = study::snapshot::document(&run).or_else(|| study::redis::document(&run));
+    let own = study::snapshot::document(&run)
+        .or_else(|| study::redis::document(&run))
+        .or_else(|| study::tend::document(&run));
     if let Some(document) = &own {
         for (file, contents) in csv::tables(document) {
             folder.write(&format!("tables/{file}"), contents.as_bytes())?;
@@ -107,6 +116,7 @@ fn fork_sweep(common: &Common, args: &ForkSweepArgs) -> Result<()> {
                                     forks,
                                     heap_bytes,
                                     write_fraction,
+                                    spread: false,
                                     method,
                                     writer,
                                     reap: args.reap,

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `doctor`: what can be measured here, and whether a fork of a process would fail.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use cowlab_bench::redis::replication_of;
 use cowlab_machine::capability::{self, Capability};
-use cowlab_machine::verdict::{Level, Verdict, fork_of};
+use cowlab_machine::verdict::{Expected, Level, Verdict, fork_expecting};
 use cowlab_machine::{Facts, ProcessFacts, Root};
-use cowlab_report::{Block, Cell, Column, Document, Section, Table};
+use cowlab_report::{Block, Cell, Column, Document, Finding, Section, Table};
 use cowlab_store::{FORMAT, Missing};
 use serde::Serialize;
 
+use crate::application::of_run;
 use crate::args::{Common, DoctorArgs};
 use crate::output::{self, JsonDocument};
 
@@ -25,10 +27,8 @@ pub fn run(common: &Common, args: &DoctorArgs) -> Result<()> {
     let root = Root::default();
     let facts = Facts::probe(&root);
     let capabilities = capability::list(&facts);
-    let verdict = match args.pid {
-        Some(pid) => Some(fork_of(&facts, &ProcessFacts::probe(&root, pid)?)),
-        None => None,
-    };
+    let judged = judge(&root, &facts, args)?;
+    let verdict = judged.as_ref().map(|(_, verdict)| verdict);
     if common.json {
         let missing: Vec<Missing> = capabilities
             .iter()
@@ -42,17 +42,44 @@ pub fn run(common: &Common, args: &DoctorArgs) -> Result<()> {
             format: FORMAT,
             run: None,
             samples: &[],
-            summary: Summary { facts: &facts, capabilities: &capabilities, fork: verdict.as_ref() },
+            summary: Summary { facts: &facts, capabilities: &capabilities, fork: verdict },
             missing: &missing,
         });
     }
     let mut document = Document::new("Doctor", format!("{}, Linux {}", facts.host, facts.kernel));
-    if let (Some(verdict), Some(pid)) = (&verdict, args.pid) {
-        let section = fork_section(verdict, pid);
-        document.sections.push(section);
+    if let Some((pid, verdict)) = &judged {
+        document.sections.push(fork_section(verdict, *pid));
     }
     document.sections.push(capability_section(&facts, &capabilities));
     output::text(&document)
+}
+
+/// The process that the flags name, and what its next fork meets.
+fn judge(root: &Root, facts: &Facts, args: &DoctorArgs) -> Result<Option<(i32, Verdict)>> {
+    let asked = args.redis.as_deref().map(replication_of).transpose()?;
+    let own_pid = asked.as_ref().and_then(|(pid, _)| *pid).and_then(|pid| i32::try_from(pid).ok());
+    let Some(pid) = args.pid.or(own_pid) else {
+        if args.redis.is_some() {
+            bail!("the server does not say its pid: give --pid as well");
+        }
+        return Ok(None);
+    };
+    let process = ProcessFacts::probe(root, pid)?;
+    let replication = asked.map(|(_, replication)| replication);
+    let last_cow = replication.as_ref().and_then(|of| of.last_cow_bytes);
+    let expected = match (&args.footprint, last_cow) {
+        (Some(run), _) => Some(Expected {
+            copied_bytes: of_run(run, None, facts.page_size_bytes)?.profile.written
+                * facts.page_size_bytes,
+            source: format!("the footprint of {}", run.display()),
+        }),
+        (None, Some(copied_bytes)) => {
+            Some(Expected { copied_bytes, source: "rdb_last_cow_size".to_owned() })
+        }
+        (None, None) => None,
+    };
+    let verdict = fork_expecting(facts, &process, expected.as_ref(), replication.as_ref());
+    Ok(Some((pid, verdict)))
 }
 
 fn capability_section(facts: &Facts, capabilities: &[Capability]) -> Section {
@@ -99,15 +126,21 @@ fn fork_section(verdict: &Verdict, pid: i32) -> Section {
     let columns = vec![Column::text("what"), Column::number("size")];
     let mut sizes = Table::new("fork-memory", "Memory that the fork may take", columns);
     for (what, bytes) in [
-        ("page tables, copied at fork", verdict.page_table_bytes),
-        ("private memory, shared until it is written", verdict.private_bytes),
-        ("worst case: every private page copied", verdict.worst_case_bytes),
+        ("page tables, copied at fork", Some(verdict.page_table_bytes)),
+        ("private memory, shared until it is written", Some(verdict.private_bytes)),
+        ("expected: what is known to be written copied", verdict.expected_bytes),
+        ("worst case: every private page copied", Some(verdict.worst_case_bytes)),
     ] {
-        sizes.push(vec![Cell::text(what), Cell::number(bytes as f64, "bytes")]);
+        let size = match bytes {
+            Some(bytes) => Cell::number(bytes as f64, "bytes"),
+            None => Cell::Missing("needs --footprint RUN or --redis ADDRESS".to_owned()),
+        };
+        sizes.push(vec![Cell::text(what), size]);
     }
+    let verdict = Finding { headline: verdict.sentence.clone(), ..Finding::default() };
     Section::new(
         "fork",
         format!("Would a fork of process {pid} fail?"),
-        vec![Block::Table(table), Block::Table(sizes)],
+        vec![Block::Finding(verdict), Block::Table(table), Block::Table(sizes)],
     )
 }

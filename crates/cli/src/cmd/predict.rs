@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `predict`: a machine profile times an application's numbers.
 
+use std::path::Path;
+
 use anyhow::{Result, bail};
 use cowlab_model::cost::{Prediction, Question, predict};
 use cowlab_model::profile::WritingProcess;
@@ -8,8 +10,10 @@ use cowlab_report::{Block, Cell, Column, Document, Section, Table};
 use cowlab_store::{Params, Sample, unit_of};
 use serde::Serialize;
 
+use crate::application::of_run;
 use crate::args::{Common, PredictArgs, PredictWriter};
 use crate::cmd::calibrate::ProfileFile;
+use crate::cmd::predict_policy;
 use crate::output::{self, JsonDocument};
 use crate::usage::WrongUsage;
 
@@ -22,11 +26,17 @@ struct Answer {
 
 /// Run the verb.
 pub fn run(common: &Common, args: &PredictArgs) -> Result<()> {
+    if let Some(snapshot) = &args.policies.snapshot {
+        return predict_policy::run(common, &args.policies, snapshot);
+    }
     let (from, file) = match &args.profile {
         Some(path) => (path.clone(), ProfileFile::read(path)?),
         None => ProfileFile::newest(&common.output)?,
     };
-    let answers = answers(args, &file)?;
+    let answers = match &args.footprint {
+        Some(run) => of_footprint(args, run, &file)?,
+        None => answers(args, &file)?,
+    };
     if common.json {
         return output::json(&JsonDocument {
             format: cowlab_store::FORMAT,
@@ -52,6 +62,29 @@ pub fn run(common: &Common, args: &PredictArgs) -> Result<()> {
     blocks.extend(notes.into_iter().map(|note| Block::Note(note.clone())));
     document.sections.push(Section::new("prediction", "What the fork costs", blocks));
     output::text(&document)
+}
+
+/// The forks of a footprint, with each number of threads and each size of pages.
+fn of_footprint(args: &PredictArgs, run: &Path, file: &ProfileFile) -> Result<Vec<Answer>> {
+    let base = file.profile.page_size_bytes;
+    let mut application = of_run(run, args.program.as_deref(), base)?;
+    let pages = application.profile.pages;
+    application.profile.written_before =
+        (pages as f64 * args.written_before_fraction).ceil() as u64;
+    let page_sizes =
+        if args.page_size_bytes.is_empty() { vec![base] } else { args.page_size_bytes.clone() };
+    let mut answers = Vec::new();
+    for &threads in &args.threads {
+        application.profile.threads = threads;
+        for &page_size_bytes in &page_sizes {
+            let question = application.profile.question(base, page_size_bytes);
+            let mut prediction = predict(&file.profile, &question)?;
+            prediction.notes.extend(application.notes.iter().cloned());
+            let write_fraction = application.profile.write_fraction();
+            answers.push(Answer { write_fraction, question, prediction });
+        }
+    }
+    Ok(answers)
 }
 
 fn answers(args: &PredictArgs, file: &ProfileFile) -> Result<Vec<Answer>> {
@@ -82,6 +115,7 @@ fn answers(args: &PredictArgs, file: &ProfileFile) -> Result<Vec<Answer>> {
                         },
                         threads,
                         page_size_bytes,
+                        split_pages: None,
                     };
                     let prediction = predict(&file.profile, &question)?;
                     answers.push(Answer { write_fraction: fraction, question, prediction });

@@ -30,6 +30,14 @@ struct Plan {
 
 impl Plan {
     fn of(args: &StudyArgs) -> Plan {
+        let plan = Plan::usual(args);
+        match args.rounds {
+            Some(rounds) => Plan { rounds: Rounds::exactly(rounds), ..plan },
+            None => plan,
+        }
+    }
+
+    fn usual(args: &StudyArgs) -> Plan {
         if args.paper {
             Plan {
                 extent: Extent::Paper,

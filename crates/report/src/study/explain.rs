@@ -91,6 +91,7 @@ impl Place<'_> {
             writer: WritingProcess::Child,
             threads: 0,
             page_size_bytes: page,
+            split_pages: None,
         };
         let ns = predict(profile, &question).ok()?.elapsed_ns.value * FORKS - self.line_ns;
         let here = self.point.real_ns.value - self.line.relative.intercept.value;

@@ -11,12 +11,14 @@ mod distribution;
 mod explain;
 mod faults;
 mod findings;
+pub mod footprint;
 pub mod kernel;
 mod lines;
 mod machine;
 mod method;
 mod papers;
 mod picked;
+pub mod programs;
 pub mod redis;
 mod shares;
 mod small_sample;
@@ -25,6 +27,7 @@ mod summary;
 mod surface;
 mod sweep;
 mod table;
+pub mod tend;
 #[cfg(test)]
 mod tests;
 

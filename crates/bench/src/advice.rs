@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `advise --verify`: processes shaped like an application under each choice, measured in turn.
+
+use cowlab_model::advice::Shape;
+use cowlab_model::profile::WritingProcess;
+use cowlab_probes::{DoFork, Method, Writer};
+
+use crate::task::{Recorder, Task, median_of};
+
+/// The name of this benchmark in samples.
+pub const BENCH: &str = "advise";
+
+/// The probe's settings for a shape: one fork of a fresh process each time, since huge pages are
+/// split by the first.
+pub fn probe_of(shape: &Shape, base_page_bytes: u64) -> DoFork {
+    let fraction = if shape.pages == 0 { 0.0 } else { shape.written as f64 / shape.pages as f64 };
+    let mut probe =
+        DoFork::new(1, shape.pages * base_page_bytes, fraction.min(1.0), base_page_bytes);
+    probe.method = if shape.spawned { Method::PosixSpawn } else { Method::Fork };
+    probe.writer = match shape.writer {
+        WritingProcess::Parent if !shape.spawned => Writer::Parent,
+        _ => Writer::Child,
+    };
+    probe.page_size_bytes = shape.page_size_bytes;
+    probe.threads = shape.threads;
+    probe.spread = shape.spread;
+    probe
+}
+
+/// One task for each shape. Its samples have the parameter `choice`: `stop_ns`, `writes_ns` and
+/// `copied_bytes`, by the faults that were counted.
+pub fn tasks(shapes: Vec<(String, Shape)>, base_page_bytes: u64) -> Vec<Task> {
+    let task = |(choice, shape): (String, Shape)| {
+        let probe = probe_of(&shape, base_page_bytes);
+        Task::new(format!("{BENCH}: {choice}"), move |runner, rep| {
+            let result = probe.run(runner)?;
+            let params = [
+                ("choice".to_owned(), choice.clone()),
+                ("figure".to_owned(), "measured".to_owned()),
+            ];
+            let mut out = Recorder::new(BENCH, params.into(), rep, result.start_unix_ns);
+            if let Some(stop_ns) = median_of(&result.fork_ns) {
+                out.add("stop_ns", stop_ns);
+            }
+            out.add("writes_ns", median_of(&result.write_ns).unwrap_or(0.0));
+            let faults = match probe.writer {
+                Writer::Child => result.children.minor_faults,
+                _ => result.program.minor_faults,
+            };
+            // A spawned child's faults are those of the program that it executes.
+            let faults = if shape.spawned { 0 } else { faults };
+            out.add("copied_bytes", (faults * base_page_bytes) as f64);
+            Ok(out.finish())
+        })
+    };
+    shapes.into_iter().map(task).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shape_is_what_the_probe_does() {
+        let shape = Shape {
+            spawned: false,
+            pages: 1000,
+            written: 250,
+            writer: WritingProcess::Parent,
+            spread: true,
+            threads: 1,
+            page_size_bytes: 2 << 20,
+        };
+        let probe = probe_of(&shape, 4096);
+        assert_eq!((probe.forks, probe.heap_bytes, probe.write_fraction), (1, 4_096_000, 0.25));
+        assert_eq!((probe.threads, probe.spread, probe.settled), (1, true, false));
+        assert_eq!((probe.writer, probe.page_size_bytes), (Writer::Parent, 2 << 20));
+        assert_eq!(probe.check(), Ok(()));
+        let spawned = probe_of(&Shape { spawned: true, written: 0, ..shape }, 4096);
+        assert_eq!((spawned.method, spawned.check()), (Method::PosixSpawn, Ok(())));
+    }
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A program's footprint, by each of its methods, as rows of one run.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use cowlab_store::{Missing, Run, Sample};
+
+use super::{Program, Programs};
+
+/// The name of this benchmark on the command line; its samples are those of `footprint`, each with
+/// the parameter `name`.
+pub const FOOTPRINTS: &str = "footprints";
+
+impl Programs {
+    /// The command that looks at a program by a method, as anyone can repeat it in the list's
+    /// folder.
+    pub fn footprint_command(&self, of: &Program, method: &str) -> String {
+        let look = format!("cowlab footprint --method {method}");
+        if of.looks_itself {
+            return of.command.join(" ").replace("{footprint}", &look);
+        }
+        let mark = of.mark.as_ref().map_or_else(String::new, |mark| format!(" --mark {mark}"));
+        format!("{look}{mark} -- {}", of.command.join(" "))
+    }
+}
+
+/// Look at `program` by each of its methods, or of `methods` those that it has.
+///
+/// # Errors
+/// The program or the footprint failed.
+pub fn look(programs: &Programs, program: &Program) -> Result<(Vec<Sample>, Vec<Missing>)> {
+    let mut samples = Vec::new();
+    let mut missing = Vec::new();
+    for method in &program.methods {
+        let output = tempfile::tempdir_in(programs.scratch.path())?;
+        let mut words = vec![
+            programs.cowlab.to_string_lossy().into_owned(),
+            "--output".to_owned(),
+            output.path().to_string_lossy().into_owned(),
+            "footprint".to_owned(),
+            "--method".to_owned(),
+            method.clone(),
+        ];
+        if let Some(mark) = &program.mark {
+            words.extend(["--mark".to_owned(), mark.clone()]);
+        }
+        let command = programs.words(&program.command, output.path(), program.pairs);
+        if program.looks_itself {
+            let each = command.iter().flat_map(|word| match word.as_str() {
+                "{footprint}" => words.clone(),
+                _ => vec![word.clone()],
+            });
+            words = each.collect();
+        } else {
+            words.push("--".to_owned());
+            words.extend(command);
+        }
+        programs.run(&program.name, &words)?;
+        let folder = fs::read_dir(output.path())?.flatten().next();
+        let folder = folder.context("the footprint left no run")?.path();
+        let run = Run::read(&folder)?;
+        let before = samples.len();
+        samples.extend(run.samples.into_iter().filter(|s| is_meant(s, program)).map(|mut s| {
+            s.params.insert("name".to_owned(), program.name.clone());
+            s
+        }));
+        if samples.len() == before {
+            missing.push(Missing {
+                metric: format!("{} by {method}", program.name),
+                reason: format!("no span {} of {} was seen", program.span, program.program),
+            });
+        }
+    }
+    Ok((samples, missing))
+}
+
+/// Its own spans, and policies replayed over them.
+fn is_meant(sample: &Sample, program: &Program) -> bool {
+    let is = |param: &str, value: &str| sample.params.get(param).is_none_or(|of| of == value);
+    sample.bench == crate::application::BENCH
+        && is("program", &program.program)
+        && is("span", &program.span)
+        && (sample.params.contains_key("program") || sample.params.contains_key("policy"))
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What somebody's redis-server says of its snapshots and replicas. It is only asked.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use cowlab_machine::verdict::Replication;
+use redis::{Client, Connection, InfoDict};
+
+/// A server that does not answer for so long is not waited for.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
+/// The pid of the server at `address` (`redis://host:port`, `unix:///path`), and what it says.
+///
+/// # Errors
+/// It cannot be reached, or does not answer in time.
+pub fn replication_of(address: &str) -> Result<(Option<u64>, Replication)> {
+    let no_answer = || {
+        format!(
+            "no Redis answers at {address}: give --redis redis://[:PASSWORD@]HOST:PORT or \
+             unix:///PATH"
+        )
+    };
+    let client = Client::open(address).with_context(no_answer)?;
+    let mut server = client.get_connection_with_timeout(ANSWER_LIMIT).with_context(no_answer)?;
+    server.set_read_timeout(Some(ANSWER_LIMIT))?;
+    server.set_write_timeout(Some(ANSWER_LIMIT))?;
+    let info: InfoDict = redis::cmd("INFO").query(&mut server).with_context(no_answer)?;
+    let number =
+        |key: &str| info.get::<String>(key).and_then(|text| text.trim().parse::<u64>().ok());
+    // Asked of servers on which CONFIG is forbidden, that is an answer too.
+    let buffers = setting(&mut server, "client-output-buffer-limit");
+    let diskless = setting(&mut server, "repl-diskless-sync");
+    let replication = Replication {
+        // 0 where the server has made no snapshot yet.
+        last_cow_bytes: number("rdb_last_cow_size").filter(|bytes| *bytes > 0),
+        replicas: number("connected_slaves"),
+        replica_buffer_bytes: buffers.as_deref().and_then(replica_limit),
+        diskless: diskless.map(|text| text == "yes"),
+        max_memory_bytes: number("maxmemory"),
+        used_memory_bytes: number("used_memory"),
+    };
+    Ok((number("process_id"), replication))
+}
+
+fn setting(server: &mut Connection, name: &str) -> Option<String> {
+    let answer: Vec<String> = redis::cmd("CONFIG").arg("GET").arg(name).query(server).ok()?;
+    answer.get(1).cloned()
+}
+
+/// Of `normal 0 0 0 slave 268435456 67108864 60 pubsub …` the hard limit of replicas.
+fn replica_limit(text: &str) -> Option<u64> {
+    let mut words = text.split_whitespace();
+    words.find(|word| matches!(*word, "slave" | "replica"))?;
+    words.next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hard_limit_of_replicas() {
+        let text = "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60";
+        assert_eq!(replica_limit(text), Some(268_435_456));
+        assert_eq!(replica_limit("normal 0 0 0 replica 0 0 0"), Some(0));
+        assert_eq!(replica_limit("normal 0 0 0"), None);
+        assert_eq!(replica_limit(""), None);
+    }
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What policies would do for a workload of `snapshot`, from what it does under plain copy-on-write
+//! and from what batches of copies cost (`pre-copy`).
+
+use std::collections::BTreeMap;
+
+use cowlab_machine::Policy;
+use cowlab_model::snapshot::{Ahead, Batch, Costs, Course, Store, fault_ns, run};
+use cowlab_model::stats::median;
+use cowlab_store::{Params, Sample};
+
+use super::BENCH;
+
+/// Parameters that tell configurations of one workload, or parts of one figure.
+const NOT_THE_WORKLOADS: [&str; 5] = ["policy", "forks", "variant", "quantile", "phase_percent"];
+
+/// Document 003's region.
+const REGION_BYTES: u64 = 2 << 20;
+/// vm.cow_waste_pct's default, which `ccow` has.
+const WASTE_PERCENT: usize = 10;
+
+/// One workload under one policy.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Foretold {
+    /// The workload's parameters.
+    pub workload: Params,
+    /// The policy.
+    pub policy: Policy,
+    /// The simulation.
+    pub course: Course,
+    /// Throughput beyond that of plain copy-on-write, in percent of it.
+    pub gain_percent: f64,
+    /// The same where the run has this policy: median over its rounds.
+    pub measured_gain_percent: Option<f64>,
+}
+
+/// Each workload of `samples` under each of `policies`, and under those that it was measured with.
+///
+/// # Errors
+/// What the samples lack.
+pub fn foretell(
+    samples: &[Sample],
+    sweep: &[Sample],
+    policies: &[Policy],
+) -> Result<Vec<Foretold>, String> {
+    let batches = batches(sweep)?;
+    let mut workloads: BTreeMap<Params, Vec<&Sample>> = BTreeMap::new();
+    for sample in samples.iter().filter(|sample| sample.bench == BENCH) {
+        let mut params = sample.params.clone();
+        NOT_THE_WORKLOADS.iter().for_each(|key| drop(params.remove(*key)));
+        workloads.entry(params).or_default().push(sample);
+    }
+    if workloads.is_empty() {
+        return Err("it has no samples of `bench snapshot`".to_owned());
+    }
+    let mut all = Vec::new();
+    for (params, samples) in workloads {
+        all.extend(of_workload(&params, &samples, &batches, policies)?);
+    }
+    Ok(all)
+}
+
+fn of_workload(
+    params: &Params,
+    samples: &[&Sample],
+    batches: &[Batch],
+    policies: &[Policy],
+) -> Result<Vec<Foretold>, String> {
+    let lacks = |what: &str| format!("it has no {what} of the workload {params:?}");
+    let of = |metric: &str, forks: &str, policy: Option<&str>| -> BTreeMap<u32, f64> {
+        let is =
+            |s: &Sample, key: &str, value: &str| s.params.get(key).is_some_and(|own| own == value);
+        let found = samples.iter().filter(|s| {
+            s.metric == metric
+                && is(s, "forks", forks)
+                && policy.is_none_or(|policy| is(s, "policy", policy))
+                && s.params.get("quantile").is_none_or(|quantile| quantile == "p50")
+        });
+        found.map(|s| (s.rep, s.value)).collect()
+    };
+    let middle = |rounds: BTreeMap<u32, f64>| median(&rounds.into_values().collect::<Vec<_>>());
+    let plain = |metric: &str| middle(of(metric, "yes", Some("off"))).ok_or_else(|| lacks(metric));
+    let number = |key: &str| -> Result<f64, String> {
+        params.get(key).and_then(|text| text.parse().ok()).ok_or_else(|| lacks(key))
+    };
+    let page_bytes = number("page_size_bytes")?;
+    let writes = plain("writes")?;
+    let never =
+        |metric| middle(of(metric, "no", None)).ok_or_else(|| lacks("writes without forks"));
+    let store = Store {
+        pages: (number("size_bytes")? / page_bytes) as usize,
+        blocks_per_page: (page_bytes / number("block_bytes")?).max(1.0) as usize,
+        zipf_alpha: number("zipf_alpha")?,
+        scattered: params.get("placement").is_none_or(|placement| placement == "scattered"),
+        writes: writes as u64,
+        interval_ns: Some(plain("interval_ns")?),
+        seed: 1,
+    };
+    let costs = Costs::new(never("elapsed_ns")? / writes, plain("fork_ns")?, batches.to_vec())
+        .ok_or_else(|| "the sweep has no plain copy-on-write".to_owned())?;
+    let costs = match fault_ns(&store, &costs, plain("elapsed_ns")?) {
+        Some(ns) => costs.with_fault_ns(ns),
+        // No slower than without forks: as the sweep says.
+        None => costs,
+    };
+    let base = run(&store, Ahead::Nothing, &costs);
+    let throughput = |policy: &str| of("throughput_per_s", "yes", Some(policy));
+    let off = throughput("off");
+    let mut wanted = policies.to_vec();
+    let measured = samples.iter().filter_map(|s| s.params.get("policy")?.parse().ok());
+    for policy in measured {
+        if policy != Policy::Off && !wanted.contains(&policy) {
+            wanted.push(policy);
+        }
+    }
+    let foretold = wanted.into_iter().map(|policy| {
+        let course = run(&store, ahead(policy, page_bytes), &costs);
+        let gains: Vec<f64> = throughput(&policy.to_string())
+            .iter()
+            .filter_map(|(rep, own)| Some((own / off.get(rep)? - 1.0) * 100.0))
+            .collect();
+        Foretold {
+            workload: params.clone(),
+            policy,
+            course,
+            gain_percent: (base.elapsed_ns / course.elapsed_ns - 1.0) * 100.0,
+            measured_gain_percent: median(&gains),
+        }
+    });
+    Ok(foretold.collect())
+}
+
+/// Folios are copied as the same pages: what they save is not in the model.
+fn ahead(policy: Policy, page_bytes: f64) -> Ahead {
+    let pages = (REGION_BYTES as f64 / page_bytes) as usize;
+    match policy {
+        Policy::Off => Ahead::Nothing,
+        Policy::Next(depth) | Policy::NextFolios(depth, _) => Ahead::Next(depth as usize),
+        Policy::CoverageOf(threshold, _) => {
+            Ahead::Region { pages, threshold_percent: threshold as usize }
+        }
+        Policy::Coverage => Ahead::Worker { waste_percent: WASTE_PERCENT },
+    }
+}
+
+/// Faults by the pages that they copy: sequential writes under each depth, in which each batch is
+/// whole.
+fn batches(sweep: &[Sample]) -> Result<Vec<Batch>, String> {
+    let mut by_depth: BTreeMap<u32, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    for sample in sweep {
+        let is = |key: &str, value: &str| sample.params.get(key).is_some_and(|own| own == value);
+        let fits =
+            sample.bench == "cow-faults" && is("pattern", "sequential") && is("threads", "0");
+        let depth = match sample.params.get("policy").and_then(|policy| policy.parse().ok()) {
+            Some(Policy::Off) => 0,
+            Some(Policy::Next(depth)) => depth,
+            _ => continue,
+        };
+        // The larger of the sizes, where there are two: it has every depth.
+        let large = sample.params.get("size_bytes").and_then(|text| text.parse::<u64>().ok());
+        if !fits || large.is_none_or(|bytes| bytes < 32 << 20) {
+            continue;
+        }
+        let own = by_depth.entry(depth).or_default();
+        match sample.metric.as_str() {
+            "elapsed_ns" => own.0.push(sample.value),
+            "pages_written" => own.1.push(sample.value),
+            _ => {}
+        }
+    }
+    let found: Vec<Batch> = by_depth
+        .into_iter()
+        .filter_map(|(depth, (elapsed, written))| {
+            let pages = f64::from(depth + 1);
+            let page_ns = median(&elapsed)? / median(&written)?;
+            Some(Batch { pages, elapsed_ns: page_ns * pages })
+        })
+        .collect();
+    match found.first() {
+        Some(first) if first.pages == 1.0 && found.len() > 1 => Ok(found),
+        _ => Err("it has no sequential writes of 32 MiB or more under `off` and under depths \
+                  (`next:16`): run `cowlab kernel bench pre-copy`"
+            .to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(bench: &str, params: &[(&str, &str)], metric: &str, value: f64) -> Sample {
+        Sample {
+            environment: 0,
+            bench: bench.to_owned(),
+            params: params.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            metric: metric.to_owned(),
+            unit: String::new(),
+            value,
+            rep: 0,
+            start_unix_ns: 0,
+            histogram: None,
+        }
+    }
+
+    /// A sweep in which each page beyond the first costs a fourth of a fault of 2 µs.
+    fn sweep() -> Vec<Sample> {
+        let of = |policy: &str, depth: f64| {
+            let params = [
+                ("pattern", "sequential"),
+                ("threads", "0"),
+                ("size_bytes", "67108864"),
+                ("policy", policy),
+            ];
+            let faults = 16384.0 / (depth + 1.0);
+            [
+                sample("cow-faults", &params, "elapsed_ns", faults * (2000.0 + 500.0 * depth)),
+                sample("cow-faults", &params, "pages_written", 16384.0),
+            ]
+        };
+        [("off", 0.0), ("next", 1.0), ("next:16", 16.0), ("next:512", 512.0)]
+            .into_iter()
+            .flat_map(|(policy, depth)| of(policy, depth))
+            .collect()
+    }
+
+    /// What the simulation says of a machine whose faults cost three times the sweep's.
+    fn measured() -> (Vec<Sample>, Course, Course) {
+        let store = Store {
+            pages: 2048,
+            blocks_per_page: 4,
+            zipf_alpha: 1.0,
+            scattered: true,
+            writes: 80_000,
+            interval_ns: Some(4e6),
+            seed: 1,
+        };
+        let costs = Costs::new(100.0, 40_000.0, batches(&sweep()).unwrap()).unwrap();
+        let costs = costs.with_fault_ns(3.0 * costs.fault_ns());
+        let off = run(&store, Ahead::Nothing, &costs);
+        let next = run(&store, Ahead::Next(16), &costs);
+        let of = |forks: &str, policy: &str, figures: &[(&str, f64)]| -> Vec<Sample> {
+            let params = [
+                ("size_bytes", "8388608"),
+                ("block_bytes", "1024"),
+                ("page_size_bytes", "4096"),
+                ("zipf_alpha", "1"),
+                ("placement", "scattered"),
+                ("forks", forks),
+                ("policy", policy),
+            ];
+            figures.iter().map(|(metric, value)| sample(BENCH, &params, metric, *value)).collect()
+        };
+        let mut all = of("no", "off", &[("elapsed_ns", 100.0 * 80_000.0)]);
+        for (policy, course) in [("off", off), ("next:16", next)] {
+            let figures = [
+                ("elapsed_ns", course.elapsed_ns),
+                ("writes", 80_000.0),
+                ("interval_ns", 4e6),
+                ("fork_ns", 40_000.0),
+                ("throughput_per_s", course.throughput_per_s(&store)),
+            ];
+            all.extend(of("yes", policy, &figures));
+        }
+        (all, off, next)
+    }
+
+    #[test]
+    fn what_is_foretold_is_what_the_same_costs_gave() {
+        let (samples, off, next) = measured();
+        let coverage = Policy::CoverageOf(80, 0);
+        let found = foretell(&samples, &sweep(), &[coverage]).unwrap();
+        let policies: Vec<Policy> = found.iter().map(|one| one.policy).collect();
+        assert_eq!(policies, [coverage, Policy::Next(16)]);
+        assert_eq!(found[0].measured_gain_percent, None);
+        let gain = (off.elapsed_ns / next.elapsed_ns - 1.0) * 100.0;
+        assert!((found[1].measured_gain_percent.unwrap() - gain).abs() < 1e-6);
+        // The cost of a fault was not told but found.
+        assert!((found[1].gain_percent - gain).abs() < 0.5, "{} {gain}", found[1].gain_percent);
+        assert_eq!(found[1].course.forks, next.forks);
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let (samples, ..) = measured();
+        assert!(foretell(&[], &sweep(), &[]).unwrap_err().contains("bench snapshot"));
+        assert!(foretell(&samples, &[], &[]).unwrap_err().contains("pre-copy"));
+        let never = |s: &Sample| s.params.get("forks").is_some_and(|forks| forks == "no");
+        let without: Vec<Sample> = samples.iter().filter(|s| !never(s)).cloned().collect();
+        assert!(foretell(&without, &sweep(), &[]).unwrap_err().contains("without forks"));
+        let off = |s: &Sample| s.params.get("policy").is_some_and(|policy| policy == "off");
+        let without: Vec<Sample> = samples.into_iter().filter(|s| !off(s) || never(s)).collect();
+        assert!(foretell(&without, &sweep(), &[]).is_err());
+    }
+}

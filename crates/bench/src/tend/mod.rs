@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `tend`: the whole balance of keeping a forking process in huge pages: the stop at each fork,
+//! latencies and throughput between and during snapshots, memory, and the CPU time of tending.
+
+pub mod connections;
+pub mod memory;
+pub mod policy;
+pub mod prefork;
+mod samples;
+pub mod tender;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use cowlab_machine::Root;
+use cowlab_probes::{Runner, unix_ns};
+use cowlab_store::{Params, Sample};
+
+use crate::redis::Snapshots;
+use crate::redis::load::{self, Load};
+use crate::redis::phase;
+use crate::redis::server::{Placement, Server, Setup};
+use crate::task::{Recorder, Task};
+use memory::Group;
+use policy::Policy;
+use tender::Tending;
+
+/// The name of this benchmark in samples.
+pub const BENCH: &str = "tend";
+
+/// How long the closed loop lasts that tells the most throughput.
+const CLOSED_UPDATES_PER_RECORD: f64 = 0.25;
+const LEAST_CLOSED_UPDATES: u64 = 20_000;
+
+/// What is measured of one server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Balance {
+    /// redis-server.
+    pub program: PathBuf,
+    /// Records.
+    pub records: u64,
+    /// Their memory, as it was asked for.
+    pub size_bytes: u64,
+    /// Clients.
+    pub clients: u32,
+    /// Zipf's exponent.
+    pub zipf_alpha: f64,
+    /// The rate of updates, as a share of the most that this server answers.
+    pub load_share: f64,
+    /// Snapshots.
+    pub snapshots: u32,
+    /// From one to the next.
+    pub interval_s: f64,
+    /// What keeps the memory in huge pages.
+    pub policy: Policy,
+    /// How tend is run.
+    pub tending: Tending,
+    /// Who runs where.
+    pub placement: Option<Placement>,
+    /// Seed of the choice of records.
+    pub seed: u64,
+}
+
+impl Balance {
+    fn params(&self) -> Params {
+        [
+            ("program", "redis".to_owned()),
+            ("policy", self.policy.to_string()),
+            ("size_bytes", self.size_bytes.to_string()),
+            ("records", self.records.to_string()),
+            ("load", self.load_share.to_string()),
+            ("interval_s", self.interval_s.to_string()),
+            ("zipf_alpha", self.zipf_alpha.to_string()),
+            ("clients", self.clients.to_string()),
+            ("pinned", self.placement.is_some().to_string()),
+        ]
+        .map(|(key, value)| (key.to_owned(), value))
+        .into()
+    }
+
+    /// About how long one takes.
+    pub fn expected_s(&self) -> f64 {
+        let populating = self.records as f64 / 40_000.0;
+        populating + 10.0 + f64::from(self.snapshots) * self.interval_s
+    }
+}
+
+/// One task for each server.
+pub fn tasks(cells: Vec<Balance>) -> Vec<Task> {
+    let task = |cell: Balance| {
+        let name = format!("{BENCH}: redis, {} records, {}", cell.records, cell.policy);
+        Task::new(name, move |runner, rep| {
+            let cell = Balance { seed: cell.seed + u64::from(rep), ..cell.clone() };
+            let _settings = cell.policy.set(&Root::default())?;
+            let mut server = Server::start(&Setup {
+                program: cell.program.clone(),
+                huge_pages: cell.policy.huge_pages(),
+                port: None,
+                placement: cell.placement.clone(),
+            })?;
+            measure(&cell, runner, &server, rep).map_err(|error| server.explain(error))
+        })
+    };
+    cells.into_iter().map(task).collect()
+}
+
+fn measure(cell: &Balance, runner: &Runner, server: &Server, rep: u32) -> Result<Vec<Sample>> {
+    let group = Group::of(server.pid());
+    let populate = |stop: &_| load::populate(server, cell.records, stop);
+    phase::attend(runner, populate, || Ok(()))?;
+    let mut load = Load {
+        records: cell.records,
+        updates: ((cell.records as f64 * CLOSED_UPDATES_PER_RECORD) as u64)
+            .max(LEAST_CLOSED_UPDATES),
+        clients: cell.clients,
+        zipf_alpha: cell.zipf_alpha,
+        rate_per_s: None,
+        placement: cell.placement.clone(),
+        seed: cell.seed ^ 1 << 48,
+    };
+    let closed = phase::run(runner, server, &load, Snapshots::None, 0)?;
+    let most_per_s = closed.updates.len() as f64 * 1e9 / closed.elapsed_ns.max(1) as f64;
+    let rate_per_s = most_per_s * cell.load_share;
+    load.rate_per_s = Some(rate_per_s);
+    load.updates = (rate_per_s * cell.interval_s * f64::from(cell.snapshots)) as u64;
+    load.seed = cell.seed;
+
+    let log = tempfile::NamedTempFile::new()?;
+    let mut out = Recorder::new(BENCH, cell.params(), rep, unix_ns());
+    out.add("most_per_s", most_per_s);
+    let mut tend = None;
+    if cell.policy.is_tended() {
+        cell.tending.once(server.pid())?;
+        let socket = server.socket();
+        tend = Some(cell.tending.start(server.pid(), socket.as_deref(), log.path())?);
+    }
+    // What is predicted of the first fork, which finds the memory as it is now.
+    if let Some(predicted_ns) = cell.tending.predict(server.pid())? {
+        out.add("predicted_fork_ns", predicted_ns);
+    }
+    let cpu_before = tend.as_ref().and_then(tender::Tend::cpu_ns);
+    let stop = AtomicBool::new(false);
+    let began = Instant::now();
+    let charged = group.as_ref().ok();
+    let (phase, looks) = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| memory::watch(server.pid(), charged, began, &stop));
+        let phase = phase::run(runner, server, &load, Snapshots::Save, cell.snapshots);
+        stop.store(true, Ordering::Relaxed);
+        (phase, watcher.join().expect("the watcher does not panic"))
+    });
+    let (phase, looks) = (phase?, looks?);
+    if let Some(tend) = tend {
+        let cpu = tend.cpu_ns().zip(cpu_before).map(|(after, before)| after - before);
+        let elapsed_ns = began.elapsed().as_nanos() as f64;
+        if let Some(cpu_ns) = cpu {
+            out.add("tending_cpu_ns", cpu_ns as f64);
+            out.add("tending_cpu_fraction", cpu_ns as f64 / elapsed_ns);
+        }
+        let last = tender_figures(&log)?;
+        tend.end(log.path())?;
+        if let Some((stall_max_ns, restored_ns)) = last {
+            out.add("stall_max_ns", stall_max_ns);
+            restored_ns.into_iter().for_each(|ns| _ = out.add("restored_ns", ns));
+        }
+    }
+    if phase.taken.len() != cell.snapshots as usize {
+        bail!(
+            "only {} of {} snapshots fitted: one lasts longer than the interval, give a longer \
+             --snapshot-interval-s or less memory",
+            phase.taken.len(),
+            cell.snapshots
+        );
+    }
+    samples::add(&mut out, &phase, &looks);
+    Ok(out.finish())
+}
+
+/// Of what tend told last: the longest stall, and how long it took after a snapshot until all was
+/// huge again.
+fn tender_figures(log: &tempfile::NamedTempFile) -> Result<Option<(f64, Option<f64>)>> {
+    let text = std::fs::read_to_string(log.path()).context("what tend said cannot be read")?;
+    let lines = text.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
+    let figures = lines
+        .map(|line: serde_json::Value| line["summary"].clone())
+        .find(|summary| summary["event"] == "figures");
+    Ok(figures.and_then(|summary| {
+        Some((summary["stall_max_ns"].as_f64()?, summary["restored_ns"].as_f64()))
+    }))
+}

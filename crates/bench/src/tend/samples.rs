@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A server's phase as samples: as a whole, and snapshot by snapshot. docs/tend.md says what each
+//! figure is.
+
+use cowlab_store::{histogram_of, serialise};
+
+use super::memory::Look;
+use crate::redis::load::Update;
+use crate::redis::phase::{Phase, Taken};
+use crate::task::Recorder;
+
+/// The quantiles of the whole phase.
+const QUANTILES: [(&str, f64); 6] =
+    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("max", 1.0)];
+
+/// Add everything.
+pub(super) fn add(out: &mut Recorder, phase: &Phase, looks: &[Look]) {
+    let elapsed_ns = phase.elapsed_ns.max(1);
+    out.add("throughput_per_s", phase.updates.len() as f64 * 1e9 / elapsed_ns as f64);
+    // Whatever met a snapshot is the snapshot's, its stop at the fork above all.
+    let met = |update: &Update| {
+        phase.taken.iter().any(|t| update.begin_ns <= t.end_ns && update.end_ns >= t.begin_ns)
+    };
+    let (within, outside): (Vec<&Update>, Vec<&Update>) =
+        phase.updates.iter().partition(|update| met(update));
+    latency(out, "outside", &outside, None);
+    latency(out, "snapshot", &within, None);
+    memory(out, phase, looks);
+    for (number, taken) in phase.taken.iter().enumerate() {
+        one_snapshot(out, number, taken, phase);
+    }
+}
+
+fn took(update: &Update) -> u64 {
+    update.end_ns.saturating_sub(update.begin_ns).max(1)
+}
+
+fn latency(out: &mut Recorder, part: &str, updates: &[&Update], snapshot: Option<usize>) {
+    let histogram = histogram_of(updates.iter().map(|update| took(update)));
+    if histogram.is_empty() {
+        return;
+    }
+    for (name, quantile) in QUANTILES {
+        // So many that the quantile is not the slowest one by another name.
+        let needed = 1.0 / (1.0 - quantile).max(1e-9);
+        if name != "max" && (histogram.len() as f64) < needed {
+            continue;
+        }
+        if snapshot.is_some() && !matches!(name, "p99" | "max") {
+            continue;
+        }
+        let value = match name {
+            "max" => histogram.max(),
+            _ => histogram.value_at_quantile(quantile),
+        };
+        let sample = out.add_quantile("latency_ns", name, value as f64);
+        sample.params.insert("part".to_owned(), part.to_owned());
+        if let Some(number) = snapshot {
+            sample.params.insert("snapshot".to_owned(), (number + 1).to_string());
+        }
+        if name == "p50" && snapshot.is_none() {
+            sample.histogram = Some(serialise(&histogram));
+        }
+    }
+}
+
+/// The medians of the looks outside of snapshots, and the largest of all.
+fn memory(out: &mut Recorder, phase: &Phase, looks: &[Look]) {
+    let during = |look: &&Look| {
+        phase.taken.iter().any(|t| (t.begin_ns..=t.end_ns + 500_000_000).contains(&look.at_ns))
+    };
+    let outside: Vec<&Look> = looks.iter().filter(|look| !during(look)).collect();
+    let rss: Vec<u64> = outside.iter().map(|look| look.rss_bytes).collect();
+    let group: Vec<u64> = outside.iter().filter_map(|look| look.group_bytes).collect();
+    for (metric, values) in [("rss_bytes", rss), ("group_bytes", group)] {
+        if let Some(median) = crate::task::median_of(&values) {
+            out.add(metric, median);
+        }
+    }
+    if let Some(most) = looks.iter().filter_map(|look| look.group_bytes).max() {
+        out.add("group_peak_bytes", most as f64);
+    }
+}
+
+/// One snapshot, and the time from the one before until it.
+fn one_snapshot(out: &mut Recorder, number: usize, taken: &Taken, phase: &Phase) {
+    let from = match number.checked_sub(1) {
+        Some(before) => phase.taken[before].end_ns,
+        None => 0,
+    };
+    let between: Vec<&Update> = phase
+        .updates
+        .iter()
+        .filter(|update| update.begin_ns > from && update.end_ns < taken.begin_ns)
+        .collect();
+    let within: Vec<&Update> = phase
+        .updates
+        .iter()
+        .filter(|update| update.begin_ns <= taken.end_ns && update.end_ns >= taken.begin_ns)
+        .collect();
+    latency(out, "outside", &between, Some(number));
+    latency(out, "snapshot", &within, Some(number));
+    let mut figure = |metric: &str, value: Option<u64>| {
+        if let Some(value) = value {
+            let sample = out.add(metric, value as f64);
+            sample.params.insert("snapshot".to_owned(), (number + 1).to_string());
+        }
+    };
+    figure("fork_ns", taken.fork_ns);
+    figure("snapshot_ns", Some(taken.end_ns - taken.begin_ns));
+    figure("cow_bytes", taken.cow_bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_snapshot_has_its_rows_and_memory_is_that_between_them() {
+        let update = |begin_ns, end_ns| Update { begin_ns, end_ns };
+        let second = 1_000_000_000;
+        let taken = |begin_ns: u64, fork_ns| Taken {
+            begin_ns,
+            end_ns: begin_ns + second,
+            fork_ns: Some(fork_ns),
+            ..Taken::default()
+        };
+        let phase = Phase {
+            updates: vec![
+                update(0, 5000),
+                update(second, second + 9000),
+                update(2 * second + 1, 2 * second + 7001),
+                update(3 * second, 3 * second + 20_000),
+            ],
+            taken: vec![taken(second, 70), taken(3 * second, 50)],
+            elapsed_ns: 4 * second,
+            ..Phase::default()
+        };
+        let look = |at_ns, rss_bytes| Look { at_ns, rss_bytes, group_bytes: Some(rss_bytes + 1) };
+        // The third is within half a second of a snapshot's end.
+        let looks = [
+            look(10, 100),
+            look(second + 5, 900),
+            look(2 * second + 10, 800),
+            look(2_900_000_000, 300),
+        ];
+        let mut out = Recorder::new("tend", Default::default(), 0, 0);
+        add(&mut out, &phase, &looks);
+        let samples = out.finish();
+        let of = |metric: &str, key: &str, value: &str| -> Vec<f64> {
+            let is = |s: &&cowlab_store::Sample| {
+                s.metric == metric && s.params.get(key).map(String::as_str) == Some(value)
+            };
+            samples.iter().filter(is).map(|s| s.value).collect()
+        };
+        assert_eq!(of("fork_ns", "snapshot", "1"), [70.0]);
+        assert_eq!(of("fork_ns", "snapshot", "2"), [50.0]);
+        let all = |metric: &str| -> Vec<f64> {
+            samples.iter().filter(|s| s.metric == metric).map(|s| s.value).collect()
+        };
+        assert_eq!(all("rss_bytes"), [200.0]);
+        assert_eq!(all("group_bytes"), [201.0]);
+        assert_eq!(all("group_peak_bytes"), [901.0]);
+        let outside: Vec<f64> = samples
+            .iter()
+            .filter(|s| {
+                s.metric == "latency_ns"
+                    && !s.params.contains_key("snapshot")
+                    && s.params["part"] == "outside"
+                    && s.params["quantile"] == "max"
+            })
+            .map(|s| s.value)
+            .collect();
+        assert!((outside[0] / 7000.0 - 1.0).abs() < 0.01, "{outside:?}");
+        // Four updates have no p99.
+        assert!(of("latency_ns", "quantile", "p99").is_empty());
+    }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! An application's profile, from the run of a footprint or from a live process.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+use cowlab_bench::application::{SNAPSHOT, profile_of};
+use cowlab_machine::{Facts, ProcessFacts, Root};
+use cowlab_model::application::ApplicationProfile;
+use cowlab_store::Run;
+
+/// An application, as far as it is known.
+pub struct Application {
+    /// What to call it.
+    pub name: String,
+    /// What it maps and writes.
+    pub profile: ApplicationProfile,
+    /// What the profile cannot tell.
+    pub notes: Vec<String>,
+}
+
+/// The profile in the run of a footprint, whose pages must be those of the machine profile.
+pub fn of_run(folder: &Path, program: Option<&str>, base_page_bytes: u64) -> Result<Application> {
+    let run = Run::read(folder)?;
+    let (profile, subject) =
+        profile_of(&run.samples, program).with_context(|| folder.display().to_string())?;
+    let page = run.info.environments.first().map_or(base_page_bytes, |of| of.page_size_bytes);
+    if page != base_page_bytes {
+        bail!(
+            "{} counts pages of {page} bytes, the machine profile has pages of {base_page_bytes}: \
+             make the footprint on a machine with the same base page",
+            folder.display()
+        );
+    }
+    let mut notes = vec![format!(
+        "{} of {} pages that were there are written by the {} ({}, {}), by {}",
+        profile.written,
+        profile.pages,
+        subject.writer,
+        subject.span,
+        folder.display(),
+        subject.method
+    )];
+    if !subject.is_fork() {
+        notes.push("nothing was forked meanwhile: this is what a fork would have met".to_owned());
+    }
+    if subject.method == SNAPSHOT {
+        notes.push(
+            "a comparison of snapshots does not see pages that were written as they were: the \
+             copies may be more"
+                .to_owned(),
+        );
+    }
+    Ok(Application { name: subject.program, profile, notes })
+}
+
+/// A process as it is now, of which a share will be written.
+pub fn of_pid(pid: i32, write_fraction: f64, facts: &Facts) -> Result<Application> {
+    let process = ProcessFacts::probe(&Root::default(), pid)?;
+    let page = facts.page_size_bytes;
+    let pages = process.anonymous_bytes / page;
+    let written = (pages as f64 * write_fraction).ceil() as u64;
+    let mut profile = ApplicationProfile::of_pages(pages, written);
+    let huge = facts.thp.as_ref().and_then(|thp| thp.pmd_size_bytes);
+    if let (Some(huge), Some(bytes)) = (huge, process.huge_bytes) {
+        profile.huge_pages = bytes / huge;
+    }
+    profile.threads = running_threads(pid);
+    let notes = vec![format!(
+        "{write_fraction} of the memory is taken to be written while the child lives \
+         (--write-fraction): `cowlab footprint --pid {pid}` measures it"
+    )];
+    Ok(Application { name: format!("{} ({pid})", process.name), profile, notes })
+}
+
+/// Threads other than the first that are on a CPU or wait for one, now.
+fn running_threads(pid: i32) -> u32 {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let others = tasks.filter(|task| task.file_name().to_string_lossy() != pid.to_string());
+    let runs = |task: &std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        // After the name, which may hold anything, in parentheses.
+        stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('R'))
+    };
+    others.filter(runs).count() as u32
+}

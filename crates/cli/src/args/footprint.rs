@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The flags of `footprint`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+use cowlab_observe::footprint::Method;
+
+use super::seconds;
+
+/// Whose pages, between which moments, and how they are seen.
+#[derive(Debug, Args)]
+pub struct FootprintArgs {
+    /// Look at this running process; nothing stops it
+    #[arg(
+        long,
+        value_name = "PID",
+        conflicts_with = "command",
+        required_unless_present = "command",
+        allow_negative_numbers = true
+    )]
+    pub pid: Option<i32>,
+    /// With --pid: from the process's next fork to the end of its child
+    #[arg(long, requires = "pid")]
+    pub fork: bool,
+    /// With --fork: as many forks, one after the other
+    #[arg(long, value_name = "N", requires = "fork", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub forks: u64,
+    /// With --pid: the time between the two moments (1 s), or with --fork the longest wait (60 s)
+    #[arg(long, value_name = "SECONDS", requires = "pid", value_parser = seconds, allow_negative_numbers = true)]
+    pub interval_s: Option<f64>,
+    /// How writes are seen: faults, exclusive, soft-dirty, uffd, snapshot; by default the cheapest
+    /// that sees them here
+    #[arg(long)]
+    pub method: Option<Method>,
+    /// With --pid: stop the process at each moment, for as long as it is looked at; it is told how
+    /// long that was, and the process goes on if cowlab is killed
+    #[arg(long, requires = "pid")]
+    pub stop: bool,
+    /// With a command: it sends itself this signal, by name or number, to mark a moment; the signal
+    /// is not delivered
+    #[arg(long, value_name = "SIGNAL", requires = "command", value_parser = signal)]
+    pub mark: Option<i32>,
+    /// Methods may write-protect the process's pages: each first write costs it a short fault, also
+    /// after cowlab has ended
+    #[arg(long)]
+    pub allow_marking: bool,
+    /// The command and its arguments; it and all that it starts are followed
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// Signals that programs ignore or use freely; the others have meanings of their own.
+const SIGNALS: [(&str, i32); 4] = [("URG", 23), ("WINCH", 28), ("USR1", 10), ("USR2", 12)];
+
+fn signal(text: &str) -> Result<i32, String> {
+    let name = text.trim_start_matches("SIG");
+    let found = SIGNALS
+        .iter()
+        .find(|(known, number)| known.eq_ignore_ascii_case(name) || number.to_string() == text);
+    found.map(|(_, number)| *number).ok_or_else(|| {
+        format!("'{text}' cannot mark a moment: use URG or WINCH, which do nothing without cowlab, or USR1 or USR2")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::signal;
+
+    #[test]
+    fn signals_have_names_and_numbers() {
+        assert_eq!(signal("SIGURG"), Ok(23));
+        assert_eq!(signal("winch"), Ok(28));
+        assert_eq!(signal("12"), Ok(12));
+        assert!(signal("KILL").unwrap_err().contains("URG"));
+    }
+}

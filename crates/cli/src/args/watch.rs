@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The flags of `watch`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use cowlab_bench::observe::Watcher;
+
+use super::size;
+
+/// What to watch, how often, and where to show it.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("whom").required(true).args(["target", "cgroup", "all", "replay"]))]
+pub struct WatchArgs {
+    /// A process, by its pid or by its name as `ps -o comm` shows it
+    #[arg(value_name = "PID|NAME")]
+    pub target: Option<String>,
+    /// Every process of a control group, by its folder
+    #[arg(long, value_name = "DIR")]
+    pub cgroup: Option<PathBuf>,
+    /// Every process
+    #[arg(long)]
+    pub all: bool,
+    /// Show a recording again, at the pace at which it was made
+    #[arg(long, value_name = "FILE")]
+    pub replay: Option<PathBuf>,
+    /// Seconds from one refresh to the next
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval, allow_negative_numbers = true)]
+    pub interval_s: f64,
+    /// End after so many refreshes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub refreshes: Option<u64>,
+    /// Count faults in the kernel by kind: exact copies, at a cost for each fault (docs/watch.md)
+    #[arg(long)]
+    pub count: bool,
+    /// Do without BPF: what /proc tells, without stop times
+    #[arg(long)]
+    pub no_bpf: bool,
+    /// Switch kernel.task_delayacct on meanwhile (needs root) and put it back afterwards, for the
+    /// time in copies of processes that start from now on
+    #[arg(long, conflicts_with = "replay")]
+    pub delay_accounting: bool,
+    /// Lines of text, also on a terminal
+    #[arg(long, conflicts_with = "json")]
+    pub plain: bool,
+    /// Keep each refresh in this file as well, as --json prints it
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    pub record: Option<PathBuf>,
+    /// Serve OpenMetrics at http://ADDRESS/metrics; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "replay")]
+    pub listen: Option<SocketAddr>,
+    /// The machine profile that copies are priced by: a profile.json or a run; by default the newest
+    #[arg(long, value_name = "PATH")]
+    pub profile: Option<PathBuf>,
+}
+
+/// Who watches, and what they watch.
+#[derive(Debug, Args)]
+pub struct BenchObserveArgs {
+    /// alone, events, count, regions, every-fault, bpftrace, perf
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "alone,events,count,regions,every-fault,bpftrace,perf"
+    )]
+    pub watcher: Vec<Watcher>,
+    /// Memory of which every page is copied in each repetition
+    #[arg(long, default_value = "64MiB", value_parser = size)]
+    pub size_bytes: u64,
+    /// Heaps whose forks are timed from inside and outside
+    #[arg(long, value_delimiter = ',', default_value = "1MiB,16MiB,256MiB,1GiB", value_parser = size)]
+    pub heap_bytes: Vec<u64>,
+    /// Forks of each heap and round
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub forks: u64,
+    /// Rounds; each measures everything once, in an order of its own
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.1..=3600.0).contains(&value) => Ok(value),
+        _ => Err(format!("'{text}' is not a number of seconds from 0.1 to 3600")),
+    }
+}

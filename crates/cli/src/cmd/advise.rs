@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `advise`: what a fork costs an application here, and what each choice would change.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use cowlab_bench::{Rounds, advice as trial};
+use cowlab_machine::{Facts, Root, thp};
+use cowlab_model::advice::{Advice, Choice, Shape, Surroundings, advise, sentence};
+use cowlab_model::application::ApplicationProfile;
+use cowlab_model::profile::WritingProcess;
+use cowlab_report::{Document, csv, html};
+use cowlab_store::{FORMAT, Missing, Run, RunFolder, RunInfo, Sample};
+use serde::Serialize;
+
+use crate::application::{Application, of_pid, of_run};
+use crate::args::{AdviseArgs, Common, PredictWriter};
+use crate::cmd::advise_table::{forecast_samples, measured, page};
+use crate::cmd::calibrate::ProfileFile;
+use crate::context::Context;
+use crate::output::{self, JsonDocument};
+
+/// The folio that is priced besides the base page and the huge page.
+const MTHP_BYTES: u64 = 64 << 10;
+
+/// What `--json` has beside the samples.
+#[derive(Serialize)]
+pub struct Summary<'a> {
+    /// The advice in one sentence.
+    pub sentence: &'a str,
+    /// The application.
+    pub application: &'a ApplicationProfile,
+    /// Each choice.
+    pub advice: &'a [Advice],
+}
+
+/// Run the verb.
+pub fn run(common: &Common, args: &AdviseArgs) -> Result<()> {
+    let (from, file) = match &args.profile {
+        Some(path) => (path.clone(), ProfileFile::read(path)?),
+        None => ProfileFile::newest(&common.output)?,
+    };
+    let facts = Facts::probe(&Root::default());
+    let base = file.profile.page_size_bytes;
+    let mut application = match (&args.footprint, args.pid) {
+        (Some(run), _) => of_run(run, args.program.as_deref(), base)?,
+        (None, pid) => of_pid(pid.unwrap_or_default(), args.write_fraction, &facts)?,
+    };
+    complete(&mut application.profile, args);
+    let around = surroundings(&facts);
+    let mut advice = advise(&file.profile, &application.profile, &around)?;
+    let text = sentence(&advice, &application.name);
+    let mut subtitle = format!(
+        "{}, Linux {}, by {}",
+        file.environment.host,
+        file.environment.kernel,
+        from.display()
+    );
+    let mut run = None;
+    if args.verify {
+        let verified = verify(common, args, &mut advice)?;
+        subtitle += &format!("; measured here, {} rounds", args.rounds);
+        run = Some(verified);
+    }
+    let trials = run.as_ref().map_or(&[][..], |run: &Run| &run.samples);
+    let mut document = Document::new("Advice", subtitle);
+    document.sections = page(&text, &application, &advice, trials);
+    let mut samples = forecast_samples(&advice);
+    samples.extend(trials.iter().cloned());
+    let missing = missing(&advice, args.verify);
+    if let Some(run) = &mut run {
+        run.info.missing.clone_from(&missing);
+        run.samples.clone_from(&samples);
+        keep(common, run, &document)?;
+    }
+    if common.json {
+        let summary =
+            Summary { sentence: &text, application: &application.profile, advice: &advice };
+        let run = run.as_ref().map(|run| &run.info);
+        let document =
+            JsonDocument { format: FORMAT, run, samples: &samples, summary, missing: &missing };
+        return output::json(&document);
+    }
+    output::text(&document)
+}
+
+/// What the flags say of the application.
+fn complete(profile: &mut ApplicationProfile, args: &AdviseArgs) {
+    profile.written_before = (profile.pages as f64 * args.written_before_fraction).ceil() as u64;
+    profile.writer = match args.writer {
+        Some(PredictWriter::Child) => WritingProcess::Child,
+        Some(PredictWriter::Parent) => WritingProcess::Parent,
+        None => profile.writer,
+    };
+    if let Some(threads) = args.threads {
+        profile.threads = threads;
+    }
+}
+
+fn surroundings(facts: &Facts) -> Surroundings {
+    let thp = facts.thp.as_ref();
+    let huge = thp.and_then(|thp| thp.pmd_size_bytes).ok_or("this kernel has no huge pages");
+    Surroundings {
+        mthp_sizes_bytes: thp
+            .filter(|thp| thp.sizes.contains_key(&MTHP_BYTES))
+            .map(|_| MTHP_BYTES)
+            .into_iter()
+            .collect(),
+        no_huge_pages: match huge {
+            Err(why) => Some(why.to_owned()),
+            Ok(size) => thp::usable(facts, size).err(),
+        },
+        precopy: facts.cow.precopy.is_some(),
+        other_cpus: facts.cpu.allowed.len() > 1,
+    }
+}
+
+/// A short name of a choice, as samples have it.
+pub fn name_of(choice: &Choice) -> String {
+    match choice {
+        Choice::AsItIs => "as-it-is".into(),
+        Choice::Thp => "thp".into(),
+        Choice::Mthp(bytes) => format!("mthp:{bytes}"),
+        Choice::Hugetlb => "hugetlb".into(),
+        Choice::Tend => "tend".into(),
+        Choice::Freeze => "freeze".into(),
+        Choice::DontFork(mapping) => format!("dontfork:{mapping}"),
+        Choice::FewerThreads => "fewer-threads".into(),
+        Choice::Spawn => "posix-spawn".into(),
+        Choice::Policy(policy) => format!("policy:{policy}"),
+    }
+}
+
+/// Measure a process of each shape; what cannot be had here says why from now on.
+fn verify(common: &Common, args: &AdviseArgs, advice: &mut [Advice]) -> Result<Run> {
+    let mthp = advice.iter().find_map(|one| match one.choice {
+        Choice::Mthp(bytes) => Some(bytes),
+        _ => None,
+    });
+    let context = Context::new(common, mthp)?;
+    let base = context.page();
+    let mut shapes = Vec::new();
+    for one in advice.iter_mut() {
+        if let Ok(shape) = &one.shape {
+            match fits(&context, shape) {
+                Ok(()) => shapes.push((name_of(&one.choice), shape.clone())),
+                Err(why) => one.shape = Err(why),
+            }
+        }
+    }
+    let mut info = RunInfo::begin("advise", common.seed, context.facts.environment());
+    let began = Instant::now();
+    let samples = context.measure(&trial::tasks(shapes, base), Rounds::exactly(args.rounds))?;
+    info.duration_s = Some(began.elapsed().as_secs_f64());
+    Ok(Run { info, samples })
+}
+
+/// Whether a process of that shape can be had here.
+fn fits(context: &Context, shape: &Shape) -> Result<(), String> {
+    thp::usable(&context.facts, shape.page_size_bytes)?;
+    if shape.threads > 0 && !context.other_cpus() {
+        return Err("needs two CPUs: this process may use one".to_owned());
+    }
+    let bytes = |pages: u64| pages * context.page();
+    context
+        .check_fits(bytes(shape.pages), bytes(shape.written), 1, context.page())
+        .map_err(|error| error.to_string())
+}
+
+fn keep(common: &Common, run: &Run, document: &Document) -> Result<()> {
+    let folder = RunFolder::create(&common.output, &run.info)?;
+    folder.write_run(run)?;
+    for (file, contents) in csv::tables(document) {
+        folder.write(&format!("tables/{file}"), contents.as_bytes())?;
+    }
+    folder.write("report.html", html::render(document).as_bytes())?;
+    output::say(&format!("the run is {}", folder.commit()?.display()));
+    Ok(())
+}
+
+/// What has no forecast, and with `--verify` what could not be tried.
+fn missing(advice: &[Advice], verified: bool) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    for one in advice {
+        let mut add = |what: &str, reason: &String| {
+            let metric = format!("{} of {}", what, name_of(&one.choice));
+            missing.push(Missing { metric, reason: reason.clone() });
+        };
+        if let Err(reason) = &one.forecast {
+            add("forecast", reason);
+        }
+        if let (true, Err(reason)) = (verified, &one.shape) {
+            add("trial", reason);
+        }
+    }
+    missing
+}
+
+/// The trials of one choice.
+pub fn trials_of<'a>(trials: &'a [Sample], choice: &Choice, metric: &str) -> Vec<&'a Sample> {
+    let name = name_of(choice);
+    measured(trials).filter(|s| s.params["choice"] == name && s.metric == metric).collect()
+}
+
+/// The name of an application, for a heading.
+pub fn heading(application: &Application) -> String {
+    format!("What a fork costs {}, and what each choice would change", application.name)
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Advice as a table, and as samples.
+
+use cowlab_bench::advice::BENCH;
+use cowlab_model::advice::{Advice, Forecast};
+use cowlab_model::cost::Predicted;
+use cowlab_model::stats::estimate;
+use cowlab_report::{Block, Cell, Column, Finding, Section, Table};
+use cowlab_store::{Params, Sample, unit_of};
+
+use crate::application::Application;
+use crate::cmd::advise::{heading, name_of, trials_of};
+
+/// A figure of a forecast, and its name.
+type Figure = (&'static str, &'static str, fn(&Forecast) -> Predicted);
+
+/// The figures of a forecast: as samples have them, and the unit.
+const FIGURES: [Figure; 3] = [
+    ("stop_ns", "ns", |f| f.stop_ns),
+    ("writes_ns", "ns", |f| f.writes_ns),
+    ("extra_bytes", "bytes", |f| f.extra_bytes),
+];
+
+/// What was measured, of a run's samples.
+pub fn measured(samples: &[Sample]) -> impl Iterator<Item = &Sample> {
+    samples
+        .iter()
+        .filter(|s| s.bench == BENCH && s.params.get("figure").is_some_and(|f| f == "measured"))
+}
+
+/// The forecasts as samples, with the parameters `choice` and `figure` (value, low, high).
+pub fn forecast_samples(advice: &[Advice]) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for one in advice {
+        let Ok(forecast) = &one.forecast else { continue };
+        for (metric, _, of) in FIGURES {
+            let p = of(forecast);
+            for (figure, value) in [("predicted", p.value), ("low", p.low), ("high", p.high)] {
+                let params: Params = [("choice", name_of(&one.choice)), ("figure", figure.into())]
+                    .map(|(key, value)| (key.to_owned(), value))
+                    .into();
+                samples.push(Sample {
+                    environment: 0,
+                    bench: BENCH.to_owned(),
+                    params,
+                    metric: metric.to_owned(),
+                    unit: unit_of(metric).to_owned(),
+                    value,
+                    rep: 0,
+                    start_unix_ns: 0,
+                    histogram: None,
+                });
+            }
+        }
+    }
+    samples
+}
+
+/// The page: the sentence, the table, and what it rests on.
+pub fn page(
+    sentence: &str,
+    application: &Application,
+    advice: &[Advice],
+    trials: &[Sample],
+) -> Vec<Section> {
+    let mut blocks = vec![
+        Block::Finding(Finding {
+            headline: sentence.to_owned(),
+            detail: application.notes.join("; ") + ".",
+            samples: None,
+        }),
+        Block::Table(table(advice, trials)),
+    ];
+    let mut notes: Vec<&String> = advice.iter().flat_map(|one| &one.notes).collect();
+    notes.sort();
+    notes.dedup();
+    blocks.extend(notes.into_iter().map(|note| Block::Note(note.clone())));
+    if !trials.is_empty() {
+        for one in advice {
+            if let Err(why) = &one.shape {
+                blocks.push(Block::Note(format!("{} was not tried: {why}", one.what)));
+            }
+        }
+    }
+    vec![Section::new("advice", heading(application), blocks)]
+}
+
+fn table(advice: &[Advice], trials: &[Sample]) -> Table {
+    let verified = !trials.is_empty();
+    let mut columns = vec![Column::text("choice")];
+    for (figure, name) in [
+        ("stop_ns", "stop at fork"),
+        ("writes_ns", "writes after it"),
+        ("extra_bytes", "extra memory"),
+    ] {
+        columns.push(Column::number(format!("{name}, predicted")));
+        if verified {
+            columns.push(Column::number(match figure {
+                "extra_bytes" => "copies, measured".to_owned(),
+                _ => format!("{name}, measured"),
+            }));
+        }
+    }
+    columns.push(Column::text("how"));
+    let mut table = Table::new("advice", "What each choice would change", columns);
+    for one in advice {
+        let mut row = vec![Cell::text(&one.what)];
+        for (metric, unit, of) in FIGURES {
+            row.push(match &one.forecast {
+                Ok(forecast) => predicted(of(forecast), unit),
+                Err(why) => Cell::Missing(why.clone()),
+            });
+            if verified {
+                row.push(tried(one, trials, metric, unit));
+            }
+        }
+        row.push(Cell::text(&one.step));
+        table.push(row);
+    }
+    table
+}
+
+fn predicted(p: Predicted, unit: &str) -> Cell {
+    if p.low == p.high {
+        Cell::number(p.value, unit)
+    } else {
+        Cell::estimate(p.value, p.low, p.high, unit)
+    }
+}
+
+fn tried(one: &Advice, trials: &[Sample], metric: &str, unit: &str) -> Cell {
+    if let Err(why) = &one.shape {
+        return Cell::Missing(why.clone());
+    }
+    let metric = if metric == "extra_bytes" { "copied_bytes" } else { metric };
+    let values: Vec<f64> =
+        trials_of(trials, &one.choice, metric).into_iter().map(|s| s.value).collect();
+    match estimate(&values) {
+        Some(e) if unit == "bytes" => Cell::number(e.value, unit),
+        Some(e) => Cell::estimate(e.value, e.low, e.high, unit),
+        None => Cell::Missing("it was not measured".to_owned()),
+    }
+}

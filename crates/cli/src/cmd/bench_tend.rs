@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `bench tend`: the whole balance of keeping a forking process in huge pages.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use cowlab_bench::redis::load::RECORD_BYTES;
+use cowlab_bench::redis::server::{self, Placement};
+use cowlab_bench::tend::connections::{self, Connections};
+use cowlab_bench::tend::prefork::{self, Prefork};
+use cowlab_bench::tend::tender::Tending;
+use cowlab_bench::tend::{self, Balance};
+use cowlab_bench::{Rounds, Task};
+use cowlab_machine::Root;
+
+use crate::args::{BenchTendArgs, Common, Program};
+use crate::cmd::bench;
+use crate::cmd::calibrate::ProfileFile;
+use crate::context::Context;
+use crate::usage::WrongUsage;
+
+/// Requests of a worker of the Python server.
+const REQUESTS: u32 = 100;
+
+/// Run the verb.
+pub fn run(common: &Common, args: &BenchTendArgs) -> Result<()> {
+    for policy in &args.policy {
+        policy.usable(&Root::default(), common.set_mthp).map_err(WrongUsage)?;
+    }
+    let profile = match &args.profile {
+        Some(path) => Some(path.clone()),
+        None => ProfileFile::newest(&common.output).ok().map(|(path, _)| path),
+    };
+    let tending = Tending {
+        program: std::env::current_exe().context("this program does not know where it is")?,
+        profile,
+        budget_us: args.budget_us,
+        cpu_share: args.cpu_share,
+        pings: args.ping,
+    };
+    let context = Context::new(common, None)?;
+    if tending.profile.is_none() {
+        context.say("there is no machine profile, so no stop is predicted: run `cowlab calibrate`");
+    }
+    let mut tasks: Vec<Task> = Vec::new();
+    let mut expected_s = 0.0;
+    for program in &args.program {
+        match program {
+            Program::Redis => {
+                let cells = redis(&context, args, &tending)?;
+                expected_s += cells.iter().map(Balance::expected_s).sum::<f64>();
+                tasks.extend(tend::tasks(cells));
+            }
+            Program::Prefork => {
+                tasks.extend(prefork::tasks(python(&context, args, &tending)?));
+            }
+            Program::Postgres => tasks.extend(connections::tasks(postgres(args, &tending)?)),
+        }
+    }
+    context.say_expected(Duration::from_secs_f64(expected_s * f64::from(args.rounds)));
+    bench::finish(&context, tend::BENCH, &tasks, Rounds::exactly(args.rounds))
+}
+
+fn redis(context: &Context, args: &BenchTendArgs, tending: &Tending) -> Result<Vec<Balance>> {
+    let program = server::program()?;
+    let mut cells = Vec::new();
+    for &size_bytes in &args.size_bytes {
+        let records = size_bytes / RECORD_BYTES;
+        if records < 1000 {
+            return Err(WrongUsage("--size-bytes must hold 1000 records at least".into()).into());
+        }
+        // Beside the records their snapshot, and its copies.
+        context.check_fits(2 * size_bytes, size_bytes, 1, context.page())?;
+        for &load_share in &args.load {
+            for &policy in &args.policy {
+                cells.push(Balance {
+                    program: program.clone(),
+                    records,
+                    size_bytes,
+                    clients: args.clients,
+                    zipf_alpha: args.zipf_alpha,
+                    load_share,
+                    snapshots: args.snapshots,
+                    interval_s: args.snapshot_interval_s,
+                    policy,
+                    tending: tending.clone(),
+                    placement: match args.no_pin {
+                        true => None,
+                        false => Placement::of(&context.facts.cpu.allowed),
+                    },
+                    seed: context.common.seed,
+                });
+            }
+        }
+    }
+    Ok(cells)
+}
+
+/// The policies that only tend decides on: these programs do not ask for huge pages.
+fn plain(args: &BenchTendArgs) -> impl Iterator<Item = tend::policy::Policy> {
+    use tend::policy::Policy;
+    let policies = args.policy.clone().into_iter();
+    policies.filter(|policy| matches!(policy, Policy::Untended | Policy::Tended))
+}
+
+fn python(context: &Context, args: &BenchTendArgs, tending: &Tending) -> Result<Vec<Prefork>> {
+    let mut cells = Vec::new();
+    for &size_bytes in &args.size_bytes {
+        context.check_fits(size_bytes, size_bytes, args.clients.into(), context.page())?;
+        cells.extend(plain(args).map(|policy| Prefork {
+            size_bytes,
+            workers: args.clients,
+            forks: args.snapshots,
+            requests: REQUESTS,
+            policy,
+            tending: tending.clone(),
+        }));
+    }
+    Ok(cells)
+}
+
+fn postgres(args: &BenchTendArgs, tending: &Tending) -> Result<Vec<Connections>> {
+    let programs = connections::programs()?;
+    let of = |policy| Connections {
+        programs: programs.clone(),
+        connections: args.clients * 10,
+        turns: args.snapshots,
+        policy,
+        tending: tending.clone(),
+    };
+    Ok(plain(args).map(of).collect())
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `footprint`: the application profile of a command or of a running process.
+
+use std::cell::Cell;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow};
+use cowlab_machine::{Facts, Root};
+use cowlab_observe::Target;
+use cowlab_observe::bpf::access::AccessFacts;
+use cowlab_observe::footprint::bpf_source::BpfSource;
+use cowlab_observe::footprint::faults::FaultLog;
+use cowlab_observe::footprint::follow::Follow;
+use cowlab_observe::footprint::method::{MethodFacts, Subject, choose};
+use cowlab_observe::footprint::samples::samples;
+use cowlab_observe::footprint::tracer::Tracer;
+use cowlab_observe::footprint::{Method, Spans, live};
+use cowlab_report::{csv, html, study};
+use cowlab_store::{Missing, Run, RunFolder, RunInfo};
+use serde::Serialize;
+
+use crate::args::{Common, FootprintArgs};
+use crate::output;
+use crate::usage::{EndedWith, WrongUsage};
+
+/// How long the wait for a fork is, if not given.
+const WAIT_FOR_FORK_S: f64 = 60.0;
+/// How long the command's descendants may outlive it before this is told.
+const TELL_AFTER: Duration = Duration::from_secs(2);
+
+#[derive(Serialize)]
+struct Summary {
+    method: String,
+    reason: String,
+    forks: u64,
+    spawns: u64,
+    unseen: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    longest_stop_ns: Option<u64>,
+    /// As wait(2) gives it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_status: Option<i32>,
+}
+
+/// What was chosen, and a way to end early.
+struct Plan<'a> {
+    args: &'a FootprintArgs,
+    method: Method,
+    reason: String,
+    facts: Facts,
+    interrupts: Arc<AtomicUsize>,
+}
+
+/// Run the verb.
+pub fn run(common: &Common, args: &FootprintArgs) -> Result<()> {
+    let target = args.pid.map(Target::open).transpose()?;
+    let facts = Facts::probe(&Root::default());
+    let subject = match (&target, args.fork) {
+        (None, _) => Subject::Command,
+        (Some(_), true) => Subject::Fork,
+        (Some(_), false) => Subject::Interval,
+    };
+    let bpf = AccessFacts::probe(&Root::default()).decide();
+    let of_method = MethodFacts::probe(target.as_ref(), bpf, facts.soft_dirty, args.allow_marking);
+    let (method, reason) =
+        choose(subject, &of_method, args.method).map_err(|reason| anyhow!(reason))?;
+    let interrupts = Arc::new(AtomicUsize::new(0));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_usize(signal, Arc::clone(&interrupts), signal as usize)?;
+    }
+    let mut info = RunInfo::begin("footprint", common.seed, facts.environment());
+    let folder = RunFolder::create(&common.output, &info)?;
+    let plan = Plan { args, method, reason, facts, interrupts };
+    let began = Instant::now();
+    let (spans, status) = match target {
+        None => plan.command()?,
+        Some(target) => (plan.process(&target)?, None),
+    };
+    info.duration_s = Some(began.elapsed().as_secs_f64());
+    info.missing = missing(&spans, of_method.frames, method);
+    let summary = Summary {
+        method: plan.method.to_string(),
+        reason: plan.reason,
+        forks: spans.forks,
+        spawns: spans.spawns,
+        unseen: spans.unseen,
+        longest_stop_ns: (spans.stops > 0).then_some(spans.longest_stop_ns),
+        exit_status: status,
+    };
+    let start_unix_ns = info.started.as_nanosecond() as i64;
+    let run = Run { samples: samples(&spans, plan.facts.page_size_bytes, start_unix_ns), info };
+    keep(common, folder, &run, &summary)?;
+    match status {
+        Some(status) if status != 0 => Err(EndedWith::of_wait_status(status).into()),
+        _ => Ok(()),
+    }
+}
+
+fn keep(common: &Common, folder: RunFolder, run: &Run, summary: &Summary) -> Result<()> {
+    let document = study::footprint::document(run)
+        .context("nothing was seen: the process ended before it could be looked at")?;
+    folder.write_run(run)?;
+    for (file, contents) in csv::tables(&document) {
+        folder.write(&format!("tables/{file}"), contents.as_bytes())?;
+    }
+    folder.write("report.html", html::render(&document).as_bytes())?;
+    let written = folder.commit()?;
+    output::say(&format!(
+        "method {} ({}); the run is {}",
+        summary.method,
+        summary.reason,
+        written.display()
+    ));
+    if common.json { output::json_of_run(run, summary) } else { output::text(&document) }
+}
+
+/// What this run could not see.
+fn missing(spans: &Spans, frames: bool, method: Method) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    let mut add = |metric: &str, reason: String| {
+        missing.push(Missing { metric: metric.to_owned(), reason });
+    };
+    let forked = spans.sums.keys().any(|key| key.between.is_fork());
+    if forked && !frames && method == Method::Exclusive {
+        add(
+            "writer",
+            "who wrote a page is told by its frame, which is shown with CAP_SYS_ADMIN: only that \
+             one of the two wrote is known"
+                .to_owned(),
+        );
+    }
+    if method != Method::Snapshot {
+        add("bytes_changed", "only --method snapshot compares bytes".to_owned());
+    }
+    if forked && method != Method::Faults {
+        add("hit_fraction", "the order of writes is seen by --method faults alone".to_owned());
+    }
+    if spans.unseen > 0 {
+        add(
+            "spans",
+            format!("{} processes ended or executed before they could be looked at", spans.unseen),
+        );
+    }
+    if spans.faults_lost.is_some_and(|lost| lost > 0) {
+        add("cow_pages", format!("{} faults were lost", spans.faults_lost.unwrap_or(0)));
+    }
+    missing
+}
+
+impl Plan<'_> {
+    fn stopped(&self) -> bool {
+        self.interrupts.load(Ordering::Relaxed) != 0
+    }
+
+    /// Runs the command and follows all that it starts.
+    fn command(&self) -> Result<(Spans, Option<i32>)> {
+        let (program, arguments) =
+            self.args.command.split_first().context("no command was given")?;
+        let mut start = Command::new(program);
+        start.args(arguments);
+        let cannot = || format!("cannot start {}", program.to_string_lossy());
+        let faults = self.faults(false)?;
+        let (tracer, root) = Tracer::start(start, self.args.mark).with_context(cannot)?;
+        let mut follow = Follow::new(tracer, self.method, faults);
+        follow.begin(root)?;
+        let told = Cell::new(false);
+        let status = follow.run(root, None, |ended, _| {
+            if ended.is_some_and(|ended| ended.elapsed() > TELL_AFTER) && !told.replace(true) {
+                output::say(
+                    "the command ended, processes that it started go on: Ctrl-C ends the looking",
+                );
+            }
+            // The first Ctrl-C is the command's, which the terminal sends it as well.
+            ended.is_some() && self.stopped()
+        })?;
+        Ok((follow.finish(), status))
+    }
+
+    fn process(&self, target: &Target) -> Result<Spans> {
+        let wait =
+            self.args.interval_s.unwrap_or(if self.args.fork { WAIT_FOR_FORK_S } else { 1.0 });
+        let wait = Duration::from_secs_f64(wait);
+        match (self.args.fork, self.args.stop) {
+            (false, false) => live::interval(target, self.method, wait, || self.stopped()),
+            (true, false) => {
+                let faults = self.faults(true)?;
+                let forks = self.args.forks;
+                live::forks(target, self.method, forks, wait, faults, || self.stopped())
+            }
+            (is_fork, true) => self.held(target, wait, is_fork),
+        }
+    }
+
+    /// The same with the process stopped at each moment.
+    fn held(&self, target: &Target, wait: Duration, is_fork: bool) -> Result<Spans> {
+        if matches!(self.method, Method::SoftDirty | Method::Uffd) {
+            let text = "--stop gains nothing where bits are kept by the kernel: leave it out";
+            return Err(WrongUsage(text.to_owned()).into());
+        }
+        let pid = target.pid();
+        let tracer = Tracer::attach(target, None)?;
+        let mut follow = Follow::new(tracer, self.method, self.faults(false)?);
+        follow.admit(Target::open(pid)?)?;
+        let until = Instant::now() + wait;
+        if is_fork {
+            let wanted = self.args.forks;
+            let seen = |spans: &Spans| -> u64 {
+                let forks = spans.sums.iter().filter(|(key, _)| key.between.is_fork());
+                forks.map(|(_, sum)| sum.spans).max().unwrap_or(0)
+            };
+            follow.run(pid, Some(until), |ended, spans| {
+                ended.is_some() || self.stopped() || seen(spans) >= wanted
+            })?;
+        } else {
+            let before = follow.look_stopped(pid)?;
+            follow.run(pid, Some(until), |ended, _| ended.is_some() || self.stopped())?;
+            follow.compare_stopped(pid, &before)?;
+        }
+        let spans = follow.finish();
+        if is_fork && spans.forks == 0 {
+            let seconds = wait.as_secs_f64();
+            anyhow::bail!(
+                "process {pid} did not fork within {seconds} s: wait longer with --interval-s"
+            );
+        }
+        Ok(spans)
+    }
+
+    fn faults(&self, follows: bool) -> Result<Option<FaultLog>> {
+        if self.method != Method::Faults {
+            return Ok(None);
+        }
+        let source = BpfSource::attach(follows)?;
+        Ok(Some(FaultLog::new(Box::new(source))))
+    }
+}

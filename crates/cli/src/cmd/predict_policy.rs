@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `predict --snapshot RUN --sweep RUN`: what policies would change, beside what they did.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+use cowlab_bench::snapshot::{Foretold, foretell};
+use cowlab_model::stats::median;
+use cowlab_report::{Block, Cell, Column, Document, Section, Table};
+use cowlab_store::{FORMAT, Run, Sample, unit_of};
+use serde::Serialize;
+
+use crate::args::{Common, PredictPolicyArgs};
+use crate::output::{self, JsonDocument};
+
+#[derive(Serialize)]
+struct Summary {
+    /// Predictions that were measured as well.
+    checked: usize,
+    /// Median difference between predicted and measured gain, in percentage points.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    median_error_points: Option<f64>,
+}
+
+/// Run the verb, with both runs given.
+pub fn run(common: &Common, args: &PredictPolicyArgs, snapshot: &Path) -> Result<()> {
+    let sweep = args.sweep.as_deref().context("--snapshot needs --sweep")?;
+    let store = Run::read(snapshot)?;
+    let foretold = foretell(&store.samples, &Run::read(sweep)?.samples, &args.policy)
+        .map_err(|reason| anyhow!("{} with {}: {reason}", snapshot.display(), sweep.display()))?;
+    let errors: Vec<f64> = foretold.iter().filter_map(error_points).map(f64::abs).collect();
+    let summary = Summary { checked: errors.len(), median_error_points: median(&errors) };
+    if common.json {
+        return output::json(&JsonDocument {
+            format: FORMAT,
+            run: None,
+            samples: &samples(&foretold),
+            summary,
+            missing: &[],
+        });
+    }
+    let environment = store.info.environments.first();
+    let where_ =
+        environment.map_or(String::new(), |own| format!("{}, Linux {}", own.host, own.kernel));
+    let mut document = Document::new("Prediction of policies", where_);
+    let mut blocks = vec![Block::Table(table(&foretold))];
+    blocks.extend(summary.median_error_points.map(|points| {
+        Block::Note(format!(
+            "{} predictions were measured as well: median error {points:.1} percentage points",
+            summary.checked
+        ))
+    }));
+    document.sections.push(Section::new("policies", "What copying ahead would change", blocks));
+    output::text(&document)
+}
+
+fn error_points(one: &Foretold) -> Option<f64> {
+    Some(one.gain_percent - one.measured_gain_percent?)
+}
+
+fn table(all: &[Foretold]) -> Table {
+    let columns = vec![
+        Column::text("α"),
+        Column::number("memory"),
+        Column::text("policy"),
+        Column::number("gain, predicted"),
+        Column::number("gain, measured"),
+        Column::number("error"),
+        Column::number("faults"),
+        Column::number("copied ahead"),
+        Column::number("never written"),
+    ];
+    let mut table = Table::new("policies", "Throughput against plain copy-on-write", columns);
+    for one in all {
+        let param = |key: &str| one.workload.get(key).map_or("", String::as_str);
+        let percent = |value: Option<f64>| match value {
+            Some(value) => Cell::text(format!("{value:+.1}%")),
+            None => Cell::text(""),
+        };
+        table.push(vec![
+            Cell::text(param("zipf_alpha")),
+            Cell::number(param("size_bytes").parse().unwrap_or(0.0), "bytes"),
+            Cell::text(one.policy.to_string()),
+            percent(Some(one.gain_percent)),
+            percent(one.measured_gain_percent),
+            percent(error_points(one)),
+            Cell::count(one.course.faults),
+            Cell::count(one.course.ahead_pages),
+            Cell::count(one.course.wasted_pages),
+        ]);
+    }
+    table
+}
+
+fn samples(all: &[Foretold]) -> Vec<Sample> {
+    let of = |one: &Foretold| {
+        let mut params = one.workload.clone();
+        params.insert("policy".to_owned(), one.policy.to_string());
+        let figures = [
+            ("gain_percent", Some(one.gain_percent)),
+            ("measured_gain_percent", one.measured_gain_percent),
+            ("elapsed_ns", Some(one.course.elapsed_ns)),
+            ("cow_faults", Some(one.course.faults as f64)),
+            ("precopy_pages", Some(one.course.ahead_pages as f64)),
+            ("precopy_wasted_pages", Some(one.course.wasted_pages as f64)),
+        ];
+        figures.into_iter().filter_map(move |(metric, value)| {
+            Some(Sample {
+                environment: 0,
+                bench: "predict".to_owned(),
+                params: params.clone(),
+                metric: metric.to_owned(),
+                unit: unit_of(metric).to_owned(),
+                value: value?,
+                rep: 0,
+                start_unix_ns: 0,
+                histogram: None,
+            })
+        })
+    };
+    all.iter().flat_map(of).collect()
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What would be done, and what it would save.
+
+use anyhow::{Result, bail};
+use cowlab_machine::Root;
+use cowlab_machine::limits::Credentials;
+use cowlab_report::{Block, Cell, Column, Document, Section, Table};
+use cowlab_store::{FORMAT, Missing, Params, Sample};
+use cowlab_tend::plan::Plan as Steps;
+use cowlab_tend::stop::{Stops, stops};
+use cowlab_tend::{Survey, Tender};
+use serde::Serialize;
+
+use super::{Plan, told};
+use crate::args::{Common, TendArgs};
+use crate::output::{self, JsonDocument};
+
+/// What was found of one target.
+struct Found {
+    pid: i32,
+    name: String,
+    survey: Survey,
+    steps: Steps,
+    collapse_ns: Option<u64>,
+    stops: Result<Stops, String>,
+    page_bytes: u64,
+    cpu_share: f64,
+}
+
+#[derive(Serialize)]
+struct Summary<'a> {
+    pid: i32,
+    name: &'a str,
+    plan: Counts,
+    stops: Option<Stops>,
+}
+
+#[derive(Serialize)]
+struct Counts {
+    candidate_regions: usize,
+    huge_regions: u64,
+    sparse_regions: u64,
+    sparse_pages: u64,
+    mixed_regions: u64,
+    unprofitable_regions: u64,
+    filled_pages: u64,
+}
+
+/// Run it.
+pub fn run(common: &Common, args: &TendArgs, plan: &Plan) -> Result<()> {
+    let targets = plan.targets();
+    if targets.is_empty() {
+        bail!("nobody of that name or group runs now");
+    }
+    let mut found = Vec::new();
+    for (pid, number) in targets {
+        let mut tender = plan.tender(args, pid, number)?;
+        found.push(look(&mut tender, args)?);
+    }
+    let mut missing = Vec::new();
+    for one in &found {
+        if let Err(reason) = &one.stops {
+            missing.push(Missing { metric: "fork_ns".into(), reason: reason.clone() });
+        }
+        if !one.survey.knows_huge {
+            let reason = "needs PAGEMAP_SCAN (Linux 6.7): every region is taken for base pages";
+            missing.push(Missing { metric: "huge_regions".into(), reason: reason.into() });
+        }
+    }
+    if common.json {
+        return output::json(&JsonDocument {
+            format: FORMAT,
+            run: None,
+            samples: &found.iter().flat_map(samples).collect::<Vec<_>>(),
+            summary: found.iter().map(Found::summary).collect::<Vec<_>>(),
+            missing: &missing,
+        });
+    }
+    let own = Credentials::of_self(&Root::default());
+    let mut document = Document::new(
+        "What tend would do",
+        format!("nothing was done; looked at as uid {}", own.euid),
+    );
+    for one in &found {
+        document.sections.push(one.section());
+    }
+    output::text(&document)
+}
+
+fn look(tender: &mut Tender, args: &TendArgs) -> Result<Found> {
+    let (survey, steps, collapse_ns) = tender.look()?;
+    let stops = match tender.profile() {
+        Some(profile) => stops(profile, &survey, &steps),
+        None => {
+            Err("there is no machine profile: run `cowlab calibrate` once, or give --profile"
+                .into())
+        }
+    };
+    Ok(Found {
+        pid: tender.target().pid(),
+        name: tender.target().name().to_owned(),
+        survey,
+        steps,
+        collapse_ns,
+        stops,
+        page_bytes: tender.page_bytes(),
+        cpu_share: args.cpu_share,
+    })
+}
+
+impl Found {
+    fn summary(&self) -> Summary<'_> {
+        let steps = &self.steps;
+        Summary {
+            pid: self.pid,
+            name: &self.name,
+            plan: Counts {
+                candidate_regions: steps.steps.len(),
+                huge_regions: steps.huge_regions,
+                sparse_regions: steps.sparse_regions,
+                sparse_pages: steps.sparse_pages,
+                mixed_regions: steps.mixed_regions,
+                unprofitable_regions: steps.unprofitable_regions,
+                filled_pages: steps.steps.iter().map(|step| step.absent_pages).sum(),
+            },
+            stops: self.stops.as_ref().ok().copied(),
+        }
+    }
+
+    /// The time that it would take at the full share of a CPU, and the CPU time.
+    fn takes_ns(&self) -> Option<(f64, f64)> {
+        let cpu = self.collapse_ns? as f64 * self.steps.steps.len() as f64;
+        Some((cpu / self.cpu_share, cpu))
+    }
+
+    fn section(&self) -> Section {
+        let columns = vec![Column::text("what"), Column::number("figure")];
+        let mut table = Table::new(format!("tend-{}", self.pid), "The plan", columns);
+        let mut row = |what: &str, cell: Cell| table.push(vec![Cell::text(what), cell]);
+        let absent = |reason: &str| Cell::Missing(reason.to_owned());
+        match &self.stops {
+            Ok(Stops { now, after }) => {
+                row(
+                    "stop at the next fork, as it is",
+                    Cell::estimate(now.value, now.low, now.high, "ns"),
+                );
+                row(
+                    "the same after tending",
+                    Cell::estimate(after.value, after.low, after.high, "ns"),
+                );
+            }
+            Err(reason) => row("stop at the next fork", absent(reason)),
+        }
+        row("base pages whose entries a fork copies", Cell::count(self.survey.small_pages));
+        row("huge pages", Cell::count(self.survey.huge_regions));
+        row("regions to collapse", Cell::count(self.steps.steps.len() as u64));
+        row("regions too sparse, left alone", Cell::count(self.steps.sparse_regions));
+        row(
+            "regions with pages in swap or of files, left alone",
+            Cell::count(self.steps.mixed_regions),
+        );
+        row("regions that do not pay", Cell::count(self.steps.unprofitable_regions));
+        let filled: u64 = self.steps.steps.iter().map(|step| step.absent_pages).sum();
+        row("memory that is filled in", Cell::number((filled * self.page_bytes) as f64, "bytes"));
+        match (self.collapse_ns, self.takes_ns()) {
+            (Some(one), Some((elapsed, cpu))) => {
+                row("one collapse, tried on memory of our own", Cell::number(one as f64, "ns"));
+                row(
+                    "all of them, at the share of a CPU that is allowed",
+                    Cell::number(elapsed, "ns"),
+                );
+                row("CPU time of that", Cell::number(cpu, "ns"));
+            }
+            _ => row("one collapse", absent("no huge page is free now")),
+        }
+        Section::new(
+            format!("tend-{}", self.pid),
+            format!("{} ({})", self.name, self.pid),
+            vec![Block::Table(table)],
+        )
+    }
+}
+
+fn samples(of: &Found) -> Vec<Sample> {
+    let params = |state: Option<&str>| {
+        let mut params: Params =
+            [("pid".to_owned(), of.pid.to_string()), ("name".to_owned(), of.name.clone())].into();
+        if let Some(state) = state {
+            params.insert("state".to_owned(), state.to_owned());
+        }
+        params
+    };
+    let mut samples = vec![
+        told::sample("small_pages", of.survey.small_pages as f64, params(None)),
+        told::sample("huge_regions", of.survey.huge_regions as f64, params(None)),
+        told::sample("candidate_regions", of.steps.steps.len() as f64, params(None)),
+        told::sample("sparse_regions", of.steps.sparse_regions as f64, params(None)),
+    ];
+    if let Some(ns) = of.collapse_ns {
+        samples.push(told::sample("collapse_ns", ns as f64, params(None)));
+    }
+    if let Some((elapsed, cpu)) = of.takes_ns() {
+        samples.push(told::sample("tending_ns", elapsed, params(None)));
+        samples.push(told::sample("tending_cpu_ns", cpu, params(None)));
+    }
+    if let Ok(Stops { now, after }) = of.stops {
+        for (state, stop) in [("now", now), ("after", after)] {
+            samples.push(told::sample("fork_ns", stop.value, params(Some(state))));
+            samples.push(told::sample("fork_low_ns", stop.low, params(Some(state))));
+            samples.push(told::sample("fork_high_ns", stop.high, params(Some(state))));
+        }
+    }
+    samples
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Tending, until it is done or told to end.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use cowlab_machine::ProcessError;
+use cowlab_tend::{Event, Refusal, Rest, Tender, privileges};
+
+use super::metrics::Newest;
+use super::{Plan, told};
+use crate::args::{Common, TendArgs};
+use crate::cmd::watch::listen::Served;
+use crate::output;
+
+/// How often new processes are looked for.
+const SEARCH: Duration = Duration::from_secs(2);
+/// How often figures are told and metrics written.
+const REPORT: Duration = Duration::from_secs(10);
+/// How often who scrapes gets new figures.
+const PUBLISH: Duration = Duration::from_secs(1);
+/// The longest sleep, so that an interrupt is seen.
+const NAP: Duration = Duration::from_millis(200);
+
+struct Live<'a> {
+    common: &'a Common,
+    args: &'a TendArgs,
+    plan: &'a Plan,
+    tenders: BTreeMap<i32, Tender>,
+    due: BTreeMap<i32, Instant>,
+    /// Said once of each: refused, or ended.
+    refused: BTreeMap<i32, String>,
+    newest: Newest,
+}
+
+/// Run it.
+pub fn run(common: &Common, args: &TendArgs, plan: &Plan, interrupted: &AtomicBool) -> Result<()> {
+    // The metrics' file is made while all rights are there.
+    let newest = Newest::default();
+    if let Some(file) = &args.metrics_file {
+        newest.write(file)?;
+    }
+    privileges::drop_others().context("rights that are not needed cannot be given up")?;
+    // Its thread is started with no more rights than this one.
+    let served = match args.listen {
+        Some(address) => Some(Served::open(address, Box::new(newest.clone()), || true)?),
+        None => None,
+    };
+    if let Some(served) = &served {
+        output::say(&format!("metrics are at http://{}/metrics", served.address()));
+    }
+    let began = Instant::now();
+    let mut live = Live {
+        common,
+        args,
+        plan,
+        tenders: BTreeMap::new(),
+        due: BTreeMap::new(),
+        refused: BTreeMap::new(),
+        newest,
+    };
+    live.search()?;
+    live.insist()?;
+    let (mut searched, mut reported, mut published) = (began, began, began);
+    let until = args.duration_s.map(|s| began + Duration::from_secs_f64(s));
+    let mut reason = "told to end";
+    loop {
+        let now = Instant::now();
+        if interrupted.load(Ordering::Relaxed) {
+            break;
+        }
+        if until.is_some_and(|until| now >= until) {
+            reason = "its time is over";
+            break;
+        }
+        if now >= searched + SEARCH && !args.once {
+            searched = now;
+            live.search()?;
+        }
+        if now >= reported + REPORT {
+            reported = now;
+            live.report()?;
+        }
+        if served.is_some() && now >= published + PUBLISH {
+            published = now;
+            live.publish();
+        }
+        let next = live.step(now)?;
+        if live.is_over()? {
+            reason = "done";
+            break;
+        }
+        let next = next.min(now + NAP).min(until.unwrap_or(now + NAP));
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+    live.finish(reason)
+}
+
+impl Live<'_> {
+    /// Take up who is meant and new.
+    fn search(&mut self) -> Result<()> {
+        let found = self.plan.targets();
+        self.refused.retain(|pid, _| found.iter().any(|(found, _)| found == pid));
+        for (pid, number) in found {
+            if self.tenders.contains_key(&pid) || self.refused.contains_key(&pid) {
+                continue;
+            }
+            match self.plan.tender(self.args, pid, number) {
+                Ok(tender) => {
+                    self.due.insert(pid, Instant::now());
+                    self.tenders.insert(pid, tender);
+                }
+                Err(error) => {
+                    let reason = format!("{error:#}");
+                    // The only one: that is what the program ends with.
+                    if self.plan.selectors.len() == 1 && self.tenders.is_empty() && is_final(&error)
+                    {
+                        return Err(error);
+                    }
+                    output::say(&reason);
+                    self.refused.insert(pid, reason);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Somebody must be there to begin with, unless this is a service that waits for them.
+    fn insist(&self) -> Result<()> {
+        if !self.tenders.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<&str> = self
+            .plan
+            .selectors
+            .iter()
+            .filter_map(|selector| selector.name.as_deref().or(selector.cgroup.as_deref()))
+            .collect();
+        if let Some(reason) = self.refused.values().next().filter(|_| self.args.once) {
+            bail!("nobody can be tended: {reason}");
+        }
+        if self.args.once {
+            bail!("no process is called or in {}", names.join(", "));
+        }
+        if self.refused.is_empty() {
+            output::say(&format!("waiting for {} to be started", names.join(", ")));
+        }
+        Ok(())
+    }
+
+    /// Step everyone who is due; when the next one is.
+    fn step(&mut self, now: Instant) -> Result<Instant> {
+        let due: Vec<i32> =
+            self.due.iter().filter(|(_, at)| **at <= now).map(|(pid, _)| *pid).collect();
+        for pid in due {
+            let Some(tender) = self.tenders.get_mut(&pid) else { continue };
+            match tender.step() {
+                Ok(step) => {
+                    for event in &step.events {
+                        told::event(self.common.json, &tender.figures, event)?;
+                        // Stalls pass; lack of memory may not.
+                        if let Event::Resting { reason, .. } = event
+                            && *reason != Rest::Stalls
+                            && self.args.once
+                        {
+                            bail!("gave up: {}", reason.words());
+                        }
+                    }
+                    self.due.insert(pid, Instant::now() + step.wait);
+                }
+                Err(error) => {
+                    let reason = match &error {
+                        ProcessError::Vanished { .. } => "it has ended".to_owned(),
+                        other => other.to_string(),
+                    };
+                    told::figures(self.common.json, &tender.figures, Some(&reason))?;
+                    self.tenders.remove(&pid);
+                    self.due.remove(&pid);
+                }
+            }
+        }
+        Ok(self.due.values().min().copied().unwrap_or(now + NAP))
+    }
+
+    /// Whether there is nobody left to wait for.
+    fn is_over(&self) -> Result<bool> {
+        if self.args.once {
+            return Ok(self.tenders.values().all(Tender::is_done));
+        }
+        let by_pid = self.plan.selectors.iter().all(|selector| selector.pid.is_some());
+        Ok(by_pid && self.tenders.is_empty())
+    }
+
+    fn report(&self) -> Result<()> {
+        for tender in self.tenders.values().filter(|_| self.common.json) {
+            told::figures(true, &tender.figures, None)?;
+        }
+        self.write_metrics()
+    }
+
+    fn publish(&self) {
+        let figures = self.tenders.values().map(|tender| tender.figures.clone());
+        self.newest.set(figures.collect());
+    }
+
+    fn write_metrics(&self) -> Result<()> {
+        self.publish();
+        match &self.args.metrics_file {
+            Some(file) => self.newest.write(file),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(self, reason: &str) -> Result<()> {
+        for tender in self.tenders.values() {
+            told::figures(self.common.json, &tender.figures, Some(reason))?;
+        }
+        self.write_metrics()
+    }
+}
+
+/// Whether waiting does not help: a refusal, or no such process.
+fn is_final(error: &anyhow::Error) -> bool {
+    error.is::<Refusal>() || error.is::<ProcessError>() || error.chain().count() > 1
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `tend`: keeps forking processes cheap to fork, from outside.
+
+mod dry_run;
+mod live;
+mod metrics;
+mod told;
+mod unit;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use cowlab_model::profile::MachineProfile;
+use cowlab_observe::Target;
+use cowlab_tend::pace::Limits;
+use cowlab_tend::ping::Ping;
+use cowlab_tend::plan::Rules;
+use cowlab_tend::targets::{PolicyFile, Selector, choose, everybody};
+use cowlab_tend::{Settings, Tender};
+
+use crate::args::{Common, TendArgs};
+use crate::cmd::calibrate::ProfileFile;
+use crate::output;
+
+/// The longest stall where nobody says another.
+const BUDGET_US: u64 = 2000;
+/// Seconds between two looks where nobody says others.
+const INTERVAL_S: f64 = 10.0;
+
+/// What is to be done, by flags or file.
+struct Plan {
+    selectors: Vec<Selector>,
+    budget_us: u64,
+    interval: Duration,
+    profile: Option<MachineProfile>,
+}
+
+/// Run the verb.
+pub fn run(common: &Common, args: &TendArgs) -> Result<()> {
+    if args.print_unit {
+        return output::print(&unit::text(args)?);
+    }
+    let plan = Plan::of(common, args)?;
+    if args.dry_run {
+        return dry_run::run(common, args, &plan);
+    }
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&interrupted))?;
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
+    }
+    live::run(common, args, &plan, &interrupted)
+}
+
+impl Plan {
+    fn of(common: &Common, args: &TendArgs) -> Result<Plan> {
+        let file = args.policy.as_deref().map(PolicyFile::read).transpose()?.unwrap_or_default();
+        let mut selectors = file.target.clone();
+        selectors.extend(args.who.iter().map(|who| selector(who, args)));
+        if args.who.is_empty()
+            && let Some(cgroup) = &args.cgroup
+        {
+            let (cgroup, ping) = (Some(cgroup.clone()), args.ping.clone());
+            selectors.push(Selector { cgroup, ping, ..Selector::default() });
+        }
+        let interval_s = args.interval_s.or(file.interval_s).unwrap_or(INTERVAL_S);
+        let profile = match &args.profile {
+            Some(path) => Some(ProfileFile::read(path)?.profile),
+            // Without one nothing is predicted, and what pays is judged by usual costs.
+            None => ProfileFile::newest(&common.output).ok().map(|(_, file)| file.profile),
+        };
+        Ok(Plan {
+            selectors,
+            budget_us: args.budget_us.or(file.budget_us).unwrap_or(BUDGET_US),
+            interval: Duration::from_secs_f64(interval_s),
+            profile,
+        })
+    }
+
+    /// The processes that are meant and run now, with the number of the selector.
+    fn targets(&self) -> Vec<(i32, usize)> {
+        let mut found = choose(&self.selectors, &everybody());
+        // A pid that cannot be listed (hidepid) is still meant, and gives its own error.
+        for (number, selector) in self.selectors.iter().enumerate() {
+            if let Some(pid) = selector.pid
+                && !found.iter().any(|(known, _)| *known == pid)
+            {
+                found.push((pid, number));
+            }
+        }
+        found
+    }
+
+    /// Take up one of them.
+    fn tender(&self, args: &TendArgs, pid: i32, number: usize) -> Result<Tender> {
+        let selector = &self.selectors[number];
+        let target = Target::open(pid)?;
+        let settings = Settings {
+            rules: Rules { most_absent_pages: args.absent_pages, ..Rules::default() },
+            limits: Limits {
+                budget_ns: selector.budget_us.unwrap_or(self.budget_us) * 1000,
+                cpu_share: args.cpu_share,
+                ..Limits::default()
+            },
+            interval: self.interval,
+        };
+        let ping = match selector.ping.as_deref().filter(|_| !args.dry_run) {
+            Some(address) => Some(Ping::connect(address).context("--ping")?),
+            None => None,
+        };
+        Tender::new(target, settings, self.profile.clone(), ping)
+    }
+}
+
+fn selector(who: &str, args: &TendArgs) -> Selector {
+    let (cgroup, ping) = (args.cgroup.clone(), args.ping.clone());
+    match who.parse() {
+        Ok(pid) => Selector { pid: Some(pid), cgroup, ping, ..Selector::default() },
+        Err(_) => Selector { name: Some(who.to_owned()), cgroup, ping, ..Selector::default() },
+    }
+}

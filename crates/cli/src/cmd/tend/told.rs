@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is told of a target while it is tended: a sentence, or a line of JSON.
+
+use anyhow::Result;
+use cowlab_report::fmt::{count, estimate, quantity};
+use cowlab_store::{FORMAT, Missing, Sample, unit_of};
+use cowlab_tend::figures::Summary;
+use cowlab_tend::{Event, Figures};
+use serde::Serialize;
+
+use crate::output;
+
+/// The name of the rows.
+pub const BENCH: &str = "tend";
+
+#[derive(Serialize)]
+struct Line<S: Serialize> {
+    format: u32,
+    samples: Vec<Sample>,
+    summary: S,
+    missing: Vec<Missing>,
+}
+
+#[derive(Serialize)]
+struct Told<'a> {
+    pid: i32,
+    name: &'a str,
+    #[serde(flatten)]
+    event: &'a Event,
+}
+
+#[derive(Serialize)]
+struct Ended<'a> {
+    event: &'static str,
+    reason: &'a str,
+    #[serde(flatten)]
+    figures: Summary<'a>,
+}
+
+/// An event.
+pub fn event(json: bool, figures: &Figures, event: &Event) -> Result<()> {
+    if json {
+        return line(Told { pid: figures.pid, name: &figures.name, event }, Vec::new());
+    }
+    output::print(&format!("{} ({}): {}\n", figures.name, figures.pid, words(event)))
+}
+
+/// The figures, from time to time and at the end.
+pub fn figures(json: bool, of: &Figures, reason: Option<&str>) -> Result<()> {
+    let samples = samples(of);
+    if json {
+        let (event, reason) =
+            (if reason.is_some() { "ended" } else { "figures" }, reason.unwrap_or(""));
+        return line(Ended { event, reason, figures: of.summary() }, samples);
+    }
+    let Some(reason) = reason else { return Ok(()) };
+    let stall = match of.stall_ns.is_empty() {
+        true => String::new(),
+        false => format!(
+            ", none held it up for longer than {}",
+            quantity(of.stall_ns.max() as f64, "ns")
+        ),
+    };
+    output::print(&format!(
+        "{} ({}): {reason}: {} regions were collapsed{stall}; {} forks were seen; {} of CPU time\n",
+        of.name,
+        of.pid,
+        count(of.collapsed_regions),
+        count(of.forks),
+        quantity(of.cpu_ns as f64, "ns"),
+    ))
+}
+
+fn line(summary: impl Serialize, samples: Vec<Sample>) -> Result<()> {
+    let line = Line { format: FORMAT, samples, summary, missing: Vec::new() };
+    output::print(&(serde_json::to_string(&line)? + "\n"))
+}
+
+fn samples(of: &Figures) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    let mut add = |metric: &str, value: Option<f64>, quantile: Option<&str>| {
+        let Some(value) = value else { return };
+        let mut params: cowlab_store::Params =
+            [("pid".to_owned(), of.pid.to_string()), ("name".to_owned(), of.name.clone())].into();
+        if let Some(quantile) = quantile {
+            params.insert("quantile".to_owned(), quantile.to_owned());
+        }
+        samples.push(sample(metric, value, params));
+    };
+    add("collapsed_regions", Some(of.collapsed_regions as f64), None);
+    add("forks", Some(of.forks as f64), None);
+    add("cpu_ns", Some(of.cpu_ns as f64), None);
+    add("small_pages", of.small_pages.map(|pages| pages as f64), None);
+    add("huge_regions", of.huge_regions.map(|regions| regions as f64), None);
+    for (name, quantile) in cowlab_store::QUANTILES {
+        let of_stalls = || of.stall_ns.value_at_quantile(quantile) as f64;
+        add("stall_ns", (!of.stall_ns.is_empty()).then(of_stalls), Some(name));
+    }
+    samples
+}
+
+/// One row.
+pub fn sample(metric: &str, value: f64, params: cowlab_store::Params) -> Sample {
+    Sample {
+        environment: 0,
+        bench: BENCH.to_owned(),
+        params,
+        metric: metric.to_owned(),
+        unit: unit_of(metric).to_owned(),
+        value,
+        rep: 0,
+        start_unix_ns: 0,
+        histogram: None,
+    }
+}
+
+fn words(event: &Event) -> String {
+    let ns = |ns: u64| quantity(ns as f64, "ns");
+    match event {
+        Event::Surveyed {
+            small_pages,
+            huge_regions,
+            candidate_regions,
+            sparse_regions,
+            backed_off_regions,
+            fork_ns,
+            fork_after_ns,
+        } => {
+            let stops = match (fork_ns, fork_after_ns) {
+                (Some(now), Some(after)) => format!(
+                    "; a fork would stop it for {}, and for {} then",
+                    estimate(now.value, now.low, now.high, "ns"),
+                    estimate(after.value, after.low, after.high, "ns")
+                ),
+                _ => String::new(),
+            };
+            format!(
+                "{} base pages and {} huge pages; {} regions to collapse, {} too sparse, {} left \
+                 alone{stops}",
+                count(*small_pages),
+                count(*huge_regions),
+                count(*candidate_regions),
+                count(*sparse_regions),
+                count(*backed_off_regions)
+            )
+        }
+        Event::Forked { alive } => format!("forked, {alive} now share its memory: waiting"),
+        Event::Alone { after_ns } => {
+            format!("nobody shares its memory any more, after {}", ns(*after_ns))
+        }
+        Event::Done { collapsed_regions, took_ns } => {
+            format!("{} regions collapsed in {}", count(*collapsed_regions), ns(*took_ns))
+        }
+        Event::Resting { reason, for_ns } => {
+            format!("rests for {}: {}", ns(*for_ns), reason.words())
+        }
+    }
+}

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The view on a terminal of any width: wide ones have two columns, narrow ones fewer figures.
+
+use cowlab_observe::watch::{Epoch, Process, RegionRow, Stops};
+use cowlab_report::fmt::{count, quantity};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Borders, Gauge, Paragraph, Row, Sparkline, Table, Wrap};
+
+use super::heat;
+use super::lines::{bytes, forks};
+use super::penalty::Penalty;
+use super::view::{Page, View};
+
+/// From this width on there are two columns.
+const WIDE: u16 = 100;
+
+/// Draws everything.
+pub fn draw(frame: &mut Frame<'_>, view: &View, penalty: Option<&Penalty>) {
+    let [head, body, foot] =
+        Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)])
+            .areas(frame.area());
+    frame.render_widget(title(view), head);
+    frame.render_widget(Line::from(keys(view)).style(Modifier::DIM), foot);
+    match (view.page, view.chosen()) {
+        (Page::Help, _) => frame.render_widget(help(view), body),
+        (_, None) => frame.render_widget(Paragraph::new("Waiting for a process."), body),
+        (Page::Overview, Some(process)) => overview(frame, body, view, process, penalty),
+        (Page::Mappings, Some(process)) => mappings(frame, body, view, process),
+    }
+}
+
+fn title(view: &View) -> Line<'static> {
+    // In its place, so that 40 columns hold both it and the process.
+    let mut spans = vec![match view.paused {
+        true => Span::styled("PAUSED", Style::new().fg(Color::Yellow)),
+        false => Span::styled("cowlab watch", Modifier::BOLD),
+    }];
+    if let Some(process) = view.chosen() {
+        let state = if process.ended { ", ended" } else { "" };
+        spans.push(format!("  {} ({}){state}", process.name, process.pid).into());
+        if view.frame.processes.len() > 1 {
+            spans.push(format!("  {} of {}", view.process + 1, view.frame.processes.len()).into());
+        }
+    }
+    if view.frame.own.lost_events > 0 {
+        let text = format!("  {} events lost", view.frame.own.lost_events);
+        spans.push(Span::styled(text, Style::new().fg(Color::Red)));
+    }
+    Line::from(spans)
+}
+
+fn keys(view: &View) -> String {
+    match view.page {
+        Page::Mappings => "q quit  esc back  ↑↓ mapping  space pause".to_owned(),
+        Page::Help => "q quit  esc back".to_owned(),
+        Page::Overview => {
+            format!("q quit  ? help  space pause  m mappings  s sort: {}", view.sort.name())
+        }
+    }
+}
+
+fn help(view: &View) -> Paragraph<'static> {
+    let mut lines: Vec<Line<'static>> = [
+        "space, p   pause: what is shown stays, watching goes on",
+        "↑ ↓        another process, or mapping",
+        "s          sort children and processes: newest, copied, faults",
+        "m, enter   the mappings of the epoch, and one's heat map",
+        "?, h       these keys",
+        "q, esc     back, quit",
+        "",
+        "Epoch: from a fork until its child ends or executes something.",
+        "Heat map: 2 MiB regions by address; · nothing copied, █ all.",
+    ]
+    .into_iter()
+    .map(Line::from)
+    .collect();
+    if !view.frame.sees.missing.is_empty() {
+        lines.push(Line::from(""));
+        lines.push(Line::styled("Not available here:", Modifier::BOLD));
+        lines.extend(view.frame.sees.missing.iter().cloned().map(Line::from));
+    }
+    Paragraph::new(lines).wrap(Wrap { trim: false })
+}
+
+fn overview(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    view: &View,
+    process: &Process,
+    penalty: Option<&Penalty>,
+) {
+    let facts = facts(view, process, penalty);
+    let (left, right) = match area.width >= WIDE {
+        true => {
+            let halves = Layout::horizontal([Constraint::Percentage(50); 2]);
+            let [left, right] = halves.areas(area);
+            (left, Some(right))
+        }
+        false => (area, None),
+    };
+    // Lines that are too long for a narrow terminal take a second one.
+    let height = wrapped(&facts, left.width).min(left.height / 2 + 2);
+    let [top, gauge, curve, rest] = Layout::vertical([
+        Constraint::Length(height),
+        Constraint::Length(1),
+        Constraint::Length(3),
+        Constraint::Min(0),
+    ])
+    .areas(left);
+    let lines: Vec<Line<'_>> = facts.into_iter().map(Line::from).collect();
+    frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: true }), top);
+    epoch_gauge(frame, gauge, process.epoch.as_ref());
+    rates(frame, curve, view);
+    match right {
+        Some(right) => {
+            children(frame, rest, view, process);
+            let [map, stops] =
+                Layout::vertical([Constraint::Fill(2), Constraint::Fill(1)]).areas(right);
+            heat_map(frame, map, regions(process), "Copied by 2 MiB");
+            histogram(frame, stops, &process.totals.stops);
+        }
+        None => {
+            let [map, list] = Layout::vertical([Constraint::Fill(1); 2]).areas(rest);
+            heat_map(frame, map, regions(process), "Copied by 2 MiB");
+            children(frame, list, view, process);
+        }
+    }
+}
+
+fn wrapped(lines: &[String], width: u16) -> u16 {
+    let width = usize::from(width.max(1));
+    let rows = |line: &String| line.chars().count().div_ceil(width).max(1);
+    lines.iter().map(rows).sum::<usize>() as u16
+}
+
+/// What is known in figures, the most wanted first.
+fn facts(view: &View, process: &Process, penalty: Option<&Penalty>) -> Vec<String> {
+    let mut lines = vec![forks(process)];
+    let mut faults = vec![];
+    if let Some(rate) = process.minor_faults_per_s {
+        faults.push(format!("minor faults {}/s", count(rate.round() as u64)));
+    }
+    if let Some(rate) = process.writes_to_present_per_s {
+        faults.push(format!("copies or re-uses {}/s", count(rate.round() as u64)));
+    }
+    lines.push(faults.join("  "));
+    if let Some(epoch) = &process.epoch {
+        let age = quantity(epoch.age_ns as f64, "ns");
+        lines.push(format!(
+            "epoch of child {}: {age}, {} copied, {} still shared",
+            epoch.child,
+            bytes(epoch.copied_bytes),
+            bytes(epoch.shared_bytes)
+        ));
+    } else if let Some(epoch) = &process.last_epoch {
+        let copied = bytes(epoch.copied_bytes);
+        lines.push(format!("no epoch; the last child ended with {copied} of its own"));
+    }
+    let now = &process.now;
+    lines.push(format!(
+        "RSS {}, a fork would share {}, page tables {}",
+        bytes(now.rss_bytes),
+        bytes(now.anonymous_bytes),
+        bytes(now.page_table_bytes)
+    ));
+    let threads = now.threads.map_or("? threads".to_owned(), |n| format!("{} threads", count(n)));
+    if let Some(delays) = now.copy_delays {
+        let mean = quantity(delays.total_ns as f64 / delays.count.max(1) as f64, "ns");
+        let total = quantity(delays.total_ns as f64, "ns");
+        lines.push(format!("{total} in {} copies so far, {mean} each", count(delays.count)));
+    }
+    let price = penalty.map(|penalty| penalty.sentence(now.threads));
+    lines.push(match price {
+        Some(price) => format!("{threads}; {price}"),
+        None => threads,
+    });
+    let own = &view.frame.own;
+    let share = own.cpu_share.map_or("?".to_owned(), |share| format!("{:.1}%", share * 100.0));
+    lines.push(format!("watching takes {share} of a CPU, {}", bytes(own.rss_bytes)));
+    lines
+}
+
+fn epoch_gauge(frame: &mut Frame<'_>, area: Rect, epoch: Option<&Epoch>) {
+    let Some((copied, shared)) = epoch.and_then(|epoch| epoch.copied_bytes.zip(epoch.shared_bytes))
+    else {
+        return;
+    };
+    let share = copied as f64 / (copied + shared).max(1) as f64;
+    let gauge = Gauge::default()
+        .ratio(share.clamp(0.0, 1.0))
+        .label(format!("{:.1}% copied", share * 100.0))
+        .gauge_style(Style::new().fg(Color::Red).bg(Color::DarkGray));
+    frame.render_widget(gauge, area);
+}
+
+fn rates(frame: &mut Frame<'_>, area: Rect, view: &View) {
+    let skip = view.rates.len().saturating_sub(usize::from(area.width));
+    let newest: Vec<u64> = view.rates.iter().skip(skip).copied().collect();
+    let what = match view.chosen().and_then(|process| process.writes_to_present_per_s) {
+        Some(_) => "copies or re-uses/s",
+        None => "minor faults/s",
+    };
+    let block = Block::new().borders(Borders::TOP).title(what);
+    frame.render_widget(Sparkline::default().block(block).data(newest), area);
+}
+
+fn regions(process: &Process) -> &[RegionRow] {
+    process.epoch.as_ref().map_or(&[], |epoch| epoch.regions.as_slice())
+}
+
+fn heat_map(frame: &mut Frame<'_>, area: Rect, regions: &[RegionRow], what: &str) {
+    let block = Block::new().borders(Borders::TOP).title(format!("{what} ({})", regions.len()));
+    let inside = block.inner(area);
+    frame.render_widget(block, area);
+    let width = usize::from(inside.width);
+    if width == 0 || inside.height == 0 {
+        return;
+    }
+    let cells = heat::cells(regions, width * usize::from(inside.height));
+    let colour = |share: f64| match share {
+        share if share <= 0.0 => Color::DarkGray,
+        share if share < 0.25 => Color::Blue,
+        share if share < 0.75 => Color::Yellow,
+        _ => Color::Red,
+    };
+    let span = |share: &f64| {
+        Span::styled(heat::shade(*share).to_string(), Style::new().fg(colour(*share)))
+    };
+    let lines: Vec<Line<'_>> =
+        cells.chunks(width).map(|row| Line::from_iter(row.iter().map(span))).collect();
+    frame.render_widget(Paragraph::new(lines), inside);
+}
+
+fn children(frame: &mut Frame<'_>, area: Rect, view: &View, process: &Process) {
+    let title = format!("Children alive ({})", count(process.children_alive));
+    let block = Block::new().borders(Borders::TOP).title(title);
+    let rows = view.children(process).into_iter().map(|child| {
+        let age = child.age_ns.map_or("?".to_owned(), |age| quantity(age as f64, "ns"));
+        let (copied, shared) = match child.apart {
+            true => ("apart".to_owned(), String::new()),
+            false => (bytes(child.copied_bytes), bytes(child.shared_bytes)),
+        };
+        Row::new([child.pid.to_string(), age, copied, shared, child.name.clone()])
+    });
+    let widths = [
+        Constraint::Length(8),
+        Constraint::Length(8),
+        Constraint::Length(9),
+        Constraint::Length(9),
+        Constraint::Min(4),
+    ];
+    let head = Row::new(["pid", "age", "copied", "shared", "name"]).style(Modifier::DIM);
+    frame.render_widget(Table::new(rows, widths).header(head).block(block), area);
+}
+
+fn histogram(frame: &mut Frame<'_>, area: Rect, stops: &Stops) {
+    let title = format!("Stops of {} forks", count(stops.count));
+    let block = Block::new().borders(Borders::TOP).title(title);
+    let most = stops.buckets.iter().max().copied().unwrap_or(0).max(1);
+    let room = u64::from(area.width.saturating_sub(20));
+    let lines: Vec<Line<'_>> = stops
+        .by_bound()
+        .filter(|(_, count)| *count > 0)
+        .map(|(bound, number)| {
+            let bound =
+                bound.map_or("longer".to_owned(), |ns| format!("≤ {}", quantity(ns as f64, "ns")));
+            let bar = "█".repeat((number * room).div_ceil(most) as usize);
+            Line::from(format!("{bound:>9} {number:>7} {bar}"))
+        })
+        .collect();
+    frame.render_widget(Paragraph::new(lines).block(block), area);
+}
+
+fn mappings(frame: &mut Frame<'_>, area: Rect, view: &View, process: &Process) {
+    let Some(epoch) = &process.epoch else {
+        let text = "No child shares memory now: mappings are shown during an epoch.";
+        frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), area);
+        return;
+    };
+    let [list, map] = Layout::vertical([Constraint::Fill(1); 2]).areas(area);
+    let page_bytes = rustix::param::page_size() as u64;
+    let first = view.mapping.saturating_sub(usize::from(list.height.saturating_sub(3)));
+    let rows = epoch.mappings.iter().enumerate().skip(first).map(|(index, row)| {
+        let style = match index == view.mapping {
+            true => Style::new().add_modifier(Modifier::REVERSED),
+            false => Style::new(),
+        };
+        Row::new([
+            bytes(Some(row.private_pages * page_bytes)),
+            bytes(Some((row.private_pages + row.shared_pages) * page_bytes)),
+            row.kind.clone(),
+            format!("{:x}", row.start),
+            row.name.clone().unwrap_or_default(),
+        ])
+        .style(style)
+    });
+    let widths = [
+        Constraint::Length(9),
+        Constraint::Length(9),
+        Constraint::Length(9),
+        Constraint::Length(13),
+        Constraint::Min(0),
+    ];
+    let head = Row::new(["copied", "of", "kind", "address", "name"]).style(Modifier::DIM);
+    let block = Block::new().borders(Borders::TOP).title("Mappings");
+    frame.render_widget(Table::new(rows, widths).header(head).block(block), list);
+    if let Some(chosen) = epoch.mappings.get(view.mapping) {
+        // A region belongs to a mapping that begins or ends within it as well.
+        let inside =
+            |row: &&RegionRow| row.start + (2 << 20) > chosen.start && row.start < chosen.end;
+        let regions: Vec<RegionRow> = epoch.regions.iter().filter(inside).copied().collect();
+        heat_map(frame, map, &regions, &format!("Copied by 2 MiB of {:x}", chosen.start));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A frame as lines of text, where there is no terminal.
+
+use std::fmt::Write as _;
+
+use cowlab_observe::watch::{Epoch, Frame, Process};
+use cowlab_report::fmt::{count, quantity};
+use jiff::Timestamp;
+
+/// Processes that get a line; of more, those with most faults.
+const LINES: usize = 20;
+
+/// The lines, each with its end.
+pub fn text(frame: &Frame) -> String {
+    let mut text = String::new();
+    let time = Timestamp::from_nanosecond(frame.time_unix_ns.into())
+        .map_or_else(|_| String::new(), |time| time.strftime("%H:%M:%S").to_string());
+    let mut processes: Vec<&Process> = frame.processes.iter().collect();
+    if processes.len() > LINES {
+        let rate = |process: &&Process| process.minor_faults_per_s.unwrap_or(0.0);
+        processes.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
+    }
+    for process in processes.iter().take(LINES) {
+        let _ = writeln!(text, "{time} {}", line(process));
+    }
+    if processes.len() > LINES {
+        let _ = writeln!(text, "{time} and {} more", processes.len() - LINES);
+    }
+    if frame.own.lost_events > 0 {
+        let _ = writeln!(text, "{time} {} events were lost", frame.own.lost_events);
+    }
+    text
+}
+
+fn line(process: &Process) -> String {
+    let mut parts = vec![format!("{} ({})", process.name, process.pid)];
+    if process.ended {
+        parts.push("ended".to_owned());
+    }
+    parts.push(forks(process));
+    if let Some(rate) = process.minor_faults_per_s {
+        parts.push(format!("{} minor faults/s", count(rate.round() as u64)));
+    }
+    if let Some(rate) = process.writes_to_present_per_s {
+        parts.push(format!("{} copies or re-uses/s", count(rate.round() as u64)));
+    }
+    match (&process.epoch, &process.last_epoch) {
+        (Some(epoch), _) => parts.push(copied(epoch)),
+        (None, Some(epoch)) => {
+            parts.push(format!("last child copied {}", bytes(epoch.copied_bytes)));
+        }
+        (None, None) => {}
+    }
+    parts.push(format!("{} children", count(process.children_alive)));
+    if let Some(rss) = process.now.rss_bytes {
+        parts.push(format!("RSS {}", quantity(rss as f64, "bytes")));
+    }
+    parts.join("  ")
+}
+
+/// Forks and their stops.
+pub fn forks(process: &Process) -> String {
+    let stops = &process.totals.stops;
+    let ns = |value: u64| quantity(value as f64, "ns");
+    let mut text = format!("{} forks", count(process.totals.forks));
+    if let (Some(last), Some(max)) = (stops.last_ns, stops.max_ns) {
+        let _ = write!(text, " (stop {}, longest {})", ns(last), ns(max));
+    }
+    if process.totals.spawns > 0 {
+        let _ = write!(text, ", {} spawns", count(process.totals.spawns));
+    }
+    text
+}
+
+/// What an epoch copied.
+pub fn copied(epoch: &Epoch) -> String {
+    format!(
+        "copied {} of {} for child {}",
+        bytes(epoch.copied_bytes),
+        bytes(epoch.copied_bytes.zip(epoch.shared_bytes).map(|(a, b)| a + b)),
+        epoch.child
+    )
+}
+
+/// Bytes, or that they are not known.
+pub fn bytes(value: Option<u64>) -> String {
+    value.map_or_else(|| "?".to_owned(), |value| quantity(value as f64, "bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stream::tests::example;
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_is_known() {
+        let text = text(&example());
+        for expected in [
+            "redis-server (4242)",
+            "2 forks (stop 27.6 ms, longest 27.6 ms)",
+            "51,23",
+            "copied 192 MiB of 1.55 GiB for child 4243",
+            "1 children",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        assert_eq!(text.lines().count(), 1);
+    }
+
+    #[test]
+    fn what_is_unknown_is_left_out() {
+        let mut frame = example();
+        frame.processes[0] = Process { pid: 7, name: "x".into(), ..Process::default() };
+        let text = text(&frame);
+        assert!(text.contains("x (7)  0 forks  0 children"), "{text}");
+        assert!(!text.contains("faults"), "{text}");
+    }
+
+    #[test]
+    fn many_processes_are_cut() {
+        let mut frame = example();
+        frame.processes = vec![frame.processes[0].clone(); 50];
+        assert_eq!(text(&frame).lines().count(), LINES + 1);
+    }
+}

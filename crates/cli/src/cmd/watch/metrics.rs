@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A frame as metrics, in Prometheus's conventions: base units, `_total` on counters, and one label,
+//! the process's name, of which there are no more than the book keeps apart.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, RwLock};
+
+use cowlab_observe::watch::{Frame, Group};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
+
+/// The newest frame, as whoever scrapes reads it.
+#[derive(Debug, Clone, Default)]
+pub struct Newest(Arc<RwLock<Option<Frame>>>);
+
+impl Newest {
+    /// A new frame came.
+    pub fn set(&self, frame: &Frame) {
+        if let Ok(mut newest) = self.0.write() {
+            *newest = Some(frame.clone());
+        }
+    }
+
+    /// Whether there is one yet.
+    pub fn is_there(&self) -> bool {
+        self.0.read().is_ok_and(|newest| newest.is_some())
+    }
+}
+
+type Labels<'a> = [(&'static str, &'a str); 1];
+
+fn labels(group: &Group) -> Labels<'_> {
+    [("process", group.name.as_str())]
+}
+
+/// A counter of each name; absent where it is not known.
+fn counters(
+    encoder: &mut DescriptorEncoder<'_>,
+    frame: &Frame,
+    name: &str,
+    help: &str,
+    unit: Option<&Unit>,
+    of: impl Fn(&Group) -> Option<u64>,
+) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Counter)?;
+    each(frame, of, &mut family, |value, one| ConstCounter::new(value).encode(one))
+}
+
+/// A gauge of each name; absent where it is not known.
+fn gauges(
+    encoder: &mut DescriptorEncoder<'_>,
+    frame: &Frame,
+    name: &str,
+    help: &str,
+    unit: Option<&Unit>,
+    of: impl Fn(&Group) -> Option<u64>,
+) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
+    each(frame, of, &mut family, |value, one| ConstGauge::new(value.cast_signed()).encode(one))
+}
+
+fn each(
+    frame: &Frame,
+    of: impl Fn(&Group) -> Option<u64>,
+    family: &mut MetricEncoder<'_>,
+    encode: impl Fn(u64, MetricEncoder<'_>) -> fmt::Result,
+) -> fmt::Result {
+    for group in &frame.groups {
+        if let Some(value) = of(group) {
+            encode(value, family.encode_family(&labels(group))?)?;
+        }
+    }
+    Ok(())
+}
+
+impl Collector for Newest {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let newest = self.0.read().map_err(|_| fmt::Error)?;
+        let Some(frame) = newest.as_ref() else { return Ok(()) };
+        let encoder = &mut encoder;
+        let bytes = Some(&Unit::Bytes);
+        let sees = &frame.sees;
+        let events = |value: u64| sees.events.then_some(value);
+        counters(encoder, frame, "cowlab_forks", "Forks that copied page tables", None, |group| {
+            events(group.totals.forks)
+        })?;
+        counters(
+            encoder,
+            frame,
+            "cowlab_spawns",
+            "Processes made with shared memory: vfork, posix_spawn",
+            None,
+            |group| events(group.totals.spawns),
+        )?;
+        counters(encoder, frame, "cowlab_execs", "Programs executed", None, |group| {
+            events(group.totals.execs)
+        })?;
+        counters(encoder, frame, "cowlab_exits", "Processes that ended", None, |group| {
+            Some(group.totals.exits)
+        })?;
+        counters(encoder, frame, "cowlab_minor_faults", "Minor page faults", None, |group| {
+            Some(group.totals.minor_faults)
+        })?;
+        counters(
+            encoder,
+            frame,
+            "cowlab_write_faults_on_present_pages",
+            "Faults of writes to present pages: copies and re-uses (watch --count)",
+            None,
+            |group| group.totals.writes_to_present.filter(|_| sees.counts),
+        )?;
+        counters(
+            encoder,
+            frame,
+            "cowlab_copied",
+            "What children had for themselves when they ended or executed something",
+            bytes,
+            |group| Some(group.totals.copied_bytes),
+        )?;
+        stops(encoder, frame)?;
+        gauges(
+            encoder,
+            frame,
+            "cowlab_processes",
+            "Processes alive, children included",
+            None,
+            |group| Some(group.processes),
+        )?;
+        gauges(
+            encoder,
+            frame,
+            "cowlab_resident",
+            "VmRSS, summed: shared pages count for each",
+            bytes,
+            |group| group.rss_bytes,
+        )?;
+        gauges(
+            encoder,
+            frame,
+            "cowlab_page_tables",
+            "Page tables, which a fork copies at once",
+            bytes,
+            |group| group.page_table_bytes,
+        )?;
+        gauges(
+            encoder,
+            frame,
+            "cowlab_epoch_copied",
+            "Copied for children that are alive",
+            bytes,
+            |group| group.epoch_copied_bytes,
+        )?;
+        gauges(
+            encoder,
+            frame,
+            "cowlab_epoch_shared",
+            "Shared still with children that are alive: could yet be copied",
+            bytes,
+            |group| group.epoch_shared_bytes,
+        )?;
+        own(encoder, frame)
+    }
+}
+
+fn stops(encoder: &mut DescriptorEncoder<'_>, frame: &Frame) -> fmt::Result {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let mut family = encoder.encode_descriptor(
+        "cowlab_fork_stop",
+        "How long a fork stopped the thread that forked",
+        Some(&Unit::Seconds),
+        MetricType::Histogram,
+    )?;
+    for group in frame.groups.iter().filter(|_| frame.sees.stops) {
+        let stops = &group.totals.stops;
+        // What is longer than all bounds is in the bucket of +Inf.
+        let buckets: Vec<(f64, u64)> = stops
+            .by_bound()
+            .map(|(bound, count)| (bound.map_or(f64::INFINITY, seconds), count))
+            .collect();
+        family.encode_family(&labels(group))?.encode_histogram::<[(&str, &str); 0]>(
+            seconds(stops.sum_ns),
+            stops.count,
+            &buckets,
+            None,
+        )?;
+    }
+    Ok(())
+}
+
+fn own(encoder: &mut DescriptorEncoder<'_>, frame: &Frame) -> fmt::Result {
+    let own = &frame.own;
+    let cpu = ConstCounter::new(own.cpu_ns as f64 / 1e9);
+    cpu.encode(encoder.encode_descriptor(
+        "cowlab_watch_cpu",
+        "CPU time that watching took",
+        Some(&Unit::Seconds),
+        MetricType::Counter,
+    )?)?;
+    if let Some(rss_bytes) = own.rss_bytes {
+        ConstGauge::new(rss_bytes.cast_signed()).encode(encoder.encode_descriptor(
+            "cowlab_watch_resident",
+            "Memory that watching takes",
+            Some(&Unit::Bytes),
+            MetricType::Gauge,
+        )?)?;
+    }
+    ConstCounter::new(own.lost_events).encode(encoder.encode_descriptor(
+        "cowlab_watch_lost_events",
+        "Forks, ends and execs that were not read soon enough",
+        None,
+        MetricType::Counter,
+    )?)?;
+    ConstGauge::new(frame.time_unix_ns as f64 / 1e9).encode(encoder.encode_descriptor(
+        "cowlab_watch_refresh_timestamp",
+        "When the figures were read, since 1970",
+        Some(&Unit::Seconds),
+        MetricType::Gauge,
+    )?)
+}
+
+/// OpenMetrics text as Prometheus's older text format 0.0.4, which other scrapers and promtool read:
+/// a family has the name of its samples, information is a gauge, and there is neither unit nor end.
+pub fn as_text_format(open_metrics: &str) -> String {
+    let kinds: BTreeMap<&str, &str> = open_metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+        .collect();
+    let mut text = String::with_capacity(open_metrics.len());
+    for line in open_metrics.lines() {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some("EOF" | "UNIT"), ..) => continue,
+            (Some("#"), Some(word @ ("HELP" | "TYPE")), Some(name), Some(rest)) => {
+                let kind = kinds.get(name).copied().unwrap_or_default();
+                let suffix = match kind {
+                    "counter" => "_total",
+                    "info" => "_info",
+                    _ => "",
+                };
+                let rest = if word == "TYPE" && kind == "info" { "gauge" } else { rest };
+                text.push_str(&format!("# {word} {name}{suffix} {rest}\n"));
+            }
+            _ => {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
+
+    use super::super::stream::tests::example;
+    use super::*;
+
+    fn encoded(frame: Option<&Frame>) -> String {
+        let newest = Newest::default();
+        if let Some(frame) = frame {
+            newest.set(frame);
+        }
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(newest));
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        text
+    }
+
+    #[test]
+    fn figures_have_base_units_and_one_label() {
+        let text = encoded(Some(&example()));
+        for expected in [
+            "cowlab_forks_total{process=\"redis-server\"} 2\n",
+            "cowlab_fork_stop_seconds_bucket{le=\"0.02\",process=\"redis-server\"} 1\n",
+            "cowlab_fork_stop_seconds_bucket{le=\"+Inf\",process=\"redis-server\"} 2\n",
+            "cowlab_fork_stop_seconds_count{process=\"redis-server\"} 2\n",
+            "cowlab_fork_stop_seconds_sum{process=\"redis-server\"} 0.0388\n",
+            "cowlab_epoch_copied_bytes{process=\"redis-server\"} 201326592",
+            "cowlab_watch_cpu_seconds_total 0.012\n",
+            "# EOF\n",
+        ] {
+            assert!(text.contains(expected), "{expected}:\n{text}");
+        }
+        assert!(!text.contains("epoch_shared_bytes{"), "what is not known is absent:\n{text}");
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_absent_and_never_0() {
+        let mut frame = example();
+        frame.sees = Default::default();
+        let text = encoded(Some(&frame));
+        for absent in ["cowlab_forks_total{", "fork_stop_seconds_count{", "present_pages_total{"] {
+            assert!(!text.contains(absent), "{absent}:\n{text}");
+        }
+        assert!(text.contains("cowlab_minor_faults_total{"));
+        assert_eq!(encoded(None), "# EOF\n");
+    }
+
+    #[test]
+    fn the_older_format_names_counters_as_their_samples() {
+        let text = as_text_format(&encoded(Some(&example())));
+        assert!(text.contains("# TYPE cowlab_forks_total counter\n"), "{text}");
+        assert!(text.contains("# TYPE cowlab_copied_bytes_total counter\n"), "{text}");
+        assert!(text.contains("# TYPE cowlab_fork_stop_seconds histogram\n"), "{text}");
+        let info = "# HELP a x\n# TYPE a info\na_info{v=\"1\"} 1\n";
+        assert!(as_text_format(info).starts_with("# HELP a_info x\n# TYPE a_info gauge\na_info{"));
+        assert!(!text.contains("# EOF") && !text.contains("# UNIT"));
+    }
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `watch`: a live view of processes that fork; their metrics; recordings.
+
+mod draw;
+mod heat;
+mod lines;
+pub mod listen;
+pub mod metrics;
+mod penalty;
+mod source;
+mod stream;
+mod terminal;
+mod view;
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use cowlab_machine::{DelayGuard, Root};
+use cowlab_observe::watch::{Frame, Options, Wanted};
+
+use crate::args::{Common, WatchArgs};
+use crate::output;
+use crate::usage::WrongUsage;
+use listen::Endpoint;
+use penalty::Penalty;
+use source::Source;
+use stream::Recording;
+
+/// Run the verb.
+pub fn run(common: &Common, args: &WatchArgs) -> Result<()> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // A second one ends the program the usual way.
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let penalty = Penalty::find(common, args.profile.as_deref())?;
+    let accounting = match args.delay_accounting {
+        true => Some(DelayGuard::set(&Root::default())?),
+        false => None,
+    };
+    let mut recording = args.record.as_deref().map(Recording::create).transpose()?;
+    let mut endpoint = args.listen.map(Endpoint::open).transpose()?;
+    if let Some(endpoint) = &endpoint {
+        output::say(&format!("metrics at http://{}/metrics", endpoint.address()));
+    }
+    let source = match &args.replay {
+        Some(file) => Source::replay(file)?,
+        None => Source::live(wanted(args)?, options(args), interval(args), &stop)?,
+    };
+    for missing in source.missing() {
+        output::say(&format!("not available: {missing}"));
+    }
+    // Every frame passes here, whatever is made of it.
+    let mut seen = 0;
+    let mut keep = |frame: &Frame| -> Result<bool> {
+        seen += 1;
+        if let Some(recording) = &mut recording {
+            recording.add(frame)?;
+        }
+        if let Some(endpoint) = &mut endpoint {
+            endpoint.show(frame);
+        }
+        Ok(args.refreshes.is_some_and(|most| seen >= most))
+    };
+    let result = if !common.json && !args.plain && std::io::stdout().is_terminal() {
+        terminal::run(&source, penalty.as_ref(), &stop, &mut keep)
+    } else {
+        // Where metrics are served, nobody reads lines, unless they are asked for.
+        let silent = args.listen.is_some() && !common.json && !args.plain;
+        lines_of(&source, common.json, silent, &stop, &mut keep)
+    };
+    stop.store(true, Ordering::Relaxed);
+    let ended = source.finish();
+    if let Some(guard) = accounting {
+        guard.restore()?;
+    }
+    result?;
+    ended
+}
+
+/// One line of text or JSON a process and refresh.
+fn lines_of(
+    source: &Source,
+    json: bool,
+    silent: bool,
+    stop: &AtomicBool,
+    keep: &mut dyn FnMut(&Frame) -> Result<bool>,
+) -> Result<()> {
+    while !stop.load(Ordering::Relaxed) {
+        let Some(frame) = source.next(Duration::from_millis(100)) else {
+            if source.is_over() {
+                break;
+            }
+            continue;
+        };
+        let is_last = keep(&frame)?;
+        if json {
+            output::print(&stream::line(&frame)?)?;
+        } else if !silent {
+            output::print(&lines::text(&frame))?;
+        }
+        if is_last {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn wanted(args: &WatchArgs) -> Result<Wanted> {
+    Ok(match (&args.target, &args.cgroup) {
+        (Some(word), _) if word.is_empty() => bail!(WrongUsage("PID|NAME is empty".to_owned())),
+        (Some(word), _) => Wanted::parse(word),
+        (None, Some(folder)) => Wanted::Cgroup(folder.clone()),
+        (None, None) => Wanted::All,
+    })
+}
+
+fn options(args: &WatchArgs) -> Options {
+    Options {
+        counts: args.count,
+        without_bpf: args.no_bpf,
+        // A service may be started before what it watches.
+        may_be_empty: args.listen.is_some(),
+    }
+}
+
+fn interval(args: &WatchArgs) -> Duration {
+    Duration::from_secs_f64(args.interval_s)
+}
+
+/// A file of addresses, for its owner alone.
+fn private_file(path: &std::path::Path) -> Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::File::options();
+    options.write(true).create_new(true).mode(0o600);
+    options
+        .open(path)
+        .with_context(|| format!("cannot make {}: --record needs a new file", path.display()))
+}

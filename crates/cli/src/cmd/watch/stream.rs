@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A frame as a line of JSON: `--json`, `--record`, `--replay`.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use cowlab_observe::watch::{FRAME_FORMAT, Frame};
+use cowlab_store::{FORMAT, Missing, Params, Sample, unit_of};
+use serde::Deserialize;
+
+use super::private_file;
+use crate::output::JsonDocument;
+
+/// The name in samples.
+const BENCH: &str = "watch";
+
+/// The line, with its end.
+pub fn line(frame: &Frame) -> Result<String> {
+    let missing: Vec<Missing> = frame
+        .sees
+        .missing
+        .iter()
+        .map(|sentence| match sentence.split_once(": ") {
+            Some((metric, reason)) => (metric, reason),
+            None => ("watch", sentence.as_str()),
+        })
+        .map(|(metric, reason)| Missing { metric: metric.into(), reason: reason.into() })
+        .collect();
+    let document = JsonDocument {
+        format: FORMAT,
+        run: None,
+        samples: &samples(frame),
+        summary: frame,
+        missing: &missing,
+    };
+    Ok(serde_json::to_string(&document)? + "\n")
+}
+
+#[derive(Deserialize)]
+struct Line {
+    format: u32,
+    summary: Frame,
+}
+
+/// Reads a line again.
+pub fn parse(text: &str) -> Result<Frame> {
+    let line: Line = serde_json::from_str(text).context("not a line of `cowlab watch --json`")?;
+    let frame_format = line.summary.frame_format;
+    if line.format != FORMAT || frame_format != FRAME_FORMAT {
+        bail!("format {}.{frame_format} is another version's", line.format);
+    }
+    Ok(line.summary)
+}
+
+/// The figures of a frame as rows, those that are known.
+fn samples(frame: &Frame) -> Vec<Sample> {
+    let mut rows = Vec::new();
+    for process in &frame.processes {
+        let params: Params = [("pid", process.pid.to_string()), ("name", process.name.clone())]
+            .map(|(key, value)| (key.to_owned(), value))
+            .into();
+        let epoch = process.epoch.as_ref();
+        let whole = |value: Option<u64>| value.map(|value| value as f64);
+        let figures = [
+            ("minor_faults_per_s", process.minor_faults_per_s),
+            ("writes_to_present_per_s", process.writes_to_present_per_s),
+            ("last_stop_ns", whole(process.totals.stops.last_ns)),
+            ("rss_bytes", whole(process.now.rss_bytes)),
+            ("page_table_bytes", whole(process.now.page_table_bytes)),
+            ("epoch_copied_bytes", whole(epoch.and_then(|epoch| epoch.copied_bytes))),
+            ("epoch_shared_bytes", whole(epoch.and_then(|epoch| epoch.shared_bytes))),
+        ];
+        rows.extend(figures.into_iter().filter_map(|(metric, value)| {
+            Some(Sample {
+                environment: 0,
+                bench: BENCH.to_owned(),
+                params: params.clone(),
+                metric: metric.to_owned(),
+                unit: unit_of(metric).to_owned(),
+                value: value?,
+                rep: 0,
+                start_unix_ns: frame.time_unix_ns,
+                histogram: None,
+            })
+        }));
+    }
+    rows
+}
+
+/// A file of frames. Each line is whole when it is written, so that what a killed watch leaves can
+/// be replayed.
+pub struct Recording {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl Recording {
+    /// Makes the file, for its owner alone: it holds addresses.
+    pub fn create(path: &Path) -> Result<Recording> {
+        Ok(Recording { path: path.to_owned(), file: BufWriter::new(private_file(path)?) })
+    }
+
+    /// Adds a frame.
+    pub fn add(&mut self, frame: &Frame) -> Result<()> {
+        let text = line(frame)?;
+        self.file
+            .write_all(text.as_bytes())
+            .and_then(|()| self.file.flush())
+            .with_context(|| format!("cannot write {} (is the disk full?)", self.path.display()))
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use cowlab_observe::watch::{
+        ChildRow, Epoch, Group, MappingRow, Own, Process, RegionRow, Sees, Stops,
+    };
+
+    use super::*;
+
+    /// A server in the middle of a snapshot, for tests of all that shows frames.
+    pub fn example() -> Frame {
+        let mut stops = Stops::default();
+        stops.add(11_200_000);
+        stops.add(27_600_000);
+        let regions = (0..600u64).map(|index| RegionRow {
+            start: (7 << 40) + (index << 21),
+            private_pages: (index % 512) as u32,
+            shared_pages: 512 - (index % 512) as u32,
+        });
+        let mapping = |start: u64, private_pages| MappingRow {
+            start,
+            end: start + (1 << 30),
+            kind: "anonymous".into(),
+            name: None,
+            private_pages,
+            shared_pages: 200_000,
+        };
+        let epoch = Epoch {
+            child: 4243,
+            age_ns: 3_500_000_000,
+            stop_ns: Some(27_600_000),
+            copied_bytes: Some(192 << 20),
+            walked_bytes: Some(190 << 20),
+            shared_bytes: Some(1400 << 20),
+            walk_age_ns: Some(400_000_000),
+            parent_faults: 49_152,
+            regions: regions.collect(),
+            mappings: vec![mapping(7 << 40, 48_000), mapping((7 << 40) + (2 << 30), 64)],
+        };
+        let mut process = Process {
+            pid: 4242,
+            start_ticks: 77,
+            name: "redis-server".into(),
+            minor_faults_per_s: Some(51_234.5),
+            writes_to_present_per_s: Some(50_100.0),
+            epoch: Some(epoch),
+            children_alive: 1,
+            children: vec![ChildRow {
+                pid: 4243,
+                name: "redis-rdb-bgsave".into(),
+                age_ns: Some(3_500_000_000),
+                copied_bytes: Some(192 << 20),
+                shared_bytes: Some(1400 << 20),
+                rss_bytes: Some(1600 << 20),
+                minor_faults: 321,
+                ..ChildRow::default()
+            }],
+            ..Process::default()
+        };
+        process.totals.forks = 2;
+        process.totals.minor_faults = 123_456;
+        process.totals.writes_to_present = Some(100_000);
+        process.totals.stops = stops.clone();
+        process.now.threads = Some(5);
+        process.now.rss_bytes = Some(1650 << 20);
+        process.now.anonymous_bytes = Some(1600 << 20);
+        process.now.page_table_bytes = Some(3 << 20);
+        let mut group = Group { name: "redis-server".into(), processes: 2, ..Group::default() };
+        group.totals = process.totals.clone();
+        group.rss_bytes = Some(3250 << 20);
+        group.epoch_copied_bytes = Some(192 << 20);
+        Frame {
+            frame_format: FRAME_FORMAT,
+            time_unix_ns: 1_795_300_000_000_000_000,
+            interval_ns: 1_000_000_000,
+            sees: Sees {
+                events: true,
+                stops: true,
+                counts: true,
+                missing: vec!["time in copies: kernel.task_delayacct is 0".into()],
+            },
+            groups: vec![group],
+            processes: vec![process],
+            own: Own {
+                cpu_ns: 12_000_000,
+                cpu_share: Some(0.012),
+                rss_bytes: Some(14 << 20),
+                ..Own::default()
+            },
+        }
+    }
+
+    #[test]
+    fn a_line_is_read_as_it_was_written() {
+        let frame = example();
+        let line = line(&frame).unwrap();
+        assert!(line.ends_with("}\n") && line.matches('\n').count() == 1);
+        assert_eq!(parse(&line).unwrap(), frame);
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(value["missing"][0]["metric"], "time in copies");
+        let sample = &value["samples"][0];
+        assert_eq!(
+            (sample["unit"].as_str(), sample["value"].as_f64()),
+            (Some("per_s"), Some(51_234.5))
+        );
+    }
+
+    #[test]
+    fn other_versions_and_other_files_are_refused() {
+        let line = line(&example()).unwrap();
+        assert!(parse(&line.replace("\"frame_format\":1", "\"frame_format\":2")).is_err());
+        assert!(parse(&line[..line.len() / 2]).is_err());
+        assert!(parse("{}").is_err());
+    }
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The terminal: raw while the view is shown, as it was afterwards, whatever happens.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use cowlab_observe::watch::Frame;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+
+use super::draw::draw;
+use super::penalty::Penalty;
+use super::source::Source;
+use super::view::View;
+
+/// A key is answered within this time.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Puts the terminal back when it goes.
+struct Restored(DefaultTerminal);
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+/// Shows frames until the user, a signal or the end of what is watched ends it.
+pub fn run(
+    source: &Source,
+    penalty: Option<&Penalty>,
+    stop: &AtomicBool,
+    keep: &mut dyn FnMut(&Frame) -> Result<bool>,
+) -> Result<()> {
+    let terminal = ratatui::try_init().context("cannot use this terminal: try --plain")?;
+    let mut terminal = Restored(terminal);
+    let mut view = View::default();
+    let mut is_last = false;
+    while !stop.load(Ordering::Relaxed) && !is_last {
+        let mut changed = false;
+        while let Some(frame) = source.next(Duration::ZERO) {
+            is_last |= keep(&frame)?;
+            view.show(&frame);
+            changed = true;
+        }
+        // The end of what was watched stays on the screen until a key is pressed.
+        while event::poll(if changed { Duration::ZERO } else { TICK })? {
+            changed = true;
+            if let Event::Key(key) = event::read()?
+                && key.kind == KeyEventKind::Press
+                && view.press(key)
+            {
+                return Ok(());
+            }
+        }
+        if changed {
+            terminal.0.draw(|frame| draw(frame, &view, penalty))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Changes several of the machine's settings for as long as a value lives.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use crate::guardian::Guardian;
+use crate::root::Root;
+use crate::thp::{FOLDER, selected};
+use crate::thp_guard::GuardError;
+
+/// Holds settings of transparent huge pages at other values; puts the old ones back when it is
+/// dropped, and through a [`Guardian`] whatever ends this process.
+#[derive(Debug)]
+pub struct SettingsGuard {
+    path: PathBuf,
+    guardian: Option<Guardian>,
+}
+
+impl SettingsGuard {
+    /// Writes each value into its file below /sys/kernel/mm/transparent_hugepage, in that order; the
+    /// caller has the user's consent (`--set-mthp`).
+    ///
+    /// # Errors
+    /// [`GuardError`]; the settings are then as they were.
+    pub fn set(root: &Root, values: &[(&str, &str)]) -> Result<SettingsGuard, GuardError> {
+        let path_of = |file: &str| root.path(format!("{FOLDER}/{file}"));
+        let Some((first, _)) = values.first() else {
+            return Ok(SettingsGuard { path: root.path(FOLDER), guardian: None });
+        };
+        let path = path_of(first);
+        let lock = File::open(&path).map_err(|e| at(&path, e))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => GuardError::Busy { path: path.clone() },
+            TryLockError::Error(source) => at(&path, source),
+        })?;
+        let mut old = Vec::new();
+        for (file, _) in values {
+            let path = path_of(file);
+            let text = fs::read_to_string(&path).map_err(|e| at(&path, e))?;
+            let word = selected(&text).ok_or_else(|| GuardError::Unexpected {
+                path: path.clone(),
+                expected: "one selected word or a number",
+                found: text.trim().to_owned(),
+            })?;
+            File::options().write(true).open(&path).map_err(|e| at(&path, e))?;
+            old.push((path, word.to_owned()));
+        }
+        // The last one changed is the first to be put back.
+        old.reverse();
+        let guardian = Guardian::start(&old, lock)
+            .map_err(|reason| GuardError::Guardian { path: path.clone(), reason })?;
+        let guard = SettingsGuard { path, guardian: Some(guardian) };
+        for (file, value) in values {
+            let path = path_of(file);
+            fs::write(&path, format!("{value}\n")).map_err(|e| at(&path, e))?;
+        }
+        Ok(guard)
+    }
+}
+
+impl Drop for SettingsGuard {
+    fn drop(&mut self) {
+        let Some(mut guardian) = self.guardian.take() else { return };
+        if let Err(reason) = guardian.finish() {
+            eprintln!(
+                "{}; check the file",
+                GuardError::Guardian { path: self.path.clone(), reason }
+            );
+        }
+    }
+}
+
+fn at(path: &Path, source: std::io::Error) -> GuardError {
+    let hint = match source.kind() {
+        std::io::ErrorKind::PermissionDenied => "; run as root, or leave that policy out",
+        _ => "",
+    };
+    GuardError::Io { path: path.to_owned(), source, hint }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_put_back_in_reverse() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = folder.path().join(FOLDER.trim_start_matches('/'));
+        fs::create_dir_all(settings.join("khugepaged")).unwrap();
+        let (enabled, none) = (settings.join("enabled"), settings.join("khugepaged/max_ptes_none"));
+        fs::write(&enabled, "always [madvise] never\n").unwrap();
+        fs::write(&none, "511\n").unwrap();
+        let root = Root::new(folder.path());
+        let values = [("enabled", "never"), ("khugepaged/max_ptes_none", "0")];
+        let guard = SettingsGuard::set(&root, &values).unwrap();
+        assert_eq!(fs::read_to_string(&none).unwrap(), "0\n");
+        assert!(matches!(SettingsGuard::set(&root, &values), Err(GuardError::Busy { .. })));
+        drop(guard);
+        assert_eq!(fs::read_to_string(&enabled).unwrap(), "madvise\n");
+        assert_eq!(fs::read_to_string(&none).unwrap(), "511\n");
+        assert!(SettingsGuard::set(&root, &[("khugepaged/unknown", "0")]).is_err());
+    }
+}

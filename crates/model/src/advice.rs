@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What could be done about the cost of an application's forks on a machine, and what each choice
+//! would change: a machine profile × an application profile. Reads nothing, measures nothing.
+
+mod choices;
+mod forecast;
+mod sentence;
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+
+use crate::application::ApplicationProfile;
+use crate::cost::{Predicted, Unanswerable};
+use crate::profile::{MachineProfile, WritingProcess};
+
+pub use forecast::Forecast;
+pub use sentence::sentence;
+
+/// What a choice needs of the machine beyond its profile.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Surroundings {
+    /// Sizes that anonymous memory could be made of besides the base page and the huge page.
+    pub mthp_sizes_bytes: Vec<u64>,
+    /// Why a program here does not get huge pages; `None` if it gets them by madvise.
+    pub no_huge_pages: Option<String>,
+    /// Whether this kernel has `vm.cow_precopy`.
+    pub precopy: bool,
+    /// Whether a second CPU is there for another thread of the process.
+    pub other_cpus: bool,
+}
+
+/// What is done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Choice {
+    /// Nothing: what fork costs now.
+    AsItIs,
+    /// Transparent huge pages for all of its memory.
+    Thp,
+    /// Anonymous memory in folios of this many bytes.
+    Mthp(u64),
+    /// Pages of the hugetlb pool.
+    Hugetlb,
+    /// Regions that nobody writes collapsed into huge pages, the rest left alone.
+    Tend,
+    /// Objects kept where a collector does not write them.
+    Freeze,
+    /// A mapping kept out of the child.
+    DontFork(String),
+    /// The other threads asleep while the child lives.
+    FewerThreads,
+    /// posix_spawn or vfork instead of fork.
+    Spawn,
+    /// A kernel that copies ahead of the faults, by the policy named.
+    Policy(String),
+}
+
+/// A process shaped like the application under a choice, for a probe to run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Shape {
+    /// Whether the child is spawned, not forked.
+    pub spawned: bool,
+    /// Base pages.
+    pub pages: u64,
+    /// Base pages that are written.
+    pub written: u64,
+    /// Who writes.
+    pub writer: WritingProcess,
+    /// Whether the written pages lie apart, evenly over the memory, instead of side by side.
+    pub spread: bool,
+    /// Other running threads.
+    pub threads: u32,
+    /// Size of the pages.
+    pub page_size_bytes: u64,
+}
+
+/// One line of advice.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Advice {
+    /// What is done.
+    pub choice: Choice,
+    /// The same in a few words.
+    pub what: String,
+    /// How it is done.
+    pub step: String,
+    /// What it would cost then, or why that cannot be said.
+    pub forecast: Result<Forecast, String>,
+    /// What to run to see it, or why it cannot be tried here.
+    pub shape: Result<Shape, String>,
+    /// What the forecast rests on, and what it takes for granted.
+    pub notes: Vec<String>,
+}
+
+/// All choices for `application` on the machine of `profile`: first as it is, then the others, the
+/// one that saves most time first, and at last what cannot be forecast.
+///
+/// # Errors
+/// The profile cannot price even the application as it is.
+pub fn advise(
+    profile: &MachineProfile,
+    application: &ApplicationProfile,
+    surroundings: &Surroundings,
+) -> Result<Vec<Advice>, Unanswerable> {
+    let of = choices::Choices::new(profile, application, surroundings)?;
+    let mut others = of.all();
+    others.sort_by(|a, b| {
+        let cost = |one: &Advice| one.forecast.as_ref().map_or(f64::INFINITY, Forecast::time_ns);
+        cost(a).total_cmp(&cost(b))
+    });
+    let mut advice = vec![of.as_it_is()];
+    advice.append(&mut others);
+    Ok(advice)
+}
+
+/// A figure that is known exactly.
+fn exactly(value: f64) -> Predicted {
+    Predicted { value, low: value, high: value }
+}

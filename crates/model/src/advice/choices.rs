@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Each choice: how it is done, what it would cost, how it could be tried.
+
+mod policies;
+
+use super::forecast::{Forecast, between, plus, scaled, spanning};
+use super::{Advice, Choice, Shape, Surroundings, exactly};
+use crate::application::{ApplicationProfile, MappingShare, REGION_BYTES};
+use crate::cost::{Predicted, Question, Unanswerable, predict};
+use crate::profile::MachineProfile;
+
+/// Of a fork's stop with base pages, what is left with folios of 64 KiB: 19.4 of 27.6 ms for a
+/// redis-server of 1.6 GB (`cowlab --set-mthp bench redis --page-size-bytes 4KiB,64KiB`). No
+/// calibration measures it.
+const MTHP_STOP_SHARE: f64 = 0.7;
+/// A mapping with less than this share of the memory is not worth keeping out of a fork.
+const WORTH: f64 = 0.1;
+
+type Cost<T> = Result<T, String>;
+
+/// The choices for one application on one machine.
+pub(super) struct Choices<'a> {
+    profile: &'a MachineProfile,
+    application: &'a ApplicationProfile,
+    surroundings: &'a Surroundings,
+    now: Forecast,
+    now_notes: Vec<String>,
+}
+
+impl<'a> Choices<'a> {
+    pub(super) fn new(
+        profile: &'a MachineProfile,
+        application: &'a ApplicationProfile,
+        surroundings: &'a Surroundings,
+    ) -> Result<Choices<'a>, Unanswerable> {
+        let base = profile.page_size_bytes;
+        let asked = predict(profile, &application.question(base, base))?;
+        let mut of = Choices {
+            profile,
+            application,
+            surroundings,
+            now: Forecast::of(&asked),
+            now_notes: asked.notes,
+        };
+        if application.huge_pages > 0 {
+            let split = application.written_regions(base).min(application.huge_pages);
+            match of.mixed(application.huge_pages, split) {
+                Ok(now) => of.now = now,
+                Err(why) => of.now_notes.push(format!("priced as base pages: {why}")),
+            }
+        }
+        Ok(of)
+    }
+
+    pub(super) fn as_it_is(&self) -> Advice {
+        Advice {
+            choice: Choice::AsItIs,
+            what: "as it is".into(),
+            step: String::new(),
+            forecast: Ok(self.now),
+            shape: Ok(self.shape(self.application, self.page())),
+            notes: self.now_notes.clone(),
+        }
+    }
+
+    pub(super) fn all(&self) -> Vec<Advice> {
+        let mut all = vec![self.thp()];
+        let mthp = self.surroundings.mthp_sizes_bytes.iter();
+        all.extend(mthp.map(|size| self.mthp(*size)));
+        all.extend([self.hugetlb(), self.tend(), self.freeze(), self.spawn()]);
+        all.extend(self.dont_fork());
+        all.extend(self.fewer_threads());
+        all.extend(self.policies());
+        all
+    }
+
+    fn page(&self) -> u64 {
+        self.profile.page_size_bytes
+    }
+
+    fn huge_page(&self) -> Cost<u64> {
+        self.profile.huge_page_bytes.ok_or_else(|| {
+            "the machine profile has no huge pages: `cowlab calibrate` where they are allowed"
+                .into()
+        })
+    }
+
+    /// A primitive cost with its interval.
+    fn cost(&self, name: &str) -> Cost<Predicted> {
+        let cost = self.profile.costs.get(name);
+        let cost = cost.ok_or_else(|| format!("the machine profile has no {name}"))?;
+        let estimate = cost.estimate;
+        Ok(Predicted { value: estimate.value, low: estimate.low, high: estimate.high })
+    }
+
+    fn ask(&self, question: &Question) -> Cost<Forecast> {
+        let answer = predict(self.profile, question).map_err(|error| error.to_string())?;
+        Ok(Forecast::of(&answer))
+    }
+
+    fn shape(&self, application: &ApplicationProfile, page_size_bytes: u64) -> Shape {
+        let per_region = (REGION_BYTES / self.page()).max(1);
+        let packed = application.written.div_ceil(per_region);
+        Shape {
+            spawned: false,
+            pages: application.pages,
+            written: application.written,
+            writer: application.writer,
+            // Whichever of the two layouts that a probe can have is the nearer.
+            spread: application.written_regions(self.page()) > 2 * packed,
+            threads: application.threads,
+            page_size_bytes,
+        }
+    }
+
+    /// Memory of which some is in huge pages, and some of these are written.
+    fn mixed(&self, huge: u64, split: u64) -> Cost<Forecast> {
+        let (app, base) = (self.application, self.page());
+        let per_huge = self.huge_page()? / base;
+        let small = app.pages.saturating_sub(huge * per_huge);
+        let split = split.min(huge).min(app.written);
+        let question = app.question(base, base);
+        let fork = self.ask(&Question {
+            pages: small,
+            written: 0,
+            written_before: app.written_before.min(small),
+            ..question
+        })?;
+        let others = app.written - split;
+        let writes =
+            self.ask(&Question { pages: others, written: others, written_before: 0, ..question })?;
+        let entry = self.cost("thp_fork_ns_per_huge_page")?;
+        let threads = app.threads > 0;
+        let one_split = self.cost(if threads { "thp_split_threads_ns" } else { "thp_split_ns" })?;
+        Ok(Forecast {
+            stop_ns: plus(fork.stop_ns, entry, huge as f64),
+            writes_ns: plus(writes.writes_ns, one_split, split as f64),
+            extra_bytes: self.now.extra_bytes,
+        })
+    }
+
+    fn thp(&self) -> Advice {
+        let forecast = self
+            .huge_page()
+            .and_then(|huge| self.ask(&self.application.question(self.page(), huge)));
+        let shape = match &self.surroundings.no_huge_pages {
+            Some(why) => Err(why.clone()),
+            None => self.huge_page().map(|huge| self.shape(self.application, huge)),
+        };
+        Advice {
+            choice: Choice::Thp,
+            what: "transparent huge pages".into(),
+            step: "madvise(MADV_HUGEPAGE) or PR_SET_THP_DISABLE off in the program, or \
+                   transparent_hugepage/enabled"
+                .into(),
+            forecast,
+            shape,
+            notes: vec![
+                "huge pages: what is written after a fork is in base pages from then on, until \
+                 khugepaged or `cowlab tend` collapses it: this is the first fork"
+                    .into(),
+            ],
+        }
+    }
+
+    fn mthp(&self, size_bytes: u64) -> Advice {
+        let kib = size_bytes >> 10;
+        // A new process costs what it does; its entries are what folios save.
+        let forecast = self.ask(&self.empty()).map(|empty| {
+            let (stop, new) = (self.now.stop_ns, empty.stop_ns.value);
+            let share = |ns: f64, share: f64| new + (ns - new).max(0.0) * share;
+            Forecast {
+                stop_ns: Predicted {
+                    value: share(stop.value, MTHP_STOP_SHARE),
+                    low: share(stop.low, MTHP_STOP_SHARE * MTHP_STOP_SHARE).min(stop.low),
+                    high: stop.high,
+                },
+                ..self.now
+            }
+        });
+        Advice {
+            choice: Choice::Mthp(size_bytes),
+            what: format!("folios of {kib} KiB"),
+            step: format!("hugepages-{kib}kB/enabled"),
+            forecast,
+            shape: Ok(self.shape(self.application, size_bytes)),
+            notes: vec![format!(
+                "folios: no machine profile has their costs; the stop is taken to be \
+                 {MTHP_STOP_SHARE} of base pages', as a redis-server's was with 64 KiB, and a \
+                 write copies one base page as before"
+            )],
+        }
+    }
+
+    fn hugetlb(&self) -> Advice {
+        let forecast = || -> Cost<Forecast> {
+            let huge = self.huge_page()?;
+            let regions = self.application.written_regions(self.page());
+            let pages = self.application.pages.div_ceil(huge / self.page());
+            let entry = self.cost("thp_fork_ns_per_huge_page")?;
+            let copy = scaled(self.cost("memcpy_ns_per_page")?, (huge / self.page()) as f64);
+            let writes = plus(exactly(0.0), copy, regions as f64);
+            Ok(Forecast {
+                stop_ns: plus(self.ask(&self.empty())?.stop_ns, entry, pages as f64),
+                writes_ns: plus(writes, self.cost("trap_ns")?, regions as f64),
+                extra_bytes: exactly((regions * huge) as f64),
+            })
+        };
+        Advice {
+            choice: Choice::Hugetlb,
+            what: "pages of the hugetlb pool".into(),
+            step: "mmap(MAP_PRIVATE | MAP_HUGETLB), vm.nr_hugepages with room for the copies"
+                .into(),
+            forecast: forecast(),
+            shape: Err("no probe maps the hugetlb pool".into()),
+            notes: vec![
+                "hugetlb: a write copies the whole huge page, and a child is killed where the pool \
+                 has none left"
+                    .into(),
+            ],
+        }
+    }
+
+    fn tend(&self) -> Advice {
+        let cold = self.application.cold_regions(self.page());
+        let forecast = match cold {
+            None => Err("needs the coverage map of a footprint".into()),
+            Some(cold) => self.mixed(cold.max(self.application.huge_pages), 0),
+        };
+        Advice {
+            choice: Choice::Tend,
+            what: "`cowlab tend`".into(),
+            step:
+                "cowlab tend --pid PID: regions that nobody writes become huge pages, from outside"
+                    .into(),
+            forecast,
+            shape: Err("it works on the process itself, and measures what it does".into()),
+            notes: Vec::new(),
+        }
+    }
+
+    fn freeze(&self) -> Advice {
+        let tables = self.now.extra_bytes.value - (self.application.written * self.page()) as f64;
+        Advice {
+            choice: Choice::Freeze,
+            what: "freezing".into(),
+            step: "Python: gc.collect(); gc.freeze() before fork; elsewhere the collector's like"
+                .into(),
+            forecast: Ok(Forecast {
+                stop_ns: self.now.stop_ns,
+                writes_ns: spanning(exactly(0.0), self.now.writes_ns),
+                extra_bytes: between(tables.max(0.0), self.now.extra_bytes.value),
+            }),
+            shape: Err(
+                "only the program can freeze its objects: compare two footprints of it".into()
+            ),
+            notes: vec![
+                "freezing: it saves the writes that a collector alone makes, anything from none to \
+                 all of them; two footprints, one frozen, tell"
+                    .into(),
+            ],
+        }
+    }
+
+    fn spawn(&self) -> Advice {
+        let forecast = || -> Cost<Forecast> {
+            if self.application.child_executes == Some(false) {
+                return Err("the child works with the parent's memory".into());
+            }
+            let stop = match self.cost("spawn_ns") {
+                Ok(measured) => measured,
+                Err(_) => spanning(self.cost("fork_call_ns")?, self.cost("unpinned_process_ns")?),
+            };
+            Ok(Forecast { stop_ns: stop, writes_ns: exactly(0.0), extra_bytes: exactly(0.0) })
+        };
+        let shape = Shape {
+            spawned: true,
+            written: 0,
+            spread: false,
+            ..self.shape(self.application, self.page())
+        };
+        let forecast = forecast();
+        Advice {
+            choice: Choice::Spawn,
+            what: "posix_spawn".into(),
+            step: "posix_spawn() or vfork() and exec, where the child only executes a program"
+                .into(),
+            shape: forecast.as_ref().map(|_| shape).map_err(Clone::clone),
+            forecast,
+            notes: match self.application.child_executes {
+                Some(_) => Vec::new(),
+                None => vec![
+                    "posix_spawn: only for children that do nothing but execute a program; the \
+                     parent waits for the exec"
+                        .into(),
+                ],
+            },
+        }
+    }
+
+    /// The largest mappings, each left out.
+    fn dont_fork(&self) -> Vec<Advice> {
+        let app = self.application;
+        let mut large: Vec<&MappingShare> = app
+            .mappings
+            .iter()
+            .filter(|of| of.pages as f64 >= app.pages as f64 * WORTH && of.name != "stack")
+            .collect();
+        large.sort_by_key(|of| std::cmp::Reverse(of.pages));
+        large.truncate(2);
+        large.into_iter().map(|of| self.without(of)).collect()
+    }
+
+    fn without(&self, mapping: &MappingShare) -> Advice {
+        let app = self.application;
+        let pages = app.pages.saturating_sub(mapping.pages);
+        let left = ApplicationProfile {
+            pages,
+            written: app.written.saturating_sub(mapping.written).min(pages),
+            written_before: app.written_before.min(pages),
+            regions: None,
+            ..app.clone()
+        };
+        Advice {
+            choice: Choice::DontFork(mapping.name.clone()),
+            what: format!("MADV_DONTFORK on {}", mapping.name),
+            step: "madvise(MADV_DONTFORK) on caches that no child reads".into(),
+            forecast: self.ask(&left.question(self.page(), self.page())),
+            shape: Ok(Shape {
+                spread: self.shape(app, self.page()).spread,
+                ..self.shape(&left, self.page())
+            }),
+            notes: vec![
+                "MADV_DONTFORK: a child that reads what is left out is killed (SIGSEGV); the figure \
+                 is for the whole of the mapping"
+                    .into(),
+            ],
+        }
+    }
+
+    fn fewer_threads(&self) -> Option<Advice> {
+        (self.application.threads > 0).then(|| {
+            let alone = ApplicationProfile { threads: 0, ..self.application.clone() };
+            Advice {
+                choice: Choice::FewerThreads,
+                what: "no other running threads".into(),
+                step: "let the other threads sleep while the child lives".into(),
+                forecast: self.ask(&alone.question(self.page(), self.page())),
+                shape: Ok(self.shape(&alone, self.page())),
+                notes: Vec::new(),
+            }
+        })
+    }
+
+    /// A fork of the same process without its memory.
+    fn empty(&self) -> Question {
+        let base = self.application.question(self.page(), self.page());
+        Question { pages: 0, written: 0, written_before: 0, ..base }
+    }
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a fork costs under a choice, and how such figures are put together.
+
+use serde::Serialize;
+
+use crate::cost::{Predicted, Prediction};
+
+/// What one fork and the writes after it would cost.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Forecast {
+    /// The fork call: how long the parent stands still.
+    pub stop_ns: Predicted,
+    /// What copy-on-write adds to the writes after it.
+    pub writes_ns: Predicted,
+    /// Memory that is taken while the child lives.
+    pub extra_bytes: Predicted,
+}
+
+impl Forecast {
+    /// The forecast of a prediction.
+    pub fn of(prediction: &Prediction) -> Forecast {
+        Forecast {
+            stop_ns: prediction.fork_ns,
+            writes_ns: prediction.write_ns,
+            extra_bytes: super::exactly(prediction.extra_bytes as f64),
+        }
+    }
+
+    /// Stop and writes together.
+    pub fn time_ns(&self) -> f64 {
+        self.stop_ns.value + self.writes_ns.value
+    }
+}
+
+/// Anything between two figures, with the middle as the figure.
+pub(super) fn between(one: f64, other: f64) -> Predicted {
+    Predicted { value: (one + other) / 2.0, low: one.min(other), high: one.max(other) }
+}
+
+/// A figure and a number of times a cost that lies between two.
+pub(super) fn plus(base: Predicted, cost: Predicted, count: f64) -> Predicted {
+    Predicted {
+        value: base.value + cost.value * count,
+        low: base.low + cost.low * count,
+        high: base.high + cost.high * count,
+    }
+}
+
+/// A share of a figure.
+pub(super) fn scaled(base: Predicted, share: f64) -> Predicted {
+    Predicted { value: base.value * share, low: base.low * share, high: base.high * share }
+}
+
+/// From the least of one to the most of the other.
+pub(super) fn spanning(least: Predicted, most: Predicted) -> Predicted {
+    Predicted {
+        value: (least.value + most.value) / 2.0,
+        low: least.low.min(most.low),
+        high: least.high.max(most.high),
+    }
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The advice in one plain sentence.
+
+use super::{Advice, Choice, Forecast};
+
+/// A choice that saves less than this share of the time is not worth a sentence.
+const WORTH: f64 = 0.1;
+
+/// `12.3 ms`: three digits, as people read a time.
+fn time(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ns if ns >= 1e9 => (ns / 1e9, "s"),
+        ns if ns >= 1e6 => (ns / 1e6, "ms"),
+        ns if ns >= 1e3 => (ns / 1e3, "µs"),
+        ns => (ns, "ns"),
+    };
+    format!("{value:.*} {unit}", digits(value))
+}
+
+/// `190 MiB`.
+fn size(bytes: f64) -> String {
+    let (value, unit) = match bytes {
+        b if b >= (1u64 << 30) as f64 => (b / (1u64 << 30) as f64, "GiB"),
+        b if b >= (1u64 << 20) as f64 => (b / (1u64 << 20) as f64, "MiB"),
+        b => (b / 1024.0, "KiB"),
+    };
+    format!("{value:.*} {unit}", digits(value))
+}
+
+fn digits(value: f64) -> usize {
+    match value {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        _ => 2,
+    }
+}
+
+/// Whether an operator can take it today, on any kernel, without changing what the program does.
+fn at_hand(choice: &Choice) -> bool {
+    matches!(choice, Choice::Thp | Choice::Mthp(_) | Choice::Tend | Choice::FewerThreads)
+}
+
+/// What a fork costs now, and what would help most.
+pub fn sentence(advice: &[Advice], name: &str) -> String {
+    let forecast = |one: &Advice| one.forecast.clone().ok();
+    let Some(now) = advice.iter().find(|one| one.choice == Choice::AsItIs).and_then(forecast)
+    else {
+        return format!("What a fork costs {name} here cannot be said.");
+    };
+    let mut text = format!(
+        "A fork stops {name} for {} here, and the writes after it cost {} and {} of memory",
+        time(now.stop_ns.value),
+        time(now.writes_ns.value),
+        size(now.extra_bytes.value)
+    );
+    let best = |measure: fn(&Forecast) -> f64| {
+        advice
+            .iter()
+            .filter(|one| at_hand(&one.choice))
+            .filter_map(|one| Some((one, forecast(one)?)))
+            .filter(|(_, then)| measure(then) < measure(&now) * (1.0 - WORTH))
+            .min_by(|a, b| measure(&a.1).total_cmp(&measure(&b.1)))
+    };
+    let total = best(Forecast::time_ns);
+    let stop = best(|forecast| forecast.stop_ns.value);
+    let less = |from: f64, to: f64| format!("{:.0}% less", (1.0 - to / from) * 100.0);
+    match (total, stop) {
+        (Some((one, then)), _) => {
+            text += &format!(
+                "; {} would make that {} and {}, together {}",
+                one.what,
+                time(then.stop_ns.value),
+                time(then.writes_ns.value),
+                less(now.time_ns(), then.time_ns())
+            )
+        }
+        (None, Some((one, then))) => {
+            text += &format!(
+                "; {} would shorten the stop to {}, {}, and the writes would cost {}",
+                one.what,
+                time(then.stop_ns.value),
+                less(now.stop_ns.value, then.stop_ns.value),
+                time(then.writes_ns.value)
+            )
+        }
+        (None, None) => text += "; no setting would save a tenth of it",
+    }
+    text.push('.');
+    text
+}

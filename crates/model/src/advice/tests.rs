@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Advice on a machine whose costs are round numbers.
+
+use super::*;
+use crate::application::{MappingShare, Region, Replay};
+use crate::profile::{Cost, CycleCurve, CyclePoint, Measured, WrittenCycle};
+use crate::stats::Estimate;
+
+const PAGE: u64 = 4096;
+const HUGE: u64 = 2 << 20;
+
+/// 40 ns an entry, 2 µs a copy (10 µs with another running thread), 300 ns a huge page's entry,
+/// 8 µs a split.
+fn machine() -> MachineProfile {
+    let measured = |ns: f64| Measured { ns, log_spread: 0.01 };
+    let curve = |threads: u32, copy_ns: f64| {
+        let point = |pages: u64| {
+            let p = pages as f64;
+            CyclePoint {
+                pages,
+                fork: measured(30_000.0 + 40.0 * p),
+                rest: measured(20_000.0 + 60.0 * p),
+                written: (pages > 0).then(|| WrittenCycle {
+                    fork: measured(30_000.0 + 40.0 * p),
+                    write: measured(copy_ns * p),
+                    rest: measured(20_000.0 + 160.0 * p),
+                }),
+            }
+        };
+        CycleCurve {
+            writer: WritingProcess::Parent,
+            threads,
+            rounds: 5,
+            misfit: Some(0.01),
+            points: [0, 256, 4096, 262_144].map(point).into(),
+        }
+    };
+    let cost = |(name, value): (&str, f64)| {
+        let estimate = Estimate { value, low: value * 0.99, high: value * 1.01, count: 5 };
+        (name.to_owned(), Cost { name: name.into(), unit: "ns".into(), estimate })
+    };
+    let costs = [
+        ("thp_fork_ns_per_huge_page", 300.0),
+        ("thp_split_ns", 8000.0),
+        ("thp_split_threads_ns", 100_000.0),
+        ("memcpy_ns_per_page", 400.0),
+        ("copy_ns_per_page", 400.0),
+        ("cow_populate_ns", 1600.0),
+        ("trap_ns", 400.0),
+        ("fork_call_ns", 30_000.0),
+        ("unpinned_process_ns", 100_000.0),
+    ];
+    MachineProfile {
+        page_size_bytes: PAGE,
+        huge_page_bytes: Some(HUGE),
+        costs: costs.map(cost).into(),
+        curves: vec![curve(0, 2000.0), curve(1, 10_000.0)],
+    }
+}
+
+/// A server of 1 GiB of which 10% is written: 100 regions whole, one page in each of 100 others.
+fn server() -> ApplicationProfile {
+    let region = |written| Region { pages: 512, written };
+    let mut regions = vec![region(512); 100];
+    regions.extend(vec![region(1); 100]);
+    regions.extend(vec![region(0); 312]);
+    let mapping = |name: &str, pages, written| MappingShare { name: name.into(), pages, written };
+    ApplicationProfile {
+        mappings: vec![
+            mapping("heap", 180_000, 51_000),
+            mapping("cache", 80_000, 300),
+            mapping("stack", 2144, 0),
+        ],
+        regions: Some(regions),
+        ..ApplicationProfile::of_pages(262_144, 51_300)
+    }
+}
+
+fn near(seen: Predicted, expected: f64) {
+    assert!((seen.value / expected - 1.0).abs() < 0.02, "{seen:?}, expected {expected}");
+    assert!(seen.low <= seen.value && seen.value <= seen.high, "{seen:?}");
+}
+
+fn of(advice: &[Advice], choice: &Choice) -> Advice {
+    advice.iter().find(|one| one.choice == *choice).expect("is among the advice").clone()
+}
+
+#[test]
+fn each_choice_is_priced() {
+    let advice = advise(&machine(), &server(), &Surroundings::default()).unwrap();
+    assert_eq!(advice[0].choice, Choice::AsItIs);
+    let forecast = |choice: &Choice| of(&advice, choice).forecast.unwrap();
+    let now = forecast(&Choice::AsItIs);
+    near(now.stop_ns, 30_000.0 + 40.0 * 262_144.0);
+    near(now.writes_ns, 2000.0 * 51_300.0);
+    near(now.extra_bytes, 51_300.0 * 4096.0 + 8.0 * 262_144.0);
+
+    // 512 entries; of 200 huge pages the first write splits, and copies one page.
+    let thp = forecast(&Choice::Thp);
+    near(thp.stop_ns, 30_000.0 + 300.0 * 512.0);
+    near(thp.writes_ns, 8000.0 * 200.0 + 2000.0 * 51_100.0);
+    // 312 regions are cold: nothing is split.
+    let tend = forecast(&Choice::Tend);
+    near(tend.stop_ns, 30_000.0 + 40.0 * (262_144.0 - 312.0 * 512.0) + 300.0 * 312.0);
+    near(tend.writes_ns, 2000.0 * 51_300.0);
+    // Each written region is copied whole.
+    let hugetlb = forecast(&Choice::Hugetlb);
+    near(hugetlb.writes_ns, 200.0 * (512.0 * 400.0 + 400.0));
+    near(hugetlb.extra_bytes, 200.0 * HUGE as f64);
+    let cache = forecast(&Choice::DontFork("cache".into()));
+    near(cache.stop_ns, 30_000.0 + 40.0 * 182_144.0);
+    near(cache.writes_ns, 2000.0 * 51_000.0);
+    // 100 whole regions take one fault each, the 100 single pages as before.
+    let coverage = forecast(&Choice::Policy("ccow:80".into()));
+    near(coverage.writes_ns, 200.0 * 2000.0 + 51_100.0 * 1000.0);
+    assert_eq!(coverage.extra_bytes.value, now.extra_bytes.value);
+    let freeze = forecast(&Choice::Freeze);
+    assert_eq!((freeze.writes_ns.low, freeze.stop_ns), (0.0, now.stop_ns));
+    assert!(freeze.writes_ns.high >= now.writes_ns.value);
+    let spawn = forecast(&Choice::Spawn);
+    assert!(spawn.stop_ns.high < now.stop_ns.low && spawn.extra_bytes.value == 0.0);
+}
+
+#[test]
+fn the_best_comes_first_and_the_sentence_says_it() {
+    let advice = advise(&machine(), &server(), &Surroundings::default()).unwrap();
+    let time = |one: &Advice| one.forecast.as_ref().map_or(f64::INFINITY, Forecast::time_ns);
+    assert!(advice[1..].is_sorted_by(|a, b| time(a) <= time(b)));
+    assert_eq!(
+        sentence(&advice, "the server"),
+        "A fork stops the server for 10.5 ms here, and the writes after it cost 103 ms and 202 MiB \
+         of memory; transparent huge pages would shorten the stop to 184 µs, 98% less, and the \
+         writes would cost 104 ms."
+    );
+    let busy = ApplicationProfile { threads: 1, ..server() };
+    let advice = advise(&machine(), &busy, &Surroundings::default()).unwrap();
+    let alone = of(&advice, &Choice::FewerThreads);
+    near(alone.forecast.unwrap().writes_ns, 2000.0 * 51_300.0);
+    let text = sentence(&advice, "it");
+    assert!(text.contains("no other running threads would make that 10.5 ms and 103 ms"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_said_or_tried_says_why() {
+    let plain = ApplicationProfile::of_pages(10_000, 1000);
+    let around = Surroundings {
+        no_huge_pages: Some("transparent_hugepage/enabled is never".into()),
+        mthp_sizes_bytes: vec![65536],
+        ..Surroundings::default()
+    };
+    let advice = advise(&machine(), &plain, &around).unwrap();
+    let why = |choice: &Choice| of(&advice, choice).forecast.unwrap_err();
+    assert!(why(&Choice::Tend).contains("coverage map"));
+    assert!(why(&Choice::Policy("next".into())).contains("order of the writes"));
+    assert!(of(&advice, &Choice::Thp).shape.unwrap_err().contains("is never"));
+    assert!(!advice.iter().any(|one| matches!(one.choice, Choice::FewerThreads)));
+    let folios = of(&advice, &Choice::Mthp(65536));
+    assert_eq!(folios.shape.unwrap().page_size_bytes, 65536);
+    assert!(
+        folios.forecast.unwrap().stop_ns.high >= advice[0].forecast.clone().unwrap().stop_ns.value
+    );
+    for one in &advice {
+        assert!(one.forecast.is_ok() || one.forecast.clone().unwrap_err().len() > 10);
+        assert!(one.shape.is_ok() || one.shape.clone().unwrap_err().len() > 10, "{one:?}");
+    }
+    let no_thp = MachineProfile { huge_page_bytes: None, ..machine() };
+    let advice = advise(&no_thp, &plain, &around).unwrap();
+    assert!(of(&advice, &Choice::Hugetlb).forecast.unwrap_err().contains("calibrate"));
+    let worker = ApplicationProfile { child_executes: Some(false), ..plain.clone() };
+    let advice = advise(&machine(), &worker, &around).unwrap();
+    assert!(of(&advice, &Choice::Spawn).forecast.unwrap_err().contains("parent's memory"));
+    let too_many = ApplicationProfile::of_pages(10, 11);
+    advise(&machine(), &too_many, &around).unwrap_err();
+}
+
+#[test]
+fn replays_and_huge_pages_that_are_there_already() {
+    let replay = Replay { policy: "next".into(), faults: 30_000, ahead: 21_300, wasted: 0 };
+    let known = ApplicationProfile { replays: vec![replay], ..server() };
+    let advice = advise(&machine(), &known, &Surroundings::default()).unwrap();
+    let next = of(&advice, &Choice::Policy("next".into())).forecast.unwrap();
+    near(next.writes_ns, 30_000.0 * 2000.0 + 21_300.0 * 1000.0);
+
+    let huge = ApplicationProfile { huge_pages: 512, ..server() };
+    let advice = advise(&machine(), &huge, &Surroundings::default()).unwrap();
+    near(advice[0].forecast.clone().unwrap().stop_ns, 30_000.0 + 300.0 * 512.0);
+    // Written pages in few huge pages are packed, one in each region is spread.
+    let spread = |written: u64, regions: u64| {
+        let one = Region { pages: 512, written: written / regions };
+        let application = ApplicationProfile {
+            regions: Some(vec![one; regions as usize]),
+            ..ApplicationProfile::of_pages(512 * regions, written)
+        };
+        let advice = advise(&machine(), &application, &Surroundings::default()).unwrap();
+        advice[0].shape.clone().unwrap().spread
+    };
+    assert!(spread(100, 100) && !spread(51_200, 100));
+}

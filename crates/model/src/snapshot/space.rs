@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The pages of a space: which are shared, which were written, which copied ahead, and the policy
+//! that decides the last.
+
+use std::ops::Range;
+
+use super::costs::Costs;
+use super::{Ahead, Course, TABLE_PAGES};
+
+/// Epochs of history that the worker may ask for, at most; above, it copies nothing.
+const MOST_EPOCHS: u32 = 3;
+
+/// One page in one epoch.
+#[derive(Debug, Clone, Copy, Default)]
+struct Page {
+    shared: bool,
+    /// In this epoch.
+    written: bool,
+    /// In this epoch.
+    ahead: bool,
+    /// In how many of the last epochs, in a row, it was written.
+    epochs: u32,
+}
+
+/// The worker of [`Ahead::Worker`].
+#[derive(Debug, Clone, Copy, Default)]
+struct Worker {
+    woken: bool,
+    /// Where the next page table begins.
+    next_page: usize,
+    /// When it gets there; `None`: it sleeps.
+    done_ns: Option<f64>,
+}
+
+impl Worker {
+    /// Once an epoch.
+    fn wake(&mut self, now_ns: f64) {
+        if !std::mem::replace(&mut self.woken, true) {
+            self.done_ns = Some(now_ns);
+        }
+    }
+}
+
+pub(super) struct Space {
+    pages: Vec<Page>,
+    ahead: Ahead,
+    /// Pages of a region.
+    region_pages: usize,
+    /// Of each region: pages written between the last two forks, and whether it was tried since.
+    regions: Vec<(usize, bool)>,
+    worker: Worker,
+    /// How many epochs in a row a page must have been written in, for the worker to copy it.
+    history: u32,
+    /// Copies ahead of this epoch.
+    ahead_pages: u64,
+    forked: bool,
+}
+
+impl Space {
+    pub(super) fn new(pages: usize, ahead: Ahead) -> Space {
+        let region_pages = match ahead {
+            Ahead::Region { pages, .. } => pages,
+            _ => TABLE_PAGES,
+        };
+        Space {
+            pages: vec![Page::default(); pages],
+            ahead,
+            region_pages,
+            regions: vec![(0, false); pages.div_ceil(region_pages)],
+            worker: Worker::default(),
+            history: 1,
+            ahead_pages: 0,
+            forked: false,
+        }
+    }
+
+    /// What a write to `page` costs beyond writing.
+    pub(super) fn write(
+        &mut self,
+        page: usize,
+        now_ns: f64,
+        costs: &Costs,
+        course: &mut Course,
+    ) -> f64 {
+        self.work(now_ns, costs, course);
+        let own = &mut self.pages[page];
+        own.written = true;
+        if !own.shared {
+            return 0.0;
+        }
+        own.shared = false;
+        course.faults += 1;
+        let beside = match self.ahead {
+            Ahead::Nothing => 0,
+            Ahead::Next(depth) => {
+                let table_end = (page / TABLE_PAGES + 1) * TABLE_PAGES;
+                self.copy(page + 1..(page + 1 + depth).min(table_end), course, |_| true)
+            }
+            Ahead::Region { threshold_percent, .. } => {
+                self.copy_region(page / self.region_pages, threshold_percent, course)
+            }
+            Ahead::Worker { .. } => {
+                self.worker.wake(now_ns);
+                0
+            }
+        };
+        costs.batch_ns(1 + beside)
+    }
+
+    /// Copy what is shared and wanted of `range`.
+    fn copy(
+        &mut self,
+        range: Range<usize>,
+        course: &mut Course,
+        wanted: impl Fn(&Page) -> bool,
+    ) -> usize {
+        let end = range.end.min(self.pages.len());
+        let mut copied = 0;
+        for page in &mut self.pages[range.start.min(end)..end] {
+            if page.shared && wanted(page) {
+                page.shared = false;
+                page.ahead = true;
+                copied += 1;
+            }
+        }
+        course.ahead_pages += copied as u64;
+        self.ahead_pages += copied as u64;
+        copied
+    }
+
+    fn copy_region(
+        &mut self,
+        region: usize,
+        threshold_percent: usize,
+        course: &mut Course,
+    ) -> usize {
+        let first = region * self.region_pages;
+        let size = self.region_pages.min(self.pages.len() - first);
+        let (covered, tried) = &mut self.regions[region];
+        if *tried || *covered * 100 < threshold_percent * size {
+            return 0;
+        }
+        *tried = true;
+        self.copy(first..first + size, course, |_| true)
+    }
+
+    /// Let the worker do what it had time for.
+    fn work(&mut self, now_ns: f64, costs: &Costs, course: &mut Course) {
+        let history = self.history;
+        while let Some(done_ns) = self.worker.done_ns.filter(|done_ns| *done_ns <= now_ns) {
+            let first = self.worker.next_page;
+            if first >= self.pages.len() || history > MOST_EPOCHS {
+                self.worker.done_ns = None;
+                return;
+            }
+            let table = first..first + TABLE_PAGES;
+            let copied = self.copy(table, course, |page| page.epochs >= history);
+            self.worker.next_page += TABLE_PAGES;
+            let took_ns = if copied > 0 { costs.batch_ns(copied) } else { 0.0 };
+            self.worker.done_ns = Some(done_ns + took_ns);
+        }
+    }
+
+    /// All is shared again; what was written is known from now on.
+    pub(super) fn fork(&mut self, course: &mut Course) {
+        let wasted = self.end(course);
+        if let Ahead::Worker { waste_percent } = self.ahead {
+            self.tune(wasted, waste_percent as u64);
+        }
+        // Before the first fork nothing is shared, so nobody counts.
+        let counted = self.forked;
+        for (region, pages) in self.regions.iter_mut().zip(self.pages.chunks(self.region_pages)) {
+            *region = (pages.iter().filter(|page| page.written && counted).count(), false);
+        }
+        for page in &mut self.pages {
+            let epochs = if page.written && counted { page.epochs + 1 } else { 0 };
+            *page = Page { shared: true, epochs, ..Page::default() };
+        }
+        self.worker = Worker::default();
+        self.ahead_pages = 0;
+        self.forked = true;
+    }
+
+    /// Counts what was copied in vain; returns it.
+    pub(super) fn end(&self, course: &mut Course) -> u64 {
+        let wasted = self.pages.iter().filter(|page| page.ahead && !page.written).count() as u64;
+        course.wasted_pages += wasted;
+        wasted
+    }
+
+    fn tune(&mut self, wasted: u64, waste_percent: u64) {
+        if wasted * 100 > self.ahead_pages * waste_percent {
+            self.history = (self.history + 1).min(MOST_EPOCHS + 1);
+        } else if wasted * 200 < self.ahead_pages * waste_percent {
+            self.history = self.history.saturating_sub(1).max(1);
+        }
+    }
+}

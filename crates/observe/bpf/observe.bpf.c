@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Forks, exits, execs and page faults, as seen at the kernel's own tracepoints.
+ *
+ * Raw tracepoints only: they need neither BTF nor tracefs, and cost least. Nothing here reads a
+ * kernel structure by an offset that was compiled in; the one offset that is used (a new task's
+ * pid) is learned by learn.bpf.c on the running kernel. Which programs are loaded is the mode: a
+ * program that is not attached costs nothing.
+ */
+#include <linux/bpf.h>
+
+#include <bpf/bpf_helpers.h>
+
+#include "record.h"
+
+#define CLONE_VM 0x00000100
+#define CLONE_THREAD 0x00010000
+
+/* Of `tgid` in task_struct; 0 where it was not learned. */
+const volatile __u32 tgid_offset;
+/* The caller that allocates per-CPU memory for a new mm, before its page tables are copied. */
+const volatile __u64 fork_site;
+/* Every process, or only those in `watched`. */
+const volatile __u32 every_process;
+
+/* The processes that are watched and their faults. Children join when they are made; user space
+ * takes out those that ended, once it has read their counts. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, __u64[COWLAB_COUNTS]);
+} watched SEC(".maps");
+
+/* When each thread that is in a fork began. Least recently used: a fork that failed, or an exec,
+ * leaves an entry that nobody takes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u64);
+} begun SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} events SEC(".maps");
+
+/* Its size is set before it is made: one page where faults are not told one by one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} faults SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, COWLAB_LOSSES);
+	__type(key, __u32);
+	__type(value, __u64);
+} losses SEC(".maps");
+
+struct region_counts {
+	__u32 writes[COWLAB_REGIONS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2048);
+	__type(key, struct cowlab_gib);
+	__type(value, struct region_counts);
+} regions SEC(".maps");
+
+/* Never written: what a new entry of `regions` is copied from, too large for the stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct region_counts);
+} no_regions SEC(".maps");
+
+static const __u64 no_counts[COWLAB_COUNTS];
+
+static __always_inline void lost(__u32 what)
+{
+	__u64 *count = bpf_map_lookup_elem(&losses, &what);
+
+	if (count)
+		*count += 1;
+}
+
+static __always_inline int is_watched(__u32 tgid)
+{
+	return every_process || bpf_map_lookup_elem(&watched, &tgid);
+}
+
+static __always_inline void add_process(__u32 tgid)
+{
+	/* Not over what is there: a pid's counts only grow. */
+	if (bpf_map_update_elem(&watched, &tgid, no_counts, BPF_NOEXIST) == -7 /* E2BIG */)
+		lost(COWLAB_LOST_PROCESSES);
+}
+
+static __always_inline struct cowlab_event *new_event(__u32 kind, __u64 id)
+{
+	struct cowlab_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+
+	if (!event) {
+		lost(COWLAB_LOST_EVENTS);
+		return 0;
+	}
+	event->time_ns = bpf_ktime_get_ns();
+	event->begin_ns = 0;
+	event->clone_flags = 0;
+	event->kind = kind;
+	event->tgid = id >> 32;
+	event->tid = (__u32)id;
+	event->child_tgid = 0;
+	bpf_get_current_comm(event->comm, sizeof(event->comm));
+	return event;
+}
+
+/* percpu_alloc_percpu(call_site, …): the last thing before dup_mmap() that can be seen. */
+SEC("raw_tp/percpu_alloc_percpu")
+int fork_begins(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	__u32 tid = (__u32)id;
+	__u64 now;
+
+	if (ctx->args[0] != fork_site || !is_watched(id >> 32))
+		return 0;
+	now = bpf_ktime_get_ns();
+	bpf_map_update_elem(&begun, &tid, &now, BPF_ANY);
+	return 0;
+}
+
+/* task_newtask(task, clone_flags): the new task is whole, and not yet woken. */
+SEC("raw_tp/task_newtask")
+int fork_ends(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid(), flags = ctx->args[1];
+	struct cowlab_event *event;
+	__u32 tid = (__u32)id, child = 0;
+	__u64 *begin;
+
+	if (flags & CLONE_THREAD || !is_watched(id >> 32))
+		return 0;
+	if (tgid_offset)
+		bpf_probe_read_kernel(&child, sizeof(child), (void *)(ctx->args[0] + tgid_offset));
+	if (child)
+		add_process(child);
+	event = new_event(COWLAB_FORK, id);
+	if (!event)
+		return 0;
+	event->child_tgid = child;
+	event->clone_flags = flags;
+	/* Memory that is shared is not copied. */
+	if (!(flags & CLONE_VM)) {
+		begin = bpf_map_lookup_elem(&begun, &tid);
+		if (begin)
+			event->begin_ns = *begin;
+		bpf_map_delete_elem(&begun, &tid);
+	}
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+SEC("raw_tp/sched_process_exit")
+int exits(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	struct cowlab_event *event;
+
+	if ((__u32)id != id >> 32 || !is_watched(id >> 32))
+		return 0;
+	event = new_event(COWLAB_EXIT, id);
+	if (event)
+		bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+SEC("raw_tp/sched_process_exec")
+int execs(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	struct cowlab_event *event;
+
+	if (!is_watched(id >> 32))
+		return 0;
+	event = new_event(COWLAB_EXEC, id);
+	if (event)
+		bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+/* One lookup for what is not watched; the counts of this CPU for what is. */
+static __always_inline __u64 *counts_of(__u32 tgid)
+{
+	__u64 *counts = bpf_map_lookup_elem(&watched, &tgid);
+
+	if (counts || !every_process)
+		return counts;
+	add_process(tgid);
+	return bpf_map_lookup_elem(&watched, &tgid);
+}
+
+static __always_inline void count(__u64 *counts, __u64 error_code)
+{
+	counts[COWLAB_FAULTS] += 1;
+	if (error_code == COWLAB_WRITE_PRESENT)
+		counts[COWLAB_WRITES_PRESENT] += 1;
+	else if (error_code == COWLAB_WRITE_ABSENT)
+		counts[COWLAB_WRITES_ABSENT] += 1;
+}
+
+/* page_fault_user(address, regs, error_code), counted by process. */
+SEC("raw_tp/page_fault_user")
+int count_faults(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 *counts = counts_of(bpf_get_current_pid_tgid() >> 32);
+
+	if (counts)
+		count(counts, ctx->args[2]);
+	return 0;
+}
+
+/* The same, and where a copy may have been made. */
+SEC("raw_tp/page_fault_user")
+int count_regions(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32, zero = 0;
+	__u64 *counts = counts_of(tgid), address = ctx->args[0];
+	struct cowlab_gib key = { .tgid = tgid, .gib = address >> 30 };
+	struct region_counts *of_gib, *none;
+
+	if (!counts)
+		return 0;
+	count(counts, ctx->args[2]);
+	if (ctx->args[2] != COWLAB_WRITE_PRESENT)
+		return 0;
+	of_gib = bpf_map_lookup_elem(&regions, &key);
+	if (!of_gib) {
+		none = bpf_map_lookup_elem(&no_regions, &zero);
+		if (none)
+			bpf_map_update_elem(&regions, &key, none, BPF_NOEXIST);
+		of_gib = bpf_map_lookup_elem(&regions, &key);
+	}
+	if (of_gib)
+		__sync_fetch_and_add(
+			&of_gib->writes[address >> COWLAB_REGION_SHIFT & (COWLAB_REGIONS - 1)], 1);
+	else
+		lost(COWLAB_LOST_REGIONS);
+	return 0;
+}
+
+/* Every fault by itself. Nobody is woken: the reader looks often enough, or it is counted here. */
+static __always_inline void tell_fault(struct bpf_raw_tracepoint_args *ctx, __u64 id)
+{
+	struct cowlab_fault *fault = bpf_ringbuf_reserve(&faults, sizeof(*fault), 0);
+
+	if (!fault) {
+		lost(COWLAB_LOST_FAULTS);
+		return;
+	}
+	fault->time_ns = bpf_ktime_get_ns();
+	fault->address = ctx->args[0];
+	fault->tgid = id >> 32;
+	fault->tid = (__u32)id;
+	fault->error_code = ctx->args[2];
+	fault->unused = 0;
+	bpf_ringbuf_submit(fault, BPF_RB_NO_WAKEUP);
+}
+
+SEC("raw_tp/page_fault_user")
+int every_fault(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	__u64 *counts = counts_of(id >> 32);
+
+	if (!counts)
+		return 0;
+	count(counts, ctx->args[2]);
+	tell_fault(ctx, id);
+	return 0;
+}
+
+/* page_fault_kernel(address, regs, error_code): what the kernel writes for a process at its own
+ * addresses, which are those of the lower half. Not counted: the counts are of user faults.
+ */
+SEC("raw_tp/page_fault_kernel")
+int every_kernel_fault(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+
+	if ((__s64)ctx->args[0] >= 0 && bpf_map_lookup_elem(&watched, &(__u32){ id >> 32 }))
+		tell_fault(ctx, id);
+	return 0;
+}
+
+/* bpf_probe_read_kernel() is for programs under the GPL. */
+char _license[] SEC("license") = "GPL";

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * What the BPF programs tell. crates/observe/src/bpf/record/ is made from this file by `make
+ * bindings`; nothing else repeats the layout.
+ */
+#ifndef COWLAB_OBSERVE_RECORD_H
+#define COWLAB_OBSERVE_RECORD_H
+
+#include <linux/types.h>
+
+/* What happened. */
+enum cowlab_event_kind {
+	COWLAB_FORK = 1, /* a process was made by clone, fork or vfork; threads are not told */
+	COWLAB_EXIT = 2, /* its first thread ends */
+	COWLAB_EXEC = 3, /* it runs another program now */
+};
+
+/* One of these, in the order in which they happened. Times are CLOCK_MONOTONIC's. */
+struct cowlab_event {
+	__u64 time_ns;
+	__u64 begin_ns;	   /* fork: when its memory began to be copied; 0: not seen */
+	__u64 clone_flags; /* fork: of clone(2) */
+	__u32 kind;
+	__u32 tgid;	  /* whose; of a fork the parent */
+	__u32 tid;	  /* the thread that did it */
+	__u32 child_tgid; /* fork: the new process; 0: not known */
+	__u8 comm[16];	  /* the program's name, ended by NUL */
+};
+
+/* A user-mode page fault, in every-fault mode. */
+struct cowlab_fault {
+	__u64 time_ns;
+	__u64 address;
+	__u32 tgid;
+	__u32 tid;
+	__u32 error_code; /* of the architecture; COWLAB_WRITE_PRESENT of x86-64: a copy or a reuse
+			   */
+	__u32 unused;
+};
+
+/* x86-64's error code of a write from user mode to a page that is there but write-protected. */
+#define COWLAB_WRITE_PRESENT 7
+/* The same to a page that is not there. */
+#define COWLAB_WRITE_ABSENT 6
+
+/* Faults of one process, on one CPU: positions in an array of __u64. */
+enum cowlab_count {
+	COWLAB_FAULTS,	       /* every user fault */
+	COWLAB_WRITES_PRESENT, /* error code COWLAB_WRITE_PRESENT */
+	COWLAB_WRITES_ABSENT,  /* error code COWLAB_WRITE_ABSENT */
+	COWLAB_COUNTS,
+};
+
+/* Losses, one CPU's: positions in an array of __u64. */
+enum cowlab_loss {
+	COWLAB_LOST_EVENTS,    /* the ring of events was full */
+	COWLAB_LOST_FAULTS,    /* the ring of faults was full */
+	COWLAB_LOST_PROCESSES, /* no room to count another process */
+	COWLAB_LOST_REGIONS,   /* no room to count another GiB of a process */
+	COWLAB_LOSSES,
+};
+
+/* Writes to present pages in each 2 MiB of one aligned GiB of a process. */
+#define COWLAB_REGION_SHIFT 21
+#define COWLAB_REGIONS 512
+
+/* Which GiB. */
+struct cowlab_gib {
+	__u32 tgid;
+	__u32 gib; /* the address divided by 1 GiB */
+};
+
+/* What learn.bpf.c leaves: a piece of a new thread's task_struct, and where a fork allocated. */
+#define COWLAB_TASK_BYTES 8192
+#define COWLAB_SITES 8
+struct cowlab_learned {
+	__u32 sites; /* in use, in their order since the fork began */
+	__u32 forks; /* seen to end */
+	__u64 site[COWLAB_SITES];
+	__u32 threads; /* seen to be made; the last one's task_struct is below */
+	__u32 task_failed;
+	__u8 task[COWLAB_TASK_BYTES];
+};
+
+#endif

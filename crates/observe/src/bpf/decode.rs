@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Records as they come out of the rings, decoded. Pure: tested on saved bytes.
+
+use serde::{Deserialize, Serialize};
+use zerocopy::FromBytes;
+
+use super::record::{
+    COWLAB_EXEC, COWLAB_EXIT, COWLAB_FAULTS, COWLAB_FORK, COWLAB_WRITE_ABSENT,
+    COWLAB_WRITE_PRESENT, COWLAB_WRITES_ABSENT, COWLAB_WRITES_PRESENT, cowlab_event, cowlab_fault,
+};
+
+const CLONE_VM: u64 = 0x100;
+
+/// Something that a watched process did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// CLOCK_MONOTONIC.
+    pub time_ns: u64,
+    /// The process.
+    pub tgid: u32,
+    /// The thread of it.
+    pub tid: u32,
+    /// The program's name, as the kernel keeps it: 15 bytes at most.
+    pub comm: String,
+    /// What it did.
+    pub what: Happening,
+}
+
+/// What a process did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Happening {
+    /// It made another process.
+    Fork(ForkEvent),
+    /// Its first thread ended.
+    Exit,
+    /// It runs another program.
+    Exec,
+}
+
+/// A new process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkEvent {
+    /// Its pid; `None` where the kernel's structure was not understood.
+    pub child_tgid: Option<u32>,
+    /// Whether it shares the parent's memory (vfork, posix_spawn), so that nothing is copied.
+    pub shares_memory: bool,
+    /// How long the forking thread stood still: from just before its page tables are copied until
+    /// the child is whole. `None` where memory is shared, or the beginning was not seen.
+    pub stop_ns: Option<u64>,
+}
+
+/// A page fault in user mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    /// CLOCK_MONOTONIC.
+    pub time_ns: u64,
+    /// Where.
+    pub address: u64,
+    /// The process.
+    pub tgid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// The architecture's error code.
+    pub error_code: u32,
+}
+
+impl Fault {
+    /// A write to a page that is there: a copy, or the re-use of a page that nobody shares any more.
+    pub fn is_write_to_present(&self) -> bool {
+        self.error_code == COWLAB_WRITE_PRESENT
+    }
+
+    /// A write to a page that is not there: new memory, or memory that was swapped out.
+    pub fn is_write_to_absent(&self) -> bool {
+        self.error_code == COWLAB_WRITE_ABSENT
+    }
+
+    /// Decodes one record of the ring of faults; `None` where it is not one.
+    pub fn decode(bytes: &[u8]) -> Option<Fault> {
+        let (raw, _) = cowlab_fault::read_from_prefix(bytes).ok()?;
+        Some(Fault {
+            time_ns: raw.time_ns,
+            address: raw.address,
+            tgid: raw.tgid,
+            tid: raw.tid,
+            error_code: raw.error_code,
+        })
+    }
+}
+
+impl Event {
+    /// Decodes one record of the ring of events; `None` where it is not one.
+    pub fn decode(bytes: &[u8]) -> Option<Event> {
+        let (raw, _) = cowlab_event::read_from_prefix(bytes).ok()?;
+        let what = match raw.kind {
+            COWLAB_FORK => {
+                let stop_ns = raw.time_ns.checked_sub(raw.begin_ns);
+                Happening::Fork(ForkEvent {
+                    child_tgid: (raw.child_tgid != 0).then_some(raw.child_tgid),
+                    shares_memory: raw.clone_flags & CLONE_VM != 0,
+                    stop_ns: stop_ns.filter(|_| raw.begin_ns != 0),
+                })
+            }
+            COWLAB_EXIT => Happening::Exit,
+            COWLAB_EXEC => Happening::Exec,
+            _ => return None,
+        };
+        let name = raw.comm.split(|byte| *byte == 0).next().unwrap_or_default();
+        Some(Event {
+            time_ns: raw.time_ns,
+            tgid: raw.tgid,
+            tid: raw.tid,
+            comm: String::from_utf8_lossy(name).into_owned(),
+            what,
+        })
+    }
+}
+
+/// The faults of a process since it is watched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Every fault in user mode.
+    pub faults: u64,
+    /// Writes to pages that were there: copies and re-uses.
+    pub writes_to_present: u64,
+    /// Writes to pages that were not there.
+    pub writes_to_absent: u64,
+}
+
+impl Counts {
+    /// The sum over the CPUs, each with an array as `cowlab_count` orders it.
+    pub fn sum<'a>(of_cpus: impl IntoIterator<Item = &'a [u64; 3]>) -> Counts {
+        of_cpus.into_iter().fold(Counts::default(), |sum, cpu| Counts {
+            faults: sum.faults + cpu[COWLAB_FAULTS as usize],
+            writes_to_present: sum.writes_to_present + cpu[COWLAB_WRITES_PRESENT as usize],
+            writes_to_absent: sum.writes_to_absent + cpu[COWLAB_WRITES_ABSENT as usize],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A fork of redis-server as the kernel wrote it (x86-64, Linux 6.18).
+    const FORK: &[u8] = &[
+        0x40, 0xe2, 0x01, 0, 0, 0, 0, 0, // time_ns 123456
+        0x10, 0x27, 0, 0, 0, 0, 0, 0, // begin_ns 10000
+        0x00, 0x00, 0x20, 0x01, 0, 0, 0, 0, // clone_flags
+        1, 0, 0, 0, 0x39, 0x30, 0, 0, // kind, tgid 12345
+        0x3a, 0x30, 0, 0, 0x3b, 0x30, 0, 0, // tid, child
+        b'r', b'e', b'd', b'i', b's', b'-', b's', b'e', b'r', b'v', b'e', b'r', 0, 0, 0, 0,
+    ];
+
+    fn changed(at: usize, to: u8) -> Vec<u8> {
+        let mut bytes = FORK.to_vec();
+        bytes[at] = to;
+        bytes
+    }
+
+    #[test]
+    fn a_fork_has_its_stop_and_its_child() {
+        let event = Event::decode(FORK).unwrap();
+        assert_eq!((event.tgid, event.tid, event.comm.as_str()), (12345, 12346, "redis-server"));
+        let fork = ForkEvent {
+            child_tgid: Some(12347),
+            shares_memory: false,
+            stop_ns: Some(123_456 - 10_000),
+        };
+        assert_eq!(event.what, Happening::Fork(fork));
+    }
+
+    #[test]
+    fn what_was_not_seen_is_absent() {
+        let mut bytes = FORK.to_vec();
+        bytes[8..16].fill(0);
+        bytes[36..40].fill(0);
+        let Happening::Fork(fork) = Event::decode(&bytes).unwrap().what else { panic!() };
+        assert_eq!((fork.stop_ns, fork.child_tgid), (None, None));
+        let Happening::Fork(fork) = Event::decode(&changed(17, 0x41)).unwrap().what else {
+            panic!()
+        };
+        assert!(fork.shares_memory);
+    }
+
+    #[test]
+    fn other_kinds_and_what_is_cut() {
+        assert_eq!(Event::decode(&changed(24, 2)).unwrap().what, Happening::Exit);
+        assert_eq!(Event::decode(&changed(24, 3)).unwrap().what, Happening::Exec);
+        assert_eq!(Event::decode(&changed(24, 9)), None);
+        assert_eq!(Event::decode(&FORK[..55]), None);
+        assert_eq!(Fault::decode(&FORK[..31]), None);
+    }
+
+    #[test]
+    fn a_fault_is_told_from_its_code() {
+        let mut bytes = [0; 32];
+        bytes[8..16].copy_from_slice(&0x7f12_3456_7890_u64.to_le_bytes());
+        bytes[24] = 7;
+        let fault = Fault::decode(&bytes).unwrap();
+        assert_eq!(fault.address, 0x7f12_3456_7890);
+        assert!(fault.is_write_to_present() && !fault.is_write_to_absent());
+    }
+
+    #[test]
+    fn counts_add_up_over_cpus() {
+        let sum = Counts::sum(&[[5, 2, 1], [7, 0, 7]]);
+        assert_eq!(sum, Counts { faults: 12, writes_to_present: 2, writes_to_absent: 8 });
+    }
+}

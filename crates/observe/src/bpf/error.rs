@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Why nothing could be attached or read.
+
+/// Why BPF did not work.
+#[derive(Debug, thiserror::Error)]
+pub enum BpfError {
+    /// A capability or a setting is missing; the sentence names it.
+    #[error("{0}")]
+    NotAllowed(String),
+    /// The kernel does not have what a program hangs on.
+    #[error("this kernel has no tracepoint {tracepoint} (or no BPF on it): {reason}")]
+    NoTracepoint {
+        /// Its name.
+        tracepoint: &'static str,
+        /// What the kernel said.
+        reason: String,
+    },
+    /// Loading or reading failed.
+    #[error("BPF: {what}: {reason}")]
+    Kernel {
+        /// What was done.
+        what: &'static str,
+        /// What the kernel or the loader said.
+        reason: String,
+    },
+    /// No room for another process.
+    #[error("no more than {limit} processes can be watched at once")]
+    TooMany {
+        /// The size of the table.
+        limit: u32,
+    },
+}
+
+impl BpfError {
+    /// An error of the loader, with what it did. The whole chain: aya keeps the kernel's word below.
+    pub(crate) fn of(what: &'static str, error: &dyn std::error::Error) -> BpfError {
+        BpfError::Kernel { what, reason: chain(error) }
+    }
+}
+
+/// An error and its causes on one line; the verifier's log is shortened to its end, which tells.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let said = next.to_string();
+        if !text.contains(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
+        cause = next.source();
+    }
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    match lines.len() {
+        0..=6 => lines.join("; "),
+        count => format!("{}; …; {}", lines[0], lines[count - 5..].join("; ")),
+    }
+}

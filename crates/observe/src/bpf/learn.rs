@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Learns from what this process does itself where a task's tgid is and where a fork begins, so that
+//! neither BTF nor a table of kernel versions is needed.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use aya::maps::{Array, MapData};
+use aya::{EbpfLoader, include_bytes_aligned};
+use zerocopy::FromBytes;
+
+use super::error::BpfError;
+use super::observer::attach;
+use super::record::cowlab_learned;
+
+static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/learn.bpf.o"));
+const BYTES: usize = size_of::<cowlab_learned>();
+/// Other threads of this process may make threads and forks meanwhile: then it is tried again.
+const TRIES: usize = 8;
+
+/// What the running kernel showed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Learned {
+    /// Of `tgid` in task_struct.
+    pub tgid_offset: Option<u32>,
+    /// The caller that allocates per-CPU memory for a new mm; `None` where no such event comes
+    /// between the beginning and the end of a fork (Linux before 6.2, or without the tracepoint).
+    pub fork_site: Option<u64>,
+}
+
+/// Makes two threads and two forks of this process and looks at them.
+pub(crate) fn learn() -> Result<Learned, BpfError> {
+    let own = std::process::id();
+    let mut ebpf = EbpfLoader::new()
+        .btf(None)
+        .override_global("own_tgid", &own, true)
+        .load(OBJECT)
+        .map_err(|error| BpfError::of("loading what learns", &error))?;
+    attach(&mut ebpf, "learn_task", "task_newtask")?;
+    // Not everywhere; without it forks have no stop time.
+    let sites = attach(&mut ebpf, "learn_site", "percpu_alloc_percpu").is_ok();
+    let map = ebpf.take_map("learned").expect("learn.bpf.c has it");
+    let mut map: Array<MapData, [u8; BYTES]> =
+        Array::try_from(map).map_err(|error| BpfError::of("reading what was learned", &error))?;
+    let tgid_offset = twice(|| offset(&mut map, own));
+    let fork_site = if sites { twice(|| site(&mut map)) } else { None };
+    Ok(Learned { tgid_offset, fork_site })
+}
+
+/// What two looks in succession agree on.
+fn twice<T: PartialEq>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let mut before = None;
+    for _ in 0..TRIES {
+        let now = look();
+        if now.is_some() && now == before {
+            return now;
+        }
+        before = now;
+    }
+    None
+}
+
+fn cleared(map: &mut Array<MapData, [u8; BYTES]>) -> Option<()> {
+    map.set(0, [0; BYTES], 0).ok()
+}
+
+fn read(map: &Array<MapData, [u8; BYTES]>) -> Option<cowlab_learned> {
+    cowlab_learned::read_from_bytes(&map.get(&0, 0).ok()?).ok()
+}
+
+/// Where a new thread's pid and tgid stand next to each other in its task_struct.
+fn offset(map: &mut Array<MapData, [u8; BYTES]>, own: u32) -> Option<u32> {
+    cleared(map)?;
+    let tid =
+        std::thread::spawn(|| rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned())
+            .join()
+            .ok()?;
+    let learned = read(map)?;
+    if learned.threads != 1 || learned.task_failed != 0 {
+        return None;
+    }
+    find_tgid(&learned.task, tid, own)
+}
+
+/// The offset of `tgid` in a task_struct; `None` unless there is exactly one place for both.
+fn find_tgid(task: &[u8], tid: u32, tgid: u32) -> Option<u32> {
+    let pair = [tid.to_ne_bytes(), tgid.to_ne_bytes()].concat();
+    let mut places = (0..task.len().saturating_sub(pair.len()))
+        .step_by(4)
+        .filter(|at| task[*at..*at + pair.len()] == pair[..]);
+    let (first, second) = (places.next()?, places.next());
+    second.is_none().then_some(first as u32 + 4)
+}
+
+/// The first per-CPU allocation of a fork.
+fn site(map: &mut Array<MapData, [u8; BYTES]>) -> Option<u64> {
+    cleared(map)?;
+    // A user id makes the library fork where it would spawn with shared memory otherwise; there is
+    // nothing to execute, so the child ends at once.
+    let same_user = rustix::process::getuid().as_raw();
+    let _ = Command::new("/proc/self/nothing").uid(same_user).spawn();
+    let learned = read(map)?;
+    (learned.forks == 1 && learned.sites > 0).then_some(learned.site[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(pairs: &[(usize, u32, u32)]) -> Vec<u8> {
+        let mut task = vec![0; 256];
+        for (at, first, second) in pairs {
+            task[*at..*at + 4].copy_from_slice(&first.to_ne_bytes());
+            task[*at + 4..*at + 8].copy_from_slice(&second.to_ne_bytes());
+        }
+        task
+    }
+
+    #[test]
+    fn the_tgid_stands_behind_the_pid() {
+        assert_eq!(find_tgid(&task(&[(40, 7, 5)]), 7, 5), Some(44));
+        assert_eq!(find_tgid(&task(&[(40, 7, 6)]), 7, 5), None, "another process's");
+        assert_eq!(find_tgid(&task(&[(40, 7, 5), (80, 7, 5)]), 7, 5), None, "two places");
+        assert_eq!(find_tgid(&[], 7, 5), None);
+    }
+
+    #[test]
+    fn one_odd_look_is_not_believed() {
+        let mut looks = [Some(1), None, Some(2), Some(3), Some(3)].into_iter();
+        assert_eq!(twice(|| looks.next().flatten()), Some(3));
+        assert_eq!(twice(|| None::<u32>), None);
+    }
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Attaches the programs and reads what they tell.
+
+use std::time::Duration;
+
+use aya::maps::{HashMap, Map, MapData, MapError, PerCpuArray, PerCpuHashMap, RingBuf};
+use aya::programs::{ProgramError, RawTracePoint};
+use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
+use cowlab_machine::Root;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+use super::access::AccessFacts;
+use super::decode::{Counts, Event, Fault};
+use super::error::{BpfError, chain};
+use super::learn::{self, Learned};
+use super::programs::{FaultMode, Scope, Settings, wanted};
+use super::record::{
+    COWLAB_LOST_EVENTS, COWLAB_LOST_FAULTS, COWLAB_LOST_PROCESSES, COWLAB_LOST_REGIONS,
+    COWLAB_REGION_SHIFT,
+};
+
+static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/observe.bpf.o"));
+
+/// GiB of all watched processes together whose regions are counted.
+const GIBS: u32 = 2048;
+/// The smallest ring: where a kind of record is not told.
+const SMALLEST_RING_BYTES: u32 = 4096;
+
+/// What did not fit, since the observer was attached.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Forks, exits and execs: they were not read soon enough.
+    pub events: u64,
+    /// Faults, in every-fault mode: they were not read soon enough. They are in the counts.
+    pub faults: u64,
+    /// Processes that there was no room for.
+    pub processes: u64,
+    /// Copies whose region there was no room for. They are in the counts.
+    pub regions: u64,
+}
+
+/// Attached programs. Dropped, or killed, it leaves nothing in the kernel.
+pub struct Observer {
+    settings: Settings,
+    learned: Learned,
+    events: RingBuf<MapData>,
+    faults: RingBuf<MapData>,
+    watched: PerCpuHashMap<MapData, u32, [u64; 3]>,
+    regions: HashMap<MapData, [u32; 2], [u32; 512]>,
+    losses: PerCpuArray<MapData, u64>,
+    /// Holds the programs and what they hang on.
+    _programs: Ebpf,
+}
+
+impl Observer {
+    /// Learns about the kernel and attaches what `settings` takes.
+    ///
+    /// # Errors
+    /// [`BpfError::NotAllowed`] with the capability or setting that is missing; the others where
+    /// the kernel refuses.
+    pub fn attach(settings: Settings) -> Result<Observer, BpfError> {
+        AccessFacts::probe(&Root::default()).decide().map_err(BpfError::NotAllowed)?;
+        // Before Linux 5.11 maps count as locked memory. Where it may not be raised, it may do.
+        let unlimited = Rlimit { current: None, maximum: None };
+        let _ = setrlimit(Resource::Memlock, unlimited);
+        let learned = if settings.events { learn::learn()? } else { Learned::default() };
+        let mut ebpf = load(&settings, &learned)?;
+        let observer = |ebpf: &mut Ebpf, name| ebpf.take_map(name).expect("observe.bpf.c has it");
+        let mut take = |name| observer(&mut ebpf, name);
+        let (events, faults) = (ring(take("events"))?, ring(take("faults"))?);
+        let watched = PerCpuHashMap::try_from(take("watched")).map_err(reading)?;
+        let regions = HashMap::try_from(take("regions")).map_err(reading)?;
+        let losses = PerCpuArray::try_from(take("losses")).map_err(reading)?;
+        for program in wanted(&settings, &learned) {
+            attach(&mut ebpf, program.name, program.tracepoint)?;
+        }
+        Ok(Observer {
+            settings,
+            learned,
+            events,
+            faults,
+            watched,
+            regions,
+            losses,
+            _programs: ebpf,
+        })
+    }
+
+    /// Whether forks are told with their stop time and child here.
+    pub fn learned(&self) -> Learned {
+        self.learned
+    }
+
+    /// What it was attached with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Watches a process from now on, and every process that it makes.
+    ///
+    /// # Errors
+    /// [`BpfError::TooMany`].
+    pub fn watch(&mut self, tgid: u32) -> Result<(), BpfError> {
+        let cpus = aya::util::nr_cpus().map_err(|(_, e)| BpfError::of("counting CPUs", &e))?;
+        let zeros = aya::maps::PerCpuValues::try_from(vec![[0; 3]; cpus])
+            .map_err(|error| BpfError::of("counting CPUs", &error))?;
+        const KEEP_WHAT_IS_THERE: u64 = 1; // BPF_NOEXIST
+        match self.watched.insert(tgid, zeros, KEEP_WHAT_IS_THERE) {
+            Ok(()) => Ok(()),
+            Err(error) => match errno_of(&error) {
+                Some(EEXIST) => Ok(()),
+                Some(E2BIG) => Err(BpfError::TooMany { limit: self.settings.processes }),
+                _ => Err(BpfError::of("watching another process", &error)),
+            },
+        }
+    }
+
+    /// Watches a process no longer and forgets its counts: when it ended, and they were read.
+    pub fn forget(&mut self, tgid: u32) {
+        // Not there is as good.
+        let _ = self.watched.remove(&tgid);
+        for key in self.gibs(tgid) {
+            let _ = self.regions.remove(&key);
+        }
+    }
+
+    /// Waits until there are events, at most so long.
+    pub fn wait(&self, at_most: Duration) {
+        let limit = Timespec {
+            tv_sec: at_most.as_secs().cast_signed(),
+            tv_nsec: i64::from(at_most.subsec_nanos()),
+        };
+        // A signal ends it early, which the caller's next look at its flags wants.
+        let _ = poll(&mut [PollFd::new(&self.events, PollFlags::IN)], Some(&limit));
+    }
+
+    /// Gives each waiting event to `take`, oldest first; how many there were.
+    pub fn read_events(&mut self, mut take: impl FnMut(Event)) -> usize {
+        let mut count = 0;
+        while let Some(record) = self.events.next() {
+            if let Some(event) = Event::decode(&record) {
+                take(event);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Gives each waiting fault to `take`, in the order in which they happened on the machine; how
+    /// many there were. Call it every 100 ms or so: nobody is woken, and a full ring loses faults,
+    /// which [`Observer::lost`] counts.
+    pub fn read_faults(&mut self, mut take: impl FnMut(Fault)) -> usize {
+        let mut count = 0;
+        while let Some(record) = self.faults.next() {
+            if let Some(fault) = Fault::decode(&record) {
+                take(fault);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// The faults of a process since it is watched; `None` where faults are not counted, or it is
+    /// not watched.
+    pub fn counts(&self, tgid: u32) -> Option<Counts> {
+        if self.settings.faults == FaultMode::None {
+            return None;
+        }
+        let of_cpus = self.watched.get(&tgid, 0).ok()?;
+        Some(Counts::sum(of_cpus.iter()))
+    }
+
+    /// The processes that are watched now.
+    pub fn watched(&self) -> Vec<u32> {
+        self.watched.keys().filter_map(Result::ok).collect()
+    }
+
+    /// Writes of a process to present pages by 2 MiB: the region's first address, and how many since
+    /// it is watched. Sorted; regions without any are left out. Needs [`FaultMode::Regions`].
+    pub fn regions(&self, tgid: u32) -> Vec<(u64, u32)> {
+        let mut found = Vec::new();
+        for key in self.gibs(tgid) {
+            let Ok(writes) = self.regions.get(&key, 0) else { continue };
+            let gib = u64::from(key[1]) << 30;
+            let written = writes.iter().enumerate().filter(|(_, count)| **count > 0);
+            found.extend(
+                written.map(|(at, count)| (gib + ((at as u64) << COWLAB_REGION_SHIFT), *count)),
+            );
+        }
+        found.sort_unstable();
+        found
+    }
+
+    fn gibs(&self, tgid: u32) -> Vec<[u32; 2]> {
+        self.regions.keys().filter_map(Result::ok).filter(|key| key[0] == tgid).collect()
+    }
+
+    /// What did not fit.
+    pub fn lost(&self) -> Lost {
+        let of = |what: u32| -> u64 {
+            self.losses.get(&what, 0).map_or(0, |of_cpus| of_cpus.iter().sum())
+        };
+        Lost {
+            events: of(COWLAB_LOST_EVENTS),
+            faults: of(COWLAB_LOST_FAULTS),
+            processes: of(COWLAB_LOST_PROCESSES),
+            regions: of(COWLAB_LOST_REGIONS),
+        }
+    }
+}
+
+fn load(settings: &Settings, learned: &Learned) -> Result<Ebpf, BpfError> {
+    let everything = u32::from(settings.scope == Scope::Everything);
+    let (offset, site) = (learned.tgid_offset.unwrap_or(0), learned.fork_site.unwrap_or(0));
+    let (every_fault, by_region) =
+        (settings.faults == FaultMode::Every, settings.faults == FaultMode::Regions);
+    EbpfLoader::new()
+        .btf(None)
+        .override_global("tgid_offset", &offset, true)
+        .override_global("fork_site", &site, true)
+        .override_global("every_process", &everything, true)
+        .map_max_entries("watched", settings.processes)
+        .map_max_entries(
+            "faults",
+            if every_fault { settings.fault_ring_bytes } else { SMALLEST_RING_BYTES },
+        )
+        .map_max_entries("regions", if by_region { GIBS } else { 1 })
+        .load(OBJECT)
+        .map_err(|error| refused("loading the programs", &error))
+}
+
+/// Loads one program and attaches it.
+pub(super) fn attach(
+    ebpf: &mut Ebpf,
+    name: &str,
+    tracepoint: &'static str,
+) -> Result<(), BpfError> {
+    let program: &mut RawTracePoint = ebpf
+        .program_mut(name)
+        .expect("the object has it")
+        .try_into()
+        .map_err(|error: ProgramError| BpfError::of("looking for a program", &error))?;
+    program.load().map_err(|error| refused("loading a program", &error))?;
+    program
+        .attach(tracepoint)
+        .map(|_| ())
+        .map_err(|error| BpfError::NoTracepoint { tracepoint, reason: chain(&error) })
+}
+
+/// What the kernel refuses for want of a right is told apart.
+fn refused(what: &'static str, error: &(dyn std::error::Error + 'static)) -> BpfError {
+    match errno_of(error) {
+        Some(EPERM | EACCES) => BpfError::NotAllowed(format!(
+            "bpf(2) is refused although the capabilities are there ({}): a seccomp filter or a \
+             security module forbids it; a container needs CAP_BPF and CAP_PERFMON and a seccomp \
+             profile that allows bpf",
+            chain(error)
+        )),
+        _ => BpfError::of(what, error),
+    }
+}
+
+const EPERM: i32 = 1;
+const E2BIG: i32 = 7;
+const EACCES: i32 = 13;
+const EEXIST: i32 = 17;
+
+/// The system's error below an error of the loader.
+fn errno_of(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
+    let mut error = Some(error);
+    while let Some(now) = error {
+        if let Some(code) = now.downcast_ref::<std::io::Error>().and_then(|e| e.raw_os_error()) {
+            return Some(code);
+        }
+        error = now.source();
+    }
+    None
+}
+
+fn ring(map: Map) -> Result<RingBuf<MapData>, BpfError> {
+    RingBuf::try_from(map).map_err(reading)
+}
+
+fn reading(error: MapError) -> BpfError {
+    BpfError::of("making the maps", &error)
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is asked of an observer, and which programs that takes.
+
+use super::learn::Learned;
+
+/// Whose events are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scope {
+    /// Those given to [`super::Observer::watch`], and every process that they make.
+    #[default]
+    Chosen,
+    /// All of the machine.
+    Everything,
+}
+
+/// What is told of page faults, from the cheapest to the dearest; docs/watch.md has the figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FaultMode {
+    /// Nothing, at no cost.
+    #[default]
+    None,
+    /// How many, by process.
+    Count,
+    /// The same, and writes to present pages by 2 MiB of address space.
+    Regions,
+    /// Each with its address, in the order in which they happened.
+    Every,
+}
+
+/// What an observer attaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Whose.
+    pub scope: Scope,
+    /// Whether forks, exits and execs are told. Children join in only where they are.
+    pub events: bool,
+    /// What is told of faults.
+    pub faults: FaultMode,
+    /// In every-fault mode, also the faults that the kernel makes for a process at its own
+    /// addresses: where read(2) writes into a page that a fork shares, for one.
+    pub kernel_faults: bool,
+    /// Room for faults that wait to be read, in every-fault mode: a power of two of pages. A fault
+    /// takes 40 bytes; at 500,000 a second 8 MiB last 0.4 s.
+    pub fault_ring_bytes: u32,
+    /// How many processes there is room for.
+    pub processes: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            scope: Scope::Chosen,
+            events: true,
+            faults: FaultMode::None,
+            kernel_faults: false,
+            fault_ring_bytes: 8 << 20,
+            processes: 4096,
+        }
+    }
+}
+
+/// A program of observe.bpf.c and where it hangs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    pub(crate) tracepoint: &'static str,
+}
+
+const fn program(name: &'static str, tracepoint: &'static str) -> Program {
+    Program { name, tracepoint }
+}
+
+/// The programs that `settings` takes. Without a known fork site, the beginning of a fork cannot be
+/// seen, and its program is left out.
+pub(crate) fn wanted(settings: &Settings, learned: &Learned) -> Vec<Program> {
+    let mut wanted = Vec::new();
+    if settings.events {
+        if learned.fork_site.is_some() {
+            wanted.push(program("fork_begins", "percpu_alloc_percpu"));
+        }
+        wanted.push(program("fork_ends", "task_newtask"));
+        wanted.push(program("exits", "sched_process_exit"));
+        wanted.push(program("execs", "sched_process_exec"));
+    }
+    const FAULT: &str = "page_fault_user";
+    match settings.faults {
+        FaultMode::None => {}
+        FaultMode::Count => wanted.push(program("count_faults", FAULT)),
+        FaultMode::Regions => wanted.push(program("count_regions", FAULT)),
+        FaultMode::Every => wanted.push(program("every_fault", FAULT)),
+    }
+    if settings.faults == FaultMode::Every && settings.kernel_faults {
+        wanted.push(program("every_kernel_fault", "page_fault_kernel"));
+    }
+    wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_has_nothing_on_the_way_of_a_fault() {
+        let learned = Learned { tgid_offset: Some(1), fork_site: Some(1) };
+        let programs = wanted(&Settings::default(), &learned);
+        assert!(programs.iter().all(|program| program.tracepoint != "page_fault_user"));
+        assert_eq!(programs.len(), 4);
+        let older = wanted(&Settings::default(), &Learned { fork_site: None, ..learned });
+        assert!(older.iter().all(|program| program.name != "fork_begins"));
+    }
+
+    #[test]
+    fn one_program_sees_faults() {
+        let learned = Learned::default();
+        for faults in [FaultMode::Count, FaultMode::Regions, FaultMode::Every] {
+            let settings = Settings { events: false, faults, ..Settings::default() };
+            assert_eq!(wanted(&settings, &learned).len(), 1);
+        }
+    }
+}

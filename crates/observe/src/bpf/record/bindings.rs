@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The records, as C lays them out. Made from crates/observe/bpf/record.h by `make bindings`: do not edit.
+
+#![allow(missing_docs, non_camel_case_types)]
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+pub const COWLAB_WRITE_PRESENT: u32 = 7;
+pub const COWLAB_WRITE_ABSENT: u32 = 6;
+pub const COWLAB_REGION_SHIFT: u32 = 21;
+pub const COWLAB_REGIONS: u32 = 512;
+pub const COWLAB_TASK_BYTES: u32 = 8192;
+pub const COWLAB_SITES: u32 = 8;
+pub const COWLAB_FORK: cowlab_event_kind = 1;
+pub const COWLAB_EXIT: cowlab_event_kind = 2;
+pub const COWLAB_EXEC: cowlab_event_kind = 3;
+pub type cowlab_event_kind = u32;
+#[repr(C)]
+#[derive(Debug, Copy, Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct cowlab_event {
+    pub time_ns: u64,
+    pub begin_ns: u64,
+    pub clone_flags: u64,
+    pub kind: u32,
+    pub tgid: u32,
+    pub tid: u32,
+    pub child_tgid: u32,
+    pub comm: [u8; 16usize],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct cowlab_fault {
+    pub time_ns: u64,
+    pub address: u64,
+    pub tgid: u32,
+    pub tid: u32,
+    pub error_code: u32,
+    pub unused: u32,
+}
+pub const COWLAB_FAULTS: cowlab_count = 0;
+pub const COWLAB_WRITES_PRESENT: cowlab_count = 1;
+pub const COWLAB_WRITES_ABSENT: cowlab_count = 2;
+pub const COWLAB_COUNTS: cowlab_count = 3;
+pub type cowlab_count = u32;
+pub const COWLAB_LOST_EVENTS: cowlab_loss = 0;
+pub const COWLAB_LOST_FAULTS: cowlab_loss = 1;
+pub const COWLAB_LOST_PROCESSES: cowlab_loss = 2;
+pub const COWLAB_LOST_REGIONS: cowlab_loss = 3;
+pub const COWLAB_LOSSES: cowlab_loss = 4;
+pub type cowlab_loss = u32;
+#[repr(C)]
+#[derive(Debug, Copy, Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct cowlab_gib {
+    pub tgid: u32,
+    pub gib: u32,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct cowlab_learned {
+    pub sites: u32,
+    pub forks: u32,
+    pub site: [u64; 8usize],
+    pub threads: u32,
+    pub task_failed: u32,
+    pub task: [u8; 8192usize],
+}

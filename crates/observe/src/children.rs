@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The children of a process that are alive, with what tells them from later ones.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+
+use cowlab_machine::ProcessError;
+
+use crate::target::{Stat, Target};
+
+/// A child.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Child {
+    /// Its pid.
+    pub pid: i32,
+    /// Its name, parent, state and start.
+    pub stat: Stat,
+}
+
+/// The children that are alive, by pid: those of any of its threads. Children of children are not
+/// among them, and neither are those who wait to be reaped.
+///
+/// # Errors
+/// [`ProcessError::Vanished`] where the process itself has ended.
+pub fn children(of: &Target) -> Result<Vec<Child>, ProcessError> {
+    let mut pids = match listed(of)? {
+        Some(pids) => pids,
+        None => return Ok(among(of.pid(), &everybody())),
+    };
+    pids.sort_unstable();
+    Ok(pids.into_iter().filter_map(read).collect())
+}
+
+/// The numbers of the children alone, which is cheaper by the read of a file for each; those who wait
+/// to be reaped are among them.
+///
+/// # Errors
+/// [`ProcessError::Vanished`] where the process itself has ended.
+pub fn pids(of: &Target) -> Result<Vec<i32>, ProcessError> {
+    let all = || among(of.pid(), &everybody()).into_iter().map(|child| child.pid).collect();
+    Ok(listed(of)?.unwrap_or_else(all))
+}
+
+/// The children, their children, and so on, each after its parent.
+///
+/// # Errors
+/// [`ProcessError::Vanished`] where the process itself has ended.
+pub fn descendants(of: &Target) -> Result<Vec<Child>, ProcessError> {
+    of.stat()?;
+    let all = everybody();
+    let mut by_parent: HashMap<i32, Vec<&Child>> = HashMap::new();
+    for child in &all {
+        by_parent.entry(child.stat.parent).or_default().push(child);
+    }
+    let mut found: Vec<Child> = Vec::new();
+    let mut seen = HashSet::from([of.pid()]);
+    let mut next = vec![of.pid()];
+    while let Some(parent) = next.pop() {
+        for child in by_parent.get(&parent).into_iter().flatten() {
+            if seen.insert(child.pid) {
+                found.push((*child).clone());
+                next.push(child.pid);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// By the kernel's own lists, one a thread; `None` without CONFIG_PROC_CHILDREN.
+fn listed(of: &Target) -> Result<Option<Vec<i32>>, ProcessError> {
+    let threads = fs::read_dir(of.path("task")).map_err(|_| of.lost_memory())?;
+    // Whether the number has changed hands is asked after the folder was opened by it.
+    of.stat()?;
+    let mut pids = Vec::new();
+    for thread in threads.flatten() {
+        match fs::read_to_string(thread.path().join("children")) {
+            Ok(text) => pids.extend(text.split_ascii_whitespace().flat_map(str::parse::<i32>)),
+            // A thread that ended meanwhile has no children: its threads inherited them.
+            Err(_) if !thread.path().exists() => {}
+            Err(_) => return Ok(None),
+        }
+    }
+    Ok(Some(pids))
+}
+
+fn among(parent: i32, all: &[Child]) -> Vec<Child> {
+    let mut found: Vec<Child> =
+        all.iter().filter(|child| child.stat.parent == parent).cloned().collect();
+    found.sort_unstable_by_key(|child| child.pid);
+    found
+}
+
+/// Every process that this one may see.
+fn everybody() -> Vec<Child> {
+    let names = fs::read_dir("/proc").into_iter().flatten().flatten();
+    names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(read).collect()
+}
+
+/// `None` of one that has ended meanwhile, or only waits to be reaped.
+fn read(pid: i32) -> Option<Child> {
+    let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = Stat::decode(&String::from_utf8_lossy(&bytes))?;
+    (!stat.has_ended()).then_some(Child { pid, stat })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn both_ways_find_the_same_children_and_no_grandchild() {
+        let script = "sleep 60 & sleep 60 & (sleep 60; true) & echo ready; wait";
+        let mut shell =
+            Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        std::io::Read::read(shell.stdout.as_mut().unwrap(), &mut [0; 6]).unwrap();
+        let target = Target::open(shell.id() as i32).unwrap();
+        let wait = Instant::now();
+        while descendants(&target).unwrap().len() < 4 && wait.elapsed().as_secs() < 10 {
+            std::thread::yield_now();
+        }
+        let found = children(&target).unwrap();
+        assert_eq!(pids(&target).unwrap().len(), 3);
+        assert_eq!(found.len(), 3, "{found:?}");
+        // Their states and faults go on between the two looks.
+        let who = |all: &[Child]| -> Vec<(i32, u64)> {
+            all.iter().map(|child| (child.pid, child.stat.start_ticks)).collect()
+        };
+        assert_eq!(who(&found), who(&among(target.pid(), &everybody())));
+        assert!(found.iter().all(|child| child.stat.start_ticks >= target.start_ticks()));
+        let all = descendants(&target).unwrap();
+        assert_eq!(all.len(), 4, "{all:?}");
+        for child in all {
+            let pid = rustix::process::Pid::from_raw(child.pid).unwrap();
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        shell.wait().unwrap();
+        assert!(matches!(children(&target), Err(ProcessError::Vanished { .. })));
+    }
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which pages were written after a fork, and in which order, by the faults that the writes made.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+
+use super::order::{Ahead, Epoch, Hindsight, play};
+use super::reading::{Reading, join};
+use super::shares::add_files;
+use super::spans::{Moment, Spans, Writer};
+use super::tally::{Fate, Tally};
+
+/// A write that faulted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriteFault {
+    /// When (CLOCK_MONOTONIC).
+    pub time_ns: u64,
+    /// Where.
+    pub address: u64,
+    /// Whose.
+    pub pid: i32,
+    /// The page was there and write-protected: a copy, or a page that nobody shares any more.
+    pub was_present: bool,
+}
+
+/// Where write faults come from.
+pub trait Source {
+    /// Tell those of `pid` from now on, and of all that it forks.
+    fn watch(&mut self, pid: i32);
+    /// Gives those that came since the last call, in their order.
+    fn read(&mut self, take: &mut dyn FnMut(WriteFault));
+    /// When `child` was forked (CLOCK_MONOTONIC), if that was seen.
+    fn forked_at(&self, child: i32) -> Option<u64>;
+    /// When `child` ended, if that was seen: its parent's later writes copy nothing.
+    fn ended_at(&self, child: i32) -> Option<u64>;
+    /// How many were lost because nobody read them in time.
+    fn lost(&self) -> u64;
+}
+
+/// The policies that are played, with their names in samples.
+pub const POLICIES: [(&str, Ahead); 4] = [
+    ("next:1", Ahead::Next(1)),
+    ("next:15", Ahead::Next(15)),
+    ("next:63", Ahead::Next(63)),
+    ("ccow:80", Ahead::Coverage(80)),
+];
+
+/// The write faults of the processes that are followed.
+pub struct FaultLog {
+    source: Box<dyn Source>,
+    by_process: HashMap<i32, Vec<WriteFault>>,
+    /// The epoch before, of each parent and whose writes.
+    before: HashMap<(i32, Writer), Epoch>,
+    policies: Vec<(&'static str, Writer, Hindsight)>,
+    read: u64,
+}
+
+impl FaultLog {
+    /// A log of what `source` tells.
+    pub fn new(source: Box<dyn Source>) -> FaultLog {
+        let (by_process, before) = (HashMap::new(), HashMap::new());
+        FaultLog { source, by_process, before, policies: Vec::new(), read: 0 }
+    }
+
+    /// Log the faults of `pid` as well.
+    pub fn watch(&mut self, pid: i32) {
+        self.source.watch(pid);
+        self.by_process.entry(pid).or_default();
+    }
+
+    /// Takes in what has come.
+    pub fn drain(&mut self) {
+        let (by_process, read) = (&mut self.by_process, &mut self.read);
+        self.source.read(&mut |fault| {
+            *read += 1;
+            by_process.entry(fault.pid).or_default().push(fault);
+        });
+    }
+
+    /// What the faults since `fork` say of its two sides; plays the policies as well.
+    pub fn judge(
+        &mut self,
+        fork: &Moment,
+        parent: Option<(i32, &Reading)>,
+        child: Option<(i32, &Reading)>,
+    ) -> Vec<(Writer, Tally)> {
+        let page_bytes = fork.reading.page_bytes;
+        let shared = |placed: &super::reading::Placed| placed.address / page_bytes;
+        let shared: BTreeSet<u64> = fork.reading.private_pages().map(|p| shared(&p)).collect();
+        let mut either: BTreeSet<u64> = BTreeSet::new();
+        let mut seen = Vec::new();
+        let sides = [(Writer::Parent, parent), (Writer::Child, child)];
+        // A look at a process that goes on comes some time after its fork.
+        let forked_ns = child.and_then(|(pid, _)| self.source.forked_at(pid));
+        let since_ns = forked_ns.unwrap_or(u64::MAX).min(fork.monotonic_ns);
+        let ended_ns = child.and_then(|(pid, _)| self.source.ended_at(pid));
+        let while_shared = since_ns..ended_ns.unwrap_or(u64::MAX);
+        let owner = parent.or(child).map_or(0, |(pid, _)| pid);
+        for (writer, side) in sides {
+            let Some((pid, now)) = side else { continue };
+            let all = self.writes(pid, &while_shared, page_bytes);
+            // What was given back and is written anew is a write, and no copy.
+            let written: BTreeSet<u64> = all.iter().map(|(page, _)| *page).collect();
+            let copies = all.into_iter().filter(|(_, was_present)| *was_present);
+            let writes = copies.map(|(page, _)| page).collect();
+            seen.push((writer, tally(&fork.reading, now, &written)));
+            either.extend(&written);
+            let epoch = Epoch { shared: shared.clone(), writes };
+            let before = self.before.get(&(owner, writer));
+            for (name, policy) in POLICIES {
+                let result = play(policy, &epoch, before, page_bytes);
+                self.policies.push((name, writer, result));
+            }
+            self.before.insert((owner, writer), epoch);
+        }
+        let mut both = Tally::default();
+        for placed in fork.reading.private_pages() {
+            let is_written = either.contains(&(placed.address / page_bytes));
+            let fate = Fate { was_there: true, is_there: true, is_written };
+            both.add(placed.address, placed.kind, fate);
+        }
+        seen.push((Writer::Either, both));
+        seen
+    }
+
+    /// Writes between two times in their order, by page number and whether the page was there.
+    fn writes(&self, pid: i32, when_ns: &Range<u64>, page_bytes: u64) -> Vec<(u64, bool)> {
+        let all = self.by_process.get(&pid).into_iter().flatten();
+        let then = all.filter(|fault| when_ns.contains(&fault.time_ns));
+        then.map(|fault| (fault.address / page_bytes, fault.was_present)).collect()
+    }
+
+    /// Hands over what the policies came to, and what was lost.
+    pub fn finish(self, spans: &mut Spans) {
+        for (name, writer, result) in self.policies {
+            spans.policies.entry((name.to_owned(), writer)).or_default().add(result);
+        }
+        spans.faults_read = Some(self.read);
+        spans.faults_lost = Some(self.source.lost());
+    }
+}
+
+/// One side's pages: of those that the fork shared the ones that faulted, and the new ones.
+fn tally(fork: &Reading, now: &Reading, written: &BTreeSet<u64>) -> Tally {
+    let mut tally = Tally::default();
+    for (address, before, after) in join(fork.private_pages(), now.private_pages()) {
+        let (was_there, is_there) = (before.is_some(), after.is_some());
+        let is_new = !was_there && after.is_some_and(|placed| placed.is_anonymous());
+        let is_written = is_new || written.contains(&(address / fork.page_bytes));
+        let Some(placed) = after.or(before) else { continue };
+        tally.add(address, placed.kind, Fate { was_there, is_there, is_written });
+    }
+    add_files(&mut tally, now);
+    tally
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mappings;
+    use crate::pagemap::Page;
+
+    struct Saved(Vec<WriteFault>);
+
+    impl Source for Saved {
+        fn watch(&mut self, _: i32) {}
+
+        fn read(&mut self, take: &mut dyn FnMut(WriteFault)) {
+            self.0.drain(..).for_each(take);
+        }
+
+        fn forked_at(&self, _: i32) -> Option<u64> {
+            None
+        }
+
+        fn ended_at(&self, _: i32) -> Option<u64> {
+            Some(115)
+        }
+
+        fn lost(&self) -> u64 {
+            3
+        }
+    }
+
+    #[test]
+    fn faults_after_the_fork_of_pages_that_it_shared_count() {
+        let maps = "10000-20000 rw-p 00000000 00:00 0 [heap]\n";
+        let pages = |count| vec![(0x10000, vec![Page(1 << 63); count])];
+        let reading = |count| Reading::of(mappings::decode(maps).unwrap(), pages(count), 4096);
+        let fork = Moment::of(reading(4), 100);
+        let fault =
+            |time_ns, address, pid, was_present| WriteFault { time_ns, address, pid, was_present };
+        let mut log = FaultLog::new(Box::new(Saved(vec![
+            fault(50, 0x12000, 1, true),
+            fault(110, 0x10010, 1, true),
+            fault(111, 0x11010, 1, true),
+            fault(112, 0x10010, 2, true),
+            fault(113, 0x14000, 2, false),
+            fault(116, 0x13000, 1, true),
+        ])));
+        log.watch(1);
+        log.drain();
+        let (parent, child) = (reading(4), reading(5));
+        let seen = log.judge(&fork, Some((1, &parent)), Some((2, &child)));
+        let of = |wanted| seen.iter().find(|(w, _)| *w == wanted).unwrap().1.total();
+        assert_eq!(of(Writer::Parent).cow_pages, 2);
+        assert_eq!((of(Writer::Child).cow_pages, of(Writer::Child).new_pages), (1, 1));
+        assert_eq!((of(Writer::Either).cow_pages, of(Writer::Either).start_pages), (2, 4));
+        let mut spans = Spans::default();
+        log.finish(&mut spans);
+        let next = spans.policies[&("next:1".to_owned(), Writer::Parent)];
+        assert_eq!((next.writes, next.faults, next.hits), (2, 1, 1));
+        assert_eq!((spans.faults_read, spans.faults_lost), (Some(6), Some(3)));
+    }
+}

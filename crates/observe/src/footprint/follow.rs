@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A command from its start to its end, and all that it forks: each process is held at its fork,
+//! exec and end for as long as a look takes, so that what is seen is exact.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use cowlab_machine::ProcessError;
+
+use super::faults::FaultLog;
+use super::method::Method;
+use super::reading::Reading;
+use super::shares;
+use super::spans::{Between, Moment, Span, Spans, Writer, compared, own_tally, sides};
+use super::tracer::{Event, Tracer};
+use crate::pagemap::Pagemap;
+use crate::target::Target;
+
+/// Threads that have stopped wait for those that have not, such as one in vfork, no longer than this.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// A process that is followed.
+struct Process {
+    target: Target,
+    program: String,
+    /// At its exec.
+    exec: Option<Moment>,
+    /// At the fork that made it, of its parent.
+    fork: Option<(Rc<Moment>, i32)>,
+    /// At the last signal that marked a moment, and how many there were.
+    mark: Option<Moment>,
+    marks: u32,
+    /// From its fork to an exec that may yet fail.
+    until_exec: Vec<Span>,
+}
+
+/// Follows processes and adds up what they do.
+pub struct Follow {
+    tracer: Tracer,
+    method: Method,
+    processes: HashMap<i32, Process>,
+    /// What was seen.
+    pub spans: Spans,
+    faults: Option<FaultLog>,
+}
+
+impl Follow {
+    /// Begins with one process, which `tracer` follows.
+    pub fn new(tracer: Tracer, method: Method, faults: Option<FaultLog>) -> Follow {
+        let (processes, spans) = (HashMap::new(), Spans::default());
+        Follow { tracer, method, processes, spans, faults }
+    }
+
+    /// Looks at the first instruction of `pid`, which stands there, and lets it go on.
+    ///
+    /// # Errors
+    /// It cannot be looked at.
+    pub fn begin(&mut self, pid: i32) -> Result<(), ProcessError> {
+        let begun = self.executed(pid);
+        self.tracer.resume();
+        begun
+    }
+
+    /// Takes in a process that runs already; its own run is not looked at, its forks are.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn admit(&mut self, target: Target) -> Result<(), ProcessError> {
+        let process = Process::new(target)?;
+        if let Some(faults) = &mut self.faults {
+            faults.watch(process.target.pid());
+        }
+        self.processes.insert(process.target.pid(), process);
+        Ok(())
+    }
+
+    /// Goes on until nobody is left, or `root` has ended, which `after_root` is asked about then,
+    /// or `until` has come, or `stop` says so. The wait status of `root`, if it ended.
+    ///
+    /// # Errors
+    /// waitpid's.
+    pub fn run(
+        &mut self,
+        root: i32,
+        until: Option<Instant>,
+        stop: impl Fn(Option<Instant>, &Spans) -> bool,
+    ) -> Result<Option<i32>> {
+        let mut status = None;
+        let mut ended = None;
+        loop {
+            let event = {
+                let spans = &self.spans;
+                self.tracer.next(until, || stop(ended, spans)).context("waitpid")?
+            };
+            let Some(event) = event else { return Ok(status) };
+            if let Event::Ended { pid, status: own } = event {
+                self.ended(pid);
+                if pid == root {
+                    status = Some(own);
+                    ended = Some(Instant::now());
+                }
+                continue;
+            }
+            // Who is killed at this very moment cannot be looked at any more.
+            if self.look(event).is_err() {
+                self.spans.unseen += 1;
+            }
+            self.tracer.resume();
+        }
+    }
+
+    /// Stops a process, looks at it, and lets it go on.
+    ///
+    /// # Errors
+    /// It ended meanwhile, or does not stop.
+    pub fn look_stopped(&mut self, pid: i32) -> Result<Moment> {
+        self.stop(pid)?;
+        let moment = self.process(pid).and_then(|own| Moment::take(&own.target, self.method));
+        self.tracer.resume();
+        let moment = moment?;
+        self.spans.note(&moment);
+        Ok(moment)
+    }
+
+    /// Stops a process, compares it with `before`, and lets it go on.
+    ///
+    /// # Errors
+    /// It ended meanwhile, or does not stop.
+    pub fn compare_stopped(&mut self, pid: i32, before: &Moment) -> Result<()> {
+        self.stop(pid)?;
+        let seen = self.own_span(pid, before, Between::Interval);
+        self.tracer.resume();
+        Ok(seen?)
+    }
+
+    /// Stops every thread of a process.
+    fn stop(&mut self, pid: i32) -> Result<()> {
+        self.tracer.interrupt(pid);
+        let until = Instant::now() + LONGEST_WAIT;
+        loop {
+            match self.tracer.next(Some(until), || false)? {
+                Some(Event::Stopped { pid: who }) if who == pid => return Ok(()),
+                Some(Event::Ended { pid: who, .. }) => {
+                    self.ended(who);
+                    if who == pid {
+                        return Err(ProcessError::Vanished { pid }.into());
+                    }
+                }
+                Some(event) => {
+                    // Who is killed at this moment cannot be looked at; its end will be told.
+                    let _ = self.look(event);
+                    self.tracer.resume();
+                }
+                None => {
+                    self.tracer.give_up();
+                    let limit_s = LONGEST_WAIT.as_secs();
+                    bail!(
+                        "a thread of process {pid} does not stop within {limit_s} s: leave --stop out"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Lets go of everybody; what was seen.
+    pub fn finish(mut self) -> Spans {
+        self.spans.stopped_ns = self.tracer.stopped_ns;
+        self.spans.longest_stop_ns = self.tracer.longest_stop_ns;
+        self.spans.longest_end_ns = self.tracer.longest_end_ns;
+        self.spans.stops = self.tracer.stops;
+        if let Some(faults) = self.faults.take() {
+            faults.finish(&mut self.spans);
+        }
+        self.tracer.detach();
+        self.spans
+    }
+
+    fn process(&self, pid: i32) -> Result<&Process, ProcessError> {
+        self.processes.get(&pid).ok_or(ProcessError::NoSuchProcess { pid })
+    }
+
+    fn look(&mut self, event: Event) -> Result<(), ProcessError> {
+        if let Some(faults) = &mut self.faults {
+            faults.drain();
+        }
+        match event {
+            Event::Executed { pid } => {
+                if let Some(process) = self.processes.get_mut(&pid) {
+                    std::mem::take(&mut process.until_exec)
+                        .into_iter()
+                        .for_each(|span| self.spans.add(span));
+                }
+                self.executed(pid)
+            }
+            Event::Forked { pid, child } => self.forked(pid, child),
+            Event::Spawned { .. } => {
+                self.spans.spawns += 1;
+                Ok(())
+            }
+            Event::Executing { pid } => {
+                let spans = self.fork_spans(pid, Between::ForkToExec)?;
+                if let Some(process) = self.processes.get_mut(&pid) {
+                    process.until_exec = spans;
+                }
+                Ok(())
+            }
+            Event::Marked { pid } => self.marked(pid),
+            Event::Ending { pid } => self.ending(pid),
+            Event::Stopped { .. } | Event::Ended { .. } => Ok(()),
+        }
+    }
+
+    fn executed(&mut self, pid: i32) -> Result<(), ProcessError> {
+        let mut process = Process::new(Target::open(pid)?)?;
+        let moment = Moment::take(&process.target, self.method)?;
+        self.spans.note(&moment);
+        process.exec = Some(moment);
+        if let Some(faults) = &mut self.faults {
+            faults.watch(pid);
+        }
+        self.processes.insert(pid, process);
+        Ok(())
+    }
+
+    fn forked(&mut self, pid: i32, child: i32) -> Result<(), ProcessError> {
+        self.spans.forks += 1;
+        if let Some(faults) = &mut self.faults {
+            faults.watch(child);
+        }
+        let moment = Moment::take(&self.process(pid)?.target, self.method)?;
+        self.spans.note(&moment);
+        let mut process = Process::new(Target::open(child)?)?;
+        process.fork = Some((Rc::new(moment), pid));
+        self.processes.insert(child, process);
+        Ok(())
+    }
+
+    fn marked(&mut self, pid: i32) -> Result<(), ProcessError> {
+        let before = self.processes.get_mut(&pid).and_then(|process| process.mark.take());
+        if let Some(before) = before {
+            self.own_span(pid, &before, Between::Marks)?;
+        }
+        let moment = Moment::take(&self.process(pid)?.target, self.method)?;
+        self.spans.note(&moment);
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.mark = Some(moment);
+            process.marks += 1;
+        }
+        Ok(())
+    }
+
+    fn ending(&mut self, pid: i32) -> Result<(), ProcessError> {
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
+        let mark = process.mark.take().filter(|_| process.marks == 1);
+        let exec = process.exec.take();
+        if let Some(mark) = mark {
+            self.own_span(pid, &mark, Between::Marks)?;
+        }
+        for span in self.fork_spans(pid, Between::ForkToExit)? {
+            self.spans.add(span);
+        }
+        match exec {
+            Some(exec) => self.own_span(pid, &exec, Between::Run),
+            None => Ok(()),
+        }
+    }
+
+    fn ended(&mut self, pid: i32) {
+        self.processes.remove(&pid);
+    }
+
+    fn own_span(
+        &mut self,
+        pid: i32,
+        before: &Moment,
+        between: Between,
+    ) -> Result<(), ProcessError> {
+        let process = self.process(pid)?;
+        let (tally, unknown_pages) = own_tally(before, &process.target)?;
+        let span = Span {
+            between,
+            program: process.program.clone(),
+            writer: Writer::Own,
+            method: self.method,
+            tally,
+            start_unix_ns: before.unix_ns,
+            duration_ns: before.at.elapsed().as_nanos() as u64,
+            unknown_pages,
+            blind_ns: 0,
+        };
+        self.spans.add(span);
+        Ok(())
+    }
+
+    /// What parent and child wrote since the fork that made `pid`.
+    fn fork_spans(&mut self, pid: i32, between: Between) -> Result<Vec<Span>, ProcessError> {
+        let process = self.processes.get(&pid).ok_or(ProcessError::NoSuchProcess { pid })?;
+        let Some((fork, parent_pid)) = &process.fork else { return Ok(Vec::new()) };
+        let child = Reading::take(&process.target, &mut Pagemap::open(&process.target)?)?;
+        let parent = self.processes.get(parent_pid).map(|parent| &parent.target);
+        // Another memory by now, or none: the parent has executed something, or has ended.
+        let now =
+            parent.and_then(|parent| Reading::take(parent, &mut Pagemap::open(parent).ok()?).ok());
+        let mut seen = sides(shares::shares(&fork.reading, now.as_ref(), Some(&child)));
+        let mut unknown_pages = 0;
+        if let Some(copy) = &fork.copy {
+            // Bytes say what changed, and nothing of whose the copy was.
+            seen.clear();
+            let (tally, unknown) = compared(&fork.reading, copy, &process.target, &child)?;
+            seen.push((Writer::Child, tally));
+            unknown_pages = unknown;
+            if let (Some(parent), Some(now)) = (parent, &now)
+                && let Ok((tally, _)) = compared(&fork.reading, copy, parent, now)
+            {
+                seen.push((Writer::Parent, tally));
+            }
+        }
+        if let Some(faults) = &mut self.faults {
+            faults.drain();
+            let parent = now.as_ref().map(|now| (*parent_pid, now));
+            seen = faults.judge(fork, parent, Some((pid, &child)));
+        }
+        let span = |(writer, tally)| Span {
+            between,
+            program: process.program.clone(),
+            writer,
+            method: self.method,
+            tally,
+            start_unix_ns: fork.unix_ns,
+            duration_ns: fork.at.elapsed().as_nanos() as u64,
+            unknown_pages,
+            blind_ns: 0,
+        };
+        Ok(seen.into_iter().map(span).collect())
+    }
+}
+
+impl Process {
+    fn new(target: Target) -> Result<Process, ProcessError> {
+        let program = target.stat()?.name;
+        let until_exec = Vec::new();
+        let (exec, fork, mark) = (None, None, None);
+        Ok(Process { target, program, exec, fork, mark, marks: 0, until_exec })
+    }
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A process that goes on: nothing is held, so that a look takes in what happens during it.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use cowlab_machine::ProcessError;
+
+use super::faults::FaultLog;
+use super::method::Method;
+use super::reading::{Placed, Reading, join};
+use super::shares;
+use super::spans::{Between, Moment, Span, Spans, Writer, compared, own_tally, sides};
+use super::tally::{Fate, Tally};
+use super::uffd;
+use crate::children;
+use crate::pagemap::{Page, Pagemap};
+use crate::target::Target;
+
+/// Looks at the children for a new one this often.
+const WAIT_FOR_FORK: Duration = Duration::from_millis(2);
+/// While it waits for a fork, how often the process's own pages are looked at.
+const BASELINE: Duration = Duration::from_secs(1);
+/// Between two looks at a living child, at least; and at most a fifth of the time is spent looking.
+const WAIT_FOR_END: Duration = Duration::from_millis(10);
+
+/// Two looks at a process, `wait` apart, or until it ends or `stop` says so.
+///
+/// # Errors
+/// It ended or executed another program, or the method cannot be had.
+pub fn interval(
+    target: &Target,
+    method: Method,
+    wait: Duration,
+    stop: impl Fn() -> bool,
+) -> Result<Spans> {
+    let mut spans = Spans::default();
+    let before = match method {
+        Method::SoftDirty => {
+            std::fs::write(target.path("clear_refs"), "4")
+                .map_err(|error| target.failed("clear_refs", error))?;
+            Moment::take(target, method)?
+        }
+        Method::Uffd => uffd::protect(target)?,
+        _ => Moment::take(target, method)?,
+    };
+    spans.note(&before);
+    let until = Instant::now() + wait;
+    while Instant::now() < until && !stop() {
+        let rest = until.duration_since(Instant::now()).min(Duration::from_millis(50));
+        if target.wait_for_end(rest) {
+            return Err(ProcessError::Vanished { pid: target.pid() }.into());
+        }
+    }
+    let began = Instant::now();
+    before.check_memory(target)?;
+    let (tally, unknown_pages) = match method {
+        Method::SoftDirty => (soft_dirty(&before, target)?, 0),
+        Method::Uffd => (uffd::written(&before, target)?, 0),
+        _ => own_tally(&before, target)?,
+    };
+    // A comparison reads the memory as well, and is no reading of the page tables.
+    let took_ns = began.elapsed().as_nanos() as u64;
+    if method == Method::Snapshot {
+        spans.copy_ns.push(took_ns);
+    } else {
+        spans.reading_ns.push(took_ns);
+    }
+    spans.add(Span {
+        between: Between::Interval,
+        program: target.stat()?.name,
+        writer: Writer::Own,
+        method,
+        tally,
+        start_unix_ns: before.unix_ns,
+        duration_ns: before.at.elapsed().as_nanos() as u64,
+        unknown_pages,
+        blind_ns: 0,
+    });
+    Ok(spans)
+}
+
+/// What the soft-dirty bits say since they were cleared. The kernel also sets them of new mappings.
+fn soft_dirty(before: &Moment, target: &Target) -> Result<Tally, ProcessError> {
+    let now = Reading::take(target, &mut Pagemap::open(target)?)?;
+    let mut tally = Tally::default();
+    for (address, old, new) in join(before.reading.private_pages(), now.private_pages()) {
+        let (was_there, is_there) = (old.is_some(), new.is_some());
+        let is_written = new.is_some_and(|placed| placed.page.is_soft_dirty());
+        let Some(placed) = new.or(old) else { continue };
+        tally.add(address, placed.kind, Fate { was_there, is_there, is_written });
+    }
+    shares::add_files(&mut tally, &now);
+    Ok(tally)
+}
+
+/// From the next fork of a process to its child's end or exec, `forks` times, or until `wait` has
+/// passed or `stop` says so.
+///
+/// # Errors
+/// It ended, or no fork came.
+pub fn forks(
+    target: &Target,
+    method: Method,
+    forks: u64,
+    wait: Duration,
+    faults: Option<FaultLog>,
+    stop: impl Fn() -> bool,
+) -> Result<Spans> {
+    let mut looks = Looks { target, method, spans: Spans::default(), faults, stop: &stop };
+    let until = Instant::now() + wait;
+    if let Some(faults) = &mut looks.faults {
+        faults.watch(target.pid());
+    }
+    while looks.spans.forks < forks {
+        let Some((before, child)) = looks.wait_for_child(until)? else { break };
+        looks.until_its_end(&before, &child)?;
+    }
+    if let Some(faults) = looks.faults.take() {
+        faults.finish(&mut looks.spans);
+    }
+    if looks.spans.forks == 0 {
+        bail!(
+            "process {} did not fork within {} s: wait longer with --interval-s",
+            target.pid(),
+            wait.as_secs_f64()
+        );
+    }
+    Ok(looks.spans)
+}
+
+struct Looks<'a> {
+    target: &'a Target,
+    method: Method,
+    spans: Spans,
+    faults: Option<FaultLog>,
+    stop: &'a dyn Fn() -> bool,
+}
+
+impl Looks<'_> {
+    /// Waits for a new child; what the process had shortly before, and the child.
+    fn wait_for_child(&mut self, until: Instant) -> Result<Option<(Reading, Target)>> {
+        let known: HashSet<i32> = children::pids(self.target)?.into_iter().collect();
+        let mut before = self.reading(self.target)?;
+        let mut taken = Instant::now();
+        loop {
+            let begun = Instant::now();
+            let new = children::pids(self.target)?.into_iter().filter(|pid| !known.contains(pid));
+            // One that has ended meanwhile is not to be seen.
+            if let Some(child) = new.filter_map(|pid| Target::open(pid).ok()).next() {
+                return Ok(Some((before, child)));
+            }
+            let pause = WAIT_FOR_FORK.max(begun.elapsed() * 10);
+            if Instant::now() >= until || (self.stop)() {
+                return Ok(None);
+            }
+            if self.target.wait_for_end(pause) {
+                return Err(ProcessError::Vanished { pid: self.target.pid() }.into());
+            }
+            if let Some(faults) = &mut self.faults {
+                faults.drain();
+            }
+            if taken.elapsed() >= BASELINE.max(Duration::from_nanos(before.took_ns * 20)) {
+                before = self.reading(self.target)?;
+                taken = Instant::now();
+            }
+        }
+    }
+
+    fn reading(&mut self, of: &Target) -> Result<Reading, ProcessError> {
+        let reading = Reading::take(of, &mut Pagemap::open(of)?)?;
+        self.spans.reading_ns.push(reading.took_ns);
+        Ok(reading)
+    }
+
+    fn until_its_end(&mut self, before: &Reading, child: &Target) -> Result<()> {
+        let parent_now = self.reading(self.target)?;
+        let mut fork = Moment::take(child, self.method).context("its child could not be seen")?;
+        let mut last = fork.reading.clone();
+        self.spans.note(&fork);
+        if is_same_memory(&parent_now, &last) {
+            self.spans.spawns += 1;
+            return Ok(());
+        }
+        self.spans.forks += 1;
+        fork.reading = at_fork(before, &parent_now, &fork.reading);
+        let program = child.stat().map(|stat| stat.name).unwrap_or_default();
+        let mut seen_at = Instant::now();
+        let mut between = Between::ForkToExit;
+        loop {
+            let pause = WAIT_FOR_END.max(Duration::from_nanos(last.took_ns * 4));
+            if child.wait_for_end(pause) || (self.stop)() {
+                break;
+            }
+            if let Some(faults) = &mut self.faults {
+                faults.drain();
+            }
+            // Its end, or another program's memory.
+            match self.reading(child) {
+                Ok(now) if !is_another(&last, &now) => last = now,
+                Ok(_) => {
+                    between = Between::ForkToExec;
+                    break;
+                }
+                Err(_) => break,
+            }
+            seen_at = Instant::now();
+        }
+        let blind_ns = seen_at.elapsed().as_nanos() as u64;
+        let parent = self.reading(self.target)?;
+        let mut seen = sides(shares::shares(&fork.reading, Some(&parent), Some(&last)));
+        let mut unknown_pages = 0;
+        if let Some(copy) = &fork.copy {
+            let (tally, unknown) = compared(&fork.reading, copy, self.target, &parent)?;
+            unknown_pages = unknown;
+            seen = vec![(Writer::Parent, tally)];
+        }
+        if let Some(faults) = &mut self.faults {
+            faults.drain();
+            let sides = (self.target.pid(), child.pid());
+            seen = faults.judge(&fork, Some((sides.0, &parent)), Some((sides.1, &last)));
+        }
+        for (writer, tally) in seen {
+            self.spans.add(Span {
+                between,
+                program: program.clone(),
+                writer,
+                method: self.method,
+                tally,
+                start_unix_ns: fork.unix_ns,
+                duration_ns: fork.at.elapsed().as_nanos() as u64,
+                unknown_pages,
+                blind_ns,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Whether two processes have one page table (vfork, posix_spawn): a page that is one process's alone
+/// cannot be both's.
+fn is_same_memory(one: &Reading, two: &Reading) -> bool {
+    let both = join(one.private_pages(), two.private_pages());
+    let alone = both.filter_map(|(_, a, b)| Some((a?.page, b?.page))).filter(|(a, b)| {
+        a.is_exclusive() && b.is_exclusive() && (a.frame().is_none() || a.frame() == b.frame())
+    });
+    // Both may have written a page since, and frames may not be shown.
+    alone.count() * 2 > two.private_pages().filter(Placed::is_anonymous).count()
+}
+
+/// Whether a memory is another program's: none of what was mapped is there any more.
+fn is_another(before: &Reading, now: &Reading) -> bool {
+    let stays = |mapping: &crate::Mapping| {
+        now.mappings.binary_search_by_key(&mapping.range.start, |m| m.range.start).is_ok()
+    };
+    !before.mappings.iter().any(stays)
+}
+
+/// What a fork shared, by a look at the process some time before it and at both some time after:
+/// a page that both still have from one frame, is it; of the others, the frame that was there
+/// before the fork tells who has written since.
+fn at_fork(before: &Reading, parent: &Reading, child: &Reading) -> Reading {
+    let old: HashMap<u64, Page> =
+        before.private_pages().map(|placed| (placed.address, placed.page)).collect();
+    let mut runs: Vec<(u64, Vec<Page>)> = Vec::new();
+    let mut keep = |placed: Placed, page: Page| match runs.last_mut() {
+        Some((start, pages))
+            if *start + pages.len() as u64 * child.page_bytes == placed.address =>
+        {
+            pages.push(page);
+        }
+        _ => runs.push((placed.address, vec![page])),
+    };
+    for (address, of_parent, of_child) in join(parent.private_pages(), child.private_pages()) {
+        let Some(of_child) = of_child else { continue };
+        let of_parent = of_parent.map(|placed| placed.page);
+        let same = of_parent.is_none_or(|page| page.frame() == of_child.page.frame());
+        match old.get(&address) {
+            _ if same => keep(of_child, of_child.page),
+            Some(page) if page.frame() == of_parent.and_then(Page::frame) => {
+                keep(of_child, *page);
+            }
+            // The child's is the older one, unless it wrote: most children write less.
+            _ => keep(of_child, of_child.page),
+        }
+    }
+    Reading::of(child.mappings.clone(), runs, child.page_bytes)
+}

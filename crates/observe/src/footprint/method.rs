@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How writes are seen: what each way needs, and which one is taken. Facts first, then a pure
+//! function.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::mappings;
+use crate::pagemap::Pagemap;
+use crate::target::Target;
+
+/// A way of seeing which pages were written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Method {
+    /// Each fault with its address, by BPF: exact, and in their order.
+    Faults,
+    /// What fork shared and is shared no longer, by the page table.
+    Exclusive,
+    /// The kernel's soft-dirty bits.
+    SoftDirty,
+    /// Asynchronous write-protection, in memory that the program has registered for it.
+    Uffd,
+    /// The bytes of two moments, compared.
+    Snapshot,
+}
+
+impl Method {
+    /// Every one.
+    pub const ALL: [Method; 5] =
+        [Method::Faults, Method::Exclusive, Method::SoftDirty, Method::Uffd, Method::Snapshot];
+
+    /// Its name on the command line and in samples.
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Faults => "faults",
+            Method::Exclusive => "exclusive",
+            Method::SoftDirty => "soft-dirty",
+            Method::Uffd => "uffd",
+            Method::Snapshot => "snapshot",
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Method {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Method, String> {
+        Method::ALL.into_iter().find(|method| method.name() == text).ok_or_else(|| {
+            let names: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
+            format!("'{text}' is not a method: use {}", names.join(", "))
+        })
+    }
+}
+
+/// What is to be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    /// A command of ours, held at its forks and ends.
+    Command,
+    /// A running process, from its next fork to the child's end.
+    Fork,
+    /// A running process, between two times.
+    Interval,
+}
+
+/// What is known before one is chosen; of a reason, why not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MethodFacts {
+    /// Frames are shown (CAP_SYS_ADMIN).
+    pub frames: bool,
+    /// BPF on page faults can be had.
+    pub bpf: Result<(), String>,
+    /// The soft-dirty bit works, found out by using it.
+    pub soft_dirty: Result<(), String>,
+    /// The process has memory that is registered for asynchronous write-protection, or is given
+    /// the library that does so.
+    pub registered: bool,
+    /// Its bytes may be read.
+    pub memory: Result<(), String>,
+    /// Its user allows that its pages are marked (--allow-marking).
+    pub may_mark: bool,
+}
+
+impl MethodFacts {
+    /// Finds out. `bpf` and `soft_dirty` are others' findings.
+    pub fn probe(
+        target: Option<&Target>,
+        bpf: Result<(), String>,
+        soft_dirty: Option<bool>,
+        may_mark: bool,
+    ) -> MethodFacts {
+        let soft_dirty = match soft_dirty {
+            Some(true) => Ok(()),
+            Some(false) => {
+                Err("the bit never changes on this kernel (CONFIG_MEM_SOFT_DIRTY)".to_owned())
+            }
+            None => Err("this kernel has no clear_refs or refuses it".to_owned()),
+        };
+        let memory = target.map_or(Ok(()), |target| {
+            target.open_file("mem").map(drop).map_err(|error| error.to_string())
+        });
+        let registered = target.is_some_and(is_registered);
+        MethodFacts { frames: shows_frames(), bpf, soft_dirty, registered, memory, may_mark }
+    }
+}
+
+/// Whether frames are shown to this process: it looks at a page of its own.
+fn shows_frames() -> bool {
+    let own = || -> Option<bool> {
+        let own = Target::open(std::process::id() as i32).ok()?;
+        let stack = mappings::mappings(&own).ok()?;
+        let stack = stack.into_iter().find(|mapping| mapping.kind == mappings::Kind::Stack)?;
+        let mut seen = false;
+        let mut pagemap = Pagemap::open(&own).ok()?;
+        let each = |_, pages: &[crate::Page]| seen |= pages.iter().any(|p| p.frame().is_some());
+        pagemap.for_each(&own, stack.range, each).ok()?;
+        Some(seen)
+    };
+    own().unwrap_or(false)
+}
+
+/// Whether some mapping has the flag of write-protection by userfaultfd.
+fn is_registered(target: &Target) -> bool {
+    let all = mappings::detailed_mappings(target).unwrap_or_default();
+    all.iter().filter_map(|mapping| mapping.details.as_ref()).any(|details| details.has(b"uw"))
+}
+
+/// The cheapest method that sees what is asked for, or the one that `forced` names, with the reason;
+/// or why it cannot be had.
+///
+/// # Errors
+/// One sentence that says what would help.
+pub fn choose(
+    subject: Subject,
+    facts: &MethodFacts,
+    forced: Option<Method>,
+) -> Result<(Method, String), String> {
+    if let Some(method) = forced {
+        return match usable(method, subject, facts) {
+            Ok(()) => Ok((method, "asked for".to_owned())),
+            Err(reason) => Err(format!("--method {method}: {reason}")),
+        };
+    }
+    let order: &[Method] = match subject {
+        Subject::Command | Subject::Fork => &[Method::Exclusive, Method::Faults, Method::Snapshot],
+        Subject::Interval => &[Method::Uffd, Method::SoftDirty, Method::Snapshot],
+    };
+    let mut reasons = Vec::new();
+    for method in order {
+        match usable(*method, subject, facts) {
+            Ok(()) => {
+                let cheaper = if reasons.is_empty() {
+                    "the cheapest".to_owned()
+                } else {
+                    format!("the cheapest left ({})", reasons.join("; "))
+                };
+                return Ok((*method, cheaper));
+            }
+            Err(reason) => reasons.push(format!("{method}: {reason}")),
+        }
+    }
+    Err(format!("no method can see these writes here: {}", reasons.join("; ")))
+}
+
+fn usable(method: Method, subject: Subject, facts: &MethodFacts) -> Result<(), String> {
+    match (method, subject) {
+        (Method::Faults, Subject::Interval) => Err(
+            "a page that is there is written without a fault unless a fork shared it: use --fork"
+                .to_owned(),
+        ),
+        (Method::Faults, _) => facts.bpf.clone(),
+        (Method::Exclusive, Subject::Interval) => {
+            Err("without a fork between the two moments every page is exclusive: use --fork, or \
+             --method snapshot"
+                .to_owned())
+        }
+        (Method::Exclusive, _) => Ok(()),
+        (Method::SoftDirty, _) if facts.soft_dirty.is_err() => facts.soft_dirty.clone(),
+        (Method::SoftDirty, _) if !facts.may_mark => Err(
+            "it write-protects every page of the process once and clears bits that others may use \
+             (CRIU, a debugger): allow that with --allow-marking"
+                .to_owned(),
+        ),
+        (Method::SoftDirty, Subject::Interval) => Ok(()),
+        (Method::Uffd, _) if !facts.registered => {
+            Err("the program has registered none of its memory: start it with the library of \
+             examples/footprint_uffd.c in LD_PRELOAD, or link it"
+                .to_owned())
+        }
+        (Method::Uffd, _) if !facts.may_mark => {
+            Err("it write-protects the pages of the process: allow that with --allow-marking"
+                .to_owned())
+        }
+        (Method::Uffd, Subject::Interval) => Ok(()),
+        (Method::SoftDirty | Method::Uffd, _) => Err(
+            "bits of the parent are cleared as a whole, not at a fork: use --pid with --interval-s"
+                .to_owned(),
+        ),
+        (Method::Snapshot, _) => facts.memory.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> MethodFacts {
+        MethodFacts {
+            frames: true,
+            bpf: Ok(()),
+            soft_dirty: Err("off".into()),
+            registered: false,
+            memory: Ok(()),
+            may_mark: false,
+        }
+    }
+
+    fn chosen(subject: Subject, facts: &MethodFacts) -> Method {
+        choose(subject, facts, None).unwrap().0
+    }
+
+    #[test]
+    fn the_cheapest_that_sees_it_is_taken() {
+        assert_eq!(chosen(Subject::Command, &facts()), Method::Exclusive);
+        assert_eq!(chosen(Subject::Fork, &facts()), Method::Exclusive);
+        assert_eq!(chosen(Subject::Interval, &facts()), Method::Snapshot);
+        let marked = MethodFacts { registered: true, may_mark: true, ..facts() };
+        assert_eq!(chosen(Subject::Interval, &marked), Method::Uffd);
+        let soft = MethodFacts { soft_dirty: Ok(()), may_mark: true, ..facts() };
+        assert_eq!(chosen(Subject::Interval, &soft), Method::SoftDirty);
+    }
+
+    #[test]
+    fn nothing_is_marked_without_consent() {
+        let soft = MethodFacts { soft_dirty: Ok(()), registered: true, ..facts() };
+        assert_eq!(chosen(Subject::Interval, &soft), Method::Snapshot);
+        for method in [Method::SoftDirty, Method::Uffd] {
+            let error = choose(Subject::Interval, &soft, Some(method)).unwrap_err();
+            assert!(error.contains("--allow-marking"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_see_it_is_refused_with_what_helps() {
+        for method in [Method::Faults, Method::Exclusive] {
+            let error = choose(Subject::Interval, &facts(), Some(method)).unwrap_err();
+            assert!(error.contains("--fork"), "{error}");
+        }
+        let blind = MethodFacts { memory: Err("may not be read".into()), ..facts() };
+        assert!(choose(Subject::Interval, &blind, None).unwrap_err().contains("may not be read"));
+        assert!(choose(Subject::Fork, &blind, Some(Method::Uffd)).is_err());
+        assert!("page".parse::<Method>().unwrap_err().contains("soft-dirty"));
+    }
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a policy of copying ahead would have done with writes in the order in which they came
+//! (documents 002 and 003). Pure: pages in, counts out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::tally::REGION_BYTES;
+
+/// A policy of copying ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ahead {
+    /// At a write, the next so many pages as well. 1 is document 002's.
+    Next(u32),
+    /// At the first write in a region of 2 MB, the whole of it, if at least so many percent of its
+    /// pages were written between the fork before and this one (document 003).
+    Coverage(u32),
+}
+
+/// What it comes to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Hindsight {
+    /// First writes of shared pages: a fault and a copy each, without a policy.
+    pub writes: u64,
+    /// Faults that are left.
+    pub faults: u64,
+    /// Pages copied ahead.
+    pub precopied: u64,
+    /// Of them, those that were then written: a fault saved each.
+    pub hits: u64,
+}
+
+impl Hindsight {
+    /// Of the pages copied ahead, those that were then written; `None` where none was.
+    pub fn hit_rate(&self) -> Option<f64> {
+        super::tally::share(self.hits, self.precopied)
+    }
+
+    /// Adds another fork's.
+    pub fn add(&mut self, other: Hindsight) {
+        self.writes += other.writes;
+        self.faults += other.faults;
+        self.precopied += other.precopied;
+        self.hits += other.hits;
+    }
+}
+
+/// What happened between one fork and the next, or the child's end.
+#[derive(Debug, Clone, Default)]
+pub struct Epoch {
+    /// Pages that the fork shared, by number (address divided by the page size).
+    pub shared: BTreeSet<u64>,
+    /// Pages by number, in the order in which they were first written.
+    pub writes: Vec<u64>,
+}
+
+/// Plays the writes of `epoch` under `policy`. `before` is the epoch before it, for policies that
+/// go by it.
+pub fn play(policy: Ahead, epoch: &Epoch, before: Option<&Epoch>, page_bytes: u64) -> Hindsight {
+    let mut result = Hindsight::default();
+    let mut copied: BTreeSet<u64> = BTreeSet::new();
+    let mut written: BTreeSet<u64> = BTreeSet::new();
+    let covered = before.map(|before| coverage(before, page_bytes)).unwrap_or_default();
+    let mut tried: BTreeSet<u64> = BTreeSet::new();
+    for page in epoch.writes.iter().filter(|page| epoch.shared.contains(page)) {
+        if !written.insert(*page) {
+            continue;
+        }
+        result.writes += 1;
+        if copied.contains(page) {
+            result.hits += 1;
+            continue;
+        }
+        result.faults += 1;
+        copied.insert(*page);
+        for other in ahead(policy, *page, &epoch.shared, &covered, &mut tried, page_bytes) {
+            result.precopied += u64::from(copied.insert(other));
+        }
+    }
+    result
+}
+
+fn ahead(
+    policy: Ahead,
+    page: u64,
+    shared: &BTreeSet<u64>,
+    covered: &BTreeMap<u64, u32>,
+    tried: &mut BTreeSet<u64>,
+    page_bytes: u64,
+) -> Vec<u64> {
+    match policy {
+        Ahead::Next(pages) => {
+            (page + 1..=page + u64::from(pages)).filter(|next| shared.contains(next)).collect()
+        }
+        Ahead::Coverage(threshold) => {
+            let per_region = REGION_BYTES / page_bytes;
+            let region = page / per_region;
+            let is_covered = covered.get(&region).is_some_and(|percent| *percent >= threshold);
+            if !is_covered || !tried.insert(region) {
+                return Vec::new();
+            }
+            shared.range(region * per_region..(region + 1) * per_region).copied().collect()
+        }
+    }
+}
+
+/// By region, the percentage of its shared pages that were written.
+fn coverage(epoch: &Epoch, page_bytes: u64) -> BTreeMap<u64, u32> {
+    let per_region = REGION_BYTES / page_bytes;
+    let written: BTreeSet<u64> = epoch.writes.iter().copied().collect();
+    let mut counts: BTreeMap<u64, (u32, u32)> = BTreeMap::new();
+    for page in &epoch.shared {
+        let (pages, hits) = counts.entry(page / per_region).or_default();
+        *pages += 1;
+        *hits += u32::from(written.contains(page));
+    }
+    counts.into_iter().map(|(region, (pages, hits))| (region, hits * 100 / pages)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn epoch(shared: std::ops::Range<u64>, writes: &[u64]) -> Epoch {
+        Epoch { shared: shared.collect(), writes: writes.to_vec() }
+    }
+
+    #[test]
+    fn sequential_writes_halve_and_scattered_ones_waste() {
+        let sequential = epoch(0..100, &(0..100).collect::<Vec<_>>());
+        let next = play(Ahead::Next(1), &sequential, None, 4096);
+        assert_eq!((next.writes, next.faults, next.precopied, next.hits), (100, 50, 50, 50));
+        assert_eq!(next.hit_rate(), Some(1.0));
+        let batch = play(Ahead::Next(15), &sequential, None, 4096);
+        assert_eq!((batch.faults, batch.precopied, batch.hits), (7, 93, 93));
+        let scattered = epoch(0..100, &[10, 20, 30]);
+        let next = play(Ahead::Next(1), &scattered, None, 4096);
+        assert_eq!((next.faults, next.precopied, next.hit_rate()), (3, 3, Some(0.0)));
+    }
+
+    #[test]
+    fn a_page_counts_once_and_only_where_the_fork_shared_it() {
+        let twice = epoch(5..7, &[5, 5, 6, 7, 8]);
+        let none = play(Ahead::Next(0), &twice, None, 4096);
+        assert_eq!((none.writes, none.faults, none.hit_rate()), (2, 2, None));
+    }
+
+    #[test]
+    fn coverage_copies_what_was_covered_before_and_nothing_without_a_past() {
+        let all: Vec<u64> = (0..512).rev().collect();
+        let past = epoch(0..1024, &all);
+        let now = epoch(0..1024, &[5, 600, 6, 7, 601]);
+        let first = play(Ahead::Coverage(80), &now, None, 4096);
+        assert_eq!((first.faults, first.precopied), (5, 0));
+        let second = play(Ahead::Coverage(80), &now, Some(&past), 4096);
+        assert_eq!((second.faults, second.precopied, second.hits), (3, 511, 2));
+        let hardly = epoch(0..1024, &(0..400).collect::<Vec<_>>());
+        assert_eq!(play(Ahead::Coverage(80), &now, Some(&hardly), 4096).precopied, 0);
+    }
+}

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What lies between two moments of a process, and all such spans of a run together.
+
+use std::collections::BTreeMap;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use cowlab_machine::ProcessError;
+
+use super::copy::{Copy, compare};
+use super::method::Method;
+use super::order::Hindsight;
+use super::reading::{Placed, Reading, join};
+use super::shares::{self, Shares};
+use super::tally::{Fate, Tally};
+use crate::pagemap::Pagemap;
+use crate::target::Target;
+
+/// A moment of a process, to which later ones are compared.
+pub struct Moment {
+    /// Its pages.
+    pub reading: Reading,
+    /// The memory that they are of.
+    pagemap: Option<Pagemap>,
+    /// Their bytes, where the method compares them.
+    pub copy: Option<Copy>,
+    /// When.
+    pub at: Instant,
+    /// When, for samples.
+    pub unix_ns: i64,
+    /// When, on the kernel's clock of events.
+    pub monotonic_ns: u64,
+}
+
+impl Moment {
+    /// A moment made of parts, for tests.
+    pub fn of(reading: Reading, monotonic_ns: u64) -> Moment {
+        let (at, unix_ns) = (Instant::now(), 0);
+        Moment { reading, pagemap: None, copy: None, at, unix_ns, monotonic_ns }
+    }
+
+    /// Fails if `of` has ended, or has another program's memory by now.
+    ///
+    /// # Errors
+    /// [`ProcessError::Executed`] or [`ProcessError::Vanished`].
+    pub fn check_memory(&self, of: &Target) -> Result<(), ProcessError> {
+        match self.pagemap.as_ref().is_none_or(Pagemap::is_current) {
+            true => Ok(()),
+            false => Err(of.lost_memory()),
+        }
+    }
+}
+
+/// CLOCK_MONOTONIC, which the kernel's events are dated by.
+pub fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+impl Moment {
+    /// Looks at `of` now, and copies its bytes for a method that compares them.
+    ///
+    /// # Errors
+    /// [`ProcessError`]: ended, no permission.
+    pub fn take(of: &Target, method: Method) -> Result<Moment, ProcessError> {
+        let (at, monotonic_ns) = (Instant::now(), monotonic_ns());
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut pagemap = Pagemap::open(of)?;
+        let reading = Reading::take(of, &mut pagemap)?;
+        let copies = method == Method::Snapshot;
+        let copy = if copies { Some(Copy::take(of, &reading)?) } else { None };
+        let pagemap = Some(pagemap);
+        Ok(Moment { reading, pagemap, copy, at, unix_ns: since.as_nanos() as i64, monotonic_ns })
+    }
+}
+
+/// Between which moments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Between {
+    /// A program's exec and its end.
+    Run,
+    /// A fork and the child's end.
+    ForkToExit,
+    /// A fork and the child's exec.
+    ForkToExec,
+    /// Two signals by which the program marks moments, or one and its end.
+    Marks,
+    /// Two times.
+    Interval,
+}
+
+impl Between {
+    /// Its name in samples.
+    pub fn name(self) -> &'static str {
+        match self {
+            Between::Run => "run",
+            Between::ForkToExit => "fork-to-exit",
+            Between::ForkToExec => "fork-to-exec",
+            Between::Marks => "marks",
+            Between::Interval => "interval",
+        }
+    }
+
+    /// Whether it begins with a fork.
+    pub fn is_fork(self) -> bool {
+        matches!(self, Between::ForkToExit | Between::ForkToExec)
+    }
+}
+
+/// Whose writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Writer {
+    /// The process that was looked at.
+    Own,
+    /// The one that forked.
+    Parent,
+    /// The one that was forked.
+    Child,
+    /// One of the two.
+    Either,
+}
+
+impl Writer {
+    /// Its name in samples.
+    pub fn name(self) -> &'static str {
+        match self {
+            Writer::Own => "own",
+            Writer::Parent => "parent",
+            Writer::Child => "child",
+            Writer::Either => "either",
+        }
+    }
+}
+
+/// What lies between two moments.
+#[derive(Debug, Clone)]
+pub struct Span {
+    /// Between which.
+    pub between: Between,
+    /// The program's name.
+    pub program: String,
+    /// Whose writes.
+    pub writer: Writer,
+    /// How it was seen.
+    pub method: Method,
+    /// What was seen.
+    pub tally: Tally,
+    /// When it began.
+    pub start_unix_ns: i64,
+    /// How long it lasted.
+    pub duration_ns: u64,
+    /// Pages of which nothing is known: in swap, or unreadable.
+    pub unknown_pages: u64,
+    /// Between the last look and the end: what was written then is not seen.
+    pub blind_ns: u64,
+}
+
+/// What one process has between `before` and now, seen by comparison or by the page table alone.
+///
+/// # Errors
+/// [`ProcessError`]: ended, no permission.
+pub fn own_tally(before: &Moment, of: &Target) -> Result<(Tally, u64), ProcessError> {
+    let now = Reading::take(of, &mut Pagemap::open(of)?)?;
+    before.check_memory(of)?;
+    match &before.copy {
+        Some(copy) => compared(&before.reading, copy, of, &now),
+        None => Ok((shares::since_exec(&before.reading, &now), 0)),
+    }
+}
+
+/// What differs from a copy, as a tally of pages and of bytes.
+///
+/// # Errors
+/// [`ProcessError`]: ended, no permission.
+pub fn compared(
+    before: &Reading,
+    copy: &Copy,
+    of: &Target,
+    now: &Reading,
+) -> Result<(Tally, u64), ProcessError> {
+    let there: Vec<u64> = before.private_pages().map(|placed| placed.address).collect();
+    let was_there = |address: u64| there.binary_search(&address).is_ok();
+    let difference = compare(of, now, copy, was_there)?;
+    let mut tally = difference.tally;
+    for (address, before, after) in join(before.private_pages(), now.private_pages()) {
+        let (was_there, is_there) = (before.is_some(), after.is_some());
+        let is_written = match (before, after) {
+            (Some(_), Some(_)) => difference.changed.binary_search(&address).is_ok(),
+            (None, Some(after)) => after.is_anonymous(),
+            _ => false,
+        };
+        let Some(Placed { kind, .. }) = after.or(before) else { continue };
+        tally.add(address, kind, Fate { was_there, is_there, is_written });
+    }
+    shares::add_files(&mut tally, now);
+    Ok((tally, copy.unread_pages + difference.unread_pages))
+}
+
+/// The spans of both sides of a fork that are known, with whose they are.
+pub fn sides(shares: Shares) -> Vec<(Writer, Tally)> {
+    let known = [(Writer::Parent, shares.parent), (Writer::Child, shares.child)];
+    let known = known.into_iter().filter_map(|(writer, tally)| Some((writer, tally?)));
+    known.chain([(Writer::Either, shares.either)]).collect()
+}
+
+/// By what spans are added up.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// The program.
+    pub program: String,
+    /// Between which moments.
+    pub between: Between,
+    /// Whose writes.
+    pub writer: Writer,
+    /// How it was seen.
+    pub method: Method,
+}
+
+/// Spans of one key, added up.
+#[derive(Debug, Clone)]
+pub struct Sum {
+    /// How many.
+    pub spans: u64,
+    /// Their pages; the regions are those of the span with the most pages.
+    pub tally: Tally,
+    /// Pages at the start of that span.
+    largest_pages: u64,
+    /// When the first began.
+    pub start_unix_ns: i64,
+    /// How long they lasted together.
+    pub duration_ns: u64,
+    /// Pages of which nothing is known.
+    pub unknown_pages: u64,
+    /// The longest time of one without a look before its end.
+    pub blind_ns: u64,
+}
+
+/// Everything that was seen.
+#[derive(Debug, Clone, Default)]
+pub struct Spans {
+    /// By key.
+    pub sums: BTreeMap<Key, Sum>,
+    /// Forks that were seen.
+    pub forks: u64,
+    /// Children that shared their parent's memory: vfork, posix_spawn.
+    pub spawns: u64,
+    /// Ends that were not seen: killed, or a program replaced without notice.
+    pub unseen: u64,
+    /// How long each reading took.
+    pub reading_ns: Vec<u64>,
+    /// How long each copy took.
+    pub copy_ns: Vec<u64>,
+    /// Bytes of the largest copy.
+    pub copy_bytes: u64,
+    /// Time for which somebody was held to be looked at, how often, and the longest of it.
+    pub stopped_ns: u64,
+    /// How often.
+    pub stops: u64,
+    /// The longest of somebody who went on.
+    pub longest_stop_ns: u64,
+    /// The longest before somebody's end or exec.
+    pub longest_end_ns: u64,
+    /// What policies of copying ahead would have done, by their names and whose writes they were.
+    pub policies: BTreeMap<(String, Writer), Hindsight>,
+    /// Write faults that were seen, by the method that sees them.
+    pub faults_read: Option<u64>,
+    /// Those that were lost.
+    pub faults_lost: Option<u64>,
+    /// What could not be seen, and why.
+    pub missing: Vec<(String, String)>,
+}
+
+impl Spans {
+    /// Adds one.
+    pub fn add(&mut self, span: Span) {
+        let Span { between, program, writer, method, tally, .. } = span;
+        let key = Key { program, between, writer, method };
+        let pages = tally.total().start_pages.max(tally.total().pages_mapped);
+        let sum = self.sums.entry(key).or_insert_with(|| Sum {
+            spans: 0,
+            tally: Tally::default(),
+            largest_pages: 0,
+            start_unix_ns: span.start_unix_ns,
+            duration_ns: 0,
+            unknown_pages: 0,
+            blind_ns: 0,
+        });
+        sum.spans += 1;
+        sum.tally.add_kinds(&tally);
+        if pages >= sum.largest_pages {
+            sum.largest_pages = pages;
+            sum.tally.regions = tally.regions;
+        }
+        sum.duration_ns += span.duration_ns;
+        sum.unknown_pages += span.unknown_pages;
+        sum.blind_ns = sum.blind_ns.max(span.blind_ns);
+    }
+
+    /// Notes what a moment cost.
+    pub fn note(&mut self, moment: &Moment) {
+        self.reading_ns.push(moment.reading.took_ns);
+        if let Some(copy) = &moment.copy {
+            self.copy_ns.push(copy.took_ns);
+            self.copy_bytes = self.copy_bytes.max(copy.bytes());
+        }
+    }
+}

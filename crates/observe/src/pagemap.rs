@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The pages of a process: /proc/PID/pagemap (kernel: Documentation/admin-guide/mm/pagemap.rst).
+//! Reading takes the process's mmap_lock, shared, for 2 MB at a time: its faults go on, an mmap or
+//! fork of it waits for some microseconds.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use cowlab_machine::ProcessError;
+
+pub use crate::scan::{Region, Wanted, category};
+
+use crate::scan;
+use crate::target::Target;
+
+/// Entries read in one call: 128 MiB of 4 KiB pages. More gain nothing.
+const CHUNK_PAGES: usize = 32768;
+/// Regions of one scan.
+const CHUNK_REGIONS: usize = 4096;
+
+/// One page of a process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Page(pub u64);
+
+impl Page {
+    /// In RAM.
+    pub fn is_present(self) -> bool {
+        self.0 >> 63 & 1 == 1
+    }
+
+    /// In swap; its memory is one process's or shared by several, that is not told.
+    pub fn is_swapped(self) -> bool {
+        self.0 >> 62 & 1 == 1
+    }
+
+    /// Of a file, or of shared memory: no copy of this process's own.
+    pub fn is_file(self) -> bool {
+        self.0 >> 61 & 1 == 1
+    }
+
+    /// Write-protected through userfaultfd.
+    pub fn is_write_protected(self) -> bool {
+        self.0 >> 57 & 1 == 1
+    }
+
+    /// Mapped by this process alone, once. Of folios larger than a page newer kernels may say so
+    /// only of the folio as a whole.
+    pub fn is_exclusive(self) -> bool {
+        self.0 >> 56 & 1 == 1
+    }
+
+    /// Written since clear_refs; set on a kernel without soft-dirty bits only where it was put.
+    pub fn is_soft_dirty(self) -> bool {
+        self.0 >> 55 & 1 == 1
+    }
+
+    /// Memory that is this process's own or shared with its relatives by fork alone: anonymous, in
+    /// RAM. The page of zeros that reading untouched memory maps looks the same, but without
+    /// [`Page::is_exclusive`].
+    pub fn is_anonymous(self) -> bool {
+        self.is_present() && !self.is_file()
+    }
+
+    /// The number of its frame, where that may be known (CAP_SYS_ADMIN) and it is in RAM.
+    pub fn frame(self) -> Option<u64> {
+        let frame = self.0 & ((1 << 55) - 1);
+        (self.is_present() && frame != 0).then_some(frame)
+    }
+}
+
+/// The pages of one process: of the memory that it had when this was opened.
+#[derive(Debug)]
+pub struct Pagemap {
+    file: File,
+    page_bytes: u64,
+    scans: bool,
+    bytes: Vec<u8>,
+    pages: Vec<Page>,
+    regions: Vec<Region>,
+}
+
+impl Pagemap {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// [`ProcessError`]: ended, no permission, a kernel without CONFIG_PROC_PAGE_MONITOR.
+    pub fn open(of: &Target) -> Result<Pagemap, ProcessError> {
+        let file = of.open_file("pagemap")?;
+        let scans = scan::is_known(&file);
+        Ok(Pagemap {
+            file,
+            page_bytes: rustix::param::page_size() as u64,
+            scans,
+            bytes: Vec::new(),
+            pages: Vec::new(),
+            regions: Vec::new(),
+        })
+    }
+
+    /// Whether this kernel has PAGEMAP_SCAN, by having asked it.
+    pub fn has_scan(&self) -> bool {
+        self.scans
+    }
+
+    /// Whether the process still has the memory that it had when this was opened: it has neither
+    /// ended nor executed another program.
+    pub fn is_current(&self) -> bool {
+        self.file.read_at(&mut [0; 8], 0).is_ok_and(|got| got == 8)
+    }
+
+    /// Size of a page.
+    pub fn page_bytes(&self) -> u64 {
+        self.page_bytes
+    }
+
+    /// Yields the pages of `range` in runs, each with the address of its first; where the kernel
+    /// can scan, those that are neither in RAM nor in swap are left out.
+    ///
+    /// # Errors
+    /// [`ProcessError`]: its memory is gone; `of` is whose, for the reason.
+    pub fn for_each(
+        &mut self,
+        of: &Target,
+        range: Range<u64>,
+        mut each: impl FnMut(u64, &[Page]),
+    ) -> Result<(), ProcessError> {
+        if !self.scans {
+            return self.read(of, range, &mut each);
+        }
+        let there = category::PRESENT | category::SWAPPED;
+        let wanted = Wanted { any_of: there, told: there, ..Wanted::default() };
+        let mut populated: Vec<Range<u64>> = Vec::new();
+        self.scan(of, range, wanted, |region| match populated.last_mut() {
+            // Small holes are read along: a call costs as much as some hundred entries.
+            Some(last) if region.start - last.end <= 64 << 12 => last.end = region.end,
+            _ => populated.push(region.start..region.end),
+        })?;
+        populated.into_iter().try_for_each(|range| self.read(of, range, &mut each))
+    }
+
+    /// Yields regions of `range` by PAGEMAP_SCAN, in order of address.
+    ///
+    /// # Errors
+    /// [`ProcessError::Unsupported`] where the kernel has no such call; its memory is gone.
+    pub fn scan(
+        &mut self,
+        of: &Target,
+        range: Range<u64>,
+        wanted: Wanted,
+        mut each: impl FnMut(Region),
+    ) -> Result<(), ProcessError> {
+        if !self.scans {
+            return Err(ProcessError::Unsupported { path: of.path("pagemap") });
+        }
+        self.regions.resize(CHUNK_REGIONS, Region::default());
+        let mut at = range.start;
+        while at < range.end {
+            let (filled, stopped) =
+                scan::scan(&self.file, &(at..range.end), wanted, &mut self.regions)
+                    .map_err(|error| of.failed("pagemap", error.into()))?;
+            self.regions[..filled].iter().copied().for_each(&mut each);
+            // Linux 6.18 has been seen to name an end before that of the last region it yielded,
+            // which the next call would then yield again.
+            let covered =
+                self.regions[..filled].last().map_or(stopped, |last| last.end.max(stopped));
+            if covered <= at {
+                break;
+            }
+            at = covered;
+        }
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        of: &Target,
+        range: Range<u64>,
+        each: &mut impl FnMut(u64, &[Page]),
+    ) -> Result<(), ProcessError> {
+        let (mut at, end) = (range.start / self.page_bytes, range.end.div_ceil(self.page_bytes));
+        while at < end {
+            let pages = CHUNK_PAGES.min((end - at) as usize);
+            self.bytes.resize(pages * 8, 0);
+            let got = self
+                .file
+                .read_at(&mut self.bytes, at * 8)
+                .map_err(|error| of.failed("pagemap", error))?;
+            if got < 8 {
+                return Err(of.lost_memory());
+            }
+            self.pages.clear();
+            let (entries, _) = self.bytes[..got].as_chunks::<8>();
+            self.pages.extend(entries.iter().map(|entry| Page(u64::from_ne_bytes(*entry))));
+            each(at * self.page_bytes, &self.pages);
+            at += self.pages.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mappings::mappings;
+
+    #[test]
+    fn bits_are_where_the_kernel_says() {
+        let page = Page(1 << 63 | 1 << 56 | 0x1234);
+        assert!(page.is_present() && page.is_exclusive() && page.is_anonymous());
+        assert_eq!(page.frame(), Some(0x1234));
+        let swapped = Page(1 << 62 | 1 << 61 | 1 << 57 | 1 << 55);
+        assert!(swapped.is_swapped() && swapped.is_file() && swapped.is_write_protected());
+        assert!(swapped.is_soft_dirty() && swapped.frame().is_none() && !swapped.is_anonymous());
+    }
+
+    /// Own pages, of which every second was touched.
+    fn count(pagemap: &mut Pagemap, own: &Target, memory: &[u8]) -> (usize, usize) {
+        let start = (memory.as_ptr().addr() as u64).next_multiple_of(pagemap.page_bytes());
+        let end = memory.as_ptr_range().end.addr() as u64 / pagemap.page_bytes();
+        let (mut present, mut runs) = (0, 0);
+        pagemap
+            .for_each(own, start..end * pagemap.page_bytes(), |address, pages| {
+                assert!(address >= start && address.is_multiple_of(4096));
+                present += pages.iter().filter(|page| page.is_anonymous()).count();
+                runs += 1;
+            })
+            .unwrap();
+        (present, runs)
+    }
+
+    #[test]
+    fn what_was_touched_is_seen_with_and_without_scan() {
+        let own = Target::open(std::process::id() as i32).unwrap();
+        let mut pagemap = Pagemap::open(&own).unwrap();
+        let page = pagemap.page_bytes() as usize;
+        let mut memory = vec![0u8; 40000 * page];
+        memory[page..].iter_mut().step_by(2 * page).for_each(|byte| *byte = 1);
+        let by_default = count(&mut pagemap, &own, &memory);
+        assert!((19_998..=20_000).contains(&by_default.0), "{by_default:?}");
+        pagemap.scans = false;
+        let plain = count(&mut pagemap, &own, &memory);
+        assert_eq!(plain.0, by_default.0);
+        assert!(plain.1 >= 2, "the range is longer than one chunk");
+    }
+
+    #[test]
+    fn every_mapping_of_ones_own_can_be_read() {
+        let own = Target::open(std::process::id() as i32).unwrap();
+        let mut pagemap = Pagemap::open(&own).unwrap();
+        let mut present = 0;
+        for mapping in mappings(&own).unwrap().iter().filter(|mapping| mapping.is_private()) {
+            pagemap
+                .for_each(&own, mapping.range.clone(), |_, pages| {
+                    present += pages.iter().filter(|page| page.is_present()).count();
+                })
+                .unwrap();
+        }
+        assert!(present > 100, "{present}");
+    }
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The ioctl PAGEMAP_SCAN of /proc/PID/pagemap (since Linux 6.7; PAGEMAP_SCAN(2const), kernel:
+//! Documentation/admin-guide/mm/pagemap.rst). Safety: the kernel reads one structure, whose size is
+//! part of the request's code, and writes at most as many regions as the structure says fit.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::fs::File;
+use std::ops::Range;
+
+use rustix::io::{Errno, Result};
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl, opcode};
+
+/// What pages can be: bits of [`Region::categories`].
+pub mod category {
+    /// In a mapping that is registered for asynchronous write-protection.
+    pub const WRITE_PROTECTABLE: u64 = 1 << 0;
+    /// Not write-protected through userfaultfd: where a mapping is registered for asynchronous
+    /// write-protection, written since it was last protected.
+    pub const WRITTEN: u64 = 1 << 1;
+    /// Of a file, or of shared memory.
+    pub const FILE: u64 = 1 << 2;
+    /// In RAM.
+    pub const PRESENT: u64 = 1 << 3;
+    /// In swap.
+    pub const SWAPPED: u64 = 1 << 4;
+    /// The kernel's page of zeros, which reading untouched memory maps: no memory is used by it.
+    pub const ZERO: u64 = 1 << 5;
+    /// Mapped by one entry of the table above: a huge page.
+    pub const HUGE: u64 = 1 << 6;
+}
+
+/// Pages in a row that are the same (`struct page_region`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Region {
+    /// First address.
+    pub start: u64,
+    /// The address after the last.
+    pub end: u64,
+    /// Bits of [`category`], of those that were asked for.
+    pub categories: u64,
+}
+
+/// Which pages a scan yields, by bits of [`category`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wanted {
+    /// All of these.
+    pub all_of: u64,
+    /// One of these at least; 0: no matter which.
+    pub any_of: u64,
+    /// What a region tells.
+    pub told: u64,
+    /// Write-protect the pages that are found, so that the next scan finds those written since.
+    /// Only in mappings that their own program has registered with userfaultfd.
+    pub protect: bool,
+}
+
+/// `struct pm_scan_arg`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+struct Argument {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+const WP_MATCHING: u64 = 1 << 0;
+const CHECK_WPASYNC: u64 = 1 << 1;
+const SCAN: Opcode = opcode::read_write::<Argument>(b'f', 16);
+
+/// One call: how many regions were filled, and where it stopped.
+pub(crate) fn scan(
+    pagemap: &File,
+    range: &Range<u64>,
+    wanted: Wanted,
+    regions: &mut [Region],
+) -> Result<(usize, u64)> {
+    let mut call = Call {
+        argument: Argument {
+            size: size_of::<Argument>() as u64,
+            flags: if wanted.protect { WP_MATCHING | CHECK_WPASYNC } else { 0 },
+            start: range.start,
+            end: range.end,
+            category_mask: wanted.all_of,
+            category_anyof_mask: wanted.any_of,
+            return_mask: wanted.told,
+            ..Argument::default()
+        },
+        regions,
+    };
+    // SAFETY: `Call` passes one structure of the type that SCAN is the code of; its `vec` and
+    // `vec_len` are those of a slice that it holds exclusively while the call lasts.
+    let filled = unsafe { ioctl(pagemap, &mut call) }?;
+    Ok((filled, call.argument.walk_end))
+}
+
+/// Whether the kernel knows the ioctl: asked for no pages at all.
+pub(crate) fn is_known(pagemap: &File) -> bool {
+    let wanted = Wanted { told: category::PRESENT, ..Wanted::default() };
+    !matches!(scan(pagemap, &(0..0), wanted, &mut []), Err(Errno::NOTTY | Errno::INVAL))
+}
+
+struct Call<'a> {
+    argument: Argument,
+    regions: &'a mut [Region],
+}
+
+// SAFETY: the structure is what the opcode says; the output is the number of regions, which the
+// kernel returns.
+unsafe impl Ioctl for &mut Call<'_> {
+    type Output = usize;
+
+    const IS_MUTATING: bool = true;
+
+    fn opcode(&self) -> Opcode {
+        SCAN
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        self.argument.vec = self.regions.as_mut_ptr() as u64;
+        self.argument.vec_len = self.regions.len() as u64;
+        (&raw mut self.argument).cast()
+    }
+
+    unsafe fn output_from_ptr(out: IoctlOutput, _: *mut c_void) -> Result<usize> {
+        Ok(out as usize)
+    }
+}

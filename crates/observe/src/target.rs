@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One process, held so that nobody who gets its number later is taken for it.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cowlab_machine::{ProcessError, ReadError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, open, openat};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// A process by its folder in /proc, which stays that process's: once it has ended, every file in
+/// it is gone (ESRCH), whoever has its number then.
+#[derive(Debug)]
+pub struct Target {
+    pid: i32,
+    folder: OwnedFd,
+    /// Readable from its end on; `None` on a kernel before 5.3.
+    pidfd: Option<OwnedFd>,
+    stat: Stat,
+    uid: u32,
+}
+
+/// The parts of /proc/PID/stat that are used (proc_pid_stat(5)).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    /// Its name, at most 15 bytes.
+    pub name: String,
+    /// R, S, D, T, Z, …
+    pub state: char,
+    /// The parent's pid; 0 if it is outside this namespace.
+    pub parent: i32,
+    /// Minor faults of the process, its children's not counted.
+    pub minor_faults: u64,
+    /// When it started, in ticks of 1/100 s since the machine did. With the pid it names a process
+    /// for as long as the machine runs.
+    pub start_ticks: u64,
+}
+
+impl Stat {
+    /// Decodes the file's text; `None` where it is cut or foreign.
+    pub fn decode(text: &str) -> Option<Stat> {
+        // The name may hold anything, blanks and brackets too; the last bracket ends it.
+        let (before, after) = text.rsplit_once(')')?;
+        let name = before.split_once('(')?.1.to_owned();
+        let mut words = after.split_ascii_whitespace();
+        let state = words.next()?.chars().next()?;
+        let parent = words.next()?.parse().ok()?;
+        // Fields 10 and 22 of the file; `words` stands before 5.
+        let minor_faults = words.nth(5)?.parse().ok()?;
+        let start_ticks = words.nth(11)?.parse().ok()?;
+        // A number that is cut short would pass for another.
+        words.next()?;
+        Some(Stat { name, state, parent, minor_faults, start_ticks })
+    }
+
+    /// Whether it has ended and only waits to be reaped.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x')
+    }
+}
+
+impl Target {
+    /// Hold process `pid`.
+    ///
+    /// # Errors
+    /// [`ProcessError`]: no such process; a kernel thread or a zombie.
+    pub fn open(pid: i32) -> Result<Target, ProcessError> {
+        let number = Pid::from_raw(pid).filter(|_| pid > 0);
+        let number = number.ok_or(ProcessError::NoSuchProcess { pid })?;
+        let path = format!("/proc/{pid}");
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = match open(&path, flags, Mode::empty()) {
+            Ok(folder) => folder,
+            Err(Errno::NOENT) => return Err(ProcessError::NoSuchProcess { pid }),
+            Err(error) => return Err(io_error(path.into(), error.into())),
+        };
+        let pidfd = pidfd_open(number, PidfdFlags::empty()).ok();
+        let unknown =
+            Stat { name: String::new(), state: '?', parent: 0, minor_faults: 0, start_ticks: 0 };
+        let mut target = Target { pid, folder, pidfd, stat: unknown, uid: u32::MAX };
+        // Where the number changed hands between the two opens, the folder is of one that ended.
+        target.stat = target.stat()?;
+        target.uid = rustix::fs::fstat(&target.folder).map_or(u32::MAX, |stat| stat.st_uid);
+        if target.stat.has_ended() || target.is_without_memory()? {
+            return Err(ProcessError::NoMemory { pid, name: target.stat.name });
+        }
+        Ok(target)
+    }
+
+    /// Its pid.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Its name when it was opened.
+    pub fn name(&self) -> &str {
+        &self.stat.name
+    }
+
+    /// When it started: [`Stat::start_ticks`].
+    pub fn start_ticks(&self) -> u64 {
+        self.stat.start_ticks
+    }
+
+    /// The user that owns its files in /proc.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// Readable once it has ended; `None` on a kernel before 5.3.
+    pub fn pidfd(&self) -> Option<BorrowedFd<'_>> {
+        self.pidfd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether it still runs. One that has ended and was not reaped does not.
+    pub fn is_alive(&self) -> bool {
+        self.stat().is_ok_and(|stat| !stat.has_ended())
+    }
+
+    /// Waits for its end, but no longer than `at_most`; whether it has ended.
+    pub fn wait_for_end(&self, at_most: Duration) -> bool {
+        let Some(pidfd) = self.pidfd() else {
+            std::thread::sleep(at_most);
+            return !self.is_alive();
+        };
+        let limit =
+            Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
+        let mut fds = [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
+        matches!(poll(&mut fds, Some(&limit)), Ok(1..))
+    }
+
+    /// Its state now.
+    ///
+    /// # Errors
+    /// [`ProcessError::Vanished`] once it has been reaped.
+    pub fn stat(&self) -> Result<Stat, ProcessError> {
+        let text = self.read("stat")?;
+        let malformed = || ReadError::Malformed {
+            path: self.path("stat"),
+            reason: "not as proc_pid_stat(5) describes it".into(),
+        };
+        Ok(Stat::decode(&text).ok_or_else(malformed)?)
+    }
+
+    /// The whole text of a file in its folder, with what is not UTF-8 replaced.
+    ///
+    /// # Errors
+    /// [`ProcessError`], with the file where it may not be read.
+    pub fn read(&self, file: &str) -> Result<String, ProcessError> {
+        let mut bytes = Vec::new();
+        let mut opened = self.open_file(file)?;
+        opened.read_to_end(&mut bytes).map_err(|error| self.failed(file, error))?;
+        Ok(String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    }
+
+    /// Opens a file in its folder for reading. `maps`, `pagemap` and `mem` belong to the memory
+    /// that the process has now: once it has executed another program they read as empty.
+    ///
+    /// # Errors
+    /// [`ProcessError`], with the file where it may not be read.
+    pub fn open_file(&self, file: &str) -> Result<File, ProcessError> {
+        openat(&self.folder, file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .map(File::from)
+            .map_err(|error| self.failed(file, error.into()))
+    }
+
+    /// Where a file of its folder is, for messages.
+    pub fn path(&self, file: &str) -> PathBuf {
+        Path::new("/proc").join(self.pid.to_string()).join(file)
+    }
+
+    /// What an error of reading `file` means for somebody who looks at this process.
+    pub fn failed(&self, file: &str, error: io::Error) -> ProcessError {
+        let code = error.raw_os_error();
+        let is = |errno: Errno| code == Some(errno.raw_os_error());
+        let path = self.path(file);
+        if is(Errno::SRCH) {
+            return ProcessError::Vanished { pid: self.pid };
+        }
+        if is(Errno::ACCESS) || is(Errno::PERM) {
+            return ProcessError::NoPermission { pid: self.pid, path, uid: self.uid };
+        }
+        if is(Errno::NOENT) {
+            return match file != "stat" && self.stat().is_ok() {
+                true => ProcessError::Unsupported { path },
+                false => ProcessError::Vanished { pid: self.pid },
+            };
+        }
+        io_error(path, error)
+    }
+
+    /// What it means that its memory reads as empty: it ended, or executed another program.
+    pub fn lost_memory(&self) -> ProcessError {
+        match self.is_alive() {
+            true => ProcessError::Executed { pid: self.pid },
+            false => ProcessError::Vanished { pid: self.pid },
+        }
+    }
+
+    /// Kernel threads have a name for `exe` that leads nowhere, and an empty statm.
+    fn is_without_memory(&self) -> Result<bool, ProcessError> {
+        Ok(self.read("statm")?.starts_with("0 "))
+    }
+}
+
+fn io_error(path: PathBuf, source: io::Error) -> ProcessError {
+    ProcessError::Read(ReadError::Io { path, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let text = "7 (a) S (b) R 1 7 7 0 -1 4194304 123 0 0 0 1 2 0 0 20 0 1 0 98765 8192 0\n";
+        let stat = Stat::decode(text).unwrap();
+        assert_eq!((stat.name.as_str(), stat.state, stat.parent), ("a) S (b", 'R', 1));
+        assert_eq!((stat.minor_faults, stat.start_ticks), (123, 98765));
+        for cut in 0..65 {
+            assert_eq!(Stat::decode(&text[..cut]), None, "{cut}");
+        }
+    }
+
+    #[test]
+    fn its_end_is_seen_before_and_after_it_is_reaped() {
+        let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
+        let target = Target::open(child.id() as i32).unwrap();
+        assert!(target.is_alive() && target.start_ticks() > 0);
+        assert!(!target.wait_for_end(Duration::ZERO));
+        child.kill().unwrap();
+        assert!(target.wait_for_end(Duration::from_secs(10)));
+        assert!(!target.is_alive(), "a zombie is taken for a living process");
+        child.wait().unwrap();
+        assert!(matches!(target.read("maps"), Err(ProcessError::Vanished { .. })));
+        assert!(matches!(target.lost_memory(), ProcessError::Vanished { .. }));
+    }
+
+    #[test]
+    fn who_is_not_there_or_has_no_memory_is_refused() {
+        assert!(matches!(Target::open(i32::MAX), Err(ProcessError::NoSuchProcess { .. })));
+        assert!(matches!(Target::open(-1), Err(ProcessError::NoSuchProcess { .. })));
+        assert!(matches!(Target::open(0), Err(ProcessError::NoSuchProcess { .. })));
+        let mut child = Command::new("true").spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(matches!(Target::open(child.id() as i32), Err(ProcessError::NoMemory { .. })));
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What may be attached here, and what is missing then.
+
+use super::frame::Sees;
+use super::gather::Options;
+use super::pids::Wanted;
+use super::taskstats::Taskstats;
+use crate::bpf::{BpfError, FaultMode, Observer, Scope, Settings};
+
+/// The best that is allowed here, and what it does not see.
+pub(super) fn attach(wanted: &Wanted, options: &Options) -> (Option<Observer>, Sees) {
+    let mut sees = Sees::default();
+    if options.without_bpf {
+        sees.missing.push("forks as they happen, their stops, spawns and execs: --no-bpf".into());
+        return (None, sees);
+    }
+    let settings = Settings {
+        scope: if *wanted == Wanted::All { Scope::Everything } else { Scope::Chosen },
+        faults: if options.counts { FaultMode::Count } else { FaultMode::None },
+        processes: if *wanted == Wanted::All { 16384 } else { 4096 },
+        ..Settings::default()
+    };
+    let attached = match Observer::attach(settings) {
+        Err(error) if options.counts => {
+            // Another architecture may have forks, and no event of faults.
+            sees.missing.push(format!("faults by kind: {error}"));
+            Observer::attach(Settings { faults: FaultMode::None, ..settings })
+        }
+        attached => attached,
+    };
+    match attached {
+        Ok(observer) => {
+            let learned = observer.learned();
+            sees.events = learned.tgid_offset.is_some();
+            sees.stops = learned.fork_site.is_some();
+            sees.counts = observer.settings().faults != FaultMode::None;
+            if !sees.events {
+                sees.missing
+                    .push("children of forks: this kernel's tasks were not understood".into());
+            }
+            if !sees.stops {
+                sees.missing.push(
+                    "the stop of a fork: no percpu_alloc_percpu event comes in a fork (Linux before \
+                     6.2)"
+                        .into(),
+                );
+            }
+            (Some(observer), sees)
+        }
+        Err(error) => {
+            sees.missing.push(format!(
+                "forks as they happen, their stops, spawns and execs: {}",
+                sentence(&error)
+            ));
+            (None, sees)
+        }
+    }
+}
+
+/// taskstats, if delays are accounted.
+pub(super) fn accounted() -> Result<Taskstats, String> {
+    let path = "/proc/sys/kernel/task_delayacct";
+    match std::fs::read_to_string(path).as_deref().map(str::trim) {
+        Ok("1") => Taskstats::open().map_err(|needs| format!("needs {needs}")),
+        Ok(_) => Err("kernel.task_delayacct is 0: --delay-accounting sets it meanwhile, for \
+                      processes that start from then on"
+            .to_owned()),
+        Err(_) => Err("needs a kernel with CONFIG_TASK_DELAY_ACCT".to_owned()),
+    }
+}
+
+fn sentence(error: &BpfError) -> String {
+    error.to_string().trim_end_matches('.').to_owned()
+}

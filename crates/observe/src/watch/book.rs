@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The accounts: what each watched process did and has. Pure; whoever reads the machine tells it.
+
+mod account;
+mod told;
+
+use std::collections::BTreeMap;
+
+use super::frame::{Frame, Group, Own, Process, Sees, Totals};
+use super::reading::Reading;
+use super::sample::Sample;
+use crate::target::Stat;
+use account::{Account, Share};
+
+/// Names that are kept apart; the rest are `other`. A label set must not grow with the machine.
+const GROUPS: usize = 100;
+/// The name of the rest.
+const OTHER: &str = "other";
+
+/// What is known of every process that is watched.
+#[derive(Debug, Default)]
+pub struct Book {
+    page_bytes: u64,
+    /// Whether a process that executes something is one by itself from then on, as where everything
+    /// is watched; else it stays its parent's child.
+    exec_makes_own: bool,
+    accounts: BTreeMap<u32, Account>,
+    groups: BTreeMap<String, Totals>,
+}
+
+impl Book {
+    /// An empty book.
+    pub fn new(page_bytes: u64, exec_makes_own: bool) -> Book {
+        Book { page_bytes, exec_makes_own, ..Book::default() }
+    }
+
+    /// Whether that process is in it and has not ended.
+    pub fn knows(&self, pid: u32) -> bool {
+        self.accounts.get(&pid).is_some_and(|account| !account.ended)
+    }
+
+    /// The watched process whose child it is.
+    pub fn parent(&self, pid: u32) -> Option<u32> {
+        self.accounts.get(&pid)?.parent
+    }
+
+    /// When it started, by what names it.
+    pub fn start_ticks(&self, pid: u32) -> Option<u64> {
+        self.accounts.get(&pid).filter(|account| !account.ended)?.start_ticks
+    }
+
+    /// Processes that are alive: those watched for themselves, and children.
+    pub fn alive(&self, children: bool) -> Vec<u32> {
+        let wanted = |account: &&Account| !account.ended && account.parent.is_some() == children;
+        let mut found: Vec<&Account> = self.accounts.values().filter(wanted).collect();
+        // The newest first: they are the ones that still copy.
+        found.sort_by_key(|account| std::cmp::Reverse((account.born_ns, account.start_ticks)));
+        found.iter().map(|account| account.pid).collect()
+    }
+
+    /// Whether any child shares its parent's memory.
+    pub fn has_sharing(&self) -> bool {
+        self.accounts.values().any(|account| !account.ended && account.share.is_some())
+    }
+
+    /// Children whose memory is shared with their parent's, the newest of each parent first, then
+    /// those whose last walk is oldest.
+    pub fn sharing(&self) -> Vec<u32> {
+        let mut found: Vec<&Account> =
+            self.accounts.values().filter(|a| !a.ended && a.share.is_some()).collect();
+        // Once for all of them: there may be thousands.
+        let mut newest: BTreeMap<Option<u32>, &Account> = BTreeMap::new();
+        for account in &found {
+            let first = newest.entry(account.parent).or_insert(account);
+            if (account.born_ns, account.start_ticks) >= (first.born_ns, first.start_ticks) {
+                *first = account;
+            }
+        }
+        found.sort_by_key(|account| {
+            let is_newest = newest.get(&account.parent).is_some_and(|it| it.pid == account.pid);
+            let walked = account.share.as_ref().and_then(|share| share.walk.as_ref());
+            (!is_newest, walked.map_or(0, |walk| walk.time_ns))
+        });
+        found.iter().map(|account| account.pid).collect()
+    }
+
+    /// A process that is watched from now on: for itself, or as a child of one that is.
+    pub fn add(&mut self, pid: u32, stat: &Stat, now: Reading, parent: Option<u32>) {
+        let inherited = parent.and_then(|parent| self.accounts.get(&parent));
+        let group = inherited.map_or_else(|| stat.name.clone(), |parent| parent.group.clone());
+        let mut account = Account::new(pid, stat.name.clone(), group, parent, now);
+        account.start_ticks = Some(stat.start_ticks);
+        self.group(&account.group.clone());
+        self.accounts.insert(pid, account);
+    }
+
+    /// A child that was there before: it shares its parent's memory as far as can be told.
+    pub fn add_sharing(&mut self, pid: u32, stat: &Stat, now: Reading, parent: u32) {
+        self.add(pid, stat, now, Some(parent));
+        self.share(pid, parent, None);
+    }
+
+    fn share(&mut self, pid: u32, parent: u32, stop_ns: Option<u64>) {
+        let Some(at_fork) = self.accounts.get(&parent).map(|parent| parent.now.clone()) else {
+            return;
+        };
+        if let Some(child) = self.accounts.get_mut(&pid) {
+            let own = child.now.clone();
+            child.share =
+                Some(Share { stop_ns, parent_at_fork: at_fork, own_at_fork: own, walk: None });
+        }
+    }
+
+    /// What a process has now. `interval_ns`: since it was read for the frame before, where rates
+    /// are wanted.
+    pub fn read(&mut self, pid: u32, now: Reading, interval_ns: Option<u64>) {
+        let Some(account) = self.accounts.get_mut(&pid) else { return };
+        let (faults, writes) = account.read(now, interval_ns);
+        let group = account.group.clone();
+        let sum = self.group(&group);
+        sum.minor_faults += faults;
+        if let Some(writes) = writes {
+            *sum.writes_to_present.get_or_insert(0) += writes;
+        }
+    }
+
+    /// A walk through a child's page tables; it and its parent were read just before.
+    pub fn walked(&mut self, pid: u32, sample: Sample, time_ns: u64) {
+        let Some(parent) = self.accounts.get(&pid).and_then(|account| account.parent) else {
+            return;
+        };
+        let Some(parent_now) = self.accounts.get(&parent).map(|account| account.now.clone()) else {
+            return;
+        };
+        if let Some(account) = self.accounts.get_mut(&pid) {
+            account.walked(sample, time_ns, parent_now);
+        }
+    }
+
+    /// A process has ended. Its account stays until the next frame if it is watched for itself.
+    pub fn ended(&mut self, pid: u32, time_ns: u64) {
+        self.close_epoch(pid, time_ns);
+        let Some(account) = self.accounts.get_mut(&pid).filter(|account| !account.ended) else {
+            return;
+        };
+        account.ended = true;
+        let (group, parent) = (account.group.clone(), account.parent);
+        self.group(&group).exits += 1;
+        if let Some(parent) = parent {
+            if let Some(parent) = self.accounts.get_mut(&parent) {
+                parent.totals.exits += 1;
+            }
+            self.accounts.remove(&pid);
+        }
+        // Nobody reads a parent that is gone: its children are on their own.
+        for account in self.accounts.values_mut().filter(|account| account.parent == Some(pid)) {
+            account.parent = None;
+            account.share = None;
+        }
+    }
+
+    /// Forgets those watched for themselves that have ended; who they were.
+    pub fn drop_ended(&mut self) -> Vec<u32> {
+        let gone: Vec<u32> =
+            self.accounts.values().filter(|account| account.ended).map(|a| a.pid).collect();
+        self.accounts.retain(|_, account| !account.ended);
+        gone
+    }
+
+    /// Ends what a child shares with its parent, and keeps what it came to.
+    fn close_epoch(&mut self, pid: u32, time_ns: u64) {
+        let Some(epoch) = self.epoch_of(pid, time_ns) else { return };
+        let Some(child) = self.accounts.get_mut(&pid) else { return };
+        child.share = None;
+        let (group, parent) = (child.group.clone(), child.parent);
+        let copied = epoch.copied_bytes.unwrap_or(0);
+        self.group(&group).copied_bytes += copied;
+        if let Some(parent) = parent.and_then(|parent| self.accounts.get_mut(&parent)) {
+            parent.totals.copied_bytes += copied;
+            parent.last_epoch = Some(epoch);
+        }
+    }
+
+    /// The sums of a name, which is `other` where there are too many.
+    fn group(&mut self, name: &str) -> &mut Totals {
+        let full = self.groups.len() >= GROUPS && !self.groups.contains_key(name);
+        self.groups.entry(if full { OTHER } else { name }.to_owned()).or_default()
+    }
+
+    fn newest_sharing(&self, parent: u32) -> Option<u32> {
+        let of_parent = |a: &&Account| a.parent == Some(parent) && !a.ended && a.share.is_some();
+        let newest = self.accounts.values().filter(of_parent);
+        newest.max_by_key(|account| (account.born_ns, account.start_ticks)).map(|a| a.pid)
+    }
+
+    /// What is known now.
+    pub fn frame(
+        &self,
+        time_ns: u64,
+        time_unix_ns: i64,
+        interval_ns: u64,
+        sees: Sees,
+        own: Own,
+    ) -> Frame {
+        let mut children: BTreeMap<u32, Vec<&Account>> = BTreeMap::new();
+        for account in self.accounts.values().filter(|account| !account.ended) {
+            if let Some(parent) = account.parent {
+                children.entry(parent).or_default().push(account);
+            }
+        }
+        let processes = self
+            .accounts
+            .values()
+            .filter(|account| account.parent.is_none())
+            .map(|account| {
+                let of_it = children.remove(&account.pid).unwrap_or_default();
+                self.process(account, of_it, time_ns)
+            })
+            .collect::<Vec<Process>>();
+        Frame {
+            frame_format: super::FRAME_FORMAT,
+            time_unix_ns,
+            interval_ns,
+            sees,
+            groups: self.group_rows(time_ns),
+            processes,
+            own,
+        }
+    }
+
+    fn group_rows(&self, time_ns: u64) -> Vec<Group> {
+        let mut rows: BTreeMap<&str, Group> = self
+            .groups
+            .iter()
+            .map(|(name, totals)| {
+                let row = Group { name: name.clone(), totals: totals.clone(), ..Group::default() };
+                (name.as_str(), row)
+            })
+            .collect();
+        let add = |sum: &mut Option<u64>, more: Option<u64>| {
+            if let Some(more) = more {
+                *sum.get_or_insert(0) += more;
+            }
+        };
+        for account in self.accounts.values().filter(|account| !account.ended) {
+            let name = account.group.as_str();
+            let name = if rows.contains_key(name) { name } else { OTHER };
+            let Some(row) = rows.get_mut(name) else { continue };
+            row.processes += 1;
+            add(&mut row.rss_bytes, account.now.rss_bytes);
+            add(&mut row.page_table_bytes, account.now.page_table_bytes);
+            if let Some(epoch) = self.epoch_of(account.pid, time_ns) {
+                add(&mut row.epoch_copied_bytes, epoch.copied_bytes);
+                add(&mut row.epoch_shared_bytes, epoch.shared_bytes);
+            }
+        }
+        rows.into_values().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What events and readings become: entries, and rows of a frame.
+
+use super::super::frame::{ChildRow, Epoch, Process};
+use super::super::reading::Reading;
+use super::{Account, Book};
+use crate::bpf::{Event, ForkEvent};
+use crate::target::Stat;
+
+/// Children in a frame, the newest.
+const CHILDREN: usize = 50;
+
+impl Book {
+    /// A watched process forked. `child`: who the child is and has, unless it has ended already.
+    pub fn forked(&mut self, event: &Event, fork: &ForkEvent, child: Option<(Stat, Reading)>) {
+        let Some(parent) = self.accounts.get_mut(&event.tgid) else { return };
+        let (name, group) = (parent.name.clone(), parent.group.clone());
+        let sum_up = |totals: &mut super::Totals| {
+            match fork.shares_memory {
+                true => totals.spawns += 1,
+                false => totals.forks += 1,
+            }
+            if let Some(stop_ns) = fork.stop_ns {
+                totals.stops.add(stop_ns);
+            }
+        };
+        sum_up(&mut parent.totals);
+        sum_up(self.group(&group));
+        let Some(pid) = fork.child_tgid else { return };
+        // Grandchildren stand beside their parents, so that a frame is no tree.
+        let (stat, reading) = match child {
+            Some((stat, reading)) => (Some(stat), reading),
+            None => (None, Reading::default()),
+        };
+        let mut account = Account::new(pid, name, group, Some(event.tgid), reading);
+        account.start_ticks = stat.map(|stat| stat.start_ticks);
+        account.born_ns = event.time_ns;
+        // Its faults before it was read are its own as well.
+        let faults = account.now.minor_faults;
+        account.totals.minor_faults = faults;
+        self.group(&account.group.clone()).minor_faults += faults;
+        self.accounts.insert(pid, account);
+        if !fork.shares_memory {
+            self.share(pid, event.tgid, fork.stop_ns);
+            if let Some(share) = self.accounts.get_mut(&pid).and_then(|child| child.share.as_mut())
+            {
+                // From the fork on, not from when it was read.
+                share.own_at_fork.minor_faults = 0;
+                share.own_at_fork.counts = share.own_at_fork.counts.map(|_| Default::default());
+            }
+        }
+    }
+
+    /// A watched process runs another program: it shares nothing any more.
+    pub fn executed(&mut self, event: &Event) {
+        self.close_epoch(event.tgid, event.time_ns);
+        let Some(account) = self.accounts.get_mut(&event.tgid) else { return };
+        account.name.clone_from(&event.comm);
+        account.totals.execs += 1;
+        if self.exec_makes_own {
+            account.parent = None;
+            account.group.clone_from(&event.comm);
+        }
+        let group = account.group.clone();
+        self.group(&group).execs += 1;
+    }
+
+    pub(super) fn epoch_of(&self, pid: u32, time_ns: u64) -> Option<Epoch> {
+        let child = self.accounts.get(&pid).filter(|child| !child.ended)?;
+        let parent = self.accounts.get(&child.parent?)?;
+        child.epoch(&parent.now, self.page_bytes, time_ns)
+    }
+
+    pub(super) fn process(
+        &self,
+        account: &Account,
+        mut children: Vec<&Account>,
+        time_ns: u64,
+    ) -> Process {
+        children.sort_by_key(|child| std::cmp::Reverse((child.born_ns, child.start_ticks)));
+        let epoch = self.newest_sharing(account.pid).and_then(|pid| self.epoch_of(pid, time_ns));
+        let row = |child: &&Account| {
+            let epoch = self.epoch_of(child.pid, time_ns);
+            ChildRow {
+                pid: child.pid,
+                name: child.name.clone(),
+                age_ns: (child.born_ns > 0).then(|| time_ns.saturating_sub(child.born_ns)),
+                apart: child.share.is_none(),
+                copied_bytes: epoch.as_ref().and_then(|epoch| epoch.copied_bytes),
+                shared_bytes: epoch.as_ref().and_then(|epoch| epoch.shared_bytes),
+                rss_bytes: child.now.rss_bytes,
+                minor_faults: child.totals.minor_faults,
+            }
+        };
+        Process {
+            pid: account.pid,
+            start_ticks: account.start_ticks.unwrap_or(0),
+            name: account.name.clone(),
+            ended: account.ended,
+            totals: account.totals.clone(),
+            now: account.now.clone(),
+            minor_faults_per_s: account.per_s.0,
+            writes_to_present_per_s: account.per_s.1,
+            epoch,
+            last_epoch: account.last_epoch.clone(),
+            children_alive: children.len() as u64,
+            children: children.iter().take(CHILDREN).map(row).collect(),
+        }
+    }
+}

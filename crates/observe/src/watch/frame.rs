@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is known at one refresh: the format of `--json`, `--record` and `--replay`, and what views
+//! and metrics are made of. docs/watch.md describes it.
+
+use serde::{Deserialize, Serialize};
+
+use super::reading::Reading;
+use super::stops::Stops;
+
+/// Version of [`Frame`]. A field that is added does not change it, another meaning does.
+pub const FRAME_FORMAT: u32 = 1;
+
+/// One refresh.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Frame {
+    /// [`FRAME_FORMAT`].
+    pub frame_format: u32,
+    /// When, in ns since 1970 (UTC).
+    pub time_unix_ns: i64,
+    /// Since the frame before; 0 of the first.
+    pub interval_ns: u64,
+    /// What can be seen, with these rights on this kernel.
+    pub sees: Sees,
+    /// Sums by name, over processes that ended as well: they only grow.
+    pub groups: Vec<Group>,
+    /// The processes that are watched for themselves; their children are within them.
+    pub processes: Vec<Process>,
+    /// What watching takes.
+    pub own: Own,
+}
+
+/// What can be seen. What cannot is `None` in the figures, and why is here.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sees {
+    /// Forks, exits and execs as they happen.
+    pub events: bool,
+    /// The stop of a fork.
+    pub stops: bool,
+    /// Faults by kind, counted in the kernel.
+    pub counts: bool,
+    /// What is missing, one sentence each.
+    pub missing: Vec<String>,
+}
+
+/// What a process, or all of a name, did since it is watched. Only grows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Forks that copied memory.
+    pub forks: u64,
+    /// New processes that share memory until they execute something: vfork, posix_spawn.
+    pub spawns: u64,
+    /// Execs.
+    pub execs: u64,
+    /// Ends.
+    pub exits: u64,
+    /// Minor faults.
+    pub minor_faults: u64,
+    /// Writes to present pages: copies and re-uses. `None` unless they are counted.
+    pub writes_to_present: Option<u64>,
+    /// What children had for themselves when they ended, or executed something.
+    pub copied_bytes: u64,
+    /// How long forks stopped it.
+    pub stops: Stops,
+}
+
+/// All processes of one name.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    /// The name; `other` beyond as many as are kept apart.
+    pub name: String,
+    /// Alive now, children included.
+    pub processes: u64,
+    /// What they did.
+    pub totals: Totals,
+    /// Sums of what is alive; `None` where none of it can be read.
+    pub rss_bytes: Option<u64>,
+    /// VmPTE.
+    pub page_table_bytes: Option<u64>,
+    /// Copied in the epochs that last, and could still be.
+    pub epoch_copied_bytes: Option<u64>,
+    /// See above.
+    pub epoch_shared_bytes: Option<u64>,
+}
+
+/// A process that is watched for itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its pid.
+    pub pid: u32,
+    /// With the pid it names a process for as long as the machine runs.
+    pub start_ticks: u64,
+    /// Its name.
+    pub name: String,
+    /// Whether it has ended.
+    pub ended: bool,
+    /// What it did since it is watched, its children's faults not among it.
+    pub totals: Totals,
+    /// Its counters and sizes now.
+    pub now: Reading,
+    /// Since the frame before; `None` in the first.
+    pub minor_faults_per_s: Option<f64>,
+    /// Since the frame before.
+    pub writes_to_present_per_s: Option<f64>,
+    /// From the newest fork whose child lives, and still shares memory.
+    pub epoch: Option<Epoch>,
+    /// The last one that ended.
+    pub last_epoch: Option<Epoch>,
+    /// Children alive, all that are known.
+    pub children_alive: u64,
+    /// The newest of them.
+    pub children: Vec<ChildRow>,
+}
+
+/// From a fork until the child ends or executes something.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Epoch {
+    /// The child.
+    pub child: u32,
+    /// Since when, before the time of the frame.
+    pub age_ns: u64,
+    /// The fork's stop.
+    pub stop_ns: Option<u64>,
+    /// What the child has for itself: copied by either side since the fork, or new. The last walk,
+    /// and the faults since then.
+    pub copied_bytes: Option<u64>,
+    /// The part of it that a walk saw.
+    pub walked_bytes: Option<u64>,
+    /// What is shared still, at the last walk less the faults since then.
+    pub shared_bytes: Option<u64>,
+    /// How old the last walk is.
+    pub walk_age_ns: Option<u64>,
+    /// Faults of the parent since the fork, the same that `copied_bytes` goes on with.
+    pub parent_faults: u64,
+    /// Copies by 2 MiB at the last walk.
+    pub regions: Vec<RegionRow>,
+    /// Copies by mapping at the last walk, those with most first.
+    pub mappings: Vec<MappingRow>,
+}
+
+/// 2 MiB of a child's address space.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegionRow {
+    /// Its first address.
+    pub start: u64,
+    /// Pages for itself.
+    pub private_pages: u32,
+    /// Pages that it shares.
+    pub shared_pages: u32,
+}
+
+/// A mapping of a child.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MappingRow {
+    /// Its first address.
+    pub start: u64,
+    /// Behind its last.
+    pub end: u64,
+    /// `heap`, `stack`, `anonymous`, `data`, `named`.
+    pub kind: String,
+    /// Its name in maps.
+    pub name: Option<String>,
+    /// Pages for itself.
+    pub private_pages: u64,
+    /// Pages that it shares.
+    pub shared_pages: u64,
+}
+
+/// A child that is alive.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChildRow {
+    /// Its pid.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// How old it is; `None` of one that was there before.
+    pub age_ns: Option<u64>,
+    /// It executed something, or was made with shared memory: it has no pages to copy.
+    pub apart: bool,
+    /// As of an [`Epoch`].
+    pub copied_bytes: Option<u64>,
+    /// As of an [`Epoch`].
+    pub shared_bytes: Option<u64>,
+    /// VmRSS.
+    pub rss_bytes: Option<u64>,
+    /// Since it is watched.
+    pub minor_faults: u64,
+}
+
+/// What watching takes, and what it did not see.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Own {
+    /// CPU time since the start.
+    pub cpu_ns: u64,
+    /// Of one CPU, since the frame before; `None` in the first.
+    pub cpu_share: Option<f64>,
+    /// VmRSS.
+    pub rss_bytes: Option<u64>,
+    /// Events that did not fit.
+    pub lost_events: u64,
+    /// Processes that there was no room for.
+    pub lost_processes: u64,
+}

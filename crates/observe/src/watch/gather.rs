@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Reads the machine and tells the book.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::attach::{accounted, attach};
+use super::frame::{Frame, Own, Sees};
+use super::reading::{self, Reading};
+use super::sample::{self, Sample};
+use super::taskstats::Taskstats;
+use super::{Book, Budget, Wanted, WantedError};
+use crate::bpf::{Event, Happening, Observer};
+use crate::children::children;
+use crate::target::{Stat, Target};
+
+/// The part of one CPU that walks through page tables may take: a hundredth of the time is what the
+/// p99 of a server that needs all CPUs looks at.
+const WALK_SHARE: f64 = 0.003;
+/// What may be saved up for the child of a small server, which has ended before that share of a CPU
+/// has paid for a second walk: ten seconds of it.
+const WALK_CREDIT_NS: f64 = 30e6;
+/// Processes of each kind that are read at one refresh; of more, each has its turn.
+const READ_AT_ONCE: usize = 256;
+/// The least time between two walks: a small child would be walked through all the time.
+const WALK_EVERY: Duration = Duration::from_millis(50);
+/// How often it is looked whether new processes belong to a name or a group.
+const FIND_EVERY: Duration = Duration::from_secs(5);
+/// Events are read at least so often, so that little is lost while nobody is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// How to watch.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Count faults in the kernel, by process; costs every fault of a watched process something.
+    pub counts: bool,
+    /// Do without BPF.
+    pub without_bpf: bool,
+    /// Wait for a name that nobody has yet.
+    pub may_be_empty: bool,
+}
+
+/// Watches.
+pub struct Gatherer {
+    wanted: Wanted,
+    book: Book,
+    observer: Option<Observer>,
+    taskstats: Option<Taskstats>,
+    sees: Sees,
+    budget: Budget,
+    /// Processes whose memory may not be looked at: named once.
+    refused: Option<String>,
+    found_at: Instant,
+    walked_at: Instant,
+    frame_at: Option<Instant>,
+    cpu_ns: u64,
+    turn: HashMap<bool, usize>,
+    is_first: bool,
+}
+
+impl Gatherer {
+    /// Begins: attaches what may be attached, and notes what is there.
+    ///
+    /// # Errors
+    /// There is nothing to watch.
+    pub fn begin(wanted: Wanted, options: &Options) -> Result<Gatherer, WantedError> {
+        // Before anything is attached: a wrong name costs nothing.
+        let found = match wanted.find() {
+            Err(WantedError::NoSuchName(_) | WantedError::EmptyCgroup(_))
+                if options.may_be_empty =>
+            {
+                Vec::new()
+            }
+            found => found?,
+        };
+        let (observer, mut sees) = attach(&wanted, options);
+        let taskstats = match accounted() {
+            Ok(taskstats) => Some(taskstats),
+            Err(reason) => {
+                sees.missing.push(format!("time in copies: {reason}"));
+                None
+            }
+        };
+        let page_bytes = rustix::param::page_size() as u64;
+        let mut gatherer = Gatherer {
+            book: Book::new(page_bytes, wanted == Wanted::All),
+            wanted,
+            observer,
+            taskstats,
+            sees,
+            budget: Budget::new(WALK_SHARE, WALK_CREDIT_NS),
+            refused: None,
+            found_at: Instant::now(),
+            walked_at: Instant::now(),
+            frame_at: None,
+            cpu_ns: 0,
+            turn: HashMap::new(),
+            is_first: true,
+        };
+        gatherer.take_in(found);
+        Ok(gatherer)
+    }
+
+    /// What can be seen.
+    pub fn sees(&self) -> &Sees {
+        &self.sees
+    }
+
+    /// Whether nothing is left that was to be watched.
+    pub fn is_over(&self) -> bool {
+        matches!(self.wanted, Wanted::Pid(_)) && self.book.alive(false).is_empty()
+    }
+
+    /// Books events as they come, until `deadline` or until `stop` says so.
+    pub fn until(&mut self, deadline: Instant, stop: impl Fn() -> bool) {
+        while !stop() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            // While a child copies, its next walk may be due before the next refresh.
+            let walk_in = match self.book.has_sharing() {
+                false => LOOK_EVERY,
+                true => Duration::from_nanos(self.budget.wait_ns()).max(WALK_EVERY),
+            };
+            let pause = left.min(LOOK_EVERY).min(walk_in);
+            match &self.observer {
+                Some(observer) => observer.wait(pause),
+                None => std::thread::sleep(pause),
+            }
+            self.take_events();
+            self.walk();
+        }
+    }
+
+    /// Reads everything and says what is known.
+    pub fn frame(&mut self) -> Frame {
+        self.take_events();
+        self.find_more();
+        let now = Instant::now();
+        let interval_ns = self.frame_at.map_or(0, |at| now.duration_since(at).as_nanos() as u64);
+        self.frame_at = Some(now);
+        self.read_all(interval_ns);
+        if !self.sees.events {
+            self.find_children();
+        }
+        self.walk();
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let own = self.own(interval_ns);
+        let mut sees = self.sees.clone();
+        sees.missing.extend(self.refused.clone());
+        let frame = self.book.frame(monotonic_ns(), unix.as_nanos() as i64, interval_ns, sees, own);
+        for pid in self.book.drop_ended() {
+            self.forget(pid);
+        }
+        self.is_first = false;
+        frame
+    }
+
+    fn take_events(&mut self) {
+        let mut events: Vec<Event> = Vec::new();
+        if let Some(observer) = &mut self.observer {
+            observer.read_events(|event| events.push(event));
+        }
+        events.iter().for_each(|event| self.take(event));
+    }
+
+    fn take(&mut self, event: &Event) {
+        if event.tgid == std::process::id() {
+            return;
+        }
+        if !self.book.knows(event.tgid) {
+            // Where everything is watched, one that started before it was found.
+            match (&self.wanted, reading::read(event.tgid)) {
+                (Wanted::All, Some((stat, reading))) => {
+                    self.book.add(event.tgid, &stat, reading, None);
+                }
+                _ => return,
+            }
+        }
+        match &event.what {
+            Happening::Fork(fork) => {
+                self.read_one(event.tgid, None);
+                let child = fork.child_tgid.and_then(|pid| self.look(pid));
+                self.book.forked(event, fork, child);
+            }
+            Happening::Exec => {
+                self.read_with_parent(event.tgid);
+                self.book.executed(event);
+            }
+            Happening::Exit => {
+                self.read_with_parent(event.tgid);
+                let is_child = self.book.parent(event.tgid).is_some();
+                self.book.ended(event.tgid, event.time_ns);
+                if is_child {
+                    self.forget(event.tgid);
+                }
+            }
+        }
+    }
+
+    /// A child's epoch ends with what its parent and it have just now.
+    fn read_with_parent(&mut self, pid: u32) {
+        if let Some(parent) = self.book.parent(pid) {
+            self.read_one(parent, None);
+        }
+        if let Some((_, reading)) = self.look_even_ended(pid) {
+            self.book.read(pid, reading, None);
+        }
+    }
+
+    fn look(&self, pid: u32) -> Option<(Stat, Reading)> {
+        let (stat, mut reading) = reading::read(pid)?;
+        reading.counts = self.observer.as_ref().and_then(|observer| observer.counts(pid));
+        let delays = self.taskstats.as_ref().and_then(|stats| stats.of_process(pid).ok()?);
+        // Of one that started before accounting was switched on nothing is ever counted.
+        reading.copy_delays = delays.filter(|delays| delays.count > 0);
+        Some((stat, reading))
+    }
+
+    fn look_even_ended(&self, pid: u32) -> Option<(Stat, Reading)> {
+        let (stat, mut reading) = reading::read_even_ended(pid)?;
+        reading.counts = self.observer.as_ref().and_then(|observer| observer.counts(pid));
+        Some((stat, reading))
+    }
+
+    /// Reads a process, or notices that it has ended, or that another has its pid.
+    fn read_one(&mut self, pid: u32, interval_ns: Option<u64>) {
+        match self.look(pid) {
+            Some((stat, reading))
+                if self.book.start_ticks(pid).is_none_or(|start| start == stat.start_ticks) =>
+            {
+                self.book.read(pid, reading, interval_ns);
+            }
+            _ => {
+                self.book.ended(pid, monotonic_ns());
+                if !self.book.knows(pid) {
+                    self.forget(pid);
+                }
+            }
+        }
+    }
+
+    fn forget(&mut self, pid: u32) {
+        if let Some(observer) = &mut self.observer {
+            observer.forget(pid);
+        }
+    }
+
+    fn read_all(&mut self, interval_ns: u64) {
+        let interval_ns = Some(interval_ns).filter(|ns| *ns > 0);
+        for is_child in [false, true] {
+            let pids = self.book.alive(is_child);
+            for pid in self.in_turn(is_child, pids) {
+                self.read_one(pid, interval_ns);
+            }
+        }
+    }
+
+    /// As many as are read at once, another part of them each time.
+    fn in_turn(&mut self, is_child: bool, mut pids: Vec<u32>) -> Vec<u32> {
+        if pids.len() > READ_AT_ONCE {
+            let turn = self.turn.entry(is_child).or_default();
+            let count = pids.len();
+            pids.rotate_left(*turn % count);
+            *turn = (*turn + READ_AT_ONCE) % count;
+            pids.truncate(READ_AT_ONCE);
+        }
+        pids
+    }
+
+    /// Processes that belong to what is wanted and started since.
+    fn find_more(&mut self) {
+        if matches!(self.wanted, Wanted::Pid(_)) || self.found_at.elapsed() < FIND_EVERY {
+            return;
+        }
+        self.found_at = Instant::now();
+        if let Ok(found) = self.wanted.find() {
+            self.take_in(found);
+        }
+    }
+
+    fn take_in(&mut self, found: Vec<(u32, Stat)>) {
+        for (pid, stat) in found {
+            if self.book.knows(pid) {
+                continue;
+            }
+            if let Some(observer) = &mut self.observer
+                && self.wanted != Wanted::All
+                && let Err(error) = observer.watch(pid)
+            {
+                self.refused = Some(error.to_string());
+            }
+            let reading = self.look(pid).map_or_else(Reading::default, |(_, reading)| reading);
+            let parent = u32::try_from(stat.parent).ok().filter(|pid| self.book.knows(*pid));
+            match parent {
+                // The same name: a worker, which was forked; else it executed something.
+                Some(parent) if self.wanted != Wanted::All => {
+                    self.book.add_sharing(pid, &stat, reading, parent);
+                }
+                _ => self.book.add(pid, &stat, reading, None),
+            }
+        }
+        if self.is_first && self.wanted != Wanted::All {
+            self.find_children();
+        }
+    }
+
+    /// Children by the kernel's own lists: those that were there before, and all of them where
+    /// forks are not told.
+    fn find_children(&mut self) {
+        for parent in self.book.alive(false) {
+            let Ok(target) = Target::open(parent.cast_signed()) else { continue };
+            let Ok(found) = children(&target) else { continue };
+            for child in found {
+                let pid = child.pid.cast_unsigned();
+                if self.book.knows(pid) || pid == std::process::id() {
+                    continue;
+                }
+                if let Some(observer) = &mut self.observer {
+                    let _ = observer.watch(pid);
+                }
+                let reading = self.look(pid).map_or_else(Reading::default, |(_, reading)| reading);
+                if child.stat.name == target.name() {
+                    self.book.add_sharing(pid, &child.stat, reading, parent);
+                } else {
+                    self.book.add(pid, &child.stat, reading, Some(parent));
+                }
+            }
+        }
+    }
+
+    /// Walks through the page tables of children, the newest first, while there is time for it.
+    fn walk(&mut self) {
+        let passed = self.walked_at.elapsed();
+        if passed < WALK_EVERY {
+            return;
+        }
+        self.walked_at = Instant::now();
+        self.budget.pass(passed.as_nanos() as u64);
+        if !self.budget.allows() {
+            return;
+        }
+        for pid in self.book.sharing() {
+            if !self.budget.allows() {
+                return;
+            }
+            match walk_one(pid) {
+                Ok(sample) => {
+                    self.budget.spend(sample.cost_ns);
+                    self.read_with_parent(pid);
+                    self.book.walked(pid, sample, monotonic_ns());
+                }
+                Err(cowlab_machine::ProcessError::Vanished { .. }) => {}
+                Err(error) => self.refused = Some(format!("memory copied: {error}")),
+            }
+        }
+    }
+
+    fn own(&mut self, interval_ns: u64) -> Own {
+        let cpu_ns = nanoseconds(ClockId::ProcessCPUTime);
+        let spent_ns = cpu_ns.saturating_sub(std::mem::replace(&mut self.cpu_ns, cpu_ns));
+        let lost = self.observer.as_ref().map(Observer::lost).unwrap_or_default();
+        Own {
+            cpu_ns,
+            cpu_share: (interval_ns > 0).then(|| spent_ns as f64 / interval_ns as f64),
+            rss_bytes: reading::read(std::process::id()).and_then(|(_, own)| own.rss_bytes),
+            lost_events: lost.events,
+            lost_processes: lost.processes,
+        }
+    }
+}
+
+fn walk_one(pid: u32) -> Result<Sample, cowlab_machine::ProcessError> {
+    sample::sample(&Target::open(pid.cast_signed())?)
+}
+
+fn nanoseconds(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
+
+/// Now, on the clock of events.
+fn monotonic_ns() -> u64 {
+    nanoseconds(ClockId::Monotonic)
+}

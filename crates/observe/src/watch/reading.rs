@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is read of a process at every refresh: files whose cost does not grow with its memory.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+use super::taskstats::CopyDelays;
+use crate::bpf::Counts;
+use crate::target::Stat;
+
+/// A process's counters and sizes at one moment; `None` where this kernel or the rights do not
+/// give them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reading {
+    /// Minor faults since it started.
+    pub minor_faults: u64,
+    /// Its faults as BPF counts them.
+    pub counts: Option<Counts>,
+    /// Time in copies, as the kernel accounts it.
+    #[serde(default)]
+    pub copy_delays: Option<CopyDelays>,
+    /// Threads.
+    pub threads: Option<u64>,
+    /// VmRSS.
+    pub rss_bytes: Option<u64>,
+    /// RssAnon: what a fork shares and a write then copies.
+    pub anonymous_bytes: Option<u64>,
+    /// VmPTE: what a fork copies at once.
+    pub page_table_bytes: Option<u64>,
+    /// VmSwap.
+    pub swapped_bytes: Option<u64>,
+}
+
+/// Who a pid is and what it has; `None` once it has ended.
+pub(super) fn read(pid: u32) -> Option<(Stat, Reading)> {
+    read_even_ended(pid).filter(|(stat, _)| !stat.has_ended())
+}
+
+/// The same of one that has ended, too, until it is reaped: its counters stay.
+pub(super) fn read_even_ended(pid: u32) -> Option<(Stat, Reading)> {
+    let stat = Stat::decode(&text(pid, "stat")?)?;
+    let status = text(pid, "status").unwrap_or_default();
+    Some((stat.clone(), decode(&stat, &status)))
+}
+
+/// Who a pid is, by the cheaper half.
+pub(super) fn read_stat(pid: u32) -> Option<Stat> {
+    Stat::decode(&text(pid, "stat")?).filter(|stat| !stat.has_ended())
+}
+
+fn text(pid: u32, file: &str) -> Option<String> {
+    let bytes = fs::read(format!("/proc/{pid}/{file}")).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Decodes `status` (proc_pid_status(5)) beside an understood `stat`.
+fn decode(stat: &Stat, status: &str) -> Reading {
+    let value = |key: &str| -> Option<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+        line.split_ascii_whitespace().next()?.parse().ok()
+    };
+    let bytes = |key: &str| value(key).map(|kib| kib << 10);
+    Reading {
+        minor_faults: stat.minor_faults,
+        counts: None,
+        copy_delays: None,
+        threads: value("Threads"),
+        rss_bytes: bytes("VmRSS"),
+        anonymous_bytes: bytes("RssAnon"),
+        page_table_bytes: bytes("VmPTE"),
+        swapped_bytes: bytes("VmSwap"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absent_lines_are_none() {
+        let stat =
+            Stat { name: "x".into(), state: 'S', parent: 1, minor_faults: 7, start_ticks: 9 };
+        let status = "Name:\tVmRSS\nVmRSS:\t     100 kB\nVmPTE:\t 4 kB\nThreads:\t3\n";
+        let reading = decode(&stat, status);
+        assert_eq!((reading.minor_faults, reading.threads), (7, Some(3)));
+        assert_eq!((reading.rss_bytes, reading.page_table_bytes), (Some(102_400), Some(4096)));
+        assert_eq!((reading.anonymous_bytes, reading.swapped_bytes), (None, None));
+    }
+
+    #[test]
+    fn this_process_can_be_read() {
+        let (stat, reading) = read(std::process::id()).unwrap();
+        assert!(stat.start_ticks > 0 && reading.minor_faults > 0);
+        assert!(reading.rss_bytes > Some(0));
+        assert!(read(u32::MAX).is_none());
+    }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The programs on the running kernel: what a shell does is told, and nothing stays.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use cowlab_observe::bpf::{
+    BpfError, Event, Fault, FaultMode, Happening, Observer, Scope, Settings,
+};
+
+/// An observer of this process, or the reason why there is none here.
+fn observer(faults: FaultMode) -> Option<Observer> {
+    match Observer::attach(Settings { faults, ..Settings::default() }) {
+        Ok(mut observer) => {
+            observer.watch(std::process::id()).unwrap();
+            Some(observer)
+        }
+        Err(BpfError::NotAllowed(reason)) => {
+            eprintln!("skipped: {reason}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Runs a shell that forks once, and reads until its end is told.
+fn watch_a_shell(observer: &mut Observer) -> (u32, Vec<Event>, Vec<Fault>) {
+    let mut shell = Command::new("/bin/sh")
+        .args(["-c", "(exit 0); exit 0"])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = shell.id();
+    shell.wait().unwrap();
+    let (mut events, mut faults) = (Vec::new(), Vec::new());
+    let until = Instant::now() + Duration::from_secs(10);
+    let ended =
+        |events: &[Event]| events.iter().any(|e| e.tgid == pid && e.what == Happening::Exit);
+    while !ended(&events) && Instant::now() < until {
+        observer.wait(Duration::from_millis(100));
+        observer.read_events(|event| events.push(event));
+    }
+    observer.read_faults(|fault| faults.push(fault));
+    assert!(ended(&events), "the shell's end is told: {events:?}");
+    (pid, events, faults)
+}
+
+/// Descriptors of this process that belong to BPF.
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+        .filter(|link| link.to_string_lossy().contains("bpf"))
+        .count()
+}
+
+/// One test, as descriptors are the process's.
+#[test]
+fn a_shell_is_told_and_nothing_stays() {
+    let before = descriptors();
+    let Some(mut every) = observer(FaultMode::Every) else { return };
+    let (shell, events, faults) = watch_a_shell(&mut every);
+    let learned = every.learned();
+    assert!(learned.tgid_offset.is_some(), "a new thread's pid was found");
+
+    let forks: Vec<_> = events
+        .iter()
+        .filter_map(|event| match event.what {
+            Happening::Fork(fork) => Some((event.tgid, fork)),
+            _ => None,
+        })
+        .collect();
+    let of = |parent| forks.iter().find(|(tgid, _)| *tgid == parent).map(|(_, fork)| *fork);
+    let spawned = of(std::process::id()).expect("the spawn of the shell");
+    assert_eq!((spawned.child_tgid, spawned.shares_memory), (Some(shell), true));
+    assert_eq!(spawned.stop_ns, None, "nothing is copied");
+    let forked = of(shell).expect("the shell's fork");
+    assert!(!forked.shares_memory && forked.child_tgid.is_some());
+    if learned.fork_site.is_some() {
+        let stop_ns = forked.stop_ns.expect("its beginning was seen");
+        assert!((1_000..1_000_000_000).contains(&stop_ns), "{stop_ns} ns");
+    }
+    let exec = events.iter().find(|event| event.tgid == shell && event.what == Happening::Exec);
+    assert_eq!(exec.expect("the shell is executed").comm, "sh");
+
+    let counts = every.counts(shell).unwrap();
+    let told = faults.iter().filter(|fault| fault.tgid == shell).count() as u64;
+    assert_eq!(counts.faults, told, "each fault that is counted is told");
+    assert!(counts.writes_to_present > 0 && counts.writes_to_absent > 0, "{counts:?}");
+    assert_eq!(every.lost(), Default::default());
+    every.forget(shell);
+    assert_eq!(every.counts(shell), None);
+    drop(every);
+    assert_eq!(descriptors(), before, "no program or map is left");
+
+    let mut regions = observer(FaultMode::Regions).unwrap();
+    let (shell, _, none) = watch_a_shell(&mut regions);
+    assert!(none.is_empty(), "faults are counted, not told");
+    let by_region: u64 = regions.regions(shell).iter().map(|(_, count)| u64::from(*count)).sum();
+    assert_eq!(by_region, regions.counts(shell).unwrap().writes_to_present);
+    drop(regions);
+
+    let everything = Settings {
+        scope: Scope::Everything,
+        events: false,
+        faults: FaultMode::Count,
+        ..Settings::default()
+    };
+    let counting = Observer::attach(everything).unwrap();
+    Command::new("/bin/true").status().unwrap();
+    assert!(!counting.watched().is_empty(), "whoever faults is counted");
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One collapse, in such a way that the target notices as little as can be.
+//!
+//! Measured on the way to this (docs/decisions/0018-tend.md): the copy of 512 pages holds the
+//! target's mmap_lock, so whatever lengthens the call lengthens the stall. Memory that the
+//! hypervisor has taken back makes it 10 ms instead of 0.5 ms, and so does an ordinary task that
+//! takes the CPU in the middle. Therefore a huge page is first taken, touched and given back by this
+//! process: the next one to be handed out is that one. And the call itself is real-time, on another
+//! CPU than the target's.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
+
+use cowlab_observe::Target;
+use rustix::io::Errno;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::pace::Cost;
+use crate::sys::{OwnRegion, Undisturbed, collapse};
+
+/// How a collapse went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is one huge page now.
+    Collapsed(Cost),
+    /// No huge page is free, and compaction made none: met by this process, not by the target.
+    NoHugePage,
+    /// The target's control group has no memory left for one.
+    GroupFull,
+    /// Its pages are in use by somebody else just now (locked, isolated, pinned).
+    Busy,
+    /// The mapping cannot have huge pages, or is gone.
+    NotEligible,
+    /// The target has ended.
+    Gone,
+    /// The right is missing.
+    Forbidden,
+    /// Anything else, by its number.
+    Failed(i32),
+}
+
+impl Outcome {
+    /// What an error of process_madvise(2) with MADV_COLLAPSE means (madvise(2), and the kernel's
+    /// mm/khugepaged.c: `madvise_collapse_errno`).
+    pub fn of(error: &io::Error) -> Outcome {
+        let code = error.raw_os_error().unwrap_or(0);
+        let is = |errno: Errno| code == errno.raw_os_error();
+        if is(Errno::NOMEM) {
+            // Also what an unmapped address gives.
+            Outcome::NoHugePage
+        } else if is(Errno::BUSY) {
+            Outcome::GroupFull
+        } else if is(Errno::AGAIN) {
+            Outcome::Busy
+        } else if is(Errno::INVAL) || is(Errno::FAULT) {
+            Outcome::NotEligible
+        } else if is(Errno::SRCH) {
+            Outcome::Gone
+        } else if is(Errno::PERM) || is(Errno::ACCESS) {
+            Outcome::Forbidden
+        } else {
+            Outcome::Failed(code)
+        }
+    }
+}
+
+/// Collapses regions of one target.
+#[derive(Debug)]
+pub struct Collapser {
+    own: OwnRegion,
+    huge_page_bytes: u64,
+    allowed: Option<CpuSet>,
+}
+
+impl Collapser {
+    /// Gets ready.
+    ///
+    /// # Errors
+    /// No address space.
+    pub fn new(huge_page_bytes: u64) -> io::Result<Collapser> {
+        Ok(Collapser {
+            own: OwnRegion::map(huge_page_bytes)?,
+            huge_page_bytes,
+            allowed: sched_getaffinity(None).ok(),
+        })
+    }
+
+    /// Try on memory of our own: what it takes, or why it cannot be had.
+    pub fn rehearse(&mut self) -> Outcome {
+        let began = Instant::now();
+        match self.own.try_collapse() {
+            Ok(()) => {
+                let call_ns = began.elapsed().as_nanos() as u64;
+                Outcome::Collapsed(Cost { call_ns, ..Cost::default() })
+            }
+            Err(error) => Outcome::of(&error),
+        }
+    }
+
+    /// Collapse the region at `start` of `target`.
+    pub fn collapse(&mut self, target: &Target, pidfd: BorrowedFd<'_>, start: u64) -> Outcome {
+        let range: Range<u64> = start..start + self.huge_page_bytes;
+        let cpu_before = thread_cpu_ns();
+        self.keep_off(target);
+        // A huge page that is free, warm, and the next to be handed out on this CPU.
+        match self.rehearse() {
+            Outcome::Collapsed(_) => {}
+            other => return other,
+        }
+        let delay_before = run_delay_ns(target);
+        let undisturbed = Undisturbed::begin();
+        let (began, cpu_began) = (Instant::now(), thread_cpu_ns());
+        let result = collapse(pidfd, &range);
+        let call_ns = began.elapsed().as_nanos() as u64;
+        // Nobody takes the CPU from a real-time task, so what it did not run for it waited for, and
+        // it waits before it has the lock: for other CPUs, or for the lock itself.
+        let held_ns = match undisturbed {
+            Some(_) => (thread_cpu_ns() - cpu_began).min(call_ns),
+            None => call_ns,
+        };
+        drop(undisturbed);
+        let run_delay_ns = run_delay_ns(target).saturating_sub(delay_before);
+        match result {
+            Ok(()) => Outcome::Collapsed(Cost {
+                call_ns,
+                held_ns,
+                cpu_ns: thread_cpu_ns().saturating_sub(cpu_before),
+                // What the target had waited for anyway, ready but without a CPU, is not ours.
+                run_delay_ns: run_delay_ns.min(call_ns),
+                told_ns: None,
+            }),
+            Err(error) => Outcome::of(&error),
+        }
+    }
+
+    /// Run elsewhere than on the CPU that the target's first thread ran on last, where there is
+    /// another: there the call would take its turn from it.
+    fn keep_off(&self, target: &Target) {
+        let Some(allowed) = &self.allowed else { return };
+        let Some(cpu) = last_cpu(target) else { return };
+        let mut others = *allowed;
+        if cpu < CpuSet::MAX_CPU {
+            others.unset(cpu);
+        }
+        let wanted = if others.count() == 0 { allowed } else { &others };
+        // Where it fails, the call is made where we are.
+        let _ = sched_setaffinity(None, wanted);
+    }
+}
+
+/// CPU time of the calling thread.
+pub fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Time that the target's first thread was ready and had no CPU; 0 where the kernel does not tell.
+fn run_delay_ns(target: &Target) -> u64 {
+    let second = |text: String| text.split_ascii_whitespace().nth(1)?.parse().ok();
+    target.read("schedstat").ok().and_then(second).unwrap_or(0)
+}
+
+/// Field 39 of /proc/PID/stat.
+fn last_cpu(target: &Target) -> Option<usize> {
+    let text = target.read("stat").ok()?;
+    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(36)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_kernel_have_a_meaning_each() {
+        for (errno, outcome) in [
+            (Errno::NOMEM, Outcome::NoHugePage),
+            (Errno::BUSY, Outcome::GroupFull),
+            (Errno::AGAIN, Outcome::Busy),
+            (Errno::INVAL, Outcome::NotEligible),
+            (Errno::SRCH, Outcome::Gone),
+            (Errno::PERM, Outcome::Forbidden),
+            (Errno::NOSYS, Outcome::Failed(Errno::NOSYS.raw_os_error())),
+        ] {
+            assert_eq!(Outcome::of(&errno.into()), outcome);
+        }
+    }
+
+    #[test]
+    fn ones_own_cpu_and_delay_can_be_read() {
+        let own = Target::open(std::process::id() as i32).unwrap();
+        assert!(last_cpu(&own).is_some());
+        let _ = run_delay_ns(&own);
+        let before = thread_cpu_ns();
+        std::hint::black_box((0..100_000).sum::<u64>());
+        assert!(thread_cpu_ns() > before);
+    }
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What there is to tell of a target while it is tended.
+
+use std::time::Duration;
+
+use cowlab_model::cost::Predicted;
+use serde::Serialize;
+
+use crate::pressure::Tight;
+
+/// Why nothing is done for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rest {
+    /// Memory is tight.
+    Memory(Tight),
+    /// No huge page is free.
+    NoHugePage,
+    /// The target's group, or this program's, has no memory left.
+    GroupFull,
+    /// Collapses held up the target for longer than the budget.
+    Stalls,
+}
+
+impl Rest {
+    /// A short name, for metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rest::Memory(Tight::Machine) => "machine_memory",
+            Rest::Memory(Tight::Group) => "group_limit",
+            Rest::Memory(Tight::Waiting) => "memory_pressure",
+            Rest::NoHugePage => "no_huge_page",
+            Rest::GroupFull => "group_full",
+            Rest::Stalls => "stalls",
+        }
+    }
+
+    /// In plain words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Rest::Memory(tight) => tight.words(),
+            Rest::NoHugePage => "no huge page is free, and compaction makes none",
+            Rest::GroupFull => "the memory limit of the target's control group is reached",
+            Rest::Stalls => "collapses hold up the target for longer than --budget-us",
+        }
+    }
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// The target was looked at.
+    Surveyed {
+        /// Base pages whose entries a fork would copy.
+        small_pages: u64,
+        /// Huge pages.
+        huge_regions: u64,
+        /// Regions that will be collapsed.
+        candidate_regions: u64,
+        /// Regions that are too sparse.
+        sparse_regions: u64,
+        /// Regions that are left alone for a while.
+        backed_off_regions: u64,
+        /// The stop at a fork now, where there is a machine profile.
+        fork_ns: Option<Predicted>,
+        /// The stop at a fork with all candidates collapsed.
+        fork_after_ns: Option<Predicted>,
+    },
+    /// It forked.
+    Forked {
+        /// Children that share its memory.
+        alive: usize,
+    },
+    /// No child shares its memory any more.
+    Alone {
+        /// How long one did.
+        after_ns: u64,
+    },
+    /// All that was to do is done.
+    Done {
+        /// Regions collapsed since it was looked at.
+        collapsed_regions: u64,
+        /// How long it took.
+        took_ns: u64,
+    },
+    /// Nothing is done for a while.
+    Resting {
+        /// Why.
+        reason: Rest,
+        /// How long.
+        for_ns: u64,
+    },
+}
+
+/// What [`Tender::step`] did.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// What there is to tell.
+    pub events: Vec<Event>,
+    /// When to step again, at the latest.
+    pub wait: Duration,
+}

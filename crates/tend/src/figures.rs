@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What was done to one target so far: for people, `--json` and metrics.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cowlab_store::Histogram;
+use serde::Serialize;
+
+/// Counts and times since the target was taken up.
+#[derive(Debug, Clone)]
+pub struct Figures {
+    /// Its pid.
+    pub pid: i32,
+    /// Its name.
+    pub name: String,
+    /// Regions made huge.
+    pub collapsed_regions: u64,
+    /// Regions that the kernel did not make huge, by the reason.
+    pub failed_regions: BTreeMap<&'static str, u64>,
+    /// Times at rest, by the reason.
+    pub rests: BTreeMap<&'static str, u64>,
+    /// Time of the calls, in ns.
+    pub call_ns: Histogram<u64>,
+    /// The longest stall of the target's that they can have caused, each; in ns.
+    pub stall_ns: Histogram<u64>,
+    /// CPU time for this target.
+    pub cpu_ns: u64,
+    /// Forks that were seen.
+    pub forks: u64,
+    /// Base pages that a fork would copy an entry for, when it was last looked at.
+    pub small_pages: Option<u64>,
+    /// Huge pages.
+    pub huge_regions: Option<u64>,
+    /// Regions left to do.
+    pub regions_left: u64,
+    /// How long after a child's end everything was huge again, the last time.
+    pub restored: Option<Duration>,
+}
+
+impl Figures {
+    /// Of a new target.
+    pub fn new(pid: i32, name: String) -> Figures {
+        let empty = || cowlab_store::histogram_of([]);
+        Figures {
+            pid,
+            name,
+            collapsed_regions: 0,
+            failed_regions: BTreeMap::new(),
+            rests: BTreeMap::new(),
+            call_ns: empty(),
+            stall_ns: empty(),
+            cpu_ns: 0,
+            forks: 0,
+            small_pages: None,
+            huge_regions: None,
+            regions_left: 0,
+            restored: None,
+        }
+    }
+
+    /// The summary for `--json`.
+    pub fn summary(&self) -> Summary<'_> {
+        let quantile =
+            |of: &Histogram<u64>, q: f64| (!of.is_empty()).then(|| of.value_at_quantile(q));
+        Summary {
+            pid: self.pid,
+            name: &self.name,
+            collapsed_regions: self.collapsed_regions,
+            failed_regions: &self.failed_regions,
+            rests: &self.rests,
+            call_p50_ns: quantile(&self.call_ns, 0.5),
+            call_max_ns: quantile(&self.call_ns, 1.0),
+            stall_p99_ns: quantile(&self.stall_ns, 0.99),
+            stall_max_ns: quantile(&self.stall_ns, 1.0),
+            cpu_ns: self.cpu_ns,
+            forks: self.forks,
+            small_pages: self.small_pages,
+            huge_regions: self.huge_regions,
+            regions_left: self.regions_left,
+            restored_ns: self.restored.map(|took| took.as_nanos() as u64),
+        }
+    }
+}
+
+/// [`Figures`] as one object; what is not known is null.
+#[derive(Debug, Clone, Serialize)]
+pub struct Summary<'a> {
+    pid: i32,
+    name: &'a str,
+    collapsed_regions: u64,
+    failed_regions: &'a BTreeMap<&'static str, u64>,
+    rests: &'a BTreeMap<&'static str, u64>,
+    call_p50_ns: Option<u64>,
+    call_max_ns: Option<u64>,
+    stall_p99_ns: Option<u64>,
+    stall_max_ns: Option<u64>,
+    cpu_ns: u64,
+    forks: u64,
+    small_pages: Option<u64>,
+    huge_regions: Option<u64>,
+    regions_left: u64,
+    restored_ns: Option<u64>,
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Forks of the target: whether a child shares its memory now, how often one did, and when the next
+//! is to be expected.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use cowlab_machine::ProcessError;
+use cowlab_observe::{Target, children};
+
+/// Forks whose intervals are remembered.
+const REMEMBERED: usize = 8;
+
+/// A child that shares memory: its pid and start time.
+type Name = (i32, u64);
+
+/// The children of `target` that share its memory: forked, and have not executed another program.
+///
+/// # Errors
+/// [`ProcessError::Vanished`].
+pub fn sharing(target: &Target) -> Result<BTreeSet<Name>, ProcessError> {
+    let children = children::children(target)?;
+    if children.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let own = stack_of(target.pid());
+    // A child has its parent's stack until it executes something, which gets another place for it.
+    // Where that may not be seen it reads as 0, and the child counts.
+    let shares = |pid: i32| match (own, stack_of(pid)) {
+        (Some(own), Some(its)) => own == its || its == 0,
+        (_, its) => its.is_some(),
+    };
+    let sharing = children.iter().filter(|child| shares(child.pid));
+    Ok(sharing.map(|child| (child.pid, child.stat.start_ticks)).collect())
+}
+
+/// `startstack` of /proc/PID/stat.
+fn stack_of(pid: i32) -> Option<u64> {
+    let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(25)?.parse().ok()
+}
+
+/// What is known of a target's forks. Times since the target was first looked at.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Forks {
+    alive: BTreeSet<Name>,
+    /// When the last ones were seen, the latest last.
+    seen: Vec<Duration>,
+    count: u64,
+    /// When none was alive any more.
+    ended: Option<Duration>,
+}
+
+impl Forks {
+    /// These share memory now. Whether there are any.
+    pub fn observe(&mut self, now: Duration, sharing: BTreeSet<Name>) -> bool {
+        let new = sharing.difference(&self.alive).count() as u64;
+        if new > 0 {
+            self.count += new;
+            // Those that are seen at once are one event for whoever waits for the next.
+            self.seen.push(now);
+            if self.seen.len() > REMEMBERED {
+                self.seen.remove(0);
+            }
+        }
+        if !self.alive.is_empty() && sharing.is_empty() {
+            self.ended = Some(now);
+        }
+        self.alive = sharing;
+        !self.alive.is_empty()
+    }
+
+    /// Forks that were seen.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Children that share its memory.
+    pub fn alive(&self) -> usize {
+        self.alive.len()
+    }
+
+    /// Since when a child has been alive.
+    pub fn alive_since(&self) -> Option<Duration> {
+        (!self.alive.is_empty()).then(|| self.seen.last().copied().unwrap_or_default())
+    }
+
+    /// When the last child ended.
+    pub fn ended(&self) -> Option<Duration> {
+        self.ended
+    }
+
+    /// How long it is until the next fork: by the shortest of the last intervals, because a fork
+    /// that comes earlier than expected finds less done. `None` before the second fork.
+    pub fn until_next(&self, now: Duration) -> Option<Duration> {
+        let interval = self.seen.windows(2).map(|pair| pair[1] - pair[0]).min()?;
+        Some((*self.seen.last()? + interval).saturating_sub(now))
+    }
+
+    /// The shortest of the last intervals.
+    pub fn interval(&self) -> Option<Duration> {
+        self.seen.windows(2).map(|pair| pair[1] - pair[0]).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn forks_are_counted_and_the_next_is_expected() {
+        let at = Duration::from_secs;
+        let mut forks = Forks::default();
+        assert!(!forks.observe(at(0), BTreeSet::new()));
+        assert!(forks.observe(at(10), [(5, 1)].into()));
+        assert_eq!((forks.count(), forks.until_next(at(11))), (1, None));
+        assert_eq!(forks.alive_since(), Some(at(10)));
+        assert!(!forks.observe(at(20), BTreeSet::new()));
+        assert_eq!(forks.ended(), Some(at(20)));
+        // Another with the same number is another.
+        assert!(forks.observe(at(70), [(5, 2)].into()));
+        assert_eq!((forks.count(), forks.until_next(at(80))), (2, Some(at(50))));
+        assert_eq!(forks.until_next(at(500)), Some(at(0)));
+        forks.observe(at(75), BTreeSet::new());
+        forks.observe(at(90), [(6, 3), (7, 3)].into());
+        assert_eq!((forks.count(), forks.interval()), (4, Some(at(20))));
+    }
+
+    #[test]
+    fn who_executes_another_program_shares_nothing() {
+        // One subshell that stays a fork, and one that becomes another program.
+        let mut shell = Command::new("bash")
+            .args(["-c", "(read -r _ < <(sleep 60); :) & sleep 60 & echo ready; wait"])
+            .stdout(Stdio::piped())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let target = Target::open(shell.id() as i32).unwrap();
+        let mut counts = (0, 0);
+        for _ in 0..200 {
+            counts = (children::children(&target).unwrap().len(), sharing(&target).unwrap().len());
+            if counts == (2, 1) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(counts, (2, 1));
+        for child in children::descendants(&target).unwrap() {
+            let pid = rustix::process::Pid::from_raw(child.pid).unwrap();
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        shell.wait().unwrap();
+    }
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How long to wait after a collapse: a controller that hears what the last one did to the target.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// What it may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Limits {
+    /// The longest stall that a collapse may cause.
+    pub budget_ns: u64,
+    /// Share of one CPU that collapsing may take.
+    pub cpu_share: f64,
+    /// The shortest pause between two collapses.
+    pub shortest_pause_ns: u64,
+    /// The longest, except to rest.
+    pub longest_pause_ns: u64,
+    /// Share of the time until the next fork in which all should be done.
+    pub share_of_interval: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            budget_ns: 2_000_000,
+            cpu_share: 0.05,
+            shortest_pause_ns: 2_000_000,
+            longest_pause_ns: 1_000_000_000,
+            share_of_interval: 0.5,
+        }
+    }
+}
+
+/// What one collapse cost, measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// The call, as long as it took. Most of it may be waiting for other CPUs to hand over what they
+    /// have in their own lists, before any lock is taken.
+    pub call_ns: u64,
+    /// The part of it with the target's memory in hand, at most: no page fault of the target, and no
+    /// mmap of it, waited longer.
+    pub held_ns: u64,
+    /// CPU time of ours for it, all that was done before and after included.
+    pub cpu_ns: u64,
+    /// Time that the target was ready and had no CPU, meanwhile.
+    pub run_delay_ns: u64,
+    /// By how much the target answered later than it does else, where it can be asked.
+    pub told_ns: Option<u64>,
+}
+
+impl Cost {
+    /// The longest that the target was held up: what it tells itself, or else what it cannot have
+    /// exceeded.
+    pub fn stall_ns(&self) -> u64 {
+        self.told_ns.unwrap_or(self.held_ns).max(self.run_delay_ns)
+    }
+}
+
+/// What to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Wait so long and go on.
+    Pause {
+        /// In ns.
+        ns: u64,
+    },
+    /// It stalls the target longer than it may, again and again: leave it alone for so long.
+    Rest {
+        /// In ns.
+        ns: u64,
+    },
+}
+
+/// Stalls over the budget in a row that end in a rest.
+const MOST_IN_A_ROW: u32 = 5;
+/// The first rest; each that follows without a good collapse between is twice as long.
+const FIRST_REST_NS: u64 = 10_000_000_000;
+/// The longest.
+const LONGEST_REST_NS: u64 = 640_000_000_000;
+
+/// The controller's memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pace {
+    limits: Limits,
+    /// Beyond what the CPU share asks for: doubled by each stall over the budget, and slowly less.
+    caution_ns: u64,
+    in_a_row: u32,
+    rest_ns: u64,
+    /// CPU time of one, averaged.
+    cpu_ns: f64,
+}
+
+impl Pace {
+    /// At the start nothing is known.
+    pub fn new(limits: Limits) -> Pace {
+        Pace { limits, caution_ns: 0, in_a_row: 0, rest_ns: FIRST_REST_NS, cpu_ns: 0.0 }
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// After one that the kernel did not make, because its pages were in use: others come first, and
+    /// where there are none it waits a little.
+    pub fn busy_pause(&self) -> Duration {
+        Duration::from_nanos(self.limits.shortest_pause_ns.max(20_000_000))
+    }
+
+    /// After a collapse of that cost: how long to wait, with so many regions left and so long until
+    /// the next fork, where that can be told.
+    pub fn after(&mut self, cost: &Cost, regions_left: u64, until_fork_ns: Option<u64>) -> Next {
+        let limits = self.limits;
+        let share_of_new = if self.cpu_ns == 0.0 { 1.0 } else { 0.1 };
+        self.cpu_ns += (cost.cpu_ns as f64 - self.cpu_ns) * share_of_new;
+        if cost.stall_ns() > limits.budget_ns {
+            self.in_a_row += 1;
+            self.caution_ns =
+                (self.caution_ns.max(limits.shortest_pause_ns) * 2).min(limits.longest_pause_ns);
+            if self.in_a_row >= MOST_IN_A_ROW {
+                self.in_a_row = 0;
+                let ns = self.rest_ns;
+                self.rest_ns = (ns * 2).min(LONGEST_REST_NS);
+                return Next::Rest { ns };
+            }
+        } else {
+            self.in_a_row = 0;
+            self.rest_ns = FIRST_REST_NS;
+            self.caution_ns = self.caution_ns / 8 * 7;
+        }
+        let for_share = (self.cpu_ns / limits.cpu_share - self.cpu_ns).max(0.0) as u64;
+        // No faster than needed: spread over the time that there is.
+        let spread = until_fork_ns.map_or(0, |ns| {
+            (ns as f64 * limits.share_of_interval / (regions_left + 1) as f64) as u64
+        });
+        let ns = for_share
+            .max(spread.min(limits.longest_pause_ns))
+            .max(self.caution_ns)
+            .clamp(limits.shortest_pause_ns, limits.longest_pause_ns);
+        Next::Pause { ns }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cost(call_us: u64) -> Cost {
+        let ns = call_us * 1000;
+        Cost { call_ns: ns, held_ns: ns, cpu_ns: ns, ..Cost::default() }
+    }
+
+    fn pause(next: Next) -> u64 {
+        match next {
+            Next::Pause { ns } => ns,
+            Next::Rest { .. } => panic!("rests"),
+        }
+    }
+
+    #[test]
+    fn the_share_of_a_cpu_is_kept() {
+        let mut pace = Pace::new(Limits::default());
+        let ns = pause(pace.after(&cost(500), 100, None));
+        assert_eq!(ns, 9_500_000);
+        // 500 µs of work each 10 ms.
+        assert!((5e5 / (5e5 + ns as f64) - 0.05).abs() < 1e-6);
+    }
+
+    #[test]
+    fn work_is_spread_over_half_of_the_time_until_the_next_fork() {
+        let mut pace = Pace::new(Limits::default());
+        let minute = Some(60_000_000_000);
+        assert_eq!(pause(pace.after(&cost(500), 749, minute)), 40_000_000);
+        // Little to do does not take forever, and much is not done faster than the share allows.
+        assert_eq!(pause(pace.after(&cost(500), 0, minute)), 1_000_000_000);
+        assert_eq!(pause(pace.after(&cost(500), 100_000, minute)), 9_500_000);
+    }
+
+    #[test]
+    fn stalls_beyond_the_budget_slow_it_down_and_then_stop_it() {
+        let mut pace = Pace::new(Limits::default());
+        let mut pauses = Vec::new();
+        for _ in 0..4 {
+            pauses.push(pause(pace.after(&cost(3000), 10, None)));
+        }
+        assert!(pauses.is_sorted() && pauses[3] >= 57_000_000, "{pauses:?}");
+        assert_eq!(pace.after(&cost(3000), 10, None), Next::Rest { ns: 10_000_000_000 });
+        for _ in 0..4 {
+            pace.after(&cost(3000), 10, None);
+        }
+        assert_eq!(pace.after(&cost(3000), 10, None), Next::Rest { ns: 20_000_000_000 });
+        // One good one forgives the rests, and caution fades.
+        for _ in 0..60 {
+            pace.after(&cost(100), 10, None);
+        }
+        assert!(pause(pace.after(&cost(100), 10, None)) < 6_000_000);
+        for _ in 0..4 {
+            pace.after(&cost(3000), 10, None);
+        }
+        assert_eq!(pace.after(&cost(3000), 10, None), Next::Rest { ns: 10_000_000_000 });
+    }
+
+    #[test]
+    fn what_the_target_tells_counts_more_than_the_call() {
+        let slow = Cost { told_ns: Some(100_000), ..cost(3000) };
+        assert_eq!(slow.stall_ns(), 100_000);
+        assert_eq!(Cost { run_delay_ns: 7_000_000, ..slow }.stall_ns(), 7_000_000);
+        assert_eq!(cost(3000).stall_ns(), 3_000_000);
+    }
+}

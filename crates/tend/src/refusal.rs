@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Why a process cannot be tended: facts, the decision, and one sentence each that says what to do.
+
+use cowlab_machine::limits::{CAP_SYS_NICE, CAP_SYS_PTRACE, Credentials};
+use cowlab_machine::thp::Thp;
+
+use crate::act::Outcome;
+
+/// What decides whether a process can be tended.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// The settings of huge pages; `None` without any.
+    pub thp: Option<Thp>,
+    /// This process.
+    pub own: Credentials,
+    /// How a collapse of memory of our own went.
+    pub rehearsal: Option<Outcome>,
+    /// The target's pid.
+    pub pid: i32,
+    /// Its name.
+    pub name: String,
+    /// Its user.
+    pub uid: u32,
+    /// THP_enabled of its status: whether it has not switched them off for itself.
+    pub may_have_huge_pages: Option<bool>,
+    /// Whether it is held by a pidfd (Linux 5.3).
+    pub has_pidfd: bool,
+}
+
+/// Why not.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A kernel without them.
+    #[error(
+        "this kernel has no transparent huge pages: tend needs one with CONFIG_TRANSPARENT_HUGEPAGE"
+    )]
+    NoHugePages,
+    /// The system's setting.
+    #[error(
+        "{file} is `never`, so huge pages are switched off on this machine: write `madvise` into it, \
+         which gives them to programs that ask and to tend, and to nobody else"
+    )]
+    SystemForbids {
+        /// The setting's file.
+        file: String,
+    },
+    /// This process inherited PR_SET_THP_DISABLE.
+    #[error(
+        "huge pages are switched off for cowlab itself (PR_SET_THP_DISABLE, inherited): start it \
+         from a shell or unit that does not have that"
+    )]
+    DisabledForSelf,
+    /// An old kernel.
+    #[error("this kernel cannot collapse memory on request (MADV_COLLAPSE): tend needs Linux 6.1")]
+    NoCollapse,
+    /// The target's own doing.
+    #[error(
+        "process {pid} ({name}) has switched huge pages off for itself (PR_SET_THP_DISABLE): {what_to_do}"
+    )]
+    TargetForbids {
+        /// Its pid.
+        pid: i32,
+        /// Its name.
+        name: String,
+        /// How to start it.
+        what_to_do: &'static str,
+    },
+    /// A right is missing.
+    #[error(
+        "tending process {pid} ({name}) needs {capability}: run as root, or as a service with that \
+         capability (`cowlab tend --print-unit`)"
+    )]
+    NoPermission {
+        /// Its pid.
+        pid: i32,
+        /// Its name.
+        name: String,
+        /// Which.
+        capability: &'static str,
+    },
+}
+
+/// Whether the process can be tended.
+///
+/// # Errors
+/// The first reason why not, the machine's before the target's.
+pub fn check(facts: &Facts) -> Result<(), Refusal> {
+    let Some(thp) = &facts.thp else { return Err(Refusal::NoHugePages) };
+    if let Some(file) = forbidding(thp) {
+        return Err(Refusal::SystemForbids { file });
+    }
+    if thp.disabled_for_self == Some(true) {
+        return Err(Refusal::DisabledForSelf);
+    }
+    // Nothing else refuses memory of our own.
+    if facts.rehearsal == Some(Outcome::NotEligible) || !facts.has_pidfd {
+        return Err(Refusal::NoCollapse);
+    }
+    let (pid, name) = (facts.pid, facts.name.clone());
+    if facts.own.euid != facts.uid && facts.uid != u32::MAX && !facts.own.has(CAP_SYS_PTRACE) {
+        return Err(Refusal::NoPermission { pid, name, capability: "CAP_SYS_PTRACE" });
+    }
+    if !facts.own.has(CAP_SYS_NICE) {
+        return Err(Refusal::NoPermission { pid, name, capability: "CAP_SYS_NICE" });
+    }
+    if facts.may_have_huge_pages == Some(false) {
+        let what_to_do = match name.as_str() {
+            "redis-server" | "valkey-server" => {
+                "start it with `disable-thp no` (`CONFIG SET` does not change it)"
+            }
+            _ => "nobody else can undo that; start it without, or by something that did not set it",
+        };
+        return Err(Refusal::TargetForbids { pid, name, what_to_do });
+    }
+    Ok(())
+}
+
+/// The file that says `never` to huge pages of the size that one page-table entry maps.
+fn forbidding(thp: &Thp) -> Option<String> {
+    const FOLDER: &str = "/sys/kernel/mm/transparent_hugepage";
+    let is_never = |word: Option<&str>| word == Some("never");
+    let global = is_never(thp.enabled.as_deref()).then(|| format!("{FOLDER}/enabled"));
+    let own = thp.pmd_size_bytes.and_then(|size| Some((size, thp.sizes.get(&size)?)));
+    match own {
+        Some((_, word)) if word == "inherit" => global,
+        Some((size, word)) if is_never(Some(word)) => {
+            Some(format!("{FOLDER}/hugepages-{}kB/enabled", size / 1024))
+        }
+        Some(_) => None,
+        None => global,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> Facts {
+        let thp = Thp {
+            enabled: Some("madvise".into()),
+            pmd_size_bytes: Some(2 << 20),
+            sizes: [(2 << 20, "inherit".to_owned())].into(),
+            disabled_for_self: Some(false),
+            ..Thp::default()
+        };
+        Facts {
+            thp: Some(thp),
+            own: Credentials { euid: 0, capabilities: 1 << CAP_SYS_NICE | 1 << CAP_SYS_PTRACE },
+            rehearsal: Some(Outcome::Collapsed(Default::default())),
+            pid: 7,
+            name: "redis-server".into(),
+            uid: 100,
+            may_have_huge_pages: Some(true),
+            has_pidfd: true,
+        }
+    }
+
+    fn with(change: impl FnOnce(&mut Facts)) -> String {
+        let mut facts = good();
+        change(&mut facts);
+        check(&facts).map_or_else(|refusal| refusal.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn each_reason_is_one_sentence_that_says_what_to_do() {
+        assert_eq!(with(|_| ()), "");
+        for (said, expected) in [
+            (with(|f| f.thp = None), "CONFIG_TRANSPARENT_HUGEPAGE"),
+            (with(|f| thp(f).enabled = Some("never".into())), "hugepage/enabled is `never`.*write"),
+            (
+                with(|f| _ = thp(f).sizes.insert(2 << 20, "never".into())),
+                "hugepages-2048kB/enabled is `never`",
+            ),
+            (with(|f| thp(f).disabled_for_self = Some(true)), "cowlab itself"),
+            (with(|f| f.rehearsal = Some(Outcome::NotEligible)), "Linux 6.1"),
+            (with(|f| f.has_pidfd = false), "Linux 6.1"),
+            (with(|f| f.may_have_huge_pages = Some(false)), "disable-thp no"),
+            (
+                with(|f| (f.name, f.may_have_huge_pages) = ("other".into(), Some(false))),
+                "switched huge pages off for itself",
+            ),
+            (with(|f| f.own.capabilities = 1 << CAP_SYS_NICE), "needs CAP_SYS_PTRACE"),
+            (with(|f| f.own.capabilities = 1 << CAP_SYS_PTRACE), "needs CAP_SYS_NICE"),
+        ] {
+            let words: Vec<&str> = expected.split(".*").collect();
+            assert!(words.iter().all(|word| said.contains(word)), "{expected}: {said:?}");
+            assert!(!said.contains('\n') && !said.contains(". "), "{said}");
+        }
+        // One's own process needs no right to look at it.
+        let own = with(|f| (f.uid, f.own.capabilities) = (0, 1 << CAP_SYS_NICE));
+        assert_eq!(own, "");
+        // What an older kernel does not tell is no reason, and neither are setting that do not count.
+        assert_eq!(with(|f| f.may_have_huge_pages = None), "");
+        let own_size = with(|f| {
+            thp(f).enabled = Some("never".into());
+            thp(f).sizes.insert(2 << 20, "madvise".into());
+        });
+        assert_eq!(own_size, "");
+    }
+
+    fn thp(facts: &mut Facts) -> &mut Thp {
+        facts.thp.as_mut().unwrap()
+    }
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a process's memory is made of, region by region: a region is what one huge page would map.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use cowlab_machine::ProcessError;
+use cowlab_observe::pagemap::{Wanted, category};
+use cowlab_observe::{Kind, Mapping, Pagemap, Target, mappings};
+
+/// The pages of one region; base pages, and present ones only where they are private and anonymous.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Region {
+    /// Its first address.
+    pub start: u64,
+    /// In RAM.
+    pub present_pages: u64,
+    /// In swap.
+    pub swapped_pages: u64,
+    /// In RAM, but of a file.
+    pub other_pages: u64,
+    /// Mapped by one entry.
+    pub is_huge: bool,
+}
+
+/// What a fork of the process would copy.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Regions that lie wholly in one private anonymous mapping, by address, with any page there.
+    pub regions: Vec<Region>,
+    /// Private pages mapped by an entry each, in those regions and everywhere else.
+    pub small_pages: u64,
+    /// Regions that are one huge page.
+    pub huge_regions: u64,
+    /// Whether the kernel told which are huge (PAGEMAP_SCAN, since 6.7); without it none are known
+    /// to be, and to collapse one again does nothing.
+    pub knows_huge: bool,
+}
+
+impl Survey {
+    /// Looks at all of it. The target's faults go on meanwhile.
+    ///
+    /// # Errors
+    /// [`ProcessError`]: it ended, or may not be looked at.
+    pub fn take(of: &Target, huge_page_bytes: u64) -> Result<Survey, ProcessError> {
+        let mut pagemap = Pagemap::open(of)?;
+        let mut survey = Survey { knows_huge: pagemap.has_scan(), ..Survey::default() };
+        for mapping in mappings::mappings(of)? {
+            if !mapping.is_private() {
+                continue;
+            }
+            let mut count = Count::new(&mapping, huge_page_bytes, pagemap.page_bytes());
+            if pagemap.has_scan() {
+                let told = category::PRESENT
+                    | category::SWAPPED
+                    | category::FILE
+                    | category::ZERO
+                    | category::HUGE;
+                let there = category::PRESENT | category::SWAPPED;
+                let wanted = Wanted { any_of: there, told, ..Wanted::default() };
+                pagemap.scan(of, mapping.range.clone(), wanted, |run| {
+                    count.add(run.start..run.end, Is::of_categories(run.categories));
+                })?;
+            } else {
+                let page_bytes = pagemap.page_bytes();
+                pagemap.for_each(of, mapping.range.clone(), |first, pages| {
+                    for (index, page) in pages.iter().enumerate() {
+                        let at = first + index as u64 * page_bytes;
+                        count.add(at..at + page_bytes, Is::of_page(*page));
+                    }
+                })?;
+            }
+            count.finish(&mut survey);
+        }
+        Ok(survey)
+    }
+}
+
+/// What a page is to a fork.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Is {
+    Small,
+    Huge,
+    Swapped,
+    /// Of a file that nobody wrote here, or zeros: a fork need not copy its entry.
+    Other,
+    Absent,
+}
+
+impl Is {
+    fn of_categories(bits: u64) -> Is {
+        let has = |bit| bits & bit != 0;
+        if has(category::SWAPPED) {
+            Is::Swapped
+        } else if !has(category::PRESENT) {
+            Is::Absent
+        } else if has(category::FILE) || has(category::ZERO) {
+            Is::Other
+        } else if has(category::HUGE) {
+            Is::Huge
+        } else {
+            Is::Small
+        }
+    }
+
+    fn of_page(page: cowlab_observe::Page) -> Is {
+        if page.is_swapped() {
+            Is::Swapped
+        } else if !page.is_present() {
+            Is::Absent
+        } else if page.is_file() {
+            Is::Other
+        } else {
+            Is::Small
+        }
+    }
+}
+
+/// Adds up one mapping.
+struct Count {
+    /// The part that regions can lie in.
+    whole: Range<u64>,
+    huge_page_bytes: u64,
+    page_bytes: u64,
+    regions: BTreeMap<u64, Region>,
+    small_pages: u64,
+}
+
+impl Count {
+    fn new(mapping: &Mapping, huge_page_bytes: u64, page_bytes: u64) -> Count {
+        let range = &mapping.range;
+        // A huge page of a file's private copy cannot be had: only memory of no file.
+        let eligible = matches!(mapping.kind, Kind::Heap | Kind::Anonymous) && mapping.is_writable;
+        let start = range.start.next_multiple_of(huge_page_bytes);
+        let end = range.end / huge_page_bytes * huge_page_bytes;
+        let whole = if eligible && start < end { start..end } else { 0..0 };
+        Count { whole, huge_page_bytes, page_bytes, regions: BTreeMap::new(), small_pages: 0 }
+    }
+
+    fn add(&mut self, pages: Range<u64>, is: Is) {
+        if is == Is::Absent {
+            return;
+        }
+        let mut at = pages.start;
+        while at < pages.end {
+            let start = at / self.huge_page_bytes * self.huge_page_bytes;
+            let end = (start + self.huge_page_bytes).min(pages.end);
+            let count = (end - at) / self.page_bytes;
+            if is == Is::Small {
+                self.small_pages += count;
+            }
+            if self.whole.contains(&start) {
+                let region =
+                    self.regions.entry(start).or_insert(Region { start, ..Region::default() });
+                match is {
+                    Is::Small => region.present_pages += count,
+                    Is::Swapped => region.swapped_pages += count,
+                    Is::Other => region.other_pages += count,
+                    Is::Huge => {
+                        region.present_pages += count;
+                        region.is_huge = true;
+                    }
+                    Is::Absent => {}
+                }
+            }
+            at = end;
+        }
+    }
+
+    fn finish(self, survey: &mut Survey) {
+        survey.small_pages += self.small_pages;
+        survey.huge_regions += self.regions.values().filter(|r| r.is_huge).count() as u64;
+        survey.regions.extend(self.regions.into_values());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HUGE: u64 = 2 << 20;
+
+    fn count(range: Range<u64>, kind: Kind) -> Count {
+        let mut text = format!("{:x}-{:x} rw-p 00000000 00:00 0 ", range.start, range.end);
+        text.push_str(if kind == Kind::Heap { "[heap]\n" } else { "\n" });
+        let mapping = mappings::decode(&text).unwrap().remove(0);
+        assert_eq!(mapping.kind, kind);
+        Count::new(&mapping, HUGE, 4096)
+    }
+
+    #[test]
+    fn runs_are_spread_over_regions_and_the_edges_only_count_as_small() {
+        let mut all = count(HUGE / 2..5 * HUGE + 4096, Kind::Anonymous);
+        // From half a region before the first whole one into the second.
+        all.add(HUGE / 2..2 * HUGE + 8192, Is::Small);
+        all.add(2 * HUGE + 8192..2 * HUGE + 12288, Is::Swapped);
+        all.add(3 * HUGE..5 * HUGE, Is::Huge);
+        all.add(5 * HUGE..5 * HUGE + 4096, Is::Small);
+        let mut survey = Survey::default();
+        all.finish(&mut survey);
+        assert_eq!(survey.small_pages, 256 + 512 + 2 + 1);
+        assert_eq!(survey.huge_regions, 2);
+        let told: Vec<_> = survey
+            .regions
+            .iter()
+            .map(|r| (r.start / HUGE, r.present_pages, r.swapped_pages, r.is_huge))
+            .collect();
+        assert_eq!(
+            told,
+            [(1, 512, 0, false), (2, 2, 1, false), (3, 512, 0, true), (4, 512, 0, true)]
+        );
+    }
+
+    #[test]
+    fn memory_too_small_for_a_region_has_none() {
+        let mut small = count(HUGE + 4096..3 * HUGE - 4096, Kind::Heap);
+        small.add(HUGE + 4096..3 * HUGE - 4096, Is::Small);
+        let mut survey = Survey::default();
+        small.finish(&mut survey);
+        assert_eq!((survey.regions.len(), survey.small_pages), (0, 1022));
+    }
+
+    #[test]
+    fn categories_and_pages_say_the_same() {
+        let present = category::PRESENT;
+        for (bits, is) in [
+            (0, Is::Absent),
+            (present, Is::Small),
+            (present | category::HUGE, Is::Huge),
+            (present | category::FILE, Is::Other),
+            (present | category::ZERO, Is::Other),
+            (category::SWAPPED | category::FILE, Is::Swapped),
+        ] {
+            assert_eq!(Is::of_categories(bits), is);
+        }
+        use cowlab_observe::Page;
+        assert_eq!(Is::of_page(Page(1 << 63)), Is::Small);
+        assert_eq!(Is::of_page(Page(1 << 62)), Is::Swapped);
+        assert_eq!(Is::of_page(Page(1 << 63 | 1 << 61)), Is::Other);
+        assert_eq!(Is::of_page(Page(0)), Is::Absent);
+    }
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How long the next fork will stop the target, now and once it is tended.
+
+use cowlab_model::cost::{Predicted, Question, predict};
+use cowlab_model::profile::{MachineProfile, WritingProcess};
+use serde::Serialize;
+
+use crate::plan::{Plan, Prices};
+use crate::region::Survey;
+
+/// Costs that are assumed where there is no machine profile: they only decide what is worth while.
+const USUAL: Prices =
+    Prices { pte_ns_per_page: 40.0, huge_entry_ns: 1500.0, split_ns: 6000.0, collapse_ns: 5e5 };
+
+/// Prices of a machine profile; a collapse is measured beforehand.
+pub fn prices(profile: Option<&MachineProfile>, collapse_ns: Option<u64>) -> Prices {
+    let cost = |name: &str, usual: f64| {
+        profile.and_then(|profile| profile.cost(name)).filter(|ns| *ns > 0.0).unwrap_or(usual)
+    };
+    Prices {
+        pte_ns_per_page: cost("pte_ns_per_page", USUAL.pte_ns_per_page),
+        huge_entry_ns: cost("thp_fork_ns_per_huge_page", USUAL.huge_entry_ns),
+        split_ns: cost("thp_split_ns", USUAL.split_ns),
+        collapse_ns: collapse_ns.map_or(USUAL.collapse_ns, |ns| ns as f64),
+    }
+}
+
+/// The stop at the next fork.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Stops {
+    /// As the memory is.
+    pub now: Predicted,
+    /// With every step of the plan done.
+    pub after: Predicted,
+}
+
+/// Predict both.
+///
+/// # Errors
+/// What the profile lacks, in a sentence.
+pub fn stops(profile: &MachineProfile, survey: &Survey, plan: &Plan) -> Result<Stops, String> {
+    let pages_per_region =
+        profile.huge_page_bytes.unwrap_or_default() / profile.page_size_bytes.max(1);
+    let gained = plan.steps.len() as u64;
+    let filled: u64 = plan.steps.iter().map(|step| step.absent_pages).sum();
+    let small_after = (survey.small_pages + filled).saturating_sub(gained * pages_per_region);
+    Ok(Stops {
+        now: stop(profile, survey.small_pages, survey.huge_regions)?,
+        after: stop(profile, small_after, survey.huge_regions + gained)?,
+    })
+}
+
+/// The stop at a fork of memory with so many base pages and huge pages.
+fn stop(profile: &MachineProfile, small_pages: u64, huge: u64) -> Result<Predicted, String> {
+    let question = Question {
+        pages: small_pages,
+        written: 0,
+        // Which entries were written since the last fork cannot be seen from outside: all may be.
+        written_before: small_pages,
+        writer: WritingProcess::Child,
+        threads: 0,
+        page_size_bytes: profile.page_size_bytes,
+        split_pages: None,
+    };
+    let base = predict(profile, &question).map_err(|error| error.to_string())?.fork_ns;
+    if huge == 0 {
+        return Ok(base);
+    }
+    let entry = profile
+        .costs
+        .get("thp_fork_ns_per_huge_page")
+        .ok_or("the machine profile has no figures for huge pages: run `cowlab calibrate`")?
+        .estimate;
+    let huge = huge as f64;
+    Ok(Predicted {
+        value: base.value + huge * entry.value,
+        low: base.low + huge * entry.low,
+        high: base.high + huge * entry.high,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use cowlab_model::profile::{Cost, CycleCurve, CyclePoint, Measured};
+    use cowlab_model::stats::Estimate;
+
+    use super::*;
+    use crate::plan::Step;
+
+    fn profile() -> MachineProfile {
+        let measured = |ns: f64| Measured { ns, log_spread: 0.01 };
+        let point = |pages: u64| CyclePoint {
+            pages,
+            fork: measured(50_000.0 + 40.0 * pages as f64),
+            rest: measured(1000.0),
+            written: (pages > 0).then(|| cowlab_model::profile::WrittenCycle {
+                fork: measured(50_000.0 + 45.0 * pages as f64),
+                write: measured(2000.0 * pages as f64),
+                rest: measured(1000.0),
+            }),
+        };
+        let entry = Cost {
+            name: String::new(),
+            unit: "ns".into(),
+            estimate: Estimate { value: 2000.0, low: 1800.0, high: 2200.0, count: 6 },
+        };
+        MachineProfile {
+            page_size_bytes: 4096,
+            huge_page_bytes: Some(2 << 20),
+            costs: [("thp_fork_ns_per_huge_page".to_owned(), entry)].into(),
+            curves: vec![CycleCurve {
+                writer: WritingProcess::Child,
+                threads: 0,
+                rounds: 5,
+                misfit: Some(0.01),
+                points: [0, 4096, 262_144].map(point).into(),
+            }],
+        }
+    }
+
+    #[test]
+    fn regions_that_become_huge_cost_one_entry_each() {
+        let survey = Survey { small_pages: 100_000, huge_regions: 10, ..Survey::default() };
+        let step = Step { start: 0, saved_ns: 1.0, forks: 1.0, absent_pages: 0 };
+        let mut plan = Plan { steps: vec![step; 190], ..Plan::default() };
+        plan.steps[0].absent_pages = 8;
+        let stops = stops(&profile(), &survey, &plan).unwrap();
+        let expected_now = 50_000.0 + 45.0 * 100_000.0 + 10.0 * 2000.0;
+        assert!((stops.now.value / expected_now - 1.0).abs() < 1e-3, "{stops:?}");
+        let small = 100_000.0 + 8.0 - 190.0 * 512.0;
+        let expected_after = 50_000.0 + 45.0 * small + 200.0 * 2000.0;
+        assert!((stops.after.value / expected_after - 1.0).abs() < 1e-3, "{stops:?}");
+        assert!(stops.after.low < expected_after && expected_after < stops.after.high);
+    }
+
+    #[test]
+    fn a_profile_without_huge_pages_is_not_guessed_at() {
+        let mut profile = profile();
+        profile.costs.clear();
+        let survey = Survey { small_pages: 10, huge_regions: 1, ..Survey::default() };
+        let said = stops(&profile, &survey, &Plan::default()).unwrap_err();
+        assert!(said.contains("cowlab calibrate"), "{said}");
+        assert_eq!(prices(Some(&profile), None).pte_ns_per_page, 40.0);
+    }
+}

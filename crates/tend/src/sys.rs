@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The system calls that no library wraps: process_madvise(2) with MADV_COLLAPSE, a real-time
+//! moment, and memory of our own to try a collapse on. The only place of this crate with `unsafe`.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+/// `MADV_COLLAPSE` of linux/mman.h: make huge pages of the range now (Linux 6.1).
+const MADV_COLLAPSE: libc::c_int = 25;
+
+/// Ask the kernel to make one huge page of `range`, which is aligned to one, in the process of
+/// `pidfd`. Its contents do not change.
+///
+/// # Errors
+/// What the kernel answered: see [`crate::act::Outcome::of`].
+pub fn collapse(pidfd: BorrowedFd<'_>, range: &Range<u64>) -> io::Result<()> {
+    let vector = libc::iovec {
+        iov_base: range.start as usize as *mut c_void,
+        iov_len: (range.end - range.start) as usize,
+    };
+    // SAFETY: the kernel reads one iovec, which outlives the call; the addresses in it are another
+    // process's and are not followed here. The advice keeps that process's bytes as they are.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_process_madvise,
+            pidfd.as_raw_fd(),
+            &raw const vector,
+            1usize,
+            MADV_COLLAPSE,
+            0u32,
+        )
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// While it lives, the calling thread is not preempted by anyone's ordinary work: a collapse holds
+/// the target's mmap_lock, and who is put aside with it in hand stops the target for as long.
+#[derive(Debug)]
+pub struct Undisturbed(());
+
+impl Undisturbed {
+    /// `None` where the system does not allow it (no CAP_SYS_NICE, or no real-time time for this
+    /// control group).
+    pub fn begin() -> Option<Undisturbed> {
+        set_scheduler(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1).then_some(Undisturbed(()))
+    }
+}
+
+impl Drop for Undisturbed {
+    fn drop(&mut self) {
+        set_scheduler(libc::SCHED_OTHER, 0);
+    }
+}
+
+fn set_scheduler(policy: libc::c_int, priority: libc::c_int) -> bool {
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: the kernel reads one structure, which outlives the call; 0 is the calling thread.
+    unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
+}
+
+/// Memory of our own, one huge page and aligned to it: what a collapse would meet in the target,
+/// lack of huge pages first of all, is met here.
+#[derive(Debug)]
+pub struct OwnRegion {
+    mapping: NonNull<c_void>,
+    mapped_bytes: usize,
+    region: NonNull<c_void>,
+    bytes: usize,
+}
+
+impl OwnRegion {
+    /// Maps it, untouched.
+    ///
+    /// # Errors
+    /// No address space.
+    pub fn map(huge_page_bytes: u64) -> io::Result<OwnRegion> {
+        let bytes = huge_page_bytes as usize;
+        let mapped_bytes = 2 * bytes;
+        // SAFETY: a new mapping of the kernel's choice; nothing that exists is replaced.
+        let mapping = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                mapped_bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
+        }?;
+        let mapping = NonNull::new(mapping).ok_or(io::ErrorKind::OutOfMemory)?;
+        let to_aligned = mapping.as_ptr().addr().wrapping_neg() & (bytes - 1);
+        // SAFETY: the mapping is twice the region, so an aligned region lies inside it.
+        let region = unsafe { mapping.byte_add(to_aligned) };
+        Ok(OwnRegion { mapping, mapped_bytes, region, bytes })
+    }
+
+    /// Makes a huge page of it, and gives it back to the kernel.
+    ///
+    /// # Errors
+    /// As [`collapse`].
+    pub fn try_collapse(&mut self) -> io::Result<()> {
+        // SAFETY: one byte of memory that is mapped writable and that nobody else has.
+        unsafe { self.region.cast::<u8>().write_volatile(1) };
+        // SAFETY: the region is this value's own; its one byte is kept.
+        let done = unsafe { libc::madvise(self.region.as_ptr(), self.bytes, MADV_COLLAPSE) };
+        let result = if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+        // SAFETY: the region is this value's own, and nothing in it is needed.
+        let _ = unsafe { madvise(self.region.as_ptr(), self.bytes, Advice::LinuxDontNeed) };
+        result
+    }
+}
+
+impl Drop for OwnRegion {
+    fn drop(&mut self) {
+        // SAFETY: this value mapped it, and nobody else knows its address.
+        let _ = unsafe { munmap(self.mapping.as_ptr(), self.mapped_bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_of_ones_own_collapses_again_and_again_or_says_why_not() {
+        let mut own = OwnRegion::map(2 << 20).unwrap();
+        assert!(own.region.as_ptr().addr().is_multiple_of(2 << 20));
+        for _ in 0..3 {
+            if let Err(error) = own.try_collapse() {
+                assert!(error.raw_os_error().is_some());
+            }
+        }
+    }
+
+    #[test]
+    fn the_scheduler_is_as_before_afterwards() {
+        // SAFETY: only asks.
+        let now = || unsafe { libc::sched_getscheduler(0) };
+        let before = now();
+        drop(Undisturbed::begin());
+        assert_eq!(now(), before);
+    }
+}

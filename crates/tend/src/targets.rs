@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which processes: by pid, by name, by control group; those of a policy file.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+/// Whom to tend. Several conditions must all hold.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Selector {
+    /// This process.
+    pub pid: Option<i32>,
+    /// Processes of this name (the command's, at most 15 bytes).
+    pub name: Option<String>,
+    /// Processes in this control group or below it: its path as /proc/PID/cgroup tells it.
+    pub cgroup: Option<String>,
+    /// Where the program answers PING, to hear stalls from itself: `HOST:PORT`, or a socket's path.
+    pub ping: Option<String>,
+    /// The longest stall that a collapse may cause; else the file's or the flag's.
+    pub budget_us: Option<u64>,
+}
+
+/// A policy file.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyFile {
+    /// For every target that says nothing else.
+    pub budget_us: Option<u64>,
+    /// Seconds between two looks at a target that does not fork.
+    pub interval_s: Option<f64>,
+    /// Whom to tend.
+    #[serde(default)]
+    pub target: Vec<Selector>,
+}
+
+impl PolicyFile {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// The file and the line that is wrong.
+    pub fn read(path: &Path) -> Result<PolicyFile> {
+        let text = fs::read_to_string(path)
+            .with_context(|| format!("cannot read the policy file {}", path.display()))?;
+        let file: PolicyFile = toml::from_str(&text)
+            .with_context(|| format!("{} is no policy file", path.display()))?;
+        if file.target.is_empty() {
+            bail!("{} names nobody: it needs a [[target]]", path.display());
+        }
+        for (number, target) in file.target.iter().enumerate() {
+            if target.pid.is_none() && target.name.is_none() && target.cgroup.is_none() {
+                bail!("{}: target {} needs a pid, a name or a cgroup", path.display(), number + 1);
+            }
+        }
+        let intervals = file.interval_s.iter().all(|s| *s > 0.0 && *s <= 86400.0);
+        let budgets = file.budget_us.iter().chain(file.target.iter().flat_map(|t| &t.budget_us));
+        if !intervals || budgets.into_iter().any(|us| *us == 0) {
+            bail!("{}: interval_s and budget_us must be above 0", path.display());
+        }
+        Ok(file)
+    }
+}
+
+/// One process, as a selector sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// Its pid.
+    pub pid: i32,
+    /// Its parent's.
+    pub parent: i32,
+    /// Its name.
+    pub name: String,
+    /// The paths of its control groups.
+    pub cgroups: Vec<String>,
+}
+
+impl Selector {
+    fn matches(&self, of: &Candidate) -> bool {
+        let inside = |group: &String| {
+            let group = group.trim_end_matches('/');
+            of.cgroups.iter().any(|own| {
+                own.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            })
+        };
+        self.pid.is_none_or(|pid| pid == of.pid)
+            && self.name.as_ref().is_none_or(|name| name.get(..15).unwrap_or(name) == of.name)
+            && self.cgroup.as_ref().is_none_or(inside)
+    }
+}
+
+/// Whom the selectors choose, each once, with the number of the first selector that does. A child
+/// of one that is chosen is not: it is what that one forked.
+pub fn choose(selectors: &[Selector], all: &[Candidate]) -> Vec<(i32, usize)> {
+    let first = |of: &Candidate| selectors.iter().position(|selector| selector.matches(of));
+    let chosen: Vec<(&Candidate, usize)> =
+        all.iter().filter_map(|one| Some((one, first(one)?))).collect();
+    let pids: BTreeSet<i32> = chosen.iter().map(|(one, _)| one.pid).collect();
+    let named = |pid: i32| selectors.iter().any(|selector| selector.pid == Some(pid));
+    let keep = |one: &&Candidate| !pids.contains(&one.parent) || named(one.pid);
+    chosen.iter().filter(|(one, _)| keep(one)).map(|(one, number)| (one.pid, *number)).collect()
+}
+
+/// Every process that may be seen, but this one.
+pub fn everybody() -> Vec<Candidate> {
+    let own = std::process::id() as i32;
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let mut all: Vec<Candidate> = pids.filter(|pid| *pid != own).filter_map(look).collect();
+    all.sort_by_key(|one| one.pid);
+    all
+}
+
+fn look(pid: i32) -> Option<Candidate> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = cowlab_observe::target::Stat::decode(&String::from_utf8_lossy(&stat))?;
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let cgroups =
+        groups.lines().filter_map(|line| Some(line.splitn(3, ':').nth(2)?.to_owned())).collect();
+    (!stat.has_ended()).then_some(Candidate { pid, parent: stat.parent, name: stat.name, cgroups })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(pid: i32, parent: i32, name: &str, cgroup: &str) -> Candidate {
+        Candidate { pid, parent, name: name.into(), cgroups: vec!["/".into(), cgroup.into()] }
+    }
+
+    #[test]
+    fn a_name_or_a_group_chooses_all_but_the_forked_children() {
+        let all = [
+            candidate(10, 1, "redis-server", "/system.slice/redis.service"),
+            candidate(11, 10, "redis-server", "/system.slice/redis.service"),
+            candidate(20, 1, "redis-server", "/system.slice/redis.service2"),
+            candidate(30, 1, "postgres", "/db"),
+        ];
+        let by = |selector: Selector| choose(&[selector], &all);
+        let named = |name: &str| Selector { name: Some(name.into()), ..Selector::default() };
+        assert_eq!(by(named("redis-server")), [(10, 0), (20, 0)]);
+        let group = |group: &str| Selector { cgroup: Some(group.into()), ..Selector::default() };
+        assert_eq!(by(group("/system.slice/redis.service")), [(10, 0)]);
+        assert_eq!(by(group("/system.slice/")), [(10, 0), (20, 0)]);
+        let both = Selector { name: Some("postgres".into()), ..group("/system.slice") };
+        assert_eq!(by(both), []);
+        // A child that is named itself is meant.
+        let pid = |pid| Selector { pid: Some(pid), ..Selector::default() };
+        assert_eq!(choose(&[named("redis-server"), pid(11)], &all), [(10, 0), (11, 0), (20, 0)]);
+    }
+
+    #[test]
+    fn a_policy_file_is_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("policy.toml");
+        let read = |text: &str| {
+            fs::write(&path, text).unwrap();
+            PolicyFile::read(&path).map_err(|error| format!("{error:#}"))
+        };
+        let good = read(
+            "budget_us = 1500\ninterval_s = 5.0\n[[target]]\nname = \"redis-server\"\n\
+             ping = \"127.0.0.1:6379\"\n[[target]]\ncgroup = \"/db\"\nbudget_us = 500\n",
+        )
+        .unwrap();
+        assert_eq!((good.target.len(), good.target[1].budget_us), (2, Some(500)));
+        for (text, said) in [
+            ("", "needs a [[target]]"),
+            ("[[target]]\nping = \"x:1\"\n", "target 1 needs a pid"),
+            ("[[target]]\nname = 5\n", "is no policy file"),
+            ("[[target]]\nnmae = \"x\"\n", "nmae"),
+            ("budget_us = 0\n[[target]]\npid = 5\n", "above 0"),
+            ("interval_s = -1.0\n[[target]]\npid = 5\n", "above 0"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+        assert!(PolicyFile::read(Path::new("/nonexistent")).is_err());
+    }
+}

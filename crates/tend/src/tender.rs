@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One target: looked at, decided on, collapsed region by region, between its forks.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use cowlab_machine::cgroup::Cgroup;
+use cowlab_machine::limits::Credentials;
+use cowlab_machine::thp::Thp;
+use cowlab_machine::{ProcessError, Root};
+use cowlab_model::profile::MachineProfile;
+use cowlab_observe::Target;
+
+use crate::act::{Collapser, Outcome, thread_cpu_ns};
+use crate::event::{Event, Rest, Step};
+use crate::figures::Figures;
+use crate::forks::{Forks, sharing};
+use crate::history::History;
+use crate::pace::{Limits, Next, Pace};
+use crate::ping::Ping;
+use crate::plan::{self, Plan, Rules};
+use crate::pressure::Gauges;
+use crate::refusal;
+use crate::region::Survey;
+use crate::stop;
+
+/// How often a target is asked for children while there is nothing to do.
+const LOOK: Duration = Duration::from_millis(50);
+/// The longest that the end of a target's children goes unnoticed.
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
+/// The rest after memory was tight.
+const TIGHT_REST: Duration = Duration::from_secs(10);
+/// The first rest without a huge page; each that follows is twice as long, up to the longest.
+const NO_PAGE_REST: Duration = Duration::from_secs(5);
+const LONGEST_NO_PAGE_REST: Duration = Duration::from_secs(320);
+
+/// How often a busy region is tried in one pass.
+const MOST_TRIES: u32 = 4;
+
+/// How one target is tended.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// What may be collapsed.
+    pub rules: Rules,
+    /// What it may cost the target.
+    pub limits: Limits,
+    /// Between two looks at a target that has not forked since.
+    pub interval: Duration,
+}
+
+/// Tends one process.
+pub struct Tender {
+    target: Target,
+    collapser: Collapser,
+    settings: Settings,
+    profile: Option<MachineProfile>,
+    huge_page_bytes: u64,
+    began: Instant,
+    forks: Forks,
+    history: History,
+    pace: Pace,
+    ping: Option<Ping>,
+    gauges: Gauges,
+    queue: VecDeque<u64>,
+    /// Regions of this pass that were busy, and how often.
+    tries: BTreeMap<u64, u32>,
+    pass: u64,
+    forks_at_survey: u64,
+    surveyed: Option<Duration>,
+    collapsed_at_survey: u64,
+    is_busy: bool,
+    rest_until: Option<Duration>,
+    no_page_rest: Duration,
+    /// What was done so far.
+    pub figures: Figures,
+}
+
+impl Tender {
+    /// Take up a target, or say why it cannot be tended.
+    ///
+    /// # Errors
+    /// [`ProcessError`] and [`Refusal`], as they are.
+    pub fn new(
+        target: Target,
+        settings: Settings,
+        profile: Option<MachineProfile>,
+        ping: Option<Ping>,
+    ) -> Result<Tender, anyhow::Error> {
+        let root = Root::default();
+        let thp = Thp::read(&root);
+        let huge_page_bytes = thp.as_ref().and_then(|thp| thp.pmd_size_bytes).unwrap_or(2 << 20);
+        let mut collapser = Collapser::new(huge_page_bytes)?;
+        let facts = refusal::Facts {
+            thp,
+            own: Credentials::of_self(&root),
+            rehearsal: Some(collapser.rehearse()),
+            pid: target.pid(),
+            name: target.name().to_owned(),
+            uid: target.uid(),
+            may_have_huge_pages: may_have_huge_pages(&target)?,
+            has_pidfd: target.pidfd().is_some(),
+        };
+        refusal::check(&facts)?;
+        let gauges = Gauges::of(&Cgroup::of(&root, target.pid()));
+        Ok(Tender {
+            figures: Figures::new(target.pid(), target.name().to_owned()),
+            pace: Pace::new(settings.limits),
+            target,
+            collapser,
+            settings,
+            profile,
+            huge_page_bytes,
+            began: Instant::now(),
+            forks: Forks::default(),
+            history: History::default(),
+            ping,
+            gauges,
+            queue: VecDeque::new(),
+            tries: BTreeMap::new(),
+            pass: 0,
+            forks_at_survey: 0,
+            surveyed: None,
+            collapsed_at_survey: 0,
+            is_busy: false,
+            rest_until: None,
+            no_page_rest: NO_PAGE_REST,
+        })
+    }
+
+    /// The target.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Whether a pass was made and nothing is left of it.
+    pub fn is_done(&self) -> bool {
+        self.surveyed.is_some()
+            && self.queue.is_empty()
+            && !self.is_busy
+            && self.rest_until.is_none()
+    }
+
+    /// Whether it rests.
+    pub fn is_resting(&self) -> bool {
+        self.rest_until.is_some()
+    }
+
+    /// Look at the target and decide; nothing is done to it. Also what a collapse takes here.
+    ///
+    /// # Errors
+    /// It ended.
+    pub fn look(&mut self) -> Result<(Survey, Plan, Option<u64>), ProcessError> {
+        let survey = Survey::take(&self.target, self.huge_page_bytes)?;
+        let collapse_ns = self.collapse_ns();
+        let plan = self.plan(&survey, collapse_ns);
+        Ok((survey, plan, collapse_ns))
+    }
+
+    /// What a collapse of memory of our own takes; the first meets memory that nobody has touched
+    /// for long.
+    fn collapse_ns(&mut self) -> Option<u64> {
+        let rehearse = |collapser: &mut Collapser| match collapser.rehearse() {
+            Outcome::Collapsed(cost) => Some(cost.call_ns),
+            _ => None,
+        };
+        (0..3).filter_map(|_| rehearse(&mut self.collapser)).min()
+    }
+
+    fn plan(&self, survey: &Survey, collapse_ns: Option<u64>) -> Plan {
+        let prices = stop::prices(self.profile.as_ref(), collapse_ns);
+        let pages = self.huge_page_bytes / self.page_bytes();
+        let rules = &self.settings.rules;
+        plan::plan(&survey.regions, pages, &self.history, self.pass, &prices, rules)
+    }
+
+    /// Size of a base page.
+    pub fn page_bytes(&self) -> u64 {
+        rustix::param::page_size() as u64
+    }
+
+    /// The machine profile.
+    pub fn profile(&self) -> Option<&MachineProfile> {
+        self.profile.as_ref()
+    }
+
+    /// Do the next thing that is due; never longer than a collapse or a look takes.
+    ///
+    /// # Errors
+    /// The target ended, or may not be looked at any more.
+    pub fn step(&mut self) -> Result<Step, ProcessError> {
+        let cpu_before = thread_cpu_ns();
+        let mut step = Step { wait: LOOK, ..Step::default() };
+        let result = self.advance(&mut step);
+        self.figures.cpu_ns += thread_cpu_ns().saturating_sub(cpu_before);
+        self.figures.forks = self.forks.count();
+        self.figures.regions_left = self.queue.len() as u64;
+        result.map(|()| step)
+    }
+
+    fn advance(&mut self, step: &mut Step) -> Result<(), ProcessError> {
+        let now = self.began.elapsed();
+        if !self.is_alone(now, step)? {
+            step.wait = patience(now, self.forks.alive_since());
+            return Ok(());
+        }
+        if let Some(until) = self.rest_until {
+            if now < until {
+                return Ok(());
+            }
+            self.rest_until = None;
+        }
+        let due = match self.surveyed {
+            None => true,
+            Some(at) => {
+                let forked = self.forks.count() != self.forks_at_survey;
+                forked || (self.queue.is_empty() && now >= at + self.settings.interval)
+            }
+        };
+        if due {
+            self.survey(now, step)?;
+        }
+        if let Err(tight) = self.gauges.check(now, self.target.pid()) {
+            self.rest(now, Rest::Memory(tight), TIGHT_REST, step);
+            return Ok(());
+        }
+        match self.queue.pop_front() {
+            Some(start) => self.collapse(start, now, step)?,
+            None => self.done(now, step),
+        }
+        Ok(())
+    }
+
+    /// Whether no forked child lives; tells when that changes.
+    fn is_alone(&mut self, now: Duration, step: &mut Step) -> Result<bool, ProcessError> {
+        let before = (self.forks.alive_since(), self.forks.count());
+        let shared = self.forks.observe(now, sharing(&self.target)?);
+        if self.forks.count() != before.1 {
+            step.events.push(Event::Forked { alive: self.forks.alive() });
+            self.is_busy = false;
+        }
+        if let (Some(since), false) = (before.0, shared) {
+            step.events.push(Event::Alone { after_ns: (now - since).as_nanos() as u64 });
+        }
+        Ok(!shared)
+    }
+
+    fn survey(&mut self, now: Duration, step: &mut Step) -> Result<(), ProcessError> {
+        self.pass += 1;
+        let forks = self.forks.count() - self.forks_at_survey;
+        let survey = Survey::take(&self.target, self.huge_page_bytes)?;
+        if survey.knows_huge {
+            self.history.surveyed(&survey.regions, self.pass, forks);
+        }
+        // Once real collapses were timed there is no need to try.
+        let collapse_ns = match self.figures.call_ns.is_empty() {
+            true => self.collapse_ns(),
+            false => Some(self.figures.call_ns.value_at_quantile(0.5)),
+        };
+        let plan = self.plan(&survey, collapse_ns);
+        // Without knowing which are huge, once after each fork is enough.
+        let again = survey.knows_huge || forks > 0 || self.surveyed.is_none();
+        self.queue = match again {
+            true => plan.steps.iter().map(|step| step.start).collect(),
+            false => VecDeque::new(),
+        };
+        self.tries.clear();
+        self.surveyed = Some(now);
+        self.forks_at_survey = self.forks.count();
+        self.collapsed_at_survey = self.figures.collapsed_regions;
+        self.is_busy = !self.queue.is_empty();
+        self.figures.small_pages = Some(survey.small_pages);
+        self.figures.huge_regions = survey.knows_huge.then_some(survey.huge_regions);
+        let stops =
+            self.profile.as_ref().and_then(|profile| stop::stops(profile, &survey, &plan).ok());
+        if self.is_busy || forks > 0 || self.pass == 1 {
+            step.events.push(Event::Surveyed {
+                small_pages: survey.small_pages,
+                huge_regions: survey.huge_regions,
+                candidate_regions: plan.steps.len() as u64,
+                sparse_regions: plan.sparse_regions,
+                backed_off_regions: plan.backed_off_regions,
+                fork_ns: stops.map(|stops| stops.now),
+                fork_after_ns: stops.map(|stops| stops.after),
+            });
+        }
+        Ok(())
+    }
+
+    fn rest(&mut self, now: Duration, reason: Rest, how_long: Duration, step: &mut Step) {
+        self.rest_until = Some(now + how_long);
+        *self.figures.rests.entry(reason.name()).or_insert(0) += 1;
+        step.events.push(Event::Resting { reason, for_ns: how_long.as_nanos() as u64 });
+        step.wait = how_long.min(LOOK);
+    }
+
+    fn collapse(&mut self, start: u64, now: Duration, step: &mut Step) -> Result<(), ProcessError> {
+        let Some(pidfd) = self.target.pidfd() else { return Ok(()) };
+        if let Some(ping) = &self.ping {
+            ping.listen();
+        }
+        let outcome = self.collapser.collapse(&self.target, pidfd, start);
+        let told_ns = self.ping.as_ref().and_then(Ping::heard_ns);
+        match outcome {
+            Outcome::Collapsed(mut cost) => {
+                cost.told_ns = told_ns;
+                self.no_page_rest = NO_PAGE_REST;
+                self.history.collapsed(start, self.pass);
+                self.figures.collapsed_regions += 1;
+                // A fork that came in between is its own stall, and not the collapse's.
+                if !sharing(&self.target)?.is_empty() {
+                    step.wait = Duration::ZERO;
+                    return Ok(());
+                }
+                self.figures.call_ns.record(cost.call_ns.max(1)).expect("it resizes itself");
+                self.figures.stall_ns.record(cost.stall_ns().max(1)).expect("it resizes itself");
+                let until_fork = self.forks.until_next(now).map(|left| left.as_nanos() as u64);
+                match self.pace.after(&cost, self.queue.len() as u64, until_fork) {
+                    Next::Pause { ns } => step.wait = Duration::from_nanos(ns),
+                    Next::Rest { ns } => {
+                        self.rest(now, Rest::Stalls, Duration::from_nanos(ns), step);
+                    }
+                }
+            }
+            Outcome::NoHugePage => {
+                self.queue.push_front(start);
+                self.rest(now, Rest::NoHugePage, self.no_page_rest, step);
+                self.no_page_rest = (self.no_page_rest * 2).min(LONGEST_NO_PAGE_REST);
+            }
+            Outcome::GroupFull => {
+                self.queue.push_front(start);
+                self.rest(now, Rest::GroupFull, TIGHT_REST, step);
+            }
+            Outcome::Gone => return Err(self.target.lost_memory()),
+            Outcome::Forbidden => {
+                return Err(self.target.failed("mem", rustix::io::Errno::PERM.into()));
+            }
+            Outcome::Busy => {
+                // Pages that were made a moment ago, or are written out: soon they are not.
+                let tries = self.tries.entry(start).or_insert(0);
+                *tries += 1;
+                if *tries < MOST_TRIES {
+                    self.queue.push_back(start);
+                    step.wait = self.pace.busy_pause();
+                } else {
+                    self.failed("busy", start, step);
+                }
+            }
+            Outcome::NotEligible => self.failed("not_eligible", start, step),
+            Outcome::Failed(_) => self.failed("other", start, step),
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, reason: &'static str, start: u64, step: &mut Step) {
+        *self.figures.failed_regions.entry(reason).or_insert(0) += 1;
+        self.history.refused(start, self.pass);
+        step.wait = Duration::from_nanos(self.pace.limits().shortest_pause_ns);
+    }
+
+    fn done(&mut self, now: Duration, step: &mut Step) {
+        if !std::mem::take(&mut self.is_busy) {
+            return;
+        }
+        let surveyed = self.surveyed.unwrap_or_default();
+        if let Some(ended) = self.forks.ended()
+            && ended <= surveyed
+        {
+            self.figures.restored = Some(now - ended);
+        }
+        step.events.push(Event::Done {
+            collapsed_regions: self.figures.collapsed_regions - self.collapsed_at_survey,
+            took_ns: (now - surveyed).as_nanos() as u64,
+        });
+    }
+}
+
+/// Between two looks at a target whose children live: a fiftieth of the time that they have lived,
+/// since who lives long will live for longer. A server with many children is not looked at often.
+fn patience(now: Duration, alive_since: Option<Duration>) -> Duration {
+    let alive = now.saturating_sub(alive_since.unwrap_or(now));
+    (alive / 50).clamp(LOOK, LONGEST_LOOK)
+}
+
+/// THP_enabled of /proc/PID/status (Linux 5.0).
+fn may_have_huge_pages(target: &Target) -> Result<Option<bool>, ProcessError> {
+    let status = target.read("status")?;
+    let value = status.lines().find_map(|line| line.strip_prefix("THP_enabled:"));
+    Ok(value.map(|value| value.trim() == "1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lived_children_are_looked_at_less_often() {
+        let s = Duration::from_secs;
+        assert_eq!(patience(s(100), Some(s(100))), LOOK);
+        assert_eq!(patience(s(110), Some(s(100))), Duration::from_millis(200));
+        assert_eq!(patience(s(9000), Some(s(100))), LONGEST_LOOK);
+        assert_eq!(patience(s(9000), None), LOOK);
+    }
+}

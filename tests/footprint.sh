@@ -1,0 +1,161 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# footprint against a program that knows which of its pages are written, and what it refuses.
+set -euo pipefail
+# shellcheck source=tests/lib/common.sh
+. "$REPOSITORY/tests/lib/common.sh"
+
+# Static: nothing of a library is anonymous memory, so its counts are the program's own.
+${CC:-cc} -O2 -Wall -Wextra -static -o truth "$REPOSITORY/tests/lib/footprint_truth.c"
+PAGES=8000 STEP=4
+started=()
+# shellcheck disable=SC2154
+trap 'for pid in "${started[@]}"; do kill -9 "$pid" 2>/dev/null || :; done' EXIT
+
+# background PROGRAM...: $pid is its process.
+background() {
+	"$@" >background.out 2>/dev/null &
+	pid=$!
+	started+=("$pid")
+	sleep 0.3
+}
+
+# end: $pid is not needed any more.
+end() {
+	kill -9 "$pid"
+	wait "$pid" 2>/dev/null || :
+}
+
+# within SPAN WRITER METRIC WANTED SHARE: of the anonymous memory, to that share.
+within() {
+	local span=$1 writer=$2 metric=$3 wanted=$4 share=$5
+	json "[r['value'] for r in rows if r['metric'] == '$metric'
+		and r['params'].get('span') == '$span' and r['params'].get('writer') == '$writer'
+		and r['params'].get('mapping') == 'anonymous' and 'region' not in r['params']
+		and abs(r['value'] - $wanted) <= $share * $wanted] != [],
+		[(r['params'], r['value']) for r in rows if r['metric'] == '$metric'
+		and r['params'].get('mapping') == 'anonymous' and 'region' not in r['params']]"
+}
+
+written=$((PAGES / STEP))
+methods=(exclusive snapshot)
+[[ $(id -u) != 0 || ! -d /sys/kernel/tracing ]] || methods+=(faults)
+for method in "${methods[@]}"; do
+	passes --json footprint --method "$method" -- ./truth child $PAGES $STEP
+	within fork-to-exit child cow_pages $written 0.005
+	passes --json footprint --method "$method" -- ./truth parent $PAGES $STEP
+	within fork-to-exit parent cow_pages $written 0.005
+	passes --json footprint --method "$method" -- ./truth kernel $PAGES $STEP
+	within fork-to-exit parent cow_pages $written 0.005
+done
+# Bytes: one of each page, exactly, and 512-byte pages alike.
+passes --json footprint --method snapshot -- ./truth child $PAGES $STEP
+json "[r['value'] for r in rows if r['metric'] == 'bytes_changed' and r['params']['mapping'] == 'anonymous'
+	and r['params']['writer'] == 'child' and 'region' not in r['params']] == [$written],
+	[r for r in rows if r['metric'] == 'bytes_changed']"
+# What is rewritten with the same bytes is a fault and a copy, and no change.
+passes --json footprint --method snapshot -- ./truth child-same $PAGES $STEP
+within fork-to-exit child cow_pages 0 0
+passes --json footprint --method exclusive -- ./truth child-same $PAGES $STEP
+within fork-to-exit child cow_pages $written 0.005
+
+# Without a fork: between two signals, and between two times.
+passes --json footprint --method snapshot --mark URG -- ./truth marks $PAGES $STEP
+within marks own pages_written $written 0
+passes --json footprint --method snapshot --mark URG -- ./truth new $PAGES $STEP
+within marks own new_pages $PAGES 0
+background ./truth forever $PAGES $STEP
+passes --json footprint --pid "$pid" --interval-s 1.2
+within interval own pages_written $written 0
+passes --json footprint --pid "$pid" --interval-s 1.2 --stop
+within interval own pages_written $written 0
+json "one(metric='stops') == 2 and one(metric='longest_stop_ns') > 0"
+[[ $(cut -d' ' -f3 "/proc/$pid/stat") == S ]] || fail "the process was left $(cat "/proc/$pid/stat")"
+end
+
+# A running process that forks.
+background ./truth forks $PAGES $STEP 200
+for method in "${methods[@]}"; do
+	passes --json footprint --pid "$pid" --fork --method "$method"
+	within fork-to-exit parent cow_pages $written 0.005
+done
+passes --json footprint --pid "$pid" --fork --stop
+within fork-to-exit parent cow_pages $written 0.005
+end
+
+# Where the kernel has asynchronous write-protection, in a program that registers itself.
+${CC:-cc} -O2 -o dynamic "$REPOSITORY/tests/lib/footprint_truth.c"
+${CC:-cc} -O2 -shared -fPIC -o uffd.so "$REPOSITORY/examples/footprint_uffd.c"
+background env LD_PRELOAD=./uffd.so ./dynamic registered $PAGES $STEP
+refuses 1 'allow-marking|registered none' footprint --pid "$pid" --method uffd
+run --json footprint --pid "$pid" --method uffd --allow-marking --interval-s 1.5
+if [[ $status == 0 ]]; then
+	within interval own pages_written $written 0.005
+else
+	says err 'registered none'
+	echo "no asynchronous write-protection here: $(cat err)"
+fi
+end
+
+# A shell script: each of its children, and its exit status.
+run --json footprint -- sh -c '(exit 0); /bin/true; x=$(echo a | cat); exit 7'
+is_status 7
+json "{r['params']['span'] for r in rows if 'span' in r['params']} >= {'run', 'fork-to-exit', 'fork-to-exec'}"
+
+# What is kept, and that no address is in it.
+rm -rf kept && passes --output kept footprint -- ./truth child 100 2
+kept=$(only_run kept)
+[[ -s $kept/report.html && -s $kept/tables/footprint-fractions.csv ]] || fail "expected a report in $kept"
+passes report "$kept"
+says out 'Write fractions'
+
+# Bad input.
+refuses 1 'there is no process 999999' footprint --pid 999999
+refuses 1 'there is no process -5' footprint --pid -5
+refuses 1 'kernel thread or a zombie' footprint --pid 2
+refuses 1 'use --fork' footprint --pid $$ --method exclusive
+refuses 1 'cannot start ./nowhere' footprint -- ./nowhere
+refuses 2 'is not a method' footprint --pid $$ --method magic
+refuses 2 '--pid' footprint
+refuses 2 'cannot mark' footprint --mark KILL -- true
+refuses 1 'soft-dirty' footprint --pid $$ --method soft-dirty
+background sleep 0.6
+refuses 1 'ended while it was looked at' footprint --pid "$pid" --interval-s 5
+background sh -c 'sleep 0.6; exec sleep 60'
+refuses 1 'executed another program' footprint --pid "$pid" --interval-s 1.5
+background sleep 60
+refuses 1 'did not fork within 0.3 s' footprint --pid "$pid" --fork --interval-s 0.3
+if [[ $(id -u) == 0 ]]; then
+	run_as() { setpriv --reuid 65534 --clear-groups --no-new-privs -- "$@"; }
+	status=0
+	run_as "$COWLAB" footprint --output /tmp/nobody-$$ --pid "$pid" >out 2>err || status=$?
+	called='footprint without privilege'
+	is_status 1
+	says err 'CAP_SYS_PTRACE'
+	rm -rf "/tmp/nobody-$$"
+fi
+end
+
+# 10,000 mappings; killed, it leaves the process running and untraced, and no run.
+background python3 -c '
+import mmap, time
+all = [mmap.mmap(-1, 8192) for _ in range(5000)]
+for one in all: one[0] = 1
+import ctypes
+libc = ctypes.CDLL(None)
+for one in all: libc.mprotect(ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(one))), 4096, 1)
+time.sleep(60)'
+sleep 1
+[[ $(wc -l <"/proc/$pid/maps") -ge 5000 ]] || fail "expected many mappings"
+passes footprint --pid "$pid" --interval-s 0.2 --output many
+"$COWLAB" footprint --pid "$pid" --interval-s 60 --stop --output killed >/dev/null 2>&1 &
+looking=$!
+sleep 1
+kill -9 $looking
+wait $looking 2>/dev/null || :
+sleep 0.2
+[[ $(awk '/^State/ { print $2 }' "/proc/$pid/status") == S ]] || fail "it does not run on"
+[[ $(awk '/^TracerPid/ { print $2 }' "/proc/$pid/status") == 0 ]] || fail "it is still traced"
+[[ -z $(find killed -mindepth 1 -not -name '.unfinished*' -not -path '*/.unfinished*') ]] ||
+	fail "something was kept: $(find killed)"

@@ -1,0 +1,61 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# bench footprints, bench forecast: a few of the real programs, small; the planner's own tests.
+set -euo pipefail
+# shellcheck source=tests/lib/common.sh
+. "$REPOSITORY/tests/lib/common.sh"
+
+programs=$REPOSITORY/examples/footprints
+list=$programs/programs.toml
+profile=$REPOSITORY/tests/fixtures/profile.json
+
+# Refused before anything runs.
+refuses 1 'no program vi: it has|has no program vi: it has' bench footprints --programs "$list" vi
+refuses 1 'cannot read the list.*--programs' bench footprints --programs nowhere.toml
+echo 'format = 1' >empty.toml
+refuses 1 'no list of programs' bench footprints --programs empty.toml
+refuses 1 'shell has no measuring command' bench forecast --programs "$list" --profile "$profile" shell
+nothing_kept runs
+
+# A program that fails is told, and nothing is kept of it.
+cat >failing.toml <<'END'
+format = 1
+[[program]]
+name = "broken"
+what = "nothing"
+command = ["sh", "-c", "exit 3"]
+program = "sh"
+span = "run"
+methods = ["exclusive"]
+END
+refuses 1 'no program could be looked at: broken' bench footprints --programs failing.toml
+nothing_kept runs
+
+# The shell is always there: its subshells write little of what they share.
+passes --json bench footprints --programs "$list" shell
+json "{r['params']['name'] for r in rows} == {'shell'}" \
+	"[v for v in values(metric='spans', mapping='all') if v >= 100]" \
+	"all(r['params']['command'].startswith('cowlab footprint --method exclusive -- sh')
+	     for r in pick(mapping='all'))"
+says "$(only_run runs)/report.html" 'What real programs write'
+rm -r runs
+
+if command -v sbcl >/dev/null; then
+	sbcl --script "$programs/planner/test.lisp" >plans || fail "the planner: $(<plans)"
+	says plans 'ok slippers, 4 . 4: a plan'
+fi
+
+# Prediction beside measurement: a pre-forking server, its counts only.
+passes --json bench forecast --programs "$list" --profile "$profile" --pairs 6 prefork-frozen
+json "len(values(metric='extra_ns', figure='measured')) == 2" \
+	"one(metric='extra_ns', figure='low') <= one(metric='extra_ns', figure='predicted')
+	 <= one(metric='extra_ns', figure='high')" \
+	"all(0.8 < v / one(metric='extra_faults', figure='predicted') < 1.25
+	     for v in values(metric='extra_faults', figure='measured')),
+	 (values(metric='extra_faults', figure='measured'), one(metric='extra_faults', figure='predicted'))" \
+	"all(0.8 < v / one(metric='extra_bytes', figure='predicted') < 1.25
+	     for v in values(metric='extra_bytes', figure='measured'))"
+says "$(only_run runs)/report.html" 'Predicted and measured cost of real forks'
+passes report "$(only_run runs)"
+says out 'prefork-frozen'

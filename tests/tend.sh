@@ -1,0 +1,183 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# tend: dense memory becomes huge pages and its bytes stay as they are; sparse memory, and memory that a
+# child shares, is left alone; a tender that is killed leaves nothing; each refusal is one sentence.
+set -euo pipefail
+# shellcheck source=tests/lib/common.sh
+. "$REPOSITORY/tests/lib/common.sh"
+
+huge=/sys/kernel/mm/transparent_hugepage
+[[ -d $huge ]] || skip "needs transparent huge pages"
+[[ $(id -u) == 0 ]] || skip "needs root"
+profile=$REPOSITORY/tests/fixtures/profile.json
+
+started=()
+trap 'for pid in "${started[@]}"; do kill -9 "$pid" 2>/dev/null || true; done' EXIT
+
+# target MIB: a program with so much memory of a known pattern; its pid in $target.
+target() {
+	rm -f to from
+	mkfifo to from
+	python3 "$REPOSITORY/tests/tend/target.py" "$1" <to >from &
+	target=$!
+	started+=("$target")
+	exec 7>to 8<from
+	hears ready
+}
+
+# tell WORD ANSWER
+tell() {
+	echo "$1" >&7
+	hears "$2"
+}
+
+hears() {
+	local line=
+	read -r -t 60 line <&8 || fail "the target does not answer '$1'"
+	[[ $line == $1* ]] || fail "expected '$1' of the target, saw '$line'"
+}
+
+ends() {
+	exec 7>&- 8<&-
+	# It may have ended by itself, and else its status is the signal's.
+	kill -9 "$target" 2>/dev/null || true
+	wait "$target" 2>/dev/null || true
+}
+
+# Pages of the target in huge pages, in MiB.
+huge_mib() {
+	awk '$1 == "AnonHugePages:" { print int($2 / 1024) }' "/proc/$target/smaps_rollup"
+}
+
+# What is wrong with the call, or with a policy file.
+refuses 2 'PID|NAME' tend
+refuses 2 'is not a share' tend 1 --cpu-share 2
+refuses 2 'cannot be used with' tend 1 --once --dry-run
+refuses 1 'there is no process' tend 999999999 --once
+refuses 1 'no process is called' tend no-such-name --once
+refuses 1 'cannot read the policy file' tend --policy /nonexistent
+printf '[[target]]\nnmae = "x"\n' >policy.toml
+refuses 1 'unknown field' tend --policy policy.toml
+refuses 1 'cannot read the machine profile' tend 1 --once --profile /nonexistent
+refuses 1 'has no memory of its own' tend 2 --once
+passes tend redis-server --budget-us 900 --print-unit
+says out '^AmbientCapabilities=CAP_SYS_NICE CAP_SYS_PTRACE CAP_DAC_READ_SEARCH$'
+says out '^ExecStart=.* tend redis-server --budget-us 900$'
+
+# What would be done; nothing is.
+target 64
+tell remap remapped
+before=$(huge_mib)
+passes --json tend "$target" --dry-run --profile "$profile"
+json "one(metric='candidate_regions') >= 28" \
+	"one(metric='fork_ns', state='after') < one(metric='fork_ns', state='now')" \
+	"one(metric='fork_low_ns', state='now') <= one(metric='fork_ns', state='now') <= one(metric='fork_high_ns', state='now')" \
+	"d['summary'][0]['plan']['filled_pages'] >= 0"
+[[ $(huge_mib) == "$before" ]] || fail "a dry run changed something"
+passes tend "$target" --dry-run --output "$PWD/none"
+says out 'no machine profile'
+
+# Done, and once more there is next to nothing to do (Python itself maps and unmaps memory).
+passes --json tend "$target" --once --cpu-share 1 --profile "$profile"
+(($(huge_mib) >= before + 56)) || fail "expected huge pages, saw $(huge_mib) MiB of $before"
+tell check whole
+grep -q '"event":"done"' out || fail "expected an event 'done', saw: $(seen)"
+python3 - out <<'END' || fail "the lines are not what --json promises"
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+assert all({"format", "samples", "summary", "missing"} <= set(line) for line in lines)
+last = lines[-1]["summary"]
+assert last["event"] == "ended" and last["collapsed_regions"] >= 28, last
+assert {"collapsed_regions", "stall_ns"} <= {row["metric"] for row in lines[-1]["samples"]}
+END
+passes --json tend "$target" --dry-run --profile "$profile"
+json "one(metric='candidate_regions') <= 2" "one(metric='huge_regions') >= 28"
+
+# Sparse memory stays sparse.
+tell sparse sparse
+rss=$(awk '$1 == "Rss:" { print $2 }' "/proc/$target/smaps_rollup")
+passes tend "$target" --once --cpu-share 1
+now=$(awk '$1 == "Rss:" { print $2 }' "/proc/$target/smaps_rollup")
+((now <= rss + 1024)) || fail "memory grew from $rss to $now KiB"
+ends
+
+# While a child shares the memory nothing is done; afterwards it is.
+target 32
+tell remap remapped
+tell hold held
+before=$(huge_mib)
+# How long a collapse takes is the machine's, and five long ones in a row end in a rest of 10 s.
+"$COWLAB" tend "$target" --cpu-share 1 --budget-us 1000000 --metrics-file metrics \
+	--listen 127.0.0.1:0 >out 2>err </dev/null &
+tend=$!
+started+=("$tend")
+sleep 1.5
+[[ $(huge_mib) == "$before" ]] || fail "memory that a child shares was collapsed"
+# With no more rights than it needs.
+awk '$1 == "CapEff:" { exit $2 != "0000000000880004" }' "/proc/$tend/status" ||
+	fail "expected three capabilities, saw $(grep CapEff "/proc/$tend/status")"
+tell release released
+for _ in {1..100}; do
+	(($(huge_mib) < before + 24)) || break
+	sleep 0.1
+done
+(($(huge_mib) >= before + 24)) || fail "nothing was collapsed after the child had ended: $(seen)"
+tell fork forked
+tell check whole
+port=$(sed -n 's,.*http://127.0.0.1:\([0-9]*\)/metrics.*,\1,p' err)
+python3 -c 'import sys, urllib.request
+print(urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/metrics").read().decode())' "$port" >served
+kill -TERM "$tend"
+status=0
+wait "$tend" || status=$?
+is_status 0
+says out 'told to end: [0-9]+ regions were collapsed'
+says metrics '^cowlab_tend_collapsed_regions_total\{process="python3[^"]*",pid="[0-9]+"\} [1-9]'
+says served '^cowlab_tend_forks_total\{process="python3'
+[[ ! -e metrics.unfinished ]] || fail "an unfinished file is left"
+
+# The target ends: that is said, and the tender ends as well.
+"$COWLAB" tend "$target" >out 2>err </dev/null &
+tend=$!
+started+=("$tend")
+sleep 0.5
+ends
+status=0
+wait "$tend" || status=$?
+is_status 0
+says out 'it has ended'
+
+# Killed at random moments, under it all: the bytes are the same, and nobody of it is left.
+COWLAB=$COWLAB REPOSITORY=$REPOSITORY "$REPOSITORY/tests/tend/kills" 6 || fail "see above"
+
+# Refusals. Not as root: which capability.
+target 8
+status=0
+setpriv --reuid=nobody --regid=nogroup --clear-groups "$COWLAB" tend "$target" --once >out 2>err </dev/null || status=$?
+called="tend as nobody"
+is_status 1
+says err 'needs CAP_SYS_PTRACE|may not be read.*CAP_SYS_PTRACE'
+status=0
+setpriv --bounding-set=-sys_nice "$COWLAB" tend "$target" --once >out 2>err </dev/null || status=$?
+called="tend without CAP_SYS_NICE"
+is_status 1
+says err 'needs CAP_SYS_NICE'
+# The program itself has switched them off.
+tell nothp nothp
+refuses 1 'switched huge pages off for itself \(PR_SET_THP_DISABLE\)' tend "$target" --once
+ends
+# The system has: as a program sees it whose /sys says so.
+sed 's/\[//; s/\]//; s/never/[never]/' "$huge/enabled" >never
+echo 'always [inherit] madvise never' >inherit
+target 8
+status=0
+unshare --mount bash -c '
+	mount --bind never "$1/enabled" && shift &&
+	for size in /sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled; do
+		[[ ! -e $size ]] || mount --bind inherit "$size"; done
+	exec "$@"' - "$huge" "$COWLAB" tend "$target" --once >out 2>err </dev/null || status=$?
+called="tend with THP never"
+is_status 1
+says err 'enabled is `never`.*write `madvise`'
+ends

@@ -1,0 +1,255 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# watch: counts forks, copies and ends of programs that know their own, as JSON, text, metrics and on
+# a terminal; refuses what cannot be watched; goes on without rights; leaves nothing when it is killed.
+set -euo pipefail
+# shellcheck source=tests/lib/common.sh
+. "$REPOSITORY/tests/lib/common.sh"
+
+started=()
+trap 'for pid in "${started[@]}"; do kill -9 "$pid" 2>/dev/null || true; done' EXIT
+
+# A program that maps 32 MiB, and at each line of its input forks a child that lives until the next
+# line, while it writes every second page itself. It is named forker.
+cat >forker.py <<'E2'
+import ctypes, mmap, os, sys, time
+own = os.getpid()
+ctypes.CDLL(None).prctl(15, b"forker", 0, 0, 0)
+size, page = 32 << 20, mmap.PAGESIZE
+memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+memory.madvise(mmap.MADV_NOHUGEPAGE) if hasattr(mmap, "MADV_NOHUGEPAGE") else None
+for at in range(0, size, page):
+    memory[at] = 1
+child = None
+print("ready", flush=True)
+for line in sys.stdin:
+    if child:
+        os.kill(child[0], 9)
+        os.waitpid(child[0], 0)
+        child = None
+    if line.strip() == "fork":
+        pid = os.fork()
+        if pid == 0:
+            # Not longer than its parent.
+            while os.getppid() == own:
+                time.sleep(0.1)
+            os._exit(0)
+        child = (pid,)
+        for at in range(0, size, 2 * page):
+            memory[at] = 2
+    elif line.strip() == "exec":
+        os.execvp("sleep", ["sleep", "60"])
+    print("done", flush=True)
+E2
+
+# start_forker: its pid in $forker; tell WORD waits until it is done.
+start_forker() {
+	rm -f to from
+	mkfifo to from
+	python3 forker.py <to >from &
+	forker=$!
+	started+=("$forker")
+	exec 5>to 6<from
+	read -r -u 6 _
+}
+tell() {
+	echo "$1" >&5
+	read -r -u 6 _
+}
+
+# frames FILE EXPRESSION: true of the frames of FILE (a list f), see below.
+frames() {
+	python3 - "$@" <<'E2' || fail "frames: see above ($(tail -c 600 err 2>/dev/null))"
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+f = [line["summary"] for line in lines]
+last = f[-1]["processes"][0] if f and f[-1]["processes"] else None
+names = {"lines": lines, "f": f, "last": last}
+for expression in sys.argv[2:]:
+    if not eval(expression, names):
+        print("not true:", expression, "last:", json.dumps(last)[:1500])
+        sys.exit(1)
+E2
+}
+
+# wait_for FILE COUNT: until the file has so many lines.
+wait_for() {
+	for _ in {1..200}; do
+		[[ ! -f $1 || $(wc -l <"$1") -lt $2 ]] || return 0
+		sleep 0.05
+	done
+	fail "expected $2 lines in $1, saw $(cat "$1" err)"
+}
+
+# Bad input.
+refuses 2 'required' watch
+refuses 1 'there is no process 999999999' watch 999999999
+refuses 1 'no process is named nobody-has-it' watch nobody-has-it
+refuses 1 'not a control group' watch --cgroup "$PWD"
+refuses 1 'kernel thread or a zombie' watch 2
+refuses 2 'from 0.1 to 3600' watch 1 --interval-s 0
+refuses 1 'cannot open' watch --replay absent
+: >empty
+refuses 1 'is empty: no recording' watch --replay empty
+echo '{}' >foreign
+refuses 1 'line 1.*not a line of' watch --replay foreign
+
+# Forks, copies and ends as they are.
+start_forker
+"$COWLAB" watch "$forker" --json --interval-s 0.2 --record recorded >json 2>err &
+watch=$!
+started+=("$watch")
+wait_for json 2
+bpf=true
+grep -q 'not available: forks' err && bpf=false
+tell fork
+sleep 0.7
+tell fork
+sleep 0.5
+tell none
+sleep 0.3
+tell exec & # nobody answers
+sleep 0.5
+kill "$forker"
+wait "$watch" || fail "watch ended with $?: $(cat err)"
+exec 5>&- 6<&-
+[[ $(stat -c %a recorded) == 600 ]] || fail "a recording is for its owner"
+cmp json recorded || fail "a recording is what --json prints"
+frames json 'last["ended"]' 'all(line["format"] == 1 for line in lines)' \
+	'f[-1]["own"]["rss_bytes"] < 50e6' \
+	'last["last_epoch"] is not None' \
+	'all(b["groups"][0]["totals"]["minor_faults"] >= a["groups"][0]["totals"]["minor_faults"]
+		for a, b in zip(f, f[1:]))'
+if $bpf; then
+	# Half of 8192 pages, and some of Python's own.
+	frames json 'last["totals"]["forks"] == 2' 'last["totals"]["execs"] == 1' \
+		'last["totals"]["exits"] == 2' \
+		'4096 <= last["last_epoch"]["copied_bytes"] / 4096 < 4096 + 900' \
+		'8000 <= last["totals"]["copied_bytes"] / 4096 < 8192 + 1800' \
+		'max(len(p["epoch"]["regions"]) for x in f for p in x["processes"] if p["epoch"]) >= 16' \
+		'last["totals"]["stops"]["count"] in (0, 2)'
+fi
+
+# A recording is shown again, cut ones with what is whole.
+passes watch --replay recorded --json
+# But for the last digit of a rate, which reading and writing it again may change.
+python3 - <<'E2' || fail "a replay prints what was recorded"
+import json
+def rounded(value):
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [rounded(item) for item in value]
+    return round(value, 6) if isinstance(value, float) else value
+read = lambda name: [rounded(json.loads(line)) for line in open(name)]
+assert read("out") == read("recorded")
+E2
+head -c -20 recorded >cut
+run watch --replay cut --plain
+is_status 1
+says err 'cut short'
+says out 'forker .*forks'
+
+# Without rights: what /proc tells, and why not more.
+start_forker
+run watch "$forker" --no-bpf --plain --interval-s 0.1 --refreshes 3
+is_status 0
+says err 'not available: forks.*--no-bpf'
+says out "forker \\($forker\\)"
+if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then
+	status=0
+	setpriv --bounding-set=-all --inh-caps=-all "$COWLAB" watch "$forker" --plain --interval-s 0.1 \
+		--refreshes 2 >out 2>err </dev/null || status=$?
+	is_status 0
+	says err 'needs root, or CAP_BPF and CAP_PERFMON'
+	says out 'forks'
+fi
+
+# Counting, and a name; killed, it leaves nothing.
+"$COWLAB" watch forker --count --json --interval-s 0.2 >counted 2>err &
+watch=$!
+started+=("$watch")
+wait_for counted 2
+tell fork
+sleep 0.6
+if $bpf && grep -q '"counts":true' counted; then
+	frames counted '4096 <= last["totals"]["writes_to_present"] < 4096 + 900' \
+		'last["epoch"]["shared_bytes"] > 0'
+	compgen -G "/proc/$watch/fd/*" >/dev/null
+	ls -l /proc/$watch/fd | grep -q bpf || fail "expected BPF descriptors while it watches"
+fi
+kill -9 "$watch"
+# Its status is the signal's.
+wait "$watch" 2>/dev/null || true
+[[ ! -d /proc/$watch ]] || fail "expected the watch to be gone"
+tell none
+
+# Metrics: one format for those who ask for it, the older for others; sums never fall.
+scrape() {
+	python3 -c '
+import sys, urllib.request
+request = urllib.request.Request(sys.argv[1], headers={"Accept": sys.argv[2]})
+print(urllib.request.urlopen(request, timeout=10).read().decode(), end="")' "$@"
+}
+"$COWLAB" watch forker --listen 127.0.0.1:0 --interval-s 0.2 >out 2>err &
+watch=$!
+started+=("$watch")
+for _ in {1..100}; do grep -q 'metrics at' err && break; sleep 0.1; done
+url=$(grep -o 'http://[^ ]*' err)
+for _ in {1..50}; do scrape "$url" '*/*' >metrics 2>/dev/null && break; sleep 0.1; done
+tell fork
+sleep 0.6
+scrape "$url" 'application/openmetrics-text' >metrics
+[[ $(tail -n 1 metrics) == '# EOF' ]] || fail "expected an end: $(tail -n 3 metrics)"
+scrape "$url" '*/*' >metrics
+if $bpf; then
+	grep -qx 'cowlab_forks_total{process="forker"} 1' metrics || fail "one fork: $(cat metrics)"
+fi
+grep -q '^cowlab_epoch_copied_bytes{process="forker"} ' metrics || fail "copies: $(cat metrics)"
+if command -v promtool >/dev/null; then
+	promtool check metrics <metrics || fail "promtool refuses the metrics"
+fi
+kill "$forker"
+# Its status is the signal's.
+wait "$forker" 2>/dev/null || true
+sleep 0.6
+scrape "$url" '*/*' >after
+if $bpf; then
+	grep -qx 'cowlab_forks_total{process="forker"} 1' after || fail "sums stay: $(cat after)"
+fi
+grep -qx 'cowlab_processes{process="forker"} 0' after || fail "it has ended: $(cat after)"
+kill "$watch"
+# Its status is the signal's.
+wait "$watch" || true
+
+# On a terminal, at several widths; the keys.
+if command -v tmux >/dev/null; then
+	export TMUX_TMPDIR=$PWD
+	start_forker
+	for width in 40 80 200; do
+		tmux -f /dev/null new-session -d -x $width -y 40 -s t$width \
+			"'$COWLAB' watch $forker --interval-s 0.2 2>tmux.err"
+	done
+	tell fork
+	sleep 1
+	for width in 40 80 200; do
+		tmux capture-pane -p -t t$width >screen
+		grep -q "forker ($forker)" screen || fail "width $width: $(cat screen tmux.err)"
+		grep -q 'Children alive (1)' screen || fail "width $width: $(cat screen)"
+		tmux send-keys -t t$width ' '
+	done
+	sleep 0.4
+	tmux capture-pane -p -t t80 | grep -q PAUSED || fail "expected a pause"
+	for width in 40 80 200; do tmux send-keys -t t$width q; done
+	sleep 0.5
+	# It ends with its last session, as each of them has been told to quit.
+	tmux kill-server 2>/dev/null || true
+	kill "$forker"
+fi
+
+# A server that saves under load, by its own account: the longer comparison is scripts/watch-redis.
+if command -v redis-server >/dev/null && command -v redis-benchmark >/dev/null; then
+	"$REPOSITORY/scripts/watch-redis" --cowlab "$COWLAB" --records 60000 --snapshots 2 --loose \
+		>redis.out 2>&1 || fail "redis: $(tail -n 20 redis.out)"
+fi
