@@ -42,8 +42,9 @@ pub struct Guest<'a> {
     pub accelerator: Accelerator,
     /// Its memory.
     pub memory_bytes: u64,
-    /// Whether it has all of that from the beginning: for measuring.
-    pub preallocated: bool,
+    /// Whether times are measured in it: it has all of its memory from the beginning, and each
+    /// CPU is a thread of the host, whatever this QEMU makes of code that patches itself.
+    pub measured: bool,
     /// Its CPUs.
     pub cpus: u32,
     /// When it is killed.
@@ -98,7 +99,8 @@ pub fn boot(guest: Guest<'_>, watch: &Watch<'_>) -> Result<Ended> {
         image: guest.image,
         accelerator: guest.accelerator,
         memory_bytes: guest.memory_bytes,
-        preallocated: guest.preallocated,
+        preallocated: guest.measured,
+        by_turns: !guest.measured && qemu::patches_unsafely(&tools::version(qemu::PROGRAM)?),
         cpus: guest.cpus,
         folder: &folder,
         console: &console,

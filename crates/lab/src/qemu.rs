@@ -10,10 +10,15 @@ use cowlab_store::Accelerator;
 pub const PROGRAM: &str = "qemu-system-x86_64";
 
 /// The machine and CPU of a guest under KVM.
-pub const KVM: &str = "-machine pc,accel=kvm -cpu host";
+pub const KVM: &str = "-machine pc -accel kvm -cpu host";
 
 /// And under TCG. With the two features, it would execute a page copy byte by byte.
-pub const TCG: &str = "-machine pc,accel=tcg -cpu max,-erms,-fsrm";
+pub const TCG: &str = "-machine pc -cpu max,-erms,-fsrm -accel tcg";
+
+/// The first QEMU in which one CPU does not translate code while another patches it ("accel/tcg:
+/// Always lock pages before translation"). Before, a CPU may meet a breakpoint that is gone, when a
+/// static key or a tracepoint is switched: the guest dies of "Oops: int3".
+const PATCHES_SAFELY: (u32, u32) = (8, 1);
 
 /// How the guest's files are passed. The kernel limits messages to 500 KiB over virtio. Nobody
 /// changes the host's files below a guest, so that it may keep what it has read.
@@ -31,6 +36,8 @@ pub struct Machine<'a> {
     /// Whether the host gives it all of its memory before it starts, so that a first touch does
     /// not ask the hypervisor below.
     pub preallocated: bool,
+    /// Whether TCG executes all CPUs by turns, in one thread.
+    pub by_turns: bool,
     /// Its CPUs.
     pub cpus: u32,
     /// The folder that it may write to, with its first process as `init`.
@@ -52,6 +59,7 @@ impl Machine<'_> {
         all.words("-nodefaults -no-user-config -display none -no-reboot");
         match self.accelerator {
             Accelerator::Kvm => all.words(KVM),
+            _ if self.by_turns => all.words(&format!("{TCG},thread=single")),
             _ => all.words(TCG),
         }
         if self.accelerator == Accelerator::Icount {
@@ -117,6 +125,16 @@ impl Machine<'_> {
     }
 }
 
+/// Whether the QEMU that says so of itself may translate code that another CPU is patching.
+pub fn patches_unsafely(version: &str) -> bool {
+    let number = version.split_whitespace().find(|word| word.contains('.')).unwrap_or_default();
+    let mut parts = number.split('.').map(str::parse);
+    match (parts.next(), parts.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < PATCHES_SAFELY,
+        _ => true,
+    }
+}
+
 struct Arguments(Vec<OsString>);
 
 impl Arguments {
@@ -153,6 +171,7 @@ mod tests {
             accelerator: Accelerator::Tcg,
             memory_bytes: 4 << 30,
             preallocated: false,
+            by_turns: false,
             cpus: 2,
             folder: Path::new("/c/boot"),
             console: Path::new("/c/boot,1/console.log"),
@@ -167,9 +186,26 @@ mod tests {
 
     #[test]
     fn the_accelerator_decides_the_cpu() {
-        assert!(line(|_| {}).contains("-machine pc,accel=tcg -cpu max,-erms,-fsrm"));
-        let kvm = line(|machine| machine.accelerator = Accelerator::Kvm);
-        assert!(kvm.contains("-machine pc,accel=kvm -cpu host"), "{kvm}");
+        assert!(line(|_| {}).contains("-machine pc -cpu max,-erms,-fsrm -accel tcg -smp"));
+        assert!(line(|machine| machine.by_turns = true).contains("-accel tcg,thread=single"));
+        let kvm = line(|machine| {
+            machine.accelerator = Accelerator::Kvm;
+            machine.by_turns = true;
+        });
+        assert!(kvm.contains("-machine pc -accel kvm -cpu host -smp"), "{kvm}");
+    }
+
+    #[test]
+    fn old_versions_execute_by_turns() {
+        for (version, wanted) in [
+            ("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)", true),
+            ("QEMU emulator version 8.0.4", true),
+            ("QEMU emulator version 8.1.0", false),
+            ("QEMU emulator version 10.0.8 (Debian 1:10.0.8+ds-0+deb13u1)", false),
+            ("", true),
+        ] {
+            assert_eq!(patches_unsafely(version), wanted, "{version}");
+        }
     }
 
     #[test]

@@ -84,7 +84,7 @@ pub fn run(
         image: machine.image,
         accelerator: machine.accelerator,
         memory_bytes: machine.memory_bytes,
-        preallocated: false,
+        measured: false,
         cpus: machine.cpus,
         time_limit: Duration::from_secs(limits.sum::<u64>() + BOOT_LIMIT_S),
         folder: &folder,

@@ -60,7 +60,7 @@ pub fn run(common: &Common, args: &KernelBootArgs) -> Result<()> {
         image: &image,
         accelerator,
         memory_bytes: args.machine.memory,
-        preallocated: false,
+        measured: false,
         cpus: args.machine.cpus,
         time_limit: limit,
         folder: args.share.as_deref().unwrap_or(scratch.path()),

@@ -178,7 +178,7 @@ fn measure(
         image: &candidate.image,
         accelerator,
         memory_bytes: args.memory,
-        preallocated: clock == Clock::Time,
+        measured: clock == Clock::Time,
         // With another, its instructions would pass time as well; and under TCG a child woken there
         // costs the parent more than all of its fork.
         cpus: 1,

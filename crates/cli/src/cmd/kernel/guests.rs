@@ -85,7 +85,7 @@ impl Plan<'_> {
             image: &built.image(),
             accelerator,
             memory_bytes: args.memory,
-            preallocated: true,
+            measured: true,
             cpus: args.cpus.unwrap_or(if accelerator == Accelerator::Icount { 1 } else { 2 }),
             time_limit: Duration::from_secs_f64(args.time_limit_s),
             folder: scratch.path(),
