@@ -19,8 +19,8 @@
 
 static void fault_for_ever(void)
 {
-	char *memory = mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *memory = mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			    -1, 0);
 	pid_t child;
 
 	if (memory == MAP_FAILED)
