@@ -1,0 +1,46 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# watch and footprint of a process with 10,000 mappings, and of one with 2,000 children.
+set -euo pipefail
+# shellcheck source=tests/lib/common.sh
+. "$REPOSITORY/tests/lib/common.sh"
+
+${CC:-cc} -O2 -Wall -Wextra -static -o many "$REPOSITORY/tests/lib/many.c"
+many=
+trap '[[ -z $many ]] || kill -9 "$many" 2>/dev/null || :' EXIT
+
+# start MAPPINGS CHILDREN: $many is the process, once it has them.
+start() {
+	rm -f ready
+	./many "$@" >ready 2>many.err &
+	many=$!
+	for _ in {1..600}; do
+		[[ ! -s ready ]] || return 0
+		kill -0 "$many" 2>/dev/null || break
+		sleep 0.1
+	done
+	if grep -q 'temporarily unavailable' many.err; then
+		skip "no right to $2 processes (ulimit -u, or pids.max of a control group)"
+	fi
+	fail "expected $1 mappings and $2 children, saw $(cat many.err)"
+}
+
+# look MAPPINGS CHILDREN: a third of the mappings is written in an epoch, and nothing is lost.
+look() {
+	start "$@"
+	passes --json watch "$many" --interval-s 1.5 --refreshes 3
+	tail -n 1 out >last
+	mv last out
+	json "d['summary']['processes'][0]['children_alive'] in ($2, $2 + 1)" \
+		"d['summary']['own']['lost_events'] == 0 and d['summary']['own']['lost_processes'] == 0"
+	passes --json footprint --pid "$many" --fork
+	json "[r['value'] for r in rows if r['metric'] == 'cow_pages'
+		and r['params'].get('writer') == 'parent' and r['params'].get('mapping') == 'anonymous'
+		and 'region' not in r['params'] and $1 / 3 <= r['value'] <= $1 / 3 + 20] != []"
+	kill -9 "$many"
+	wait "$many" 2>/dev/null || :
+}
+
+look 10000 0
+look 200 2000
