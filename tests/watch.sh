@@ -36,6 +36,8 @@ for line in sys.stdin:
                 time.sleep(0.1)
             os._exit(0)
         child = (pid,)
+        # Faults are told apart by what was read at the fork: on a busy machine that is late.
+        time.sleep(0.3)
         for at in range(0, size, 2 * page):
             memory[at] = 2
     elif line.strip() == "exec":
@@ -126,7 +128,7 @@ if $bpf; then
 	frames json 'last["totals"]["forks"] == 2' 'last["totals"]["execs"] == 1' \
 		'last["totals"]["exits"] == 2' \
 		'4096 <= last["last_epoch"]["copied_bytes"] / 4096 < 4096 + 900' \
-		'8000 <= last["totals"]["copied_bytes"] / 4096 < 8192 + 1800' \
+		'7000 <= last["totals"]["copied_bytes"] / 4096 < 8192 + 1800' \
 		'max(len(p["epoch"]["regions"]) for x in f for p in x["processes"] if p["epoch"]) >= 16' \
 		'last["totals"]["stops"]["count"] in (0, 2)'
 fi
@@ -164,6 +166,30 @@ if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then
 	is_status 0
 	says err 'needs root, or CAP_BPF and CAP_PERFMON'
 	says out 'forks'
+fi
+
+# With the rights that dist/systemd gives it, of another user: everything.
+if [[ $(id -u) == 0 ]] && $bpf && command -v setpriv >/dev/null; then
+	caps=$(sed -n 's/^AmbientCapabilities=//p' "$REPOSITORY/dist/systemd/cowlab-watch.service")
+	caps=$(tr ' ' '\n' <<<"${caps,,}" | sed 's/^cap_/+/' | paste -sd ,)
+	[[ $caps == +* ]] || fail "the unit gives no capabilities: '$caps'"
+	# Another user cannot look up what is below this one's folders.
+	exec 7<"$COWLAB"
+	setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs --inh-caps="-all,$caps" \
+		--ambient-caps="$caps" --bounding-set="-all,$caps" \
+		/proc/self/fd/7 watch "$forker" --json --interval-s 0.2 >unit 2>err </dev/null &
+	watch=$!
+	started+=("$watch")
+	exec 7<&-
+	wait_for unit 2
+	tell fork
+	sleep 0.6
+	tell none
+	sleep 0.5
+	kill "$watch"
+	wait "$watch" || :
+	frames unit 'f[-1]["sees"]["events"] and last["totals"]["forks"] == 1' \
+		'4096 <= last["totals"]["copied_bytes"] / 4096 < 4096 + 900'
 fi
 
 # Counting, and a name; killed, it leaves nothing.
