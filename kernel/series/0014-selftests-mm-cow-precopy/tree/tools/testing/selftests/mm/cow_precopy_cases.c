@@ -374,13 +374,23 @@ struct step {
 	uint64_t value;
 };
 
+/* An emulator that executes CPUs by turns goes on with the next one here. */
+static inline void relax_cpu(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#endif
+}
+
 static void wait_for(struct step *step, size_t turn)
 {
 	size_t spins;
 
-	for (spins = 1; __atomic_load_n(&step->turn, __ATOMIC_ACQUIRE) < turn; spins++)
+	for (spins = 1; __atomic_load_n(&step->turn, __ATOMIC_ACQUIRE) < turn; spins++) {
+		relax_cpu();
 		if (spins % 100000 == 0)
 			sched_yield();
+	}
 }
 
 static void take_turn(struct step *step, size_t turn)
