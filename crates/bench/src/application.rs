@@ -197,17 +197,7 @@ mod tests {
         for (key, value) in of.iter().chain(more) {
             params.insert((*key).into(), (*value).into());
         }
-        Sample {
-            environment: 0,
-            bench: BENCH.into(),
-            params,
-            metric: metric.into(),
-            unit: unit_of(metric).into(),
-            value,
-            rep: 0,
-            start_unix_ns: 0,
-            histogram: None,
-        }
+        Sample::new(BENCH, params, metric, value)
     }
 
     /// Two forks of a server: of 1000 pages 100 are copied, 20 come new.

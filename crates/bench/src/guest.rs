@@ -87,17 +87,8 @@ mod tests {
 
     fn run(kernel: &str, accelerator: Accelerator, metric: &str) -> Run {
         let info = RunInfo::begin("bench-cow-faults", 1, environment(kernel, accelerator));
-        let sample = |rep| Sample {
-            environment: 0,
-            bench: "cow-faults".into(),
-            params: Default::default(),
-            metric: metric.into(),
-            unit: unit_of(metric).into(),
-            value: 1.0,
-            rep,
-            start_unix_ns: 0,
-            histogram: None,
-        };
+        let sample =
+            |rep| Sample { rep, ..Sample::new("cow-faults", Default::default(), metric, 1.0) };
         Run { info, samples: vec![sample(0), sample(1)] }
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use cowlab_probes::Runner;
-use cowlab_store::{Histogram, Params, QUANTILES, Sample, serialise, unit_of};
+use cowlab_store::{Histogram, Params, QUANTILES, Sample, serialise};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -111,15 +111,9 @@ impl Recorder {
     /// Add one figure.
     pub fn add(&mut self, metric: &str, value: f64) -> &mut Sample {
         self.samples.push(Sample {
-            environment: 0,
-            bench: self.bench.to_owned(),
-            params: self.params.clone(),
-            metric: metric.to_owned(),
-            unit: unit_of(metric).to_owned(),
-            value,
             rep: self.rep,
             start_unix_ns: self.start_unix_ns,
-            histogram: None,
+            ..Sample::new(self.bench, self.params.clone(), metric, value)
         });
         self.samples.last_mut().expect("one was pushed")
     }

@@ -174,17 +174,15 @@ mod tests {
         for (at, policy) in policies.iter().enumerate() {
             for (rep, pattern) in [(0, "random"), (1, "random"), (0, "sequential")] {
                 samples.push(Sample {
-                    environment: 0,
-                    bench: "cow-faults".into(),
-                    params: [("policy", *policy), ("pattern", pattern), ("children", "1")]
-                        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                        .into(),
-                    metric: "elapsed_ns".into(),
-                    unit: "ns".into(),
-                    value: 1e6 * (at as f64 + 1.0) + f64::from(rep),
                     rep,
-                    start_unix_ns: 0,
-                    histogram: None,
+                    ..Sample::new(
+                        "cow-faults",
+                        [("policy", *policy), ("pattern", pattern), ("children", "1")]
+                            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                            .into(),
+                        "elapsed_ns",
+                        1e6 * (at as f64 + 1.0) + f64::from(rep),
+                    )
                 });
             }
         }

@@ -295,17 +295,7 @@ mod tests {
         if !section.is_empty() {
             params.insert("section".to_owned(), section.to_owned());
         }
-        Sample {
-            environment: 0,
-            bench: "fork-sections".to_owned(),
-            params,
-            metric: metric.to_owned(),
-            unit: cowlab_store::unit_of(metric).to_owned(),
-            value,
-            rep: 0,
-            start_unix_ns: 0,
-            histogram: None,
-        }
+        Sample::new("fork-sections", params, metric, value)
     }
 
     fn run(changed: f64) -> Vec<Sample> {

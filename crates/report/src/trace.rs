@@ -96,17 +96,7 @@ mod tests {
     fn sample(tool: &str, threads: &str, rep: u32, value: f64) -> Sample {
         let params = [("tool", tool), ("threads", threads), ("variant", "")]
             .map(|(key, value)| (key.to_owned(), value.to_owned()));
-        Sample {
-            environment: 0,
-            bench: "trace".into(),
-            params: params.into(),
-            metric: "event_ns".into(),
-            unit: "ns".into(),
-            value,
-            rep,
-            start_unix_ns: 0,
-            histogram: None,
-        }
+        Sample { rep, ..Sample::new("trace", params.into(), "event_ns", value) }
     }
 
     #[test]

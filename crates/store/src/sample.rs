@@ -33,6 +33,24 @@ pub struct Sample {
     pub histogram: Option<Vec<u8>>,
 }
 
+impl Sample {
+    /// A figure in the unit that the metric's name ends with; of the first repetition, at no known
+    /// time.
+    pub fn new(bench: &str, params: Params, metric: &str, value: f64) -> Sample {
+        Sample {
+            environment: 0,
+            bench: bench.to_owned(),
+            params,
+            metric: metric.to_owned(),
+            unit: unit_of(metric).to_owned(),
+            value,
+            rep: 0,
+            start_unix_ns: 0,
+            histogram: None,
+        }
+    }
+}
+
 /// Something that could not be measured, and why. Absent figures are never 0.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Missing {

@@ -189,17 +189,8 @@ mod tests {
     use super::*;
 
     fn sample(bench: &str, params: &[(&str, &str)], metric: &str, value: f64) -> Sample {
-        Sample {
-            environment: 0,
-            bench: bench.to_owned(),
-            params: params.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
-            metric: metric.to_owned(),
-            unit: String::new(),
-            value,
-            rep: 0,
-            start_unix_ns: 0,
-            histogram: None,
-        }
+        let params = params.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Sample::new(bench, params, metric, value)
     }
 
     /// A sweep in which each page beyond the first costs a fourth of a fault of 2 µs.

@@ -6,7 +6,7 @@ use cowlab_model::advice::{Advice, Forecast};
 use cowlab_model::cost::Predicted;
 use cowlab_model::stats::estimate;
 use cowlab_report::{Block, Cell, Column, Finding, Section, Table};
-use cowlab_store::{Params, Sample, unit_of};
+use cowlab_store::{Params, Sample};
 
 use crate::application::Application;
 use crate::cmd::advise::{heading, name_of, trials_of};
@@ -39,17 +39,7 @@ pub fn forecast_samples(advice: &[Advice]) -> Vec<Sample> {
                 let params: Params = [("choice", name_of(&one.choice)), ("figure", figure.into())]
                     .map(|(key, value)| (key.to_owned(), value))
                     .into();
-                samples.push(Sample {
-                    environment: 0,
-                    bench: BENCH.to_owned(),
-                    params,
-                    metric: metric.to_owned(),
-                    unit: unit_of(metric).to_owned(),
-                    value,
-                    rep: 0,
-                    start_unix_ns: 0,
-                    histogram: None,
-                });
+                samples.push(Sample::new(BENCH, params, metric, value));
             }
         }
     }

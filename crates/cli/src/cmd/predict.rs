@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use cowlab_model::cost::{Prediction, Question, predict};
 use cowlab_model::profile::WritingProcess;
 use cowlab_report::{Block, Cell, Column, Document, Section, Table};
-use cowlab_store::{Params, Sample, unit_of};
+use cowlab_store::{Params, Sample};
 use serde::Serialize;
 
 use crate::application::of_run;
@@ -157,17 +157,7 @@ fn samples(answers: &[Answer], base: u64) -> Vec<Sample> {
             ("write_ns", p.write_ns.value),
             ("extra_bytes", p.extra_bytes as f64),
         ] {
-            samples.push(Sample {
-                environment: 0,
-                bench: "predict".to_owned(),
-                params: params(answer, base),
-                metric: metric.to_owned(),
-                unit: unit_of(metric).to_owned(),
-                value,
-                rep: 0,
-                start_unix_ns: 0,
-                histogram: None,
-            });
+            samples.push(Sample::new("predict", params(answer, base), metric, value));
         }
     }
     samples

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use cowlab_bench::snapshot::{Foretold, foretell};
 use cowlab_model::stats::median;
 use cowlab_report::{Block, Cell, Column, Document, Section, Table};
-use cowlab_store::{FORMAT, Run, Sample, unit_of};
+use cowlab_store::{FORMAT, Run, Sample};
 use serde::Serialize;
 
 use crate::args::{Common, PredictPolicyArgs};
@@ -105,17 +105,7 @@ fn samples(all: &[Foretold]) -> Vec<Sample> {
             ("precopy_wasted_pages", Some(one.course.wasted_pages as f64)),
         ];
         figures.into_iter().filter_map(move |(metric, value)| {
-            Some(Sample {
-                environment: 0,
-                bench: "predict".to_owned(),
-                params: params.clone(),
-                metric: metric.to_owned(),
-                unit: unit_of(metric).to_owned(),
-                value: value?,
-                rep: 0,
-                start_unix_ns: 0,
-                histogram: None,
-            })
+            Some(Sample::new("predict", params.clone(), metric, value?))
         })
     };
     all.iter().flat_map(of).collect()

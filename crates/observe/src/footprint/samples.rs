@@ -25,15 +25,10 @@ impl Writer<'_> {
 
     fn add_rep(&mut self, metric: &str, unit: &str, value: f64, rep: u32) {
         self.samples.push(Sample {
-            environment: 0,
-            bench: BENCH.to_owned(),
-            params: self.params.clone(),
-            metric: metric.to_owned(),
             unit: unit.to_owned(),
-            value,
             rep,
             start_unix_ns: self.start_unix_ns,
-            histogram: None,
+            ..Sample::new(BENCH, self.params.clone(), metric, value)
         });
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A kernel on which a fault costs 5 µs and a page copied ahead 2 µs, and the samples of guests.
 
-use cowlab_store::{Accelerator, Environment, KernelBuild, Params, Run, RunInfo, Sample, unit_of};
+use cowlab_store::{Accelerator, Environment, KernelBuild, Params, Run, RunInfo, Sample};
 
 /// A page written that faults.
 pub const FAULT_NS: f64 = 5000.0;
@@ -99,14 +99,9 @@ impl Add<'_> {
         for (rep, factor) in ROUNDS {
             self.run.samples.push(Sample {
                 environment: self.environment,
-                bench: self.bench.into(),
-                params: self.params.clone(),
-                metric: metric.into(),
-                unit: unit_of(metric).into(),
-                value: value * scatter(factor),
                 rep,
                 start_unix_ns: rep.into(),
-                histogram: None,
+                ..Sample::new(self.bench, self.params.clone(), metric, value * scatter(factor))
             });
         }
     }

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use cowlab_report::fmt::{count, estimate, quantity};
-use cowlab_store::{FORMAT, Missing, Sample, unit_of};
+use cowlab_store::{FORMAT, Missing, Sample};
 use cowlab_tend::figures::Summary;
 use cowlab_tend::{Event, Figures};
 use serde::Serialize;
@@ -101,17 +101,7 @@ fn samples(of: &Figures) -> Vec<Sample> {
 
 /// One row.
 pub fn sample(metric: &str, value: f64, params: cowlab_store::Params) -> Sample {
-    Sample {
-        environment: 0,
-        bench: BENCH.to_owned(),
-        params,
-        metric: metric.to_owned(),
-        unit: unit_of(metric).to_owned(),
-        value,
-        rep: 0,
-        start_unix_ns: 0,
-        histogram: None,
-    }
+    Sample::new(BENCH, params, metric, value)
 }
 
 fn words(event: &Event) -> String {

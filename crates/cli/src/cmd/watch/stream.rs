@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use cowlab_observe::watch::{FRAME_FORMAT, Frame};
-use cowlab_store::{FORMAT, Missing, Params, Sample, unit_of};
+use cowlab_store::{FORMAT, Missing, Params, Sample};
 use serde::Deserialize;
 
 use super::private_file;
@@ -74,15 +74,8 @@ fn samples(frame: &Frame) -> Vec<Sample> {
         ];
         rows.extend(figures.into_iter().filter_map(|(metric, value)| {
             Some(Sample {
-                environment: 0,
-                bench: BENCH.to_owned(),
-                params: params.clone(),
-                metric: metric.to_owned(),
-                unit: unit_of(metric).to_owned(),
-                value: value?,
-                rep: 0,
                 start_unix_ns: frame.time_unix_ns,
-                histogram: None,
+                ..Sample::new(BENCH, params.clone(), metric, value?)
             })
         }));
     }

@@ -6,17 +6,7 @@ use super::*;
 fn sample(params: &[(&str, &str)], metric: &str, unit: &str, value: f64) -> Sample {
     let params: Params =
         params.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    Sample {
-        environment: 0,
-        bench: BENCH.into(),
-        params,
-        metric: metric.into(),
-        unit: unit.into(),
-        value,
-        rep: 0,
-        start_unix_ns: 0,
-        histogram: None,
-    }
+    Sample { unit: unit.into(), ..Sample::new(BENCH, params, metric, value) }
 }
 
 fn run() -> Run {

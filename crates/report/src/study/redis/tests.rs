@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 
-use cowlab_store::{RunInfo, Sample, unit_of};
+use cowlab_store::{RunInfo, Sample};
 
 use super::*;
 use crate::document::{Cell, Table};
@@ -14,17 +14,7 @@ fn sample(policy: &str, snapshots: &str, metric: &str, value: f64) -> Sample {
         ("zipf_alpha", "1"),
     ]
     .map(|(key, value)| (key.to_owned(), value.to_owned()));
-    Sample {
-        environment: 0,
-        bench: BENCH.into(),
-        params: params.into(),
-        metric: metric.into(),
-        unit: unit_of(metric).into(),
-        value,
-        rep: 0,
-        start_unix_ns: 0,
-        histogram: None,
-    }
+    Sample::new(BENCH, params.into(), metric, value)
 }
 
 fn tables(samples: Vec<Sample>) -> Vec<Table> {

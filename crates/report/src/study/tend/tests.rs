@@ -16,17 +16,7 @@ fn sample(policy: &str, metric: &str, more: &[(&str, &str)], value: f64) -> Samp
     .map(|(key, value)| (key.to_owned(), value.to_owned()))
     .into();
     params.extend(more.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
-    Sample {
-        environment: 0,
-        bench: BENCH.to_owned(),
-        params,
-        metric: metric.to_owned(),
-        unit: cowlab_store::unit_of(metric).to_owned(),
-        value,
-        rep: 0,
-        start_unix_ns: 0,
-        histogram: None,
-    }
+    Sample::new(BENCH, params, metric, value)
 }
 
 fn run() -> Run {

@@ -5,7 +5,6 @@ use cowlab_bench::{calibrate, faults, points, sweep, table};
 use cowlab_model::profile::MachineProfile;
 use cowlab_store::{
     Accelerator, Environment, Params, QUANTILES, Run, RunInfo, Sample, histogram_of, serialise,
-    unit_of,
 };
 
 pub(super) const PAGE: u64 = 4096;
@@ -90,15 +89,9 @@ fn params(pairs: &[(&str, &str)]) -> Params {
 fn add(run: &mut Run, bench: &str, params: &Params, metric: &str, value: f64) {
     for (rep, factor) in ROUNDS {
         run.samples.push(Sample {
-            environment: 0,
-            bench: bench.into(),
-            params: params.clone(),
-            metric: metric.into(),
-            unit: unit_of(metric).into(),
-            value: value * factor,
             rep,
             start_unix_ns: rep.into(),
-            histogram: None,
+            ..Sample::new(bench, params.clone(), metric, value * factor)
         });
     }
 }
