@@ -141,14 +141,18 @@ struct Looks<'a> {
 impl Looks<'_> {
     /// Waits for a new child; what the process had shortly before, and the child.
     fn wait_for_child(&mut self, until: Instant) -> Result<Option<(Reading, Target)>> {
-        let known: HashSet<i32> = children::pids(self.target)?.into_iter().collect();
+        let mut known: HashSet<i32> = children::pids(self.target)?.into_iter().collect();
         let mut before = self.reading(self.target)?;
         let mut taken = Instant::now();
         loop {
             let begun = Instant::now();
-            let new = children::pids(self.target)?.into_iter().filter(|pid| !known.contains(pid));
+            let alive: HashSet<i32> = children::pids(self.target)?.into_iter().collect();
+            // The frames that one of them had alone are free, and may be anybody's by now.
+            let has_ended = !known.is_subset(&alive);
+            let new = alive.difference(&known);
             // One that has ended meanwhile is not to be seen.
-            if let Some(child) = new.filter_map(|pid| Target::open(pid).ok()).next() {
+            if let Some(child) = new.filter_map(|pid| Target::open(*pid).ok()).next() {
+                let before = if has_ended { Reading::default() } else { before };
                 return Ok(Some((before, child)));
             }
             let pause = WAIT_FOR_FORK.max(begun.elapsed() * 10);
@@ -161,7 +165,9 @@ impl Looks<'_> {
             if let Some(faults) = &mut self.faults {
                 faults.drain();
             }
-            if taken.elapsed() >= BASELINE.max(Duration::from_nanos(before.took_ns * 20)) {
+            let (pause, share) = if has_ended { (WAIT_FOR_END, 4) } else { (BASELINE, 20) };
+            if taken.elapsed() >= pause.max(Duration::from_nanos(before.took_ns * share)) {
+                known = alive;
                 before = self.reading(self.target)?;
                 taken = Instant::now();
             }
@@ -177,9 +183,9 @@ impl Looks<'_> {
     fn until_its_end(&mut self, before: &Reading, child: &Target) -> Result<()> {
         let parent_now = self.reading(self.target)?;
         let mut fork = Moment::take(child, self.method).context("its child could not be seen")?;
-        let mut last = fork.reading.clone();
+        let mut last = (parent_now.clone(), fork.reading.clone());
         self.spans.note(&fork);
-        if is_same_memory(&parent_now, &last) {
+        if is_same_memory(&last.0, &last.1) {
             self.spans.spawns += 1;
             return Ok(());
         }
@@ -189,16 +195,17 @@ impl Looks<'_> {
         let mut seen_at = Instant::now();
         let mut between = Between::ForkToExit;
         loop {
-            let pause = WAIT_FOR_END.max(Duration::from_nanos(last.took_ns * 4));
+            let pause = WAIT_FOR_END.max(Duration::from_nanos((last.0.took_ns + last.1.took_ns) * 4));
             if child.wait_for_end(pause) || (self.stop)() {
                 break;
             }
             if let Some(faults) = &mut self.faults {
                 faults.drain();
             }
+            let parent = self.reading(self.target)?;
             // Its end, or another program's memory.
             match self.reading(child) {
-                Ok(now) if !is_another(&last, &now) => last = now,
+                Ok(now) if !is_another(&last.1, &now) => last = (parent, now),
                 Ok(_) => {
                     between = Between::ForkToExec;
                     break;
@@ -209,6 +216,10 @@ impl Looks<'_> {
         }
         let blind_ns = seen_at.elapsed().as_nanos() as u64;
         let parent = self.reading(self.target)?;
+        // While the child lived none of the frames that they shared was free; now the next fork may
+        // have given the parent one of them once more.
+        let parent = moved(&fork.reading, &last.0, parent);
+        let last = last.1;
         let mut seen = sides(shares::shares(&fork.reading, Some(&parent), Some(&last)));
         let mut unknown_pages = 0;
         if let Some(copy) = &fork.copy {
@@ -259,31 +270,66 @@ fn is_another(before: &Reading, now: &Reading) -> bool {
 
 /// What a fork shared, by a look at the process some time before it and at both some time after:
 /// a page that both still have from one frame, is it; of the others, the frame that was there
-/// before the fork tells who has written since.
+/// before the fork tells who has written since. Without it the child's is taken for the older one:
+/// most children write less.
 fn at_fork(before: &Reading, parent: &Reading, child: &Reading) -> Reading {
     let old: HashMap<u64, Page> =
         before.private_pages().map(|placed| (placed.address, placed.page)).collect();
-    let mut runs: Vec<(u64, Vec<Page>)> = Vec::new();
-    let mut keep = |placed: Placed, page: Page| match runs.last_mut() {
-        Some((start, pages))
-            if *start + pages.len() as u64 * child.page_bytes == placed.address =>
-        {
-            pages.push(page);
-        }
-        _ => runs.push((placed.address, vec![page])),
-    };
-    for (address, of_parent, of_child) in join(parent.private_pages(), child.private_pages()) {
-        let Some(of_child) = of_child else { continue };
-        let of_parent = of_parent.map(|placed| placed.page);
-        let same = of_parent.is_none_or(|page| page.frame() == of_child.page.frame());
-        match old.get(&address) {
-            _ if same => keep(of_child, of_child.page),
-            Some(page) if page.frame() == of_parent.and_then(Page::frame) => {
-                keep(of_child, *page);
-            }
-            // The child's is the older one, unless it wrote: most children write less.
-            _ => keep(of_child, of_child.page),
-        }
+    let childs_copies = join(parent.private_pages(), child.private_pages())
+        .filter_map(|(address, of_parent, of_child)| Some((address, of_parent?.page, of_child?.page)))
+        .filter(|(_, of_parent, of_child)| of_parent.frame() != of_child.frame())
+        .filter_map(|(address, of_parent, _)| {
+            let page = *old.get(&address)?;
+            (page.frame() == of_parent.frame()).then_some((address, page))
+        });
+    child.clone().with(childs_copies)
+}
+
+/// `now`, but for pages that had another frame than at the fork by an earlier look and have it no
+/// longer.
+fn moved(fork: &Reading, earlier: &Reading, now: Reading) -> Reading {
+    let at_fork = join(fork.private_pages(), earlier.private_pages());
+    let copies: HashMap<u64, (Page, Page)> = at_fork
+        .filter_map(|(address, old, new)| Some((address, (old?.page, new?.page))))
+        .filter(|(_, (old, new))| old.frame() != new.frame())
+        .collect();
+    let again: Vec<(u64, Page)> = now
+        .private_pages()
+        .filter_map(|placed| {
+            let (old, new) = copies.get(&placed.address)?;
+            (old.frame() == placed.page.frame()).then_some((placed.address, *new))
+        })
+        .collect();
+    now.with(again)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mappings;
+
+    fn reading(frames: &[u64]) -> Reading {
+        let maps = "10000-20000 rw-p 00000000 00:00 0 [heap]\n";
+        let pages = frames.iter().map(|frame| Page(1 << 63 | frame)).collect();
+        Reading::of(mappings::decode(maps).unwrap(), vec![(0x10000, pages)], 4096)
     }
-    Reading::of(child.mappings.clone(), runs, child.page_bytes)
+
+    fn frames(reading: &Reading) -> Vec<u64> {
+        reading.private_pages().filter_map(|placed| placed.page.frame()).collect()
+    }
+
+    #[test]
+    fn the_frame_before_the_fork_tells_who_wrote_before_the_first_look() {
+        // Nobody, the parent, the child; and both know nothing of the page before.
+        let (before, parent) = (reading(&[1, 2, 3]), reading(&[1, 12, 3, 14]));
+        let child = reading(&[1, 2, 23, 24]);
+        assert_eq!(frames(&at_fork(&before, &parent, &child)), [1, 2, 3, 24]);
+        assert_eq!(frames(&at_fork(&Reading::default(), &parent, &child)), [1, 2, 23, 24]);
+    }
+
+    #[test]
+    fn a_frame_that_comes_back_after_the_childs_end_was_copied_all_the_same() {
+        let (fork, earlier) = (reading(&[1, 2, 3]), reading(&[11, 2, 13]));
+        assert_eq!(frames(&moved(&fork, &earlier, reading(&[1, 2, 33]))), [11, 2, 33]);
+    }
 }

@@ -115,6 +115,20 @@ impl Reading {
         })
     }
 
+    /// With other entries for some of its pages, which come by address.
+    pub fn with(mut self, pages: impl IntoIterator<Item = (u64, Page)>) -> Reading {
+        let mut pages = pages.into_iter().peekable();
+        for (start, run) in &mut self.runs {
+            let end = *start + run.len() as u64 * self.page_bytes;
+            while let Some((address, page)) = pages.next_if(|(address, _)| *address < end) {
+                if let Some(index) = address.checked_sub(*start) {
+                    run[(index / self.page_bytes) as usize] = page;
+                }
+            }
+        }
+        self
+    }
+
     /// Those that a fork shares until somebody writes.
     pub fn private_pages(&self) -> impl Iterator<Item = Placed> + '_ {
         self.pages().filter(Placed::is_private)

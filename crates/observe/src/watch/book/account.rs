@@ -122,16 +122,17 @@ impl Account {
     pub(super) fn walked(&mut self, sample: Sample, time_ns: u64, parent: Reading) {
         let own = self.now.clone();
         let Some(share) = &mut self.share else { return };
-        let (parent_then, own_then, pages_then, ratio_then) = match &share.walk {
+        let (parent_then, own_then, pages_then, ratio_then, most) = match &share.walk {
             Some(walk) => {
-                (&walk.parent, &walk.own, walk.sample.private_pages, walk.pages_per_fault)
+                (&walk.parent, &walk.own, walk.sample.private_pages, walk.pages_per_fault, 2.0)
             }
-            None => (&share.parent_at_fork, &share.own_at_fork, 0, 1.0),
+            // The fork may have been read late: pages without their faults say nothing of a fault.
+            None => (&share.parent_at_fork, &share.own_at_fork, 0, 1.0, 1.0),
         };
         let faults = copies(parent_then, &parent) + gains(own_then, &own);
         let pages = sample.private_pages.saturating_sub(pages_then);
         let pages_per_fault = match faults >= ENOUGH_FAULTS {
-            true => (pages as f64 / faults as f64).min(2.0),
+            true => (pages as f64 / faults as f64).min(most),
             false => ratio_then,
         };
         share.walk = Some(Walk { time_ns, sample, parent, own, pages_per_fault });

@@ -96,6 +96,17 @@ fn faults_count_as_much_as_the_last_walk_showed() {
 }
 
 #[test]
+fn a_fork_that_was_read_late_does_not_make_faults_dear() {
+    let mut book = server();
+    fork_of(&mut book, SERVER, CHILD, 10, false);
+    // 300 of the parent's 400 copies were made before it was read.
+    book.read(SERVER, faults(600), None);
+    book.walked(CHILD, walk(400, 600), 12);
+    book.read(SERVER, faults(700), None);
+    assert_eq!(frame(&book, 13).processes[0].epoch.as_ref().unwrap().copied_bytes, Some(500 * PAGE));
+}
+
+#[test]
 fn counted_writes_are_better_than_minor_faults() {
     let mut book = Book::new(PAGE, false);
     book.add(SERVER, &stat("server", 7), counted(500, 10, 0), None);
