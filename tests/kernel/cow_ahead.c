@@ -106,26 +106,38 @@ struct child {
 	int gate;
 };
 
-static struct child child_new(void)
+/* One that writes its pages from number @own on before anything else happens. */
+static struct child child_with_own(size_t own)
 {
 	struct child child;
-	int ends[2];
-	char byte;
+	int ends[2], done[2];
+	char byte = 0;
 
-	if (pipe(ends))
+	if (pipe(ends) || pipe(done))
 		die("pipe");
 	child.pid = fork();
 	if (child.pid < 0)
 		die("fork");
 	if (child.pid == 0) {
 		close(ends[1]);
-		if (read(ends[0], &byte, 1) < 0)
+		for (size_t page = own; page < PAGES; page++)
+			write_page(page);
+		if (write(done[1], &byte, 1) != 1 || read(ends[0], &byte, 1) < 0)
 			_exit(2);
 		_exit(area && wrong_pages(0, PAGES) ? 1 : 0);
 	}
+	if (read(done[0], &byte, 1) != 1)
+		die("read");
+	close(done[0]);
+	close(done[1]);
 	close(ends[0]);
 	child.gate = ends[1];
 	return child;
+}
+
+static struct child child_new(void)
+{
+	return child_with_own(PAGES);
 }
 
 static void child_end(struct child child)
@@ -246,6 +258,33 @@ static void child_gone(void)
 	pause_ms(100);
 	if (own("precopied") - before > 16)
 		fail("%ld pages that nobody shares are copied", own("precopied") - before);
+	unmap_area();
+}
+
+/* The child has copies of its own of most pages: the others' are nobody else's any more. */
+static void child_has_its_own(void)
+{
+	long before, last;
+	struct child child;
+
+	map_area();
+	epoch(1);
+	before = own("precopied");
+	child = child_with_own(PAGES / 4);
+	for (size_t page = 0; page < PAGES / 4; page += 16) {
+		write_page(page);
+		pause_ms(1);
+	}
+	do {
+		last = own("precopied");
+		pause_ms(100);
+	} while (own("precopied") != last);
+	if (last - before > (long)PAGES / 4 + 32)
+		fail("%ld pages are copied ahead, of %lu that are shared", last - before,
+		     PAGES / 4);
+	child_end(child);
+	if (wrong_pages(0, PAGES))
+		fail("%zu pages are not what was written", wrong_pages(0, PAGES));
 	unmap_area();
 }
 
@@ -449,6 +488,7 @@ int main(void)
 		{ "into folios", into_folios },
 		{ "nothing is known", nothing_known },
 		{ "the child is gone", child_gone },
+		{ "the child has its own", child_has_its_own },
 		{ "switched off", switched_off },
 		{ "two forks in a row", two_forks_in_a_row },
 		{ "forks upon forks", forks_upon_forks },

@@ -55,11 +55,12 @@ static DEFINE_MUTEX(cow_lock);
 /* The sums at the last reset. */
 static struct cow_sums *cow_baseline;
 
-static void cow_account_time(struct cow_times *times, enum cow_time which, u64 ns)
+/* The page table lock is held, which need not keep others from this CPU (PREEMPT_RT). */
+static void cow_account_time(enum cow_time which, u64 ns)
 {
-	times->buckets[which][cow_hist_bucket(ns)]++;
-	if (ns > times->max_ns[which])
-		times->max_ns[which] = ns;
+	this_cpu_inc(cow_times->buckets[which][cow_hist_bucket(ns)]);
+	if (ns > this_cpu_read(cow_times->max_ns[which]))
+		this_cpu_write(cow_times->max_ns[which], ns);
 }
 
 static bool cow_sampled(void)
@@ -85,13 +86,11 @@ void cow_report_fault(struct vm_fault *vmf, u64 copy_ns)
 
 	/* Timing may have been switched on in the middle of this fault. */
 	if (fault_ns && copy_ns) {
-		struct cow_times *times = this_cpu_ptr(cow_times);
-
 		cow_count(COW_TIMED_FAULTS, 1);
 		cow_count(COW_COPY_NS, copy_ns);
 		cow_count(COW_FAULT_NS, fault_ns);
-		cow_account_time(times, COW_TIME_COPY, copy_ns);
-		cow_account_time(times, COW_TIME_FAULT, fault_ns);
+		cow_account_time(COW_TIME_COPY, copy_ns);
+		cow_account_time(COW_TIME_FAULT, fault_ns);
 	}
 	if (cow_sampled())
 		trace_fault(vmf->address, copy_ns, fault_ns);

@@ -144,6 +144,12 @@ static enum cow_count cow_judge(struct vm_area_struct *vma, unsigned long addr, 
 		return COW_REFUSED_KSM;
 	if (folio_test_swapcache(folio))
 		return COW_REFUSED_SWAPPED;
+	/* Nobody else has it any more: its own fault takes it over as it is. */
+	if (!folio_test_large(folio) && folio_mapcount(folio) == 1)
+		return COW_REFUSED_EXCLUSIVE;
+	/* MADV_FREE: a copy could not be given up any more. */
+	if (!folio_test_swapbacked(folio))
+		return COW_REFUSED_SPECIAL;
 	if (PageHWPoison(page))
 		return COW_REFUSED_SPECIAL;
 	if (folio_maybe_dma_pinned(folio))
@@ -199,9 +205,12 @@ static bool cow_batch_alloc(struct cow_batch *batch)
 		batch->new = batch->new_on_stack;
 		return true;
 	}
-	/* Three arrays; the page allocator fills only the empty elements. */
+	/*
+	 * Three arrays; the page allocator fills only the empty elements. The lock is
+	 * held, and kswapd is not woken for a guess.
+	 */
 	batch->new = kcalloc(batch->nr, sizeof(*batch->new) + sizeof(*batch->old) +
-			     sizeof(*batch->index), GFP_NOWAIT | __GFP_NOWARN);
+			     sizeof(*batch->index), __GFP_NOWARN);
 	batch->old = (pte_t *)(batch->new + batch->nr);
 	batch->index = (u16 *)(batch->old + batch->nr);
 	return batch->new;
@@ -216,6 +225,7 @@ static void cow_batch_free(struct cow_batch *batch)
 /* A charge for a guess must not start reclaim at memory.high or fail at max. */
 static bool cow_memcg_has_room(struct mm_struct *mm, unsigned int nr)
 {
+#ifdef CONFIG_MEMCG
 	struct mem_cgroup *memcg, *iter;
 	bool room = true;
 
@@ -235,6 +245,9 @@ static bool cow_memcg_has_room(struct mm_struct *mm, unsigned int nr)
 	}
 	mem_cgroup_put(memcg);
 	return room;
+#else
+	return true;
+#endif
 }
 
 static bool cow_has_mempolicy(struct vm_area_struct *vma)

@@ -9,8 +9,10 @@
  * wasted copies and the free memory say. mm/cow_regions.c counts, and
  * mm/cow_precopy.c copies.
  */
+#include <linux/cpuset.h>
 #include <linux/init.h>
 #include <linux/log2.h>
+#include <linux/mempolicy.h>
 #include <linux/mm.h>
 #include <linux/mmzone.h>
 #include <linux/sysctl.h>
@@ -134,16 +136,29 @@ static unsigned int cow_history(const struct cow_regions *regions)
 	return max(set, READ_ONCE(regions->history));
 }
 
-/* So much memory free that a guess of @pages pages starts nobody's reclaim. */
-static bool cow_memory_ample(unsigned int pages)
+/* The nodes that a policy binds pages of @vma to; NULL: any. */
+static nodemask_t *cow_bound_to(struct vm_area_struct *vma)
+{
+#ifdef CONFIG_NUMA
+	struct mempolicy *policy = vma->vm_policy ?: current->mempolicy;
+
+	if (policy && policy->mode == MPOL_BIND)
+		return &policy->nodes;
+#endif
+	return NULL;
+}
+
+/* So much memory free for the process that a guess of @pages pages starts nobody's reclaim. */
+static bool cow_memory_ample(struct vm_area_struct *vma, unsigned int pages)
 {
 	enum zone_type highest = gfp_zone(GFP_HIGHUSER_MOVABLE);
 	struct zonelist *list = node_zonelist(numa_node_id(), GFP_HIGHUSER_MOVABLE);
 	struct zoneref *ref;
 	struct zone *zone;
 
-	for_each_zone_zonelist(zone, ref, list, highest)
-		if (zone_watermark_ok(zone, 0, high_wmark_pages(zone) + pages, highest, 0))
+	for_each_zone_zonelist_nodemask(zone, ref, list, highest, cow_bound_to(vma))
+		if (cpuset_zone_allowed(zone, GFP_HIGHUSER_MOVABLE) &&
+		    zone_watermark_ok(zone, 0, high_wmark_pages(zone) + pages, highest, 0))
 			return true;
 	return false;
 }
@@ -212,13 +227,13 @@ static unsigned int cow_guess_again(struct vm_fault *vmf, const struct cow_guess
 }
 
 /* Whether there is memory for it. */
-static bool cow_guess_affordable(struct mm_struct *mm, const struct cow_guess *guess)
+static bool cow_guess_affordable(struct vm_area_struct *vma, const struct cow_guess *guess)
 {
-	if (!cow_memory_ample(guess->pages)) {
+	if (!cow_memory_ample(vma, guess->pages)) {
 		cow_count(COW_REGIONS_SCARCE, 1);
 		return false;
 	}
-	if (!cow_memcg_has_room(mm, guess->pages)) {
+	if (!cow_memcg_has_room(vma->vm_mm, guess->pages)) {
 		cow_count(COW_REGIONS_MEMCG_FULL, 1);
 		return false;
 	}
@@ -258,7 +273,7 @@ bool cow_coverage_precopy(struct vm_fault *vmf)
 		guess.pages = cow_guess_again(vmf, &guess, history, only);
 		chosen = guess.pages;
 	}
-	chosen = chosen && cow_guess_affordable(mm, &guess);
+	chosen = chosen && cow_guess_affordable(vmf->vma, &guess);
 	if (chosen)
 		cow_guess_made(vmf, &guess);
 	rcu_read_unlock();

@@ -16,8 +16,9 @@
  * mremap moves the counts.
  *
  * Words change by compare and exchange, since a region of more than a page table
- * has more than one lock. Blocks come and go under the lock of the mappings, and
- * faults look at them in RCU sections.
+ * has more than one lock. Blocks come under the lock of the mappings for writing,
+ * and go under it for reading at least (munmap), so that everybody else looks at
+ * them in RCU sections.
  */
 #include <linux/cow_regions.h>
 #include <linux/jiffies.h>
@@ -46,7 +47,7 @@ static struct cow_regions *cow_regions_locked(struct mm_struct *mm)
 					 rwsem_is_locked(&mm->mmap_lock));
 }
 
-/* The block with @key, or NULL. In an RCU section, or with the mappings locked. */
+/* The block with @key, or NULL. In an RCU section, or with the mappings locked for writing. */
 static struct cow_block *cow_block_find(struct cow_regions *regions, unsigned long key)
 {
 	struct cow_block *block = READ_ONCE(regions->at_hand[key % COW_BLOCKS_AT_HAND]);
@@ -54,7 +55,7 @@ static struct cow_block *cow_block_find(struct cow_regions *regions, unsigned lo
 	return block && block->key == key ? block : xa_load(&regions->blocks, key);
 }
 
-/* The word of the region of @addr, or NULL. In an RCU section, or with the mappings locked. */
+/* The word of the region of @addr, or NULL. In an RCU section, or locked for writing. */
 u64 *cow_region_find(struct cow_regions *regions, unsigned long addr)
 {
 	unsigned long index = addr >> regions->shift;
@@ -82,8 +83,8 @@ static u64 *cow_block_get(struct cow_regions *regions, unsigned long index)
 		if (!block)
 			return NULL;
 		block->key = key;
-		if (xa_err(xa_store_bh(&regions->blocks, key, block,
-				       GFP_KERNEL_ACCOUNT | __GFP_NOWARN))) {
+		if (xa_err(xa_store(&regions->blocks, key, block,
+				    GFP_KERNEL_ACCOUNT | __GFP_NOWARN))) {
 			kfree(block);
 			return NULL;
 		}
@@ -99,8 +100,8 @@ static void cow_block_free(struct cow_regions *regions, struct cow_block *block)
 
 	if (regions->at_hand[key % COW_BLOCKS_AT_HAND] == block)
 		WRITE_ONCE(regions->at_hand[key % COW_BLOCKS_AT_HAND], NULL);
-	xa_erase_bh(&regions->blocks, key);
-	kfree_rcu_mightsleep(block);
+	xa_erase(&regions->blocks, key);
+	kfree_rcu(block, rcu);
 }
 
 /* What is remembered of the page table of @addr, made if it is not there. May sleep. */
@@ -115,7 +116,7 @@ static struct cow_table *cow_table_get(struct cow_regions *regions, unsigned lon
 	if (!table)
 		return NULL;
 	table->since = regions->epoch;
-	if (xa_err(xa_store_bh(&regions->tables, key, table, GFP_KERNEL_ACCOUNT | __GFP_NOWARN))) {
+	if (xa_err(xa_store(&regions->tables, key, table, GFP_KERNEL_ACCOUNT | __GFP_NOWARN))) {
 		kfree(table);
 		return NULL;
 	}
@@ -187,24 +188,29 @@ void __cow_region_count(struct mm_struct *mm, unsigned long addr)
 	rcu_read_unlock();
 }
 
+/* Takes its time: a large address space has many page tables. */
 static void cow_regions_destroy(struct cow_regions *regions)
 {
 	struct cow_block *block;
 	struct cow_table *table;
 	unsigned long key;
 
-	xa_for_each(&regions->blocks, key, block)
+	xa_for_each(&regions->blocks, key, block) {
 		kfree(block);
+		cond_resched();
+	}
 	xa_destroy(&regions->blocks);
-	xa_for_each(&regions->tables, key, table)
+	xa_for_each(&regions->tables, key, table) {
 		kfree(table);
+		cond_resched();
+	}
 	xa_destroy(&regions->tables);
 	kfree(regions);
 }
 
-static void cow_regions_destroy_rcu(struct rcu_head *rcu)
+static void cow_regions_destroy_work(struct work_struct *work)
 {
-	cow_regions_destroy(container_of(rcu, struct cow_regions, rcu));
+	cow_regions_destroy(container_of(to_rcu_work(work), struct cow_regions, destroy));
 }
 
 void cow_mm_regions_init(struct cow_mm_regions *own, const struct cow_mm_regions *from)
@@ -216,10 +222,10 @@ void cow_mm_regions_init(struct cow_mm_regions *own, const struct cow_mm_regions
 		own->control = 0;
 }
 
-/* Nobody uses the address space any more. */
+/* Nobody uses the address space any more, whose mappings are gone. May sleep. */
 void __cow_regions_free(struct cow_mm_regions *own)
 {
-	struct cow_regions *regions = rcu_dereference_raw(own->regions);
+	struct cow_regions *regions = rcu_replace_pointer(own->regions, NULL, true);
 
 	if (regions)
 		cow_regions_destroy(regions);
@@ -231,9 +237,8 @@ static struct cow_regions *cow_regions_new(unsigned int shift)
 
 	if (!regions)
 		return NULL;
-	/* Freed in RCU callbacks as well. */
-	xa_init_flags(&regions->blocks, XA_FLAGS_LOCK_BH);
-	xa_init_flags(&regions->tables, XA_FLAGS_LOCK_BH);
+	xa_init(&regions->blocks);
+	xa_init(&regions->tables);
 	regions->shift = shift;
 	return regions;
 }
@@ -274,7 +279,8 @@ void __cow_regions_fork(struct mm_struct *mm)
 	wanted = cow_mm_by_regions(mm) && cow_regions_worth(mm);
 	if (regions && (!wanted || regions->shift != shift)) {
 		rcu_assign_pointer(own->regions, NULL);
-		call_rcu(&regions->rcu, cow_regions_destroy_rcu);
+		INIT_RCU_WORK(&regions->destroy, cow_regions_destroy_work);
+		queue_rcu_work(system_unbound_wq, &regions->destroy);
 		regions = NULL;
 	}
 	if (!wanted)
@@ -374,12 +380,13 @@ static void cow_tables_unmap(struct mm_struct *mm, struct cow_regions *regions,
 		unsigned long nr = (min(end - 1, base + PMD_SIZE - 1) - first) / PAGE_SIZE + 1;
 
 		if (cow_region_unmapped(mm, base, PMD_SHIFT, start, end)) {
-			xa_erase_bh(&regions->tables, key);
-			kfree_rcu_mightsleep(table);
+			xa_erase(&regions->tables, key);
+			kfree_rcu(table, rcu);
 			continue;
 		}
 		for (i = 0; i < COW_HISTORY_MAX; i++)
 			bitmap_clear(table->written[i], pte_index(first), nr);
+		cond_resched();
 	}
 }
 
@@ -408,6 +415,7 @@ void __cow_regions_unmap(struct mm_struct *mm, unsigned long start, unsigned lon
 		}
 		if (empty)
 			cow_block_free(regions, block);
+		cond_resched();
 	}
 	cow_tables_unmap(mm, regions, start, end);
 }
@@ -437,43 +445,54 @@ static void cow_regions_give(struct cow_regions *regions, unsigned long addr,
 	}
 }
 
-/*
- * Pages were moved, and the counts follow: a region's whole, or the part that
- * moved has of its pages. The mappings are locked for writing.
- */
+/* Of a region, @part pages were moved to @to: its counts, or their share of them. */
+static void cow_region_move(struct cow_regions *regions, u64 *word, unsigned int part,
+			    unsigned long to)
+{
+	unsigned int pages = 1UL << (regions->shift - PAGE_SHIFT);
+	union cow_region old = cow_region_read(word), new, share;
+
+	if (!old.word)
+		return;
+	do {
+		share = cow_region_share(old, part, pages);
+		new = cow_region_less(old, share);
+		if (part == pages)
+			new.word = 0;
+	} while (!try_cmpxchg(word, &old.word, new.word));
+	cow_regions_give(regions, to, part, share);
+}
+
+/* Pages were moved, and the counts follow. The mappings are locked for writing. */
 void __cow_regions_move(struct mm_struct *mm, unsigned long from, unsigned long to,
 			unsigned long length)
 {
 	struct cow_regions *regions = cow_regions_locked(mm);
-	unsigned long size, at, next;
+	unsigned long first, last, index, key;
+	struct cow_block *block;
 
 	if (!regions)
 		return;
-	size = 1UL << regions->shift;
-	for (at = from; at < from + length; at = next) {
-		unsigned int pages = size >> PAGE_SHIFT, part;
-		u64 *word = cow_region_find(regions, at);
-		union cow_region old, new, share;
+	first = from >> regions->shift;
+	last = (from + length - 1) >> regions->shift;
+	xa_for_each_range(&regions->blocks, key, block, first >> COW_BLOCK_BITS,
+			  last >> COW_BLOCK_BITS) {
+		for (index = max(first, key << COW_BLOCK_BITS);
+		     index <= last && index >> COW_BLOCK_BITS == key; index++) {
+			unsigned long at = max(from, index << regions->shift);
+			unsigned long end = min(from + length, (index + 1) << regions->shift);
 
-		next = min(ALIGN_DOWN(at, size) + size, from + length);
-		if (!word)
-			continue;
-		part = (next - at) >> PAGE_SHIFT;
-		old = cow_region_read(word);
-		do {
-			share = cow_region_share(old, part, pages);
-			new = cow_region_less(old, share);
-			if (part == pages)
-				new.word = 0;
-		} while (!try_cmpxchg(word, &old.word, new.word));
-		if (old.word)
-			cow_regions_give(regions, to + (at - from), part, share);
+			cow_region_move(regions, &block->words[index % COW_BLOCK_REGIONS],
+					(end - at) >> PAGE_SHIFT, to + (at - from));
+		}
+		cond_resched();
 	}
 }
 
 /*
  * The first region at or after @*addr of which anything is known; @*addr is set
- * to where the next may be. The mappings are locked for reading.
+ * to where the next may be. The mappings are locked for reading, which munmap may
+ * have as well.
  */
 bool cow_region_next(struct mm_struct *mm, unsigned long *addr, struct cow_region_info *info)
 {
@@ -483,6 +502,7 @@ bool cow_region_next(struct mm_struct *mm, unsigned long *addr, struct cow_regio
 
 	if (!regions)
 		return false;
+	guard(rcu)();
 	index = *addr >> regions->shift;
 	xa_for_each_start(&regions->blocks, key, block, index >> COW_BLOCK_BITS) {
 		index = max(index, key << COW_BLOCK_BITS);

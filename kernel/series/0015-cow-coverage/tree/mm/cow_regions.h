@@ -8,6 +8,7 @@
 #include <linux/cow_regions.h>
 #include <linux/mm.h>
 #include <linux/rcupdate.h>
+#include <linux/workqueue.h>
 #include <linux/xarray.h>
 
 #include "cow_region.h"
@@ -17,10 +18,12 @@
 
 /**
  * struct cow_table - which pages of a page table were written
+ * @rcu: faults look at it without the lock that munmap holds
  * @written: a bit for each page: in the last epoch, and in those before
  * @since: the epoch that began when this was made
  */
 struct cow_table {
+	struct rcu_head rcu;
 	unsigned long written[COW_HISTORY_MAX][BITS_TO_LONGS(PTRS_PER_PTE)];
 	u16 since;
 };
@@ -31,10 +34,12 @@ struct cow_table {
 
 /**
  * struct cow_block - regions that follow each other
+ * @rcu: as of cow_table
  * @key: index of the first, without its low bits
  * @words: union cow_region of each
  */
 struct cow_block {
+	struct rcu_head rcu;
 	unsigned long key;
 	u64 words[COW_BLOCK_REGIONS];
 };
@@ -45,7 +50,7 @@ struct cow_block {
  * @at_hand: some of them, by the low bits of the key: each fault looks for one.
  *	Set with the mappings locked for writing, so that none outlives its block
  * @tables: struct cow_table, by page table; only while vm.cow_history is set
- * @rcu: faults look at regions without the lock that fork and munmap hold
+ * @destroy: faults look at regions without the lock that fork and munmap hold
  * @shift: log2 of the bytes of a region
  * @epoch: the epoch that the last fork began; never 0
  * @short_epoch: the epoch that the last fork ended was so short that it is added
@@ -61,7 +66,7 @@ struct cow_regions {
 	struct xarray blocks;
 	struct cow_block *at_hand[COW_BLOCKS_AT_HAND];
 	struct xarray tables;
-	struct rcu_head rcu;
+	struct rcu_work destroy;
 	unsigned int shift;
 	u16 epoch;
 	bool short_epoch;

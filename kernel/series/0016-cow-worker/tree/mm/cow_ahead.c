@@ -15,6 +15,7 @@
 #include <linux/cpumask.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
+#include <linux/sched/isolation.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/sysctl.h>
@@ -89,21 +90,20 @@ static bool cow_ahead_batch(struct cow_ahead_work *ahead)
 		return false;
 	end = min(vma->vm_end, ALIGN_DOWN(start, PMD_SIZE) + PMD_SIZE);
 	start = max(start, vma->vm_start);
-	if (start < end && (!cow_copies_affordable(mm, (end - start) >> PAGE_SHIFT) ||
-			    !cow_precopy_ahead(vma, start, end, pages)))
+	if (start < end && !cow_precopy_ahead(vma, start, end, pages))
 		return false;
 	/* The next mapping begins in another page table, or the last ends with the address space. */
 	ahead->next = end;
 	return end;
 }
 
-/* An idle CPU, of this node if there is one; nr_cpu_ids if all are busy. */
+/* An idle CPU, of this node if there is one; nr_cpu_ids if none is for us. */
 static unsigned int cow_idle_cpu(void)
 {
 	unsigned int cpu, far = nr_cpu_ids;
 
 	for_each_cpu_wrap(cpu, cpu_online_mask, raw_smp_processor_id() + 1) {
-		if (!idle_cpu(cpu))
+		if (!idle_cpu(cpu) || cpu_is_isolated(cpu))
 			continue;
 		if (cpu_to_node(cpu) == numa_node_id())
 			return cpu;
@@ -111,6 +111,21 @@ static unsigned int cow_idle_cpu(void)
 			far = cpu;
 	}
 	return far;
+}
+
+static void cow_ahead_work(struct work_struct *work);
+
+/* Go on on @cpu: as other work, since what is queued by itself stays where it is. */
+static bool cow_ahead_move(struct cow_ahead_work *ahead, unsigned int cpu)
+{
+	struct cow_ahead_work *moved = kmemdup(ahead, sizeof(*ahead), GFP_KERNEL);
+
+	if (!moved)
+		return false;
+	INIT_WORK(&moved->work, cow_ahead_work);
+	queue_work_on(cpu, cow_workqueue, &moved->work);
+	kfree(ahead);
+	return true;
 }
 
 static void cow_ahead_work(struct work_struct *work)
@@ -129,10 +144,8 @@ static void cow_ahead_work(struct work_struct *work)
 		mmput_async(mm);
 		/* Somebody else wants this CPU. */
 		cpu = more && need_resched() ? cow_idle_cpu() : nr_cpu_ids;
-		if (cpu < nr_cpu_ids) {
-			queue_work_on(cpu, cow_workqueue, work);
+		if (cpu < nr_cpu_ids && cow_ahead_move(ahead, cpu))
 			return;
-		}
 		cond_resched();
 	}
 	mmdrop(mm);
@@ -165,9 +178,11 @@ bool cow_ahead(struct mm_struct *mm, struct cow_regions *regions, unsigned int h
 		return false;
 	if (cmpxchg(&regions->ahead, before, epoch) != before)
 		return true;
-	ahead = kmalloc(sizeof(*ahead), GFP_NOWAIT | __GFP_NOWARN);
-	if (!ahead)
-		return true;
+	ahead = kmalloc(sizeof(*ahead), __GFP_NOWARN);
+	if (!ahead) {
+		WRITE_ONCE(regions->ahead, before);
+		return false;
+	}
 	INIT_WORK(&ahead->work, cow_ahead_work);
 	ahead->mm = mm;
 	ahead->epoch = epoch;
