@@ -128,10 +128,15 @@ tell check whole
 port=$(sed -n 's,.*http://127.0.0.1:\([0-9]*\)/metrics.*,\1,p' err)
 python3 -c 'import sys, urllib.request
 print(urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/metrics").read().decode())' "$port" >served
+# Who is connected and says nothing does not hold up the end.
+exec 9<>"/dev/tcp/127.0.0.1/$port"
+SECONDS=0
 kill -TERM "$tend"
 status=0
 wait "$tend" || status=$?
 is_status 0
+((SECONDS <= 3)) || fail "the end took $SECONDS s"
+exec 9<&-
 says out 'told to end: [0-9]+ regions were collapsed'
 says metrics '^cowlab_tend_collapsed_regions_total\{process="python3[^"]*",pid="[0-9]+"\} [1-9]'
 says served '^cowlab_tend_forks_total\{process="python3'

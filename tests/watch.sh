@@ -84,6 +84,23 @@ wait_for() {
 	fail "expected $2 lines in $1, saw $(cat "$1" err)"
 }
 
+# is_gone PID: within 10 s.
+is_gone() {
+	for _ in {1..100}; do
+		[[ -d /proc/$1 && $(cut -d' ' -f3 "/proc/$1/stat" 2>/dev/null) != Z ]] || return 0
+		sleep 0.1
+	done
+	return 1
+}
+
+# ended_in_time PID: SIGTERM ends it at once, and in order.
+ended_in_time() {
+	local began=$SECONDS
+	kill "$1"
+	is_gone "$1" && ((SECONDS - began <= 3)) || fail "SIGTERM did not end it in 3 s: $(cat err)"
+	wait "$1" || fail "SIGTERM ended it with $?: $(cat err)"
+}
+
 # Bad input.
 refuses 2 'required' watch
 refuses 1 'there is no process 999999999' watch 999999999
@@ -246,9 +263,26 @@ if $bpf; then
 	grep -qx 'cowlab_forks_total{process="forker"} 1' after || fail "sums stay: $(cat after)"
 fi
 grep -qx 'cowlab_processes{process="forker"} 0' after || fail "it has ended: $(cat after)"
-kill "$watch"
-# Its status is the signal's.
-wait "$watch" || true
+# What a client promises or leaves out holds up neither the next one nor the end.
+port=${url#*127.0.0.1:} port=${port%/metrics}
+exec 9<>"/dev/tcp/127.0.0.1/$port"
+printf 'GET /metrics HTTP/1.1\r\nContent-Length: 9000000000000000000\r\n\r\n' >&9
+read -r -t 10 -u 9 line || fail "nobody answers who promises a body: $(cat err)"
+[[ $line == 'HTTP/1.1 200 OK'* ]] || fail "who promises a body is told $line"
+exec 9<&-
+if command -v prlimit >/dev/null; then
+	# No descriptor is free for a while.
+	files=$(prlimit --pid "$watch" --nofile --noheadings --output SOFT)
+	prlimit --pid "$watch" --nofile=3:
+	exec 9<>"/dev/tcp/127.0.0.1/$port"
+	sleep 0.5
+	prlimit --pid "$watch" --nofile="$files:"
+	exec 9<&-
+	scrape "$url" '*/*' >after || fail "it does not answer after a time without descriptors: $(cat err)"
+fi
+exec 9<>"/dev/tcp/127.0.0.1/$port"
+ended_in_time "$watch"
+exec 9<&-
 
 # On a terminal, at several widths; the keys.
 if command -v tmux >/dev/null; then

@@ -2,8 +2,6 @@
 //! The endpoint: `GET /metrics`, and nothing else.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use anyhow::{Result, anyhow};
 use cowlab_observe::watch::Frame;
@@ -11,8 +9,8 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use tiny_http::{Header, Method, Request, Response, Server};
 
+use super::http::{Answer, Patience, Request, Server};
 use super::metrics::{Newest, as_text_format};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -35,7 +33,7 @@ impl Endpoint {
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.served.address
+        self.served.address()
     }
 
     /// A new frame came.
@@ -45,76 +43,52 @@ impl Endpoint {
 }
 
 /// A server of anybody's metrics. Dropped, it answers no more.
-pub struct Served {
-    address: SocketAddr,
-    server: Arc<Server>,
-    thread: Option<JoinHandle<()>>,
-}
+pub struct Served(Server);
 
 impl Served {
     /// Opens the port; answers with what `collector` tells once `is_ready`.
     pub fn open(
         address: SocketAddr,
         collector: Box<dyn Collector>,
-        is_ready: impl Fn() -> bool + Send + 'static,
+        is_ready: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<Served> {
-        let server = Server::http(address)
-            .map_err(|error| anyhow!("cannot listen at {address}: {error}; choose another port"))?;
-        let address = server.server_addr().to_ip().unwrap_or(address);
         let mut registry = Registry::default();
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("cowlab_build", "The program that serves this", version);
         registry.register_collector(collector);
-        let server = Arc::new(server);
-        let answering = Arc::clone(&server);
-        let thread = std::thread::spawn(move || {
-            for request in answering.incoming_requests() {
-                // Who asks and goes before it is answered is no error of ours.
-                let _ = answer(request, &registry, is_ready());
-            }
-        });
-        Ok(Served { address, server, thread: Some(thread) })
+        let answers = move |request: &Request| answer(request, &registry, is_ready());
+        let server = Server::open(address, Patience::default(), answers)
+            .map_err(|error| anyhow!("cannot listen at {address}: {error}; choose another port"))?;
+        Ok(Served(server))
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.0.address()
     }
 }
 
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.server.unblock();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn answer(request: Request, registry: &Registry, is_ready: bool) -> std::io::Result<()> {
-    let path = request.url().split('?').next().unwrap_or_default();
+fn answer(request: &Request, registry: &Registry, is_ready: bool) -> Answer {
+    let path = request.target.split('?').next().unwrap_or_default();
     if path != "/metrics" {
-        return request.respond(Response::from_string("see /metrics\n").with_status_code(404));
+        return Answer::refusal(404, "see /metrics");
     }
-    if !matches!(request.method(), Method::Get | Method::Head) {
-        return request.respond(Response::from_string("GET only\n").with_status_code(405));
+    if !matches!(request.method.as_str(), "GET" | "HEAD") {
+        return Answer::refusal(405, "GET only");
     }
     // Counters that begin at nothing and jump would be read as a reset.
     if !is_ready {
-        return request.respond(Response::from_string("not yet\n").with_status_code(503));
+        return Answer::refusal(503, "not yet");
     }
-    let accepts = |header: &&Header| header.field.equiv("Accept");
-    let accepted = request.headers().iter().find(accepts);
-    let is_open =
-        accepted.is_some_and(|it| it.value.as_str().contains("application/openmetrics-text"));
     let mut text = String::new();
     if encode(&mut text, registry).is_err() {
-        return request.respond(Response::from_string("failed\n").with_status_code(500));
+        return Answer::refusal(500, "failed");
     }
-    let (kind, text) =
-        if is_open { (OPEN_METRICS, text) } else { (TEXT_FORMAT, as_text_format(&text)) };
-    let header = Header::from_bytes("Content-Type", kind).expect("a constant header");
-    request.respond(Response::from_string(text).with_header(header))
+    if request.accept.contains("application/openmetrics-text") {
+        Answer::good(OPEN_METRICS, text)
+    } else {
+        Answer::good(TEXT_FORMAT, as_text_format(&text))
+    }
 }
 
 #[cfg(test)]
@@ -147,6 +121,8 @@ mod tests {
             "{open}"
         );
         assert!(open.contains("cowlab_build_info{version="), "{open}");
+        let head = ask(at, "HEAD /metrics?x HTTP/1.1");
+        assert!(head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n"), "{head}");
         assert!(ask(at, "GET / HTTP/1.1").starts_with("HTTP/1.1 404"));
         assert!(ask(at, "POST /metrics HTTP/1.1").starts_with("HTTP/1.1 405"));
         let error = Endpoint::open(at).err().unwrap().to_string();

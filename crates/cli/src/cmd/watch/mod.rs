@@ -3,6 +3,7 @@
 
 mod draw;
 mod heat;
+mod http;
 mod lines;
 pub mod listen;
 pub mod metrics;
