@@ -142,6 +142,15 @@ says metrics '^cowlab_tend_collapsed_regions_total\{process="python3[^"]*",pid="
 says served '^cowlab_tend_forks_total\{process="python3'
 [[ ! -e metrics.unfinished ]] || fail "an unfinished file is left"
 
+# Its lines end with their reader, and it with them.
+SECONDS=0
+status=0
+timeout 20 "$COWLAB" tend "$target" --json --interval-s 1 2>err | head -n 1 >out || status=$?
+called="tend --json | head"
+is_status 0
+((SECONDS <= 10)) || fail "tend went on for $SECONDS s without a reader"
+says out '"event"'
+
 # The target ends: that is said, and the tender ends as well.
 "$COWLAB" tend "$target" >out 2>err </dev/null &
 tend=$!

@@ -284,6 +284,21 @@ exec 9<>"/dev/tcp/127.0.0.1/$port"
 ended_in_time "$watch"
 exec 9<&-
 
+# Lines end with their reader; what is recorded goes on.
+start_forker
+for format in --json --plain; do
+	timeout 20 "$COWLAB" watch "$forker" "$format" --interval-s 0.2 2>err | head -n 1 >first ||
+		fail "watch $format goes on without a reader, or ended with $?: $(cat err)"
+	[[ $(wc -l <first) == 1 ]] || fail "expected a line, saw $(cat first err)"
+done
+"$COWLAB" watch "$forker" --json --interval-s 0.2 --record unread 2>err > >(head -n 1 >first) &
+watch=$!
+started+=("$watch")
+wait_for unread 8
+ended_in_time "$watch"
+kill "$forker"
+exec 5>&- 6<&-
+
 # On a terminal, at several widths; the keys.
 if command -v tmux >/dev/null; then
 	export TMUX_TMPDIR=$PWD

@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use anyhow::Result;
 use cowlab_report::Document;
 use cowlab_store::{FORMAT, Missing, Run, RunInfo, Sample};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
 /// The document that `--json` prints.
@@ -61,4 +62,14 @@ pub fn print(text: &str) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Whether standard output is a pipe or a socket that nobody reads any more. Asked between lines: the
+/// next one may be far off.
+pub fn reader_has_gone() -> bool {
+    let out = io::stdout();
+    let mut polled = [PollFd::new(&out, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let gone = PollFlags::ERR | PollFlags::HUP;
+    poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().intersects(gone)
 }

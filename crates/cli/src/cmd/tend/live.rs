@@ -65,10 +65,15 @@ pub fn run(common: &Common, args: &TendArgs, plan: &Plan, interrupted: &AtomicBo
     live.insist()?;
     let (mut searched, mut reported, mut published) = (began, began, began);
     let until = args.duration_s.map(|s| began + Duration::from_secs_f64(s));
+    // What serves or keeps metrics is of use without a reader, and once is what was asked for.
+    let goes_on = args.listen.is_some() || args.metrics_file.is_some() || args.once;
     let mut reason = "told to end";
     loop {
         let now = Instant::now();
         if interrupted.load(Ordering::Relaxed) {
+            break;
+        }
+        if !goes_on && output::reader_has_gone() {
             break;
         }
         if until.is_some_and(|until| now >= until) {

@@ -72,7 +72,10 @@ pub fn run(common: &Common, args: &WatchArgs) -> Result<()> {
     } else {
         // Where metrics are served, nobody reads lines, unless they are asked for.
         let silent = args.listen.is_some() && !common.json && !args.plain;
-        lines_of(&source, common.json, silent, &stop, &mut keep)
+        // What is served or recorded is of use without a reader of lines.
+        let goes_on = args.listen.is_some() || args.record.is_some();
+        let is_over = || stop.load(Ordering::Relaxed) || (!goes_on && output::reader_has_gone());
+        lines_of(&source, common.json, silent, is_over, &mut keep)
     };
     stop.store(true, Ordering::Relaxed);
     let ended = source.finish();
@@ -88,10 +91,10 @@ fn lines_of(
     source: &Source,
     json: bool,
     silent: bool,
-    stop: &AtomicBool,
+    is_over: impl Fn() -> bool,
     keep: &mut dyn FnMut(&Frame) -> Result<bool>,
 ) -> Result<()> {
-    while !stop.load(Ordering::Relaxed) {
+    while !is_over() {
         let Some(frame) = source.next(Duration::from_millis(100)) else {
             if source.is_over() {
                 break;
