@@ -78,6 +78,23 @@ stores 202
 record --preload --library lib/libcasper.so.1 --no-functions -- ./calls
 stores 0
 
+# What its descendants leave behind is reaped while the command lives, not when it ends.
+# shellcheck disable=SC2016
+record -- sh -c 'for _ in 1 2 3 4 5 6 7 8 9 10; do
+		for _ in 1 2 3 4 5; do (true &); done
+	done
+	sleep 1
+	for stat in /proc/[0-9]*/stat; do
+		read -r pid name state parent _ 2>/dev/null <"$stat" || continue
+		[ "$parent $state" != "$PPID Z" ] || echo "$pid $name"
+	done >zombies
+	./ticks 10
+	exit 0'
+stores 10
+[[ ! -s zombies ]] || fail "expected no orphan to be left unreaped, saw: $(cat zombies)"
+run trace record --force -- sh -c '(true &); ./ticks 10; exit 5'
+is_status 5
+
 # A running program, twice; it goes on.
 ./ticks &
 pid=$!

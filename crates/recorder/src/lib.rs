@@ -21,7 +21,7 @@ pub use drain::{Counters, Drain, Sink, counters};
 pub use file::{Account, TraceFile};
 pub use gate::{Request, become_user_of};
 pub use modules::record_modules;
-pub use orphans::{children_left, collect_orphans};
+pub use orphans::{children_left, collect_orphans, reap_and_find};
 pub use owner::Owner;
 pub use recording::Recording;
 pub use session::{Kernel, Options, Session, WhenFull};

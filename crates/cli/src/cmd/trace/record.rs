@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use cowlab_recorder::{
     Account, Clock, Kernel, Options, ProbeCost, Recording, Request, WhenFull, become_user_of,
-    children_left, collect_orphans, record_modules,
+    children_left, collect_orphans, reap_and_find, record_modules,
 };
 use cowlab_store::FORMAT;
 use serde::Serialize;
@@ -168,21 +168,21 @@ impl Watch {
         if let Some(library) = library {
             start.env("LD_PRELOAD", library);
         }
-        let mut child = start
+        let child = start
             .spawn()
             .inspect_err(|_| self.recording.discard())
             .with_context(|| format!("cannot start {}", program.to_string_lossy()))?;
-        let status = self.until_it_ends(&mut child)?;
+        let status = self.until_it_ends(child.id())?;
         self.until_orphans_end()?;
         Ok(status)
     }
 
-    fn until_it_ends(&mut self, child: &mut Child) -> Result<i32> {
-        use std::os::unix::process::ExitStatusExt;
+    fn until_it_ends(&mut self, child: u32) -> Result<i32> {
         let mut signals = 0;
         loop {
-            if let Some(status) = child.try_wait()? {
-                return Ok(status.into_raw());
+            // Orphans are ours as soon as their parents end, and there may be any number of them.
+            if let Some(status) = reap_and_find(child)? {
+                return Ok(status);
             }
             if self.signal().is_some() {
                 signals += 1;
