@@ -15,6 +15,7 @@ use super::spans::{Between, Moment, Span, Spans, Writer, compared, own_tally, si
 use super::tally::{Fate, Tally};
 use super::uffd;
 use crate::children;
+use crate::mappings::Kind;
 use crate::pagemap::{Page, Pagemap};
 use crate::target::Target;
 
@@ -115,7 +116,7 @@ pub fn forks(
     }
     while looks.spans.forks < forks {
         let Some((before, child)) = looks.wait_for_child(until)? else { break };
-        looks.until_its_end(&before, &child)?;
+        looks.until_its_end(before, &child)?;
     }
     if let Some(faults) = looks.faults.take() {
         faults.finish(&mut looks.spans);
@@ -138,23 +139,43 @@ struct Looks<'a> {
     stop: &'a dyn Fn() -> bool,
 }
 
+/// The process before a fork.
+struct Before {
+    reading: Reading,
+    /// Its children then, but for those that wait to be reaped.
+    children: HashSet<i32>,
+    taken: Instant,
+    /// Whether it was seen to have no other child after the reading.
+    is_before: bool,
+}
+
+impl Before {
+    /// What it had, unless that may mislead: a fork may have come before the reading, and once one of
+    /// the children has ended, the frames that it had alone may be anybody's.
+    fn trusted(self) -> Reading {
+        let is_alive = |pid: &i32| Target::open(*pid).is_ok();
+        match self.is_before && self.children.iter().all(is_alive) {
+            true => self.reading,
+            false => Reading::default(),
+        }
+    }
+}
+
 impl Looks<'_> {
     /// Waits for a new child; what the process had shortly before, and the child.
-    fn wait_for_child(&mut self, until: Instant) -> Result<Option<(Reading, Target)>> {
-        let mut known: HashSet<i32> = children::pids(self.target)?.into_iter().collect();
-        let mut before = self.reading(self.target)?;
-        let mut taken = Instant::now();
+    fn wait_for_child(&mut self, until: Instant) -> Result<Option<(Before, Target)>> {
+        let mut before = self.before()?;
         loop {
             let begun = Instant::now();
             let alive: HashSet<i32> = children::pids(self.target)?.into_iter().collect();
-            // The frames that one of them had alone are free, and may be anybody's by now.
-            let has_ended = !known.is_subset(&alive);
-            let new = alive.difference(&known);
+            let new = alive.difference(&before.children);
             // One that has ended meanwhile is not to be seen.
             if let Some(child) = new.filter_map(|pid| Target::open(*pid).ok()).next() {
-                let before = if has_ended { Reading::default() } else { before };
                 return Ok(Some((before, child)));
             }
+            before.is_before = true;
+            // What comes now is soon out of date.
+            let has_ended = !before.children.is_subset(&alive);
             let pause = WAIT_FOR_FORK.max(begun.elapsed() * 10);
             if Instant::now() >= until || (self.stop)() {
                 return Ok(None);
@@ -166,12 +187,17 @@ impl Looks<'_> {
                 faults.drain();
             }
             let (pause, share) = if has_ended { (WAIT_FOR_END, 4) } else { (BASELINE, 20) };
-            if taken.elapsed() >= pause.max(Duration::from_nanos(before.took_ns * share)) {
-                known = alive;
-                before = self.reading(self.target)?;
-                taken = Instant::now();
+            let took_ns = before.reading.took_ns;
+            if before.taken.elapsed() >= pause.max(Duration::from_nanos(took_ns * share)) {
+                before = self.before()?;
             }
         }
+    }
+
+    fn before(&mut self) -> Result<Before> {
+        let children = children::children(self.target)?.iter().map(|child| child.pid).collect();
+        let reading = self.reading(self.target)?;
+        Ok(Before { reading, children, taken: Instant::now(), is_before: false })
     }
 
     fn reading(&mut self, of: &Target) -> Result<Reading, ProcessError> {
@@ -180,7 +206,7 @@ impl Looks<'_> {
         Ok(reading)
     }
 
-    fn until_its_end(&mut self, before: &Reading, child: &Target) -> Result<()> {
+    fn until_its_end(&mut self, before: Before, child: &Target) -> Result<()> {
         let parent_now = self.reading(self.target)?;
         let mut fork = Moment::take(child, self.method).context("its child could not be seen")?;
         let mut last = (parent_now.clone(), fork.reading.clone());
@@ -189,13 +215,19 @@ impl Looks<'_> {
             self.spans.spawns += 1;
             return Ok(());
         }
+        // It has executed something already.
+        if is_another(&last.0, &last.1) {
+            self.spans.unseen += 1;
+            return Ok(());
+        }
         self.spans.forks += 1;
-        fork.reading = at_fork(before, &parent_now, &fork.reading);
+        fork.reading = at_fork(&before.trusted(), &parent_now, &fork.reading);
         let program = child.stat().map(|stat| stat.name).unwrap_or_default();
         let mut seen_at = Instant::now();
         let mut between = Between::ForkToExit;
         loop {
-            let pause = WAIT_FOR_END.max(Duration::from_nanos((last.0.took_ns + last.1.took_ns) * 4));
+            let pause =
+                WAIT_FOR_END.max(Duration::from_nanos((last.0.took_ns + last.1.took_ns) * 4));
             if child.wait_for_end(pause) || (self.stop)() {
                 break;
             }
@@ -220,8 +252,9 @@ impl Looks<'_> {
         // have given the parent one of them once more.
         let parent = moved(&fork.reading, &last.0, parent);
         let last = last.1;
-        let mut seen = sides(shares::shares(&fork.reading, Some(&parent), Some(&last)));
-        let mut unknown_pages = 0;
+        let shares = shares::shares(&fork.reading, Some(&parent), Some(&last));
+        let mut unknown_pages = shares.unknown_pages;
+        let mut seen = sides(shares);
         if let Some(copy) = &fork.copy {
             let (tally, unknown) = compared(&fork.reading, copy, self.target, &parent)?;
             unknown_pages = unknown;
@@ -260,12 +293,13 @@ fn is_same_memory(one: &Reading, two: &Reading) -> bool {
     alone.count() * 2 > two.private_pages().filter(Placed::is_anonymous).count()
 }
 
-/// Whether a memory is another program's: none of what was mapped is there any more.
+/// Whether a memory is another program's: none of what was mapped is there any more, but for what the
+/// kernel gives every process.
 fn is_another(before: &Reading, now: &Reading) -> bool {
     let stays = |mapping: &crate::Mapping| {
         now.mappings.binary_search_by_key(&mapping.range.start, |m| m.range.start).is_ok()
     };
-    !before.mappings.iter().any(stays)
+    !before.mappings.iter().filter(|mapping| mapping.kind != Kind::Special).any(stays)
 }
 
 /// What a fork shared, by a look at the process some time before it and at both some time after:
@@ -276,7 +310,9 @@ fn at_fork(before: &Reading, parent: &Reading, child: &Reading) -> Reading {
     let old: HashMap<u64, Page> =
         before.private_pages().map(|placed| (placed.address, placed.page)).collect();
     let childs_copies = join(parent.private_pages(), child.private_pages())
-        .filter_map(|(address, of_parent, of_child)| Some((address, of_parent?.page, of_child?.page)))
+        .filter_map(|(address, of_parent, of_child)| {
+            Some((address, of_parent?.page, of_child?.page))
+        })
         .filter(|(_, of_parent, of_child)| of_parent.frame() != of_child.frame())
         .filter_map(|(address, of_parent, _)| {
             let page = *old.get(&address)?;
@@ -325,6 +361,16 @@ mod tests {
         let child = reading(&[1, 2, 23, 24]);
         assert_eq!(frames(&at_fork(&before, &parent, &child)), [1, 2, 3, 24]);
         assert_eq!(frames(&at_fork(&Reading::default(), &parent, &child)), [1, 2, 23, 24]);
+    }
+
+    #[test]
+    fn the_kernels_own_mappings_make_no_program() {
+        let of = |maps: &str| Reading::of(mappings::decode(maps).unwrap(), Vec::new(), 4096);
+        let vsyscall = "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n";
+        let (one, other) =
+            ("10000-20000 rw-p 00000000 00:00 0\n", "30000-40000 rw-p 00000000 00:00 0\n");
+        let (one, other) = (of(&format!("{one}{vsyscall}")), of(&format!("{other}{vsyscall}")));
+        assert!(is_another(&one, &other) && !is_another(&one, &one));
     }
 
     #[test]
