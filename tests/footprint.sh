@@ -103,6 +103,34 @@ run --json footprint -- sh -c '(exit 0); /bin/true; x=$(echo a | cat); exit 7'
 is_status 7
 json "{r['params']['span'] for r in rows if 'span' in r['params']} >= {'run', 'fork-to-exit', 'fork-to-exec'}"
 
+# SIGTERM is the command's, and ends with it; one that goes on is let go by the second.
+rm -rf told && background "$COWLAB" footprint --output told -- ./truth forever 100 2
+looking=$pid
+sleep 1
+truth=$(pgrep -P "$looking")
+kill -TERM "$looking"
+status=0
+wait "$looking" || status=$?
+called='footprint, SIGTERM'
+[[ $status == 143 ]] || fail "expected the command's status, saw $status"
+[[ ! -d /proc/$truth ]] || fail "the command was not told to end"
+only_run told >/dev/null
+background "$COWLAB" footprint --output told -- env --ignore-signal=TERM ./truth forever 100 2
+looking=$pid
+sleep 1
+truth=$(pgrep -P "$looking")
+started+=("$truth")
+kill -TERM "$looking"
+sleep 1
+[[ -d /proc/$looking && -d /proc/$truth ]] || fail "expected both to go on after one signal"
+SECONDS=0
+kill -TERM "$looking"
+wait "$looking" || status=$?
+((SECONDS <= 5)) || fail "the second signal ended it after $SECONDS s"
+[[ $(awk '/^TracerPid/ { print $2 }' "/proc/$truth/status") == 0 ]] || fail "it is still traced"
+[[ $(awk '/^State/ { print $2 }' "/proc/$truth/status") == [SR] ]] || fail "it does not run on"
+kill -9 "$truth"
+
 # What is kept, and that no address is in it.
 rm -rf kept && passes --output kept footprint -- ./truth child 100 2
 kept=$(only_run kept)

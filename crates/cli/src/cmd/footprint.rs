@@ -101,7 +101,7 @@ pub fn run(common: &Common, args: &FootprintArgs) -> Result<()> {
 
 fn keep(common: &Common, folder: RunFolder, run: &Run, summary: &Summary) -> Result<()> {
     let document = study::footprint::document(run)
-        .context("nothing was seen: the process ended before it could be looked at")?;
+        .context("nothing was seen: the process, or the looking at it, ended too early")?;
     folder.write_run(run)?;
     for (file, contents) in csv::tables(&document) {
         folder.write(&format!("tables/{file}"), contents.as_bytes())?;
@@ -155,6 +155,12 @@ impl Plan<'_> {
         self.interrupts.load(Ordering::Relaxed) != 0
     }
 
+    /// The last signal that came, once.
+    fn signal(&self) -> Option<i32> {
+        let signal = self.interrupts.swap(0, Ordering::Relaxed);
+        (signal != 0).then_some(signal as i32)
+    }
+
     /// Runs the command and follows all that it starts.
     fn command(&self) -> Result<(Spans, Option<i32>)> {
         let (program, arguments) =
@@ -166,15 +172,21 @@ impl Plan<'_> {
         let (tracer, root) = Tracer::start(start, self.args.mark).with_context(cannot)?;
         let mut follow = Follow::new(tracer, self.method, faults);
         follow.begin(root)?;
-        let told = Cell::new(false);
+        let (told, signals) = (Cell::new(false), Cell::new(0));
         let status = follow.run(root, None, |ended, _| {
             if ended.is_some_and(|ended| ended.elapsed() > TELL_AFTER) && !told.replace(true) {
                 output::say(
                     "the command ended, processes that it started go on: Ctrl-C ends the looking",
                 );
             }
-            // The first Ctrl-C is the command's, which the terminal sends it as well.
-            ended.is_some() && self.stopped()
+            if let Some(signal) = self.signal() {
+                signals.set(signals.get() + 1);
+                if ended.is_none() && signals.get() == 1 {
+                    forward(signal, root);
+                }
+            }
+            // The first is the command's, and the end of the looking only with its end.
+            signals.get() > usize::from(ended.is_none())
         })?;
         Ok((follow.finish(), status))
     }
@@ -235,5 +247,16 @@ impl Plan<'_> {
         }
         let source = BpfSource::attach(follows)?;
         Ok(Some(FaultLog::new(Box::new(source))))
+    }
+}
+
+/// Tells the command to end, as cowlab was told. Ctrl-C the terminal sends it as well.
+fn forward(signal: i32, command: i32) {
+    use rustix::process::{Pid, Signal, kill_process};
+    if signal == signal_hook::consts::SIGTERM
+        && let Some(pid) = Pid::from_raw(command)
+    {
+        // One that cannot be told, or not any more, is let go by the next signal.
+        let _ = kill_process(pid, Signal::TERM);
     }
 }
