@@ -63,6 +63,23 @@ for line in sys.stdin:
             os._exit(0)
         children.append(pid)
         print(f"held {pid}", flush=True)
+    elif word == "crowd":
+        # 300 children that stay, and then one after the other for 6 s.
+        until = None
+        while not until or time.monotonic() < until:
+            pid = os.fork()
+            if pid == 0:
+                time.sleep(60)
+                os._exit(0)
+            children.append(pid)
+            if not until and len(children) == 300:
+                until = time.monotonic() + 6
+                print("crowded", flush=True)
+            if until:
+                time.sleep(0.05)
+                os.kill(children[-1], 9)
+                os.waitpid(children.pop(), 0)
+        print("alone", flush=True)
     elif word == "release":
         for pid in children:
             os.kill(pid, 9)

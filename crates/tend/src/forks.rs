@@ -7,6 +7,7 @@ use std::fs;
 use std::time::Duration;
 
 use cowlab_machine::ProcessError;
+use cowlab_observe::target::Stat;
 use cowlab_observe::{Target, children};
 
 /// Forks whose intervals are remembered.
@@ -20,26 +21,25 @@ type Name = (i32, u64);
 /// # Errors
 /// [`ProcessError::Vanished`].
 pub fn sharing(target: &Target) -> Result<BTreeSet<Name>, ProcessError> {
-    let children = children::children(target)?;
+    let children = children::pids(target)?;
     if children.is_empty() {
         return Ok(BTreeSet::new());
     }
-    let own = stack_of(target.pid());
+    let own = look(target.pid()).map(|(_, stack)| stack);
     // A child has its parent's stack until it executes something, which gets another place for it.
     // Where that may not be seen it reads as 0, and the child counts.
-    let shares = |pid: i32| match (own, stack_of(pid)) {
-        (Some(own), Some(its)) => own == its || its == 0,
-        (_, its) => its.is_some(),
-    };
-    let sharing = children.iter().filter(|child| shares(child.pid));
-    Ok(sharing.map(|child| (child.pid, child.stat.start_ticks)).collect())
+    let shares = |its: u64| own.is_none_or(|own| own == its) || its == 0;
+    let alive = children.into_iter().filter_map(|pid| Some((pid, look(pid)?)));
+    let sharing = alive.filter(|(_, (stat, its))| !stat.has_ended() && shares(*its));
+    Ok(sharing.map(|(pid, (stat, _))| (pid, stat.start_ticks)).collect())
 }
 
-/// `startstack` of /proc/PID/stat.
-fn stack_of(pid: i32) -> Option<u64> {
+/// /proc/PID/stat, and its `startstack`. One read for both: a server has hundreds of children.
+fn look(pid: i32) -> Option<(Stat, u64)> {
     let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&bytes);
-    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(25)?.parse().ok()
+    let stack = text.rsplit_once(')')?.1.split_ascii_whitespace().nth(25)?.parse().ok()?;
+    Some((Stat::decode(&text)?, stack))
 }
 
 /// What is known of a target's forks. Times since the target was first looked at.

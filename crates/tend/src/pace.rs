@@ -32,6 +32,13 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// How long to do nothing after work of so much CPU time, for the share to be kept.
+    pub fn wait_after(&self, cpu_ns: u64) -> Duration {
+        Duration::from_nanos((cpu_ns as f64 / self.cpu_share - cpu_ns as f64).max(0.0) as u64)
+    }
+}
+
 /// What one collapse cost, measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cost {
@@ -129,7 +136,7 @@ impl Pace {
             self.rest_ns = FIRST_REST_NS;
             self.caution_ns = self.caution_ns / 8 * 7;
         }
-        let for_share = (self.cpu_ns / limits.cpu_share - self.cpu_ns).max(0.0) as u64;
+        let for_share = limits.wait_after(self.cpu_ns as u64).as_nanos() as u64;
         // No faster than needed: spread over the time that there is.
         let spread = until_fork_ns.map_or(0, |ns| {
             (ns as f64 * limits.share_of_interval / (regions_left + 1) as f64) as u64
@@ -165,6 +172,17 @@ mod tests {
         assert_eq!(ns, 9_500_000);
         // 500 µs of work each 10 ms.
         assert!((5e5 / (5e5 + ns as f64) - 0.05).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_long_look_is_followed_by_a_long_wait() {
+        let mut limits = Limits::default();
+        assert_eq!(limits.wait_after(0), Duration::ZERO);
+        // 300 children: beyond the longest pause too.
+        assert_eq!(limits.wait_after(10_000_000), Duration::from_millis(190));
+        assert_eq!(limits.wait_after(100_000_000), Duration::from_millis(1900));
+        limits.cpu_share = 1.0;
+        assert_eq!(limits.wait_after(10_000_000), Duration::ZERO);
     }
 
     #[test]

@@ -103,20 +103,26 @@ pub fn choose(selectors: &[Selector], all: &[Candidate]) -> Vec<(i32, usize)> {
     chosen.iter().filter(|(one, _)| keep(one)).map(|(one, number)| (one.pid, *number)).collect()
 }
 
-/// Every process that may be seen, but this one.
-pub fn everybody() -> Vec<Candidate> {
+/// Every process that may be seen, but this one; with its control groups only where a selector asks
+/// for one, as that is a file more of each.
+pub fn everybody(selectors: &[Selector]) -> Vec<Candidate> {
+    let with_groups = selectors.iter().any(|selector| selector.cgroup.is_some());
     let own = std::process::id() as i32;
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let mut all: Vec<Candidate> = pids.filter(|pid| *pid != own).filter_map(look).collect();
+    let mut all: Vec<Candidate> =
+        pids.filter(|pid| *pid != own).filter_map(|pid| look(pid, with_groups)).collect();
     all.sort_by_key(|one| one.pid);
     all
 }
 
-fn look(pid: i32) -> Option<Candidate> {
+fn look(pid: i32, with_groups: bool) -> Option<Candidate> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let stat = cowlab_observe::target::Stat::decode(&String::from_utf8_lossy(&stat))?;
-    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let groups = match with_groups {
+        true => fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default(),
+        false => String::new(),
+    };
     let cgroups =
         groups.lines().filter_map(|line| Some(line.splitn(3, ':').nth(2)?.to_owned())).collect();
     (!stat.has_ended()).then_some(Candidate { pid, parent: stat.parent, name: stat.name, cgroups })
@@ -149,6 +155,19 @@ mod tests {
         // A child that is named itself is meant.
         let pid = |pid| Selector { pid: Some(pid), ..Selector::default() };
         assert_eq!(choose(&[named("redis-server"), pid(11)], &all), [(10, 0), (11, 0), (20, 0)]);
+    }
+
+    #[test]
+    fn groups_are_read_where_somebody_asks_for_them() {
+        let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get();
+        let groups = |selector: Selector| {
+            let all = everybody(&[selector]);
+            all.into_iter().find(|one| one.pid == parent).unwrap().cgroups
+        };
+        assert!(groups(Selector::default()).is_empty());
+        let told = fs::read_to_string(format!("/proc/{parent}/cgroup")).unwrap();
+        let asked = Selector { cgroup: Some("/".into()), ..Selector::default() };
+        assert_eq!(groups(asked).len(), told.lines().count());
     }
 
     #[test]

@@ -191,7 +191,10 @@ impl Tender {
         let cpu_before = thread_cpu_ns();
         let mut step = Step { wait: LOOK, ..Step::default() };
         let result = self.advance(&mut step);
-        self.figures.cpu_ns += thread_cpu_ns().saturating_sub(cpu_before);
+        let cpu_ns = thread_cpu_ns().saturating_sub(cpu_before);
+        // To look alone costs as much as the target has children.
+        step.wait = step.wait.max(self.settings.limits.wait_after(cpu_ns));
+        self.figures.cpu_ns += cpu_ns;
         self.figures.forks = self.forks.count();
         self.figures.regions_left = self.queue.len() as u64;
         result.map(|()| step)
@@ -374,8 +377,8 @@ impl Tender {
     }
 }
 
-/// Between two looks at a target whose children live: a fiftieth of the time that they have lived,
-/// since who lives long will live for longer. A server with many children is not looked at often.
+/// Between two looks at a target whose children live: a fiftieth of the time that the newest has lived,
+/// since who lives long will live for longer. What looking costs may ask for more.
 fn patience(now: Duration, alive_since: Option<Duration>) -> Duration {
     let alive = now.saturating_sub(alive_since.unwrap_or(now));
     (alive / 50).clamp(LOOK, LONGEST_LOOK)

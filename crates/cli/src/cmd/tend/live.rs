@@ -7,16 +7,21 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use cowlab_machine::ProcessError;
+use cowlab_tend::act::thread_cpu_ns;
+use cowlab_tend::pace::Limits;
 use cowlab_tend::{Event, Refusal, Rest, Tender, privileges};
 
 use super::metrics::Newest;
+use super::purse::Purse;
 use super::{Plan, told};
 use crate::args::{Common, TendArgs};
 use crate::cmd::watch::listen::Served;
 use crate::output;
 
-/// How often new processes are looked for.
+/// How often new processes are looked for, where that does not cost too much.
 const SEARCH: Duration = Duration::from_secs(2);
+/// The part of `--cpu-share` that looking for them may take.
+const SEARCH_PART: f64 = 0.1;
 /// How often figures are told and metrics written.
 const REPORT: Duration = Duration::from_secs(10);
 /// How often who scrapes gets new figures.
@@ -37,6 +42,7 @@ struct Live<'a> {
 
 /// Run it.
 pub fn run(common: &Common, args: &TendArgs, plan: &Plan, interrupted: &AtomicBool) -> Result<()> {
+    let mut purse = Purse::new(args.cpu_share);
     // The metrics' file is made while all rights are there.
     let newest = Newest::default();
     if let Some(file) = &args.metrics_file {
@@ -61,9 +67,9 @@ pub fn run(common: &Common, args: &TendArgs, plan: &Plan, interrupted: &AtomicBo
         refused: BTreeMap::new(),
         newest,
     };
-    live.search()?;
+    let mut search_at = began + live.search()?;
     live.insist()?;
-    let (mut searched, mut reported, mut published) = (began, began, began);
+    let (mut reported, mut published) = (began, began);
     let until = args.duration_s.map(|s| began + Duration::from_secs_f64(s));
     // What serves or keeps metrics is of use without a reader, and once is what was asked for.
     let goes_on = args.listen.is_some() || args.metrics_file.is_some() || args.once;
@@ -80,10 +86,6 @@ pub fn run(common: &Common, args: &TendArgs, plan: &Plan, interrupted: &AtomicBo
             reason = "its time is over";
             break;
         }
-        if now >= searched + SEARCH && !args.once {
-            searched = now;
-            live.search()?;
-        }
         if now >= reported + REPORT {
             reported = now;
             live.report()?;
@@ -92,7 +94,13 @@ pub fn run(common: &Common, args: &TendArgs, plan: &Plan, interrupted: &AtomicBo
             published = now;
             live.publish();
         }
-        let next = live.step(now)?;
+        let mut next = now + purse.wait(now);
+        if next == now {
+            if now >= search_at && !args.once && !plan.is_by_pid() {
+                search_at = now + live.search()?;
+            }
+            next = live.step(now)?;
+        }
         if live.is_over()? {
             reason = "done";
             break;
@@ -104,8 +112,16 @@ pub fn run(common: &Common, args: &TendArgs, plan: &Plan, interrupted: &AtomicBo
 }
 
 impl Live<'_> {
-    /// Take up who is meant and new.
-    fn search(&mut self) -> Result<()> {
+    /// Take up who is meant and new; after how long to do so again.
+    fn search(&mut self) -> Result<Duration> {
+        let share = self.args.cpu_share * SEARCH_PART;
+        let limits = Limits { cpu_share: share, ..Limits::default() };
+        let cpu_before = thread_cpu_ns();
+        self.take_up()?;
+        Ok(SEARCH.max(limits.wait_after(thread_cpu_ns().saturating_sub(cpu_before))))
+    }
+
+    fn take_up(&mut self) -> Result<()> {
         let found = self.plan.targets();
         self.refused.retain(|pid, _| found.iter().any(|(found, _)| found == pid));
         for (pid, number) in found {
@@ -194,8 +210,7 @@ impl Live<'_> {
         if self.args.once {
             return Ok(self.tenders.values().all(Tender::is_done));
         }
-        let by_pid = self.plan.selectors.iter().all(|selector| selector.pid.is_some());
-        Ok(by_pid && self.tenders.is_empty())
+        Ok(self.plan.is_by_pid() && self.tenders.is_empty())
     }
 
     fn report(&self) -> Result<()> {

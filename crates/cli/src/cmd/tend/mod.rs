@@ -4,6 +4,7 @@
 mod dry_run;
 mod live;
 mod metrics;
+mod purse;
 mod told;
 mod unit;
 
@@ -81,7 +82,7 @@ impl Plan {
 
     /// The processes that are meant and run now, with the number of the selector.
     fn targets(&self) -> Vec<(i32, usize)> {
-        let mut found = choose(&self.selectors, &everybody());
+        let mut found = choose(&self.selectors, &everybody(&self.selectors));
         // A pid that cannot be listed (hidepid) is still meant, and gives its own error.
         for (number, selector) in self.selectors.iter().enumerate() {
             if let Some(pid) = selector.pid
@@ -91,6 +92,11 @@ impl Plan {
             }
         }
         found
+    }
+
+    /// Whether all are named by pid: nobody else will ever be meant.
+    fn is_by_pid(&self) -> bool {
+        self.selectors.iter().all(|selector| selector.pid.is_some())
     }
 
     /// Take up one of them.

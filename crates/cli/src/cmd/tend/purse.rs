@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The share of a CPU that all of it may take: looking at every target, searching, metrics.
+
+use std::time::{Duration, Instant};
+
+use cowlab_observe::watch::Budget;
+use rustix::time::{ClockId, clock_gettime};
+
+/// What this process has used of its share.
+pub struct Purse {
+    budget: Budget,
+    cpu_ns: u64,
+    at: Instant,
+}
+
+impl Purse {
+    /// That share of one CPU, from now on; what is not used is not saved up.
+    pub fn new(share: f64) -> Purse {
+        Purse { budget: Budget::new(share, 0.0), cpu_ns: process_cpu_ns(), at: Instant::now() }
+    }
+
+    /// How long nothing may be done.
+    pub fn wait(&mut self, now: Instant) -> Duration {
+        self.wait_after(now, process_cpu_ns())
+    }
+
+    fn wait_after(&mut self, now: Instant, cpu_ns: u64) -> Duration {
+        self.budget.spend(cpu_ns.saturating_sub(self.cpu_ns));
+        self.budget.pass(now.saturating_duration_since(self.at).as_nanos() as u64);
+        (self.cpu_ns, self.at) = (cpu_ns, now);
+        Duration::from_nanos(self.budget.wait_ns())
+    }
+}
+
+/// CPU time of this process, all threads.
+fn process_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_is_paid_in_time() {
+        let mut purse = Purse::new(0.05);
+        let (began, used) = (purse.at, purse.cpu_ns);
+        let ms = Duration::from_millis;
+        assert_eq!(purse.wait_after(began, used), Duration::ZERO);
+        // 10 ms of work that took 20 ms: one part of 200 ms, of which 20 have passed.
+        let used = used + 10_000_000;
+        assert_eq!(purse.wait_after(began + ms(20), used), ms(180));
+        assert_eq!(purse.wait_after(began + ms(120), used), ms(80));
+        assert_eq!(purse.wait_after(began + ms(200), used), Duration::ZERO);
+        // An idle hour buys nothing.
+        let hour = began + ms(3_600_000);
+        assert_eq!(purse.wait_after(hour, used), Duration::ZERO);
+        assert_eq!(purse.wait_after(hour, used + 1_000_000), ms(20));
+    }
+}
