@@ -14,6 +14,7 @@ mod reading;
 mod sample;
 mod stops;
 mod taskstats;
+mod walks;
 
 pub use book::Book;
 pub use budget::Budget;

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
 
+use cowlab_machine::ProcessError;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::attach::{accounted, attach};
@@ -11,21 +12,14 @@ use super::frame::{Frame, Own, Sees};
 use super::reading::{self, Reading};
 use super::sample::{self, Sample};
 use super::taskstats::Taskstats;
-use super::{Book, Budget, Wanted, WantedError};
+use super::walks::Walks;
+use super::{Book, Wanted, WantedError};
 use crate::bpf::{Event, Happening, Observer};
 use crate::children::children;
 use crate::target::{Stat, Target};
 
-/// The part of one CPU that walks through page tables may take: a hundredth of the time is what the
-/// p99 of a server that needs all CPUs looks at.
-const WALK_SHARE: f64 = 0.003;
-/// What may be saved up for the child of a small server, which has ended before that share of a CPU
-/// has paid for a second walk: ten seconds of it.
-const WALK_CREDIT_NS: f64 = 30e6;
 /// Processes of each kind that are read at one refresh; of more, each has its turn.
 const READ_AT_ONCE: usize = 256;
-/// The least time between two walks: a small child would be walked through all the time.
-const WALK_EVERY: Duration = Duration::from_millis(50);
 /// How often it is looked whether new processes belong to a name or a group.
 const FIND_EVERY: Duration = Duration::from_secs(5);
 /// Events are read at least so often, so that little is lost while nobody is waited for.
@@ -49,11 +43,10 @@ pub struct Gatherer {
     observer: Option<Observer>,
     taskstats: Option<Taskstats>,
     sees: Sees,
-    budget: Budget,
+    walks: Walks,
     /// Processes whose memory may not be looked at: named once.
     refused: Option<String>,
     found_at: Instant,
-    walked_at: Instant,
     frame_at: Option<Instant>,
     cpu_ns: u64,
     turn: HashMap<bool, usize>,
@@ -90,10 +83,9 @@ impl Gatherer {
             observer,
             taskstats,
             sees,
-            budget: Budget::new(WALK_SHARE, WALK_CREDIT_NS),
+            walks: Walks::new(Instant::now()),
             refused: None,
             found_at: Instant::now(),
-            walked_at: Instant::now(),
             frame_at: None,
             cpu_ns: 0,
             turn: HashMap::new(),
@@ -123,7 +115,7 @@ impl Gatherer {
             // While a child copies, its next walk may be due before the next refresh.
             let walk_in = match self.book.has_sharing() {
                 false => LOOK_EVERY,
-                true => Duration::from_nanos(self.budget.wait_ns()).max(WALK_EVERY),
+                true => self.walks.wait(),
             };
             let pause = left.min(LOOK_EVERY).min(walk_in);
             match &self.observer {
@@ -244,6 +236,7 @@ impl Gatherer {
     }
 
     fn forget(&mut self, pid: u32) {
+        self.walks.forget(pid);
         if let Some(observer) = &mut self.observer {
             observer.forget(pid);
         }
@@ -334,27 +327,33 @@ impl Gatherer {
 
     /// Walks through the page tables of children, the newest first, while there is time for it.
     fn walk(&mut self) {
-        let passed = self.walked_at.elapsed();
-        if passed < WALK_EVERY {
-            return;
-        }
-        self.walked_at = Instant::now();
-        self.budget.pass(passed.as_nanos() as u64);
-        if !self.budget.allows() {
+        let mut began = Instant::now();
+        if !self.walks.are_due(began) {
             return;
         }
         for pid in self.book.sharing() {
-            if !self.budget.allows() {
-                return;
+            if !self.walks.may_go_on() {
+                break;
             }
-            match walk_one(pid) {
-                Ok(sample) => {
-                    self.budget.spend(sample.cost_ns);
-                    self.read_with_parent(pid);
-                    self.book.walked(pid, sample, monotonic_ns());
-                }
-                Err(cowlab_machine::ProcessError::Vanished { .. }) => {}
-                Err(error) => self.refused = Some(format!("memory copied: {error}")),
+            if self.walks.may_try(pid) {
+                self.try_walk(pid);
+                let now = Instant::now();
+                self.walks.spend(now - std::mem::replace(&mut began, now));
+            }
+        }
+        self.walks.spend(began.elapsed());
+    }
+
+    fn try_walk(&mut self, pid: u32) {
+        match walk_one(pid) {
+            Ok(sample) => {
+                self.read_with_parent(pid);
+                self.book.walked(pid, sample, monotonic_ns());
+            }
+            Err(ProcessError::Vanished { .. }) => {}
+            Err(error) => {
+                self.walks.failed(pid, &error);
+                self.refused = Some(format!("memory copied: {error}"));
             }
         }
     }
@@ -373,7 +372,7 @@ impl Gatherer {
     }
 }
 
-fn walk_one(pid: u32) -> Result<Sample, cowlab_machine::ProcessError> {
+fn walk_one(pid: u32) -> Result<Sample, ProcessError> {
     sample::sample(&Target::open(pid.cast_signed())?)
 }
 

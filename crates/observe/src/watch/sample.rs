@@ -3,7 +3,6 @@
 //! and by mapping.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use cowlab_machine::ProcessError;
 
@@ -28,8 +27,6 @@ pub struct Sample {
     pub regions: Vec<RegionRow>,
     /// By mapping.
     pub mappings: Vec<MappingRow>,
-    /// What the walk took.
-    pub cost_ns: u64,
 }
 
 /// Walks through the private mappings of a process. It goes on meanwhile.
@@ -37,7 +34,6 @@ pub struct Sample {
 /// # Errors
 /// It ended, or may not be looked at.
 pub(super) fn sample(target: &Target) -> Result<Sample, ProcessError> {
-    let began = Instant::now();
     let mut pagemap = Pagemap::open(target)?;
     let mut adder = Adder::default();
     for mapping in mappings(target)?.iter().filter(|mapping| mapping.is_private()) {
@@ -47,9 +43,7 @@ pub(super) fn sample(target: &Target) -> Result<Sample, ProcessError> {
         })?;
         adder.end(mapping);
     }
-    let mut sample = adder.finish();
-    sample.cost_ns = began.elapsed().as_nanos() as u64;
-    Ok(sample)
+    Ok(adder.finish())
 }
 
 /// Adds up runs of pages.
@@ -127,7 +121,6 @@ impl Adder {
             shared_pages: self.all.1,
             regions: self.regions.into_iter().map(row).collect(),
             mappings: self.mappings,
-            cost_ns: 0,
         }
     }
 }
@@ -159,7 +152,7 @@ mod tests {
     fn this_process_has_memory_of_its_own() {
         let own = Target::open(std::process::id().cast_signed()).unwrap();
         let sample = sample(&own).unwrap();
-        assert!(sample.private_pages > 10 && sample.cost_ns > 0);
+        assert!(sample.private_pages > 10);
         let by_region: u64 = sample.regions.iter().map(|row| u64::from(row.private_pages)).sum();
         assert_eq!(by_region, sample.private_pages);
         assert!(sample.mappings.len() <= MAPPINGS && !sample.mappings.is_empty());
