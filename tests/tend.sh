@@ -102,6 +102,27 @@ now=$(awk '$1 == "Rss:" { print $2 }' "/proc/$target/smaps_rollup")
 ((now <= rss + 1024)) || fail "memory grew from $rss to $now KiB"
 ends
 
+# Memory that goes between the look and its turn is passed over, and is no lack of huge pages. Each
+# collapse is paid for in time, so that most are still to come.
+target 64
+tell remap remapped
+"$COWLAB" --json tend "$target" --once --cpu-share 0.01 --budget-us 1000000 >out 2>err </dev/null &
+tend=$!
+started+=("$tend")
+for _ in {1..500}; do ! grep -q '"event":"surveyed"' out || break; sleep 0.01; done
+tell unmap unmapped
+status=0
+wait "$tend" || status=$?
+called="tend of memory that is unmapped meanwhile"
+is_status 0
+python3 - out <<'END' || fail "$called: $(seen)"
+import json, sys
+last = [json.loads(line) for line in open(sys.argv[1])][-1]["summary"]
+assert last["failed_regions"].get("unmapped", 0) >= 8 and last["collapsed_regions"] >= 12, last
+assert "no_huge_page" not in last["rests"], last
+END
+ends
+
 # While a child shares the memory nothing is done; afterwards it is.
 target 32
 tell remap remapped

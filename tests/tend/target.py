@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """A program whose memory is known: fills a mapping with bytes that follow from their address, and,
-told by lines on its standard input, checks them, forks, remaps, or ends. Prints a line for each."""
+told by lines on its standard input, checks them, forks, remaps, unmaps, or ends. Prints a line for each."""
 
 import ctypes
 import mmap
@@ -13,6 +13,7 @@ HUGE = 2 << 20
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
 libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 PRIVATE, ANONYMOUS, FIXED, READ_WRITE = 2, 0x20, 0x10, 3
 
@@ -95,6 +96,11 @@ for line in sys.stdin:
             libc.madvise(base + offset + 65536, 4096, mmap.MADV_DONTNEED)
             ctypes.memmove(base + offset + 65536, PATTERN[65536 : 65536 + 4096], 4096)
         print("remapped", flush=True)
+    elif word == "unmap":
+        # The same half is gone for good; there is nothing to check any more.
+        for offset in range(0, SIZE, 2 * HUGE):
+            assert libc.munmap(base + offset, HUGE) == 0
+        print("unmapped", flush=True)
     elif word == "sparse":
         for offset in range(0, SIZE, HUGE):
             libc.madvise(base + offset + HUGE // 2, HUGE // 2, mmap.MADV_DONTNEED)

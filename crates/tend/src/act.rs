@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::pace::Cost;
+use crate::region::is_there;
 use crate::sys::{OwnRegion, Undisturbed, collapse};
 
 /// How a collapse went.
@@ -27,11 +28,16 @@ pub enum Outcome {
     Collapsed(Cost),
     /// No huge page is free, and compaction made none: met by this process, not by the target.
     NoHugePage,
+    /// There was one for this process and none for the target: somebody else was faster, or its memory
+    /// policy wants another.
+    NoneForTarget,
+    /// The target has unmapped it, or a part of it.
+    Unmapped,
     /// The target's control group has no memory left for one.
     GroupFull,
     /// Its pages are in use by somebody else just now (locked, isolated, pinned).
     Busy,
-    /// The mapping cannot have huge pages, or is gone.
+    /// The mapping cannot have huge pages.
     NotEligible,
     /// The target has ended.
     Gone,
@@ -48,7 +54,7 @@ impl Outcome {
         let code = error.raw_os_error().unwrap_or(0);
         let is = |errno: Errno| code == errno.raw_os_error();
         if is(Errno::NOMEM) {
-            // Also what an unmapped address gives.
+            // Also what an unmapped address gives: see `of_region`.
             Outcome::NoHugePage
         } else if is(Errno::BUSY) {
             Outcome::GroupFull
@@ -131,7 +137,7 @@ impl Collapser {
                 run_delay_ns: run_delay_ns.min(call_ns),
                 told_ns: None,
             }),
-            Err(error) => Outcome::of(&error),
+            Err(error) => of_region(Outcome::of(&error), target, &range),
         }
     }
 
@@ -147,6 +153,18 @@ impl Collapser {
         let wanted = if others.count() == 0 { allowed } else { &others };
         // Where it fails, the call is made where we are.
         let _ = sched_setaffinity(None, wanted);
+    }
+}
+
+/// The kernel has one number for lack of huge pages and for an address where nothing is: whether it is
+/// still there tells which.
+fn of_region(outcome: Outcome, target: &Target, range: &Range<u64>) -> Outcome {
+    match outcome {
+        Outcome::NoHugePage => match is_there(target, range) {
+            Ok(false) => Outcome::Unmapped,
+            _ => Outcome::NoneForTarget,
+        },
+        other => other,
     }
 }
 
@@ -184,6 +202,24 @@ mod tests {
             (Errno::NOSYS, Outcome::Failed(Errno::NOSYS.raw_os_error())),
         ] {
             assert_eq!(Outcome::of(&errno.into()), outcome);
+        }
+    }
+
+    #[test]
+    fn memory_that_is_gone_is_no_lack_of_huge_pages() {
+        let own = Target::open(std::process::id() as i32).unwrap();
+        // Nothing is ever mapped there in a program that can be loaded anywhere.
+        let nothing = 2 << 20..4 << 20;
+        assert_eq!(of_region(Outcome::NoHugePage, &own, &nothing), Outcome::Unmapped);
+        assert_eq!(of_region(Outcome::Busy, &own, &nothing), Outcome::Busy);
+        let memory = OwnRegion::map(2 << 20).unwrap();
+        let there = memory.range();
+        assert_eq!(of_region(Outcome::NoHugePage, &own, &there), Outcome::NoneForTarget);
+        // As the kernel answers it, where it can be asked.
+        let mut collapser = Collapser::new(2 << 20).unwrap();
+        if let (Outcome::Collapsed(_), Some(pidfd)) = (collapser.rehearse(), own.pidfd()) {
+            let outcome = collapser.collapse(&own, pidfd, nothing.start);
+            assert!(matches!(outcome, Outcome::Unmapped | Outcome::Forbidden), "{outcome:?}");
         }
     }
 

@@ -76,6 +76,28 @@ impl Survey {
     }
 }
 
+/// Whether `region` still lies in one mapping that can have huge pages.
+///
+/// # Errors
+/// [`ProcessError`]: it ended, or may not be looked at.
+pub fn is_there(of: &Target, region: &Range<u64>) -> Result<bool, ProcessError> {
+    let size = region.end - region.start;
+    Ok(mappings::mappings(of)?.iter().filter(|mapping| mapping.is_private()).any(|mapping| {
+        let whole = whole_regions(mapping, size);
+        whole.start <= region.start && region.end <= whole.end
+    }))
+}
+
+/// The part of a mapping that regions can lie in; empty where it can have none.
+fn whole_regions(mapping: &Mapping, huge_page_bytes: u64) -> Range<u64> {
+    let range = &mapping.range;
+    // A huge page of a file's private copy cannot be had: only memory of no file.
+    let eligible = matches!(mapping.kind, Kind::Heap | Kind::Anonymous) && mapping.is_writable;
+    let start = range.start.next_multiple_of(huge_page_bytes);
+    let end = range.end / huge_page_bytes * huge_page_bytes;
+    if eligible && start < end { start..end } else { 0..0 }
+}
+
 /// What a page is to a fork.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Is {
@@ -128,12 +150,7 @@ struct Count {
 
 impl Count {
     fn new(mapping: &Mapping, huge_page_bytes: u64, page_bytes: u64) -> Count {
-        let range = &mapping.range;
-        // A huge page of a file's private copy cannot be had: only memory of no file.
-        let eligible = matches!(mapping.kind, Kind::Heap | Kind::Anonymous) && mapping.is_writable;
-        let start = range.start.next_multiple_of(huge_page_bytes);
-        let end = range.end / huge_page_bytes * huge_page_bytes;
-        let whole = if eligible && start < end { start..end } else { 0..0 };
+        let whole = whole_regions(mapping, huge_page_bytes);
         Count { whole, huge_page_bytes, page_bytes, regions: BTreeMap::new(), small_pages: 0 }
     }
 

@@ -98,6 +98,13 @@ impl OwnRegion {
         Ok(OwnRegion { mapping, mapped_bytes, region, bytes })
     }
 
+    /// Where it is.
+    #[cfg(test)]
+    pub fn range(&self) -> Range<u64> {
+        let start = self.region.as_ptr().addr() as u64;
+        start..start + self.bytes as u64
+    }
+
     /// Makes a huge page of it, and gives it back to the kernel.
     ///
     /// # Errors

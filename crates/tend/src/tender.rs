@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One target: looked at, decided on, collapsed region by region, between its forks.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use cowlab_machine::cgroup::Cgroup;
@@ -62,6 +62,8 @@ pub struct Tender {
     ping: Option<Ping>,
     gauges: Gauges,
     queue: VecDeque<u64>,
+    /// Regions that got no huge page when there was one for us: they come last.
+    last: BTreeSet<u64>,
     /// Regions of this pass that were busy, and how often.
     tries: BTreeMap<u64, u32>,
     pass: u64,
@@ -69,6 +71,8 @@ pub struct Tender {
     surveyed: Option<Duration>,
     collapsed_at_survey: u64,
     is_busy: bool,
+    /// It rested since it looked: what is queued may be gone.
+    is_stale: bool,
     rest_until: Option<Duration>,
     no_page_rest: Duration,
     /// What was done so far.
@@ -116,12 +120,14 @@ impl Tender {
             ping,
             gauges,
             queue: VecDeque::new(),
+            last: BTreeSet::new(),
             tries: BTreeMap::new(),
             pass: 0,
             forks_at_survey: 0,
             surveyed: None,
             collapsed_at_survey: 0,
             is_busy: false,
+            is_stale: false,
             rest_until: None,
             no_page_rest: NO_PAGE_REST,
         })
@@ -216,7 +222,8 @@ impl Tender {
             None => true,
             Some(at) => {
                 let forked = self.forks.count() != self.forks_at_survey;
-                forked || (self.queue.is_empty() && now >= at + self.settings.interval)
+                let stale = self.is_stale && self.figures.huge_regions.is_some();
+                forked || stale || (self.queue.is_empty() && now >= at + self.settings.interval)
             }
         };
         if due {
@@ -263,10 +270,11 @@ impl Tender {
         // Without knowing which are huge, once after each fork is enough.
         let again = survey.knows_huge || forks > 0 || self.surveyed.is_none();
         self.queue = match again {
-            true => plan.steps.iter().map(|step| step.start).collect(),
+            true => in_turn(plan.steps.iter().map(|step| step.start), &self.last),
             false => VecDeque::new(),
         };
         self.tries.clear();
+        self.is_stale = false;
         self.surveyed = Some(now);
         self.forks_at_survey = self.forks.count();
         self.collapsed_at_survey = self.figures.collapsed_regions;
@@ -296,6 +304,12 @@ impl Tender {
         step.wait = how_long.min(LOOK);
     }
 
+    fn rest_without_page(&mut self, now: Duration, step: &mut Step) {
+        self.is_stale = true;
+        self.rest(now, Rest::NoHugePage, self.no_page_rest, step);
+        self.no_page_rest = (self.no_page_rest * 2).min(LONGEST_NO_PAGE_REST);
+    }
+
     fn collapse(&mut self, start: u64, now: Duration, step: &mut Step) -> Result<(), ProcessError> {
         let Some(pidfd) = self.target.pidfd() else { return Ok(()) };
         if let Some(ping) = &self.ping {
@@ -308,6 +322,7 @@ impl Tender {
                 cost.told_ns = told_ns;
                 self.no_page_rest = NO_PAGE_REST;
                 self.history.collapsed(start, self.pass);
+                self.last.remove(&start);
                 self.figures.collapsed_regions += 1;
                 // A fork that came in between is its own stall, and not the collapse's.
                 if !sharing(&self.target)?.is_empty() {
@@ -326,8 +341,12 @@ impl Tender {
             }
             Outcome::NoHugePage => {
                 self.queue.push_front(start);
-                self.rest(now, Rest::NoHugePage, self.no_page_rest, step);
-                self.no_page_rest = (self.no_page_rest * 2).min(LONGEST_NO_PAGE_REST);
+                self.rest_without_page(now, step);
+            }
+            Outcome::NoneForTarget => {
+                self.queue.push_back(start);
+                self.last.insert(start);
+                self.rest_without_page(now, step);
             }
             Outcome::GroupFull => {
                 self.queue.push_front(start);
@@ -349,6 +368,7 @@ impl Tender {
                 }
             }
             Outcome::NotEligible => self.failed("not_eligible", start, step),
+            Outcome::Unmapped => self.failed("unmapped", start, step),
             Outcome::Failed(_) => self.failed("other", start, step),
         }
         Ok(())
@@ -364,6 +384,7 @@ impl Tender {
         if !std::mem::take(&mut self.is_busy) {
             return;
         }
+        self.last.clear();
         let surveyed = self.surveyed.unwrap_or_default();
         if let Some(ended) = self.forks.ended()
             && ended <= surveyed
@@ -375,6 +396,14 @@ impl Tender {
             took_ns: (now - surveyed).as_nanos() as u64,
         });
     }
+}
+
+/// Regions in the order of the plan, but those of `last` after the others.
+fn in_turn(planned: impl Iterator<Item = u64>, last: &BTreeSet<u64>) -> VecDeque<u64> {
+    let (late, mut queue): (VecDeque<u64>, VecDeque<u64>) =
+        planned.partition(|start| last.contains(start));
+    queue.extend(late);
+    queue
 }
 
 /// Between two looks at a target whose children live: a fiftieth of the time that the newest has lived,
@@ -394,6 +423,13 @@ fn may_have_huge_pages(target: &Target) -> Result<Option<bool>, ProcessError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_had_no_huge_page_comes_last() {
+        let planned = [9, 2, 5, 7];
+        assert_eq!(in_turn(planned.into_iter(), &BTreeSet::new()), planned);
+        assert_eq!(in_turn(planned.into_iter(), &[2, 9, 100].into()), [5, 7, 9, 2]);
+    }
 
     #[test]
     fn long_lived_children_are_looked_at_less_often() {
