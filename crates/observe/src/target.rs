@@ -197,7 +197,8 @@ impl Target {
 
     /// What it means that its memory reads as empty: it ended, or executed another program.
     pub fn lost_memory(&self) -> ProcessError {
-        match self.is_alive() {
+        // One that is ending has given its memory up a while before it counts as ended.
+        match self.is_alive() && matches!(self.is_without_memory(), Ok(false)) {
             true => ProcessError::Executed { pid: self.pid },
             false => ProcessError::Vanished { pid: self.pid },
         }
