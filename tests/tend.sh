@@ -64,6 +64,12 @@ refuses 1 'has no memory of its own' tend 2 --once
 passes tend redis-server --budget-us 900 --print-unit
 says out '^AmbientCapabilities=CAP_SYS_NICE CAP_SYS_PTRACE CAP_DAC_READ_SEARCH$'
 says out '^ExecStart=.* tend redis-server --budget-us 900$'
+says out '^DynamicUser=yes$'
+install -d -o nobody -m 755 others
+passes tend redis-server --metrics-file "$PWD/others/tend.prom" --print-unit
+says out "^ReadWritePaths=\"$PWD/others\"$"
+says out "^User=$(id -u nobody)$"
+refuses 2 'needs the whole path' tend redis-server --metrics-file tend.prom --print-unit
 
 # What would be done; nothing is.
 target 64
@@ -93,6 +99,22 @@ assert {"collapsed_regions", "stall_ns"} <= {row["metric"] for row in lines[-1][
 END
 passes --json tend "$target" --dry-run --profile "$profile"
 json "one(metric='candidate_regions') <= 2" "one(metric='huge_regions') >= 28"
+
+# Metrics are written without root's right to others' folders: refused at once, and later only said.
+refuses 1 'gives up the right to other users.*--metrics-file.*[Pp]ermission denied' \
+	tend "$target" --metrics-file others/tend.prom
+install -d -m 755 mine
+"$COWLAB" tend "$target" --metrics-file mine/tend.prom --duration-s 2 >out 2>err </dev/null &
+tend=$!
+started+=("$tend")
+for _ in {1..100}; do [[ ! -e mine/tend.prom ]] || break; sleep 0.01; done
+chown nobody mine
+status=0
+wait "$tend" || status=$?
+called="tend whose metrics' folder was given away"
+is_status 0
+says out 'its time is over'
+says err 'metrics-file mine/tend.prom cannot be written: Permission denied'
 
 # Sparse memory stays sparse.
 tell sparse sparse

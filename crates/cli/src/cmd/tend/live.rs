@@ -11,7 +11,7 @@ use cowlab_tend::act::thread_cpu_ns;
 use cowlab_tend::pace::Limits;
 use cowlab_tend::{Event, Refusal, Rest, Tender, privileges};
 
-use super::metrics::Newest;
+use super::metrics::{Complaint, Newest};
 use super::purse::Purse;
 use super::{Plan, told};
 use crate::args::{Common, TendArgs};
@@ -38,17 +38,18 @@ struct Live<'a> {
     /// Said once of each: refused, or ended.
     refused: BTreeMap<i32, String>,
     newest: Newest,
+    complaint: Complaint,
 }
 
 /// Run it.
 pub fn run(common: &Common, args: &TendArgs, plan: &Plan, interrupted: &AtomicBool) -> Result<()> {
     let mut purse = Purse::new(args.cpu_share);
-    // The metrics' file is made while all rights are there.
+    privileges::drop_others().context("rights that are not needed cannot be given up")?;
     let newest = Newest::default();
     if let Some(file) = &args.metrics_file {
-        newest.write(file)?;
+        // With the rights that are left: each later write makes a new file too.
+        newest.write_first(file)?;
     }
-    privileges::drop_others().context("rights that are not needed cannot be given up")?;
     // Its thread is started with no more rights than this one.
     let served = match args.listen {
         Some(address) => Some(Served::open(address, Box::new(newest.clone()), || true)?),
@@ -66,6 +67,7 @@ pub fn run(common: &Common, args: &TendArgs, plan: &Plan, interrupted: &AtomicBo
         due: BTreeMap::new(),
         refused: BTreeMap::new(),
         newest,
+        complaint: Complaint::default(),
     };
     let mut search_at = began + live.search()?;
     live.insist()?;
@@ -213,11 +215,12 @@ impl Live<'_> {
         Ok(self.plan.is_by_pid() && self.tenders.is_empty())
     }
 
-    fn report(&self) -> Result<()> {
+    fn report(&mut self) -> Result<()> {
         for tender in self.tenders.values().filter(|_| self.common.json) {
             told::figures(true, &tender.figures, None)?;
         }
-        self.write_metrics()
+        self.write_metrics();
+        Ok(())
     }
 
     fn publish(&self) {
@@ -225,19 +228,22 @@ impl Live<'_> {
         self.newest.set(figures.collect());
     }
 
-    fn write_metrics(&self) -> Result<()> {
+    /// Tending goes on without, and the next may succeed.
+    fn write_metrics(&mut self) {
         self.publish();
-        match &self.args.metrics_file {
-            Some(file) => self.newest.write(file),
-            None => Ok(()),
+        if let Some(file) = &self.args.metrics_file
+            && let Some(wrong) = self.complaint.of(self.newest.write(file))
+        {
+            output::say(&wrong);
         }
     }
 
-    fn finish(self, reason: &str) -> Result<()> {
+    fn finish(mut self, reason: &str) -> Result<()> {
         for tender in self.tenders.values() {
             told::figures(self.common.json, &tender.figures, Some(reason))?;
         }
-        self.write_metrics()
+        self.write_metrics();
+        Ok(())
     }
 }
 

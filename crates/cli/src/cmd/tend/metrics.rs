@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, RwLock};
 
@@ -36,6 +37,19 @@ impl Newest {
         }
     }
 
+    /// Write them for the first time; says whose folder it must be where that is what is wrong.
+    pub fn write_first(&self, file: &Path) -> Result<()> {
+        let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+        self.write(file).map_err(|error| match error.downcast_ref().is_some_and(denied) {
+            true => error.context(format!(
+                "tend gives up the right to other users' folders, so uid {} must be let into the \
+                 metrics file's by its owner or mode",
+                rustix::process::geteuid()
+            )),
+            false => error,
+        })
+    }
+
     /// Write them, whole or not at all: whoever collects them reads at any time.
     pub fn write(&self, file: &Path) -> Result<()> {
         let mut registry = Registry::default();
@@ -44,10 +58,37 @@ impl Newest {
         encode(&mut text, &registry).context("the metrics cannot be encoded")?;
         // The textfile collector reads the older format.
         let text = as_text_format(&text);
-        let mut unfinished = file.as_os_str().to_owned();
-        unfinished.push(".unfinished");
-        let done = fs::write(&unfinished, text).and_then(|()| fs::rename(&unfinished, file));
-        done.with_context(|| format!("--metrics-file {} cannot be written", file.display()))
+        replace(file, text.as_bytes())
+            .with_context(|| format!("--metrics-file {} cannot be written", file.display()))
+    }
+}
+
+/// A file with new contents, or as it was.
+fn replace(file: &Path, contents: &[u8]) -> io::Result<()> {
+    let mut unfinished = file.as_os_str().to_owned();
+    unfinished.push(".unfinished");
+    // Of one that was killed in the middle, perhaps as another user.
+    let _ = fs::remove_file(&unfinished);
+    let done = fs::File::create_new(&unfinished)
+        .and_then(|mut opened| opened.write_all(contents))
+        .and_then(|()| fs::rename(&unfinished, file));
+    if done.is_err() {
+        // Where that fails too, there is none.
+        let _ = fs::remove_file(&unfinished);
+    }
+    done
+}
+
+/// What goes wrong again and again, and is said once, and once more when it is something else.
+#[derive(Debug, Default)]
+pub struct Complaint(Option<String>);
+
+impl Complaint {
+    /// It was tried once more: what there is to say now.
+    pub fn of(&mut self, result: Result<()>) -> Option<String> {
+        let wrong = result.err().map(|error| format!("{error:#}"));
+        let before = std::mem::replace(&mut self.0, wrong.clone());
+        wrong.filter(|wrong| Some(wrong) != before.as_ref())
     }
 }
 
@@ -202,5 +243,40 @@ mod tests {
         assert!(!text.contains("small_pages{"), "{text}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         assert!(newest.write(Path::new("/nonexistent/x")).is_err());
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_nothing_and_one_that_was_cut_short_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tend.prom");
+        fs::create_dir(&file).unwrap();
+        assert!(replace(&file, b"new").is_err(), "a file takes a folder's place");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        fs::remove_dir(&file).unwrap();
+        // A link with that name is not followed.
+        let other = folder.path().join("other");
+        fs::write(&other, "old").unwrap();
+        std::os::unix::fs::symlink(&other, folder.path().join("tend.prom.unfinished")).unwrap();
+        replace(&file, b"new").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        assert_eq!(fs::read_to_string(&other).unwrap(), "old");
+    }
+
+    #[test]
+    fn what_goes_wrong_is_said_once_and_again_when_it_changes() {
+        let mut complaint = Complaint::default();
+        let full = || Err(anyhow::anyhow!("the disk is full"));
+        let said = [
+            complaint.of(Ok(())),
+            complaint.of(full()),
+            complaint.of(full()),
+            complaint.of(Err(anyhow::anyhow!("not allowed"))),
+            complaint.of(full()),
+            complaint.of(Ok(())),
+            complaint.of(full()),
+        ];
+        let said = said.map(Option::unwrap_or_default);
+        let full = "the disk is full";
+        assert_eq!(said, ["", full, "", "not allowed", full, "", full]);
     }
 }

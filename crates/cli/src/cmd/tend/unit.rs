@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The service unit.
 
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
 use anyhow::{Context, Result};
 use cowlab_tend::privileges;
 
@@ -21,6 +24,10 @@ pub fn text(args: &TendArgs) -> Result<String> {
     let command: Vec<String> =
         std::iter::once(program.display().to_string()).chain(words).map(quoted).collect();
     let capabilities = privileges::names().join(" ");
+    let user = match &args.metrics_file {
+        Some(file) => writer(file)?,
+        None => "DynamicUser=yes\n".to_owned(),
+    };
     Ok(format!(
         "[Unit]\n\
          Description=Keeps forking processes cheap to fork (cowlab tend)\n\
@@ -29,7 +36,7 @@ pub fn text(args: &TendArgs) -> Result<String> {
          [Service]\n\
          ExecStart={}\n\
          Restart=on-failure\n\
-         DynamicUser=yes\n\
+         {user}\
          AmbientCapabilities={capabilities}\n\
          CapabilityBoundingSet={capabilities}\n\
          NoNewPrivileges=yes\n\
@@ -46,6 +53,30 @@ pub fn text(args: &TendArgs) -> Result<String> {
     ))
 }
 
+/// Who may write the metrics' file, without a right to others' folders; and that the service sees its
+/// folder writable.
+fn writer(file: &Path) -> Result<String> {
+    let Some(folder) = file.parent().filter(|folder| folder.is_absolute()) else {
+        let wrong = "--print-unit: a service starts in /, so --metrics-file needs the whole path";
+        return Err(WrongUsage(wrong.into()).into());
+    };
+    let facts = std::fs::metadata(folder).with_context(|| {
+        format!("--metrics-file: the service needs the folder {}", folder.display())
+    })?;
+    let folder = folder.to_string_lossy().replace('%', "%%");
+    let who = identity(facts.mode(), facts.uid(), facts.gid());
+    Ok(format!("{who}ReadWritePaths=\"{folder}\"\n"))
+}
+
+/// The least that may write into a folder of that mode: anybody, its group, or its owner.
+fn identity(mode: u32, uid: u32, gid: u32) -> String {
+    match mode {
+        mode if mode & 0o002 != 0 => "DynamicUser=yes\n".into(),
+        mode if mode & 0o020 != 0 => format!("DynamicUser=yes\nSupplementaryGroups={gid}\n"),
+        _ => format!("User={uid}\n"),
+    }
+}
+
 /// A word as systemd reads it.
 fn quoted(word: String) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.:,=+@".contains(c);
@@ -58,7 +89,20 @@ fn quoted(word: String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::quoted;
+    use super::*;
+
+    #[test]
+    fn the_service_may_write_the_metrics_folder_and_is_nobody_else() {
+        assert_eq!(identity(0o1777, 0, 0), "DynamicUser=yes\n");
+        assert_eq!(identity(0o40775, 0, 998), "DynamicUser=yes\nSupplementaryGroups=998\n");
+        assert_eq!(identity(0o40755, 119, 119), "User=119\n");
+        let folder = tempfile::Builder::new().prefix("50% ").tempdir().unwrap();
+        let told = writer(&folder.path().join("tend.prom")).unwrap();
+        let path = folder.path().display().to_string().replace('%', "%%");
+        assert!(told.ends_with(&format!("\nReadWritePaths=\"{path}\"\n")), "{told}");
+        assert!(writer(Path::new("tend.prom")).unwrap_err().is::<WrongUsage>());
+        assert!(writer(Path::new("/nonexistent/tend.prom")).is_err());
+    }
 
     #[test]
     fn words_are_quoted_for_systemd() {
