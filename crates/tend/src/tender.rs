@@ -223,7 +223,9 @@ impl Tender {
             Some(at) => {
                 let forked = self.forks.count() != self.forks_at_survey;
                 let stale = self.is_stale && self.figures.huge_regions.is_some();
-                forked || stale || (self.queue.is_empty() && now >= at + self.settings.interval)
+                // A pass that took longer than the interval is told as done before the next begins.
+                let over = self.queue.is_empty() && !self.is_busy;
+                forked || stale || (over && now >= at + self.settings.interval)
             }
         };
         if due {
