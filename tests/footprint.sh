@@ -84,6 +84,62 @@ passes --json footprint --pid "$pid" --fork --stop
 within fork-to-exit parent cow_pages $written 0.005
 end
 
+# One that forks all the time, left at whatever moment: while cowlab waits for a slow reader of what
+# it found, nobody is stopped. A page of a pipe is less than it writes.
+cat >slow_reader.py <<'EOF'
+import fcntl, os, subprocess, sys, time
+
+F_SETPIPE_SZ = 1031
+cowlab, pid = sys.argv[1:]
+reader, writer = os.pipe()
+fcntl.fcntl(writer, F_SETPIPE_SZ, 4096)
+words = [cowlab, "footprint", "--json", "--pid", pid, "--fork", "--stop"]
+running = subprocess.Popen(words, stdout=writer, stderr=subprocess.PIPE, text=True)
+os.close(writer)
+data = os.read(reader, 1)
+time.sleep(0.1)
+stopped = []
+for other in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        name, rest = open(f"/proc/{other}/stat").read().rsplit(")", 1)
+    except OSError:
+        continue
+    state, parent = rest.split()[:2]
+    if state in "tT" and pid in (other, parent):
+        stopped.append((name, state, parent))
+while more := os.read(reader, 65536):
+    data += more
+errors = running.communicate()[1]
+if running.returncode or len(data) < 5000:
+    sys.exit(f"it wrote {len(data)} bytes and ended with {running.returncode}: {errors}")
+if stopped:
+    sys.exit(f"stopped while it waited for its reader: {stopped}")
+EOF
+cat >forking.py <<'EOF'
+import mmap, os, signal, threading
+
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+# Of 4 KiB pages, so that most of its time is spent in fork.
+memory = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+memory.madvise(mmap.MADV_NOHUGEPAGE)
+for at in range(0, len(memory), 4096):
+    memory[at] = 1
+
+def fork():
+    while True:
+        if os.fork() == 0:
+            os._exit(0)
+
+threading.Thread(target=fork).start()
+fork()
+EOF
+background python3 forking.py
+for _ in {1..20}; do
+	python3 slow_reader.py "$COWLAB" "$pid" || fail "see above"
+done
+[[ $(awk '/^TracerPid/ { print $2 }' "/proc/$pid/status") == 0 ]] || fail "it is still traced"
+end
+
 # Where the kernel has asynchronous write-protection, in a program that registers itself.
 ${CC:-cc} -O2 -o dynamic "$REPOSITORY/tests/lib/footprint_truth.c"
 ${CC:-cc} -O2 -shared -fPIC -o uffd.so "$REPOSITORY/examples/footprint_uffd.c"

@@ -16,7 +16,7 @@ use cowlab_observe::footprint::faults::FaultLog;
 use cowlab_observe::footprint::follow::Follow;
 use cowlab_observe::footprint::method::{MethodFacts, Subject, choose};
 use cowlab_observe::footprint::samples::samples;
-use cowlab_observe::footprint::tracer::Tracer;
+use cowlab_observe::footprint::tracer::{Tracer, on_own_thread};
 use cowlab_observe::footprint::{Method, Spans, live};
 use cowlab_report::{csv, html, study};
 use cowlab_store::{Missing, Run, RunFolder, RunInfo};
@@ -76,7 +76,7 @@ pub fn run(common: &Common, args: &FootprintArgs) -> Result<()> {
     let plan = Plan { args, method, reason, facts, interrupts };
     let began = Instant::now();
     let (spans, status) = match target {
-        None => plan.command()?,
+        None => on_own_thread(|| plan.command())?,
         Some(target) => (plan.process(&target)?, None),
     };
     info.duration_s = Some(began.elapsed().as_secs_f64());
@@ -202,7 +202,7 @@ impl Plan<'_> {
                 let forks = self.args.forks;
                 live::forks(target, self.method, forks, wait, faults, || self.stopped())
             }
-            (is_fork, true) => self.held(target, wait, is_fork),
+            (is_fork, true) => on_own_thread(|| self.held(target, wait, is_fork)),
         }
     }
 

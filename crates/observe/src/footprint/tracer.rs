@@ -2,19 +2,18 @@
 //! A command, or a process, followed from stop to stop: its forks, execs and ends, each seen while
 //! its memory is still there.
 
+mod release;
+mod start;
+
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use cowlab_machine::ProcessError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::SIGCHLD;
 
 pub use super::event::Event;
 use super::ptrace::{self, event};
-use crate::target::Target;
 
 /// Calls that a forked child is stopped at, in wait of an exec: programs that mean to exec do
 /// little before it, and one that does not is not to be slowed down.
@@ -27,19 +26,20 @@ struct Task {
     calls_left: u32,
     /// Its parent's event of its birth was seen.
     is_born: bool,
-    /// It stands at its birth and waits for that event.
-    waits: bool,
+    /// Since when it stands at its birth and waits for that event, or for somebody to look.
+    waits: Option<Instant>,
 }
 
 /// The threads of a process that is to stop.
 #[derive(Debug)]
 struct Gathering {
+    process: i32,
     since: Instant,
     missing: Vec<i32>,
     there: Vec<i32>,
 }
 
-/// Follows processes. All calls must come from the thread that made it.
+/// Follows processes. All calls must come from the thread that made it: see [`on_own_thread`].
 pub struct Tracer {
     /// Readable when a child's state may have changed.
     wake: UnixStream,
@@ -61,79 +61,23 @@ pub struct Tracer {
     pub stops: u64,
 }
 
+/// Does `work`, and all its tracing, on a thread of its own: at a thread's end the kernel lets go of
+/// everybody whom it traces still, so that nobody stays stopped for as long as this process lives.
+pub fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| match scope.spawn(work).join() {
+        Ok(done) => done,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
 impl Tracer {
-    fn new(mark: Option<i32>) -> io::Result<Tracer> {
-        let (wake, ring) = UnixStream::pair()?;
-        wake.set_nonblocking(true)?;
-        signal_hook::low_level::pipe::register(SIGCHLD, ring)?;
-        Ok(Tracer {
-            wake,
-            tasks: HashMap::new(),
-            held: None,
-            ends: false,
-            mark,
-            gathering: None,
-            stopped_ns: 0,
-            longest_stop_ns: 0,
-            longest_end_ns: 0,
-            stops: 0,
-        })
-    }
-
-    /// Starts `command`, which is stopped before its first instruction, as by
-    /// [`Event::Executed`]. `mark` is the signal by which it marks moments.
-    ///
-    /// # Errors
-    /// It cannot be started, or ptrace(2) is forbidden here.
-    pub fn start(mut command: Command, mark: Option<i32>) -> io::Result<(Tracer, i32)> {
-        let mut tracer = Tracer::new(mark)?;
-        ptrace::stop_at_exec(&mut command);
-        let pid = command.spawn()?.id() as i32;
-        open_many_files();
-        wait_for_stop(pid)?;
-        ptrace::seize_stopped(pid)?;
-        wait_for_stop(pid)?;
-        let number = rustix::process::Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
-        rustix::process::kill_process(number, rustix::process::Signal::CONT)?;
-        tracer.tasks.insert(pid, Task::of(pid));
-        tracer.hold(pid, 0);
-        Ok((tracer, pid))
-    }
-
-    /// Attaches to every thread of a running process; none of them is stopped by that.
-    ///
-    /// # Errors
-    /// [`ProcessError`]: no permission (a debugger's is needed, and nobody else may trace it).
-    pub fn attach(of: &Target, mark: Option<i32>) -> Result<Tracer, ProcessError> {
-        let failed = |error| of.failed("mem", error);
-        let mut tracer = Tracer::new(mark).map_err(failed)?;
-        open_many_files();
-        // Threads that are made meanwhile are found by another look.
-        loop {
-            let before = tracer.tasks.len();
-            for entry in std::fs::read_dir(of.path("task")).map_err(failed)?.flatten() {
-                let tid = entry.file_name().to_str().and_then(|name| name.parse().ok());
-                let Some(tid) = tid.filter(|tid| !tracer.tasks.contains_key(tid)) else { continue };
-                match ptrace::seize(tid) {
-                    Ok(()) => drop(tracer.tasks.insert(tid, Task::of(of.pid()))),
-                    // It ended meanwhile, or is traced already: by us, as a clone of its sibling.
-                    Err(_) if tid != of.pid() => {}
-                    Err(error) => return Err(failed(error)),
-                }
-            }
-            if tracer.tasks.len() == before {
-                return Ok(tracer);
-            }
-        }
-    }
-
     /// Asks all threads of a process to stop: [`Event::Stopped`] comes when the last has.
     pub fn interrupt(&mut self, pid: i32) {
         let threads = self.tasks.iter().filter(|(_, task)| task.process == pid);
         let mut missing: Vec<i32> = threads.map(|(tid, _)| *tid).collect();
         missing.retain(|tid| ptrace::interrupt(*tid).is_ok());
         let since = Instant::now();
-        self.gathering = Some(Gathering { since, missing, there: Vec::new() });
+        self.gathering = Some(Gathering { process: pid, since, missing, there: Vec::new() });
     }
 
     /// The next event; `None` when nothing is traced any more, or `until` has passed, or `stop`
@@ -146,21 +90,21 @@ impl Tracer {
         until: Option<Instant>,
         stop: impl Fn() -> bool,
     ) -> io::Result<Option<Event>> {
-        loop {
+        // Also where one event follows the other: somebody may be held until this returns.
+        while !stop() && until.is_none_or(|until| Instant::now() < until) {
             match ptrace::changed() {
                 Ok(Some((tid, status))) => {
                     if let Some(event) = self.understand(tid, status)? {
                         return Ok(Some(event));
                     }
                 }
-                Ok(None) if stop() || until.is_some_and(|until| Instant::now() >= until) => {
-                    return Ok(None);
-                }
+                Ok(None) if self.release_orphans() => {}
                 Ok(None) => self.sleep(until),
                 Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
                 Err(error) => return Err(error),
             }
         }
+        Ok(None)
     }
 
     /// Lets go on who the last event stopped.
@@ -186,25 +130,6 @@ impl Tracer {
         }
     }
 
-    /// Lets go of everybody; they run on.
-    pub fn detach(mut self) {
-        self.resume();
-        let mut left: Vec<i32> = self.tasks.keys().copied().collect();
-        left.retain(|tid| ptrace::interrupt(*tid).is_ok());
-        let limit = Instant::now() + Duration::from_secs(2);
-        while !left.is_empty() && Instant::now() < limit {
-            match ptrace::changed() {
-                Ok(Some((tid, status))) => {
-                    let signal = delivery(status).unwrap_or(0);
-                    let _ = ptrace::detach(tid, signal);
-                    left.retain(|other| *other != tid);
-                }
-                Ok(None) => self.sleep(Some(limit)),
-                Err(_) => return,
-            }
-        }
-    }
-
     fn sleep(&mut self, until: Option<Instant>) {
         let most = Duration::from_millis(100);
         let time = until.map_or(most, |until| most.min(until.duration_since(Instant::now())));
@@ -226,16 +151,16 @@ impl Tracer {
 
     fn understand(&mut self, tid: i32, status: i32) -> io::Result<Option<Event>> {
         if !libc::WIFSTOPPED(status) {
-            let task = self.tasks.remove(&tid);
-            self.is_missed(tid);
-            let ends = task.is_some_and(|task| task.process == tid);
-            return Ok(ends.then_some(Event::Ended { pid: tid, status }));
+            let was_process = self.tasks.remove(&tid).is_some_and(|task| task.process == tid);
+            let all_there = self.is_missed(tid);
+            let ended = was_process.then_some(Event::Ended { pid: tid, status });
+            return Ok(ended.or(all_there));
         }
         let signal = libc::WSTOPSIG(status);
         let Some(task) = self.tasks.get(&tid).copied() else {
             // A birth whose parent's event is still to come.
-            self.tasks
-                .insert(tid, Task { process: tid, calls_left: 0, is_born: false, waits: true });
+            let waits = Some(Instant::now());
+            self.tasks.insert(tid, Task { is_born: false, waits, ..Task::of(tid) });
             return Ok(None);
         };
         let pid = task.process;
@@ -250,7 +175,7 @@ impl Tracer {
             event::EXIT => {
                 (tid == pid || !self.tasks.contains_key(&pid)).then_some(Event::Ending { pid })
             }
-            event::STOP => return Ok(self.stopped(tid, signal, task)),
+            event::STOP => return Ok(self.stopped(tid, signal)),
             _ if signal == libc::SIGTRAP | 0x80 => self.called(tid, pid),
             _ if Some(signal) == self.mark => Some(Event::Marked { pid }),
             _ => {
@@ -271,9 +196,8 @@ impl Tracer {
     /// A process was made by `tid`. Its first stop may have come already.
     fn birth(&mut self, tid: i32, calls_left: u32) -> Option<Event> {
         let child = ptrace::message(tid).ok()? as i32;
-        let waits = self.tasks.get(&child).is_some_and(|task| task.waits);
-        let born = Task { process: child, calls_left, is_born: true, waits };
-        self.tasks.insert(child, born);
+        let waits = self.tasks.get(&child).and_then(|task| task.waits);
+        self.tasks.insert(child, Task { calls_left, waits, ..Task::of(child) });
         let pid = self.tasks.get(&tid)?.process;
         Some(Event::Forked { pid, child })
     }
@@ -284,9 +208,8 @@ impl Tracer {
         if !std::fs::exists(format!("/proc/{pid}/task/{new}")).unwrap_or(false) {
             return self.birth(tid, CALLS_BEFORE_EXEC);
         }
-        let waits = self.tasks.get(&new).is_some_and(|task| task.waits);
-        self.tasks.insert(new, Task { process: pid, calls_left: 0, is_born: true, waits: false });
-        if waits {
+        let early = self.tasks.insert(new, Task::of(pid));
+        if early.is_some_and(|task| task.waits.is_some()) {
             self.go_on(new, 0);
         }
         None
@@ -298,7 +221,7 @@ impl Tracer {
         self.tasks.insert(pid, Task::of(pid));
     }
 
-    fn stopped(&mut self, tid: i32, signal: i32, task: Task) -> Option<Event> {
+    fn stopped(&mut self, tid: i32, signal: i32) -> Option<Event> {
         if matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) {
             let _ = ptrace::stay_stopped(tid);
             return None;
@@ -309,22 +232,23 @@ impl Tracer {
         };
         gathering.missing.retain(|other| *other != tid);
         gathering.there.push(tid);
-        self.all_there(task.process)
+        self.all_there()
     }
 
-    fn all_there(&mut self, pid: i32) -> Option<Event> {
+    fn all_there(&mut self) -> Option<Event> {
         let gathering = self.gathering.as_ref()?;
         let first = *gathering.there.first().filter(|_| gathering.missing.is_empty())?;
         self.held = Some((first, gathering.since, 0));
         self.ends = false;
-        Some(Event::Stopped { pid })
+        Some(Event::Stopped { pid: gathering.process })
     }
 
-    /// A thread that ends will not come.
-    fn is_missed(&mut self, tid: i32) {
-        if let Some(gathering) = &mut self.gathering {
-            gathering.missing.retain(|other| *other != tid);
-        }
+    /// A thread that ends will not come; it may be the last that the others wait for.
+    fn is_missed(&mut self, tid: i32) -> Option<Event> {
+        let gathering = self.gathering.as_mut()?;
+        let at = gathering.missing.iter().position(|other| *other == tid)?;
+        gathering.missing.swap_remove(at);
+        self.all_there()
     }
 
     /// At the beginning or end of a call, which only forked children are stopped at.
@@ -333,52 +257,55 @@ impl Tracer {
         task.calls_left = task.calls_left.saturating_sub(1);
         ptrace::call_to_come(tid).is_some_and(ptrace::is_exec).then_some(Event::Executing { pid })
     }
-
-    /// Who waits at its birth goes on once its parent's event has been looked at.
-    fn release_births(&mut self) {
-        let born = |task: &Task| task.is_born && task.waits;
-        let ready: Vec<i32> =
-            self.tasks.iter().filter(|(_, task)| born(task)).map(|(tid, _)| *tid).collect();
-        for tid in ready {
-            if let Some(task) = self.tasks.get_mut(&tid) {
-                task.waits = false;
-            }
-            self.go_on(tid, 0);
-        }
-    }
 }
 
 impl Task {
     fn of(process: i32) -> Task {
-        Task { process, calls_left: 0, is_born: true, waits: false }
+        Task { process, calls_left: 0, is_born: true, waits: None }
     }
 }
 
-/// The signal that a stop was about to deliver.
-fn delivery(status: i32) -> Option<i32> {
-    let signal = libc::WSTOPSIG(status);
-    let is_delivery = libc::WIFSTOPPED(status) && status >> 16 == 0 && signal & 0x80 == 0;
-    (is_delivery && signal != libc::SIGTRAP).then_some(signal)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Some files are held open of each process, and there may be thousands. For this process alone:
-/// after the command was started, which keeps its own limit.
-fn open_many_files() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let _ =
-        setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
-}
+    /// No thread has such a number, so that requests fail as for one that was killed.
+    const NOBODY: i32 = 1 << 30;
+    const KILLED: i32 = libc::SIGKILL;
 
-/// Waits for the stop at its first instruction.
-fn wait_for_stop(pid: i32) -> io::Result<()> {
-    loop {
-        match ptrace::changed()? {
-            Some((tid, status)) if tid == pid && libc::WIFSTOPPED(status) => return Ok(()),
-            Some((tid, _)) if tid == pid => {
-                return Err(io::Error::other("it ended before its first instruction"));
-            }
-            _ => std::thread::sleep(Duration::from_micros(100)),
-        }
+    #[test]
+    fn the_last_missing_thread_may_end_instead_of_stopping() {
+        let mut tracer = Tracer::new(None).unwrap();
+        let threads = [NOBODY, NOBODY + 1, NOBODY + 2];
+        tracer.tasks = threads.map(|tid| (tid, Task::of(NOBODY))).into();
+        let gathering = Gathering {
+            process: NOBODY,
+            since: Instant::now(),
+            missing: threads.into(),
+            there: Vec::new(),
+        };
+        tracer.gathering = Some(gathering);
+        let stopped = event::STOP << 16 | libc::SIGTRAP << 8 | 0x7f;
+        assert_eq!(tracer.understand(NOBODY, stopped).unwrap(), None);
+        assert_eq!(tracer.understand(NOBODY + 1, KILLED).unwrap(), None);
+        let last = tracer.understand(NOBODY + 2, KILLED).unwrap();
+        assert_eq!(last, Some(Event::Stopped { pid: NOBODY }));
+        tracer.resume();
+        assert!(tracer.gathering.is_none() && tracer.stops == 1);
+    }
+
+    #[test]
+    fn a_threads_end_that_nobody_misses_is_no_event() {
+        let mut tracer = Tracer::new(None).unwrap();
+        tracer.tasks = [(NOBODY, Task::of(NOBODY)), (NOBODY + 1, Task::of(NOBODY))].into();
+        assert_eq!(tracer.understand(NOBODY + 1, KILLED).unwrap(), None);
+        let ended = Event::Ended { pid: NOBODY, status: KILLED };
+        assert_eq!(tracer.understand(NOBODY, KILLED).unwrap(), Some(ended));
+    }
+
+    #[test]
+    fn work_on_a_thread_of_its_own_gives_its_result() {
+        let own = std::thread::current().id();
+        assert_ne!(on_own_thread(|| std::thread::current().id()), own);
     }
 }

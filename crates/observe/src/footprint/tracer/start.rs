@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How following begins: with a command that has run nothing yet, or with a process that runs.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::time::Duration;
+
+use cowlab_machine::ProcessError;
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::SIGCHLD;
+
+use super::super::ptrace;
+use super::{Task, Tracer};
+use crate::target::Target;
+
+impl Tracer {
+    pub(super) fn new(mark: Option<i32>) -> io::Result<Tracer> {
+        let (wake, ring) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
+        signal_hook::low_level::pipe::register(SIGCHLD, ring)?;
+        Ok(Tracer {
+            wake,
+            tasks: HashMap::new(),
+            held: None,
+            ends: false,
+            mark,
+            gathering: None,
+            stopped_ns: 0,
+            longest_stop_ns: 0,
+            longest_end_ns: 0,
+            stops: 0,
+        })
+    }
+
+    /// Starts `command`, which is stopped before its first instruction, as by
+    /// [`Event::Executed`](super::Event::Executed). `mark` is the signal by which it marks moments.
+    ///
+    /// # Errors
+    /// It cannot be started, or ptrace(2) is forbidden here.
+    pub fn start(mut command: Command, mark: Option<i32>) -> io::Result<(Tracer, i32)> {
+        let mut tracer = Tracer::new(mark)?;
+        ptrace::stop_at_exec(&mut command);
+        let pid = command.spawn()?.id() as i32;
+        open_many_files();
+        seize_at_exec(pid)?;
+        tracer.tasks.insert(pid, Task::of(pid));
+        tracer.hold(pid, 0);
+        Ok((tracer, pid))
+    }
+
+    /// Attaches to every thread of a running process; none of them is stopped by that.
+    ///
+    /// # Errors
+    /// [`ProcessError`]: no permission (a debugger's is needed, and nobody else may trace it).
+    pub fn attach(of: &Target, mark: Option<i32>) -> Result<Tracer, ProcessError> {
+        let failed = |error| of.failed("mem", error);
+        let mut tracer = Tracer::new(mark).map_err(failed)?;
+        open_many_files();
+        // Threads that are made meanwhile are found by another look.
+        loop {
+            let before = tracer.tasks.len();
+            for entry in std::fs::read_dir(of.path("task")).map_err(failed)?.flatten() {
+                let tid = entry.file_name().to_str().and_then(|name| name.parse().ok());
+                let Some(tid) = tid.filter(|tid| !tracer.tasks.contains_key(tid)) else { continue };
+                match ptrace::seize(tid) {
+                    Ok(()) => drop(tracer.tasks.insert(tid, Task::of(of.pid()))),
+                    // It ended meanwhile, or is traced already: by us, as a clone of its sibling.
+                    Err(_) if tid != of.pid() => {}
+                    Err(error) => return Err(failed(error)),
+                }
+            }
+            if tracer.tasks.len() == before {
+                return Ok(tracer);
+            }
+        }
+    }
+}
+
+/// Some files are held open of each process, and there may be thousands. For this process alone:
+/// after the command was started, which keeps its own limit.
+fn open_many_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// From the stop at its first instruction to one of a process that is followed.
+fn seize_at_exec(pid: i32) -> io::Result<()> {
+    wait_for_stop(pid)?;
+    ptrace::seize_stopped(pid)?;
+    wait_for_stop(pid)?;
+    kill(pid, Signal::CONT)
+}
+
+/// Waits for the stop at its first instruction.
+fn wait_for_stop(pid: i32) -> io::Result<()> {
+    loop {
+        match ptrace::changed()? {
+            Some((tid, status)) if tid == pid && libc::WIFSTOPPED(status) => return Ok(()),
+            Some((tid, _)) if tid == pid => {
+                return Err(io::Error::other("it ended before its first instruction"));
+            }
+            _ => std::thread::sleep(Duration::from_micros(100)),
+        }
+    }
+}
+
+fn kill(pid: i32, signal: Signal) -> io::Result<()> {
+    let number = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
+    Ok(kill_process(number, signal)?)
+}
