@@ -218,6 +218,19 @@ if [[ $(id -u) == 0 ]]; then
 	is_status 1
 	says err 'CAP_SYS_PTRACE'
 	rm -rf "/tmp/nobody-$$"
+	# A program that its user may execute and not read cannot be traced: it has not run, and is gone.
+	unread=$(mktemp -d) && chmod 777 "$unread"
+	install -m 711 "$(command -v sleep)" "$unread/unread"
+	status=0
+	run_as "$COWLAB" footprint --output "$unread/runs" -- "$unread/unread" 60 >out 2>err ||
+		status=$?
+	called='footprint of a program that may not be read'
+	is_status 1
+	says err 'cannot start .*make it readable'
+	for exe in /proc/[0-9]*/exe; do
+		[[ $(readlink "$exe") != "$unread/unread" ]] || fail "it was left: $exe"
+	done
+	rm -rf "$unread"
 fi
 end
 

@@ -56,9 +56,12 @@ impl Follow {
     /// Looks at the first instruction of `pid`, which stands there, and lets it go on.
     ///
     /// # Errors
-    /// It cannot be looked at.
+    /// It cannot be looked at: it is ended then, before it has run anything.
     pub fn begin(&mut self, pid: i32) -> Result<(), ProcessError> {
         let begun = self.executed(pid);
+        if begun.is_err() {
+            self.tracer.end_unrun(pid);
+        }
         self.tracer.resume();
         begun
     }

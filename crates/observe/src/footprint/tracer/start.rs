@@ -38,16 +38,23 @@ impl Tracer {
     /// [`Event::Executed`](super::Event::Executed). `mark` is the signal by which it marks moments.
     ///
     /// # Errors
-    /// It cannot be started, or ptrace(2) is forbidden here.
+    /// It cannot be started, or ptrace(2) is forbidden here. Nothing of it is left then.
     pub fn start(mut command: Command, mark: Option<i32>) -> io::Result<(Tracer, i32)> {
         let mut tracer = Tracer::new(mark)?;
         ptrace::stop_at_exec(&mut command);
         let pid = command.spawn()?.id() as i32;
         open_many_files();
-        seize_at_exec(pid)?;
+        seize_at_exec(pid).inspect_err(|_| end_unrun(pid))?;
         tracer.tasks.insert(pid, Task::of(pid));
         tracer.hold(pid, 0);
         Ok((tracer, pid))
+    }
+
+    /// Ends a command that was started and has run nothing yet.
+    pub fn end_unrun(&mut self, pid: i32) {
+        self.held = None;
+        self.tasks.remove(&pid);
+        end_unrun(pid);
     }
 
     /// Attaches to every thread of a running process; none of them is stopped by that.
@@ -89,9 +96,20 @@ fn open_many_files() {
 /// From the stop at its first instruction to one of a process that is followed.
 fn seize_at_exec(pid: i32) -> io::Result<()> {
     wait_for_stop(pid)?;
-    ptrace::seize_stopped(pid)?;
+    ptrace::seize_stopped(pid).map_err(refused)?;
     wait_for_stop(pid)?;
     kill(pid, Signal::CONT)
+}
+
+/// What can be done about it. The kernel lets nobody look at a program that he may not read.
+fn refused(error: io::Error) -> io::Error {
+    if error.raw_os_error() != Some(libc::EPERM) {
+        return error;
+    }
+    io::Error::other(
+        "ptrace(2) is refused: its file can be executed by this user and not be read; make it \
+         readable, or run cowlab with CAP_SYS_PTRACE",
+    )
 }
 
 /// Waits for the stop at its first instruction.
@@ -103,6 +121,22 @@ fn wait_for_stop(pid: i32) -> io::Result<()> {
                 return Err(io::Error::other("it ended before its first instruction"));
             }
             _ => std::thread::sleep(Duration::from_micros(100)),
+        }
+    }
+}
+
+/// Kills a child and reaps it. It is this process's until it is reaped, so its number is nobody
+/// else's; one that was reaped already is left alone.
+fn end_unrun(pid: i32) {
+    loop {
+        match ptrace::changed() {
+            Ok(Some((tid, status))) if tid == pid && !libc::WIFSTOPPED(status) => return,
+            Ok(_) if kill(pid, Signal::KILL).is_ok() => {
+                // It may stop once more, at its end.
+                let _ = ptrace::go_on(pid, 0, false);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            _ => return,
         }
     }
 }
