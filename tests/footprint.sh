@@ -49,6 +49,13 @@ for method in "${methods[@]}"; do
 	passes --json footprint --method "$method" -- ./truth kernel $PAGES $STEP
 	within fork-to-exit parent cow_pages $written 0.005
 done
+# More processes one after the other than there is room for at once.
+if [[ " ${methods[*]} " == *' faults '* ]]; then
+	many='i=0; while [ $i -lt 4200 ]; do (:); i=$((i+1)); done'
+	passes --json footprint --method faults -- sh -c "$many; ./truth child $PAGES $STEP"
+	within fork-to-exit child cow_pages $written 0.005
+	json "one(metric='lost_faults') == 0"
+fi
 # Bytes: one of each page, exactly, and 512-byte pages alike.
 passes --json footprint --method snapshot -- ./truth child $PAGES $STEP
 json "[r['value'] for r in rows if r['metric'] == 'bytes_changed' and r['params']['mapping'] == 'anonymous'

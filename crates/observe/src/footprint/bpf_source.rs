@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Write faults from BPF.
 
-use std::collections::HashMap;
-
+use super::births::Births;
 use super::faults::{Source, WriteFault};
-use crate::bpf::{BpfError, FaultMode, Happening, Observer, Settings};
+use crate::bpf::{BpfError, FaultMode, Observer, Settings};
 
 /// Of x86-64's error codes: the page was there, it was a write.
 const PRESENT: u32 = 1;
@@ -15,8 +14,9 @@ const RING_BYTES: u32 = 32 << 20;
 /// Faults of chosen processes and of what they fork, made by them or for them by the kernel.
 pub struct BpfSource {
     observer: Observer,
-    forked_ns: HashMap<i32, u64>,
-    ended_ns: HashMap<i32, u64>,
+    births: Births,
+    /// Processes that there was no room for.
+    refused: u64,
 }
 
 impl BpfSource {
@@ -34,28 +34,22 @@ impl BpfSource {
             ..Settings::default()
         };
         let observer = Observer::attach(settings)?;
-        Ok(BpfSource { observer, forked_ns: HashMap::new(), ended_ns: HashMap::new() })
+        Ok(BpfSource { observer, births: Births::default(), refused: 0 })
     }
 }
 
 impl Source for BpfSource {
     fn watch(&mut self, pid: i32) {
         // Too many, and the rest is not seen: the count of losses says so.
-        let _ = self.observer.watch(pid as u32);
+        self.refused += u64::from(self.observer.watch(pid as u32).is_err());
+    }
+
+    fn forget(&mut self, pid: i32) {
+        self.observer.forget(pid as u32);
     }
 
     fn read(&mut self, take: &mut dyn FnMut(WriteFault)) {
-        let (forked_ns, ended_ns) = (&mut self.forked_ns, &mut self.ended_ns);
-        self.observer.read_events(|event| match event.what {
-            Happening::Fork(fork) => {
-                if let Some(child) = fork.child_tgid {
-                    let began_ns = event.time_ns.saturating_sub(fork.stop_ns.unwrap_or(0));
-                    forked_ns.insert(child as i32, began_ns);
-                }
-            }
-            Happening::Exit => drop(ended_ns.insert(event.tgid as i32, event.time_ns)),
-            Happening::Exec => {}
-        });
+        self.observer.read_events(|event| self.births.take(&event));
         self.observer.read_faults(|fault| {
             if fault.error_code & WRITE != 0 {
                 take(WriteFault {
@@ -69,14 +63,32 @@ impl Source for BpfSource {
     }
 
     fn forked_at(&self, child: i32) -> Option<u64> {
-        self.forked_ns.get(&child).copied()
+        self.births.forked_at(child)
     }
 
     fn ended_at(&self, child: i32) -> Option<u64> {
-        self.ended_ns.get(&child).copied()
+        self.births.ended_at(child)
+    }
+
+    fn take_gone(&mut self, now_ns: u64) -> Vec<i32> {
+        let gone = self.births.take_gone(now_ns);
+        gone.iter().for_each(|pid| self.observer.forget(*pid as u32));
+        gone
+    }
+
+    fn asked_since(&self, now_ns: u64) -> Option<u64> {
+        let sees_forks = self.observer.settings().events
+            && self.observer.learned().tgid_offset.is_some()
+            && self.observer.lost().events == 0;
+        sees_forks.then(|| self.births.asked_since(now_ns))
+    }
+
+    fn settle(&mut self) {
+        self.births.settle();
     }
 
     fn lost(&self) -> u64 {
-        self.observer.lost().faults + self.observer.lost().processes
+        let lost = self.observer.lost();
+        lost.faults + lost.processes + self.refused
     }
 }

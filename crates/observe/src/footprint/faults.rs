@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::order::{Ahead, Epoch, Hindsight, play};
 use super::reading::{Reading, join};
 use super::shares::add_files;
-use super::spans::{Moment, Spans, Writer};
+use super::spans::{Moment, Spans, Writer, monotonic_ns};
 use super::tally::{Fate, Tally};
 
 /// A write that faulted.
@@ -27,13 +27,23 @@ pub struct WriteFault {
 pub trait Source {
     /// Tell those of `pid` from now on, and of all that it forks.
     fn watch(&mut self, pid: i32);
+    /// Make room: `pid` has ended.
+    fn forget(&mut self, pid: i32);
     /// Gives those that came since the last call, in their order.
     fn read(&mut self, take: &mut dyn FnMut(WriteFault));
     /// When `child` was forked (CLOCK_MONOTONIC), if that was seen.
     fn forked_at(&self, child: i32) -> Option<u64>;
     /// When `child` ended, if that was seen: its parent's later writes copy nothing.
     fn ended_at(&self, child: i32) -> Option<u64>;
-    /// How many were lost because nobody read them in time.
+    /// Those that ended so long ago that nobody asks any more: they are forgotten, and told once.
+    fn take_gone(&mut self, now_ns: u64) -> Vec<i32>;
+    /// From when on faults may still be asked about, by the forks that were seen; `None` where
+    /// forks are not seen, or not all of them.
+    fn asked_since(&self, now_ns: u64) -> Option<u64>;
+    /// Nobody asks about the forks so far any more.
+    fn settle(&mut self);
+    /// How many were lost because nobody read them in time; and processes that there was no room
+    /// for.
     fn lost(&self) -> u64;
 }
 
@@ -45,6 +55,9 @@ pub const POLICIES: [(&str, Ahead); 4] = [
     ("ccow:80", Ahead::Coverage(80)),
 ];
 
+/// How often those are dropped that nobody asks about.
+const BETWEEN_DROPS_NS: u64 = 1_000_000_000;
+
 /// The write faults of the processes that are followed.
 pub struct FaultLog {
     source: Box<dyn Source>,
@@ -53,13 +66,14 @@ pub struct FaultLog {
     before: HashMap<(i32, Writer), Epoch>,
     policies: Vec<(&'static str, Writer, Hindsight)>,
     read: u64,
+    dropped_ns: u64,
 }
 
 impl FaultLog {
     /// A log of what `source` tells.
     pub fn new(source: Box<dyn Source>) -> FaultLog {
         let (by_process, before) = (HashMap::new(), HashMap::new());
-        FaultLog { source, by_process, before, policies: Vec::new(), read: 0 }
+        FaultLog { source, by_process, before, policies: Vec::new(), read: 0, dropped_ns: 0 }
     }
 
     /// Log the faults of `pid` as well.
@@ -68,8 +82,45 @@ impl FaultLog {
         self.by_process.entry(pid).or_default();
     }
 
-    /// Takes in what has come.
+    /// Forgets `pid`, which has ended, and its faults.
+    pub fn forget(&mut self, pid: i32) {
+        self.drain();
+        self.source.forget(pid);
+        self.remove(pid);
+    }
+
+    fn remove(&mut self, pid: i32) {
+        self.by_process.remove(&pid);
+        self.before.retain(|(owner, _), _| *owner != pid);
+    }
+
+    /// Drops the faults of each process before the time from which on they are needed; all of them
+    /// where that is `None`.
+    pub fn keep(&mut self, since_ns: impl Fn(i32) -> Option<u64>) {
+        for (pid, faults) in &mut self.by_process {
+            let since_ns = since_ns(*pid).unwrap_or(u64::MAX);
+            let needed = faults.iter().position(|fault| fault.time_ns >= since_ns);
+            faults.drain(..needed.unwrap_or(faults.len()));
+        }
+    }
+
+    /// Takes in what has come, and now and then drops what the source's forks need no longer.
     pub fn drain(&mut self) {
+        self.take();
+        let now_ns = monotonic_ns();
+        if now_ns < self.dropped_ns + BETWEEN_DROPS_NS {
+            return;
+        }
+        self.dropped_ns = now_ns;
+        for pid in self.source.take_gone(now_ns) {
+            self.remove(pid);
+        }
+        if let Some(since_ns) = self.source.asked_since(now_ns) {
+            self.keep(|_| Some(since_ns));
+        }
+    }
+
+    fn take(&mut self) {
         let (by_process, read) = (&mut self.by_process, &mut self.read);
         self.source.read(&mut |fault| {
             *read += 1;
@@ -120,6 +171,7 @@ impl FaultLog {
             both.add(placed.address, placed.kind, fate);
         }
         seen.push((Writer::Either, both));
+        self.source.settle();
         seen
     }
 
@@ -160,10 +212,23 @@ mod tests {
     use crate::mappings;
     use crate::pagemap::Page;
 
-    struct Saved(Vec<WriteFault>);
+    /// Faults, and since when they are asked about.
+    struct Saved(Vec<WriteFault>, Option<u64>);
 
     impl Source for Saved {
         fn watch(&mut self, _: i32) {}
+
+        fn forget(&mut self, _: i32) {}
+
+        fn take_gone(&mut self, _: u64) -> Vec<i32> {
+            Vec::new()
+        }
+
+        fn asked_since(&self, _: u64) -> Option<u64> {
+            self.1
+        }
+
+        fn settle(&mut self) {}
 
         fn read(&mut self, take: &mut dyn FnMut(WriteFault)) {
             self.0.drain(..).for_each(take);
@@ -182,22 +247,47 @@ mod tests {
         }
     }
 
+    fn fault(time_ns: u64, address: u64, pid: i32, was_present: bool) -> WriteFault {
+        WriteFault { time_ns, address, pid, was_present }
+    }
+
+    fn kept(log: &FaultLog, pid: i32) -> Vec<u64> {
+        log.by_process.get(&pid).into_iter().flatten().map(|fault| fault.time_ns).collect()
+    }
+
+    #[test]
+    fn faults_that_nobody_asks_about_are_dropped() {
+        let faults: Vec<WriteFault> =
+            (100..110).map(|ns| fault(ns, 0x1000, 1 + (ns % 2) as i32, true)).collect();
+        let mut log = FaultLog::new(Box::new(Saved(faults.clone(), None)));
+        log.drain();
+        assert_eq!((kept(&log, 1).len(), kept(&log, 2).len()), (5, 5));
+        log.keep(|pid| (pid == 1).then_some(104));
+        assert_eq!((kept(&log, 1), kept(&log, 2)), (vec![104, 106, 108], Vec::new()));
+        log.forget(1);
+        assert!(!log.by_process.contains_key(&1));
+        // By the source's own forks.
+        let mut log = FaultLog::new(Box::new(Saved(faults, Some(107))));
+        log.drain();
+        assert_eq!((kept(&log, 1), kept(&log, 2)), (vec![108], vec![107, 109]));
+        assert_eq!(log.read, 10);
+    }
+
     #[test]
     fn faults_after_the_fork_of_pages_that_it_shared_count() {
         let maps = "10000-20000 rw-p 00000000 00:00 0 [heap]\n";
         let pages = |count| vec![(0x10000, vec![Page(1 << 63); count])];
         let reading = |count| Reading::of(mappings::decode(maps).unwrap(), pages(count), 4096);
         let fork = Moment::of(reading(4), 100);
-        let fault =
-            |time_ns, address, pid, was_present| WriteFault { time_ns, address, pid, was_present };
-        let mut log = FaultLog::new(Box::new(Saved(vec![
+        let faults = vec![
             fault(50, 0x12000, 1, true),
             fault(110, 0x10010, 1, true),
             fault(111, 0x11010, 1, true),
             fault(112, 0x10010, 2, true),
             fault(113, 0x14000, 2, false),
             fault(116, 0x13000, 1, true),
-        ])));
+        ];
+        let mut log = FaultLog::new(Box::new(Saved(faults, None)));
         log.watch(1);
         log.drain();
         let (parent, child) = (reading(4), reading(5));

@@ -185,9 +185,7 @@ impl Follow {
     }
 
     fn look(&mut self, event: Event) -> Result<(), ProcessError> {
-        if let Some(faults) = &mut self.faults {
-            faults.drain();
-        }
+        self.take_faults();
         match event {
             Event::Executed { pid } => {
                 if let Some(process) = self.processes.get_mut(&pid) {
@@ -272,6 +270,24 @@ impl Follow {
 
     fn ended(&mut self, pid: i32) {
         self.processes.remove(&pid);
+        if let Some(faults) = &mut self.faults {
+            faults.forget(pid);
+        }
+    }
+
+    /// Takes in the faults that came, and drops those that no living fork asks about.
+    fn take_faults(&mut self) {
+        let Some(faults) = &mut self.faults else { return };
+        faults.drain();
+        let mut since_ns: HashMap<i32, u64> = HashMap::new();
+        for (child, process) in &self.processes {
+            let Some((fork, parent)) = &process.fork else { continue };
+            for pid in [*child, *parent] {
+                let since_ns = since_ns.entry(pid).or_insert(u64::MAX);
+                *since_ns = fork.monotonic_ns.min(*since_ns);
+            }
+        }
+        faults.keep(|pid| since_ns.get(&pid).copied());
     }
 
     fn own_span(

@@ -6,6 +6,7 @@
 //! [`follow`] looks at the exact moments of a command, stopping it at each; [`live`] looks at a
 //! process that goes on. [`method`] decides how.
 
+mod births;
 pub mod bpf_source;
 pub mod copy;
 mod event;
