@@ -322,8 +322,9 @@ impl Follow {
         // Another memory by now, or none: the parent has executed something, or has ended.
         let now =
             parent.and_then(|parent| Reading::take(parent, &mut Pagemap::open(parent).ok()?).ok());
-        let mut seen = sides(shares::shares(&fork.reading, now.as_ref(), Some(&child)));
-        let mut unknown_pages = 0;
+        let shares = shares::shares(&fork.reading, now.as_ref(), Some(&child));
+        let mut unknown_pages = shares.unknown_pages;
+        let mut seen = sides(shares);
         if let Some(copy) = &fork.copy {
             // Bytes say what changed, and nothing of whose the copy was.
             seen.clear();
@@ -340,6 +341,8 @@ impl Follow {
             faults.drain();
             let parent = now.as_ref().map(|now| (*parent_pid, now));
             seen = faults.judge(fork, parent, Some((pid, &child)));
+            // A fault tells of a page that is in swap by now as well.
+            unknown_pages = 0;
         }
         let span = |(writer, tally)| Span {
             between,

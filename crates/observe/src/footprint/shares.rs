@@ -23,7 +23,7 @@ pub struct Shares {
     pub parent: Option<Tally>,
     /// By the child; `None` where that cannot be told.
     pub child: Option<Tally>,
-    /// Pages of which nothing can be said: swapped out meanwhile.
+    /// Pages of which nothing can be said: in swap at one of the moments.
     pub unknown_pages: u64,
 }
 
@@ -50,9 +50,14 @@ pub fn shares(fork: &Reading, parent: Option<&Reading>, child: Option<&Reading>)
         while at.next_if(|page| page.address < before.address).is_some() {}
         let child = at.next_if(|page| page.address == before.address);
         let nows = [parent, child];
-        let is_written = nows.into_iter().flatten().any(|now| match has_frames {
-            true => wrote(before.page, now.page).unwrap_or(false),
-            false => now.page.is_anonymous() && (now.page.is_exclusive() || before.page.is_file()),
+        let mut pages = nows.into_iter().flatten().map(|now| now.page);
+        let was_swapped = before.page.is_swapped() || pages.clone().any(Page::is_swapped);
+        shares.unknown_pages += u64::from(!has_frames && was_swapped);
+        let is_written = pages.any(|now| match has_frames {
+            true => wrote(before.page, now).unwrap_or(false),
+            // Who is alone with a page that came back from swap may not have written it.
+            false if was_swapped => false,
+            false => now.is_anonymous() && (now.is_exclusive() || before.page.is_file()),
         });
         let is_there = nows.into_iter().any(|now| now.is_some());
         let fate = Fate { was_there: true, is_there, is_written };
@@ -166,6 +171,16 @@ mod tests {
         assert!(found.parent.is_none() && found.child.is_none());
         assert_eq!(found.either.total().cow_pages, 2);
         assert_eq!(shares(&fork, Some(&parent), None).either.total().cow_pages, 2);
+    }
+
+    #[test]
+    fn without_frames_what_was_in_swap_at_one_of_the_moments_is_unknown() {
+        let fork = reading(&[PRESENT, SWAPPED | 4, PRESENT, PRESENT]);
+        let parent = reading(&[SWAPPED | 5, PRESENT | EXCLUSIVE, PRESENT | EXCLUSIVE, PRESENT]);
+        let child = reading(&[PRESENT, SWAPPED | 4, PRESENT | EXCLUSIVE, SWAPPED | 6]);
+        let found = shares(&fork, Some(&parent), Some(&child));
+        assert_eq!((found.unknown_pages, found.either.total().cow_pages), (3, 1));
+        assert_eq!(shares(&fork, None, Some(&child)).unknown_pages, 2);
     }
 
     #[test]
