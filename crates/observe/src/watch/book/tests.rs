@@ -103,7 +103,10 @@ fn a_fork_that_was_read_late_does_not_make_faults_dear() {
     book.read(SERVER, faults(600), None);
     book.walked(CHILD, walk(400, 600), 12);
     book.read(SERVER, faults(700), None);
-    assert_eq!(frame(&book, 13).processes[0].epoch.as_ref().unwrap().copied_bytes, Some(500 * PAGE));
+    assert_eq!(
+        frame(&book, 13).processes[0].epoch.as_ref().unwrap().copied_bytes,
+        Some(500 * PAGE)
+    );
 }
 
 #[test]
