@@ -116,8 +116,8 @@ pub struct Process {
 pub struct Epoch {
     /// The child.
     pub child: u32,
-    /// Since when, before the time of the frame.
-    pub age_ns: u64,
+    /// Since when, before the time of the frame; `None` of a child that was there before.
+    pub age_ns: Option<u64>,
     /// The fork's stop.
     pub stop_ns: Option<u64>,
     /// What the child has for itself: copied by either side since the fork, or new. The last walk,

@@ -148,7 +148,7 @@ fn facts(view: &View, process: &Process, penalty: Option<&Penalty>) -> Vec<Strin
     }
     lines.push(faults.join("  "));
     if let Some(epoch) = &process.epoch {
-        let age = quantity(epoch.age_ns as f64, "ns");
+        let age = epoch.age_ns.map_or("?".to_owned(), |age| quantity(age as f64, "ns"));
         lines.push(format!(
             "epoch of child {}: {age}, {} copied, {} still shared",
             epoch.child,

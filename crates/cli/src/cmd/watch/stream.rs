@@ -133,7 +133,7 @@ pub mod tests {
         };
         let epoch = Epoch {
             child: 4243,
-            age_ns: 3_500_000_000,
+            age_ns: Some(3_500_000_000),
             stop_ns: Some(27_600_000),
             copied_bytes: Some(192 << 20),
             walked_bytes: Some(190 << 20),

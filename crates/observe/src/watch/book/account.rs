@@ -138,6 +138,11 @@ impl Account {
         share.walk = Some(Walk { time_ns, sample, parent, own, pages_per_fault });
     }
 
+    /// Since the fork; `None` of one that was there before.
+    pub(super) fn age_ns(&self, time_ns: u64) -> Option<u64> {
+        (self.born_ns > 0).then(|| time_ns.saturating_sub(self.born_ns))
+    }
+
     /// What the child has copied by now.
     pub(super) fn epoch(&self, parent: &Reading, page_bytes: u64, time_ns: u64) -> Option<Epoch> {
         let share = self.share.as_ref()?;
@@ -159,7 +164,7 @@ impl Account {
             .map(|left| left.saturating_sub(pages(by_parent + copies(own_then, &self.now))));
         Some(Epoch {
             child: self.pid,
-            age_ns: time_ns.saturating_sub(self.born_ns),
+            age_ns: self.age_ns(time_ns),
             stop_ns: share.stop_ns,
             copied_bytes: Some((walked.unwrap_or(0) + since) * page_bytes),
             walked_bytes: walked.map(|pages| pages * page_bytes),

@@ -73,7 +73,7 @@ fn an_epoch_goes_on_from_the_last_walk_by_faults() {
     let epoch = frame(&book, 20).processes[0].epoch.clone().unwrap();
     assert_eq!((epoch.copied_bytes, epoch.walked_bytes), (Some(35 * PAGE), Some(30 * PAGE)));
     assert_eq!((epoch.shared_bytes, epoch.walk_age_ns), (Some(955 * PAGE), Some(8)));
-    assert_eq!((epoch.regions.len(), epoch.age_ns, epoch.parent_faults), (1, 10, 25));
+    assert_eq!((epoch.regions.len(), epoch.age_ns, epoch.parent_faults), (1, Some(10), 25));
 }
 
 #[test]
@@ -135,10 +135,18 @@ fn the_end_of_a_child_is_booked_once() {
     let process = &frame.processes[0];
     assert_eq!((process.totals.forks, process.totals.exits), (1, 1));
     assert_eq!(process.totals.copied_bytes, 30 * PAGE);
-    assert_eq!(process.last_epoch.as_ref().unwrap().age_ns, 20);
+    assert_eq!(process.last_epoch.as_ref().unwrap().age_ns, Some(20));
     assert!(process.epoch.is_none() && process.children_alive == 0);
     assert_eq!(frame.groups[0].totals.copied_bytes, 30 * PAGE);
     assert_eq!(frame.groups[0].totals.exits, 1);
+}
+
+#[test]
+fn how_old_a_child_is_that_was_there_before_is_not_known() {
+    let mut book = server();
+    book.add_sharing(CHILD, &stat("server", 9), faults(3), SERVER);
+    let process = frame(&book, 30).processes[0].clone();
+    assert_eq!((process.epoch.unwrap().age_ns, process.children[0].age_ns), (None, None));
 }
 
 #[test]

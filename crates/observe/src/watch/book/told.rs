@@ -84,7 +84,7 @@ impl Book {
             ChildRow {
                 pid: child.pid,
                 name: child.name.clone(),
-                age_ns: (child.born_ns > 0).then(|| time_ns.saturating_sub(child.born_ns)),
+                age_ns: child.age_ns(time_ns),
                 apart: child.share.is_none(),
                 copied_bytes: epoch.as_ref().and_then(|epoch| epoch.copied_bytes),
                 shared_bytes: epoch.as_ref().and_then(|epoch| epoch.shared_bytes),
