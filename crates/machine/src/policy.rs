@@ -56,7 +56,7 @@ pub const DEPTHS: RangeInclusive<u32> = 1..=512;
 
 /// For messages.
 const NAMES: &str =
-    "off, next, next:PAGES, next:PAGES:ORDER, ccow, ccow:THRESHOLD, ccow:THRESHOLD:ORDER";
+    "off, next, next:PAGES, next:PAGES:ORDER, ccow, ccow:THRESHOLD, ccow:THRESHOLD:ORDER:REGION_KB";
 
 /// The thresholds that vm.cow_threshold_pct takes.
 const THRESHOLDS: RangeInclusive<u32> = 0..=100;
@@ -65,7 +65,11 @@ const THRESHOLDS: RangeInclusive<u32> = 0..=100;
 const OWN: [u32; 9] = [80, 10, 2048, 128, 1, 1, 4096, 1, 0];
 /// What document 003 has: no limit of waste, regions of 2 MiB that are copied whole, of any process.
 const WASTE_ALLOWED_PCT: u32 = 100;
+/// Its regions, which one fault copies whole where they are no larger.
 const REGION_KB: u32 = 2048;
+
+/// The sizes that vm.cow_region_kb takes; powers of two.
+const REGIONS_KB: RangeInclusive<u32> = 32..=8192;
 
 /// The orders that vm.cow_precopy_order takes, but for 0.
 const ORDERS: RangeInclusive<u32> = 2..=8;
@@ -118,9 +122,9 @@ pub enum Policy {
     /// kernel's own settings: `ccow`.
     Coverage,
     /// The whole region, if so much of it (in percent) was written between the last two forks, into
-    /// folios of up to 2^order pages: document 003's `ccow:80`, `ccow:0` for every region, and
-    /// `ccow:80:4`.
-    CoverageOf(u32, u32),
+    /// folios of up to 2^order pages, and the region's size in KiB: document 003's `ccow:80`,
+    /// `ccow:0` for every region, `ccow:80:4`, and `ccow:80:0:32`.
+    CoverageOf(u32, u32, u32),
 }
 
 impl Policy {
@@ -134,9 +138,10 @@ impl Policy {
             Policy::Next(pages) => next(pages, 0),
             Policy::NextFolios(pages, order) => next(pages, order),
             Policy::Coverage => coverage_settings(OWN),
-            Policy::CoverageOf(threshold, order) => {
-                let own = [threshold, WASTE_ALLOWED_PCT, REGION_KB, REGION_KB, 0, 0, 0, 0, order];
-                coverage_settings(own)
+            Policy::CoverageOf(threshold, order, region) => {
+                // A fault copies what one page-table page maps at the most.
+                let batch = region.min(REGION_KB);
+                coverage_settings([threshold, WASTE_ALLOWED_PCT, region, batch, 0, 0, 0, 0, order])
             }
         }
     }
@@ -173,8 +178,13 @@ impl fmt::Display for Policy {
             Policy::Next(pages) => write!(f, "next:{pages}"),
             Policy::NextFolios(pages, order) => write!(f, "next:{pages}:{order}"),
             Policy::Coverage => f.write_str("ccow"),
-            Policy::CoverageOf(threshold, 0) => write!(f, "ccow:{threshold}"),
-            Policy::CoverageOf(threshold, order) => write!(f, "ccow:{threshold}:{order}"),
+            Policy::CoverageOf(threshold, 0, REGION_KB) => write!(f, "ccow:{threshold}"),
+            Policy::CoverageOf(threshold, order, REGION_KB) => {
+                write!(f, "ccow:{threshold}:{order}")
+            }
+            Policy::CoverageOf(threshold, order, region) => {
+                write!(f, "ccow:{threshold}:{order}:{region}")
+            }
         }
     }
 }
@@ -193,8 +203,14 @@ impl FromStr for Policy {
             },
             Some(("ccow", rest)) => {
                 let what = "threshold of ccow:THRESHOLD (percent)";
+                let (rest, region) = match rest.splitn(3, ':').nth(2) {
+                    Some(region) => {
+                        (&rest[..rest.len() - region.len() - 1], region_kb(text, region)?)
+                    }
+                    None => (rest, REGION_KB),
+                };
                 let (threshold, order) = numbers(text, rest, what, THRESHOLDS)?;
-                Ok(Policy::CoverageOf(threshold, order))
+                Ok(Policy::CoverageOf(threshold, order, region))
             }
             _ => Err(format!("unknown policy '{text}': choose one of {NAMES}")),
         }
@@ -220,6 +236,17 @@ fn numbers(
             ORDERS.end()
         )),
     }
+}
+
+fn region_kb(text: &str, region: &str) -> Result<u32, String> {
+    let size = region.parse().ok();
+    size.filter(|size: &u32| size.is_power_of_two() && REGIONS_KB.contains(size)).ok_or_else(|| {
+        format!(
+            "'{text}': the region must be a power of two in {}..{} (KiB)",
+            REGIONS_KB.start(),
+            REGIONS_KB.end()
+        )
+    })
 }
 
 /// Whether this kernel, and this user, can have the policy.
@@ -266,12 +293,14 @@ mod tests {
         for policy in [Policy::Off, Policy::Next(1), Policy::Next(16), Policy::Next(512), folios] {
             assert_eq!(policy.to_string().parse(), Ok(policy));
         }
-        let coverage = [(0, 0), (80, 0), (100, 0), (80, 4)].map(|(t, o)| Policy::CoverageOf(t, o));
+        let coverage = [(0, 0, 2048), (80, 0, 2048), (100, 0, 2048), (80, 4, 2048), (80, 0, 32)]
+            .map(|(threshold, order, region)| Policy::CoverageOf(threshold, order, region));
         for policy in coverage.into_iter().chain([Policy::Coverage]) {
             assert_eq!(policy.to_string().parse(), Ok(policy));
         }
         assert_eq!("next:16:0".parse(), Ok(Policy::Next(16)));
         assert_eq!("next:1".parse(), Ok(Policy::Next(1)));
+        assert_eq!("ccow:80:0:2048".parse(), Ok(Policy::CoverageOf(80, 0, REGION_KB)));
         assert_eq!(Policy::Next(1).to_string(), "next");
         for wrong in [
             "",
@@ -289,6 +318,9 @@ mod tests {
             "ccow:-1",
             "ccow:80:1",
             "ccow:80:4:4",
+            "ccow:80:0:48",
+            "ccow:80:0:16384",
+            "ccow:80:0:64:1",
             "ccows",
         ] {
             assert!(wrong.parse::<Policy>().is_err(), "{wrong}");

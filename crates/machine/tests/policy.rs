@@ -78,8 +78,10 @@ fn coverage_sets_its_threshold_and_all_that_goes_with_it() {
     let guard = PolicyGuard::new(&Root::new(tree.path())).unwrap();
     for (policy, expected) in [
         (Policy::Coverage, "2 80 10 2048 128 1 1 4096 1"),
-        (Policy::CoverageOf(0, 0), "2 0 100 2048 2048 0 0 0 0"),
-        (Policy::CoverageOf(95, 4), "2 95 100 2048 2048 0 0 0 0"),
+        (Policy::CoverageOf(0, 0, 2048), "2 0 100 2048 2048 0 0 0 0"),
+        (Policy::CoverageOf(80, 0, 32), "2 80 100 32 32 0 0 0 0"),
+        (Policy::CoverageOf(80, 0, 8192), "2 80 100 8192 2048 0 0 0 0"),
+        (Policy::CoverageOf(95, 4, 2048), "2 95 100 2048 2048 0 0 0 0"),
         (Policy::Off, "0 95 100 2048 2048 0 0 0 0"),
     ] {
         guard.set(policy).unwrap();

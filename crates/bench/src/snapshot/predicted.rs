@@ -14,8 +14,6 @@ use super::BENCH;
 /// Parameters that tell configurations of one workload, or parts of one figure.
 const NOT_THE_WORKLOADS: [&str; 5] = ["policy", "forks", "variant", "quantile", "phase_percent"];
 
-/// Document 003's region.
-const REGION_BYTES: u64 = 2 << 20;
 /// vm.cow_waste_pct's default, which `ccow` has.
 const WASTE_PERCENT: usize = 10;
 
@@ -132,13 +130,13 @@ fn of_workload(
 
 /// Folios are copied as the same pages: what they save is not in the model.
 fn ahead(policy: Policy, page_bytes: f64) -> Ahead {
-    let pages = (REGION_BYTES as f64 / page_bytes) as usize;
     match policy {
         Policy::Off => Ahead::Nothing,
         Policy::Next(depth) | Policy::NextFolios(depth, _) => Ahead::Next(depth as usize),
-        Policy::CoverageOf(threshold, _) => {
-            Ahead::Region { pages, threshold_percent: threshold as usize }
-        }
+        Policy::CoverageOf(threshold, _, region_kb) => Ahead::Region {
+            pages: (f64::from(region_kb) * 1024.0 / page_bytes) as usize,
+            threshold_percent: threshold as usize,
+        },
         Policy::Coverage => Ahead::Worker { waste_percent: WASTE_PERCENT },
     }
 }
@@ -258,7 +256,7 @@ mod tests {
     #[test]
     fn what_is_foretold_is_what_the_same_costs_gave() {
         let (samples, off, next) = measured();
-        let coverage = Policy::CoverageOf(80, 0);
+        let coverage = Policy::CoverageOf(80, 0, 2048);
         let found = foretell(&samples, &sweep(), &[coverage]).unwrap();
         let policies: Vec<Policy> = found.iter().map(|one| one.policy).collect();
         assert_eq!(policies, [coverage, Policy::Next(16)]);

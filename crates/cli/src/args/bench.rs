@@ -164,7 +164,7 @@ pub struct CowFaultsArgs {
     /// Size of the memory's pages
     #[arg(long, value_delimiter = ',', value_parser = size)]
     pub page_size_bytes: Vec<u64>,
-    /// What the kernel copies at a fault, in turn: off, next, next:PAGES, next:PAGES:ORDER, ccow, ccow:THRESHOLD, ccow:THRESHOLD:ORDER; as it is, if not given
+    /// What the kernel copies at a fault, in turn: off, next, next:PAGES, next:PAGES:ORDER, ccow, ccow:THRESHOLD, ccow:THRESHOLD:ORDER:REGION_KB; as it is, if not given
     #[arg(long, value_delimiter = ',')]
     pub policy: Vec<Policy>,
     #[command(flatten)]
@@ -183,7 +183,7 @@ pub struct PreCopyArgs {
 
 #[derive(Debug, Args)]
 pub struct CommandArgs {
-    /// What the kernel copies at a fault, in turn: off, next, next:PAGES, next:PAGES:ORDER, ccow, ccow:THRESHOLD, ccow:THRESHOLD:ORDER; as it is, if not given
+    /// What the kernel copies at a fault, in turn: off, next, next:PAGES, next:PAGES:ORDER, ccow, ccow:THRESHOLD, ccow:THRESHOLD:ORDER:REGION_KB; as it is, if not given
     #[arg(long, value_delimiter = ',')]
     pub policy: Vec<Policy>,
     /// Rounds; each runs the program once under each policy
