@@ -95,6 +95,27 @@ stores 10
 run trace record --force -- sh -c '(true &); ./ticks 10; exit 5'
 is_status 5
 
+# Told to end, it tells its command, and ends when that has ended.
+cat >waiter <<'END'
+./ticks 10
+trap 'kill $!; exit 6' TERM
+sleep 60 &
+echo ready >told
+wait
+END
+"$COWLAB" trace record --force -- sh ./waiter 2>err &
+recorder=$!
+for _ in {1..100}; do
+	[[ ! -s told ]] || break
+	sleep 0.1
+done
+[[ -s told ]] || fail "expected the command to be ready, saw: $(<err)"
+kill -TERM $recorder
+status=0
+wait $recorder || status=$?
+called="cowlab trace record, told to end"
+is_status 6
+
 # A running program, twice; it goes on.
 ./ticks &
 pid=$!

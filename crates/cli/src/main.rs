@@ -6,6 +6,7 @@ mod args;
 mod cmd;
 mod context;
 mod output;
+mod signals;
 mod usage;
 
 use std::process::ExitCode;

@@ -24,6 +24,7 @@ use serde::Serialize;
 
 use crate::args::{Common, FootprintArgs};
 use crate::output;
+use crate::signals;
 use crate::usage::{EndedWith, WrongUsage};
 
 /// How long the wait for a fork is, if not given.
@@ -182,7 +183,7 @@ impl Plan<'_> {
             if let Some(signal) = self.signal() {
                 signals.set(signals.get() + 1);
                 if ended.is_none() && signals.get() == 1 {
-                    forward(signal, root);
+                    signals::forward(signal, root);
                 }
             }
             // The first is the command's, and the end of the looking only with its end.
@@ -247,16 +248,5 @@ impl Plan<'_> {
         }
         let source = BpfSource::attach(follows)?;
         Ok(Some(FaultLog::new(Box::new(source))))
-    }
-}
-
-/// Tells the command to end, as cowlab was told. Ctrl-C the terminal sends it as well.
-fn forward(signal: i32, command: i32) {
-    use rustix::process::{Pid, Signal, kill_process};
-    if signal == signal_hook::consts::SIGTERM
-        && let Some(pid) = Pid::from_raw(command)
-    {
-        // One that cannot be told, or not any more, is let go by the next signal.
-        let _ = kill_process(pid, Signal::TERM);
     }
 }

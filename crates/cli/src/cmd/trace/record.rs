@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use crate::args::{self, Common, TraceRecordArgs};
 use crate::output;
+use crate::signals;
 use crate::usage::{EndedWith, WrongUsage};
 
 #[derive(Serialize)]
@@ -184,10 +185,13 @@ impl Watch {
             if let Some(status) = reap_and_find(child)? {
                 return Ok(status);
             }
-            if self.signal().is_some() {
+            if let Some(signal) = self.signal() {
                 signals += 1;
+                if signals == 1 {
+                    signals::forward(signal, child.cast_signed());
+                }
             }
-            // The first Ctrl-C is the command's, which the terminal sends it as well.
+            // The first is the command's.
             if signals > 1 || self.is_over() {
                 return Ok(0);
             }
