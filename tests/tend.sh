@@ -3,6 +3,8 @@
 #
 # tend: dense memory becomes huge pages and its bytes stay as they are; sparse memory, and memory that a
 # child shares, is left alone; a tender that is killed leaves nothing; each refusal is one sentence.
+#
+# alone: what it takes of a CPU is compared with its budget.
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"

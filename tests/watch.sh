@@ -3,6 +3,8 @@
 #
 # watch: counts forks, copies and ends of programs that know their own, as JSON, text, metrics and on
 # a terminal; refuses what cannot be watched; goes on without rights; leaves nothing when it is killed.
+#
+# alone: what is seen in a second is compared with what was done in it.
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"

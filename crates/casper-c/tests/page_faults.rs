@@ -39,13 +39,17 @@ fn trace(path: &Path) {
 }
 
 /// The folder in which cargo puts what it builds from `flags`: cargo test alone builds neither the
-/// static library nor another crate's example.
+/// static library nor another crate's example. Of the whole workspace: one package alone would have
+/// other features, and with them everything compiled again.
 fn built(flags: &[&str]) -> PathBuf {
     // In target/release/deps/this-test.
     let test = std::env::current_exe().unwrap();
     let built = test.parent().and_then(Path::parent).unwrap();
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--target-dir"]).arg(built.parent().unwrap()).args(flags);
+    cargo
+        .args(["build", "--quiet", "--workspace", "--target-dir"])
+        .arg(built.parent().unwrap())
+        .args(flags);
     if built.ends_with("release") {
         cargo.arg("--release");
     }
@@ -86,7 +90,7 @@ fn the_example_in_c_counts_faults() {
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-I"])
         .arg(root.join("libcasper/include"))
         .arg(root.join("examples/page_faults.c"))
-        .arg(built(&["--package", "cowlab-casper-c"]).join("libcasperread.a"))
+        .arg(built(&["--lib"]).join("libcasperread.a"))
         .args(["-lm", "-lpthread", "-ldl", "-o"])
         .arg(&program)
         .output()
@@ -98,6 +102,6 @@ fn the_example_in_c_counts_faults() {
 
 #[test]
 fn the_example_in_rust_counts_faults() {
-    let built = built(&["--package", "cowlab-casper", "--example", "page_faults"]);
+    let built = built(&["--example", "page_faults"]);
     check(&built.join("examples/page_faults"));
 }
