@@ -14,12 +14,15 @@ static size_t bytes, page, page_bytes;
 static int threads = 1;
 static bool pinned, warmed;
 static cpu_set_t allowed;
-static char *heap, *target;
+static char *heap, *target, *working_set;
+static size_t working_set_bytes;
 static int release_pipe[2], ready_pipe[2];
 
 #define TIMER_READS 10000u
 /* What document 000 copied to learn the memory-copy rate; rounded up to pages. */
 #define MEMCPY_BYTES ((size_t)316228)
+/* Between two writes among work: enough for the kernel to find its own lines in far caches. */
+#define WORK_READS 400u
 
 /* Rounds are few and their figures are printed after the last one. */
 struct round {
@@ -34,6 +37,8 @@ struct round {
 	uint64_t reuse_populate_ns;
 	uint64_t reap_ns;
 	uint64_t write_threads_ns;
+	uint64_t work_ns;
+	uint64_t work_write_ns;
 	uint64_t split_write_ns;
 	uint64_t split_write_threads_ns;
 };
@@ -164,6 +169,44 @@ static uint64_t writes_with_threads(size_t step)
 	return took;
 }
 
+/* CPU time: the difference of two long times is small beside what another process may take. */
+static uint64_t cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/*
+ * Writes as a program makes them: to pages that lie far apart, and with reads of memory as large as
+ * the second cache before each. The stride is odd, and the pages are a power of two.
+ */
+static uint64_t timed_work(void)
+{
+	size_t count = bytes / page, stride = count * 5 / 8 | 1;
+	uint64_t state = 1, began = cpu_ns();
+
+	for (size_t i = 0; i < count; i++) {
+		for (unsigned int j = 0; j < WORK_READS; j++)
+			*(volatile char *)(working_set + next_random(&state) % working_set_bytes);
+		(*(volatile char *)(heap + i * stride % count * page + i % page))++;
+	}
+	return cpu_ns() - began;
+}
+
+static void work_round(struct round *r)
+{
+	pid_t held;
+
+	/* What was left write-protected. */
+	timed_work();
+	r->work_ns = timed_work();
+	held = hold_child(NULL);
+	r->work_write_ns = timed_work();
+	end_child(held);
+}
+
 /* Rounds over base pages: what a fault, a copy, a trap and a flush cost. */
 static void base_page_round(struct round *r)
 {
@@ -191,6 +234,7 @@ static void base_page_round(struct round *r)
 	r->reap_ns = timed_reap();
 	if (threads)
 		r->write_threads_ns = writes_with_threads(page);
+	work_round(r);
 }
 
 /* A heap of fresh pages: the huge ones of the last round have been split. */
@@ -216,6 +260,14 @@ static void huge_page_round(struct round *r)
 		new_heap();
 		r->split_write_threads_ns = writes_with_threads(page_bytes);
 	}
+}
+
+/* 1 MiB where the C library does not know. */
+static size_t second_cache_bytes(void)
+{
+	long known = sysconf(_SC_LEVEL2_CACHE_SIZE);
+
+	return round_up(known > 0 ? (size_t)known : (size_t)1 << 20, page);
 }
 
 /* VmPTE of this process in KiB; proc(5). 0: the kernel does not say. */
@@ -251,6 +303,8 @@ static void print_rounds(const struct round *rounds, uint64_t count)
 	PRINT(reuse_populate_ns);
 	PRINT(reap_ns);
 	PRINT(write_threads_ns);
+	PRINT(work_ns);
+	PRINT(work_write_ns);
 	PRINT(split_write_ns);
 	PRINT(split_write_threads_ns);
 #undef PRINT
@@ -316,6 +370,10 @@ int main(int argc, char **argv)
 		/* Only the heap's pages are what a fork here copies the entries of. */
 		madvise(target, round_up(bytes, HUGE_ALIGN), MADV_DONTFORK);
 		write_pages(target, bytes, page);
+		working_set_bytes = second_cache_bytes();
+		working_set = map_private(working_set_bytes, page);
+		madvise(working_set, round_up(working_set_bytes, HUGE_ALIGN), MADV_DONTFORK);
+		write_pages(working_set, working_set_bytes, page);
 	}
 	if (warmed)
 		warm(bytes);

@@ -16,6 +16,7 @@ refuses 1 'cannot read the list.*--programs' bench footprints --programs nowhere
 echo 'format = 1' >empty.toml
 refuses 1 'no list of programs' bench footprints --programs empty.toml
 refuses 1 'shell has no measuring command' bench forecast --programs "$list" --profile "$profile" shell
+refuses 2 'a calibration takes two rounds' bench forecast --programs "$list" --rounds 1 prefork
 nothing_kept runs
 
 # A program that fails is told, and nothing is kept of it.
@@ -47,7 +48,8 @@ if command -v sbcl >/dev/null; then
 fi
 
 # Prediction beside measurement: a pre-forking server, its counts only.
-passes --json bench forecast --programs "$list" --profile "$profile" --pairs 6 prefork-frozen
+passes --json bench forecast --programs "$list" --profile "$profile" --pairs 6 \
+	--rounds 1 prefork-frozen
 json "len(values(metric='extra_ns', figure='measured')) == 2" \
 	"one(metric='extra_ns', figure='low') <= one(metric='extra_ns', figure='predicted')
 	 <= one(metric='extra_ns', figure='high')" \

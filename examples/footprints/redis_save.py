@@ -107,6 +107,15 @@ def updates(args, pair):
     return [rng.randrange(args.records) for _ in range(args.updates)]
 
 
+def child_texts(child):
+    """What there is to read of a child, which may end meanwhile."""
+    try:
+        return {"outlasted": 1, "child_rollup": text_of(child, "smaps_rollup"),
+                "child_status": text_of(child, "status")}
+    except (FileNotFoundError, ProcessLookupError):
+        return {"outlasted": 0}
+
+
 def beside_a_snapshot(server, keys):
     """Begin a snapshot, update, and wait for its end."""
     cpu, faults, wall = server.cpu_ns(), server.faults(), time.monotonic_ns()
@@ -114,11 +123,7 @@ def beside_a_snapshot(server, keys):
     server.set_all(keys)
     row = {"cpu_ns": server.cpu_ns() - cpu, "wall_ns": time.monotonic_ns() - wall,
            "minor_faults": server.faults() - faults}
-    child = server.child()
-    row["outlasted"] = int(child is not None)
-    if child:
-        row["child_rollup"], row["child_status"] = text_of(child, "smaps_rollup"), text_of(
-            child, "status")
+    row |= child_texts(server.child())
     while server.info("persistence")["rdb_bgsave_in_progress"] == "1":
         time.sleep(0.02)
     row["fork_ns"] = int(server.info("stats")["latest_fork_usec"]) * 1000

@@ -31,7 +31,7 @@ const LARGEST_WITH_THREADS_BYTES: u64 = 64 << 20;
 const REFERENCE_BYTES: u64 = 64 << 20;
 
 /// What a primitive cost is, in plain words; in the order in which reports show them.
-pub const NAMES: [(&str, &str); 28] = [
+pub const NAMES: [(&str, &str); 29] = [
     ("new_process_ns", "a new process, its exit and the wait for it (no heap)"),
     ("fork_call_ns", "the fork call of a process without a heap"),
     ("exit_wait_ns", "a child's exit until the parent has waited for it (no heap)"),
@@ -46,6 +46,7 @@ pub const NAMES: [(&str, &str); 28] = [
     ("copy_ns_per_page", "of it, the copy (a page-wise memcpy in user space)"),
     ("fault_rest_ns", "of it, the rest: allocation, accounting, mapping, flush"),
     ("cow_populate_ns", "the same copies asked for by madvise, without traps"),
+    ("cow_among_work_ns", "a copy-on-write fault in a program that does something between two"),
     ("reuse_fault_ns", "a write-protect fault that only re-uses the page"),
     ("cow_fault_threads_ns", "a copy-on-write fault with another running thread"),
     ("remote_flush_ns", "of it, the flush of the other CPU's TLB"),
@@ -277,6 +278,11 @@ fn base_costs(
         out.add("trap_ns", fault - populate);
         out.add("fault_rest_ns", populate - copy);
     }
+    let (alone, beside) = (result.totals_ns("work_ns"), result.totals_ns("work_write_ns"));
+    let among: Vec<f64> = beside.iter().zip(&alone).map(|(b, a)| *b as f64 - *a as f64).collect();
+    if let Some(among) = median(&among) {
+        out.add("cow_among_work_ns", among / pages);
+    }
     if let Some(reuse) = per_page("reuse_write_ns") {
         out.add("reuse_fault_ns", reuse);
     }
@@ -440,6 +446,7 @@ fn try_on_half_written(profile: &mut MachineProfile, samples: &[Sample]) {
                     threads: curve.threads,
                     page_size_bytes: profile.page_size_bytes,
                     split_pages: None,
+                    among_work: false,
                 };
                 let predicted = predict(profile, &question).ok()?.elapsed_ns.value;
                 Some((predicted / sample.value).ln())

@@ -147,6 +147,7 @@ fn question_of(sample: &Sample, page: u64) -> Option<Question> {
         threads: param("threads")?.parse().ok()?,
         page_size_bytes: page,
         split_pages: None,
+        among_work: false,
     })
 }
 

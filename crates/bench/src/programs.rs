@@ -2,7 +2,7 @@
 //! `footprints` and `forecast`: real programs of a list, looked at one after the other, and what the
 //! model says of their forks beside what they are measured to cost.
 
-mod forecast;
+pub mod forecast;
 mod look;
 mod measure;
 
@@ -14,9 +14,8 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use tempfile::TempDir;
 
-pub use forecast::{FORECAST, forecast};
+pub use forecast::FORECAST;
 pub use look::{FOOTPRINTS, look};
-pub use measure::{Cost, measure};
 
 /// The list that the project brings.
 pub const PROGRAMS: &str = "examples/footprints/programs.toml";

@@ -116,6 +116,7 @@ impl ApplicationProfile {
             page_size_bytes,
             split_pages: (page_size_bytes > base_page_bytes)
                 .then(|| self.written_regions(base_page_bytes)),
+            among_work: true,
         }
     }
 }

@@ -34,6 +34,9 @@ pub struct Question {
     pub page_size_bytes: u64,
     /// Huge pages in which a page is written; `None`: the writes lie packed.
     pub split_pages: Option<u64>,
+    /// Whether the program does something between its writes, as all but probes do: caches are
+    /// colder then.
+    pub among_work: bool,
 }
 
 /// A figure with the interval in which 95% of measurements should lie.
@@ -203,6 +206,10 @@ pub fn predict(profile: &MachineProfile, question: &Question) -> Result<Predicti
     } else {
         base_terms(question, curve)?
     };
+    let terms = Terms {
+        write: Term::sum(&[terms.write, work_term(profile, question, &mut notes)]),
+        ..terms
+    };
     let constant = |m: Measured| Term { ns: m.ns, deviation_ns: m.ns * m.log_spread };
     let fork = Term::sum(&[constant(no_heap.fork), terms.fork]);
     let rest = Term::sum(&[constant(no_heap.rest), terms.rest]);
@@ -266,6 +273,29 @@ fn base_terms(question: &Question, curve: &CycleCurve) -> Result<Terms, Unanswer
         write: writes.term(written, written).ok_or_else(missing)?,
         rest: Term::sum(&rest),
     })
+}
+
+/// What copies cost beyond those of a loop that does nothing else.
+fn work_term(profile: &MachineProfile, question: &Question, notes: &mut Vec<String>) -> Term {
+    let none = Term { ns: 0.0, deviation_ns: 0.0 };
+    if !question.among_work || question.written == 0 {
+        return none;
+    }
+    let estimate = |name: &str| profile.costs.get(name).map(|cost| cost.estimate);
+    let (Some(among), Some(alone)) = (estimate("cow_among_work_ns"), estimate("cow_fault_ns"))
+    else {
+        notes.push(
+            "the machine profile has no cow_among_work_ns: copies are priced as those of a loop that \
+             does nothing else, and cost a program some more; `cowlab calibrate` measures it"
+                .to_owned(),
+        );
+        return none;
+    };
+    let written = question.written as f64;
+    Term {
+        ns: (among.value - alone.value).max(0.0) * written,
+        deviation_ns: (among.high - among.low) / 4.0 * written,
+    }
 }
 
 /// Huge pages: an entry each at fork, a split at the first write to each, then base pages.
@@ -339,7 +369,8 @@ fn curve_for<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::WrittenCycle;
+    use crate::profile::{Cost, WrittenCycle};
+    use crate::stats::Estimate;
 
     fn measured(ns: f64) -> Measured {
         Measured { ns, log_spread: 0.01 }
@@ -384,6 +415,7 @@ mod tests {
             threads: 0,
             page_size_bytes: 4096,
             split_pages: None,
+            among_work: false,
         }
     }
 
@@ -404,6 +436,26 @@ mod tests {
         let question = Question { written_before: 1000, ..ask(1000, 0) };
         let answer = predict(&exact(), &question).unwrap();
         assert!((answer.fork_ns.value - (30_000.0 + 50_000.0)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn copies_among_work_cost_what_was_measured_among_work() {
+        let question = Question { among_work: true, ..ask(10_000, 1000) };
+        let alone = predict(&exact(), &ask(10_000, 1000)).unwrap();
+        let unknown = predict(&exact(), &question).unwrap();
+        assert_eq!(unknown.write_ns, alone.write_ns);
+        assert!(unknown.notes[0].contains("cow_among_work_ns"), "{:?}", unknown.notes);
+
+        let mut profile = exact();
+        for (name, value) in [("cow_among_work_ns", 3000.0), ("cow_fault_ns", 2100.0)] {
+            let estimate = Estimate { value, low: value - 20.0, high: value + 20.0, count: 4 };
+            let cost = Cost { name: name.to_owned(), unit: "ns".to_owned(), estimate };
+            profile.costs.insert(name.to_owned(), cost);
+        }
+        let among = predict(&profile, &question).unwrap();
+        assert!((among.write_ns.value - alone.write_ns.value - 900.0 * 1000.0).abs() < 1e-6);
+        assert!(among.notes.is_empty() && among.write_ns.high > among.write_ns.value);
+        assert_eq!(predict(&profile, &ask(10_000, 1000)).unwrap().write_ns, alone.write_ns);
     }
 
     #[test]

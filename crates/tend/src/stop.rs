@@ -61,6 +61,7 @@ fn stop(profile: &MachineProfile, small_pages: u64, huge: u64) -> Result<Predict
         threads: 0,
         page_size_bytes: profile.page_size_bytes,
         split_pages: None,
+        among_work: false,
     };
     let base = predict(profile, &question).map_err(|error| error.to_string())?.fork_ns;
     if huge == 0 {

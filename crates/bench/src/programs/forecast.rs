@@ -1,29 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `forecast`: footprint × machine profile for each program, beside what its forks cost it.
 
-use anyhow::Result;
+use std::rc::Rc;
+
+use anyhow::{Result, bail};
 use cowlab_model::application::ApplicationProfile;
 use cowlab_model::cost::{Predicted, predict};
 use cowlab_model::profile::MachineProfile;
+use cowlab_probes::{Interrupted, unix_ns};
 use cowlab_store::{Params, Sample};
 
-use super::{Cost, Program};
-use crate::task::Recorder;
+use super::measure::{CYCLE, measure};
+use super::{Program, Programs};
+use crate::task::{Recorder, Task};
 
 /// The name of this benchmark in samples.
 pub const FORECAST: &str = "forecast";
 
-/// The samples of one program: `extra_ns`, `alone_ns`, `extra_faults` and `extra_bytes`, measured
-/// once a cycle, and predicted with its interval.
+fn params(program: &Program, figure: &str) -> Params {
+    [("name", program.name.as_str()), ("figure", figure)]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into()
+}
+
+/// Measures what the program's forks cost it, a part of `pairs` in each of `rounds`: `extra_ns`,
+/// `alone_ns`, `extra_faults` and `extra_bytes`, once a cycle. What fails is told to `failed`, and
+/// the other tasks go on.
+pub fn task(
+    programs: &Rc<Programs>,
+    program: &Program,
+    pairs: u32,
+    rounds: u32,
+    failed: impl Fn(&str, anyhow::Error) + 'static,
+) -> Task {
+    let (programs, program) = (Rc::clone(programs), program.clone());
+    let pairs = pairs.div_ceil(rounds).next_multiple_of(CYCLE);
+    Task::new(format!("forecast: {}", program.name), move |runner, rep| {
+        let mut out = Recorder::new(FORECAST, params(&program, "measured"), rep, unix_ns());
+        match measure(&programs, &program, pairs) {
+            Ok(cost) => {
+                for (metric, values) in [
+                    ("extra_ns", &cost.extra_ns),
+                    ("alone_ns", &cost.alone_ns),
+                    ("extra_faults", &cost.extra_faults),
+                    ("extra_bytes", &cost.extra_bytes),
+                ] {
+                    for value in values {
+                        out.add(metric, *value);
+                    }
+                }
+            }
+            Err(_) if runner.is_interrupted() => bail!(Interrupted),
+            Err(error) => failed(&program.name, error),
+        }
+        Ok(out.finish())
+    })
+}
+
+/// What the model says of the program, with its interval.
 ///
 /// # Errors
 /// The machine profile has no figures for it.
-pub fn forecast(
+pub fn predicted(
     profile: &MachineProfile,
     program: &Program,
     application: &ApplicationProfile,
-    cost: &Cost,
-    start_unix_ns: i64,
 ) -> Result<Vec<Sample>> {
     let base = profile.page_size_bytes;
     // The work is repeated: what it writes was written since the fork before.
@@ -31,35 +72,17 @@ pub fn forecast(
         ApplicationProfile { written_before: application.written, ..application.clone() };
     let answer = predict(profile, &application.question(base, base))?;
     let sum = |of: fn(&Predicted) -> f64| of(&answer.fork_ns) + of(&answer.write_ns);
-    let params = |figure: &str| {
-        Params::from([
-            ("name".to_owned(), program.name.clone()),
-            ("figure".to_owned(), figure.to_owned()),
-        ])
-    };
     let mut samples = Vec::new();
     for (figure, ns) in
         [("predicted", sum(|p| p.value)), ("low", sum(|p| p.low)), ("high", sum(|p| p.high))]
     {
-        let mut out = Recorder::new(FORECAST, params(figure), 0, start_unix_ns);
+        let mut out = Recorder::new(FORECAST, params(program, figure), 0, unix_ns());
         out.add("extra_ns", ns);
         if figure == "predicted" {
             out.add("extra_bytes", answer.extra_bytes as f64);
             out.add("extra_faults", application.written as f64);
         }
         samples.extend(out.finish());
-    }
-    for (metric, values) in [
-        ("extra_ns", &cost.extra_ns),
-        ("alone_ns", &cost.alone_ns),
-        ("extra_faults", &cost.extra_faults),
-        ("extra_bytes", &cost.extra_bytes),
-    ] {
-        for (rep, value) in values.iter().enumerate() {
-            let mut out = Recorder::new(FORECAST, params("measured"), rep as u32, start_unix_ns);
-            out.add(metric, *value);
-            samples.extend(out.finish());
-        }
     }
     Ok(samples)
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::{Program, Programs};
 
 /// Pairs of marks of which the last has a child; the first settles (examples/footprints/marks.c).
-const CYCLE: u64 = 3;
+pub(super) const CYCLE: u32 = 3;
 
 /// A row that a measuring command writes.
 #[derive(Debug, Clone, Deserialize)]
@@ -36,12 +36,11 @@ pub struct Cost {
     pub extra_bytes: Vec<f64>,
 }
 
-/// Run the program's measuring command, `pairs` pairs of it (its own number if 0).
+/// Run the program's measuring command, `pairs` pairs of it.
 ///
 /// # Errors
 /// It failed, or its rows cannot be read.
 pub fn measure(programs: &Programs, program: &Program, pairs: u32) -> Result<Cost> {
-    let pairs = if pairs == 0 { program.pairs } else { pairs };
     let rows = tempfile::NamedTempFile::new_in(programs.scratch.path())?;
     let words = programs.words(&program.measure, rows.path(), pairs);
     programs.run(&program.name, &words)?;
@@ -56,7 +55,7 @@ fn decode(text: &str) -> Result<Cost> {
     for with in rows.iter().filter(|row| row.held == 1) {
         let without = rows.iter().find(|row| row.pair + 1 == with.pair && row.held == 0);
         let without = without.context("a fork without its counterpart")?;
-        if with.pair % CYCLE != CYCLE - 1 {
+        if with.pair % u64::from(CYCLE) != u64::from(CYCLE) - 1 {
             bail!("pair {} should have no child", with.pair);
         }
         cost.extra_ns.push(with.cpu_ns - without.cpu_ns);

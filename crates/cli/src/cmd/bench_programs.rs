@@ -2,21 +2,26 @@
 //! `bench footprints`: what real programs write; `bench forecast`: what their forks cost, predicted
 //! and measured.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use cowlab_bench::application::profile_of;
-use cowlab_bench::programs::{FOOTPRINTS, FORECAST, Programs, forecast, look, measure};
+use cowlab_bench::programs::{FOOTPRINTS, FORECAST, Program, Programs, forecast, look};
+use cowlab_bench::{Rounds, calibrate};
 use cowlab_machine::{Facts, Root};
-use cowlab_probes::unix_ns;
+use cowlab_model::profile::MachineProfile;
 use cowlab_report::figures::figures;
 use cowlab_report::{csv, html, study};
 use cowlab_store::{Missing, Run, RunFolder, RunInfo, Sample};
 
 use crate::args::{Common, FootprintsArgs, ForecastArgs};
-use crate::cmd::calibrate::ProfileFile;
+use crate::cmd::calibrate::{PROFILE_FILE, ProfileFile};
+use crate::context::Context;
 use crate::output;
+use crate::usage::WrongUsage;
 
 fn programs(args: &FootprintsArgs) -> Result<Programs> {
     let own: PathBuf = std::env::current_exe().context("cannot find this program itself")?;
@@ -27,14 +32,16 @@ fn programs(args: &FootprintsArgs) -> Result<Programs> {
 struct Gathered {
     samples: Vec<Sample>,
     missing: Vec<Missing>,
+    /// The machine's, where it was predicted from.
+    profile: Option<MachineProfile>,
 }
 
 /// Look at each program; one that fails is missing, with its reason, and the others go on.
-fn gather(
-    programs: &Programs,
-    each: impl Fn(&cowlab_bench::programs::Program, &mut Gathered) -> Result<()>,
+fn gather<'a>(
+    programs: &'a Programs,
+    mut each: impl FnMut(&'a Program, &mut Gathered) -> Result<()>,
 ) -> Result<Gathered> {
-    let mut gathered = Gathered { samples: Vec::new(), missing: Vec::new() };
+    let mut gathered = Gathered { samples: Vec::new(), missing: Vec::new(), profile: None };
     for program in &programs.all {
         output::say(&format!("{}: {}", program.name, program.what));
         if let Err(error) = each(program, &mut gathered) {
@@ -65,7 +72,7 @@ pub fn footprints(common: &Common, args: &FootprintsArgs) -> Result<()> {
 }
 
 /// How a row is made belongs to it.
-fn name(programs: &Programs, program: &cowlab_bench::programs::Program, samples: &mut [Sample]) {
+fn name(programs: &Programs, program: &Program, samples: &mut [Sample]) {
     for sample in samples.iter_mut().filter(|s| s.params.get("mapping").is_some_and(|m| m == "all"))
     {
         let method = sample.params.get("method").cloned().unwrap_or_default();
@@ -76,10 +83,12 @@ fn name(programs: &Programs, program: &cowlab_bench::programs::Program, samples:
 
 /// Run `bench forecast`.
 pub fn forecasts(common: &Common, args: &ForecastArgs) -> Result<()> {
-    let (_, file) = match &args.profile {
-        Some(path) => (path.clone(), ProfileFile::read(path)?),
-        None => ProfileFile::newest(&common.output)?,
-    };
+    let given = args.profile.as_deref().map(ProfileFile::read).transpose()?;
+    if given.is_none() && args.rounds < 2 {
+        return Err(
+            WrongUsage("a calibration takes two rounds: --rounds 2, or --profile".into()).into()
+        );
+    }
     let mut programs = programs(&args.what)?;
     if args.what.names.is_empty() {
         programs.all.retain(|of| !of.measure.is_empty());
@@ -87,19 +96,50 @@ pub fn forecasts(common: &Common, args: &ForecastArgs) -> Result<()> {
     if let Some(unmeasured) = programs.all.iter().find(|of| of.measure.is_empty()) {
         bail!("{} has no measuring command: the list says which have", unmeasured.name);
     }
+    let programs = Rc::new(programs);
     finish(common, FORECAST, || {
-        gather(&programs, |program, gathered| {
-            let start_unix_ns = unix_ns();
-            let (samples, _) = look(&programs, program)?;
+        let mut applications = Vec::new();
+        let mut gathered = gather(&programs, |program, gathered| {
+            let (mut samples, _) = look(&programs, program)?;
             let (application, _) = profile_of(&samples, Some(&program.program))?;
-            let cost = measure(&programs, program, args.pairs.unwrap_or(0))?;
-            let forecasts = forecast(&file.profile, program, &application, &cost, start_unix_ns)?;
-            let mut samples = samples;
+            applications.push((program, application));
             name(&programs, program, &mut samples);
             gathered.samples.append(&mut samples);
-            gathered.samples.extend(forecasts);
             Ok(())
-        })
+        })?;
+        let context = Context::new(common, None)?;
+        let scope = context.scope()?;
+        let failures = Rc::new(RefCell::new(Vec::new()));
+        let mut tasks = if given.is_none() { calibrate::tasks(scope) } else { Vec::new() };
+        for (program, _) in &applications {
+            let failures = Rc::clone(&failures);
+            let pairs = args.pairs.unwrap_or(program.pairs);
+            tasks.push(forecast::task(
+                &programs,
+                program,
+                pairs,
+                args.rounds,
+                move |name, error| {
+                    let reason = format!("{error:#}");
+                    output::say(&reason);
+                    failures.borrow_mut().push(Missing { metric: name.to_owned(), reason });
+                },
+            ));
+        }
+        // What is compared is measured in the same rounds, and in memory as warm.
+        let mut measured = context.measure(&tasks, Rounds::exactly(args.rounds))?;
+        measured.extend(calibrate::derived(&measured, scope));
+        let profile = match &given {
+            Some(file) => file.profile.clone(),
+            None => calibrate::profile_of(&measured, scope)?,
+        };
+        for (program, application) in &applications {
+            measured.extend(forecast::predicted(&profile, program, application)?);
+        }
+        gathered.samples.append(&mut measured);
+        gathered.missing.append(&mut failures.borrow_mut());
+        gathered.profile = Some(profile);
+        Ok(gathered)
     })
 }
 
@@ -108,12 +148,15 @@ fn finish(common: &Common, name: &str, work: impl FnOnce() -> Result<Gathered>) 
     let mut info = RunInfo::begin(&format!("bench-{name}"), common.seed, facts.environment());
     let folder = RunFolder::create(&common.output, &info)?;
     let began = Instant::now();
-    let Gathered { samples, missing } = work()?;
+    let Gathered { samples, missing, profile } = work()?;
     info.duration_s = Some(began.elapsed().as_secs_f64());
     info.missing = missing;
     let run = Run { info, samples };
     let document = study::programs::document(&run).context("no program was seen")?;
     folder.write_run(&run)?;
+    if let Some(profile) = profile {
+        folder.write(PROFILE_FILE, &ProfileFile::bytes(&run.info.environments[0], &profile)?)?;
+    }
     for (file, contents) in csv::tables(&document) {
         folder.write(&format!("tables/{file}"), contents.as_bytes())?;
     }

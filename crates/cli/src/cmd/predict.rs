@@ -116,6 +116,7 @@ fn answers(args: &PredictArgs, file: &ProfileFile) -> Result<Vec<Answer>> {
                         threads,
                         page_size_bytes,
                         split_pages: None,
+                        among_work: false,
                     };
                     let prediction = predict(&file.profile, &question)?;
                     answers.push(Answer { write_fraction: fraction, question, prediction });

@@ -92,6 +92,7 @@ impl Place<'_> {
             threads: 0,
             page_size_bytes: page,
             split_pages: None,
+            among_work: false,
         };
         let ns = predict(profile, &question).ok()?.elapsed_ns.value * FORKS - self.line_ns;
         let here = self.point.real_ns.value - self.line.relative.intercept.value;
