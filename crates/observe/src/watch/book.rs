@@ -78,8 +78,7 @@ impl Book {
         }
         found.sort_by_key(|account| {
             let is_newest = newest.get(&account.parent).is_some_and(|it| it.pid == account.pid);
-            let walked = account.share.as_ref().and_then(|share| share.walk.as_ref());
-            (!is_newest, walked.map_or(0, |walk| walk.time_ns))
+            (!is_newest, account.share.as_ref().map_or(0, |share| share.looked_ns))
         });
         found.iter().map(|account| account.pid).collect()
     }
@@ -106,8 +105,13 @@ impl Book {
         };
         if let Some(child) = self.accounts.get_mut(&pid) {
             let own = child.now.clone();
-            child.share =
-                Some(Share { stop_ns, parent_at_fork: at_fork, own_at_fork: own, walk: None });
+            child.share = Some(Share {
+                stop_ns,
+                parent_at_fork: at_fork,
+                own_at_fork: own,
+                walk: None,
+                looked_ns: 0,
+            });
         }
     }
 
@@ -135,6 +139,19 @@ impl Book {
         if let Some(account) = self.accounts.get_mut(&pid) {
             account.walked(sample, time_ns, parent_now);
         }
+    }
+
+    /// It is the child's turn to be walked, and its counters have been read: whether that would tell
+    /// more than the last walk did.
+    pub fn has_news(&mut self, pid: u32, time_ns: u64) -> bool {
+        let parent = self.accounts.get(&pid).and_then(|account| account.parent);
+        let parent = parent.and_then(|parent| self.accounts.get(&parent));
+        let Some(parent_now) = parent.map(|account| account.now.clone()) else { return true };
+        let Some(account) = self.accounts.get_mut(&pid) else { return true };
+        if let Some(share) = &mut account.share {
+            share.looked_ns = time_ns;
+        }
+        account.has_news(&parent_now)
     }
 
     /// A process has ended. Its account stays until the next frame if it is watched for itself.

@@ -345,6 +345,11 @@ impl Gatherer {
     }
 
     fn try_walk(&mut self, pid: u32) {
+        // What is saved here pays for the walks through the next child.
+        self.read_with_parent(pid);
+        if !self.book.has_news(pid, monotonic_ns()) {
+            return;
+        }
         match walk_one(pid) {
             Ok(sample) => {
                 self.read_with_parent(pid);

@@ -36,6 +36,8 @@ pub(super) struct Share {
     pub(super) parent_at_fork: Reading,
     pub(super) own_at_fork: Reading,
     pub(super) walk: Option<Walk>,
+    /// When it was last its turn to be walked.
+    pub(super) looked_ns: u64,
 }
 
 /// A walk, and the counters at its time.
@@ -136,6 +138,14 @@ impl Account {
             false => ratio_then,
         };
         share.walk = Some(Walk { time_ns, sample, parent, own, pages_per_fault });
+    }
+
+    /// Whether a walk now would find other than the last one: nobody copies without a fault.
+    pub(super) fn has_news(&self, parent: &Reading) -> bool {
+        match self.share.as_ref().and_then(|share| share.walk.as_ref()) {
+            Some(walk) => copies(&walk.parent, parent) + gains(&walk.own, &self.now) > 0,
+            None => true,
+        }
     }
 
     /// Since the fork; `None` of one that was there before.

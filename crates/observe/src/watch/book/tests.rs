@@ -228,3 +228,23 @@ fn many_children_are_counted_and_some_shown() {
     book.ended(SERVER, 9001);
     assert_eq!(book.alive(false).len(), 2000);
 }
+
+#[test]
+fn a_child_is_walked_again_only_after_a_fault() {
+    let mut book = server();
+    fork_of(&mut book, SERVER, CHILD, 10, false);
+    assert!(book.has_news(CHILD, 11), "never walked");
+    book.walked(CHILD, walk(30, 960), 12);
+    assert!(!book.has_news(CHILD, 13));
+    book.read(SERVER, faults(501), None);
+    assert!(book.has_news(CHILD, 14), "its parent has written");
+    book.walked(CHILD, walk(31, 959), 15);
+    book.read(CHILD, faults(4), None);
+    assert!(book.has_news(CHILD, 16), "it has written itself");
+
+    // Whose turn it was goes behind those whose turn it was not.
+    fork_of(&mut book, SERVER, CHILD + 1, 20, false);
+    fork_of(&mut book, SERVER, CHILD + 2, 30, false);
+    assert!(book.has_news(CHILD + 1, 31));
+    assert_eq!(book.sharing(), [CHILD + 2, CHILD, CHILD + 1]);
+}
