@@ -21,8 +21,9 @@ static int release_pipe[2], ready_pipe[2];
 #define TIMER_READS 10000u
 /* What document 000 copied to learn the memory-copy rate; rounded up to pages. */
 #define MEMCPY_BYTES ((size_t)316228)
-/* Between two writes among work: enough for the kernel to find its own lines in far caches. */
+/* Between two writes among work: so many reads, and calls as an interpreter makes them. */
 #define WORK_READS 400u
+#define WORK_CALLS 1000u
 
 /* Rounds are few and their figures are printed after the last one. */
 struct round {
@@ -169,6 +170,49 @@ static uint64_t writes_with_threads(size_t step)
 	return took;
 }
 
+/*
+ * What a program has in a CPU beside its data: an interpreter's branches, which the kernel's own
+ * displace from where they are predicted. 256 operations, called in an order that repeats.
+ */
+#define OP(n)                                                                                      \
+	static __attribute__((noinline)) uint64_t op_##n(uint64_t x)                               \
+	{                                                                                          \
+		x = x * (2 * 0x##n + 3) + 0x##n;                                                   \
+		return x & 64 ? x ^ x >> 7 : x + (x << 3);                                         \
+	}
+#define NAME(n) op_##n,
+#define EACH_4(do_it, n) do_it(n##0) do_it(n##1) do_it(n##2) do_it(n##3)
+#define EACH_16(do_it, n)                                                                          \
+	EACH_4(do_it, n##0) EACH_4(do_it, n##1) EACH_4(do_it, n##2) EACH_4(do_it, n##3)
+#define EACH_64(do_it, n)                                                                          \
+	EACH_16(do_it, n##0) EACH_16(do_it, n##1) EACH_16(do_it, n##2) EACH_16(do_it, n##3)
+#define EACH_256(do_it) EACH_64(do_it, 0) EACH_64(do_it, 1) EACH_64(do_it, 2) EACH_64(do_it, 3)
+EACH_256(OP)
+
+static uint64_t (*const ops[256])(uint64_t) = { EACH_256(NAME) };
+static uint8_t script[4096];
+static size_t script_at;
+
+static void write_script(void)
+{
+	uint64_t state = 2;
+
+	for (size_t i = 0; i < sizeof(script); i++)
+		script[i] = (uint8_t)(next_random(&state) >> 32);
+}
+
+static void work(uint64_t *state)
+{
+	uint64_t x = 1;
+
+	for (unsigned int i = 0; i < WORK_READS; i++)
+		*(volatile char *)(working_set + next_random(state) % working_set_bytes);
+	for (unsigned int i = 0; i < WORK_CALLS; i++)
+		x = ops[script[script_at++ % sizeof(script)]](x);
+	/* The compiler may not leave the calls out. */
+	__asm__ volatile("" : : "r"(x));
+}
+
 /* CPU time: the difference of two long times is small beside what another process may take. */
 static uint64_t cpu_ns(void)
 {
@@ -179,8 +223,8 @@ static uint64_t cpu_ns(void)
 }
 
 /*
- * Writes as a program makes them: to pages that lie far apart, and with reads of memory as large as
- * the second cache before each. The stride is odd, and the pages are a power of two.
+ * Writes as a program makes them: to pages that lie far apart, with work before each. The stride is
+ * odd, and the pages are a power of two.
  */
 static uint64_t timed_work(void)
 {
@@ -188,8 +232,7 @@ static uint64_t timed_work(void)
 	uint64_t state = 1, began = cpu_ns();
 
 	for (size_t i = 0; i < count; i++) {
-		for (unsigned int j = 0; j < WORK_READS; j++)
-			*(volatile char *)(working_set + next_random(&state) % working_set_bytes);
+		work(&state);
 		(*(volatile char *)(heap + i * stride % count * page + i % page))++;
 	}
 	return cpu_ns() - began;
@@ -374,6 +417,7 @@ int main(int argc, char **argv)
 		working_set = map_private(working_set_bytes, page);
 		madvise(working_set, round_up(working_set_bytes, HUGE_ALIGN), MADV_DONTFORK);
 		write_pages(working_set, working_set_bytes, page);
+		write_script();
 	}
 	if (warmed)
 		warm(bytes);

@@ -86,6 +86,9 @@ const USUAL_MISFIT: f64 = 0.05;
 /// Relative spread between rounds that is assumed at least: a quiet machine is not always quiet.
 const LEAST_SPREAD: f64 = 0.01;
 
+/// What `calibrate` calls a copy in a program that does something between two.
+const AMONG_WORK: &str = "cow_among_work_ns";
+
 /// A term of the sum: nanoseconds, and their standard deviation.
 #[derive(Debug, Clone, Copy)]
 struct Term {
@@ -204,12 +207,14 @@ pub fn predict(profile: &MachineProfile, question: &Question) -> Result<Predicti
     let terms = if huge {
         huge_terms(profile, question, curve, &mut notes)?
     } else {
-        base_terms(question, curve)?
+        base_terms(profile, question, curve)?
     };
-    let terms = Terms {
-        write: Term::sum(&[terms.write, work_term(profile, question, &mut notes)]),
-        ..terms
-    };
+    if question.among_work && written > 0 && !profile.costs.contains_key(AMONG_WORK) {
+        notes.push(format!(
+            "the machine profile has no {AMONG_WORK}: copies are priced as those of a loop that does \
+             nothing else, and cost a program some more; `cowlab calibrate` measures it"
+        ));
+    }
     let constant = |m: Measured| Term { ns: m.ns, deviation_ns: m.ns * m.log_spread };
     let fork = Term::sum(&[constant(no_heap.fork), terms.fork]);
     let rest = Term::sum(&[constant(no_heap.rest), terms.rest]);
@@ -241,7 +246,11 @@ struct Terms {
     rest: Term,
 }
 
-fn base_terms(question: &Question, curve: &CycleCurve) -> Result<Terms, Unanswerable> {
+fn base_terms(
+    profile: &MachineProfile,
+    question: &Question,
+    curve: &CycleCurve,
+) -> Result<Terms, Unanswerable> {
     let base = &curve.points[0];
     let missing = || Unanswerable::NotCalibrated("copied pages".into());
     let entries = PerPage::above(curve, |p| Some(p.fork), base.fork.ns);
@@ -268,34 +277,24 @@ fn base_terms(question: &Question, curve: &CycleCurve) -> Result<Terms, Unanswer
         teardown.term(pages, pages).ok_or_else(missing)?,
         frees.term(written, written).ok_or_else(missing)?,
     ];
+    let alone = writes.term(written, written).ok_or_else(missing)?;
     Ok(Terms {
         fork: Term::sum(&fork),
-        write: writes.term(written, written).ok_or_else(missing)?,
+        write: if question.among_work { among_work(profile, written, alone) } else { alone },
         rest: Term::sum(&rest),
     })
 }
 
-/// What copies cost beyond those of a loop that does nothing else.
-fn work_term(profile: &MachineProfile, question: &Question, notes: &mut Vec<String>) -> Term {
-    let none = Term { ns: 0.0, deviation_ns: 0.0 };
-    if !question.among_work || question.written == 0 {
-        return none;
-    }
-    let estimate = |name: &str| profile.costs.get(name).map(|cost| cost.estimate);
-    let (Some(among), Some(alone)) = (estimate("cow_among_work_ns"), estimate("cow_fault_ns"))
-    else {
-        notes.push(
-            "the machine profile has no cow_among_work_ns: copies are priced as those of a loop that \
-             does nothing else, and cost a program some more; `cowlab calibrate` measures it"
-                .to_owned(),
-        );
-        return none;
+/// The writes of a program that does something between two: how much memory fits a cache is of no
+/// use to copies whose caches others fill. `alone` is a loop that does nothing else.
+fn among_work(profile: &MachineProfile, written: u64, alone: Term) -> Term {
+    let Some(among) = profile.costs.get(AMONG_WORK).map(|cost| cost.estimate) else {
+        return alone;
     };
-    let written = question.written as f64;
-    Term {
-        ns: (among.value - alone.value).max(0.0) * written,
-        deviation_ns: (among.high - among.low) / 4.0 * written,
-    }
+    let written = written as f64;
+    let term =
+        Term { ns: among.value * written, deviation_ns: (among.high - among.low) / 4.0 * written };
+    if term.ns > alone.ns { term } else { alone }
 }
 
 /// Huge pages: an entry each at fork, a split at the first write to each, then base pages.
@@ -326,7 +325,7 @@ fn huge_terms(
     // The first write to a huge page also copies its page: the others follow as base pages.
     let others =
         Question { pages: question.written, written: question.written - split_pages, ..*question };
-    let base = base_terms(&others, curve)?;
+    let base = base_terms(profile, &others, curve)?;
     notes.push(
         "huge pages: a write splits its huge page and copies one base page (Linux 5.8 and later); \
          the pages after it are priced as base pages"
@@ -444,16 +443,14 @@ mod tests {
         let alone = predict(&exact(), &ask(10_000, 1000)).unwrap();
         let unknown = predict(&exact(), &question).unwrap();
         assert_eq!(unknown.write_ns, alone.write_ns);
-        assert!(unknown.notes[0].contains("cow_among_work_ns"), "{:?}", unknown.notes);
+        assert!(unknown.notes[0].contains(AMONG_WORK), "{:?}", unknown.notes);
 
         let mut profile = exact();
-        for (name, value) in [("cow_among_work_ns", 3000.0), ("cow_fault_ns", 2100.0)] {
-            let estimate = Estimate { value, low: value - 20.0, high: value + 20.0, count: 4 };
-            let cost = Cost { name: name.to_owned(), unit: "ns".to_owned(), estimate };
-            profile.costs.insert(name.to_owned(), cost);
-        }
+        let estimate = Estimate { value: 3000.0, low: 2980.0, high: 3020.0, count: 4 };
+        let cost = Cost { name: "among".to_owned(), unit: "ns".to_owned(), estimate };
+        profile.costs.insert(AMONG_WORK.to_owned(), cost);
         let among = predict(&profile, &question).unwrap();
-        assert!((among.write_ns.value - alone.write_ns.value - 900.0 * 1000.0).abs() < 1e-6);
+        assert!((among.write_ns.value - 3000.0 * 1000.0).abs() < 1e-6);
         assert!(among.notes.is_empty() && among.write_ns.high > among.write_ns.value);
         assert_eq!(predict(&profile, &ask(10_000, 1000)).unwrap().write_ns, alone.write_ns);
     }
