@@ -90,6 +90,34 @@ done
 passes --json footprint --pid "$pid" --fork --stop
 within fork-to-exit parent cow_pages $written 0.005
 end
+# A fork that comes in time is looked at to its end, stopped or not. It comes after some 3.5 s, and lasts 2 s.
+for stop in '' --stop; do
+	background ./truth forks $PAGES $STEP 1500
+	passes --json footprint --pid "$pid" --fork ${stop:+"$stop"} --interval-s 4
+	within fork-to-exit parent cow_pages $written 0.005
+	end
+done
+# One that ends takes nothing back: between its forks, and while its child lives.
+background python3 -c '
+import os, time
+for _ in range(2):
+    time.sleep(2)
+    if os.fork() == 0:
+        time.sleep(0.5)
+        os._exit(0)
+    os.wait()
+time.sleep(1)'
+passes --json footprint --pid "$pid" --fork --forks 100
+json "one(metric='forks') == 2" "[m for m in d['missing'] if 'after 2 of 100 forks' in m['reason']] != [], d['missing']"
+background python3 -c '
+import os, time
+time.sleep(2)
+if os.fork() == 0:
+    time.sleep(3)
+    os._exit(0)
+time.sleep(1)'
+passes --json footprint --pid "$pid" --fork
+json "one(metric='forks') == 1" "values(metric='cow_pages', span='fork-to-exit', mapping='all') != []"
 
 # One that forks all the time, left at whatever moment: while cowlab waits for a slow reader of what
 # it found, nobody is stopped. A page of a pipe is less than it writes.

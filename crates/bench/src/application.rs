@@ -87,6 +87,65 @@ pub fn subjects(samples: &[Sample]) -> Vec<Subject> {
     found
 }
 
+/// The most telling subject, of `program` alone if one is named.
+fn subject_of(samples: &[Sample], program: Option<&str>) -> Result<Subject> {
+    let all = subjects(samples);
+    if let Some(subject) = all.iter().find(|of| program.is_none_or(|name| of.program == name)) {
+        return Ok(subject.clone());
+    }
+    let names: BTreeSet<&str> = all.iter().map(|of| of.program.as_str()).collect();
+    match program {
+        Some(name) if !names.is_empty() => bail!(
+            "this footprint has no program {name}: it has {}",
+            Vec::from_iter(names).join(", ")
+        ),
+        _ => bail!("this run holds no footprint: make one with `cowlab footprint`"),
+    }
+}
+
+/// What was looked at and could not be judged: a profile counts it as not written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Unjudged {
+    /// Pages of a span, in swap at one of its moments or unreadable.
+    pub pages: u64,
+    /// Write faults of the whole run that were lost.
+    pub lost_faults: u64,
+}
+
+impl Unjudged {
+    /// What the profile that [`profile_of`] makes of the same samples leaves out.
+    ///
+    /// # Errors
+    /// There is no footprint in the samples.
+    pub fn of(samples: &[Sample], program: Option<&str>) -> Result<Unjudged> {
+        let subject = subject_of(samples, program)?;
+        let pages = subject.total(samples, "unknown_pages").unwrap_or(0.0).ceil() as u64;
+        let lost = samples.iter().find(|s| s.bench == BENCH && s.metric == "lost_faults");
+        Ok(Unjudged { pages, lost_faults: lost.map_or(0, |s| s.value as u64) })
+    }
+
+    /// Pages that are written if all that could not be judged are.
+    pub fn at_most(&self, profile: &ApplicationProfile) -> u64 {
+        profile.written.saturating_add(self.pages).min(profile.pages)
+    }
+
+    /// What to say of it.
+    pub fn notes(&self, profile: &ApplicationProfile) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.pages > 0 {
+            notes.push(format!(
+                "{} pages could not be judged and do not count as written: at most {} are",
+                self.pages,
+                self.at_most(profile)
+            ));
+        }
+        if self.lost_faults > 0 {
+            notes.push(format!("{} faults were lost: more may be written", self.lost_faults));
+        }
+        notes
+    }
+}
+
 /// The profile of the most telling subject, of `program` alone if one is named.
 ///
 /// # Errors
@@ -95,17 +154,7 @@ pub fn profile_of(
     samples: &[Sample],
     program: Option<&str>,
 ) -> Result<(ApplicationProfile, Subject)> {
-    let all = subjects(samples);
-    let Some(subject) = all.iter().find(|of| program.is_none_or(|name| of.program == name)) else {
-        let names: BTreeSet<&str> = all.iter().map(|of| of.program.as_str()).collect();
-        match program {
-            Some(name) if !names.is_empty() => bail!(
-                "this footprint has no program {name}: it has {}",
-                Vec::from_iter(names).join(", ")
-            ),
-            _ => bail!("this run holds no footprint: make one with `cowlab footprint`"),
-        }
-    };
+    let subject = subject_of(samples, program)?;
     let count = |metric: &str| subject.total(samples, metric).map(|value| value.round() as u64);
     let (Some(mapped), Some(all_written)) = (count("pages_mapped"), count("pages_written")) else {
         bail!("the footprint by {} lacks its totals: it is cut", subject.method);
@@ -120,10 +169,10 @@ pub fn profile_of(
     if subject.writer == "child" {
         profile.writer = WritingProcess::Child;
     }
-    profile.mappings = mappings(samples, subject);
-    profile.regions = regions(samples, subject);
-    profile.replays = replays(samples, subject);
-    Ok((profile, subject.clone()))
+    profile.mappings = mappings(samples, &subject);
+    profile.regions = regions(samples, &subject);
+    profile.replays = replays(samples, &subject);
+    Ok((profile, subject))
 }
 
 /// Mapped and written pages by the value of one parameter, in the order of the rows.
@@ -254,6 +303,28 @@ mod tests {
         let next = Replay { policy: "next".into(), faults: 60, ahead: 41, wasted: 1 };
         assert_eq!(profile.replays, [next]);
         assert_eq!(subject.total(&footprint(), "pages_written"), Some(120.0));
+    }
+
+    #[test]
+    fn what_could_not_be_judged_bounds_what_is_written() {
+        let mut samples = footprint();
+        let (profile, _) = profile_of(&samples, None).unwrap();
+        let none = Unjudged::of(&samples, None).unwrap();
+        assert_eq!((none, none.at_most(&profile)), (Unjudged::default(), 100));
+        assert!(none.notes(&profile).is_empty());
+        // Of two spans together, and of whom the profile is not.
+        samples.push(row("parent", "exclusive", &[], "unknown_pages", 81.0));
+        samples.push(row("child", "exclusive", &[], "unknown_pages", 900.0));
+        samples.push(Sample::new(BENCH, Params::new(), "lost_faults", 7.0));
+        let some = Unjudged::of(&samples, Some("server")).unwrap();
+        assert_eq!(some, Unjudged { pages: 41, lost_faults: 7 });
+        assert_eq!(some.at_most(&profile), 141);
+        let notes = some.notes(&profile);
+        assert!(notes[0].starts_with("41 pages could not be judged"), "{notes:?}");
+        assert!(notes[0].ends_with("at most 141 are"), "{notes:?}");
+        assert!(notes[1].starts_with("7 faults were lost"), "{notes:?}");
+        assert_eq!(Unjudged { pages: 1 << 40, ..some }.at_most(&profile), profile.pages);
+        assert!(Unjudged::of(&[], None).is_err());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The pages of a process: /proc/PID/pagemap (kernel: Documentation/admin-guide/mm/pagemap.rst).
-//! Reading takes the process's mmap_lock, shared, for 2 MB at a time: its faults go on, an mmap or
-//! fork of it waits for some microseconds.
+//! Reading takes the process's mmap_lock, shared, for what one table maps at a time (2 MiB), a scan
+//! for 32 MiB of pages at most ([`Wanted`]): its faults go on, an mmap or fork of it waits, for
+//! some microseconds or for a part of a millisecond.
 
 use std::fs::File;
 use std::ops::Range;
@@ -11,13 +12,15 @@ use cowlab_machine::ProcessError;
 
 pub use crate::scan::{Region, Wanted, category};
 
-use crate::scan;
+use crate::scan::{self, Joined};
 use crate::target::Target;
 
 /// Entries read in one call: 128 MiB of 4 KiB pages. More gain nothing.
 const CHUNK_PAGES: usize = 32768;
 /// Regions of one scan.
 const CHUNK_REGIONS: usize = 4096;
+/// Entries in a row with no page that are not yielded: a table's.
+const HOLE_PAGES: usize = 512;
 
 /// One page of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,6 +35,12 @@ impl Page {
     /// In swap; its memory is one process's or shared by several, that is not told.
     pub fn is_swapped(self) -> bool {
         self.0 >> 62 & 1 == 1
+    }
+
+    /// In RAM or in swap. The entry of a page that is in neither need not be 0: it may say that
+    /// its mapping is new ([`Page::is_soft_dirty`]).
+    pub fn is_there(self) -> bool {
+        self.is_present() || self.is_swapped()
     }
 
     /// Of a file, or of shared memory: no copy of this process's own.
@@ -114,8 +123,9 @@ impl Pagemap {
         self.page_bytes
     }
 
-    /// Yields the pages of `range` in runs, each with the address of its first; where the kernel
-    /// can scan, those that are neither in RAM nor in swap are left out.
+    /// Yields the pages of `range` in runs, each with the address of its first. Where many in a
+    /// row are neither in RAM nor in swap, they are left out; where the kernel can scan, they are
+    /// not even read.
     ///
     /// # Errors
     /// [`ProcessError`]: its memory is gone; `of` is whose, for the reason.
@@ -154,12 +164,16 @@ impl Pagemap {
             return Err(ProcessError::Unsupported { path: of.path("pagemap") });
         }
         self.regions.resize(CHUNK_REGIONS, Region::default());
+        let mut joined = Joined::default();
         let mut at = range.start;
         while at < range.end {
+            let (end, most_pages) = wanted.one_call(at, self.page_bytes);
+            let part = at..end.min(range.end);
             let (filled, stopped) =
-                scan::scan(&self.file, &(at..range.end), wanted, &mut self.regions)
+                scan::scan(&self.file, &part, most_pages, wanted, &mut self.regions)
                     .map_err(|error| of.failed("pagemap", error.into()))?;
-            self.regions[..filled].iter().copied().for_each(&mut each);
+            let whole = self.regions[..filled].iter().filter_map(|region| joined.add(*region));
+            whole.for_each(&mut each);
             // Linux 6.18 has been seen to name an end before that of the last region it yielded,
             // which the next call would then yield again.
             let covered =
@@ -169,6 +183,7 @@ impl Pagemap {
             }
             at = covered;
         }
+        joined.finish().into_iter().for_each(each);
         Ok(())
     }
 
@@ -192,11 +207,31 @@ impl Pagemap {
             self.pages.clear();
             let (entries, _) = self.bytes[..got].as_chunks::<8>();
             self.pages.extend(entries.iter().map(|entry| Page(u64::from_ne_bytes(*entry))));
-            each(at * self.page_bytes, &self.pages);
+            for (first, run) in runs(&self.pages) {
+                each((at + first as u64) * self.page_bytes, run);
+            }
             at += self.pages.len() as u64;
         }
         Ok(())
     }
+}
+
+/// Runs of pages between long holes, each with the place of its first: somebody may have reserved
+/// terabytes, whose entries would fill this process's memory.
+fn runs(pages: &[Page]) -> impl Iterator<Item = (usize, &[Page])> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let first = at + pages[at..].iter().position(|page| page.is_there())?;
+        at = first + 1;
+        for (index, page) in pages.iter().enumerate().skip(at) {
+            if page.is_there() {
+                at = index + 1;
+            } else if index + 1 - at >= HOLE_PAGES {
+                break;
+            }
+        }
+        Some((first, &pages[first..at]))
+    })
 }
 
 #[cfg(test)]
@@ -242,6 +277,77 @@ mod tests {
         let plain = count(&mut pagemap, &own, &memory);
         assert_eq!(plain.0, by_default.0);
         assert!(plain.1 >= 2, "the range is longer than one chunk");
+    }
+
+    #[test]
+    fn long_holes_are_no_part_of_a_run() {
+        // Entries that say nothing but that their mapping is new.
+        let mut pages = vec![Page(1 << 55); 4 * HOLE_PAGES];
+        for there in [7, 9, 8 + HOLE_PAGES, 10 + 2 * HOLE_PAGES] {
+            pages[there] = Page(1 << 63);
+        }
+        pages[4 * HOLE_PAGES - 1] = Page(1 << 62);
+        let found: Vec<(usize, usize)> =
+            runs(&pages).map(|(first, run)| (first, run.len())).collect();
+        let (one, two) = (8 + HOLE_PAGES, 10 + 2 * HOLE_PAGES);
+        assert_eq!(found, [(7, one - 6), (two, 1), (4 * HOLE_PAGES - 1, 1)]);
+        assert_eq!(runs(&[Page(0); 3]).count() + runs(&[]).count(), 0);
+    }
+
+    #[test]
+    fn a_reservation_without_pages_yields_next_to_nothing() {
+        let own = Target::open(std::process::id() as i32).unwrap();
+        let mut pagemap = Pagemap::open(&own).unwrap();
+        let page = pagemap.page_bytes() as usize;
+        let mut memory = vec![0u8; 60_000 * page];
+        for touched in [20_000, 50_000] {
+            memory[touched * page] = 1;
+        }
+        std::hint::black_box(&memory);
+        let start = (memory.as_ptr().addr() as u64).next_multiple_of(page as u64);
+        let range = start..start + 59_000 * page as u64;
+        for scans in [pagemap.scans, false] {
+            pagemap.scans = scans;
+            let (mut yielded, mut there) = (0, 0);
+            pagemap
+                .for_each(&own, range.clone(), |_, pages| {
+                    yielded += pages.len();
+                    there += pages.iter().filter(|page| page.is_there()).count();
+                })
+                .unwrap();
+            // Each may be a huge page.
+            assert!(there >= 2 && yielded <= 5000, "{there} of {yielded} pages");
+        }
+    }
+
+    #[test]
+    fn what_many_calls_find_is_in_whole_regions() {
+        let own = Target::open(std::process::id() as i32).unwrap();
+        let mut pagemap = Pagemap::open(&own).unwrap();
+        if !pagemap.has_scan() {
+            return;
+        }
+        let page = pagemap.page_bytes();
+        let memory = std::hint::black_box(vec![1u8; 20_001 * page as usize]);
+        let start = (memory.as_ptr().addr() as u64).next_multiple_of(page);
+        let range = start..start + 20_000 * page;
+        let there = category::PRESENT | category::SWAPPED;
+        // The one is bounded by pages, the other by addresses.
+        let wanted = [
+            Wanted { any_of: there, told: there, ..Wanted::default() },
+            Wanted { any_of: there, all_of: category::PRESENT, told: there, ..Wanted::default() },
+        ];
+        for wanted in wanted {
+            let mut found: Vec<Region> = Vec::new();
+            pagemap.scan(&own, range.clone(), wanted, |region| found.push(region)).unwrap();
+            let pages: u64 = found.iter().map(|one| (one.end - one.start) / page).sum();
+            // A page may be on its way to another frame, or to swap.
+            assert!((19_000..=20_000).contains(&pages), "{pages} in {found:?}");
+            for two in found.windows(2) {
+                let is_cut = two[0].end == two[1].start && two[0].categories == two[1].categories;
+                assert!(two[0].end <= two[1].start && !is_cut, "{two:?}");
+            }
+        }
     }
 
     #[test]

@@ -56,6 +56,53 @@ pub struct Wanted {
     pub protect: bool,
 }
 
+/// Pages under one hold of the target's mmap_lock: 32 MiB of 4 KiB pages. What one entry of the
+/// table above maps divides it on every architecture.
+const CALL_PAGES: u64 = 8192;
+/// Addresses under one hold of it, where pages bound the work: 4 GiB of 4 KiB pages.
+const SPARSE_CALL_PAGES: u64 = 1 << 20;
+
+impl Wanted {
+    /// The end of a call that begins at `at`, and how many pages it may find; 0: any number.
+    ///
+    /// The kernel holds the target's mmap_lock from the one to the other, so that a fork of it
+    /// waits: it lets go only to hand over 512 regions, and a dense heap is a single one. Where all
+    /// that is there is wanted, what is found bounds the walk: over nothing it goes by empty upper
+    /// tables and takes next to no time, and a reservation of terabytes takes few calls. Any other
+    /// filter passes over pages that it does not find, so that its addresses have to be few. They
+    /// end at no place within a huge page: to protect a part of one splits it.
+    pub(crate) fn one_call(self, at: u64, page_bytes: u64) -> (u64, u64) {
+        let there = category::PRESENT | category::SWAPPED;
+        let is_all_there = self.all_of == 0 && self.any_of & there == there && !self.protect;
+        let (addresses, most_pages) =
+            if is_all_there { (SPARSE_CALL_PAGES, CALL_PAGES) } else { (CALL_PAGES, 0) };
+        let bytes = addresses * page_bytes;
+        ((at / bytes + 1).saturating_mul(bytes), most_pages)
+    }
+}
+
+/// Puts together again what lies on both sides of a call's end.
+#[derive(Debug, Default)]
+pub(crate) struct Joined(Option<Region>);
+
+impl Joined {
+    /// Takes the next region, by address; the one before it, if that is whole now.
+    pub(crate) fn add(&mut self, region: Region) -> Option<Region> {
+        match &mut self.0 {
+            Some(last) if last.end == region.start && last.categories == region.categories => {
+                last.end = region.end;
+                None
+            }
+            last => last.replace(region),
+        }
+    }
+
+    /// The last one.
+    pub(crate) fn finish(self) -> Option<Region> {
+        self.0
+    }
+}
+
 /// `struct pm_scan_arg`.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
@@ -78,10 +125,12 @@ const WP_MATCHING: u64 = 1 << 0;
 const CHECK_WPASYNC: u64 = 1 << 1;
 const SCAN: Opcode = opcode::read_write::<Argument>(b'f', 16);
 
-/// One call: how many regions were filled, and where it stopped.
+/// One call, which finds no more than so many pages (0: any number): how many regions were filled,
+/// and where it stopped.
 pub(crate) fn scan(
     pagemap: &File,
     range: &Range<u64>,
+    most_pages: u64,
     wanted: Wanted,
     regions: &mut [Region],
 ) -> Result<(usize, u64)> {
@@ -91,6 +140,7 @@ pub(crate) fn scan(
             flags: if wanted.protect { WP_MATCHING | CHECK_WPASYNC } else { 0 },
             start: range.start,
             end: range.end,
+            max_pages: most_pages,
             category_mask: wanted.all_of,
             category_anyof_mask: wanted.any_of,
             return_mask: wanted.told,
@@ -107,7 +157,7 @@ pub(crate) fn scan(
 /// Whether the kernel knows the ioctl: asked for no pages at all.
 pub(crate) fn is_known(pagemap: &File) -> bool {
     let wanted = Wanted { told: category::PRESENT, ..Wanted::default() };
-    !matches!(scan(pagemap, &(0..0), wanted, &mut []), Err(Errno::NOTTY | Errno::INVAL))
+    !matches!(scan(pagemap, &(0..0), 0, wanted, &mut []), Err(Errno::NOTTY | Errno::INVAL))
 }
 
 struct Call<'a> {
@@ -134,5 +184,46 @@ unsafe impl Ioctl for &mut Call<'_> {
 
     unsafe fn output_from_ptr(out: IoctlOutput, _: *mut c_void) -> Result<usize> {
         Ok(out as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_call_holds_the_lock_for_few_pages() {
+        let there = category::PRESENT | category::SWAPPED;
+        let all = Wanted { any_of: there, told: there | category::HUGE, ..Wanted::default() };
+        assert_eq!(all.one_call(0, 4096), (4096 * MIB, 8192));
+        assert_eq!(all.one_call(5000 * MIB, 4096), (8192 * MIB, 8192));
+        // These pass over pages that they do not find.
+        let zeros = Wanted { all_of: category::ZERO, told: category::ZERO, ..Wanted::default() };
+        let present = Wanted { any_of: category::PRESENT, ..Wanted::default() };
+        let protected = Wanted { protect: true, ..all };
+        for wanted in [zeros, present, protected, Wanted { all_of: category::HUGE, ..all }] {
+            assert_eq!(wanted.one_call(0, 4096), (32 * MIB, 0));
+            assert_eq!(wanted.one_call(33 * MIB + 4096, 4096), (64 * MIB, 0));
+        }
+        assert_eq!(zeros.one_call(u64::MAX - 4095, 4096).0, u64::MAX);
+    }
+
+    #[test]
+    fn what_a_calls_end_cut_in_two_is_one_region() {
+        let region = |start, end, categories| Region { start, end, categories };
+        let pieces = [
+            region(0, 32, 8),
+            region(32, 64, 8),
+            region(64, 65, 8),
+            region(65, 70, 16),
+            region(71, 72, 16),
+        ];
+        let mut joined = Joined::default();
+        let mut whole: Vec<Region> = pieces.into_iter().filter_map(|one| joined.add(one)).collect();
+        whole.extend(joined.finish());
+        assert_eq!(whole, [region(0, 65, 8), region(65, 70, 16), region(71, 72, 16)]);
+        assert_eq!(Joined::default().finish(), None);
     }
 }

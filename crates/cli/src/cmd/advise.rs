@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use anyhow::Result;
+use cowlab_bench::application::Unjudged;
 use cowlab_bench::{Rounds, advice as trial};
 use cowlab_machine::{Facts, Root, thp};
 use cowlab_model::advice::{Advice, Choice, Shape, Surroundings, advise, sentence};
@@ -43,7 +44,13 @@ pub fn run(common: &Common, args: &AdviseArgs) -> Result<()> {
     let facts = Facts::probe(&Root::default());
     let base = file.profile.page_size_bytes;
     let mut application = match (&args.footprint, args.pid) {
-        (Some(run), _) => of_run(run, args.program.as_deref(), base)?,
+        (Some(run), _) => {
+            let program = args.program.as_deref();
+            let mut application = of_run(run, program, base)?;
+            let unjudged = Unjudged::of(&Run::read(run)?.samples, program)?;
+            application.notes.extend(unjudged.notes(&application.profile));
+            application
+        }
         (None, pid) => of_pid(pid.unwrap_or_default(), args.write_fraction, &facts)?,
     };
     complete(&mut application.profile, args);

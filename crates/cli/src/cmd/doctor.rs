@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `doctor`: what can be measured here, and whether a fork of a process would fail.
 
+use std::path::Path;
+
 use anyhow::{Result, bail};
+use cowlab_bench::application::Unjudged;
 use cowlab_bench::redis::replication_of;
 use cowlab_machine::capability::{self, Capability};
 use cowlab_machine::verdict::{Expected, Level, Verdict, fork_expecting};
 use cowlab_machine::{Facts, ProcessFacts, Root};
+use cowlab_model::application::ApplicationProfile;
 use cowlab_report::{Block, Cell, Column, Document, Finding, Section, Table};
-use cowlab_store::{FORMAT, Missing};
+use cowlab_store::{FORMAT, Missing, Run};
 use serde::Serialize;
 
 use crate::application::of_run;
@@ -68,11 +72,12 @@ fn judge(root: &Root, facts: &Facts, args: &DoctorArgs) -> Result<Option<(i32, V
     let replication = asked.map(|(_, replication)| replication);
     let last_cow = replication.as_ref().and_then(|of| of.last_cow_bytes);
     let expected = match (&args.footprint, last_cow) {
-        (Some(run), _) => Some(Expected {
-            copied_bytes: of_run(run, None, facts.page_size_bytes)?.profile.written
-                * facts.page_size_bytes,
-            source: format!("the footprint of {}", run.display()),
-        }),
+        (Some(run), _) => {
+            let page_bytes = facts.page_size_bytes;
+            let profile = of_run(run, None, page_bytes)?.profile;
+            let unjudged = Unjudged::of(&Run::read(run)?.samples, None)?;
+            Some(expected(run, &profile, unjudged, page_bytes))
+        }
         (None, Some(copied_bytes)) => {
             Some(Expected { copied_bytes, source: "rdb_last_cow_size".to_owned() })
         }
@@ -80,6 +85,25 @@ fn judge(root: &Root, facts: &Facts, args: &DoctorArgs) -> Result<Option<(i32, V
     };
     let verdict = fork_expecting(facts, &process, expected.as_ref(), replication.as_ref());
     Ok(Some((pid, verdict)))
+}
+
+/// The copies that a footprint lets expect: what it could not judge counts as written, since too
+/// little would be a promise.
+fn expected(
+    run: &Path,
+    profile: &ApplicationProfile,
+    unjudged: Unjudged,
+    page_bytes: u64,
+) -> Expected {
+    let mut source = format!("the footprint of {}", run.display());
+    if unjudged.pages > 0 {
+        let pages = unjudged.pages;
+        source += &format!(" ({pages} pages that could not be judged count as written)");
+    }
+    if unjudged.lost_faults > 0 {
+        source += &format!(" ({} faults were lost: it may be more)", unjudged.lost_faults);
+    }
+    Expected { copied_bytes: unjudged.at_most(profile) * page_bytes, source }
 }
 
 fn capability_section(facts: &Facts, capabilities: &[Capability]) -> Section {
@@ -143,4 +167,24 @@ fn fork_section(verdict: &Verdict, pid: i32) -> Section {
         format!("Would a fork of process {pid} fail?"),
         vec![Block::Finding(verdict), Block::Table(table), Block::Table(sizes)],
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_footprint_could_not_judge_is_expected_to_be_copied() {
+        let profile = ApplicationProfile::of_pages(1000, 100);
+        let of = |pages, lost_faults| {
+            expected(Path::new("runs/x"), &profile, Unjudged { pages, lost_faults }, 4096)
+        };
+        let plain = of(0, 0);
+        assert_eq!(plain.copied_bytes, 100 * 4096);
+        assert_eq!(plain.source, "the footprint of runs/x");
+        assert_eq!(of(50, 0).copied_bytes, 150 * 4096);
+        assert!(of(50, 0).source.contains("50 pages that could not be judged"));
+        assert_eq!(of(5000, 0).copied_bytes, 1000 * 4096);
+        assert!(of(0, 3).source.contains("3 faults were lost"));
+    }
 }

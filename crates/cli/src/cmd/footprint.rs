@@ -2,6 +2,7 @@
 //! `footprint`: the application profile of a command or of a running process.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -65,7 +66,9 @@ pub fn run(common: &Common, args: &FootprintArgs) -> Result<()> {
         (Some(_), false) => Subject::Interval,
     };
     let bpf = AccessFacts::probe(&Root::default()).decide();
-    let of_method = MethodFacts::probe(target.as_ref(), bpf, facts.soft_dirty, args.allow_marking);
+    let marking = args.allow_marking;
+    let of_method =
+        MethodFacts::probe(target.as_ref(), bpf, facts.soft_dirty, marking, args.method);
     let (method, reason) =
         choose(subject, &of_method, args.method).map_err(|reason| anyhow!(reason))?;
     let interrupts = Arc::new(AtomicUsize::new(0));
@@ -146,9 +149,33 @@ fn missing(spans: &Spans, frames: bool, method: Method) -> Vec<Missing> {
         );
     }
     if spans.faults_lost.is_some_and(|lost| lost > 0) {
-        add("cow_pages", format!("{} faults were lost", spans.faults_lost.unwrap_or(0)));
+        let lost = spans.faults_lost.unwrap_or(0);
+        add("cow_pages", format!("{lost} faults were lost: pages that they wrote do not count"));
+    }
+    let unknown_pages = unknown_pages(spans);
+    if unknown_pages > 0 {
+        add(
+            "pages_written",
+            format!(
+                "{unknown_pages} pages could not be judged, in swap at one of the moments or \
+                 unreadable: they count as not written"
+            ),
+        );
+    }
+    for (metric, reason) in &spans.missing {
+        add(metric, reason.clone());
     }
     missing
+}
+
+/// Pages that could not be judged. The writers of one span tell of the same ones.
+fn unknown_pages(spans: &Spans) -> u64 {
+    let mut most: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for (key, sum) in &spans.sums {
+        let pages = most.entry((key.program.as_str(), key.between.name())).or_default();
+        *pages = sum.unknown_pages.max(*pages);
+    }
+    most.values().sum()
 }
 
 impl Plan<'_> {
@@ -174,7 +201,7 @@ impl Plan<'_> {
         let mut follow = Follow::new(tracer, self.method, faults);
         follow.begin(root)?;
         let (told, signals) = (Cell::new(false), Cell::new(0));
-        let status = follow.run(root, None, |ended, _| {
+        let status = follow.run(root, None, |ended, _, _| {
             if ended.is_some_and(|ended| ended.elapsed() > TELL_AFTER) && !told.replace(true) {
                 output::say(
                     "the command ended, processes that it started go on: Ctrl-C ends the looking",
@@ -224,12 +251,14 @@ impl Plan<'_> {
                 let forks = spans.sums.iter().filter(|(key, _)| key.between.is_fork());
                 forks.map(|(_, sum)| sum.spans).max().unwrap_or(0)
             };
-            follow.run(pid, Some(until), |ended, spans| {
-                ended.is_some() || self.stopped() || seen(spans) >= wanted
+            // A fork that came in time is looked at to its end, however long that takes.
+            follow.run(pid, None, |ended, spans, is_fork_open| {
+                let is_late = !is_fork_open && Instant::now() >= until;
+                ended.is_some() || self.stopped() || seen(spans) >= wanted || is_late
             })?;
         } else {
             let before = follow.look_stopped(pid)?;
-            follow.run(pid, Some(until), |ended, _| ended.is_some() || self.stopped())?;
+            follow.run(pid, Some(until), |ended, _, _| ended.is_some() || self.stopped())?;
             follow.compare_stopped(pid, &before)?;
         }
         let spans = follow.finish();
@@ -248,5 +277,50 @@ impl Plan<'_> {
         }
         let source = BpfSource::attach(follows)?;
         Ok(Some(FaultLog::new(Box::new(source))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cowlab_observe::footprint::spans::{Between, Span};
+    use cowlab_observe::footprint::{Tally, Writer};
+
+    use super::*;
+
+    fn seen(unknown_pages: [u64; 3]) -> Spans {
+        let mut spans = Spans::default();
+        for (writer, unknown_pages) in
+            [Writer::Parent, Writer::Child, Writer::Either].into_iter().zip(unknown_pages)
+        {
+            spans.add(Span {
+                between: Between::ForkToExit,
+                program: "server".to_owned(),
+                writer,
+                method: Method::Exclusive,
+                tally: Tally::default(),
+                start_unix_ns: 0,
+                duration_ns: 1,
+                unknown_pages,
+                blind_ns: 0,
+            });
+        }
+        spans
+    }
+
+    fn reason(spans: &Spans, metric: &str) -> Option<String> {
+        let all = missing(spans, true, Method::Exclusive);
+        all.into_iter().find(|row| row.metric == metric).map(|row| row.reason)
+    }
+
+    #[test]
+    fn what_could_not_be_judged_is_told_once() {
+        assert_eq!(reason(&seen([0; 3]), "pages_written"), None);
+        let told = reason(&seen([4, 5, 5]), "pages_written").unwrap();
+        assert!(told.starts_with("5 pages could not be judged"), "{told}");
+        let lost = Spans { faults_lost: Some(3), ..Spans::default() };
+        assert!(reason(&lost, "cow_pages").unwrap().starts_with("3 faults were lost"));
+        let ended = ("forks".to_owned(), "process 7 ended".to_owned());
+        let early = Spans { missing: vec![ended], ..seen([0; 3]) };
+        assert_eq!(reason(&early, "forks").unwrap(), "process 7 ended");
     }
 }

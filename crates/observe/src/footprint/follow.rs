@@ -79,8 +79,9 @@ impl Follow {
         Ok(())
     }
 
-    /// Goes on until nobody is left, or `root` has ended, which `after_root` is asked about then,
-    /// or `until` has come, or `stop` says so. The wait status of `root`, if it ended.
+    /// Goes on until nobody is left, or `until` has come, or `stop` says so, which is told when
+    /// `root` ended, what was seen, and whether a process that was forked meanwhile is still
+    /// followed. The wait status of `root`, if it ended.
     ///
     /// # Errors
     /// waitpid's.
@@ -88,14 +89,16 @@ impl Follow {
         &mut self,
         root: i32,
         until: Option<Instant>,
-        stop: impl Fn(Option<Instant>, &Spans) -> bool,
+        stop: impl Fn(Option<Instant>, &Spans, bool) -> bool,
     ) -> Result<Option<i32>> {
         let mut status = None;
         let mut ended = None;
         loop {
             let event = {
                 let spans = &self.spans;
-                self.tracer.next(until, || stop(ended, spans)).context("waitpid")?
+                let is_fork_open = self.processes.values().any(|process| process.fork.is_some());
+                let stop = || stop(ended, spans, is_fork_open);
+                self.tracer.next(until, stop).context("waitpid")?
             };
             let Some(event) = event else { return Ok(status) };
             if let Event::Ended { pid, status: own } = event {

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use cowlab_machine::ProcessError;
 
 use super::faults::FaultLog;
@@ -96,11 +96,11 @@ fn soft_dirty(before: &Moment, target: &Target) -> Result<Tally, ProcessError> {
     Ok(tally)
 }
 
-/// From the next fork of a process to its child's end or exec, `forks` times, or until `wait` has
-/// passed or `stop` says so.
+/// From the next fork of a process to its child's end or exec, `forks` times, or until it ends,
+/// `wait` has passed or `stop` says so.
 ///
 /// # Errors
-/// It ended, or no fork came.
+/// It ended before anything was seen, or no fork came.
 pub fn forks(
     target: &Target,
     method: Method,
@@ -109,26 +109,45 @@ pub fn forks(
     faults: Option<FaultLog>,
     stop: impl Fn() -> bool,
 ) -> Result<Spans> {
-    let mut looks = Looks { target, method, spans: Spans::default(), faults, stop: &stop };
+    let spans = Spans::default();
+    let mut looks = Looks { target, method, spans, faults, stop: &stop, unread: None };
     let until = Instant::now() + wait;
     if let Some(faults) = &mut looks.faults {
         faults.watch(target.pid());
     }
-    while looks.spans.forks < forks {
-        let Some((before, child)) = looks.wait_for_child(until)? else { break };
-        looks.until_its_end(before, &child)?;
-    }
+    let end = looks.at_forks(forks, until);
     if let Some(faults) = looks.faults.take() {
         faults.finish(&mut looks.spans);
     }
-    if looks.spans.forks == 0 {
+    let spans = kept(looks.spans, end, forks)?;
+    if spans.forks == 0 {
+        if let Some(error) = looks.unread {
+            return Err(anyhow::Error::from(error).context("its child could not be seen"));
+        }
         bail!(
             "process {} did not fork within {} s: wait longer with --interval-s",
             target.pid(),
             wait.as_secs_f64()
         );
     }
-    Ok(looks.spans)
+    Ok(spans)
+}
+
+/// What was seen of the process until `end`: that it ends, as a worker does, takes nothing back.
+fn kept(
+    mut spans: Spans,
+    end: Result<(), ProcessError>,
+    wanted: u64,
+) -> Result<Spans, ProcessError> {
+    match end {
+        Err(error) if spans.sums.is_empty() => Err(error),
+        Err(error) => {
+            let reason = format!("{error}, after {} of {wanted} forks", spans.forks);
+            spans.missing.push(("forks".to_owned(), reason));
+            Ok(spans)
+        }
+        Ok(()) => Ok(spans),
+    }
 }
 
 struct Looks<'a> {
@@ -137,6 +156,8 @@ struct Looks<'a> {
     spans: Spans,
     faults: Option<FaultLog>,
     stop: &'a dyn Fn() -> bool,
+    /// Why the last child that could not be looked at could not.
+    unread: Option<ProcessError>,
 }
 
 /// The process before a fork.
@@ -162,8 +183,21 @@ impl Before {
 }
 
 impl Looks<'_> {
+    fn at_forks(&mut self, forks: u64, until: Instant) -> Result<(), ProcessError> {
+        while self.spans.forks < forks && !(self.stop)() {
+            let Some((before, child)) = self.wait_for_child(until)? else { break };
+            let unseen = self.spans.unseen;
+            self.until_its_end(before, &child)?;
+            // Where children come all the time and none can be seen, it would never end.
+            if self.spans.unseen > unseen && Instant::now() >= until {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Waits for a new child; what the process had shortly before, and the child.
-    fn wait_for_child(&mut self, until: Instant) -> Result<Option<(Before, Target)>> {
+    fn wait_for_child(&mut self, until: Instant) -> Result<Option<(Before, Target)>, ProcessError> {
         let mut before = self.before()?;
         loop {
             let begun = Instant::now();
@@ -181,7 +215,7 @@ impl Looks<'_> {
                 return Ok(None);
             }
             if self.target.wait_for_end(pause) {
-                return Err(ProcessError::Vanished { pid: self.target.pid() }.into());
+                return Err(ProcessError::Vanished { pid: self.target.pid() });
             }
             if let Some(faults) = &mut self.faults {
                 faults.drain();
@@ -194,7 +228,7 @@ impl Looks<'_> {
         }
     }
 
-    fn before(&mut self) -> Result<Before> {
+    fn before(&mut self) -> Result<Before, ProcessError> {
         let children = children::children(self.target)?.iter().map(|child| child.pid).collect();
         let reading = self.reading(self.target)?;
         Ok(Before { reading, children, taken: Instant::now(), is_before: false })
@@ -206,9 +240,19 @@ impl Looks<'_> {
         Ok(reading)
     }
 
-    fn until_its_end(&mut self, before: Before, child: &Target) -> Result<()> {
+    /// Follows a child. It and its parent may end at any moment, which leaves what was seen before.
+    fn until_its_end(&mut self, before: Before, child: &Target) -> Result<(), ProcessError> {
         let parent_now = self.reading(self.target)?;
-        let mut fork = Moment::take(child, self.method).context("its child could not be seen")?;
+        let mut fork = match Moment::take(child, self.method) {
+            Ok(fork) => fork,
+            // What fails with every child, as a copy that does not fit.
+            Err(error @ ProcessError::Read(_)) => return Err(error),
+            Err(error) => {
+                self.spans.unseen += 1;
+                self.unread = Some(error);
+                return Ok(());
+            }
+        };
         let mut last = (parent_now.clone(), fork.reading.clone());
         self.spans.note(&fork);
         if is_same_memory(&last.0, &last.1) {
@@ -234,7 +278,7 @@ impl Looks<'_> {
             if let Some(faults) = &mut self.faults {
                 faults.drain();
             }
-            let parent = self.reading(self.target)?;
+            let Ok(parent) = self.reading(self.target) else { break };
             // Its end, or another program's memory.
             match self.reading(child) {
                 Ok(now) if !is_another(&last.1, &now) => last = (parent, now),
@@ -247,16 +291,22 @@ impl Looks<'_> {
             seen_at = Instant::now();
         }
         let blind_ns = seen_at.elapsed().as_nanos() as u64;
-        let parent = self.reading(self.target)?;
-        // While the child lived none of the frames that they shared was free; now the next fork may
-        // have given the parent one of them once more.
-        let parent = moved(&fork.reading, &last.0, parent);
-        let last = last.1;
+        let (parents_last, last) = last;
+        let parent = match self.reading(self.target) {
+            // While the child lived none of the frames that they shared was free; now the next fork
+            // may have given the parent one of them once more.
+            Ok(parent) => moved(&fork.reading, &parents_last, parent),
+            Err(_) => parents_last,
+        };
         let shares = shares::shares(&fork.reading, Some(&parent), Some(&last));
         let mut unknown_pages = shares.unknown_pages;
         let mut seen = sides(shares);
         if let Some(copy) = &fork.copy {
-            let (tally, unknown) = compared(&fork.reading, copy, self.target, &parent)?;
+            // The parent's bytes are gone with it.
+            let Ok((tally, unknown)) = compared(&fork.reading, copy, self.target, &parent) else {
+                self.spans.unseen += 1;
+                return Ok(());
+            };
             unknown_pages = unknown;
             seen = vec![(Writer::Parent, tally)];
         }
@@ -264,6 +314,8 @@ impl Looks<'_> {
             faults.drain();
             let sides = (self.target.pid(), child.pid());
             seen = faults.judge(&fork, Some((sides.0, &parent)), Some((sides.1, &last)));
+            // A fault tells of a page that is in swap by now as well.
+            unknown_pages = 0;
         }
         for (writer, tally) in seen {
             self.spans.add(Span {
@@ -371,6 +423,49 @@ mod tests {
             ("10000-20000 rw-p 00000000 00:00 0\n", "30000-40000 rw-p 00000000 00:00 0\n");
         let (one, other) = (of(&format!("{one}{vsyscall}")), of(&format!("{other}{vsyscall}")));
         assert!(is_another(&one, &other) && !is_another(&one, &one));
+    }
+
+    #[test]
+    fn a_child_that_cannot_be_read_is_unseen_and_ends_nothing() {
+        let own = Target::open(std::process::id() as i32).unwrap();
+        let mut process = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let child = Target::open(process.id() as i32).unwrap();
+        process.kill().unwrap();
+        process.wait().unwrap();
+        let mut looks = Looks {
+            target: &own,
+            method: Method::Exclusive,
+            spans: Spans::default(),
+            faults: None,
+            stop: &|| false,
+            unread: None,
+        };
+        let before = looks.before().unwrap();
+        looks.until_its_end(before, &child).unwrap();
+        assert_eq!((looks.spans.unseen, looks.spans.forks), (1, 0));
+        assert!(matches!(looks.unread, Some(ProcessError::Vanished { .. })), "{:?}", looks.unread);
+    }
+
+    #[test]
+    fn a_process_that_ends_leaves_what_was_seen_of_it() {
+        let gone = || Err(ProcessError::Vanished { pid: 7 });
+        assert!(kept(Spans::default(), gone(), 100).is_err());
+        let mut spans = Spans { forks: 3, ..Spans::default() };
+        spans.add(Span {
+            between: Between::ForkToExit,
+            program: "server".into(),
+            writer: Writer::Child,
+            method: Method::Exclusive,
+            tally: Tally::default(),
+            start_unix_ns: 0,
+            duration_ns: 1,
+            unknown_pages: 0,
+            blind_ns: 0,
+        });
+        let spans = kept(spans, gone(), 100).unwrap();
+        assert_eq!((spans.sums.len(), spans.missing.len()), (1, 1));
+        assert!(spans.missing[0].1.ends_with("after 3 of 100 forks"), "{:?}", spans.missing);
+        assert!(kept(spans, Ok(()), 100).is_ok());
     }
 
     #[test]

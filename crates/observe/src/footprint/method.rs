@@ -78,9 +78,9 @@ pub struct MethodFacts {
     pub bpf: Result<(), String>,
     /// The soft-dirty bit works, found out by using it.
     pub soft_dirty: Result<(), String>,
-    /// The process has memory that is registered for asynchronous write-protection, or is given
-    /// the library that does so.
-    pub registered: bool,
+    /// The process has memory that is registered for asynchronous write-protection; `None` where
+    /// that was not asked, since it could not be used.
+    pub registered: Option<bool>,
     /// Its bytes may be read.
     pub memory: Result<(), String>,
     /// Its user allows that its pages are marked (--allow-marking).
@@ -88,12 +88,13 @@ pub struct MethodFacts {
 }
 
 impl MethodFacts {
-    /// Finds out. `bpf` and `soft_dirty` are others' findings.
+    /// Finds out. `bpf` and `soft_dirty` are others' findings, `forced` is the user's choice.
     pub fn probe(
         target: Option<&Target>,
         bpf: Result<(), String>,
         soft_dirty: Option<bool>,
         may_mark: bool,
+        forced: Option<Method>,
     ) -> MethodFacts {
         let soft_dirty = match soft_dirty {
             Some(true) => Ok(()),
@@ -105,7 +106,9 @@ impl MethodFacts {
         let memory = target.map_or(Ok(()), |target| {
             target.open_file("mem").map(drop).map_err(|error| error.to_string())
         });
-        let registered = target.is_some_and(is_registered);
+        // Flags are in smaps alone, for which the kernel walks the whole memory under its lock.
+        let is_asked = may_mark || forced == Some(Method::Uffd);
+        let registered = target.filter(|_| is_asked).map(is_registered);
         MethodFacts { frames: shows_frames(), bpf, soft_dirty, registered, memory, may_mark }
     }
 }
@@ -188,13 +191,13 @@ fn usable(method: Method, subject: Subject, facts: &MethodFacts) -> Result<(), S
                 .to_owned(),
         ),
         (Method::SoftDirty, Subject::Interval) => Ok(()),
-        (Method::Uffd, _) if !facts.registered => {
-            Err("the program has registered none of its memory: start it with the library of \
-             examples/footprint_uffd.c in LD_PRELOAD, or link it"
+        (Method::Uffd, _) if !facts.may_mark && facts.registered != Some(false) => {
+            Err("it write-protects the pages of the process: allow that with --allow-marking"
                 .to_owned())
         }
-        (Method::Uffd, _) if !facts.may_mark => {
-            Err("it write-protects the pages of the process: allow that with --allow-marking"
+        (Method::Uffd, _) if facts.registered != Some(true) => {
+            Err("the program has registered none of its memory: start it with the library of \
+             examples/footprint_uffd.c in LD_PRELOAD, or link it"
                 .to_owned())
         }
         (Method::Uffd, Subject::Interval) => Ok(()),
@@ -215,7 +218,7 @@ mod tests {
             frames: true,
             bpf: Ok(()),
             soft_dirty: Err("off".into()),
-            registered: false,
+            registered: None,
             memory: Ok(()),
             may_mark: false,
         }
@@ -230,7 +233,7 @@ mod tests {
         assert_eq!(chosen(Subject::Command, &facts()), Method::Exclusive);
         assert_eq!(chosen(Subject::Fork, &facts()), Method::Exclusive);
         assert_eq!(chosen(Subject::Interval, &facts()), Method::Snapshot);
-        let marked = MethodFacts { registered: true, may_mark: true, ..facts() };
+        let marked = MethodFacts { registered: Some(true), may_mark: true, ..facts() };
         assert_eq!(chosen(Subject::Interval, &marked), Method::Uffd);
         let soft = MethodFacts { soft_dirty: Ok(()), may_mark: true, ..facts() };
         assert_eq!(chosen(Subject::Interval, &soft), Method::SoftDirty);
@@ -238,12 +241,27 @@ mod tests {
 
     #[test]
     fn nothing_is_marked_without_consent() {
-        let soft = MethodFacts { soft_dirty: Ok(()), registered: true, ..facts() };
+        let soft = MethodFacts { soft_dirty: Ok(()), registered: None, ..facts() };
         assert_eq!(chosen(Subject::Interval, &soft), Method::Snapshot);
         for method in [Method::SoftDirty, Method::Uffd] {
             let error = choose(Subject::Interval, &soft, Some(method)).unwrap_err();
             assert!(error.contains("--allow-marking"), "{error}");
         }
+    }
+
+    #[test]
+    fn what_is_registered_is_asked_only_where_it_could_be_used() {
+        let own = Target::open(std::process::id() as i32).unwrap();
+        let asked = |may_mark, forced| {
+            MethodFacts::probe(Some(&own), Ok(()), None, may_mark, forced).registered
+        };
+        assert_eq!(asked(false, None), None);
+        assert_eq!(asked(false, Some(Method::Snapshot)), None);
+        assert_eq!(asked(true, None), Some(false));
+        assert_eq!(asked(false, Some(Method::Uffd)), Some(false));
+        let none = MethodFacts { registered: Some(false), may_mark: true, ..facts() };
+        let error = choose(Subject::Interval, &none, Some(Method::Uffd)).unwrap_err();
+        assert!(error.contains("registered none"), "{error}");
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Placed {
 
     /// In RAM or in swap.
     pub fn is_there(&self) -> bool {
-        self.page.is_present() || self.page.is_swapped()
+        self.page.is_there()
     }
 
     /// Whether it is a copy of the process's own already, or shared with relatives by fork.
@@ -71,19 +71,23 @@ impl Reading {
         let mappings = mappings(of)?;
         let mut runs: Vec<(u64, Vec<Page>)> = Vec::new();
         let page_bytes = pagemap.page_bytes();
-        let mut zeros: Vec<Region> = Vec::new();
         for range in near(&mappings) {
-            if pagemap.has_scan() {
-                let wanted =
-                    Wanted { all_of: category::ZERO, told: category::ZERO, ..Wanted::default() };
-                pagemap.scan(of, range.clone(), wanted, |region| zeros.push(region))?;
-            }
             pagemap.for_each(of, range, |address, pages| match runs.last_mut() {
                 Some((start, last)) if *start + last.len() as u64 * page_bytes == address => {
                     last.extend_from_slice(pages);
                 }
                 _ => runs.push((address, pages.to_vec())),
             })?;
+        }
+        let mut zeros: Vec<Region> = Vec::new();
+        if pagemap.has_scan() {
+            let wanted =
+                Wanted { all_of: category::ZERO, told: category::ZERO, ..Wanted::default() };
+            // Only where there are pages: over what is reserved it would take very many calls.
+            for (start, pages) in &runs {
+                let end = *start + pages.len() as u64 * page_bytes;
+                pagemap.scan(of, *start..end, wanted, |region| zeros.push(region))?;
+            }
         }
         forget_zeros(&mut runs, &zeros, page_bytes);
         let took_ns = begun.elapsed().as_nanos() as u64;
