@@ -42,6 +42,14 @@ for line in sys.stdin:
         time.sleep(0.3)
         for at in range(0, size, 2 * page):
             memory[at] = 2
+    elif line.strip() == "double":
+        pid = os.fork()
+        if pid == 0:
+            # Gone before anybody can look at it, and its own child lives on.
+            if os.fork() == 0:
+                time.sleep(0.3)
+            os._exit(0)
+        os.waitpid(pid, 0)
     elif line.strip() == "exec":
         os.execvp("sleep", ["sleep", "60"])
     print("done", flush=True)
@@ -109,6 +117,9 @@ refuses 1 'there is no process 999999999' watch 999999999
 refuses 1 'no process is named nobody-has-it' watch nobody-has-it
 refuses 1 'not a control group' watch --cgroup "$PWD"
 refuses 1 'kernel thread or a zombie' watch 2
+# The corrected command needs a new file as well.
+refuses 1 'no process is named nobody-has-it' watch nobody-has-it --record kept
+[[ ! -e kept ]] || fail "expected no recording of a name that nobody has"
 refuses 2 'from 0.1 to 3600' watch 1 --interval-s 0
 refuses 1 'cannot open' watch --replay absent
 : >empty
@@ -152,6 +163,23 @@ if $bpf; then
 		'last["totals"]["stops"]["count"] in (0, 2)'
 fi
 
+# Forks of a child that has ended when they are read count, too.
+if $bpf; then
+	start_forker
+	"$COWLAB" watch "$forker" --json --interval-s 0.2 >double 2>err &
+	watch=$!
+	started+=("$watch")
+	wait_for double 2
+	for _ in {1..20}; do tell double; done
+	sleep 1
+	kill "$forker"
+	wait "$watch" || fail "watch ended with $?: $(cat err)"
+	exec 5>&- 6<&-
+	frames double 'sum(group["totals"]["forks"] for group in f[-1]["groups"]) == 40' \
+		'sum(group["totals"]["exits"] for group in f[-1]["groups"]) == 41' \
+		'f[-1]["own"]["lost_events"] == 0 and f[-1]["own"]["lost_processes"] == 0'
+fi
+
 # A recording is shown again, cut ones with what is whole.
 passes watch --replay recorded --json
 # But for the last digit of a rate, which reading and writing it again may change.
@@ -170,7 +198,21 @@ head -c -20 recorded >cut
 run watch --replay cut --plain
 is_status 1
 says err 'cut short'
-says out 'forker .*forks'
+says out 'forker .* children'
+
+# It ends in the middle of a pause as well.
+python3 - <<'E2' >slow
+import json
+line = json.loads(open("recorded").readline())
+print(json.dumps(line))
+line["summary"]["time_unix_ns"] += 3600 * 10**9
+print(json.dumps(line))
+E2
+"$COWLAB" watch --replay slow --json >replayed 2>err &
+watch=$!
+started+=("$watch")
+wait_for replayed 1
+ended_in_time "$watch"
 
 # Without rights: what /proc tells, and why not more.
 start_forker
@@ -178,13 +220,18 @@ run watch "$forker" --no-bpf --plain --interval-s 0.1 --refreshes 3
 is_status 0
 says err 'not available: forks.*--no-bpf'
 says out "forker \\($forker\\)"
+! grep -q forks out || fail "expected nothing of forks that nobody saw: $(cat out)"
+run watch "$forker" --no-bpf --json --interval-s 0.1 --refreshes 2
+is_status 0
+frames out 'all(last["totals"][it] is None for it in ("forks", "spawns", "execs", "exits", "stops"))' \
+	'f[-1]["own"]["lost_events"] is None'
 if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then
 	status=0
 	setpriv --bounding-set=-all --inh-caps=-all "$COWLAB" watch "$forker" --plain --interval-s 0.1 \
 		--refreshes 2 >out 2>err </dev/null || status=$?
 	is_status 0
 	says err 'needs root, or CAP_BPF and CAP_PERFMON'
-	says out 'forks'
+	says out "forker \\($forker\\)"
 fi
 
 # With the rights that dist/systemd gives it, of another user: everything.
@@ -251,6 +298,7 @@ scrape "$url" 'application/openmetrics-text' >metrics
 scrape "$url" '*/*' >metrics
 if $bpf; then
 	grep -qx 'cowlab_forks_total{process="forker"} 1' metrics || fail "one fork: $(cat metrics)"
+	grep -qx 'cowlab_watch_lost_processes_total 0' metrics || fail "losses: $(cat metrics)"
 fi
 grep -q '^cowlab_epoch_copied_bytes{process="forker"} ' metrics || fail "copies: $(cat metrics)"
 if command -v promtool >/dev/null; then

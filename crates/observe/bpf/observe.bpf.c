@@ -165,6 +165,8 @@ int fork_ends(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
+/* The first thread's end, once a process: others may go on, or take its place by an exec. Whoever
+ * reads this looks. */
 SEC("raw_tp/sched_process_exit")
 int exits(struct bpf_raw_tracepoint_args *ctx)
 {

@@ -7,6 +7,7 @@
 mod attach;
 mod book;
 mod budget;
+mod ends;
 mod frame;
 mod gather;
 mod pids;

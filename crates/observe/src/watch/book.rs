@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use super::frame::{Frame, Group, Own, Process, Sees, Totals};
 use super::reading::Reading;
 use super::sample::Sample;
+use crate::bpf::Counts;
 use crate::target::Stat;
 use account::{Account, Share};
 
@@ -42,6 +43,11 @@ impl Book {
     /// The watched process whose child it is.
     pub fn parent(&self, pid: u32) -> Option<u32> {
         self.accounts.get(&pid)?.parent
+    }
+
+    /// The name of one that has not ended.
+    pub fn name(&self, pid: u32) -> Option<&str> {
+        self.accounts.get(&pid).filter(|account| !account.ended).map(|it| it.name.as_str())
     }
 
     /// When it started, by what names it.
@@ -115,17 +121,23 @@ impl Book {
         }
     }
 
-    /// What a process has now. `interval_ns`: since it was read for the frame before, where rates
-    /// are wanted.
-    pub fn read(&mut self, pid: u32, now: Reading, interval_ns: Option<u64>) {
+    /// What a process has now. `rates_ns`: when, where rates are wanted: since it was last read so.
+    pub fn read(&mut self, pid: u32, now: Reading, rates_ns: Option<u64>) {
         let Some(account) = self.accounts.get_mut(&pid) else { return };
-        let (faults, writes) = account.read(now, interval_ns);
+        let (faults, writes) = account.read(now, rates_ns);
         let group = account.group.clone();
         let sum = self.group(&group);
         sum.minor_faults += faults;
         if let Some(writes) = writes {
             *sum.writes_to_present.get_or_insert(0) += writes;
         }
+    }
+
+    /// A process was reaped before it could be read: its last reading, with what BPF counted since.
+    pub fn counted(&mut self, pid: u32, counts: Counts) {
+        let Some(account) = self.accounts.get(&pid) else { return };
+        let now = Reading { counts: Some(counts), ..account.now.clone() };
+        self.read(pid, now, None);
     }
 
     /// A walk through a child's page tables; it and its parent were read just before.
@@ -162,10 +174,10 @@ impl Book {
         };
         account.ended = true;
         let (group, parent) = (account.group.clone(), account.parent);
-        self.group(&group).exits += 1;
+        *self.group(&group).exits.get_or_insert(0) += 1;
         if let Some(parent) = parent {
             if let Some(parent) = self.accounts.get_mut(&parent) {
-                parent.totals.exits += 1;
+                *parent.totals.exits.get_or_insert(0) += 1;
             }
             self.accounts.remove(&pid);
         }
@@ -234,7 +246,7 @@ impl Book {
                 self.process(account, of_it, time_ns)
             })
             .collect::<Vec<Process>>();
-        Frame {
+        let frame = Frame {
             frame_format: super::FRAME_FORMAT,
             time_unix_ns,
             interval_ns,
@@ -242,7 +254,8 @@ impl Book {
             groups: self.group_rows(time_ns),
             processes,
             own,
-        }
+        };
+        frame.only_seen()
     }
 
     fn group_rows(&self, time_ns: u64) -> Vec<Group> {

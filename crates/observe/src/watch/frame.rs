@@ -29,6 +29,27 @@ pub struct Frame {
     pub own: Own,
 }
 
+impl Frame {
+    /// Leaves out what cannot be seen by `sees`, which recordings of older versions have as 0; what
+    /// can be seen, and was not yet, is 0.
+    pub fn only_seen(mut self) -> Frame {
+        let (events, stops, counts) = (self.sees.events, self.sees.stops, self.sees.counts);
+        let of_groups = self.groups.iter_mut().map(|group| &mut group.totals);
+        let of_processes = self.processes.iter_mut().map(|process| &mut process.totals);
+        for totals in of_groups.chain(of_processes) {
+            for sum in [&mut totals.forks, &mut totals.spawns, &mut totals.execs, &mut totals.exits]
+            {
+                *sum = Some(sum.unwrap_or(0)).filter(|_| events);
+            }
+            let known = totals.stops.take().unwrap_or_default();
+            totals.stops = Some(known).filter(|_| stops);
+        }
+        self.own.lost_events = self.own.lost_events.filter(|_| events);
+        self.own.lost_processes = self.own.lost_processes.filter(|_| events || counts);
+        self
+    }
+}
+
 /// What can be seen. What cannot is `None` in the figures, and why is here.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sees {
@@ -42,25 +63,26 @@ pub struct Sees {
     pub missing: Vec<String>,
 }
 
-/// What a process, or all of a name, did since it is watched. Only grows.
+/// What a process, or all of a name, did since it is watched. Only grows. Forks, spawns, execs and
+/// ends are `None` unless events can be seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Forks that copied memory.
-    pub forks: u64,
+    pub forks: Option<u64>,
     /// New processes that share memory until they execute something: vfork, posix_spawn.
-    pub spawns: u64,
+    pub spawns: Option<u64>,
     /// Execs.
-    pub execs: u64,
+    pub execs: Option<u64>,
     /// Ends.
-    pub exits: u64,
+    pub exits: Option<u64>,
     /// Minor faults.
     pub minor_faults: u64,
     /// Writes to present pages: copies and re-uses. `None` unless they are counted.
     pub writes_to_present: Option<u64>,
     /// What children had for themselves when they ended, or executed something.
     pub copied_bytes: u64,
-    /// How long forks stopped it.
-    pub stops: Stops,
+    /// How long forks stopped it. `None` unless that can be seen.
+    pub stops: Option<Stops>,
 }
 
 /// All processes of one name.
@@ -97,9 +119,10 @@ pub struct Process {
     pub totals: Totals,
     /// Its counters and sizes now.
     pub now: Reading,
-    /// Since the frame before; `None` in the first.
+    /// Since it was read for a frame before this one, the last one unless very many are watched;
+    /// `None` in its first.
     pub minor_faults_per_s: Option<f64>,
-    /// Since the frame before.
+    /// Since then, too.
     pub writes_to_present_per_s: Option<f64>,
     /// From the newest fork whose child lives, and still shares memory.
     pub epoch: Option<Epoch>,
@@ -195,8 +218,45 @@ pub struct Own {
     pub cpu_share: Option<f64>,
     /// VmRSS.
     pub rss_bytes: Option<u64>,
-    /// Events that did not fit.
-    pub lost_events: u64,
-    /// Processes that there was no room for.
-    pub lost_processes: u64,
+    /// Events that did not fit; `None` where none are told.
+    pub lost_events: Option<u64>,
+    /// Processes that there was no room for; `None` where no such room is needed.
+    pub lost_processes: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame as versions wrote it that had 0 for what they did not see.
+    fn older(sees: Sees) -> Frame {
+        let stops = Some(Stops::default());
+        let totals = Totals { forks: Some(0), exits: Some(2), stops, ..Totals::default() };
+        Frame {
+            sees,
+            groups: vec![Group { totals: totals.clone(), ..Group::default() }],
+            processes: vec![Process { totals, ..Process::default() }],
+            own: Own { lost_events: Some(0), lost_processes: Some(0), ..Own::default() },
+            ..Frame::default()
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_none_and_never_0() {
+        let frame = older(Sees::default()).only_seen();
+        assert_eq!(frame.processes[0].totals, Totals::default());
+        assert_eq!(frame.groups[0].totals, Totals::default());
+        assert_eq!((frame.own.lost_events, frame.own.lost_processes), (None, None));
+    }
+
+    #[test]
+    fn what_can_be_seen_and_was_not_yet_is_0() {
+        let frame = older(Sees { events: true, ..Sees::default() }).only_seen();
+        let totals = &frame.processes[0].totals;
+        assert_eq!((totals.forks, totals.spawns, totals.execs), (Some(0), Some(0), Some(0)));
+        assert_eq!((totals.exits, totals.stops.as_ref()), (Some(2), None));
+        assert_eq!((frame.own.lost_events, frame.own.lost_processes), (Some(0), Some(0)));
+        let frame = older(Sees { stops: true, ..Sees::default() }).only_seen();
+        assert_eq!(frame.groups[0].totals.stops, Some(Stops::default()));
+    }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reads the machine and tells the book.
 
+mod events;
+
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,7 +16,7 @@ use super::sample::{self, Sample};
 use super::taskstats::Taskstats;
 use super::walks::Walks;
 use super::{Book, Wanted, WantedError};
-use crate::bpf::{Event, Happening, Observer};
+use crate::bpf::{Counts, Observer};
 use crate::children::children;
 use crate::target::{Stat, Target};
 
@@ -102,7 +104,8 @@ impl Gatherer {
 
     /// Whether nothing is left that was to be watched.
     pub fn is_over(&self) -> bool {
-        matches!(self.wanted, Wanted::Pid(_)) && self.book.alive(false).is_empty()
+        // Its children may live on, as processes of their own.
+        matches!(self.wanted, Wanted::Pid(pid) if !self.book.knows(pid))
     }
 
     /// Books events as they come, until `deadline` or until `stop` says so.
@@ -134,7 +137,7 @@ impl Gatherer {
         let now = Instant::now();
         let interval_ns = self.frame_at.map_or(0, |at| now.duration_since(at).as_nanos() as u64);
         self.frame_at = Some(now);
-        self.read_all(interval_ns);
+        self.read_all();
         if !self.sees.events {
             self.find_children();
         }
@@ -151,61 +154,47 @@ impl Gatherer {
         frame
     }
 
-    fn take_events(&mut self) {
-        let mut events: Vec<Event> = Vec::new();
-        if let Some(observer) = &mut self.observer {
-            observer.read_events(|event| events.push(event));
-        }
-        events.iter().for_each(|event| self.take(event));
-    }
-
-    fn take(&mut self, event: &Event) {
-        if event.tgid == std::process::id() {
-            return;
-        }
-        if !self.book.knows(event.tgid) {
-            // Where everything is watched, one that started before it was found.
-            match (&self.wanted, reading::read(event.tgid)) {
-                (Wanted::All, Some((stat, reading))) => {
-                    self.book.add(event.tgid, &stat, reading, None);
-                }
-                _ => return,
-            }
-        }
-        match &event.what {
-            Happening::Fork(fork) => {
-                self.read_one(event.tgid, None);
-                let child = fork.child_tgid.and_then(|pid| self.look(pid));
-                self.book.forked(event, fork, child);
-            }
-            Happening::Exec => {
-                self.read_with_parent(event.tgid);
-                self.book.executed(event);
-            }
-            Happening::Exit => {
-                self.read_with_parent(event.tgid);
-                let is_child = self.book.parent(event.tgid).is_some();
-                self.book.ended(event.tgid, event.time_ns);
-                if is_child {
-                    self.forget(event.tgid);
-                }
-            }
-        }
-    }
-
     /// A child's epoch ends with what its parent and it have just now.
     fn read_with_parent(&mut self, pid: u32) {
         if let Some(parent) = self.book.parent(pid) {
-            self.read_one(parent, None);
+            self.read_one(parent);
         }
-        if let Some((_, reading)) = self.look_even_ended(pid) {
-            self.book.read(pid, reading, None);
+        let found = self.look_even_ended(pid);
+        self.keep(pid, found);
+    }
+
+    /// Reads a process, also one that has ended: its end is told after what it forked before, or
+    /// found by a refresh.
+    fn read_one(&mut self, pid: u32) {
+        let found = self.look(pid).or_else(|| self.look_even_ended(pid));
+        self.keep(pid, found);
+    }
+
+    fn keep(&mut self, pid: u32, found: Option<(Stat, Reading)>) {
+        match found {
+            Some((stat, reading)) if self.is_same(pid, &stat) => self.book.read(pid, reading, None),
+            Some(_) => {}
+            // BPF keeps its counts until it is told to forget them.
+            None => {
+                if let Some(counts) = self.counts(pid) {
+                    self.book.counted(pid, counts);
+                }
+            }
         }
+    }
+
+    /// Whether that is the process in the book, as far as is known.
+    fn is_same(&self, pid: u32, stat: &Stat) -> bool {
+        self.book.start_ticks(pid).is_none_or(|start| start == stat.start_ticks)
+    }
+
+    fn counts(&self, pid: u32) -> Option<Counts> {
+        self.observer.as_ref().and_then(|observer| observer.counts(pid))
     }
 
     fn look(&self, pid: u32) -> Option<(Stat, Reading)> {
         let (stat, mut reading) = reading::read(pid)?;
-        reading.counts = self.observer.as_ref().and_then(|observer| observer.counts(pid));
+        reading.counts = self.counts(pid);
         let delays = self.taskstats.as_ref().and_then(|stats| stats.of_process(pid).ok()?);
         // Of one that started before accounting was switched on nothing is ever counted.
         reading.copy_delays = delays.filter(|delays| delays.count > 0);
@@ -214,25 +203,37 @@ impl Gatherer {
 
     fn look_even_ended(&self, pid: u32) -> Option<(Stat, Reading)> {
         let (stat, mut reading) = reading::read_even_ended(pid)?;
-        reading.counts = self.observer.as_ref().and_then(|observer| observer.counts(pid));
+        reading.counts = self.counts(pid);
         Some((stat, reading))
     }
 
-    /// Reads a process, or notices that it has ended, or that another has its pid.
-    fn read_one(&mut self, pid: u32, interval_ns: Option<u64>) {
-        match self.look(pid) {
-            Some((stat, reading))
-                if self.book.start_ticks(pid).is_none_or(|start| start == stat.start_ticks) =>
-            {
-                self.book.read(pid, reading, interval_ns);
-            }
-            _ => {
-                self.book.ended(pid, monotonic_ns());
-                if !self.book.knows(pid) {
-                    self.forget(pid);
-                }
-            }
+    /// Who a child is that was just forked, and what it has. One that was reaped since has what BPF
+    /// counted.
+    fn look_at_child(&self, pid: u32) -> (Option<Stat>, Reading) {
+        match self.look_even_ended(pid) {
+            Some((stat, reading)) => (Some(stat), reading),
+            None => (None, Reading { counts: self.counts(pid), ..Reading::default() }),
         }
+    }
+
+    /// Reads a process for a frame, or notices that it has ended, or that another has its pid.
+    fn refresh(&mut self, pid: u32) {
+        if self.read_alive(pid) {
+            return;
+        }
+        // Whatever it did before its end has been told by now, and comes before it.
+        self.take_events();
+        if self.book.knows(pid) && !self.read_alive(pid) {
+            self.end(pid, monotonic_ns());
+        }
+    }
+
+    /// Reads it with its rates; whether it is alive.
+    fn read_alive(&mut self, pid: u32) -> bool {
+        let found = self.look(pid).filter(|(stat, _)| self.is_same(pid, stat));
+        let Some((_, reading)) = found else { return false };
+        self.book.read(pid, reading, Some(monotonic_ns()));
+        true
     }
 
     fn forget(&mut self, pid: u32) {
@@ -242,12 +243,11 @@ impl Gatherer {
         }
     }
 
-    fn read_all(&mut self, interval_ns: u64) {
-        let interval_ns = Some(interval_ns).filter(|ns| *ns > 0);
+    fn read_all(&mut self) {
         for is_child in [false, true] {
             let pids = self.book.alive(is_child);
             for pid in self.in_turn(is_child, pids) {
-                self.read_one(pid, interval_ns);
+                self.refresh(pid);
             }
         }
     }
@@ -287,9 +287,9 @@ impl Gatherer {
                 self.refused = Some(error.to_string());
             }
             let reading = self.look(pid).map_or_else(Reading::default, |(_, reading)| reading);
-            let parent = u32::try_from(stat.parent).ok().filter(|pid| self.book.knows(*pid));
-            match parent {
-                // The same name: a worker, which was forked; else it executed something.
+            // The same name: a worker, which was forked; else it executed something.
+            let is_worker = |parent: &u32| self.book.name(*parent) == Some(stat.name.as_str());
+            match u32::try_from(stat.parent).ok().filter(is_worker) {
                 Some(parent) if self.wanted != Wanted::All => {
                     self.book.add_sharing(pid, &stat, reading, parent);
                 }
@@ -319,7 +319,9 @@ impl Gatherer {
                 if child.stat.name == target.name() {
                     self.book.add_sharing(pid, &child.stat, reading, parent);
                 } else {
-                    self.book.add(pid, &child.stat, reading, Some(parent));
+                    // As after an exec that is told.
+                    let parent = Some(parent).filter(|_| self.wanted != Wanted::All);
+                    self.book.add(pid, &child.stat, reading, parent);
                 }
             }
         }
@@ -366,13 +368,13 @@ impl Gatherer {
     fn own(&mut self, interval_ns: u64) -> Own {
         let cpu_ns = nanoseconds(ClockId::ProcessCPUTime);
         let spent_ns = cpu_ns.saturating_sub(std::mem::replace(&mut self.cpu_ns, cpu_ns));
-        let lost = self.observer.as_ref().map(Observer::lost).unwrap_or_default();
+        let lost = self.observer.as_ref().map(Observer::lost);
         Own {
             cpu_ns,
             cpu_share: (interval_ns > 0).then(|| spent_ns as f64 / interval_ns as f64),
             rss_bytes: reading::read(std::process::id()).and_then(|(_, own)| own.rss_bytes),
-            lost_events: lost.events,
-            lost_processes: lost.processes,
+            lost_events: lost.map(|lost| lost.events),
+            lost_processes: lost.map(|lost| lost.processes),
         }
     }
 }
@@ -390,3 +392,6 @@ fn nanoseconds(clock: ClockId) -> u64 {
 fn monotonic_ns() -> u64 {
     nanoseconds(ClockId::Monotonic)
 }
+
+#[cfg(test)]
+mod tests;

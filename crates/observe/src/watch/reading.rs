@@ -5,6 +5,7 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
+use super::ends;
 use super::taskstats::CopyDelays;
 use crate::bpf::Counts;
 use crate::target::Stat;
@@ -34,7 +35,7 @@ pub struct Reading {
 
 /// Who a pid is and what it has; `None` once it has ended.
 pub(super) fn read(pid: u32) -> Option<(Stat, Reading)> {
-    read_even_ended(pid).filter(|(stat, _)| !stat.has_ended())
+    read_even_ended(pid).filter(|(stat, _)| !ends::has_ended(pid, stat))
 }
 
 /// The same of one that has ended, too, until it is reaped: its counters stay.
@@ -46,7 +47,7 @@ pub(super) fn read_even_ended(pid: u32) -> Option<(Stat, Reading)> {
 
 /// Who a pid is, by the cheaper half.
 pub(super) fn read_stat(pid: u32) -> Option<Stat> {
-    Stat::decode(&text(pid, "stat")?).filter(|stat| !stat.has_ended())
+    Stat::decode(&text(pid, "stat")?).filter(|stat| !ends::has_ended(pid, stat))
 }
 
 fn text(pid: u32, file: &str) -> Option<String> {

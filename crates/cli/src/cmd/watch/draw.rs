@@ -45,8 +45,8 @@ fn title(view: &View) -> Line<'static> {
             spans.push(format!("  {} of {}", view.process + 1, view.frame.processes.len()).into());
         }
     }
-    if view.frame.own.lost_events > 0 {
-        let text = format!("  {} events lost", view.frame.own.lost_events);
+    if let Some(lost @ 1..) = view.frame.own.lost_events {
+        let text = format!("  {lost} events lost");
         spans.push(Span::styled(text, Style::new().fg(Color::Red)));
     }
     Line::from(spans)
@@ -117,10 +117,14 @@ fn overview(
     match right {
         Some(right) => {
             children(frame, rest, view, process);
-            let [map, stops] =
-                Layout::vertical([Constraint::Fill(2), Constraint::Fill(1)]).areas(right);
+            // Where stops cannot be seen, their room is the map's.
+            let stops = process.totals.stops.as_ref();
+            let share = Constraint::Fill(u16::from(stops.is_some()));
+            let [map, below] = Layout::vertical([Constraint::Fill(2), share]).areas(right);
             heat_map(frame, map, regions(process), "Copied by 2 MiB");
-            histogram(frame, stops, &process.totals.stops);
+            if let Some(stops) = stops {
+                histogram(frame, below, stops);
+            }
         }
         None => {
             let [map, list] = Layout::vertical([Constraint::Fill(1); 2]).areas(rest);
@@ -138,7 +142,7 @@ fn wrapped(lines: &[String], width: u16) -> u16 {
 
 /// What is known in figures, the most wanted first.
 fn facts(view: &View, process: &Process, penalty: Option<&Penalty>) -> Vec<String> {
-    let mut lines = vec![forks(process)];
+    let mut lines: Vec<String> = forks(process).into_iter().collect();
     let mut faults = vec![];
     if let Some(rate) = process.minor_faults_per_s {
         faults.push(format!("minor faults {}/s", count(rate.round() as u64)));

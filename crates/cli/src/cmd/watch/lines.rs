@@ -26,8 +26,8 @@ pub fn text(frame: &Frame) -> String {
     if processes.len() > LINES {
         let _ = writeln!(text, "{time} and {} more", processes.len() - LINES);
     }
-    if frame.own.lost_events > 0 {
-        let _ = writeln!(text, "{time} {} events were lost", frame.own.lost_events);
+    if let Some(lost @ 1..) = frame.own.lost_events {
+        let _ = writeln!(text, "{time} {lost} events were lost");
     }
     text
 }
@@ -37,7 +37,7 @@ fn line(process: &Process) -> String {
     if process.ended {
         parts.push("ended".to_owned());
     }
-    parts.push(forks(process));
+    parts.extend(forks(process));
     if let Some(rate) = process.minor_faults_per_s {
         parts.push(format!("{} minor faults/s", count(rate.round() as u64)));
     }
@@ -58,18 +58,19 @@ fn line(process: &Process) -> String {
     parts.join("  ")
 }
 
-/// Forks and their stops.
-pub fn forks(process: &Process) -> String {
-    let stops = &process.totals.stops;
+/// Forks and their stops; `None` where they cannot be seen.
+pub fn forks(process: &Process) -> Option<String> {
+    let totals = &process.totals;
     let ns = |value: u64| quantity(value as f64, "ns");
-    let mut text = format!("{} forks", count(process.totals.forks));
-    if let (Some(last), Some(max)) = (stops.last_ns, stops.max_ns) {
+    let mut text = format!("{} forks", count(totals.forks?));
+    let longest = totals.stops.as_ref().and_then(|stops| stops.last_ns.zip(stops.max_ns));
+    if let Some((last, max)) = longest {
         let _ = write!(text, " (stop {}, longest {})", ns(last), ns(max));
     }
-    if process.totals.spawns > 0 {
-        let _ = write!(text, ", {} spawns", count(process.totals.spawns));
+    if let Some(spawns @ 1..) = totals.spawns {
+        let _ = write!(text, ", {} spawns", count(spawns));
     }
-    text
+    Some(text)
 }
 
 /// What an epoch copied.
@@ -112,8 +113,17 @@ mod tests {
         let mut frame = example();
         frame.processes[0] = Process { pid: 7, name: "x".into(), ..Process::default() };
         let text = text(&frame);
-        assert!(text.contains("x (7)  0 forks  0 children"), "{text}");
-        assert!(!text.contains("faults"), "{text}");
+        assert!(text.contains("x (7)  0 children"), "{text}");
+        assert!(!text.contains("faults") && !text.contains("forks"), "{text}");
+    }
+
+    #[test]
+    fn lost_events_are_told() {
+        let mut frame = example();
+        frame.own.lost_events = Some(3);
+        assert!(text(&frame).contains("3 events were lost"));
+        frame.own.lost_events = None;
+        assert!(!text(&frame).contains("lost"));
     }
 
     #[test]

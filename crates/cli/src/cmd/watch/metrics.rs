@@ -84,10 +84,8 @@ impl Collector for Newest {
         let Some(frame) = newest.as_ref() else { return Ok(()) };
         let encoder = &mut encoder;
         let bytes = Some(&Unit::Bytes);
-        let sees = &frame.sees;
-        let events = |value: u64| sees.events.then_some(value);
         counters(encoder, frame, "cowlab_forks", "Forks that copied page tables", None, |group| {
-            events(group.totals.forks)
+            group.totals.forks
         })?;
         counters(
             encoder,
@@ -95,13 +93,13 @@ impl Collector for Newest {
             "cowlab_spawns",
             "Processes made with shared memory: vfork, posix_spawn",
             None,
-            |group| events(group.totals.spawns),
+            |group| group.totals.spawns,
         )?;
         counters(encoder, frame, "cowlab_execs", "Programs executed", None, |group| {
-            events(group.totals.execs)
+            group.totals.execs
         })?;
         counters(encoder, frame, "cowlab_exits", "Processes that ended", None, |group| {
-            Some(group.totals.exits)
+            group.totals.exits
         })?;
         counters(encoder, frame, "cowlab_minor_faults", "Minor page faults", None, |group| {
             Some(group.totals.minor_faults)
@@ -112,7 +110,7 @@ impl Collector for Newest {
             "cowlab_write_faults_on_present_pages",
             "Faults of writes to present pages: copies and re-uses (watch --count)",
             None,
-            |group| group.totals.writes_to_present.filter(|_| sees.counts),
+            |group| group.totals.writes_to_present.filter(|_| frame.sees.counts),
         )?;
         counters(
             encoder,
@@ -175,8 +173,8 @@ fn stops(encoder: &mut DescriptorEncoder<'_>, frame: &Frame) -> fmt::Result {
         Some(&Unit::Seconds),
         MetricType::Histogram,
     )?;
-    for group in frame.groups.iter().filter(|_| frame.sees.stops) {
-        let stops = &group.totals.stops;
+    for group in &frame.groups {
+        let Some(stops) = &group.totals.stops else { continue };
         // What is longer than all bounds is in the bucket of +Inf.
         let buckets: Vec<(f64, u64)> = stops
             .by_bound()
@@ -209,12 +207,22 @@ fn own(encoder: &mut DescriptorEncoder<'_>, frame: &Frame) -> fmt::Result {
             MetricType::Gauge,
         )?)?;
     }
-    ConstCounter::new(own.lost_events).encode(encoder.encode_descriptor(
-        "cowlab_watch_lost_events",
-        "Forks, ends and execs that were not read soon enough",
-        None,
-        MetricType::Counter,
-    )?)?;
+    if let Some(lost_events) = own.lost_events {
+        ConstCounter::new(lost_events).encode(encoder.encode_descriptor(
+            "cowlab_watch_lost_events",
+            "Forks, ends and execs that were not read soon enough",
+            None,
+            MetricType::Counter,
+        )?)?;
+    }
+    if let Some(lost_processes) = own.lost_processes {
+        ConstCounter::new(lost_processes).encode(encoder.encode_descriptor(
+            "cowlab_watch_lost_processes",
+            "Processes that there was no room to watch",
+            None,
+            MetricType::Counter,
+        )?)?;
+    }
     ConstGauge::new(frame.time_unix_ns as f64 / 1e9).encode(encoder.encode_descriptor(
         "cowlab_watch_refresh_timestamp",
         "When the figures were read, since 1970",
@@ -284,7 +292,10 @@ mod tests {
             "cowlab_fork_stop_seconds_count{process=\"redis-server\"} 2\n",
             "cowlab_fork_stop_seconds_sum{process=\"redis-server\"} 0.0388\n",
             "cowlab_epoch_copied_bytes{process=\"redis-server\"} 201326592",
+            "cowlab_exits_total{process=\"redis-server\"} 0\n",
             "cowlab_watch_cpu_seconds_total 0.012\n",
+            "cowlab_watch_lost_events_total 0\n",
+            "cowlab_watch_lost_processes_total 0\n",
             "# EOF\n",
         ] {
             assert!(text.contains(expected), "{expected}:\n{text}");
@@ -296,8 +307,14 @@ mod tests {
     fn what_cannot_be_seen_is_absent_and_never_0() {
         let mut frame = example();
         frame.sees = Default::default();
-        let text = encoded(Some(&frame));
-        for absent in ["cowlab_forks_total{", "fork_stop_seconds_count{", "present_pages_total{"] {
+        let text = encoded(Some(&frame.only_seen()));
+        for absent in [
+            "cowlab_forks_total{",
+            "cowlab_exits_total{",
+            "fork_stop_seconds_count{",
+            "present_pages_total{",
+            "cowlab_watch_lost_",
+        ] {
             assert!(!text.contains(absent), "{absent}:\n{text}");
         }
         assert!(text.contains("cowlab_minor_faults_total{"));

@@ -43,15 +43,16 @@ pub fn run(common: &Common, args: &WatchArgs) -> Result<()> {
         true => Some(DelayGuard::set(&Root::default())?),
         false => None,
     };
-    let mut recording = args.record.as_deref().map(Recording::create).transpose()?;
     let mut endpoint = args.listen.map(Endpoint::open).transpose()?;
     if let Some(endpoint) = &endpoint {
         output::say(&format!("metrics at http://{}/metrics", endpoint.address()));
     }
     let source = match &args.replay {
-        Some(file) => Source::replay(file)?,
+        Some(file) => Source::replay(file, &stop)?,
         None => Source::live(wanted(args)?, options(args), interval(args), &stop)?,
     };
+    // Not before there is something to record: the corrected command needs a new file as well.
+    let mut recording = args.record.as_deref().map(Recording::create).transpose()?;
     for missing in source.missing() {
         output::say(&format!("not available: {missing}"));
     }

@@ -17,6 +17,8 @@ use super::stream;
 
 /// The longest pause of a replay: a recording may have been stopped and gone on with.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Within this time a pause ends where it is stopped.
+const SLICE: Duration = Duration::from_millis(50);
 
 /// Frames, as they come.
 pub struct Source {
@@ -70,7 +72,7 @@ impl Source {
     }
 
     /// A recording, at its own pace.
-    pub fn replay(path: &Path) -> Result<Source> {
+    pub fn replay(path: &Path, stop: &Arc<AtomicBool>) -> Result<Source> {
         let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let name = path.display().to_string();
         let mut lines = BufReader::new(file).lines().enumerate();
@@ -81,6 +83,7 @@ impl Source {
         }
         let first = first.with_context(|| format!("{name} is empty: no recording"))?;
         let missing = Vec::new();
+        let stop = Arc::clone(stop);
         let (sender, frames) = sync_channel(4);
         let thread = std::thread::spawn(move || {
             let mut before = first.time_unix_ns;
@@ -98,8 +101,8 @@ impl Source {
                 };
                 let pause = (frame.time_unix_ns - before).max(0).cast_unsigned();
                 before = frame.time_unix_ns;
-                std::thread::sleep(Duration::from_nanos(pause).min(LONGEST_PAUSE));
-                if sender.send(frame).is_err() {
+                let pause = Duration::from_nanos(pause).min(LONGEST_PAUSE);
+                if !has_passed(pause, &stop) || sender.send(frame).is_err() {
                     break;
                 }
             }
@@ -132,5 +135,52 @@ impl Source {
             Some(Err(_)) => Err(anyhow!("the thread that watches failed")),
             None => Ok(()),
         }
+    }
+}
+
+/// Waits for so long; whether `stop` did not end it.
+fn has_passed(pause: Duration, stop: &AtomicBool) -> bool {
+    let until = Instant::now() + pause;
+    while !stop.load(Ordering::Relaxed) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(SLICE));
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stream::tests::example;
+    use super::*;
+
+    #[test]
+    fn a_pause_ends_where_it_is_stopped() {
+        let stop = Arc::new(AtomicBool::new(false));
+        assert!(has_passed(Duration::ZERO, &stop) && has_passed(SLICE, &stop));
+        let stopped = Arc::clone(&stop);
+        let other = std::thread::spawn(move || stopped.store(true, Ordering::Relaxed));
+        // Longer than any test may take.
+        assert!(!has_passed(Duration::from_secs(86_400), &stop));
+        other.join().unwrap();
+    }
+
+    #[test]
+    fn a_replay_shows_what_was_recorded_and_ends_when_it_is_told_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("recorded");
+        let first = example();
+        let mut second = example();
+        second.time_unix_ns += LONGEST_PAUSE.as_nanos() as i64;
+        let text = [&first, &second].map(|frame| stream::line(frame).unwrap()).concat();
+        std::fs::write(&file, text).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let source = Source::replay(&file, &stop).unwrap();
+        assert_eq!(source.next(Duration::from_secs(60)), Some(first));
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(source.next(Duration::from_secs(60)), None, "the second is not due");
+        source.finish().unwrap();
     }
 }

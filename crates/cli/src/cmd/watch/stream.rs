@@ -44,14 +44,14 @@ struct Line {
     summary: Frame,
 }
 
-/// Reads a line again.
+/// Reads a line again. Older versions wrote 0 for what they did not see.
 pub fn parse(text: &str) -> Result<Frame> {
     let line: Line = serde_json::from_str(text).context("not a line of `cowlab watch --json`")?;
     let frame_format = line.summary.frame_format;
     if line.format != FORMAT || frame_format != FRAME_FORMAT {
         bail!("format {}.{frame_format} is another version's", line.format);
     }
-    Ok(line.summary)
+    Ok(line.summary.only_seen())
 }
 
 /// The figures of a frame as rows, those that are known.
@@ -61,12 +61,12 @@ fn samples(frame: &Frame) -> Vec<Sample> {
         let params: Params = [("pid", process.pid.to_string()), ("name", process.name.clone())]
             .map(|(key, value)| (key.to_owned(), value))
             .into();
-        let epoch = process.epoch.as_ref();
+        let (epoch, stops) = (process.epoch.as_ref(), process.totals.stops.as_ref());
         let whole = |value: Option<u64>| value.map(|value| value as f64);
         let figures = [
             ("minor_faults_per_s", process.minor_faults_per_s),
             ("writes_to_present_per_s", process.writes_to_present_per_s),
-            ("last_stop_ns", whole(process.totals.stops.last_ns)),
+            ("last_stop_ns", whole(stops.and_then(|stops| stops.last_ns))),
             ("rss_bytes", whole(process.now.rss_bytes)),
             ("page_table_bytes", whole(process.now.page_table_bytes)),
             ("epoch_copied_bytes", whole(epoch.and_then(|epoch| epoch.copied_bytes))),
@@ -163,10 +163,10 @@ pub mod tests {
             }],
             ..Process::default()
         };
-        process.totals.forks = 2;
+        process.totals.forks = Some(2);
         process.totals.minor_faults = 123_456;
         process.totals.writes_to_present = Some(100_000);
-        process.totals.stops = stops.clone();
+        process.totals.stops = Some(stops);
         process.now.threads = Some(5);
         process.now.rss_bytes = Some(1650 << 20);
         process.now.anonymous_bytes = Some(1600 << 20);
@@ -175,7 +175,7 @@ pub mod tests {
         group.totals = process.totals.clone();
         group.rss_bytes = Some(3250 << 20);
         group.epoch_copied_bytes = Some(192 << 20);
-        Frame {
+        let frame = Frame {
             frame_format: FRAME_FORMAT,
             time_unix_ns: 1_795_300_000_000_000_000,
             interval_ns: 1_000_000_000,
@@ -191,9 +191,11 @@ pub mod tests {
                 cpu_ns: 12_000_000,
                 cpu_share: Some(0.012),
                 rss_bytes: Some(14 << 20),
-                ..Own::default()
+                lost_events: Some(0),
+                lost_processes: Some(0),
             },
-        }
+        };
+        frame.only_seen()
     }
 
     #[test]
@@ -209,6 +211,17 @@ pub mod tests {
             (sample["unit"].as_str(), sample["value"].as_f64()),
             (Some("per_s"), Some(51_234.5))
         );
+    }
+
+    #[test]
+    fn what_an_older_version_did_not_see_is_none_and_not_its_0() {
+        let older = line(&example()).unwrap().replace("\"events\":true", "\"events\":false");
+        let older = older.replace("\"stops\":true", "\"stops\":false");
+        let frame = parse(&older).unwrap();
+        let totals = &frame.processes[0].totals;
+        assert_eq!((totals.forks, totals.exits, totals.stops.as_ref()), (None, None, None));
+        assert_eq!(frame.own.lost_events, None);
+        assert_eq!(totals.minor_faults, 123_456);
     }
 
     #[test]

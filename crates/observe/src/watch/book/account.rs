@@ -24,6 +24,8 @@ pub(super) struct Account {
     pub(super) per_s: (Option<f64>, Option<f64>),
     /// Counted since the last rates.
     since: (u64, Option<u64>),
+    /// When they were; `None` before the first.
+    rated_ns: Option<u64>,
     /// While it shares its parent's memory.
     pub(super) share: Option<Share>,
     pub(super) last_epoch: Option<Epoch>,
@@ -95,13 +97,15 @@ impl Account {
             now,
             per_s: (None, None),
             since: (0, None),
+            rated_ns: None,
             share: None,
             last_epoch: None,
         }
     }
 
     /// Takes a reading; the faults since the one before, and the writes to present pages.
-    pub(super) fn read(&mut self, now: Reading, interval_ns: Option<u64>) -> (u64, Option<u64>) {
+    /// `rates_ns`: when, where rates are wanted.
+    pub(super) fn read(&mut self, now: Reading, rates_ns: Option<u64>) -> (u64, Option<u64>) {
         let faults = now.minor_faults.saturating_sub(self.now.minor_faults);
         let count = |reading: &Reading| reading.counts.map(|counts| counts.writes_to_present);
         let writes = count(&now).map(|now| now.saturating_sub(count(&self.now).unwrap_or(0)));
@@ -113,9 +117,14 @@ impl Account {
         }
         // What could not be read this time is not known now.
         self.now = now;
-        if let Some(interval_ns) = interval_ns.filter(|ns| *ns > 0) {
-            let per_s = |count: u64| count as f64 * 1e9 / interval_ns as f64;
-            self.per_s = (Some(per_s(self.since.0)), self.since.1.map(per_s));
+        if let Some(time_ns) = rates_ns {
+            // Its own time, not a refresh's: of very many processes each is read at some of them.
+            let before_ns = self.rated_ns.replace(time_ns);
+            let passed_ns = before_ns.map_or(0, |before_ns| time_ns.saturating_sub(before_ns));
+            if passed_ns > 0 {
+                let per_s = |count: u64| count as f64 * 1e9 / passed_ns as f64;
+                self.per_s = (Some(per_s(self.since.0)), self.since.1.map(per_s));
+            }
             self.since = (0, None);
         }
         (faults, writes)

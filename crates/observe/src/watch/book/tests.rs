@@ -28,8 +28,8 @@ fn event(tgid: u32, time_ns: u64, what: Happening) -> Event {
 
 fn fork_of(book: &mut Book, parent: u32, child: u32, time_ns: u64, shares_memory: bool) {
     let fork = ForkEvent { child_tgid: Some(child), shares_memory, stop_ns: Some(5_000_000) };
-    let reading = (stat("server", 9), faults(3));
-    book.forked(&event(parent, time_ns, Happening::Fork(fork)), &fork, Some(reading));
+    let reading = (Some(stat("server", 9)), faults(3));
+    book.forked(&event(parent, time_ns, Happening::Fork(fork)), &fork, reading);
 }
 
 fn server() -> Book {
@@ -39,7 +39,8 @@ fn server() -> Book {
 }
 
 fn frame(book: &Book, time_ns: u64) -> Frame {
-    book.frame(time_ns, 0, 1_000_000_000, Sees::default(), Own::default())
+    let sees = Sees { events: true, stops: true, ..Sees::default() };
+    book.frame(time_ns, 0, 1_000_000_000, sees, Own::default())
 }
 
 fn walk(private_pages: u64, shared_pages: u64) -> Sample {
@@ -50,12 +51,27 @@ fn walk(private_pages: u64, shared_pages: u64) -> Sample {
 #[test]
 fn faults_before_it_was_watched_do_not_count() {
     let mut book = server();
-    book.read(SERVER, faults(600), Some(2_000_000_000));
+    book.read(SERVER, faults(500), Some(1_000_000_000));
+    assert_eq!(frame(&book, 0).processes[0].minor_faults_per_s, None, "since when is not known");
+    book.read(SERVER, faults(600), Some(3_000_000_000));
     let frame = frame(&book, 0);
     assert_eq!(frame.processes[0].totals.minor_faults, 100);
     assert_eq!(frame.processes[0].minor_faults_per_s, Some(50.0));
     assert_eq!(frame.processes[0].writes_to_present_per_s, None, "not counted is not 0");
     assert_eq!(frame.groups[0].totals.minor_faults, 100);
+}
+
+#[test]
+fn rates_are_of_the_time_since_a_process_was_read_for_them() {
+    let mut book = Book::new(PAGE, false);
+    book.add(SERVER, &stat("server", 7), counted(500, 10, 0), None);
+    book.read(SERVER, counted(500, 10, 0), Some(1_000_000_000));
+    // Looked at between, and its turn again after four seconds, which had 400 faults.
+    book.read(SERVER, counted(700, 30, 0), None);
+    book.read(SERVER, counted(900, 50, 0), Some(5_000_000_000));
+    let process = frame(&book, 0).processes[0].clone();
+    assert_eq!(process.minor_faults_per_s, Some(100.0));
+    assert_eq!(process.writes_to_present_per_s, Some(10.0));
 }
 
 #[test]
@@ -125,6 +141,34 @@ fn counted_writes_are_better_than_minor_faults() {
 }
 
 #[test]
+fn what_was_counted_of_a_child_that_was_reaped_is_its_own() {
+    let counts = |present: u64, absent: u64| Counts {
+        faults: present + absent,
+        writes_to_present: present,
+        writes_to_absent: absent,
+    };
+    let mut book = Book::new(PAGE, false);
+    book.add(SERVER, &stat("server", 7), counted(500, 10, 0), None);
+    // Gone before its fork was read; then one that was read once.
+    let fork = ForkEvent { child_tgid: Some(CHILD), shares_memory: false, stop_ns: None };
+    let reading = Reading { counts: Some(counts(5, 2)), ..Reading::default() };
+    book.forked(&event(SERVER, 10, Happening::Fork(fork)), &fork, (None, reading));
+    book.counted(CHILD, counts(5, 2));
+    let child = frame(&book, 11).processes[0].children[0].clone();
+    assert_eq!(child.copied_bytes, Some(7 * PAGE), "since the fork");
+    book.ended(CHILD, 12);
+    fork_of(&mut book, SERVER, CHILD + 1, 20, false);
+    book.read(CHILD + 1, counted(4, 1, 0), None);
+    book.counted(CHILD + 1, counts(6, 0));
+    assert_eq!(frame(&book, 21).processes[0].children[0].minor_faults, 4, "as they were");
+    book.ended(CHILD + 1, 22);
+    let sums = frame(&book, 30).groups[0].totals.clone();
+    assert_eq!(sums.writes_to_present, Some(5 + 6));
+    book.counted(CHILD + 2, counts(9, 9));
+    assert!(!book.knows(CHILD + 2));
+}
+
+#[test]
 fn the_end_of_a_child_is_booked_once() {
     let mut book = server();
     fork_of(&mut book, SERVER, CHILD, 10, false);
@@ -133,12 +177,12 @@ fn the_end_of_a_child_is_booked_once() {
     book.ended(CHILD, 31);
     let frame = frame(&book, 40);
     let process = &frame.processes[0];
-    assert_eq!((process.totals.forks, process.totals.exits), (1, 1));
+    assert_eq!((process.totals.forks, process.totals.exits), (Some(1), Some(1)));
     assert_eq!(process.totals.copied_bytes, 30 * PAGE);
     assert_eq!(process.last_epoch.as_ref().unwrap().age_ns, Some(20));
     assert!(process.epoch.is_none() && process.children_alive == 0);
     assert_eq!(frame.groups[0].totals.copied_bytes, 30 * PAGE);
-    assert_eq!(frame.groups[0].totals.exits, 1);
+    assert_eq!(frame.groups[0].totals.exits, Some(1));
 }
 
 #[test]
@@ -156,11 +200,24 @@ fn what_is_spawned_or_executed_shares_nothing() {
     fork_of(&mut book, SERVER, CHILD + 1, 11, false);
     book.executed(&event(CHILD + 1, 15, Happening::Exec));
     let process = frame(&book, 20).processes[0].clone();
-    assert_eq!((process.totals.spawns, process.totals.forks), (1, 1));
+    assert_eq!((process.totals.spawns, process.totals.forks), (Some(1), Some(1)));
     assert!(process.epoch.is_none() && process.last_epoch.is_some());
     assert_eq!(process.children_alive, 2);
     assert!(process.children.iter().all(|child| child.apart && child.copied_bytes.is_none()));
     assert_eq!(process.children[0].name, "other-name");
+}
+
+#[test]
+fn without_events_nobody_knows_how_many_forks_there_were() {
+    let mut book = server();
+    book.add_sharing(CHILD, &stat("server", 9), faults(3), SERVER);
+    book.ended(CHILD, 10);
+    let frame = book.frame(11, 0, 0, Sees::default(), Own::default());
+    for totals in [&frame.processes[0].totals, &frame.groups[0].totals] {
+        assert_eq!((totals.forks, totals.spawns), (None, None));
+        assert_eq!((totals.execs, totals.exits), (None, None));
+        assert_eq!(totals.stops, None);
+    }
 }
 
 #[test]
@@ -186,7 +243,7 @@ fn sums_never_fall_when_processes_end_or_pids_are_used_again() {
     book.read(SERVER, faults(10), None);
     let after = frame(&book, 3).groups[0].totals.clone();
     assert_eq!(after.minor_faults, before.minor_faults + 6);
-    assert_eq!(after.exits, 1);
+    assert_eq!(after.exits, Some(1));
 }
 
 #[test]

@@ -11,34 +11,39 @@ use crate::target::Stat;
 const CHILDREN: usize = 50;
 
 impl Book {
-    /// A watched process forked. `child`: who the child is and has, unless it has ended already.
-    pub fn forked(&mut self, event: &Event, fork: &ForkEvent, child: Option<(Stat, Reading)>) {
+    /// A watched process forked. `child`: who the child is, unless it was reaped already, and what
+    /// it has.
+    pub fn forked(&mut self, event: &Event, fork: &ForkEvent, child: (Option<Stat>, Reading)) {
         let Some(parent) = self.accounts.get_mut(&event.tgid) else { return };
         let (name, group) = (parent.name.clone(), parent.group.clone());
         let sum_up = |totals: &mut super::Totals| {
-            match fork.shares_memory {
-                true => totals.spawns += 1,
-                false => totals.forks += 1,
-            }
+            let made = match fork.shares_memory {
+                true => &mut totals.spawns,
+                false => &mut totals.forks,
+            };
+            *made.get_or_insert(0) += 1;
             if let Some(stop_ns) = fork.stop_ns {
-                totals.stops.add(stop_ns);
+                totals.stops.get_or_insert_default().add(stop_ns);
             }
         };
         sum_up(&mut parent.totals);
         sum_up(self.group(&group));
         let Some(pid) = fork.child_tgid else { return };
         // Grandchildren stand beside their parents, so that a frame is no tree.
-        let (stat, reading) = match child {
-            Some((stat, reading)) => (Some(stat), reading),
-            None => (None, Reading::default()),
-        };
+        let (stat, reading) = child;
         let mut account = Account::new(pid, name, group, Some(event.tgid), reading);
         account.start_ticks = stat.map(|stat| stat.start_ticks);
         account.born_ns = event.time_ns;
         // Its faults before it was read are its own as well.
         let faults = account.now.minor_faults;
+        let writes = account.now.counts.map(|counts| counts.writes_to_present);
         account.totals.minor_faults = faults;
-        self.group(&account.group.clone()).minor_faults += faults;
+        account.totals.writes_to_present = writes;
+        let sum = self.group(&account.group.clone());
+        sum.minor_faults += faults;
+        if let Some(writes) = writes {
+            *sum.writes_to_present.get_or_insert(0) += writes;
+        }
         self.accounts.insert(pid, account);
         if !fork.shares_memory {
             self.share(pid, event.tgid, fork.stop_ns);
@@ -56,13 +61,13 @@ impl Book {
         self.close_epoch(event.tgid, event.time_ns);
         let Some(account) = self.accounts.get_mut(&event.tgid) else { return };
         account.name.clone_from(&event.comm);
-        account.totals.execs += 1;
+        *account.totals.execs.get_or_insert(0) += 1;
         if self.exec_makes_own {
             account.parent = None;
             account.group.clone_from(&event.comm);
         }
         let group = account.group.clone();
-        self.group(&group).execs += 1;
+        *self.group(&group).execs.get_or_insert(0) += 1;
     }
 
     pub(super) fn epoch_of(&self, pid: u32, time_ns: u64) -> Option<Epoch> {

@@ -46,6 +46,17 @@ fn a_wide_terminal_has_the_histogram_too() {
 }
 
 #[test]
+fn nothing_is_said_of_forks_that_cannot_be_seen() {
+    let mut view = shown("");
+    view.frame.sees = Default::default();
+    view.frame = view.frame.only_seen();
+    for (width, height) in [(40, 24), (200, 50)] {
+        let text = drawn(width, height, &view);
+        assert!(text.contains("redis-server (4242)") && !text.contains("forks"), "{text}");
+    }
+}
+
+#[test]
 fn pages_and_states_are_seen() {
     for (width, height) in [(40, 24), (80, 24), (200, 50)] {
         let text = drawn(width, height, &shown("m"));
