@@ -77,7 +77,23 @@ impl Outcome {
 pub struct Collapser {
     own: OwnRegion,
     huge_page_bytes: u64,
+}
+
+/// Ready for one collapse: on another CPU than the target's, with a huge page that is free, warm, and
+/// the next to be handed out there. It goes back to the CPUs of before when it is dropped.
+#[derive(Debug)]
+pub struct Ready {
+    cpu_before: u64,
     allowed: Option<CpuSet>,
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        if let Some(allowed) = &self.allowed {
+            // Where it fails, the next collapse is made on fewer CPUs.
+            let _ = sched_setaffinity(None, allowed);
+        }
+    }
 }
 
 impl Collapser {
@@ -86,42 +102,53 @@ impl Collapser {
     /// # Errors
     /// No address space.
     pub fn new(huge_page_bytes: u64) -> io::Result<Collapser> {
-        Ok(Collapser {
-            own: OwnRegion::map(huge_page_bytes)?,
-            huge_page_bytes,
-            allowed: sched_getaffinity(None).ok(),
-        })
+        Ok(Collapser { own: OwnRegion::map(huge_page_bytes)?, huge_page_bytes })
     }
 
     /// Try on memory of our own: what it takes, or why it cannot be had.
     pub fn rehearse(&mut self) -> Outcome {
-        let began = Instant::now();
+        let (began, cpu_before) = (Instant::now(), thread_cpu_ns());
         match self.own.try_collapse() {
             Ok(()) => {
                 let call_ns = began.elapsed().as_nanos() as u64;
-                Outcome::Collapsed(Cost { call_ns, ..Cost::default() })
+                let cpu_ns = thread_cpu_ns().saturating_sub(cpu_before);
+                Outcome::Collapsed(Cost { call_ns, cpu_ns, ..Cost::default() })
             }
             Err(error) => Outcome::of(&error),
         }
     }
 
-    /// Collapse the region at `start` of `target`.
-    pub fn collapse(&mut self, target: &Target, pidfd: BorrowedFd<'_>, start: u64) -> Outcome {
-        let range: Range<u64> = start..start + self.huge_page_bytes;
+    /// Get ready for one.
+    ///
+    /// # Errors
+    /// Why there can be none now.
+    pub fn prepare(&mut self, target: &Target) -> Result<Ready, Outcome> {
         let cpu_before = thread_cpu_ns();
-        self.keep_off(target);
-        // A huge page that is free, warm, and the next to be handed out on this CPU.
+        let ready = Ready { cpu_before, allowed: keep_off(target) };
         match self.rehearse() {
-            Outcome::Collapsed(_) => {}
-            other => return other,
+            Outcome::Collapsed(_) => Ok(ready),
+            other => Err(other),
         }
+    }
+
+    /// Collapse the region at `start` of `target`.
+    pub fn collapse(
+        &mut self,
+        ready: Ready,
+        target: &Target,
+        pidfd: BorrowedFd<'_>,
+        start: u64,
+    ) -> Outcome {
+        let range: Range<u64> = start..start + self.huge_page_bytes;
         let delay_before = run_delay_ns(target);
         let undisturbed = Undisturbed::begin();
         let (began, cpu_began) = (Instant::now(), thread_cpu_ns());
         let result = collapse(pidfd, &range);
         let call_ns = began.elapsed().as_nanos() as u64;
-        // Nobody takes the CPU from a real-time task, so what it did not run for it waited for, and
-        // it waits before it has the lock: for other CPUs, or for the lock itself.
+        // Nobody takes the CPU from a real-time task, so what it did not run for it waited for: for
+        // other CPUs, or for a lock. It waits for the CPUs with mmap_lock taken for reading, which
+        // page faults do not need or share; a fork or mmap of the target that comes just then waits
+        // with it (`call_ns`).
         let held_ns = match undisturbed {
             Some(_) => (thread_cpu_ns() - cpu_began).min(call_ns),
             None => call_ns,
@@ -132,7 +159,7 @@ impl Collapser {
             Ok(()) => Outcome::Collapsed(Cost {
                 call_ns,
                 held_ns,
-                cpu_ns: thread_cpu_ns().saturating_sub(cpu_before),
+                cpu_ns: thread_cpu_ns().saturating_sub(ready.cpu_before),
                 // What the target had waited for anyway, ready but without a CPU, is not ours.
                 run_delay_ns: run_delay_ns.min(call_ns),
                 told_ns: None,
@@ -140,20 +167,17 @@ impl Collapser {
             Err(error) => of_region(Outcome::of(&error), target, &range),
         }
     }
+}
 
-    /// Run elsewhere than on the CPU that the target's first thread ran on last, where there is
-    /// another: there the call would take its turn from it.
-    fn keep_off(&self, target: &Target) {
-        let Some(allowed) = &self.allowed else { return };
-        let Some(cpu) = last_cpu(target) else { return };
-        let mut others = *allowed;
-        if cpu < CpuSet::MAX_CPU {
-            others.unset(cpu);
-        }
-        let wanted = if others.count() == 0 { allowed } else { &others };
-        // Where it fails, the call is made where we are.
-        let _ = sched_setaffinity(None, wanted);
-    }
+/// Run elsewhere than on the CPU that the target's first thread ran on last, where there is another:
+/// there the call would take its turn from it. The CPUs to go back to.
+fn keep_off(target: &Target) -> Option<CpuSet> {
+    let allowed = sched_getaffinity(None).ok()?;
+    let cpu = last_cpu(target).filter(|cpu| *cpu < CpuSet::MAX_CPU)?;
+    let mut others = allowed;
+    others.unset(cpu);
+    // Where it fails, the call is made where we are.
+    (others.count() > 0 && sched_setaffinity(None, &others).is_ok()).then_some(allowed)
 }
 
 /// The kernel has one number for lack of huge pages and for an address where nothing is: whether it is
@@ -217,10 +241,23 @@ mod tests {
         assert_eq!(of_region(Outcome::NoHugePage, &own, &there), Outcome::NoneForTarget);
         // As the kernel answers it, where it can be asked.
         let mut collapser = Collapser::new(2 << 20).unwrap();
-        if let (Outcome::Collapsed(_), Some(pidfd)) = (collapser.rehearse(), own.pidfd()) {
-            let outcome = collapser.collapse(&own, pidfd, nothing.start);
+        if let (Ok(ready), Some(pidfd)) = (collapser.prepare(&own), own.pidfd()) {
+            let outcome = collapser.collapse(ready, &own, pidfd, nothing.start);
             assert!(matches!(outcome, Outcome::Unmapped | Outcome::Forbidden), "{outcome:?}");
         }
+    }
+
+    #[test]
+    fn one_is_back_on_all_cpus_afterwards() {
+        let own = Target::open(std::process::id() as i32).unwrap();
+        let count = || sched_getaffinity(None).unwrap().count();
+        let before = count();
+        let mut collapser = Collapser::new(2 << 20).unwrap();
+        if let Ok(ready) = collapser.prepare(&own) {
+            assert!(before == 1 || count() == before - 1);
+            drop(ready);
+        }
+        assert_eq!(count(), before);
     }
 
     #[test]

@@ -62,6 +62,8 @@ pub enum Event {
         sparse_regions: u64,
         /// Regions that are left alone for a while.
         backed_off_regions: u64,
+        /// Regions whose collapse would cost more than it saves.
+        unprofitable_regions: u64,
         /// The stop at a fork now, where there is a machine profile.
         fork_ns: Option<Predicted>,
         /// The stop at a fork with all candidates collapsed.

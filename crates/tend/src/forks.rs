@@ -25,21 +25,49 @@ pub fn sharing(target: &Target) -> Result<BTreeSet<Name>, ProcessError> {
     if children.is_empty() {
         return Ok(BTreeSet::new());
     }
-    let own = look(target.pid()).map(|(_, stack)| stack);
-    // A child has its parent's stack until it executes something, which gets another place for it.
-    // Where that may not be seen it reads as 0, and the child counts.
-    let shares = |its: u64| own.is_none_or(|own| own == its) || its == 0;
+    let own = look(target.pid());
     let alive = children.into_iter().filter_map(|pid| Some((pid, look(pid)?)));
-    let sharing = alive.filter(|(_, (stat, its))| !stat.has_ended() && shares(*its));
-    Ok(sharing.map(|(pid, (stat, _))| (pid, stat.start_ticks)).collect())
+    let sharing = alive
+        .filter(|(_, its)| !its.stat.has_ended() && own.as_ref().is_none_or(|o| its.may_share(o)));
+    Ok(sharing.map(|(pid, its)| (pid, its.stat.start_ticks)).collect())
 }
 
-/// /proc/PID/stat, and its `startstack`. One read for both: a server has hundreds of children.
-fn look(pid: i32) -> Option<(Stat, u64)> {
-    let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
-    let stack = text.rsplit_once(')')?.1.split_ascii_whitespace().nth(25)?.parse().ok()?;
-    Some((Stat::decode(&text)?, stack))
+/// Faults of the children of `pid` that have ended and were waited for.
+pub fn reaped_faults(pid: i32) -> Option<u64> {
+    Some(look(pid)?.reaped_faults)
+}
+
+/// What is read of /proc/PID/stat, all at once: a server has hundreds of children.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Look {
+    pub stat: Stat,
+    /// `cminflt`.
+    reaped_faults: u64,
+    /// `vsize`: 0 of a kernel thread.
+    pub mapped_bytes: u64,
+    /// `startstack`; 0 where it may not be seen.
+    pub stack: u64,
+}
+
+impl Look {
+    /// Whether it may share the memory of its parent. A child has its parent's stack until it executes
+    /// something, which gets another place for it.
+    pub fn may_share(&self, parent: &Look) -> bool {
+        self.stack == parent.stack || self.stack == 0
+    }
+}
+
+/// Look at one.
+pub(crate) fn look(pid: i32) -> Option<Look> {
+    decode(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
+}
+
+fn decode(text: &str) -> Option<Look> {
+    let stat = Stat::decode(text)?;
+    // After the name, from field 3 on.
+    let words: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let field = |number: usize| words.get(number - 3)?.parse().ok();
+    Some(Look { stat, reaped_faults: field(11)?, mapped_bytes: field(23)?, stack: field(28)? })
 }
 
 /// What is known of a target's forks. Times since the target was first looked at.
@@ -129,6 +157,18 @@ mod tests {
         forks.observe(at(75), BTreeSet::new());
         forks.observe(at(90), [(6, 3), (7, 3)].into());
         assert_eq!((forks.count(), forks.interval()), (4, Some(at(20))));
+    }
+
+    #[test]
+    fn fields_are_where_the_manual_has_them() {
+        let fields: Vec<String> = (4..=52).map(|field| field.to_string()).collect();
+        let look = decode(&format!("7 (a) b) S {}", fields.join(" "))).unwrap();
+        assert_eq!((look.stat.name.as_str(), look.stat.parent), ("a) b", 4));
+        assert_eq!((look.reaped_faults, look.mapped_bytes, look.stack), (11, 23, 28));
+        assert!(decode("7 (a) S 1").is_none());
+        // Where a stack may not be seen, it may be the parent's.
+        let with = |stack| Look { stack, ..look.clone() };
+        assert!(look.may_share(&look) && with(0).may_share(&look) && !with(5).may_share(&look));
     }
 
     #[test]

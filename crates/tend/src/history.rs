@@ -68,7 +68,8 @@ impl History {
         for region in regions {
             let Some(mut past) = self.0.remove(&region.start) else { continue };
             if past.is_huge {
-                past.forks += forks;
+                // One that was split served the first of them; whether more is not known.
+                past.forks += if region.is_huge { forks } else { forks.min(1) };
                 match (region.is_huge, forks) {
                     (true, 0) => {}
                     (true, _) => past.failures = 0,
@@ -128,6 +129,9 @@ mod tests {
             history.collapsed(0, pass);
         }
         assert_eq!(history.of(0).unwrap().expected_forks(), 8.0 / 5.0);
+        // Hundreds of children at once, and it is split: one fork was served.
+        history.surveyed(&seen(false), 8, 300);
+        assert_eq!(history.of(0).unwrap().expected_forks(), 9.0 / 6.0);
         // Memory that is gone is forgotten.
         history.surveyed(&[], 9, 1);
         assert_eq!(history.of(0), None);

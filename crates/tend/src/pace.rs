@@ -43,10 +43,11 @@ impl Limits {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cost {
     /// The call, as long as it took. Most of it may be waiting for other CPUs to hand over what they
-    /// have in their own lists, before any lock is taken.
+    /// have in their own lists, with the target's mmap_lock taken for reading: its page faults go on,
+    /// a fork or mmap of it that comes just then waits.
     pub call_ns: u64,
-    /// The part of it with the target's memory in hand, at most: no page fault of the target, and no
-    /// mmap of it, waited longer.
+    /// The part of it with the target's pages in hand, at most: no page fault of the target waited
+    /// longer.
     pub held_ns: u64,
     /// CPU time of ours for it, all that was done before and after included.
     pub cpu_ns: u64,
@@ -107,6 +108,11 @@ impl Pace {
     /// The limits.
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// CPU time of one, on average; `None` before the first.
+    pub fn cpu_ns(&self) -> Option<u64> {
+        (self.cpu_ns > 0.0).then_some(self.cpu_ns as u64)
     }
 
     /// After one that the kernel did not make, because its pages were in use: others come first, and

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use crate::history::History;
-use crate::region::Region;
+use crate::region::{Pages, Region};
 
 /// What a collapse and a fork cost here, of the machine profile.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -13,9 +13,9 @@ pub struct Prices {
     pub pte_ns_per_page: f64,
     /// Copying one huge page's entry at fork.
     pub huge_entry_ns: f64,
-    /// The first write to a huge page while a child is alive: the split, beyond a base page's copy.
+    /// The first write to a huge page while a child is alive: the split, and the copy of a base page.
     pub split_ns: f64,
-    /// One collapse.
+    /// One collapse: CPU time of ours.
     pub collapse_ns: f64,
 }
 
@@ -75,6 +75,25 @@ pub struct Plan {
     pub unprofitable_regions: u64,
 }
 
+impl Rules {
+    /// Why a region that was planned is not to be collapsed after all, now that its pages were looked
+    /// at again: the kernel fills in what is absent and copies what is shared, whoever asks.
+    pub fn refuse(&self, region: &Pages, pages_per_region: u64) -> Option<&'static str> {
+        let absent_pages = pages_per_region.saturating_sub(region.present_pages);
+        if region.present_pages == 0 && region.swapped_pages == 0 {
+            Some("unmapped")
+        } else if region.other_pages > 0 || region.swapped_pages > 0 {
+            Some("mixed")
+        } else if absent_pages > self.most_absent_pages {
+            Some("sparse")
+        } else if absent_pages + region.shared_pages > self.most_absent_pages {
+            Some("shared")
+        } else {
+            None
+        }
+    }
+}
+
 /// Decide. `pass` counts the surveys, for back-off.
 pub fn plan(
     regions: &[Region],
@@ -107,7 +126,8 @@ pub fn plan(
         }
         let forks = known.map_or(1.0, |known| known.expected_forks());
         let saved_ns = prices.saved_at_fork_ns(region.present_pages);
-        if saved_ns * forks * rules.worth < prices.collapse_ns {
+        // It ends with a split, which one write of the target's pays, at any time: work, and no stop.
+        if saved_ns * forks * rules.worth < prices.collapse_ns + prices.split_ns {
             plan.unprofitable_regions += 1;
             continue;
         }
@@ -171,6 +191,21 @@ mod tests {
         assert_eq!((starts(&now), now.backed_off_regions), (vec![2, 1], 1));
         let later = plan(&regions, 512, &history, 5, &PRICES, &Rules::default());
         assert_eq!(starts(&later).len(), 3);
+    }
+
+    #[test]
+    fn what_has_changed_since_it_was_planned_is_left_alone() {
+        let rules = Rules::default();
+        let refuse = |pages: Pages| rules.refuse(&pages, 512);
+        let dense = Pages { present_pages: 512, ..Pages::default() };
+        assert_eq!(refuse(dense), None);
+        assert_eq!(refuse(Pages { present_pages: 504, ..dense }), None);
+        assert_eq!(refuse(Pages { present_pages: 503, ..dense }), Some("sparse"));
+        assert_eq!(refuse(Pages { present_pages: 506, shared_pages: 2, ..dense }), None);
+        assert_eq!(refuse(Pages { present_pages: 506, shared_pages: 3, ..dense }), Some("shared"));
+        assert_eq!(refuse(Pages { shared_pages: 512, ..dense }), Some("shared"));
+        assert_eq!(refuse(Pages { present_pages: 511, swapped_pages: 1, ..dense }), Some("mixed"));
+        assert_eq!(refuse(Pages::default()), Some("unmapped"));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Why a process cannot be tended: facts, the decision, and one sentence each that says what to do.
 
-use cowlab_machine::limits::{CAP_SYS_NICE, CAP_SYS_PTRACE, Credentials};
 use cowlab_machine::thp::Thp;
 
 use crate::act::Outcome;
@@ -11,16 +10,14 @@ use crate::act::Outcome;
 pub struct Facts {
     /// The settings of huge pages; `None` without any.
     pub thp: Option<Thp>,
-    /// This process.
-    pub own: Credentials,
+    /// The capability that this process lacks.
+    pub missing_right: Option<&'static str>,
     /// How a collapse of memory of our own went.
     pub rehearsal: Option<Outcome>,
     /// The target's pid.
     pub pid: i32,
     /// Its name.
     pub name: String,
-    /// Its user.
-    pub uid: u32,
     /// THP_enabled of its status: whether it has not switched them off for itself.
     pub may_have_huge_pages: Option<bool>,
     /// Whether it is held by a pidfd (Linux 5.3).
@@ -97,16 +94,14 @@ pub fn check(facts: &Facts) -> Result<(), Refusal> {
         return Err(Refusal::NoCollapse);
     }
     let (pid, name) = (facts.pid, facts.name.clone());
-    if facts.own.euid != facts.uid && facts.uid != u32::MAX && !facts.own.has(CAP_SYS_PTRACE) {
-        return Err(Refusal::NoPermission { pid, name, capability: "CAP_SYS_PTRACE" });
-    }
-    if !facts.own.has(CAP_SYS_NICE) {
-        return Err(Refusal::NoPermission { pid, name, capability: "CAP_SYS_NICE" });
+    if let Some(capability) = facts.missing_right {
+        return Err(Refusal::NoPermission { pid, name, capability });
     }
     if facts.may_have_huge_pages == Some(false) {
         let what_to_do = match name.as_str() {
             "redis-server" | "valkey-server" => {
-                "start it with `disable-thp no` (`CONFIG SET` does not change it)"
+                "start it while transparent_hugepage/enabled is `madvise`, or with `disable-thp no` \
+                 (`CONFIG SET` does not change it)"
             }
             _ => "nobody else can undo that; start it without, or by something that did not set it",
         };
@@ -145,11 +140,10 @@ mod tests {
         };
         Facts {
             thp: Some(thp),
-            own: Credentials { euid: 0, capabilities: 1 << CAP_SYS_NICE | 1 << CAP_SYS_PTRACE },
+            missing_right: None,
             rehearsal: Some(Outcome::Collapsed(Default::default())),
             pid: 7,
             name: "redis-server".into(),
-            uid: 100,
             may_have_huge_pages: Some(true),
             has_pidfd: true,
         }
@@ -179,16 +173,12 @@ mod tests {
                 with(|f| (f.name, f.may_have_huge_pages) = ("other".into(), Some(false))),
                 "switched huge pages off for itself",
             ),
-            (with(|f| f.own.capabilities = 1 << CAP_SYS_NICE), "needs CAP_SYS_PTRACE"),
-            (with(|f| f.own.capabilities = 1 << CAP_SYS_PTRACE), "needs CAP_SYS_NICE"),
+            (with(|f| f.missing_right = Some("CAP_SYS_NICE")), "needs CAP_SYS_NICE"),
         ] {
             let words: Vec<&str> = expected.split(".*").collect();
             assert!(words.iter().all(|word| said.contains(word)), "{expected}: {said:?}");
             assert!(!said.contains('\n') && !said.contains(". "), "{said}");
         }
-        // One's own process needs no right to look at it.
-        let own = with(|f| (f.uid, f.own.capabilities) = (0, 1 << CAP_SYS_NICE));
-        assert_eq!(own, "");
         // What an older kernel does not tell is no reason, and neither are setting that do not count.
         assert_eq!(with(|f| f.may_have_huge_pages = None), "");
         let own_size = with(|f| {

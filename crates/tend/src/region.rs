@@ -23,6 +23,52 @@ pub struct Region {
     pub is_huge: bool,
 }
 
+/// The pages of one region, as they are at a moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pages {
+    /// In RAM, of no file.
+    pub present_pages: u64,
+    /// Of them those that are not this process's alone: shared with a relative by fork, the page of
+    /// zeros, or merged by KSM. Of larger folios a kernel without page_mapcount (CONFIG_PAGE_MAPCOUNT,
+    /// 6.15) may say so of all or none.
+    pub shared_pages: u64,
+    /// In swap.
+    pub swapped_pages: u64,
+    /// In RAM, but of a file.
+    pub other_pages: u64,
+}
+
+impl Pages {
+    /// Those of `region`, one by one.
+    ///
+    /// # Errors
+    /// [`ProcessError`]: the memory that `pagemap` was opened for is gone.
+    pub fn of(
+        target: &Target,
+        pagemap: &mut Pagemap,
+        region: Range<u64>,
+    ) -> Result<Pages, ProcessError> {
+        if !pagemap.is_current() {
+            return Err(target.lost_memory());
+        }
+        let mut all = Pages::default();
+        pagemap.for_each(target, region, |_, pages| {
+            for page in pages {
+                match Is::of_page(*page) {
+                    Is::Small | Is::Huge => {
+                        all.present_pages += 1;
+                        all.shared_pages += u64::from(!page.is_exclusive());
+                    }
+                    Is::Swapped => all.swapped_pages += 1,
+                    Is::Other => all.other_pages += 1,
+                    Is::Absent => {}
+                }
+            }
+        })?;
+        Ok(all)
+    }
+}
+
 /// What a fork of the process would copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Survey {
@@ -226,6 +272,18 @@ mod tests {
             told,
             [(1, 512, 0, false), (2, 2, 1, false), (3, 512, 0, true), (4, 512, 0, true)]
         );
+    }
+
+    #[test]
+    fn ones_own_pages_are_told_one_by_one() {
+        let own = Target::open(std::process::id() as i32).unwrap();
+        let mut pagemap = Pagemap::open(&own).unwrap();
+        let mut memory = vec![0u8; 64 * 4096];
+        let start = (memory.as_ptr().addr() as u64).next_multiple_of(4096);
+        memory.fill(1);
+        let all = Pages::of(&own, &mut pagemap, start..start + 63 * 4096).unwrap();
+        let expected = Pages { present_pages: 63, ..Pages::default() };
+        assert_eq!(all, expected);
     }
 
     #[test]

@@ -20,18 +20,33 @@ const MADV_COLLAPSE: libc::c_int = 25;
 /// # Errors
 /// What the kernel answered: see [`crate::act::Outcome::of`].
 pub fn collapse(pidfd: BorrowedFd<'_>, range: &Range<u64>) -> io::Result<()> {
-    let vector = libc::iovec {
-        iov_base: range.start as usize as *mut c_void,
-        iov_len: (range.end - range.start) as usize,
-    };
-    // SAFETY: the kernel reads one iovec, which outlives the call; the addresses in it are another
+    advise_collapse(
+        pidfd,
+        &[libc::iovec {
+            iov_base: range.start as usize as *mut c_void,
+            iov_len: (range.end - range.start) as usize,
+        }],
+    )
+}
+
+/// Whether the kernel lets this process collapse memory of the process of `pidfd`: asked with nothing
+/// to collapse.
+///
+/// # Errors
+/// EPERM without CAP_SYS_NICE in the first user namespace; EACCES where it may not be looked at.
+pub fn may_collapse(pidfd: BorrowedFd<'_>) -> io::Result<()> {
+    advise_collapse(pidfd, &[])
+}
+
+fn advise_collapse(pidfd: BorrowedFd<'_>, ranges: &[libc::iovec]) -> io::Result<()> {
+    // SAFETY: the kernel reads the iovecs, which outlive the call; the addresses in them are another
     // process's and are not followed here. The advice keeps that process's bytes as they are.
     let done = unsafe {
         libc::syscall(
             libc::SYS_process_madvise,
             pidfd.as_raw_fd(),
-            &raw const vector,
-            1usize,
+            ranges.as_ptr(),
+            ranges.len(),
             MADV_COLLAPSE,
             0u32,
         )

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which processes: by pid, by name, by control group; those of a policy file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
+
+use crate::forks::{Look, look};
 
 /// Whom to tend. Several conditions must all hold.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -16,7 +18,8 @@ pub struct Selector {
     pub pid: Option<i32>,
     /// Processes of this name (the command's, at most 15 bytes).
     pub name: Option<String>,
-    /// Processes in this control group or below it: its path as /proc/PID/cgroup tells it.
+    /// Processes in this control group or below it: its path as /proc/PID/cgroup tells it, or its
+    /// folder below /sys/fs/cgroup.
     pub cgroup: Option<String>,
     /// Where the program answers PING, to hear stalls from itself: `HOST:PORT`, or a socket's path.
     pub ping: Option<String>,
@@ -75,11 +78,14 @@ pub struct Candidate {
     pub name: String,
     /// The paths of its control groups.
     pub cgroups: Vec<String>,
+    /// Whether it may share its parent's memory: it was forked, and has executed nothing since.
+    pub is_fork: bool,
 }
 
 impl Selector {
     fn matches(&self, of: &Candidate) -> bool {
         let inside = |group: &String| {
+            let group = group.strip_prefix("/sys/fs/cgroup").unwrap_or(group);
             let group = group.trim_end_matches('/');
             of.cgroups.iter().any(|own| {
                 own.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -91,41 +97,43 @@ impl Selector {
     }
 }
 
-/// Whom the selectors choose, each once, with the number of the first selector that does. A child
-/// of one that is chosen is not: it is what that one forked.
+/// Whom the selectors choose, each once, with the number of the first selector that does. Who is a
+/// fork of one that is chosen is not: its memory is that one's.
 pub fn choose(selectors: &[Selector], all: &[Candidate]) -> Vec<(i32, usize)> {
     let first = |of: &Candidate| selectors.iter().position(|selector| selector.matches(of));
     let chosen: Vec<(&Candidate, usize)> =
         all.iter().filter_map(|one| Some((one, first(one)?))).collect();
     let pids: BTreeSet<i32> = chosen.iter().map(|(one, _)| one.pid).collect();
     let named = |pid: i32| selectors.iter().any(|selector| selector.pid == Some(pid));
-    let keep = |one: &&Candidate| !pids.contains(&one.parent) || named(one.pid);
+    let keep = |one: &Candidate| !(one.is_fork && pids.contains(&one.parent)) || named(one.pid);
     chosen.iter().filter(|(one, _)| keep(one)).map(|(one, number)| (one.pid, *number)).collect()
 }
 
-/// Every process that may be seen, but this one; with its control groups only where a selector asks
-/// for one, as that is a file more of each.
+/// Every process with memory that may be seen, except this one; with its control groups only where a
+/// selector asks for one, as that is a file more of each.
 pub fn everybody(selectors: &[Selector]) -> Vec<Candidate> {
     let with_groups = selectors.iter().any(|selector| selector.cgroup.is_some());
     let own = std::process::id() as i32;
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let mut all: Vec<Candidate> =
-        pids.filter(|pid| *pid != own).filter_map(|pid| look(pid, with_groups)).collect();
-    all.sort_by_key(|one| one.pid);
-    all
+    let alive = |look: &Look| !look.stat.has_ended() && look.mapped_bytes > 0;
+    let seen: BTreeMap<i32, Look> =
+        pids.filter_map(|pid| Some((pid, look(pid).filter(alive)?))).collect();
+    let others = seen.keys().filter(|pid| **pid != own);
+    others.filter_map(|pid| candidate(*pid, &seen, with_groups)).collect()
 }
 
-fn look(pid: i32, with_groups: bool) -> Option<Candidate> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let stat = cowlab_observe::target::Stat::decode(&String::from_utf8_lossy(&stat))?;
+fn candidate(pid: i32, seen: &BTreeMap<i32, Look>, with_groups: bool) -> Option<Candidate> {
+    let look = seen.get(&pid)?;
+    let is_fork = seen.get(&look.stat.parent).is_some_and(|parent| look.may_share(parent));
+    let stat = look.stat.clone();
     let groups = match with_groups {
         true => fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default(),
         false => String::new(),
     };
     let cgroups =
         groups.lines().filter_map(|line| Some(line.splitn(3, ':').nth(2)?.to_owned())).collect();
-    (!stat.has_ended()).then_some(Candidate { pid, parent: stat.parent, name: stat.name, cgroups })
+    Some(Candidate { pid, parent: stat.parent, name: stat.name, cgroups, is_fork })
 }
 
 #[cfg(test)]
@@ -133,7 +141,8 @@ mod tests {
     use super::*;
 
     fn candidate(pid: i32, parent: i32, name: &str, cgroup: &str) -> Candidate {
-        Candidate { pid, parent, name: name.into(), cgroups: vec!["/".into(), cgroup.into()] }
+        let cgroups = vec!["/".into(), cgroup.into()];
+        Candidate { pid, parent, name: name.into(), cgroups, is_fork: true }
     }
 
     #[test]
@@ -150,11 +159,21 @@ mod tests {
         let group = |group: &str| Selector { cgroup: Some(group.into()), ..Selector::default() };
         assert_eq!(by(group("/system.slice/redis.service")), [(10, 0)]);
         assert_eq!(by(group("/system.slice/")), [(10, 0), (20, 0)]);
+        assert_eq!(by(group("/sys/fs/cgroup/system.slice/redis.service")), [(10, 0)]);
         let both = Selector { name: Some("postgres".into()), ..group("/system.slice") };
         assert_eq!(by(both), []);
         // A child that is named itself is meant.
         let pid = |pid| Selector { pid: Some(pid), ..Selector::default() };
         assert_eq!(choose(&[named("redis-server"), pid(11)], &all), [(10, 0), (11, 0), (20, 0)]);
+    }
+
+    #[test]
+    fn what_a_container_s_init_has_started_is_chosen_beside_it() {
+        let server = Candidate { is_fork: false, ..candidate(11, 10, "redis-server", "/box") };
+        let all =
+            [candidate(10, 1, "tini", "/box"), server, candidate(12, 11, "redis-server", "/box")];
+        let group = Selector { cgroup: Some("/box".into()), ..Selector::default() };
+        assert_eq!(choose(&[group], &all), [(10, 0), (11, 0)]);
     }
 
     #[test]

@@ -5,24 +5,25 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use cowlab_machine::cgroup::Cgroup;
-use cowlab_machine::limits::Credentials;
+use cowlab_machine::limits::{CAP_SYS_PTRACE, Credentials};
 use cowlab_machine::thp::Thp;
 use cowlab_machine::{ProcessError, Root};
 use cowlab_model::profile::MachineProfile;
-use cowlab_observe::Target;
+use cowlab_observe::{Pagemap, Target};
 
 use crate::act::{Collapser, Outcome, thread_cpu_ns};
 use crate::event::{Event, Rest, Step};
 use crate::figures::Figures;
-use crate::forks::{Forks, sharing};
+use crate::forks::{self, Forks, sharing};
 use crate::history::History;
 use crate::pace::{Limits, Next, Pace};
 use crate::ping::Ping;
 use crate::plan::{self, Plan, Rules};
 use crate::pressure::Gauges;
 use crate::refusal;
-use crate::region::Survey;
+use crate::region::{Pages, Survey};
 use crate::stop;
+use crate::sys::may_collapse;
 
 /// How often a target is asked for children while there is nothing to do.
 const LOOK: Duration = Duration::from_millis(50);
@@ -46,11 +47,15 @@ pub struct Settings {
     pub limits: Limits,
     /// Between two looks at a target that has not forked since.
     pub interval: Duration,
+    /// Nothing is collapsed: no right to is needed.
+    pub only_looks: bool,
 }
 
 /// Tends one process.
 pub struct Tender {
     target: Target,
+    /// Of the memory that it had when it was taken up: another program has another.
+    pagemap: Pagemap,
     collapser: Collapser,
     settings: Settings,
     profile: Option<MachineProfile>,
@@ -73,6 +78,8 @@ pub struct Tender {
     is_busy: bool,
     /// It rested since it looked: what is queued may be gone.
     is_stale: bool,
+    /// Faults of its children that had ended by the last look (proc_pid_stat(5), cminflt).
+    reaped_faults: Option<u64>,
     rest_until: Option<Duration>,
     no_page_rest: Duration,
     /// What was done so far.
@@ -94,22 +101,25 @@ impl Tender {
         let thp = Thp::read(&root);
         let huge_page_bytes = thp.as_ref().and_then(|thp| thp.pmd_size_bytes).unwrap_or(2 << 20);
         let mut collapser = Collapser::new(huge_page_bytes)?;
+        let own = Credentials::of_self(&root);
+        let pagemap = Pagemap::open(&target);
         let facts = refusal::Facts {
             thp,
-            own: Credentials::of_self(&root),
+            missing_right: missing_right(&target, &own, pagemap.as_ref().err(), &settings),
             rehearsal: Some(collapser.rehearse()),
             pid: target.pid(),
             name: target.name().to_owned(),
-            uid: target.uid(),
             may_have_huge_pages: may_have_huge_pages(&target)?,
             has_pidfd: target.pidfd().is_some(),
         };
         refusal::check(&facts)?;
+        let pagemap = pagemap?;
         let gauges = Gauges::of(&Cgroup::of(&root, target.pid()));
         Ok(Tender {
             figures: Figures::new(target.pid(), target.name().to_owned()),
             pace: Pace::new(settings.limits),
             target,
+            pagemap,
             collapser,
             settings,
             profile,
@@ -128,6 +138,7 @@ impl Tender {
             collapsed_at_survey: 0,
             is_busy: false,
             is_stale: false,
+            reaped_faults: None,
             rest_until: None,
             no_page_rest: NO_PAGE_REST,
         })
@@ -151,7 +162,7 @@ impl Tender {
         self.rest_until.is_some()
     }
 
-    /// Look at the target and decide; nothing is done to it. Also what a collapse takes here.
+    /// Look at the target and decide; nothing is done to it. Also the CPU time that a collapse takes.
     ///
     /// # Errors
     /// It ended.
@@ -162,11 +173,11 @@ impl Tender {
         Ok((survey, plan, collapse_ns))
     }
 
-    /// What a collapse of memory of our own takes; the first meets memory that nobody has touched
-    /// for long.
+    /// The CPU time of one: two collapses of memory of our own, since each is rehearsed. The first
+    /// meets memory that nobody has touched for long.
     fn collapse_ns(&mut self) -> Option<u64> {
         let rehearse = |collapser: &mut Collapser| match collapser.rehearse() {
-            Outcome::Collapsed(cost) => Some(cost.call_ns),
+            Outcome::Collapsed(cost) => Some(2 * cost.cpu_ns),
             _ => None,
         };
         (0..3).filter_map(|_| rehearse(&mut self.collapser)).min()
@@ -259,15 +270,16 @@ impl Tender {
     fn survey(&mut self, now: Duration, step: &mut Step) -> Result<(), ProcessError> {
         self.pass += 1;
         let forks = self.forks.count() - self.forks_at_survey;
+        // A child that lived for less than the time between two looks splits huge pages too.
+        let reaped_faults = forks::reaped_faults(self.target.pid());
+        let unseen = self.reaped_faults.is_some() && reaped_faults != self.reaped_faults;
+        self.reaped_faults = reaped_faults;
         let survey = Survey::take(&self.target, self.huge_page_bytes)?;
         if survey.knows_huge {
-            self.history.surveyed(&survey.regions, self.pass, forks);
+            self.history.surveyed(&survey.regions, self.pass, forks.max(u64::from(unseen)));
         }
         // Once real collapses were timed there is no need to try.
-        let collapse_ns = match self.figures.call_ns.is_empty() {
-            true => self.collapse_ns(),
-            false => Some(self.figures.call_ns.value_at_quantile(0.5)),
-        };
+        let collapse_ns = self.pace.cpu_ns().or_else(|| self.collapse_ns());
         let plan = self.plan(&survey, collapse_ns);
         // Without knowing which are huge, once after each fork is enough.
         let again = survey.knows_huge || forks > 0 || self.surveyed.is_none();
@@ -292,6 +304,7 @@ impl Tender {
                 candidate_regions: plan.steps.len() as u64,
                 sparse_regions: plan.sparse_regions,
                 backed_off_regions: plan.backed_off_regions,
+                unprofitable_regions: plan.unprofitable_regions,
                 fork_ns: stops.map(|stops| stops.now),
                 fork_after_ns: stops.map(|stops| stops.after),
             });
@@ -300,6 +313,7 @@ impl Tender {
     }
 
     fn rest(&mut self, now: Duration, reason: Rest, how_long: Duration, step: &mut Step) {
+        self.is_stale = true;
         self.rest_until = Some(now + how_long);
         *self.figures.rests.entry(reason.name()).or_insert(0) += 1;
         step.events.push(Event::Resting { reason, for_ns: how_long.as_nanos() as u64 });
@@ -307,17 +321,33 @@ impl Tender {
     }
 
     fn rest_without_page(&mut self, now: Duration, step: &mut Step) {
-        self.is_stale = true;
         self.rest(now, Rest::NoHugePage, self.no_page_rest, step);
         self.no_page_rest = (self.no_page_rest * 2).min(LONGEST_NO_PAGE_REST);
     }
 
     fn collapse(&mut self, start: u64, now: Duration, step: &mut Step) -> Result<(), ProcessError> {
-        let Some(pidfd) = self.target.pidfd() else { return Ok(()) };
         if let Some(ping) = &self.ping {
             ping.listen();
         }
-        let outcome = self.collapser.collapse(&self.target, pidfd, start);
+        // The plan may be minutes old, and the kernel fills in whatever is absent.
+        let region = start..start + self.huge_page_bytes;
+        let pages = Pages::of(&self.target, &mut self.pagemap, region)?;
+        let pages_per_region = self.huge_page_bytes / self.page_bytes();
+        if let Some(reason) = self.settings.rules.refuse(&pages, pages_per_region) {
+            self.failed(reason, start, step);
+            return Ok(());
+        }
+        let Some(pidfd) = self.target.pidfd() else { return Ok(()) };
+        let outcome = match self.collapser.prepare(&self.target) {
+            // It may have forked while a huge page was made ready.
+            Ok(_) if !sharing(&self.target)?.is_empty() => {
+                self.queue.push_front(start);
+                step.wait = Duration::ZERO;
+                return Ok(());
+            }
+            Ok(ready) => self.collapser.collapse(ready, &self.target, pidfd, start),
+            Err(outcome) => outcome,
+        };
         let told_ns = self.ping.as_ref().and_then(Ping::heard_ns);
         match outcome {
             Outcome::Collapsed(mut cost) => {
@@ -349,6 +379,10 @@ impl Tender {
                 self.queue.push_back(start);
                 self.last.insert(start);
                 self.rest_without_page(now, step);
+            }
+            // The kernel's number for it also stands for absent pages that a userfaultfd waits for.
+            Outcome::GroupFull if !is_group_full(self.target.pid(), self.huge_page_bytes) => {
+                self.failed("not_eligible", start, step);
             }
             Outcome::GroupFull => {
                 self.queue.push_front(start);
@@ -413,6 +447,45 @@ fn in_turn(planned: impl Iterator<Item = u64>, last: &BTreeSet<u64>) -> VecDeque
 fn patience(now: Duration, alive_since: Option<Duration>) -> Duration {
     let alive = now.saturating_sub(alive_since.unwrap_or(now));
     (alive / 50).clamp(LOOK, LONGEST_LOOK)
+}
+
+/// Whether a limit of the control groups of `pid`, or of our own, leaves less than two huge pages.
+fn is_group_full(pid: i32, huge_page_bytes: u64) -> bool {
+    let root = Root::default();
+    [pid, std::process::id() as i32].into_iter().any(|pid| {
+        let group = Cgroup::of(&root, pid);
+        let bounds = [group.tightest_max(), group.tightest_high()].into_iter().flatten();
+        bounds.map(|bound| bound.free_bytes()).any(|free| free < 2 * huge_page_bytes)
+    })
+}
+
+/// The capability that is missing to look at the target, or to collapse its memory: by trying.
+fn missing_right(
+    target: &Target,
+    own: &Credentials,
+    pagemap: Option<&ProcessError>,
+    settings: &Settings,
+) -> Option<&'static str> {
+    let is_anothers = own.euid != target.uid() && target.uid() != u32::MAX;
+    if is_anothers && !own.has(CAP_SYS_PTRACE) {
+        return Some("CAP_SYS_PTRACE");
+    }
+    if matches!(pagemap, Some(ProcessError::NoPermission { .. })) {
+        return Some("CAP_DAC_READ_SEARCH");
+    }
+    if settings.only_looks {
+        return None;
+    }
+    let is = |error: &std::io::Error, errno: rustix::io::Errno| {
+        error.raw_os_error() == Some(errno.raw_os_error())
+    };
+    match target.pidfd().map(may_collapse) {
+        Some(Err(error)) if is(&error, rustix::io::Errno::PERM) => {
+            Some("CAP_SYS_NICE (in the first user namespace, not a container's own)")
+        }
+        Some(Err(error)) if is(&error, rustix::io::Errno::ACCESS) => Some("CAP_SYS_PTRACE"),
+        _ => None,
+    }
 }
 
 /// THP_enabled of /proc/PID/status (Linux 5.0).

@@ -94,20 +94,28 @@ pub fn tasks(cells: Vec<Balance>) -> Vec<Task> {
         Task::new(name, move |runner, rep| {
             let cell = Balance { seed: cell.seed + u64::from(rep), ..cell.clone() };
             let _settings = cell.policy.set(&Root::default())?;
+            // It goes after the server that lives in it: only an empty one can be taken away.
+            let group;
             let mut server = Server::start(&Setup {
                 program: cell.program.clone(),
                 huge_pages: cell.policy.huge_pages(),
                 port: None,
                 placement: cell.placement.clone(),
             })?;
-            measure(&cell, runner, &server, rep).map_err(|error| server.explain(error))
+            group = Group::of(server.pid());
+            measure(&cell, runner, &server, &group, rep).map_err(|error| server.explain(error))
         })
     };
     cells.into_iter().map(task).collect()
 }
 
-fn measure(cell: &Balance, runner: &Runner, server: &Server, rep: u32) -> Result<Vec<Sample>> {
-    let group = Group::of(server.pid());
+fn measure(
+    cell: &Balance,
+    runner: &Runner,
+    server: &Server,
+    group: &Result<Group, String>,
+    rep: u32,
+) -> Result<Vec<Sample>> {
     let populate = |stop: &_| load::populate(server, cell.records, stop);
     phase::attend(runner, populate, || Ok(()))?;
     let mut load = Load {

@@ -164,14 +164,17 @@ impl Found {
         row("memory that is filled in", Cell::number((filled * self.page_bytes) as f64, "bytes"));
         match (self.collapse_ns, self.takes_ns()) {
             (Some(one), Some((elapsed, cpu))) => {
-                row("one collapse, tried on memory of our own", Cell::number(one as f64, "ns"));
+                row(
+                    "CPU time of one collapse, tried on memory of our own",
+                    Cell::number(one as f64, "ns"),
+                );
                 row(
                     "all of them, at the share of a CPU that is allowed",
                     Cell::number(elapsed, "ns"),
                 );
                 row("CPU time of that", Cell::number(cpu, "ns"));
             }
-            _ => row("one collapse", absent("no huge page is free now")),
+            _ => row("CPU time of one collapse", absent("no huge page is free now")),
         }
         Section::new(
             format!("tend-{}", self.pid),

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use cowlab_machine::ProcessError;
 use cowlab_tend::act::thread_cpu_ns;
 use cowlab_tend::pace::Limits;
+use cowlab_tend::pressure::Tight;
 use cowlab_tend::{Event, Refusal, Rest, Tender, privileges};
 
 use super::metrics::{Complaint, Newest};
@@ -35,10 +36,21 @@ struct Live<'a> {
     plan: &'a Plan,
     tenders: BTreeMap<i32, Tender>,
     due: BTreeMap<i32, Instant>,
-    /// Said once of each: refused, or ended.
-    refused: BTreeMap<i32, String>,
+    /// Who could not be taken up, and what was said of it.
+    refused: BTreeMap<i32, Refused>,
+    /// Something of what was asked for was not done.
+    is_incomplete: bool,
+    said: BTreeMap<i32, String>,
     newest: Newest,
     complaint: Complaint,
+}
+
+/// Why somebody could not be taken up.
+struct Refused {
+    error: anyhow::Error,
+    /// Nothing changes it for as long as the process lives. Anything else may pass: a server that
+    /// was just started does not answer yet.
+    lasts: bool,
 }
 
 /// Run it.
@@ -66,10 +78,12 @@ pub fn run(common: &Common, args: &TendArgs, plan: &Plan, interrupted: &AtomicBo
         tenders: BTreeMap::new(),
         due: BTreeMap::new(),
         refused: BTreeMap::new(),
+        is_incomplete: false,
+        said: BTreeMap::new(),
         newest,
         complaint: Complaint::default(),
     };
-    let mut search_at = began + live.search()?;
+    let mut search_at = began + live.search();
     live.insist()?;
     let (mut reported, mut published) = (began, began);
     let until = args.duration_s.map(|s| began + Duration::from_secs_f64(s));
@@ -99,7 +113,8 @@ pub fn run(common: &Common, args: &TendArgs, plan: &Plan, interrupted: &AtomicBo
         let mut next = now + purse.wait(now);
         if next == now {
             if now >= search_at && !args.once && !plan.is_by_pid() {
-                search_at = now + live.search()?;
+                search_at = now + live.search();
+                live.tell_refused();
             }
             next = live.step(now)?;
         }
@@ -115,55 +130,72 @@ pub fn run(common: &Common, args: &TendArgs, plan: &Plan, interrupted: &AtomicBo
 
 impl Live<'_> {
     /// Take up who is meant and new; after how long to do so again.
-    fn search(&mut self) -> Result<Duration> {
+    fn search(&mut self) -> Duration {
         let share = self.args.cpu_share * SEARCH_PART;
         let limits = Limits { cpu_share: share, ..Limits::default() };
         let cpu_before = thread_cpu_ns();
-        self.take_up()?;
-        Ok(SEARCH.max(limits.wait_after(thread_cpu_ns().saturating_sub(cpu_before))))
+        self.take_up();
+        SEARCH.max(limits.wait_after(thread_cpu_ns().saturating_sub(cpu_before)))
     }
 
-    fn take_up(&mut self) -> Result<()> {
+    fn take_up(&mut self) {
         let found = self.plan.targets();
         self.refused.retain(|pid, _| found.iter().any(|(found, _)| found == pid));
         for (pid, number) in found {
-            if self.tenders.contains_key(&pid) || self.refused.contains_key(&pid) {
+            if self.tenders.contains_key(&pid)
+                || self.refused.get(&pid).is_some_and(|refused| refused.lasts)
+            {
                 continue;
             }
             match self.plan.tender(self.args, pid, number) {
                 Ok(tender) => {
                     self.due.insert(pid, Instant::now());
                     self.tenders.insert(pid, tender);
+                    self.refused.remove(&pid);
                 }
                 Err(error) => {
-                    let reason = format!("{error:#}");
-                    // The only one: that is what the program ends with.
-                    if self.plan.selectors.len() == 1 && self.tenders.is_empty() && is_final(&error)
-                    {
-                        return Err(error);
-                    }
-                    output::say(&reason);
-                    self.refused.insert(pid, reason);
+                    let lasts = error.is::<Refusal>();
+                    self.refused.insert(pid, Refused { error, lasts });
                 }
             }
         }
-        Ok(())
+    }
+
+    /// Say of whom it was not said before why they are not tended.
+    fn tell_refused(&mut self) {
+        for (pid, refused) in &self.refused {
+            let reason = format!("{:#}", refused.error);
+            if self.said.get(pid) != Some(&reason) {
+                output::say(&reason);
+                self.said.insert(*pid, reason);
+            }
+        }
+        self.said.retain(|pid, _| self.refused.contains_key(pid));
     }
 
     /// Somebody must be there to begin with, unless this is a service that waits for them.
-    fn insist(&self) -> Result<()> {
+    fn insist(&mut self) -> Result<()> {
         if !self.tenders.is_empty() {
+            self.tell_refused();
             return Ok(());
         }
+        // They are there, and none can be tended: that is what the program ends with.
+        if self.args.once || self.plan.is_by_pid() || self.plan.selectors.len() == 1 {
+            if self.refused.len() > 1 {
+                self.tell_refused();
+                bail!("nobody can be tended");
+            }
+            if let Some((_, refused)) = self.refused.pop_first() {
+                return Err(refused.error);
+            }
+        }
+        self.tell_refused();
         let names: Vec<&str> = self
             .plan
             .selectors
             .iter()
             .filter_map(|selector| selector.name.as_deref().or(selector.cgroup.as_deref()))
             .collect();
-        if let Some(reason) = self.refused.values().next().filter(|_| self.args.once) {
-            bail!("nobody can be tended: {reason}");
-        }
         if self.args.once {
             bail!("no process is called or in {}", names.join(", "));
         }
@@ -183,9 +215,9 @@ impl Live<'_> {
                 Ok(step) => {
                     for event in &step.events {
                         told::event(self.common.json, &tender.figures, event)?;
-                        // Stalls pass; lack of memory may not.
+                        // Stalls and waits pass; lack of memory may not.
                         if let Event::Resting { reason, .. } = event
-                            && *reason != Rest::Stalls
+                            && !matches!(reason, Rest::Stalls | Rest::Memory(Tight::Waiting))
                             && self.args.once
                         {
                             bail!("gave up: {}", reason.words());
@@ -199,6 +231,7 @@ impl Live<'_> {
                         other => other.to_string(),
                     };
                     told::figures(self.common.json, &tender.figures, Some(&reason))?;
+                    self.is_incomplete = true;
                     self.tenders.remove(&pid);
                     self.due.remove(&pid);
                 }
@@ -243,11 +276,10 @@ impl Live<'_> {
             told::figures(self.common.json, &tender.figures, Some(reason))?;
         }
         self.write_metrics();
+        let all_done = self.tenders.values().all(Tender::is_done) && self.refused.is_empty();
+        if self.args.once && (self.is_incomplete || !all_done) {
+            bail!("not all that --once asks for was done: see above");
+        }
         Ok(())
     }
-}
-
-/// Whether waiting does not help: a refusal, or no such process.
-fn is_final(error: &anyhow::Error) -> bool {
-    error.is::<Refusal>() || error.is::<ProcessError>() || error.chain().count() > 1
 }

@@ -111,6 +111,7 @@ impl Plan {
                 ..Limits::default()
             },
             interval: self.interval,
+            only_looks: args.dry_run,
         };
         let ping = match selector.ping.as_deref().filter(|_| !args.dry_run) {
             Some(address) => Some(Ping::connect(address).context("--ping")?),

@@ -113,6 +113,7 @@ fn words(event: &Event) -> String {
             candidate_regions,
             sparse_regions,
             backed_off_regions,
+            unprofitable_regions,
             fork_ns,
             fork_after_ns,
         } => {
@@ -124,9 +125,13 @@ fn words(event: &Event) -> String {
                 ),
                 _ => String::new(),
             };
+            let unprofitable = match unprofitable_regions {
+                0 => String::new(),
+                regions => format!(", {} that do not pay", count(*regions)),
+            };
             format!(
                 "{} base pages and {} huge pages; {} regions to collapse, {} too sparse, {} left \
-                 alone{stops}",
+                 alone{unprofitable}{stops}",
                 count(*small_pages),
                 count(*huge_regions),
                 count(*candidate_regions),

@@ -8,13 +8,14 @@ use anyhow::{Context, Result};
 use cowlab_tend::privileges;
 
 use crate::args::TendArgs;
+use crate::output;
 use crate::usage::WrongUsage;
 
 /// A unit that runs this program as it was called, with no more rights than it needs.
 pub fn text(args: &TendArgs) -> Result<String> {
     let program = std::env::current_exe().context("this program does not know where it is")?;
-    let words: Vec<String> =
-        std::env::args().skip(1).filter(|word| word != "--print-unit").collect();
+    let words = std::env::args().skip(1).filter(|word| word != "--print-unit");
+    let words: Vec<String> = words.map(|word| whole_path(word, args)).collect();
     if args.who.is_empty() && args.cgroup.is_none() && args.policy.is_none() {
         return Err(WrongUsage(
             "--print-unit needs to know whom to tend: a name, --cgroup or --policy".into(),
@@ -23,6 +24,12 @@ pub fn text(args: &TendArgs) -> Result<String> {
     }
     let command: Vec<String> =
         std::iter::once(program.display().to_string()).chain(words).map(quoted).collect();
+    for path in unseen(&program, args) {
+        output::say(&format!(
+            "the service will not see {path}: it has a /tmp of its own and no /home; move it elsewhere \
+             (`make install` for cowlab itself)"
+        ));
+    }
     let capabilities = privileges::names().join(" ");
     let user = match &args.metrics_file {
         Some(file) => writer(file)?,
@@ -36,6 +43,7 @@ pub fn text(args: &TendArgs) -> Result<String> {
          [Service]\n\
          ExecStart={}\n\
          Restart=on-failure\n\
+         RestartSec=10\n\
          {user}\
          AmbientCapabilities={capabilities}\n\
          CapabilityBoundingSet={capabilities}\n\
@@ -51,6 +59,32 @@ pub fn text(args: &TendArgs) -> Result<String> {
          WantedBy=multi-user.target\n",
         command.join(" ")
     ))
+}
+
+/// A service starts in /: the paths among its words are told whole.
+fn whole_path(word: String, args: &TendArgs) -> String {
+    let paths = args.policy.iter().chain(&args.profile);
+    let whole = |path: &Path| std::path::absolute(path).map(|path| path.display().to_string());
+    for path in paths {
+        let text = path.display().to_string();
+        let flag = word.strip_suffix(&text).filter(|flag| flag.is_empty() || flag.ends_with('='));
+        if let (Some(flag), Ok(whole)) = (flag, whole(path)) {
+            return format!("{flag}{whole}");
+        }
+    }
+    word
+}
+
+/// What the service needs and will not see, by ProtectHome= and PrivateTmp=.
+fn unseen(program: &Path, args: &TendArgs) -> Vec<String> {
+    let files = args.policy.iter().chain(&args.profile).map(|path| path.as_path());
+    let all = files.chain([program]).chain(args.ping.as_deref().map(Path::new));
+    let whole = all.filter_map(|path| std::path::absolute(path).ok());
+    let hidden = ["/tmp", "/var/tmp", "/home", "/root", "/run/user"];
+    whole
+        .filter(|path| hidden.iter().any(|folder| path.starts_with(folder)))
+        .map(|path| path.display().to_string())
+        .collect()
 }
 
 /// Who may write the metrics' file, without a right to others' folders; and that the service sees its
