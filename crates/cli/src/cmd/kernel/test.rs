@@ -47,6 +47,9 @@ pub fn run(common: &Common, args: &KernelTestArgs) -> Result<()> {
     let _lock = lab.cache.lock("test", || lab.say("another cowlab tests a kernel: waiting"))?;
     let programs = lab.cache.folder("tests")?;
     let tests = find(&folder, &programs, args)?;
+    // For tests/kernel/kunit.sh: those tests are run by the kernel itself, at boot.
+    let mut kernel_arguments = vec!["kunit.enable=1".to_owned()];
+    kernel_arguments.extend_from_slice(&args.kernel_argument);
     let (accelerator, why) = accelerator::decide(args.machine.wanted(), accelerator::try_kvm)?;
     lab.say(&format!("accelerator: {why}"));
     let mut all = Vec::new();
@@ -60,7 +63,7 @@ pub fn run(common: &Common, args: &KernelTestArgs) -> Result<()> {
             memory_bytes: args.machine.memory,
             cpus: args.machine.cpus,
             folder: &folder,
-            kernel_arguments: &args.kernel_argument,
+            kernel_arguments: &kernel_arguments,
         };
         let done = |name: &str| lab.say(&format!("{variant}: {name}"));
         let results = lab.watched(|watch| run_batches(&[batch], &machine, &done, watch))?;
