@@ -48,7 +48,8 @@ for key in sorted(set(found) | set(missed)):
         ratio = figure["ratio"]
         params = {k: v for k, v in figure["params"].items() if k not in ("pinned", "populated")}
         print(f"    {ratio['value']:.3f} ({ratio['low']:.3f} to {ratio['high']:.3f}) {params}")
-missed_count = sum(map(len, missed.values()))
-print(f"found {sum(found.values())} of {sum(found.values()) + missed_count} figures; "
+found_count, missed_count = sum(found.values()), sum(map(len, missed.values()))
+print(f"found {found_count} of {found_count + missed_count} figures; "
       f"{few} have too few repetitions to tell")
-sys.exit(1 if missed_count else 0)
+# Some scatter by more than 10% over their rounds (docs/decisions/0006): most must be found.
+sys.exit(0 if found_count > missed_count else 1)
