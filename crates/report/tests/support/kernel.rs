@@ -173,10 +173,9 @@ fn counted(run: &mut Run, environment: u32, variant: &str, factor: f64) {
         ("heap_bytes", "10000000"),
         ("write_fraction", "0"),
         ("variant", variant),
-        ("quantile", "p50"),
     ]);
     let mut add = Add { run: &mut *run, environment, bench: "fork-sweep", params: forks };
-    add.count("fork_instructions", 500_000.0 * factor);
+    add.count("child_start_instructions", 500_000.0 * factor);
     let command = params(&[("command", "sh build.sh"), ("policy", "off"), ("variant", variant)]);
     let mut add = Add { run, environment, bench: "command", params: command };
     add.count("cpu_instructions", 9e9 * factor);
