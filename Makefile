@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # `make help` lists the targets. Each installs what it needs first (scripts/install).
 
+# A recipe fails with any command of it, on the left of a pipe as well.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+
 PREFIX ?= /usr/local
 DESTDIR ?=
 CARGO ?= cargo
@@ -50,9 +54,11 @@ test-kernel: kernels ## of them, the kernels' own tests in a virtual machine
 	scripts/install kernel-test
 	$(COWLAB) kernel test --quick --variant plain,patched
 
-test-kernel-long: kernels ## all of them, on the debug kernel as well
+test-kernel-long: kernels ## all of them, on the kernels debug and traced as well
 	scripts/install kernel-test
 	$(COWLAB) kernel test --variant plain,patched,debug --time-limit-s 1500
+	$(COWLAB) kernel build --variant traced
+	$(COWLAB) kernel test --variant traced --filter casper
 	$(COWLAB) kernel test --selftests --variant plain,patched
 	for test in $(ON_DEBUG); do $(COWLAB) kernel test --selftests --filter $$test \
 		--stress-s $(STRESS_S) --variant debug --policy next:16 || exit 1; done

@@ -40,6 +40,10 @@ refuses 2 'invalid value' kernel boot --time-limit-s -1 -- true
 refuses 2 'the pages of next:PAGES must be in 1..512' kernel test --selftests --policy next:513
 refuses 2 "no test 'cwo'; there are: cow, " kernel test --selftests --kernel-dir "$kernel_dir" --filter cwo
 refuses 2 'cannot be used with' kernel test --selftests --tests .
+refuses 2 'cannot be used with' kernel test --selftests --memory 1GiB
+refuses 2 'cannot be used with' kernel test --selftests --cpus 2
+refuses 2 '9 is not in 1\.\.=8' kernel boot --cpus 9 -- true
+refuses 2 '9 is not in 1\.\.=8' kernel bench cow-faults --cpus 9
 
 # Sources that are none; nothing of them stays.
 echo 'no archive' >x.tar
@@ -115,11 +119,31 @@ says err 'accelerator: (KVM|TCG)'
 [[ ! -e written ]] || fail 'expected the host to be left alone, saw a file that the guest wrote'
 no_guests_left
 
-# A folder that both can write to.
+# Input that is not taken: output comes all the same, before, and after nobody can take it any more.
+head -c 1000000 /dev/zero >zeros
+status=0
+"$COWLAB" kernel boot --kernel-dir "$kernel_dir" --variant plain --time-limit-s 240 -- \
+	sh -c 'seq 30000; head -c 500000 | wc -c; exec <&-; seq 40000' >out 2>err <zeros || status=$?
+called='cowlab kernel boot with much input'
+is_status 0
+says out '^30000$'
+says out '^500000$'
+[[ $(tail -n 1 out) == 40000 ]] || fail "expected 40000 at last, saw: $(tail -n 1 out)"
+
+# A folder that both can write to. What is in it is the user's, whatever the guest's files are called.
 mkdir share
+for name in init run status console.log; do
+	echo "mine: $name" >share/$name
+done
 boot --json --share share -- sh -c "echo data >$PWD/share/data; kill -9 \$\$"
 is_status 137
 [[ $(cat share/data) == data ]] || fail 'expected the guest to write to the shared folder'
+for name in init run status console.log; do
+	[[ $(cat share/$name) == "mine: $name" ]] ||
+		fail "expected share/$name to be left alone, saw: $(head -c 100 share/$name)"
+done
+[[ $(LC_ALL=C ls share | xargs) == 'console.log data init run status' ]] ||
+	fail "expected nothing else in the shared folder, saw: $(ls share)"
 json 'd["summary"]["status"] == 137' 'd["summary"]["complaints"] == []' 'd["summary"]["duration_s"] > 0'
 
 # The log is looked at.
@@ -139,6 +163,10 @@ no_guests_left
 boot --memory 4000000GiB -- true
 is_status 1
 says err 'MiB on this machine, where .* give it less with --memory'
+# What was never booted leaves no folder in the cache.
+refuses 1 'there is no kernel none' kernel boot --cache own --kernel-dir "$kernel_dir" \
+	--image none --accelerator tcg --memory 256MiB -- true
+[[ -z $(ls -A own/boot) ]] || fail "expected no folder of a refused boot, saw: $(ls -A own/boot)"
 
 # Nothing outlives cowlab, however it ends.
 for signal in KILL INT; do

@@ -6,7 +6,8 @@
  * FOLDER/status and ends the guest. It is static and calls the kernel itself, because under
  * emulation each program that is executed on the way costs some 50 ms.
  *
- * The root is the host's files, read-only. FOLDER is the host's too, and can be written.
+ * The root is the host's files, read-only. FOLDER is the host's too, and can be written, as can the
+ * folder that cowlab_share in the environment names, if it does.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -45,11 +46,13 @@ static void say(const char *format, ...)
 	fclose(log);
 }
 
-static void mount_at(const char *what, const char *where, const char *type, const char *options)
+static int mount_at(const char *what, const char *where, const char *type, const char *options)
 {
 	mkdir(where, 0755);
-	if (mount(what, where, type, 0, options) && errno != EBUSY && errno != ENODEV)
-		say("%s cannot be mounted: %s", where, strerror(errno));
+	if (!mount(what, where, type, 0, options) || errno == EBUSY || errno == ENODEV)
+		return 0;
+	say("%s cannot be mounted: %s", where, strerror(errno));
+	return -1;
 }
 
 /* Let programs write to one of the host's folders, without the host's files being changed. */
@@ -68,8 +71,9 @@ static void let_write(const char *folder)
 	mount_at("overlay", folder, "overlay", options);
 }
 
-static void mount_all(const char *folder)
+static int mount_all(const char *folder)
 {
+	const char *share = getenv("cowlab_share");
 	static const char *const writable[] = { "/etc",	 "/home", "/mnt", "/opt",
 						"/root", "/srv",  "/tmp", "/var" };
 
@@ -91,8 +95,10 @@ static void mount_all(const char *folder)
 	mkdir("/run/over/work", 0755);
 	for (size_t i = 0; i < sizeof(writable) / sizeof(*writable); i++)
 		let_write(writable[i]);
-	/* After those, which may lie above it. */
-	mount_at("cowlab", folder, "9p", SHARE_OPTIONS);
+	/* After those, which may lie above them, as the share may above FOLDER. */
+	if (share && mount_at("cowlab_share", share, "9p", SHARE_OPTIONS))
+		return -1;
+	return mount_at("cowlab", folder, "9p", SHARE_OPTIONS);
 }
 
 static void bring_up_loopback(void)
@@ -157,30 +163,55 @@ static int open_port(const char *name, int flags)
 /* A port can be opened once, and programs open /dev/stderr: they get pipes, and we carry on. */
 struct relay {
 	int from, to;
+	/* What was read and not taken yet. */
+	size_t begin, end;
+	char kept[65536];
 };
 
-static int carry(struct relay *relay)
+static void close_relay(struct relay *relay)
 {
-	char buffer[65536];
-	ssize_t length = read(relay->from, buffer, sizeof(buffer));
-
-	if (length < 0 && (errno == EAGAIN || errno == EINTR))
-		return 0;
-	for (ssize_t done = 0; done < length;) {
-		ssize_t wrote = write(relay->to, buffer + done, length - done);
-
-		if (wrote < 0 && errno != EINTR) {
-			length = 0;
-			break;
-		}
-		done += wrote < 0 ? 0 : wrote;
-	}
-	if (length > 0)
-		return 1;
 	close(relay->from);
 	close(relay->to);
 	relay->from = -1;
-	return 0;
+	relay->begin = relay->end = 0;
+}
+
+static int carry(struct relay *relay)
+{
+	if (relay->begin == relay->end) {
+		ssize_t length = read(relay->from, relay->kept, sizeof(relay->kept));
+
+		if (length < 0 && (errno == EAGAIN || errno == EINTR))
+			return 0;
+		if (length <= 0) {
+			close_relay(relay);
+			return 0;
+		}
+		relay->begin = 0;
+		relay->end = length;
+	}
+	while (relay->begin < relay->end) {
+		ssize_t wrote =
+			write(relay->to, relay->kept + relay->begin, relay->end - relay->begin);
+
+		if (wrote < 0 && errno == EAGAIN)
+			return 0;
+		if (wrote < 0 && errno != EINTR) {
+			/* EPIPE: nobody will read it. */
+			close_relay(relay);
+			return 0;
+		}
+		relay->begin += wrote < 0 ? 0 : wrote;
+	}
+	return 1;
+}
+
+/* Not read on before the rest is taken. */
+static struct pollfd next_of(const struct relay *relay)
+{
+	if (relay->begin < relay->end)
+		return (struct pollfd){ .fd = relay->to, .events = POLLOUT };
+	return (struct pollfd){ .fd = relay->from, .events = POLLIN };
 }
 
 static void do_nothing(int signal)
@@ -207,7 +238,7 @@ static int wait_for(pid_t shell, struct relay *relays, size_t count)
 			}
 		}
 		for (size_t i = 0; i < count; i++)
-			watched[i] = (struct pollfd){ .fd = relays[i].from, .events = POLLIN };
+			watched[i] = next_of(&relays[i]);
 		if (!ended && ppoll(watched, count, NULL, &none) < 0)
 			continue;
 		for (size_t i = 0; i < count && !ended; i++)
@@ -246,7 +277,7 @@ static pid_t start(const char *script, const int fds[3], int terminal)
 static int run(const char *folder)
 {
 	char script[512];
-	struct relay relays[3];
+	static struct relay relays[3];
 	int fds[3], terminal = open("/dev/ttyS1", O_RDWR | O_CLOEXEC | O_NOCTTY);
 	const char *const names[] = { "cowlab.in", "cowlab.out", "cowlab.err" };
 
@@ -263,9 +294,12 @@ static int run(const char *folder)
 			say("no port %s: %s", names[i], strerror(errno));
 			return 125;
 		}
-		relays[i] = i ? (struct relay){ ends[0], port } : (struct relay){ port, ends[1] };
+		relays[i].from = i ? ends[0] : port;
+		relays[i].to = i ? port : ends[1];
 		fds[i] = i ? ends[1] : ends[0];
 	}
+	/* A command that takes no input must not keep us from its output. */
+	fcntl(relays[0].to, F_SETFL, O_NONBLOCK);
 	pid_t shell = start(script, fds, 0);
 	for (int i = 0; i < 3; i++)
 		close(fds[i]);
@@ -281,7 +315,9 @@ int main(int argc, char **argv)
 		fprintf(stderr, "init: is started by the kernel: init FOLDER\n");
 		return 2;
 	}
-	mount_all(argv[1]);
+	/* Without a status, the host shows the log, which says what is wrong. */
+	if (mount_all(argv[1]))
+		reboot(RB_AUTOBOOT);
 	bring_up_cpus();
 	bring_up_loopback();
 	sethostname("cowlab", 6);

@@ -50,7 +50,8 @@ pub struct Guest<'a> {
     /// When it is killed.
     pub time_limit: Duration,
     /// A folder of the host that it can write to, under the same path there. Made if need be; what
-    /// is in it stays, with the guest's log as `console.log`.
+    /// is in it stays, with the guest's log as `console.log`. It is cowlab's own, because `init`,
+    /// `run` and `status` are written there, too: for a user's folder there is [`share`].
     pub folder: &'a Path,
     /// The command with its arguments; a shell on this terminal if not given.
     pub command: Option<&'a [OsString]>,
@@ -147,6 +148,10 @@ pub fn boot(guest: Guest<'_>, watch: &Watch<'_>) -> Result<Ended> {
     let log = fs::read(&console).unwrap_or_default();
     let log = String::from_utf8_lossy(&log);
     let end = || {
+        // Nobody keeps an empty one, so that it is not named either.
+        if log.is_empty() {
+            return "its log is empty".to_owned();
+        }
         let tail = console::tail(&log, SHOWN_LINES);
         let tail = if tail.is_empty() { "nothing" } else { &tail };
         format!("its log, {}, ends:\n{tail}", console.display())
@@ -208,16 +213,49 @@ fn check_memory(facts: &Facts, memory_bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// The guest's folder with what it needs to begin.
-fn make_folder(guest: &Guest<'_>) -> Result<PathBuf> {
-    let cannot = || format!("cannot write to {}", guest.folder.display());
-    fs::create_dir_all(guest.folder).with_context(cannot)?;
-    let folder = guest.folder.canonicalize().with_context(cannot)?;
+/// What is added to a guest's kernel arguments and to QEMU's, so that it can write to one more
+/// folder of the host, under the same path there. The folder is made if need be, and nothing in it
+/// is touched.
+///
+/// # Errors
+/// If the folder cannot be made, or its path cannot be passed on.
+pub fn share(folder: &Path) -> Result<(String, Vec<OsString>)> {
+    let folder = open_folder(folder)?;
+    let Some(path) = folder.to_str() else {
+        bail!("{}: a guest's folder must have a path in UTF-8", folder.display());
+    };
+    let qemu_arguments: Vec<OsString> = vec![
+        "-fsdev".into(),
+        // A comma ends an option's value for QEMU, unless it is doubled.
+        format!(
+            "local,id=apart,path={},security_model=none,multidevs=remap",
+            path.replace(',', ",,")
+        )
+        .into(),
+        "-device".into(),
+        "virtio-9p-pci,fsdev=apart,mount_tag=cowlab_share".into(),
+    ];
+    // What is no kernel's parameter becomes init's environment.
+    Ok((format!("cowlab_share={path}"), qemu_arguments))
+}
+
+/// The path of a folder, which is made if need be, as a guest can be told it.
+fn open_folder(folder: &Path) -> Result<PathBuf> {
+    let cannot = || format!("cannot write to {}", folder.display());
+    fs::create_dir_all(folder).with_context(cannot)?;
+    let folder = folder.canonicalize().with_context(cannot)?;
     // The kernel's command line knows no other quotes.
     if folder.as_os_str().as_bytes().iter().any(|byte| byte.is_ascii_whitespace() || *byte == b'"')
     {
         bail!("{}: a guest's folder may have no space in its path", folder.display());
     }
+    Ok(folder)
+}
+
+/// The guest's folder with what it needs to begin.
+fn make_folder(guest: &Guest<'_>) -> Result<PathBuf> {
+    let cannot = || format!("cannot write to {}", guest.folder.display());
+    let folder = open_folder(guest.folder)?;
     for name in ["status", "console.log"] {
         let _ = fs::remove_file(folder.join(name));
     }
@@ -340,6 +378,19 @@ mod tests {
         let text = String::from_utf8(script(Path::new("/a b"), Some(&words))).unwrap();
         assert!(text.contains("cd '/a b' 2>"), "{text}");
         assert!(text.ends_with("exec 'echo' 'it'\\''s $HOME' '\\ \"x\"'\n"), "{text}");
+    }
+
+    #[test]
+    fn a_shared_folder_is_named_to_the_kernel_and_to_qemu() {
+        let scratch = tempfile::tempdir().unwrap();
+        let base = scratch.path().canonicalize().unwrap();
+        let (kernel, qemu) = share(&base.join("a,b")).unwrap();
+        assert_eq!(kernel, format!("cowlab_share={}/a,b", base.display()));
+        let file_system = qemu[1].to_str().unwrap();
+        assert!(file_system.contains(&format!("path={}/a,,b,", base.display())), "{file_system}");
+        assert_eq!(fs::read_dir(base.join("a,b")).unwrap().count(), 0);
+        let error = share(&base.join("a b")).unwrap_err().to_string();
+        assert!(error.contains("no space in its path"), "{error}");
     }
 
     #[test]

@@ -183,7 +183,7 @@ pub fn build(
         Some(source) => source,
         None => source::fetch(cache, None, watch.say)?.source,
     };
-    let ingredients = gather(kernel, order, source)?;
+    let ingredients = gather(cache, kernel, order, source)?;
     let name = order.variant.name();
     let folder = cache.folder("kernel")?.join(format!("{name}-{}", ingredients.key));
     if let Some(built) = Built::read(folder.clone()) {
@@ -234,7 +234,12 @@ pub fn build(
     keep(&tree, &folder, info)
 }
 
-fn gather(kernel: &KernelFolder, order: &Order<'_>, source: Source) -> Result<Ingredients> {
+fn gather(
+    cache: &Cache,
+    kernel: &KernelFolder,
+    order: &Order<'_>,
+    source: Source,
+) -> Result<Ingredients> {
     let steps = match order.variant {
         Variant::Plain if order.through.is_some() => {
             bail!("the plain kernel has no steps: --through needs another --variant")
@@ -266,8 +271,26 @@ fn gather(kernel: &KernelFolder, order: &Order<'_>, source: Source) -> Result<In
     }
     if let Some(prepare) = order.prepare {
         key.text("prepare", &prepare.identity());
+        prepared(&mut key, &cache.folder("work")?, &source.tree(cache), &steps, prepare)?;
     }
     Ok(Ingredients { source, steps, fragments, compiler, key: key.name() })
+}
+
+/// What `prepare` makes of its files: it can change while all that it is told stays the same.
+fn prepared(
+    key: &mut Key,
+    scratch: &Path,
+    source: &Path,
+    steps: &[Step],
+    prepare: &dyn Prepare,
+) -> Result<()> {
+    let overlay = compose(scratch, source, steps, Some(prepare))?;
+    for path in prepare.files() {
+        if let Some(file) = overlay.find(source, &path) {
+            key.file(&path.to_string_lossy(), &file)?;
+        }
+    }
+    Ok(())
 }
 
 /// The files that differ from the source, in a folder below `scratch`.
@@ -338,4 +361,41 @@ fn keep(tree: &Path, folder: &Path, info: BuildInfo) -> Result<Built> {
     }
     fs::rename(making.keep(), folder)?;
     Ok(Built { folder: folder.to_owned(), info, cached: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes a text into a file, and does not say which.
+    struct Writes(&'static str);
+
+    impl Prepare for Writes {
+        fn identity(&self) -> String {
+            "writes".to_owned()
+        }
+
+        fn files(&self) -> Vec<PathBuf> {
+            vec!["mm/a.c".into()]
+        }
+
+        fn run(&self, folder: &Path) -> Result<()> {
+            Ok(fs::write(folder.join("mm/a.c"), self.0)?)
+        }
+    }
+
+    #[test]
+    fn what_is_made_of_the_sources_is_in_the_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("source");
+        fs::create_dir_all(source.join("mm")).unwrap();
+        fs::write(source.join("mm/a.c"), "int a;\n").unwrap();
+        let of = |text| {
+            let mut key = Key::default();
+            prepared(&mut key, folder.path(), &source, &[], &Writes(text)).unwrap();
+            key.name()
+        };
+        assert_eq!(of("int b;\n"), of("int b;\n"));
+        assert_ne!(of("int b;\n"), of("int c;\n"));
+    }
 }

@@ -10,7 +10,16 @@ const KINDS: &[(&str, &[&str])] = &[
     ("UBSAN", &["UBSAN:"]),
     ("sleeping", &["BUG: sleeping function", "BUG: scheduling while atomic"]),
     ("soft lockup", &["BUG: soft lockup", "watchdog: BUG:", "hard LOCKUP"]),
-    ("bad page", &["BUG: Bad page", "Bad page map", "Bad swap file entry"]),
+    ("bad page", &["BUG: Bad page", "Bad page map"]),
+    (
+        "bad swap entry",
+        &[
+            "Bad swap file entry",
+            "Unused swap file entry",
+            "Bad swap offset entry",
+            "Unused swap offset entry",
+        ],
+    ),
     ("bad rss-counter", &["BUG: Bad rss-counter"]),
     ("page table", &["BUG: non-zero pgtables_bytes", "bad pmd ", "bad pte ", "bad pgd "]),
     (
@@ -106,6 +115,8 @@ mod tests {
             ("bad rss-counter", "BUG: Bad rss-counter state mm:0000000012 type:MM_ANONPAGES val:1"),
             ("bad page", "BUG: Bad page state in process cow  pfn:1b2c3"),
             ("bad page", "BUG: Bad page map in process cow  pte:8000000 pmd:123"),
+            ("bad swap entry", "_swap_info_get: Bad swap file entry 3fffffffffffffff"),
+            ("bad swap entry", "_swap_info_get: Unused swap offset entry 00000100"),
             ("Oops", "Oops: Oops: 0000 [#1] PREEMPT SMP KASAN"),
             ("Oops", "BUG: unable to handle page fault for address: ffffffffffffffd8"),
             ("Oops", "BUG: kernel NULL pointer dereference, address: 0000000000000008"),

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use cowlab_model::stats::{Estimate, estimate};
-use cowlab_store::{Accelerator, Run, Sample};
+use cowlab_store::{Accelerator, Environment, Run, Sample};
 
 /// The line of COVER in whose place the figures are put.
 const PLACE: &str = "@FIGURES@";
@@ -41,7 +41,7 @@ fn compose(text: &str, run: Option<(&Path, &Run)>) -> Result<Cover> {
         bail!("needs a subject, an empty line and a text");
     }
     let figures = match run {
-        Some((folder, run)) => figures(run)
+        Some((folder, run)) => figures(folder, run)
             .with_context(|| format!("{} has nothing for a cover letter", folder.display()))?,
         None if body.contains(PLACE) => bail!("has {PLACE}: name the run with --run"),
         None => String::new(),
@@ -57,15 +57,17 @@ fn compose(text: &str, run: Option<(&Path, &Run)>) -> Result<Cover> {
 type Row = (String, Vec<(String, String)>, String);
 
 /// A table of medians with their intervals, a column a policy.
-fn figures(run: &Run) -> Result<String> {
+fn figures(folder: &Path, run: &Run) -> Result<String> {
     let mut rows: BTreeMap<Row, BTreeMap<String, Vec<&Sample>>> = BTreeMap::new();
     let mut policies = BTreeSet::new();
+    let mut measured_in = BTreeSet::new();
     for sample in run.samples.iter().filter(|sample| QUOTED.contains(&sample.metric.as_str())) {
         let Some(policy) = sample.params.get(POLICY) else { continue };
         if sample.params.contains_key("quantile") {
             continue;
         }
         policies.insert(order(policy));
+        measured_in.insert(sample.environment);
         let others = sample
             .params
             .iter()
@@ -93,16 +95,37 @@ fn figures(run: &Run) -> Result<String> {
         line.extend(policies.iter().map(|(_, policy)| of(policy).map_or("-".to_owned(), cell)));
         lines.push(line);
     }
-    let environment = run.info.environments.first().context("it names no environment")?;
+    // Not the run's first environment: a study's is the host, whatever was measured in guests.
+    let mut told = BTreeSet::new();
+    for index in measured_in {
+        let environment = run
+            .info
+            .environments
+            .get(index as usize)
+            .with_context(|| format!("it names no environment {index}"))?;
+        told.insert(place(environment));
+    }
+    let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy();
+    let mut text = format!("Medians with 95% intervals, by policy, of the run {name}:\n");
+    for place in told {
+        let _ = writeln!(text, "{place}");
+    }
+    text.push('\n');
+    text += &aligned(&lines);
+    Ok(text)
+}
+
+/// Where figures were measured: by what, and on which kernel.
+fn place(environment: &Environment) -> String {
     let how = match environment.accelerator {
         Accelerator::Native => "on hardware",
         Accelerator::Kvm => "under KVM",
-        _ => "EMULATED (QEMU's TCG: times are not hardware's, counts are exact)",
+        Accelerator::Tcg => "EMULATED (QEMU's TCG: times are not hardware's, counts are exact)",
+        Accelerator::Icount => "EMULATED (QEMU's icount: instructions, no times)",
     };
-    let mut text =
-        format!("Medians with 95% intervals, {how}, Linux {}, by policy:\n\n", environment.kernel);
-    text += &aligned(&lines);
-    Ok(text)
+    let hash = environment.build.as_ref().and_then(|build| build.hash.as_deref());
+    let hash = hash.map_or(String::new(), |hash| format!(" (build {hash})"));
+    format!("{how}, Linux {}{hash}", environment.kernel)
 }
 
 /// `off` first, then by name and depth.
@@ -196,15 +219,47 @@ mod tests {
         let cover = compose(text, Some((Path::new("r"), &run))).unwrap();
         assert_eq!(cover.subject, "mm: copy ahead");
         let lines: Vec<&str> = cover.body.lines().collect();
-        assert!(lines[2].contains("EMULATED") && lines[2].contains("6.12.1-cowlab-patched"));
+        assert!(lines[2].ends_with("of the run r:"), "{}", lines[2]);
+        assert!(lines[3].contains("EMULATED") && lines[3].ends_with("6.12.1-cowlab-patched"));
         let words =
             |line: &str| -> Vec<String> { line.split_whitespace().map(str::to_owned).collect() };
-        assert_eq!(words(lines[4]), ["off", "next", "next:16"]);
+        assert_eq!(words(lines[5]), ["off", "next", "next:16"]);
         assert_eq!(
-            words(lines[6]),
+            words(lines[7]),
             ["cow-faults", "sequential", "elapsed_ns", "2.00M", "3.00M", "1.00M"]
         );
         assert_eq!(lines.last(), Some(&"The end."));
+    }
+
+    #[test]
+    fn figures_are_said_to_be_of_where_they_were_measured() {
+        let mut run = run_with(&["off", "next"]);
+        let guest = run.info.environments[0].clone();
+        let hash = "0123456789abcdef".to_owned();
+        let build = cowlab_store::KernelBuild {
+            variant: "patched".to_owned(),
+            hash: Some(hash),
+            source: None,
+        };
+        let built = Environment { build: Some(build), ..guest };
+        // As in a study with --kernel: the host is the first.
+        let host = Environment {
+            accelerator: Accelerator::Native,
+            kernel: "6.1-host".to_owned(),
+            build: None,
+            ..built.clone()
+        };
+        run.info.environments = vec![host, built];
+        run.samples.iter_mut().for_each(|sample| sample.environment = 1);
+        let text = figures(Path::new("runs/r"), &run).unwrap();
+        assert!(text.contains("TCG") && text.contains("(build 0123456789abcdef)"), "{text}");
+        assert!(!text.contains("hardware, ") && !text.contains("6.1-host"), "{text}");
+        run.samples[0].environment = 0;
+        let mixed = figures(Path::new("runs/r"), &run).unwrap();
+        assert!(mixed.contains("TCG") && mixed.contains("on hardware, Linux 6.1-host"), "{mixed}");
+        run.samples[0].environment = 2;
+        let error = figures(Path::new("runs/r"), &run).unwrap_err().to_string();
+        assert_eq!(error, "it names no environment 2");
     }
 
     #[test]

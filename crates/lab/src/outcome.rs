@@ -6,13 +6,16 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::console::Complaint;
-use crate::ktap::{self, Case, Outcome};
+use crate::ktap::{self, Case, Outcome, Report};
 
 /// kselftest's exit status for "could not be run".
 const SKIPPED: i32 = 4;
 
 /// What timeout(1) ends with.
 const TIMED_OUT: [i32; 2] = [124, 137];
+
+/// The first exit status that a shell gives for a signal.
+const SIGNALLED: i32 = 128;
 
 /// One test program's result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -25,6 +28,9 @@ pub struct TestResult {
     pub outcome: Outcome,
     /// Why, where it did not pass.
     pub reason: Option<String>,
+    /// What is wrong with it beside failed cases: a limit, a crash, missing results, a dead guest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broken: Option<String>,
     /// Its cases, where it prints KTAP.
     pub cases: Vec<Case>,
     /// What the guest's log says about the time of the test.
@@ -55,14 +61,12 @@ pub fn judge(left: &Left<'_>) -> (Outcome, Option<String>, Vec<Case>) {
         .collect();
     let why = if let Some(complaint) = left.complaints.first() {
         Some(format!("the kernel's log: {}", complaint.text))
-    } else if TIMED_OUT.contains(&left.status) {
-        Some("ran longer than its limit".to_owned())
+    } else if let Some(broken) = broken_by(left, &report) {
+        Some(broken)
     } else if let [first, ..] = failed[..] {
         Some(format!("{} of {} cases failed: {first}", failed.len(), report.cases.len()))
-    } else if let Some(problem) = report.problems.first() {
-        Some(problem.clone())
     } else if ![0, SKIPPED].contains(&left.status) {
-        Some(format!("exit status {}: {}", left.status, last_line(left.printed)))
+        Some(with_status(left))
     } else {
         None
     };
@@ -77,6 +81,23 @@ pub fn judge(left: &Left<'_>) -> (Outcome, Option<String>, Vec<Case>) {
         return (Outcome::Skip, why.or(Some(last_line(left.printed))), report.cases);
     }
     (Outcome::Pass, None, report.cases)
+}
+
+/// What is wrong whatever the cases say: of failed ones a test tells by an exit status below these.
+pub fn broken(left: &Left<'_>) -> Option<String> {
+    broken_by(left, &ktap::parse(left.printed))
+}
+
+fn broken_by(left: &Left<'_>, report: &Report) -> Option<String> {
+    if TIMED_OUT.contains(&left.status) {
+        return Some("ran longer than its limit".to_owned());
+    }
+    let crashed = (left.status >= SIGNALLED).then(|| with_status(left));
+    crashed.or_else(|| report.problems.first().cloned())
+}
+
+fn with_status(left: &Left<'_>) -> String {
+    format!("exit status {}: {}", left.status, last_line(left.printed))
 }
 
 fn last_line(text: &str) -> String {
@@ -146,6 +167,11 @@ mod tests {
         let (outcome, why) = left(139, "1..1\nok 1 a\n");
         assert_eq!((outcome, why.as_deref()), (Outcome::Fail, Some("exit status 139: ok 1 a")));
         assert_eq!(left(0, "1..2\nok 1 a\n").0, Outcome::Fail);
+        // A failed case hides nothing worse.
+        let (_, why) = left(1, "1..2\nnot ok 1 a\n");
+        assert_eq!(why.as_deref(), Some("1 of 2 planned results are missing"));
+        let (_, why) = left(134, "1..1\nnot ok 1 a\n");
+        assert_eq!(why.as_deref(), Some("exit status 134: not ok 1 a"));
         assert_eq!(left(124, "").1.as_deref(), Some("ran longer than its limit"));
         let complaint = Complaint { kind: "WARNING", line: 1, text: "WARNING: mm".into() };
         let ended = Left { status: 0, printed: "1..1\nok 1 a\n", complaints: &[complaint] };
@@ -174,6 +200,7 @@ mod tests {
             name: name.to_owned(),
             outcome,
             reason: None,
+            broken: None,
             cases: cases.iter().map(case).collect(),
             complaints: Vec::new(),
             output: None,

@@ -2,15 +2,18 @@
 //! The kernel's source: Debian's package, or a tarball, unpacked once into the cache.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::cache::Cache;
 use crate::key::hash_of_file;
 use crate::tools;
+use crate::watch::Interrupted;
 
 /// Debian's package of the source.
 pub const PACKAGE: &str = "linux-source-6.12";
@@ -20,6 +23,9 @@ const TARBALL: &str = "usr/src/linux-source-6.12.tar.xz";
 
 /// What a source takes unpacked, and while it is unpacked.
 const NEEDED_BYTES: u64 = 2 << 30;
+
+/// What the folder of a source is called until it is whole.
+const UNPACKING: &str = ".unpacking-";
 
 /// A source in the cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,8 +63,10 @@ impl Source {
 
     fn read(cache: &Cache, id: &str) -> Option<Source> {
         let folder = cache.root().join("source").join(id);
-        let source = serde_json::from_slice(&fs::read(folder.join("source.json")).ok()?).ok()?;
-        folder.join("tree/Makefile").is_file().then_some(source)
+        let text = fs::read(folder.join("source.json")).ok()?;
+        let source: Source = serde_json::from_slice(&text).ok()?;
+        // One that was never named is not where its tree is looked for.
+        (source.id == id && folder.join("tree/Makefile").is_file()).then_some(source)
     }
 }
 
@@ -72,11 +80,18 @@ pub fn fetch(cache: &Cache, tarball: Option<&Path>, say: &dyn Fn(&str)) -> Resul
     let current = Source::current(cache).filter(|source| source.package.is_some());
     match newest(cache, current.as_ref(), say) {
         Ok(fetched) => Ok(fetched),
-        Err(error) => {
-            let Some(source) = current else { return Err(error) };
+        Err(error) => fall_back(error, current),
+    }
+}
+
+/// The cached source, where no newer one could be had; not where somebody wanted an end.
+fn fall_back(error: Error, current: Option<Source>) -> Result<Fetched> {
+    match current {
+        Some(source) if !error.is::<Interrupted>() => {
             let how = format!("{error:#}; the cached {} is used", source.id);
             Ok(Fetched { source, how })
         }
+        _ => Err(error),
     }
 }
 
@@ -136,7 +151,15 @@ fn unpack(
     let sha256 = hash_of_file(tarball)?;
     let all = cache.folder("source")?;
     for entry in fs::read_dir(&all)? {
-        let known = entry?.file_name().into_string().ok().and_then(|id| Source::read(cache, &id));
+        let entry = entry?;
+        let name = entry.file_name().into_string();
+        // Left by a cowlab that was killed: the lock is ours.
+        if name.as_ref().is_ok_and(|name| name.starts_with(UNPACKING)) {
+            fs::remove_dir_all(entry.path())
+                .with_context(|| format!("cannot remove {}", entry.path().display()))?;
+            continue;
+        }
+        let known = name.ok().and_then(|id| Source::read(cache, &id));
         if let Some(source) = known.filter(|source| source.sha256 == sha256) {
             fs::write(all.join("current"), &source.id)?;
             return Ok(source);
@@ -145,7 +168,7 @@ fn unpack(
     cache.check_space(NEEDED_BYTES, "a kernel's source")?;
     say(&format!("unpacking {}", tarball.display()));
     // Renamed when whole.
-    let making = tempfile::Builder::new().prefix(".unpacking-").tempdir_in(&all)?;
+    let making = tempfile::Builder::new().prefix(UNPACKING).tempdir_in(&all)?;
     let tree = making.path().join("tree");
     fs::create_dir(&tree)?;
     let mut tar = Command::new("tar");
@@ -187,6 +210,11 @@ pub(crate) fn run(command: &mut Command) -> Result<String> {
         .stdin(Stdio::null())
         .output()
         .with_context(|| format!("cannot run {name}: {}", tools::HELP))?;
+    // Ctrl-C goes to all that were started: such an end is no answer.
+    let ending = [Signal::INT, Signal::TERM].map(|signal| Some(signal.as_raw()));
+    if ending.contains(&output.status.signal()) {
+        return Err(Interrupted.into());
+    }
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -225,6 +253,38 @@ mod tests {
         let again = fetch(&cache, Some(&path), &nothing_done).unwrap().source;
         assert_eq!(again, first);
         assert_eq!(Source::current(&cache), Some(first));
+    }
+
+    #[test]
+    fn an_interrupted_program_is_no_reason_to_take_the_cached_source() {
+        let source = Source {
+            id: "6.12.1-0".to_owned(),
+            version: "6.12.1".to_owned(),
+            package: None,
+            sha256: "0".to_owned(),
+        };
+        let shell = |text| run(Command::new("sh").args(["-c", text])).unwrap_err();
+        let fetched = fall_back(shell("exit 100"), Some(source.clone())).unwrap();
+        assert!(fetched.how.ends_with("the cached 6.12.1-0 is used"), "{}", fetched.how);
+        // Not INT, which whoever runs this in the background may have ignored.
+        let error = shell("kill -TERM $$").context("more");
+        assert!(fall_back(error, Some(source)).unwrap_err().is::<Interrupted>());
+    }
+
+    #[test]
+    fn what_was_left_while_it_was_unpacked_is_no_source() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(Some(&folder.path().join("cache"))).unwrap();
+        let makefile = "VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 117\n";
+        let path = tarball(folder.path(), makefile);
+        let source = fetch(&cache, Some(&path), &|_| {}).unwrap().source;
+        let all = cache.root().join("source");
+        let left = all.join(".unpacking-x");
+        fs::rename(all.join(&source.id), &left).unwrap();
+        fs::remove_file(all.join("current")).unwrap();
+        assert_eq!(Source::read(&cache, ".unpacking-x"), None);
+        assert_eq!(fetch(&cache, Some(&path), &|_| {}).unwrap().source, source);
+        assert!(source.tree(&cache).join("Makefile").is_file() && !left.exists());
     }
 
     #[test]

@@ -15,8 +15,8 @@ use cowlab_store::Accelerator;
 use crate::boot::{Guest, boot, quote};
 use crate::console::{self, Complaint};
 use crate::ktap::Outcome;
-use crate::outcome::{Left, TestResult, judge};
-use crate::watch::Watch;
+use crate::outcome::{Left, TestResult, broken, judge};
+use crate::watch::{Interrupted, Watch};
 
 /// One test: a program that exits with 0, 4 (skipped) or anything else, and may print KTAP.
 #[derive(Debug, Clone)]
@@ -95,14 +95,14 @@ pub fn run(
         kernel_arguments: machine.kernel_arguments,
         qemu_arguments: &[],
     };
-    let ended = boot(guest, watch);
-    if let Err(error) = &ended
-        && !results.join("begun").exists()
-    {
+    let died = match boot(guest, watch) {
+        Ok(_) => None,
         // Not a test's fault.
-        bail!("{error:#}");
-    }
-    let died = ended.as_ref().err().map(|error| format!("{error:#}"));
+        Err(error) if error.is::<Interrupted>() || !results.join("begun").exists() => {
+            return Err(error);
+        }
+        Err(error) => Some(format!("{error:#}")),
+    };
     let log = fs::read(folder.join("console.log")).unwrap_or_default();
     let log = String::from_utf8_lossy(&log).into_owned();
     let mut all = collect(batches, &folder, &log, died.as_deref());
@@ -114,6 +114,7 @@ pub fn run(
             name: "the guest's log".to_owned(),
             outcome: Outcome::Fail,
             reason: Some(others[0].text.clone()),
+            broken: None,
             cases: Vec::new(),
             complaints: others,
             output: Some("console.log".to_owned()),
@@ -201,9 +202,23 @@ fn collect(batches: &[Batch], folder: &Path, log: &str, died: Option<&str>) -> V
             let status = fs::read_to_string(results.join(format!("{key}.status"))).ok();
             let status = status.and_then(|text| text.trim().parse().ok());
             let complaints = within(log, &key);
+            let mut wrong = None;
             let (outcome, reason, cases) = match (status, &printed) {
                 (Some(status), Some(printed)) => {
-                    judge(&Left { status, printed, complaints: &complaints })
+                    let left = Left { status, printed, complaints: &complaints };
+                    let (outcome, reason, cases) = judge(&left);
+                    wrong = broken(&left);
+                    match unmarked(log, &key) {
+                        // What the log says of it is not known to be nothing.
+                        Some(lost) if outcome != Outcome::Fail => {
+                            wrong = Some(lost.clone());
+                            (Outcome::Fail, Some(lost), cases)
+                        }
+                        lost => {
+                            wrong = wrong.or(lost);
+                            (outcome, reason, cases)
+                        }
+                    }
                 }
                 (_, Some(_)) => {
                     told = true;
@@ -221,11 +236,15 @@ fn collect(batches: &[Batch], folder: &Path, log: &str, died: Option<&str>) -> V
                     (Outcome::Fail, Some(why), Vec::new())
                 }
             };
+            if status.is_none() || printed.is_none() {
+                wrong.clone_from(&reason);
+            }
             all.push(TestResult {
                 batch: batch.label.clone(),
                 name: test.name.clone(),
                 outcome,
                 reason,
+                broken: wrong,
                 cases,
                 complaints,
                 output: printed.is_some().then_some(output),
@@ -235,13 +254,22 @@ fn collect(batches: &[Batch], folder: &Path, log: &str, died: Option<&str>) -> V
     all
 }
 
+/// Where in the log, from 0, a test's part of it begins (`begin`) or ends (`end`).
+fn mark(log: &str, which: &str, key: &str) -> Option<usize> {
+    let mark = format!("cowlab: {which} {key}");
+    log.lines().position(|line| line.trim_end().ends_with(&mark))
+}
+
+/// What is wrong with the log of a test that ended: a lost mark may have gone with complaints.
+fn unmarked(log: &str, key: &str) -> Option<String> {
+    let lost = ["begin", "end"].into_iter().find(|which| mark(log, which, key).is_none())?;
+    Some(format!("the guest's log lacks the mark of its {lost}: nobody knows what it said of it"))
+}
+
 /// Complaints between a test's marks; lines are counted from the whole log's beginning.
 fn within(log: &str, key: &str) -> Vec<Complaint> {
-    let begin = format!("cowlab: begin {key}");
-    let end = format!("cowlab: end {key}");
-    let place = |mark: &str| log.lines().position(|line| line.trim_end().ends_with(mark));
-    let Some(first) = place(&begin) else { return Vec::new() };
-    let last = place(&end).unwrap_or(usize::MAX);
+    let Some(first) = mark(log, "begin", key) else { return Vec::new() };
+    let last = mark(log, "end", key).unwrap_or(usize::MAX);
     let mut found = console::complaints(log);
     found.retain(|complaint| complaint.line > first && complaint.line <= last);
     found
@@ -356,6 +384,26 @@ mod tests {
         let results = run_here(&[batch], Some("0.1"));
         let reason = results[1].reason.as_deref();
         assert_eq!(reason, Some("the guest died in it: the guest panicked"));
+    }
+
+    #[test]
+    fn a_test_without_its_marks_in_the_log_has_failed() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("results")).unwrap();
+        fs::write(folder.path().join("results/0.0.out"), "1..1\nok 1 a\n").unwrap();
+        fs::write(folder.path().join("results/0.0.status"), "0\n").unwrap();
+        let batch =
+            Batch { label: String::new(), setup: String::new(), tests: vec![test("x", "")] };
+        let whole = "cowlab: begin 0.0\ncowlab: end 0.0\n";
+        let of = |log: &str| collect(std::slice::from_ref(&batch), folder.path(), log, None);
+        assert_eq!((of(whole)[0].outcome, &of(whole)[0].broken), (Outcome::Pass, &None));
+        for (log, lost) in [("cowlab: begin 0.0\n", "its end"), ("cowlab: end 0.0\n", "its begin")]
+        {
+            let results = of(log);
+            assert_eq!(results[0].outcome, Outcome::Fail);
+            assert!(results[0].reason.as_deref().unwrap().contains(lost), "{results:?}");
+            assert_eq!(results[0].broken, results[0].reason);
+        }
     }
 
     #[test]

@@ -97,8 +97,8 @@ pub struct MachineArgs {
     /// Memory of the guest
     #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
     pub memory: u64,
-    /// CPUs of the guest
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    /// CPUs of the guest; at most 8, which is what its kernel is built for (CONFIG_NR_CPUS)
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=8))]
     pub cpus: u32,
     /// Who executes it
     #[arg(long, value_enum, default_value = "auto")]
@@ -154,7 +154,7 @@ pub struct KernelBootArgs {
     /// Kill the guest after this time; by default 600 for a command, and no limit for a shell
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub time_limit_s: Option<f64>,
-    /// A folder that the guest can write to, and where its log is kept
+    /// A folder that the guest can write to, under the same path
     #[arg(long, value_name = "DIR")]
     pub share: Option<PathBuf>,
     /// More for the kernel's command line; may be repeated
@@ -184,8 +184,8 @@ pub struct KernelTestArgs {
     #[arg(long, value_name = "NAME")]
     pub filter: Option<String>,
     /// Upstream's selftests of mm and the project's own, as kernel/selftests.toml lists them, under
-    /// each policy; --filter is one test's whole name then
-    #[arg(long, conflicts_with_all = ["tests", "time_limit_s"])]
+    /// each policy; --filter is one test's whole name then, and limits, memory and CPUs are the list's
+    #[arg(long, conflicts_with_all = ["tests", "time_limit_s", "memory", "cpus"])]
     pub selftests: bool,
     /// The policies that kernels with the series are tested under
     #[arg(
@@ -243,8 +243,9 @@ pub struct GuestArgs {
     /// Memory of the guest
     #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = size, global = true)]
     pub memory: u64,
-    /// CPUs of the guest; by default 2, or 1 where instructions are counted
-    #[arg(long, value_name = "N", global = true, value_parser = clap::value_parser!(u32).range(1..=64))]
+    /// CPUs of the guest; by default 2, or 1 where instructions are counted; at most 8, which is
+    /// what its kernel is built for (CONFIG_NR_CPUS)
+    #[arg(long, value_name = "N", global = true, value_parser = clap::value_parser!(u32).range(1..=8))]
     pub cpus: Option<u32>,
     /// Who executes it
     #[arg(long, value_enum, default_value = "auto", global = true)]

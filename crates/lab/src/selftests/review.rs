@@ -47,14 +47,16 @@ pub fn review(
     found.into_iter().map(|what| Problem { on: on.to_owned(), what }).collect()
 }
 
-/// The result without the cases that may differ from run to run; a failure of these alone is none.
+/// The result without the cases that may differ from run to run; a failure of these alone is none,
+/// but a crash, a timeout or missing results beside them are.
 fn without_varying(list: &List, result: &TestResult) -> TestResult {
     let test = list.tests.iter().find(|test| test.name == result.name);
     let varies = test.map_or(&[][..], |test| &test.varies);
     let mut steady = result.clone();
     steady.cases.retain(|case| reviewed(varies, &case.name).is_none());
     let fails = |result: &TestResult| result.cases.iter().any(|case| case.outcome == Outcome::Fail);
-    if result.outcome == Outcome::Fail && fails(result) && !fails(&steady) {
+    let forgivable = result.outcome == Outcome::Fail && result.broken.is_none();
+    if forgivable && fails(result) && !fails(&steady) {
         steady.outcome = Outcome::Pass;
     }
     steady
@@ -90,7 +92,10 @@ fn of_one(list: &List, on: &str, result: &TestResult) -> Vec<String> {
     }
     // Its cases and the log have been judged: what is left is the program itself.
     let explained = |outcome| result.cases.iter().any(|case| case.outcome == outcome);
-    if !explained(result.outcome) && result.complaints.is_empty() {
+    if let Some(broken) = &result.broken {
+        // No case explains it.
+        judge("", Outcome::Fail, broken);
+    } else if !explained(result.outcome) && result.complaints.is_empty() {
         judge("", result.outcome, result.reason.as_deref().unwrap_or(""));
     }
     found
@@ -105,7 +110,7 @@ pub fn reviewed<'a>(all: &'a [Reviewed], text: &str) -> Option<&'a Reviewed> {
 mod tests {
     use super::*;
     use crate::console;
-    use crate::outcome::{Left, judge};
+    use crate::outcome::{Left, broken, judge};
 
     fn list() -> List {
         List::parse(
@@ -121,12 +126,14 @@ mod tests {
 
     fn results(status: i32, printed: &str, log: &str) -> Vec<TestResult> {
         let complaints = console::complaints(log);
-        let (outcome, reason, cases) = judge(&Left { status, printed, complaints: &complaints });
+        let left = Left { status, printed, complaints: &complaints };
+        let ((outcome, reason, cases), broken) = (judge(&left), broken(&left));
         vec![TestResult {
             batch: String::new(),
             name: "cow".to_owned(),
             outcome,
             reason,
+            broken,
             cases,
             complaints,
             output: None,
@@ -159,6 +166,24 @@ mod tests {
         assert_eq!(problems("not ok 1 extra pages 7\nok 2 a\n", Some(plain), ""), [""; 0]);
         let worse = problems("not ok 1 extra pages 7\nnot ok 2 a\n", Some(plain), "");
         assert!(worse.iter().any(|what| what.contains("cow: a: fail")), "{worse:?}");
+    }
+
+    #[test]
+    fn nothing_else_that_is_wrong_is_forgiven_with_a_case_that_varies() {
+        let varying = "1..1\nnot ok 1 extra pages 7\n";
+        let found = |status, printed| -> Vec<String> {
+            let found = review(&list(), "next", &results(status, printed, ""), None);
+            found.into_iter().map(|problem| problem.what).collect()
+        };
+        // As kselftests end where a case failed.
+        assert_eq!(found(1, varying), [""; 0]);
+        let limit = ["cow: failed, and nobody reviewed why: ran longer than its limit"];
+        assert_eq!(found(124, varying), limit);
+        assert!(found(139, varying)[0].contains("exit status 139"), "{:?}", found(139, varying));
+        let missing = found(1, "1..2\nnot ok 1 extra pages 7\n");
+        assert!(missing[0].contains("1 of 2 planned results are missing"), "{missing:?}");
+        // Nor with one that is known.
+        assert_eq!(found(124, "1..1\nnot ok 1 y2038\n"), limit);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use anyhow::Result;
-use cowlab_lab::{Ended, Guest, accelerator, boot};
+use cowlab_lab::{Ended, Guest, Interrupted, accelerator, boot};
 use cowlab_store::FORMAT;
 use serde::Serialize;
 
@@ -55,7 +55,15 @@ pub fn run(common: &Common, args: &KernelBootArgs) -> Result<()> {
     let limit = if shell { SHELL_LIMIT } else { COMMAND_LIMIT };
     let limit = args.time_limit_s.map_or(limit, Duration::from_secs_f64);
     let (mut collected, mut stdout) = (Vec::new(), io::stdout());
+    let mut qemu_arguments = Vec::new();
+    if let Some(folder) = &args.share {
+        // Apart from what the guest itself needs: names in a user's folder are the user's.
+        let (kernel_argument, of_qemu) = boot::share(folder)?;
+        kernel_arguments.push(kernel_argument);
+        qemu_arguments = of_qemu;
+    }
     kernel_arguments.extend_from_slice(&args.kernel_argument);
+    qemu_arguments.extend_from_slice(&args.qemu_argument);
     let guest = Guest {
         image: &image,
         accelerator,
@@ -63,19 +71,24 @@ pub fn run(common: &Common, args: &KernelBootArgs) -> Result<()> {
         measured: false,
         cpus: args.machine.cpus,
         time_limit: limit,
-        folder: args.share.as_deref().unwrap_or(scratch.path()),
+        folder: scratch.path(),
         command: (!shell).then_some(&args.command),
         input: (!shell).then(|| Box::new(io::stdin()) as _),
         output: if common.json { &mut collected } else { &mut stdout },
         messages: &mut io::stderr(),
         kernel_arguments: &kernel_arguments,
-        qemu_arguments: &args.qemu_argument,
+        qemu_arguments: &qemu_arguments,
     };
     let ended = match lab.watched(|watch| boot(guest, watch)) {
         Ok(ended) => ended,
         Err(error) => {
-            // Its log is in there, and the message says so.
-            let _ = scratch.keep();
+            // Its log is in there, and the message says so; where nothing was booted, or somebody
+            // ended it, there is nothing to be read.
+            let log = scratch.path().join("console.log");
+            let written = log.metadata().is_ok_and(|log| log.len() > 0);
+            if written && !error.is::<Interrupted>() {
+                let _ = scratch.keep();
+            }
             return Err(error);
         }
     };

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use cowlab_lab::{Guest, Order, Variant, accelerator, boot};
+use cowlab_lab::{Guest, Interrupted, Order, Variant, accelerator, boot};
 use cowlab_report::fork_study::{BASE, sections};
 use cowlab_report::{Document, csv, html};
 use cowlab_store::{Accelerator, Environment, Run, RunFolder, RunInfo, Sample, unit_of};
@@ -25,6 +25,8 @@ const BOOT_LIMIT: Duration = Duration::from_secs(1800);
 struct Candidate {
     name: String,
     image: PathBuf,
+    /// What its guest is told of its build.
+    identity: Vec<String>,
 }
 
 /// What a guest's clock counts.
@@ -89,7 +91,7 @@ fn candidates(lab: &Lab, args: &ForkStudyArgs) -> Result<Vec<Candidate>> {
             bail!(WrongUsage(format!("--image {text}: NAME=FILE")))
         };
         let name = if index == 0 { BASE } else { name };
-        all.push(Candidate { name: name.to_owned(), image: image.into() });
+        all.push(Candidate { name: name.to_owned(), image: image.into(), identity: Vec::new() });
     }
     if !all.is_empty() {
         return Ok(all);
@@ -98,7 +100,7 @@ fn candidates(lab: &Lab, args: &ForkStudyArgs) -> Result<Vec<Candidate>> {
     for change in [None].into_iter().chain(changes.iter().map(Some)) {
         let built = lab.built_as(Order::of(Variant::Traced), change.map(PathBuf::as_path))?;
         let name = change.map_or_else(|| BASE.to_owned(), |change| stem(change));
-        all.push(Candidate { name, image: built.image() });
+        all.push(Candidate { name, image: built.image(), identity: built.identity() });
     }
     Ok(all)
 }
@@ -188,16 +190,31 @@ fn measure(
         input: None,
         output: &mut printed,
         messages: &mut messages,
-        kernel_arguments: &[],
+        kernel_arguments: &candidate.identity,
         qemu_arguments: &qemu_arguments,
     };
-    let ended = lab.watched(|watch| boot(guest, watch))?;
+    let ended = match lab.watched(|watch| boot(guest, watch)) {
+        Ok(ended) => ended,
+        Err(error) => {
+            if !error.is::<Interrupted>() {
+                // Its log is in there, and the message says so.
+                let _kept = scratch.keep();
+            }
+            return Err(error);
+        }
+    };
     let said = String::from_utf8_lossy(&messages);
     if ended.status != 0 {
         bail!("{}: bench fork-sections ended with {}:\n{said}", candidate.name, ended.status);
     }
     if let Some(complaint) = ended.complaints.first() {
-        bail!("{}: the guest's kernel complains: {}", candidate.name, complaint.text);
+        let log = scratch.keep().join("console.log");
+        let (line, text) = (complaint.line, &complaint.text);
+        bail!(
+            "{}: its kernel complained in line {line} of {}: {text}",
+            candidate.name,
+            log.display()
+        );
     }
     let text = std::fs::read(&document).context("the guest left no samples")?;
     serde_json::from_slice(&text).with_context(|| format!("the guest printed no document:\n{said}"))

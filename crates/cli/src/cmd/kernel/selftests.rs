@@ -12,9 +12,9 @@ use cowlab_lab::outcome::TestResult;
 use cowlab_lab::selftests::batches::Order;
 use cowlab_lab::selftests::{List, Problem, Test, add_spoken, batches, lines, programs, review};
 use cowlab_lab::testing::{Machine, run as run_batches};
-use cowlab_lab::{Variant, accelerator, boot};
+use cowlab_lab::{Built, Variant, accelerator, boot};
 use cowlab_machine::{Facts, Policy, Root};
-use cowlab_store::{Accelerator, FORMAT, Run, RunFolder, RunInfo};
+use cowlab_store::{Accelerator, Environment, FORMAT, KernelBuild, Run, RunFolder, RunInfo};
 use serde::Serialize;
 
 use super::Lab;
@@ -59,12 +59,22 @@ pub fn run(common: &Common, args: &KernelTestArgs) -> Result<()> {
     let mut info = RunInfo::begin("kernel-test", common.seed, environment);
     let folder = RunFolder::create(&common.output, &info)?;
 
+    // Guests share a folder with their outputs, which are kept at the end.
+    let waiting = || lab.say("another cowlab runs the selftests: waiting");
+    let _lock = lab.cache.lock("selftests", waiting)?;
     let began = Instant::now();
     let own = kernel.path().join("../tests/kernel");
     let programs = lab.watched(|watch| programs(&lab.cache, &kernel, &own, &list.build, watch))?;
     let mut sessions: Vec<Session> = Vec::new();
+    let mut guests = Vec::new();
     for variant in &args.variant {
-        sessions.extend(on_variant(&lab, args, &list, &tests, *variant, &programs, accelerator)?);
+        let built = lab.built(*variant)?;
+        guests.push(environment_of(&built, &list, &info.environments[0]));
+        sessions.extend(on_variant(&lab, args, &list, &tests, &built, &programs, accelerator)?);
+    }
+    info.environments = guests;
+    if sessions.iter().all(|session| session.results.is_empty()) {
+        bail!("nothing was run: no test that was chosen is for a kernel that was (--variant)");
     }
     let plain = sessions.iter().position(|session| session.variant == Variant::Plain);
     let problems: Vec<Problem> = sessions
@@ -112,17 +122,36 @@ pub fn run(common: &Common, args: &KernelTestArgs) -> Result<()> {
     Ok(())
 }
 
+/// The guest, as far as it is known from outside; what only the guest could tell is left out.
+fn environment_of(built: &Built, list: &List, host: &Environment) -> Environment {
+    let info = &built.info;
+    Environment {
+        host: host.host.clone(),
+        architecture: host.architecture.clone(),
+        cpus: list.guest.cpus,
+        kernel: format!("{}-cowlab-{}", info.source.version, info.variant),
+        page_size_bytes: host.page_size_bytes,
+        accelerator: host.accelerator,
+        build: Some(KernelBuild {
+            variant: info.variant.to_string(),
+            hash: Some(info.key.clone()),
+            source: Some(info.source.version.clone()),
+        }),
+        ..Environment::default()
+    }
+}
+
 /// Boot one kernel, and run the tests under each policy that it has.
 fn on_variant(
     lab: &Lab,
     args: &KernelTestArgs,
     list: &List,
     tests: &[&Test],
-    variant: Variant,
+    built: &Built,
     programs: &Path,
     accelerator: Accelerator,
 ) -> Result<Vec<Session>> {
-    let built = lab.built(variant)?;
+    let variant = built.info.variant;
     let folder = lab.cache.folder(&format!("test/selftests-{variant}"))?;
     let none: &[Policy] = &[];
     let policies = if variant == Variant::Plain { none } else { &args.policy };
@@ -130,8 +159,9 @@ fn on_variant(
     let order =
         Order { programs, folder: &folder, cowlab: &cowlab, policies, stress_s: args.stress_s };
     let batches = batches(list, tests, &order)?;
-    let kernel_arguments: Vec<String> =
-        list.guest.kernel_arguments.iter().chain(&args.kernel_argument).cloned().collect();
+    let mut kernel_arguments = built.identity();
+    kernel_arguments.extend(list.guest.kernel_arguments.iter().cloned());
+    kernel_arguments.extend(args.kernel_argument.iter().cloned());
     let machine = Machine {
         image: &built.image(),
         accelerator,

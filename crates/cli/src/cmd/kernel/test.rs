@@ -48,14 +48,16 @@ pub fn run(common: &Common, args: &KernelTestArgs) -> Result<()> {
     let programs = lab.cache.folder("tests")?;
     let tests = find(&folder, &programs, args)?;
     // For tests/kernel/kunit.sh: those tests are run by the kernel itself, at boot.
-    let mut kernel_arguments = vec!["kunit.enable=1".to_owned()];
-    kernel_arguments.extend_from_slice(&args.kernel_argument);
+    let mut own_arguments = vec!["kunit.enable=1".to_owned()];
+    own_arguments.extend_from_slice(&args.kernel_argument);
     let (accelerator, why) = accelerator::decide(args.machine.wanted(), accelerator::try_kvm)?;
     lab.say(&format!("accelerator: {why}"));
     let mut all = Vec::new();
     for variant in &args.variant {
         let built = lab.built(*variant)?;
         let folder = lab.cache.folder(&format!("test/{variant}"))?;
+        let mut kernel_arguments = built.identity();
+        kernel_arguments.extend_from_slice(&own_arguments);
         let batch = Batch { label: String::new(), setup: String::new(), tests: tests.clone() };
         let machine = Machine {
             image: &built.image(),
