@@ -12,7 +12,7 @@ use cowlab_store::{Params, Sample};
 use super::BENCH;
 
 /// Parameters that tell configurations of one workload, or parts of one figure.
-const NOT_THE_WORKLOADS: [&str; 5] = ["policy", "forks", "variant", "quantile", "phase_percent"];
+const NOT_THE_WORKLOADS: [&str; 4] = ["policy", "forks", "quantile", "phase_percent"];
 
 /// vm.cow_waste_pct's default, which `ccow` has.
 const WASTE_PERCENT: usize = 10;
@@ -20,7 +20,9 @@ const WASTE_PERCENT: usize = 10;
 /// One workload under one policy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Foretold {
-    /// The workload's parameters.
+    /// Of the run's environments the one that has measured the workload.
+    pub environment: u32,
+    /// The workload's parameters, and its kernel's name (`variant`) where guests were booted.
     pub workload: Params,
     /// The policy.
     pub policy: Policy,
@@ -41,33 +43,35 @@ pub fn foretell(
     sweep: &[Sample],
     policies: &[Policy],
 ) -> Result<Vec<Foretold>, String> {
-    let batches = batches(sweep)?;
-    let mut workloads: BTreeMap<Params, Vec<&Sample>> = BTreeMap::new();
+    let kernels = batches_by_kernel(sweep)?;
+    // Kernels are kept apart: the rounds of one stand beside its own plain copy-on-write.
+    let mut workloads: BTreeMap<(u32, Params), Vec<&Sample>> = BTreeMap::new();
     for sample in samples.iter().filter(|sample| sample.bench == BENCH) {
         let mut params = sample.params.clone();
         NOT_THE_WORKLOADS.iter().for_each(|key| drop(params.remove(*key)));
-        workloads.entry(params).or_default().push(sample);
+        workloads.entry((sample.environment, params)).or_default().push(sample);
     }
     if workloads.is_empty() {
         return Err("it has no samples of `bench snapshot`".to_owned());
     }
     let mut all = Vec::new();
-    for (params, samples) in workloads {
-        all.extend(of_workload(&params, &samples, &batches, policies)?);
+    for ((environment, params), samples) in workloads {
+        let batches = batches_of(&kernels, params.get("variant").map(String::as_str))?;
+        all.extend(of_workload(environment, &params, &samples, batches, policies)?);
     }
     Ok(all)
 }
 
 fn of_workload(
+    environment: u32,
     params: &Params,
     samples: &[&Sample],
     batches: &[Batch],
     policies: &[Policy],
 ) -> Result<Vec<Foretold>, String> {
     let lacks = |what: &str| format!("it has no {what} of the workload {params:?}");
+    let is = |s: &Sample, key: &str, value: &str| s.params.get(key).is_some_and(|own| own == value);
     let of = |metric: &str, forks: &str, policy: Option<&str>| -> BTreeMap<u32, f64> {
-        let is =
-            |s: &Sample, key: &str, value: &str| s.params.get(key).is_some_and(|own| own == value);
         let found = samples.iter().filter(|s| {
             s.metric == metric
                 && is(s, "forks", forks)
@@ -77,7 +81,10 @@ fn of_workload(
         found.map(|s| (s.rep, s.value)).collect()
     };
     let middle = |rounds: BTreeMap<u32, f64>| median(&rounds.into_values().collect::<Vec<_>>());
-    let plain = |metric: &str| middle(of(metric, "yes", Some("off"))).ok_or_else(|| lacks(metric));
+    // Where no policy was set the kernel's own is plain copy-on-write.
+    let has_off = samples.iter().any(|s| is(s, "forks", "yes") && is(s, "policy", "off"));
+    let off = if has_off { "off" } else { "stock" };
+    let plain = |metric: &str| middle(of(metric, "yes", Some(off))).ok_or_else(|| lacks(metric));
     let number = |key: &str| -> Result<f64, String> {
         params.get(key).and_then(|text| text.parse().ok()).ok_or_else(|| lacks(key))
     };
@@ -103,7 +110,7 @@ fn of_workload(
     };
     let base = run(&store, Ahead::Nothing, &costs);
     let throughput = |policy: &str| of("throughput_per_s", "yes", Some(policy));
-    let off = throughput("off");
+    let plain_rounds = throughput(off);
     let mut wanted = policies.to_vec();
     let measured = samples.iter().filter_map(|s| s.params.get("policy")?.parse().ok());
     for policy in measured {
@@ -115,9 +122,10 @@ fn of_workload(
         let course = run(&store, ahead(policy, page_bytes), &costs);
         let gains: Vec<f64> = throughput(&policy.to_string())
             .iter()
-            .filter_map(|(rep, own)| Some((own / off.get(rep)? - 1.0) * 100.0))
+            .filter_map(|(rep, own)| Some((own / plain_rounds.get(rep)? - 1.0) * 100.0))
             .collect();
         Foretold {
+            environment,
             workload: params.clone(),
             policy,
             course,
@@ -141,9 +149,43 @@ fn ahead(policy: Policy, page_bytes: f64) -> Ahead {
     }
 }
 
+/// What batches cost on a kernel, by the name of its variant; `None` where no guest was booted.
+type OfKernel<'a> = (Option<&'a str>, Vec<Batch>);
+
+/// The costs on each kernel of a sweep that has them.
+fn batches_by_kernel(sweep: &[Sample]) -> Result<Vec<OfKernel<'_>>, String> {
+    let mut kernels: BTreeMap<(u32, Option<&str>), Vec<&Sample>> = BTreeMap::new();
+    for sample in sweep {
+        let variant = sample.params.get("variant").map(String::as_str);
+        kernels.entry((sample.environment, variant)).or_default().push(sample);
+    }
+    let kernels = kernels.into_iter();
+    let found: Vec<OfKernel> =
+        kernels.filter_map(|((_, variant), samples)| Some((variant, batches(samples)?))).collect();
+    if found.is_empty() {
+        return Err("it has no sequential writes of 32 MiB or more under `off` and under depths \
+                    (`next:16`): run `cowlab kernel bench pre-copy`"
+            .to_owned());
+    }
+    Ok(found)
+}
+
+/// Those of a workload's kernel; those of another where the sweep has no choice.
+fn batches_of<'a>(kernels: &'a [OfKernel], variant: Option<&str>) -> Result<&'a [Batch], String> {
+    let mut own = kernels.iter().filter(|(name, _)| *name == variant);
+    match (own.next(), own.next(), kernels) {
+        (Some((_, batches)), None, _) | (None, _, [(_, batches)]) => Ok(batches),
+        _ => Err(format!(
+            "the sweep has several kernels and not one that is the workload's ({}): measure it with \
+             one `--variant`",
+            variant.unwrap_or("no guest")
+        )),
+    }
+}
+
 /// Faults by the pages that they copy: sequential writes under each depth, in which each batch is
-/// whole.
-fn batches(sweep: &[Sample]) -> Result<Vec<Batch>, String> {
+/// whole. `None` without plain copy-on-write or without depths.
+fn batches<'a>(sweep: impl IntoIterator<Item = &'a Sample>) -> Option<Vec<Batch>> {
     let mut by_depth: BTreeMap<u32, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
     for sample in sweep {
         let is = |key: &str, value: &str| sample.params.get(key).is_some_and(|own| own == value);
@@ -174,12 +216,8 @@ fn batches(sweep: &[Sample]) -> Result<Vec<Batch>, String> {
             Some(Batch { pages, elapsed_ns: page_ns * pages })
         })
         .collect();
-    match found.first() {
-        Some(first) if first.pages == 1.0 && found.len() > 1 => Ok(found),
-        _ => Err("it has no sequential writes of 32 MiB or more under `off` and under depths \
-                  (`next:16`): run `cowlab kernel bench pre-copy`"
-            .to_owned()),
-    }
+    let has_plain = found.first().is_some_and(|first| first.pages == 1.0);
+    (has_plain && found.len() > 1).then_some(found)
 }
 
 #[cfg(test)]
@@ -266,6 +304,52 @@ mod tests {
         // The cost of a fault was not told but found.
         assert!((found[1].gain_percent - gain).abs() < 0.5, "{} {gain}", found[1].gain_percent);
         assert_eq!(found[1].course.forks, next.forks);
+    }
+
+    #[test]
+    fn a_run_without_policies_is_plain_copy_on_write() {
+        let (mut samples, ..) = measured();
+        samples.retain(|s| s.params["policy"] == "off");
+        let off = foretell(&samples, &sweep(), &[Policy::Next(16)]).unwrap();
+        for sample in &mut samples {
+            sample.params.insert("policy".into(), "stock".into());
+        }
+        assert_eq!(foretell(&samples, &sweep(), &[Policy::Next(16)]).unwrap(), off);
+        assert_eq!(off.len(), 1);
+    }
+
+    fn on_kernel(samples: &[Sample], environment: u32, variant: &str) -> Vec<Sample> {
+        let of = |sample: &Sample| {
+            let mut own = Sample { environment, ..sample.clone() };
+            own.params.insert("variant".into(), variant.into());
+            own
+        };
+        samples.iter().map(of).collect()
+    }
+
+    #[test]
+    fn kernels_are_kept_apart() {
+        let (samples, ..) = measured();
+        let alone = foretell(&samples, &sweep(), &[]).unwrap();
+        // The other kernel writes half as fast without policies, in the same rounds.
+        let mut both = on_kernel(&samples, 1, "patched");
+        let mut slow = on_kernel(&samples, 0, "plain");
+        slow.retain(|s| s.params["policy"] == "off");
+        for sample in slow.iter_mut().filter(|s| s.metric == "throughput_per_s") {
+            sample.value /= 2.0;
+        }
+        both.extend(slow);
+        let found = foretell(&both, &on_kernel(&sweep(), 0, "patched"), &[]).unwrap();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!((found[0].environment, found[0].workload["variant"].as_str()), (1, "patched"));
+        assert_eq!(found[0].measured_gain_percent, alone[0].measured_gain_percent);
+        // A policy is not compared with another kernel's plain copy-on-write.
+        let own_plain = |s: &Sample| s.environment == 1 && s.params["policy"] == "off";
+        let without: Vec<Sample> = both.iter().filter(|s| !own_plain(s)).cloned().collect();
+        assert!(foretell(&without, &sweep(), &[]).is_err());
+        // Costs of two kernels are not pooled.
+        let sweeps = [on_kernel(&sweep(), 0, "a"), on_kernel(&sweep(), 1, "b")].concat();
+        assert!(foretell(&both, &sweeps, &[]).unwrap_err().contains("several kernels"));
     }
 
     #[test]

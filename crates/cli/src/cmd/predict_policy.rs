@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use cowlab_bench::snapshot::{Foretold, foretell};
 use cowlab_model::stats::median;
-use cowlab_report::{Block, Cell, Column, Document, Section, Table};
+use cowlab_report::{Block, Cell, Column, Document, Section, Table, emulated};
 use cowlab_store::{FORMAT, Run, Sample};
 use serde::Serialize;
 
@@ -20,16 +20,28 @@ struct Summary {
     /// Median difference between predicted and measured gain, in percentage points.
     #[serde(skip_serializing_if = "Option::is_none")]
     median_error_points: Option<f64>,
+    /// How what the predictions rest on was emulated; absent where hardware has measured it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    emulated: Option<String>,
 }
 
 /// Run the verb, with both runs given.
 pub fn run(common: &Common, args: &PredictPolicyArgs, snapshot: &Path) -> Result<()> {
     let sweep = args.sweep.as_deref().context("--snapshot needs --sweep")?;
     let store = Run::read(snapshot)?;
-    let foretold = foretell(&store.samples, &Run::read(sweep)?.samples, &args.policy)
+    let costs = Run::read(sweep)?;
+    let foretold = foretell(&store.samples, &costs.samples, &args.policy)
         .map_err(|reason| anyhow!("{} with {}: {reason}", snapshot.display(), sweep.display()))?;
     let errors: Vec<f64> = foretold.iter().filter_map(error_points).map(f64::abs).collect();
-    let summary = Summary { checked: errors.len(), median_error_points: median(&errors) };
+    // A prediction is no better than either of the runs.
+    let environments =
+        [store.info.environments.as_slice(), costs.info.environments.as_slice()].concat();
+    let label = emulated::label_of(&environments);
+    let summary = Summary {
+        checked: errors.len(),
+        median_error_points: median(&errors),
+        emulated: (!label.is_empty()).then(|| label.trim_end_matches(": ").to_owned()),
+    };
     if common.json {
         return output::json(&JsonDocument {
             format: FORMAT,
@@ -39,10 +51,9 @@ pub fn run(common: &Common, args: &PredictPolicyArgs, snapshot: &Path) -> Result
             missing: &[],
         });
     }
-    let environment = store.info.environments.first();
-    let where_ =
-        environment.map_or(String::new(), |own| format!("{}, Linux {}", own.host, own.kernel));
-    let mut document = Document::new("Prediction of policies", where_);
+    let own = store.info.environments.iter();
+    let places: Vec<String> = own.map(|e| format!("{}, Linux {}", e.host, e.kernel)).collect();
+    let mut document = Document::new("Prediction of policies", places.join("; "));
     let mut blocks = vec![Block::Table(table(&foretold))];
     blocks.extend(summary.median_error_points.map(|points| {
         Block::Note(format!(
@@ -51,6 +62,7 @@ pub fn run(common: &Common, args: &PredictPolicyArgs, snapshot: &Path) -> Result
         ))
     }));
     document.sections.push(Section::new("policies", "What copying ahead would change", blocks));
+    emulated::label_document(&mut document, label);
     output::text(&document)
 }
 
@@ -59,7 +71,8 @@ fn error_points(one: &Foretold) -> Option<f64> {
 }
 
 fn table(all: &[Foretold]) -> Table {
-    let columns = vec![
+    let kernels = all.iter().any(|one| one.workload.contains_key("variant"));
+    let mut columns = vec![
         Column::text("α"),
         Column::number("memory"),
         Column::text("policy"),
@@ -70,6 +83,9 @@ fn table(all: &[Foretold]) -> Table {
         Column::number("copied ahead"),
         Column::number("never written"),
     ];
+    if kernels {
+        columns.insert(0, Column::text("kernel"));
+    }
     let mut table = Table::new("policies", "Throughput against plain copy-on-write", columns);
     for one in all {
         let param = |key: &str| one.workload.get(key).map_or("", String::as_str);
@@ -77,7 +93,7 @@ fn table(all: &[Foretold]) -> Table {
             Some(value) => Cell::text(format!("{value:+.1}%")),
             None => Cell::text(""),
         };
-        table.push(vec![
+        let mut row = vec![
             Cell::text(param("zipf_alpha")),
             Cell::number(param("size_bytes").parse().unwrap_or(0.0), "bytes"),
             Cell::text(one.policy.to_string()),
@@ -87,7 +103,11 @@ fn table(all: &[Foretold]) -> Table {
             Cell::count(one.course.faults),
             Cell::count(one.course.ahead_pages),
             Cell::count(one.course.wasted_pages),
-        ]);
+        ];
+        if kernels {
+            row.insert(0, Cell::text(param("variant")));
+        }
+        table.push(row);
     }
     table
 }
@@ -104,8 +124,10 @@ fn samples(all: &[Foretold]) -> Vec<Sample> {
             ("precopy_pages", Some(one.course.ahead_pages as f64)),
             ("precopy_wasted_pages", Some(one.course.wasted_pages as f64)),
         ];
+        let environment = one.environment;
         figures.into_iter().filter_map(move |(metric, value)| {
-            Some(Sample::new("predict", params.clone(), metric, value?))
+            let sample = Sample::new("predict", params.clone(), metric, value?);
+            Some(Sample { environment, ..sample })
         })
     };
     all.iter().flat_map(of).collect()

@@ -3,6 +3,7 @@
 
 use cowlab_model::Estimate;
 
+use super::picked::Picked;
 use crate::document::Cell;
 use crate::fmt;
 
@@ -11,6 +12,22 @@ pub(super) fn estimate(figure: Option<Estimate>, unit: &str, missing: &str) -> C
     match figure {
         Some(e) => Cell::estimate(e.value, e.low, e.high, unit),
         None => Cell::Missing(missing.to_owned()),
+    }
+}
+
+/// The same where it is known why.
+pub(super) fn estimate_or_reason(figure: Result<Estimate, &str>, unit: &str) -> Cell {
+    match figure {
+        Ok(e) => Cell::estimate(e.value, e.low, e.high, unit),
+        Err(reason) => Cell::Missing(reason.to_owned()),
+    }
+}
+
+/// A figure that a round has many of, with the interval of its rounds; alone where there is one.
+pub(super) fn of_rounds(samples: &Picked, metric: &str, unit: &str, missing: &str) -> Cell {
+    match samples.estimate_of_rounds(metric) {
+        Some(e) if e.count < 2 => Cell::number(e.value, unit),
+        other => estimate(other, unit, missing),
     }
 }
 

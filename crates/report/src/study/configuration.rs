@@ -76,6 +76,14 @@ impl<'a> Configurations<'a> {
         Some([first].into_iter().chain(bases).find(same).unwrap_or(first))
     }
 
+    /// `, 2 MiB pages`; nothing of base pages.
+    pub(super) fn pages(&self, page: u64) -> String {
+        match page == self.base_page {
+            true => String::new(),
+            false => format!(", {} pages", fmt::tick(page as f64, "bytes")),
+        }
+    }
+
     /// Its name, after document 003's.
     pub(super) fn name(&self, one: &Configuration) -> String {
         let mut name = match (one.policy, one.policy.strip_prefix("ccow:")) {
@@ -84,9 +92,7 @@ impl<'a> Configurations<'a> {
             (_, Some(threshold)) => format!("CCoW-{threshold}"),
             (policy, None) => format!("`{policy}`"),
         };
-        if one.page != self.base_page {
-            name += &format!(", {} pages", fmt::tick(one.page as f64, "bytes"));
-        }
+        name += &self.pages(one.page);
         match one.variant {
             Some(variant) if self.kernels => format!("{name} ({variant})"),
             _ => name,

@@ -74,6 +74,12 @@ impl<'a> Picked<'a> {
         rounds.into_iter().filter_map(|(rep, values)| Some((rep, median(&values)?))).collect()
     }
 
+    /// The median of the rounds' medians, with the interval of the rounds: what one round has many
+    /// of is not as many independent measurements. Of one round the interval says nothing.
+    pub(super) fn estimate_of_rounds(&self, metric: &str) -> Option<Estimate> {
+        estimate(&self.by_round(metric).into_values().collect::<Vec<_>>())
+    }
+
     /// The values that a parameter has, in the order of their first samples.
     pub(super) fn words(&self, key: &str) -> Vec<&'a str> {
         let mut found = Vec::new();
@@ -124,5 +130,40 @@ impl<'a> Picked<'a> {
             merged.add(histogram).ok()?;
         }
         Some(merged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Cell;
+    use crate::study::cells::of_rounds;
+
+    /// So many of each round, all but the same.
+    fn samples(rounds: &[f64]) -> Vec<Sample> {
+        let of = |(rep, middle): (u32, &f64)| {
+            let value = |at: u32| *middle + f64::from(at % 3) - 1.0;
+            let one =
+                |at| Sample { rep, ..Sample::new("x", Params::default(), "fork_ns", value(at)) };
+            (0..99).map(one).collect::<Vec<_>>()
+        };
+        (0..).zip(rounds).flat_map(of).collect()
+    }
+
+    #[test]
+    fn what_a_round_has_in_common_is_not_taken_for_many_measurements() {
+        let all = samples(&[100.0, 200.0, 300.0]);
+        let cell = of_rounds(&Picked::of(&all, "x"), "fork_ns", "ns", "");
+        let Cell::Estimate { value, low, high, .. } = cell else { panic!("{cell:?}") };
+        assert_eq!((low, value, high), (100.0, 200.0, 300.0));
+    }
+
+    #[test]
+    fn one_round_has_a_value_and_no_interval() {
+        let all = samples(&[100.0]);
+        let cell = of_rounds(&Picked::of(&all, "x"), "fork_ns", "ns", "");
+        assert!(matches!(cell, Cell::Number { value: 100.0, .. }), "{cell:?}");
+        let cell = of_rounds(&Picked::default(), "fork_ns", "ns", "was not measured");
+        assert!(matches!(cell, Cell::Missing(_)), "{cell:?}");
     }
 }

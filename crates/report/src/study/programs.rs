@@ -4,10 +4,11 @@
 
 use cowlab_bench::application::{SNAPSHOT, Subject, subjects};
 use cowlab_bench::programs::FORECAST;
-use cowlab_model::stats::estimate;
 use cowlab_store::{Run, Sample};
 
+use super::cells;
 use super::papers::SMITH;
+use super::picked::Picked;
 use crate::document::{Block, Cell, Column, Document, Section, Table};
 
 /// The parameter that names a row.
@@ -197,12 +198,6 @@ fn commands(programs: &[Program]) -> Table {
     table
 }
 
-fn forecasts(run: &Run, name: &str, figure: &str, metric: &str) -> Vec<f64> {
-    let of_metric = run.samples.iter().filter(|s| s.bench == FORECAST && s.metric == metric);
-    let its = of_metric.filter(|s| has(s, NAME, name) && has(s, "figure", figure));
-    its.map(|s| s.value).collect()
-}
-
 /// The section of forecasts; `None` of a run without any.
 pub fn forecast_section(run: &Run) -> Option<Section> {
     let names = names(run, FORECAST);
@@ -219,17 +214,18 @@ pub fn forecast_section(run: &Run) -> Option<Section> {
         Column::unit("faults, predicted", "faults"),
         Column::unit("faults, measured", "faults"),
     ];
-    let caption = "What a fork adds to a program's work: predicted and measured";
+    let caption =
+        "What a fork adds to a program's work: predicted and measured (medians of the rounds)";
     let mut table = Table::new("forecast", caption, columns);
     for name in names {
-        let values = |figure: &str, metric: &str| forecasts(run, name, figure, metric);
-        let predicted = |metric: &str| values("predicted", metric).first().copied();
-        let measured = |metric: &str| estimate(&values("measured", metric));
+        let its = Picked::of(&run.samples, FORECAST).with(NAME, name);
+        let first =
+            |figure: &str, metric: &str| its.with("figure", figure).values(metric).first().copied();
+        let predicted = |metric: &str| first("predicted", metric);
+        let cycles = its.with("figure", "measured");
+        let measured = |metric: &str| cycles.estimate_of_rounds(metric);
         let unit = |metric: &str| if metric.ends_with("_ns") { "ns" } else { "bytes" };
-        let of = |metric: &str| match measured(metric) {
-            Some(e) => Cell::estimate(e.value, e.low, e.high, unit(metric)),
-            None => Cell::Missing(NOT_SEEN.to_owned()),
-        };
+        let of = |metric: &str| cells::of_rounds(&cycles, metric, unit(metric), NOT_SEEN);
         let off = |metric: &str| match (predicted(metric), measured(metric)) {
             (Some(p), Some(m)) if m.value != 0.0 => {
                 let percent = (p / m.value - 1.0) * 100.0;
@@ -237,7 +233,7 @@ pub fn forecast_section(run: &Run) -> Option<Section> {
             }
             _ => Cell::Missing(NOT_SEEN.to_owned()),
         };
-        let range = |figure: &str| values(figure, "extra_ns").first().copied();
+        let range = |figure: &str| first(figure, "extra_ns");
         let time = match (predicted("extra_ns"), range("low"), range("high")) {
             (Some(value), Some(low), Some(high)) => Cell::estimate(value, low, high, "ns"),
             _ => Cell::Missing(NOT_SEEN.to_owned()),

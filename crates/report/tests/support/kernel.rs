@@ -169,11 +169,8 @@ fn counted(run: &mut Run, environment: u32, variant: &str, factor: f64) {
     let mut add = Add { run: &mut *run, environment, bench: "cow-faults", params: faults };
     add.count("pages_written", 4096.0);
     add.count("elapsed_instructions", 4200.0 * 4096.0 * factor);
-    let forks = params(&[
-        ("heap_bytes", "10000000"),
-        ("write_fraction", "0"),
-        ("variant", variant),
-    ]);
+    let forks =
+        params(&[("heap_bytes", "10000000"), ("write_fraction", "0"), ("variant", variant)]);
     let mut add = Add { run: &mut *run, environment, bench: "fork-sweep", params: forks };
     add.count("child_start_instructions", 500_000.0 * factor);
     let command = params(&[("command", "sh build.sh"), ("policy", "off"), ("variant", variant)]);

@@ -4,7 +4,7 @@
 use super::{CLOSED, Measured, NONE, REWRITE, SAVE, SECTION};
 use crate::document::{Cell, Column, Table};
 use crate::study::cells;
-use crate::study::compared::{change, counted_waste, estimated_waste, precopied, won_back};
+use crate::study::compared::{change, counted_waste, estimated_waste, lost, precopied, won_back};
 use crate::study::configuration::Configuration;
 use crate::study::picked::Picked;
 
@@ -35,13 +35,20 @@ fn throughput(measured: &Measured) -> Table {
         let [none, save, rewrite] =
             [NONE, SAVE, REWRITE].map(|kind| measured.phase(&one, CLOSED, kind));
         let plain = measured.plain(&one, CLOSED, SAVE);
-        let won = won_back(&measured.plain(&one, CLOSED, NONE), &plain, &save);
+        let whole = measured.plain(&one, CLOSED, NONE);
+        let won = match measured.configurations.is_base(&one) {
+            true => Cell::Missing(ITSELF.into()),
+            false => {
+                let won = won_back(&lost(&whole, &plain), &lost(&whole, &save));
+                cells::estimate_or_reason(won, "fraction")
+            }
+        };
         table.push(vec![
             Cell::text(measured.configurations.name(&one)),
             figure(&none, "throughput_per_s", "per_s"),
             figure(&save, "throughput_per_s", "per_s"),
-            beside(measured, &one, change(&plain, &save, "throughput_per_s"), MISSING),
-            beside(measured, &one, won, "nothing was lost, or nothing to compare with"),
+            beside(measured, &one, change(&plain, &save, "throughput_per_s")),
+            won,
             figure(&save, "snapshot_throughput_per_s", "per_s"),
             figure(&rewrite, "throughput_per_s", "per_s"),
         ]);
@@ -79,7 +86,7 @@ fn latency(measured: &Measured) -> Table {
                 figure(&none.with("quantile", "p99"), "latency_ns", "ns"),
                 of("p50"),
                 of("p99"),
-                beside(measured, &one, change, MISSING),
+                beside(measured, &one, change),
                 of("p99.9"),
                 of("max"),
             ]);
@@ -113,7 +120,7 @@ fn memory(measured: &Measured) -> Table {
             figure(&save, "fork_ns", "ns"),
             figure(&save, "cow_bytes", "bytes"),
             figure(&save, "pss_sum_bytes", "bytes"),
-            beside(measured, &one, change(&plain, &save, "pss_sum_bytes"), MISSING),
+            beside(measured, &one, change(&plain, &save, "pss_sum_bytes")),
             share(precopied(&save)),
             share(estimated_waste(&plain, &save)),
             share(counted_waste(&save)),
@@ -126,11 +133,10 @@ fn beside(
     measured: &Measured,
     one: &Configuration,
     figure: Option<cowlab_model::Estimate>,
-    missing: &str,
 ) -> Cell {
     match measured.configurations.is_base(one) {
         true => Cell::Missing(ITSELF.into()),
-        false => cells::estimate(figure, "fraction", missing),
+        false => cells::estimate(figure, "fraction", MISSING),
     }
 }
 

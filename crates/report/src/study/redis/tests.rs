@@ -35,7 +35,7 @@ fn number(cell: &Cell) -> f64 {
 
 #[test]
 fn table_1_is_computed_as_the_document_does() {
-    let tables = tables(vec![
+    let round = [
         sample("off", NONE, "throughput_per_s", 100.0),
         sample("off", SAVE, "throughput_per_s", 80.0),
         sample("ccow:80", SAVE, "throughput_per_s", 90.0),
@@ -44,7 +44,9 @@ fn table_1_is_computed_as_the_document_does() {
         sample("ccow:80", SAVE, "pss_sum_bytes", 1067.0),
         sample("ccow:80", SAVE, "cow_faults", 731.0),
         sample("ccow:80", SAVE, "precopy_pages", 269.0),
-    ]);
+    ];
+    let rounds = (0..2).flat_map(|rep| round.clone().map(|one| Sample { rep, ..one }));
+    let tables = tables(rounds.collect());
     let [throughput, latency, _, published] = &tables[..] else { panic!("{tables:?}") };
     let names: Vec<&str> = throughput.rows.iter().map(|row| row[0].display()).collect();
     assert_eq!(names, ["CoW", "CCoW-80", "`next:16`"]);

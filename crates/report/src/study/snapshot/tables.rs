@@ -6,7 +6,7 @@ use super::workload::Workload;
 use crate::document::{Cell, Column, Table};
 use crate::fmt;
 use crate::study::cells;
-use crate::study::compared::{change, counted_waste, estimated_waste, precopied, won_back};
+use crate::study::compared::{change, counted_waste, estimated_waste, lost, precopied, won_back};
 use crate::study::configuration::Configuration;
 use crate::study::papers::CCOW;
 use crate::study::picked::Picked;
@@ -54,12 +54,19 @@ pub(super) fn all(workload: &Workload, number: usize) -> [Table; 3] {
             Column::unit("never written", "fraction"),
         ],
     );
-    if let Some(first) = workload.configurations.iter().next() {
-        let reference = workload.reference(&first);
-        let mut row = vec![Cell::text("no forks"), figure(&reference, "throughput_per_s", "per_s")];
+    let mut pages = Vec::new();
+    for one in workload.configurations.iter() {
+        if pages.contains(&one.page) {
+            continue;
+        }
+        pages.push(one.page);
+        let reference = workload.reference(&one);
+        let name = format!("no forks{}", workload.configurations.pages(one.page));
+        let rate = figure(&reference, "throughput_per_s", "per_s");
+        let mut row = vec![Cell::text(name.clone()), rate];
         row.resize_with(6, || Cell::Missing("there is no fork".into()));
         writes.push(row);
-        times.push(times_row("no forks".into(), &reference));
+        times.push(times_row(name, &reference));
     }
     for one in &workload.configurations.iter().collect::<Vec<_>>() {
         writes.push(writes_row(workload, one));
@@ -100,8 +107,9 @@ fn writes_row(workload: &Workload, one: &Configuration) -> Vec<Cell> {
     let won = match workload.configurations.is_base(one) {
         true => Cell::Missing(ITSELF.into()),
         false => {
-            let won = won_back(&workload.reference(one), &plain, &case);
-            cells::estimate(won, "fraction", "nothing was lost, or nothing to compare with")
+            let lost_by_plain = lost(&workload.plain_reference(one), &plain);
+            let won = won_back(&lost_by_plain, &lost(&workload.reference(one), &case));
+            cells::estimate_or_reason(won, "fraction")
         }
     };
     vec![

@@ -64,11 +64,19 @@ impl<'a> Workload<'a> {
         self.configurations.base(beside).map_or_else(Picked::default, |one| self.case(&one))
     }
 
-    /// The same writes without a fork, with base pages.
+    /// The same writes without a fork, with pages of the same size.
     pub(super) fn reference(&self, of: &Configuration<'a>) -> Picked<'a> {
-        let all = self.samples.with("forks", "no");
-        let own = self.configurations.base(of).map(|one| one.of(&all));
+        let all = self.samples.with("forks", "no").with("page_size_bytes", of.page);
+        // References are made under plain copy-on-write.
+        let base = self.configurations.base(of);
+        let own = base.map(|base| Configuration { page: of.page, ..base }.of(&all));
         own.filter(|own| own.len() > 0).unwrap_or(all)
+    }
+
+    /// The same for what it is compared with.
+    pub(super) fn plain_reference(&self, beside: &Configuration<'a>) -> Picked<'a> {
+        let base = self.configurations.base(beside);
+        base.map_or_else(Picked::default, |one| self.reference(&one))
     }
 
     /// The calibration of its interval.

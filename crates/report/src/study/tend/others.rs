@@ -15,7 +15,8 @@ pub(super) fn prefork(samples: &Picked) -> Option<Table> {
     let mut table = Table::new(
         "tend-prefork",
         "A pre-forking Python server, tended before its first fork: the stop at its forks, its \
-         workers' requests, and the anonymous memory of all its processes half way",
+         workers' requests, and the anonymous memory of all its processes half way; medians of the \
+         rounds' medians",
         vec![
             Column::text("Policy"),
             Column::unit("Memory loaded", "bytes"),
@@ -33,16 +34,18 @@ pub(super) fn prefork(samples: &Picked) -> Option<Table> {
         for policy in in_order(&of_size) {
             let own = of_size.with("policy", policy);
             let forks = own.values("fork_ns");
-            let request = |quantile: &str| own.with("quantile", quantile).estimate("request_ns");
+            let request = |quantile: &str| {
+                cells::of_rounds(&own.with("quantile", quantile), "request_ns", "ns", MISSING)
+            };
             table.push(vec![
                 Cell::text(policy),
                 cells::number(size.parse().ok(), "bytes", MISSING),
                 Cell::count(forks.len() as u64),
-                cells::estimate(own.estimate("fork_ns"), "ns", MISSING),
+                cells::of_rounds(&own, "fork_ns", "ns", MISSING),
                 cells::number(forks.iter().copied().reduce(f64::max), "ns", MISSING),
-                cells::estimate(request("p50"), "ns", MISSING),
-                cells::estimate(request("p99"), "ns", MISSING),
-                cells::estimate(own.estimate("pss_sum_bytes"), "bytes", MISSING),
+                request("p50"),
+                request("p99"),
+                cells::of_rounds(&own, "pss_sum_bytes", "bytes", MISSING),
                 cells::number(median(&own.values("tending_cpu_ns")), "ns", "nobody tends it"),
             ]);
         }
@@ -68,8 +71,7 @@ pub(super) fn postgres(samples: &Picked) -> Option<Table> {
     for policy in in_order(samples) {
         let own = samples.with("policy", policy);
         let connect = |quantile: &str| {
-            let one = own.with("quantile", quantile).estimate("connect_ns");
-            cells::estimate(one, "ns", MISSING)
+            cells::of_rounds(&own.with("quantile", quantile), "connect_ns", "ns", MISSING)
         };
         table.push(vec![
             Cell::text(policy),

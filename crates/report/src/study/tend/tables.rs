@@ -41,7 +41,8 @@ fn change(base: Option<f64>, own: Option<f64>, policy: &str) -> Cell {
 fn stops(case: &Case, number: usize) -> Table {
     let mut table = Table::new(
         format!("tend-stops-table-{number}"),
-        "The stop at the forks of all rounds, by Redis's latest_fork_usec",
+        "The stop at the forks of all rounds, by Redis's latest_fork_usec; the median is that of \
+         the rounds' medians, its interval that of the rounds",
         vec![
             Column::text("Policy"),
             Column::number("Forks"),
@@ -54,6 +55,9 @@ fn stops(case: &Case, number: usize) -> Table {
         ],
     );
     let of = |policy: &str| case.samples.with("policy", policy).values("fork_ns");
+    let middle = |policy: &str| {
+        Some(case.samples.with("policy", policy).estimate_of_rounds("fork_ns")?.value)
+    };
     let base = of(UNTENDED);
     for policy in case.policies() {
         let own = of(policy);
@@ -62,8 +66,8 @@ fn stops(case: &Case, number: usize) -> Table {
         table.push(vec![
             Cell::text(policy),
             Cell::count(own.len() as u64),
-            cells::estimate(samples.estimate("fork_ns"), "ns", MISSING),
-            times(median(&base), median(&own), policy),
+            cells::of_rounds(&samples, "fork_ns", "ns", MISSING),
+            times(middle(UNTENDED), middle(policy), policy),
             cells::number(most(&own), "ns", MISSING),
             times(most(&base), most(&own), policy),
             cells::number(
