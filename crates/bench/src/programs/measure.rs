@@ -21,6 +21,9 @@ struct Row {
     minor_faults: f64,
     child_rollup: Option<String>,
     child_status: Option<String>,
+    /// 0 where the child ended before the work beside it did: that is no cycle with a fork.
+    #[serde(default)]
+    outlasted: Option<u8>,
 }
 
 /// What the forks cost: one figure a cycle.
@@ -52,16 +55,27 @@ fn decode(text: &str) -> Result<Cost> {
     let rows: Vec<Row> =
         text.lines().map(serde_json::from_str).collect::<Result<_, _>>().context("no JSON")?;
     let mut cost = Cost::default();
+    let mut ended_early = 0;
     for with in rows.iter().filter(|row| row.held == 1) {
         let without = rows.iter().find(|row| row.pair + 1 == with.pair && row.held == 0);
         let without = without.context("a fork without its counterpart")?;
         if with.pair % u64::from(CYCLE) != u64::from(CYCLE) - 1 {
             bail!("pair {} should have no child", with.pair);
         }
+        if with.outlasted == Some(0) {
+            ended_early += 1;
+            continue;
+        }
         cost.extra_ns.push(with.cpu_ns - without.cpu_ns);
         cost.alone_ns.push(without.cpu_ns);
         cost.extra_faults.push(with.minor_faults - without.minor_faults);
         cost.extra_bytes.extend(held_bytes(with));
+    }
+    if cost.extra_ns.is_empty() && ended_early > 0 {
+        bail!(
+            "each child ({ended_early}) ended before the work beside it did: give the program less \
+             work in a pair, or its child more"
+        );
     }
     if cost.extra_ns.is_empty() {
         bail!("no pair had a child");
@@ -109,5 +123,21 @@ mod tests {
         assert!(decode("").unwrap_err().to_string().contains("no pair"));
         assert!(decode(&text[2]).unwrap_err().to_string().contains("counterpart"));
         assert!(decode("{").is_err());
+    }
+
+    #[test]
+    fn a_child_that_ended_early_is_no_cycle() {
+        let row = |pair: u64, held: u8, cpu: u64, more: &str| {
+            format!(
+                "{{\"pair\":{pair},\"held\":{held},\"cpu_ns\":{cpu},\
+                 \"minor_faults\":{held}{more}}}"
+            )
+        };
+        let early = [row(1, 0, 1000, ""), row(2, 1, 1100, ",\"outlasted\":0")];
+        let full = [row(4, 0, 1000, ""), row(5, 1, 1500, ",\"outlasted\":1")];
+        let cost = decode(&[early.join("\n"), full.join("\n")].join("\n")).unwrap();
+        assert_eq!((cost.extra_ns, cost.alone_ns), (vec![500.0], vec![1000.0]));
+        let error = decode(&early.join("\n")).unwrap_err().to_string();
+        assert!(error.contains("(1) ended before the work"), "{error}");
     }
 }

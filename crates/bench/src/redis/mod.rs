@@ -20,6 +20,7 @@ use cowlab_store::{Params, Sample};
 use crate::task::{Recorder, Task};
 pub use ask::replication_of;
 use load::Load;
+use phase::Looks;
 pub use phase::Snapshots;
 use server::{HugePages, Placement, Server, Setup};
 
@@ -160,7 +161,7 @@ pub fn expected(runner: &Runner, cells: &[Redis], rounds: u32) -> Result<Duratio
     let trial = Redis { records, updates: TRIAL_UPDATES, ..first.clone() };
     let mut server = Server::start(&trial.setup(false))?;
     let took = phase::attend(runner, |stop| load::populate(&server, records, stop), || Ok(()))
-        .and_then(|()| phase::run(runner, &server, &trial.load(0), Snapshots::None, 0))
+        .and_then(|()| phase::run(runner, &server, &trial.load(0), Snapshots::None, 0, Looks::None))
         .map_err(|error| server.explain(error))?
         .elapsed_ns;
     let updates: f64 = cells.iter().map(|cell| cell.updates as f64 * cell.phases()).sum();
@@ -183,10 +184,11 @@ fn measure(cell: &Redis, runner: &Runner, server: &Server, rep: u32) -> Result<V
             load.rate_per_s = Some(most * share);
         }
         let start_unix_ns = unix_ns();
-        let phase = phase::run(runner, server, &load, kind, cell.snapshots)?;
+        let phase = phase::run(runner, server, &load, kind, cell.snapshots, Looks::Memory)?;
         if phase.updates.len() as u64 != cell.updates {
             bail!("{} of {} updates were answered", phase.updates.len(), cell.updates);
         }
+        all_were_taken(kind, cell.snapshots, phase.taken.len())?;
         let mut out = Recorder::new(BENCH, cell.params(kind, share), rep, start_unix_ns);
         if let Some(intended) = load.rate_per_s {
             out.add("intended_per_s", intended);
@@ -196,6 +198,17 @@ fn measure(cell: &Redis, runner: &Runner, server: &Server, rep: u32) -> Result<V
         samples.extend(out.finish());
     }
     Ok(samples)
+}
+
+/// Fewer snapshots than were asked for are another measurement, and none is that of another phase.
+fn all_were_taken(kind: Snapshots, asked: u32, taken: usize) -> Result<()> {
+    if kind != Snapshots::None && taken != asked as usize {
+        bail!(
+            "only {taken} of {asked} snapshots ({kind}) fitted: one lasts longer than its part of \
+             the updates, give fewer --snapshots or more --turnovers"
+        );
+    }
+    Ok(())
 }
 
 /// What the populated server says of itself; its records must all be there.
@@ -232,5 +245,16 @@ mod tests {
         assert_eq!(with(Some(23 << 30)), 256 << 20);
         assert_eq!(with(Some(4 << 40)), 10_000_000_000);
         assert_eq!(with(None), 16 << 20);
+    }
+
+    #[test]
+    fn a_phase_without_all_of_its_snapshots_is_none() {
+        assert!(all_were_taken(Snapshots::None, 3, 0).is_ok());
+        assert!(all_were_taken(Snapshots::Save, 3, 3).is_ok());
+        for (kind, taken) in [(Snapshots::Save, 2), (Snapshots::Rewrite, 0)] {
+            let error = all_were_taken(kind, 3, taken).unwrap_err().to_string();
+            assert!(error.contains(&format!("only {taken} of 3")), "{error}");
+            assert!(error.contains("--snapshots") && error.contains("--turnovers"), "{error}");
+        }
     }
 }

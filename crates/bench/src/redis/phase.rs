@@ -55,6 +55,15 @@ impl fmt::Display for Snapshots {
     }
 }
 
+/// Whether the memory of the server and its child is looked at, once a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Looks {
+    /// No: walking it takes a CPU some ms, which others then wait for.
+    None,
+    /// When four fifths of the snapshot are done, near the most that it comes to.
+    Memory,
+}
+
 /// One snapshot; times in ns since the load began.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Taken {
@@ -68,12 +77,13 @@ pub struct Taken {
     pub cow_bytes: Option<u64>,
     /// INFO's current_cow_peak while it was at work, the largest that was seen.
     pub cow_peak_bytes: Option<u64>,
-    /// Anonymous memory of the server and its child, shared pages once; the largest that was seen.
+    /// Anonymous memory of the server and its child, shared pages once, when four fifths were
+    /// done; `None` if it ended before that was known.
     pub pss_sum_bytes: Option<u64>,
     /// The same with shared pages for each.
     pub rss_sum_bytes: Option<u64>,
-    /// How often the memory was looked at.
-    pub(crate) memory_looks: u32,
+    /// Whether the memory was looked at.
+    pub(crate) is_looked_at: bool,
 }
 
 /// What a phase gave.
@@ -128,6 +138,7 @@ pub fn run(
     load: &Load,
     kind: Snapshots,
     count: u32,
+    looks: Looks,
 ) -> Result<Phase> {
     let mut control = server.connect()?;
     let count = if kind == Snapshots::None { 0 } else { u64::from(count) };
@@ -142,8 +153,7 @@ pub fn run(
         |stop| load::run(server, load, began, &progress, stop),
         || {
             if at_work {
-                let last = taken.last_mut().expect("one was begun");
-                at_work = watch(server, &mut control, kind, last, began)?;
+                at_work = watch(server, &mut control, kind, looks, &mut taken, began)?;
             } else if (taken.len() as u64) < count {
                 // In the middle of its part, so that the first has a past to be compared with.
                 let due = load.updates * (2 * taken.len() as u64 + 1) / (2 * count);
@@ -161,8 +171,7 @@ pub fn run(
             return Err(Interrupted.into());
         }
         std::thread::sleep(LOOK);
-        let last = taken.last_mut().expect("one was begun");
-        at_work = watch(server, &mut control, kind, last, began)?;
+        at_work = watch(server, &mut control, kind, looks, &mut taken, began)?;
     }
     let elapsed_ns = updates.iter().map(|update| update.end_ns).max().unwrap_or(0);
     let served_updates = updates_served(&mut control)? - served_before;
@@ -191,14 +200,17 @@ fn begin(control: &mut Connection, kind: Snapshots, began: Instant) -> Result<Ta
     Ok(Taken { begin_ns, ..Taken::default() })
 }
 
-/// Look at a snapshot; whether it is still at work.
+/// Look at the last snapshot; whether it is still at work.
 fn watch(
     server: &Server,
     control: &mut Connection,
     kind: Snapshots,
-    taken: &mut Taken,
+    looks: Looks,
+    all_taken: &mut [Taken],
     began: Instant,
 ) -> Result<bool> {
+    let (taken, before) = all_taken.split_last_mut().expect("one was begun");
+    let before_ns = before.last().map(|before| before.end_ns - before.begin_ns);
     let [in_progress, status, cow] = kind.keys();
     let now_ns = began.elapsed().as_nanos() as u64;
     let persistence: redis::InfoDict = redis::cmd("INFO").arg("persistence").query(control)?;
@@ -209,16 +221,11 @@ fn watch(
         let peak = number("current_cow_peak").or_else(|| number("current_cow_size"));
         // 0 until the child has told it once.
         taken.cow_peak_bytes = taken.cow_peak_bytes.max(peak.filter(|bytes| *bytes > 0));
-        let (done, all) =
-            (number("current_save_keys_processed"), number("current_save_keys_total"));
-        let is_late = done.zip(all).is_some_and(|(done, all)| done * 10 >= all * 8);
-        // Walking the memory takes a CPU some ms: at the first look, and once when it is near its
-        // largest, if the child tells how far it is.
-        if taken.memory_looks == 0 || (is_late && taken.memory_looks == 1) {
-            taken.memory_looks += 1;
-            let (pss, rss) = memory(server.pid())?;
-            taken.pss_sum_bytes = taken.pss_sum_bytes.max(pss);
-            taken.rss_sum_bytes = taken.rss_sum_bytes.max(rss);
+        let keys = number("current_save_keys_processed").zip(number("current_save_keys_total"));
+        let since_ns = now_ns - taken.begin_ns;
+        if looks == Looks::Memory && !taken.is_looked_at && is_late(keys, since_ns, before_ns) {
+            taken.is_looked_at = true;
+            (taken.pss_sum_bytes, taken.rss_sum_bytes) = memory(server.pid())?;
         }
         return Ok(true);
     }
@@ -230,6 +237,13 @@ fn watch(
     taken.cow_bytes = number(cow);
     taken.fork_ns = info(control, "stats", "latest_fork_usec")?.map(|us| us * 1000);
     Ok(false)
+}
+
+/// Whether four fifths of a snapshot are done: by its keys, done and all, of which the child tells
+/// once a second, or else by how long the snapshot before it took.
+fn is_late(keys: Option<(u64, u64)>, since_ns: u64, before_ns: Option<u64>) -> bool {
+    keys.is_some_and(|(done, all)| all > 0 && done * 10 >= all * 8)
+        || before_ns.is_some_and(|before_ns| since_ns >= before_ns / 5 * 4)
 }
 
 /// Anonymous PSS and RSS of a process and its children; `None` where that cannot be seen.
@@ -248,4 +262,27 @@ fn memory(pid: u32) -> Result<(Option<u64>, Option<u64>)> {
     }
     let sum = |of: fn(&Rollup) -> Option<u64>| seen.iter().map(of).sum();
     Ok((sum(|r| r.pss_anonymous_bytes), sum(|r| r.anonymous_bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_looked_at_when_four_fifths_are_done() {
+        for (keys, since_ns, before_ns, expected) in [
+            // Just forked: nothing is known, or nothing is done.
+            (None, 20, None, false),
+            (Some((0, 0)), 20, None, false),
+            (Some((0, 1000)), 20, Some(100), false),
+            (Some((799, 1000)), 79, Some(100), false),
+            (Some((800, 1000)), 20, None, true),
+            // What the child told is old, or it told nothing.
+            (Some((0, 1000)), 80, Some(100), true),
+            (None, 80, Some(100), true),
+        ] {
+            let case = format!("{keys:?} {since_ns} {before_ns:?}");
+            assert_eq!(is_late(keys, since_ns, before_ns), expected, "{case}");
+        }
+    }
 }

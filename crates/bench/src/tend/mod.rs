@@ -20,7 +20,7 @@ use cowlab_store::{Params, Sample};
 
 use crate::redis::Snapshots;
 use crate::redis::load::{self, Load};
-use crate::redis::phase;
+use crate::redis::phase::{self, Looks};
 use crate::redis::server::{Placement, Server, Setup};
 use crate::task::{Recorder, Task};
 use memory::Group;
@@ -128,7 +128,7 @@ fn measure(
         placement: cell.placement.clone(),
         seed: cell.seed ^ 1 << 48,
     };
-    let closed = phase::run(runner, server, &load, Snapshots::None, 0)?;
+    let closed = phase::run(runner, server, &load, Snapshots::None, 0, Looks::None)?;
     let most_per_s = closed.updates.len() as f64 * 1e9 / closed.elapsed_ns.max(1) as f64;
     let rate_per_s = most_per_s * cell.load_share;
     load.rate_per_s = Some(rate_per_s);
@@ -140,7 +140,9 @@ fn measure(
     out.add("most_per_s", most_per_s);
     let mut tend = None;
     if cell.policy.is_tended() {
-        cell.tending.once(server.pid())?;
+        if let Some(cpu_ns) = cell.tending.once(server.pid())? {
+            out.add("first_pass_cpu_ns", cpu_ns as f64);
+        }
         let socket = server.socket();
         tend = Some(cell.tending.start(server.pid(), socket.as_deref(), log.path())?);
     }
@@ -154,7 +156,7 @@ fn measure(
     let charged = group.as_ref().ok();
     let (phase, looks) = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| memory::watch(server.pid(), charged, began, &stop));
-        let phase = phase::run(runner, server, &load, Snapshots::Save, cell.snapshots);
+        let phase = phase::run(runner, server, &load, Snapshots::Save, cell.snapshots, Looks::None);
         stop.store(true, Ordering::Relaxed);
         (phase, watcher.join().expect("the watcher does not panic"))
     });

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use cowlab_machine::thp::Thp;
 use cowlab_machine::{Root, SettingsGuard};
 
 use crate::redis::server::HugePages;
@@ -60,6 +61,9 @@ impl FromStr for Policy {
     }
 }
 
+/// The settings of huge pages.
+const FOLDER: &str = "/sys/kernel/mm/transparent_hugepage";
+
 /// khugepaged as fast and as careful as it can be: it fills in no page, and looks without a pause at
 /// as much as it can.
 const KHUGEPAGED: [(&str, &str); 5] = [
@@ -102,13 +106,16 @@ impl Policy {
     /// # Errors
     /// What it needs.
     pub fn usable(self, root: &Root, may_set: bool) -> Result<(), String> {
-        const FOLDER: &str = "/sys/kernel/mm/transparent_hugepage";
         if self == Policy::Damon {
             return Err(
                 "damon needs a kernel that can watch virtual addresses (CONFIG_DAMON_VADDR) and \
                  is not set up by this program: run its scheme by damo beside `--policy untended`"
                     .into(),
             );
+        }
+        // A kernel without huge pages has base pages only.
+        if let (Policy::Untended | Policy::Tended, Some(thp)) = (self, Thp::read(root)) {
+            self.begins_with_base_pages(&thp)?;
         }
         for (file, _) in self.settings() {
             if !root.exists(format!("{FOLDER}/{file}")) {
@@ -122,6 +129,26 @@ impl Policy {
             ));
         }
         Ok(())
+    }
+
+    /// A server whose huge pages are allowed and not asked for has base pages only where no setting
+    /// gives it others unasked.
+    fn begins_with_base_pages(self, thp: &Thp) -> Result<(), String> {
+        let global = thp.enabled.as_deref().unwrap_or("not readable");
+        let own = thp.pmd_size_bytes.and_then(|size| Some((size, thp.sizes.get(&size)?.as_str())));
+        let (file, setting) = match own {
+            Some((size, setting)) if setting != "inherit" => {
+                (format!("{FOLDER}/hugepages-{}kB/enabled", size / 1024), setting)
+            }
+            // Before 6.8 there is no other.
+            _ => (format!("{FOLDER}/enabled"), global),
+        };
+        if matches!(setting, "madvise" | "never") {
+            return Ok(());
+        }
+        Err(format!(
+            "{self} begins with base pages, but {file} is `{setting}`: write `madvise` into it"
+        ))
     }
 
     /// Change the machine's settings for it.
@@ -146,6 +173,37 @@ mod tests {
     }
 
     #[test]
+    fn base_pages_need_a_setting_that_gives_no_others_unasked() {
+        const MIB2: u64 = 2 << 20;
+        // global, setting of 2 MiB, the file that is refused
+        for (global, pmd, file) in [
+            (Some("madvise"), Some("inherit"), None),
+            (Some("never"), Some("inherit"), None),
+            (Some("always"), Some("inherit"), Some("hugepage/enabled is `always`")),
+            (Some("always"), Some("madvise"), None),
+            (Some("madvise"), Some("always"), Some("hugepages-2048kB/enabled is `always`")),
+            (Some("madvise"), None, None),
+            (Some("always"), None, Some("hugepage/enabled is `always`")),
+            (None, None, Some("is `not readable`")),
+        ] {
+            let thp = Thp {
+                enabled: global.map(str::to_owned),
+                pmd_size_bytes: Some(MIB2),
+                sizes: pmd.map(|setting| (MIB2, setting.to_owned())).into_iter().collect(),
+                ..Thp::default()
+            };
+            let answer = Policy::Untended.begins_with_base_pages(&thp);
+            match (&answer, file) {
+                (Ok(()), None) => {}
+                (Err(text), Some(file)) => {
+                    assert!(text.contains(file) && text.contains("write `madvise`"), "{text}");
+                }
+                _ => panic!("{global:?} {pmd:?}: {answer:?}"),
+            }
+        }
+    }
+
+    #[test]
     fn settings_are_changed_with_consent_only() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
@@ -156,6 +214,8 @@ mod tests {
         for (file, _) in KHUGEPAGED {
             std::fs::write(settings.join(file.trim_start_matches("khugepaged/")), "1\n").unwrap();
         }
+        std::fs::write(settings.with_file_name("enabled"), "[always] madvise never\n").unwrap();
+        assert!(Policy::Tended.usable(&root, true).unwrap_err().contains("base pages"));
         assert!(Policy::Khugepaged.usable(&root, false).unwrap_err().contains("--set-mthp"));
         assert_eq!(Policy::Khugepaged.usable(&root, true), Ok(()));
         assert!(Policy::Damon.usable(&root, true).unwrap_err().contains("CONFIG_DAMON_VADDR"));

@@ -95,7 +95,9 @@ fn measure(cell: &Prefork, rep: u32) -> Result<Vec<Sample>> {
     let log = tempfile::NamedTempFile::new()?;
     let mut tend = None;
     if cell.policy.is_tended() {
-        cell.tending.once(pid)?;
+        if let Some(cpu_ns) = cell.tending.once(pid)? {
+            recorder.add("first_pass_cpu_ns", cpu_ns as f64);
+        }
         tend = Some(cell.tending.start(pid, None, log.path())?);
     }
     stdin.write_all(b"go\n")?;

@@ -43,11 +43,12 @@ impl Tending {
         command
     }
 
-    /// One pass, before anything is measured, at whatever CPU it takes.
+    /// One pass, before anything is measured, at whatever CPU it takes: which is returned, by its
+    /// own count.
     ///
     /// # Errors
     /// What it says.
-    pub fn once(&self, pid: u32) -> Result<()> {
+    pub fn once(&self, pid: u32) -> Result<Option<u64>> {
         let plain = Tending { budget_us: None, ..self.clone() };
         let mut command = plain.command(pid, None);
         command.args(["--once", "--cpu-share", "0.9"]);
@@ -57,7 +58,7 @@ impl Tending {
         if !done.status.success() {
             bail!("cowlab tend --once: {}", String::from_utf8_lossy(&done.stderr).trim());
         }
-        Ok(())
+        Ok(ended_cpu_ns(&String::from_utf8_lossy(&done.stdout)))
     }
 
     /// What it predicts of the next fork as the memory is now; `None` where it cannot.
@@ -89,6 +90,15 @@ impl Tending {
             .context("cannot start cowlab tend by setpriv (of util-linux)")?;
         Ok(Tend(child))
     }
+}
+
+/// The CPU time in what tend told last; `None` if it did not get that far.
+fn ended_cpu_ns(told: &str) -> Option<u64> {
+    let lines = told.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
+    let ended = lines
+        .map(|line: serde_json::Value| line["summary"].clone())
+        .find(|summary| summary["event"] == "ended")?;
+    ended["cpu_ns"].as_u64()
 }
 
 /// It runs. Dropped, it is gone.
@@ -130,5 +140,19 @@ impl Drop for Tend {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cpu_time_of_a_pass_is_that_of_its_end() {
+        let told = "{\"summary\":{\"event\":\"figures\",\"cpu_ns\":5}}\n\
+                    {\"summary\":{\"event\":\"ended\",\"cpu_ns\":46000000}}\n";
+        assert_eq!(ended_cpu_ns(told), Some(46_000_000));
+        assert_eq!(ended_cpu_ns("{\"summary\":{\"event\":\"figures\",\"cpu_ns\":5}}\n"), None);
+        assert_eq!(ended_cpu_ns("no JSON\n"), None);
     }
 }

@@ -74,6 +74,13 @@ fn check(args: &KernelBenchArgs) -> Result<()> {
     if counting && args.guest.cpus.is_some_and(|cpus| cpus > 1) {
         return refuse("--accelerator icount counts on one CPU: leave --cpus out".to_owned());
     }
+    if counting && matches!(args.bench, Bench::Snapshot(_) | Bench::Redis(_) | Bench::Tend(_)) {
+        return refuse(format!(
+            "bench {} is of stops and rates, and a clock that counts instructions has none: leave \
+             --accelerator icount out",
+            args.bench.name()
+        ));
+    }
     let mut seen = Vec::new();
     for variant in &args.variant {
         if seen.contains(variant) {
@@ -146,10 +153,32 @@ fn ours(word: &OsStr) -> Option<bool> {
 mod tests {
     use std::path::PathBuf;
 
+    use clap::Parser;
+
     use super::*;
+    use crate::args::{Cli, Kernel, Verb};
 
     fn common(set_mthp: bool) -> Common {
         Common { json: false, output: PathBuf::from("runs"), seed: 1, set_mthp }
+    }
+
+    fn checked(line: &str) -> Result<(), String> {
+        let words = format!("cowlab kernel bench {line}");
+        let cli = Cli::try_parse_from(words.split_whitespace()).map_err(|e| e.to_string())?;
+        match cli.verb {
+            Verb::Kernel(Kernel::Bench(args)) => check(&args).map_err(|error| error.to_string()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_measures_rates_is_not_counted_in_instructions() {
+        assert_eq!(checked("cow-faults --accelerator icount"), Ok(()));
+        for bench in ["snapshot", "redis", "tend"] {
+            assert_eq!(checked(&format!("{bench} --accelerator tcg")), Ok(()));
+            let why = checked(&format!("{bench} --accelerator icount")).unwrap_err();
+            assert!(why.contains(bench) && why.contains("leave --accelerator icount out"), "{why}");
+        }
     }
 
     fn words(line: &str) -> Vec<OsString> {
