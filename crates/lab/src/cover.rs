@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use cowlab_model::stats::{Estimate, estimate};
-use cowlab_store::{Accelerator, Environment, Run, Sample};
+use cowlab_store::{Accelerator, Environment, Run};
 
 /// The line of COVER in whose place the figures are put.
 const PLACE: &str = "@FIGURES@";
@@ -53,55 +53,42 @@ fn compose(text: &str, run: Option<(&Path, &Run)>) -> Result<Cover> {
     Ok(Cover { subject: subject.trim().to_owned(), body: body.trim().to_owned() + "\n" })
 }
 
-/// One row of the table: what was measured but for the policy.
-type Row = (String, Vec<(String, String)>, String);
+/// One workload: what was measured except for the policy, and where.
+type Workload = (u32, String, Vec<(String, String)>);
 
-/// A table of medians with their intervals, a column a policy.
+/// Its values: by policy, by metric.
+type Values = BTreeMap<Policy, BTreeMap<String, Vec<f64>>>;
+
+/// `off` first, then by name and depth.
+type Policy = ((bool, String, u64), String);
+
+/// A table for each workload that was measured under several policies: their medians with
+/// intervals, a row a policy, narrow enough for a mail.
 fn figures(folder: &Path, run: &Run) -> Result<String> {
-    let mut rows: BTreeMap<Row, BTreeMap<String, Vec<&Sample>>> = BTreeMap::new();
-    let mut policies = BTreeSet::new();
-    let mut measured_in = BTreeSet::new();
+    let mut workloads: BTreeMap<Workload, Values> = BTreeMap::new();
     for sample in run.samples.iter().filter(|sample| QUOTED.contains(&sample.metric.as_str())) {
         let Some(policy) = sample.params.get(POLICY) else { continue };
         if sample.params.contains_key("quantile") {
             continue;
         }
-        policies.insert(order(policy));
-        measured_in.insert(sample.environment);
-        let others = sample
-            .params
-            .iter()
-            .filter(|(name, _)| *name != POLICY)
-            .map(|(n, v)| (n.clone(), v.clone()));
-        let row = (sample.bench.clone(), others.collect(), sample.metric.clone());
-        rows.entry(row).or_default().entry(policy.clone()).or_default().push(sample);
+        let others = sample.params.iter().filter(|(name, _)| *name != POLICY);
+        let others = others.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let workload = (sample.environment, sample.bench.clone(), others);
+        let metrics = workloads.entry(workload).or_default().entry(order(policy)).or_default();
+        metrics.entry(sample.metric.clone()).or_default().push(sample.value);
     }
-    if rows.is_empty() {
-        bail!("no sample has the parameter {POLICY} and a metric of {}", QUOTED.join(", "));
-    }
-    let varying = varying(rows.keys());
-    let mut lines = vec![];
-    let mut header = vec![String::new()];
-    header.extend(policies.iter().map(|(_, policy)| policy.clone()));
-    lines.push(header);
-    for ((bench, params, metric), cells) in &rows {
-        let told = params.iter().filter(|(name, _)| varying.contains(name.as_str()));
-        let told: Vec<&str> = told.map(|(_, value)| value.as_str()).collect();
-        let mut line = vec![format!("{bench} {} {metric}", told.join(" "))];
-        let of = |policy: &str| {
-            let values: Vec<f64> = cells.get(policy)?.iter().map(|sample| sample.value).collect();
-            estimate(&values)
-        };
-        line.extend(policies.iter().map(|(_, policy)| of(policy).map_or("-".to_owned(), cell)));
-        lines.push(line);
+    // Nothing is compared where there is one: the plain kernel's, and the host's.
+    workloads.retain(|_, values| values.len() > 1);
+    if workloads.is_empty() {
+        bail!("no workload has several of the parameter {POLICY} and {}", QUOTED.join(", "));
     }
     // Not the run's first environment: a study's is the host, whatever was measured in guests.
     let mut told = BTreeSet::new();
-    for index in measured_in {
+    for (index, ..) in workloads.keys() {
         let environment = run
             .info
             .environments
-            .get(index as usize)
+            .get(*index as usize)
             .with_context(|| format!("it names no environment {index}"))?;
         told.insert(place(environment));
     }
@@ -110,9 +97,34 @@ fn figures(folder: &Path, run: &Run) -> Result<String> {
     for place in told {
         let _ = writeln!(text, "{place}");
     }
-    text.push('\n');
-    text += &aligned(&lines);
+    let varying = varying(workloads.keys());
+    for ((_, bench, params), values) in &workloads {
+        let params = params.iter().filter(|(name, _)| varying.contains(name.as_str()));
+        let params: Vec<String> = params.map(|(name, value)| format!(" {name}={value}")).collect();
+        let _ = writeln!(text, "\n{bench}{}:", params.join(""));
+        text += &aligned(&table(values));
+    }
     Ok(text)
+}
+
+/// A header, and a line a policy.
+fn table(values: &Values) -> Vec<Vec<String>> {
+    let has = |metric: &str| values.values().any(|metrics| metrics.contains_key(metric));
+    // The kernel's own count, and the process's only where there is no other.
+    let is_told = |metric: &str| has(metric) && (metric != "minor_faults" || !has("cow_faults"));
+    let metrics: Vec<&str> = QUOTED.into_iter().filter(|metric| is_told(metric)).collect();
+    let mut header = vec![String::new()];
+    header.extend(metrics.iter().map(|metric| (*metric).to_owned()));
+    let mut lines = vec![header];
+    for ((_, policy), found) in values {
+        let mut line = vec![policy.clone()];
+        line.extend(metrics.iter().map(|metric| {
+            let estimate = found.get(*metric).and_then(|values| estimate(values));
+            estimate.map_or("-".to_owned(), cell)
+        }));
+        lines.push(line);
+    }
+    lines
 }
 
 /// Where figures were measured: by what, and on which kernel.
@@ -128,16 +140,16 @@ fn place(environment: &Environment) -> String {
     format!("{how}, Linux {}{hash}", environment.kernel)
 }
 
-/// `off` first, then by name and depth.
-fn order(policy: &str) -> ((bool, String, u64), String) {
+/// A policy with its place among the others.
+fn order(policy: &str) -> Policy {
     let (name, depth) = policy.split_once(':').unwrap_or((policy, "1"));
     ((name != "off", name.to_owned(), depth.parse().unwrap_or(u64::MAX)), policy.to_owned())
 }
 
-/// The parameters that are not the same in all rows: the others say nothing.
-fn varying<'a>(rows: impl Iterator<Item = &'a Row>) -> BTreeSet<&'a str> {
+/// The parameters that are not the same in all workloads: the others say nothing.
+fn varying<'a>(workloads: impl Iterator<Item = &'a Workload>) -> BTreeSet<&'a str> {
     let mut values: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (_, params, _) in rows {
+    for (_, _, params) in workloads {
         for (name, value) in params {
             values.entry(name).or_default().insert(value);
         }
@@ -182,6 +194,8 @@ fn aligned(lines: &[Vec<String>]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use cowlab_store::Sample;
+
     use super::*;
 
     fn run_with(policies: &[&str]) -> Run {
@@ -223,11 +237,12 @@ mod tests {
         assert!(lines[3].contains("EMULATED") && lines[3].ends_with("6.12.1-cowlab-patched"));
         let words =
             |line: &str| -> Vec<String> { line.split_whitespace().map(str::to_owned).collect() };
-        assert_eq!(words(lines[5]), ["off", "next", "next:16"]);
-        assert_eq!(
-            words(lines[7]),
-            ["cow-faults", "sequential", "elapsed_ns", "2.00M", "3.00M", "1.00M"]
-        );
+        assert_eq!((lines[4], lines[5]), ("", "cow-faults pattern=random:"));
+        assert_eq!(lines[11], "cow-faults pattern=sequential:");
+        assert_eq!(words(lines[12]), ["elapsed_ns"]);
+        assert_eq!(words(lines[13]), ["off", "2.00M"]);
+        assert_eq!(words(lines[14]), ["next", "3.00M"]);
+        assert_eq!(words(lines[15]), ["next:16", "1.00M"]);
         assert_eq!(lines.last(), Some(&"The end."));
     }
 
@@ -254,10 +269,11 @@ mod tests {
         let text = figures(Path::new("runs/r"), &run).unwrap();
         assert!(text.contains("TCG") && text.contains("(build 0123456789abcdef)"), "{text}");
         assert!(!text.contains("hardware, ") && !text.contains("6.1-host"), "{text}");
-        run.samples[0].environment = 0;
+        let at_random = |sample: &&mut Sample| sample.params["pattern"] == "random";
+        run.samples.iter_mut().filter(at_random).for_each(|sample| sample.environment = 0);
         let mixed = figures(Path::new("runs/r"), &run).unwrap();
         assert!(mixed.contains("TCG") && mixed.contains("on hardware, Linux 6.1-host"), "{mixed}");
-        run.samples[0].environment = 2;
+        run.samples.iter_mut().for_each(|sample| sample.environment = 2);
         let error = figures(Path::new("runs/r"), &run).unwrap_err().to_string();
         assert_eq!(error, "it names no environment 2");
     }
@@ -269,6 +285,6 @@ mod tests {
         assert!(refused("a\n\n@FIGURES@\n", None).contains("--run"));
         assert!(refused("a\n", None).contains("subject"));
         let error = refused("a\n\nb\n", Some((Path::new("r"), &none)));
-        assert!(error.contains("no sample has the parameter policy"), "{error}");
+        assert!(error.contains("no workload has several of the parameter policy"), "{error}");
     }
 }
