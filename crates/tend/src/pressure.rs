@@ -140,6 +140,16 @@ pub fn spare(now: &Memory, before: Option<&Memory>, since: Duration) -> Result<(
     if waited { Err(Tight::Waiting) } else { Ok(()) }
 }
 
+/// Whether a limit of the control groups of `pid`, or of our own, leaves less than two huge pages.
+pub(crate) fn is_group_full(pid: i32, huge_page_bytes: u64) -> bool {
+    let root = Root::default();
+    [pid, std::process::id() as i32].into_iter().any(|pid| {
+        let group = Cgroup::of(&root, pid);
+        let bounds = [group.tightest_max(), group.tightest_high()].into_iter().flatten();
+        bounds.map(|bound| bound.free_bytes()).any(|free| free < 2 * huge_page_bytes)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

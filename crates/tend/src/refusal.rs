@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Why a process cannot be tended: facts, the decision, and one sentence each that says what to do.
 
+use cowlab_machine::ProcessError;
+use cowlab_machine::limits::{CAP_SYS_PTRACE, Credentials};
 use cowlab_machine::thp::Thp;
+use cowlab_observe::Target;
+use rustix::io::Errno;
 
 use crate::act::Outcome;
+use crate::sys::may_collapse;
 
 /// What decides whether a process can be tended.
 #[derive(Debug, Clone, Default)]
@@ -108,6 +113,35 @@ pub fn check(facts: &Facts) -> Result<(), Refusal> {
         return Err(Refusal::TargetForbids { pid, name, what_to_do });
     }
     Ok(())
+}
+
+/// The capability that is missing to look at the target, or to collapse its memory: by trying.
+/// `pagemap` is why that file cannot be opened.
+pub(crate) fn missing_right(
+    target: &Target,
+    own: &Credentials,
+    pagemap: Option<&ProcessError>,
+    only_looks: bool,
+) -> Option<&'static str> {
+    let is_anothers = own.euid != target.uid() && target.uid() != u32::MAX;
+    if is_anothers && !own.has(CAP_SYS_PTRACE) {
+        return Some("CAP_SYS_PTRACE");
+    }
+    if matches!(pagemap, Some(ProcessError::NoPermission { .. })) {
+        return Some("CAP_DAC_READ_SEARCH");
+    }
+    if only_looks {
+        return None;
+    }
+    let is =
+        |error: &std::io::Error, errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
+    match target.pidfd().map(may_collapse) {
+        Some(Err(error)) if is(&error, Errno::PERM) => {
+            Some("CAP_SYS_NICE (in the first user namespace, not a container's own)")
+        }
+        Some(Err(error)) if is(&error, Errno::ACCESS) => Some("CAP_SYS_PTRACE"),
+        _ => None,
+    }
 }
 
 /// The file that says `never` to huge pages of the size that one page-table entry maps.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use cowlab_machine::cgroup::Cgroup;
-use cowlab_machine::limits::{CAP_SYS_PTRACE, Credentials};
+use cowlab_machine::limits::Credentials;
 use cowlab_machine::thp::Thp;
 use cowlab_machine::{ProcessError, Root};
 use cowlab_model::profile::MachineProfile;
@@ -19,11 +19,10 @@ use crate::history::History;
 use crate::pace::{Limits, Next, Pace};
 use crate::ping::Ping;
 use crate::plan::{self, Plan, Rules};
-use crate::pressure::Gauges;
+use crate::pressure::{self, Gauges};
 use crate::refusal;
 use crate::region::{Pages, Survey};
 use crate::stop;
-use crate::sys::may_collapse;
 
 /// How often a target is asked for children while there is nothing to do.
 const LOOK: Duration = Duration::from_millis(50);
@@ -105,7 +104,12 @@ impl Tender {
         let pagemap = Pagemap::open(&target);
         let facts = refusal::Facts {
             thp,
-            missing_right: missing_right(&target, &own, pagemap.as_ref().err(), &settings),
+            missing_right: refusal::missing_right(
+                &target,
+                &own,
+                pagemap.as_ref().err(),
+                settings.only_looks,
+            ),
             rehearsal: Some(collapser.rehearse()),
             pid: target.pid(),
             name: target.name().to_owned(),
@@ -381,7 +385,9 @@ impl Tender {
                 self.rest_without_page(now, step);
             }
             // The kernel's number for it also stands for absent pages that a userfaultfd waits for.
-            Outcome::GroupFull if !is_group_full(self.target.pid(), self.huge_page_bytes) => {
+            Outcome::GroupFull
+                if !pressure::is_group_full(self.target.pid(), self.huge_page_bytes) =>
+            {
                 self.failed("not_eligible", start, step);
             }
             Outcome::GroupFull => {
@@ -447,45 +453,6 @@ fn in_turn(planned: impl Iterator<Item = u64>, last: &BTreeSet<u64>) -> VecDeque
 fn patience(now: Duration, alive_since: Option<Duration>) -> Duration {
     let alive = now.saturating_sub(alive_since.unwrap_or(now));
     (alive / 50).clamp(LOOK, LONGEST_LOOK)
-}
-
-/// Whether a limit of the control groups of `pid`, or of our own, leaves less than two huge pages.
-fn is_group_full(pid: i32, huge_page_bytes: u64) -> bool {
-    let root = Root::default();
-    [pid, std::process::id() as i32].into_iter().any(|pid| {
-        let group = Cgroup::of(&root, pid);
-        let bounds = [group.tightest_max(), group.tightest_high()].into_iter().flatten();
-        bounds.map(|bound| bound.free_bytes()).any(|free| free < 2 * huge_page_bytes)
-    })
-}
-
-/// The capability that is missing to look at the target, or to collapse its memory: by trying.
-fn missing_right(
-    target: &Target,
-    own: &Credentials,
-    pagemap: Option<&ProcessError>,
-    settings: &Settings,
-) -> Option<&'static str> {
-    let is_anothers = own.euid != target.uid() && target.uid() != u32::MAX;
-    if is_anothers && !own.has(CAP_SYS_PTRACE) {
-        return Some("CAP_SYS_PTRACE");
-    }
-    if matches!(pagemap, Some(ProcessError::NoPermission { .. })) {
-        return Some("CAP_DAC_READ_SEARCH");
-    }
-    if settings.only_looks {
-        return None;
-    }
-    let is = |error: &std::io::Error, errno: rustix::io::Errno| {
-        error.raw_os_error() == Some(errno.raw_os_error())
-    };
-    match target.pidfd().map(may_collapse) {
-        Some(Err(error)) if is(&error, rustix::io::Errno::PERM) => {
-            Some("CAP_SYS_NICE (in the first user namespace, not a container's own)")
-        }
-        Some(Err(error)) if is(&error, rustix::io::Errno::ACCESS) => Some("CAP_SYS_PTRACE"),
-        _ => None,
-    }
 }
 
 /// THP_enabled of /proc/PID/status (Linux 5.0).
