@@ -146,8 +146,42 @@ impl Recorder {
     }
 }
 
+/// The CPU time of a process's threads so far; `None` where the kernel does not tell it (schedstat).
+pub(crate) fn cpu_ns(pid: u32) -> Option<u64> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let of = |task: std::fs::DirEntry| -> Option<u64> {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse().ok()
+    };
+    let all: Vec<u64> = tasks.flatten().filter_map(of).collect();
+    (!all.is_empty()).then(|| all.iter().sum())
+}
+
+/// CPU time that a hypervisor gave to others while a CPU of this machine had work to do, so far, of all
+/// CPUs (proc_stat(5), steal); `None` where the kernel does not tell it.
+pub(crate) fn stolen_ns() -> Option<u64> {
+    stolen_ticks(&std::fs::read_to_string("/proc/stat").ok()?)
+        .map(|ticks| ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second())
+}
+
+fn stolen_ticks(stat: &str) -> Option<u64> {
+    stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace().nth(7)?.parse().ok()
+}
+
 /// The median of whole numbers, as a figure; `None` without any.
 pub(crate) fn median_of(values: &[u64]) -> Option<f64> {
     let values: Vec<f64> = values.iter().map(|v| *v as f64).collect();
     cowlab_model::stats::median(&values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stolen_time_is_the_eighth_of_all_cpus() {
+        let stat = "cpu  1 2 3 4 5 6 7 88 9 10\ncpu0 0 0 0 0 0 0 0 44 0 0\n";
+        assert_eq!(stolen_ticks(stat), Some(88));
+        assert_eq!(stolen_ticks("cpu  1 2 3 4\n"), None);
+    }
 }

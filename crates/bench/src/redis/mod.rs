@@ -4,6 +4,7 @@
 
 mod ask;
 pub mod load;
+pub(crate) mod most;
 pub(crate) mod phase;
 mod samples;
 pub mod server;
@@ -12,7 +13,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use cowlab_machine::{Facts, Policy, PolicyGuard, Root, ThpGuard};
 use cowlab_probes::{Runner, unix_ns};
 use cowlab_store::{Params, Sample};
@@ -20,6 +21,7 @@ use cowlab_store::{Params, Sample};
 use crate::task::{Recorder, Task};
 pub use ask::replication_of;
 use load::Load;
+use most::Most;
 use phase::Looks;
 pub use phase::Snapshots;
 use server::{HugePages, Placement, Server, Setup};
@@ -66,7 +68,8 @@ pub struct Redis {
     pub zipf_alpha: f64,
     /// Snapshots of a phase that has any.
     pub snapshots: u32,
-    /// Open loops: their rates, as shares of what the closed loop reached without a snapshot.
+    /// Open loops: their rates, as shares of the most that a server of base pages under no policy
+    /// answers without a snapshot.
     pub load_shares: Vec<f64>,
     /// Size of the pages that its memory may be made of.
     pub page_size_bytes: u64,
@@ -116,6 +119,7 @@ impl Redis {
             records: self.records,
             updates: self.updates,
             clients: self.clients,
+            pipeline: 1,
             zipf_alpha: self.zipf_alpha,
             rate_per_s: None,
             placement: self.placement.clone(),
@@ -126,7 +130,9 @@ impl Redis {
 
 /// One task for each server. `base_page_bytes` are the pages that are not huge.
 pub fn tasks(cells: Vec<Redis>, base_page_bytes: u64, guard: Option<Rc<PolicyGuard>>) -> Vec<Task> {
+    let most = Rc::new(Most::default());
     let task = |cell: Redis| {
+        let most = Rc::clone(&most);
         let pages = match cell.page_size_bytes == base_page_bytes {
             true => String::new(),
             false => format!(", pages of {} KiB", cell.page_size_bytes >> 10),
@@ -136,6 +142,14 @@ pub fn tasks(cells: Vec<Redis>, base_page_bytes: u64, guard: Option<Rc<PolicyGua
         Task::new(
             format!("{BENCH}: {} records{pages}{policy}", cell.records),
             move |runner, rep| {
+                let cell = Redis { seed: cell.seed + u64::from(rep), ..cell.clone() };
+                let mut most_per_s = None;
+                if !cell.load_shares.is_empty() {
+                    if let Some(guard) = &guard {
+                        guard.set(Policy::Off)?;
+                    }
+                    most_per_s = Some(most.per_s(runner, &cell.setup(false), &cell.load(0))?);
+                }
                 if let (Some(guard), Some(policy)) = (&guard, cell.policy) {
                     guard.set(policy)?;
                 }
@@ -144,9 +158,9 @@ pub fn tasks(cells: Vec<Redis>, base_page_bytes: u64, guard: Option<Rc<PolicyGua
                     true => Some(ThpGuard::set(&Root::default(), cell.page_size_bytes)?),
                     false => None,
                 };
-                let cell = Redis { seed: cell.seed + u64::from(rep), ..cell.clone() };
                 let mut server = Server::start(&cell.setup(huge_pages))?;
-                measure(&cell, runner, &server, rep).map_err(|error| server.explain(error))
+                measure(&cell, runner, &server, most_per_s, rep)
+                    .map_err(|error| server.explain(error))
             },
         )
     };
@@ -170,19 +184,21 @@ pub fn expected(runner: &Runner, cells: &[Redis], rounds: u32) -> Result<Duratio
 }
 
 /// All phases of one server.
-fn measure(cell: &Redis, runner: &Runner, server: &Server, rep: u32) -> Result<Vec<Sample>> {
+fn measure(
+    cell: &Redis,
+    runner: &Runner,
+    server: &Server,
+    most_per_s: Option<f64>,
+    rep: u32,
+) -> Result<Vec<Sample>> {
     let populate = |stop: &_| load::populate(server, cell.records, stop);
     phase::attend(runner, populate, || Ok(()))?;
     let mut samples = of_the_server(cell, server, rep)?;
-    let mut rate_per_s = None;
     let closed = CLOSED.map(|kind| (kind, None));
     let shares = cell.load_shares.iter().flat_map(|share| OPEN.map(|kind| (kind, Some(*share))));
     for (number, (kind, share)) in closed.into_iter().chain(shares).enumerate() {
         let mut load = cell.load(number as u64);
-        if let Some(share) = share {
-            let most: f64 = rate_per_s.context("the closed loop comes first")?;
-            load.rate_per_s = Some(most * share);
-        }
+        load.rate_per_s = share.zip(most_per_s).map(|(share, most)| share * most);
         let start_unix_ns = unix_ns();
         let phase = phase::run(runner, server, &load, kind, cell.snapshots, Looks::Memory)?;
         if phase.updates.len() as u64 != cell.updates {
@@ -193,8 +209,7 @@ fn measure(cell: &Redis, runner: &Runner, server: &Server, rep: u32) -> Result<V
         if let Some(intended) = load.rate_per_s {
             out.add("intended_per_s", intended);
         }
-        let throughput_per_s = samples::add(&mut out, &phase);
-        rate_per_s = rate_per_s.or(Some(throughput_per_s));
+        samples::add(&mut out, &phase);
         samples.extend(out.finish());
     }
     Ok(samples)

@@ -10,10 +10,12 @@ use anyhow::{Context, Result, bail};
 use cowlab_machine::cow_stats::ProcessCowStats;
 use cowlab_machine::{Rollup, Root};
 use cowlab_probes::{Interrupted, Runner};
+use cowlab_store::histogram_of;
 use redis::Connection;
 
 use super::load::{self, Load, Update};
 use super::server::{Server, info};
+use crate::task::{Recorder, cpu_ns, stolen_ns};
 
 /// How often the server is asked whether its child is done.
 const LOOK: Duration = Duration::from_millis(20);
@@ -97,8 +99,45 @@ pub struct Phase {
     pub elapsed_ns: u64,
     /// The updates by the server's own count.
     pub served_updates: u64,
+    /// CPU time of the server's threads; `None` where the kernel does not tell it.
+    pub server_cpu_ns: Option<u64>,
+    /// CPU time that the hypervisor gave to others meanwhile, of all CPUs; `None` where the kernel
+    /// does not tell it.
+    pub stolen_ns: Option<u64>,
     /// What a patched kernel counted in the server, before and after; `None` on any other.
     pub counts: Option<[ProcessCowStats; 2]>,
+}
+
+impl Phase {
+    /// Updates answered a second.
+    pub fn throughput_per_s(&self) -> f64 {
+        self.updates.len() as f64 * 1e9 / self.elapsed_ns.max(1) as f64
+    }
+
+    /// The share of one CPU that the server took: well below 1 in a closed loop, its clients are
+    /// the limit and not it.
+    pub fn server_cpu_fraction(&self) -> Option<f64> {
+        Some(self.server_cpu_ns? as f64 / self.elapsed_ns.max(1) as f64)
+    }
+
+    /// Add the rate, and what tells whether it was the server's.
+    pub fn add_rate(&self, out: &mut Recorder) {
+        out.add("throughput_per_s", self.throughput_per_s());
+        if let Some(fraction) = self.server_cpu_fraction() {
+            out.add("server_cpu_fraction", fraction);
+        }
+        if let Some(stolen_ns) = self.stolen_ns {
+            out.add("stolen_ns", stolen_ns as f64);
+        }
+        let late = histogram_of(self.updates.iter().map(|update| update.late_ns));
+        // In a closed loop nobody is late.
+        if late.is_empty() || late.max() == 0 {
+            return;
+        }
+        for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
+            out.add_quantile("late_ns", name, late.value_at_quantile(quantile) as f64);
+        }
+    }
 }
 
 /// Do `work` on another thread, and look meanwhile whether this program is interrupted, and after
@@ -144,6 +183,7 @@ pub fn run(
     let count = if kind == Snapshots::None { 0 } else { u64::from(count) };
     let served_before = updates_served(&mut control)?;
     let counts_before = counts(server)?;
+    let (cpu_before, stolen_before) = (cpu_ns(server.pid()), stolen_ns());
     let progress = AtomicU64::new(0);
     let began = Instant::now();
     let mut taken: Vec<Taken> = Vec::new();
@@ -165,6 +205,9 @@ pub fn run(
             Ok(())
         },
     )?;
+    let cpu_after = cpu_ns(server.pid());
+    let server_cpu_ns = cpu_before.zip(cpu_after).map(|(before, after)| after - before);
+    let stolen_ns = stolen_before.zip(stolen_ns()).map(|(before, after)| after - before);
     // What is still at work is waited for: the next phase must not meet it.
     while at_work {
         if runner.is_interrupted() {
@@ -176,7 +219,7 @@ pub fn run(
     let elapsed_ns = updates.iter().map(|update| update.end_ns).max().unwrap_or(0);
     let served_updates = updates_served(&mut control)? - served_before;
     let counts = counts_before.zip(counts(server)?).map(|(before, after)| [before, after]);
-    Ok(Phase { updates, taken, elapsed_ns, served_updates, counts })
+    Ok(Phase { updates, taken, elapsed_ns, served_updates, server_cpu_ns, stolen_ns, counts })
 }
 
 fn counts(server: &Server) -> Result<Option<ProcessCowStats>> {

@@ -21,18 +21,17 @@ type Figure = (&'static str, fn(&Taken) -> Option<u64>);
 /// A count of the server's, and its name in samples.
 type Count = (&'static str, fn(&ProcessCowStats) -> Option<u64>);
 
-/// Add a phase's figures; its throughput in updates a second.
-pub(super) fn add(out: &mut Recorder, phase: &Phase) -> f64 {
+/// Add a phase's figures.
+pub(super) fn add(out: &mut Recorder, phase: &Phase) {
     let elapsed_ns = phase.elapsed_ns.max(1);
-    let throughput_per_s = phase.updates.len() as f64 * 1e9 / elapsed_ns as f64;
     out.add("elapsed_ns", elapsed_ns as f64);
     out.add("updates", phase.updates.len() as f64);
     out.add("served_updates", phase.served_updates as f64);
-    out.add("throughput_per_s", throughput_per_s);
+    phase.add_rate(out);
     add_latency(out, "all", phase.updates.iter());
     add_counts(out, phase);
     if phase.taken.is_empty() {
-        return throughput_per_s;
+        return;
     }
     out.add("snapshots", phase.taken.len() as f64);
     let during = |update: &&Update| phase.taken.iter().any(|taken| overlap(taken, update));
@@ -51,7 +50,6 @@ pub(super) fn add(out: &mut Recorder, phase: &Phase) -> f64 {
     }
     add_taken(out, &phase.taken);
     add_course(out, phase);
-    throughput_per_s
 }
 
 fn overlap(taken: &Taken, update: &Update) -> bool {
@@ -136,7 +134,7 @@ mod tests {
 
     #[test]
     fn an_update_that_meets_a_snapshot_belongs_to_it() {
-        let update = |begin_ns, end_ns| Update { begin_ns, end_ns };
+        let update = |begin_ns, end_ns| Update { begin_ns, late_ns: 0, end_ns };
         let taken = Taken { begin_ns: 1000, end_ns: 2000, fork_ns: Some(7), ..Taken::default() };
         let updates =
             vec![update(0, 999), update(900, 1500), update(1800, 2500), update(2001, 3000)];
@@ -146,10 +144,12 @@ mod tests {
             taken: vec![taken],
             elapsed_ns: 4000,
             served_updates: 4,
+            server_cpu_ns: Some(1000),
+            stolen_ns: Some(5),
             counts: Some([counts(10), counts(25)]),
         };
         let mut out = Recorder::new("redis", Default::default(), 0, 0);
-        assert_eq!(add(&mut out, &phase), 4e9 / 4000.0);
+        add(&mut out, &phase);
         let samples = out.finish();
         let of = |metric: &str, part: Option<&str>, quantile: Option<&str>| -> Vec<f64> {
             let is = |s: &&cowlab_store::Sample| {
@@ -163,6 +163,10 @@ mod tests {
         assert_eq!(of("latency_ns", Some("outside"), Some("max")), [999.0]);
         // One was answered while it lasted.
         assert_eq!(of("snapshot_throughput_per_s", None, None), [1e9 / 1000.0]);
+        assert_eq!(of("throughput_per_s", None, None), [4e9 / 4000.0]);
+        assert_eq!(of("server_cpu_fraction", None, None), [0.25]);
+        // Of a closed loop nobody is late.
+        assert!(of("late_ns", None, Some("p99")).is_empty());
         assert_eq!(of("fork_ns", None, None), [7.0]);
         assert!(of("cow_bytes", None, None).is_empty());
         assert_eq!(of("cow_faults", None, None), [15.0]);

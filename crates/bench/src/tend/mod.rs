@@ -10,6 +10,7 @@ mod samples;
 pub mod tender;
 
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -20,8 +21,9 @@ use cowlab_store::{Params, Sample};
 
 use crate::redis::Snapshots;
 use crate::redis::load::{self, Load};
+use crate::redis::most::Most;
 use crate::redis::phase::{self, Looks};
-use crate::redis::server::{Placement, Server, Setup};
+use crate::redis::server::{HugePages, Placement, Server, Setup};
 use crate::task::{Recorder, Task};
 use memory::Group;
 use policy::Policy;
@@ -45,9 +47,11 @@ pub struct Balance {
     pub size_bytes: u64,
     /// Clients.
     pub clients: u32,
+    /// Updates of one request of theirs.
+    pub pipeline: u32,
     /// Zipf's exponent.
     pub zipf_alpha: f64,
-    /// The rate of updates, as a share of the most that this server answers.
+    /// The rate of updates, as a share of the most that a server of base pages answers.
     pub load_share: f64,
     /// Snapshots.
     pub snapshots: u32,
@@ -74,10 +78,31 @@ impl Balance {
             ("interval_s", self.interval_s.to_string()),
             ("zipf_alpha", self.zipf_alpha.to_string()),
             ("clients", self.clients.to_string()),
+            ("pipeline", self.pipeline.to_string()),
             ("pinned", self.placement.is_some().to_string()),
         ]
         .map(|(key, value)| (key.to_owned(), value))
         .into()
+    }
+
+    fn setup(&self, huge_pages: HugePages) -> Setup {
+        let (program, placement) = (self.program.clone(), self.placement.clone());
+        Setup { program, huge_pages, port: None, placement }
+    }
+
+    /// The closed loop that tells the most updates.
+    fn closed(&self) -> Load {
+        Load {
+            records: self.records,
+            updates: ((self.records as f64 * CLOSED_UPDATES_PER_RECORD) as u64)
+                .max(LEAST_CLOSED_UPDATES),
+            clients: self.clients,
+            pipeline: self.pipeline,
+            zipf_alpha: self.zipf_alpha,
+            rate_per_s: None,
+            placement: self.placement.clone(),
+            seed: self.seed ^ 1 << 48,
+        }
     }
 
     /// About how long one takes.
@@ -89,21 +114,21 @@ impl Balance {
 
 /// One task for each server.
 pub fn tasks(cells: Vec<Balance>) -> Vec<Task> {
+    let most = Rc::new(Most::default());
     let task = |cell: Balance| {
+        let most = Rc::clone(&most);
         let name = format!("{BENCH}: redis, {} records, {}", cell.records, cell.policy);
         Task::new(name, move |runner, rep| {
             let cell = Balance { seed: cell.seed + u64::from(rep), ..cell.clone() };
+            let base_pages = cell.setup(HugePages::Forbidden);
+            let most_per_s = most.per_s(runner, &base_pages, &cell.closed())?;
             let _settings = cell.policy.set(&Root::default())?;
             // It goes after the server that lives in it: only an empty one can be taken away.
             let group;
-            let mut server = Server::start(&Setup {
-                program: cell.program.clone(),
-                huge_pages: cell.policy.huge_pages(),
-                port: None,
-                placement: cell.placement.clone(),
-            })?;
+            let mut server = Server::start(&cell.setup(cell.policy.huge_pages()))?;
             group = Group::of(server.pid());
-            measure(&cell, runner, &server, &group, rep).map_err(|error| server.explain(error))
+            measure(&cell, runner, &server, &group, most_per_s, rep)
+                .map_err(|error| server.explain(error))
         })
     };
     cells.into_iter().map(task).collect()
@@ -114,30 +139,28 @@ fn measure(
     runner: &Runner,
     server: &Server,
     group: &Result<Group, String>,
+    most_per_s: f64,
     rep: u32,
 ) -> Result<Vec<Sample>> {
     let populate = |stop: &_| load::populate(server, cell.records, stop);
     phase::attend(runner, populate, || Ok(()))?;
-    let mut load = Load {
-        records: cell.records,
-        updates: ((cell.records as f64 * CLOSED_UPDATES_PER_RECORD) as u64)
-            .max(LEAST_CLOSED_UPDATES),
-        clients: cell.clients,
-        zipf_alpha: cell.zipf_alpha,
-        rate_per_s: None,
-        placement: cell.placement.clone(),
-        seed: cell.seed ^ 1 << 48,
-    };
-    let closed = phase::run(runner, server, &load, Snapshots::None, 0, Looks::None)?;
-    let most_per_s = closed.updates.len() as f64 * 1e9 / closed.elapsed_ns.max(1) as f64;
+    let closed = cell.closed();
+    let own = phase::run(runner, server, &closed, Snapshots::None, 0, Looks::None)?;
     let rate_per_s = most_per_s * cell.load_share;
-    load.rate_per_s = Some(rate_per_s);
-    load.updates = (rate_per_s * cell.interval_s * f64::from(cell.snapshots)) as u64;
-    load.seed = cell.seed;
+    let load = Load {
+        updates: (rate_per_s * cell.interval_s * f64::from(cell.snapshots)) as u64,
+        rate_per_s: Some(rate_per_s),
+        seed: cell.seed,
+        ..closed
+    };
 
     let log = tempfile::NamedTempFile::new()?;
     let mut out = Recorder::new(BENCH, cell.params(), rep, unix_ns());
-    out.add("most_per_s", most_per_s);
+    out.add("intended_per_s", rate_per_s);
+    out.add("most_per_s", own.throughput_per_s());
+    if let Some(fraction) = own.server_cpu_fraction() {
+        out.add("most_server_cpu_fraction", fraction);
+    }
     let mut tend = None;
     if cell.policy.is_tended() {
         if let Some(cpu_ns) = cell.tending.once(server.pid())? {

@@ -15,8 +15,7 @@ const QUANTILES: [(&str, f64); 6] =
 
 /// Add everything.
 pub(super) fn add(out: &mut Recorder, phase: &Phase, looks: &[Look]) {
-    let elapsed_ns = phase.elapsed_ns.max(1);
-    out.add("throughput_per_s", phase.updates.len() as f64 * 1e9 / elapsed_ns as f64);
+    phase.add_rate(out);
     // Whatever met a snapshot is the snapshot's, its stop at the fork above all.
     let met = |update: &Update| {
         phase.taken.iter().any(|t| update.begin_ns <= t.end_ns && update.end_ns >= t.begin_ns)
@@ -117,7 +116,7 @@ mod tests {
 
     #[test]
     fn each_snapshot_has_its_rows_and_memory_is_that_between_them() {
-        let update = |begin_ns, end_ns| Update { begin_ns, end_ns };
+        let update = |begin_ns, end_ns| Update { begin_ns, late_ns: 3, end_ns };
         let second = 1_000_000_000;
         let taken = |begin_ns: u64, fork_ns| Taken {
             begin_ns,
@@ -172,6 +171,7 @@ mod tests {
             .map(|s| s.value)
             .collect();
         assert!((outside[0] / 7000.0 - 1.0).abs() < 0.01, "{outside:?}");
+        assert_eq!(of("late_ns", "quantile", "p99"), [3.0]);
         // Four updates have no p99.
         assert!(of("latency_ns", "quantile", "p99").is_empty());
     }

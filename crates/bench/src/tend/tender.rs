@@ -108,12 +108,7 @@ pub struct Tend(Child);
 impl Tend {
     /// Its CPU time so far, of all its threads.
     pub fn cpu_ns(&self) -> Option<u64> {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.0.id())).ok()?;
-        let of = |task: fs::DirEntry| -> Option<u64> {
-            let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
-            text.split(' ').next()?.parse().ok()
-        };
-        Some(tasks.flatten().filter_map(of).sum())
+        crate::task::cpu_ns(self.0.id())
     }
 
     /// End it as a service manager does, and wait.

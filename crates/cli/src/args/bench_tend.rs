@@ -46,6 +46,9 @@ pub struct BenchTendArgs {
     /// Clients of redis, workers of the Python server, or tens of connections to PostgreSQL
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub clients: u32,
+    /// Updates that a client of redis sends at a time: with one, clients on one CPU are the limit
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub pipeline: u32,
     /// Rounds; each measures every policy once, in an order of its own
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,

@@ -78,6 +78,7 @@ fn redis(context: &Context, args: &BenchTendArgs, tending: &Tending) -> Result<V
                     records,
                     size_bytes,
                     clients: args.clients,
+                    pipeline: args.pipeline,
                     zipf_alpha: args.zipf_alpha,
                     load_share,
                     snapshots: args.snapshots,
