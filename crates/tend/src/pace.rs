@@ -16,8 +16,6 @@ pub struct Limits {
     pub shortest_pause_ns: u64,
     /// The longest, except to rest.
     pub longest_pause_ns: u64,
-    /// Share of the time until the next fork in which all should be done.
-    pub share_of_interval: f64,
 }
 
 impl Default for Limits {
@@ -27,7 +25,6 @@ impl Default for Limits {
             cpu_share: 0.05,
             shortest_pause_ns: 2_000_000,
             longest_pause_ns: 1_000_000_000,
-            share_of_interval: 0.5,
         }
     }
 }
@@ -122,8 +119,8 @@ impl Pace {
     }
 
     /// After a collapse of that cost: how long to wait, with so many regions left and so long until
-    /// the next fork, where that can be told.
-    pub fn after(&mut self, cost: &Cost, regions_left: u64, until_fork_ns: Option<u64>) -> Next {
+    /// all should be done, where that can be told.
+    pub fn after(&mut self, cost: &Cost, regions_left: u64, left_ns: Option<u64>) -> Next {
         let limits = self.limits;
         let share_of_new = if self.cpu_ns == 0.0 { 1.0 } else { 0.1 };
         self.cpu_ns += (cost.cpu_ns as f64 - self.cpu_ns) * share_of_new;
@@ -144,9 +141,7 @@ impl Pace {
         }
         let for_share = limits.wait_after(self.cpu_ns as u64).as_nanos() as u64;
         // No faster than needed: spread over the time that there is.
-        let spread = until_fork_ns.map_or(0, |ns| {
-            (ns as f64 * limits.share_of_interval / (regions_left + 1) as f64) as u64
-        });
+        let spread = left_ns.map_or(0, |ns| ns / (regions_left + 1));
         let ns = for_share
             .max(spread.min(limits.longest_pause_ns))
             .max(self.caution_ns)
@@ -192,13 +187,14 @@ mod tests {
     }
 
     #[test]
-    fn work_is_spread_over_half_of_the_time_until_the_next_fork() {
+    fn work_is_spread_over_the_time_that_there_is() {
         let mut pace = Pace::new(Limits::default());
-        let minute = Some(60_000_000_000);
-        assert_eq!(pause(pace.after(&cost(500), 749, minute)), 40_000_000);
+        let left = Some(30_000_000_000);
+        assert_eq!(pause(pace.after(&cost(500), 749, left)), 40_000_000);
         // Little to do does not take forever, and much is not done faster than the share allows.
-        assert_eq!(pause(pace.after(&cost(500), 0, minute)), 1_000_000_000);
-        assert_eq!(pause(pace.after(&cost(500), 100_000, minute)), 9_500_000);
+        assert_eq!(pause(pace.after(&cost(500), 0, left)), 1_000_000_000);
+        assert_eq!(pause(pace.after(&cost(500), 100_000, left)), 9_500_000);
+        assert_eq!(pause(pace.after(&cost(500), 749, Some(0))), 9_500_000);
     }
 
     #[test]

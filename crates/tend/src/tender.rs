@@ -36,6 +36,8 @@ const LONGEST_NO_PAGE_REST: Duration = Duration::from_secs(320);
 
 /// How often a busy region is tried in one pass.
 const MOST_TRIES: u32 = 4;
+/// The part of the time from a look until the next fork in which what it found should be done.
+const PART_OF_INTERVAL: f64 = 0.5;
 
 /// How one target is tended.
 #[derive(Debug, Clone)]
@@ -73,6 +75,8 @@ pub struct Tender {
     pass: u64,
     forks_at_survey: u64,
     surveyed: Option<Duration>,
+    /// When all that was found should be done; `None` where no fork can be expected.
+    done_by: Option<Duration>,
     collapsed_at_survey: u64,
     is_busy: bool,
     /// It rested since it looked: what is queued may be gone.
@@ -139,6 +143,7 @@ impl Tender {
             pass: 0,
             forks_at_survey: 0,
             surveyed: None,
+            done_by: None,
             collapsed_at_survey: 0,
             is_busy: false,
             is_stale: false,
@@ -282,9 +287,16 @@ impl Tender {
         if survey.knows_huge {
             self.history.surveyed(&survey.regions, self.pass, forks.max(u64::from(unseen)));
         }
-        // Once real collapses were timed there is no need to try.
-        let collapse_ns = self.pace.cpu_ns().or_else(|| self.collapse_ns());
-        let plan = self.plan(&survey, collapse_ns);
+        // Once real collapses were timed there is no need to try, unless they tell that none pays:
+        // those few may have been dear, and what is not done is never timed again.
+        let known = self.pace.cpu_ns().map(|ns| self.plan(&survey, Some(ns)));
+        let plan = match known.filter(|plan| plan.unprofitable_regions == 0) {
+            Some(plan) => plan,
+            None => {
+                let collapse_ns = self.collapse_ns();
+                self.plan(&survey, collapse_ns)
+            }
+        };
         // Without knowing which are huge, once after each fork is enough.
         let again = survey.knows_huge || forks > 0 || self.surveyed.is_none();
         self.queue = match again {
@@ -294,6 +306,7 @@ impl Tender {
         self.tries.clear();
         self.is_stale = false;
         self.surveyed = Some(now);
+        self.done_by = self.forks.until_next(now).map(|left| now + left.mul_f64(PART_OF_INTERVAL));
         self.forks_at_survey = self.forks.count();
         self.collapsed_at_survey = self.figures.collapsed_regions;
         self.is_busy = !self.queue.is_empty();
@@ -367,8 +380,8 @@ impl Tender {
                 }
                 self.figures.call_ns.record(cost.call_ns.max(1)).expect("it resizes itself");
                 self.figures.stall_ns.record(cost.stall_ns().max(1)).expect("it resizes itself");
-                let until_fork = self.forks.until_next(now).map(|left| left.as_nanos() as u64);
-                match self.pace.after(&cost, self.queue.len() as u64, until_fork) {
+                let left = self.done_by.map(|by| by.saturating_sub(now).as_nanos() as u64);
+                match self.pace.after(&cost, self.queue.len() as u64, left) {
                     Next::Pause { ns } => step.wait = Duration::from_nanos(ns),
                     Next::Rest { ns } => {
                         self.rest(now, Rest::Stalls, Duration::from_nanos(ns), step);

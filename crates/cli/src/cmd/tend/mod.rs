@@ -29,6 +29,8 @@ use crate::output;
 const BUDGET_US: u64 = 2000;
 /// Seconds between two looks where nobody says others.
 const INTERVAL_S: f64 = 10.0;
+/// How many times `--cpu-share` one target may take at a time, out of what is saved up.
+const AT_ONCE: f64 = 4.0;
 
 /// What is to be done, by flags or file.
 struct Plan {
@@ -107,7 +109,7 @@ impl Plan {
             rules: Rules { most_absent_pages: args.absent_pages, ..Rules::default() },
             limits: Limits {
                 budget_ns: selector.budget_us.unwrap_or(self.budget_us) * 1000,
-                cpu_share: args.cpu_share,
+                cpu_share: (args.cpu_share * AT_ONCE).min(1.0),
                 ..Limits::default()
             },
             interval: self.interval,

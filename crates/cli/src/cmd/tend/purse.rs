@@ -6,6 +6,10 @@ use std::time::{Duration, Instant};
 use cowlab_observe::watch::Budget;
 use rustix::time::{ClockId, clock_gettime};
 
+/// What was not used of the last minute is saved up: a snapshot leaves a minute's work at its end, and
+/// most of the minute before the next is what can be had for it.
+const SAVED_NS: f64 = 60e9;
+
 /// What this process has used of its share.
 pub struct Purse {
     budget: Budget,
@@ -14,9 +18,13 @@ pub struct Purse {
 }
 
 impl Purse {
-    /// That share of one CPU, from now on; what is not used is not saved up.
+    /// That share of one CPU, from now on.
     pub fn new(share: f64) -> Purse {
-        Purse { budget: Budget::new(share, 0.0), cpu_ns: process_cpu_ns(), at: Instant::now() }
+        let most_ns = SAVED_NS * share;
+        let mut budget = Budget::new(share, most_ns);
+        // Nothing is saved up yet.
+        budget.spend(most_ns as u64);
+        Purse { budget, cpu_ns: process_cpu_ns(), at: Instant::now() }
     }
 
     /// How long nothing may be done.
@@ -53,9 +61,10 @@ mod tests {
         assert_eq!(purse.wait_after(began + ms(20), used), ms(180));
         assert_eq!(purse.wait_after(began + ms(120), used), ms(80));
         assert_eq!(purse.wait_after(began + ms(200), used), Duration::ZERO);
-        // An idle hour buys nothing.
+        // An idle hour buys what an idle minute does: 3 s of work.
         let hour = began + ms(3_600_000);
         assert_eq!(purse.wait_after(hour, used), Duration::ZERO);
-        assert_eq!(purse.wait_after(hour, used + 1_000_000), ms(20));
+        assert_eq!(purse.wait_after(hour, used + 3_000_000_000), Duration::ZERO);
+        assert_eq!(purse.wait_after(hour, used + 3_001_000_000), ms(20));
     }
 }
