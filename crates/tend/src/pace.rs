@@ -10,8 +10,11 @@ use serde::Serialize;
 pub struct Limits {
     /// The longest stall that a collapse may cause.
     pub budget_ns: u64,
-    /// Share of one CPU that collapsing may take.
+    /// Share of one CPU that looking may take.
     pub cpu_share: f64,
+    /// Share of one CPU that collapsing may take, out of what somebody else counts: more than the
+    /// share that it may take on average.
+    pub share_at_once: f64,
     /// The shortest pause between two collapses.
     pub shortest_pause_ns: u64,
     /// The longest, except to rest.
@@ -23,6 +26,7 @@ impl Default for Limits {
         Limits {
             budget_ns: 2_000_000,
             cpu_share: 0.05,
+            share_at_once: 0.05,
             shortest_pause_ns: 2_000_000,
             longest_pause_ns: 1_000_000_000,
         }
@@ -32,8 +36,17 @@ impl Default for Limits {
 impl Limits {
     /// How long to do nothing after work of so much CPU time, for the share to be kept.
     pub fn wait_after(&self, cpu_ns: u64) -> Duration {
-        Duration::from_nanos((cpu_ns as f64 / self.cpu_share - cpu_ns as f64).max(0.0) as u64)
+        wait_for(self.cpu_share, cpu_ns)
     }
+
+    /// The same after a collapse.
+    pub fn pause_after(&self, cpu_ns: u64) -> Duration {
+        wait_for(self.share_at_once, cpu_ns)
+    }
+}
+
+fn wait_for(share: f64, cpu_ns: u64) -> Duration {
+    Duration::from_nanos((cpu_ns as f64 / share - cpu_ns as f64).max(0.0) as u64)
 }
 
 /// What one collapse cost, measured.
@@ -77,6 +90,9 @@ pub enum Next {
     },
 }
 
+/// Share of the target's time that stalls over the budget may take: five of 30 ms with nothing
+/// between them are one of 150 ms to who waits for an answer.
+const STALLED_SHARE: f64 = 0.05;
 /// Stalls over the budget in a row that end in a rest.
 const MOST_IN_A_ROW: u32 = 5;
 /// The first rest; each that follows without a good collapse between is twice as long.
@@ -112,6 +128,11 @@ impl Pace {
         (self.cpu_ns > 0.0).then_some(self.cpu_ns as u64)
     }
 
+    /// What was timed so far says nothing of the next.
+    pub fn forget_cost(&mut self) {
+        self.cpu_ns = 0.0;
+    }
+
     /// After one that the kernel did not make, because its pages were in use: others come first, and
     /// where there are none it waits a little.
     pub fn busy_pause(&self) -> Duration {
@@ -124,7 +145,9 @@ impl Pace {
         let limits = self.limits;
         let share_of_new = if self.cpu_ns == 0.0 { 1.0 } else { 0.1 };
         self.cpu_ns += (cost.cpu_ns as f64 - self.cpu_ns) * share_of_new;
+        let mut for_stall = 0;
         if cost.stall_ns() > limits.budget_ns {
+            for_stall = wait_for(STALLED_SHARE, cost.stall_ns()).as_nanos() as u64;
             self.in_a_row += 1;
             self.caution_ns =
                 (self.caution_ns.max(limits.shortest_pause_ns) * 2).min(limits.longest_pause_ns);
@@ -139,12 +162,13 @@ impl Pace {
             self.rest_ns = FIRST_REST_NS;
             self.caution_ns = self.caution_ns / 8 * 7;
         }
-        let for_share = limits.wait_after(self.cpu_ns as u64).as_nanos() as u64;
+        let for_share = limits.pause_after(self.cpu_ns as u64).as_nanos() as u64;
         // No faster than needed: spread over the time that there is.
         let spread = left_ns.map_or(0, |ns| ns / (regions_left + 1));
         let ns = for_share
             .max(spread.min(limits.longest_pause_ns))
             .max(self.caution_ns)
+            .max(for_stall)
             .clamp(limits.shortest_pause_ns, limits.longest_pause_ns);
         Next::Pause { ns }
     }
@@ -173,6 +197,19 @@ mod tests {
         assert_eq!(ns, 9_500_000);
         // 500 µs of work each 10 ms.
         assert!((5e5 / (5e5 + ns as f64) - 0.05).abs() < 1e-6);
+        let mut pace = Pace::new(Limits { share_at_once: 0.2, ..Limits::default() });
+        assert_eq!(pause(pace.after(&cost(500), 100, None)), 2_000_000);
+    }
+
+    #[test]
+    fn a_dear_one_is_forgotten() {
+        let mut pace = Pace::new(Limits::default());
+        pace.after(&cost(9000), 100, None);
+        assert_eq!(pace.cpu_ns(), Some(9_000_000));
+        pace.forget_cost();
+        assert_eq!(pace.cpu_ns(), None);
+        pace.after(&cost(500), 100, None);
+        assert_eq!(pace.cpu_ns(), Some(500_000));
     }
 
     #[test]
@@ -219,6 +256,17 @@ mod tests {
             pace.after(&cost(3000), 10, None);
         }
         assert_eq!(pace.after(&cost(3000), 10, None), Next::Rest { ns: 10_000_000_000 });
+    }
+
+    #[test]
+    fn a_long_stall_is_followed_by_a_longer_pause() {
+        let mut pace =
+            Pace::new(Limits { cpu_share: 1.0, share_at_once: 1.0, ..Limits::default() });
+        assert_eq!(pause(pace.after(&cost(1900), 10, None)), 2_000_000);
+        assert_eq!(pause(pace.after(&cost(30_000), 10, None)), 570_000_000);
+        // The longest there is.
+        assert_eq!(pause(pace.after(&cost(90_000), 10, None)), 1_000_000_000);
+        assert!(pause(pace.after(&cost(500), 10, None)) < 10_000_000);
     }
 
     #[test]

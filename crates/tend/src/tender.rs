@@ -36,6 +36,8 @@ const LONGEST_NO_PAGE_REST: Duration = Duration::from_secs(320);
 
 /// How often a busy region is tried in one pass.
 const MOST_TRIES: u32 = 4;
+/// Regions that are collapsed to learn what that costs now.
+const TRIALS: usize = 4;
 /// The part of the time from a look until the next fork in which what it found should be done.
 const PART_OF_INTERVAL: f64 = 0.5;
 
@@ -77,6 +79,8 @@ pub struct Tender {
     surveyed: Option<Duration>,
     /// When all that was found should be done; `None` where no fork can be expected.
     done_by: Option<Duration>,
+    /// The end of the children after whom all was huge again.
+    restored_from: Option<Duration>,
     collapsed_at_survey: u64,
     is_busy: bool,
     /// It rested since it looked: what is queued may be gone.
@@ -144,6 +148,7 @@ impl Tender {
             forks_at_survey: 0,
             surveyed: None,
             done_by: None,
+            restored_from: None,
             collapsed_at_survey: 0,
             is_busy: false,
             is_stale: false,
@@ -192,6 +197,26 @@ impl Tender {
         (0..3).filter_map(|_| rehearse(&mut self.collapser)).min()
     }
 
+    /// By what collapses cost here: once real ones were timed, there is no need to try. Where they
+    /// tell that something does not pay, those few may have been dear, and what is not done is never
+    /// timed again; so where a trial tells otherwise, a few are made, and decide what follows.
+    fn plan_by_cost(&mut self, survey: &Survey) -> Plan {
+        let Some(timed) = self.pace.cpu_ns().map(|ns| self.plan(survey, Some(ns))) else {
+            let tried_ns = self.collapse_ns();
+            return self.plan(survey, tried_ns);
+        };
+        if timed.unprofitable_regions == 0 {
+            return timed;
+        }
+        let tried_ns = self.collapse_ns();
+        let tried = self.plan(survey, tried_ns);
+        if tried.unprofitable_regions >= timed.unprofitable_regions {
+            return timed;
+        }
+        self.pace.forget_cost();
+        tried.up_to(timed.steps.len() + TRIALS)
+    }
+
     fn plan(&self, survey: &Survey, collapse_ns: Option<u64>) -> Plan {
         let prices = stop::prices(self.profile.as_ref(), collapse_ns);
         let pages = self.huge_page_bytes / self.page_bytes();
@@ -214,12 +239,17 @@ impl Tender {
     /// # Errors
     /// The target ended, or may not be looked at any more.
     pub fn step(&mut self) -> Result<Step, ProcessError> {
-        let cpu_before = thread_cpu_ns();
+        let (cpu_before, collapsed_before) = (thread_cpu_ns(), self.figures.collapsed_regions);
         let mut step = Step { wait: LOOK, ..Step::default() };
         let result = self.advance(&mut step);
         let cpu_ns = thread_cpu_ns().saturating_sub(cpu_before);
-        // To look alone costs as much as the target has children.
-        step.wait = step.wait.max(self.settings.limits.wait_after(cpu_ns));
+        let limits = &self.settings.limits;
+        // To look alone costs as much as the target has children, and uses up nothing that was saved.
+        let wait = match self.figures.collapsed_regions == collapsed_before {
+            true => limits.wait_after(cpu_ns),
+            false => limits.pause_after(cpu_ns),
+        };
+        step.wait = step.wait.max(wait);
         self.figures.cpu_ns += cpu_ns;
         self.figures.forks = self.forks.count();
         self.figures.regions_left = self.queue.len() as u64;
@@ -287,16 +317,7 @@ impl Tender {
         if survey.knows_huge {
             self.history.surveyed(&survey.regions, self.pass, forks.max(u64::from(unseen)));
         }
-        // Once real collapses were timed there is no need to try, unless they tell that none pays:
-        // those few may have been dear, and what is not done is never timed again.
-        let known = self.pace.cpu_ns().map(|ns| self.plan(&survey, Some(ns)));
-        let plan = match known.filter(|plan| plan.unprofitable_regions == 0) {
-            Some(plan) => plan,
-            None => {
-                let collapse_ns = self.collapse_ns();
-                self.plan(&survey, collapse_ns)
-            }
-        };
+        let plan = self.plan_by_cost(&survey);
         // Without knowing which are huge, once after each fork is enough.
         let again = survey.knows_huge || forks > 0 || self.surveyed.is_none();
         self.queue = match again {
@@ -441,10 +462,12 @@ impl Tender {
         }
         self.last.clear();
         let surveyed = self.surveyed.unwrap_or_default();
-        if let Some(ended) = self.forks.ended()
+        // Later passes over the same memory are not what the fork left behind.
+        if let Some(ended) = self.forks.ended().filter(|ended| self.restored_from != Some(*ended))
             && ended <= surveyed
         {
             self.figures.restored = Some(now - ended);
+            self.restored_from = Some(ended);
         }
         step.events.push(Event::Done {
             collapsed_regions: self.figures.collapsed_regions - self.collapsed_at_survey,

@@ -30,7 +30,7 @@ pub struct TendArgs {
     /// Seconds between two looks at a target that does not fork meanwhile
     #[arg(long, value_name = "S", value_parser = super::seconds, allow_negative_numbers = true)]
     pub interval_s: Option<f64>,
-    /// The most of one CPU that may be used, on average over a minute, above 0 and up to 1
+    /// The most of one CPU that may be used, above 0 and up to 1; what a quiet minute left of it, too
     #[arg(long, value_name = "SHARE", default_value_t = 0.05, value_parser = super::redis::share, allow_negative_numbers = true)]
     pub cpu_share: f64,
     /// Pages that may be absent from a region that is collapsed: they are filled in

@@ -109,7 +109,8 @@ impl Plan {
             rules: Rules { most_absent_pages: args.absent_pages, ..Rules::default() },
             limits: Limits {
                 budget_ns: selector.budget_us.unwrap_or(self.budget_us) * 1000,
-                cpu_share: (args.cpu_share * AT_ONCE).min(1.0),
+                cpu_share: args.cpu_share,
+                share_at_once: (args.cpu_share * AT_ONCE).min(1.0),
                 ..Limits::default()
             },
             interval: self.interval,
