@@ -105,8 +105,10 @@ impl Plan<'_> {
             Ok(ended) => ended,
             Err(error) if error.is::<cowlab_lab::Interrupted>() => return Err(error),
             Err(error) => {
-                // Its log is in there, and the message says so.
-                let _kept = scratch.keep();
+                // Its log is in there, and the message says so; a guest that never ran has none.
+                if scratch.path().join("console.log").exists() {
+                    let _kept = scratch.keep();
+                }
                 return Err(error);
             }
         };
