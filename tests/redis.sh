@@ -56,6 +56,12 @@ json "values(metric='served_updates') == values(metric='updates') and len(values
 nothing_left
 rm -r runs
 
+# Requests of several updates, of which the last has fewer.
+passes --json "${small[@]}" --turnovers 40 --snapshots 1 --load 1 --pipeline 7 --clients 3
+json "values(metric='served_updates') == values(metric='updates') and len(values(metric='updates')) == 5" \
+	"all(v == values(metric='records')[0] * 40 and v % 7 for v in values(metric='updates'))"
+rm -r runs
+
 # In a guest: what the kernel counted in the server itself, and its report.
 run --json kernel bench --kernel-dir "$REPOSITORY/kernel" --memory 1GiB --accelerator tcg redis \
 	--policy off,next:16 --size-bytes 8MiB --turnovers 0.3 --snapshots 1 --load 1 --rounds 1

@@ -22,6 +22,8 @@ pub struct Rollup {
     pub anonymous_bytes: Option<u64>,
     /// Pss_Anon: the same part of Pss.
     pub pss_anonymous_bytes: Option<u64>,
+    /// AnonHugePages: the part of Anonymous that is mapped by whole huge pages.
+    pub huge_bytes: Option<u64>,
 }
 
 impl Rollup {
@@ -58,6 +60,7 @@ impl Rollup {
             pss_bytes: sum("Pss"),
             anonymous_bytes: sum("Anonymous"),
             pss_anonymous_bytes: sum("Pss_Anon"),
+            huge_bytes: sum("AnonHugePages"),
         })
     }
 }
@@ -68,13 +71,14 @@ mod tests {
 
     const TEXT: &str = "00400000-7ffea870a000 ---p 00000000 00:00 0      [rollup]\n\
         Rss:              277636 kB\nPss:              152832 kB\nPss_Anon:         137480 kB\n\
-        Anonymous:        262212 kB\n";
+        Anonymous:        262212 kB\nAnonHugePages:      4096 kB\n";
 
     #[test]
     fn figures_are_bytes_and_absent_ones_none() {
         let rollup = Rollup::decode(TEXT, Path::new(ROLLUP)).unwrap();
         assert_eq!(rollup.rss_bytes, Some(277_636 << 10));
         assert_eq!(rollup.pss_anonymous_bytes, Some(137_480 << 10));
+        assert_eq!(rollup.huge_bytes, Some(4 << 20));
         let old = TEXT.replace("Pss_Anon", "Later");
         assert_eq!(Rollup::decode(&old, Path::new(ROLLUP)).unwrap().pss_anonymous_bytes, None);
         assert!(Rollup::decode(&TEXT[..TEXT.len() - 3], Path::new(ROLLUP)).is_err());

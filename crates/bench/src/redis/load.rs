@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use cowlab_store::{Histogram, histogram_of};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
@@ -21,7 +22,7 @@ pub const VALUE_BYTES: usize = 100;
 /// A record's memory in Redis 7.0 (used_memory), for sizing.
 pub const RECORD_BYTES: u64 = 1900;
 
-/// The clients' niceness.
+/// The clients' niceness, where they have CPUs of their own.
 const CLIENT_NICE: i32 = -10;
 
 /// From when all are connected until the first update is intended.
@@ -81,9 +82,9 @@ pub struct Load {
     pub seed: u64,
 }
 
-/// One update, in ns since the load began.
+/// One request, in ns since the load began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Update {
+pub struct Request {
     /// When it was intended, or sent, where nothing was intended.
     pub begin_ns: u64,
     /// How long after that, and after the answer to its client's last one, it was sent: what the
@@ -91,9 +92,36 @@ pub struct Update {
     pub late_ns: u64,
     /// When it was answered.
     pub end_ns: u64,
+    /// Its updates.
+    pub updates: u32,
 }
 
-/// Make the load. Every update is in the result; `progress` counts them meanwhile. Ends early, with
+impl Request {
+    /// What each of its updates took.
+    pub fn took_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.begin_ns).max(1)
+    }
+}
+
+/// The updates of all of them.
+pub fn updates_of<'a>(requests: impl IntoIterator<Item = &'a Request>) -> u64 {
+    requests.into_iter().map(|request| u64::from(request.updates)).sum()
+}
+
+/// A time of requests, as often as they have updates.
+pub fn histogram_by_update<'a>(
+    requests: impl IntoIterator<Item = &'a Request>,
+    of: impl Fn(&Request) -> u64,
+) -> Histogram<u64> {
+    let mut histogram = histogram_of([]);
+    for request in requests {
+        let recorded = histogram.record_n(of(request), request.updates.into());
+        recorded.expect("an auto-resizing histogram takes every value");
+    }
+    histogram
+}
+
+/// Make the load. Every request is in the result; `progress` counts their updates meanwhile. Ends early, with
 /// what was done, when `stop` is set.
 pub fn run(
     server: &Server,
@@ -101,7 +129,7 @@ pub fn run(
     began: Instant,
     progress: &AtomicU64,
     stop: &AtomicBool,
-) -> Result<Vec<Update>> {
+) -> Result<Vec<Request>> {
     let clients = u64::from(load.clients);
     let connections =
         (0..clients).map(|_| server.connect()).collect::<Result<Vec<Connection>>>()?;
@@ -124,13 +152,10 @@ pub fn run(
             })
             .collect();
         let joined = threads.into_iter().map(|thread| thread.join().expect("clients do not panic"));
-        joined.collect::<Vec<Result<Vec<Update>>>>()
+        joined.collect::<Vec<Result<Vec<Request>>>>()
     });
-    let mut all = Vec::new();
-    for updates in each {
-        all.extend(updates?);
-    }
-    Ok(all)
+    let each: Vec<Vec<Request>> = each.into_iter().collect::<Result<_>>()?;
+    Ok(each.concat())
 }
 
 struct Client<'a> {
@@ -148,16 +173,16 @@ impl Client<'_> {
         connection: &mut Connection,
         progress: &AtomicU64,
         stop: &AtomicBool,
-    ) -> Result<Vec<Update>> {
+    ) -> Result<Vec<Request>> {
         let load = self.load;
         if let Some(placement) = &load.placement {
             placement.place_client().context("a client cannot be kept from the server's CPU")?;
+            // Clients stand for other machines, which do not wait for a snapshot's child to leave
+            // them a CPU. Where that is not permitted they do wait, and `late_ns` shows it.
+            let _ = rustix::process::setpriority_process(None, CLIENT_NICE);
         }
         // A sleeper is woken 50 µs late by default, which is not the server's doing.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        // Clients stand for other machines, which do not wait for a snapshot's child to leave them a
-        // CPU. Where that is not permitted they do wait, and `late_ns` shows it.
-        let _ = rustix::process::setpriority_process(None, CLIENT_NICE);
         let zipf = Zipf::new(load.records as f64, load.zipf_alpha)?;
         let mut random = StdRng::seed_from_u64(load.seed ^ (self.client << 32));
         let value = vec![b'y'; VALUE_BYTES];
@@ -166,14 +191,16 @@ impl Client<'_> {
         let period_ns = load.rate_per_s.map(|rate| 1e9 * together / rate);
         let turn_ns = period_ns.unwrap_or(0.0) * self.client as f64 / f64::from(load.clients);
         let offset_ns = self.first_ns as f64 + turn_ns;
-        let mut done: Vec<Update> = Vec::with_capacity(self.updates as usize);
-        for number in 0..self.updates.div_ceil(load.pipeline.into()) {
+        let requests = self.updates.div_ceil(load.pipeline.into());
+        let mut done: Vec<Request> = Vec::with_capacity(requests as usize);
+        for number in 0..requests {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
-            let count = u64::from(load.pipeline).min(self.updates - done.len() as u64);
+            let left = self.updates - number * u64::from(load.pipeline);
+            let updates = load.pipeline.min(u32::try_from(left).unwrap_or(u32::MAX));
             let mut request = redis::pipe();
-            for _ in 0..count {
+            for _ in 0..updates {
                 let record = zipf.sample(&mut random) as u64 - 1;
                 let field = format!("field{}", random.random_range(0..FIELDS));
                 request.cmd("HSET").arg(key(record)).arg(field).arg(&value).ignore();
@@ -183,13 +210,13 @@ impl Client<'_> {
             if let Some(period_ns) = period_ns {
                 begin_ns = (offset_ns + number as f64 * period_ns) as u64;
                 wait_until(self.began, begin_ns);
-                let free_ns = done.last().map_or(0, |update| update.end_ns).max(begin_ns);
+                let free_ns = done.last().map_or(0, |last| last.end_ns).max(begin_ns);
                 late_ns = (self.began.elapsed().as_nanos() as u64).saturating_sub(free_ns);
             }
             request.exec(connection).context("an update was not answered")?;
             let end_ns = self.began.elapsed().as_nanos() as u64;
-            done.extend((0..count).map(|_| Update { begin_ns, late_ns, end_ns }));
-            progress.fetch_add(count, Ordering::Relaxed);
+            done.push(Request { begin_ns, late_ns, end_ns, updates });
+            progress.fetch_add(updates.into(), Ordering::Relaxed);
         }
         Ok(done)
     }
@@ -214,6 +241,20 @@ mod tests {
         let keys: BTreeSet<String> = (0..100_000).map(key).collect();
         assert_eq!(keys.len(), 100_000);
         assert!(keys.iter().all(|key| key.len() == 23));
+    }
+
+    #[test]
+    fn a_request_counts_as_often_as_it_has_updates() {
+        let request = |took_ns: u64, updates| Request {
+            begin_ns: 50,
+            late_ns: 0,
+            end_ns: 50 + took_ns,
+            updates,
+        };
+        let requests = [request(100, 8), request(900, 1)];
+        let histogram = histogram_by_update(&requests, Request::took_ns);
+        assert_eq!((histogram.len(), updates_of(&requests)), (9, 9));
+        assert_eq!((histogram.value_at_quantile(0.5), histogram.max()), (100, 900));
     }
 
     #[test]

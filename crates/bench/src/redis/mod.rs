@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use cowlab_machine::{Facts, Policy, PolicyGuard, Root, ThpGuard};
+use cowlab_machine::{Facts, Policy, PolicyGuard, Rollup, Root, ThpGuard};
 use cowlab_probes::{Runner, unix_ns};
 use cowlab_store::{Params, Sample};
 
@@ -64,6 +64,8 @@ pub struct Redis {
     pub updates: u64,
     /// Clients.
     pub clients: u32,
+    /// Updates of one request of theirs.
+    pub pipeline: u32,
     /// Zipf's exponent.
     pub zipf_alpha: f64,
     /// Snapshots of a phase that has any.
@@ -93,6 +95,7 @@ impl Redis {
             ("records", self.records.to_string()),
             ("zipf_alpha", self.zipf_alpha.to_string()),
             ("clients", self.clients.to_string()),
+            ("pipeline", self.pipeline.to_string()),
             ("pinned", self.placement.is_some().to_string()),
             ("snapshots", snapshots.to_string()),
             ("load", share.map_or_else(|| "closed".to_owned(), |share| share.to_string())),
@@ -119,7 +122,7 @@ impl Redis {
             records: self.records,
             updates: self.updates,
             clients: self.clients,
-            pipeline: 1,
+            pipeline: self.pipeline,
             zipf_alpha: self.zipf_alpha,
             rate_per_s: None,
             placement: self.placement.clone(),
@@ -200,14 +203,18 @@ fn measure(
         let mut load = cell.load(number as u64);
         load.rate_per_s = share.zip(most_per_s).map(|(share, most)| share * most);
         let start_unix_ns = unix_ns();
+        let before = Rollup::read(&Root::default(), server.pid())?;
         let phase = phase::run(runner, server, &load, kind, cell.snapshots, Looks::Memory)?;
-        if phase.updates.len() as u64 != cell.updates {
-            bail!("{} of {} updates were answered", phase.updates.len(), cell.updates);
+        if phase.updates() != cell.updates {
+            bail!("{} of {} updates were answered", phase.updates(), cell.updates);
         }
         all_were_taken(kind, cell.snapshots, phase.taken.len())?;
         let mut out = Recorder::new(BENCH, cell.params(kind, share), rep, start_unix_ns);
         if let Some(intended) = load.rate_per_s {
             out.add("intended_per_s", intended);
+        }
+        if let Some(bytes) = before.and_then(|before| before.huge_bytes) {
+            out.add("huge_bytes", bytes as f64);
         }
         samples::add(&mut out, &phase);
         samples.extend(out.finish());

@@ -10,10 +10,9 @@ use anyhow::{Context, Result, bail};
 use cowlab_machine::cow_stats::ProcessCowStats;
 use cowlab_machine::{Rollup, Root};
 use cowlab_probes::{Interrupted, Runner};
-use cowlab_store::histogram_of;
 use redis::Connection;
 
-use super::load::{self, Load, Update};
+use super::load::{self, Load, Request};
 use super::server::{Server, info};
 use crate::task::{Recorder, cpu_ns, stolen_ns};
 
@@ -91,8 +90,8 @@ pub struct Taken {
 /// What a phase gave.
 #[derive(Debug, Default)]
 pub struct Phase {
-    /// Every update, client by client.
-    pub updates: Vec<Update>,
+    /// Every request, client by client.
+    pub requests: Vec<Request>,
     /// Every snapshot that was begun while the load ran.
     pub taken: Vec<Taken>,
     /// When the last update was answered.
@@ -109,9 +108,14 @@ pub struct Phase {
 }
 
 impl Phase {
+    /// Updates answered.
+    pub fn updates(&self) -> u64 {
+        load::updates_of(&self.requests)
+    }
+
     /// Updates answered a second.
     pub fn throughput_per_s(&self) -> f64 {
-        self.updates.len() as f64 * 1e9 / self.elapsed_ns.max(1) as f64
+        self.updates() as f64 * 1e9 / self.elapsed_ns.max(1) as f64
     }
 
     /// The share of one CPU that the server took: well below 1 in a closed loop, its clients are
@@ -129,7 +133,7 @@ impl Phase {
         if let Some(stolen_ns) = self.stolen_ns {
             out.add("stolen_ns", stolen_ns as f64);
         }
-        let late = histogram_of(self.updates.iter().map(|update| update.late_ns));
+        let late = load::histogram_by_update(&self.requests, |request| request.late_ns);
         // In a closed loop nobody is late.
         if late.is_empty() || late.max() == 0 {
             return;
@@ -188,7 +192,7 @@ pub fn run(
     let began = Instant::now();
     let mut taken: Vec<Taken> = Vec::new();
     let mut at_work = false;
-    let updates = attend(
+    let requests = attend(
         runner,
         |stop| load::run(server, load, began, &progress, stop),
         || {
@@ -206,8 +210,10 @@ pub fn run(
         },
     )?;
     let cpu_after = cpu_ns(server.pid());
-    let server_cpu_ns = cpu_before.zip(cpu_after).map(|(before, after)| after - before);
-    let stolen_ns = stolen_before.zip(stolen_ns()).map(|(before, after)| after - before);
+    // Both may go back: a thread ends, a virtual machine moves.
+    let grown = |before: Option<u64>, after: Option<u64>| after?.checked_sub(before?);
+    let server_cpu_ns = grown(cpu_before, cpu_after);
+    let stolen_ns = grown(stolen_before, stolen_ns());
     // What is still at work is waited for: the next phase must not meet it.
     while at_work {
         if runner.is_interrupted() {
@@ -216,10 +222,10 @@ pub fn run(
         std::thread::sleep(LOOK);
         at_work = watch(server, &mut control, kind, looks, &mut taken, began)?;
     }
-    let elapsed_ns = updates.iter().map(|update| update.end_ns).max().unwrap_or(0);
+    let elapsed_ns = requests.iter().map(|request| request.end_ns).max().unwrap_or(0);
     let served_updates = updates_served(&mut control)? - served_before;
     let counts = counts_before.zip(counts(server)?).map(|(before, after)| [before, after]);
-    Ok(Phase { updates, taken, elapsed_ns, served_updates, server_cpu_ns, stolen_ns, counts })
+    Ok(Phase { requests, taken, elapsed_ns, served_updates, server_cpu_ns, stolen_ns, counts })
 }
 
 fn counts(server: &Server) -> Result<Option<ProcessCowStats>> {

@@ -2,9 +2,8 @@
 //! A phase as samples. docs/redis.md says what each figure is.
 
 use cowlab_machine::cow_stats::ProcessCowStats;
-use cowlab_store::histogram_of;
 
-use super::load::Update;
+use super::load::{Request, histogram_by_update, updates_of};
 use super::phase::{Phase, Taken};
 use crate::task::Recorder;
 
@@ -25,40 +24,39 @@ type Count = (&'static str, fn(&ProcessCowStats) -> Option<u64>);
 pub(super) fn add(out: &mut Recorder, phase: &Phase) {
     let elapsed_ns = phase.elapsed_ns.max(1);
     out.add("elapsed_ns", elapsed_ns as f64);
-    out.add("updates", phase.updates.len() as f64);
+    out.add("updates", phase.updates() as f64);
     out.add("served_updates", phase.served_updates as f64);
     phase.add_rate(out);
-    add_latency(out, "all", phase.updates.iter());
+    add_latency(out, "all", phase.requests.iter());
     add_counts(out, phase);
     if phase.taken.is_empty() {
         return;
     }
     out.add("snapshots", phase.taken.len() as f64);
-    let during = |update: &&Update| phase.taken.iter().any(|taken| overlap(taken, update));
-    let (within, outside): (Vec<&Update>, Vec<&Update>) = phase.updates.iter().partition(during);
+    let during = |request: &&Request| phase.taken.iter().any(|taken| overlap(taken, request));
+    let (within, outside): (Vec<&Request>, Vec<&Request>) = phase.requests.iter().partition(during);
     add_latency(out, "snapshot", within.iter().copied());
     add_latency(out, "outside", outside.into_iter());
     // Until the load ended; a snapshot may have gone on without it.
     let span = |taken: &Taken| taken.end_ns.min(elapsed_ns).saturating_sub(taken.begin_ns);
     let spans: u64 = phase.taken.iter().map(span).sum();
-    let answered = |update: &&&Update| {
-        phase.taken.iter().any(|t| (t.begin_ns..=t.end_ns).contains(&update.end_ns))
+    let answered = |request: &&Request| {
+        phase.taken.iter().any(|t| (t.begin_ns..=t.end_ns).contains(&request.end_ns))
     };
     if spans > 0 {
-        let count = within.iter().filter(answered).count();
+        let count = updates_of(within.iter().copied().filter(answered));
         out.add("snapshot_throughput_per_s", count as f64 * 1e9 / spans as f64);
     }
     add_taken(out, &phase.taken);
     add_course(out, phase);
 }
 
-fn overlap(taken: &Taken, update: &Update) -> bool {
-    update.begin_ns <= taken.end_ns && update.end_ns >= taken.begin_ns
+fn overlap(taken: &Taken, request: &Request) -> bool {
+    request.begin_ns <= taken.end_ns && request.end_ns >= taken.begin_ns
 }
 
-fn add_latency<'a>(out: &mut Recorder, part: &str, updates: impl Iterator<Item = &'a Update>) {
-    let took = |update: &Update| update.end_ns.saturating_sub(update.begin_ns).max(1);
-    let histogram = histogram_of(updates.map(took));
+fn add_latency<'a>(out: &mut Recorder, part: &str, requests: impl Iterator<Item = &'a Request>) {
+    let histogram = histogram_by_update(requests, Request::took_ns);
     if histogram.is_empty() {
         return;
     }
@@ -109,14 +107,14 @@ fn add_taken(out: &mut Recorder, taken: &[Taken]) {
 /// phase's snapshots together.
 fn add_course(out: &mut Recorder, phase: &Phase) {
     for from_ms in (-BEFORE_MS..AFTER_MS).step_by(STEP_MS as usize) {
-        let began_then = |update: &&Update| {
+        let began_then = |request: &&Request| {
             phase.taken.iter().any(|taken| {
-                let since_ns = update.begin_ns as i64 - taken.begin_ns as i64;
+                let since_ns = request.begin_ns as i64 - taken.begin_ns as i64;
                 (from_ms * 1_000_000..(from_ms + STEP_MS) * 1_000_000).contains(&since_ns)
             })
         };
-        let took = |update: &Update| update.end_ns.saturating_sub(update.begin_ns).max(1);
-        let histogram = histogram_of(phase.updates.iter().filter(began_then).map(took));
+        let then = phase.requests.iter().filter(began_then);
+        let histogram = histogram_by_update(then, Request::took_ns);
         if histogram.is_empty() {
             continue;
         }
@@ -134,13 +132,13 @@ mod tests {
 
     #[test]
     fn an_update_that_meets_a_snapshot_belongs_to_it() {
-        let update = |begin_ns, end_ns| Update { begin_ns, late_ns: 0, end_ns };
+        let update = |begin_ns, end_ns| Request { begin_ns, late_ns: 0, end_ns, updates: 1 };
         let taken = Taken { begin_ns: 1000, end_ns: 2000, fork_ns: Some(7), ..Taken::default() };
-        let updates =
+        let requests =
             vec![update(0, 999), update(900, 1500), update(1800, 2500), update(2001, 3000)];
         let counts = |faults| ProcessCowStats { faults: Some(faults), ..Default::default() };
         let phase = Phase {
-            updates,
+            requests,
             taken: vec![taken],
             elapsed_ns: 4000,
             served_updates: 4,

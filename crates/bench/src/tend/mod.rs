@@ -185,7 +185,8 @@ fn measure(
     });
     let (phase, looks) = (phase?, looks?);
     if let Some(tend) = tend {
-        let cpu = tend.cpu_ns().zip(cpu_before).map(|(after, before)| after - before);
+        let cpu =
+            tend.cpu_ns().zip(cpu_before).and_then(|(after, before)| after.checked_sub(before));
         let elapsed_ns = began.elapsed().as_nanos() as f64;
         if let Some(cpu_ns) = cpu {
             out.add("tending_cpu_ns", cpu_ns as f64);

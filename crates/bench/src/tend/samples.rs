@@ -2,10 +2,10 @@
 //! A server's phase as samples: as a whole, and snapshot by snapshot. docs/tend.md says what each
 //! figure is.
 
-use cowlab_store::{histogram_of, serialise};
+use cowlab_store::serialise;
 
 use super::memory::Look;
-use crate::redis::load::Update;
+use crate::redis::load::{Request, histogram_by_update};
 use crate::redis::phase::{Phase, Taken};
 use crate::task::Recorder;
 
@@ -17,11 +17,10 @@ const QUANTILES: [(&str, f64); 6] =
 pub(super) fn add(out: &mut Recorder, phase: &Phase, looks: &[Look]) {
     phase.add_rate(out);
     // Whatever met a snapshot is the snapshot's, its stop at the fork above all.
-    let met = |update: &Update| {
-        phase.taken.iter().any(|t| update.begin_ns <= t.end_ns && update.end_ns >= t.begin_ns)
+    let met = |request: &&Request| {
+        phase.taken.iter().any(|t| request.begin_ns <= t.end_ns && request.end_ns >= t.begin_ns)
     };
-    let (within, outside): (Vec<&Update>, Vec<&Update>) =
-        phase.updates.iter().partition(|update| met(update));
+    let (within, outside): (Vec<&Request>, Vec<&Request>) = phase.requests.iter().partition(met);
     latency(out, "outside", &outside, None);
     latency(out, "snapshot", &within, None);
     memory(out, phase, looks);
@@ -30,12 +29,8 @@ pub(super) fn add(out: &mut Recorder, phase: &Phase, looks: &[Look]) {
     }
 }
 
-fn took(update: &Update) -> u64 {
-    update.end_ns.saturating_sub(update.begin_ns).max(1)
-}
-
-fn latency(out: &mut Recorder, part: &str, updates: &[&Update], snapshot: Option<usize>) {
-    let histogram = histogram_of(updates.iter().map(|update| took(update)));
+fn latency(out: &mut Recorder, part: &str, requests: &[&Request], snapshot: Option<usize>) {
+    let histogram = histogram_by_update(requests.iter().copied(), Request::took_ns);
     if histogram.is_empty() {
         return;
     }
@@ -87,15 +82,15 @@ fn one_snapshot(out: &mut Recorder, number: usize, taken: &Taken, phase: &Phase)
         Some(before) => phase.taken[before].end_ns,
         None => 0,
     };
-    let between: Vec<&Update> = phase
-        .updates
+    let between: Vec<&Request> = phase
+        .requests
         .iter()
-        .filter(|update| update.begin_ns > from && update.end_ns < taken.begin_ns)
+        .filter(|request| request.begin_ns > from && request.end_ns < taken.begin_ns)
         .collect();
-    let within: Vec<&Update> = phase
-        .updates
+    let within: Vec<&Request> = phase
+        .requests
         .iter()
-        .filter(|update| update.begin_ns <= taken.end_ns && update.end_ns >= taken.begin_ns)
+        .filter(|request| request.begin_ns <= taken.end_ns && request.end_ns >= taken.begin_ns)
         .collect();
     latency(out, "outside", &between, Some(number));
     latency(out, "snapshot", &within, Some(number));
@@ -116,7 +111,7 @@ mod tests {
 
     #[test]
     fn each_snapshot_has_its_rows_and_memory_is_that_between_them() {
-        let update = |begin_ns, end_ns| Update { begin_ns, late_ns: 3, end_ns };
+        let update = |begin_ns, end_ns| Request { begin_ns, late_ns: 3, end_ns, updates: 1 };
         let second = 1_000_000_000;
         let taken = |begin_ns: u64, fork_ns| Taken {
             begin_ns,
@@ -125,7 +120,7 @@ mod tests {
             ..Taken::default()
         };
         let phase = Phase {
-            updates: vec![
+            requests: vec![
                 update(0, 5000),
                 update(second, second + 9000),
                 update(2 * second + 1, 2 * second + 7001),

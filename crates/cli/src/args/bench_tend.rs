@@ -31,7 +31,7 @@ pub struct BenchTendArgs {
     /// Memory of redis's records, roughly, or what the Python server loads
     #[arg(long, value_delimiter = ',', default_value = "1.5GiB", value_parser = size)]
     pub size_bytes: Vec<u64>,
-    /// Rates of redis's updates, as shares of the most that it answers
+    /// Rates of redis's updates, as shares of the most that one in base pages answers
     #[arg(long, value_delimiter = ',', default_value = "0.5", value_parser = super::redis::share, allow_negative_numbers = true)]
     pub load: Vec<f64>,
     /// Snapshots of redis, or forks of the Python server

@@ -19,13 +19,16 @@ pub struct RedisArgs {
     /// Exponent of Zipf's law by which records are chosen
     #[arg(long, default_value_t = 1.0, value_parser = super::snapshot::alpha, allow_negative_numbers = true)]
     pub zipf_alpha: f64,
-    /// Clients, each with one update under way
+    /// Clients, each with one request under way
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub clients: u32,
+    /// Updates of a request, sent and answered at once (document 003: one)
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub pipeline: u32,
     /// Snapshots of each phase that takes any
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub snapshots: u32,
-    /// Rates of the open loops, as shares of the closed loop's throughput
+    /// Rates of the open loops, as shares of what a server of base pages answers at most
     #[arg(long, value_delimiter = ',', default_value = "0.5,0.8", value_parser = share, allow_negative_numbers = true)]
     pub load: Vec<f64>,
     /// Size of the pages that its memory may be made of

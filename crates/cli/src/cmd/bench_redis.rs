@@ -3,8 +3,9 @@
 
 use anyhow::Result;
 use cowlab_bench::Rounds;
+use cowlab_bench::redis::load::{RECORD_BYTES, Request};
 use cowlab_bench::redis::server::{self, Placement};
-use cowlab_bench::redis::{self, Redis, load::RECORD_BYTES};
+use cowlab_bench::redis::{self, Redis};
 use cowlab_machine::{Root, thp};
 
 use crate::args::{Common, RedisArgs};
@@ -26,8 +27,10 @@ pub fn run(common: &Common, args: &RedisArgs) -> Result<()> {
         ))
         .into());
     }
-    // Beside the records their snapshot, which a guest keeps in memory, and each update's times.
-    let own_bytes = 2 * size_bytes + updates * 16;
+    // Beside the records their snapshot, which a guest keeps in memory, and each request's times, of
+    // all clients and of each.
+    let requests = updates / u64::from(args.pipeline);
+    let own_bytes = 2 * size_bytes + 2 * requests * size_of::<Request>() as u64;
     context.check_fits(own_bytes, size_bytes.min(own_bytes), 1, context.page())?;
     let mut cells = Vec::new();
     for page_size_bytes in page_sizes(&context, &args.page_size_bytes)? {
@@ -37,6 +40,7 @@ pub fn run(common: &Common, args: &RedisArgs) -> Result<()> {
                 records,
                 updates,
                 clients: args.clients,
+                pipeline: args.pipeline,
                 zipf_alpha: args.zipf_alpha,
                 snapshots: args.snapshots,
                 load_shares: args.load.clone(),

@@ -101,6 +101,7 @@ fn memory(measured: &Measured) -> Table {
         "Snapshots of the closed loop: the fork, what was copied, and what server and child occupied",
         vec![
             Column::text("Configuration"),
+            Column::unit("In huge pages before", "bytes"),
             Column::unit("Fork", "ns"),
             Column::unit("Copied, by INFO", "bytes"),
             Column::unit("Sum of PSS", "bytes"),
@@ -117,6 +118,7 @@ fn memory(measured: &Measured) -> Table {
         let share = |share: Option<f64>| cells::number(share, "fraction", missing);
         table.push(vec![
             Cell::text(measured.configurations.name(&one)),
+            figure(&save, "huge_bytes", "bytes"),
             figure(&save, "fork_ns", "ns"),
             figure(&save, "cow_bytes", "bytes"),
             figure(&save, "pss_sum_bytes", "bytes"),

@@ -9,6 +9,7 @@ use crate::study::cells;
 use crate::study::picked::Picked;
 
 const MISSING: &str = "was not measured";
+const NOBODY: &str = "nobody tends it";
 
 /// The pre-forking Python server; `None` where it was not measured.
 pub(super) fn prefork(samples: &Picked) -> Option<Table> {
@@ -26,7 +27,8 @@ pub(super) fn prefork(samples: &Picked) -> Option<Table> {
             Column::unit("A request, p50", "ns"),
             Column::unit("p99", "ns"),
             Column::unit("Sum of PSS", "bytes"),
-            Column::unit("CPU time of tending", "ns"),
+            Column::unit("First pass, CPU time", "ns"),
+            Column::unit("CPU time of tending since", "ns"),
         ],
     );
     for size in samples.words("size_bytes") {
@@ -46,7 +48,12 @@ pub(super) fn prefork(samples: &Picked) -> Option<Table> {
                 request("p50"),
                 request("p99"),
                 cells::of_rounds(&own, "pss_sum_bytes", "bytes", MISSING),
-                cells::number(median(&own.values("tending_cpu_ns")), "ns", "nobody tends it"),
+                cells::number(
+                    median(&own.values("first_pass_cpu_ns")),
+                    "ns",
+                    "was not measured, or nobody tends it",
+                ),
+                cells::number(median(&own.values("tending_cpu_ns")), "ns", NOBODY),
             ]);
         }
     }
@@ -84,7 +91,7 @@ pub(super) fn postgres(samples: &Picked) -> Option<Table> {
                 "ns",
                 "needs a machine profile",
             ),
-            cells::number(median(&own.values("tending_cpu_ns")), "ns", "nobody tends it"),
+            cells::number(median(&own.values("tending_cpu_ns")), "ns", NOBODY),
         ]);
     }
     (!table.rows.is_empty()).then_some(table)

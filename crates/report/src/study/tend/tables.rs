@@ -11,8 +11,14 @@ use crate::study::picked::Picked;
 const MISSING: &str = "was not measured";
 const ITSELF: &str = "is what the others are compared with";
 
-pub(super) fn all(case: &Case, number: usize) -> [Table; 4] {
-    [stops(case, number), latency(case, number), memory(case, number), work(case, number)]
+pub(super) fn all(case: &Case, number: usize) -> [Table; 5] {
+    [
+        stops(case, number),
+        latency(case, number),
+        memory(case, number),
+        work(case, number),
+        load(case, number),
+    ]
 }
 
 /// The largest of the values; each run has one.
@@ -189,15 +195,16 @@ fn memory(case: &Case, number: usize) -> Table {
 fn work(case: &Case, number: usize) -> Table {
     let mut table = Table::new(
         format!("tend-work-{number}"),
-        "Throughput, snapshots, and the work of tending; medians of the rounds. All huge again is \
-         counted from a child's end: a snapshot that comes earlier than that finds less done, so it \
-         is the shortest interval (between one's end and the next one's beginning) at which tending \
-         pays in full",
+        "Snapshots, and the work of tending; medians of the rounds. All huge again is counted from a \
+         child's end: the work is spread over half of the time until the fork that is expected next, \
+         and a fork that comes earlier finds less done. With less time from fork to fork than the CPU \
+         time for a snapshot divided by tend's share of a CPU (0.05), tending does not pay in full",
         vec![
             Column::text("Policy"),
-            Column::unit("Updates", "per_s"),
             Column::unit("A snapshot", "ns"),
-            Column::unit("CPU of tending", "fraction"),
+            Column::unit("First pass, CPU time", "ns"),
+            Column::unit("CPU of tending since", "fraction"),
+            Column::unit("CPU time for a snapshot", "ns"),
             Column::unit("All huge again after", "ns"),
             Column::unit("Longest stall by a collapse", "ns"),
         ],
@@ -206,17 +213,58 @@ fn work(case: &Case, number: usize) -> Table {
         let samples: Picked = case.samples.with("policy", policy);
         let of = |metric: &str| median(&samples.values(metric));
         let untended = "nobody tends it";
+        let snapshots = samples.numbers("snapshot").len() as f64;
+        let for_one = of("tending_cpu_ns").map(|ns| ns / snapshots.max(1.0));
         let never = match of("tending_cpu_fraction") {
             Some(_) => "never was: the next snapshot came before",
             None => untended,
         };
         table.push(vec![
             Cell::text(policy),
-            cells::number(of("throughput_per_s"), "per_s", MISSING),
             cells::number(of("snapshot_ns"), "ns", MISSING),
+            cells::number(of("first_pass_cpu_ns"), "ns", "was not measured, or nobody tends it"),
             cells::number(of("tending_cpu_fraction"), "fraction", untended),
+            cells::number(for_one, "ns", untended),
             cells::number(of("restored_ns"), "ns", never),
             cells::number(most(&samples.values("stall_max_ns")), "ns", untended),
+        ]);
+    }
+    table
+}
+
+/// Whether the rate that was asked for was kept, and what of a delay was not the server's.
+fn load(case: &Case, number: usize) -> Table {
+    let mut table = Table::new(
+        format!("tend-load-{number}"),
+        "The load: updates asked for and answered, and the most that this server answered in a \
+         closed loop, each with the server's share of a CPU; how late its clients sent; CPU time that \
+         a hypervisor gave to others; medians of the rounds",
+        vec![
+            Column::text("Policy"),
+            Column::unit("Asked for", "per_s"),
+            Column::unit("Answered", "per_s"),
+            Column::unit("by so much of a CPU", "fraction"),
+            Column::unit("Most", "per_s"),
+            Column::unit("by so much of a CPU", "fraction"),
+            Column::unit("Sent late, p99.9", "ns"),
+            Column::unit("Stolen", "ns"),
+        ],
+    );
+    for policy in case.policies() {
+        let samples: Picked = case.samples.with("policy", policy);
+        let late = samples.with("quantile", "p99.9");
+        let cell = |metric: &str, unit: &'static str| {
+            cells::number(median(&samples.values(metric)), unit, MISSING)
+        };
+        table.push(vec![
+            Cell::text(policy),
+            cell("intended_per_s", "per_s"),
+            cell("throughput_per_s", "per_s"),
+            cell("server_cpu_fraction", "fraction"),
+            cell("most_per_s", "per_s"),
+            cell("most_server_cpu_fraction", "fraction"),
+            cells::number(median(&late.values("late_ns")), "ns", MISSING),
+            cell("stolen_ns", "ns"),
         ]);
     }
     table

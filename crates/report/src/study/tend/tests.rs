@@ -27,6 +27,7 @@ fn run() -> Run {
             let of = [("snapshot", number), ("part", "outside"), ("quantile", "p99")];
             samples.push(sample(policy, "latency_ns", &of, 9e9));
         }
+        samples.push(sample(policy, "late_ns", &[("quantile", "p99.9")], 3e5));
         let whole = [("part", "outside"), ("quantile", "p99")];
         samples.push(sample(policy, "latency_ns", &whole, 1e5));
         samples.push(sample(
@@ -59,6 +60,8 @@ fn policies_stand_beside_untended() {
     assert_eq!(value(&latency.rows[0][3]), 1e5);
     assert!((value(&table("tend-memory-0").rows[1][2]) - 0.02).abs() < 1e-9);
     assert!(matches!(table("tend-memory-0").rows[1][3], Cell::Missing(_)));
+    assert_eq!(value(&table("tend-load-0").rows[1][6]), 3e5);
+    assert!(matches!(table("tend-work-0").rows[0][2], Cell::Missing(_)));
     let plot = document.plots().find(|plot| plot.id == "tend-stops-0").unwrap();
     assert_eq!(plot.series.len(), 2);
 }
