@@ -95,7 +95,7 @@ test-insert-long: build ## insert on SQLite, zlib and Lua: same output, callgrin
 	scripts/install test-long
 	scripts/test-insert-long
 
-test-tend-long: build ## tend killed at 50 random moments under a Redis and a known pattern (3 minutes)
+test-tend-long: build ## tend killed at 50 random moments under a Redis and a known pattern (2 minutes)
 	scripts/install redis
 	COWLAB=$(CURDIR)/target/release/cowlab REPOSITORY=$(CURDIR) tests/tend/kills 50
 
