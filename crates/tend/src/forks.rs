@@ -10,6 +10,10 @@ use cowlab_machine::ProcessError;
 use cowlab_observe::target::Stat;
 use cowlab_observe::{Target, children};
 
+/// How often a target is asked for children while there is nothing to do.
+pub const LOOK: Duration = Duration::from_millis(50);
+/// The longest that the end of a target's children goes unnoticed.
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
 /// Forks whose intervals are remembered.
 const REMEMBERED: usize = 8;
 
@@ -68,6 +72,13 @@ fn decode(text: &str) -> Option<Look> {
     let words: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     let field = |number: usize| words.get(number - 3)?.parse().ok();
     Some(Look { stat, reaped_faults: field(11)?, mapped_bytes: field(23)?, stack: field(28)? })
+}
+
+/// Between two looks at a target whose children live: a fiftieth of the time that the newest has lived,
+/// since who lives long will live for longer. What looking costs may ask for more.
+pub fn patience(now: Duration, alive_since: Option<Duration>) -> Duration {
+    let alive = now.saturating_sub(alive_since.unwrap_or(now));
+    (alive / 50).clamp(LOOK, LONGEST_LOOK)
 }
 
 /// What is known of a target's forks. Times since the target was first looked at.
@@ -197,5 +208,14 @@ mod tests {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
         shell.wait().unwrap();
+    }
+
+    #[test]
+    fn long_lived_children_are_looked_at_less_often() {
+        let s = Duration::from_secs;
+        assert_eq!(patience(s(100), Some(s(100))), LOOK);
+        assert_eq!(patience(s(110), Some(s(100))), Duration::from_millis(200));
+        assert_eq!(patience(s(9000), Some(s(100))), LONGEST_LOOK);
+        assert_eq!(patience(s(9000), None), LOOK);
     }
 }

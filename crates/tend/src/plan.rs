@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which regions to collapse, in which order: decided from what was read, nothing else.
 
+use std::collections::{BTreeSet, VecDeque};
+
 use serde::Serialize;
 
 use crate::history::History;
@@ -150,6 +152,14 @@ pub fn plan(
     plan
 }
 
+/// Regions in the order of the plan, but those of `last` after the others.
+pub fn in_turn(planned: impl Iterator<Item = u64>, last: &BTreeSet<u64>) -> VecDeque<u64> {
+    let (late, mut queue): (VecDeque<u64>, VecDeque<u64>) =
+        planned.partition(|start| last.contains(start));
+    queue.extend(late);
+    queue
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,5 +247,12 @@ mod tests {
         let cheap = Prices { pte_ns_per_page: 4.0, ..PRICES };
         let none = plan(&[region(1, 512)], 512, &History::default(), 1, &cheap, &Rules::default());
         assert_eq!((none.steps.len(), none.unprofitable_regions), (0, 1));
+    }
+
+    #[test]
+    fn who_had_no_huge_page_comes_last() {
+        let planned = [9, 2, 5, 7];
+        assert_eq!(in_turn(planned.into_iter(), &BTreeSet::new()), planned);
+        assert_eq!(in_turn(planned.into_iter(), &[2, 9, 100].into()), [5, 7, 9, 2]);
     }
 }

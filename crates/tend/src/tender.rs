@@ -14,20 +14,16 @@ use cowlab_observe::{Pagemap, Target};
 use crate::act::{Collapser, Outcome, thread_cpu_ns};
 use crate::event::{Event, Rest, Step};
 use crate::figures::Figures;
-use crate::forks::{self, Forks, sharing};
+use crate::forks::{self, Forks, LOOK, patience, sharing};
 use crate::history::History;
 use crate::pace::{Limits, Next, Pace};
 use crate::ping::Ping;
-use crate::plan::{self, Plan, Rules};
+use crate::plan::{self, Plan, Rules, in_turn};
 use crate::pressure::{self, Gauges};
 use crate::refusal;
 use crate::region::{Pages, Survey};
 use crate::stop;
 
-/// How often a target is asked for children while there is nothing to do.
-const LOOK: Duration = Duration::from_millis(50);
-/// The longest that the end of a target's children goes unnoticed.
-const LONGEST_LOOK: Duration = Duration::from_secs(1);
 /// The rest after memory was tight.
 const TIGHT_REST: Duration = Duration::from_secs(10);
 /// The first rest without a huge page; each that follows is twice as long, up to the longest.
@@ -476,45 +472,9 @@ impl Tender {
     }
 }
 
-/// Regions in the order of the plan, but those of `last` after the others.
-fn in_turn(planned: impl Iterator<Item = u64>, last: &BTreeSet<u64>) -> VecDeque<u64> {
-    let (late, mut queue): (VecDeque<u64>, VecDeque<u64>) =
-        planned.partition(|start| last.contains(start));
-    queue.extend(late);
-    queue
-}
-
-/// Between two looks at a target whose children live: a fiftieth of the time that the newest has lived,
-/// since who lives long will live for longer. What looking costs may ask for more.
-fn patience(now: Duration, alive_since: Option<Duration>) -> Duration {
-    let alive = now.saturating_sub(alive_since.unwrap_or(now));
-    (alive / 50).clamp(LOOK, LONGEST_LOOK)
-}
-
 /// THP_enabled of /proc/PID/status (Linux 5.0).
 fn may_have_huge_pages(target: &Target) -> Result<Option<bool>, ProcessError> {
     let status = target.read("status")?;
     let value = status.lines().find_map(|line| line.strip_prefix("THP_enabled:"));
     Ok(value.map(|value| value.trim() == "1"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_had_no_huge_page_comes_last() {
-        let planned = [9, 2, 5, 7];
-        assert_eq!(in_turn(planned.into_iter(), &BTreeSet::new()), planned);
-        assert_eq!(in_turn(planned.into_iter(), &[2, 9, 100].into()), [5, 7, 9, 2]);
-    }
-
-    #[test]
-    fn long_lived_children_are_looked_at_less_often() {
-        let s = Duration::from_secs;
-        assert_eq!(patience(s(100), Some(s(100))), LOOK);
-        assert_eq!(patience(s(110), Some(s(100))), Duration::from_millis(200));
-        assert_eq!(patience(s(9000), Some(s(100))), LONGEST_LOOK);
-        assert_eq!(patience(s(9000), None), LOOK);
-    }
 }
