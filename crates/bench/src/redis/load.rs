@@ -121,8 +121,8 @@ pub fn histogram_by_update<'a>(
     histogram
 }
 
-/// Make the load. Every request is in the result; `progress` counts their updates meanwhile. Ends early, with
-/// what was done, when `stop` is set.
+/// Make the load. Every request is in the result; `progress` counts their updates meanwhile. Ends
+/// early, with what was done, when `stop` is set.
 pub fn run(
     server: &Server,
     load: &Load,

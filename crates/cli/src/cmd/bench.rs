@@ -60,9 +60,7 @@ pub fn finish(context: &Context, name: &str, tasks: &[Task], rounds: Rounds) -> 
     folder.write_run(&run)?;
     folder.write(&format!("tables/{name}.csv"), csv::table_csv(&table).as_bytes())?;
     // Some have a report of their own.
-    let own = study::snapshot::document(&run)
-        .or_else(|| study::redis::document(&run))
-        .or_else(|| study::tend::document(&run));
+    let own = study::of_bench(&run);
     if let Some(document) = &own {
         for (file, contents) in csv::tables(document) {
             folder.write(&format!("tables/{file}"), contents.as_bytes())?;

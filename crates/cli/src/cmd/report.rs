@@ -82,8 +82,7 @@ fn without_profile(run: &Run) -> Result<Option<(Document, serde_json::Value)>> {
     if let Some(document) = study::kernel::document(run) {
         return Ok(Some((document, study::kernel::summary(run))));
     }
-    let own = study::snapshot::document(run)
-        .or_else(|| study::redis::document(run))
+    let own = study::of_bench(run)
         .or_else(|| study::programs::document(run))
         .or_else(|| study::footprint::document(run));
     let Some(document) = own else { return Ok(None) };

@@ -97,6 +97,11 @@ impl<'a> Analysis<'a> {
     }
 }
 
+/// The report of a run of one of the benchmarks that have their own; `None` of any other.
+pub fn of_bench(run: &Run) -> Option<Document> {
+    snapshot::document(run).or_else(|| redis::document(run)).or_else(|| tend::document(run))
+}
+
 /// The report of a study, its findings first.
 pub fn document(study: &Study) -> Document {
     let analysis = Analysis::of(study);

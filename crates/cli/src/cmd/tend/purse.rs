@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use cowlab_observe::watch::Budget;
 use rustix::time::{ClockId, clock_gettime};
 
-/// What was not used of the last minute is saved up: a snapshot leaves a minute's work at its end, and
-/// most of the minute before the next is what can be had for it.
+/// What was not used of the last minute is saved up: all the work that a snapshot makes is there at
+/// its end, and must be done before the next.
 const SAVED_NS: f64 = 60e9;
 
 /// What this process has used of its share.

@@ -71,4 +71,5 @@ fn another_run_has_no_such_section() {
     let mut other = run();
     other.samples.iter_mut().for_each(|sample| sample.bench = "redis".into());
     assert!(section(&other).is_none());
+    assert_eq!(crate::study::of_bench(&run()).map(|document| document.title), Some(TITLE.into()));
 }
