@@ -122,7 +122,7 @@ no_guests_left
 # Input that is not taken: output comes all the same, before, and after nobody can take it any more.
 head -c 1000000 /dev/zero >zeros
 status=0
-"$COWLAB" kernel boot --kernel-dir "$kernel_dir" --variant plain --time-limit-s 240 -- \
+"$COWLAB" kernel boot --measured --kernel-dir "$kernel_dir" --variant plain --time-limit-s 240 -- \
 	sh -c 'seq 30000; head -c 500000 | wc -c; exec <&-; seq 40000' >out 2>err <zeros || status=$?
 called='cowlab kernel boot with much input'
 is_status 0

@@ -83,8 +83,8 @@ struct child {
 	int gate;
 };
 
-/* One that writes its pages from number @own on before anything else happens. */
-static struct child child_with_own(size_t own)
+/* One that writes its pages from number @from to @to before anything else happens. */
+static struct child child_with_own(size_t from, size_t to)
 {
 	struct child child;
 	int ends[2], done[2];
@@ -97,7 +97,7 @@ static struct child child_with_own(size_t own)
 		die("fork");
 	if (child.pid == 0) {
 		close(ends[1]);
-		for (size_t page = own; page < PAGES; page++)
+		for (size_t page = from; page < to; page++)
 			write_page(page);
 		if (write(done[1], &byte, 1) != 1 || read(ends[0], &byte, 1) < 0)
 			_exit(2);
@@ -114,7 +114,7 @@ static struct child child_with_own(size_t own)
 
 static struct child child_new(void)
 {
-	return child_with_own(PAGES);
+	return child_with_own(0, 0);
 }
 
 static void child_end(struct child child)

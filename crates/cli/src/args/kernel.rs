@@ -151,6 +151,10 @@ pub struct KernelBootArgs {
     /// This bzImage instead, of a kernel that was built elsewhere
     #[arg(long, value_name = "FILE", conflicts_with = "variant")]
     pub image: Option<PathBuf>,
+    /// A guest for measurements, as `kernel bench` has: its memory is there before it boots, and an
+    /// old QEMU too gives each CPU a thread, where switching tracepoints can kill its kernel
+    #[arg(long)]
+    pub measured: bool,
     /// Kill the guest after this time; by default 600 for a command, and no limit for a shell
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub time_limit_s: Option<f64>,

@@ -53,8 +53,8 @@ pub enum Ahead {
         /// The threshold.
         threshold_percent: usize,
     },
-    /// What was written between the last two forks, a page table at a time, by a worker on another
-    /// CPU from the first fault on.
+    /// What was written between the last two forks, 512 KiB at a time, by a worker on another CPU
+    /// from the fault on that makes an eighth of the last epoch's copies.
     Worker {
         /// The share of copies that may be wasted before more epochs are asked, in percent.
         waste_percent: usize,

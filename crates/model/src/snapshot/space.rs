@@ -9,6 +9,10 @@ use super::{Ahead, Course, TABLE_PAGES};
 
 /// Epochs of history that the worker may ask for, at most; above, it copies nothing.
 const MOST_EPOCHS: u32 = 3;
+/// The pages of 512 KiB, which the worker copies at once (`COW_AHEAD_BATCH` of mm/cow_ahead.c).
+const WORKER_PAGES: usize = 128;
+/// It begins with this part of what was copied in the last epoch (`COW_AHEAD_AFTER`).
+const WORKER_BEGINS: u64 = 8;
 
 /// One page in one epoch.
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,7 +30,7 @@ struct Page {
 #[derive(Debug, Clone, Copy, Default)]
 struct Worker {
     woken: bool,
-    /// Where the next page table begins.
+    /// Where the next batch begins.
     next_page: usize,
     /// When it gets there; `None`: it sleeps.
     done_ns: Option<f64>,
@@ -53,6 +57,10 @@ pub(super) struct Space {
     history: u32,
     /// Copies ahead of this epoch.
     ahead_pages: u64,
+    /// All copies of this epoch.
+    copied_pages: u64,
+    /// Of the last.
+    copied_before: u64,
     forked: bool,
 }
 
@@ -70,6 +78,8 @@ impl Space {
             worker: Worker::default(),
             history: 1,
             ahead_pages: 0,
+            copied_pages: 0,
+            copied_before: 0,
             forked: false,
         }
     }
@@ -100,10 +110,13 @@ impl Space {
                 self.copy_region(page / self.region_pages, threshold_percent, course)
             }
             Ahead::Worker { .. } => {
-                self.worker.wake(now_ns);
+                if self.copied_pages >= self.copied_before / WORKER_BEGINS {
+                    self.worker.wake(now_ns);
+                }
                 0
             }
         };
+        self.copied_pages += 1;
         costs.batch_ns(1 + beside)
     }
 
@@ -125,6 +138,7 @@ impl Space {
         }
         course.ahead_pages += copied as u64;
         self.ahead_pages += copied as u64;
+        self.copied_pages += copied as u64;
         copied
     }
 
@@ -153,9 +167,9 @@ impl Space {
                 self.worker.done_ns = None;
                 return;
             }
-            let table = first..first + TABLE_PAGES;
-            let copied = self.copy(table, course, |page| page.epochs >= history);
-            self.worker.next_page += TABLE_PAGES;
+            let batch = first..first + WORKER_PAGES;
+            let copied = self.copy(batch, course, |page| page.epochs >= history);
+            self.worker.next_page += WORKER_PAGES;
             let took_ns = if copied > 0 { costs.batch_ns(copied) } else { 0.0 };
             self.worker.done_ns = Some(done_ns + took_ns);
         }
@@ -178,6 +192,7 @@ impl Space {
         }
         self.worker = Worker::default();
         self.ahead_pages = 0;
+        self.copied_before = std::mem::take(&mut self.copied_pages);
         self.forked = true;
     }
 

@@ -68,7 +68,7 @@ pub fn run(common: &Common, args: &KernelBootArgs) -> Result<()> {
         image: &image,
         accelerator,
         memory_bytes: args.machine.memory,
-        measured: false,
+        measured: args.measured,
         cpus: args.machine.cpus,
         time_limit: limit,
         folder: scratch.path(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Copying before the faults: a worker on another CPU copies the pages that were
- * written in the last epoch, from the first copy-on-write faults after a fork on.
+ * written in the last epoch, once faults have copied some of them again.
  *
  * It takes nothing from the program but the time of the page table lock and of
  * one TLB flush for each batch, so that what follows a fork is no slower than
@@ -29,6 +29,21 @@
 /* It is one fault in so many that looks for an idle CPU. */
 #define COW_AHEAD_FAULTS	16
 
+/*
+ * Nothing is copied ahead before so much of what was written in the last epoch has been written
+ * again: the first writes after a fork are slow enough, and a child may be gone soon.
+ */
+#define COW_AHEAD_AFTER		8
+
+/*
+ * Copied under one hold of the lock and one flush: each interrupts the program, and faults of the
+ * same page table wait for the lock.
+ */
+#define COW_AHEAD_BATCH		min(SZ_512K, PMD_SIZE)
+
+/* Of how many pages it is asked whether anybody else still has them: a child may write a few. */
+#define COW_AHEAD_PAGES		256
+
 static struct workqueue_struct *cow_workqueue;
 static unsigned int sysctl_cow_worker = 1;
 
@@ -37,12 +52,14 @@ static unsigned int sysctl_cow_worker = 1;
  * @mm: the address space; referenced, but not kept from ending
  * @epoch: in which they are of use
  * @next: address from which on pages are still to be copied
+ * @seen: lately
  */
 struct cow_ahead_work {
 	struct work_struct work;
 	struct mm_struct *mm;
 	unsigned int epoch;
 	unsigned long next;
+	struct cow_ahead_seen seen;
 };
 
 /*
@@ -65,10 +82,19 @@ static bool cow_ahead_table(struct cow_regions *regions, unsigned long *addr,
 	return found;
 }
 
+/* Whether the child has gone, or has copies of its own: there is nothing left to copy. */
+static bool cow_ahead_alone(struct cow_ahead_work *ahead)
+{
+	struct cow_ahead_seen seen = ahead->seen;
+
+	if (seen.pages < COW_AHEAD_PAGES)
+		return false;
+	ahead->seen = (struct cow_ahead_seen) {};
+	return seen.exclusive > seen.pages / 2;
+}
+
 /*
- * Copy a batch: what one mapping has of a page table. An architecture may flush the
- * whole TLB where a batch has many pages (x86 does above tlb_single_page_flush_ceiling),
- * so smaller batches hold the lock for less time but may empty it more often. False if
+ * Copy a batch: what one mapping has of an aligned piece of COW_AHEAD_BATCH bytes. False if
  * that was the last. The mappings are locked for reading.
  */
 static bool cow_ahead_batch(struct cow_ahead_work *ahead)
@@ -80,7 +106,7 @@ static bool cow_ahead_batch(struct cow_ahead_work *ahead)
 	unsigned long start = ahead->next, end;
 	struct vm_area_struct *vma;
 
-	/* Another fork has its own first fault. */
+	/* Another fork has a worker of its own. */
 	if (!regions || regions->epoch != ahead->epoch || !cow_mm_by_regions(mm))
 		return false;
 	if (!cow_ahead_table(regions, &start, pages))
@@ -88,11 +114,13 @@ static bool cow_ahead_batch(struct cow_ahead_work *ahead)
 	vma = find_vma(mm, start);
 	if (!vma)
 		return false;
-	end = min(vma->vm_end, ALIGN_DOWN(start, PMD_SIZE) + PMD_SIZE);
+	end = min(vma->vm_end, ALIGN_DOWN(start, COW_AHEAD_BATCH) + COW_AHEAD_BATCH);
 	start = max(start, vma->vm_start);
-	if (start < end && !cow_precopy_ahead(vma, start, end, pages))
+	if (start < end && !cow_precopy_ahead(vma, start, end, pages, &ahead->seen))
 		return false;
-	/* The next mapping begins in another page table, or the last ends with the address space. */
+	if (cow_ahead_alone(ahead))
+		return false;
+	/* The next mapping begins in another piece, or the last ends with the address space. */
 	ahead->next = end;
 	return end;
 }
@@ -152,33 +180,56 @@ static void cow_ahead_work(struct work_struct *work)
 	kfree(ahead);
 }
 
+/* Pages of @mm that were copied since it last forked; below 0 for a moment when it does. */
+static long cow_ahead_changed(const struct mm_struct *mm)
+{
+	return cow_mm_copied(&mm->cow_stats) - atomic_long_read(&mm->cow_stats.at_fork);
+}
+
+/* A fork ends an epoch, and another will begin. The mappings are locked for writing. */
+void cow_ahead_epoch(struct mm_struct *mm, struct cow_regions *regions)
+{
+	long changed = max(cow_ahead_changed(mm), 0L);
+
+	/* What is remembered of the epoch before a short one is not forgotten at once either. */
+	if (regions->short_epoch)
+		changed = max(changed, regions->changed / 2);
+	WRITE_ONCE(regions->changed, changed);
+	cow_mm_stats_fork(&mm->cow_stats);
+}
+
 /**
  * cow_ahead - have a worker copy what was written before
  * @mm: an address space with a copy-on-write fault
  * @regions: its regions; in an RCU section
  * @history: in how many epochs pages must have been written
  *
- * Return: whether one does: the fault need not copy more than its page.
+ * Return: whether the fault need not copy more than its page: a worker does, or it is
+ * too early. Most of the first writes after a fork are faults, and if each copied some
+ * pages more the program would stand still for as long as that takes. Later ones copy
+ * a piece each while no CPU is idle.
  */
 bool cow_ahead(struct mm_struct *mm, struct cow_regions *regions, unsigned int history)
 {
 	unsigned int epoch = READ_ONCE(regions->epoch), before = READ_ONCE(regions->ahead);
+	long begin = READ_ONCE(regions->changed) / COW_AHEAD_AFTER;
+	long changed = cow_ahead_changed(mm);
 	struct cow_ahead_work *ahead;
 	unsigned int cpu;
 
-	if (before == epoch)
+	if (!READ_ONCE(sysctl_cow_worker) || history > COW_HISTORY_MAX)
+		return false;
+	if (before == epoch || changed < begin)
 		return true;
 	/* All CPUs are seldom busy for long: some later fault may find one idle. */
 	if (atomic_long_read(&mm->cow_stats.faults) % COW_AHEAD_FAULTS)
-		return false;
-	if (!READ_ONCE(sysctl_cow_worker) || history > COW_HISTORY_MAX)
-		return false;
+		return changed < begin + COW_AHEAD_FAULTS;
 	cpu = cow_idle_cpu();
 	if (cpu >= nr_cpu_ids)
 		return false;
 	if (cmpxchg(&regions->ahead, before, epoch) != before)
 		return true;
-	ahead = kmalloc(sizeof(*ahead), __GFP_NOWARN);
+	ahead = kzalloc(sizeof(*ahead), __GFP_NOWARN);
 	if (!ahead) {
 		WRITE_ONCE(regions->ahead, before);
 		return false;
@@ -186,7 +237,6 @@ bool cow_ahead(struct mm_struct *mm, struct cow_regions *regions, unsigned int h
 	INIT_WORK(&ahead->work, cow_ahead_work);
 	ahead->mm = mm;
 	ahead->epoch = epoch;
-	ahead->next = 0;
 	mmgrab(mm);
 	queue_work_on(cpu, cow_workqueue, &ahead->work);
 	return true;
