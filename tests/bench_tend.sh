@@ -1,0 +1,27 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# bench tend: each policy's snapshots were taken and served under load, a tended server was tended,
+# and report reads the run again. No times are compared: they are those of a loaded machine.
+set -euo pipefail
+# shellcheck source=tests/lib/common.sh
+. "$REPOSITORY/tests/lib/common.sh"
+
+[[ -d /sys/kernel/mm/transparent_hugepage ]] || skip "needs transparent huge pages"
+command -v redis-server >/dev/null || skip "needs redis-server: scripts/install redis"
+mkdir tmp
+export TMPDIR=$PWD/tmp
+
+refuses 2 'invalid value' bench tend --policy unheard-of
+refuses 2 'share above 0' bench tend --load 1.5
+nothing_kept runs
+
+passes --json bench tend --size-bytes 48MiB --load 0.2 --snapshots 2 --snapshot-interval-s 4 \
+	--rounds 1 --policy untended,tended
+json "{r['params']['policy'] for r in pick(metric='fork_ns')} == {'untended', 'tended'}" \
+	"all(v > 0 for v in values(metric='fork_ns') + values(metric='latency_ns'))" \
+	"values(metric='tending_cpu_ns', policy='tended') and not values(metric='tending_cpu_ns', policy='untended')"
+folder=$(only_run runs)
+passes report "$folder"
+says out 'untended'
+[[ -z $(ls -A tmp) ]] || fail "expected nothing in TMPDIR, saw: $(ls -AR tmp)"
