@@ -101,9 +101,9 @@ done
 background python3 -c '
 import os, time
 for _ in range(2):
-    time.sleep(2)
+    time.sleep(4)
     if os.fork() == 0:
-        time.sleep(0.5)
+        time.sleep(1)
         os._exit(0)
     os.wait()
 time.sleep(1)'

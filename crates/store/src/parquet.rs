@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Samples as Parquet: one row a measurement, the parameters as one map of strings.
 
+use std::cell::Cell;
 use std::fs::File;
+use std::panic;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use anyhow::{Context, Result, anyhow};
 use arrow_array::builder::{
@@ -92,8 +94,32 @@ pub(crate) fn encode(samples: &[Sample]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+thread_local! {
+    /// Whether a panic of this thread is an error that somebody else tells.
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
 /// The samples in the Parquet file at `path`.
+///
+/// The library panics at some damaged files (a column at a negative offset, values of no length): that
+/// is their damage as well, and not worth a backtrace.
 pub(crate) fn read(path: &Path) -> Result<Vec<Sample>> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let others = panic::take_hook();
+        panic::set_hook(Box::new(move |what| {
+            if !QUIET.get() {
+                others(what);
+            }
+        }));
+    });
+    QUIET.set(true);
+    let samples = panic::catch_unwind(|| decode(path));
+    QUIET.set(false);
+    samples.unwrap_or_else(|_| Err(anyhow!("{} is damaged", path.display())))
+}
+
+fn decode(path: &Path) -> Result<Vec<Sample>> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     let reader = ParquetRecordBatchReaderBuilder::try_new(file)
         .and_then(|builder| builder.build())
@@ -193,6 +219,22 @@ mod tests {
             std::fs::write(&path, &whole[..length]).unwrap();
             let error = read(&path).unwrap_err();
             assert!(format!("{error:#}").contains("samples.parquet"), "{error:#}");
+        }
+    }
+    #[test]
+    fn a_changed_byte_is_an_error_or_not_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("samples.parquet");
+        let whole = encode(&[sample(0), sample(1)]).unwrap();
+        for at in 0..whole.len() {
+            for byte in [0, 0x7f, 0xff, whole[at] ^ 1] {
+                let mut changed = whole.clone();
+                changed[at] = byte;
+                std::fs::write(&path, &changed).unwrap();
+                if let Err(error) = read(&path) {
+                    assert!(format!("{error:#}").contains("samples.parquet"), "{error:#}");
+                }
+            }
         }
     }
 }
