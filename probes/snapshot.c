@@ -64,6 +64,7 @@ static struct {
 	uint64_t forks;
 	uint64_t after_writes;
 	int threads;
+	bool steady;
 	bool pinned;
 	bool warm;
 	bool cow_stats;
@@ -82,6 +83,8 @@ static uint64_t forks_made, footprints_taken;
 static uint64_t fifth_writes;	      /* to the fifth of the blocks that the law prefers */
 static pid_t children[ALIVE_MAX + 1]; /* alive, from the oldest */
 static int alive;
+static struct cow_text *counts; /* NULL: not asked for */
+static struct rusage usage_before;
 static bool has_rollup;
 static uint64_t paused_ns, paused_at; /* the clock stands still for what is not measured */
 static cpu_set_t allowed;
@@ -266,11 +269,45 @@ static void take_snapshot(uint64_t written)
 	forks_made++;
 }
 
+/*
+ * A fork and an interval of writes that are not measured: the first snapshot of
+ * a store is one of many, and the only one before which nothing was shared and
+ * of which no policy can know what will be written. The blocks are those of the
+ * last writes, backwards.
+ */
+static void settle(void)
+{
+	uint64_t began, written = 0;
+
+	take_snapshot(0);
+	began = clock_ns();
+	while (written < settings.writes / 2 && clock_ns() - began < settings.interval_ns)
+		for (int i = 0; i < BATCH_WRITES && written < settings.writes; i++)
+			write_block(settings.writes - ++written);
+	forks_made = footprints_taken = 0;
+}
+
+static void begin_counting(void)
+{
+	clock_stop();
+	/* The first look makes the pages that looking needs the program's own again. */
+	if (counts)
+		cow_read(&counts[EMPTY]);
+	for (int i = EMPTY; i <= BEFORE && counts; i++)
+		cow_read(&counts[i]);
+	usage_before = usage_of(RUSAGE_SELF);
+	clock_go_on();
+}
+
 static void write_all(void)
 {
 	uint64_t began, last, batch = 0;
 
 	began = last = clock_ns();
+	/* What became of the copies before is none of this run's. */
+	if (settings.steady)
+		take_snapshot(0);
+	begin_counting();
 	for (uint64_t written = 0; written < settings.writes;) {
 		uint64_t count = settings.writes - written, now;
 
@@ -280,12 +317,8 @@ static void write_all(void)
 		written += count;
 		now = clock_ns();
 		batch_ns[batch++] = now - began;
-		/* The first comes in the middle at the latest, so that there is one. */
-		bool due = now - last >= settings.interval_ns ||
-			   (!forks_made && written >= settings.writes / 2);
-
-		if (!settings.interval_ns || !due || written < settings.after_writes ||
-		    forks_made == settings.forks)
+		if (!settings.interval_ns || now - last < settings.interval_ns ||
+		    written < settings.after_writes || forks_made >= settings.forks)
 			continue;
 		if (forks_made == FORKS_MAX)
 			fail(1, "more than %d forks: --interval-ns is too short", FORKS_MAX);
@@ -390,6 +423,7 @@ static void parse(int argc, char **argv)
 		INTERVAL,
 		FORKS,
 		AFTER_WRITES,
+		STEADY,
 		THREADS,
 		PIN,
 		WARM,
@@ -405,6 +439,7 @@ static void parse(int argc, char **argv)
 		{ "interval-ns", required_argument, NULL, INTERVAL },
 		{ "forks", required_argument, NULL, FORKS },
 		{ "after-writes", required_argument, NULL, AFTER_WRITES },
+		{ "steady", no_argument, NULL, STEADY },
 		{ "threads", required_argument, NULL, THREADS },
 		{ "pin", no_argument, NULL, PIN },
 		{ "warm", no_argument, NULL, WARM },
@@ -443,6 +478,9 @@ static void parse(int argc, char **argv)
 		case AFTER_WRITES:
 			settings.after_writes = parse_u64("--after-writes", optarg);
 			break;
+		case STEADY:
+			settings.steady = true;
+			break;
 		case THREADS:
 			settings.threads = (int)parse_u64("--threads", optarg);
 			break;
@@ -468,6 +506,8 @@ static void parse(int argc, char **argv)
 	if (argc - optind != 1)
 		fail(EXIT_USAGE, "usage: snapshot [OPTIONS] SIZE_BYTES");
 	settings.bytes = parse_u64("SIZE_BYTES", argv[optind]);
+	if (settings.steady && !settings.interval_ns)
+		fail(EXIT_USAGE, "--steady needs --interval-ns");
 	if (settings.block_bytes < 1 || settings.bytes < settings.block_bytes)
 		fail(EXIT_USAGE, "SIZE_BYTES must be a block at least");
 	if (settings.bytes / settings.block_bytes > UINT32_MAX)
@@ -479,9 +519,8 @@ static void parse(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	uint64_t batches, samples = 1000;
-	struct cow_text *counts = NULL;
 	struct spinners spinners;
-	struct rusage before, after;
+	struct rusage after;
 
 	probe_name = "snapshot";
 	parse(argc, argv);
@@ -510,9 +549,8 @@ int main(int argc, char **argv)
 		pin_to(0, &allowed);
 	timer_row(batch_ns, samples);
 
-	for (int i = EMPTY; i <= BEFORE && counts; i++)
-		cow_read(&counts[i]);
-	before = usage_of(RUSAGE_SELF);
+	if (settings.steady)
+		settle();
 	write_all();
 	after = usage_of(RUSAGE_SELF);
 	if (counts)
@@ -532,7 +570,7 @@ int main(int argc, char **argv)
 	row("preferred_fifth_writes", fifth_writes);
 	row("batch_writes", BATCH_WRITES);
 	row_of_child(0, "batch_end_ns", batch_ns, batches);
-	usage_rows("run", &before, &after);
+	usage_rows("run", &usage_before, &after);
 	print_forks();
 	print_coverage();
 	print_times();

@@ -30,12 +30,13 @@ const SETTLED: [OfProcess; 3] = [
 ];
 
 /// Told of the whole system only.
-const SYSTEM: [OfSystem; 5] = [
+const SYSTEM: [OfSystem; 6] = [
     ("precopy_attempts", |counts| counts.precopy_attempts),
     ("precopy_success", |counts| counts.precopy_success),
     ("flushes", |counts| counts.flushes),
     ("ptl_holds", |counts| counts.ptl_holds),
     ("allocations", |counts| counts.allocations),
+    ("precopy_refused_nomem_pages", |counts| counts.precopy_refused.get("nomem").copied()),
 ];
 
 /// The counts of all repetitions: of each the sum over its writers, and the median of those. What

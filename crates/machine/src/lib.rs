@@ -13,6 +13,7 @@ pub mod cpu;
 mod delay_guard;
 pub mod facts;
 pub mod fit;
+mod fragmentation;
 mod guardian;
 pub mod guest;
 mod human;
@@ -32,6 +33,7 @@ pub mod verdict;
 
 pub use delay_guard::DelayGuard;
 pub use facts::Facts;
+pub use fragmentation::Fragmentation;
 pub use policy::Policy;
 pub use policy_guard::{PolicyError, PolicyGuard};
 pub use process::{ProcessError, ProcessFacts};

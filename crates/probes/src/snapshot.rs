@@ -19,7 +19,7 @@ use crate::settings::Placement;
 pub enum Forks {
     /// Never: what everything is compared with.
     Never,
-    /// After each interval of this many ns.
+    /// At the beginning and after each interval of this many ns; one interval is not measured.
     Every(u64),
     /// Once, after this many writes.
     OnceAfter(u64),
@@ -104,7 +104,9 @@ impl Snapshot {
         ];
         match self.forks {
             Forks::Never => {}
-            Forks::Every(interval_ns) => arguments.push(format!("--interval-ns={interval_ns}")),
+            Forks::Every(interval_ns) => {
+                arguments.extend([format!("--interval-ns={interval_ns}"), "--steady".to_owned()])
+            }
             Forks::OnceAfter(writes) => arguments.extend([
                 "--interval-ns=1".to_owned(),
                 "--forks=1".to_owned(),
@@ -263,6 +265,21 @@ mod tests {
             seed: 1,
         };
         settings.run(&Runner::new(Arc::default()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_run_with_intervals_begins_with_its_second_fork() {
+        let run = quick(Forks::Every(1_000_000));
+        let Some(first) = run.forks.first() else { panic!("no fork") };
+        assert_eq!((first.writes, run.writes), (0, 40_000));
+        assert!(run.forks.len() > 1 && run.forks.is_sorted_by_key(|fork| fork.begin_ns));
+        // The unmeasured fork's child is one of the two that are alive.
+        let alive: Vec<usize> = run.footprints.iter().map(|f| f.processes.len()).collect();
+        assert_eq!(alive[..3], [2, 3, 3]);
+        // All is shared when the clock starts: what is written first is a fault.
+        let first_writes: u64 = run.first_written_pages.iter().sum();
+        let own = 64 + 8 * run.forks.len() as u64;
+        assert!((first_writes..first_writes + own).contains(&run.minor_faults), "{run:?}");
     }
 
     #[test]

@@ -34,6 +34,9 @@ const CLOSED: [Snapshots; 3] = [Snapshots::None, Snapshots::Save, Snapshots::Rew
 /// The phases of each open loop.
 const OPEN: [Snapshots; 2] = [Snapshots::None, Snapshots::Save];
 
+/// The number of the phase that is not measured: no other phase's, and so other choices of records.
+const LEARNING: u64 = 1 << 8;
+
 /// Document 003's records.
 const LARGEST_BYTES: u64 = 10_000_000_000;
 /// Fewer are updated before a snapshot has begun.
@@ -113,7 +116,9 @@ impl Redis {
     /// What its phases take, as a multiple of the first one's time: a rate that is a share of the
     /// closed loop's takes the longer.
     fn phases(&self) -> f64 {
-        CLOSED.len() as f64
+        let learning = if self.policy.is_some() { 1.0 } else { 0.0 };
+        learning
+            + CLOSED.len() as f64
             + self.load_shares.iter().map(|share| OPEN.len() as f64 / share).sum::<f64>()
     }
 
@@ -148,7 +153,8 @@ pub fn tasks(cells: Vec<Redis>, base_page_bytes: u64, guard: Option<Rc<PolicyGua
                 let cell = Redis { seed: cell.seed + u64::from(rep), ..cell.clone() };
                 let mut most_per_s = None;
                 if !cell.load_shares.is_empty() {
-                    if let Some(guard) = &guard {
+                    // Without a policy the kernel stays as it is.
+                    if let (Some(guard), Some(_)) = (&guard, cell.policy) {
                         guard.set(Policy::Off)?;
                     }
                     most_per_s = Some(most.per_s(runner, &cell.setup(false), &cell.load(0))?);
@@ -197,6 +203,11 @@ fn measure(
     let populate = |stop: &_| load::populate(server, cell.records, stop);
     phase::attend(runner, populate, || Ok(()))?;
     let mut samples = of_the_server(cell, server, rep)?;
+    if cell.policy.is_some() {
+        // A server's first snapshot is one of many. No policy knows then what will be written.
+        let learnt = cell.load(LEARNING);
+        phase::run(runner, server, &learnt, Snapshots::Save, 1, Looks::None)?;
+    }
     let closed = CLOSED.map(|kind| (kind, None));
     let shares = cell.load_shares.iter().flat_map(|share| OPEN.map(|kind| (kind, Some(*share))));
     for (number, (kind, share)) in closed.into_iter().chain(shares).enumerate() {

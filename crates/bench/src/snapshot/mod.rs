@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use cowlab_machine::{Facts, Policy, PolicyGuard};
+use cowlab_machine::{Facts, Fragmentation, Policy, PolicyGuard, Root};
 use cowlab_probes::{Forks, Runner, Snapshot};
 use cowlab_store::Sample;
 
@@ -134,7 +134,8 @@ pub fn expected(
 /// The writes of all rounds and calibrations, roughly.
 fn writes_of(cells: &[Snapshot], calibrated: bool, plain_page_bytes: u64, rounds: u32) -> u64 {
     let sum = |of: Vec<Snapshot>| of.iter().map(|cell| cell.writes).sum::<u64>();
-    let each_round = sum(cells.to_vec()) + sum(distinct(cells.iter().map(reference_of)));
+    // Half as many again, at the most, before the first fork that is measured.
+    let each_round = sum(cells.to_vec()) * 3 / 2 + sum(distinct(cells.iter().map(reference_of)));
     let workloads = distinct(cells.iter().map(|cell| workload_of(cell, plain_page_bytes)));
     let once = if calibrated { sum(workloads) } else { 0 };
     each_round * u64::from(rounds) + once
@@ -176,7 +177,14 @@ fn task(
         };
         set(cell.policy)?;
         let cell = Snapshot { seed, forks, ..cell.clone() };
-        samples.extend(samples::of(&cell, &cell.run(runner)?, rep)?);
+        // A side figure: what cannot be read is absent.
+        let free_memory = || Fragmentation::read(&Root::default()).ok().flatten();
+        let before = free_memory();
+        let result = cell.run(runner)?;
+        samples.extend(samples::of(&cell, &result, rep)?);
+        if let (Some(before), Some(after)) = (before, free_memory()) {
+            samples.extend(samples::of_free_memory(&cell, &result, [before, after], rep));
+        }
         Ok(samples)
     })
 }
@@ -242,9 +250,9 @@ mod tests {
         let runner = Runner::new(Default::default()).unwrap();
         let page = rustix::param::page_size() as u64;
         let cells = [cell(1.0, None, page)];
-        // A cell, its reference, and a calibration, of 20,000 writes each.
-        assert_eq!(writes_of(&cells, true, page, 1), 3 * 20_000);
-        assert_eq!(writes_of(&cells, false, page, 100), 200 * 20_000);
+        // A cell with what it does not measure, its reference, and a calibration.
+        assert_eq!(writes_of(&cells, true, page, 1), 20_000 + 10_000 + 20_000 + 20_000);
+        assert_eq!(writes_of(&cells, false, page, 100), 100 * 50_000);
         assert!(expected(&runner, &cells, true, page, 1).unwrap() > Duration::ZERO);
         assert_eq!(expected(&runner, &[], true, page, 1).unwrap(), Duration::ZERO);
     }

@@ -2,7 +2,7 @@
 //! What policies would do for a workload of `snapshot`, from what it does under plain copy-on-write
 //! and from what batches of copies cost (`pre-copy`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cowlab_machine::Policy;
 use cowlab_model::snapshot::{Ahead, Batch, Costs, Course, Store, fault_ns, run};
@@ -54,8 +54,20 @@ pub fn foretell(
     if workloads.is_empty() {
         return Err("it has no samples of `bench snapshot`".to_owned());
     }
+    // Batches of huge pages cost something else.
+    let pages: BTreeSet<&str> = sweep
+        .iter()
+        .filter_map(|sample| sample.params.get("page_size_bytes"))
+        .map(String::as_str)
+        .collect();
+    let foretold = |params: &Params| {
+        pages.is_empty() || params.get("page_size_bytes").is_none_or(|own| pages.contains(&**own))
+    };
     let mut all = Vec::new();
     for ((environment, params), samples) in workloads {
+        if !foretold(&params) {
+            continue;
+        }
         let batches = batches_of(&kernels, params.get("variant").map(String::as_str))?;
         all.extend(of_workload(environment, &params, &samples, batches, policies)?);
     }
@@ -99,6 +111,7 @@ fn of_workload(
         scattered: params.get("placement").is_none_or(|placement| placement == "scattered"),
         writes: writes as u64,
         interval_ns: Some(plain("interval_ns")?),
+        steady: plain("unmeasured_forks").is_ok(),
         seed: 1,
     };
     let costs = Costs::new(never("elapsed_ns")? / writes, plain("fork_ns")?, batches.to_vec())
@@ -142,7 +155,7 @@ fn ahead(policy: Policy, page_bytes: f64) -> Ahead {
         Policy::Off => Ahead::Nothing,
         Policy::Next(depth) | Policy::NextFolios(depth, _) => Ahead::Next(depth as usize),
         Policy::CoverageOf(threshold, _, region_kb) => Ahead::Region {
-            pages: (f64::from(region_kb) * 1024.0 / page_bytes) as usize,
+            pages: (f64::from(region_kb) * 1024.0 / page_bytes).max(1.0) as usize,
             threshold_percent: threshold as usize,
         },
         Policy::Coverage => Ahead::Worker { waste_percent: WASTE_PERCENT },
@@ -259,6 +272,7 @@ mod tests {
             scattered: true,
             writes: 80_000,
             interval_ns: Some(4e6),
+            steady: true,
             seed: 1,
         };
         let costs = Costs::new(100.0, 40_000.0, batches(&sweep()).unwrap()).unwrap();
@@ -284,6 +298,7 @@ mod tests {
                 ("writes", 80_000.0),
                 ("interval_ns", 4e6),
                 ("fork_ns", 40_000.0),
+                ("unmeasured_forks", 1.0),
                 ("throughput_per_s", course.throughput_per_s(&store)),
             ];
             all.extend(of("yes", policy, &figures));

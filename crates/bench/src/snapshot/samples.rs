@@ -2,7 +2,7 @@
 //! A run of the probe as samples. docs/snapshot.md says what each figure is.
 
 use anyhow::{Result, bail};
-use cowlab_machine::Rollup;
+use cowlab_machine::{Fragmentation, Rollup};
 use cowlab_model::stats::{median, quantile};
 use cowlab_probes::{Footprint, Forks, Snapshot, SnapshotResult};
 use cowlab_store::{Histogram, Sample, histogram_of, serialise};
@@ -32,6 +32,9 @@ const RATE_QUANTILES: [(&str, f64); 9] = [
     ("max", 1.0),
 ];
 
+/// The blocks that free memory should have: huge pages of x86, and of arm64 with pages of 4 KiB.
+const HUGE_BYTES: u64 = 2 << 20;
+
 /// A figure of one, and its name in samples.
 type Figure = (&'static str, fn(&Rollup) -> Option<u64>);
 
@@ -45,6 +48,7 @@ pub(super) fn of(settings: &Snapshot, result: &SnapshotResult, rep: u32) -> Resu
     out.add("forks", result.forks.len() as f64);
     add_windows(&mut out, settings, result);
     if !result.forks.is_empty() {
+        out.add("unmeasured_forks", 1.0);
         let took = result.forks.iter().map(|fork| (fork.end_ns - fork.begin_ns).max(1));
         out.add_distribution("fork_ns", &histogram_of(took));
         out.add("first_written_pages", result.first_written_pages.iter().sum::<u64>() as f64);
@@ -77,6 +81,36 @@ pub(super) fn of_calibration(
     out.finish()
 }
 
+/// What became of free memory from before a run until after it, and how often an allocation, of
+/// anybody, had to wait for memory or did not get what it asked for.
+pub(super) fn of_free_memory(
+    settings: &Snapshot,
+    result: &SnapshotResult,
+    [before, after]: [Fragmentation; 2],
+    rep: u32,
+) -> Vec<Sample> {
+    let mut out = Recorder::new(BENCH, settings.params(), rep, result.start_unix_ns);
+    let order = (HUGE_BYTES / rustix::param::page_size() as u64).max(1).ilog2();
+    for (metric, of) in
+        [("free_unusable_before_fraction", &before), ("free_unusable_after_fraction", &after)]
+    {
+        if let Some(ratio) = of.unusable_ratio(order) {
+            out.add(metric, ratio);
+        }
+    }
+    out.add("allocation_stalls", after.stalls.saturating_sub(before.stalls) as f64);
+    let counts = [
+        ("compaction_failures", before.compaction_failures, after.compaction_failures),
+        ("huge_page_failures", before.huge_page_failures, after.huge_page_failures),
+    ];
+    for (metric, before, after) in counts {
+        if let (Some(before), Some(after)) = (before, after) {
+            out.add(metric, after.saturating_sub(before) as f64);
+        }
+    }
+    out.finish()
+}
+
 /// Windows and phases are measured from each fork's return; the fork itself has a figure of its own.
 fn add_windows(out: &mut Recorder, settings: &Snapshot, result: &SnapshotResult) {
     let elapsed_ns = result.elapsed_ns();
@@ -89,7 +123,9 @@ fn add_windows(out: &mut Recorder, settings: &Snapshot, result: &SnapshotResult)
     let curve = Curve::of(result);
     let epochs = epochs(result);
     let before = result.forks.first().map_or(elapsed_ns, |fork| fork.begin_ns);
-    let mut rates = curve.rates(0, before, window_ns);
+    let steady = result.forks.first().is_some_and(|fork| fork.writes == 0);
+    // Of a run that begins with a fork nothing is before it.
+    let mut rates = if steady { Vec::new() } else { curve.rates(0, before, window_ns) };
     let mut lowest = Vec::new();
     for (begin, end) in &epochs {
         let own = curve.rates(*begin, *end, window_ns);

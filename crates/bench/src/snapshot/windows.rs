@@ -15,9 +15,11 @@ pub(super) struct Curve(Vec<(u64, u64)>);
 impl Curve {
     pub(super) fn of(result: &SnapshotResult) -> Curve {
         let mut forks = result.forks.iter().peekable();
-        let mut points = vec![(0, 0)];
-        for (index, &end_ns) in result.batch_end_ns.iter().enumerate() {
-            let made = ((index as u64 + 1) * result.batch_writes).min(result.writes);
+        let mut points = Vec::new();
+        // A run may begin with a fork.
+        let batches = [0].into_iter().chain(result.batch_end_ns.iter().copied());
+        for (batches_made, end_ns) in batches.enumerate() {
+            let made = (batches_made as u64 * result.batch_writes).min(result.writes);
             points.push((end_ns, made));
             if let Some(fork) = forks.next_if(|fork| fork.writes == made) {
                 points.extend([(fork.begin_ns, made), (fork.end_ns, made)]);
@@ -119,6 +121,24 @@ mod tests {
             minor_faults: 0,
             footprints: Vec::new(),
             counts: None,
+        }
+    }
+
+    #[test]
+    fn a_run_may_begin_with_a_fork() {
+        let mut run = result(|_| 1000);
+        let at = ForkAt { begin_ns: 0, end_ns: 5000, writes: 0 };
+        run.batch_end_ns.iter_mut().for_each(|end_ns| *end_ns += 5000);
+        run.forks[0].begin_ns += 5000;
+        run.forks[0].end_ns += 5000;
+        run.forks.insert(0, at);
+        let curve = Curve::of(&run);
+        assert_eq!(curve.writes_at(5000), 0.0);
+        let all = epochs(&run);
+        assert_eq!(all.len(), 2);
+        for (begin, end) in all {
+            let rates = curve.rates(begin, end, 10_000);
+            assert!(rates.iter().all(|rate| (rate - 1e8).abs() < 1.0), "{rates:?}");
         }
     }
 

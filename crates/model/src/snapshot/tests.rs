@@ -11,6 +11,7 @@ fn store() -> Store {
         scattered: true,
         writes: 100_000,
         interval_ns: Some(2_000_000.0),
+        steady: true,
         seed: 7,
     }
 }

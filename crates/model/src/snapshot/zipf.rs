@@ -7,6 +7,9 @@ use rand::{RngExt, SeedableRng};
 
 use super::Store;
 
+/// Seed of choices that are not the measured ones.
+const OTHERS: u64 = 0x0771;
+
 /// Chooses pages as the benchmark chooses blocks, by Walker's alias table (as probes/zipf.h).
 pub(super) struct Zipf {
     random: StdRng,
@@ -25,6 +28,12 @@ impl Zipf {
             page_of.shuffle(&mut random);
         }
         Zipf { random, columns: columns(blocks, store.zipf_alpha), page_of }
+    }
+
+    /// Other choices by the same law, of the same blocks.
+    pub(super) fn others(&self) -> Zipf {
+        let random = StdRng::seed_from_u64(OTHERS);
+        Zipf { random, columns: self.columns.clone(), page_of: self.page_of.clone() }
     }
 
     pub(super) fn next_page(&mut self) -> usize {

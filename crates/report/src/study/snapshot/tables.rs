@@ -14,6 +14,51 @@ use crate::study::picked::Picked;
 /// Why plain copy-on-write has no change.
 const ITSELF: &str = "is what the others are compared with";
 
+/// What became of free memory over the runs of a workload; `None` where the kernel did not tell.
+pub(super) fn free_memory(workload: &Workload, number: usize) -> Option<Table> {
+    let mut table = Table::new(
+        format!("{SECTION}-free-{number}"),
+        format!(
+            "{}: free memory in blocks too small for a huge page of 2 MiB, before and after a run, and \
+             allocations of the whole system that failed or waited meanwhile, all rounds together",
+            workload.name()
+        ),
+        vec![
+            Column::text("Configuration"),
+            Column::unit("Forks", "forks"),
+            Column::unit("Too small, before", "fraction"),
+            Column::unit("after", "fraction"),
+            Column::unit("Stalls", "count"),
+            Column::unit("Compactions failed", "count"),
+            Column::unit("Huge pages not had", "count"),
+            Column::unit("Copies ahead without memory", "pages"),
+        ],
+    );
+    for one in workload.configurations.iter() {
+        let case = workload.case(&one);
+        let sum = |metric: &str, unit: &str| {
+            let all = case.values(metric);
+            let sum = (!all.is_empty()).then(|| all.iter().sum());
+            cells::number(sum, unit, "the kernel does not tell")
+        };
+        table.push(vec![
+            Cell::text(workload.configurations.name(&one)),
+            sum("forks", "forks"),
+            figure(&case, "free_unusable_before_fraction", "fraction"),
+            figure(&case, "free_unusable_after_fraction", "fraction"),
+            sum("allocation_stalls", "count"),
+            sum("compaction_failures", "count"),
+            sum("huge_page_failures", "count"),
+            sum("precopy_refused_nomem_pages", "pages"),
+        ]);
+    }
+    let told = workload
+        .configurations
+        .iter()
+        .any(|one| !workload.case(&one).values("free_unusable_after_fraction").is_empty());
+    told.then_some(table)
+}
+
 pub(super) fn all(workload: &Workload, number: usize) -> [Table; 3] {
     let mut writes = Table::new(
         format!("{SECTION}-{number}"),
