@@ -4,6 +4,7 @@
 pub mod advice;
 pub mod application;
 pub mod calibrate;
+pub mod ccow;
 pub mod command;
 mod counts;
 pub mod cross_check;

@@ -4,6 +4,7 @@
 mod advise;
 mod bench;
 mod bench_tend;
+mod ccow;
 mod footprint;
 mod kernel;
 mod predict_policy;
@@ -26,6 +27,7 @@ pub use bench::{
     ForkSectionsArgs, ForkSweepArgs, ForkTableArgs, PreCopyArgs,
 };
 pub use bench_tend::{BenchTendArgs, Program};
+pub use ccow::CcowArgs;
 pub use footprint::FootprintArgs;
 pub use kernel::{
     ForkStudyArgs, GuestArgs, Kernel, KernelBenchArgs, KernelBootArgs, KernelBuildArgs,

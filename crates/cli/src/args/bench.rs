@@ -8,8 +8,8 @@ use cowlab_machine::Policy;
 use cowlab_probes::{Method, Pattern, Reap, Writer};
 
 use super::{
-    BenchObserveArgs, BenchTendArgs, FootprintsArgs, ForecastArgs, RedisArgs, SnapshotArgs,
-    fraction, size,
+    BenchObserveArgs, BenchTendArgs, CcowArgs, FootprintsArgs, ForecastArgs, RedisArgs,
+    SnapshotArgs, fraction, size,
 };
 
 #[derive(Debug, Subcommand)]
@@ -27,6 +27,9 @@ pub enum Bench {
     Snapshot(SnapshotArgs),
     /// Document 003's second benchmark: a real redis-server that takes snapshots under YCSB's updates
     Redis(RedisArgs),
+    /// Document 003 whole: both of its benchmarks under its policies and the kernel's own (patched
+    /// kernel, root)
+    Ccow(CcowArgs),
     /// Real programs of a list: what they write between two moments, in one table
     Footprints(FootprintsArgs),
     /// The same programs: what their forks cost, predicted and measured
@@ -58,6 +61,7 @@ impl Bench {
             Bench::PreCopy(_) => "pre-copy",
             Bench::Snapshot(_) => "snapshot",
             Bench::Redis(_) => "redis",
+            Bench::Ccow(_) => "ccow",
             Bench::Footprints(_) => "footprints",
             Bench::Forecast(_) => "forecast",
             Bench::Tend(_) => "tend",

@@ -255,7 +255,7 @@ pub struct GuestArgs {
     #[arg(long, value_enum, default_value = "auto", global = true)]
     pub accelerator: AcceleratorChoice,
     /// Kill a guest after this time
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600.0, value_parser = seconds, allow_negative_numbers = true, global = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 7200.0, value_parser = seconds, allow_negative_numbers = true, global = true)]
     pub time_limit_s: f64,
     #[command(flatten)]
     pub place: KernelPlace,

@@ -11,15 +11,15 @@ use cowlab_machine::Policy;
 use cowlab_probes::{CowCheck, CowFaults, DoFork, ForkTable, Writer, unix_ns};
 use cowlab_report::figures::{figures, table as figure_table};
 use cowlab_report::{Block, Document, Section, csv, emulated, html, study};
-use cowlab_store::{Run, RunFolder, RunInfo};
+use cowlab_store::{Missing, Run, RunFolder, RunInfo};
 
 use crate::args::{
     Bench, CommandArgs, Common, CowCheckArgs, CowFaultsArgs, ForkSectionsArgs, ForkSweepArgs,
     ForkTableArgs, PreCopyArgs,
 };
 use crate::cmd::{
-    bench_observe, bench_programs, bench_redis, bench_snapshot, bench_tend, bench_trace,
-    cross_check,
+    bench_ccow, bench_observe, bench_programs, bench_redis, bench_snapshot, bench_tend,
+    bench_trace, cross_check,
 };
 use crate::context::Context;
 use crate::output;
@@ -33,6 +33,7 @@ pub fn run(common: &Common, bench: &Bench) -> Result<()> {
         Bench::CowFaults(args) => cow_faults(common, args),
         Bench::PreCopy(args) => pre_copy(common, args),
         Bench::Redis(args) => bench_redis::run(common, args),
+        Bench::Ccow(args) => bench_ccow::run(common, args),
         Bench::Snapshot(args) => bench_snapshot::run(common, args),
         Bench::Footprints(args) => bench_programs::footprints(common, args),
         Bench::Forecast(args) => bench_programs::forecasts(common, args),
@@ -48,8 +49,20 @@ pub fn run(common: &Common, bench: &Bench) -> Result<()> {
 
 /// Measure `tasks`, keep the run and print it.
 pub fn finish(context: &Context, name: &str, tasks: &[Task], rounds: Rounds) -> Result<()> {
+    finish_lacking(context, name, tasks, rounds, Vec::new())
+}
+
+/// The same of a measurement that cannot have all here.
+pub fn finish_lacking(
+    context: &Context,
+    name: &str,
+    tasks: &[Task],
+    rounds: Rounds,
+    missing: Vec<Missing>,
+) -> Result<()> {
     let mut info =
         RunInfo::begin(&format!("bench-{name}"), context.common.seed, context.facts.environment());
+    info.missing = missing;
     let folder = RunFolder::create(&context.common.output, &info)?;
     let began = Instant::now();
     let samples = context.measure(tasks, rounds)?;
@@ -210,7 +223,7 @@ pub fn or_stock(asked: &[Policy]) -> Vec<Option<Policy>> {
     if asked.is_empty() { vec![None] } else { asked.iter().copied().map(Some).collect() }
 }
 
-fn check_cow_faults(context: &Context, cells: &[CowFaults]) -> Result<()> {
+pub fn check_cow_faults(context: &Context, cells: &[CowFaults]) -> Result<()> {
     for cell in cells {
         cell.check().map_err(WrongUsage)?;
         let written = cell.pages_written(context.page()) * context.page();

@@ -18,20 +18,7 @@ pub fn run(common: &Common, args: &RedisArgs) -> Result<()> {
     let program = server::program()?;
     let context = Context::new(common, None)?;
     let size_bytes = args.size_bytes.unwrap_or_else(|| redis::default_size_bytes(&context.facts));
-    let records = size_bytes / RECORD_BYTES;
-    let updates = (records as f64 * args.turnovers) as u64;
-    if records < 2 || updates == 0 {
-        return Err(WrongUsage(format!(
-            "--size-bytes must hold two records of {RECORD_BYTES} bytes at least, and --turnovers \
-             make an update of them"
-        ))
-        .into());
-    }
-    // Beside the records their snapshot, which a guest keeps in memory, and each request's times, of
-    // all clients and of each.
-    let requests = updates / u64::from(args.pipeline);
-    let own_bytes = 2 * size_bytes + 2 * requests * size_of::<Request>() as u64;
-    context.check_fits(own_bytes, size_bytes.min(own_bytes), 1, context.page())?;
+    let (records, updates) = amount(&context, size_bytes, args.turnovers, args.pipeline)?;
     let mut cells = Vec::new();
     for page_size_bytes in page_sizes(&context, &args.page_size_bytes)? {
         for policy in bench::or_stock(&args.policy) {
@@ -61,6 +48,31 @@ pub fn run(common: &Common, args: &RedisArgs) -> Result<()> {
     context.say_expected(redis::expected(&context.runner, &cells, args.rounds)?);
     let tasks = redis::tasks(cells, context.page(), guard);
     bench::finish(&context, redis::BENCH, &tasks, Rounds::exactly(args.rounds))
+}
+
+/// The records of so much memory, and the updates of a phase, if there is memory for both.
+pub fn amount(
+    context: &Context,
+    size_bytes: u64,
+    turnovers: f64,
+    pipeline: u32,
+) -> Result<(u64, u64)> {
+    let records = size_bytes / RECORD_BYTES;
+    let updates = (records as f64 * turnovers) as u64;
+    if records < 2 || updates == 0 {
+        return Err(WrongUsage(format!(
+            "{} must hold two records of {RECORD_BYTES} bytes at least, and the turnovers make an \
+             update of them",
+            context.size_flag.get()
+        ))
+        .into());
+    }
+    // Beside the records their snapshot, which a guest keeps in memory, and each request's times, of
+    // all clients and of each.
+    let requests = updates / u64::from(pipeline);
+    let own_bytes = 2 * size_bytes + 2 * requests * size_of::<Request>() as u64;
+    context.check_fits(own_bytes, size_bytes.min(own_bytes), 1, context.page())?;
+    Ok((records, updates))
 }
 
 /// The page sizes asked for, or the base page. With --set-mthp each is switched on for its servers

@@ -4,6 +4,7 @@
 pub mod advise;
 mod advise_table;
 pub mod bench;
+mod bench_ccow;
 pub mod bench_observe;
 mod bench_programs;
 pub mod bench_redis;

@@ -79,12 +79,12 @@ pub fn run(common: &Common, args: &ReportArgs) -> Result<()> {
 /// The report and the summary of what has no machine profile: guests alone, or the
 /// benchmarks of a store that takes snapshots.
 fn without_profile(run: &Run) -> Result<Option<(Document, serde_json::Value)>> {
-    if let Some(document) = study::kernel::document(run) {
+    let own = study::of_bench(run);
+    if let (None, Some(document)) = (&own, study::kernel::document(run)) {
         return Ok(Some((document, study::kernel::summary(run))));
     }
-    let own = study::of_bench(run)
-        .or_else(|| study::programs::document(run))
-        .or_else(|| study::footprint::document(run));
+    let own =
+        own.or_else(|| study::programs::document(run)).or_else(|| study::footprint::document(run));
     let Some(document) = own else { return Ok(None) };
     Ok(Some((document, serde_json::to_value(figures(&run.samples))?)))
 }

@@ -43,11 +43,14 @@ use picked::Picked;
 
 pub use summary::summary;
 
-/// The report of a run that has one section and nothing else.
-fn beside_published(run: &Run, title: &str, section: Section) -> Document {
+/// The title where both of document 003's benchmarks were measured.
+const CCOW: &str = "Coverage-based copy-on-write: document 003 whole";
+
+/// The report of a run that is not a study's.
+fn beside_published(run: &Run, title: &str, sections: Vec<Section>) -> Document {
     let mut document = Document::new(title, "Published figures beside measured ones.");
     document.facts = machine::headline_facts(&run.info);
-    document.sections = vec![section];
+    document.sections = sections;
     emulated::label_document(&mut document, emulated::label_of(&run.info.environments));
     document
 }
@@ -99,7 +102,20 @@ impl<'a> Analysis<'a> {
 
 /// The report of a run of one of the benchmarks that have their own; `None` of any other.
 pub fn of_bench(run: &Run) -> Option<Document> {
-    snapshot::document(run).or_else(|| redis::document(run)).or_else(|| tend::document(run))
+    let sections: Vec<Section> =
+        [snapshot::section(run), redis::section(run)].into_iter().flatten().collect();
+    let title = match &sections[..] {
+        [] => return tend::document(run),
+        [one] => one.title.clone(),
+        _ => CCOW.to_owned(),
+    };
+    let mut document = beside_published(run, &title, sections);
+    if let Some(first) = document.sections.first_mut() {
+        first.blocks.extend(programs::notes(run));
+    }
+    // Its parts have labels of their own.
+    document.sections.extend(kernel::section(run));
+    Some(document)
 }
 
 /// The report of a study, its findings first.

@@ -89,7 +89,8 @@ pub fn section(run: &Run) -> Option<Section> {
     Some(Section::new("programs", "What real programs write", blocks))
 }
 
-fn notes(run: &Run) -> Vec<Block> {
+/// What could not be measured, and why.
+pub(super) fn notes(run: &Run) -> Vec<Block> {
     let note = |missing: &cowlab_store::Missing| {
         Block::Note(format!("{}: not available: {}", missing.metric, missing.reason))
     };
@@ -266,7 +267,7 @@ pub fn document(run: &Run) -> Option<Document> {
     let sections: Vec<Section> =
         [section(run), forecast_section(run)].into_iter().flatten().collect();
     let mut sections = sections.into_iter();
-    let mut document = super::beside_published(run, "Real programs", sections.next()?);
+    let mut document = super::beside_published(run, "Real programs", vec![sections.next()?]);
     document.sections.extend(sections);
     Some(document)
 }

@@ -10,8 +10,7 @@ use cowlab_bench::guest::Guests;
 use cowlab_lab::{Variant, Wanted};
 use cowlab_machine::{Facts, Root};
 use cowlab_report::figures::{figures, table as figure_table};
-use cowlab_report::study::{kernel, redis, snapshot};
-use cowlab_report::{Block, Document, Section, csv, emulated, html};
+use cowlab_report::{Block, Document, Section, csv, emulated, html, study};
 use cowlab_store::{Run, RunFolder, RunInfo};
 
 use super::Lab;
@@ -41,9 +40,8 @@ pub fn run(common: &Common, args: &KernelBenchArgs) -> Result<()> {
     let run = Run { info, samples: guests.samples };
 
     let summary = figures(&run.samples);
-    let document = kernel::document(&run)
-        .or_else(|| snapshot::document(&run))
-        .or_else(|| redis::document(&run))
+    let document = study::of_bench(&run)
+        .or_else(|| study::kernel::document(&run))
         .unwrap_or_else(|| figures_document(&args.bench, &run));
     for (file, contents) in csv::tables(&document) {
         folder.write(&format!("tables/{file}"), contents.as_bytes())?;
@@ -74,7 +72,7 @@ fn check(args: &KernelBenchArgs) -> Result<()> {
     if counting && args.guest.cpus.is_some_and(|cpus| cpus > 1) {
         return refuse("--accelerator icount counts on one CPU: leave --cpus out".to_owned());
     }
-    if counting && matches!(args.bench, Bench::Snapshot(_) | Bench::Redis(_) | Bench::Tend(_)) {
+    if counting && clocked(&args.bench) {
         return refuse(format!(
             "bench {} is of stops and rates, and a clock that counts instructions has none: leave \
              --accelerator icount out",
@@ -88,14 +86,19 @@ fn check(args: &KernelBenchArgs) -> Result<()> {
         }
         seen.push(*variant);
     }
-    if matches!(args.bench, Bench::PreCopy(_)) && seen.contains(&Variant::Plain) {
+    if matches!(args.bench, Bench::PreCopy(_) | Bench::Ccow(_)) && seen.contains(&Variant::Plain) {
         return refuse(
-            "the plain kernel has no policy for pre-copy: leave it out of --variant, or \
+            "the plain kernel has no policy that copies ahead: leave it out of --variant, or \
                        measure cow-faults"
                 .to_owned(),
         );
     }
     Ok(())
+}
+
+/// Whether it measures stops and rates.
+fn clocked(bench: &Bench) -> bool {
+    matches!(bench, Bench::Snapshot(_) | Bench::Redis(_) | Bench::Ccow(_) | Bench::Tend(_))
 }
 
 /// Flags of `kernel bench` and of every verb that are not the guest's, and whether a value follows.
@@ -174,7 +177,7 @@ mod tests {
     #[test]
     fn what_measures_rates_is_not_counted_in_instructions() {
         assert_eq!(checked("cow-faults --accelerator icount"), Ok(()));
-        for bench in ["snapshot", "redis", "tend"] {
+        for bench in ["snapshot", "redis", "ccow", "tend"] {
             assert_eq!(checked(&format!("{bench} --accelerator tcg")), Ok(()));
             let why = checked(&format!("{bench} --accelerator icount")).unwrap_err();
             assert!(why.contains(bench) && why.contains("leave --accelerator icount out"), "{why}");

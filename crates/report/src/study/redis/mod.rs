@@ -12,7 +12,7 @@ use cowlab_store::Run;
 
 use super::configuration::{Configuration, Configurations};
 use super::picked::Picked;
-use crate::document::{Axis, Block, Document, Plot, Section, Series};
+use crate::document::{Axis, Block, Plot, Section, Series};
 use crate::html::inline::plain;
 
 /// Anchor of the section.
@@ -71,11 +71,6 @@ pub fn section(run: &Run) -> Option<Section> {
     blocks.extend(around_the_fork(&measured).map(Block::Plot));
     blocks.push(Block::Table(published::table(&measured)));
     Some(Section::new(SECTION, TITLE, blocks))
-}
-
-/// The report of a run that has nothing else.
-pub fn document(run: &Run) -> Option<Document> {
-    section(run).map(|section| super::beside_published(run, TITLE, section))
 }
 
 /// Latencies by when an update began, of the lowest open loop.

@@ -13,7 +13,7 @@ use cowlab_bench::snapshot::BENCH;
 use cowlab_store::Run;
 
 use super::picked::Picked;
-use crate::document::{Block, Document, Section};
+use crate::document::{Block, Section};
 use workload::Workload;
 
 /// Anchor of the section.
@@ -36,13 +36,9 @@ pub fn section(run: &Run) -> Option<Section> {
     )];
     for (number, workload) in workloads.iter().enumerate() {
         blocks.extend(tables::all(workload, number).map(Block::Table));
+        blocks.extend(tables::free_memory(workload, number).map(Block::Table));
         blocks.extend(plots::all(workload, number).map(Block::Plot));
     }
     blocks.push(Block::Table(published::table(&workloads)));
     Some(Section::new(SECTION, TITLE, blocks))
-}
-
-/// The report of a run that has nothing else.
-pub fn document(run: &Run) -> Option<Document> {
-    section(run).map(|section| super::beside_published(run, TITLE, section))
 }

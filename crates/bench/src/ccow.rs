@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `ccow`: document 003 whole. Its microbenchmark and its Redis under its policies and the kernel's
+//! own, and the writes from which predictions take what batches cost. All of a round are measured
+//! in one order, so that every figure of the document stands beside one of the same hour.
+
+use std::rc::Rc;
+
+use cowlab_machine::{Policy, PolicyGuard};
+use cowlab_probes::{Counting, CowFaults, Snapshot};
+
+use crate::redis::{self, Redis};
+use crate::snapshot::{self, ALPHAS};
+use crate::{Task, faults, precopy};
+
+/// The name of the plan.
+pub const NAME: &str = "ccow";
+
+/// The exponents for which figures are asked: the document's, and less and more skewed ones.
+pub const EXPONENTS: [f64; 6] = [0.0, 0.5, 0.9, 1.0, 1.1, 1.3];
+
+/// The exponent of the document's Figure 3.
+const REGIONS_ALPHA: f64 = 1.0;
+/// Its regions in KiB, with its threshold in percent.
+const REGIONS_KIB: [u32; 9] = [32, 64, 128, 256, 512, 1024, 2048, 4096, 8192];
+const THRESHOLD: u32 = 80;
+/// The regions of all its other figures, in KiB.
+const REGION_KIB: u32 = 2048;
+/// Its Figures 4, 5 and 7, in percent.
+const THRESHOLDS: [u32; 6] = [70, 75, 80, 85, 90, 95];
+
+/// Depths from which the cost of a batch is interpolated.
+const DEPTHS: [u32; 4] = [1, 16, 128, 512];
+
+/// What the document compares: plain copy-on-write, its thresholds, all regions; and the kernel's own.
+fn policies() -> Vec<Policy> {
+    let of = |threshold| Policy::CoverageOf(threshold, 0, REGION_KIB);
+    let thresholds = THRESHOLDS.map(of);
+    [Policy::Off, Policy::Coverage, of(0)].into_iter().chain(thresholds).collect()
+}
+
+/// The microbenchmark: `one` at each exponent; where the document has figures of it under all of its
+/// policies and in huge pages, if there are any, else under the kernel's own policy.
+pub fn snapshots(one: &Snapshot, exponents: &[f64], huge_page: Option<u64>) -> Vec<Snapshot> {
+    let mut cells = Vec::new();
+    for &zipf_alpha in exponents {
+        let of = |policy| Snapshot { zipf_alpha, policy: Some(policy), ..one.clone() };
+        if !ALPHAS.contains(&zipf_alpha) {
+            cells.extend([Policy::Off, Policy::Coverage].map(of));
+            continue;
+        }
+        cells.extend(policies().into_iter().map(of));
+        cells.extend(huge_page.map(|bytes| Snapshot { page_size_bytes: bytes, ..of(Policy::Off) }));
+        if zipf_alpha == REGIONS_ALPHA {
+            let others = REGIONS_KIB.into_iter().filter(|kib| *kib != REGION_KIB);
+            cells.extend(others.map(|kib| of(Policy::CoverageOf(THRESHOLD, 0, kib))));
+        }
+    }
+    cells
+}
+
+/// The servers: `one` under each policy, and in huge pages.
+pub fn servers(one: &Redis, huge_page: Option<u64>) -> Vec<Redis> {
+    let of = |policy| Redis { policy: Some(policy), ..one.clone() };
+    let huge = huge_page.map(|bytes| Redis { page_size_bytes: bytes, ..of(Policy::Off) });
+    policies().into_iter().map(of).chain(huge).collect()
+}
+
+/// Writes after one fork, from which predictions take what a batch costs.
+pub fn sweep(page: u64, counting: Counting, seed: u64) -> Vec<CowFaults> {
+    precopy::plan(page, &DEPTHS, false, counting, seed)
+}
+
+/// All that is measured.
+pub struct Plan {
+    /// The microbenchmark.
+    pub snapshots: Vec<Snapshot>,
+    /// The servers.
+    pub servers: Vec<Redis>,
+    /// What batches cost.
+    pub sweep: Vec<CowFaults>,
+}
+
+impl Plan {
+    /// Every policy that it sets.
+    pub fn policies(&self) -> Vec<Policy> {
+        let snapshots = self.snapshots.iter().map(|cell| cell.policy);
+        let servers = self.servers.iter().map(|cell| cell.policy);
+        let sweep = self.sweep.iter().map(|cell| cell.policy);
+        snapshots.chain(servers).chain(sweep).flatten().collect()
+    }
+
+    /// Its tasks; servers and sweep, which take longer, in the first `fewer` rounds.
+    pub fn tasks(self, page: u64, fewer: u32, guard: &Option<Rc<PolicyGuard>>) -> Vec<Task> {
+        let others = redis::tasks(self.servers, page, guard.clone())
+            .into_iter()
+            .chain(faults::tasks(self.sweep, guard.clone()))
+            .map(|task| task.at_most(fewer));
+        let snapshots = snapshot::tasks(&self.snapshots, None, page, guard.clone());
+        snapshots.into_iter().chain(others).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cowlab_probes::{Forks, Placement};
+
+    use super::*;
+
+    #[test]
+    fn every_figure_of_the_document_is_in_it() {
+        let one = Snapshot {
+            size_bytes: 16 << 20,
+            writes: 20_000,
+            block_bytes: 1024,
+            zipf_alpha: 0.0,
+            placement: Placement::Scattered,
+            forks: Forks::Never,
+            threads: 0,
+            page_size_bytes: 4096,
+            pinned: false,
+            policy: None,
+            counting: false,
+            seed: 1,
+        };
+        let cells = snapshots(&one, &EXPONENTS, Some(2 << 20));
+        let at = |alpha: f64| cells.iter().filter(move |cell| cell.zipf_alpha == alpha);
+        let has = |alpha: f64, policy: &str| {
+            at(alpha).any(|cell| cell.policy.unwrap().to_string() == policy)
+        };
+        // Figure 3.
+        for kib in REGIONS_KIB {
+            let own = if kib == REGION_KIB { "ccow:80".into() } else { format!("ccow:80:0:{kib}") };
+            assert!(has(1.0, &own), "{own}");
+        }
+        // Figures 4 to 6.
+        for alpha in ALPHAS {
+            for policy in ["off", "ccow:70", "ccow:80", "ccow:95", "ccow:0", "ccow"] {
+                assert!(has(alpha, policy), "{alpha} {policy}");
+            }
+            assert_eq!(at(alpha).filter(|cell| cell.page_size_bytes > 4096).count(), 1);
+        }
+        for alpha in [0.0, 0.5, 1.3] {
+            assert_eq!(at(alpha).count(), 2);
+        }
+        assert!(snapshots(&one, &[1.0], None).iter().all(|cell| cell.page_size_bytes == 4096));
+        let twice = cells.iter().enumerate().any(|(n, cell)| cells[..n].contains(cell));
+        assert!(!twice);
+    }
+}
