@@ -67,7 +67,10 @@ pub fn servers(one: &Redis, huge_page: Option<u64>) -> Vec<Redis> {
 
 /// Writes after one fork, from which predictions take what a batch costs.
 pub fn sweep(page: u64, counting: Counting, seed: u64) -> Vec<CowFaults> {
-    precopy::plan(page, &DEPTHS, false, counting, seed)
+    let mut cells = precopy::plan(page, &DEPTHS, false, counting, seed);
+    let largest = cells.iter().map(|cell| cell.size_bytes).max();
+    cells.retain(|cell| Some(cell.size_bytes) == largest);
+    cells
 }
 
 /// All that is measured.
