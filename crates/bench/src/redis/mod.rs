@@ -22,8 +22,8 @@ use crate::task::{Recorder, Task};
 pub use ask::replication_of;
 use load::Load;
 use most::Most;
-use phase::Looks;
 pub use phase::Snapshots;
+use phase::{Looks, Taken};
 use server::{HugePages, Placement, Server, Setup};
 
 /// The name of this benchmark in samples.
@@ -203,10 +203,12 @@ fn measure(
     let populate = |stop: &_| load::populate(server, cell.records, stop);
     phase::attend(runner, populate, || Ok(()))?;
     let mut samples = of_the_server(cell, server, rep)?;
+    let mut took_ns = None;
     if cell.policy.is_some() {
         // A server's first snapshot is one of many. No policy knows then what will be written.
         let learnt = cell.load(LEARNING);
-        phase::run(runner, server, &learnt, Snapshots::Save, 1, Looks::None)?;
+        let phase = phase::run(runner, server, &learnt, Snapshots::Save, 1, Looks::None)?;
+        took_ns = phase.taken.last().map(Taken::took_ns);
     }
     let closed = CLOSED.map(|kind| (kind, None));
     let shares = cell.load_shares.iter().flat_map(|share| OPEN.map(|kind| (kind, Some(*share))));
@@ -215,7 +217,9 @@ fn measure(
         load.rate_per_s = share.zip(most_per_s).map(|(share, most)| share * most);
         let start_unix_ns = unix_ns();
         let before = Rollup::read(&Root::default(), server.pid())?;
-        let phase = phase::run(runner, server, &load, kind, cell.snapshots, Looks::Memory)?;
+        let looks = Looks::Memory(took_ns);
+        let phase = phase::run(runner, server, &load, kind, cell.snapshots, looks)?;
+        took_ns = phase.taken.last().map(Taken::took_ns).or(took_ns);
         if phase.updates() != cell.updates {
             bail!("{} of {} updates were answered", phase.updates(), cell.updates);
         }

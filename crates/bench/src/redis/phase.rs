@@ -61,8 +61,9 @@ impl fmt::Display for Snapshots {
 pub enum Looks {
     /// No: walking it takes a CPU some ms, which others then wait for.
     None,
-    /// When four fifths of the snapshot are done, near the most that it comes to.
-    Memory,
+    /// When four fifths of the snapshot are done, near the most that it comes to. How long the one
+    /// before the phase took, if there was any.
+    Memory(Option<u64>),
 }
 
 /// One snapshot; times in ns since the load began.
@@ -85,6 +86,13 @@ pub struct Taken {
     pub rss_sum_bytes: Option<u64>,
     /// Whether the memory was looked at.
     pub(crate) is_looked_at: bool,
+}
+
+impl Taken {
+    /// How long it took.
+    pub fn took_ns(&self) -> u64 {
+        self.end_ns - self.begin_ns
+    }
 }
 
 /// What a phase gave.
@@ -259,7 +267,6 @@ fn watch(
     began: Instant,
 ) -> Result<bool> {
     let (taken, before) = all_taken.split_last_mut().expect("one was begun");
-    let before_ns = before.last().map(|before| before.end_ns - before.begin_ns);
     let [in_progress, status, cow] = kind.keys();
     let now_ns = began.elapsed().as_nanos() as u64;
     let persistence: redis::InfoDict = redis::cmd("INFO").arg("persistence").query(control)?;
@@ -272,7 +279,10 @@ fn watch(
         taken.cow_peak_bytes = taken.cow_peak_bytes.max(peak.filter(|bytes| *bytes > 0));
         let keys = number("current_save_keys_processed").zip(number("current_save_keys_total"));
         let since_ns = now_ns - taken.begin_ns;
-        if looks == Looks::Memory && !taken.is_looked_at && is_late(keys, since_ns, before_ns) {
+        if let Looks::Memory(phase_before_ns) = looks
+            && !taken.is_looked_at
+            && is_late(keys, since_ns, before.last().map(Taken::took_ns).or(phase_before_ns))
+        {
             taken.is_looked_at = true;
             (taken.pss_sum_bytes, taken.rss_sum_bytes) = memory(server.pid())?;
         }

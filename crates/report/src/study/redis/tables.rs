@@ -125,7 +125,8 @@ fn memory(measured: &Measured) -> Table {
             beside(measured, &one, change(&plain, &save, "pss_sum_bytes")),
             share(precopied(&save)),
             share(estimated_waste(&plain, &save)),
-            share(counted_waste(&save)),
+            // What became of a copy is known in the phase after it.
+            share(counted_waste(&one.of(&measured.samples))),
         ]);
     }
     table
