@@ -23,7 +23,7 @@ fi
 nothing_kept runs
 
 run --json kernel bench "${series[@]}" --accelerator tcg --memory 1GiB ccow --zipf-alpha 1,1.3 \
-	--size-bytes 16MiB --turnovers 1 --redis-bytes 2MiB --redis-turnovers 10 --rounds 1
+	--size-bytes 16MiB --turnovers 1 --redis-bytes 2MiB --redis-turnovers 2 --load 1 --rounds 1
 is_status 0
 json "{r['bench'] for r in rows} == {'snapshot', 'redis', 'cow-faults'}" \
 	"{r['params']['policy'] for r in pick(bench='snapshot', zipf_alpha='1', page_size_bytes='4096')}
