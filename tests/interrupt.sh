@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
-# Signals in the middle: no process is left, and no run that looks whole.
+# Signals in the middle: no process is left, no run that looks whole, and rounds that were whole are kept.
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
@@ -67,6 +67,41 @@ refuses 1 'no run in killed has a machine profile' predict --output killed --pag
 for folder in killed/.unfinished-*/; do
 	[[ ! -e $folder ]] || refuses 1 'not a run' compare "$folder" "$folder"
 done
+
+# Of many rounds, those before the one that is ended: by a signal that can be caught as a run, by SIGKILL
+# in the unfinished folder.
+rounds=(bench fork-sweep --forks 1000 --heap-bytes 4KiB --write-fraction 0 --rounds 1000)
+begin --json "${rounds[@]}" --output some
+probe_seen do_fork
+sleep 2
+interrupt INT
+is_status 130
+[[ ! -s out ]] || fail "$called: expected no document, saw: $(seen)"
+no_probes_left
+some=$(only_run some)
+says err "^cowlab: $some has what was measured before: .*interrupted"
+passes --json compare "$some" "$some"
+has_rounds() {
+	python3 - "$1/run.json" <<-'EOF' || fail "$called: expected the rounds that were made in run.json, saw: $(<"$1/run.json")"
+		import json, re, sys
+		missing = [m for m in json.load(open(sys.argv[1]))["missing"] if m["metric"] == "rounds"]
+		assert len(missing) == 1 and re.match(r"[1-9]\d* of 1000 were made: ", missing[0]["reason"])
+	EOF
+}
+has_rounds "$some"
+
+begin "${rounds[@]}" --output last
+for tries in {1..300}; do
+	[[ ! -e $(echo last/.unfinished-*/run.json) ]] || break
+	sleep 0.1
+done
+interrupt KILL
+is_status 137
+no_probes_left
+[[ -z $(ls last) ]] || fail "$called: expected no run that looks whole, saw: $(ls -AR last)"
+last=$(echo last/.unfinished-*)
+has_rounds "$last"
+passes compare "$last" "$some"
 
 # At the first probe that is seen: while memory is warmed, where that is done.
 begin calibrate --output early

@@ -83,7 +83,21 @@ is_status 1
 says err 'ended with 1'
 nothing_kept runs
 
-# Ctrl-C ends the guest and keeps nothing.
+# A guest that must be killed leaves the rounds that were whole, of all kernels before it.
+run "${guest[@]}" --accelerator tcg --time-limit-s 30 cow-faults --policy off --pattern single --size-bytes 1MiB --rounds 1000
+is_status 1
+folder=$(only_run runs)
+says err "^cowlab: $folder has what was measured before: the guest did not end within 30 s"
+python3 - "$folder/run.json" <<'EOF' || fail "expected what the guest lacks in run.json, saw: $(<"$folder/run.json")"
+import json, sys
+missing = {m["metric"]: m["reason"] for m in json.load(open(sys.argv[1]))["missing"]}
+assert missing["rounds"].endswith(" of 1000 were made: it was killed"), missing
+assert missing["boots"].startswith("not all were made: the guest did not end within 30 s"), missing
+EOF
+passes report "$folder"
+rm -r runs
+
+# Ctrl-C ends the guest and keeps nothing of a round that was not whole.
 our_guests() {
 	local pid
 	while read -r pid; do

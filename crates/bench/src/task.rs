@@ -58,17 +58,18 @@ impl Rounds {
 }
 
 /// Run `tasks` in rounds. `progress` hears of each task before it runs: its name and the share of
-/// the work that is done.
+/// the work that is done. `whole` gets the samples of each round that was measured to its end: what
+/// is compared was measured equally often.
 pub fn run_rounds(
     runner: &Runner,
     tasks: &[Task],
     rounds: Rounds,
     seed: u64,
     mut progress: impl FnMut(&str, f64),
-) -> Result<Vec<Sample>> {
+    mut whole: impl FnMut(Vec<Sample>) -> Result<()>,
+) -> Result<()> {
     let began = Instant::now();
     let mut random = StdRng::seed_from_u64(seed);
-    let mut samples = Vec::new();
     // What each task took last: what a round will take.
     let mut took = vec![Duration::ZERO; tasks.len()];
     for round in 0..rounds.most {
@@ -79,6 +80,7 @@ pub fn run_rounds(
             break;
         }
         order.shuffle(&mut random);
+        let mut samples = Vec::new();
         for (index, number) in order.iter().enumerate() {
             let task = &tasks[*number];
             let by_rounds =
@@ -89,8 +91,9 @@ pub fn run_rounds(
             samples.extend((task.run)(runner, round).with_context(|| task.name.clone())?);
             took[*number] = task_began.elapsed();
         }
+        whole(samples)?;
     }
-    Ok(samples)
+    Ok(())
 }
 
 /// Makes the samples of one measurement.

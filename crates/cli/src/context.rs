@@ -162,6 +162,22 @@ impl Context {
 
     /// Run tasks in rounds, with a progress bar on a terminal.
     pub fn measure(&self, tasks: &[Task], rounds: Rounds) -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        self.measure_rounds(tasks, rounds, |mut round| {
+            samples.append(&mut round);
+            Ok(())
+        })?;
+        Ok(samples)
+    }
+
+    /// The same for who wants to keep what was measured before a round failed: `whole` gets the samples of
+    /// each that did not.
+    pub fn measure_rounds(
+        &self,
+        tasks: &[Task],
+        rounds: Rounds,
+        whole: impl FnMut(Vec<Sample>) -> Result<()>,
+    ) -> Result<()> {
         let start_unix_ns = unix_ns();
         let warm = self.warm();
         let bar = ProgressBar::new(1000);
@@ -171,13 +187,15 @@ impl Context {
         }
         // A guest's progress is shown by whoever booted it.
         let lines = std::env::var_os(PROGRESS).is_some();
-        let result = run_rounds(&self.runner, tasks, rounds, self.common.seed, |name, done| {
+        let progress = |name: &str, done: f64| {
             if lines {
                 eprintln!("{MARK}{done:.3} {name}");
             }
             bar.set_message(name.to_owned());
             bar.set_position((done * 1000.0) as u64);
-        });
+        };
+        let seed = self.common.seed;
+        let result = run_rounds(&self.runner, tasks, rounds, seed, progress, whole);
         bar.finish_and_clear();
         if let Some(warm) = &warm {
             *self.cold_touch.borrow_mut() = cold_touch_sample(self.page(), warm, start_unix_ns);

@@ -30,7 +30,7 @@ pub struct Interrupted;
 
 impl std::fmt::Display for Interrupted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("interrupted: the measured programs were ended, nothing was kept")
+        f.write_str("interrupted: the measured programs were ended")
     }
 }
 

@@ -132,12 +132,15 @@ impl RunFolder {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).with_context(failed)?;
         }
-        let mut out = File::create(&path).with_context(failed)?;
+        // What is written again is whole at any moment: this program may be killed at any.
+        let part = self.temporary.path().join(format!("{file}.part"));
+        let mut out = File::create(&part).with_context(failed)?;
         out.write_all(contents).with_context(failed)?;
-        out.sync_all().with_context(failed)
+        out.sync_all().with_context(failed)?;
+        fs::rename(&part, &path).with_context(failed)
     }
 
-    /// Write `run.json` and `samples.parquet`.
+    /// Write `run.json` and `samples.parquet`. May be called again when there are more samples.
     pub fn write_run(&self, run: &Run) -> Result<()> {
         self.write("samples.parquet", &parquet::encode(&run.samples)?)?;
         self.write("run.json", &serde_json::to_vec_pretty(&run.info)?)

@@ -263,7 +263,12 @@ mod tests {
         let page = rustix::param::page_size() as u64;
         let tasks = tasks(&[cell(1.0, None, page)], None, page, None);
         let rounds = crate::Rounds::exactly(2);
-        let samples = crate::run_rounds(&runner, &tasks, rounds, 1, |_, _| {}).unwrap();
+        let mut samples = Vec::new();
+        let whole = |mut round: Vec<Sample>| {
+            samples.append(&mut round);
+            Ok(())
+        };
+        crate::run_rounds(&runner, &tasks, rounds, 1, |_, _| {}, whole).unwrap();
         let of = |metric: &str, forks: &str| -> Vec<f64> {
             let is = |s: &&Sample| s.metric == metric && s.params["forks"] == forks;
             samples.iter().filter(is).map(|s| s.value).collect()

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `bench NAME`: one measurement over the product of its parameters.
 
-use std::time::Instant;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use cowlab_bench::{
     Recorder, Rounds, Task, command, faults, fork_sections as sections, precopy, sweep, table,
 };
@@ -65,9 +66,12 @@ pub fn finish_lacking(
     info.missing = missing;
     let folder = RunFolder::create(&context.common.output, &info)?;
     let began = Instant::now();
-    let samples = context.measure(tasks, rounds)?;
-    info.duration_s = Some(began.elapsed().as_secs_f64());
-    let run = Run { info, samples };
+    let mut run = Run { info, samples: Vec::new() };
+    let ended = measure_into(&mut run, &folder, context, tasks, rounds);
+    if run.samples.is_empty() && ended.is_err() {
+        return ended;
+    }
+    run.info.duration_s = Some(began.elapsed().as_secs_f64());
     let summary = figures(&run.samples);
     let table = figure_table(name, name, &summary);
     folder.write_run(&run)?;
@@ -81,6 +85,7 @@ pub fn finish_lacking(
         folder.write("report.html", html::render(document).as_bytes())?;
     }
     let written = folder.commit()?;
+    ended.with_context(|| kept(&written))?;
     context.say(&format!("the run is {}", written.display()));
     if context.common.json {
         return output::json_of_run(&run, &summary);
@@ -92,6 +97,46 @@ pub fn finish_lacking(
         document
     });
     output::text(&document)
+}
+
+/// How often the rounds so far are written down, at most: a short run is over before.
+const KEPT_EACH: Duration = Duration::from_secs(10);
+
+/// Measure into `run`. What ends it, SIGKILL and the end of a guest among that, loses no whole round:
+/// they are in the unfinished folder, as a run that can be read.
+fn measure_into(
+    run: &mut Run,
+    folder: &RunFolder,
+    context: &Context,
+    tasks: &[Task],
+    rounds: Rounds,
+) -> Result<()> {
+    let (known, mut made, mut last) = (run.info.missing.len(), 0, Instant::now());
+    let result = context.measure_rounds(tasks, rounds, |mut round| {
+        run.samples.append(&mut round);
+        made += 1;
+        if made < rounds.most && last.elapsed() >= KEPT_EACH {
+            run.info.missing.push(fewer_rounds(made, rounds, "it was killed"));
+            folder.write_run(run)?;
+            run.info.missing.truncate(known);
+            last = Instant::now();
+        }
+        Ok(())
+    });
+    if let Err(error) = &result {
+        run.info.missing.push(fewer_rounds(made, rounds, &format!("{error:#}")));
+    }
+    result
+}
+
+fn fewer_rounds(made: u32, rounds: Rounds, why: &str) -> Missing {
+    let reason = format!("{made} of {} were made: {why}", rounds.most);
+    Missing { metric: "rounds".to_owned(), reason }
+}
+
+/// Where what was measured before an error is, for its message.
+pub fn kept(written: &Path) -> String {
+    format!("{} has what was measured before", written.display())
 }
 
 /// The page sizes asked for, or the base page; refused if a program does not get them here.

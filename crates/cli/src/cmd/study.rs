@@ -10,9 +10,9 @@ use cowlab_bench::{Rounds, Task, calibrate, faults, points, sweep, table};
 use cowlab_store::{Missing, Run, RunFolder, RunInfo};
 
 use crate::args::{Common, StudyArgs};
-use crate::cmd::bench::isolation_tasks;
+use crate::cmd::bench::{isolation_tasks, kept};
 use crate::cmd::calibrate::{PROFILE_FILE, missing};
-use crate::cmd::kernel::KernelStudy;
+use crate::cmd::kernel::{KernelStudy, guests};
 use crate::cmd::report::Analysis;
 use crate::context::{Context, rounds_within};
 use crate::output;
@@ -80,12 +80,14 @@ pub fn run(common: &Common, args: &StudyArgs) -> Result<()> {
     let mut samples = context.measure(&tasks, plan.rounds)?;
     samples.append(&mut context.cold_touch.borrow_mut());
     samples.extend(calibrate::derived(&samples, scope));
+    let mut ended = Ok(());
     if let Some(kernel) = kernel {
         let mut guests = Guests { environments: info.environments, ..Guests::default() };
-        kernel.measure(plan.kernel_rounds, &mut guests)?;
+        ended = kernel.measure(plan.kernel_rounds, &mut guests);
         samples.append(&mut guests.samples);
         info.environments = guests.environments;
         info.missing.append(&mut guests.missing);
+        info.missing.extend(ended.as_ref().err().map(guests::ended_early));
     }
     info.duration_s = Some(began.elapsed().as_secs_f64());
     let run = Run { info, samples };
@@ -99,6 +101,7 @@ pub fn run(common: &Common, args: &StudyArgs) -> Result<()> {
     }
     folder.write_run(&run)?;
     let written = folder.commit()?;
+    ended.with_context(|| kept(&written))?;
     if common.json {
         output::json_of_run(&run, analysis.summary(&run))?;
     } else {

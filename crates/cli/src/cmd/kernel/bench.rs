@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use cowlab_bench::guest::Guests;
 use cowlab_lab::{Variant, Wanted};
 use cowlab_machine::{Facts, Root};
@@ -16,6 +16,7 @@ use cowlab_store::{Run, RunFolder, RunInfo};
 use super::Lab;
 use super::guests::{self, Plan};
 use crate::args::{Bench, Common, KernelBenchArgs};
+use crate::cmd::bench::kept;
 use crate::output;
 use crate::usage::WrongUsage;
 
@@ -33,10 +34,14 @@ pub fn run(common: &Common, args: &KernelBenchArgs) -> Result<()> {
     let accelerator = guests::ready(&lab, args.guest.accelerator.wanted(), &args.variant)?;
     let plan = Plan { words, variants: &args.variant, boots, accelerator, guest: &args.guest };
     let mut guests = Guests::default();
-    plan.measure(&lab, common, &mut guests)?;
+    let ended = plan.measure(&lab, common, &mut guests);
+    if guests.samples.is_empty() && ended.is_err() {
+        return ended;
+    }
     info.duration_s = Some(began.elapsed().as_secs_f64());
     info.environments = guests.environments;
     info.missing = guests.missing;
+    info.missing.extend(ended.as_ref().err().map(guests::ended_early));
     let run = Run { info, samples: guests.samples };
 
     let summary = figures(&run.samples);
@@ -49,6 +54,7 @@ pub fn run(common: &Common, args: &KernelBenchArgs) -> Result<()> {
     folder.write("report.html", html::render(&document).as_bytes())?;
     folder.write_run(&run)?;
     let written = folder.commit()?;
+    ended.with_context(|| kept(&written))?;
     lab.say(&format!("the run is {}", written.display()));
     if common.json { output::json_of_run(&run, &summary) } else { output::text(&document) }
 }

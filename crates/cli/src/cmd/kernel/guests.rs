@@ -7,10 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use cowlab_bench::guest::Guests;
 use cowlab_lab::{Built, Guest, Variant, Wanted, accelerator, boot};
-use cowlab_store::{Accelerator, Run};
+use cowlab_store::{Accelerator, Missing, Run};
 
 use super::Lab;
 use super::messages::Messages;
@@ -18,6 +18,9 @@ use crate::args::{Common, GuestArgs};
 
 /// Variable that asks a guest's cowlab for lines of progress.
 pub const PROGRESS: &str = "COWLAB_PROGRESS";
+
+/// Where a guest's cowlab writes its run, in the guest's folder.
+const RUNS: &str = "runs";
 
 /// What is measured in guests, and how they are booted.
 pub struct Plan<'a> {
@@ -46,7 +49,7 @@ pub fn ready(lab: &Lab, wanted: Wanted, variants: &[Variant]) -> Result<Accelera
 }
 
 impl Plan<'_> {
-    /// Boot, measure, and bring home what was measured.
+    /// Boot, measure, and bring home what was measured: before an error as well.
     pub fn measure(&self, lab: &Lab, common: &Common, guests: &mut Guests) -> Result<()> {
         let built: Vec<(Variant, Built)> =
             self.variants.iter().map(|v| Ok((*v, lab.built(*v)?))).collect::<Result<_>>()?;
@@ -60,26 +63,64 @@ impl Plan<'_> {
                 if self.boots * self.variants.len() as u32 > 1 {
                     lab.say(&format!("booting {variant}, {} of {}", boot + 1, self.boots));
                 }
-                let run = self.boot(lab, common, *variant, built)?;
-                guests.add(run, variant.name(), boot);
+                let (run, ended) = self.boot(lab, common, *variant, built)?;
+                if let Some(run) = run {
+                    guests.add(run, variant.name(), boot);
+                }
+                ended?;
             }
         }
         Ok(())
     }
 
-    fn boot(&self, lab: &Lab, common: &Common, variant: Variant, built: &Built) -> Result<Run> {
-        let (args, accelerator) = (self.guest, self.accelerator);
-        let scratch = tempfile::Builder::new()
+    /// What a boot measured, if anything, and how it ended.
+    fn boot(
+        &self,
+        lab: &Lab,
+        common: &Common,
+        variant: Variant,
+        built: &Built,
+    ) -> Result<(Option<Run>, Result<()>)> {
+        let mut scratch = tempfile::Builder::new()
             .prefix("bench-")
             .tempdir_in(lab.cache.folder("boot")?)
             .context("cannot make a folder for the guest")?;
-        let runs = scratch.path().join("runs");
+        let mut messages = Messages::new(lab.quiet);
+        let status = self.execute(lab, common, variant, built, scratch.path(), &mut messages);
+        messages.finish();
+        if let Err(error) = &status {
+            // Its log is in there, and the message says so; a guest that never ran has none.
+            let log = scratch.path().join("console.log").exists();
+            scratch.disable_cleanup(log && !error.is::<cowlab_lab::Interrupted>());
+        }
+        let run = brought(&scratch.path().join(RUNS))?;
+        let ended = match status {
+            Ok(0) if run.is_none() => Err(anyhow!("the guest wrote no run")),
+            Ok(0) => Ok(()),
+            Ok(status) => {
+                Err(anyhow!("`cowlab bench` in the guest: {}", messages.last_line(status)))
+            }
+            Err(error) => Err(error),
+        };
+        Ok((run, ended))
+    }
+
+    /// The status of a guest's `cowlab bench`, which writes into `folder`.
+    fn execute(
+        &self,
+        lab: &Lab,
+        common: &Common,
+        variant: Variant,
+        built: &Built,
+        folder: &Path,
+        messages: &mut Messages,
+    ) -> Result<u8> {
+        let (args, accelerator) = (self.guest, self.accelerator);
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut command: Vec<OsString> = vec!["env".into(), format!("{PROGRESS}=1").into()];
-        command.extend([program.into(), "--output".into(), runs.clone().into()]);
+        command.extend([program.into(), "--output".into(), folder.join(RUNS).into()]);
         command.extend(["--seed".into(), common.seed.to_string().into()]);
         command.extend(self.words_for(variant));
-        let mut messages = Messages::new(lab.quiet);
         let mut ignored = std::io::sink();
         let guest = Guest {
             image: &built.image(),
@@ -88,48 +129,27 @@ impl Plan<'_> {
             measured: true,
             cpus: args.cpus.unwrap_or(if accelerator == Accelerator::Icount { 1 } else { 2 }),
             time_limit: Duration::from_secs_f64(args.time_limit_s),
-            folder: scratch.path(),
+            folder,
             command: Some(&command),
             input: None,
             output: &mut ignored,
-            messages: &mut messages,
+            messages,
             kernel_arguments: &built.identity(),
             qemu_arguments: &[],
         };
         let say = |text: &str| lab.say(text);
         let watch =
             cowlab_lab::Watch { say: &say, progress: &|_, _| {}, interrupted: &lab.interrupted };
-        let ended = boot(guest, &watch);
-        messages.finish();
-        let ended = match ended {
-            Ok(ended) => ended,
-            Err(error) if error.is::<cowlab_lab::Interrupted>() => return Err(error),
-            Err(error) => {
-                // Its log is in there, and the message says so; a guest that never ran has none.
-                if scratch.path().join("console.log").exists() {
-                    let _kept = scratch.keep();
-                }
-                return Err(error);
-            }
-        };
+        let ended = boot(guest, &watch)?;
         if let Some(first) = ended.complaints.first() {
-            let kept = scratch.keep();
             bail!(
                 "the {variant} kernel complained in line {} of {}: {}",
                 first.line,
-                kept.join("console.log").display(),
+                ended.console.display(),
                 first.text
             );
         }
-        if ended.status != 0 {
-            bail!("`cowlab bench` in the guest: {}", messages.last_line(ended.status));
-        }
-        let entries = fs::read_dir(&runs).context("the guest wrote no run")?;
-        let mut folders: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-        match (folders.pop(), folders.len()) {
-            (Some(only), 0) => read(&only),
-            (_, more) => bail!("the guest wrote {more} runs, not one"),
-        }
+        Ok(ended.status)
     }
 
     /// The plain kernel has one policy, `off`, whatever the others are measured under.
@@ -150,6 +170,19 @@ impl Plan<'_> {
     }
 }
 
-fn read(folder: &Path) -> Result<Run> {
-    Run::read(folder).context("what the guest measured cannot be read")
+/// What a run lacks whose guests did not all end well.
+pub fn ended_early(error: &anyhow::Error) -> Missing {
+    // What follows its first line is the guest's log.
+    let why = format!("{error:#}");
+    let first = why.lines().next().unwrap_or_default();
+    Missing { metric: "boots".to_owned(), reason: format!("not all were made: {first}") }
+}
+
+/// The run that a guest wrote; of one that was ended, what it had measured when it last wrote that down.
+fn brought(runs: &Path) -> Result<Option<Run>> {
+    let Ok(entries) = fs::read_dir(runs) else { return Ok(None) };
+    let mut folders = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let run = folders.find(|folder| folder.join("run.json").exists());
+    run.map(|folder| Run::read(&folder).context("what the guest measured cannot be read"))
+        .transpose()
 }
