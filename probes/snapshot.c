@@ -9,6 +9,7 @@
  */
 #include "cow_stats.h"
 #include "probe.h"
+#include "times.h"
 #include "zipf.h"
 
 #include <getopt.h>
@@ -21,14 +22,6 @@
 #define FORKS_MAX 1000
 #define ALIVE_MAX 2 /* a child lives for two intervals */
 #define REGION_BYTES ((size_t)2 << 20)
-
-/*
- * Buckets of write times as an HDR histogram of three digits has them: 1024
- * to each power of two, so exact below 2048 ns; the last one has all the rest.
- */
-#define SUB_BITS 10
-#define POWERS 26
-#define BUCKETS ((POWERS + 1) << SUB_BITS)
 
 enum placement { SCATTERED, RANKED };
 static const char *const placement_names[] = { "scattered", "ranked", NULL };
@@ -76,7 +69,7 @@ static char *heap;
 static char *data; /* what is written */
 static uint32_t *order;
 static uint64_t *batch_ns; /* the clock at the end of each batch */
-static uint64_t *buckets;
+static struct times write_times;
 static struct fork_record *forks;
 static struct footprint *footprints;
 static uint64_t forks_made, footprints_taken;
@@ -133,25 +126,6 @@ static void choose_order(void)
 	munmap(place, place_bytes);
 }
 
-static size_t bucket_of(uint64_t ns)
-{
-	int shift = 63 - __builtin_clzll(ns | 1) - SUB_BITS;
-
-	if (shift <= 0)
-		return ns;
-	if (shift >= POWERS)
-		return BUCKETS - 1;
-	return ((size_t)shift << SUB_BITS) + (ns >> shift);
-}
-
-/* The least time that falls into a bucket. */
-static uint64_t least_of(size_t bucket)
-{
-	uint64_t shift = bucket >> SUB_BITS, sub = bucket & ((1 << SUB_BITS) - 1);
-
-	return shift <= 1 ? bucket : (sub + (1 << SUB_BITS)) << (shift - 1);
-}
-
 static inline void write_block(uint64_t i)
 {
 	memcpy(heap + (size_t)order[i] * settings.block_bytes, data, settings.block_bytes);
@@ -167,7 +141,7 @@ static void write_batch(uint64_t first, uint64_t count, bool timed)
 			slow_down(last);
 			uint64_t now = now_ns();
 
-			buckets[bucket_of(now - last)]++;
+			times_add(&write_times, now - last);
 			last = now;
 		}
 	}
@@ -397,22 +371,6 @@ static void print_footprints(void)
 	}
 }
 
-/* How often each time was seen, for those that were. */
-static void print_times(void)
-{
-	static uint64_t low[BUCKETS], often[BUCKETS];
-	size_t used = 0;
-
-	for (size_t i = 0; i < BUCKETS; i++) {
-		if (!buckets[i])
-			continue;
-		low[used] = least_of(i);
-		often[used++] = buckets[i];
-	}
-	row_of_child(0, "write_ns", low, used);
-	row_of_child(0, "of_that_time_writes", often, used);
-}
-
 static void parse(int argc, char **argv)
 {
 	enum {
@@ -529,7 +487,7 @@ int main(int argc, char **argv)
 	/* Shared memory: fork copies none of its entries, and no write to it faults. */
 	order = map_records(settings.writes * sizeof(*order));
 	batch_ns = map_records((batches > samples ? batches : samples) * sizeof(*batch_ns));
-	buckets = map_records(BUCKETS * sizeof(*buckets));
+	times_make(&write_times);
 	forks = map_records(FORKS_MAX * sizeof(*forks));
 	footprints = map_records((FORKS_MAX + 1) * sizeof(*footprints));
 	if (settings.cow_stats)
@@ -573,7 +531,7 @@ int main(int argc, char **argv)
 	usage_rows("run", &usage_before, &after);
 	print_forks();
 	print_coverage();
-	print_times();
+	times_print(&write_times, "write_ns", "of_that_time_writes");
 	print_footprints();
 	for (int i = 0; i < MOMENTS && counts; i++) {
 		cow_row(0, "process_cow_stats_text", counts[i].process, counts[i].process_bytes);
