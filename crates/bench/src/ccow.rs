@@ -38,6 +38,9 @@ fn policies() -> Vec<Policy> {
     [Policy::Off, Policy::Coverage, of(0)].into_iter().chain(thresholds).collect()
 }
 
+/// In huge pages: plain copy-on-write, which splits them, and the kernel's own policy, which makes them again.
+const HUGE: [Policy; 2] = [Policy::Off, Policy::CoverageHuge];
+
 /// The microbenchmark: `one` at each exponent; where the document has figures of it under all of its
 /// policies and in huge pages, if there are any, else under the kernel's own policy.
 pub fn snapshots(one: &Snapshot, exponents: &[f64], huge_page: Option<u64>) -> Vec<Snapshot> {
@@ -49,7 +52,8 @@ pub fn snapshots(one: &Snapshot, exponents: &[f64], huge_page: Option<u64>) -> V
             continue;
         }
         cells.extend(policies().into_iter().map(of));
-        cells.extend(huge_page.map(|bytes| Snapshot { page_size_bytes: bytes, ..of(Policy::Off) }));
+        let huge = |bytes| HUGE.map(|policy| Snapshot { page_size_bytes: bytes, ..of(policy) });
+        cells.extend(huge_page.into_iter().flat_map(huge));
         if zipf_alpha == REGIONS_ALPHA {
             let others = REGIONS_KIB.into_iter().filter(|kib| *kib != REGION_KIB);
             cells.extend(others.map(|kib| of(Policy::CoverageOf(THRESHOLD, 0, kib))));
@@ -61,8 +65,8 @@ pub fn snapshots(one: &Snapshot, exponents: &[f64], huge_page: Option<u64>) -> V
 /// The servers: `one` under each policy, and in huge pages.
 pub fn servers(one: &Redis, huge_page: Option<u64>) -> Vec<Redis> {
     let of = |policy| Redis { policy: Some(policy), ..one.clone() };
-    let huge = huge_page.map(|bytes| Redis { page_size_bytes: bytes, ..of(Policy::Off) });
-    policies().into_iter().map(of).chain(huge).collect()
+    let huge = |bytes| HUGE.map(|policy| Redis { page_size_bytes: bytes, ..of(policy) });
+    policies().into_iter().map(of).chain(huge_page.into_iter().flat_map(huge)).collect()
 }
 
 /// Writes after one fork, from which predictions take what a batch costs.
@@ -140,7 +144,7 @@ mod tests {
             for policy in ["off", "ccow:70", "ccow:80", "ccow:95", "ccow:0", "ccow"] {
                 assert!(has(alpha, policy), "{alpha} {policy}");
             }
-            assert_eq!(at(alpha).filter(|cell| cell.page_size_bytes > 4096).count(), 1);
+            assert_eq!(at(alpha).filter(|cell| cell.page_size_bytes > 4096).count(), 2);
         }
         for alpha in [0.0, 0.5, 1.3] {
             assert_eq!(at(alpha).count(), 2);
