@@ -58,23 +58,14 @@ static void write_every(size_t step)
 		write_page(page);
 }
 
-static int area_advice = MADV_NOHUGEPAGE; /* huge pages are another matter (cow_huge.c) */
-
-#define HUGE_BYTES (2UL << 20)
-
 static void map_area(void)
 {
-	size_t size = PAGES * page_size;
-	char *base = mmap(NULL, size + HUGE_BYTES, PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (base == MAP_FAILED)
+	area = mmap(NULL, PAGES * page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		    -1, 0);
+	if (area == MAP_FAILED)
 		die("mmap");
-	area = base + (HUGE_BYTES - (uintptr_t)base % HUGE_BYTES) % HUGE_BYTES;
-	if (area > base)
-		munmap(base, (size_t)(area - base));
-	munmap(area + size, HUGE_BYTES - (size_t)(area - base));
-	if (madvise(area, size, area_advice) && errno != EINVAL)
+	/* Huge pages are another matter. */
+	if (madvise(area, PAGES * page_size, MADV_NOHUGEPAGE) && errno != EINVAL)
 		die("madvise");
 	memset(writes, 0, sizeof(writes));
 	write_every(1);

@@ -38,8 +38,8 @@ fn policies() -> Vec<Policy> {
     [Policy::Off, Policy::Coverage, of(0)].into_iter().chain(thresholds).collect()
 }
 
-/// In huge pages: plain copy-on-write, which splits them, and the kernel's own policy, which makes them again.
-const HUGE: [Policy; 2] = [Policy::Off, Policy::CoverageHuge];
+/// In huge pages: plain copy-on-write, and the kernel's own policy for what the first write has split.
+const HUGE: [Policy; 2] = [Policy::Off, Policy::Coverage];
 
 /// The microbenchmark: `one` at each exponent; where the document has figures of it under all of its
 /// policies and in huge pages, if there are any, else under the kernel's own policy.

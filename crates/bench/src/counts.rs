@@ -19,11 +19,8 @@ const TIMES: [Timed; 2] =
     [("copy_ns", |stats| stats.copy), ("kernel_fault_ns", |stats| stats.fault)];
 
 /// Known when the loop is over.
-const LOOP: [OfProcess; 3] = [
-    ("cow_faults", |counts| counts.faults),
-    ("precopy_pages", |counts| counts.precopied),
-    ("huge_copied_pages", |counts| counts.huge_copied),
-];
+const LOOP: [OfProcess; 2] =
+    [("cow_faults", |counts| counts.faults), ("precopy_pages", |counts| counts.precopied)];
 
 /// Known when the pages were given back.
 const SETTLED: [OfProcess; 3] = [

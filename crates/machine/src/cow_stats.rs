@@ -91,8 +91,6 @@ pub struct ProcessCowStats {
     pub precopy_wasted: Option<u64>,
     /// Lost track of.
     pub precopy_unknown: Option<u64>,
-    /// Pages copied into huge pages ahead of the faults.
-    pub huge_copied: Option<u64>,
 }
 
 impl CowStats {
@@ -189,7 +187,6 @@ impl ProcessCowStats {
                 "precopy_written" => &mut stats.precopy_written,
                 "precopy_wasted" => &mut stats.precopy_wasted,
                 "precopy_unknown" => &mut stats.precopy_unknown,
-                "huge_copied" => &mut stats.huge_copied,
                 _ => continue,
             };
             *place = Some(value);

@@ -33,10 +33,8 @@ pub(crate) const GATE: &str = "proc/sys/vm/cow_gate_forks";
 pub(crate) const GATE_KB: &str = "proc/sys/vm/cow_gate_kb";
 /// Whether a worker copies ahead of the faults.
 pub(crate) const WORKER: &str = "proc/sys/vm/cow_worker";
-/// Whether it copies into huge pages what is written all over.
-pub(crate) const HUGE: &str = "proc/sys/vm/cow_huge";
 /// Every setting that a policy may change, and those that measurements do.
-pub(crate) const ALL: [&str; 13] = [
+pub(crate) const ALL: [&str; 12] = [
     PRECOPY,
     PRECOPY_PAGES,
     PRECOPY_ORDER,
@@ -48,7 +46,6 @@ pub(crate) const ALL: [&str; 13] = [
     GATE,
     GATE_KB,
     WORKER,
-    HUGE,
     TIMES,
 ];
 /// 0: count; 1: take times as well.
@@ -58,16 +55,14 @@ pub(crate) const TIMES: &str = "proc/sys/vm/cow_stats";
 pub const DEPTHS: RangeInclusive<u32> = 1..=512;
 
 /// For messages.
-const NAMES: &str = "off, next, next:PAGES, next:PAGES:ORDER, ccow, ccow+huge, ccow:THRESHOLD, \
-     ccow:THRESHOLD:ORDER:REGION_KB";
+const NAMES: &str =
+    "off, next, next:PAGES, next:PAGES:ORDER, ccow, ccow:THRESHOLD, ccow:THRESHOLD:ORDER:REGION_KB";
 
 /// The thresholds that vm.cow_threshold_pct takes.
 const THRESHOLDS: RangeInclusive<u32> = 0..=100;
 
 /// What `ccow` sets: the kernel's own defaults, in the order of [`coverage_settings`].
-const OWN: [u32; 10] = [80, 10, 2048, 128, 1, 1, 4096, 1, 0, 0];
-/// What `ccow+huge` sets: the same, and huge pages.
-const OWN_HUGE: [u32; 10] = [80, 10, 2048, 128, 1, 1, 4096, 1, 1, 0];
+const OWN: [u32; 9] = [80, 10, 2048, 128, 1, 1, 4096, 1, 0];
 /// What document 003 has: no limit of waste, regions of 2 MiB that are copied whole, of any process.
 const WASTE_ALLOWED_PCT: u32 = 100;
 /// Its regions, which one fault copies whole where they are no larger.
@@ -126,8 +121,6 @@ pub enum Policy {
     /// What was written between the last two forks, by a worker ahead of the faults, with the
     /// kernel's own settings: `ccow`.
     Coverage,
-    /// The same, into huge pages where nearly all of one is to be copied: `ccow+huge`.
-    CoverageHuge,
     /// The whole region, if so much of it (in percent) was written between the last two forks, into
     /// folios of up to 2^order pages, and the region's size in KiB: document 003's `ccow:80`,
     /// `ccow:0` for every region, `ccow:80:4`, and `ccow:80:0:32`.
@@ -145,22 +138,10 @@ impl Policy {
             Policy::Next(pages) => next(pages, 0),
             Policy::NextFolios(pages, order) => next(pages, order),
             Policy::Coverage => coverage_settings(OWN),
-            Policy::CoverageHuge => coverage_settings(OWN_HUGE),
             Policy::CoverageOf(threshold, order, region) => {
                 // A fault copies what one page-table page maps at the most.
                 let batch = region.min(REGION_KB);
-                coverage_settings([
-                    threshold,
-                    WASTE_ALLOWED_PCT,
-                    region,
-                    batch,
-                    0,
-                    0,
-                    0,
-                    0,
-                    0,
-                    order,
-                ])
+                coverage_settings([threshold, WASTE_ALLOWED_PCT, region, batch, 0, 0, 0, 0, order])
             }
         }
     }
@@ -170,14 +151,13 @@ impl Policy {
         match self {
             Policy::Off | Policy::Next(_) | Policy::NextFolios(..) => 0,
             // From the first on its pages are watched.
-            Policy::Coverage | Policy::CoverageHuge | Policy::CoverageOf(..) => 1,
+            Policy::Coverage | Policy::CoverageOf(..) => 1,
         }
     }
 }
 
-fn coverage_settings(values: [u32; 10]) -> Vec<(&'static str, u32)> {
-    let files =
-        [THRESHOLD, WASTE, REGION, BATCH, HISTORY, GATE, GATE_KB, WORKER, HUGE, PRECOPY_ORDER];
+fn coverage_settings(values: [u32; 9]) -> Vec<(&'static str, u32)> {
+    let files = [THRESHOLD, WASTE, REGION, BATCH, HISTORY, GATE, GATE_KB, WORKER, PRECOPY_ORDER];
     files.into_iter().zip(values).chain([(PRECOPY, 2)]).collect()
 }
 
@@ -186,7 +166,6 @@ pub(crate) fn built_in(setting: &str) -> Option<u32> {
     match setting {
         PRECOPY_PAGES => Some(1),
         PRECOPY_ORDER => Some(0),
-        HUGE => Some(0),
         _ => None,
     }
 }
@@ -199,7 +178,6 @@ impl fmt::Display for Policy {
             Policy::Next(pages) => write!(f, "next:{pages}"),
             Policy::NextFolios(pages, order) => write!(f, "next:{pages}:{order}"),
             Policy::Coverage => f.write_str("ccow"),
-            Policy::CoverageHuge => f.write_str("ccow+huge"),
             Policy::CoverageOf(threshold, 0, REGION_KB) => write!(f, "ccow:{threshold}"),
             Policy::CoverageOf(threshold, order, REGION_KB) => {
                 write!(f, "ccow:{threshold}:{order}")
@@ -219,7 +197,6 @@ impl FromStr for Policy {
             None if text == "off" => Ok(Policy::Off),
             None if text == "next" => Ok(Policy::Next(1)),
             None if text == "ccow" => Ok(Policy::Coverage),
-            None if text == "ccow+huge" => Ok(Policy::CoverageHuge),
             Some(("next", rest)) => match numbers(text, rest, "pages of next:PAGES", DEPTHS)? {
                 (pages, 0) => Ok(Policy::Next(pages)),
                 (pages, order) => Ok(Policy::NextFolios(pages, order)),
@@ -288,9 +265,7 @@ pub fn usable(facts: &Facts, policy: Policy) -> Result<(), String> {
         Policy::Off if settings.precopy.unwrap_or(0) == 0 => return Ok(()),
         Policy::Off => {}
         _ if settings.precopy.is_none() => return Err(lacks("vm.cow_precopy")),
-        Policy::Coverage | Policy::CoverageHuge | Policy::CoverageOf(..)
-            if settings.threshold_pct.is_none() =>
-        {
+        Policy::Coverage | Policy::CoverageOf(..) if settings.threshold_pct.is_none() => {
             return Err(lacks("vm.cow_threshold_pct"));
         }
         Policy::NextFolios(..) if settings.precopy_order.is_none() => {
@@ -320,7 +295,7 @@ mod tests {
         }
         let coverage = [(0, 0, 2048), (80, 0, 2048), (100, 0, 2048), (80, 4, 2048), (80, 0, 32)]
             .map(|(threshold, order, region)| Policy::CoverageOf(threshold, order, region));
-        for policy in coverage.into_iter().chain([Policy::Coverage, Policy::CoverageHuge]) {
+        for policy in coverage.into_iter().chain([Policy::Coverage]) {
             assert_eq!(policy.to_string().parse(), Ok(policy));
         }
         assert_eq!("next:16:0".parse(), Ok(Policy::Next(16)));
@@ -347,7 +322,6 @@ mod tests {
             "ccow:80:0:16384",
             "ccow:80:0:64:1",
             "ccows",
-            "ccow+",
         ] {
             assert!(wrong.parse::<Policy>().is_err(), "{wrong}");
         }

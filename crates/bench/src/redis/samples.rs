@@ -73,10 +73,9 @@ fn add_latency<'a>(out: &mut Recorder, part: &str, requests: impl Iterator<Item 
 /// phase after it.
 fn add_counts(out: &mut Recorder, phase: &Phase) {
     let Some([before, after]) = &phase.counts else { return };
-    let of: [Count; 5] = [
+    let of: [Count; 4] = [
         ("cow_faults", |c| c.faults),
         ("precopy_pages", |c| c.precopied),
-        ("huge_copied_pages", |c| c.huge_copied),
         ("precopy_written", |c| c.precopy_written),
         ("precopy_wasted", |c| c.precopy_wasted),
     ];

@@ -149,7 +149,7 @@ fn of_workload(
     Ok(foretold.collect())
 }
 
-/// Folios and huge pages are copied as the same pages: what they save is not in the model.
+/// Folios are copied as the same pages: what they save is not in the model.
 fn ahead(policy: Policy, page_bytes: f64) -> Ahead {
     match policy {
         Policy::Off => Ahead::Nothing,
@@ -158,7 +158,7 @@ fn ahead(policy: Policy, page_bytes: f64) -> Ahead {
             pages: (f64::from(region_kb) * 1024.0 / page_bytes).max(1.0) as usize,
             threshold_percent: threshold as usize,
         },
-        Policy::Coverage | Policy::CoverageHuge => Ahead::Worker { waste_percent: WASTE_PERCENT },
+        Policy::Coverage => Ahead::Worker { waste_percent: WASTE_PERCENT },
     }
 }
 
