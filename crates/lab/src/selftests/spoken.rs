@@ -3,6 +3,9 @@
 
 use crate::ktap::{Case, Outcome};
 
+/// What khugepaged says of memory that has become huge before it asked for that.
+const SURPRISED: &str = "Unexpected huge page";
+
 /// The cases that such an output tells of.
 pub fn cases(output: &str) -> Vec<Case> {
     let mut about = String::new();
@@ -11,6 +14,11 @@ pub fn cases(output: &str) -> Vec<Case> {
         let line = without_colour(line);
         if let Some(text) = line.strip_prefix("Run test:") {
             about = format!("{}: ", text.trim());
+        }
+        // What a child of khugepaged's ends with, without a word of how it went.
+        if line.trim() == SURPRISED {
+            let (name, outcome) = (format!("{about}{SURPRISED}"), Outcome::Fail);
+            cases.push(Case { name, outcome, note: None });
         }
         if let Some((name, outcome, said)) = read(line.trim()) {
             let note = (outcome != Outcome::Pass).then_some(said);
@@ -53,7 +61,8 @@ mod tests {
                       Testing zeropage on shmem... failed [reason: y]\n\
                       Userfaults unit tests: pass=1, skip=1, fail=1 (total=3)\n\
                       Run test: collapse_full (khugepaged:anon)\n\
-                      Collapse PTE table.... \x1b[32mOK\x1b[0m\nCollapse it.... \x1b[31mFail\x1b[0m\n";
+                      Collapse PTE table.... \x1b[32mOK\x1b[0m\nCollapse it.... \x1b[31mFail\x1b[0m\n\
+                      Unexpected huge page\n";
         let found: Vec<_> = cases(output)
             .into_iter()
             .map(|case| (case.name, case.outcome, case.note.unwrap_or_default()))
@@ -68,6 +77,7 @@ mod tests {
                 case("Testing zeropage on shmem", Outcome::Fail, "failed [reason: y]"),
                 case(&format!("{about}Collapse PTE table"), Outcome::Pass, ""),
                 case(&format!("{about}Collapse it"), Outcome::Fail, "Fail"),
+                case(&format!("{about}Unexpected huge page"), Outcome::Fail, ""),
             ]
         );
     }
