@@ -93,15 +93,17 @@ impl Plan<'_> {
             let log = scratch.path().join("console.log").exists();
             scratch.disable_cleanup(log && !error.is::<cowlab_lab::Interrupted>());
         }
-        let run = brought(&scratch.path().join(RUNS))?;
+        let run = brought(&scratch.path().join(RUNS));
         let ended = match status {
-            Ok(0) if run.is_none() => Err(anyhow!("the guest wrote no run")),
+            Ok(0) if matches!(run, Ok(None)) => Err(anyhow!("the guest wrote no run")),
             Ok(0) => Ok(()),
             Ok(status) => {
                 Err(anyhow!("`cowlab bench` in the guest: {}", messages.last_line(status)))
             }
             Err(error) => Err(error),
         };
+        // Why a guest ended says more than what it left half written.
+        let run = if ended.is_ok() { run? } else { run.unwrap_or_default() };
         Ok((run, ended))
     }
 
