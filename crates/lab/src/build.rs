@@ -146,14 +146,21 @@ impl Built {
         self.folder.join("bzImage")
     }
 
-    /// Words for its command line that tell those who measure in it what it is.
-    pub fn identity(&self) -> Vec<String> {
+    /// Words for its command line: what it is, for those who measure in it, and what it needs.
+    pub fn words(&self) -> Vec<String> {
         let info = &self.info;
-        vec![
+        let mut words = vec![
             format!("cowlab.variant={}", info.variant),
             format!("cowlab.build={}", info.key),
             format!("cowlab.source={}", info.source.version),
-        ]
+        ];
+        if info.variant == Variant::Debug {
+            // With tables of 5 levels KASAN reports whatever an interrupt in identify_cpu() touches:
+            // where its shadow lies follows from the bits that are cleared there ("kasan: Fix
+            // false-positive wild-memory-access on x86 under 5-level paging", linux-mm, June 2026).
+            words.push("no5lvl".to_owned());
+        }
+        words
     }
 
     fn read(folder: PathBuf) -> Option<Built> {

@@ -45,7 +45,7 @@ pub fn run(common: &Common, args: &KernelBootArgs) -> Result<()> {
         Some(image) => (image.clone(), Vec::new()),
         None => {
             let built = lab.built(args.variant)?;
-            (built.image(), built.identity())
+            (built.image(), built.words())
         }
     };
     let (accelerator, why) = accelerator::decide(args.machine.wanted(), accelerator::try_kvm)?;

@@ -100,7 +100,7 @@ fn candidates(lab: &Lab, args: &ForkStudyArgs) -> Result<Vec<Candidate>> {
     for change in [None].into_iter().chain(changes.iter().map(Some)) {
         let built = lab.built_as(Order::of(Variant::Traced), change.map(PathBuf::as_path))?;
         let name = change.map_or_else(|| BASE.to_owned(), |change| stem(change));
-        all.push(Candidate { name, image: built.image(), identity: built.identity() });
+        all.push(Candidate { name, image: built.image(), identity: built.words() });
     }
     Ok(all)
 }

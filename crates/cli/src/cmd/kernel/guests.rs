@@ -136,7 +136,7 @@ impl Plan<'_> {
             input: None,
             output: &mut ignored,
             messages,
-            kernel_arguments: &built.identity(),
+            kernel_arguments: &built.words(),
             qemu_arguments: &[],
         };
         let say = |text: &str| lab.say(text);

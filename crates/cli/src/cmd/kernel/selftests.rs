@@ -159,7 +159,7 @@ fn on_variant(
     let order =
         Order { programs, folder: &folder, cowlab: &cowlab, policies, stress_s: args.stress_s };
     let batches = batches(list, tests, &order)?;
-    let mut kernel_arguments = built.identity();
+    let mut kernel_arguments = built.words();
     kernel_arguments.extend(list.guest.kernel_arguments.iter().cloned());
     kernel_arguments.extend(args.kernel_argument.iter().cloned());
     let machine = Machine {

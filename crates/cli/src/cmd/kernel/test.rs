@@ -56,7 +56,7 @@ pub fn run(common: &Common, args: &KernelTestArgs) -> Result<()> {
     for variant in &args.variant {
         let built = lab.built(*variant)?;
         let folder = lab.cache.folder(&format!("test/{variant}"))?;
-        let mut kernel_arguments = built.identity();
+        let mut kernel_arguments = built.words();
         kernel_arguments.extend_from_slice(&own_arguments);
         let batch = Batch { label: String::new(), setup: String::new(), tests: tests.clone() };
         let machine = Machine {
