@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a server's memory costs, over time: its RSS, and what its control group is charged, which
-//! counts the parts of huge pages that nobody maps any more and RSS does not.
+//! counts the parts of huge pages that nobody maps any more and RSS does not. And when a hypervisor
+//! took CPU time away meanwhile.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// How often memory is looked at.
+use crate::task::stolen_ns;
+
+/// How often they are looked at.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// A control group of memory, of either version, for one server. Dropped, it is removed: its
@@ -93,7 +96,7 @@ fn parent(own: &str, mounts: &str) -> Option<(String, bool)> {
     Some((format!("{root}{}", path.trim_end_matches('/')), false))
 }
 
-/// Memory at one moment.
+/// One look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
     /// Since the beginning.
@@ -102,9 +105,11 @@ pub struct Look {
     pub rss_bytes: u64,
     /// What its group is charged.
     pub group_bytes: Option<u64>,
+    /// CPU time that a hypervisor gave to others so far; `None` where the kernel does not tell it.
+    pub stolen_ns: Option<u64>,
 }
 
-/// Look at the server's memory until `stop`.
+/// Look at the server's memory, and at what was stolen, until `stop`.
 ///
 /// # Errors
 /// The server is gone.
@@ -125,6 +130,7 @@ pub fn watch(
             at_ns: began.elapsed().as_nanos() as u64,
             rss_bytes: pages * page,
             group_bytes: group.and_then(Group::read),
+            stolen_ns: stolen_ns(),
         });
         std::thread::sleep(LOOK);
     }

@@ -2,16 +2,21 @@
 //! A server's phase as samples: as a whole, and snapshot by snapshot. docs/tend.md says what each
 //! figure is.
 
+use std::ops::Range;
+
 use cowlab_store::serialise;
 
 use super::memory::Look;
-use crate::redis::load::{Request, histogram_by_update};
+use crate::redis::load::{Request, histogram_by_update, updates_of};
 use crate::redis::phase::{Phase, Taken};
 use crate::task::Recorder;
 
 /// The quantiles of the whole phase.
 const QUANTILES: [(&str, f64); 6] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("max", 1.0)];
+
+/// What waited while CPU time was stolen has been served after so long.
+const CATCHES_UP_NS: u64 = 1_000_000_000;
 
 /// Add everything.
 pub(super) fn add(out: &mut Recorder, phase: &Phase, looks: &[Look]) {
@@ -22,11 +27,41 @@ pub(super) fn add(out: &mut Recorder, phase: &Phase, looks: &[Look]) {
     };
     let (within, outside): (Vec<&Request>, Vec<&Request>) = phase.requests.iter().partition(met);
     latency(out, "outside", &outside, None);
+    if let Some(disturbed) = disturbed(looks) {
+        let undisturbed: Vec<&Request> =
+            outside.iter().copied().filter(|request| !touches(&disturbed, request)).collect();
+        let fraction = updates_of(undisturbed.iter().copied()) as f64
+            / updates_of(outside.iter().copied()).max(1) as f64;
+        out.add("undisturbed_fraction", fraction);
+        latency(out, "undisturbed", &undisturbed, None);
+    }
     latency(out, "snapshot", &within, None);
     memory(out, phase, looks);
     for (number, taken) in phase.taken.iter().enumerate() {
         one_snapshot(out, number, taken, phase);
     }
+}
+
+/// When a hypervisor gave CPU time to others, from one look to the next, and until what waited has
+/// been served; apart and in order. `None` where that is not told.
+fn disturbed(looks: &[Look]) -> Option<Vec<Range<u64>>> {
+    let mut spans: Vec<Range<u64>> = Vec::new();
+    for pair in looks.windows(2) {
+        if pair[1].stolen_ns? <= pair[0].stolen_ns? {
+            continue;
+        }
+        let end_ns = pair[1].at_ns + CATCHES_UP_NS;
+        match spans.last_mut() {
+            Some(last) if last.end >= pair[0].at_ns => last.end = end_ns,
+            _ => spans.push(pair[0].at_ns..end_ns),
+        }
+    }
+    looks.first()?.stolen_ns.map(|_| spans)
+}
+
+fn touches(spans: &[Range<u64>], request: &Request) -> bool {
+    let first = spans.partition_point(|span| span.end <= request.begin_ns);
+    spans.get(first).is_some_and(|span| span.start <= request.end_ns)
 }
 
 fn latency(out: &mut Recorder, part: &str, requests: &[&Request], snapshot: Option<usize>) {
@@ -130,7 +165,12 @@ mod tests {
             elapsed_ns: 4 * second,
             ..Phase::default()
         };
-        let look = |at_ns, rss_bytes| Look { at_ns, rss_bytes, group_bytes: Some(rss_bytes + 1) };
+        let look = |at_ns, rss_bytes| Look {
+            at_ns,
+            rss_bytes,
+            group_bytes: Some(rss_bytes + 1),
+            stolen_ns: None,
+        };
         // The third is within half a second of a snapshot's end.
         let looks = [
             look(10, 100),
@@ -169,5 +209,43 @@ mod tests {
         assert_eq!(of("late_ns", "quantile", "p99"), [3.0]);
         // Four updates have no p99.
         assert!(of("latency_ns", "quantile", "p99").is_empty());
+        // Nothing is told of stolen time.
+        assert!(all("undisturbed_fraction").is_empty());
+    }
+
+    #[test]
+    fn what_met_stolen_time_is_set_apart() {
+        let second = 1_000_000_000;
+        let look = |at_ns, stolen_ns| Look {
+            at_ns,
+            rss_bytes: 1,
+            group_bytes: None,
+            stolen_ns: Some(stolen_ns),
+        };
+        let looks = [
+            look(second, 5),
+            look(2 * second, 5),
+            look(3 * second, 9),
+            look(4 * second, 9),
+            look(6 * second, 9),
+            look(7 * second, 10),
+            look(8 * second, 11),
+        ];
+        let spans = disturbed(&looks).unwrap();
+        assert_eq!(spans, [2 * second..4 * second, 6 * second..9 * second]);
+        let request = |begin_ns, end_ns| Request { begin_ns, late_ns: 0, end_ns, updates: 1 };
+        for (begin_ns, end_ns, expected) in [
+            (0, second, false),
+            (second, 2 * second, true),
+            (4 * second - 1, 4 * second + 5, true),
+            (4 * second, 6 * second - 1, false),
+            (second, 20 * second, true),
+            (9 * second, 20 * second, false),
+        ] {
+            let seen = touches(&spans, &request(begin_ns, end_ns));
+            assert_eq!(seen, expected, "{begin_ns} {end_ns}");
+        }
+        assert_eq!(disturbed(&[Look { stolen_ns: None, ..looks[0] }]), None);
+        assert_eq!(disturbed(&looks[..2]), Some(Vec::new()));
     }
 }

@@ -102,7 +102,8 @@ fn latency(case: &Case, number: usize) -> Table {
     let mut table = Table::new(
         format!("tend-latency-table-{number}"),
         "An update, from when it was intended; medians of the rounds, and the spread of untended \
-         rounds (largest less smallest)",
+         rounds (largest less smallest). Undisturbed: no CPU time was given to others by a hypervisor \
+         in the second before",
         vec![
             Column::text("Policy"),
             Column::text("Updates"),
@@ -115,7 +116,12 @@ fn latency(case: &Case, number: usize) -> Table {
             Column::unit("max", "ns"),
         ],
     );
-    for (part, words) in [("outside", "between snapshots"), ("snapshot", "that met one")] {
+    let parts = [
+        ("outside", "between snapshots"),
+        ("undisturbed", "of these, undisturbed"),
+        ("snapshot", "that met one"),
+    ];
+    for (part, words) in parts {
         for policy in case.policies() {
             let of = |quantile: &str| median(&whole(case, policy, part, quantile));
             let base = |quantile: &str| median(&whole(case, UNTENDED, part, quantile));
@@ -248,6 +254,7 @@ fn load(case: &Case, number: usize) -> Table {
             Column::unit("by so much of a CPU", "fraction"),
             Column::unit("Sent late, p99.9", "ns"),
             Column::unit("Stolen", "ns"),
+            Column::unit("Undisturbed, of updates between snapshots", "fraction"),
         ],
     );
     for policy in case.policies() {
@@ -265,6 +272,7 @@ fn load(case: &Case, number: usize) -> Table {
             cell("most_server_cpu_fraction", "fraction"),
             cells::number(median(&late.values("late_ns")), "ns", MISSING),
             cell("stolen_ns", "ns"),
+            cell("undisturbed_fraction", "fraction"),
         ]);
     }
     table
