@@ -17,7 +17,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO_FLAGS := --release --workspace
 
 .PHONY: help study build test test-long test-slowdown test-casper-long test-insert-long fuzz-insert \
-	fuzz-reader kernels test-kernel test-kernel-long test-kernel-regions test-study-long unit e2e lint man picture bindings bench-trace install clean
+	fuzz-reader kernels test-kernel test-kernel-long test-kernel-regions test-study-long test-tend-long unit e2e lint man picture bindings bench-trace install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -32,7 +32,7 @@ build: ## target/release/cowlab and target/libcasper
 
 test: lint unit e2e ## everything that a change must pass
 
-test-long: test test-study-long test-kernel-long test-casper-long test-slowdown test-insert-long test-tend-long ## the tests that measure for minutes as well
+test-long: test test-study-long test-kernel-long test-casper-long test-slowdown test-insert-long test-tend-long ## the long tests as well (hours)
 
 unit: build
 	scripts/install kernel

@@ -73,7 +73,7 @@ pub struct Common {
 pub enum Verb {
     /// Measure this machine, fit the model, compare with the papers, write one report
     Study(StudyArgs),
-    /// Say again what a study's samples say
+    /// Say again what the samples of a study, a footprint or a bench say
     Report(ReportArgs),
     /// What can be measured here, and whether a fork of a process would fail
     Doctor(DoctorArgs),
@@ -138,7 +138,7 @@ pub struct StudyArgs {
 
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// The run of a study
+    /// The run's folder
     pub run: PathBuf,
     /// Write the page to this file as well
     #[arg(long, value_name = "FILE")]

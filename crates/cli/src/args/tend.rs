@@ -24,10 +24,10 @@ pub struct TendArgs {
     /// Say what would be done and what it would save, and do nothing
     #[arg(long, conflicts_with = "once")]
     pub dry_run: bool,
-    /// The longest stall of the target's that one collapse may cause
+    /// The longest stall of the target's that one collapse should cause; 2000 by default
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub budget_us: Option<u64>,
-    /// Seconds between two looks at a target that does not fork meanwhile
+    /// Seconds between two looks at a target that does not fork meanwhile; 10 by default
     #[arg(long, value_name = "S", value_parser = super::seconds, allow_negative_numbers = true)]
     pub interval_s: Option<f64>,
     /// The most of one CPU that may be used, above 0 and up to 1; what a quiet minute left of it, too
