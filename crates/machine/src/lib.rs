@@ -19,6 +19,7 @@ pub mod guest;
 mod human;
 pub mod limits;
 pub mod memory;
+pub mod page_reporting;
 pub mod policy;
 mod policy_guard;
 pub mod process;

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use crate::guardian::Guardian;
 use crate::root::Root;
-use crate::thp::{FOLDER, selected};
+use crate::thp::selected;
 use crate::thp_guard::GuardError;
 
-/// Holds settings of transparent huge pages at other values; puts the old ones back when it is
+/// Holds settings of one of the kernel's parts at other values; puts the old ones back when it is
 /// dropped, and through a [`Guardian`] whatever ends this process.
 #[derive(Debug)]
 pub struct SettingsGuard {
@@ -18,15 +18,19 @@ pub struct SettingsGuard {
 }
 
 impl SettingsGuard {
-    /// Writes each value into its file below /sys/kernel/mm/transparent_hugepage, in that order; the
-    /// caller has the user's consent (`--set-mthp`).
+    /// Writes each value into its file below `folder`, in that order; the caller has the user's
+    /// consent (`--set-mthp`).
     ///
     /// # Errors
     /// [`GuardError`]; the settings are then as they were.
-    pub fn set(root: &Root, values: &[(&str, &str)]) -> Result<SettingsGuard, GuardError> {
-        let path_of = |file: &str| root.path(format!("{FOLDER}/{file}"));
+    pub fn set(
+        root: &Root,
+        folder: &str,
+        values: &[(&str, &str)],
+    ) -> Result<SettingsGuard, GuardError> {
+        let path_of = |file: &str| root.path(format!("{folder}/{file}"));
         let Some((first, _)) = values.first() else {
-            return Ok(SettingsGuard { path: root.path(FOLDER), guardian: None });
+            return Ok(SettingsGuard { path: root.path(folder), guardian: None });
         };
         let path = path_of(first);
         let lock = File::open(&path).map_err(|e| at(&path, e))?;
@@ -73,7 +77,7 @@ impl Drop for SettingsGuard {
 
 fn at(path: &Path, source: std::io::Error) -> GuardError {
     let hint = match source.kind() {
-        std::io::ErrorKind::PermissionDenied => "; run as root, or leave that policy out",
+        std::io::ErrorKind::PermissionDenied => "; run as root, or leave out what changes it",
         _ => "",
     };
     GuardError::Io { path: path.to_owned(), source, hint }
@@ -82,6 +86,7 @@ fn at(path: &Path, source: std::io::Error) -> GuardError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::thp::FOLDER;
 
     #[test]
     fn values_are_put_back_in_reverse() {
@@ -93,12 +98,12 @@ mod tests {
         fs::write(&none, "511\n").unwrap();
         let root = Root::new(folder.path());
         let values = [("enabled", "never"), ("khugepaged/max_ptes_none", "0")];
-        let guard = SettingsGuard::set(&root, &values).unwrap();
+        let guard = SettingsGuard::set(&root, FOLDER, &values).unwrap();
         assert_eq!(fs::read_to_string(&none).unwrap(), "0\n");
-        assert!(matches!(SettingsGuard::set(&root, &values), Err(GuardError::Busy { .. })));
+        assert!(matches!(SettingsGuard::set(&root, FOLDER, &values), Err(GuardError::Busy { .. })));
         drop(guard);
         assert_eq!(fs::read_to_string(&enabled).unwrap(), "madvise\n");
         assert_eq!(fs::read_to_string(&none).unwrap(), "511\n");
-        assert!(SettingsGuard::set(&root, &[("khugepaged/unknown", "0")]).is_err());
+        assert!(SettingsGuard::set(&root, FOLDER, &[("khugepaged/unknown", "0")]).is_err());
     }
 }

@@ -156,7 +156,7 @@ impl Policy {
     /// # Errors
     /// The kernel's.
     pub fn set(self, root: &Root) -> anyhow::Result<SettingsGuard> {
-        Ok(SettingsGuard::set(root, self.settings())?)
+        Ok(SettingsGuard::set(root, FOLDER, self.settings())?)
     }
 }
 

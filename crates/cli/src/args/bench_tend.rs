@@ -64,6 +64,9 @@ pub struct BenchTendArgs {
     /// The machine profile for tend; the newest if not given
     #[arg(long, value_name = "PATH")]
     pub profile: Option<PathBuf>,
+    /// Have the kernel report no free memory to the hypervisor for this run, and put that back
+    #[arg(long)]
+    pub no_page_reporting: bool,
     /// Let the scheduler place the server, its children and the clients
     #[arg(long)]
     pub no_pin: bool,

@@ -11,7 +11,7 @@ use cowlab_bench::tend::prefork::{self, Prefork};
 use cowlab_bench::tend::tender::Tending;
 use cowlab_bench::tend::{self, Balance};
 use cowlab_bench::{Rounds, Task};
-use cowlab_machine::Root;
+use cowlab_machine::{Root, page_reporting};
 
 use crate::args::{BenchTendArgs, Common, Program};
 use crate::cmd::bench;
@@ -57,6 +57,10 @@ pub fn run(common: &Common, args: &BenchTendArgs) -> Result<()> {
             Program::Postgres => tasks.extend(connections::tasks(postgres(args, &tending)?)),
         }
     }
+    let _held = match args.no_page_reporting {
+        true => Some(page_reporting::hold(&Root::default())?),
+        false => None,
+    };
     context.say_expected(Duration::from_secs_f64(expected_s * f64::from(args.rounds)));
     bench::finish(&context, tend::BENCH, &tasks, Rounds::exactly(args.rounds))
 }
