@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use anyhow::{Result, bail};
 use cowlab_model::application::ApplicationProfile;
-use cowlab_model::cost::{Predicted, predict};
+use cowlab_model::cost::predict;
 use cowlab_model::profile::MachineProfile;
 use cowlab_probes::{Interrupted, unix_ns};
 use cowlab_store::{Params, Sample};
@@ -24,7 +24,7 @@ fn params(program: &Program, figure: &str) -> Params {
 }
 
 /// Measures what the program's forks cost it, a part of `pairs` in each of `rounds`: `extra_ns`,
-/// `alone_ns`, `extra_faults` and `extra_bytes`, once a cycle. What fails is told to `failed`, and
+/// of that `fork_ns` and `write_ns`, `alone_ns`, `extra_faults` and `extra_bytes`, once a cycle. What fails is told to `failed`, and
 /// the other tasks go on.
 pub fn task(
     programs: &Rc<Programs>,
@@ -41,6 +41,8 @@ pub fn task(
             Ok(cost) => {
                 for (metric, values) in [
                     ("extra_ns", &cost.extra_ns),
+                    ("fork_ns", &cost.fork_ns),
+                    ("write_ns", &cost.write_ns),
                     ("alone_ns", &cost.alone_ns),
                     ("extra_faults", &cost.extra_faults),
                     ("extra_bytes", &cost.extra_bytes),
@@ -71,13 +73,17 @@ pub fn predicted(
     let application =
         ApplicationProfile { written_before: application.written, ..application.clone() };
     let answer = predict(profile, &application.question(base, base))?;
-    let sum = |of: fn(&Predicted) -> f64| of(&answer.fork_ns) + of(&answer.write_ns);
     let mut samples = Vec::new();
-    for (figure, ns) in
-        [("predicted", sum(|p| p.value)), ("low", sum(|p| p.low)), ("high", sum(|p| p.high))]
-    {
+    let (fork, write) = (&answer.fork_ns, &answer.write_ns);
+    for (figure, fork_ns, write_ns) in [
+        ("predicted", fork.value, write.value),
+        ("low", fork.low, write.low),
+        ("high", fork.high, write.high),
+    ] {
         let mut out = Recorder::new(FORECAST, params(program, figure), 0, unix_ns());
-        out.add("extra_ns", ns);
+        out.add("extra_ns", fork_ns + write_ns);
+        out.add("fork_ns", fork_ns);
+        out.add("write_ns", write_ns);
         if figure == "predicted" {
             out.add("extra_bytes", answer.extra_bytes as f64);
             out.add("extra_faults", application.written as f64);

@@ -17,6 +17,8 @@ pub(super) const CYCLE: u32 = 3;
 struct Row {
     pair: u64,
     held: u8,
+    /// How long the call of fork took.
+    fork_ns: Option<f64>,
     cpu_ns: f64,
     minor_faults: f64,
     child_rollup: Option<String>,
@@ -31,6 +33,10 @@ struct Row {
 pub struct Cost {
     /// CPU time with a fork less CPU time without.
     pub extra_ns: Vec<f64>,
+    /// Of that, how long the call of fork took.
+    pub fork_ns: Vec<f64>,
+    /// The rest of it: the faults, and what cold caches cost.
+    pub write_ns: Vec<f64>,
     /// CPU time without one.
     pub alone_ns: Vec<f64>,
     /// Faults with a fork less faults without.
@@ -66,7 +72,12 @@ fn decode(text: &str) -> Result<Cost> {
             ended_early += 1;
             continue;
         }
-        cost.extra_ns.push(with.cpu_ns - without.cpu_ns);
+        let extra_ns = with.cpu_ns - without.cpu_ns;
+        cost.extra_ns.push(extra_ns);
+        if let Some(fork_ns) = with.fork_ns {
+            cost.fork_ns.push(fork_ns);
+            cost.write_ns.push(extra_ns - fork_ns);
+        }
         cost.alone_ns.push(without.cpu_ns);
         cost.extra_faults.push(with.minor_faults - without.minor_faults);
         cost.extra_bytes.extend(held_bytes(with));
@@ -102,7 +113,8 @@ mod tests {
     fn a_fork_is_compared_with_the_work_before_it() {
         let row = |pair: u64, held: u8, cpu: u64, more: &str| {
             format!(
-                "{{\"pair\":{pair},\"held\":{held},\"fork_ns\":0,\"cpu_ns\":{cpu},\"minor_faults\":{}{more}}}",
+                "{{\"pair\":{pair},\"held\":{held},\"fork_ns\":{},\"cpu_ns\":{cpu},\"minor_faults\":{}{more}}}",
+                u64::from(held) * 60,
                 held * 50
             )
         };
@@ -118,6 +130,7 @@ mod tests {
         ];
         let cost = decode(&text.join("\n")).unwrap();
         assert_eq!(cost.extra_ns, [500.0, 300.0]);
+        assert_eq!((cost.fork_ns, cost.write_ns), (vec![60.0; 2], vec![440.0, 240.0]));
         assert_eq!((cost.alone_ns.len(), cost.extra_faults[0]), (2, 50.0));
         assert_eq!(cost.extra_bytes, [224.0 * 1024.0; 2]);
         assert!(decode("").unwrap_err().to_string().contains("no pair"));

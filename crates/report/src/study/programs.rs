@@ -218,6 +218,19 @@ pub fn forecast_section(run: &Run) -> Option<Section> {
     let caption =
         "What a fork adds to a program's work: predicted and measured (medians of the rounds)";
     let mut table = Table::new("forecast", caption, columns);
+    let mut parts = Table::new(
+        "forecast-parts",
+        "Of the extra time, the call of fork and the rest: the writes after it",
+        vec![
+            Column::text("program"),
+            Column::number("fork, predicted"),
+            Column::number("fork, measured"),
+            Column::unit("off by", "percent"),
+            Column::number("writes, predicted"),
+            Column::number("writes, measured"),
+            Column::unit("off by", "percent"),
+        ],
+    );
     for name in names {
         let its = Picked::of(&run.samples, FORECAST).with(NAME, name);
         let first =
@@ -234,16 +247,15 @@ pub fn forecast_section(run: &Run) -> Option<Section> {
             }
             _ => Cell::Missing(NOT_SEEN.to_owned()),
         };
-        let range = |figure: &str| first(figure, "extra_ns");
-        let time = match (predicted("extra_ns"), range("low"), range("high")) {
-            (Some(value), Some(low), Some(high)) => Cell::estimate(value, low, high, "ns"),
+        let time = |metric: &str| match ["predicted", "low", "high"].map(|f| first(f, metric)) {
+            [Some(value), Some(low), Some(high)] => Cell::estimate(value, low, high, "ns"),
             _ => Cell::Missing(NOT_SEEN.to_owned()),
         };
         let faults = |value: Option<f64>| cell(value, "pages", NOT_SEEN);
         table.push(vec![
             Cell::text(name),
             of("alone_ns"),
-            time,
+            time("extra_ns"),
             of("extra_ns"),
             off("extra_ns"),
             cell(predicted("extra_bytes"), "bytes", NOT_SEEN),
@@ -252,12 +264,22 @@ pub fn forecast_section(run: &Run) -> Option<Section> {
             faults(predicted("extra_faults")),
             faults(measured("extra_faults").map(|e| e.value)),
         ]);
+        parts.push(vec![
+            Cell::text(name),
+            time("fork_ns"),
+            of("fork_ns"),
+            off("fork_ns"),
+            time("write_ns"),
+            of("write_ns"),
+            off("write_ns"),
+        ]);
     }
     let text = "The same work is done without a fork and beside one, in turn; measured is the CPU \
                 time of the process that works (the fork, the faults, and what cold caches cost it), \
                 and the memory that only the child still has at the end, with its page tables. \
-                Predicted is the program's footprint times the machine profile.";
-    let mut blocks = vec![Block::Text(text.into()), Block::Table(table)];
+                Predicted is the program's footprint times the machine profile. The call of fork \
+                is measured by the clock; the writes are what is left of the extra CPU time.";
+    let mut blocks = vec![Block::Text(text.into()), Block::Table(table), Block::Table(parts)];
     blocks.extend(notes(run));
     Some(Section::new("forecast", "Predicted and measured cost of real forks", blocks))
 }
