@@ -305,14 +305,6 @@ static void huge_page_round(struct round *r)
 	}
 }
 
-/* 1 MiB where the C library does not know. */
-static size_t second_cache_bytes(void)
-{
-	long known = sysconf(_SC_LEVEL2_CACHE_SIZE);
-
-	return round_up(known > 0 ? (size_t)known : (size_t)1 << 20, page);
-}
-
 /* VmPTE of this process in KiB; proc(5). 0: the kernel does not say. */
 static uint64_t page_table_kib(void)
 {

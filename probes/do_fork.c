@@ -12,6 +12,7 @@
 
 #include "clone3.h"
 
+#include <fcntl.h>
 #include <getopt.h>
 #include <math.h>
 #include <signal.h>
@@ -43,15 +44,20 @@ static struct {
 	uint64_t reap; /* children alive at most; 1: each is reaped at once; 0: never */
 	bool untouched;
 	bool spread; /* the written pages lie evenly over the heap, not at its start */
+	bool scatter;
 	bool settle;
 	bool pinned;
 	bool warm;
 	size_t page_bytes;
 	int threads;
+	uint64_t vmas_anon, vmas;
+	uint64_t work_ns; /* between two forks */
 	char *spawn_path;
 } settings = { .reap = 1 };
 
 static char *heap;
+static const char *other_memory;
+static size_t other_bytes;
 static size_t written_range, write_step;
 static struct moments *moments;
 static int ready_pipe[2], release_pipe[2];
@@ -167,6 +173,52 @@ static void parent_writes(struct moments *m)
 		writes(m);
 }
 
+/*
+ * Mappings that fork copies beside the heap. Two neighbours never become one:
+ * every other one is read-only, or they begin at the same place of the file.
+ */
+static void map_anon(uint64_t count)
+{
+	size_t page = base_page_bytes();
+	char *start = map_private(count * page, page);
+
+	write_pages(start, count * page, page);
+	for (uint64_t i = 0; i < count; i += 2)
+		if (mprotect(start + i * page, page, PROT_READ))
+			fail(1, "cannot make %llu mappings: %s (see vm.max_map_count)",
+			     (unsigned long long)count, strerror(errno));
+}
+
+static void map_files(uint64_t count)
+{
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		fail(1, "cannot open this program: %s", strerror(errno));
+	for (uint64_t i = 0; i < count; i++)
+		if (mmap(NULL, base_page_bytes(), PROT_READ, MAP_PRIVATE, fd, 0) == MAP_FAILED)
+			fail(1, "cannot make %llu mappings: %s (see vm.max_map_count)",
+			     (unsigned long long)count, strerror(errno));
+	close(fd);
+}
+
+/*
+ * What a program does between two forks, as far as a fork notices: other
+ * memory goes through the caches, for long enough that other machines' work
+ * does too. The memory is shared, which fork does not copy.
+ */
+static void work(void)
+{
+	uint64_t until;
+
+	if (!settings.work_ns)
+		return;
+	until = now_ns() + settings.work_ns;
+	while (now_ns() < until)
+		for (size_t at = 0; at < other_bytes; at += 64)
+			*(const volatile char *)(other_memory + at);
+}
+
 static void run(uint64_t forks)
 {
 	uint64_t alive = 0;
@@ -175,6 +227,7 @@ static void run(uint64_t forks)
 		struct moments *m = &moments[i];
 		pid_t pid;
 
+		work();
 		m->started = now_ns();
 		pid = create(m);
 		slow_down(m->started);
@@ -204,6 +257,41 @@ static void run(uint64_t forks)
 	/* Those alive under "at most N" belong to the work; "never" leaves them. */
 	while (settings.reap && alive--)
 		reap_one();
+}
+
+/*
+ * Have the heap's pages lie in memory as those of a program that has been
+ * copied from: each is replaced beside a child, in an order of no pattern.
+ */
+static void scatter(void)
+{
+	size_t page = base_page_bytes(), count = settings.heap_bytes / page;
+	size_t *order = malloc((count ? count : 1) * sizeof(*order));
+	uint64_t state = 1;
+	char byte = 0;
+	pid_t pid;
+
+	if (!order)
+		fail(1, "no memory to scatter the heap");
+	for (size_t i = 0; i < count; i++)
+		order[i] = i;
+	for (size_t i = count; i-- > 1;) {
+		size_t other = random_below(&state, i + 1), kept = order[i];
+
+		order[i] = order[other];
+		order[other] = kept;
+	}
+	pid = fork();
+	if (pid < 0)
+		fail(1, "fork: %s", fork_error());
+	if (pid == 0)
+		_exit(read(release_pipe[0], &byte, 1) != 1);
+	for (size_t i = 0; i < count; i++)
+		*(volatile char *)(heap + order[i] * page) = 1;
+	if (write(release_pipe[1], &byte, 1) != 1)
+		fail(1, "cannot release a held child: %s", strerror(errno));
+	reap_one();
+	free(order);
 }
 
 static uint64_t since(uint64_t from, uint64_t to)
@@ -239,11 +327,15 @@ static void parse(int argc, char **argv)
 		REAP,
 		UNTOUCHED,
 		SPREAD,
+		SCATTER,
 		SETTLE,
 		PIN,
 		WARM,
 		PAGE,
 		THREADS,
+		VMAS_ANON,
+		VMAS,
+		WORK,
 		SPAWN
 	};
 	static const struct option options[] = {
@@ -252,11 +344,15 @@ static void parse(int argc, char **argv)
 		{ "reap", required_argument, NULL, REAP },
 		{ "untouched", no_argument, NULL, UNTOUCHED },
 		{ "spread", no_argument, NULL, SPREAD },
+		{ "scatter", no_argument, NULL, SCATTER },
 		{ "settle", no_argument, NULL, SETTLE },
 		{ "pin", no_argument, NULL, PIN },
 		{ "warm", no_argument, NULL, WARM },
 		{ "page-size-bytes", required_argument, NULL, PAGE },
 		{ "threads", required_argument, NULL, THREADS },
+		{ "vmas-anon", required_argument, NULL, VMAS_ANON },
+		{ "vmas", required_argument, NULL, VMAS },
+		{ "work-us", required_argument, NULL, WORK },
 		{ "spawn", required_argument, NULL, SPAWN },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -282,6 +378,9 @@ static void parse(int argc, char **argv)
 		case SPREAD:
 			settings.spread = true;
 			break;
+		case SCATTER:
+			settings.scatter = true;
+			break;
 		case SETTLE:
 			settings.settle = true;
 			break;
@@ -296,6 +395,15 @@ static void parse(int argc, char **argv)
 			break;
 		case THREADS:
 			settings.threads = (int)parse_u64("--threads", optarg);
+			break;
+		case VMAS_ANON:
+			settings.vmas_anon = parse_u64("--vmas-anon", optarg);
+			break;
+		case VMAS:
+			settings.vmas = parse_u64("--vmas", optarg);
+			break;
+		case WORK:
+			settings.work_ns = parse_u64("--work-us", optarg) * 1000;
 			break;
 		case SPAWN:
 			settings.spawn_path = optarg;
@@ -345,6 +453,16 @@ int main(int argc, char **argv)
 	if (!settings.untouched)
 		write_pages(heap, settings.heap_bytes, base_page_bytes());
 	faults = usage_of(RUSAGE_SELF).ru_minflt - faults;
+	if (settings.work_ns) {
+		other_bytes = 4 * second_cache_bytes();
+		other_memory = map_records(other_bytes);
+	}
+	if (settings.scatter)
+		scatter();
+	if (settings.vmas_anon)
+		map_anon(settings.vmas_anon);
+	if (settings.vmas)
+		map_files(settings.vmas);
 	if (settings.warm)
 		warm(settings.write_bytes);
 

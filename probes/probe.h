@@ -79,6 +79,14 @@ static inline size_t round_up(size_t value, size_t step)
 	return (value + step - 1) / step * step;
 }
 
+/* 1 MiB where the C library does not know. */
+static inline size_t second_cache_bytes(void)
+{
+	long known = sysconf(_SC_LEVEL2_CACHE_SIZE);
+
+	return round_up(known > 0 ? (size_t)known : (size_t)1 << 20, base_page_bytes());
+}
+
 /* ---- arguments ---- */
 
 static inline uint64_t parse_u64(const char *what, const char *text)

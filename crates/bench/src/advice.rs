@@ -5,6 +5,7 @@ use cowlab_model::advice::Shape;
 use cowlab_model::profile::WritingProcess;
 use cowlab_probes::{DoFork, Method, Writer};
 
+use crate::calibrate::WORK_US;
 use crate::task::{Recorder, Task, median_of};
 
 /// The name of this benchmark in samples.
@@ -24,6 +25,10 @@ pub fn probe_of(shape: &Shape, base_page_bytes: u64) -> DoFork {
     probe.page_size_bytes = shape.page_size_bytes;
     probe.threads = shape.threads;
     probe.spread = shape.spread;
+    (probe.vmas_anon, probe.vmas) = (shape.vmas.anon, shape.vmas.others);
+    // As forecasts price it. Huge pages would be split by it.
+    probe.scattered = !shape.spawned && shape.page_size_bytes == base_page_bytes;
+    probe.work_us = WORK_US;
     probe
 }
 
@@ -59,6 +64,7 @@ pub fn tasks(shapes: Vec<(String, Shape)>, base_page_bytes: u64) -> Vec<Task> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cowlab_model::cost::Vmas;
 
     #[test]
     fn a_shape_is_what_the_probe_does() {
@@ -70,11 +76,14 @@ mod tests {
             spread: true,
             threads: 1,
             page_size_bytes: 2 << 20,
+            vmas: Vmas { anon: 40, others: 60 },
         };
         let probe = probe_of(&shape, 4096);
         assert_eq!((probe.forks, probe.heap_bytes, probe.write_fraction), (1, 4_096_000, 0.25));
         assert_eq!((probe.threads, probe.spread, probe.settled), (1, true, false));
         assert_eq!((probe.writer, probe.page_size_bytes), (Writer::Parent, 2 << 20));
+        assert_eq!((probe.vmas_anon, probe.vmas, probe.scattered), (40, 60, false));
+        assert!(probe_of(&Shape { page_size_bytes: 4096, ..shape.clone() }, 4096).scattered);
         assert_eq!(probe.check(), Ok(()));
         let spawned = probe_of(&Shape { spawned: true, written: 0, ..shape }, 4096);
         assert_eq!((spawned.method, spawned.check()), (Method::PosixSpawn, Ok(())));

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, bail};
 use cowlab_model::application::{ApplicationProfile, MappingShare, Region, Replay};
+use cowlab_model::cost::Vmas;
 use cowlab_model::profile::WritingProcess;
 use cowlab_store::{Sample, unit_of};
 
@@ -169,6 +170,10 @@ pub fn profile_of(
     if subject.writer == "child" {
         profile.writer = WritingProcess::Child;
     }
+    // A footprint of before has no such figure.
+    if let (Some(all), Some(anon)) = (count("vmas"), count("vmas_anon")) {
+        profile.vmas = Some(Vmas { anon, others: all.saturating_sub(anon) });
+    }
     profile.mappings = mappings(samples, &subject);
     profile.regions = regions(samples, &subject);
     profile.replays = replays(samples, &subject);
@@ -263,6 +268,8 @@ mod tests {
                 ("pages_mapped", 2040.0),
                 ("pages_written", copied * 2.0 + 40.0),
                 ("cow_pages", copied * 2.0),
+                ("vmas", 180.0),
+                ("vmas_anon", 60.0),
             ] {
                 samples.push(row(writer, method, &[], metric, value));
             }
@@ -296,6 +303,7 @@ mod tests {
         assert_eq!((subject.writer.as_str(), subject.method.as_str()), ("parent", "exclusive"));
         assert_eq!((profile.pages, profile.written), (1000, 100));
         assert_eq!(profile.writer, WritingProcess::Parent);
+        assert_eq!(profile.vmas, Some(Vmas { anon: 30, others: 60 }));
         assert_eq!((profile.mappings[0].name.as_str(), profile.mappings[0].written), ("heap", 90));
         assert_eq!(profile.mappings.len(), 2);
         let regions = profile.regions.unwrap();

@@ -27,11 +27,16 @@ const HALF_WRITTEN_BYTES: [u64; 3] = [8 << 20, 32 << 20, 128 << 20];
 const LARGEST_WRITTEN_BYTES: u64 = 256 << 20;
 /// With another running thread copies take five times as long; the sizes end earlier.
 const LARGEST_WITH_THREADS_BYTES: u64 = 64 << 20;
+/// Work between two forks, after which caches hold nothing of the one before: more makes no
+/// difference (docs/decisions/0019-advice.md).
+pub(crate) const WORK_US: u64 = 20_000;
+/// Mappings that are enough to be told from noise.
+const VMAS: u64 = 1024;
 /// The heap whose costs are quoted as the machine's: larger than most caches.
 const REFERENCE_BYTES: u64 = 64 << 20;
 
 /// What a primitive cost is, in plain words; in the order in which reports show them.
-pub const NAMES: [(&str, &str); 29] = [
+pub const NAMES: [(&str, &str); 33] = [
     ("new_process_ns", "a new process, its exit and the wait for it (no heap)"),
     ("fork_call_ns", "the fork call of a process without a heap"),
     ("exit_wait_ns", "a child's exit until the parent has waited for it (no heap)"),
@@ -61,6 +66,10 @@ pub const NAMES: [(&str, &str); 29] = [
     ("unpinned_process_ns", "a new process whose child may run on another CPU (no heap)"),
     ("spawn_ns", "posix_spawn of a tiny program: the parent's stop, whatever its size"),
     ("first_fork_ns_per_page", "the first fork of a heap, per page"),
+    ("fork_among_work_ns", "what a fork costs more in a program that does something between two"),
+    ("pte_among_work_ns_per_page", "copying an entry there, of a heap that copies have scattered"),
+    ("vma_anon_ns", "copying a mapping that has pages of its own, at fork"),
+    ("vma_ns", "copying a mapping that has none"),
 ];
 
 /// What of the machine a calibration may use.
@@ -93,6 +102,7 @@ pub fn tasks(scope: Scope) -> Vec<Task> {
         let settings = Primitives { page_size_bytes: huge, size_bytes, ..base };
         tasks.push(primitives_task(scope, settings, huge_costs));
     }
+    tasks.push(among_work_task(scope));
     // Another placement of the child: what pinning hides.
     let unpinned = DoFork { pinned: false, ..DoFork::new(200, 0, 0.0, scope.page_size_bytes) };
     tasks.push(Task::new("calibrate: unpinned", move |runner, rep| {
@@ -137,6 +147,35 @@ fn cycle_task(settings: DoFork) -> Task {
         out.add("rest_ns", cycle.rest_ns());
         out.add("cycle_ns", cycle.cycle_ns);
         out.add("first_fork_ns", cycle.first_fork_ns);
+        Ok(out.finish())
+    })
+}
+
+/// Forks among work: of no heap, of one that copies have scattered, and with more mappings.
+fn among_work_task(scope: Scope) -> Task {
+    let page = scope.page_size_bytes;
+    let looped = DoFork { settled: true, ..DoFork::new(4, 0, 0.0, page) };
+    let among_work = DoFork { work_us: WORK_US, ..looped.clone() };
+    let heap_bytes = REFERENCE_BYTES.min(scope.largest_bytes);
+    let of_heap = DoFork { heap_bytes, scattered: true, ..among_work.clone() };
+    let with_anon = DoFork { vmas_anon: VMAS, ..among_work.clone() };
+    let with_files = DoFork { vmas: VMAS, ..among_work.clone() };
+    Task::new("calibrate: forks among work", move |runner, rep| {
+        let fork = |settings: &DoFork| {
+            let result = settings.run(runner)?;
+            let fork_ns = median_of(&result.fork_ns).context("no fork was timed")?;
+            anyhow::Ok((fork_ns, result.start_unix_ns))
+        };
+        let (looped_ns, start_unix_ns) = fork(&looped)?;
+        let among_work_ns = fork(&among_work)?.0;
+        let more = |settings: &DoFork| Ok::<_, anyhow::Error>(fork(settings)?.0 - among_work_ns);
+        let pte_ns = more(&of_heap)? / (heap_bytes / page) as f64;
+        let mut out = Recorder::new(BENCH, cost_params(page, 0), rep, start_unix_ns);
+        out.add("fork_among_work_ns", among_work_ns - looped_ns);
+        out.add("pte_among_work_ns_per_page", pte_ns);
+        // Each has a page, too.
+        out.add("vma_anon_ns", more(&with_anon)? / VMAS as f64 - pte_ns);
+        out.add("vma_ns", more(&with_files)? / VMAS as f64);
         Ok(out.finish())
     })
 }
@@ -447,6 +486,7 @@ fn try_on_half_written(profile: &mut MachineProfile, samples: &[Sample]) {
                     page_size_bytes: profile.page_size_bytes,
                     split_pages: None,
                     among_work: false,
+                    vmas: None,
                 };
                 let predicted = predict(profile, &question).ok()?.elapsed_ns.value;
                 Some((predicted / sample.value).ln())

@@ -148,6 +148,7 @@ fn question_of(sample: &Sample, page: u64) -> Option<Question> {
         page_size_bytes: page,
         split_pages: None,
         among_work: false,
+        vmas: None,
     })
 }
 

@@ -11,7 +11,7 @@ mod tests;
 use serde::Serialize;
 
 use crate::application::ApplicationProfile;
-use crate::cost::{Predicted, Unanswerable};
+use crate::cost::{Predicted, Unanswerable, Vmas};
 use crate::profile::{MachineProfile, WritingProcess};
 
 pub use forecast::Forecast;
@@ -73,6 +73,8 @@ pub struct Shape {
     pub threads: u32,
     /// Size of the pages.
     pub page_size_bytes: u64,
+    /// Its mappings.
+    pub vmas: Vmas,
 }
 
 /// One line of advice.

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use crate::cost::Question;
+use crate::cost::{Question, Vmas};
 use crate::profile::WritingProcess;
 
 /// The bytes of a region of a coverage map.
@@ -58,6 +58,8 @@ pub struct ApplicationProfile {
     pub threads: u32,
     /// Huge pages among the memory, of the machine's huge size.
     pub huge_pages: u64,
+    /// How many mappings there are; `None` where they were not counted.
+    pub vmas: Option<Vmas>,
     /// The mappings; empty where they were not told apart.
     pub mappings: Vec<MappingShare>,
     /// The coverage map; `None` where it was not made.
@@ -78,6 +80,7 @@ impl ApplicationProfile {
             writer: WritingProcess::Parent,
             threads: 0,
             huge_pages: 0,
+            vmas: None,
             mappings: Vec::new(),
             regions: None,
             replays: Vec::new(),
@@ -117,6 +120,7 @@ impl ApplicationProfile {
             split_pages: (page_size_bytes > base_page_bytes)
                 .then(|| self.written_regions(base_page_bytes)),
             among_work: true,
+            vmas: self.vmas,
         }
     }
 }

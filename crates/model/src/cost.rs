@@ -17,6 +17,15 @@ use thiserror::Error;
 use crate::profile::{CycleCurve, CyclePoint, MachineProfile, Measured, WritingProcess};
 use crate::stats::{log_spread, median};
 
+/// The mappings of a process (VMAs, in the kernel's words), which fork copies one by one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Vmas {
+    /// Those that have pages of their own: what the kernel has an anon_vma for.
+    pub anon: u64,
+    /// The others: program text, shared memory, what is reserved.
+    pub others: u64,
+}
+
 /// A fork to predict: the application's half.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Question {
@@ -37,6 +46,8 @@ pub struct Question {
     /// Whether the program does something between its writes, as all but probes do: caches are
     /// colder then.
     pub among_work: bool,
+    /// Mappings beyond a probe's two dozen; `None`: not known, and priced as none.
+    pub vmas: Option<Vmas>,
 }
 
 /// A figure with the interval in which 95% of measurements should lie.
@@ -88,6 +99,12 @@ const LEAST_SPREAD: f64 = 0.01;
 
 /// What `calibrate` calls a copy in a program that does something between two.
 const AMONG_WORK: &str = "cow_among_work_ns";
+/// What a fork without a heap costs more there, and what copying an entry costs.
+const FORK_AMONG_WORK: &str = "fork_among_work_ns";
+const PTE_AMONG_WORK: &str = "pte_among_work_ns_per_page";
+/// What it calls copying a mapping with pages of its own, and one without.
+const VMA_ANON: &str = "vma_anon_ns";
+const VMA: &str = "vma_ns";
 
 /// A term of the sum: nanoseconds, and their standard deviation.
 #[derive(Debug, Clone, Copy)]
@@ -215,8 +232,9 @@ pub fn predict(profile: &MachineProfile, question: &Question) -> Result<Predicti
              nothing else, and cost a program some more; `cowlab calibrate` measures it"
         ));
     }
+    let beside = beside_the_pages(profile, question, &mut notes);
     let constant = |m: Measured| Term { ns: m.ns, deviation_ns: m.ns * m.log_spread };
-    let fork = Term::sum(&[constant(no_heap.fork), terms.fork]);
+    let fork = Term::sum(&[constant(no_heap.fork), terms.fork, beside]);
     let rest = Term::sum(&[constant(no_heap.rest), terms.rest]);
     let elapsed = Term::sum(&[fork, terms.write, rest]);
 
@@ -238,6 +256,38 @@ pub fn predict(profile: &MachineProfile, question: &Question) -> Result<Predicti
         extra_bytes: written * profile.page_size_bytes + table_bytes as u64,
         notes,
     })
+}
+
+/// What a fork costs beside its pages: its mappings, and that caches hold nothing of the fork before
+/// where the program does something in between.
+fn beside_the_pages(
+    profile: &MachineProfile,
+    question: &Question,
+    notes: &mut Vec<String>,
+) -> Term {
+    let vmas = question.vmas.unwrap_or_default();
+    let counts = [
+        (FORK_AMONG_WORK, u64::from(question.among_work)),
+        (VMA_ANON, vmas.anon),
+        (VMA, vmas.others),
+    ];
+    let mut terms = Vec::new();
+    for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+        match times(profile, name, count) {
+            Some(term) => terms.push(term),
+            None => notes.push(format!(
+                "the machine profile has no {name}: the fork is priced without it; `cowlab calibrate` \
+                 measures it"
+            )),
+        }
+    }
+    Term::sum(&terms)
+}
+
+/// A cost of the profile so many times.
+fn times(profile: &MachineProfile, name: &str, count: u64) -> Option<Term> {
+    let (cost, count) = (profile.costs.get(name)?.estimate, count as f64);
+    Some(Term { ns: cost.value * count, deviation_ns: (cost.high - cost.low) / 4.0 * count })
 }
 
 struct Terms {
@@ -269,8 +319,12 @@ fn base_terms(
     let frees = beyond(|p| Some((p.written?.rest, p.rest)));
 
     let (pages, written) = (question.pages, question.written);
+    let among = |name: &str, count: u64, alone: Term| match question.among_work {
+        true => among_work(profile, name, count, alone),
+        false => alone,
+    };
     let fork = [
-        entries.term(pages, pages).ok_or_else(missing)?,
+        among(PTE_AMONG_WORK, pages, entries.term(pages, pages).ok_or_else(missing)?),
         protects.term(question.written_before, question.written_before).ok_or_else(missing)?,
     ];
     let rest = [
@@ -280,21 +334,16 @@ fn base_terms(
     let alone = writes.term(written, written).ok_or_else(missing)?;
     Ok(Terms {
         fork: Term::sum(&fork),
-        write: if question.among_work { among_work(profile, written, alone) } else { alone },
+        write: among(AMONG_WORK, written, alone),
         rest: Term::sum(&rest),
     })
 }
 
-/// The writes of a program that does something between two: how much memory fits a cache is of no
-/// use to copies whose caches others fill. `alone` is a loop that does nothing else.
-fn among_work(profile: &MachineProfile, written: u64, alone: Term) -> Term {
-    let Some(among) = profile.costs.get(AMONG_WORK).map(|cost| cost.estimate) else {
-        return alone;
-    };
-    let written = written as f64;
-    let term =
-        Term { ns: among.value * written, deviation_ns: (among.high - among.low) / 4.0 * written };
-    if term.ns > alone.ns { term } else { alone }
+/// The same in a program that does something in between: how much memory fits a cache is of no use
+/// where others fill the caches, and a probe's heap lies in memory as no program's does that has been
+/// copied from. `alone` is a loop that does nothing else.
+fn among_work(profile: &MachineProfile, name: &str, count: u64, alone: Term) -> Term {
+    times(profile, name, count).filter(|term| term.ns > alone.ns).unwrap_or(alone)
 }
 
 /// Huge pages: an entry each at fork, a split at the first write to each, then base pages.
@@ -415,6 +464,7 @@ mod tests {
             page_size_bytes: 4096,
             split_pages: None,
             among_work: false,
+            vmas: None,
         }
     }
 
@@ -443,7 +493,8 @@ mod tests {
         let alone = predict(&exact(), &ask(10_000, 1000)).unwrap();
         let unknown = predict(&exact(), &question).unwrap();
         assert_eq!(unknown.write_ns, alone.write_ns);
-        assert!(unknown.notes[0].contains(AMONG_WORK), "{:?}", unknown.notes);
+        let tells = |notes: &[String], name: &str| notes.iter().any(|note| note.contains(name));
+        assert!(tells(&unknown.notes, AMONG_WORK), "{:?}", unknown.notes);
 
         let mut profile = exact();
         let estimate = Estimate { value: 3000.0, low: 2980.0, high: 3020.0, count: 4 };
@@ -451,8 +502,39 @@ mod tests {
         profile.costs.insert(AMONG_WORK.to_owned(), cost);
         let among = predict(&profile, &question).unwrap();
         assert!((among.write_ns.value - 3000.0 * 1000.0).abs() < 1e-6);
-        assert!(among.notes.is_empty() && among.write_ns.high > among.write_ns.value);
+        assert!(!tells(&among.notes, AMONG_WORK) && among.write_ns.high > among.write_ns.value);
         assert_eq!(predict(&profile, &ask(10_000, 1000)).unwrap().write_ns, alone.write_ns);
+    }
+
+    #[test]
+    fn a_fork_copies_mappings_and_finds_cold_caches() {
+        let mut profile = exact();
+        let costs = [
+            (FORK_AMONG_WORK, 100_000.0),
+            (PTE_AMONG_WORK, 140.0),
+            (VMA_ANON, 1200.0),
+            (VMA, 400.0),
+        ];
+        for (name, ns) in costs {
+            let estimate = Estimate { value: ns, low: ns, high: ns, count: 4 };
+            let cost = Cost { name: name.to_owned(), unit: "ns".to_owned(), estimate };
+            profile.costs.insert(name.to_owned(), cost);
+        }
+        let alone = predict(&profile, &ask(1000, 0)).unwrap();
+        let vmas = Some(Vmas { anon: 300, others: 350 });
+        let question = Question { vmas, among_work: true, ..ask(1000, 0) };
+        let answer = predict(&profile, &question).unwrap();
+        let more = answer.fork_ns.value - alone.fork_ns.value;
+        assert!(
+            (more - (100_000.0 + 1000.0 * (140.0 - 40.0) + 300.0 * 1200.0 + 350.0 * 400.0)).abs()
+                < 1e-6,
+            "{more}"
+        );
+        assert_eq!((answer.write_ns, answer.notes.len()), (alone.write_ns, 0));
+        // A profile of before has none of it, and says so.
+        let old = predict(&exact(), &question).unwrap();
+        assert_eq!(old.fork_ns, alone.fork_ns);
+        assert!(old.notes.len() == 3 && old.notes[0].contains(FORK_AMONG_WORK), "{:?}", old.notes);
     }
 
     #[test]

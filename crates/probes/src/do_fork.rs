@@ -29,6 +29,14 @@ pub struct DoFork {
     pub page_size_bytes: u64,
     /// Other threads of the forking process, running all the time.
     pub threads: u32,
+    /// Whether the heap's pages were replaced in no order, as copies do to a program that forks.
+    pub scattered: bool,
+    /// Mappings beside the heap with a written page each: data segments, say.
+    pub vmas_anon: u64,
+    /// Mappings beside the heap of a file, without a page of their own: program text, say.
+    pub vmas: u64,
+    /// Microseconds of other work before each fork, which displaces what caches hold of it.
+    pub work_us: u64,
     /// Whether the heap is written before the first fork.
     pub populated: bool,
     /// Whether one more fork, of which nothing is recorded, comes first.
@@ -50,6 +58,10 @@ impl DoFork {
             reap: Reap::Each,
             page_size_bytes,
             threads: 0,
+            scattered: false,
+            vmas_anon: 0,
+            vmas: 0,
+            work_us: 0,
             populated: true,
             settled: false,
             pinned: true,
@@ -106,7 +118,19 @@ impl DoFork {
         if self.spread {
             params.insert("spread".to_owned(), true.to_string());
         }
+        if self.scattered {
+            params.insert("scattered".to_owned(), true.to_string());
+        }
+        for (name, value) in self.beside_the_heap() {
+            if value > 0 {
+                params.insert(name.to_owned(), value.to_string());
+            }
+        }
         params
+    }
+
+    fn beside_the_heap(&self) -> [(&'static str, u64); 3] {
+        [("vmas_anon", self.vmas_anon), ("vmas", self.vmas), ("work_us", self.work_us)]
     }
 
     fn arguments(&self, runner: &Runner) -> Result<Vec<String>> {
@@ -116,6 +140,9 @@ impl DoFork {
             format!("--reap={}", self.reap),
             format!("--page-size-bytes={}", self.page_size_bytes),
             format!("--threads={}", self.threads),
+            format!("--vmas-anon={}", self.vmas_anon),
+            format!("--vmas={}", self.vmas),
+            format!("--work-us={}", self.work_us),
             format!("--spawn={}", runner.tiny_path()?),
         ];
         arguments.extend(runner.warm_flag());
@@ -124,6 +151,9 @@ impl DoFork {
         }
         if self.spread {
             arguments.push("--spread".to_owned());
+        }
+        if self.scattered {
+            arguments.push("--scatter".to_owned());
         }
         if self.settled {
             arguments.push("--settle".to_owned());

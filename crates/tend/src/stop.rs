@@ -62,6 +62,7 @@ fn stop(profile: &MachineProfile, small_pages: u64, huge: u64) -> Result<Predict
         page_size_bytes: profile.page_size_bytes,
         split_pages: None,
         among_work: false,
+        vmas: None,
     };
     let base = predict(profile, &question).map_err(|error| error.to_string())?.fork_ns;
     if huge == 0 {

@@ -101,6 +101,18 @@ pub struct ForkSweepArgs {
     /// Other running threads of the forking process
     #[arg(long, value_delimiter = ',', default_value = "0", value_parser = clap::value_parser!(u32).range(0..=64))]
     pub threads: Vec<u32>,
+    /// Replace the heap's pages in no order before, as the copies of earlier forks do
+    #[arg(long)]
+    pub scatter: bool,
+    /// Mappings (VMAs) beside the heap with a written page each
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "0", value_parser = clap::value_parser!(u64).range(0..=60_000))]
+    pub vmas_anon: Vec<u64>,
+    /// Mappings of a file beside the heap, without a page of their own
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "0", value_parser = clap::value_parser!(u64).range(0..=60_000))]
+    pub vmas: Vec<u64>,
+    /// Microseconds of other work before each fork, through more memory than caches hold
+    #[arg(long, value_name = "US", value_delimiter = ',', default_value = "0", value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
+    pub work_us: Vec<u64>,
     /// Leave the heap untouched before the fork, as malloc alone does
     #[arg(long)]
     pub untouched: bool,

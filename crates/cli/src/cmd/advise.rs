@@ -169,8 +169,9 @@ fn fits(context: &Context, shape: &Shape) -> Result<(), String> {
         return Err("needs two CPUs: this process may use one".to_owned());
     }
     let bytes = |pages: u64| pages * context.page();
+    // Before its fork the whole heap is copied once.
     context
-        .check_fits(bytes(shape.pages), bytes(shape.written), 1, context.page())
+        .check_fits(bytes(shape.pages), bytes(shape.pages), 1, context.page())
         .map_err(|error| error.to_string())
 }
 

@@ -160,38 +160,29 @@ fn fork_sections(common: &Common, args: &ForkSectionsArgs) -> Result<()> {
 fn fork_sweep(common: &Common, args: &ForkSweepArgs) -> Result<()> {
     let context = Context::new(common, args.page_size_bytes.first().copied())?;
     context.size_flag.set("--heap-bytes");
-    let mut cells = Vec::new();
-    for page_size_bytes in page_sizes(&context, &args.page_size_bytes)? {
-        for &heap_bytes in &args.heap_bytes {
-            for &write_fraction in &args.write_fraction {
-                for &method in &args.method {
-                    for &writer in &args.writer {
-                        for &threads in &args.threads {
-                            for &forks in &args.forks {
-                                cells.push(DoFork {
-                                    forks,
-                                    heap_bytes,
-                                    write_fraction,
-                                    spread: false,
-                                    method,
-                                    writer,
-                                    reap: args.reap,
-                                    page_size_bytes,
-                                    threads,
-                                    populated: !args.untouched,
-                                    settled: args.settle,
-                                    pinned: !args.how.no_pin,
-                                });
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
+    let mut cells = vec![DoFork {
+        reap: args.reap,
+        populated: !args.untouched,
+        scattered: args.scatter,
+        settled: args.settle,
+        pinned: !args.how.no_pin,
+        ..DoFork::new(1, 0, 0.0, context.page())
+    }];
+    let page_sizes = page_sizes(&context, &args.page_size_bytes)?;
+    vary(&mut cells, &page_sizes, |cell, value| cell.page_size_bytes = value);
+    vary(&mut cells, &args.heap_bytes, |cell, value| cell.heap_bytes = value);
+    vary(&mut cells, &args.write_fraction, |cell, value| cell.write_fraction = value);
+    vary(&mut cells, &args.method, |cell, value| cell.method = value);
+    vary(&mut cells, &args.writer, |cell, value| cell.writer = value);
+    vary(&mut cells, &args.threads, |cell, value| cell.threads = value);
+    vary(&mut cells, &args.vmas_anon, |cell, value| cell.vmas_anon = value);
+    vary(&mut cells, &args.vmas, |cell, value| cell.vmas = value);
+    vary(&mut cells, &args.work_us, |cell, value| cell.work_us = value);
+    vary(&mut cells, &args.forks, |cell, value| cell.forks = value);
     for cell in &cells {
         cell.check().map_err(WrongUsage)?;
-        let written = (cell.heap_bytes as f64 * cell.write_fraction) as u64;
+        let share = if cell.scattered { 1.0 } else { cell.write_fraction };
+        let written = (cell.heap_bytes as f64 * share) as u64;
         let children = match cell.reap {
             cowlab_probes::Reap::Each => 1,
             cowlab_probes::Reap::AtMost(alive) => alive,
@@ -201,6 +192,19 @@ fn fork_sweep(common: &Common, args: &ForkSweepArgs) -> Result<()> {
         context.check_fits(cell.heap_bytes, written, children, context.page())?;
     }
     finish(&context, sweep::BENCH, &sweep::tasks(cells), Rounds::exactly(args.how.rounds))
+}
+
+/// Each of the cells with each of the values.
+fn vary<T: Copy>(cells: &mut Vec<DoFork>, values: &[T], set: impl Fn(&mut DoFork, T)) {
+    let each = |cell: &DoFork| {
+        let with = |value: &T| {
+            let mut cell = cell.clone();
+            set(&mut cell, *value);
+            cell
+        };
+        values.iter().map(with).collect::<Vec<_>>()
+    };
+    *cells = cells.iter().flat_map(each).collect();
 }
 
 fn fork_table(common: &Common, args: &ForkTableArgs) -> Result<()> {

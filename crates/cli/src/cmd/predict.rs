@@ -117,6 +117,7 @@ fn answers(args: &PredictArgs, file: &ProfileFile) -> Result<Vec<Answer>> {
                         page_size_bytes,
                         split_pages: None,
                         among_work: false,
+                        vmas: None,
                     };
                     let prediction = predict(&file.profile, &question)?;
                     answers.push(Answer { write_fraction: fraction, question, prediction });

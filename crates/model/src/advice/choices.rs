@@ -110,6 +110,7 @@ impl<'a> Choices<'a> {
             spread: application.written_regions(self.page()) > 2 * packed,
             threads: application.threads,
             page_size_bytes,
+            vmas: application.vmas.unwrap_or_default(),
         }
     }
 

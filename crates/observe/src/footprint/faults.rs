@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::order::{Ahead, Epoch, Hindsight, play};
 use super::reading::{Reading, join};
-use super::shares::add_files;
+use super::shares::add_mappings;
 use super::spans::{Moment, Spans, Writer, monotonic_ns};
 use super::tally::{Fate, Tally};
 
@@ -202,7 +202,7 @@ fn tally(fork: &Reading, now: &Reading, written: &BTreeSet<u64>) -> Tally {
         let Some(placed) = after.or(before) else { continue };
         tally.add(address, placed.kind, Fate { was_there, is_there, is_written });
     }
-    add_files(&mut tally, now);
+    add_mappings(&mut tally, now);
     tally
 }
 

@@ -92,7 +92,7 @@ fn soft_dirty(before: &Moment, target: &Target) -> Result<Tally, ProcessError> {
         let Some(placed) = new.or(old) else { continue };
         tally.add(address, placed.kind, Fate { was_there, is_there, is_written });
     }
-    shares::add_files(&mut tally, &now);
+    shares::add_mappings(&mut tally, &now);
     Ok(tally)
 }
 

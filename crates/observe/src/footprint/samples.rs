@@ -132,6 +132,8 @@ fn counts(out: &mut Writer<'_>, counts: &Counts, page_bytes: u64, has_bytes: boo
     for (metric, pages) in pages {
         out.add(metric, "pages", pages as f64);
     }
+    out.add("vmas", "mappings", counts.vmas as f64);
+    out.add("vmas_anon", "mappings", counts.vmas_anon as f64);
     out.add_share("write_fraction", counts.write_fraction());
     out.add_share("cow_fraction", counts.cow_fraction());
     if has_bytes {

@@ -63,6 +63,7 @@ pub fn shares(fork: &Reading, parent: Option<&Reading>, child: Option<&Reading>)
         let fate = Fate { was_there: true, is_there, is_written };
         shares.either.add(before.address, before.kind, fate);
     }
+    add_mappings(&mut shares.either, fork);
     shares
 }
 
@@ -84,7 +85,7 @@ fn side(fork: &Reading, now: &Reading) -> (Tally, u64) {
         let kind = after.or(before).map_or(Kind::Anonymous, |placed| placed.kind);
         tally.add(address, kind, Fate { was_there, is_there, is_written });
     }
-    add_files(&mut tally, now);
+    add_mappings(&mut tally, now);
     (tally, unknown)
 }
 
@@ -96,10 +97,18 @@ fn wrote(before: Page, now: Page) -> Option<bool> {
     Some(before.frame()? != now.frame()?)
 }
 
-/// Adds the pages of files and shared memory that `now` maps.
-pub fn add_files(tally: &mut Tally, now: &Reading) {
+/// Adds the mappings that `now` has, and the pages of files and shared memory in them.
+pub fn add_mappings(tally: &mut Tally, now: &Reading) {
     let is_file = |placed: &Placed| placed.kind == Kind::Named && !placed.is_private();
     now.pages().filter(is_file).for_each(|placed| tally.add_file(placed.kind));
+    let mut own = now.pages().filter(Placed::is_anonymous).map(|placed| placed.address).peekable();
+    for mapping in &now.mappings {
+        while own.next_if(|address| *address < mapping.range.start).is_some() {}
+        let is_anon = own.peek().is_some_and(|address| mapping.range.contains(address));
+        // The kernel's own have no row of theirs: nobody writes them.
+        let kind = if mapping.kind == Kind::Special { Kind::Named } else { mapping.kind };
+        tally.add_vma(kind, is_anon);
+    }
 }
 
 /// What the page table alone tells of a program from its exec on: each page that is its own by then
@@ -121,7 +130,7 @@ pub fn since_exec(start: &Reading, now: &Reading) -> Tally {
         let kind = after.or(before).map_or(Kind::Anonymous, |placed| placed.kind);
         tally.add(address, kind, Fate { was_there, is_there, is_written });
     }
-    add_files(&mut tally, now);
+    add_mappings(&mut tally, now);
     tally
 }
 

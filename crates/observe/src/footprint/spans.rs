@@ -191,7 +191,7 @@ pub fn compared(
         let Some(Placed { kind, .. }) = after.or(before) else { continue };
         tally.add(address, kind, Fate { was_there, is_there, is_written });
     }
-    shares::add_files(&mut tally, now);
+    shares::add_mappings(&mut tally, now);
     Ok((tally, copy.unread_pages + difference.unread_pages))
 }
 

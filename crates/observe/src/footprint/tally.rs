@@ -42,6 +42,10 @@ pub struct Counts {
     /// Pages of files and of shared memory that are mapped at the second moment: a fork copies
     /// their entries at most.
     pub file_pages: u64,
+    /// Mappings at the second moment.
+    pub vmas: u64,
+    /// Those of them that have a page of their own: what the kernel has an anon_vma for.
+    pub vmas_anon: u64,
     /// Blocks of 512 bytes in which something changed; only a comparison of bytes knows.
     pub blocks_changed: u64,
     /// Bytes that changed, new pages whole, as a comparison of two dumps would have it.
@@ -87,6 +91,8 @@ impl AddAssign for Counts {
         self.new_pages += other.new_pages;
         self.gone_pages += other.gone_pages;
         self.file_pages += other.file_pages;
+        self.vmas += other.vmas;
+        self.vmas_anon += other.vmas_anon;
         self.blocks_changed += other.blocks_changed;
         self.bytes_changed += other.bytes_changed;
         self.bytes_differing += other.bytes_differing;
@@ -122,6 +128,13 @@ impl Tally {
     /// Adds a page of a file or of shared memory.
     pub fn add_file(&mut self, kind: Kind) {
         self.kinds.entry(kind).or_default().file_pages += 1;
+    }
+
+    /// Adds a mapping, with whether it has a page of its own.
+    pub fn add_vma(&mut self, kind: Kind, is_anon: bool) {
+        let counts = self.kinds.entry(kind).or_default();
+        counts.vmas += 1;
+        counts.vmas_anon += u64::from(is_anon);
     }
 
     /// Adds what changed in one page: each block of 512 bytes and each byte.

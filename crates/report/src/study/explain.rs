@@ -93,6 +93,7 @@ impl Place<'_> {
             page_size_bytes: page,
             split_pages: None,
             among_work: false,
+            vmas: None,
         };
         let ns = predict(profile, &question).ok()?.elapsed_ns.value * FORKS - self.line_ns;
         let here = self.point.real_ns.value - self.line.relative.intercept.value;

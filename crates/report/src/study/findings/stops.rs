@@ -28,6 +28,7 @@ fn ask(analysis: &Analysis, written_before: u64, threads: u32, page: u64) -> Opt
         page_size_bytes: page,
         split_pages: None,
         among_work: false,
+        vmas: None,
     };
     // The parent is who stands still; a profile without its curve still has the child's.
     predict(analysis.profile(), &question(WritingProcess::Parent))
