@@ -30,6 +30,11 @@ for writer in child parent; do
 		 <= rows[0]['params'].keys()"
 done
 
+# Among work nothing is cheaper, and a profile that lacks its costs says so.
+passes --json predict --profile "$profile" --size-bytes 64MiB --among-work
+json "one(metric='fork_ns', among_work='true') > 0" \
+	"any('fork_among_work_ns' in note for a in d['summary'] for note in a['prediction']['notes'])"
+
 # Pages and bytes are the same question; the fraction is told as it was asked.
 passes --json predict --profile "$profile" --size-bytes 64MiB --write-fraction 0.1
 cp out by_size

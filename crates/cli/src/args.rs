@@ -77,7 +77,7 @@ pub enum Verb {
     Report(ReportArgs),
     /// What can be measured here, and whether a fork of a process would fail
     Doctor(DoctorArgs),
-    /// Measure the machine profile, in under a minute
+    /// Measure the machine profile: a minute or two
     Calibrate(CalibrateArgs),
     /// Run one measurement
     #[command(subcommand)]
@@ -215,6 +215,10 @@ pub struct PredictArgs {
     /// Share of it that the parent wrote since its last fork, 0..1
     #[arg(long, default_value = "1", value_parser = fraction, allow_negative_numbers = true)]
     pub written_before_fraction: f64,
+    /// Of a program that works between two forks, with cold caches and scattered memory, as one of
+    /// a --footprint always is; without, of a loop of forks
+    #[arg(long)]
+    pub among_work: bool,
     /// Who writes
     #[arg(long, value_enum, default_value = "parent")]
     pub writer: PredictWriter,

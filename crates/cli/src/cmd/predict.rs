@@ -116,7 +116,7 @@ fn answers(args: &PredictArgs, file: &ProfileFile) -> Result<Vec<Answer>> {
                         threads,
                         page_size_bytes,
                         split_pages: None,
-                        among_work: false,
+                        among_work: args.among_work,
                         vmas: None,
                     };
                     let prediction = predict(&file.profile, &question)?;
@@ -131,7 +131,7 @@ fn answers(args: &PredictArgs, file: &ProfileFile) -> Result<Vec<Answer>> {
 fn params(answer: &Answer, base: u64) -> Params {
     let question = &answer.question;
     let writer = if question.writer == WritingProcess::Child { "child" } else { "parent" };
-    [
+    let mut params: Params = [
         ("pages", question.pages.to_string()),
         ("size_bytes", (question.pages * base).to_string()),
         ("write_fraction", answer.write_fraction.to_string()),
@@ -142,7 +142,11 @@ fn params(answer: &Answer, base: u64) -> Params {
         ("policy", "stock".to_owned()),
     ]
     .map(|(key, value)| (key.to_owned(), value))
-    .into()
+    .into();
+    if question.among_work {
+        params.insert("among_work".to_owned(), true.to_string());
+    }
+    params
 }
 
 fn samples(answers: &[Answer], base: u64) -> Vec<Sample> {
