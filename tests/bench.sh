@@ -72,6 +72,37 @@ json "{r['params']['populated'] for r in rows} == {'false'}" \
 	"pick(metric='populate_pages_per_fault') == []" \
 	"one(metric='minor_faults', write_fraction='1') >= 4 * (4 << 20) / $page"
 
+# Beside the heap: other work, mappings, and a heap that copies have scattered; each tells itself apart.
+passes --json bench fork-sweep --forks 3 --heap-bytes 1MiB --write-fraction 0 --rounds 1 --scatter \
+	--settle --work-us 0,500 --vmas-anon 0,200 --vmas 0,200
+json "len(pick(metric='real_ns')) == 2 * 2 * 2" \
+	"{r['params']['scattered'] for r in rows} == {'true'}" \
+	"len({tuple(sorted(r['params'].items())) for r in rows}) == 8" \
+	"all(v >= 3 * 500_000 for v in values(metric='real_ns', work_us='500'))"
+refuses 2 '--scatter' bench fork-sweep --scatter --untouched
+refuses 2 '--scatter' bench fork-sweep --scatter --page-size-bytes 2MiB
+refuses 1 'max_map_count' bench fork-sweep --forks 1 --heap-bytes 0 --write-fraction 0 --rounds 1 \
+	--vmas 60000 --vmas-anon 60000
+
+# A probe's own mappings, which the model leaves out of every fork's (Vmas::OF_A_PROBE): 5 with pages
+# of their own, and 9 others, of which a kernel may have some less (vvar_vclock, vsyscall).
+"$COWLAB" bench fork-sweep --forks 100000 --heap-bytes 0 --write-fraction 0 --rounds 1 --output own \
+	>own.out 2>&1 &
+sweep=$!
+for _ in {1..100}; do
+	own=$(pgrep -o -f 'memfd:do_fork|^do_fork' -P $sweep || true)
+	[[ -z $own ]] || break
+	sleep 0.05
+done
+[[ -n ${own:-} ]] || fail "no probe was seen: $(cat own.out)"
+sleep 0.2
+awk '/^[0-9a-f]+-[0-9a-f]+ / { all++ } /^Anonymous: +[1-9]/ { anon++ } END { print anon, all - anon }' \
+	"/proc/$own/smaps" >mappings
+kill -INT $sweep
+wait $sweep || true # it was interrupted
+read -r anon others <mappings
+((anon == 5 && others >= 6 && others <= 10)) || fail "a probe has $anon and $others mappings, not 5 and 9"
+
 # How children are reaped; the CPU time of those never waited for is lost, as published.
 for reap in 4 never; do
 	passes --json bench fork-sweep --forks 30 --heap-bytes 1MiB --write-fraction 1 --rounds 1 \

@@ -10,7 +10,8 @@ page=$(getconf PAGESIZE)
 
 passes --json calibrate --rounds 2 --output cal
 for metric in new_process_ns pte_ns_per_page trap_ns copy_ns_per_page cow_fault_ns reuse_fault_ns \
-	memcpy_ns_per_page first_touch_ns_per_page timer_ns cow_among_work_ns; do
+	memcpy_ns_per_page first_touch_ns_per_page timer_ns cow_among_work_ns fork_among_work_ns \
+	pte_among_work_ns_per_page vma_anon_ns vma_ns spawn_ns; do
 	json "len(values(bench='calibrate', metric='$metric')) == 2"
 done
 # Differences of two figures, such as trap_ns, may be near 0; what is measured itself may not.

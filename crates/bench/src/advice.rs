@@ -14,9 +14,11 @@ pub const BENCH: &str = "advise";
 /// The probe's settings for a shape: one fork of a fresh process each time, since huge pages are
 /// split by the first.
 pub fn probe_of(shape: &Shape, base_page_bytes: u64) -> DoFork {
-    let fraction = if shape.pages == 0 { 0.0 } else { shape.written as f64 / shape.pages as f64 };
-    let mut probe =
-        DoFork::new(1, shape.pages * base_page_bytes, fraction.min(1.0), base_page_bytes);
+    let vmas = shape.vmas.beyond_a_probe();
+    // Each of those mappings has a page.
+    let pages = shape.pages.saturating_sub(vmas.anon);
+    let fraction = if pages == 0 { 0.0 } else { shape.written as f64 / pages as f64 };
+    let mut probe = DoFork::new(1, pages * base_page_bytes, fraction.min(1.0), base_page_bytes);
     probe.method = if shape.spawned { Method::PosixSpawn } else { Method::Fork };
     probe.writer = match shape.writer {
         WritingProcess::Parent if !shape.spawned => Writer::Parent,
@@ -25,7 +27,7 @@ pub fn probe_of(shape: &Shape, base_page_bytes: u64) -> DoFork {
     probe.page_size_bytes = shape.page_size_bytes;
     probe.threads = shape.threads;
     probe.spread = shape.spread;
-    (probe.vmas_anon, probe.vmas) = (shape.vmas.anon, shape.vmas.others);
+    (probe.vmas_anon, probe.vmas) = (vmas.anon, vmas.others);
     // As forecasts price it. Huge pages would be split by it.
     probe.scattered = !shape.spawned && shape.page_size_bytes == base_page_bytes;
     probe.work_us = WORK_US;
@@ -68,21 +70,22 @@ mod tests {
 
     #[test]
     fn a_shape_is_what_the_probe_does() {
+        let of_a_probe = Vmas::OF_A_PROBE;
         let shape = Shape {
             spawned: false,
-            pages: 1000,
+            pages: 1020,
             written: 250,
             writer: WritingProcess::Parent,
             spread: true,
             threads: 1,
             page_size_bytes: 2 << 20,
-            vmas: Vmas { anon: 40, others: 60 },
+            vmas: Vmas { anon: 20 + of_a_probe.anon, others: 60 + of_a_probe.others },
         };
         let probe = probe_of(&shape, 4096);
         assert_eq!((probe.forks, probe.heap_bytes, probe.write_fraction), (1, 4_096_000, 0.25));
         assert_eq!((probe.threads, probe.spread, probe.settled), (1, true, false));
         assert_eq!((probe.writer, probe.page_size_bytes), (Writer::Parent, 2 << 20));
-        assert_eq!((probe.vmas_anon, probe.vmas, probe.scattered), (40, 60, false));
+        assert_eq!((probe.vmas_anon, probe.vmas, probe.scattered), (20, 60, false));
         assert!(probe_of(&Shape { page_size_bytes: 4096, ..shape.clone() }, 4096).scattered);
         assert_eq!(probe.check(), Ok(()));
         let spawned = probe_of(&Shape { spawned: true, written: 0, ..shape }, 4096);

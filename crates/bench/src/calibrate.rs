@@ -32,6 +32,8 @@ const LARGEST_WITH_THREADS_BYTES: u64 = 64 << 20;
 pub(crate) const WORK_US: u64 = 20_000;
 /// Mappings that are enough to be told from noise.
 const VMAS: u64 = 1024;
+/// Of a process without a heap, and the most of any.
+const FORKS_OF_NO_HEAP: u64 = 60;
 /// The heap whose costs are quoted as the machine's: larger than most caches.
 const REFERENCE_BYTES: u64 = 64 << 20;
 
@@ -64,7 +66,7 @@ pub const NAMES: [(&str, &str); 33] = [
     ("thp_split_ns", "the first write to a huge page: split, and copy of one base page"),
     ("thp_split_threads_ns", "the same with another running thread"),
     ("unpinned_process_ns", "a new process whose child may run on another CPU (no heap)"),
-    ("spawn_ns", "posix_spawn of a tiny program: the parent's stop, whatever its size"),
+    ("spawn_ns", "posix_spawn of a tiny program, among work: the parent's stop, whatever its size"),
     ("first_fork_ns_per_page", "the first fork of a heap, per page"),
     ("fork_among_work_ns", "what a fork costs more in a program that does something between two"),
     ("pte_among_work_ns_per_page", "copying an entry there, of a heap that copies have scattered"),
@@ -114,10 +116,12 @@ pub fn tasks(scope: Scope) -> Vec<Task> {
         }
         Ok(out.finish())
     }));
+    // What it would replace are forks among work.
     let spawned = DoFork {
         method: Method::PosixSpawn,
         pinned: false,
-        ..DoFork::new(100, 0, 0.0, scope.page_size_bytes)
+        work_us: WORK_US,
+        ..DoFork::new(10, 0, 0.0, scope.page_size_bytes)
     };
     tasks.push(Task::new("calibrate: spawned", move |runner, rep| {
         let result = spawned.run(runner)?;
@@ -154,8 +158,9 @@ fn cycle_task(settings: DoFork) -> Task {
 /// Forks among work: of no heap, of one that copies have scattered, and with more mappings.
 fn among_work_task(scope: Scope) -> Task {
     let page = scope.page_size_bytes;
-    let looped = DoFork { settled: true, ..DoFork::new(4, 0, 0.0, page) };
-    let among_work = DoFork { work_us: WORK_US, ..looped.clone() };
+    // As many as of the curve that the difference is added to.
+    let looped = DoFork::new(FORKS_OF_NO_HEAP, 0, 0.0, page);
+    let among_work = DoFork { settled: true, work_us: WORK_US, ..DoFork::new(4, 0, 0.0, page) };
     let heap_bytes = REFERENCE_BYTES.min(scope.largest_bytes);
     let of_heap = DoFork { heap_bytes, scattered: true, ..among_work.clone() };
     let with_anon = DoFork { vmas_anon: VMAS, ..among_work.clone() };
@@ -206,7 +211,8 @@ fn cycles(scope: Scope) -> Vec<DoFork> {
             for heap in HEAPS_BYTES.into_iter().filter(|heap| *heap <= largest_idle) {
                 let base = DoFork { writer, threads, ..DoFork::new(1, heap, 0.0, page) };
                 let work = heap / 20 + (512 << 10);
-                cells.push(DoFork { forks: 1 + ((64 << 20) / work).clamp(4, 60), ..base.clone() });
+                let forks = 1 + ((64 << 20) / work).clamp(4, FORKS_OF_NO_HEAP);
+                cells.push(DoFork { forks, ..base.clone() });
                 let largest =
                     if flushes { LARGEST_WITH_THREADS_BYTES } else { LARGEST_WRITTEN_BYTES };
                 if heap == 0 || heap > largest {

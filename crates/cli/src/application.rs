@@ -8,8 +8,6 @@ use cowlab_bench::application::{SNAPSHOT, profile_of};
 use cowlab_machine::{Facts, ProcessFacts, Root};
 use cowlab_model::application::ApplicationProfile;
 use cowlab_model::cost::Vmas;
-use cowlab_observe::Target;
-use cowlab_observe::mappings::{Kind, mappings};
 use cowlab_store::Run;
 
 /// An application, as far as it is known.
@@ -47,6 +45,13 @@ pub fn of_run(folder: &Path, program: Option<&str>, base_page_bytes: u64) -> Res
     if !subject.is_fork() {
         notes.push("nothing was forked meanwhile: this is what a fork would have met".to_owned());
     }
+    if profile.vmas.is_none() {
+        notes.push(
+            "it did not count mappings: a fork is priced without them; `cowlab footprint` counts \
+             them now"
+                .to_owned(),
+        );
+    }
     if subject.method == SNAPSHOT {
         notes.push(
             "a comparison of snapshots does not see pages that were written as they were: the \
@@ -69,20 +74,15 @@ pub fn of_pid(pid: i32, write_fraction: f64, facts: &Facts) -> Result<Applicatio
         profile.huge_pages = bytes / huge;
     }
     profile.threads = running_threads(pid);
-    profile.vmas = Some(vmas(pid)?);
+    profile.vmas = Some(Vmas {
+        anon: process.inherited_anonymous_mappings,
+        others: process.inherited_mappings - process.inherited_anonymous_mappings,
+    });
     let notes = vec![format!(
         "{write_fraction} of the memory is taken to be written while the child lives \
          (--write-fraction): `cowlab footprint --pid {pid}` measures it"
     )];
     Ok(Application { name: format!("{} ({pid})", process.name), profile, notes })
-}
-
-/// The mappings of a process. Whether one has pages of its own is taken from what it is: to look
-/// would walk all its page tables.
-fn vmas(pid: i32) -> Result<Vmas> {
-    let all = mappings(&Target::open(pid)?)?;
-    let anon = all.iter().filter(|m| m.is_private() && m.kind != Kind::Named).count() as u64;
-    Ok(Vmas { anon, others: all.len() as u64 - anon })
 }
 
 /// Threads other than the first that are on a CPU or wait for one, now.

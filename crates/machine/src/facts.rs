@@ -38,6 +38,8 @@ pub struct Facts {
     pub memory: Option<Memory>,
     /// `vm.overcommit_*`.
     pub overcommit: Overcommit,
+    /// `vm.max_map_count`: the most mappings that a process may have.
+    pub max_map_count: Option<u64>,
     /// Limits of this process's control groups.
     pub cgroup: Cgroup,
     /// Resource limits of this process.
@@ -92,6 +94,7 @@ impl Facts {
             cpu: cpu::probe(reader),
             memory: memory::probe(reader),
             overcommit: memory::probe_overcommit(reader),
+            max_map_count: reader.number("proc/sys/vm/max_map_count"),
             cgroup: cgroup::probe(reader, "self"),
             limits: limits.as_ref().map(ResourceLimits::from),
             tasks: limits::probe_tasks(reader, load.as_ref()),

@@ -98,6 +98,10 @@ pub struct ProcessFacts {
     pub hugetlb_bytes: Option<u64>,
     /// Locked memory in mappings that a child gets: swap cannot take it from the parent.
     pub locked_bytes: Option<u64>,
+    /// Mappings that a child gets: fork copies them one by one.
+    pub inherited_mappings: u64,
+    /// Of them those that have anonymous pages.
+    pub inherited_anonymous_mappings: u64,
     /// Size of the mappings that a child does not get (MADV_DONTFORK).
     pub not_inherited_bytes: u64,
     /// Size of the mappings that a child gets empty (MADV_WIPEONFORK).
@@ -185,6 +189,7 @@ impl ProcessFacts {
                 self.not_inherited_bytes += size;
                 continue;
             }
+            self.inherited_mappings += 1;
             let private = map.perms.contains(MMPermissions::PRIVATE);
             // `ac` says it; without VmFlags, what the kernel would account by default.
             let accounted = flags.contains(VmFlags::AC)
@@ -208,6 +213,7 @@ impl ProcessFacts {
             add(&mut self.hugetlb_bytes, map, "Private_Hugetlb");
             add(&mut self.locked_bytes, map, "Locked");
             if anonymous + swapped > 0 {
+                self.inherited_anonymous_mappings += 1;
                 // One page of a table maps page/8 pages; no more tables than pages that are there.
                 let spanned = size.div_ceil(page_bytes * (page_bytes / 8)) + 1;
                 let present = (anonymous + swapped).div_ceil(page_bytes);

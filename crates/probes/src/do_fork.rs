@@ -91,6 +91,9 @@ impl DoFork {
                 self.method, self.writer
             ));
         }
+        if self.scattered && !self.populated {
+            return Err("a heap is scattered by writing all of it: --scatter or --untouched".into());
+        }
         if self.writer != Writer::Child && self.reap != Reap::Each {
             return Err(format!("--writer {} needs --reap each", self.writer));
         }

@@ -8,7 +8,7 @@ use cowlab_model::application::ApplicationProfile;
 use cowlab_model::cost::predict;
 use cowlab_model::profile::MachineProfile;
 use cowlab_probes::{Interrupted, unix_ns};
-use cowlab_store::{Params, Sample};
+use cowlab_store::{Missing, Params, Sample};
 
 use super::measure::{CYCLE, measure};
 use super::{Program, Programs};
@@ -59,7 +59,7 @@ pub fn task(
     })
 }
 
-/// What the model says of the program, with its interval.
+/// What the model says of the program, with its interval, and what that lacks.
 ///
 /// # Errors
 /// The machine profile has no figures for it.
@@ -67,7 +67,7 @@ pub fn predicted(
     profile: &MachineProfile,
     program: &Program,
     application: &ApplicationProfile,
-) -> Result<Vec<Sample>> {
+) -> Result<(Vec<Sample>, Vec<Missing>)> {
     let base = profile.page_size_bytes;
     // The work is repeated: what it writes was written since the fork before.
     let application =
@@ -90,5 +90,7 @@ pub fn predicted(
         }
         samples.extend(out.finish());
     }
-    Ok(samples)
+    let metric = format!("{FORECAST}: of {}", program.name);
+    let missing = answer.notes.into_iter().map(|reason| Missing { metric: metric.clone(), reason });
+    Ok((samples, missing.collect()))
 }

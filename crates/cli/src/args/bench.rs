@@ -110,7 +110,7 @@ pub struct ForkSweepArgs {
     /// Mappings of a file beside the heap, without a page of their own
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "0", value_parser = clap::value_parser!(u64).range(0..=60_000))]
     pub vmas: Vec<u64>,
-    /// Microseconds of other work before each fork, through more memory than caches hold
+    /// Microseconds of other work before each fork, through as much memory as four second-level caches hold
     #[arg(long, value_name = "US", value_delimiter = ',', default_value = "0", value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
     pub work_us: Vec<u64>,
     /// Leave the heap untouched before the fork, as malloc alone does

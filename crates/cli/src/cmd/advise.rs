@@ -9,6 +9,7 @@ use cowlab_bench::{Rounds, advice as trial};
 use cowlab_machine::{Facts, Root, thp};
 use cowlab_model::advice::{Advice, Choice, Shape, Surroundings, advise, sentence};
 use cowlab_model::application::ApplicationProfile;
+use cowlab_model::cost::Vmas;
 use cowlab_model::profile::WritingProcess;
 use cowlab_report::{Document, csv, html};
 use cowlab_store::{FORMAT, Missing, Run, RunFolder, RunInfo, Sample};
@@ -168,10 +169,16 @@ fn fits(context: &Context, shape: &Shape) -> Result<(), String> {
     if shape.threads > 0 && !context.other_cpus() {
         return Err("needs two CPUs: this process may use one".to_owned());
     }
-    let bytes = |pages: u64| pages * context.page();
-    // Before its fork the whole heap is copied once.
+    let probe = trial::probe_of(shape, context.page());
+    let mappings = probe.vmas_anon + probe.vmas + Vmas::OF_A_PROBE.anon + Vmas::OF_A_PROBE.others;
+    if let Some(most) = context.facts.max_map_count.filter(|most| mappings + 8 > *most) {
+        return Err(format!("it has {mappings} mappings, and vm.max_map_count is {most} here"));
+    }
+    // Before its fork the whole heap of a scattered one is copied once.
+    let share = if probe.scattered { 1.0 } else { probe.write_fraction };
+    let written = (probe.heap_bytes as f64 * share) as u64;
     context
-        .check_fits(bytes(shape.pages), bytes(shape.pages), 1, context.page())
+        .check_fits(probe.heap_bytes, written, 1, context.page())
         .map_err(|error| error.to_string())
 }
 

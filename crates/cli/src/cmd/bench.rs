@@ -181,8 +181,16 @@ fn fork_sweep(common: &Common, args: &ForkSweepArgs) -> Result<()> {
     vary(&mut cells, &args.forks, |cell, value| cell.forks = value);
     for cell in &cells {
         cell.check().map_err(WrongUsage)?;
-        let share = if cell.scattered { 1.0 } else { cell.write_fraction };
-        let written = (cell.heap_bytes as f64 * share) as u64;
+        if cell.scattered {
+            if cell.page_size_bytes > context.page() {
+                let why = "--scatter would split huge pages and folios before the first fork that \
+                           is measured: leave --page-size-bytes out";
+                return Err(WrongUsage(why.into()).into());
+            }
+            // All of it is copied once, before the forks that are measured.
+            context.check_fits(cell.heap_bytes, cell.heap_bytes, 1, context.page())?;
+        }
+        let written = (cell.heap_bytes as f64 * cell.write_fraction) as u64;
         let children = match cell.reap {
             cowlab_probes::Reap::Each => 1,
             cowlab_probes::Reap::AtMost(alive) => alive,

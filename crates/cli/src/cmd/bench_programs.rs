@@ -134,7 +134,9 @@ pub fn forecasts(common: &Common, args: &ForecastArgs) -> Result<()> {
             None => calibrate::profile_of(&measured, scope)?,
         };
         for (program, application) in &applications {
-            measured.extend(forecast::predicted(&profile, program, application)?);
+            let (forecast, mut lacks) = forecast::predicted(&profile, program, application)?;
+            measured.extend(forecast);
+            gathered.missing.append(&mut lacks);
         }
         gathered.samples.append(&mut measured);
         gathered.missing.append(&mut failures.borrow_mut());

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::order::{Ahead, Epoch, Hindsight, play};
 use super::reading::{Reading, join};
-use super::shares::add_mappings;
+use super::shares::{add_files, add_mappings};
 use super::spans::{Moment, Spans, Writer, monotonic_ns};
 use super::tally::{Fate, Tally};
 
@@ -170,6 +170,7 @@ impl FaultLog {
             let fate = Fate { was_there: true, is_there: true, is_written };
             both.add(placed.address, placed.kind, fate);
         }
+        add_mappings(&mut both, &fork.reading);
         seen.push((Writer::Either, both));
         self.source.settle();
         seen
@@ -202,7 +203,8 @@ fn tally(fork: &Reading, now: &Reading, written: &BTreeSet<u64>) -> Tally {
         let Some(placed) = after.or(before) else { continue };
         tally.add(address, placed.kind, Fate { was_there, is_there, is_written });
     }
-    add_mappings(&mut tally, now);
+    add_files(&mut tally, now);
+    add_mappings(&mut tally, fork);
     tally
 }
 

@@ -13,7 +13,7 @@ use super::faults::FaultLog;
 use super::method::Method;
 use super::reading::Reading;
 use super::shares;
-use super::spans::{Between, Moment, Span, Spans, Writer, compared, own_tally, sides};
+use super::spans::{Between, Moment, Span, Spans, Writer, compared_since_fork, own_tally, sides};
 use super::tracer::{Event, Tracer};
 use crate::pagemap::Pagemap;
 use crate::target::Target;
@@ -331,11 +331,12 @@ impl Follow {
         if let Some(copy) = &fork.copy {
             // Bytes say what changed, and nothing of whose the copy was.
             seen.clear();
-            let (tally, unknown) = compared(&fork.reading, copy, &process.target, &child)?;
+            let (tally, unknown) =
+                compared_since_fork(&fork.reading, copy, &process.target, &child)?;
             seen.push((Writer::Child, tally));
             unknown_pages = unknown;
             if let (Some(parent), Some(now)) = (parent, &now)
-                && let Ok((tally, _)) = compared(&fork.reading, copy, parent, now)
+                && let Ok((tally, _)) = compared_since_fork(&fork.reading, copy, parent, now)
             {
                 seen.push((Writer::Parent, tally));
             }

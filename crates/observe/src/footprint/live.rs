@@ -11,7 +11,7 @@ use super::faults::FaultLog;
 use super::method::Method;
 use super::reading::{Placed, Reading, join};
 use super::shares;
-use super::spans::{Between, Moment, Span, Spans, Writer, compared, own_tally, sides};
+use super::spans::{Between, Moment, Span, Spans, Writer, compared_since_fork, own_tally, sides};
 use super::tally::{Fate, Tally};
 use super::uffd;
 use crate::children;
@@ -92,6 +92,7 @@ fn soft_dirty(before: &Moment, target: &Target) -> Result<Tally, ProcessError> {
         let Some(placed) = new.or(old) else { continue };
         tally.add(address, placed.kind, Fate { was_there, is_there, is_written });
     }
+    shares::add_files(&mut tally, &now);
     shares::add_mappings(&mut tally, &now);
     Ok(tally)
 }
@@ -303,7 +304,9 @@ impl Looks<'_> {
         let mut seen = sides(shares);
         if let Some(copy) = &fork.copy {
             // The parent's bytes are gone with it.
-            let Ok((tally, unknown)) = compared(&fork.reading, copy, self.target, &parent) else {
+            let Ok((tally, unknown)) =
+                compared_since_fork(&fork.reading, copy, self.target, &parent)
+            else {
                 self.spans.unseen += 1;
                 return Ok(());
             };

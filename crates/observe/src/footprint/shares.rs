@@ -17,7 +17,7 @@ use super::tally::{Fate, Tally};
 #[derive(Debug, Clone, Default)]
 pub struct Shares {
     /// Of the pages that the fork shared, by whomever: only `start_pages`, `pages_mapped` (of both
-    /// together) and what was written.
+    /// together), what was written, and the fork's mappings.
     pub either: Tally,
     /// By the parent; `None` where that cannot be told.
     pub parent: Option<Tally>,
@@ -85,7 +85,8 @@ fn side(fork: &Reading, now: &Reading) -> (Tally, u64) {
         let kind = after.or(before).map_or(Kind::Anonymous, |placed| placed.kind);
         tally.add(address, kind, Fate { was_there, is_there, is_written });
     }
-    add_mappings(&mut tally, now);
+    add_files(&mut tally, now);
+    add_mappings(&mut tally, fork);
     (tally, unknown)
 }
 
@@ -97,12 +98,16 @@ fn wrote(before: Page, now: Page) -> Option<bool> {
     Some(before.frame()? != now.frame()?)
 }
 
-/// Adds the mappings that `now` has, and the pages of files and shared memory in them.
-pub fn add_mappings(tally: &mut Tally, now: &Reading) {
+/// Adds the pages of files and shared memory.
+pub fn add_files(tally: &mut Tally, now: &Reading) {
     let is_file = |placed: &Placed| placed.kind == Kind::Named && !placed.is_private();
     now.pages().filter(is_file).for_each(|placed| tally.add_file(placed.kind));
-    let mut own = now.pages().filter(Placed::is_anonymous).map(|placed| placed.address).peekable();
-    for mapping in &now.mappings {
+}
+
+/// Adds the mappings that a fork at that moment copies.
+pub fn add_mappings(tally: &mut Tally, at: &Reading) {
+    let mut own = at.pages().filter(Placed::is_anonymous).map(|placed| placed.address).peekable();
+    for mapping in &at.mappings {
         while own.next_if(|address| *address < mapping.range.start).is_some() {}
         let is_anon = own.peek().is_some_and(|address| mapping.range.contains(address));
         // The kernel's own have no row of theirs: nobody writes them.
@@ -130,7 +135,7 @@ pub fn since_exec(start: &Reading, now: &Reading) -> Tally {
         let kind = after.or(before).map_or(Kind::Anonymous, |placed| placed.kind);
         tally.add(address, kind, Fate { was_there, is_there, is_written });
     }
-    add_mappings(&mut tally, now);
+    add_files(&mut tally, now);
     tally
 }
 
@@ -190,6 +195,25 @@ mod tests {
         let found = shares(&fork, Some(&parent), Some(&child));
         assert_eq!((found.unknown_pages, found.either.total().cow_pages), (3, 1));
         assert_eq!(shares(&fork, None, Some(&child)).unknown_pages, 2);
+    }
+
+    #[test]
+    fn mappings_are_those_of_the_fork_and_anonymous_where_a_page_is() {
+        let maps = "10000-12000 rw-p 00000000 00:00 0 [heap]\n\
+                    20000-22000 r-xp 00000000 00:01 7 /bin/true\n\
+                    30000-32000 rw-p 00002000 00:01 7 /bin/true\n\
+                    40000-42000 rw-p 00000000 00:00 0\n";
+        let pages = |entries: &[u64]| entries.iter().map(|entry| Page(*entry)).collect();
+        let runs = vec![
+            (0x10000, pages(&[0, PRESENT | EXCLUSIVE | 1])),
+            (0x20000, pages(&[PRESENT | FILE | 2, PRESENT | FILE | 3])),
+            (0x30000, pages(&[PRESENT | EXCLUSIVE | 4, PRESENT | FILE | 5])),
+        ];
+        let fork = Reading::of(mappings::decode(maps).unwrap(), runs, 4096);
+        let found = shares(&fork, Some(&reading(&[PRESENT | 1])), None);
+        for total in [found.either.total(), found.parent.unwrap().total()] {
+            assert_eq!((total.vmas, total.vmas_anon), (4, 2));
+        }
     }
 
     #[test]

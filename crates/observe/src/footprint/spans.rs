@@ -161,17 +161,32 @@ pub struct Span {
 pub fn own_tally(before: &Moment, of: &Target) -> Result<(Tally, u64), ProcessError> {
     let now = Reading::take(of, &mut Pagemap::open(of)?)?;
     before.check_memory(of)?;
-    match &before.copy {
-        Some(copy) => compared(&before.reading, copy, of, &now),
-        None => Ok((shares::since_exec(&before.reading, &now), 0)),
-    }
+    let (mut tally, unknown_pages) = match &before.copy {
+        Some(copy) => compared(&before.reading, copy, of, &now)?,
+        None => (shares::since_exec(&before.reading, &now), 0),
+    };
+    // A fork would meet what is there by now.
+    shares::add_mappings(&mut tally, &now);
+    Ok((tally, unknown_pages))
 }
 
-/// What differs from a copy, as a tally of pages and of bytes.
+/// [`compared`] with what a fork's process was, and the mappings that the fork copied.
 ///
 /// # Errors
 /// [`ProcessError`]: ended, no permission.
-pub fn compared(
+pub fn compared_since_fork(
+    fork: &Reading,
+    copy: &Copy,
+    of: &Target,
+    now: &Reading,
+) -> Result<(Tally, u64), ProcessError> {
+    let (mut tally, unknown_pages) = compared(fork, copy, of, now)?;
+    shares::add_mappings(&mut tally, fork);
+    Ok((tally, unknown_pages))
+}
+
+/// What differs from a copy, as a tally of pages and of bytes.
+fn compared(
     before: &Reading,
     copy: &Copy,
     of: &Target,
@@ -191,7 +206,7 @@ pub fn compared(
         let Some(Placed { kind, .. }) = after.or(before) else { continue };
         tally.add(address, kind, Fate { was_there, is_there, is_written });
     }
-    shares::add_mappings(&mut tally, now);
+    shares::add_files(&mut tally, now);
     Ok((tally, copy.unread_pages + difference.unread_pages))
 }
 

@@ -10,7 +10,7 @@ use cowlab_machine::ProcessError;
 
 use super::method::Method;
 use super::reading::{Reading, join};
-use super::shares::add_mappings;
+use super::shares::{add_files, add_mappings};
 use super::spans::Moment;
 use super::tally::{Fate, Tally};
 use crate::pagemap::{Pagemap, Wanted, category};
@@ -65,6 +65,7 @@ pub fn written(before: &Moment, target: &Target) -> Result<Tally, ProcessError> 
         let fate = Fate { was_there, is_there, is_written: is_new || is_marked };
         tally.add(address, placed.kind, fate);
     }
+    add_files(&mut tally, &now);
     add_mappings(&mut tally, &now);
     Ok(tally)
 }
