@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
-# bench tend: each policy's snapshots were taken and served under load, a tended server was tended,
-# and report reads the run again. No times are compared: they are those of a loaded machine.
+# bench tend: each policy's snapshots were taken and served under load, a tended server's memory is in
+# huge pages before the first, and report reads the run again. No times are compared: they are those of a loaded machine.
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
@@ -17,10 +17,12 @@ refuses 2 'share above 0' bench tend --load 1.5
 nothing_kept runs
 
 passes --json bench tend --size-bytes 48MiB --load 0.2 --snapshots 2 --snapshot-interval-s 4 \
-	--rounds 1 --policy untended,tended
+	--rounds 1 --policy untended,tended --ping --profile "$REPOSITORY/tests/fixtures/profile.json"
 json "{r['params']['policy'] for r in pick(metric='fork_ns')} == {'untended', 'tended'}" \
 	"all(v > 0 for v in values(metric='fork_ns') + values(metric='latency_ns'))" \
-	"values(metric='tending_cpu_ns', policy='tended') and not values(metric='tending_cpu_ns', policy='untended')"
+	"all(v > 0 for v in values(metric='tending_cpu_ns', policy='tended'))" \
+	"not values(metric='tending_cpu_ns', policy='untended')" \
+	"one(metric='predicted_fork_ns', policy='tended') < one(metric='predicted_fork_ns', policy='untended') / 2"
 folder=$(only_run runs)
 passes report "$folder"
 says out 'untended'

@@ -71,6 +71,12 @@ install -d -o nobody -m 755 others
 passes tend redis-server --metrics-file "$PWD/others/tend.prom" --print-unit
 says out "^ReadWritePaths=\"$PWD/others\"$"
 says out "^User=$(id -u nobody)$"
+# A service starts elsewhere: the newest profile is told by its path. A pid may be another's after a restart.
+mkdir -p runs/20260101T000000Z-calibrate
+cp "$profile" runs/20260101T000000Z-calibrate/profile.json
+passes tend redis-server --print-unit
+says out "^ExecStart=.* tend redis-server --profile $PWD/runs/20260101T000000Z-calibrate$"
+refuses 2 'outlives a process' tend $$ --print-unit
 refuses 2 'needs the whole path' tend redis-server --metrics-file tend.prom --print-unit
 
 # What would be done; nothing is.
@@ -81,7 +87,7 @@ passes --json tend "$target" --dry-run --profile "$profile"
 json "one(metric='candidate_regions') >= 28" \
 	"one(metric='fork_ns', state='after') < one(metric='fork_ns', state='now')" \
 	"one(metric='fork_low_ns', state='now') <= one(metric='fork_ns', state='now') <= one(metric='fork_high_ns', state='now')" \
-	"d['summary'][0]['plan']['filled_pages'] >= 0"
+	"d['summary'][0]['plan']['filled_pages'] <= 8 * one(metric='candidate_regions')"
 [[ $(huge_mib) == "$before" ]] || fail "a dry run changed something"
 passes tend "$target" --dry-run --output "$PWD/none"
 says out 'no machine profile'

@@ -15,6 +15,8 @@ use crate::thp_guard::GuardError;
 pub struct SettingsGuard {
     path: PathBuf,
     guardian: Option<Guardian>,
+    /// On every file but the first, whose lock the guardian holds.
+    _locks: Vec<File>,
 }
 
 impl SettingsGuard {
@@ -29,15 +31,13 @@ impl SettingsGuard {
         values: &[(&str, &str)],
     ) -> Result<SettingsGuard, GuardError> {
         let path_of = |file: &str| root.path(format!("{folder}/{file}"));
-        let Some((first, _)) = values.first() else {
-            return Ok(SettingsGuard { path: root.path(folder), guardian: None });
+        let path = values.first().map_or_else(|| root.path(folder), |(first, _)| path_of(first));
+        // Whoever else changes one of them must not take the changed value for the old one.
+        let mut locks = values.iter().map(|(file, _)| lock(&path_of(file)));
+        let Some(first) = locks.next().transpose()? else {
+            return Ok(SettingsGuard { path, guardian: None, _locks: Vec::new() });
         };
-        let path = path_of(first);
-        let lock = File::open(&path).map_err(|e| at(&path, e))?;
-        lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => GuardError::Busy { path: path.clone() },
-            TryLockError::Error(source) => at(&path, source),
-        })?;
+        let others = locks.collect::<Result<Vec<File>, _>>()?;
         let mut old = Vec::new();
         for (file, _) in values {
             let path = path_of(file);
@@ -52,9 +52,9 @@ impl SettingsGuard {
         }
         // The last one changed is the first to be put back.
         old.reverse();
-        let guardian = Guardian::start(&old, lock)
+        let guardian = Guardian::start(&old, first)
             .map_err(|reason| GuardError::Guardian { path: path.clone(), reason })?;
-        let guard = SettingsGuard { path, guardian: Some(guardian) };
+        let guard = SettingsGuard { path, guardian: Some(guardian), _locks: others };
         for (file, value) in values {
             let path = path_of(file);
             fs::write(&path, format!("{value}\n")).map_err(|e| at(&path, e))?;
@@ -72,6 +72,15 @@ impl Drop for SettingsGuard {
                 GuardError::Guardian { path: self.path.clone(), reason }
             );
         }
+    }
+}
+
+fn lock(path: &Path) -> Result<File, GuardError> {
+    let file = File::open(path).map_err(|e| at(path, e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(GuardError::Busy { path: path.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(at(path, source)),
     }
 }
 
@@ -100,7 +109,9 @@ mod tests {
         let values = [("enabled", "never"), ("khugepaged/max_ptes_none", "0")];
         let guard = SettingsGuard::set(&root, FOLDER, &values).unwrap();
         assert_eq!(fs::read_to_string(&none).unwrap(), "0\n");
-        assert!(matches!(SettingsGuard::set(&root, FOLDER, &values), Err(GuardError::Busy { .. })));
+        for one in [&values[..], &values[1..]] {
+            assert!(matches!(SettingsGuard::set(&root, FOLDER, one), Err(GuardError::Busy { .. })));
+        }
         drop(guard);
         assert_eq!(fs::read_to_string(&enabled).unwrap(), "madvise\n");
         assert_eq!(fs::read_to_string(&none).unwrap(), "511\n");

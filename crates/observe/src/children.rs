@@ -2,7 +2,7 @@
 //! The children of a process that are alive, with what tells them from later ones.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::{fs, io};
 
 use cowlab_machine::ProcessError;
 
@@ -68,7 +68,10 @@ pub fn descendants(of: &Target) -> Result<Vec<Child>, ProcessError> {
 
 /// By the kernel's own lists, one a thread; `None` without CONFIG_PROC_CHILDREN.
 fn listed(of: &Target) -> Result<Option<Vec<i32>>, ProcessError> {
-    let threads = fs::read_dir(of.path("task")).map_err(|_| of.lost_memory())?;
+    let threads = fs::read_dir(of.path("task")).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => of.lost_memory(),
+        _ => of.failed("task", error),
+    })?;
     // Whether the number has changed hands is asked after the folder was opened by it.
     of.stat()?;
     let mut pids = Vec::new();

@@ -79,7 +79,12 @@ impl Target {
             Err(Errno::NOENT) => return Err(ProcessError::NoSuchProcess { pid }),
             Err(error) => return Err(io_error(path.into(), error.into())),
         };
-        let pidfd = pidfd_open(number, PidfdFlags::empty()).ok();
+        let pidfd = match pidfd_open(number, PidfdFlags::empty()) {
+            Err(error @ (Errno::MFILE | Errno::NFILE)) => {
+                return Err(io_error(path.into(), error.into()));
+            }
+            other => other.ok(),
+        };
         let unknown =
             Stat { name: String::new(), state: '?', parent: 0, minor_faults: 0, start_ticks: 0 };
         let mut target = Target { pid, folder, pidfd, stat: unknown, uid: u32::MAX };

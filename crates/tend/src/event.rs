@@ -20,6 +20,8 @@ pub enum Rest {
     GroupFull,
     /// Collapses held up the target for longer than the budget.
     Stalls,
+    /// Huge pages were switched off on this machine.
+    SwitchedOff,
 }
 
 impl Rest {
@@ -32,6 +34,7 @@ impl Rest {
             Rest::NoHugePage => "no_huge_page",
             Rest::GroupFull => "group_full",
             Rest::Stalls => "stalls",
+            Rest::SwitchedOff => "switched_off",
         }
     }
 
@@ -41,6 +44,7 @@ impl Rest {
             Rest::Memory(tight) => tight.words(),
             Rest::NoHugePage => "no huge page is free, and compaction makes none",
             Rest::GroupFull => "the memory limit of the target's control group is reached",
+            Rest::SwitchedOff => "huge pages were switched off on this machine (`never`)",
             Rest::Stalls => "collapses hold up the target for longer than --budget-us",
         }
     }

@@ -168,9 +168,8 @@ impl Pace {
         let ns = for_share
             .max(spread.min(limits.longest_pause_ns))
             .max(self.caution_ns)
-            .max(for_stall)
             .clamp(limits.shortest_pause_ns, limits.longest_pause_ns);
-        Next::Pause { ns }
+        Next::Pause { ns: ns.max(for_stall) }
     }
 }
 
@@ -264,8 +263,8 @@ mod tests {
             Pace::new(Limits { cpu_share: 1.0, share_at_once: 1.0, ..Limits::default() });
         assert_eq!(pause(pace.after(&cost(1900), 10, None)), 2_000_000);
         assert_eq!(pause(pace.after(&cost(30_000), 10, None)), 570_000_000);
-        // The longest there is.
-        assert_eq!(pause(pace.after(&cost(90_000), 10, None)), 1_000_000_000);
+        // Beyond the longest pause, too.
+        assert_eq!(pause(pace.after(&cost(90_000), 10, None)), 1_710_000_000);
         assert!(pause(pace.after(&cost(500), 10, None)) < 10_000_000);
     }
 

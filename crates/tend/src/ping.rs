@@ -2,7 +2,7 @@
 //! A program that tells: asked again and again while a region is collapsed, by how much does it
 //! answer later than before?
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -12,8 +12,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// A server that does not answer for so long is not asked any more.
+/// A server that does not answer for so long is not waited for: it is asked again, over a connection
+/// of its own, at another collapse.
 const LIMIT: Duration = Duration::from_secs(2);
+/// The least time between two tries to connect again.
+const RETRY: Duration = Duration::from_secs(1);
 /// Between two questions.
 const GAP: Duration = Duration::from_micros(200);
 /// Any answer will do, an error too: Redis's PING, as a line.
@@ -44,31 +47,21 @@ impl Ping {
     /// # Errors
     /// Nobody listens, or nobody answers.
     pub fn connect(address: &str) -> Result<Ping> {
-        let mut ask: Box<dyn FnMut() -> Result<u64> + Send> = if address.contains('/') {
-            let stream = UnixStream::connect(address)
-                .with_context(|| format!("nobody answers at {address}"))?;
-            stream.set_read_timeout(Some(LIMIT))?;
-            asker(stream.try_clone()?, stream)
-        } else {
-            let stream = TcpStream::connect(address)
-                .with_context(|| format!("nobody answers at {address}"))?;
-            stream.set_read_timeout(Some(LIMIT))?;
-            stream.set_nodelay(true)?;
-            asker(stream.try_clone()?, stream)
-        };
-        let first = ask().with_context(|| format!("{address} does not answer PING"))?;
+        let mut asker = Asker { address: address.to_owned(), connection: None };
+        let first = asker.ask()?;
         let shared = Arc::new(Shared::default());
         shared.usual_ns.store(first, Ordering::Relaxed);
         let other = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("ping".into())
-            .spawn(move || attend(&other, &mut *ask))
+            .spawn(move || attend(&other, &mut asker))
             .context("no thread for --ping")?;
         Ok(Ping { shared, thread: Some(thread) })
     }
 
-    /// Begin to ask, and wait for the first answer: what is usual now.
-    pub fn listen(&self) {
+    /// Begin to ask, and wait for the first answer: what is usual now. It is asked until the value
+    /// that is returned goes.
+    pub fn listen(&self) -> Listening {
         self.shared.slowest_ns.store(0, Ordering::Relaxed);
         let before = self.shared.answers.load(Ordering::Acquire);
         self.shared.listens.store(true, Ordering::Release);
@@ -82,11 +75,20 @@ impl Ping {
         {
             std::thread::sleep(Duration::from_micros(50));
         }
+        Listening { shared: Arc::clone(&self.shared) }
     }
+}
 
+/// That it is asked.
+#[derive(Debug)]
+pub struct Listening {
+    shared: Arc<Shared>,
+}
+
+impl Listening {
     /// Stop asking, once the last question is answered: how much later than usual the slowest
-    /// answer came. `None` once it does not answer any more.
-    pub fn heard_ns(&self) -> Option<u64> {
+    /// answer came. `None` where it does not answer.
+    pub fn heard_ns(self) -> Option<u64> {
         let answers = self.shared.answers.load(Ordering::Acquire);
         let began = Instant::now();
         while self.shared.answers.load(Ordering::Acquire) < answers + 1
@@ -95,12 +97,17 @@ impl Ping {
         {
             std::thread::sleep(Duration::from_micros(50));
         }
-        self.shared.listens.store(false, Ordering::Release);
         if self.shared.is_deaf.load(Ordering::Relaxed) {
             return None;
         }
         let slowest = self.shared.slowest_ns.load(Ordering::Relaxed);
         Some(slowest.saturating_sub(self.shared.usual_ns.load(Ordering::Relaxed)))
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.shared.listens.store(false, Ordering::Release);
     }
 }
 
@@ -114,32 +121,73 @@ impl Drop for Ping {
     }
 }
 
-fn asker(
-    mut out: impl Write + Send + 'static,
-    back: impl std::io::Read + Send + 'static,
-) -> Box<dyn FnMut() -> Result<u64> + Send> {
-    let mut back = BufReader::new(back);
-    let mut line = Vec::new();
-    Box::new(move || {
+/// Whom to ask, over a connection that is made anew where it was lost: servers close idle ones.
+struct Asker {
+    address: String,
+    connection: Option<Connection>,
+}
+
+struct Connection {
+    out: Box<dyn Write + Send>,
+    back: BufReader<Box<dyn Read + Send>>,
+}
+
+impl Asker {
+    /// How long an answer took.
+    fn ask(&mut self) -> Result<u64> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => Connection::open(&self.address)
+                .with_context(|| format!("nobody answers at {}", self.address))?,
+        };
+        let ns =
+            connection.ask().with_context(|| format!("{} does not answer PING", self.address))?;
+        self.connection = Some(connection);
+        Ok(ns)
+    }
+}
+
+impl Connection {
+    fn open(address: &str) -> Result<Connection> {
+        let (out, back): (Box<dyn Write + Send>, Box<dyn Read + Send>) = if address.contains('/') {
+            let stream = UnixStream::connect(address)?;
+            stream.set_read_timeout(Some(LIMIT))?;
+            (Box::new(stream.try_clone()?), Box::new(stream))
+        } else {
+            let stream = TcpStream::connect(address)?;
+            stream.set_read_timeout(Some(LIMIT))?;
+            stream.set_nodelay(true)?;
+            (Box::new(stream.try_clone()?), Box::new(stream))
+        };
+        Ok(Connection { out, back: BufReader::new(back) })
+    }
+
+    fn ask(&mut self) -> Result<u64> {
         let began = Instant::now();
-        out.write_all(QUESTION)?;
-        line.clear();
-        if back.read_until(b'\n', &mut line)? == 0 {
+        self.out.write_all(QUESTION)?;
+        let mut line = Vec::new();
+        if self.back.read_until(b'\n', &mut line)? == 0 {
             anyhow::bail!("the connection was closed");
         }
         Ok(began.elapsed().as_nanos() as u64)
-    })
+    }
 }
 
-fn attend(shared: &Shared, ask: &mut dyn FnMut() -> Result<u64>) {
+fn attend(shared: &Shared, asker: &mut Asker) {
     let mut is_first = true;
+    let mut failed: Option<Instant> = None;
     while !shared.ends.load(Ordering::Acquire) {
-        if !shared.listens.load(Ordering::Acquire) {
+        // Lost, it is asked once a second whether anybody listens or not.
+        let is_due = match failed {
+            Some(at) => at.elapsed() >= RETRY,
+            None => shared.listens.load(Ordering::Acquire),
+        };
+        if !is_due {
             is_first = true;
-            std::thread::park_timeout(Duration::from_secs(1));
+            std::thread::park_timeout(if failed.is_some() { RETRY / 10 } else { RETRY });
             continue;
         }
-        match ask() {
+        match asker.ask() {
             Ok(ns) if is_first => {
                 is_first = false;
                 let usual = shared.usual_ns.load(Ordering::Relaxed);
@@ -148,9 +196,12 @@ fn attend(shared: &Shared, ask: &mut dyn FnMut() -> Result<u64>) {
             Ok(ns) => _ = shared.slowest_ns.fetch_max(ns, Ordering::Relaxed),
             Err(_) => {
                 shared.is_deaf.store(true, Ordering::Relaxed);
-                return;
+                failed = Some(Instant::now());
+                continue;
             }
         }
+        failed = None;
+        shared.is_deaf.store(false, Ordering::Relaxed);
         shared.answers.fetch_add(1, Ordering::Release);
         std::thread::sleep(GAP);
     }
@@ -184,15 +235,54 @@ mod tests {
             }
         });
         let ping = Ping::connect(path.to_str().unwrap()).unwrap();
-        ping.listen();
+        let listening = ping.listen();
         late.store(true, Ordering::SeqCst);
         let began = Instant::now();
         while late.load(Ordering::SeqCst) && began.elapsed() < LIMIT {
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert!(ping.heard_ns().unwrap() > 40_000_000);
+        assert!(listening.heard_ns().unwrap() > 40_000_000);
+        // Nobody listens: no more questions than one that was on its way.
+        let asked = || ping.shared.answers.load(Ordering::Acquire);
+        drop(ping.listen());
+        std::thread::sleep(Duration::from_millis(20));
+        let before = asked();
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(asked(), before);
         drop(ping);
         server.join().unwrap();
         assert!(Ping::connect("/nonexistent/socket").is_err());
+    }
+
+    #[test]
+    fn a_server_that_closes_idle_connections_is_heard_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let server = std::thread::spawn(move || {
+            // The first connection is closed after one answer.
+            for most in [1, usize::MAX] {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut back = BufReader::new(stream.try_clone().unwrap());
+                let mut line = String::new();
+                for _ in 0..most {
+                    line.clear();
+                    if back.read_line(&mut line).is_ok_and(|read| read == 0)
+                        || stream.write_all(b"+PONG\r\n").is_err()
+                    {
+                        break;
+                    }
+                }
+            }
+        });
+        let ping = Ping::connect(path.to_str().unwrap()).unwrap();
+        assert_eq!(ping.listen().heard_ns(), None, "nothing was heard over a closed connection");
+        let began = Instant::now();
+        while ping.listen().heard_ns().is_none() {
+            assert!(began.elapsed() < 5 * LIMIT, "it is never asked again");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        drop(ping);
+        server.join().unwrap();
     }
 }

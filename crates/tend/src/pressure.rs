@@ -24,12 +24,16 @@ pub struct Memory {
 
 /// How often memory is looked at between collapses.
 const LOOK: Duration = Duration::from_millis(200);
+/// After so long without a look, how much was waited since says nothing of now.
+const STALE: Duration = Duration::from_secs(5);
 
 /// Where the pressure on the target is told, and what was read there last.
 #[derive(Debug, Clone)]
 pub struct Gauges {
     files: Vec<PathBuf>,
     last: Option<(Duration, Memory)>,
+    /// How long this process itself may have waited for memory since.
+    own: Duration,
 }
 
 impl Gauges {
@@ -43,7 +47,12 @@ impl Gauges {
         files.sort();
         files.dedup();
         files.retain(|file| file.exists());
-        Gauges { files, last: None }
+        Gauges { files, last: None, own: Duration::ZERO }
+    }
+
+    /// This process was busy with memory for so long: what it waited for meanwhile is its own doing.
+    pub fn waited_ourselves(&mut self, at_most: Duration) {
+        self.own += at_most;
     }
 
     /// Whether there is memory to spare for process `pid`; looks no more often than is of use. `now`
@@ -67,8 +76,10 @@ impl Gauges {
             stalled: self.read(),
         };
         let before = self.last.replace((now, memory.clone()));
+        let own = std::mem::take(&mut self.own);
+        let before = before.filter(|(at, _)| now < *at + STALE);
         let since = before.as_ref().map_or(Duration::ZERO, |(at, _)| now - *at);
-        spare(&memory, before.as_ref().map(|(_, before)| before), since)
+        spare(&memory, before.as_ref().map(|(_, before)| before), since, own)
     }
 
     /// Reads them; a kernel without pressure stall information has none.
@@ -117,11 +128,17 @@ const GROUP_BYTES: u64 = 8 << 20;
 /// The share of the time that somebody may wait for memory.
 const WAITING_SHARE: f64 = 0.01;
 
-/// Whether there is memory to spare, `since` after `before` was read.
+/// Whether there is memory to spare, `since` after `before` was read, of which this process may have
+/// waited `own`.
 ///
 /// # Errors
 /// What is tight.
-pub fn spare(now: &Memory, before: Option<&Memory>, since: Duration) -> Result<(), Tight> {
+pub fn spare(
+    now: &Memory,
+    before: Option<&Memory>,
+    since: Duration,
+    own: Duration,
+) -> Result<(), Tight> {
     if let (Some(total), Some(available)) = (now.total_bytes, now.available_bytes)
         && available < SPARE_BYTES.max((total as f64 * SPARE_SHARE) as u64)
     {
@@ -134,7 +151,8 @@ pub fn spare(now: &Memory, before: Option<&Memory>, since: Duration) -> Result<(
     }
     let waited = before.is_some_and(|before| {
         before.stalled.iter().zip(&now.stalled).any(|(before, now)| {
-            now.saturating_sub(*before).as_secs_f64() > since.as_secs_f64() * WAITING_SHARE
+            let others = now.saturating_sub(*before).saturating_sub(own);
+            others.as_secs_f64() > since.as_secs_f64() * WAITING_SHARE
         })
     });
     if waited { Err(Tight::Waiting) } else { Ok(()) }
@@ -179,10 +197,17 @@ mod tests {
             (memory(8 * GIB, None, &[100, 61]), Err(Tight::Waiting)),
             (Memory::default(), Ok(())),
         ] {
-            assert_eq!(spare(&now, Some(&before), second), expected, "{now:?}");
+            let found = spare(&now, Some(&before), second, Duration::ZERO);
+            assert_eq!(found, expected, "{now:?}");
         }
+        // Compaction for a huge page of ours is no reason to rest.
+        let waited = memory(8 * GIB, None, &[100, 65]);
+        let own = Duration::from_millis;
+        assert_eq!(spare(&waited, Some(&before), second, own(5)), Ok(()));
+        assert_eq!(spare(&waited, Some(&before), second, own(4)), Err(Tight::Waiting));
         // Without a past nothing is known of waiting.
-        assert_eq!(spare(&memory(8 * GIB, None, &[9999]), None, second), Ok(()));
+        let nothing = Duration::ZERO;
+        assert_eq!(spare(&memory(8 * GIB, None, &[9999]), None, second, nothing), Ok(()));
     }
 
     #[test]

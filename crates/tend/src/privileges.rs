@@ -2,6 +2,7 @@
 //! The rights that are kept; everything else is given up before the first target is touched.
 
 use cowlab_machine::limits::{CAP_DAC_READ_SEARCH, CAP_SYS_NICE, CAP_SYS_PTRACE};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
 };
@@ -36,6 +37,13 @@ pub fn drop_others() -> rustix::io::Result<()> {
         inheritable: CapabilitySet::empty(),
     };
     set_capabilities(None, sets)
+}
+
+/// As many open files as may be: each target takes three to five, and the usual limit is 1024.
+pub fn allow_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // Where it fails, who finds no more files says so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 #[cfg(test)]

@@ -82,15 +82,28 @@ pub enum Refusal {
     },
 }
 
+impl Refusal {
+    /// Whether nothing changes it for as long as the process lives.
+    pub fn lasts(&self) -> bool {
+        !matches!(self, Refusal::SystemForbids { .. })
+    }
+}
+
+/// Whether this machine has huge pages, and may; its settings.
+pub(crate) fn check_machine(thp: Option<&Thp>) -> Result<&Thp, Refusal> {
+    let thp = thp.ok_or(Refusal::NoHugePages)?;
+    match forbidding(thp) {
+        Some(file) => Err(Refusal::SystemForbids { file }),
+        None => Ok(thp),
+    }
+}
+
 /// Whether the process can be tended.
 ///
 /// # Errors
 /// The first reason why not, the machine's before the target's.
 pub fn check(facts: &Facts) -> Result<(), Refusal> {
-    let Some(thp) = &facts.thp else { return Err(Refusal::NoHugePages) };
-    if let Some(file) = forbidding(thp) {
-        return Err(Refusal::SystemForbids { file });
-    }
+    let thp = check_machine(facts.thp.as_ref())?;
     if thp.disabled_for_self == Some(true) {
         return Err(Refusal::DisabledForSelf);
     }
@@ -144,8 +157,15 @@ pub(crate) fn missing_right(
     }
 }
 
+/// THP_enabled of /proc/PID/status (Linux 5.0).
+pub(crate) fn may_have_huge_pages(target: &Target) -> Result<Option<bool>, ProcessError> {
+    let status = target.read("status")?;
+    let value = status.lines().find_map(|line| line.strip_prefix("THP_enabled:"));
+    Ok(value.map(|value| value.trim() == "1"))
+}
+
 /// The file that says `never` to huge pages of the size that one page-table entry maps.
-fn forbidding(thp: &Thp) -> Option<String> {
+pub(crate) fn forbidding(thp: &Thp) -> Option<String> {
     const FOLDER: &str = "/sys/kernel/mm/transparent_hugepage";
     let is_never = |word: Option<&str>| word == Some("never");
     let global = is_never(thp.enabled.as_deref()).then(|| format!("{FOLDER}/enabled"));
@@ -213,6 +233,9 @@ mod tests {
             assert!(words.iter().all(|word| said.contains(word)), "{expected}: {said:?}");
             assert!(!said.contains('\n') && !said.contains(". "), "{said}");
         }
+        // Somebody who reads the first may do what it says.
+        let off = Refusal::SystemForbids { file: String::new() };
+        assert!(!off.lasts() && Refusal::NoCollapse.lasts());
         // What an older kernel does not tell is no reason, and neither are setting that do not count.
         assert_eq!(with(|f| f.may_have_huge_pages = None), "");
         let own_size = with(|f| {

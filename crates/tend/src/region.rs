@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use cowlab_machine::ProcessError;
+use cowlab_model::cost::Vmas;
 use cowlab_observe::pagemap::{Wanted, category};
 use cowlab_observe::{Kind, Mapping, Pagemap, Target, mappings};
 
@@ -78,6 +79,8 @@ pub struct Survey {
     pub small_pages: u64,
     /// Regions that are one huge page.
     pub huge_regions: u64,
+    /// All of its mappings.
+    pub vmas: Vmas,
     /// Whether the kernel told which are huge (PAGEMAP_SCAN, since 6.7); without it none are known
     /// to be, and to collapse one again does nothing.
     pub knows_huge: bool,
@@ -93,6 +96,7 @@ impl Survey {
         let mut survey = Survey { knows_huge: pagemap.has_scan(), ..Survey::default() };
         for mapping in mappings::mappings(of)? {
             if !mapping.is_private() {
+                survey.vmas.others += 1;
                 continue;
             }
             let mut count = Count::new(&mapping, huge_page_bytes, pagemap.page_bytes());
@@ -231,6 +235,9 @@ impl Count {
     }
 
     fn finish(self, survey: &mut Survey) {
+        let has_pages = self.small_pages > 0 || !self.regions.is_empty();
+        survey.vmas.anon += u64::from(has_pages);
+        survey.vmas.others += u64::from(!has_pages);
         survey.small_pages += self.small_pages;
         survey.huge_regions += self.regions.values().filter(|r| r.is_huge).count() as u64;
         survey.regions.extend(self.regions.into_values());
@@ -261,6 +268,8 @@ mod tests {
         all.add(5 * HUGE..5 * HUGE + 4096, Is::Small);
         let mut survey = Survey::default();
         all.finish(&mut survey);
+        count(9 * HUGE..11 * HUGE, Kind::Anonymous).finish(&mut survey);
+        assert_eq!(survey.vmas, Vmas { anon: 1, others: 1 });
         assert_eq!(survey.small_pages, 256 + 512 + 2 + 1);
         assert_eq!(survey.huge_regions, 2);
         let told: Vec<_> = survey

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How long the next fork will stop the target, now and once it is tended.
 
-use cowlab_model::cost::{Predicted, Question, predict};
+use cowlab_model::cost::{Predicted, Question, Vmas, predict};
 use cowlab_model::profile::{MachineProfile, WritingProcess};
 use serde::Serialize;
 
@@ -18,7 +18,10 @@ pub fn prices(profile: Option<&MachineProfile>, collapse_ns: Option<u64>) -> Pri
         profile.and_then(|profile| profile.cost(name)).filter(|ns| *ns > 0.0).unwrap_or(usual)
     };
     Prices {
-        pte_ns_per_page: cost("pte_ns_per_page", USUAL.pte_ns_per_page),
+        pte_ns_per_page: cost(
+            "pte_among_work_ns_per_page",
+            cost("pte_ns_per_page", USUAL.pte_ns_per_page),
+        ),
         huge_entry_ns: cost("thp_fork_ns_per_huge_page", USUAL.huge_entry_ns),
         split_ns: cost("thp_split_ns", USUAL.split_ns),
         collapse_ns: collapse_ns.map_or(USUAL.collapse_ns, |ns| ns as f64),
@@ -44,14 +47,20 @@ pub fn stops(profile: &MachineProfile, survey: &Survey, plan: &Plan) -> Result<S
     let gained = plan.steps.len() as u64;
     let filled: u64 = plan.steps.iter().map(|step| step.absent_pages).sum();
     let small_after = (survey.small_pages + filled).saturating_sub(gained * pages_per_region);
+    let huge_after = survey.huge_regions + gained;
     Ok(Stops {
-        now: stop(profile, survey.small_pages, survey.huge_regions)?,
-        after: stop(profile, small_after, survey.huge_regions + gained)?,
+        now: stop(profile, survey.vmas, survey.small_pages, survey.huge_regions)?,
+        after: stop(profile, survey.vmas, small_after, huge_after)?,
     })
 }
 
-/// The stop at a fork of memory with so many base pages and huge pages.
-fn stop(profile: &MachineProfile, small_pages: u64, huge: u64) -> Result<Predicted, String> {
+/// The stop at a fork of memory with so many mappings, base pages and huge pages.
+fn stop(
+    profile: &MachineProfile,
+    vmas: Vmas,
+    small_pages: u64,
+    huge: u64,
+) -> Result<Predicted, String> {
     let question = Question {
         pages: small_pages,
         written: 0,
@@ -61,8 +70,8 @@ fn stop(profile: &MachineProfile, small_pages: u64, huge: u64) -> Result<Predict
         threads: 0,
         page_size_bytes: profile.page_size_bytes,
         split_pages: None,
-        among_work: false,
-        vmas: None,
+        among_work: true,
+        vmas: Some(vmas),
     };
     let base = predict(profile, &question).map_err(|error| error.to_string())?.fork_ns;
     if huge == 0 {

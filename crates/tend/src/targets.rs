@@ -85,16 +85,51 @@ pub struct Candidate {
 impl Selector {
     fn matches(&self, of: &Candidate) -> bool {
         let inside = |group: &String| {
-            let group = group.strip_prefix("/sys/fs/cgroup").unwrap_or(group);
-            let group = group.trim_end_matches('/');
+            let group = group_path(group);
             of.cgroups.iter().any(|own| {
-                own.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                let rest = own.strip_prefix(&group);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             })
         };
         self.pid.is_none_or(|pid| pid == of.pid)
             && self.name.as_ref().is_none_or(|name| name.get(..15).unwrap_or(name) == of.name)
             && self.cgroup.as_ref().is_none_or(inside)
     }
+}
+
+/// What is mounted below /sys/fs/cgroup with version 1: controllers, alone or together, and the names
+/// that systemd gives (cgroups(7)).
+const VERSION_1: [&str; 16] = [
+    "memory",
+    "cpu",
+    "cpuacct",
+    "cpu,cpuacct",
+    "cpuset",
+    "blkio",
+    "pids",
+    "devices",
+    "freezer",
+    "net_cls",
+    "net_prio",
+    "net_cls,net_prio",
+    "perf_event",
+    "hugetlb",
+    "systemd",
+    "unified",
+];
+
+/// A group as /proc/PID/cgroup has it, of that or of its folder; no slash at its end.
+fn group_path(told: &str) -> String {
+    let path = match told.strip_prefix("/sys/fs/cgroup").filter(|rest| !rest.starts_with('-')) {
+        Some(below) => {
+            let below = below.trim_start_matches('/');
+            let (first, rest) = below.split_once('/').unwrap_or((below, ""));
+            if VERSION_1.contains(&first) { rest } else { below }
+        }
+        None => told,
+    };
+    let path = path.trim_matches('/');
+    if path.is_empty() { String::new() } else { format!("/{path}") }
 }
 
 /// Whom the selectors choose, each once, with the number of the first selector that does. Who is a
@@ -215,5 +250,22 @@ mod tests {
             assert!(error.contains(said), "{text}: {error}");
         }
         assert!(PolicyFile::read(Path::new("/nonexistent")).is_err());
+    }
+
+    #[test]
+    fn a_group_is_meant_by_its_path_or_by_its_folder() {
+        for (told, expected) in [
+            ("/system.slice/a.service", "/system.slice/a.service"),
+            ("system.slice/a.service/", "/system.slice/a.service"),
+            ("/sys/fs/cgroup/system.slice/a.service", "/system.slice/a.service"),
+            ("/sys/fs/cgroup/memory/a", "/a"),
+            ("/sys/fs/cgroup/cpu,cpuacct/a/b", "/a/b"),
+            ("/sys/fs/cgroup/memory", ""),
+            ("/sys/fs/cgroup", ""),
+            ("/memory/a", "/memory/a"),
+            ("/", ""),
+        ] {
+            assert_eq!(group_path(told), expected, "{told}");
+        }
     }
 }

@@ -17,7 +17,7 @@ use crate::figures::Figures;
 use crate::forks::{self, Forks, LOOK, patience, sharing};
 use crate::history::History;
 use crate::pace::{Limits, Next, Pace};
-use crate::ping::Ping;
+use crate::ping::{Listening, Ping};
 use crate::plan::{self, Plan, Rules, in_turn};
 use crate::pressure::{self, Gauges};
 use crate::refusal;
@@ -26,6 +26,10 @@ use crate::stop;
 
 /// The rest after memory was tight.
 const TIGHT_REST: Duration = Duration::from_secs(10);
+/// The rest after huge pages were switched off.
+const SWITCHED_OFF_REST: Duration = Duration::from_secs(30);
+/// How often the machine's setting is read while there is something to do.
+const SETTING_LOOK: Duration = Duration::from_secs(1);
 /// The first rest without a huge page; each that follows is twice as long, up to the longest.
 const NO_PAGE_REST: Duration = Duration::from_secs(5);
 const LONGEST_NO_PAGE_REST: Duration = Duration::from_secs(320);
@@ -85,6 +89,8 @@ pub struct Tender {
     reaped_faults: Option<u64>,
     rest_until: Option<Duration>,
     no_page_rest: Duration,
+    /// When it was read whether huge pages are switched off, and what that said.
+    forbidden: (Duration, bool),
     /// What was done so far.
     pub figures: Figures,
 }
@@ -102,6 +108,8 @@ impl Tender {
     ) -> Result<Tender, anyhow::Error> {
         let root = Root::default();
         let thp = Thp::read(&root);
+        // Before anything is tried: who is refused so is asked again and again.
+        refusal::check_machine(thp.as_ref())?;
         let huge_page_bytes = thp.as_ref().and_then(|thp| thp.pmd_size_bytes).unwrap_or(2 << 20);
         let mut collapser = Collapser::new(huge_page_bytes)?;
         let own = Credentials::of_self(&root);
@@ -117,7 +125,7 @@ impl Tender {
             rehearsal: Some(collapser.rehearse()),
             pid: target.pid(),
             name: target.name().to_owned(),
-            may_have_huge_pages: may_have_huge_pages(&target)?,
+            may_have_huge_pages: refusal::may_have_huge_pages(&target)?,
             has_pidfd: target.pidfd().is_some(),
         };
         refusal::check(&facts)?;
@@ -151,6 +159,7 @@ impl Tender {
             reaped_faults: None,
             rest_until: None,
             no_page_rest: NO_PAGE_REST,
+            forbidden: (Duration::ZERO, false),
         })
     }
 
@@ -277,15 +286,34 @@ impl Tender {
         if due {
             self.survey(now, step)?;
         }
+        let Some(start) = self.queue.front().copied() else {
+            self.done(now, step);
+            return Ok(());
+        };
+        // What there is to do nothing for is no rest.
+        if self.is_forbidden(now) {
+            self.rest(now, Rest::SwitchedOff, SWITCHED_OFF_REST, step);
+            return Ok(());
+        }
         if let Err(tight) = self.gauges.check(now, self.target.pid()) {
             self.rest(now, Rest::Memory(tight), TIGHT_REST, step);
             return Ok(());
         }
-        match self.queue.pop_front() {
-            Some(start) => self.collapse(start, now, step)?,
-            None => self.done(now, step),
+        self.queue.pop_front();
+        self.collapse(start, now, step)
+    }
+
+    /// Whether huge pages were switched off on this machine since: a collapse on request would be made
+    /// all the same (madvise(2)), against what its operator wants.
+    fn is_forbidden(&mut self, now: Duration) -> bool {
+        let (read_at, was_forbidden) = self.forbidden;
+        if now < read_at + SETTING_LOOK {
+            return was_forbidden;
         }
-        Ok(())
+        let thp = Thp::read(&Root::default());
+        let is_forbidden = thp.is_some_and(|thp| refusal::forbidding(&thp).is_some());
+        self.forbidden = (now, is_forbidden);
+        is_forbidden
     }
 
     /// Whether no forked child lives; tells when that changes.
@@ -360,9 +388,6 @@ impl Tender {
     }
 
     fn collapse(&mut self, start: u64, now: Duration, step: &mut Step) -> Result<(), ProcessError> {
-        if let Some(ping) = &self.ping {
-            ping.listen();
-        }
         // The plan may be minutes old, and the kernel fills in whatever is absent.
         let region = start..start + self.huge_page_bytes;
         let pages = Pages::of(&self.target, &mut self.pagemap, region)?;
@@ -372,6 +397,8 @@ impl Tender {
             return Ok(());
         }
         let Some(pidfd) = self.target.pidfd() else { return Ok(()) };
+        let listening = self.ping.as_ref().map(Ping::listen);
+        let began = Instant::now();
         let outcome = match self.collapser.prepare(&self.target) {
             // It may have forked while a huge page was made ready.
             Ok(_) if !sharing(&self.target)?.is_empty() => {
@@ -382,7 +409,8 @@ impl Tender {
             Ok(ready) => self.collapser.collapse(ready, &self.target, pidfd, start),
             Err(outcome) => outcome,
         };
-        let told_ns = self.ping.as_ref().and_then(Ping::heard_ns);
+        self.gauges.waited_ourselves(began.elapsed());
+        let told_ns = listening.and_then(Listening::heard_ns);
         match outcome {
             Outcome::Collapsed(mut cost) => {
                 cost.told_ns = told_ns;
@@ -470,11 +498,4 @@ impl Tender {
             took_ns: (now - surveyed).as_nanos() as u64,
         });
     }
-}
-
-/// THP_enabled of /proc/PID/status (Linux 5.0).
-fn may_have_huge_pages(target: &Target) -> Result<Option<bool>, ProcessError> {
-    let status = target.read("status")?;
-    let value = status.lines().find_map(|line| line.strip_prefix("THP_enabled:"));
-    Ok(value.map(|value| value.trim() == "1"))
 }

@@ -52,12 +52,23 @@ pub fn run(common: &Common, args: &TendArgs, plan: &Plan) -> Result<()> {
     if targets.is_empty() {
         bail!("nobody of that name or group runs now");
     }
-    let mut found = Vec::new();
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
+    let is_one = targets.len() == 1;
     for (pid, number) in targets {
-        let mut tender = plan.tender(args, pid, number)?;
-        found.push(look(&mut tender, args)?);
+        match plan.tender(args, pid, number).and_then(|mut tender| look(&mut tender, args)) {
+            Ok(one) => found.push(one),
+            Err(error) if is_one => return Err(error),
+            // The others are looked at all the same.
+            Err(error) => {
+                let reason = format!("{error:#}");
+                output::say(&reason);
+                missing.push(Missing { metric: format!("plan of {pid}"), reason });
+            }
+        }
     }
-    let mut missing = Vec::new();
+    if found.is_empty() {
+        bail!("nobody can be tended");
+    }
     for one in &found {
         if let Err(reason) = &one.stops {
             missing.push(Missing { metric: "fork_ns".into(), reason: reason.clone() });

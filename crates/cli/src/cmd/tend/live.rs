@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use cowlab_machine::ProcessError;
 use cowlab_tend::act::thread_cpu_ns;
 use cowlab_tend::pace::Limits;
 use cowlab_tend::pressure::Tight;
-use cowlab_tend::{Event, Refusal, Rest, Tender, privileges};
+use cowlab_tend::{Event, Refusal, Rest, Tender};
 
 use super::metrics::{Complaint, Newest};
 use super::purse::Purse;
@@ -56,7 +56,6 @@ struct Refused {
 /// Run it.
 pub fn run(common: &Common, args: &TendArgs, plan: &Plan, interrupted: &AtomicBool) -> Result<()> {
     let mut purse = Purse::new(args.cpu_share);
-    privileges::drop_others().context("rights that are not needed cannot be given up")?;
     let newest = Newest::default();
     if let Some(file) = &args.metrics_file {
         // With the rights that are left: each later write makes a new file too.
@@ -154,7 +153,7 @@ impl Live<'_> {
                     self.refused.remove(&pid);
                 }
                 Err(error) => {
-                    let lasts = error.is::<Refusal>();
+                    let lasts = error.downcast_ref::<Refusal>().is_some_and(Refusal::lasts);
                     self.refused.insert(pid, Refused { error, lasts });
                 }
             }

@@ -192,14 +192,14 @@ fn stalls(encoder: &mut DescriptorEncoder<'_>, all: &[Figures]) -> fmt::Result {
     )?;
     for one in all {
         let stalls = &one.stall_ns;
-        let mut from = 0;
-        let mut buckets: Vec<(f64, u64)> = Vec::new();
-        for bound in BOUNDS_NS {
-            buckets.push((bound as f64 / 1e9, stalls.count_between(from, bound)));
-            from = bound + 1;
+        let bounds = BOUNDS_NS.iter().map(|bound| *bound as f64 / 1e9).chain([f64::INFINITY]);
+        let mut buckets: Vec<(f64, u64)> = bounds.map(|bound| (bound, 0)).collect();
+        // Each cell once: one that a bound lies in is of the bucket in which it begins.
+        for cell in stalls.iter_recorded() {
+            let from = stalls.lowest_equivalent(cell.value_iterated_to());
+            let bucket = BOUNDS_NS.partition_point(|bound| *bound < from);
+            buckets[bucket].1 += cell.count_since_last_iteration();
         }
-        let below: u64 = buckets.iter().map(|(_, count)| count).sum();
-        buckets.push((f64::INFINITY, stalls.len().saturating_sub(below)));
         let sum_ns = stalls.mean() * stalls.len() as f64;
         family.encode_family(&labels(one, None))?.encode_histogram::<[(&str, &str); 0]>(
             sum_ns / 1e9,
@@ -221,6 +221,8 @@ mod tests {
         figures.collapsed_regions = 3;
         figures.failed_regions.insert("busy", 2);
         figures.stall_ns.record(300_000).unwrap();
+        // In a cell that two buckets share.
+        figures.stall_ns.record(500_000).unwrap();
         figures.stall_ns.record(200_000_000).unwrap();
         let newest = Newest::default();
         newest.set(vec![figures]);
@@ -233,9 +235,10 @@ mod tests {
             "# TYPE cowlab_tend_collapsed_regions_total counter".to_owned(),
             format!("cowlab_tend_collapsed_regions_total{{{who}}} 3"),
             format!("cowlab_tend_failed_regions_total{{{who},reason=\"busy\"}} 2"),
-            format!("cowlab_tend_stall_seconds_bucket{{le=\"0.0005\",{who}}} 1"),
-            format!("cowlab_tend_stall_seconds_bucket{{le=\"+Inf\",{who}}} 2"),
-            format!("cowlab_tend_stall_seconds_count{{{who}}} 2"),
+            format!("cowlab_tend_stall_seconds_bucket{{le=\"0.0005\",{who}}} 2"),
+            format!("cowlab_tend_stall_seconds_bucket{{le=\"0.001\",{who}}} 2"),
+            format!("cowlab_tend_stall_seconds_bucket{{le=\"+Inf\",{who}}} 3"),
+            format!("cowlab_tend_stall_seconds_count{{{who}}} 3"),
         ] {
             assert!(text.lines().any(|found| found.starts_with(&line)), "{line}: {text}");
         }

@@ -19,7 +19,7 @@ use cowlab_tend::pace::Limits;
 use cowlab_tend::ping::Ping;
 use cowlab_tend::plan::Rules;
 use cowlab_tend::targets::{PolicyFile, Selector, choose, everybody};
-use cowlab_tend::{Settings, Tender};
+use cowlab_tend::{Settings, Tender, privileges};
 
 use crate::args::{Common, TendArgs};
 use crate::cmd::calibrate::ProfileFile;
@@ -43,9 +43,11 @@ struct Plan {
 /// Run the verb.
 pub fn run(common: &Common, args: &TendArgs) -> Result<()> {
     if args.print_unit {
-        return output::print(&unit::text(args)?);
+        return output::print(&unit::text(common, args)?);
     }
     let plan = Plan::of(common, args)?;
+    privileges::drop_others().context("rights that are not needed cannot be given up")?;
+    privileges::allow_files();
     if args.dry_run {
         return dry_run::run(common, args, &plan);
     }

@@ -7,15 +7,32 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use cowlab_tend::privileges;
 
-use crate::args::TendArgs;
+use crate::args::{Common, TendArgs};
+use crate::cmd::calibrate::ProfileFile;
 use crate::output;
 use crate::usage::WrongUsage;
 
 /// A unit that runs this program as it was called, with no more rights than it needs.
-pub fn text(args: &TendArgs) -> Result<String> {
+pub fn text(common: &Common, args: &TendArgs) -> Result<String> {
     let program = std::env::current_exe().context("this program does not know where it is")?;
     let words = std::env::args().skip(1).filter(|word| word != "--print-unit");
-    let words: Vec<String> = words.map(|word| whole_path(word, args)).collect();
+    let mut words: Vec<String> = words.map(|word| whole_path(word, args)).collect();
+    // It starts in /, where no run is the newest.
+    let newest = match args.profile {
+        Some(_) => None,
+        None => ProfileFile::newest(&common.output).ok().map(|(path, _)| path),
+    };
+    if let Some(path) = newest.as_deref().and_then(|path| std::path::absolute(path).ok()) {
+        words.extend(["--profile".to_owned(), path.display().to_string()]);
+    }
+    if args.who.iter().any(|who| who.parse::<i32>().is_ok()) {
+        return Err(WrongUsage(
+            "--print-unit: a service outlives a process, and its number may be another's then: \
+             tell a name, --cgroup or --policy"
+                .into(),
+        )
+        .into());
+    }
     if args.who.is_empty() && args.cgroup.is_none() && args.policy.is_none() {
         return Err(WrongUsage(
             "--print-unit needs to know whom to tend: a name, --cgroup or --policy".into(),
@@ -24,9 +41,9 @@ pub fn text(args: &TendArgs) -> Result<String> {
     }
     let command: Vec<String> =
         std::iter::once(program.display().to_string()).chain(words).map(quoted).collect();
-    for path in unseen(&program, args) {
+    for path in unseen(&program, newest.as_deref(), args) {
         output::say(&format!(
-            "the service will not see {path}: it has a /tmp of its own and no /home; move it elsewhere \
+            "the service will not see {path}: it has a /tmp of its own and no /home or /root; move it elsewhere \
              (`make install` for cowlab itself)"
         ));
     }
@@ -76,9 +93,10 @@ fn whole_path(word: String, args: &TendArgs) -> String {
 }
 
 /// What the service needs and will not see, by ProtectHome= and PrivateTmp=.
-fn unseen(program: &Path, args: &TendArgs) -> Vec<String> {
-    let files = args.policy.iter().chain(&args.profile).map(|path| path.as_path());
-    let all = files.chain([program]).chain(args.ping.as_deref().map(Path::new));
+fn unseen(program: &Path, newest: Option<&Path>, args: &TendArgs) -> Vec<String> {
+    let files = args.policy.iter().chain(&args.profile).chain(&args.metrics_file);
+    let files = files.map(|path| path.as_path()).chain([program]).chain(newest);
+    let all = files.chain(args.ping.as_deref().map(Path::new));
     let whole = all.filter_map(|path| std::path::absolute(path).ok());
     let hidden = ["/tmp", "/var/tmp", "/home", "/root", "/run/user"];
     whole
