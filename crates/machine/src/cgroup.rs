@@ -55,6 +55,8 @@ pub struct Cgroup {
     pub memory_high: Vec<MemoryBound>,
     /// `pids.max`: beyond it fork fails with EAGAIN.
     pub tasks: Vec<TaskBound>,
+    /// Whether a group's limits cannot be seen from here: it is outside of this container's.
+    pub is_hidden: bool,
 }
 
 impl Cgroup {
@@ -85,8 +87,9 @@ pub(crate) fn probe(reader: &Reader<'_>, process: &str) -> Cgroup {
     let groups: Option<ProcessCGroups> = reader.parse(&format!("proc/{process}/cgroup"));
     let mounts: Option<MountInfos> = reader.parse("proc/self/mountinfo");
     let (Some(groups), Some(mounts)) = (groups, mounts) else { return found };
+    let mut is_hidden = false;
     for group in &groups {
-        let mounted = |kind: &str, controller: Option<&str>| {
+        let mut mounted = |kind: &str, controller: Option<&str>| {
             let fits = |mount: &&MountInfo| {
                 mount.fs_type == kind
                     && controller.is_none_or(|name| mount.super_options.contains_key(name))
@@ -96,7 +99,11 @@ pub(crate) fn probe(reader: &Reader<'_>, process: &str) -> Cgroup {
                 .filter(fits)
                 .find(|mount| Path::new(&group.pathname).starts_with(&mount.root))
                 .or_else(|| mounts.iter().find(fits));
-            mount.map_or_else(Vec::new, |mount| levels(mount, &group.pathname))
+            let Some(mount) = mount else { return Vec::new() };
+            levels(mount, &group.pathname).unwrap_or_else(|| {
+                is_hidden = true;
+                Vec::new()
+            })
         };
         let has = |name: &str| group.controllers.iter().any(|controller| controller == name);
         if group.hierarchy == 0 && group.controllers.is_empty() {
@@ -123,22 +130,23 @@ pub(crate) fn probe(reader: &Reader<'_>, process: &str) -> Cgroup {
             }
         }
     }
+    found.is_hidden = is_hidden;
     found
 }
 
-/// The folder of a group and of each group above it, up to where the hierarchy is mounted.
+/// The folder of a group and of each group above it, up to where the hierarchy is mounted; `None` of
+/// one that is not below it.
 ///
 /// In a container the mount's root is the container's own group, and a group that is outside of
-/// this cgroup namespace is shown as `/..`: for that one only the mount's top is visible.
-fn levels(mount: &MountInfo, group: &str) -> Vec<String> {
-    let group = Path::new(group);
-    let inside = group.strip_prefix(&mount.root).unwrap_or(Path::new(""));
-    let hidden = inside.components().any(|part| part.as_os_str() == "..");
-    let leaf = if hidden { mount.mount_point.clone() } else { mount.mount_point.join(inside) };
-    leaf.ancestors()
-        .take_while(|folder| folder.starts_with(&mount.mount_point))
-        .map(|folder| folder.to_string_lossy().trim_end_matches('/').to_owned())
-        .collect()
+/// this cgroup namespace is shown as `/..`: the mount's top is no limit of that one.
+fn levels(mount: &MountInfo, group: &str) -> Option<Vec<String>> {
+    let inside = Path::new(group).strip_prefix(&mount.root).ok()?;
+    if inside.components().any(|part| part.as_os_str() == "..") {
+        return None;
+    }
+    let leaf = mount.mount_point.join(inside);
+    let folders = leaf.ancestors().take_while(|folder| folder.starts_with(&mount.mount_point));
+    Some(folders.map(|of| of.to_string_lossy().trim_end_matches('/').to_owned()).collect())
 }
 
 /// `max`, a version 1 "no limit" and an absent file are `None`.

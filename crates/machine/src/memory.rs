@@ -29,6 +29,8 @@ pub struct Memory {
     pub hugetlb_total_pages: Option<u64>,
     /// HugePages_Free.
     pub hugetlb_free_pages: Option<u64>,
+    /// HugePages_Rsvd: free ones that are promised to mappings already.
+    pub hugetlb_reserved_pages: Option<u64>,
     /// Hugepagesize: size of one page of the hugetlb pool.
     pub hugetlb_page_bytes: Option<u64>,
 }
@@ -68,6 +70,7 @@ pub(crate) fn probe(reader: &Reader<'_>) -> Option<Memory> {
         page_tables_bytes: info.page_tables,
         hugetlb_total_pages: info.hugepages_total,
         hugetlb_free_pages: info.hugepages_free,
+        hugetlb_reserved_pages: info.hugepages_rsvd,
         hugetlb_page_bytes: info.hugepagesize,
     })
 }

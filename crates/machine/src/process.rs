@@ -76,6 +76,9 @@ pub struct ProcessFacts {
     pub uid: u32,
     /// Its effective user and capabilities.
     pub credentials: Credentials,
+    /// Whether it is in the first user namespace, where capabilities count for limits; `None` where
+    /// that may not be read.
+    pub in_first_user_namespace: Option<bool>,
     /// Its threads.
     pub threads: u64,
     /// VmSize.
@@ -121,6 +124,9 @@ pub struct ProcessFacts {
     pub cgroup: Cgroup,
 }
 
+/// What /proc/PID/ns/user links to in the first one (PROC_USER_INIT_INO of include/linux/proc_ns.h).
+const FIRST_USER_NAMESPACE: &str = "user:[4026531837]";
+
 impl ProcessFacts {
     /// Looks at `pid`, or at this process with `rustix::process::getpid`'s number.
     ///
@@ -152,6 +158,9 @@ impl ProcessFacts {
         };
         facts.add_mappings(&mappings(root, pid, facts.uid)?);
         let reader = Reader::new(root);
+        let namespace = std::fs::read_link(root.path(format!("{folder}/ns/user")));
+        facts.in_first_user_namespace =
+            namespace.ok().map(|link| link.as_os_str() == FIRST_USER_NAMESPACE);
         let limits: Option<Limits> = reader.parse(&format!("{folder}/limits"));
         facts.limits = limits.as_ref().map(ResourceLimits::from);
         facts.cgroup = cgroup::probe(&reader, &pid.to_string());
@@ -167,6 +176,8 @@ impl ProcessFacts {
         let exempt = self.uid == 0
             || self.credentials.has(CAP_SYS_RESOURCE)
             || self.credentials.has(CAP_SYS_ADMIN);
+        // A container's root has them in its own namespace only (copy_process of kernel/fork.c).
+        let exempt = exempt && self.in_first_user_namespace != Some(false);
         self.limits.as_ref()?.processes.filter(|_| !exempt)
     }
 

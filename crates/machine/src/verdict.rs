@@ -97,6 +97,7 @@ pub fn fork_expecting(
     findings.extend(copies(facts, process, worst_case_bytes));
     findings.extend(cgroups(process, worst_case_bytes));
     findings.extend(hugetlb(facts, process));
+    findings.extend(hidden(process));
     findings.extend(left_out(process));
     findings.extend(huge(facts, process));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
@@ -146,7 +147,8 @@ fn overcommit(facts: &Facts, process: &ProcessFacts) -> Finding {
             let limit = memory.commit_limit_bytes.unwrap_or_default();
             let reserved =
                 |reserve: Option<u64>, applies: bool| reserve.filter(|_| applies).unwrap_or(0);
-            let is_admin = process.credentials.has(CAP_SYS_ADMIN);
+            let is_admin = process.credentials.has(CAP_SYS_ADMIN)
+                && process.in_first_user_namespace != Some(false);
             let admin = reserved(facts.overcommit.admin_reserve_bytes, !is_admin);
             let share = process.virtual_bytes.unwrap_or(0) / 32;
             let user = reserved(facts.overcommit.user_reserve_bytes, true).min(share);
@@ -273,9 +275,11 @@ fn cgroups(process: &ProcessFacts, worst: u64) -> Vec<Finding> {
 fn hugetlb(facts: &Facts, process: &ProcessFacts) -> Option<Finding> {
     let private = process.hugetlb_bytes.filter(|private| *private > 0)?;
     let memory = facts.memory.as_ref()?;
-    let free = memory.hugetlb_free_pages?.saturating_mul(memory.hugetlb_page_bytes?);
+    let promised = memory.hugetlb_reserved_pages.unwrap_or(0);
+    let free = memory.hugetlb_free_pages?.saturating_sub(promised);
+    let free = free.saturating_mul(memory.hugetlb_page_bytes?);
     let why = format!(
-        "{} are private pages of the hugetlb pool, which has {} free",
+        "{} are private pages of the hugetlb pool, which has {} free that nobody was promised",
         bytes(private),
         bytes(free)
     );
@@ -288,6 +292,18 @@ fn hugetlb(facts: &Facts, process: &ProcessFacts) -> Option<Finding> {
             "the child may be killed (SIGBUS) when the parent writes",
             why,
             help,
+        )
+    })
+}
+
+/// Limits that cannot be seen from here.
+fn hidden(process: &ProcessFacts) -> Option<Finding> {
+    process.cgroup.is_hidden.then(|| {
+        finding(
+            Level::Warning,
+            "limits of its control group are not known",
+            "its group is outside of this container's".into(),
+            "run this where its control group is mounted: on the host, or in its own container",
         )
     })
 }

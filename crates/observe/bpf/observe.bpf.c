@@ -147,7 +147,7 @@ int fork_ends(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	if (tgid_offset)
 		bpf_probe_read_kernel(&child, sizeof(child), (void *)(ctx->args[0] + tgid_offset));
-	if (child)
+	if (child && !every_process)
 		add_process(child);
 	event = new_event(COWLAB_FORK, id);
 	if (!event)

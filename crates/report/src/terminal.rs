@@ -146,7 +146,7 @@ fn gap(reasons: &[&str], reason: &str) -> String {
 }
 
 /// No control characters, so that a string from a measured program cannot drive the terminal.
-fn clean(text: &str) -> String {
+pub fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 

@@ -10,11 +10,20 @@ use redis::{Client, Connection, InfoDict};
 /// A server that does not answer for so long is not waited for.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
-/// The pid of the server at `address` (`redis://host:port`, `unix:///path`), and what it says.
+/// The server's process, as it tells itself: a number of its own machine or container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServerProcess {
+    /// Its pid there.
+    pub pid: u64,
+    /// How long it has run.
+    pub uptime_s: u64,
+}
+
+/// The process of the server at `address` (`redis://host:port`, `unix:///path`), and what it says.
 ///
 /// # Errors
 /// It cannot be reached, or does not answer in time.
-pub fn replication_of(address: &str) -> Result<(Option<u64>, Replication)> {
+pub fn replication_of(address: &str) -> Result<(Option<ServerProcess>, Replication)> {
     let no_answer = || {
         format!(
             "no Redis answers at {address}: give --redis redis://[:PASSWORD@]HOST:PORT or \
@@ -40,7 +49,8 @@ pub fn replication_of(address: &str) -> Result<(Option<u64>, Replication)> {
         max_memory_bytes: number("maxmemory"),
         used_memory_bytes: number("used_memory"),
     };
-    Ok((number("process_id"), replication))
+    let process = number("process_id").zip(number("uptime_in_seconds"));
+    Ok((process.map(|(pid, uptime_s)| ServerProcess { pid, uptime_s }), replication))
 }
 
 fn setting(server: &mut Connection, name: &str) -> Option<String> {

@@ -19,7 +19,7 @@ use cowlab_probes::{Runner, unix_ns};
 use cowlab_store::{Params, Sample};
 
 use crate::task::{Recorder, Task};
-pub use ask::replication_of;
+pub use ask::{ServerProcess, replication_of};
 use load::Load;
 use most::Most;
 pub use phase::Snapshots;

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use cowlab_bench::application::Unjudged;
-use cowlab_bench::redis::replication_of;
+use cowlab_bench::redis::{ServerProcess, replication_of};
 use cowlab_machine::capability::{self, Capability};
 use cowlab_machine::verdict::{Expected, Level, Verdict, fork_expecting};
 use cowlab_machine::{Facts, ProcessFacts, Root};
 use cowlab_model::application::ApplicationProfile;
+use cowlab_observe::Target;
 use cowlab_report::{Block, Cell, Column, Document, Finding, Section, Table};
 use cowlab_store::{FORMAT, Missing, Run};
 use serde::Serialize;
@@ -61,12 +62,11 @@ pub fn run(common: &Common, args: &DoctorArgs) -> Result<()> {
 /// The process that the flags name, and what its next fork meets.
 fn judge(root: &Root, facts: &Facts, args: &DoctorArgs) -> Result<Option<(i32, Verdict)>> {
     let asked = args.redis.as_deref().map(replication_of).transpose()?;
-    let own_pid = asked.as_ref().and_then(|(pid, _)| *pid).and_then(|pid| i32::try_from(pid).ok());
-    let Some(pid) = args.pid.or(own_pid) else {
-        if args.redis.is_some() {
-            bail!("the server does not say its pid: give --pid as well");
-        }
-        return Ok(None);
+    let pid = match (args.pid, &asked) {
+        (Some(pid), _) => pid,
+        (None, Some((Some(server), _))) => local_pid(server)?,
+        (None, Some((None, _))) => bail!("the server does not say its pid: give --pid as well"),
+        (None, None) => return Ok(None),
     };
     let process = ProcessFacts::probe(root, pid)?;
     let replication = asked.map(|(_, replication)| replication);
@@ -86,6 +86,29 @@ fn judge(root: &Root, facts: &Facts, args: &DoctorArgs) -> Result<Option<(i32, V
     let verdict = fork_expecting(facts, &process, expected.as_ref(), replication.as_ref());
     Ok(Some((pid, verdict)))
 }
+
+/// The process here with the server's own number, if it has run for as long: in a container or on
+/// another machine that number is somebody else's.
+fn local_pid(server: &ServerProcess) -> Result<i32> {
+    let age_s = || -> Option<u64> {
+        let target = Target::open(i32::try_from(server.pid).ok()?).ok()?;
+        let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
+        let uptime_s: f64 = uptime.split_whitespace().next()?.parse().ok()?;
+        let started_s = target.start_ticks() / rustix::param::clock_ticks_per_second();
+        Some((uptime_s as u64).saturating_sub(started_s))
+    };
+    let pid = server.pid;
+    match age_s() {
+        Some(age_s) if age_s.abs_diff(server.uptime_s) <= SAME_AGE_S => Ok(pid as i32),
+        _ => bail!(
+            "the server calls itself process {pid}, and no process {pid} here has run for as long: \
+             it is in a container or on another machine; give --pid with its number here"
+        ),
+    }
+}
+
+/// How far two accounts of one process's age may be apart: it reads its configuration first.
+const SAME_AGE_S: u64 = 10;
 
 /// The copies that a footprint lets expect: what it could not judge counts as written, since too
 /// little would be a promise.

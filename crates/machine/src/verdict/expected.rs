@@ -138,7 +138,13 @@ pub(super) fn sentence(
             capital(&worst.what_to_do)
         );
     }
-    let begin = format!("The next fork of {name} will not be refused");
+    // What may refuse it must be known for a promise.
+    let unknown =
+        facts.overcommit.memory.is_none() || facts.memory.is_none() || process.cgroup.is_hidden;
+    let begin = match unknown {
+        true => format!("The next fork of {name} is refused by nothing that can be seen from here"),
+        false => format!("The next fork of {name} will not be refused"),
+    };
     let worst = verdict.worst_case_bytes;
     let Some((free, what)) = room(facts, process) else {
         return format!("{begin}; how much memory is left for the copies is not known.");

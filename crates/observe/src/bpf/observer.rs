@@ -102,6 +102,9 @@ impl Observer {
     /// # Errors
     /// [`BpfError::TooMany`].
     pub fn watch(&mut self, tgid: u32) -> Result<(), BpfError> {
+        if nobody_is_listed(&self.settings) {
+            return Ok(());
+        }
         let cpus = aya::util::nr_cpus().map_err(|(_, e)| BpfError::of("counting CPUs", &e))?;
         let zeros = aya::maps::PerCpuValues::try_from(vec![[0; 3]; cpus])
             .map_err(|error| BpfError::of("counting CPUs", &error))?;
@@ -210,6 +213,12 @@ impl Observer {
     }
 }
 
+/// Everybody is watched and nothing counted: then the map of who is watched, which has its entries for
+/// each CPU from the start, is not needed.
+fn nobody_is_listed(settings: &Settings) -> bool {
+    settings.scope == Scope::Everything && settings.faults == FaultMode::None
+}
+
 fn load(settings: &Settings, learned: &Learned) -> Result<Ebpf, BpfError> {
     let everything = u32::from(settings.scope == Scope::Everything);
     let (offset, site) = (learned.tgid_offset.unwrap_or(0), learned.fork_site.unwrap_or(0));
@@ -220,7 +229,7 @@ fn load(settings: &Settings, learned: &Learned) -> Result<Ebpf, BpfError> {
         .override_global("tgid_offset", &offset, true)
         .override_global("fork_site", &site, true)
         .override_global("every_process", &everything, true)
-        .map_max_entries("watched", settings.processes)
+        .map_max_entries("watched", if nobody_is_listed(settings) { 1 } else { settings.processes })
         .map_max_entries(
             "faults",
             if every_fault { settings.fault_ring_bytes } else { SMALLEST_RING_BYTES },

@@ -217,9 +217,15 @@ impl Book {
     }
 
     fn newest_sharing(&self, parent: u32) -> Option<u32> {
-        let of_parent = |a: &&Account| a.parent == Some(parent) && !a.ended && a.share.is_some();
-        let newest = self.accounts.values().filter(of_parent);
-        newest.max_by_key(|account| (account.born_ns, account.start_ticks)).map(|a| a.pid)
+        let all = self.sharing_with(parent);
+        all.max_by_key(|account| (account.born_ns, account.start_ticks)).map(|a| a.pid)
+    }
+
+    /// The children that share memory with it.
+    fn sharing_with(&self, parent: u32) -> impl Iterator<Item = &Account> {
+        let of_parent =
+            move |a: &&Account| a.parent == Some(parent) && !a.ended && a.share.is_some();
+        self.accounts.values().filter(of_parent)
     }
 
     /// What is known now.

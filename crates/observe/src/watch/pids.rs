@@ -49,7 +49,11 @@ impl Wanted {
         match word.parse() {
             Ok(pid) => Wanted::Pid(pid),
             // The kernel cuts names as well.
-            Err(_) => Wanted::Name(word.bytes().take(15).map(char::from).collect()),
+            Err(_) => {
+                let bytes = word.as_bytes();
+                let cut = &bytes[..bytes.len().min(15)];
+                Wanted::Name(String::from_utf8_lossy(cut).into_owned())
+            }
         }
     }
 
@@ -119,6 +123,7 @@ mod tests {
     fn a_word_is_a_pid_or_a_name() {
         assert_eq!(Wanted::parse("42"), Wanted::Pid(42));
         assert_eq!(Wanted::parse("redis-server"), Wanted::Name("redis-server".into()));
+        assert_eq!(Wanted::parse("größe"), Wanted::Name("größe".into()));
         assert_eq!(Wanted::parse("a-name-that-is-long"), Wanted::Name("a-name-that-is-".into()));
     }
 

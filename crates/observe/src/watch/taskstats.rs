@@ -25,6 +25,9 @@ const TASKSTATS_TYPE_AGGR_TGID: u16 = 5;
 const TASKSTATS_TYPE_STATS: u16 = 3;
 /// The version of struct taskstats that has the two fields, and where they are.
 const WPCOPY_VERSION: u16 = 13;
+/// In this one they lie elsewhere: longest and shortest delays came between, and went to the end in the
+/// next.
+const MOVED_VERSION: u16 = 15;
 const WPCOPY_COUNT: usize = 400;
 const WPCOPY_DELAY_TOTAL: usize = 408;
 
@@ -60,7 +63,9 @@ impl Taskstats {
         match taskstats.of_process(std::process::id()) {
             Err(Errno::PERM) => Err("root, or CAP_NET_ADMIN".to_owned()),
             Err(error) => Err(format!("taskstats answers {error}")),
-            Ok(None) => Err("Linux 5.19 (taskstats with wpcopy_count)".to_owned()),
+            Ok(None) => Err("Linux 5.19 (taskstats with wpcopy_count), not with version 15 of it \
+                             (6.14 and 6.15 before they were mended)"
+                .to_owned()),
             Ok(Some(_)) => Ok(taskstats),
         }
     }
@@ -123,7 +128,7 @@ fn decode(attributes: &[u8]) -> Option<CopyDelays> {
     let stats = attribute(attribute(attributes, TASKSTATS_TYPE_AGGR_TGID)?, TASKSTATS_TYPE_STATS)?;
     let version = u16::from_ne_bytes(*stats.first_chunk::<2>()?);
     let field = |at: usize| Some(u64::from_ne_bytes(*stats.get(at..at + 8)?.first_chunk::<8>()?));
-    if version < WPCOPY_VERSION {
+    if version < WPCOPY_VERSION || version == MOVED_VERSION {
         return None;
     }
     Some(CopyDelays { count: field(WPCOPY_COUNT)?, total_ns: field(WPCOPY_DELAY_TOTAL)? })
@@ -144,7 +149,7 @@ mod tests {
              && TASKSTATS_CMD_GET == {TASKSTATS_CMD_GET} && TASKSTATS_CMD_ATTR_TGID == {TASKSTATS_CMD_ATTR_TGID}\
              && TASKSTATS_TYPE_AGGR_TGID == {TASKSTATS_TYPE_AGGR_TGID}\
              && TASKSTATS_TYPE_STATS == {TASKSTATS_TYPE_STATS}, \"numbers\");\n\
-             #if TASKSTATS_VERSION >= {WPCOPY_VERSION}\n\
+             #if TASKSTATS_VERSION >= {WPCOPY_VERSION} && TASKSTATS_VERSION != {MOVED_VERSION}\n\
              _Static_assert(offsetof(struct taskstats, wpcopy_count) == {WPCOPY_COUNT}\
              && offsetof(struct taskstats, wpcopy_delay_total) == {WPCOPY_DELAY_TOTAL}, \"fields\");\n\
              #endif\n"

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use cowlab_observe::watch::{Epoch, Frame, Process};
 use cowlab_report::fmt::{count, quantity};
+use cowlab_report::terminal::clean;
 use jiff::Timestamp;
 
 /// Processes that get a line; of more, those with most faults.
@@ -33,7 +34,7 @@ pub fn text(frame: &Frame) -> String {
 }
 
 fn line(process: &Process) -> String {
-    let mut parts = vec![format!("{} ({})", process.name, process.pid)];
+    let mut parts = vec![format!("{} ({})", clean(&process.name), process.pid)];
     if process.ended {
         parts.push("ended".to_owned());
     }

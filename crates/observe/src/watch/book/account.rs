@@ -162,8 +162,14 @@ impl Account {
         (self.born_ns > 0).then(|| time_ns.saturating_sub(self.born_ns))
     }
 
-    /// What the child has copied by now.
-    pub(super) fn epoch(&self, parent: &Reading, page_bytes: u64, time_ns: u64) -> Option<Epoch> {
+    /// What the child has copied by now; `is_only`: no other child shares the parent's memory.
+    pub(super) fn epoch(
+        &self,
+        parent: &Reading,
+        is_only: bool,
+        page_bytes: u64,
+        time_ns: u64,
+    ) -> Option<Epoch> {
         let share = self.share.as_ref()?;
         let walk = share.walk.as_ref();
         let (parent_then, own_then) = match walk {
@@ -173,7 +179,9 @@ impl Account {
         let pages_per_fault = walk.map_or(1.0, |walk| walk.pages_per_fault);
         let pages = |faults: u64| (faults as f64 * pages_per_fault).round() as u64;
         let by_parent = copies(parent_then, parent);
-        let since = pages(by_parent + gains(own_then, &self.now));
+        // What a parent copies away from several children, they still share: it is no child's.
+        let away = if is_only { by_parent } else { 0 };
+        let since = pages(away + gains(own_then, &self.now));
         let walked = walk.map(|walk| walk.sample.private_pages);
         let shared_pages = match walk {
             Some(walk) => Some(walk.sample.shared_pages),

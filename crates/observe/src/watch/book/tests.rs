@@ -93,6 +93,22 @@ fn an_epoch_goes_on_from_the_last_walk_by_faults() {
 }
 
 #[test]
+fn what_a_parent_copies_away_from_two_children_is_neithers() {
+    let mut book = server();
+    fork_of(&mut book, SERVER, CHILD, 10, false);
+    fork_of(&mut book, SERVER, CHILD + 1, 11, false);
+    book.read(SERVER, faults(520), None);
+    let children = frame(&book, 12).processes[0].children.clone();
+    let copied: Vec<_> = children.iter().map(|child| child.copied_bytes).collect();
+    assert_eq!(copied, [Some(3 * PAGE), Some(3 * PAGE)], "their own, and not 40 of the parent's");
+    assert_eq!(children[0].shared_bytes, Some(977 * PAGE));
+    // Alone with the parent, one has what is copied away from it.
+    book.ended(CHILD, 13);
+    book.read(SERVER, faults(530), None);
+    assert_eq!(frame(&book, 14).processes[0].children[0].copied_bytes, Some(33 * PAGE));
+}
+
+#[test]
 fn faults_count_as_much_as_the_last_walk_showed() {
     let mut book = server();
     fork_of(&mut book, SERVER, CHILD, 10, false);

@@ -73,7 +73,8 @@ impl Book {
     pub(super) fn epoch_of(&self, pid: u32, time_ns: u64) -> Option<Epoch> {
         let child = self.accounts.get(&pid).filter(|child| !child.ended)?;
         let parent = self.accounts.get(&child.parent?)?;
-        child.epoch(&parent.now, self.page_bytes, time_ns)
+        let is_only = self.sharing_with(parent.pid).count() == 1;
+        child.epoch(&parent.now, is_only, self.page_bytes, time_ns)
     }
 
     pub(super) fn process(
