@@ -49,14 +49,17 @@ pub fn tasks(shapes: Vec<(String, Shape)>, base_page_bytes: u64) -> Vec<Task> {
             if let Some(stop_ns) = median_of(&result.fork_ns) {
                 out.add("stop_ns", stop_ns);
             }
-            out.add("writes_ns", median_of(&result.write_ns).unwrap_or(0.0));
-            let faults = match probe.writer {
-                Writer::Child => result.children.minor_faults,
-                _ => result.program.minor_faults,
-            };
-            // A spawned child's faults are those of the program that it executes.
-            let faults = if shape.spawned { 0 } else { faults };
-            out.add("copied_bytes", (faults * base_page_bytes) as f64);
+            // A spawned child has nothing to write, and its faults are of the program that it executes.
+            if !shape.spawned {
+                if let Some(writes_ns) = median_of(&result.write_ns) {
+                    out.add("writes_ns", writes_ns);
+                }
+                let faults = match probe.writer {
+                    Writer::Child => result.children.minor_faults,
+                    _ => result.program.minor_faults,
+                };
+                out.add("copied_bytes", (faults * base_page_bytes) as f64);
+            }
             Ok(out.finish())
         })
     };

@@ -14,14 +14,27 @@ pub struct Guests {
     pub samples: Vec<Sample>,
     /// What could not be measured in them; each once.
     pub missing: Vec<Missing>,
+    /// The boot whose samples came last, and the number of its first round.
+    boot: Option<(u32, u32)>,
 }
 
 impl Guests {
+    /// None yet; their environments are numbered after those of others in the same run.
+    pub fn beside(environments: Vec<Environment>) -> Guests {
+        Guests { environments, ..Guests::default() }
+    }
+
     /// Add the run of a boot of `variant`, the `boot`-th of that kernel. Every sample gets the
     /// parameter `variant`; its round is numbered on from the boots before, so that equal rounds of
     /// several kernels were measured one boot after the other.
     pub fn add(&mut self, run: Run, variant: &str, boot: u32) {
-        let rounds = run.samples.iter().map(|sample| sample.rep + 1).max().unwrap_or(1);
+        // All kernels' rounds of a boot have the same numbers, and none of an earlier boot, also where one
+        // of those was cut short.
+        let first_round = match self.boot {
+            Some((last, first)) if last == boot => first,
+            _ => self.samples.iter().map(|sample| sample.rep + 1).max().unwrap_or(0),
+        };
+        self.boot = Some((boot, first_round));
         let counted = |e: &Environment| e.accelerator == Accelerator::Icount;
         let is_counted = run.info.environments.first().is_some_and(counted);
         let same = |own: &Environment, new: &Environment| {
@@ -50,7 +63,7 @@ impl Guests {
         for mut sample in run.samples.into_iter().filter(|sample| !is_waiting(sample)) {
             sample.environment = indices.get(sample.environment as usize).copied().unwrap_or(0);
             sample.params.insert("variant".to_owned(), variant.to_owned());
-            sample.rep += boot * rounds;
+            sample.rep += first_round;
             if is_counted {
                 count(&mut sample);
             }

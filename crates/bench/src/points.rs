@@ -69,18 +69,14 @@ pub struct Checked {
     pub prediction: Prediction,
     /// What was measured, with the repeat noise.
     pub measured_ns: Estimate,
+    /// Of the single measurements those that lie in the prediction interval, and all of them.
+    pub in_interval: (usize, usize),
 }
 
 impl Checked {
     /// (predicted − measured) ÷ measured.
     pub fn relative_error(&self) -> f64 {
         self.prediction.elapsed_ns.value / self.measured_ns.value - 1.0
-    }
-
-    /// Whether the measurement lies in the prediction interval.
-    pub fn covered(&self) -> bool {
-        let predicted = &self.prediction.elapsed_ns;
-        (predicted.low..=predicted.high).contains(&self.measured_ns.value)
     }
 }
 
@@ -93,7 +89,8 @@ pub struct Check {
     pub median_error: f64,
     /// Their 95th percentile.
     pub p95_error: f64,
-    /// Share of the points in their prediction interval.
+    /// Share of the single measurements in their point's prediction interval, which promises it for
+    /// single ones.
     pub coverage: f64,
     /// Median half width of the prediction intervals, relative to the prediction.
     pub interval_half_width: f64,
@@ -112,7 +109,11 @@ pub fn check(samples: &[Sample], profile: &MachineProfile) -> Result<Option<Chec
         let values: Vec<f64> = samples.iter().map(|s| s.value).collect();
         let Some(measured_ns) = estimate(&values) else { continue };
         let Some(question) = question_of(samples[0], profile.page_size_bytes) else { continue };
-        points.push(Checked { question, prediction: predict(profile, &question)?, measured_ns });
+        let prediction = predict(profile, &question)?;
+        let interval = prediction.elapsed_ns.low..=prediction.elapsed_ns.high;
+        let inside = values.iter().filter(|ns| interval.contains(*ns)).count();
+        let in_interval = (inside, values.len());
+        points.push(Checked { question, prediction, measured_ns, in_interval });
     }
     let errors: Vec<f64> = points.iter().map(|p| p.relative_error().abs()).collect();
     let widths: Vec<f64> = points
@@ -127,8 +128,9 @@ pub fn check(samples: &[Sample], profile: &MachineProfile) -> Result<Option<Chec
     else {
         return Ok(None);
     };
-    let covered = points.iter().filter(|p| p.covered()).count();
-    let coverage = covered as f64 / points.len() as f64;
+    let sum = |of: fn(&(usize, usize)) -> usize| points.iter().map(|p| of(&p.in_interval)).sum();
+    let (inside, all): (usize, usize) = (sum(|of| of.0), sum(|of| of.1));
+    let coverage = inside as f64 / all as f64;
     Ok(Some(Check { points, median_error, p95_error, coverage, interval_half_width }))
 }
 

@@ -301,7 +301,7 @@ fn beside_the_pages(
 /// A cost of the profile so many times.
 fn times(profile: &MachineProfile, name: &str, count: u64) -> Option<Term> {
     let (cost, count) = (profile.costs.get(name)?.estimate, count as f64);
-    Some(Term { ns: cost.value * count, deviation_ns: (cost.high - cost.low) / 4.0 * count })
+    Some(Term { ns: cost.value * count, deviation_ns: cost.deviation() * count })
 }
 
 struct Terms {
@@ -383,7 +383,7 @@ fn huge_terms(
         question.split_pages.map_or(packed, |split| split.clamp(packed, question.written));
     let term = |estimate: crate::stats::Estimate, count: u64| Term {
         ns: estimate.value * count as f64,
-        deviation_ns: (estimate.high - estimate.low) / 4.0 * count as f64,
+        deviation_ns: estimate.deviation() * count as f64,
     };
     // The first write to a huge page also copies its page: the others follow as base pages.
     let others =

@@ -21,10 +21,11 @@ pub enum Verdict {
     TooFew,
 }
 
-/// The second set over the first.
+/// The second set beside the first.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Difference {
-    /// second ÷ first, with its 95% interval before it is widened; no interval if too few.
+    /// second ÷ first, with its 95% interval before it is widened; no interval if too few, and not a
+    /// number where one of the measurements is 0 or less, which have no ratio.
     pub ratio: Estimate,
     /// Whether measurements were compared pair by pair.
     pub paired: bool,
@@ -64,8 +65,21 @@ fn arrangements(first: usize, second: usize, paired: bool) -> Vec<f64> {
     counts.swap_remove(second)
 }
 
+/// Beyond so many pairwise values their number is counted no more: the normal approximation is as good.
+const MOST_COUNTED: usize = 2500;
+/// Pairs of which fewer have no interval of 95%, by the signed ranks.
+const FEWEST_PAIRS: usize = 6;
+
 /// How many of the sorted pairwise values to leave out at each end for 95%; `None`: too few.
 fn left_out(first: usize, second: usize, paired: bool) -> Option<usize> {
+    let (m, n) = (first as f64, second as f64);
+    if first * second > MOST_COUNTED {
+        let (mean, variance) = match paired {
+            true => (m * (m + 1.0) / 4.0, m * (m + 1.0) * (2.0 * m + 1.0) / 24.0),
+            false => (m * n / 2.0, m * n * (m + n + 1.0) / 12.0),
+        };
+        return Some((mean - 1.96 * variance.sqrt()).floor() as usize);
+    }
     let counts = arrangements(first, second, paired);
     let all: f64 = counts.iter().sum();
     let mut below = 0.0;
@@ -78,15 +92,18 @@ fn left_out(first: usize, second: usize, paired: bool) -> Option<usize> {
     None
 }
 
-/// Compare positive measurements. `drift` is the relative difference between runs of the same
-/// thing that is not to be called one (0.02 for 2%). `paired`: the i-th of both belong together.
-/// `None` if a set is empty or not positive.
+/// Compare measurements: by their ratios, or where one is 0 or less by their differences, which give
+/// a verdict and no ratio. `drift` is the relative difference between runs of the same thing that is
+/// not to be called one (0.02 for 2%). `paired`: the i-th of both belong together; too few pairs for
+/// an interval are compared as if they did not. `None` if a set is empty.
 pub fn compare(first: &[f64], second: &[f64], paired: bool, drift: f64) -> Option<Difference> {
-    let logs = |values: &[f64]| -> Option<Vec<f64>> {
-        values.iter().map(|v| (*v > 0.0).then(|| v.ln())).collect()
+    let is_positive = first.iter().chain(second).all(|value| *value > 0.0);
+    let logs = |values: &[f64]| -> Vec<f64> { values.iter().map(|v| v.ln()).collect() };
+    let (a, b) = match is_positive {
+        true => (logs(first), logs(second)),
+        false => (first.to_vec(), second.to_vec()),
     };
-    let (a, b) = (logs(first)?, logs(second)?);
-    let paired = paired && a.len() == b.len();
+    let paired = paired && a.len() == b.len() && a.len() >= FEWEST_PAIRS;
     let mut shifts: Vec<f64> = if paired {
         // Walsh averages of the pairs' differences.
         let pairs: Vec<f64> = a.iter().zip(&b).map(|(a, b)| b - a).collect();
@@ -98,20 +115,25 @@ pub fn compare(first: &[f64], second: &[f64], paired: bool, drift: f64) -> Optio
         b.iter().flat_map(|b| a.iter().map(move |a| b - a)).collect()
     };
     shifts.sort_by(f64::total_cmp);
-    let value = median(&shifts)?.exp();
+    let shift = median(&shifts)?;
+    let as_ratio = |shift: f64| if is_positive { shift.exp() } else { f64::NAN };
+    let value = as_ratio(shift);
     let count = a.len().min(b.len());
     let Some(skip) = left_out(a.len(), b.len(), paired) else {
         let ratio = Estimate { value, low: f64::NAN, high: f64::NAN, count };
         return Some(Difference { ratio, paired, verdict: Verdict::TooFew });
     };
     let (low, high) = (shifts[skip], shifts[shifts.len() - 1 - skip]);
-    let allowed = drift.ln_1p();
+    let allowed = match is_positive {
+        true => drift.ln_1p(),
+        false => drift * median(first)?.abs().max(median(second)?.abs()),
+    };
     let verdict = if low - allowed > 0.0 || high + allowed < 0.0 {
         Verdict::Different
     } else {
         Verdict::NoneSeen
     };
-    let ratio = Estimate { value, low: low.exp(), high: high.exp(), count };
+    let ratio = Estimate { value, low: as_ratio(low), high: as_ratio(high), count };
     Some(Difference { ratio, paired, verdict })
 }
 
@@ -180,6 +202,36 @@ mod tests {
         let few = compare(&[1.0, 2.0], &[3.0, 4.0], false, 0.0).unwrap();
         assert_eq!(few.verdict, Verdict::TooFew);
         assert_eq!(compare(&[], &[1.0], false, 0.0), None);
-        assert_eq!(compare(&[0.0], &[1.0], false, 0.0), None);
+        let zero = compare(&[0.0], &[1.0], false, 0.0).unwrap();
+        assert!(zero.verdict == Verdict::TooFew && zero.ratio.value.is_nan());
+    }
+
+    #[test]
+    fn what_has_no_ratio_has_a_verdict() {
+        let none = [0.0; 6];
+        let lost = [5000.0, 4800.0, 5100.0, 4900.0, 5050.0, 5000.0];
+        let found = compare(&none, &lost, false, 0.01).unwrap();
+        assert!(found.verdict == Verdict::Different && found.ratio.value.is_nan());
+        assert_eq!(compare(&none, &none, false, 0.01).unwrap().verdict, Verdict::NoneSeen);
+        let (below, above) = ([-1.0, 2.0, -3.0, 4.0, -5.0, 6.0], [1.0, -2.0, 3.0, -4.0, 5.0, -6.0]);
+        assert_eq!(compare(&below, &above, false, 0.0).unwrap().verdict, Verdict::NoneSeen);
+    }
+
+    #[test]
+    fn many_are_compared_as_fewer_are_and_in_no_time() {
+        for (m, n) in [(50, 50), (40, 60)] {
+            let exact = left_out(m, n, false).unwrap() as f64;
+            let (a, b) = (m as f64, n as f64);
+            let normal = a * b / 2.0 - 1.96 * (a * b * (a + b + 1.0) / 12.0).sqrt();
+            assert!((exact - normal).abs() < 8.0, "{exact} {normal}");
+        }
+        assert!(left_out(400, 400, false).is_some() && left_out(400, 400, true).is_some());
+    }
+
+    #[test]
+    fn pairs_too_few_for_an_interval_are_compared_without() {
+        let (a, b) = ([100.0, 101.0, 99.0, 100.5, 100.2], [110.0, 111.0, 109.0, 110.5, 110.2]);
+        let found = compare(&a, &b, true, 0.0).unwrap();
+        assert_eq!((found.paired, found.verdict), (false, Verdict::Different));
     }
 }

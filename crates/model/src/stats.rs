@@ -22,6 +22,12 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// The standard deviation of single measurements, from the interval of their median, which for a
+    /// normal distribution is 2 x 1.96 x 1.253 deviations wide over the root of their number.
+    pub fn deviation(&self) -> f64 {
+        (self.high - self.low) * (self.count as f64).sqrt() / 4.91
+    }
+
     /// The same estimate in another unit.
     pub fn scaled(self, factor: f64) -> Estimate {
         Estimate {

@@ -81,7 +81,10 @@ pub fn table(id: &str, caption: &str, figures: &[Figure]) -> Table {
             .map(|name| Cell::text(figure.key.params.get(*name).map_or("", String::as_str)))
             .collect();
         row.push(Cell::text(&figure.key.metric));
-        row.push(Cell::estimate(value, low, high, &figure.key.unit));
+        row.push(match count {
+            1 => Cell::number(value, &figure.key.unit),
+            _ => Cell::estimate(value, low, high, &figure.key.unit),
+        });
         row.push(Cell::count(count as u64));
         table.push(row);
     }

@@ -83,10 +83,13 @@ fn stop(
         .ok_or("the machine profile has no figures for huge pages: run `cowlab calibrate`")?
         .estimate;
     let huge = huge as f64;
+    let half = 1.96 * huge * entry.deviation();
+    let value = base.value + huge * entry.value;
+    // Both are of single forks, and independent.
     Ok(Predicted {
-        value: base.value + huge * entry.value,
-        low: base.low + huge * entry.low,
-        high: base.high + huge * entry.high,
+        value,
+        low: (value - half.hypot(base.value - base.low)).max(0.0),
+        high: value + half.hypot(base.high - base.value),
     })
 }
 

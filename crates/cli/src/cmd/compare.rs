@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `compare RUN RUN`: which figures differ, by how much, and which could not have been told apart.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Result, bail};
@@ -78,12 +79,16 @@ fn summarise(first: &Run, second: &Run, args: &CompareArgs) -> Summary {
             only_in_one += 1;
             continue;
         };
-        let (mut x, mut y) = (values(&ours), values(&theirs));
+        let (mut ours, mut theirs) = (rounds(&ours), rounds(&theirs));
         if paired {
-            x = by_rep(&ours);
-            y = by_rep(&theirs);
+            ours.retain(|rep, _| theirs.contains_key(rep));
+            theirs.retain(|rep, _| ours.contains_key(rep));
         }
+        let x: Vec<f64> = ours.into_values().collect();
+        let y: Vec<f64> = theirs.into_values().collect();
         let Some(difference) = compare(&x, &y, paired, args.drift_percent / 100.0) else {
+            // Of rounds that the two have not in common.
+            only_in_one += 1;
             continue;
         };
         let median = |values: &[f64]| cowlab_model::stats::median(values).unwrap_or(f64::NAN);
@@ -104,14 +109,14 @@ fn summarise(first: &Run, second: &Run, args: &CompareArgs) -> Summary {
     }
 }
 
-fn values(samples: &[&Sample]) -> Vec<f64> {
-    samples.iter().map(|sample| sample.value).collect()
-}
-
-fn by_rep(samples: &[&Sample]) -> Vec<f64> {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by_key(|sample| sample.rep);
-    values(&sorted)
+/// One figure a round: the median of those that one process gave, which have its moment in common.
+fn rounds(samples: &[&Sample]) -> BTreeMap<u32, f64> {
+    let mut by_rep: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for sample in samples {
+        by_rep.entry(sample.rep).or_default().push(sample.value);
+    }
+    let median = |values: Vec<f64>| cowlab_model::stats::median(&values);
+    by_rep.into_iter().filter_map(|(rep, values)| Some((rep, median(values)?))).collect()
 }
 
 fn name(path: &Path) -> String {
@@ -195,7 +200,11 @@ fn document(summary: &Summary, all: bool) -> Document {
         .iter()
         .filter(|figure| all || figure.difference.verdict == Verdict::Different)
         .collect();
-    let size = |f: &Compared| f.difference.ratio.value.ln().abs();
+    // What has no ratio comes first: it is there in one run only, mostly.
+    let size = |f: &Compared| {
+        let ratio = f.difference.ratio.value;
+        if ratio.is_finite() { ratio.ln().abs() } else { f64::INFINITY }
+    };
     shown.sort_by(|a, b| size(b).total_cmp(&size(a)));
     for figure in shown {
         let params: Vec<String> =
@@ -209,8 +218,10 @@ fn document(summary: &Summary, all: bool) -> Document {
             Cell::number(figure.second, &figure.key.unit),
             if ratio.low.is_finite() {
                 Cell::estimate(ratio.value, ratio.low, ratio.high, "")
-            } else {
+            } else if ratio.value.is_finite() {
                 Cell::number(ratio.value, "")
+            } else {
+                Cell::Missing("a figure of 0 or less has no ratio".into())
             },
             Cell::text(match figure.difference.verdict {
                 Verdict::Different => "different",

@@ -82,7 +82,7 @@ pub fn run(common: &Common, args: &StudyArgs) -> Result<()> {
     samples.extend(calibrate::derived(&samples, scope));
     let mut ended = Ok(());
     if let Some(kernel) = kernel {
-        let mut guests = Guests { environments: info.environments, ..Guests::default() };
+        let mut guests = Guests::beside(info.environments);
         ended = kernel.measure(plan.kernel_rounds, &mut guests);
         samples.append(&mut guests.samples);
         info.environments = guests.environments;

@@ -44,7 +44,7 @@ fn figures(check: &Check) -> Table {
     add(
         "coverage",
         check.coverage,
-        "measurements that lie in their 95% prediction interval; less than 95% would mean \
+        "single measurements that lie in their 95% prediction interval; less than 95% would mean \
          intervals that promise too much",
     );
     add(
@@ -166,7 +166,7 @@ fn points(check: &Check, page: u64) -> Table {
             Cell::estimate(expected.value, expected.low, expected.high, "ns"),
             Cell::estimate(measured.value, measured.low, measured.high, "ns"),
             Cell::number(point.relative_error(), "fraction"),
-            Cell::text(if point.covered() { "yes" } else { "no" }),
+            Cell::text(format!("{} of {}", point.in_interval.0, point.in_interval.1)),
         ]);
     }
     table

@@ -107,8 +107,15 @@ pub(super) fn estimated_waste(plain: &Picked, case: &Picked) -> Option<f64> {
 }
 
 /// Of the pages copied ahead whose end is known, those that were never written.
+/// Summed over all that a round did, since a copy's end is counted in a later phase.
 pub(super) fn counted_waste(case: &Picked) -> Option<f64> {
-    share(case, "precopy_wasted", "precopy_written")
+    let (wasted, written) =
+        (case.sum_by_round("precopy_wasted"), case.sum_by_round("precopy_written"));
+    let share = |(round, wasted): (u32, f64)| {
+        let all = wasted + written.get(&round)?;
+        (all > 0.0).then(|| wasted / all)
+    };
+    median(&wasted.into_iter().filter_map(share).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -14,8 +14,9 @@ pub(super) fn section(analysis: &Analysis) -> Section {
             "Everything was measured in rounds: each round measures each thing once, in an order \
              drawn anew, so that what is compared is interleaved and a drift of the machine falls \
              on all of it alike. A figure is the median over the rounds; its 95% interval comes \
-             from resampling them (bootstrap). Where two intervals overlap, no difference is \
-             claimed."
+             from resampling them (bootstrap); of two to five rounds it is their range, and holds the \
+             true median in 50, 75, 88 and 94% of cases. Where two intervals overlap, no difference \
+             is claimed."
                 .into(),
         ),
         Block::Text(

@@ -74,6 +74,15 @@ impl<'a> Picked<'a> {
         rounds.into_iter().filter_map(|(rep, values)| Some((rep, median(&values)?))).collect()
     }
 
+    /// The sum of one metric by round.
+    pub(super) fn sum_by_round(&self, metric: &str) -> BTreeMap<u32, f64> {
+        let mut rounds: BTreeMap<u32, f64> = BTreeMap::new();
+        for sample in self.0.iter().filter(|s| s.metric == metric) {
+            *rounds.entry(sample.rep).or_default() += sample.value;
+        }
+        rounds
+    }
+
     /// The median of the rounds' medians, with the interval of the rounds: what one round has many
     /// of is not as many independent measurements. Of one round the interval says nothing.
     pub(super) fn estimate_of_rounds(&self, metric: &str) -> Option<Estimate> {

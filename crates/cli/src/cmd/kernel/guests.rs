@@ -22,6 +22,9 @@ pub const PROGRESS: &str = "COWLAB_PROGRESS";
 /// Where a guest's cowlab writes its run, in the guest's folder.
 const RUNS: &str = "runs";
 
+/// From one boot's seed to the next: more than there are rounds, each of which has one of its own.
+const BETWEEN_SEEDS: u64 = 1_000_003;
+
 /// What is measured in guests, and how they are booted.
 pub struct Plan<'a> {
     /// The arguments of the guest's cowlab, `bench` among them.
@@ -63,7 +66,9 @@ impl Plan<'_> {
                 if self.boots * self.variants.len() as u32 > 1 {
                     lab.say(&format!("booting {variant}, {} of {}", boot + 1, self.boots));
                 }
-                let (run, ended) = self.boot(lab, common, *variant, built)?;
+                // Other random orders each time, the same for all kernels.
+                let seed = common.seed.wrapping_add(u64::from(boot) * BETWEEN_SEEDS);
+                let (run, ended) = self.boot(lab, seed, *variant, built)?;
                 if let Some(run) = run {
                     guests.add(run, variant.name(), boot);
                 }
@@ -77,7 +82,7 @@ impl Plan<'_> {
     fn boot(
         &self,
         lab: &Lab,
-        common: &Common,
+        seed: u64,
         variant: Variant,
         built: &Built,
     ) -> Result<(Option<Run>, Result<()>)> {
@@ -86,7 +91,7 @@ impl Plan<'_> {
             .tempdir_in(lab.cache.folder("boot")?)
             .context("cannot make a folder for the guest")?;
         let mut messages = Messages::new(lab.quiet);
-        let status = self.execute(lab, common, variant, built, scratch.path(), &mut messages);
+        let status = self.execute(lab, seed, variant, built, scratch.path(), &mut messages);
         messages.finish();
         if let Err(error) = &status {
             // Its log is in there, and the message says so; a guest that never ran has none.
@@ -111,7 +116,7 @@ impl Plan<'_> {
     fn execute(
         &self,
         lab: &Lab,
-        common: &Common,
+        seed: u64,
         variant: Variant,
         built: &Built,
         folder: &Path,
@@ -121,7 +126,7 @@ impl Plan<'_> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut command: Vec<OsString> = vec!["env".into(), format!("{PROGRESS}=1").into()];
         command.extend([program.into(), "--output".into(), folder.join(RUNS).into()]);
-        command.extend(["--seed".into(), common.seed.to_string().into()]);
+        command.extend(["--seed".into(), seed.to_string().into()]);
         command.extend(self.words_for(variant));
         let mut ignored = std::io::sink();
         let guest = Guest {
@@ -154,10 +159,11 @@ impl Plan<'_> {
         Ok(ended.status)
     }
 
-    /// The plain kernel has one policy, `off`, whatever the others are measured under.
+    /// The plain kernel has one policy, `off`, whatever the others are measured under. Those of `bench
+    /// tend` are of another kind, and any kernel has them.
     fn words_for(&self, variant: Variant) -> Vec<OsString> {
         let mut words = self.words.clone();
-        if variant != Variant::Plain {
+        if variant != Variant::Plain || words.iter().any(|word| word == "tend") {
             return words;
         }
         let own = words.iter().position(|word| word == "--").unwrap_or(words.len());

@@ -107,7 +107,7 @@ fn best(measured: &Measured, workload: Workload) -> Option<Block> {
     let (_, Depth { order, pages, policy }) = costs.min_by(|a, b| a.0.total_cmp(&b.0))?;
     let into = if order == 0 { String::new() } else { format!(" into folios of order {order}") };
     let change = change_from_off(measured, workload, &policy)?;
-    let headline = if change.low <= 0.0 && change.high >= 0.0 {
+    let headline = if change.count < 2 || (change.low <= 0.0 && change.high >= 0.0) {
         format!("{}: no depth was seen to make a difference.", capital(&workload.name()))
     } else {
         format!(

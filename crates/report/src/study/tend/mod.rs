@@ -27,21 +27,25 @@ struct Case<'a> {
     size_bytes: &'a str,
     load: &'a str,
     interval_s: &'a str,
+    /// The kernel, where several were booted.
+    variant: Option<&'a str>,
     samples: Picked<'a>,
 }
 
 impl<'a> Case<'a> {
     fn all(redis: &Picked<'a>) -> Vec<Case<'a>> {
         let mut cases = Vec::new();
-        for size_bytes in redis.words("size_bytes") {
-            for load in redis.words("load") {
-                for interval_s in redis.words("interval_s") {
-                    let samples = redis
-                        .with("size_bytes", size_bytes)
-                        .with("load", load)
-                        .with("interval_s", interval_s);
-                    if samples.len() > 0 {
-                        cases.push(Case { size_bytes, load, interval_s, samples });
+        for (variant, redis) in by_variant(redis) {
+            for size_bytes in redis.words("size_bytes") {
+                for load in redis.words("load") {
+                    for interval_s in redis.words("interval_s") {
+                        let samples = redis
+                            .with("size_bytes", size_bytes)
+                            .with("load", load)
+                            .with("interval_s", interval_s);
+                        if samples.len() > 0 {
+                            cases.push(Case { size_bytes, load, interval_s, variant, samples });
+                        }
                     }
                 }
             }
@@ -55,11 +59,22 @@ impl<'a> Case<'a> {
             |_| self.size_bytes.to_owned(),
             |bytes: f64| fmt::quantity(bytes, "bytes"),
         );
-        format!("{size}, {} of the most updates, a snapshot each {} s", self.load, self.interval_s)
+        let kernel = self.variant.map_or(String::new(), |name| format!(", the {name} kernel"));
+        let (load, interval_s) = (self.load, self.interval_s);
+        format!("{size}, {load} of the most updates, a snapshot each {interval_s} s{kernel}")
     }
 
     fn policies(&self) -> Vec<&'a str> {
         in_order(&self.samples)
+    }
+}
+
+/// One kernel's samples after the other's; all of them where it was this machine's own.
+fn by_variant<'a>(samples: &Picked<'a>) -> Vec<(Option<&'a str>, Picked<'a>)> {
+    let variants = samples.words("variant");
+    match variants.is_empty() {
+        true => vec![(None, samples.clone())],
+        false => variants.into_iter().map(|of| (Some(of), samples.with("variant", of))).collect(),
     }
 }
 
@@ -88,8 +103,16 @@ pub fn section(run: &Run) -> Option<Section> {
         blocks.extend(stops(case, number).map(Block::Plot));
         blocks.extend(over_time(case, number).map(Block::Plot));
     }
-    blocks.extend(others::prefork(&samples.with("program", "prefork")).map(Block::Table));
-    blocks.extend(others::postgres(&samples.with("program", "postgres")).map(Block::Table));
+    for (variant, samples) in by_variant(&samples) {
+        let (prefork, postgres) = (
+            others::prefork(&samples.with("program", "prefork")),
+            others::postgres(&samples.with("program", "postgres")),
+        );
+        if let Some(name) = variant.filter(|_| prefork.is_some() || postgres.is_some()) {
+            blocks.push(Block::Text(format!("The {name} kernel:")));
+        }
+        blocks.extend([prefork, postgres].into_iter().flatten().map(Block::Table));
+    }
     Some(Section::new("tend", TITLE, blocks))
 }
 
