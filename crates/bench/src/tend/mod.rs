@@ -194,9 +194,8 @@ fn measure(
         }
         let last = tender_figures(&log)?;
         tend.end(log.path())?;
-        if let Some((stall_max_ns, restored_ns)) = last {
-            out.add("stall_max_ns", stall_max_ns);
-            restored_ns.into_iter().for_each(|ns| _ = out.add("restored_ns", ns));
+        for (metric, value) in last {
+            out.add(metric, value);
         }
     }
     if phase.taken.len() != cell.snapshots as usize {
@@ -211,15 +210,15 @@ fn measure(
     Ok(out.finish())
 }
 
-/// Of what tend told last: the longest stall, and how long it took after a snapshot until all was
-/// huge again.
-fn tender_figures(log: &tempfile::NamedTempFile) -> Result<Option<(f64, Option<f64>)>> {
+/// Of what tend told last: the longest stall, the longest call, and how long it took after a snapshot
+/// until all was huge again.
+fn tender_figures(log: &tempfile::NamedTempFile) -> Result<Vec<(&'static str, f64)>> {
     let text = std::fs::read_to_string(log.path()).context("what tend said cannot be read")?;
     let lines = text.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
     let figures = lines
         .map(|line: serde_json::Value| line["summary"].clone())
         .find(|summary| summary["event"] == "figures");
-    Ok(figures.and_then(|summary| {
-        Some((summary["stall_max_ns"].as_f64()?, summary["restored_ns"].as_f64()))
-    }))
+    let Some(figures) = figures else { return Ok(Vec::new()) };
+    let names = ["stall_max_ns", "call_max_ns", "restored_ns"];
+    Ok(names.into_iter().filter_map(|name| Some((name, figures[name].as_f64()?))).collect())
 }

@@ -74,9 +74,9 @@ const KHUGEPAGED: [(&str, &str); 5] = [
     ("khugepaged/pages_to_scan", "65536"),
 ];
 
-/// Pages of 64 KiB and none of 2 MiB. khugepaged, which makes those, stands still.
-const MTHP: [(&str, &str); 2] =
-    [("hugepages-64kB/enabled", "madvise"), ("hugepages-2048kB/enabled", "never")];
+/// Pages of 64 KiB for whoever does not ask. Those of 2 MiB are for who asks, as before: the server does
+/// not, so neither a fault nor khugepaged gives it any, and tend may.
+const MTHP: [(&str, &str); 1] = [("hugepages-64kB/enabled", "always")];
 
 impl Policy {
     /// Whether `cowlab tend` runs.
@@ -87,8 +87,8 @@ impl Policy {
     /// How the server is started.
     pub fn huge_pages(self) -> HugePages {
         match self {
-            Policy::Untended | Policy::Tended | Policy::Damon => HugePages::Allowed,
-            _ => HugePages::Asked,
+            Policy::Thp | Policy::ThpTended | Policy::Khugepaged => HugePages::Asked,
+            _ => HugePages::Allowed,
         }
     }
 
@@ -114,8 +114,8 @@ impl Policy {
             );
         }
         // A kernel without huge pages has base pages only.
-        if let (Policy::Untended | Policy::Tended, Some(thp)) = (self, Thp::read(root)) {
-            self.begins_with_base_pages(&thp)?;
+        if let (HugePages::Allowed, Some(thp)) = (self.huge_pages(), Thp::read(root)) {
+            self.begins_without_huge_pages(&thp)?;
         }
         for (file, _) in self.settings() {
             if !root.exists(format!("{FOLDER}/{file}")) {
@@ -131,9 +131,9 @@ impl Policy {
         Ok(())
     }
 
-    /// A server whose huge pages are allowed and not asked for has base pages only where no setting
-    /// gives it others unasked.
-    fn begins_with_base_pages(self, thp: &Thp) -> Result<(), String> {
+    /// A server whose huge pages are allowed and not asked for has none only where no setting gives them
+    /// unasked.
+    fn begins_without_huge_pages(self, thp: &Thp) -> Result<(), String> {
         let global = thp.enabled.as_deref().unwrap_or("not readable");
         let own = thp.pmd_size_bytes.and_then(|size| Some((size, thp.sizes.get(&size)?.as_str())));
         let (file, setting) = match own {
@@ -147,7 +147,7 @@ impl Policy {
             return Ok(());
         }
         Err(format!(
-            "{self} begins with base pages, but {file} is `{setting}`: write `madvise` into it"
+            "{self} begins without huge pages, but {file} is `{setting}`: write `madvise` into it"
         ))
     }
 
@@ -192,7 +192,7 @@ mod tests {
                 sizes: pmd.map(|setting| (MIB2, setting.to_owned())).into_iter().collect(),
                 ..Thp::default()
             };
-            let answer = Policy::Untended.begins_with_base_pages(&thp);
+            let answer = Policy::Untended.begins_without_huge_pages(&thp);
             match (&answer, file) {
                 (Ok(()), None) => {}
                 (Err(text), Some(file)) => {
@@ -215,7 +215,7 @@ mod tests {
             std::fs::write(settings.join(file.trim_start_matches("khugepaged/")), "1\n").unwrap();
         }
         std::fs::write(settings.with_file_name("enabled"), "[always] madvise never\n").unwrap();
-        assert!(Policy::Tended.usable(&root, true).unwrap_err().contains("base pages"));
+        assert!(Policy::Tended.usable(&root, true).unwrap_err().contains("without huge pages"));
         assert!(Policy::Khugepaged.usable(&root, false).unwrap_err().contains("--set-mthp"));
         assert_eq!(Policy::Khugepaged.usable(&root, true), Ok(()));
         assert!(Policy::Damon.usable(&root, true).unwrap_err().contains("CONFIG_DAMON_VADDR"));
