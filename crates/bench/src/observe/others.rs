@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use cowlab_machine::tracing::Tracing;
@@ -12,6 +12,9 @@ use tempfile::TempDir;
 
 /// Until a tool that says nothing has attached itself.
 const SETTLE: Duration = Duration::from_secs(1);
+
+/// One that has not ended so long after it was told to is killed: nothing that it printed is needed.
+const LONGEST_END: Duration = Duration::from_secs(10);
 
 /// A tool at work; ended when it is dropped.
 pub struct Other {
@@ -62,6 +65,14 @@ impl Other {
 impl Drop for Other {
     fn drop(&mut self) {
         let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
+        let began = Instant::now();
+        while began.elapsed() < LONGEST_END {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
