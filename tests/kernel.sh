@@ -180,8 +180,7 @@ for signal in KILL INT; do
 	[[ -n $(our_guests) ]] || fail "expected a guest after $tries looks, saw: $(seen)"
 	# An interactive shell's background job would ignore INT from its terminal, but not this one.
 	kill -"$signal" "$pid"
-	# Its status is the signal's; whether a guest is left is what is asked.
-	wait "$pid" || true
+	wait "$pid" || true # its status is the signal's; whether a guest is left is what is asked
 	called="cowlab kernel boot, ended by $signal"
 	no_guests_left
 done

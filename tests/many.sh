@@ -41,8 +41,7 @@ look() {
 		and r['params'].get('writer') == 'parent' and r['params'].get('mapping') == 'anonymous'
 		and 'region' not in r['params'] and $1 / 3 * 2 <= r['value'] <= $1 / 3 * 2 + 40] != []"
 	kill -9 "$many"
-	# Its status is the signal's.
-	wait "$many" 2>/dev/null || true
+	wait "$many" 2>/dev/null || true # its status is the signal's
 }
 
 look 10000 0

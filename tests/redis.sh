@@ -85,8 +85,7 @@ holder=$!
 for _ in {1..100}; do [[ ! -s port ]] || break; sleep 0.1; done
 refuses 1 "port $(<port) cannot be had" "${small[@]}" --port "$(<port)"
 kill $holder
-# Its status is that of the signal above.
-wait $holder || true
+wait $holder || true # its status is that of the signal above
 nothing_left
 nothing_kept runs
 

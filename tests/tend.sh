@@ -42,9 +42,8 @@ hears() {
 
 ends() {
 	exec 7>&- 8<&-
-	# It may have ended by itself, and else its status is the signal's.
-	kill -9 "$target" 2>/dev/null || true
-	wait "$target" 2>/dev/null || true
+	kill -9 "$target" 2>/dev/null || true # it may have ended by itself
+	wait "$target" 2>/dev/null || true # its status is its own or the signal's
 }
 
 # Pages of the target in huge pages, in MiB.

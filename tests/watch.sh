@@ -253,8 +253,7 @@ if [[ $(id -u) == 0 ]] && $bpf && command -v setpriv >/dev/null; then
 	tell none
 	sleep 0.5
 	kill "$watch"
-	# Its status is the signal's.
-	wait "$watch" || true
+	wait "$watch" || true # its status is the signal's
 	frames unit 'f[-1]["sees"]["events"] and last["totals"]["forks"] == 1' \
 		'4096 <= last["totals"]["copied_bytes"] / 4096 < 4096 + 900'
 fi

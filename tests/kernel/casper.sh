@@ -82,8 +82,7 @@ status=0
 
 # Of a reader that was killed nothing is left, and the next may begin.
 kill -KILL "$first"
-# Its status is that of the KILL above.
-wait "$first" 2>/dev/null || true
+wait "$first" 2>/dev/null || true # its status is that of the KILL above
 for _ in {1..100}; do
 	grep -q casper_core /proc/vmallocinfo || break
 	sleep 0.1

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `calibrate`: the machine profile, from primitive costs and from fork cycles of growing heaps.
 
-use std::collections::BTreeMap;
+mod profile;
 
-use anyhow::{Context, Result, bail};
-use cowlab_model::cost::{Question, predict};
-use cowlab_model::profile::{
-    Cost, CycleCurve, CyclePoint, MachineProfile, Measured, WritingProcess, WrittenCycle,
-};
-use cowlab_model::stats::{estimate, log_spread, median, quantile};
+use anyhow::{Context, Result};
+use cowlab_model::stats::median;
 use cowlab_probes::{DoFork, Method, Primitives, PrimitivesResult, WarmMemory, Writer};
 use cowlab_store::{Params, Sample};
 
 use crate::task::{Recorder, Task, median_of};
+use profile::cycles_of;
+pub use profile::profile_of;
 
 /// Primitive costs, in samples.
 pub const BENCH: &str = "calibrate";
@@ -422,121 +420,4 @@ pub fn cold_touch_sample(page: u64, warm: &WarmMemory<'_>, start_unix_ns: i64) -
     let mut out = Recorder::new(BENCH, params, 0, start_unix_ns);
     out.add("cold_touch_ns_per_page", warm.touch_ns as f64 / warm.pages as f64);
     out.finish()
-}
-
-/// The machine profile that the samples of a calibration give.
-pub fn profile_of(samples: &[Sample], scope: Scope) -> Result<MachineProfile> {
-    let mut costs = BTreeMap::new();
-    for (metric, name) in NAMES {
-        let figures: Vec<&Sample> =
-            samples.iter().filter(|s| s.bench == BENCH && s.metric == metric).collect();
-        let values: Vec<f64> = figures.iter().map(|s| s.value).collect();
-        if let (Some(estimate), Some(first)) = (estimate(&values), figures.first()) {
-            let cost = Cost { name: name.to_owned(), unit: first.unit.clone(), estimate };
-            costs.insert(metric.to_owned(), cost);
-        }
-    }
-    let mut curves = Vec::new();
-    for (writer, text) in [(WritingProcess::Child, "child"), (WritingProcess::Parent, "parent")] {
-        for threads in [0, 1] {
-            let of_curve = cycles_of(samples, text, threads);
-            let points = points_of(&of_curve, scope.page_size_bytes);
-            if !points.is_empty() {
-                let rounds = of_curve.iter().map(|s| s.rep + 1).max().unwrap_or(0);
-                curves.push(CycleCurve { writer, threads, rounds, misfit: None, points });
-            }
-        }
-    }
-    if curves.is_empty() {
-        bail!("these samples hold no calibration");
-    }
-    let huge = costs.contains_key("thp_split_ns").then_some(scope.huge_page_bytes).flatten();
-    let page_size_bytes = scope.page_size_bytes;
-    let mut profile = MachineProfile { page_size_bytes, huge_page_bytes: huge, costs, curves };
-    try_on_half_written(&mut profile, samples);
-    Ok(profile)
-}
-
-/// The fork cycles of one curve.
-fn cycles_of<'a>(samples: &'a [Sample], writer: &str, threads: u32) -> Vec<&'a Sample> {
-    let is = |sample: &Sample, key: &str, value: &str| {
-        sample.params.get(key).is_some_and(|found| found == value)
-    };
-    let threads = threads.to_string();
-    samples
-        .iter()
-        .filter(|s| s.bench == CYCLES && is(s, "writer", writer) && is(s, "threads", &threads))
-        .collect()
-}
-
-/// Predict the heaps of which half was written and keep how far off that is. Every round of every
-/// heap counts, so that it holds how far single measurements lie from their median as well.
-fn try_on_half_written(profile: &mut MachineProfile, samples: &[Sample]) {
-    let mut misfits = Vec::new();
-    for curve in &profile.curves {
-        let child = curve.writer == WritingProcess::Child;
-        let cycles = cycles_of(samples, if child { "child" } else { "parent" }, curve.threads);
-        let errors: Vec<f64> = cycles
-            .iter()
-            .filter(|s| s.metric == "cycle_ns" && s.params["write_fraction"] == "0.5")
-            .filter_map(|sample| {
-                let pages =
-                    sample.params["heap_bytes"].parse::<u64>().ok()? / profile.page_size_bytes;
-                let written = pages.div_ceil(2);
-                let question = Question {
-                    pages,
-                    written,
-                    written_before: if child { 0 } else { written },
-                    writer: curve.writer,
-                    threads: curve.threads,
-                    page_size_bytes: profile.page_size_bytes,
-                    split_pages: None,
-                    among_work: false,
-                    vmas: None,
-                };
-                let predicted = predict(profile, &question).ok()?.elapsed_ns.value;
-                Some((predicted / sample.value).ln())
-            })
-            .collect();
-        // From the tail, since that is what an interval must cover: a machine that is in one of
-        // two states for seconds at a time has errors that are nothing like normal.
-        let sizes: Vec<f64> = errors.iter().map(|error| error.abs()).collect();
-        misfits.push(quantile(&sizes, 0.95).map(|tail| tail / 1.96));
-    }
-    for (curve, misfit) in profile.curves.iter_mut().zip(misfits) {
-        curve.misfit = misfit;
-    }
-}
-
-fn points_of(samples: &[&Sample], page: u64) -> Vec<CyclePoint> {
-    let measured = |heap: u64, fraction: &str, metric: &str| -> Option<Measured> {
-        let values: Vec<f64> = samples
-            .iter()
-            .filter(|s| {
-                s.metric == metric
-                    && s.params.get("heap_bytes").is_some_and(|h| *h == heap.to_string())
-                    && s.params.get("write_fraction").is_some_and(|f| f == fraction)
-            })
-            .map(|s| s.value)
-            .collect();
-        Some(Measured { ns: median(&values)?, log_spread: log_spread(&values).unwrap_or(0.05) })
-    };
-    HEAPS_BYTES
-        .into_iter()
-        .filter_map(|heap| {
-            let written = || -> Option<WrittenCycle> {
-                Some(WrittenCycle {
-                    fork: measured(heap, "1", "fork_ns")?,
-                    write: measured(heap, "1", "write_ns")?,
-                    rest: measured(heap, "1", "rest_ns")?,
-                })
-            };
-            Some(CyclePoint {
-                pages: heap / page,
-                fork: measured(heap, "0", "fork_ns")?,
-                rest: measured(heap, "0", "rest_ns")?,
-                written: written(),
-            })
-        })
-        .collect()
 }

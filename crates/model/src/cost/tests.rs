@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+
+use super::*;
+use crate::profile::{Cost, WrittenCycle};
+use crate::stats::Estimate;
+
+fn measured(ns: f64) -> Measured {
+    Measured { ns, log_spread: 0.01 }
+}
+
+/// A machine that obeys document 000's equation exactly: 50 µs for a process, 40 ns for an
+/// entry, 60 ns for its end, 2 µs for a copy and 100 ns for its freeing.
+fn exact() -> MachineProfile {
+    let point = |pages: u64| {
+        let p = pages as f64;
+        CyclePoint {
+            pages,
+            fork: measured(30_000.0 + 40.0 * p),
+            rest: measured(20_000.0 + 60.0 * p),
+            written: (pages > 0).then(|| WrittenCycle {
+                fork: measured(30_000.0 + 50.0 * p),
+                write: measured(2000.0 * p),
+                rest: measured(20_000.0 + 160.0 * p),
+            }),
+        }
+    };
+    MachineProfile {
+        page_size_bytes: 4096,
+        huge_page_bytes: None,
+        costs: Default::default(),
+        curves: vec![CycleCurve {
+            writer: WritingProcess::Child,
+            threads: 0,
+            rounds: 5,
+            misfit: Some(0.01),
+            points: [0, 256, 4096, 65536].map(point).into(),
+        }],
+    }
+}
+
+fn ask(pages: u64, written: u64) -> Question {
+    Question {
+        pages,
+        written,
+        written_before: 0,
+        writer: WritingProcess::Child,
+        threads: 0,
+        page_size_bytes: 4096,
+        split_pages: None,
+        among_work: false,
+        vmas: None,
+    }
+}
+
+#[test]
+fn the_documents_equation_is_reproduced_at_any_size() {
+    for (pages, written) in [(0, 0), (10, 5), (300, 100), (10_000, 9_999), (1_000_000, 5)] {
+        let answer = predict(&exact(), &ask(pages, written)).unwrap();
+        let expected = 50_000.0 + 100.0 * pages as f64 + 2100.0 * written as f64;
+        let error = (answer.elapsed_ns.value / expected - 1.0).abs();
+        assert!(error < 1e-9, "{pages} pages, {written} written: {error}");
+        assert!(answer.elapsed_ns.low < expected && expected < answer.elapsed_ns.high);
+        assert_eq!(answer.extra_bytes, written * 4096 + pages * 8);
+    }
+}
+
+#[test]
+fn pages_written_before_the_fork_cost_their_protection() {
+    let question = Question { written_before: 1000, ..ask(1000, 0) };
+    let answer = predict(&exact(), &question).unwrap();
+    assert!((answer.fork_ns.value - (30_000.0 + 50_000.0)).abs() < 1e-6);
+}
+
+#[test]
+fn copies_among_work_cost_what_was_measured_among_work() {
+    let question = Question { among_work: true, ..ask(10_000, 1000) };
+    let alone = predict(&exact(), &ask(10_000, 1000)).unwrap();
+    let unknown = predict(&exact(), &question).unwrap();
+    assert_eq!(unknown.write_ns, alone.write_ns);
+    let tells = |notes: &[String], name: &str| notes.iter().any(|note| note.contains(name));
+    assert!(tells(&unknown.notes, AMONG_WORK), "{:?}", unknown.notes);
+
+    let mut profile = exact();
+    let estimate = Estimate { value: 3000.0, low: 2980.0, high: 3020.0, count: 4 };
+    let cost = Cost { name: "among".to_owned(), unit: "ns".to_owned(), estimate };
+    profile.costs.insert(AMONG_WORK.to_owned(), cost);
+    let among = predict(&profile, &question).unwrap();
+    assert!((among.write_ns.value - 3000.0 * 1000.0).abs() < 1e-6);
+    assert!(!tells(&among.notes, AMONG_WORK) && among.write_ns.high > among.write_ns.value);
+    assert_eq!(predict(&profile, &ask(10_000, 1000)).unwrap().write_ns, alone.write_ns);
+}
+
+#[test]
+fn a_fork_copies_mappings_and_finds_cold_caches() {
+    let mut profile = exact();
+    let costs =
+        [(FORK_AMONG_WORK, 100_000.0), (PTE_AMONG_WORK, 140.0), (VMA_ANON, 1200.0), (VMA, 400.0)];
+    for (name, ns) in costs {
+        let estimate = Estimate { value: ns, low: ns, high: ns, count: 4 };
+        let cost = Cost { name: name.to_owned(), unit: "ns".to_owned(), estimate };
+        profile.costs.insert(name.to_owned(), cost);
+    }
+    let alone = predict(&profile, &ask(1000, 0)).unwrap();
+    let own = Vmas::OF_A_PROBE;
+    let vmas = Some(Vmas { anon: 300 + own.anon, others: 350 + own.others });
+    let question = Question { vmas, among_work: true, ..ask(1000, 0) };
+    let answer = predict(&profile, &question).unwrap();
+    let more = answer.fork_ns.value - alone.fork_ns.value;
+    assert!(
+        (more - (100_000.0 + 1000.0 * (140.0 - 40.0) + 300.0 * 1200.0 + 350.0 * 400.0)).abs()
+            < 1e-6,
+        "{more}"
+    );
+    assert_eq!((answer.write_ns, answer.notes.len()), (alone.write_ns, 0));
+    let few = predict(&profile, &Question { vmas: Some(own), ..ask(1000, 0) }).unwrap();
+    assert_eq!(few.fork_ns, alone.fork_ns);
+    // A profile of before has none of it, and says so.
+    let old = predict(&exact(), &question).unwrap();
+    assert_eq!(old.fork_ns, alone.fork_ns);
+    assert!(old.notes.len() == 3 && old.notes[0].contains(FORK_AMONG_WORK), "{:?}", old.notes);
+}
+
+#[test]
+fn sizes_that_differ_by_noise_are_drawn_to_their_mean() {
+    let measured = |ns: f64| Measured { ns, log_spread: 0.1 };
+    let noisy = [
+        (1.0, measured(10.4)),
+        (2.0, measured(12.2)),
+        (3.0, measured(10.4)),
+        (4.0, measured(12.2)),
+    ];
+    let pooled = PerPage::pooled(noisy.into_iter(), 4);
+    let costs: Vec<f64> = pooled.0.iter().map(|(_, cost)| cost.ns).collect();
+    assert!(costs[1] / costs[0] < 1.12, "{costs:?}");
+    let calm = |ns: f64| Measured { ns, log_spread: 0.001 };
+    let trend = [(1.0, calm(1.5)), (2.0, calm(1.8)), (3.0, calm(2.0))];
+    let pooled = PerPage::pooled(trend.into_iter(), 4);
+    assert!((pooled.0[0].1.ns / 1.5 - 1.0).abs() < 0.01);
+}
+
+#[test]
+fn what_was_not_measured_is_refused_or_noted() {
+    let beyond = predict(&exact(), &ask(1_000_000, 0)).unwrap();
+    assert!(beyond.notes[0].contains("extrapolated"));
+    for question in [
+        ask(10, 11),
+        Question { threads: 1, ..ask(10, 1) },
+        Question { writer: WritingProcess::Parent, ..ask(10, 1) },
+        Question { page_size_bytes: 2 << 20, ..ask(10, 1) },
+    ] {
+        predict(&exact(), &question).unwrap_err();
+    }
+}
