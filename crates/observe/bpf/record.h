@@ -27,7 +27,7 @@ struct cowlab_event {
 	__u8 comm[16];	  /* the program's name, ended by NUL */
 };
 
-/* A user-mode page fault, in every-fault mode. */
+/* A page fault, in every-fault mode: of user mode, or a write of the kernel for a process. */
 struct cowlab_fault {
 	__u64 time_ns;
 	__u64 address;
@@ -38,6 +38,16 @@ struct cowlab_fault {
 	__u32 unused;
 };
 
+/* A CPU's ring of them. Each number has a cache line of its own: different CPUs write them. */
+struct cowlab_ring {
+	__u64 told; /* records since the beginning; the programs' */
+	__u64 unused_told[7];
+	__u64 taken; /* of them, those that were read; the reader's */
+	__u64 unused_taken[7];
+};
+
+/* The bit of x86-64's error code that says: a write. */
+#define COWLAB_WRITE 2
 /* x86-64's error code of a write from user mode to a page that is there but write-protected. */
 #define COWLAB_WRITE_PRESENT 7
 /* The same to a page that is not there. */
@@ -54,7 +64,7 @@ enum cowlab_count {
 /* Losses, one CPU's: positions in an array of __u64. */
 enum cowlab_loss {
 	COWLAB_LOST_EVENTS,    /* the ring of events was full */
-	COWLAB_LOST_FAULTS,    /* the ring of faults was full */
+	COWLAB_LOST_FAULTS,    /* a ring of faults was full */
 	COWLAB_LOST_PROCESSES, /* no room to count another process */
 	COWLAB_LOST_REGIONS,   /* no room to count another GiB of a process */
 	COWLAB_LOSSES,

@@ -8,6 +8,7 @@
 pub mod access;
 pub mod decode;
 mod error;
+mod fault_rings;
 mod learn;
 mod observer;
 mod programs;
@@ -16,5 +17,5 @@ pub mod record;
 pub use decode::{Counts, Event, Fault, ForkEvent, Happening};
 pub use error::BpfError;
 pub use learn::Learned;
-pub use observer::{Lost, Observer};
+pub use observer::{Lost, Observer, cpus};
 pub use programs::{FaultMode, Scope, Settings};

@@ -6,6 +6,7 @@
 
 pub mod bpf;
 pub mod children;
+mod clock;
 pub mod footprint;
 pub mod mappings;
 pub mod pagemap;

@@ -93,6 +93,15 @@ fn a_shell_is_told_and_nothing_stays() {
     drop(every);
     assert_eq!(descriptors(), before, "no program or map is left");
 
+    let small = Settings { faults: FaultMode::Every, fault_ring_bytes: 512, ..Settings::default() };
+    let mut small = Observer::attach(small).unwrap();
+    small.watch(std::process::id()).unwrap();
+    let (shell, _, faults) = watch_a_shell(&mut small);
+    let (counted, lost) = (small.counts(shell).unwrap().faults, small.lost().faults);
+    let told = faults.iter().filter(|fault| fault.tgid == shell).count() as u64;
+    assert!(lost > 0 && told <= counted && counted <= told + lost, "{told} {lost} {counted}");
+    drop(small);
+
     let mut regions = observer(FaultMode::Regions).unwrap();
     let (shell, _, none) = watch_a_shell(&mut regions);
     assert!(none.is_empty(), "faults are counted, not told");

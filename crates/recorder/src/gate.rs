@@ -12,12 +12,11 @@ use cowlab_casper::record::{
     CASPER_GATE_ENTRIES, CASPER_GATE_MAGIC, CASPER_GATE_SLOTS, CASPER_VERSION, casper_gate,
     casper_gate_entry,
 };
+use cowlab_machine::SharedMemory;
 use procfs_core::FromBufRead;
 use procfs_core::process::{MMPermissions, MMapPath, MemoryMaps};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::process::{geteuid, getpid};
-
-use crate::shared::SharedMemory;
 
 /// A request in a user's gate. Dropped, it is withdrawn.
 pub struct Request {

@@ -13,7 +13,6 @@ mod orphans;
 mod owner;
 mod recording;
 mod session;
-mod shared;
 
 pub use clock::{Clock, Moment};
 pub use cost::ProbeCost;

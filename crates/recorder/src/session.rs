@@ -16,13 +16,13 @@ use cowlab_casper::record::{
     CASPER_PAUSED, CASPER_RECORDING, CASPER_SESSION_MAGIC, CASPER_VERSION, casper_session,
     casper_setup,
 };
+use cowlab_machine::SharedMemory;
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, fallocate, fchmod, ftruncate, memfd_create};
 use rustix::thread::futex;
 use zerocopy::FromZeros;
 
 use crate::clock::{Clock, Moment};
 use crate::device;
-use crate::shared::SharedMemory;
 
 /// What a full buffer does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

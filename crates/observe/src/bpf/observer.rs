@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use aya::maps::{HashMap, Map, MapData, MapError, PerCpuArray, PerCpuHashMap, RingBuf};
+use aya::maps::{HashMap, MapData, MapError, PerCpuArray, PerCpuHashMap, RingBuf};
 use aya::programs::{ProgramError, RawTracePoint};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 use cowlab_machine::Root;
@@ -13,19 +13,18 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use super::access::AccessFacts;
 use super::decode::{Counts, Event, Fault};
 use super::error::{BpfError, chain};
+use super::fault_rings::FaultRings;
 use super::learn::{self, Learned};
 use super::programs::{FaultMode, Scope, Settings, wanted};
 use super::record::{
     COWLAB_LOST_EVENTS, COWLAB_LOST_FAULTS, COWLAB_LOST_PROCESSES, COWLAB_LOST_REGIONS,
-    COWLAB_REGION_SHIFT,
+    COWLAB_REGION_SHIFT, cowlab_fault,
 };
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/observe.bpf.o"));
 
 /// GiB of all watched processes together whose regions are counted.
 const GIBS: u32 = 2048;
-/// The smallest ring: where a kind of record is not told.
-const SMALLEST_RING_BYTES: u32 = 4096;
 
 /// What did not fit, since the observer was attached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -45,7 +44,8 @@ pub struct Observer {
     settings: Settings,
     learned: Learned,
     events: RingBuf<MapData>,
-    faults: RingBuf<MapData>,
+    /// Where faults are told one by one.
+    faults: Option<FaultRings>,
     watched: PerCpuHashMap<MapData, u32, [u64; 3]>,
     regions: HashMap<MapData, [u32; 2], [u32; 512]>,
     losses: PerCpuArray<MapData, u64>,
@@ -68,7 +68,12 @@ impl Observer {
         let mut ebpf = load(&settings, &learned)?;
         let observer = |ebpf: &mut Ebpf, name| ebpf.take_map(name).expect("observe.bpf.c has it");
         let mut take = |name| observer(&mut ebpf, name);
-        let (events, faults) = (ring(take("events"))?, ring(take("faults"))?);
+        let events = RingBuf::try_from(take("events")).map_err(reading)?;
+        let (rings, records) = (take("rings"), take("faults"));
+        let faults = match settings.faults {
+            FaultMode::Every => Some(FaultRings::map(&rings, &records, cpus()?, slots(&settings))?),
+            _ => None,
+        };
         let watched = PerCpuHashMap::try_from(take("watched")).map_err(reading)?;
         let regions = HashMap::try_from(take("regions")).map_err(reading)?;
         let losses = PerCpuArray::try_from(take("losses")).map_err(reading)?;
@@ -105,8 +110,7 @@ impl Observer {
         if nobody_is_listed(&self.settings) {
             return Ok(());
         }
-        let cpus = aya::util::nr_cpus().map_err(|(_, e)| BpfError::of("counting CPUs", &e))?;
-        let zeros = aya::maps::PerCpuValues::try_from(vec![[0; 3]; cpus])
+        let zeros = aya::maps::PerCpuValues::try_from(vec![[0; 3]; cpus()?])
             .map_err(|error| BpfError::of("counting CPUs", &error))?;
         const KEEP_WHAT_IS_THERE: u64 = 1; // BPF_NOEXIST
         match self.watched.insert(tgid, zeros, KEEP_WHAT_IS_THERE) {
@@ -153,15 +157,8 @@ impl Observer {
     /// Gives each waiting fault to `take`, in the order in which they happened on the machine; how
     /// many there were. Call it every 100 ms or so: nobody is woken, and a full ring loses faults,
     /// which [`Observer::lost`] counts.
-    pub fn read_faults(&mut self, mut take: impl FnMut(Fault)) -> usize {
-        let mut count = 0;
-        while let Some(record) = self.faults.next() {
-            if let Some(fault) = Fault::decode(&record) {
-                take(fault);
-                count += 1;
-            }
-        }
-        count
+    pub fn read_faults(&mut self, take: impl FnMut(Fault)) -> usize {
+        self.faults.as_mut().map_or(0, |faults| faults.read(take))
     }
 
     /// The faults of a process since it is watched; `None` where faults are not counted, or it is
@@ -219,21 +216,37 @@ fn nobody_is_listed(settings: &Settings) -> bool {
     settings.scope == Scope::Everything && settings.faults == FaultMode::None
 }
 
+/// CPUs that may come to be: each has a ring of faults.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn cpus() -> Result<usize, BpfError> {
+    aya::util::nr_cpus().map_err(|(_, error)| BpfError::of("counting CPUs", &error))
+}
+
+/// Faults in the ring of a CPU: a power of two, as the programs take it to be.
+fn slots(settings: &Settings) -> u32 {
+    let slots = settings.fault_ring_bytes / size_of::<cowlab_fault>() as u32;
+    1 << slots.max(1).ilog2()
+}
+
 fn load(settings: &Settings, learned: &Learned) -> Result<Ebpf, BpfError> {
     let everything = u32::from(settings.scope == Scope::Everything);
     let (offset, site) = (learned.tgid_offset.unwrap_or(0), learned.fork_site.unwrap_or(0));
-    let (every_fault, by_region) =
-        (settings.faults == FaultMode::Every, settings.faults == FaultMode::Regions);
+    let by_region = settings.faults == FaultMode::Regions;
+    let (slots, rings) = match settings.faults {
+        FaultMode::Every => (slots(settings), u32::try_from(cpus()?).unwrap_or(u32::MAX)),
+        _ => (1, 1),
+    };
     EbpfLoader::new()
         .btf(None)
         .override_global("tgid_offset", &offset, true)
         .override_global("fork_site", &site, true)
         .override_global("every_process", &everything, true)
+        .override_global("ring_slots", &slots, true)
         .map_max_entries("watched", if nobody_is_listed(settings) { 1 } else { settings.processes })
-        .map_max_entries(
-            "faults",
-            if every_fault { settings.fault_ring_bytes } else { SMALLEST_RING_BYTES },
-        )
+        .map_max_entries("rings", rings)
+        .map_max_entries("faults", rings.saturating_mul(slots))
         .map_max_entries("regions", if by_region { GIBS } else { 1 })
         .load(OBJECT)
         .map_err(|error| refused("loading the programs", &error))
@@ -285,10 +298,6 @@ fn errno_of(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
         error = now.source();
     }
     None
-}
-
-fn ring(map: Map) -> Result<RingBuf<MapData>, BpfError> {
-    RingBuf::try_from(map).map_err(reading)
 }
 
 fn reading(error: MapError) -> BpfError {

@@ -3,13 +3,20 @@
 
 use super::births::Births;
 use super::faults::{Source, WriteFault};
-use crate::bpf::{BpfError, FaultMode, Observer, Settings};
+use crate::bpf::record::COWLAB_WRITE;
+use crate::bpf::{BpfError, FaultMode, Observer, Settings, cpus};
 
-/// Of x86-64's error codes: the page was there, it was a write.
+/// Of x86-64's error codes: the page was there.
 const PRESENT: u32 = 1;
-const WRITE: u32 = 2;
-/// Half a second of the fastest faults that a CPU makes.
-const RING_BYTES: u32 = 32 << 20;
+/// The rings of all CPUs together, unless there are very many: each has room for what its CPU can do
+/// between two looks.
+const RINGS_BYTES: u32 = 64 << 20;
+const LEAST_RING_BYTES: u32 = 2 << 20;
+
+fn ring_bytes() -> Result<u32, BpfError> {
+    let cpus = u32::try_from(cpus()?).unwrap_or(u32::MAX);
+    Ok((RINGS_BYTES / cpus).max(LEAST_RING_BYTES))
+}
 
 /// Faults of chosen processes and of what they fork, made by them or for them by the kernel.
 pub struct BpfSource {
@@ -30,7 +37,7 @@ impl BpfSource {
             events: follows,
             faults: FaultMode::Every,
             kernel_faults: true,
-            fault_ring_bytes: RING_BYTES,
+            fault_ring_bytes: ring_bytes()?,
             ..Settings::default()
         };
         let observer = Observer::attach(settings)?;
@@ -51,7 +58,7 @@ impl Source for BpfSource {
     fn read(&mut self, take: &mut dyn FnMut(WriteFault)) {
         self.observer.read_events(|event| self.births.take(&event));
         self.observer.read_faults(|fault| {
-            if fault.error_code & WRITE != 0 {
+            if fault.error_code & COWLAB_WRITE != 0 {
                 take(WriteFault {
                     time_ns: fault.time_ns,
                     address: fault.address,

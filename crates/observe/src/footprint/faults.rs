@@ -7,8 +7,9 @@ use std::ops::Range;
 use super::order::{Ahead, Epoch, Hindsight, play};
 use super::reading::{Reading, join};
 use super::shares::{add_files, add_mappings};
-use super::spans::{Moment, Spans, Writer, monotonic_ns};
+use super::spans::{Moment, Spans, Writer};
 use super::tally::{Fate, Tally};
+use crate::clock::monotonic_ns;
 
 /// A write that faulted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -95,9 +95,12 @@ impl Follow {
         let mut ended = None;
         loop {
             let event = {
-                let spans = &self.spans;
-                let is_fork_open = self.processes.values().any(|process| process.fork.is_some());
-                let stop = || stop(ended, spans, is_fork_open);
+                let (spans, processes, faults) = (&self.spans, &self.processes, &mut self.faults);
+                let is_fork_open = processes.values().any(|process| process.fork.is_some());
+                let stop = || {
+                    take_faults(faults, processes);
+                    stop(ended, spans, is_fork_open)
+                };
                 self.tracer.next(until, stop).context("waitpid")?
             };
             let Some(event) = event else { return Ok(status) };
@@ -188,7 +191,7 @@ impl Follow {
     }
 
     fn look(&mut self, event: Event) -> Result<(), ProcessError> {
-        self.take_faults();
+        take_faults(&mut self.faults, &self.processes);
         match event {
             Event::Executed { pid } => {
                 if let Some(process) = self.processes.get_mut(&pid) {
@@ -278,21 +281,6 @@ impl Follow {
         }
     }
 
-    /// Takes in the faults that came, and drops those that no living fork asks about.
-    fn take_faults(&mut self) {
-        let Some(faults) = &mut self.faults else { return };
-        faults.drain();
-        let mut since_ns: HashMap<i32, u64> = HashMap::new();
-        for (child, process) in &self.processes {
-            let Some((fork, parent)) = &process.fork else { continue };
-            for pid in [*child, *parent] {
-                let since_ns = since_ns.entry(pid).or_insert(u64::MAX);
-                *since_ns = fork.monotonic_ns.min(*since_ns);
-            }
-        }
-        faults.keep(|pid| since_ns.get(&pid).copied());
-    }
-
     fn own_span(
         &mut self,
         pid: i32,
@@ -370,4 +358,19 @@ impl Process {
         let (exec, fork, mark) = (None, None, None);
         Ok(Process { target, program, exec, fork, mark, marks: 0, until_exec })
     }
+}
+
+/// Takes in the faults that came, and drops those that no living fork asks about.
+fn take_faults(faults: &mut Option<FaultLog>, processes: &HashMap<i32, Process>) {
+    let Some(faults) = faults else { return };
+    faults.drain();
+    let mut since_ns: HashMap<i32, u64> = HashMap::new();
+    for (child, process) in processes {
+        let Some((fork, parent)) = &process.fork else { continue };
+        for pid in [*child, *parent] {
+            let since_ns = since_ns.entry(pid).or_insert(u64::MAX);
+            *since_ns = fork.monotonic_ns.min(*since_ns);
+        }
+    }
+    faults.keep(|pid| since_ns.get(&pid).copied());
 }

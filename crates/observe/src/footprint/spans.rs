@@ -12,6 +12,7 @@ use super::order::Hindsight;
 use super::reading::{Placed, Reading, join};
 use super::shares::{self, Shares};
 use super::tally::{Fate, Tally};
+use crate::clock::monotonic_ns;
 use crate::pagemap::Pagemap;
 use crate::target::Target;
 
@@ -48,12 +49,6 @@ impl Moment {
             false => Err(of.lost_memory()),
         }
     }
-}
-
-/// CLOCK_MONOTONIC, which the kernel's events are dated by.
-pub fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 impl Moment {

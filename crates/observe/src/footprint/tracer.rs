@@ -88,7 +88,7 @@ impl Tracer {
     pub fn next(
         &mut self,
         until: Option<Instant>,
-        stop: impl Fn() -> bool,
+        mut stop: impl FnMut() -> bool,
     ) -> io::Result<Option<Event>> {
         // Also where one event follows the other: somebody may be held until this returns.
         while !stop() && until.is_none_or(|until| Instant::now() < until) {

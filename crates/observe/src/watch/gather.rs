@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use cowlab_machine::ProcessError;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 
 use super::attach::{accounted, attach};
 use super::frame::{Frame, Own, Sees};
@@ -18,6 +18,7 @@ use super::walks::Walks;
 use super::{Book, Wanted, WantedError};
 use crate::bpf::{Counts, Observer};
 use crate::children::children;
+use crate::clock::{monotonic_ns, nanoseconds};
 use crate::target::{Stat, Target};
 
 /// Processes of each kind that are read at one refresh; of more, each has its turn.
@@ -381,16 +382,6 @@ impl Gatherer {
 
 fn walk_one(pid: u32) -> Result<Sample, ProcessError> {
     sample::sample(&Target::open(pid.cast_signed())?)
-}
-
-fn nanoseconds(clock: ClockId) -> u64 {
-    let now = clock_gettime(clock);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
-}
-
-/// Now, on the clock of events.
-fn monotonic_ns() -> u64 {
-    nanoseconds(ClockId::Monotonic)
 }
 
 #[cfg(test)]

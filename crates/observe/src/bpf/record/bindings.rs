@@ -5,6 +5,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+pub const COWLAB_WRITE: u32 = 2;
 pub const COWLAB_WRITE_PRESENT: u32 = 7;
 pub const COWLAB_WRITE_ABSENT: u32 = 6;
 pub const COWLAB_REGION_SHIFT: u32 = 21;
@@ -36,6 +37,14 @@ pub struct cowlab_fault {
     pub tid: u32,
     pub error_code: u32,
     pub unused: u32,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct cowlab_ring {
+    pub told: u64,
+    pub unused_told: [u64; 7usize],
+    pub taken: u64,
+    pub unused_taken: [u64; 7usize],
 }
 pub const COWLAB_FAULTS: cowlab_count = 0;
 pub const COWLAB_WRITES_PRESENT: cowlab_count = 1;

@@ -26,6 +26,12 @@ pub const STRUCTURES: &[(&str, usize, &[(&str, usize)])] = &[
         ("error_code", offset_of!(cowlab_fault, error_code)),
         ("unused", offset_of!(cowlab_fault, unused)),
     ]),
+    ("cowlab_ring", size_of::<cowlab_ring>(), &[
+        ("told", offset_of!(cowlab_ring, told)),
+        ("unused_told", offset_of!(cowlab_ring, unused_told)),
+        ("taken", offset_of!(cowlab_ring, taken)),
+        ("unused_taken", offset_of!(cowlab_ring, unused_taken)),
+    ]),
     ("cowlab_gib", size_of::<cowlab_gib>(), &[
         ("tgid", offset_of!(cowlab_gib, tgid)),
         ("gib", offset_of!(cowlab_gib, gib)),
@@ -43,6 +49,7 @@ pub const STRUCTURES: &[(&str, usize, &[(&str, usize)])] = &[
 /// Constants and their values.
 #[rustfmt::skip]
 pub const CONSTANTS: &[(&str, u64)] = &[
+    ("COWLAB_WRITE", COWLAB_WRITE as u64),
     ("COWLAB_WRITE_PRESENT", COWLAB_WRITE_PRESENT as u64),
     ("COWLAB_WRITE_ABSENT", COWLAB_WRITE_ABSENT as u64),
     ("COWLAB_REGION_SHIFT", COWLAB_REGION_SHIFT as u64),

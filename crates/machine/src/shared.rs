@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Memory that is shared with the traced programs. Safety: the only `unsafe` of this crate is here,
-//! in `clock` and in `device`: a mapping whose every access is checked against its length, and atomic words and
-//! copies in it, since its other users are processes that may write anything at any time.
+//! Memory that is shared with traced programs, or with programs in the kernel. Safety: a mapping whose
+//! every access is checked against its length, and atomic words and copies in it, since its other
+//! users may write anything at any time.
 #![allow(unsafe_code)]
 
-use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
@@ -12,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// A mapped file.
+/// A mapped file, or a mapped BPF map.
 pub struct SharedMemory {
     start: NonNull<u8>,
     bytes: usize,
@@ -26,7 +25,7 @@ unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
     /// Map `bytes` of a file for reading and writing.
-    pub fn map(file: &File, bytes: usize) -> io::Result<SharedMemory> {
+    pub fn map(file: impl AsFd, bytes: usize) -> io::Result<SharedMemory> {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
         let start =
