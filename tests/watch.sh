@@ -272,8 +272,7 @@ if $bpf && grep -q '"counts":true' counted; then
 	ls -l /proc/$watch/fd | grep -q bpf || fail "expected BPF descriptors while it watches"
 fi
 kill -9 "$watch"
-# Its status is the signal's.
-wait "$watch" 2>/dev/null || true
+wait "$watch" 2>/dev/null || true # its status is the signal's
 [[ ! -d /proc/$watch ]] || fail "expected the watch to be gone"
 tell none
 
@@ -304,8 +303,7 @@ if command -v promtool >/dev/null; then
 	promtool check metrics <metrics || fail "promtool refuses the metrics"
 fi
 kill "$forker"
-# Its status is the signal's.
-wait "$forker" 2>/dev/null || true
+wait "$forker" 2>/dev/null || true # its status is the signal's
 sleep 0.6
 scrape "$url" '*/*' >after
 if $bpf; then
