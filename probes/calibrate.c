@@ -295,7 +295,7 @@ static void huge_page_round(struct round *r)
 	pid_t held;
 
 	new_heap();
-	held = hold_child(&r->fork_ns);
+	held = hold_child(NULL);
 	r->split_write_ns = timed_writes(page_bytes);
 	end_child(held);
 
@@ -405,7 +405,7 @@ int main(int argc, char **argv)
 		/* Only the heap's pages are what a fork here copies the entries of. */
 		madvise(target, round_up(bytes, HUGE_ALIGN), MADV_DONTFORK);
 		write_pages(target, bytes, page);
-		working_set_bytes = second_cache_bytes();
+		working_set_bytes = beyond_caches_bytes();
 		working_set = map_private(working_set_bytes, page);
 		madvise(working_set, round_up(working_set_bytes, HUGE_ALIGN), MADV_DONTFORK);
 		write_pages(working_set, working_set_bytes, page);

@@ -45,6 +45,7 @@ static struct {
 	bool untouched;
 	bool spread; /* the written pages lie evenly over the heap, not at its start */
 	bool scatter;
+	uint64_t scatter_bytes;
 	bool settle;
 	bool pinned;
 	bool warm;
@@ -261,11 +262,15 @@ static void run(uint64_t forks)
 
 /*
  * Have the heap's pages lie in memory as those of a program that has been
- * copied from: each is replaced beside a child, in an order of no pattern.
+ * copied from: each is replaced beside a child, in an order of no pattern, and
+ * far enough from the one before that the heap lies in scatter_bytes.
  */
 static void scatter(void)
 {
 	size_t page = base_page_bytes(), count = settings.heap_bytes / page;
+	size_t times = settings.heap_bytes ? settings.scatter_bytes / settings.heap_bytes : 0;
+	size_t between = times > 1 ? (times - 1) * page : 0, far_bytes = count * between;
+	char *far = NULL, *next;
 	size_t *order = malloc((count ? count : 1) * sizeof(*order));
 	uint64_t state = 1;
 	char byte = 0;
@@ -286,11 +291,21 @@ static void scatter(void)
 		fail(1, "fork: %s", fork_error());
 	if (pid == 0)
 		_exit(read(release_pipe[0], &byte, 1) != 1);
-	for (size_t i = 0; i < count; i++)
+	/* After the fork: where memory is promised by what is mapped, the child needs none. */
+	if (far_bytes)
+		far = map_private(far_bytes, page);
+	next = far;
+	for (size_t i = 0; i < count; i++) {
 		*(volatile char *)(heap + order[i] * page) = 1;
+		if (far)
+			write_pages(next, between, page);
+		next += between;
+	}
 	if (write(release_pipe[1], &byte, 1) != 1)
 		fail(1, "cannot release a held child: %s", strerror(errno));
 	reap_one();
+	if (far)
+		munmap(far, round_up(far_bytes, HUGE_ALIGN));
 	free(order);
 }
 
@@ -328,6 +343,7 @@ static void parse(int argc, char **argv)
 		UNTOUCHED,
 		SPREAD,
 		SCATTER,
+		SCATTER_BYTES,
 		SETTLE,
 		PIN,
 		WARM,
@@ -345,6 +361,7 @@ static void parse(int argc, char **argv)
 		{ "untouched", no_argument, NULL, UNTOUCHED },
 		{ "spread", no_argument, NULL, SPREAD },
 		{ "scatter", no_argument, NULL, SCATTER },
+		{ "scatter-bytes", required_argument, NULL, SCATTER_BYTES },
 		{ "settle", no_argument, NULL, SETTLE },
 		{ "pin", no_argument, NULL, PIN },
 		{ "warm", no_argument, NULL, WARM },
@@ -380,6 +397,9 @@ static void parse(int argc, char **argv)
 			break;
 		case SCATTER:
 			settings.scatter = true;
+			break;
+		case SCATTER_BYTES:
+			settings.scatter_bytes = parse_u64("--scatter-bytes", optarg);
 			break;
 		case SETTLE:
 			settings.settle = true;
@@ -454,7 +474,7 @@ int main(int argc, char **argv)
 		write_pages(heap, settings.heap_bytes, base_page_bytes());
 	faults = usage_of(RUSAGE_SELF).ru_minflt - faults;
 	if (settings.work_ns) {
-		other_bytes = 4 * second_cache_bytes();
+		other_bytes = beyond_caches_bytes();
 		other_memory = map_records(other_bytes);
 	}
 	if (settings.scatter)

@@ -79,12 +79,33 @@ static inline size_t round_up(size_t value, size_t step)
 	return (value + step - 1) / step * step;
 }
 
-/* 1 MiB where the C library does not know. */
-static inline size_t second_cache_bytes(void)
+/*
+ * As much memory as leaves nothing else in any cache when it is read: twice the
+ * largest one of this machine, by Linux, since the C library's figure may be
+ * that of a whole socket. 64 MiB where there is none, and 256 MiB at most.
+ */
+static inline size_t beyond_caches_bytes(void)
 {
-	long known = sysconf(_SC_LEVEL2_CACHE_SIZE);
+	size_t largest_kib = 0, kib;
+	glob_t found;
 
-	return round_up(known > 0 ? (size_t)known : (size_t)1 << 20, base_page_bytes());
+	if (!glob("/sys/devices/system/cpu/cpu0/cache/index*/size", 0, NULL, &found)) {
+		for (size_t i = 0; i < found.gl_pathc; i++) {
+			FILE *file = fopen(found.gl_pathv[i], "re");
+
+			if (!file)
+				continue;
+			if (fscanf(file, "%zuK", &kib) == 1 && kib > largest_kib)
+				largest_kib = kib;
+			fclose(file);
+		}
+		globfree(&found);
+	}
+	if (!largest_kib)
+		largest_kib = 32 << 10;
+	if (largest_kib > 128 << 10)
+		largest_kib = 128 << 10;
+	return 2 * (largest_kib << 10);
 }
 
 /* ---- arguments ---- */

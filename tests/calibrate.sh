@@ -24,6 +24,9 @@ json "d['format'] == 1 and d['run']['name'] == 'calibrate'" \
 	 {r['metric']: r['unit'] for r in rows if r['unit'].startswith('ns') != ('_ns' in r['metric'])}" \
 	"len(values(metric='remote_flush_ns')) == 2
 	 or 'remote_flush_ns' in [m['metric'] for m in d['missing']], d['missing']" \
+	"len(values(metric='thp_fork_among_work_ns_per_huge_page')) == 2
+	 or 'thp_fork_among_work_ns_per_huge_page' in [m['metric'] for m in d['missing']], d['missing']" \
+	"len({r['params']['heap_bytes'] for r in pick(bench='calibrate-among-work')}) >= 2" \
 	"len(values(metric='thp_split_ns')) == 2
 	 or 'thp_split_ns' in [m['metric'] for m in d['missing']], d['missing']" \
 	"all(m['reason'] for m in d['missing'])"
@@ -38,6 +41,7 @@ json "d['format'] == 1" "d['environment']['kernel'] == '$(uname -r)'" \
 	"all(c['low'] <= c['value'] <= c['high'] and c['name'] and c['unit']
 	     for c in d['profile']['costs'].values()), d['profile']['costs']" \
 	"d['profile']['costs']['cow_fault_ns']['value'] > 0" \
+	"[e['pages'] for e in d['profile']['entries_among_work']][0] == 1024" \
 	"{c['writer'] for c in d['profile']['curves']} == {'child', 'parent'}"
 
 # The newest run's profile is what predict takes; the run, the file and the newest agree.

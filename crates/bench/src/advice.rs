@@ -13,7 +13,7 @@ pub const BENCH: &str = "advise";
 
 /// The probe's settings for a shape: one fork of a fresh process each time, since huge pages are
 /// split by the first.
-pub fn probe_of(shape: &Shape, base_page_bytes: u64) -> DoFork {
+pub fn probe_of(shape: &Shape, base_page_bytes: u64, scatter_bytes: u64) -> DoFork {
     let vmas = shape.vmas.beyond_a_probe();
     // Each of those mappings has a page.
     let pages = shape.pages.saturating_sub(vmas.anon);
@@ -30,15 +30,16 @@ pub fn probe_of(shape: &Shape, base_page_bytes: u64) -> DoFork {
     (probe.vmas_anon, probe.vmas) = (vmas.anon, vmas.others);
     // As forecasts price it. Huge pages would be split by it.
     probe.scattered = !shape.spawned && shape.page_size_bytes == base_page_bytes;
+    probe.scatter_bytes = if probe.scattered { scatter_bytes } else { 0 };
     probe.work_us = WORK_US;
     probe
 }
 
 /// One task for each shape. Its samples have the parameter `choice`: `stop_ns`, `writes_ns` and
 /// `copied_bytes`, by the faults that were counted.
-pub fn tasks(shapes: Vec<(String, Shape)>, base_page_bytes: u64) -> Vec<Task> {
+pub fn tasks(shapes: Vec<(String, Shape)>, base_page_bytes: u64, scatter_bytes: u64) -> Vec<Task> {
     let task = |(choice, shape): (String, Shape)| {
-        let probe = probe_of(&shape, base_page_bytes);
+        let probe = probe_of(&shape, base_page_bytes, scatter_bytes);
         Task::new(format!("{BENCH}: {choice}"), move |runner, rep| {
             let result = probe.run(runner)?;
             let params = [
@@ -84,14 +85,16 @@ mod tests {
             page_size_bytes: 2 << 20,
             vmas: Vmas { anon: 20 + of_a_probe.anon, others: 60 + of_a_probe.others },
         };
-        let probe = probe_of(&shape, 4096);
+        let probe = probe_of(&shape, 4096, 1 << 30);
         assert_eq!((probe.forks, probe.heap_bytes, probe.write_fraction), (1, 4_096_000, 0.25));
         assert_eq!((probe.threads, probe.spread, probe.settled), (1, true, false));
         assert_eq!((probe.writer, probe.page_size_bytes), (Writer::Parent, 2 << 20));
         assert_eq!((probe.vmas_anon, probe.vmas, probe.scattered), (20, 60, false));
-        assert!(probe_of(&Shape { page_size_bytes: 4096, ..shape.clone() }, 4096).scattered);
+        assert_eq!(probe.scatter_bytes, 0);
+        let base = probe_of(&Shape { page_size_bytes: 4096, ..shape.clone() }, 4096, 1 << 30);
+        assert_eq!((base.scattered, base.scatter_bytes), (true, 1 << 30));
         assert_eq!(probe.check(), Ok(()));
-        let spawned = probe_of(&Shape { spawned: true, written: 0, ..shape }, 4096);
+        let spawned = probe_of(&Shape { spawned: true, written: 0, ..shape }, 4096, 1 << 30);
         assert_eq!((spawned.method, spawned.check()), (Method::PosixSpawn, Ok(())));
     }
 }

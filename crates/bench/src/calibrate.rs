@@ -5,7 +5,7 @@ mod profile;
 
 use anyhow::{Context, Result};
 use cowlab_model::stats::median;
-use cowlab_probes::{DoFork, Method, Primitives, PrimitivesResult, WarmMemory, Writer};
+use cowlab_probes::{DoFork, Method, Primitives, PrimitivesResult, Runner, WarmMemory, Writer};
 use cowlab_store::{Params, Sample};
 
 use crate::task::{Recorder, Task, median_of};
@@ -16,6 +16,8 @@ pub use profile::profile_of;
 pub const BENCH: &str = "calibrate";
 /// Fork cycles by size of the heap, in samples.
 pub const CYCLES: &str = "calibrate-cycle";
+/// Forks among work by size of the heap, in samples.
+pub const AMONG_WORK: &str = "calibrate-among-work";
 
 /// Heaps of the cycles that write nothing.
 const HEAPS_BYTES: [u64; 7] = [0, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30];
@@ -25,6 +27,11 @@ const HALF_WRITTEN_BYTES: [u64; 3] = [8 << 20, 32 << 20, 128 << 20];
 const LARGEST_WRITTEN_BYTES: u64 = 256 << 20;
 /// With another running thread copies take five times as long; the sizes end earlier.
 const LARGEST_WITH_THREADS_BYTES: u64 = 64 << 20;
+/// Heaps of forks among work, in pages: an entry of a small one is dearer.
+const AMONG_WORK_PAGES: [u64; 4] = [1 << 10, 1 << 12, 1 << 14, 1 << 16];
+/// Heaps of huge pages, the largest that there is of them: one entry is little beside what a fork
+/// costs without any.
+const HUGE_AMONG_WORK_PAGES: [u64; 4] = [512, 256, 128, 64];
 /// Work between two forks, after which caches hold nothing of the one before: more makes no
 /// difference (docs/decisions/0019-advice.md).
 pub(crate) const WORK_US: u64 = 20_000;
@@ -60,7 +67,7 @@ pub const NAMES: [(&str, &str); 33] = [
     ("first_touch_ns_per_page", "first touch of a page of free memory"),
     ("cold_touch_ns_per_page", "the same for memory not used lately (a hypervisor's)"),
     ("timer_ns", "reading the clock"),
-    ("thp_fork_ns_per_huge_page", "copying one huge page's entry at fork"),
+    ("thp_fork_among_work_ns_per_huge_page", "copying one huge page's entry at fork"),
     ("thp_split_ns", "the first write to a huge page: split, and copy of one base page"),
     ("thp_split_threads_ns", "the same with another running thread"),
     ("unpinned_process_ns", "a new process whose child may run on another CPU (no heap)"),
@@ -95,12 +102,15 @@ pub fn tasks(scope: Scope) -> Vec<Task> {
         page_size_bytes: scope.page_size_bytes,
         threads: u32::from(scope.other_cpus),
     };
-    tasks.push(primitives_task(scope, base.clone(), base_costs));
+    tasks.push(primitives_task(base.clone(), move |runner, rep, result| {
+        let empty = DoFork::new(50, 0, 0.0, scope.page_size_bytes).run(runner)?;
+        let empty_fork_ns = median_of(&empty.fork_ns).context("no fork was timed")?;
+        base_costs(scope, rep, result, empty_fork_ns)
+    }));
     if let Some(huge) = scope.huge_page_bytes {
-        // Many, since one huge page's entry is little beside a new process.
         let size_bytes = (128 << 20).min(scope.largest_bytes);
         let settings = Primitives { page_size_bytes: huge, size_bytes, ..base };
-        tasks.push(primitives_task(scope, settings, huge_costs));
+        tasks.push(primitives_task(settings, move |_, rep, result| huge_costs(scope, rep, result)));
     }
     tasks.push(among_work_task(scope));
     // Another placement of the child: what pinning hides.
@@ -153,46 +163,79 @@ fn cycle_task(settings: DoFork) -> Task {
     })
 }
 
-/// Forks among work: of no heap, of one that copies have scattered, and with more mappings.
+/// Forks among work: of no heap, of those that copies have scattered, of huge pages, and with more
+/// mappings.
 fn among_work_task(scope: Scope) -> Task {
     let page = scope.page_size_bytes;
     // As many as of the curve that the difference is added to.
     let looped = DoFork::new(FORKS_OF_NO_HEAP, 0, 0.0, page);
     let among_work = DoFork { settled: true, work_us: WORK_US, ..DoFork::new(4, 0, 0.0, page) };
-    let heap_bytes = REFERENCE_BYTES.min(scope.largest_bytes);
-    let of_heap = DoFork { heap_bytes, scattered: true, ..among_work.clone() };
     let with_anon = DoFork { vmas_anon: VMAS, ..among_work.clone() };
     let with_files = DoFork { vmas: VMAS, ..among_work.clone() };
     Task::new("calibrate: forks among work", move |runner, rep| {
         let fork = |settings: &DoFork| {
             let result = settings.run(runner)?;
             let fork_ns = median_of(&result.fork_ns).context("no fork was timed")?;
-            anyhow::Ok((fork_ns, result.start_unix_ns))
+            anyhow::Ok((fork_ns, result))
         };
-        let (looped_ns, start_unix_ns) = fork(&looped)?;
+        let (looped_ns, first) = fork(&looped)?;
+        let start_unix_ns = first.start_unix_ns;
         let among_work_ns = fork(&among_work)?.0;
-        let more = |settings: &DoFork| Ok::<_, anyhow::Error>(fork(settings)?.0 - among_work_ns);
-        let pte_ns = more(&of_heap)? / (heap_bytes / page) as f64;
         let mut out = Recorder::new(BENCH, cost_params(page, 0), rep, start_unix_ns);
         out.add("fork_among_work_ns", among_work_ns - looped_ns);
-        out.add("pte_among_work_ns_per_page", pte_ns);
-        // Each has a page, too.
-        out.add("vma_anon_ns", more(&with_anon)? / VMAS as f64 - pte_ns);
+        let mut by_size = Vec::new();
+        let mut reference_ns = 0.0;
+        let mut sizes =
+            AMONG_WORK_PAGES.map(|pages| (pages * page).min(scope.largest_bytes)).to_vec();
+        sizes.dedup();
+        let scatter_bytes = scope.largest_bytes;
+        for heap_bytes in sizes {
+            let settings =
+                DoFork { heap_bytes, scattered: true, scatter_bytes, ..among_work.clone() };
+            let pte_ns = (fork(&settings)?.0 - among_work_ns) / (heap_bytes / page) as f64;
+            let mut params = cost_params(page, 0);
+            params.insert("heap_bytes".to_owned(), heap_bytes.to_string());
+            let mut out = Recorder::new(AMONG_WORK, params, rep, start_unix_ns);
+            out.add("pte_among_work_ns_per_page", pte_ns);
+            by_size.append(&mut out.finish());
+            if heap_bytes <= REFERENCE_BYTES || reference_ns == 0.0 {
+                reference_ns = pte_ns;
+            }
+        }
+        out.add("pte_among_work_ns_per_page", reference_ns);
+        // Each mapping has a page, too.
+        let more = |settings: &DoFork| Ok::<_, anyhow::Error>(fork(settings)?.0 - among_work_ns);
+        out.add("vma_anon_ns", more(&with_anon)? / VMAS as f64 - reference_ns);
         out.add("vma_ns", more(&with_files)? / VMAS as f64);
-        Ok(out.finish())
+        let mut samples = out.finish();
+        samples.append(&mut by_size);
+        if let Some(huge) = scope.huge_page_bytes {
+            let there = |pages: &u64| pages * huge <= scope.largest_bytes;
+            for pages in HUGE_AMONG_WORK_PAGES.into_iter().filter(there) {
+                let heap_bytes = pages * huge;
+                let of_huge = DoFork { heap_bytes, page_size_bytes: huge, ..among_work.clone() };
+                let (fork_ns, result) = fork(&of_huge)?;
+                if !are_huge(pages, result.populate_faults) {
+                    continue;
+                }
+                let entry_ns = (fork_ns - among_work_ns) / pages as f64;
+                let mut out = Recorder::new(BENCH, cost_params(huge, 0), rep, start_unix_ns);
+                out.add("thp_fork_among_work_ns_per_huge_page", entry_ns.max(0.0));
+                samples.append(&mut out.finish());
+                break;
+            }
+        }
+        Ok(samples)
     })
 }
 
-/// Makes samples of a round's totals; the last argument is what an empty process's fork call costs.
-type Costs = fn(Scope, u32, &PrimitivesResult, f64) -> Result<Vec<Sample>>;
-
-fn primitives_task(scope: Scope, settings: Primitives, costs: Costs) -> Task {
+/// One run of the primitives, and what `costs` makes of its totals.
+fn primitives_task(
+    settings: Primitives,
+    costs: impl Fn(&Runner, u32, &PrimitivesResult) -> Result<Vec<Sample>> + 'static,
+) -> Task {
     let name = format!("calibrate: pages of {} bytes", settings.page_size_bytes);
-    Task::new(name, move |runner, rep| {
-        let empty = DoFork::new(50, 0, 0.0, scope.page_size_bytes).run(runner)?;
-        let empty = median_of(&empty.fork_ns).context("no fork was timed")?;
-        costs(scope, rep, &settings.run(runner)?, empty)
-    })
+    Task::new(name, move |runner, rep| costs(runner, rep, &settings.run(runner)?))
 }
 
 /// The fork cycles of one round: nothing and everything written, by child and by parent, without
@@ -339,23 +382,20 @@ fn base_costs(
     Ok(samples)
 }
 
-fn huge_costs(
-    scope: Scope,
-    rep: u32,
-    result: &PrimitivesResult,
-    empty_fork_ns: f64,
-) -> Result<Vec<Sample>> {
+/// Whether so many huge pages are what they were asked to be: where free memory was too scattered,
+/// populating them took more faults.
+fn are_huge(pages: u64, populate_faults: u64) -> bool {
+    populate_faults <= pages + pages / 20 + 1
+}
+
+fn huge_costs(scope: Scope, rep: u32, result: &PrimitivesResult) -> Result<Vec<Sample>> {
     let huge = scope.huge_page_bytes.unwrap_or(scope.page_size_bytes);
-    if result.populate_faults > result.pages + result.pages / 20 + 1 {
-        // Free memory was too scattered: what was measured are not huge pages.
+    if !are_huge(result.pages, result.populate_faults) {
         return Ok(Vec::new());
     }
     let pages = result.pages as f64;
     let median = |metric: &str| median_of(&result.totals_ns(metric));
     let mut out = Recorder::new(BENCH, cost_params(huge, 0), rep, result.start_unix_ns);
-    if let Some(fork) = median("fork_ns") {
-        out.add("thp_fork_ns_per_huge_page", ((fork - empty_fork_ns) / pages).max(0.0));
-    }
     if let Some(split) = median("split_write_ns") {
         out.add("thp_split_ns", split / pages);
     }

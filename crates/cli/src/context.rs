@@ -37,7 +37,7 @@ pub struct Context {
     /// Runs probes.
     pub runner: Runner,
     /// The most memory that a measurement asked for so far.
-    largest_need: Cell<u64>,
+    pub largest_need: Cell<u64>,
     /// The flag by which the verb at hand sets the size of a heap, for messages.
     pub size_flag: Cell<&'static str>,
     /// What touching the memory cost that was warmed for the last measurement.
@@ -128,6 +128,11 @@ impl Context {
     pub fn fits(&self, settings: &DoFork) -> bool {
         let written = (settings.heap_bytes as f64 * settings.write_fraction) as u64;
         self.check_fits(settings.heap_bytes, written, 1, self.page()).is_ok()
+    }
+
+    /// Over how much memory a scattered heap may lie: as much as a calibration's.
+    pub fn scatter_bytes(&self) -> Result<u64> {
+        Ok(self.scope()?.largest_bytes)
     }
 
     /// What of this machine a calibration may use.

@@ -333,12 +333,17 @@ fn base_terms(
     let frees = beyond(|p| Some((p.written?.rest, p.rest)));
 
     let (pages, written) = (question.pages, question.written);
-    let among = |name: &str, count: u64, alone: Term| match question.among_work {
-        true => among_work(profile, name, count, alone),
+    let among = |cost: Option<Term>, alone: Term| match question.among_work {
+        true => among_work(cost, alone),
         false => alone,
     };
+    // An entry of a small heap is dearer than one of a large heap.
+    let by_size = profile.entries_among_work.iter().map(|p| (p.pages as f64, p.entry));
+    let entries_among = PerPage::pooled(by_size, curve.rounds)
+        .term(pages, pages)
+        .or_else(|| times(profile, PTE_AMONG_WORK, pages));
     let fork = [
-        among(PTE_AMONG_WORK, pages, entries.term(pages, pages).ok_or_else(missing)?),
+        among(entries_among, entries.term(pages, pages).ok_or_else(missing)?),
         protects.term(question.written_before, question.written_before).ok_or_else(missing)?,
     ];
     let rest = [
@@ -348,7 +353,7 @@ fn base_terms(
     let alone = writes.term(written, written).ok_or_else(missing)?;
     Ok(Terms {
         fork: Term::sum(&fork),
-        write: among(AMONG_WORK, written, alone),
+        write: among(times(profile, AMONG_WORK, written), alone),
         rest: Term::sum(&rest),
     })
 }
@@ -356,8 +361,8 @@ fn base_terms(
 /// The same in a program that does something in between: how much memory fits a cache is of no use
 /// where others fill the caches, and a probe's heap lies in memory as no program's does that has been
 /// copied from. `alone` is a loop that does nothing else.
-fn among_work(profile: &MachineProfile, name: &str, count: u64, alone: Term) -> Term {
-    times(profile, name, count).filter(|term| term.ns > alone.ns).unwrap_or(alone)
+fn among_work(cost: Option<Term>, alone: Term) -> Term {
+    cost.filter(|term| term.ns > alone.ns).unwrap_or(alone)
 }
 
 /// Huge pages: an entry each at fork, a split at the first write to each, then base pages.
@@ -375,7 +380,7 @@ fn huge_terms(
     let with_threads = question.threads > 0 && question.writer == WritingProcess::Parent;
     let split = if with_threads { "thp_split_threads_ns" } else { "thp_split_ns" };
     let cost = |name: &str| profile.costs.get(name).map(|cost| cost.estimate).ok_or_else(missing);
-    let (entry, split) = (cost("thp_fork_ns_per_huge_page")?, cost(split)?);
+    let (entry, split) = (cost("thp_fork_among_work_ns_per_huge_page")?, cost(split)?);
     let per_huge = size / profile.page_size_bytes;
     let huge_pages = question.pages.div_ceil(per_huge);
     let packed = question.written.div_ceil(per_huge);

@@ -79,6 +79,16 @@ pub struct CycleCurve {
     pub points: Vec<CyclePoint>,
 }
 
+/// What copying one entry costs at a fork among work, in a heap of so many pages that copies have
+/// scattered.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct EntryPoint {
+    /// Base pages in the heap.
+    pub pages: u64,
+    /// One entry.
+    pub entry: Measured,
+}
+
 /// A machine profile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MachineProfile {
@@ -90,6 +100,10 @@ pub struct MachineProfile {
     pub costs: BTreeMap<String, Cost>,
     /// Fork cycles of base pages, for each writer and number of threads.
     pub curves: Vec<CycleCurve>,
+    /// Entries among work by size of the heap, smallest first; empty in profiles of before they were
+    /// measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub entries_among_work: Vec<EntryPoint>,
 }
 
 impl MachineProfile {

@@ -31,6 +31,8 @@ pub struct DoFork {
     pub threads: u32,
     /// Whether the heap's pages were replaced in no order, as copies do to a program that forks.
     pub scattered: bool,
+    /// Over how much memory, where that is more than the heap.
+    pub scatter_bytes: u64,
     /// Mappings beside the heap with a written page each: data segments, say.
     pub vmas_anon: u64,
     /// Mappings beside the heap of a file, without a page of their own: program text, say.
@@ -59,6 +61,7 @@ impl DoFork {
             page_size_bytes,
             threads: 0,
             scattered: false,
+            scatter_bytes: 0,
             vmas_anon: 0,
             vmas: 0,
             work_us: 0,
@@ -123,6 +126,9 @@ impl DoFork {
         }
         if self.scattered {
             params.insert("scattered".to_owned(), true.to_string());
+            if self.scatter_bytes > 0 {
+                params.insert("scatter_bytes".to_owned(), self.scatter_bytes.to_string());
+            }
         }
         for (name, value) in self.beside_the_heap() {
             if value > 0 {
@@ -157,6 +163,7 @@ impl DoFork {
         }
         if self.scattered {
             arguments.push("--scatter".to_owned());
+            arguments.push(format!("--scatter-bytes={}", self.scatter_bytes));
         }
         if self.settled {
             arguments.push("--settle".to_owned());

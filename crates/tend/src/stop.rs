@@ -22,7 +22,7 @@ pub fn prices(profile: Option<&MachineProfile>, collapse_ns: Option<u64>) -> Pri
             "pte_among_work_ns_per_page",
             cost("pte_ns_per_page", USUAL.pte_ns_per_page),
         ),
-        huge_entry_ns: cost("thp_fork_ns_per_huge_page", USUAL.huge_entry_ns),
+        huge_entry_ns: cost("thp_fork_among_work_ns_per_huge_page", USUAL.huge_entry_ns),
         split_ns: cost("thp_split_ns", USUAL.split_ns),
         collapse_ns: collapse_ns.map_or(USUAL.collapse_ns, |ns| ns as f64),
     }
@@ -79,7 +79,7 @@ fn stop(
     }
     let entry = profile
         .costs
-        .get("thp_fork_ns_per_huge_page")
+        .get("thp_fork_among_work_ns_per_huge_page")
         .ok_or("the machine profile has no figures for huge pages: run `cowlab calibrate`")?
         .estimate;
     let huge = huge as f64;
@@ -121,7 +121,7 @@ mod tests {
         MachineProfile {
             page_size_bytes: 4096,
             huge_page_bytes: Some(2 << 20),
-            costs: [("thp_fork_ns_per_huge_page".to_owned(), entry)].into(),
+            costs: [("thp_fork_among_work_ns_per_huge_page".to_owned(), entry)].into(),
             curves: vec![CycleCurve {
                 writer: WritingProcess::Child,
                 threads: 0,
@@ -129,6 +129,7 @@ mod tests {
                 misfit: Some(0.01),
                 points: [0, 4096, 262_144].map(point).into(),
             }],
+            entries_among_work: Vec::new(),
         }
     }
 

@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use anyhow::{Result, bail};
 use cowlab_model::cost::{Question, predict};
 use cowlab_model::profile::{
-    Cost, CycleCurve, CyclePoint, MachineProfile, Measured, WritingProcess, WrittenCycle,
+    Cost, CycleCurve, CyclePoint, EntryPoint, MachineProfile, Measured, WritingProcess,
+    WrittenCycle,
 };
 use cowlab_model::stats::{estimate, log_spread, median, quantile};
 use cowlab_store::Sample;
 
-use super::{BENCH, CYCLES, HEAPS_BYTES, NAMES, Scope};
+use super::{AMONG_WORK, BENCH, CYCLES, HEAPS_BYTES, NAMES, Scope};
 
 /// The machine profile that the samples of a calibration give.
 pub fn profile_of(samples: &[Sample], scope: Scope) -> Result<MachineProfile> {
@@ -39,11 +40,38 @@ pub fn profile_of(samples: &[Sample], scope: Scope) -> Result<MachineProfile> {
     if curves.is_empty() {
         bail!("these samples hold no calibration");
     }
-    let huge = costs.contains_key("thp_split_ns").then_some(scope.huge_page_bytes).flatten();
+    let of_huge = ["thp_split_ns", "thp_fork_among_work_ns_per_huge_page"];
+    let has_huge = of_huge.iter().all(|cost| costs.contains_key(*cost));
+    let huge = has_huge.then_some(scope.huge_page_bytes).flatten();
     let page_size_bytes = scope.page_size_bytes;
-    let mut profile = MachineProfile { page_size_bytes, huge_page_bytes: huge, costs, curves };
+    let entries_among_work = entries_of(samples, page_size_bytes);
+    let mut profile = MachineProfile {
+        page_size_bytes,
+        huge_page_bytes: huge,
+        costs,
+        curves,
+        entries_among_work,
+    };
     try_on_half_written(&mut profile, samples);
     Ok(profile)
+}
+
+/// What one entry costs among work, by size of the heap.
+fn entries_of(samples: &[Sample], page: u64) -> Vec<EntryPoint> {
+    let mut by_pages: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for sample in samples.iter().filter(|sample| sample.bench == AMONG_WORK) {
+        if let Some(heap) = sample.params.get("heap_bytes").and_then(|heap| heap.parse().ok()) {
+            let heap: u64 = heap;
+            by_pages.entry(heap / page).or_default().push(sample.value);
+        }
+    }
+    let point =
+        |(pages, values): (u64, Vec<f64>)| Some(EntryPoint { pages, entry: measured_of(&values)? });
+    by_pages.into_iter().filter_map(point).collect()
+}
+
+fn measured_of(values: &[f64]) -> Option<Measured> {
+    Some(Measured { ns: median(values)?, log_spread: log_spread(values).unwrap_or(0.05) })
 }
 
 /// The fork cycles of one curve.
@@ -108,7 +136,7 @@ fn points_of(samples: &[&Sample], page: u64) -> Vec<CyclePoint> {
             })
             .map(|s| s.value)
             .collect();
-        Some(Measured { ns: median(&values)?, log_spread: log_spread(&values).unwrap_or(0.05) })
+        measured_of(&values)
     };
     HEAPS_BYTES
         .into_iter()

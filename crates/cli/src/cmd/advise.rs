@@ -157,8 +157,9 @@ fn verify(common: &Common, args: &AdviseArgs, advice: &mut [Advice]) -> Result<R
         }
     }
     let mut info = RunInfo::begin("advise", common.seed, context.facts.environment());
+    let tasks = trial::tasks(shapes, base, context.scatter_bytes()?);
     let began = Instant::now();
-    let samples = context.measure(&trial::tasks(shapes, base), Rounds::exactly(args.rounds))?;
+    let samples = context.measure(&tasks, Rounds::exactly(args.rounds))?;
     info.duration_s = Some(began.elapsed().as_secs_f64());
     Ok(Run { info, samples })
 }
@@ -169,7 +170,7 @@ fn fits(context: &Context, shape: &Shape) -> Result<(), String> {
     if shape.threads > 0 && !context.other_cpus() {
         return Err("needs two CPUs: this process may use one".to_owned());
     }
-    let probe = trial::probe_of(shape, context.page());
+    let probe = trial::probe_of(shape, context.page(), 0);
     let mappings = probe.vmas_anon + probe.vmas + Vmas::OF_A_PROBE.anon + Vmas::OF_A_PROBE.others;
     if let Some(most) = context.facts.max_map_count.filter(|most| mappings + 8 > *most) {
         return Err(format!("it has {mappings} mappings, and vm.max_map_count is {most} here"));

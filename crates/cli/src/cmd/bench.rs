@@ -164,6 +164,7 @@ fn fork_sweep(common: &Common, args: &ForkSweepArgs) -> Result<()> {
         reap: args.reap,
         populated: !args.untouched,
         scattered: args.scatter,
+        scatter_bytes: if args.scatter { context.scatter_bytes()? } else { 0 },
         settled: args.settle,
         pinned: !args.how.no_pin,
         ..DoFork::new(1, 0, 0.0, context.page())

@@ -85,7 +85,7 @@ pub fn missing(context: &Context) -> Vec<Missing> {
         missing.push(Missing { metric: metric.to_owned(), reason });
     };
     if let Err(reason) = context.huge_page() {
-        add("thp_fork_ns_per_huge_page", reason.clone());
+        add("thp_fork_among_work_ns_per_huge_page", reason.clone());
         add("thp_split_ns", reason);
     }
     if !context.other_cpus() {
@@ -115,24 +115,7 @@ pub fn table(profile: &MachineProfile) -> Table {
 /// Run the verb.
 pub fn run(common: &Common, args: &CalibrateArgs) -> Result<()> {
     let context = Context::new(common, None)?;
-    let scope = context.scope()?;
-    let environment = context.facts.environment();
-    let mut info = RunInfo::begin("calibrate", common.seed, environment.clone());
-    info.missing = missing(&context);
-    let folder = RunFolder::create(&common.output, &info)?;
-
-    let began = Instant::now();
-    let mut samples = context.measure(&tasks(scope), Rounds::exactly(args.rounds))?;
-    samples.append(&mut context.cold_touch.borrow_mut());
-    samples.extend(derived(&samples, scope));
-    info.duration_s = Some(began.elapsed().as_secs_f64());
-    let profile = profile_of(&samples, scope)?;
-    let run = Run { info, samples };
-
-    folder.write(PROFILE_FILE, &ProfileFile::bytes(&environment, &profile)?)?;
-    folder.write_run(&run)?;
-    let written = folder.commit()?;
-    context.say(&format!("the machine profile is {}", written.join(PROFILE_FILE).display()));
+    let (_, run, profile) = make(&context, args.rounds)?;
     if common.json {
         return output::json_of_run(&run, &profile);
     }
@@ -140,11 +123,42 @@ pub fn run(common: &Common, args: &CalibrateArgs) -> Result<()> {
     for missing in &run.info.missing {
         blocks.push(Block::Note(format!("`{}` not available: {}", missing.metric, missing.reason)));
     }
-    let mut document = Document::new("Machine profile", environment.host);
+    let mut document = Document::new("Machine profile", context.facts.environment().host);
     document.sections.push(Section::new(
         "profile",
         "What fork and copy-on-write cost here",
         blocks,
     ));
     output::text(&document)
+}
+
+/// Calibrate, and keep it as a run: its folder, it, and its profile.
+pub fn make(context: &Context, rounds: u32) -> Result<(PathBuf, Run, MachineProfile)> {
+    let scope = context.scope()?;
+    let environment = context.facts.environment();
+    let mut info = RunInfo::begin("calibrate", context.common.seed, environment.clone());
+    info.missing = missing(context);
+    let folder = RunFolder::create(&context.common.output, &info)?;
+
+    let began = Instant::now();
+    let mut samples = context.measure(&tasks(scope), Rounds::exactly(rounds))?;
+    samples.append(&mut context.cold_touch.borrow_mut());
+    samples.extend(derived(&samples, scope));
+    info.duration_s = Some(began.elapsed().as_secs_f64());
+    let profile = profile_of(&samples, scope)?;
+    if scope.huge_page_bytes.is_some() && profile.huge_page_bytes.is_none() {
+        info.missing.push(Missing {
+            metric: "thp_fork_among_work_ns_per_huge_page".to_owned(),
+            reason: "free memory is too scattered for 64 huge pages side by side; look whether \
+                     compaction helps (echo 1 >/proc/sys/vm/compact_memory)"
+                .to_owned(),
+        });
+    }
+    let run = Run { info, samples };
+
+    folder.write(PROFILE_FILE, &ProfileFile::bytes(&environment, &profile)?)?;
+    folder.write_run(&run)?;
+    let written = folder.commit()?;
+    context.say(&format!("the machine profile is {}", written.join(PROFILE_FILE).display()));
+    Ok((written, run, profile))
 }

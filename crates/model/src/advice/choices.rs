@@ -130,7 +130,7 @@ impl<'a> Choices<'a> {
         let others = app.written - split;
         let writes =
             self.ask(&Question { pages: others, written: others, written_before: 0, ..question })?;
-        let entry = self.cost("thp_fork_ns_per_huge_page")?;
+        let entry = self.cost("thp_fork_among_work_ns_per_huge_page")?;
         let threads = app.threads > 0;
         let one_split = self.cost(if threads { "thp_split_threads_ns" } else { "thp_split_ns" })?;
         Ok(Forecast {
@@ -198,7 +198,7 @@ impl<'a> Choices<'a> {
             let huge = self.huge_page()?;
             let regions = self.application.written_regions(self.page());
             let pages = self.application.pages.div_ceil(huge / self.page());
-            let entry = self.cost("thp_fork_ns_per_huge_page")?;
+            let entry = self.cost("thp_fork_among_work_ns_per_huge_page")?;
             let copy = scaled(self.cost("memcpy_ns_per_page")?, (huge / self.page()) as f64);
             let writes = plus(exactly(0.0), copy, regions as f64);
             Ok(Forecast {

@@ -40,7 +40,7 @@ fn machine() -> MachineProfile {
         (name.to_owned(), Cost { name: name.into(), unit: "ns".into(), estimate })
     };
     let costs = [
-        ("thp_fork_ns_per_huge_page", 300.0),
+        ("thp_fork_among_work_ns_per_huge_page", 300.0),
         ("thp_split_ns", 8000.0),
         ("thp_split_threads_ns", 100_000.0),
         ("memcpy_ns_per_page", 400.0),
@@ -55,6 +55,7 @@ fn machine() -> MachineProfile {
         huge_page_bytes: Some(HUGE),
         costs: costs.map(cost).into(),
         curves: vec![curve(0, 2000.0), curve(1, 10_000.0)],
+        entries_among_work: Vec::new(),
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 
 use super::*;
-use crate::profile::{Cost, WrittenCycle};
+use crate::profile::{Cost, EntryPoint, WrittenCycle};
 use crate::stats::Estimate;
 
 fn measured(ns: f64) -> Measured {
@@ -35,6 +35,7 @@ fn exact() -> MachineProfile {
             misfit: Some(0.01),
             points: [0, 256, 4096, 65536].map(point).into(),
         }],
+        entries_among_work: Vec::new(),
     }
 }
 
@@ -69,6 +70,30 @@ fn pages_written_before_the_fork_cost_their_protection() {
     let question = Question { written_before: 1000, ..ask(1000, 0) };
     let answer = predict(&exact(), &question).unwrap();
     assert!((answer.fork_ns.value - (30_000.0 + 50_000.0)).abs() < 1e-6);
+}
+
+#[test]
+fn an_entry_among_work_costs_what_one_in_a_heap_of_that_size_does() {
+    let mut profile = exact();
+    let one = Estimate { value: 100.0, low: 90.0, high: 110.0, count: 5 };
+    let cost = Cost { name: String::new(), unit: "ns".into(), estimate: one };
+    profile.costs.insert(PTE_AMONG_WORK.to_owned(), cost);
+    let fork = |profile: &MachineProfile, pages: u64| {
+        let question = Question { among_work: true, ..ask(pages, 0) };
+        predict(profile, &question).unwrap().fork_ns.value - 30_000.0
+    };
+    // A profile of before they were measured by size has one figure for all.
+    assert_eq!(fork(&profile, 1024).round(), 102_400.0);
+    let point = |pages, ns| EntryPoint { pages, entry: measured(ns) };
+    profile.entries_among_work = vec![point(1024, 160.0), point(4096, 140.0), point(16_384, 120.0)];
+    for (pages, ns) in [(100, 160.0), (1024, 160.0), (2048, 150.0), (8192, 130.0), (1 << 20, 120.0)]
+    {
+        let found = fork(&profile, pages) / pages as f64;
+        assert!((found / ns - 1.0).abs() < 0.01, "{pages}: {found}");
+    }
+    // The loop's, where that is dearer.
+    profile.entries_among_work = vec![point(1024, 10.0)];
+    assert_eq!(fork(&profile, 1024).round(), 40_960.0);
 }
 
 #[test]

@@ -148,7 +148,7 @@ fn primitives(run: &mut Run) {
         ("memcpy_bytes_per_s", 10.24e9),
         ("first_touch_ns_per_page", 250.0),
         ("cold_touch_ns_per_page", 2_500.0),
-        ("thp_fork_ns_per_huge_page", 500.0),
+        ("thp_fork_among_work_ns_per_huge_page", 500.0),
         ("thp_split_ns", 8_000.0),
         ("thp_split_threads_ns", 90_000.0),
     ] {
