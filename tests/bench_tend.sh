@@ -22,6 +22,7 @@ json "{r['params']['policy'] for r in pick(metric='fork_ns')} == {'untended', 't
 	"all(v > 0 for v in values(metric='fork_ns') + values(metric='latency_ns'))" \
 	"all(v > 0 for v in values(metric='tending_cpu_ns', policy='tended'))" \
 	"not values(metric='tending_cpu_ns', policy='untended')" \
+	"{r['params']['policy'] for r in pick(metric='latency_ns', part='tending')} <= {'tended'}" \
 	"one(metric='predicted_fork_ns', policy='tended') < one(metric='predicted_fork_ns', policy='untended') / 2"
 folder=$(only_run runs)
 passes report "$folder"

@@ -9,6 +9,7 @@ pub mod prefork;
 mod samples;
 pub mod tender;
 
+use std::fs;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -175,7 +176,7 @@ fn measure(
     }
     let cpu_before = tend.as_ref().and_then(tender::Tend::cpu_ns);
     let stop = AtomicBool::new(false);
-    let began = Instant::now();
+    let (began, began_unix_ns) = (Instant::now(), unix_ns());
     let charged = group.as_ref().ok();
     let (phase, looks) = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| memory::watch(server.pid(), charged, began, &stop));
@@ -184,6 +185,7 @@ fn measure(
         (phase, watcher.join().expect("the watcher does not panic"))
     });
     let (phase, looks) = (phase?, looks?);
+    let mut tending = Vec::new();
     if let Some(tend) = tend {
         let cpu =
             tend.cpu_ns().zip(cpu_before).and_then(|(after, before)| after.checked_sub(before));
@@ -192,7 +194,9 @@ fn measure(
             out.add("tending_cpu_ns", cpu_ns as f64);
             out.add("tending_cpu_fraction", cpu_ns as f64 / elapsed_ns);
         }
-        let last = tender_figures(&log)?;
+        let told = fs::read_to_string(log.path()).context("what tend said cannot be read")?;
+        let last = tender::last_figures(&told);
+        tending = tender::at_work(&told, began_unix_ns, elapsed_ns as u64);
         tend.end(log.path())?;
         for (metric, value) in last {
             out.add(metric, value);
@@ -206,19 +210,6 @@ fn measure(
             cell.snapshots
         );
     }
-    samples::add(&mut out, &phase, &looks);
+    samples::add(&mut out, &phase, &looks, &tending);
     Ok(out.finish())
-}
-
-/// Of what tend told last: the longest stall, the longest call, and how long it took after a snapshot
-/// until all was huge again.
-fn tender_figures(log: &tempfile::NamedTempFile) -> Result<Vec<(&'static str, f64)>> {
-    let text = std::fs::read_to_string(log.path()).context("what tend said cannot be read")?;
-    let lines = text.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
-    let figures = lines
-        .map(|line: serde_json::Value| line["summary"].clone())
-        .find(|summary| summary["event"] == "figures");
-    let Some(figures) = figures else { return Ok(Vec::new()) };
-    let names = ["stall_max_ns", "call_max_ns", "restored_ns"];
-    Ok(names.into_iter().filter_map(|name| Some((name, figures[name].as_f64()?))).collect())
 }

@@ -18,8 +18,8 @@ const QUANTILES: [(&str, f64); 6] =
 /// What waited while CPU time was stolen has been served after so long.
 const CATCHES_UP_NS: u64 = 1_000_000_000;
 
-/// Add everything.
-pub(super) fn add(out: &mut Recorder, phase: &Phase, looks: &[Look]) {
+/// Add everything; `tending`: when regions were being collapsed.
+pub(super) fn add(out: &mut Recorder, phase: &Phase, looks: &[Look], tending: &[Range<u64>]) {
     phase.add_rate(out);
     // Whatever met a snapshot is the snapshot's, its stop at the fork above all.
     let met = |request: &&Request| {
@@ -35,6 +35,9 @@ pub(super) fn add(out: &mut Recorder, phase: &Phase, looks: &[Look]) {
         out.add("undisturbed_fraction", fraction);
         latency(out, "undisturbed", &undisturbed, None);
     }
+    let meanwhile: Vec<&Request> =
+        outside.iter().copied().filter(|request| touches(tending, request)).collect();
+    latency(out, "tending", &meanwhile, None);
     latency(out, "snapshot", &within, None);
     memory(out, phase, looks);
     for (number, taken) in phase.taken.iter().enumerate() {
@@ -179,7 +182,8 @@ mod tests {
             look(2_900_000_000, 300),
         ];
         let mut out = Recorder::new("tend", Default::default(), 0, 0);
-        add(&mut out, &phase, &looks);
+        let tending = 2 * second..2 * second + 5;
+        add(&mut out, &phase, &looks, std::slice::from_ref(&tending));
         let samples = out.finish();
         let of = |metric: &str, key: &str, value: &str| -> Vec<f64> {
             let is = |s: &&cowlab_store::Sample| {
@@ -207,6 +211,12 @@ mod tests {
             .collect();
         assert!((outside[0] / 7000.0 - 1.0).abs() < 0.01, "{outside:?}");
         assert_eq!(of("late_ns", "quantile", "p99"), [3.0]);
+        // Of the two outside, one came while regions were collapsed.
+        let tending = samples.iter().find(|s| {
+            s.params.get("part").map(String::as_str) == Some("tending")
+                && s.params["quantile"] == "max"
+        });
+        assert!((tending.unwrap().value / 7000.0 - 1.0).abs() < 0.01);
         // Four updates have no p99.
         assert!(of("latency_ns", "quantile", "p99").is_empty());
         // Nothing is told of stolen time.

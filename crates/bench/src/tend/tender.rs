@@ -2,6 +2,7 @@
 //! `cowlab tend`, run as an operator would.
 
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 pub struct Tending {
     /// This program.
     pub program: PathBuf,
-    /// A machine profile, if there is one.
+    /// The machine profile, if there is one.
     pub profile: Option<PathBuf>,
     /// `--budget-us`; `None`: what it has by itself.
     pub budget_us: Option<u64>,
@@ -94,11 +95,46 @@ impl Tending {
 
 /// The CPU time in what tend told last; `None` if it did not get that far.
 fn ended_cpu_ns(told: &str) -> Option<u64> {
-    let lines = told.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
-    let ended = lines
-        .map(|line: serde_json::Value| line["summary"].clone())
-        .find(|summary| summary["event"] == "ended")?;
-    ended["cpu_ns"].as_u64()
+    summaries(told).rfind(|summary| summary["event"] == "ended")?["cpu_ns"].as_u64()
+}
+
+/// Of what tend told last: the longest stall, the longest call, and how long it took after a snapshot
+/// until all was huge again.
+pub(super) fn last_figures(told: &str) -> Vec<(&'static str, f64)> {
+    let last = summaries(told).rfind(|summary| summary["event"] == "figures");
+    let Some(figures) = last else { return Vec::new() };
+    let names = ["stall_max_ns", "call_max_ns", "restored_ns"];
+    names.into_iter().filter_map(|name| Some((name, figures[name].as_f64()?))).collect()
+}
+
+/// When it had regions to collapse: from a look that found some until they were huge, it rested or
+/// the target forked, in ns since then until `end_ns`; apart and in order.
+pub(super) fn at_work(told: &str, since_unix_ns: i64, end_ns: u64) -> Vec<Range<u64>> {
+    let mut spans = Vec::new();
+    let mut began: Option<u64> = None;
+    for summary in summaries(told) {
+        let at = summary["unix_ns"].as_i64();
+        let Some(at) = at.map(|at| u64::try_from(at - since_unix_ns).unwrap_or(0)) else {
+            continue;
+        };
+        match summary["event"].as_str() {
+            Some("surveyed") if summary["candidate_regions"].as_u64() > Some(0) => {
+                began.get_or_insert(at);
+            }
+            Some("done" | "forked" | "resting") => {
+                spans.extend(began.take().map(|from| from..at.min(end_ns)));
+            }
+            _ => {}
+        }
+    }
+    spans.extend(began.map(|from| from..end_ns));
+    spans.retain(|span| !span.is_empty());
+    spans
+}
+
+fn summaries(told: &str) -> impl DoubleEndedIterator<Item = serde_json::Value> {
+    let lines = told.lines().filter_map(|line| serde_json::from_str(line).ok());
+    lines.map(|line: serde_json::Value| line["summary"].clone())
 }
 
 /// It runs. Dropped, it is gone.
@@ -149,5 +185,33 @@ mod tests {
         assert_eq!(ended_cpu_ns(told), Some(46_000_000));
         assert_eq!(ended_cpu_ns("{\"summary\":{\"event\":\"figures\",\"cpu_ns\":5}}\n"), None);
         assert_eq!(ended_cpu_ns("no JSON\n"), None);
+    }
+
+    #[test]
+    fn it_is_at_work_from_a_look_that_finds_regions_until_they_are_huge() {
+        let event = |event: &str, unix_ns: i64, candidates: u64| {
+            format!(
+                "{{\"summary\":{{\"event\":\"{event}\",\"unix_ns\":{unix_ns},\
+                 \"candidate_regions\":{candidates}}}}}\n"
+            )
+        };
+        let told: String = [
+            event("surveyed", 70, 5),
+            event("done", 80, 0),
+            event("forked", 110, 0),
+            event("alone", 118, 0),
+            event("surveyed", 120, 7),
+            event("surveyed", 130, 3),
+            event("done", 150, 0),
+            event("surveyed", 160, 0),
+            event("forked", 170, 0),
+            event("surveyed", 180, 9),
+            event("resting", 190, 0),
+            event("surveyed", 200, 9),
+        ]
+        .concat();
+        assert_eq!(at_work(&told, 100, 500), [20..50, 80..90, 100..500]);
+        assert_eq!(at_work(&told, 75, 130), [0..5, 45..75, 105..115, 125..130]);
+        assert_eq!(at_work("", 100, 500), []);
     }
 }

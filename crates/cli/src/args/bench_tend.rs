@@ -61,7 +61,7 @@ pub struct BenchTendArgs {
     /// Have tend ask redis for its latency while it collapses
     #[arg(long)]
     pub ping: bool,
-    /// The machine profile for tend; the newest if not given
+    /// The machine profile for tend; made first if not given
     #[arg(long, value_name = "PATH")]
     pub profile: Option<PathBuf>,
     /// Have the kernel report no free memory to the hypervisor for this run, and put that back

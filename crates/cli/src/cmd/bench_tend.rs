@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `bench tend`: the whole balance of keeping a forking process in huge pages.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -12,57 +13,83 @@ use cowlab_bench::tend::tender::Tending;
 use cowlab_bench::tend::{self, Balance};
 use cowlab_bench::{Rounds, Task};
 use cowlab_machine::{Root, page_reporting};
+use cowlab_store::Accelerator;
 
 use crate::args::{BenchTendArgs, Common, Program};
 use crate::cmd::bench;
-use crate::cmd::calibrate::ProfileFile;
+use crate::cmd::calibrate::{self, ProfileFile};
 use crate::context::Context;
 use crate::usage::WrongUsage;
 
 /// Requests of a worker of the Python server.
 const REQUESTS: u32 = 100;
 
+/// Rounds of the calibration before: as many as `calibrate` makes.
+const CALIBRATION_ROUNDS: u32 = 6;
+
 /// Run the verb.
 pub fn run(common: &Common, args: &BenchTendArgs) -> Result<()> {
     for policy in &args.policy {
         policy.usable(&Root::default(), common.set_mthp).map_err(WrongUsage)?;
     }
-    let profile = match &args.profile {
-        Some(path) => Some(path.clone()),
-        None => ProfileFile::newest(&common.output).ok().map(|(path, _)| path),
-    };
+    let context = Context::new(common, None)?;
     let tending = Tending {
         program: std::env::current_exe().context("this program does not know where it is")?,
-        profile,
+        profile: args.profile.clone(),
         budget_us: args.budget_us,
         cpu_share: args.cpu_share,
         pings: args.ping,
     };
-    let context = Context::new(common, None)?;
-    if tending.profile.is_none() {
-        context.say("there is no machine profile, so no stop is predicted: run `cowlab calibrate`");
+    // What cannot be measured is refused before the calibration.
+    tasks(&context, args, &tending)?;
+    let _held = match args.no_page_reporting {
+        true => Some(page_reporting::hold(&Root::default())?),
+        false => None,
+    };
+    let tending = Tending { profile: profile(&context, args)?, ..tending };
+    let (tasks, expected_s) = tasks(&context, args, &tending)?;
+    context.say_expected(Duration::from_secs_f64(expected_s * f64::from(args.rounds)));
+    bench::finish(&context, tend::BENCH, &tasks, Rounds::exactly(args.rounds))
+}
+
+/// Predictions are of the machine as it is in these minutes, or as the caller says.
+fn profile(context: &Context, args: &BenchTendArgs) -> Result<Option<PathBuf>> {
+    if let Some(path) = &args.profile {
+        ProfileFile::read(path)?;
+        return Ok(Some(path.clone()));
     }
+    // A guest of ours brings one run home, and its times may not be a machine's.
+    if context.facts.environment().accelerator != Accelerator::Native {
+        context.say("a guest is not calibrated, so no stop is predicted: give --profile");
+        return Ok(None);
+    }
+    context
+        .say("the machine is calibrated first, which takes two minutes; --profile leaves that out");
+    let need = context.largest_need.get();
+    let (folder, _, _) = calibrate::make(context, CALIBRATION_ROUNDS)?;
+    // The calibration's: memory kept warm for it would be no server's.
+    context.largest_need.set(need);
+    Ok(Some(folder))
+}
+
+/// One task for each server, and about how long they take.
+fn tasks(context: &Context, args: &BenchTendArgs, tending: &Tending) -> Result<(Vec<Task>, f64)> {
     let mut tasks: Vec<Task> = Vec::new();
     let mut expected_s = 0.0;
     for program in &args.program {
         match program {
             Program::Redis => {
-                let cells = redis(&context, args, &tending)?;
+                let cells = redis(context, args, tending)?;
                 expected_s += cells.iter().map(Balance::expected_s).sum::<f64>();
                 tasks.extend(tend::tasks(cells));
             }
             Program::Prefork => {
-                tasks.extend(prefork::tasks(python(&context, args, &tending)?));
+                tasks.extend(prefork::tasks(python(context, args, tending)?));
             }
-            Program::Postgres => tasks.extend(connections::tasks(postgres(args, &tending)?)),
+            Program::Postgres => tasks.extend(connections::tasks(postgres(args, tending)?)),
         }
     }
-    let _held = match args.no_page_reporting {
-        true => Some(page_reporting::hold(&Root::default())?),
-        false => None,
-    };
-    context.say_expected(Duration::from_secs_f64(expected_s * f64::from(args.rounds)));
-    bench::finish(&context, tend::BENCH, &tasks, Rounds::exactly(args.rounds))
+    Ok((tasks, expected_s))
 }
 
 fn redis(context: &Context, args: &BenchTendArgs, tending: &Tending) -> Result<Vec<Balance>> {

@@ -2,6 +2,7 @@
 //! What is told of a target while it is tended: a sentence, or a line of JSON.
 
 use anyhow::Result;
+use cowlab_probes::unix_ns;
 use cowlab_report::fmt::{count, estimate, quantity};
 use cowlab_store::{FORMAT, Missing, Sample};
 use cowlab_tend::figures::Summary;
@@ -23,6 +24,7 @@ struct Line<S: Serialize> {
 
 #[derive(Serialize)]
 struct Told<'a> {
+    unix_ns: i64,
     pid: i32,
     name: &'a str,
     #[serde(flatten)]
@@ -40,7 +42,8 @@ struct Ended<'a> {
 /// An event.
 pub fn event(json: bool, figures: &Figures, event: &Event) -> Result<()> {
     if json {
-        return line(Told { pid: figures.pid, name: &figures.name, event }, Vec::new());
+        let (pid, name) = (figures.pid, figures.name.as_str());
+        return line(Told { unix_ns: unix_ns(), pid, name, event }, Vec::new());
     }
     output::print(&format!("{} ({}): {}\n", figures.name, figures.pid, words(event)))
 }

@@ -119,12 +119,17 @@ fn latency(case: &Case, number: usize) -> Table {
     let parts = [
         ("outside", "between snapshots"),
         ("undisturbed", "of these, undisturbed"),
+        ("tending", "of these, while regions were collapsed"),
         ("snapshot", "that met one"),
     ];
     for (part, words) in parts {
-        for policy in case.policies() {
+        let seen =
+            |policy: &&str| part != "tending" || !whole(case, policy, part, "max").is_empty();
+        for policy in case.policies().into_iter().filter(seen) {
             let of = |quantile: &str| median(&whole(case, policy, part, quantile));
-            let base = |quantile: &str| median(&whole(case, UNTENDED, part, quantile));
+            // Nobody collapses an untended one's: compared with its updates between snapshots.
+            let of_untended = if part == "tending" { "outside" } else { part };
+            let base = |quantile: &str| median(&whole(case, UNTENDED, of_untended, quantile));
             let cell = |quantile: &str| cells::number(of(quantile), "ns", "too few updates");
             table.push(vec![
                 Cell::text(policy),
@@ -137,6 +142,9 @@ fn latency(case: &Case, number: usize) -> Table {
                 cell("p99.99"),
                 cell("max"),
             ]);
+        }
+        if part == "tending" {
+            continue;
         }
         let spread = |quantile: &str| {
             let values = whole(case, UNTENDED, part, quantile);

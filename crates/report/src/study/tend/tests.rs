@@ -30,6 +30,10 @@ fn run() -> Run {
         samples.push(sample(policy, "late_ns", &[("quantile", "p99.9")], 3e5));
         let whole = [("part", "outside"), ("quantile", "p99")];
         samples.push(sample(policy, "latency_ns", &whole, 1e5));
+        for quantile in ["p99", "max"].into_iter().filter(|_| policy == "tended") {
+            let meanwhile = [("part", "tending"), ("quantile", quantile)];
+            samples.push(sample(policy, "latency_ns", &meanwhile, 2e5));
+        }
         samples.push(sample(
             policy,
             "rss_bytes",
@@ -58,6 +62,14 @@ fn policies_stand_beside_untended() {
     // The rows of single snapshots are not those of the whole phase.
     let latency = table("tend-latency-table-0");
     assert_eq!(value(&latency.rows[0][3]), 1e5);
+    // Of an untended server no update came while its regions were collapsed: against those between snapshots.
+    let meanwhile: Vec<_> = latency
+        .rows
+        .iter()
+        .filter(|row| matches!(&row[1], Cell::Text(part) if part.contains("collapsed")))
+        .collect();
+    assert_eq!(meanwhile.len(), 1);
+    assert_eq!((value(&meanwhile[0][3]), value(&meanwhile[0][4])), (2e5, 1.0));
     assert!((value(&table("tend-memory-0").rows[1][2]) - 0.02).abs() < 1e-9);
     assert!(matches!(table("tend-memory-0").rows[1][3], Cell::Missing(_)));
     assert_eq!(value(&table("tend-load-0").rows[1][6]), 3e5);
