@@ -11,6 +11,7 @@
 #include "probe.h"
 
 #include "clone3.h"
+#include "heap.h"
 
 #include <fcntl.h>
 #include <getopt.h>
@@ -175,35 +176,6 @@ static void parent_writes(struct moments *m)
 }
 
 /*
- * Mappings that fork copies beside the heap. Two neighbours never become one:
- * every other one is read-only, or they begin at the same place of the file.
- */
-static void map_anon(uint64_t count)
-{
-	size_t page = base_page_bytes();
-	char *start = map_private(count * page, page);
-
-	write_pages(start, count * page, page);
-	for (uint64_t i = 0; i < count; i += 2)
-		if (mprotect(start + i * page, page, PROT_READ))
-			fail(1, "cannot make %llu mappings: %s (see vm.max_map_count)",
-			     (unsigned long long)count, strerror(errno));
-}
-
-static void map_files(uint64_t count)
-{
-	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		fail(1, "cannot open this program: %s", strerror(errno));
-	for (uint64_t i = 0; i < count; i++)
-		if (mmap(NULL, base_page_bytes(), PROT_READ, MAP_PRIVATE, fd, 0) == MAP_FAILED)
-			fail(1, "cannot make %llu mappings: %s (see vm.max_map_count)",
-			     (unsigned long long)count, strerror(errno));
-	close(fd);
-}
-
-/*
  * What a program does between two forks, as far as a fork notices: other
  * memory goes through the caches, for long enough that other machines' work
  * does too. The memory is shared, which fork does not copy.
@@ -258,55 +230,6 @@ static void run(uint64_t forks)
 	/* Those alive under "at most N" belong to the work; "never" leaves them. */
 	while (settings.reap && alive--)
 		reap_one();
-}
-
-/*
- * Have the heap's pages lie in memory as those of a program that has been
- * copied from: each is replaced beside a child, in an order of no pattern, and
- * far enough from the one before that the heap lies in scatter_bytes.
- */
-static void scatter(void)
-{
-	size_t page = base_page_bytes(), count = settings.heap_bytes / page;
-	size_t times = settings.heap_bytes ? settings.scatter_bytes / settings.heap_bytes : 0;
-	size_t between = times > 1 ? (times - 1) * page : 0, far_bytes = count * between;
-	char *far = NULL, *next;
-	size_t *order = malloc((count ? count : 1) * sizeof(*order));
-	uint64_t state = 1;
-	char byte = 0;
-	pid_t pid;
-
-	if (!order)
-		fail(1, "no memory to scatter the heap");
-	for (size_t i = 0; i < count; i++)
-		order[i] = i;
-	for (size_t i = count; i-- > 1;) {
-		size_t other = random_below(&state, i + 1), kept = order[i];
-
-		order[i] = order[other];
-		order[other] = kept;
-	}
-	pid = fork();
-	if (pid < 0)
-		fail(1, "fork: %s", fork_error());
-	if (pid == 0)
-		_exit(read(release_pipe[0], &byte, 1) != 1);
-	/* After the fork: where memory is promised by what is mapped, the child needs none. */
-	if (far_bytes)
-		far = map_private(far_bytes, page);
-	next = far;
-	for (size_t i = 0; i < count; i++) {
-		*(volatile char *)(heap + order[i] * page) = 1;
-		if (far)
-			write_pages(next, between, page);
-		next += between;
-	}
-	if (write(release_pipe[1], &byte, 1) != 1)
-		fail(1, "cannot release a held child: %s", strerror(errno));
-	reap_one();
-	if (far)
-		munmap(far, round_up(far_bytes, HUGE_ALIGN));
-	free(order);
 }
 
 static uint64_t since(uint64_t from, uint64_t to)
@@ -478,7 +401,7 @@ int main(int argc, char **argv)
 		other_memory = map_records(other_bytes);
 	}
 	if (settings.scatter)
-		scatter();
+		scatter(heap, settings.heap_bytes, settings.scatter_bytes);
 	if (settings.vmas_anon)
 		map_anon(settings.vmas_anon);
 	if (settings.vmas)

@@ -184,24 +184,19 @@ fn among_work_task(scope: Scope) -> Task {
         let mut out = Recorder::new(BENCH, cost_params(page, 0), rep, start_unix_ns);
         out.add("fork_among_work_ns", among_work_ns - looped_ns);
         let mut by_size = Vec::new();
-        let mut reference_ns = 0.0;
-        let mut sizes =
-            AMONG_WORK_PAGES.map(|pages| (pages * page).min(scope.largest_bytes)).to_vec();
-        sizes.dedup();
-        let scatter_bytes = scope.largest_bytes;
-        for heap_bytes in sizes {
-            let settings =
-                DoFork { heap_bytes, scattered: true, scatter_bytes, ..among_work.clone() };
+        let mut entries = Vec::new();
+        for settings in scattered(scope, &among_work) {
+            let heap_bytes = settings.heap_bytes;
             let pte_ns = (fork(&settings)?.0 - among_work_ns) / (heap_bytes / page) as f64;
+            entries.push((heap_bytes, pte_ns));
             let mut params = cost_params(page, 0);
             params.insert("heap_bytes".to_owned(), heap_bytes.to_string());
             let mut out = Recorder::new(AMONG_WORK, params, rep, start_unix_ns);
             out.add("pte_among_work_ns_per_page", pte_ns);
             by_size.append(&mut out.finish());
-            if heap_bytes <= REFERENCE_BYTES || reference_ns == 0.0 {
-                reference_ns = pte_ns;
-            }
         }
+        let quoted = entries.iter().rfind(|(heap_bytes, _)| *heap_bytes <= REFERENCE_BYTES);
+        let reference_ns = quoted.or(entries.first()).context("no heap was forked")?.1;
         out.add("pte_among_work_ns_per_page", reference_ns);
         // Each mapping has a page, too.
         let more = |settings: &DoFork| Ok::<_, anyhow::Error>(fork(settings)?.0 - among_work_ns);
@@ -209,15 +204,11 @@ fn among_work_task(scope: Scope) -> Task {
         out.add("vma_ns", more(&with_files)? / VMAS as f64);
         let mut samples = out.finish();
         samples.append(&mut by_size);
-        if let Some(huge) = scope.huge_page_bytes {
-            let there = |pages: &u64| pages * huge <= scope.largest_bytes;
-            for pages in HUGE_AMONG_WORK_PAGES.into_iter().filter(there) {
-                let heap_bytes = pages * huge;
-                let of_huge = DoFork { heap_bytes, page_size_bytes: huge, ..among_work.clone() };
-                let (fork_ns, result) = fork(&of_huge)?;
-                if !are_huge(pages, result.populate_faults) {
-                    continue;
-                }
+        for settings in of_huge_pages(scope, &among_work) {
+            let (fork_ns, result) = fork(&settings)?;
+            let huge = settings.page_size_bytes;
+            let pages = settings.heap_bytes / huge;
+            if are_huge(pages, result.populate_faults) {
                 let entry_ns = (fork_ns - among_work_ns) / pages as f64;
                 let mut out = Recorder::new(BENCH, cost_params(huge, 0), rep, start_unix_ns);
                 out.add("thp_fork_among_work_ns_per_huge_page", entry_ns.max(0.0));
@@ -227,6 +218,28 @@ fn among_work_task(scope: Scope) -> Task {
         }
         Ok(samples)
     })
+}
+
+/// Heaps of base pages that copies have scattered, smallest first.
+fn scattered(scope: Scope, among_work: &DoFork) -> Vec<DoFork> {
+    let bytes = |pages: u64| (pages * scope.page_size_bytes).min(scope.largest_bytes);
+    let mut heaps = AMONG_WORK_PAGES.map(bytes).to_vec();
+    heaps.dedup();
+    let of = |heap_bytes| DoFork {
+        heap_bytes,
+        scattered: true,
+        scatter_bytes: scope.largest_bytes,
+        ..among_work.clone()
+    };
+    heaps.into_iter().map(of).collect()
+}
+
+/// Heaps of huge pages, largest first; none where there are no huge pages.
+fn of_huge_pages(scope: Scope, among_work: &DoFork) -> Vec<DoFork> {
+    let Some(huge) = scope.huge_page_bytes else { return Vec::new() };
+    let heaps = HUGE_AMONG_WORK_PAGES.into_iter().map(|pages| pages * huge);
+    let of = |heap_bytes| DoFork { heap_bytes, page_size_bytes: huge, ..among_work.clone() };
+    heaps.filter(|bytes| *bytes <= scope.largest_bytes).map(of).collect()
 }
 
 /// One run of the primitives, and what `costs` makes of its totals.

@@ -37,7 +37,7 @@ pub struct Context {
     /// Runs probes.
     pub runner: Runner,
     /// The most memory that a measurement asked for so far.
-    pub largest_need: Cell<u64>,
+    largest_need: Cell<u64>,
     /// The flag by which the verb at hand sets the size of a heap, for messages.
     pub size_flag: Cell<&'static str>,
     /// What touching the memory cost that was warmed for the last measurement.

@@ -65,11 +65,9 @@ fn profile(context: &Context, args: &BenchTendArgs) -> Result<Option<PathBuf>> {
     }
     context
         .say("the machine is calibrated first, which takes two minutes; --profile leaves that out");
-    let need = context.largest_need.get();
-    let (folder, _, _) = calibrate::make(context, CALIBRATION_ROUNDS)?;
-    // The calibration's: memory kept warm for it would be no server's.
-    context.largest_need.set(need);
-    Ok(Some(folder))
+    // Not of the same context: the memory that is kept warm for it would be no server's.
+    let own = Context::new(&context.common, None)?;
+    Ok(Some(calibrate::make(&own, CALIBRATION_ROUNDS)?.0))
 }
 
 /// One task for each server, and about how long they take.
