@@ -1,23 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `calibrate`: the machine profile, from primitive costs and from fork cycles of growing heaps.
 
-mod profile;
-
 use anyhow::{Context, Result};
+use cowlab_analysis::machine::{AMONG_WORK, BENCH, CYCLES, cycles_of};
 use cowlab_model::stats::median;
 use cowlab_probes::{DoFork, Method, Primitives, PrimitivesResult, Runner, WarmMemory, Writer};
 use cowlab_store::{Params, Sample};
 
 use crate::task::{Recorder, Task, median_of};
-use profile::cycles_of;
-pub use profile::profile_of;
-
-/// Primitive costs, in samples.
-pub const BENCH: &str = "calibrate";
-/// Fork cycles by size of the heap, in samples.
-pub const CYCLES: &str = "calibrate-cycle";
-/// Forks among work by size of the heap, in samples.
-pub const AMONG_WORK: &str = "calibrate-among-work";
 
 /// Heaps of the cycles that write nothing.
 const HEAPS_BYTES: [u64; 7] = [0, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30];
@@ -41,43 +31,6 @@ const VMAS: u64 = 1024;
 const FORKS_OF_NO_HEAP: u64 = 60;
 /// The heap whose costs are quoted as the machine's: larger than most caches.
 const REFERENCE_BYTES: u64 = 64 << 20;
-
-/// What a primitive cost is, in plain words; in the order in which reports show them.
-pub const NAMES: [(&str, &str); 33] = [
-    ("new_process_ns", "a new process, its exit and the wait for it (no heap)"),
-    ("fork_call_ns", "the fork call of a process without a heap"),
-    ("exit_wait_ns", "a child's exit until the parent has waited for it (no heap)"),
-    ("wait_ns", "reaping a child that is dead already"),
-    ("pte_ns_per_page", "copying one page-table entry at fork"),
-    ("pte_written_ns_per_page", "the same for a page written since the last fork"),
-    ("pte_teardown_ns_per_page", "tearing one page-table entry down at the child's exit"),
-    ("copy_free_ns_per_page", "freeing one copied page at the child's exit"),
-    ("page_table_bytes_per_page", "page-table memory that a fork duplicates"),
-    ("cow_fault_ns", "a copy-on-write fault: trap, copy and the rest"),
-    ("trap_ns", "of it, the trap: entering and leaving the kernel"),
-    ("copy_ns_per_page", "of it, the copy (a page-wise memcpy in user space)"),
-    ("fault_rest_ns", "of it, the rest: allocation, accounting, mapping, flush"),
-    ("cow_populate_ns", "the same copies asked for by madvise, without traps"),
-    ("cow_among_work_ns", "a copy-on-write fault in a program that does something between two"),
-    ("reuse_fault_ns", "a write-protect fault that only re-uses the page"),
-    ("cow_fault_threads_ns", "a copy-on-write fault with another running thread"),
-    ("remote_flush_ns", "of it, the flush of the other CPU's TLB"),
-    ("memcpy_ns_per_page", "memcpy, per page of a large block"),
-    ("memcpy_bytes_per_s", "memcpy, as a rate"),
-    ("first_touch_ns_per_page", "first touch of a page of free memory"),
-    ("cold_touch_ns_per_page", "the same for memory not used lately (a hypervisor's)"),
-    ("timer_ns", "reading the clock"),
-    ("thp_fork_among_work_ns_per_huge_page", "copying one huge page's entry at fork"),
-    ("thp_split_ns", "the first write to a huge page: split, and copy of one base page"),
-    ("thp_split_threads_ns", "the same with another running thread"),
-    ("unpinned_process_ns", "a new process whose child may run on another CPU (no heap)"),
-    ("spawn_ns", "posix_spawn of a tiny program, among work: the parent's stop, whatever its size"),
-    ("first_fork_ns_per_page", "the first fork of a heap, per page"),
-    ("fork_among_work_ns", "what a fork costs more in a program that does something between two"),
-    ("pte_among_work_ns_per_page", "copying an entry there, of a heap that copies have scattered"),
-    ("vma_anon_ns", "copying a mapping that has pages of its own, at fork"),
-    ("vma_ns", "copying a mapping that has none"),
-];
 
 /// What of the machine a calibration may use.
 #[derive(Debug, Clone, Copy)]

@@ -2,7 +2,6 @@
 //! Plans of measurements: what to run, how often and in which order, and the samples it gives.
 
 pub mod advice;
-pub mod application;
 pub mod calibrate;
 pub mod ccow;
 pub mod command;

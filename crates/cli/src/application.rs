@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use cowlab_bench::application::{SNAPSHOT, profile_of};
+use cowlab_analysis::application::{SNAPSHOT, profile_of};
 use cowlab_machine::{Facts, ProcessFacts, Root};
 use cowlab_model::application::ApplicationProfile;
 use cowlab_model::cost::Vmas;

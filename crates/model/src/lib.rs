@@ -4,7 +4,6 @@
 pub mod advice;
 pub mod application;
 pub mod cost;
-pub mod difference;
 pub mod profile;
 pub mod regression;
 pub mod snapshot;

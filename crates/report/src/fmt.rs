@@ -126,6 +126,33 @@ pub fn count(value: u64) -> String {
     grouped(&value.to_string())
 }
 
+/// A number of bytes, short: `16 MiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    tick(bytes as f64, "bytes")
+}
+
+/// A heap of document 000, in its decimal units: 316 MB is what it chose, not 302 MiB.
+pub(crate) fn heap_size(bytes: u64) -> String {
+    match bytes {
+        0 => "none".to_owned(),
+        1..1_000_000 => format!("{} kB", number(bytes as f64 / 1e3)),
+        _ => format!("{} MB", number(bytes as f64 / 1e6)),
+    }
+}
+
+/// A time.
+pub(crate) fn time(ns: f64) -> String {
+    quantity(ns, "ns")
+}
+
+/// A share.
+pub(crate) fn percent(share: f64) -> String {
+    if share > 0.0 && share < 0.000_5 {
+        return "less than 0.1%".to_owned();
+    }
+    quantity(share, "fraction")
+}
+
 /// What a column head says of a unit that its cells do not carry: `per page` of `ns_per_page`.
 pub fn unit_label(unit: &str) -> String {
     let rest = match base(unit) {

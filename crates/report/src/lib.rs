@@ -4,18 +4,30 @@
 //! [`document`] is what a report says; [`html`], [`terminal`] and [`csv`] are how it looks.
 
 pub mod casper;
+mod cells;
+pub mod comparison;
+mod configuration;
 pub mod csv;
+mod distribution;
 pub mod document;
 pub mod emulated;
+mod facts;
 pub mod figures;
 pub mod fmt;
+pub mod footprint;
 pub mod fork_study;
 pub mod html;
+pub mod kernel;
+mod papers;
 mod plot;
+pub mod programs;
+pub mod redis;
+mod run;
+pub mod snapshot;
 pub mod study;
+pub mod tend;
 pub mod terminal;
 pub mod trace;
 
-// Analysis: from a run's samples to a document.
-
 pub use document::{Axis, Block, Cell, Column, Document, Finding, Plot, Section, Series, Table};
+pub use run::of_bench;

@@ -7,7 +7,7 @@ mod golden;
 #[path = "support/kernel.rs"]
 mod synthetic;
 
-use cowlab_report::study::kernel;
+use cowlab_report::kernel;
 use cowlab_report::{Block, Cell, Document, Table, html, terminal};
 use cowlab_store::{Accelerator, Run};
 

@@ -78,7 +78,7 @@ pub fn look(programs: &Programs, program: &Program) -> Result<(Vec<Sample>, Vec<
 /// Its own spans, and policies replayed over them.
 fn is_meant(sample: &Sample, program: &Program) -> bool {
     let is = |param: &str, value: &str| sample.params.get(param).is_none_or(|of| of == value);
-    sample.bench == crate::application::BENCH
+    sample.bench == cowlab_analysis::application::BENCH
         && is("program", &program.program)
         && is("span", &program.span)
         && (sample.params.contains_key("program") || sample.params.contains_key("policy"))

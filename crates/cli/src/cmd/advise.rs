@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use cowlab_bench::application::Unjudged;
+use cowlab_analysis::application::Unjudged;
 use cowlab_bench::{Rounds, advice as trial};
 use cowlab_machine::{Facts, Root, thp};
 use cowlab_model::advice::{Advice, Choice, Shape, Surroundings, advise, sentence};

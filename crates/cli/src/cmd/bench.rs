@@ -5,13 +5,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use cowlab_analysis::figures::figures;
 use cowlab_bench::{
     Recorder, Rounds, Task, command, faults, fork_sections as sections, precopy, sweep, table,
 };
 use cowlab_machine::Policy;
 use cowlab_probes::{CowCheck, CowFaults, DoFork, ForkTable, Writer, unix_ns};
-use cowlab_report::figures::{figures, table as figure_table};
-use cowlab_report::{Block, Document, Section, csv, emulated, html, study};
+use cowlab_report::figures::table as figure_table;
+use cowlab_report::{Block, Document, Section, csv, emulated, html};
 use cowlab_store::{Missing, Run, RunFolder, RunInfo};
 
 use crate::args::{
@@ -77,7 +78,7 @@ pub fn finish_lacking(
     folder.write_run(&run)?;
     folder.write(&format!("tables/{name}.csv"), csv::table_csv(&table).as_bytes())?;
     // Some have a report of their own.
-    let own = study::of_bench(&run);
+    let own = cowlab_report::of_bench(&run);
     if let Some(document) = &own {
         for (file, contents) in csv::tables(document) {
             folder.write(&format!("tables/{file}"), contents.as_bytes())?;

@@ -4,8 +4,9 @@
 use std::time::Instant;
 
 use anyhow::Result;
+use cowlab_analysis::figures::figures;
 use cowlab_bench::{Rounds, observe};
-use cowlab_report::figures::{figures, table as figure_table};
+use cowlab_report::figures::table as figure_table;
 use cowlab_report::{Block, Document, Section, csv};
 use cowlab_store::{Run, RunFolder, RunInfo};
 

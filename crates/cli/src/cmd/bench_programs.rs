@@ -8,13 +8,13 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
-use cowlab_bench::application::profile_of;
+use cowlab_analysis::figures::figures;
+use cowlab_analysis::{application, machine};
 use cowlab_bench::programs::{FOOTPRINTS, FORECAST, Program, Programs, forecast, look};
 use cowlab_bench::{Rounds, calibrate};
 use cowlab_machine::{Facts, Root};
 use cowlab_model::profile::MachineProfile;
-use cowlab_report::figures::figures;
-use cowlab_report::{csv, html, study};
+use cowlab_report::{csv, html};
 use cowlab_store::{Missing, Run, RunFolder, RunInfo, Sample};
 
 use crate::args::{Common, FootprintsArgs, ForecastArgs};
@@ -101,7 +101,7 @@ pub fn forecasts(common: &Common, args: &ForecastArgs) -> Result<()> {
         let mut applications = Vec::new();
         let mut gathered = gather(&programs, |program, gathered| {
             let (mut samples, _) = look(&programs, program)?;
-            let (application, _) = profile_of(&samples, Some(&program.program))?;
+            let (application, _) = application::profile_of(&samples, Some(&program.program))?;
             applications.push((program, application));
             name(&programs, program, &mut samples);
             gathered.samples.append(&mut samples);
@@ -131,7 +131,7 @@ pub fn forecasts(common: &Common, args: &ForecastArgs) -> Result<()> {
         measured.extend(calibrate::derived(&measured, scope));
         let profile = match &given {
             Some(file) => file.profile.clone(),
-            None => calibrate::profile_of(&measured, scope)?,
+            None => machine::profile_of(&measured, scope.page_size_bytes, scope.huge_page_bytes)?,
         };
         for (program, application) in &applications {
             let (forecast, mut lacks) = forecast::predicted(&profile, program, application)?;
@@ -154,7 +154,7 @@ fn finish(common: &Common, name: &str, work: impl FnOnce() -> Result<Gathered>) 
     info.duration_s = Some(began.elapsed().as_secs_f64());
     info.missing = missing;
     let run = Run { info, samples };
-    let document = study::programs::document(&run).context("no program was seen")?;
+    let document = cowlab_report::programs::document(&run).context("no program was seen")?;
     folder.write_run(&run)?;
     if let Some(profile) = profile {
         folder.write(PROFILE_FILE, &ProfileFile::bytes(&run.info.environments[0], &profile)?)?;

@@ -4,8 +4,8 @@
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use cowlab_analysis::figures::figures;
 use cowlab_bench::{Rounds, trace};
-use cowlab_report::figures::figures;
 use cowlab_report::{Block, Document, Section};
 use cowlab_store::{Run, RunFolder, RunInfo};
 

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
+use cowlab_analysis::machine::{NAMES, profile_of};
 use cowlab_bench::Rounds;
-use cowlab_bench::calibrate::{NAMES, derived, profile_of, tasks};
+use cowlab_bench::calibrate::{derived, tasks};
 use cowlab_model::profile::MachineProfile;
 use cowlab_report::{Block, Cell, Column, Document, Section, Table};
 use cowlab_store::{Environment, FORMAT, Missing, Run, RunFolder, RunInfo};
@@ -145,7 +146,7 @@ pub fn make(context: &Context, rounds: u32) -> Result<(PathBuf, Run, MachineProf
     samples.append(&mut context.cold_touch.borrow_mut());
     samples.extend(derived(&samples, scope));
     info.duration_s = Some(began.elapsed().as_secs_f64());
-    let profile = profile_of(&samples, scope)?;
+    let profile = profile_of(&samples, scope.page_size_bytes, scope.huge_page_bytes)?;
     if scope.huge_page_bytes.is_some() && profile.huge_page_bytes.is_none() {
         info.missing.push(Missing {
             metric: "thp_fork_among_work_ns_per_huge_page".to_owned(),

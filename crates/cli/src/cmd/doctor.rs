@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use cowlab_bench::application::Unjudged;
+use cowlab_analysis::application::Unjudged;
 use cowlab_bench::redis::{ServerProcess, replication_of};
 use cowlab_machine::capability::{self, Capability};
 use cowlab_machine::verdict::{Expected, Level, Verdict, fork_expecting};

@@ -19,7 +19,7 @@ use cowlab_observe::footprint::method::{MethodFacts, Subject, choose};
 use cowlab_observe::footprint::samples::samples;
 use cowlab_observe::footprint::tracer::{Tracer, on_own_thread};
 use cowlab_observe::footprint::{Method, Spans, live};
-use cowlab_report::{csv, html, study};
+use cowlab_report::{csv, html};
 use cowlab_store::{Missing, Run, RunFolder, RunInfo};
 use serde::Serialize;
 
@@ -104,7 +104,7 @@ pub fn run(common: &Common, args: &FootprintArgs) -> Result<()> {
 }
 
 fn keep(common: &Common, folder: RunFolder, run: &Run, summary: &Summary) -> Result<()> {
-    let document = study::footprint::document(run)
+    let document = cowlab_report::footprint::document(run)
         .context("nothing was seen: the process, or the looking at it, ended too early")?;
     folder.write_run(run)?;
     for (file, contents) in csv::tables(&document) {

@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
+use cowlab_analysis::study::Study;
 use cowlab_bench::guest::Guests;
 use cowlab_bench::sweep::Extent;
 use cowlab_bench::{Rounds, Task, calibrate, faults, points, sweep, table};
@@ -11,9 +12,8 @@ use cowlab_store::{Missing, Run, RunFolder, RunInfo};
 
 use crate::args::{Common, StudyArgs};
 use crate::cmd::bench::{isolation_tasks, kept};
-use crate::cmd::calibrate::{PROFILE_FILE, missing};
+use crate::cmd::calibrate::{PROFILE_FILE, ProfileFile, missing};
 use crate::cmd::kernel::{KernelStudy, guests};
-use crate::cmd::report::Analysis;
 use crate::context::{Context, rounds_within};
 use crate::output;
 
@@ -92,9 +92,10 @@ pub fn run(common: &Common, args: &StudyArgs) -> Result<()> {
     info.duration_s = Some(began.elapsed().as_secs_f64());
     let run = Run { info, samples };
 
-    let analysis = Analysis::of(&run)?;
-    let document = analysis.document(&run);
-    folder.write(PROFILE_FILE, &analysis.profile_file(&run)?)?;
+    let study = Study::of(&run)?;
+    let document = cowlab_report::study::document(&study);
+    let profile = ProfileFile::bytes(&run.info.environments[0], &study.profile)?;
+    folder.write(PROFILE_FILE, &profile)?;
     folder.write("report.html", cowlab_report::html::render(&document).as_bytes())?;
     for (file, contents) in cowlab_report::csv::tables(&document) {
         folder.write(&format!("tables/{file}"), contents.as_bytes())?;
@@ -103,7 +104,7 @@ pub fn run(common: &Common, args: &StudyArgs) -> Result<()> {
     let written = folder.commit()?;
     ended.with_context(|| kept(&written))?;
     if common.json {
-        output::json_of_run(&run, analysis.summary(&run))?;
+        output::json_of_run(&run, cowlab_report::study::summary(&study))?;
     } else {
         output::text(&document)?;
     }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What document 000 could not ask: variants of its program, each beside the plain one.
 
-use cowlab_bench::sweep::BENCH;
+use crate::cells;
+use crate::study::not_available;
+use cowlab_analysis::names::FORK_SWEEP as BENCH;
+use cowlab_analysis::study::Study;
 use cowlab_model::Estimate;
 
-use super::{Analysis, cells, size};
 use crate::document::{Block, Cell, Column, Section, Table};
-use crate::fmt;
+use crate::fmt::{self, size};
 
 /// Anchor of the table.
 pub(super) const TABLE: &str = "variants";
@@ -147,13 +149,13 @@ pub(super) struct Measured {
 
 /// Document 000's case with some parameters changed.
 pub(super) fn measured(
-    analysis: &Analysis,
+    study: &Study,
     heap_bytes: u64,
     fraction: f64,
     page_size_bytes: u64,
     departs: &[(&str, &str)],
 ) -> Measured {
-    let page = analysis.profile().page_size_bytes;
+    let page = study.profile.page_size_bytes;
     let plain = [
         ("method", "fork"),
         ("writer", "child"),
@@ -162,7 +164,7 @@ pub(super) fn measured(
         ("threads", "0"),
         ("pinned", "true"),
     ];
-    let mut samples = analysis
+    let mut samples = study
         .samples(BENCH)
         .with("heap_bytes", heap_bytes)
         .with("write_fraction", fraction)
@@ -183,11 +185,11 @@ pub(super) fn measured(
     }
 }
 
-pub(super) fn section(analysis: &Analysis) -> Section {
+pub(super) fn section(study: &Study) -> Section {
     let title = "Beyond document 000";
-    let page = analysis.profile().page_size_bytes;
-    let huge = analysis.environment().and_then(|e| e.thp_size_bytes);
-    let huge = huge.or(analysis.profile().huge_page_bytes);
+    let page = study.profile.page_size_bytes;
+    let huge = study.environment().and_then(|e| e.thp_size_bytes);
+    let huge = huge.or(study.profile.huge_page_bytes);
     let columns = vec![
         Column::text("Variant"),
         Column::unit("The fork call", "ns"),
@@ -206,7 +208,7 @@ pub(super) fn section(analysis: &Analysis) -> Section {
     let mut left_out = Vec::new();
     for variant in &VARIANTS {
         let page = if variant.huge { huge.unwrap_or(0) } else { page };
-        let found = measured(analysis, variant.heap_bytes, variant.fraction, page, variant.departs);
+        let found = measured(study, variant.heap_bytes, variant.fraction, page, variant.departs);
         if found.fork_ns.is_none() && found.cycle_ns.is_none() {
             left_out.push(variant);
             continue;
@@ -228,11 +230,11 @@ pub(super) fn section(analysis: &Analysis) -> Section {
     )];
     if tables.iter().all(|table| table.rows.is_empty()) {
         let needs = "the sweep's samples (bench fork-sweep)";
-        blocks.push(analysis.not_available("The variants", &["fork-sweep"], needs));
+        blocks.push(not_available(study, "The variants", &["fork-sweep"], needs));
         return Section::new("beyond", title, blocks);
     }
     blocks.extend(tables.into_iter().filter(|t| !t.rows.is_empty()).map(Block::Table));
-    blocks.extend(untouched(analysis).map(Block::Text));
+    blocks.extend(untouched(study).map(Block::Text));
     blocks.extend(left_out.iter().map(|variant| {
         let needs = if variant.huge {
             "huge pages, and memory for them"
@@ -241,21 +243,20 @@ pub(super) fn section(analysis: &Analysis) -> Section {
         } else {
             "memory, or time, that this run did not have"
         };
-        analysis.not_available(variant.name, &[], needs)
+        not_available(study, variant.name, &[], needs)
     }));
     Section::new("beyond", title, blocks)
 }
 
 /// Fork calls of a heap that was filled, of one only asked for, and without one.
-pub(super) fn untouched_forks(analysis: &Analysis) -> Option<[Estimate; 3]> {
-    let page = analysis.profile().page_size_bytes;
-    let fork =
-        |heap, departs: &[(&str, &str)]| measured(analysis, heap, 0.0, page, departs).fork_ns;
+pub(super) fn untouched_forks(study: &Study) -> Option<[Estimate; 3]> {
+    let page = study.profile.page_size_bytes;
+    let fork = |heap, departs: &[(&str, &str)]| measured(study, heap, 0.0, page, departs).fork_ns;
     Some([fork(HEAP_BYTES, &[])?, fork(HEAP_BYTES, &[("populated", "false")])?, fork(0, &[])?])
 }
 
-fn untouched(analysis: &Analysis) -> Option<String> {
-    let [filled, asked_for, none] = untouched_forks(analysis)?;
+fn untouched(study: &Study) -> Option<String> {
+    let [filled, asked_for, none] = untouched_forks(study)?;
     Some(format!(
         "Memory that was asked for but never touched: fork took {} with {} of it, {} without any, \
          and {} once it had been written ({} times as long). Document 004 found the same.",

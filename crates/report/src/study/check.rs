@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The model against measurements that it was not fitted to.
 
-use cowlab_bench::points::{Check, Checked};
+use crate::study::not_available;
+use cowlab_analysis::check::{Check, Checked};
+use cowlab_analysis::study::Study;
 use cowlab_model::profile::WritingProcess;
 
-use super::{Analysis, percent};
 use crate::document::{Axis, Block, Cell, Column, Plot, Section, Series, Table};
-use crate::fmt;
+use crate::fmt::{self, percent};
 
 /// Anchor of the plot of predictions.
 pub(super) const PLOT: &str = "predicted";
 
-pub(super) fn section(analysis: &Analysis) -> Section {
+pub(super) fn section(study: &Study) -> Section {
     let title = "The model, checked";
     let mut blocks = vec![Block::Text(
         "The model is the document's equation with what the calibration measures: costs per page \
@@ -20,15 +21,15 @@ pub(super) fn section(analysis: &Analysis) -> Section {
          seed) that were used to fit nothing and were measured between the calibration's rounds."
             .into(),
     )];
-    let Some(check) = analysis.study.check.filter(|check| !check.points.is_empty()) else {
+    let Some(check) = study.check.as_ref().filter(|check| !check.points.is_empty()) else {
         let needs = "measured points to predict (bench predict-check)";
-        blocks.push(analysis.not_available("The check", &["predict-check"], needs));
+        blocks.push(not_available(study, "The check", &["predict-check"], needs));
         return Section::new("model", title, blocks);
     };
     blocks.push(Block::Table(figures(check)));
     blocks.push(Block::Plot(predicted(check)));
-    blocks.push(Block::Plot(residuals(check, analysis.profile().page_size_bytes)));
-    blocks.push(Block::Table(points(check, analysis.profile().page_size_bytes)));
+    blocks.push(Block::Plot(residuals(check, study.profile.page_size_bytes)));
+    blocks.push(Block::Table(points(check, study.profile.page_size_bytes)));
     Section::new("model", title, blocks)
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Why a point lies off its line: only what the samples support.
 
+use crate::cells;
+use cowlab_analysis::study::Study;
 use cowlab_model::cost::{Question, predict};
 use cowlab_model::profile::{CycleCurve, WritingProcess};
 
-use super::lines::{FORKS, FractionLine, Point};
-use super::{Study, cells, heap_size, percent, size, time};
-use crate::fmt;
+use crate::fmt::{self, heap_size, percent, size, time};
+use cowlab_analysis::study::sweep::{FORKS, FractionLine, Point};
 
 /// Residuals up to this need no explanation.
 pub(super) const LARGE: f64 = 0.1;
@@ -81,7 +82,7 @@ impl Place<'_> {
     /// What a page costs depends on how much memory is in use, which no straight line has: the
     /// model, calibrated at several sizes, less the line.
     fn size_of_page_cost(&self) -> Option<(String, f64)> {
-        let profile = self.study.profile;
+        let profile = &self.study.profile;
         let page = profile.page_size_bytes;
         let written_bytes = self.point.heap_bytes as f64 * self.point.fraction;
         let question = Question {

@@ -1,47 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! This machine: its facts, its profile, and what could not be measured on it.
 
-use cowlab_bench::calibrate::NAMES;
-use cowlab_store::{Accelerator, Environment, RunInfo};
+use cowlab_analysis::machine::NAMES;
+use cowlab_analysis::study::Study;
+use cowlab_store::Environment;
 
-use super::{Analysis, curves, size};
+use super::curves;
 use crate::document::{Block, Cell, Column, Section, Table};
-use crate::fmt;
+use crate::facts::executed;
+use crate::fmt::{self, size};
 
 /// Anchor of the profile's table.
 pub(super) const PROFILE_TABLE: &str = "machine-profile";
 
-/// What stands under the title.
-pub(super) fn headline_facts(info: &RunInfo) -> Vec<(String, String)> {
-    let mut facts = Vec::new();
-    let mut add = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            facts.push((name.to_owned(), value));
-        }
-    };
-    let environment = info.environments.first();
-    add("Host", environment.map(|e| e.host.clone()));
-    add("CPU", environment.and_then(|e| e.cpu_model.clone()));
-    add("Kernel", environment.map(|e| format!("Linux {}", e.kernel)));
-    let started = info.started.to_string();
-    // Parts of a second say nothing here.
-    let seconds = started.split_once('.').map(|(seconds, _)| format!("{seconds}Z"));
-    add("Started", Some(seconds.unwrap_or(started)));
-    add("Took", info.duration_s.map(|s| fmt::quantity(s * 1e9, "ns")));
-    add("Command", Some(command_line(info)));
-    facts
-}
-
-/// The command line, the program by its name alone: where it lay is nobody's business.
-pub(super) fn command_line(info: &RunInfo) -> String {
-    let mut words = info.command.iter().map(String::as_str);
-    let program = words.next().map(|path| path.rsplit('/').next().unwrap_or(path));
-    program.into_iter().chain(words).collect::<Vec<_>>().join(" ")
-}
-
-pub(super) fn section(analysis: &Analysis) -> Section {
+pub(super) fn section(study: &Study) -> Section {
     let mut blocks = Vec::new();
-    match analysis.environment() {
+    match study.environment() {
         Some(environment) => blocks.push(Block::Table(facts(environment))),
         None => blocks.push(Block::Note("The run names no environment.".into())),
     }
@@ -52,9 +26,9 @@ pub(super) fn section(analysis: &Analysis) -> Section {
          CPU's memory of recent entries, which must be flushed when one changes."
             .into(),
     ));
-    blocks.push(Block::Table(profile(analysis)));
-    blocks.extend(curves::plots(analysis.profile()));
-    let missing = &analysis.study.run.info.missing;
+    blocks.push(Block::Table(profile(study)));
+    blocks.extend(curves::plots(&study.profile));
+    let missing = &study.run.info.missing;
     blocks.extend(
         missing.iter().map(|m| Block::Note(format!("{}: not available: {}.", m.metric, m.reason))),
     );
@@ -110,17 +84,7 @@ fn facts(environment: &Environment) -> Table {
     table
 }
 
-/// How an environment's instructions were executed.
-pub(super) fn executed(accelerator: Accelerator) -> &'static str {
-    match accelerator {
-        Accelerator::Native => "natively, on this kernel",
-        Accelerator::Kvm => "in a guest under KVM",
-        Accelerator::Tcg => "in an emulated guest (TCG): times are not hardware's",
-        Accelerator::Icount => "in an emulated guest whose clock counts instructions (TCG, icount)",
-    }
-}
-
-fn profile(analysis: &Analysis) -> Table {
+fn profile(study: &Study) -> Table {
     let columns = vec![
         Column::text("Cost"),
         Column::number("Median (95% interval)"),
@@ -128,7 +92,7 @@ fn profile(analysis: &Analysis) -> Table {
         Column::text("Name in the profile"),
     ];
     let mut table = Table::new(PROFILE_TABLE, "The machine profile", columns);
-    let costs = &analysis.profile().costs;
+    let costs = &study.profile.costs;
     let known = NAMES.iter().map(|(key, name)| (*key, *name));
     // What a newer calibration added stands at the end.
     let others = costs.iter().map(|(key, cost)| (key.as_str(), cost.name.as_str()));

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How a study was measured, and how to repeat it.
 
-use cowlab_bench::{calibrate, faults, points, sweep, table};
+use cowlab_analysis::names::{COW_CHECK, COW_FAULTS, FORK_SWEEP, FORK_TABLE};
+use cowlab_analysis::{check, machine};
 
-use super::Analysis;
-use super::machine::command_line;
 use crate::document::{Block, Cell, Column, Section, Table};
+use crate::facts::command_line;
+use cowlab_analysis::study::Study;
 
-pub(super) fn section(analysis: &Analysis) -> Section {
-    let info = &analysis.study.run.info;
+pub(super) fn section(study: &Study) -> Section {
+    let info = &study.run.info;
     let mut blocks = vec![
         Block::Text(
             "Everything was measured in rounds: each round measures each thing once, in an order \
@@ -28,7 +29,7 @@ pub(super) fn section(analysis: &Analysis) -> Section {
              removed from every single write."
                 .into(),
         ),
-        Block::Table(rounds(analysis)),
+        Block::Table(rounds(study)),
         Block::Table(metrics()),
     ];
     if !info.command.is_empty() {
@@ -46,20 +47,20 @@ pub(super) fn section(analysis: &Analysis) -> Section {
     Section::new("method", "How this was measured", blocks)
 }
 
-fn rounds(analysis: &Analysis) -> Table {
+fn rounds(study: &Study) -> Table {
     let columns =
         vec![Column::text("Measurement"), Column::number("Samples"), Column::number("Rounds")];
     let mut table = Table::new("rounds", "What was measured how often", columns);
     for bench in [
-        calibrate::BENCH,
-        calibrate::CYCLES,
-        points::BENCH,
-        sweep::BENCH,
-        table::BENCH,
-        faults::BENCH,
-        "cow-check",
+        machine::BENCH,
+        machine::CYCLES,
+        check::BENCH,
+        FORK_SWEEP,
+        FORK_TABLE,
+        COW_FAULTS,
+        COW_CHECK,
     ] {
-        let samples = analysis.samples(bench);
+        let samples = study.samples(bench);
         let cell = |count: u64| {
             if count > 0 {
                 Cell::count(count)

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Document 000's derived figures beside the published ones: rates, ratio, base cost, equation.
 
-use super::lines::{FORKS, terms_of};
-use super::papers::SMITH;
 use super::sweep::PUBLISHED;
-use super::{Analysis, cells, percent, time};
+use crate::cells;
 use crate::document::{Block, Cell, Column, Table};
-use crate::fmt;
+use crate::fmt::{self, percent, time};
+use crate::papers::SMITH;
+use cowlab_analysis::study::Study;
+use cowlab_analysis::study::sweep::{FORKS, Terms, terms_of};
 
 /// Anchor of the table.
 pub(super) const TABLE: &str = "sweep-published";
@@ -24,21 +25,21 @@ struct Compared {
     is_time: bool,
 }
 
-pub(super) fn blocks(analysis: &Analysis) -> Vec<Block> {
-    let mut blocks = vec![Block::Table(table(analysis))];
-    blocks.extend(equation(analysis).map(Block::Text));
-    blocks.extend(base_cost(analysis).map(Block::Text));
-    blocks.extend(ratio(analysis).map(Block::Text));
+pub(super) fn blocks(study: &Study) -> Vec<Block> {
+    let mut blocks = vec![Block::Table(table(study))];
+    blocks.extend(equation(study).map(Block::Text));
+    blocks.extend(base_cost(study).map(Block::Text));
+    blocks.extend(ratio(study).map(Block::Text));
     blocks
 }
 
 /// The best page-fault service rate (at 0.9, as published) over the memory-copy rate.
-pub(super) fn service_to_copy(analysis: &Analysis) -> Option<f64> {
-    let service = analysis.sweep.line(0.9)?.service_bytes_per_s()?;
-    Some(service.value / analysis.profile().cost("memcpy_bytes_per_s")?)
+pub(super) fn service_to_copy(study: &Study) -> Option<f64> {
+    let service = study.sweep.line(0.9)?.service_bytes_per_s()?;
+    Some(service.value / study.profile.cost("memcpy_bytes_per_s")?)
 }
 
-fn table(analysis: &Analysis) -> Table {
+fn table(study: &Study) -> Table {
     let columns = vec![
         Column::text("Figure"),
         Column::number("3B2/310"),
@@ -51,7 +52,7 @@ fn table(analysis: &Analysis) -> Table {
     let caption = "Published in 1988 and measured here: lines for 1000 forks at a write fraction, \
                    page-fault service rates (number · frac / slope), and the equation's terms";
     let mut table = Table::new(TABLE, caption, columns);
-    for row in rows(analysis) {
+    for row in rows(study) {
         let here = row.here.map(|e| e.value);
         let factor = |published: Option<f64>| {
             let (published, here) = (published?, here?);
@@ -74,9 +75,9 @@ fn table(analysis: &Analysis) -> Table {
     table
 }
 
-fn rows(analysis: &Analysis) -> Vec<Compared> {
-    let sweep = &analysis.sweep;
-    let profile = analysis.profile();
+fn rows(study: &Study) -> Vec<Compared> {
+    let sweep = &study.sweep;
+    let profile = &study.profile;
     let published = |row: &str, quantity: &str, factor: f64| {
         MACHINES.map(|(machine, _)| {
             Some(SMITH.recomputed(&format!("{machine}.{row}"), quantity)? * factor)
@@ -114,7 +115,7 @@ fn rows(analysis: &Analysis) -> Vec<Compared> {
     let copied = published("memcpy", "memcpy_bytes_per_s", 1.0);
     add("memory-copy rate, bytes".into(), "per_s", copied, copy, false);
     let ratio = published("ratio", "service_to_copy_ratio", 1.0);
-    let here = service_to_copy(analysis).map(exact);
+    let here = service_to_copy(study).map(exact);
     add("service over copy rate".into(), "", ratio, here, false);
     let fork = published("fork", "fork_ms", 1e6);
     let base = sweep.base_cost_ns().map(exact);
@@ -133,7 +134,7 @@ fn rows(analysis: &Analysis) -> Vec<Compared> {
 }
 
 /// The equation's terms from the published slopes.
-fn published_terms(machine: &str, page: u64) -> Option<super::lines::Terms> {
+fn published_terms(machine: &str, page: u64) -> Option<Terms> {
     let value = |fraction: f64, quantity: &str| {
         SMITH.value(&format!("{machine}.frac-{fraction}"), quantity).map(|s| s * 1e9)
     };
@@ -144,9 +145,9 @@ fn published_terms(machine: &str, page: u64) -> Option<super::lines::Terms> {
 }
 
 /// Document 000's equation with this machine's terms, from the lines and from the calibration.
-fn equation(analysis: &Analysis) -> Option<String> {
-    let profile = analysis.profile();
-    let terms = analysis.sweep.terms(profile.page_size_bytes)?;
+fn equation(study: &Study) -> Option<String> {
+    let profile = &study.profile;
+    let terms = study.sweep.terms(profile.page_size_bytes)?;
     let mut out = format!(
         "Document 000's equation, t(fork) = t(copy one page) · frac · pages + t(page-table entry) \
          · pages + t(new process), reads on this machine: {} · frac · pages + {} · pages + {}. \
@@ -173,9 +174,9 @@ fn equation(analysis: &Analysis) -> Option<String> {
 }
 
 /// Whether the intercepts give the cost of a fork without a heap, as the document found.
-fn base_cost(analysis: &Analysis) -> Option<String> {
-    let intercepts = analysis.sweep.base_cost_ns()?;
-    let measured = analysis.sweep.point(0, 0.0)?.real_ns.scaled(1.0 / FORKS);
+fn base_cost(study: &Study) -> Option<String> {
+    let intercepts = study.sweep.base_cost_ns()?;
+    let measured = study.sweep.point(0, 0.0)?.real_ns.scaled(1.0 / FORKS);
     let off = intercepts / measured.value - 1.0;
     let figures = format!(
         "A fork without a heap costs {} measured and {} by the mean of the three intercepts",
@@ -193,8 +194,8 @@ fn base_cost(analysis: &Analysis) -> Option<String> {
     })
 }
 
-fn ratio(analysis: &Analysis) -> Option<String> {
-    let here = service_to_copy(analysis)?;
+fn ratio(study: &Study) -> Option<String> {
+    let here = service_to_copy(study)?;
     let published = SMITH.value("3b2.ratio", "service_to_copy_ratio")?;
     let comparison = if here < published / 1.2 {
         "copying itself has become cheap; what the kernel does around each copy decides now"

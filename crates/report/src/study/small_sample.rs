@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Document 000's figures 5 and 6: how far real time exceeds system time, by the number of forks.
 
+use crate::study::not_available;
+use cowlab_analysis::study::Study;
 use cowlab_model::stats::median;
 
-use super::lines::document_case;
-use super::papers::SMITH;
-use super::picked::Picked;
-use super::{Analysis, heap_size, percent};
 use crate::document::{Axis, Block, Plot, Series};
-use crate::fmt;
+use crate::fmt::{self, heap_size, percent};
+use crate::papers::SMITH;
+use cowlab_analysis::picked::Picked;
+use cowlab_analysis::study::sweep::document_case;
 
 /// Figure 6 leaves out fewer forks than this.
 const MANY_FORKS: u64 = 100;
@@ -20,13 +21,13 @@ struct Excess {
     label: String,
 }
 
-pub(super) fn blocks(analysis: &Analysis) -> Vec<Block> {
-    let samples = document_case(&analysis.study);
+pub(super) fn blocks(study: &Study) -> Vec<Block> {
+    let samples = document_case(study);
     let (outside, no_sys_outside) = excess(&samples, "outside_real_ns", "outside_sys_ns");
     let (inside, no_sys_inside) = excess(&samples, "real_ns", "sys_ns");
     if outside.is_empty() && inside.is_empty() {
         let needs = "the sweep's samples (bench fork-sweep)";
-        return vec![analysis.not_available("Figures 5 and 6", &["fork-sweep"], needs)];
+        return vec![not_available(study, "Figures 5 and 6", &["fork-sweep"], needs)];
     }
     let figure = |id: &str, title: &str, least: u64| {
         let series = |name: &str, points: &[Excess]| {

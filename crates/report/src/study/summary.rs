@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The derived results of a study for `--json`.
 
+use cowlab_analysis::study::Study;
+use cowlab_analysis::study::sweep as lines;
 use cowlab_model::regression::Line;
 use serde_json::{Value, json};
 
-use super::{Analysis, Study, explain, findings, lines, shares};
+use super::{explain, findings, shares};
 use crate::document::Block;
 use crate::html::inline::plain;
 
 /// The derived results: lines, rates, the check's figures, and the findings as text. What was not
 /// measured is null.
 pub fn summary(study: &Study) -> Value {
-    let analysis = Analysis::of(study);
-    let sweep = &analysis.sweep;
+    let sweep = &study.sweep;
     let page = study.profile.page_size_bytes;
     let lines: Vec<Value> = sweep
         .lines
@@ -37,7 +38,7 @@ pub fn summary(study: &Study) -> Value {
             "new_process_ns": terms.process,
         })
     });
-    let check = study.check.map(|check| {
+    let check = study.check.as_ref().map(|check| {
         json!({
             "points": check.points.len(),
             "median_error_ratio": check.median_error,
@@ -46,11 +47,11 @@ pub fn summary(study: &Study) -> Value {
             "interval_half_width_ratio": check.interval_half_width,
         })
     });
-    let blocks = findings::section(&analysis).blocks;
+    let blocks = findings::section(study).blocks;
     json!({
         "lines": lines,
         "equation": terms,
-        "service_to_copy_ratio": shares::service_to_copy(&analysis),
+        "service_to_copy_ratio": shares::service_to_copy(study),
         "fork_from_intercepts_ns": sweep.base_cost_ns(),
         "fork_without_heap_ns":
             sweep.point(0, 0.0).map(|p| p.real_ns.scaled(1.0 / lines::FORKS)),

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Document 000's figures 3 and 4: real time over memory and write fraction.
 
-use cowlab_bench::sweep::FRACTIONS;
+use crate::study::not_available;
+use cowlab_analysis::study::Study;
+use cowlab_analysis::study::sweep::FRACTIONS;
 
-use super::lines::{self, document_case};
-use super::{Analysis, heap_size};
 use crate::document::{Axis, Block, Plot, Series};
-use crate::fmt;
+use crate::fmt::{self, heap_size};
+use cowlab_analysis::study::sweep::{self as lines, document_case};
 
-pub(super) fn blocks(analysis: &Analysis) -> Vec<Block> {
+pub(super) fn blocks(study: &Study) -> Vec<Block> {
     let heaps: Vec<u64> = lines::heaps_bytes().collect();
     let thousand =
-        grid(&heaps, |heap, fraction| Some(analysis.sweep.point(heap, fraction)?.real_ns.value));
-    let single = document_case(&analysis.study).with("forks", 1);
+        grid(&heaps, |heap, fraction| Some(study.sweep.point(heap, fraction)?.real_ns.value));
+    let single = document_case(study).with("forks", 1);
     let one = grid(&heaps, |heap, fraction| {
         let here = single.with("heap_bytes", heap).with("write_fraction", fraction);
         Some(here.estimate("outside_real_ns")?.value)
@@ -30,7 +31,7 @@ pub(super) fn blocks(analysis: &Analysis) -> Vec<Block> {
                 map("figure-3-map", title, &heaps, z).caption("The same figures, each readable."),
             ));
         }
-        None => blocks.push(analysis.not_available("Figure 3", &["fork-sweep"], NEEDS)),
+        None => blocks.push(not_available(study, "Figure 3", &["fork-sweep"], NEEDS)),
     }
     match one {
         Some(z) => {
@@ -41,7 +42,7 @@ pub(super) fn blocks(analysis: &Analysis) -> Vec<Block> {
                  before it forks, which the time from outside holds as well.",
             )));
         }
-        None => blocks.push(analysis.not_available("Figure 4", &["fork-sweep"], NEEDS)),
+        None => blocks.push(not_available(study, "Figure 4", &["fork-sweep"], NEEDS)),
     }
     blocks
 }

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Document 000's sweep: its lines, rates and equation beside the published ones.
 
-use cowlab_bench::sweep::FRACTIONS;
+use crate::cells;
+use crate::study::not_available;
+use cowlab_analysis::study::Study;
+use cowlab_analysis::study::sweep::FRACTIONS;
 
-use super::lines::{self, FORKS, FractionLine};
-use super::{Analysis, cells, explain, heap_size, percent, shares, small_sample, surface};
+use super::{explain, shares, small_sample, surface};
 use crate::document::{Axis, Block, Cell, Column, Plot, Section, Series, Table};
-use crate::fmt;
+use crate::fmt::{self, heap_size, percent};
+use cowlab_analysis::study::sweep::{self as lines, FORKS, FractionLine};
 
 /// Anchor of the table of lines.
 pub(super) const LINES_TABLE: &str = "sweep-lines";
 /// The fractions whose lines were published.
 pub(super) const PUBLISHED: [f64; 3] = [0.1, 0.5, 0.9];
 
-pub(super) fn section(analysis: &Analysis) -> Section {
+pub(super) fn section(study: &Study) -> Section {
     let mut blocks = vec![Block::Text(
         "Smith and Maguire (1988) ran a program that forks 1000 times with a heap of some size, of \
          which each child writes a fraction, one byte a page, and fitted a line of real time over \
@@ -21,31 +24,31 @@ pub(super) fn section(analysis: &Analysis) -> Section {
          The heap is filled before the first fork, and each child is waited for before the next."
             .into(),
     )];
-    if analysis.sweep.points.is_empty() {
+    if study.sweep.points.is_empty() {
         let needs = "the sweep's samples (bench fork-sweep) and memory for its heaps";
-        blocks.push(analysis.not_available("The sweep", &["fork-sweep"], needs));
+        blocks.push(not_available(study, "The sweep", &["fork-sweep"], needs));
         return Section::new("sweep", TITLE, blocks);
     }
-    blocks.extend(line_blocks(analysis));
-    blocks.extend(shares::blocks(analysis));
-    blocks.push(Block::Table(points(analysis)));
-    blocks.push(Block::Table(forks(analysis)));
-    blocks.extend(surface::blocks(analysis));
-    blocks.extend(small_sample::blocks(analysis));
+    blocks.extend(line_blocks(study));
+    blocks.extend(shares::blocks(study));
+    blocks.push(Block::Table(points(study)));
+    blocks.push(Block::Table(forks(study)));
+    blocks.extend(surface::blocks(study));
+    blocks.extend(small_sample::blocks(study));
     Section::new("sweep", TITLE, blocks)
 }
 
 const TITLE: &str = "Memory, write fraction and time (document 000)";
 
-fn line_blocks(analysis: &Analysis) -> Vec<Block> {
-    let sweep = &analysis.sweep;
+fn line_blocks(study: &Study) -> Vec<Block> {
+    let sweep = &study.sweep;
     if sweep.lines.is_empty() {
         let needs = "three heaps at least for a line, so more memory";
-        return vec![analysis.not_available("Regression lines", &["fork-sweep"], needs)];
+        return vec![not_available(study, "Regression lines", &["fork-sweep"], needs)];
     }
     let mut blocks = vec![
-        Block::Plot(figure(analysis)),
-        Block::Table(table(analysis)),
+        Block::Plot(figure(study)),
+        Block::Table(table(study)),
         Block::Text(
             "The main line weighs every point by 1/y², so that all sizes count alike in relative \
              terms. The published fit, ordinary least squares, stands beside it: sizes grow \
@@ -54,7 +57,7 @@ fn line_blocks(analysis: &Analysis) -> Vec<Block> {
                 .into(),
         ),
     ];
-    let worst = |line| explain::worst_point(&analysis.study, line, &sweep.points);
+    let worst = |line| explain::worst_point(study, line, &sweep.points);
     let explained: Vec<String> = sweep.lines.iter().filter_map(worst).collect();
     if explained.is_empty() {
         let largest = sweep.worst().map_or(0.0, |(_, residual)| residual.abs());
@@ -64,7 +67,7 @@ fn line_blocks(analysis: &Analysis) -> Vec<Block> {
         )));
     }
     blocks.extend(explained.into_iter().map(Block::Note));
-    blocks.push(Block::Plot(residuals(analysis)));
+    blocks.push(Block::Plot(residuals(study)));
     blocks
 }
 
@@ -73,7 +76,7 @@ fn name(fraction: f64) -> String {
 }
 
 /// Figures 1 and 2.
-fn figure(analysis: &Analysis) -> Plot {
+fn figure(study: &Study) -> Plot {
     let mut plot = Plot::new(
         "figure-1",
         "Figures 1 and 2: real time of 1000 forks over the heap's size",
@@ -85,8 +88,8 @@ fn figure(analysis: &Analysis) -> Plot {
          published machines have no place on these axes: their figures are in the \
          [table below](#sweep-published).",
     );
-    for line in PUBLISHED.iter().filter_map(|fraction| analysis.sweep.line(*fraction)) {
-        let points: Vec<_> = of_line(analysis, line).collect();
+    for line in PUBLISHED.iter().filter_map(|fraction| study.sweep.line(*fraction)) {
+        let points: Vec<_> = of_line(study, line).collect();
         plot.series.push(Series::estimates(
             name(line.fraction),
             points.iter().map(|p| p.heap_bytes as f64).collect(),
@@ -105,16 +108,13 @@ fn figure(analysis: &Analysis) -> Plot {
     plot
 }
 
-fn of_line<'a>(
-    analysis: &'a Analysis,
-    line: &FractionLine,
-) -> impl Iterator<Item = &'a lines::Point> {
+fn of_line<'a>(study: &'a Study, line: &FractionLine) -> impl Iterator<Item = &'a lines::Point> {
     let fraction = line.fraction;
-    analysis.sweep.points.iter().filter(move |p| p.fraction == fraction && p.heap_bytes > 0)
+    study.sweep.points.iter().filter(move |p| p.fraction == fraction && p.heap_bytes > 0)
 }
 
 /// How far the points lie from their lines.
-fn residuals(analysis: &Analysis) -> Plot {
+fn residuals(study: &Study) -> Plot {
     let mut plot = Plot::new(
         "sweep-residuals",
         "How far each point lies from its line",
@@ -125,8 +125,8 @@ fn residuals(analysis: &Analysis) -> Plot {
         "Bars are the 95% intervals over the rounds. A shape that all fractions share is the \
          machine's; scatter is noise.",
     );
-    for line in &analysis.sweep.lines {
-        let points: Vec<_> = of_line(analysis, line).collect();
+    for line in &study.sweep.lines {
+        let points: Vec<_> = of_line(study, line).collect();
         let relative = |p: &lines::Point, ns: f64| {
             let at = line.relative.at(p.heap_bytes as f64);
             (ns - at) / at
@@ -142,7 +142,7 @@ fn residuals(analysis: &Analysis) -> Plot {
     plot
 }
 
-fn table(analysis: &Analysis) -> Table {
+fn table(study: &Study) -> Table {
     let columns = vec![
         Column::text("Write fraction"),
         Column::unit("Slope, for 1000 forks", "ns_per_byte"),
@@ -157,7 +157,7 @@ fn table(analysis: &Analysis) -> Table {
     let caption =
         "A line for each write fraction, with 95% intervals (Student's t over the points)";
     let mut table = Table::new(LINES_TABLE, caption, columns);
-    for line in &analysis.sweep.lines {
+    for line in &study.sweep.lines {
         let cell = |e, unit| cells::estimate(Some(e), unit, "");
         let residual = |line: &cowlab_model::regression::Line| {
             line.worst().map_or(f64::NAN, |p| p.relative_residual())
@@ -191,28 +191,28 @@ fn r_squared(value: f64) -> Cell {
 }
 
 /// Real time at every point.
-fn points(analysis: &Analysis) -> Table {
+fn points(study: &Study) -> Table {
     let caption = "Real time of 1000 forks, with 95% intervals";
     let column = |fraction| Column::unit(name(fraction), "ns");
     let cell = |p: &lines::Point| cells::estimate(Some(p.real_ns), "ns", "");
-    by_fraction("sweep-points", caption, analysis, column, cell)
+    by_fraction("sweep-points", caption, study, column, cell)
 }
 
 /// Forks that were really made.
-fn forks(analysis: &Analysis) -> Table {
+fn forks(study: &Study) -> Table {
     let caption = format!(
         "Forks made in each run of the program: where there are fewer than {}, the time was scaled \
          up from them",
         fmt::count(FORKS as u64)
     );
     let column = |fraction| Column::number(name(fraction));
-    by_fraction("sweep-forks", &caption, analysis, column, |p| Cell::count(p.forks))
+    by_fraction("sweep-forks", &caption, study, column, |p| Cell::count(p.forks))
 }
 
 fn by_fraction(
     id: &str,
     caption: &str,
-    analysis: &Analysis,
+    study: &Study,
     column: impl Fn(f64) -> Column,
     cell: impl Fn(&lines::Point) -> Cell,
 ) -> Table {
@@ -221,7 +221,7 @@ fn by_fraction(
     let mut table = Table::new(id, caption, columns);
     for heap in std::iter::once(0).chain(lines::heaps_bytes()) {
         let mut row = vec![Cell::Number { value: heap as f64, text: heap_size(heap) }];
-        row.extend(FRACTIONS.iter().map(|fraction| match analysis.sweep.point(heap, *fraction) {
+        row.extend(FRACTIONS.iter().map(|fraction| match study.sweep.point(heap, *fraction) {
             Some(point) => cell(point),
             None => Cell::Missing("needs more memory or more time".into()),
         }));

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Document 004's table and Table 28-3: processes made by method and size.
 
-use cowlab_bench::table::{BENCH, PAPER_ITERATIONS};
+use crate::cells;
+use crate::study::not_available;
+use cowlab_analysis::names::FORK_TABLE as BENCH;
+use cowlab_analysis::study::PAPER_ITERATIONS;
+use cowlab_analysis::study::Study;
 use cowlab_model::Estimate;
 
-use super::papers::{FORK_TABLE, Paper, TLPI};
-use super::{Analysis, cells, size};
 use crate::document::{Axis, Block, Cell, Column, Plot, Section, Series, Table};
-use crate::fmt;
+use crate::fmt::{self, size};
+use crate::papers::{FORK_TABLE, Paper, TLPI};
 
 /// Anchor of the table for touched memory.
 pub(super) const TABLE: &str = "fork-table-touched";
@@ -28,8 +31,8 @@ pub(super) struct Made {
 }
 
 /// What was measured of a method at a size.
-pub(super) fn made(analysis: &Analysis, method: &str, size: u64, touched: bool) -> Option<Made> {
-    let samples = analysis
+pub(super) fn made(study: &Study, method: &str, size: u64, touched: bool) -> Option<Made> {
+    let samples = study
         .samples(BENCH)
         .with("method", method)
         .with("size_bytes", size)
@@ -48,17 +51,17 @@ pub(super) fn made(analysis: &Analysis, method: &str, size: u64, touched: bool) 
     })
 }
 
-pub(super) fn section(analysis: &Analysis) -> Section {
-    let touched = table(analysis, true);
-    let untouched = table(analysis, false);
+pub(super) fn section(study: &Study) -> Section {
+    let touched = table(study, true);
+    let untouched = table(study, false);
     if touched.is_none() && untouched.is_none() {
         let needs = "its samples (bench fork-table)";
-        let note = analysis.not_available("The table", &["fork-table"], needs);
+        let note = not_available(study, "The table", &["fork-table"], needs);
         return Section::new("fork-table", TITLE, vec![note]);
     }
     let iterations = METHODS
         .iter()
-        .flat_map(|method| SIZES.map(|(size, _)| made(analysis, method, size, true)))
+        .flat_map(|method| SIZES.map(|(size, _)| made(study, method, size, true)))
         .flatten()
         .map(|made| made.iterations);
     let (least, most) = iterations.fold((u64::MAX, 0), |(a, b), i| (a.min(i), b.max(i)));
@@ -84,9 +87,9 @@ pub(super) fn section(analysis: &Analysis) -> Section {
     ))];
     blocks.extend([touched, untouched].into_iter().flatten().map(Block::Table));
     blocks.push(Block::Table(published()));
-    blocks.push(Block::Table(figures(analysis)));
-    blocks.extend(rates(analysis).map(Block::Plot));
-    blocks.push(Block::Table(summary_file(analysis)));
+    blocks.push(Block::Table(figures(study)));
+    blocks.extend(rates(study).map(Block::Plot));
+    blocks.push(Block::Table(summary_file(study)));
     blocks.push(Block::Note(
         "The published columns are not quite the same quantity: document 004 names what malloc was \
          asked for, table 28-3 the whole virtual memory of the process. The document's first table \
@@ -96,7 +99,7 @@ pub(super) fn section(analysis: &Analysis) -> Section {
     Section::new("fork-table", TITLE, blocks)
 }
 
-fn table(analysis: &Analysis, touched: bool) -> Option<Table> {
+fn table(study: &Study, touched: bool) -> Option<Table> {
     let (id, caption) = if touched {
         (TABLE, "Every page of the memory was written before (the document's second table)")
     } else {
@@ -110,7 +113,7 @@ fn table(analysis: &Analysis, touched: bool) -> Option<Table> {
     let mut table = Table::new(id, caption, columns);
     let total = PAPER_ITERATIONS as f64;
     for method in METHODS {
-        let cells = SIZES.map(|(size, _)| made(analysis, method, size, touched));
+        let cells = SIZES.map(|(size, _)| made(study, method, size, touched));
         if cells.iter().all(Option::is_none) {
             continue;
         }
@@ -132,7 +135,7 @@ fn table(analysis: &Analysis, touched: bool) -> Option<Table> {
 }
 
 /// Every figure of the table, for one process, with its interval.
-fn figures(analysis: &Analysis) -> Table {
+fn figures(study: &Study) -> Table {
     let columns = vec![
         Column::text("Method"),
         Column::text("Memory"),
@@ -147,7 +150,7 @@ fn figures(analysis: &Analysis) -> Table {
     for (touched, state) in [(true, "touched"), (false, "untouched")] {
         for method in METHODS {
             for (size, megabytes) in SIZES {
-                let Some(made) = made(analysis, method, size, touched) else { continue };
+                let Some(made) = made(study, method, size, touched) else { continue };
                 let each = |paper: &Paper, id: &str| {
                     let total = paper.value(id, "elapsed_s")?;
                     Some(total * 1e9 / PAPER_ITERATIONS as f64)
@@ -204,7 +207,7 @@ fn published() -> Table {
     table
 }
 
-fn rates(analysis: &Analysis) -> Option<Plot> {
+fn rates(study: &Study) -> Option<Plot> {
     let mut plot = Plot::new(
         "fork-table-rates",
         "Processes made a second, by method and size",
@@ -219,7 +222,7 @@ fn rates(analysis: &Analysis) -> Option<Plot> {
         let points: Vec<(f64, Estimate)> = SIZES
             .iter()
             .filter_map(|(size, _)| {
-                Some((*size as f64, made(analysis, method, *size, true)?.rate_per_s?))
+                Some((*size as f64, made(study, method, *size, true)?.rate_per_s?))
             })
             .collect();
         if !points.is_empty() {
@@ -246,13 +249,13 @@ fn rates(analysis: &Analysis) -> Option<Plot> {
 }
 
 /// The document's summary file, line by line.
-fn summary_file(analysis: &Analysis) -> Table {
+fn summary_file(study: &Study) -> Table {
     let columns = vec![Column::text("benchmark_results.txt of this machine")];
     let caption = "The document's summary file: method, iterations, size, and the times of a run";
     let mut table = Table::new("fork-table-summary", caption, columns);
     for method in METHODS {
         for (size, _) in SIZES {
-            let Some(made) = made(analysis, method, size, true) else { continue };
+            let Some(made) = made(study, method, size, true) else { continue };
             let Some(cpu_ns) = made.cpu_ns else { continue };
             // The file is read by programs: plain digits in seconds, as the document prints them.
             let seconds = |e: Estimate| e.value * PAPER_ITERATIONS as f64 / 1e9;

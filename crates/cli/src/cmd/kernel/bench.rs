@@ -6,11 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
+use cowlab_analysis::figures::figures;
 use cowlab_bench::guest::Guests;
 use cowlab_lab::{Variant, Wanted};
 use cowlab_machine::{Facts, Root};
-use cowlab_report::figures::{figures, table as figure_table};
-use cowlab_report::{Block, Document, Section, csv, emulated, html, study};
+use cowlab_report::figures::table as figure_table;
+use cowlab_report::{Block, Document, Section, csv, emulated, html};
 use cowlab_store::{Run, RunFolder, RunInfo};
 
 use super::Lab;
@@ -45,8 +46,8 @@ pub fn run(common: &Common, args: &KernelBenchArgs) -> Result<()> {
     let run = Run { info, samples: guests.samples };
 
     let summary = figures(&run.samples);
-    let document = study::of_bench(&run)
-        .or_else(|| study::kernel::document(&run))
+    let document = cowlab_report::of_bench(&run)
+        .or_else(|| cowlab_report::kernel::document(&run))
         .unwrap_or_else(|| figures_document(&args.bench, &run));
     for (file, contents) in csv::tables(&document) {
         folder.write(&format!("tables/{file}"), contents.as_bytes())?;

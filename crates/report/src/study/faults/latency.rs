@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The distribution of single writes.
 
+use crate::cells;
+use cowlab_analysis::study::Study;
 use cowlab_store::QUANTILES;
 
 use super::{Workload, plain};
+use crate::distribution::cdf;
 use crate::document::{Axis, Column, Plot, Table};
-use crate::study::distribution::cdf;
-use crate::study::{Analysis, cells};
 
 /// Quantiles of every workload: medians of the rounds' quantiles.
-pub(super) fn table(analysis: &Analysis, workloads: &[Workload]) -> Table {
+pub(super) fn table(study: &Study, workloads: &[Workload]) -> Table {
     let mut columns = vec![Column::text("Writes")];
     columns.extend(QUANTILES.map(|(name, _)| Column::unit(name, "ns")));
     let caption = "One write as the program sees it, the clock's own cost removed: medians of the \
                    rounds' quantiles";
     let mut table = Table::new("cow-latency", caption, columns);
     for workload in workloads {
-        let mut row = vec![workload.named(analysis.profile().page_size_bytes)];
+        let mut row = vec![workload.named(study.profile.page_size_bytes)];
         row.extend(QUANTILES.map(|(name, _)| {
             let figure = workload.samples.with("quantile", name).estimate("fault_ns");
             cells::number(figure.map(|e| e.value), "ns", "was not measured")
@@ -27,8 +28,8 @@ pub(super) fn table(analysis: &Analysis, workloads: &[Workload]) -> Table {
 }
 
 /// Cumulative distributions: random against sequential, and with another running thread.
-pub(super) fn plot(analysis: &Analysis, workloads: &[Workload]) -> Option<Plot> {
-    let page = analysis.profile().page_size_bytes;
+pub(super) fn plot(study: &Study, workloads: &[Workload]) -> Option<Plot> {
+    let page = study.profile.page_size_bytes;
     let mut plot = Plot::new(
         "cow-distribution",
         "How long single writes take: random against sequential",
@@ -61,8 +62,8 @@ pub(super) fn plot(analysis: &Analysis, workloads: &[Workload]) -> Option<Plot> 
 
 /// Of the writes with another running thread, the share that took no longer than the slowest
 /// hundredth without: they found the other CPU without the process.
-pub(super) fn undisturbed(analysis: &Analysis, workloads: &[Workload]) -> Option<f64> {
-    let page = analysis.profile().page_size_bytes;
+pub(super) fn undisturbed(study: &Study, workloads: &[Workload]) -> Option<f64> {
+    let page = study.profile.page_size_bytes;
     let of = |threads: u32| {
         let workload = workloads.iter().find(|w| {
             w.is("writer", "parent")

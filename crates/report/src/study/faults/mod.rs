@@ -4,15 +4,17 @@
 mod latency;
 mod parts;
 
-use cowlab_bench::faults::BENCH;
+use crate::cells;
+use crate::study::not_available;
+use cowlab_analysis::names::COW_FAULTS as BENCH;
+use cowlab_analysis::study::Study;
 use cowlab_model::Estimate;
 use cowlab_store::Params;
 
-use super::papers::COW_STUDY;
-use super::picked::Picked;
-use super::{Analysis, cells, percent, size};
 use crate::document::{Block, Cell, Column, Section, Table};
-use crate::fmt;
+use crate::fmt::{self, percent, size};
+use crate::papers::COW_STUDY;
+use cowlab_analysis::picked::Picked;
 
 /// Anchor of the table of whole runs.
 pub(super) const RUNS_TABLE: &str = "cow-runs";
@@ -89,8 +91,8 @@ impl<'a> Workload<'a> {
 }
 
 /// Every workload: plain ones first, each pattern by size.
-pub(super) fn workloads<'a>(analysis: &Analysis<'a>) -> Vec<Workload<'a>> {
-    let mut found: Vec<Workload> = analysis
+pub(super) fn workloads<'a>(study: &Study<'a>) -> Vec<Workload<'a>> {
+    let mut found: Vec<Workload> = study
         .samples(BENCH)
         .by_params("quantile")
         .into_iter()
@@ -129,23 +131,23 @@ pub(super) fn plain<'a, 'b>(
     })
 }
 
-pub(super) fn section(analysis: &Analysis) -> Section {
+pub(super) fn section(study: &Study) -> Section {
     let mut blocks = vec![Block::Text(
         "After a fork parent and child share every page; the first write to one makes the kernel \
          copy it. These workloads write one byte to a single page, to every page in order, or to \
          every page in a random order."
             .into(),
     )];
-    let workloads = workloads(analysis);
+    let workloads = workloads(study);
     if workloads.is_empty() {
         let needs = "its samples (bench cow-faults)";
-        blocks.push(analysis.not_available("The workloads", &["cow-faults"], needs));
+        blocks.push(not_available(study, "The workloads", &["cow-faults"], needs));
     } else {
-        blocks.push(Block::Table(published(analysis, &workloads)));
-        blocks.push(Block::Table(runs(analysis, &workloads)));
-        blocks.push(Block::Table(latency::table(analysis, &workloads)));
-        blocks.extend(latency::plot(analysis, &workloads).map(Block::Plot));
-        if let Some(share) = latency::undisturbed(analysis, &workloads).filter(|s| *s > 0.01) {
+        blocks.push(Block::Table(published(study, &workloads)));
+        blocks.push(Block::Table(runs(study, &workloads)));
+        blocks.push(Block::Table(latency::table(study, &workloads)));
+        blocks.extend(latency::plot(study, &workloads).map(Block::Plot));
+        if let Some(share) = latency::undisturbed(study, &workloads).filter(|s| *s > 0.01) {
             blocks.push(Block::Note(format!(
                 "With another thread, {} of the random writes cost no more than without: that is \
                  what a write costs while the other CPU does not run the process (it is idle, or \
@@ -159,11 +161,11 @@ pub(super) fn section(analysis: &Analysis) -> Section {
                 .into(),
         ));
     }
-    blocks.extend(parts::blocks(analysis));
+    blocks.extend(parts::blocks(study));
     Section::new("cow-faults", TITLE, blocks)
 }
 
-fn runs(analysis: &Analysis, workloads: &[Workload]) -> Table {
+fn runs(study: &Study, workloads: &[Workload]) -> Table {
     let columns = vec![
         Column::text("Writes"),
         Column::unit("All writes", "ns"),
@@ -183,7 +185,7 @@ fn runs(analysis: &Analysis, workloads: &[Workload]) -> Table {
             None => Cell::Missing(missing.into()),
         };
         table.push(vec![
-            workload.named(analysis.profile().page_size_bytes),
+            workload.named(study.profile.page_size_bytes),
             cells::estimate(samples.estimate("elapsed_ns"), "ns", missing),
             cells::estimate(workload.ns_per_page(), "ns_per_page", missing),
             count("pages_written"),
@@ -195,7 +197,7 @@ fn runs(analysis: &Analysis, workloads: &[Workload]) -> Table {
 }
 
 /// What document 002 published, without pre-copy, beside the same here.
-fn published(analysis: &Analysis, workloads: &[Workload]) -> Table {
+fn published(study: &Study, workloads: &[Workload]) -> Table {
     let columns = vec![
         Column::text("Figure"),
         Column::unit("Document 002 (AMD, Linux 6.8)", "ns"),
@@ -205,7 +207,7 @@ fn published(analysis: &Analysis, workloads: &[Workload]) -> Table {
     let caption =
         "Document 002 without its pre-copy, and the same workloads here: one child writes";
     let mut table = Table::new("cow-published", caption, columns);
-    let page = analysis.profile().page_size_bytes;
+    let page = study.profile.page_size_bytes;
     let mut add = |what: String, there: Option<f64>, here: Option<Estimate>| {
         let factor = there.zip(here).map(|(there, here)| there / here.value);
         table.push(vec![

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where the time of a copy-on-write fault goes.
 
+use crate::cells;
 use crate::document::{Axis, Block, Cell, Column, Plot, Series, Table};
-use crate::study::papers::COW_STUDY;
-use crate::study::{Analysis, cells};
+use crate::papers::COW_STUDY;
+use crate::study::not_available;
+use cowlab_analysis::study::Study;
 
 /// Anchor of the plot.
 pub(super) const PLOT: &str = "fault-parts";
@@ -16,13 +18,13 @@ const PARTS: [(&str, &str, &str); 4] = [
     ("on top with a running thread: flush of the other CPU's TLB", "flush", "remote_flush_ns"),
 ];
 
-pub(super) fn blocks(analysis: &Analysis) -> Vec<Block> {
-    let profile = analysis.profile();
+pub(super) fn blocks(study: &Study) -> Vec<Block> {
+    let profile = &study.profile;
     let measured: Vec<_> =
         PARTS.iter().filter_map(|part| Some((part, profile.costs.get(part.2)?.estimate))).collect();
     let Some(fault) = profile.cost("cow_fault_ns").filter(|_| !measured.is_empty()) else {
         let needs = "the calibration's trap, copy and rest of a fault";
-        return vec![analysis.not_available("Where a fault's time goes", &["trap"], needs)];
+        return vec![not_available(study, "Where a fault's time goes", &["trap"], needs)];
     };
     let published = |quantity: &str| COW_STUDY.value("breakdown", quantity);
     let together = profile.cost("trap_ns").zip(profile.cost("fault_rest_ns")).map(|(a, b)| a + b);

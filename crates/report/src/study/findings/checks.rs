@@ -3,21 +3,23 @@
 
 use super::finding;
 use crate::document::Block;
-use crate::fmt;
-use crate::study::{Analysis, check, faults, percent};
+use crate::fmt::{self, percent};
+use crate::study::not_available;
+use crate::study::{check, faults};
+use cowlab_analysis::study::Study;
 
 /// Anchor of the isolation check's bench.
-const ISOLATION: &str = "cow-check";
+const ISOLATION: &str = cowlab_analysis::names::COW_CHECK;
 
-pub(super) fn blocks(analysis: &Analysis) -> Vec<Block> {
-    let all = [Some(model(analysis)), counted(analysis), Some(isolation(analysis))];
+pub(super) fn blocks(study: &Study) -> Vec<Block> {
+    let all = [Some(model(study)), counted(study), Some(isolation(study))];
     all.into_iter().flatten().collect()
 }
 
-fn model(analysis: &Analysis) -> Block {
-    let Some(check) = analysis.study.check.filter(|check| !check.points.is_empty()) else {
+fn model(study: &Study) -> Block {
+    let Some(check) = study.check.as_ref().filter(|check| !check.points.is_empty()) else {
         let needs = "measured points to predict (bench predict-check)";
-        return analysis.not_available("How good predictions are", &["predict-check"], needs);
+        return not_available(study, "How good predictions are", &["predict-check"], needs);
     };
     let noise = check::repeat_noise(check);
     let detail = format!(
@@ -38,9 +40,9 @@ fn model(analysis: &Analysis) -> Block {
 }
 
 /// Faults that the kernel counted against pages that were written.
-fn counted(analysis: &Analysis) -> Option<Block> {
-    let page = analysis.profile().page_size_bytes;
-    let ratios: Vec<f64> = faults::workloads(analysis)
+fn counted(study: &Study) -> Option<Block> {
+    let page = study.profile.page_size_bytes;
+    let ratios: Vec<f64> = faults::workloads(study)
         .iter()
         .filter(|w| w.is("page_size_bytes", page) && !w.is("pattern", "single"))
         .filter_map(|w| Some(w.faults_per_page()?.value))
@@ -67,12 +69,12 @@ fn counted(analysis: &Analysis) -> Option<Block> {
     Some(finding(headline, detail, faults::RUNS_TABLE))
 }
 
-fn isolation(analysis: &Analysis) -> Block {
-    let samples = analysis.samples(ISOLATION);
+fn isolation(study: &Study) -> Block {
+    let samples = study.samples(ISOLATION);
     let checked = [samples.values("pages_checked"), samples.values("checked_pages")].concat();
     if checked.is_empty() {
         let needs = "its samples (bench cow-check)";
-        return analysis.not_available("The isolation check", &[ISOLATION], needs);
+        return not_available(study, "The isolation check", &[ISOLATION], needs);
     }
     let pages: f64 = checked.iter().sum();
     let children = samples.numbers("children");
@@ -85,7 +87,7 @@ fn isolation(analysis: &Analysis) -> Block {
         _ => String::new(),
     };
     let kinds: Vec<String> =
-        samples.numbers("page_size_bytes").into_iter().map(crate::study::size).collect();
+        samples.numbers("page_size_bytes").into_iter().map(fmt::size).collect();
     let mut detail =
         "Parent and children changed alternating pages and then looked at every byte: \
                       their own changes were there, and nobody else's."

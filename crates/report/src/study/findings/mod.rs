@@ -6,8 +6,8 @@ mod processes;
 mod stops;
 mod writes;
 
-use super::Analysis;
 use crate::document::{Block, Finding, Section};
+use cowlab_analysis::study::Study;
 
 /// A sentence with its conditions, and the anchor of the table or plot that holds its samples.
 fn finding(headline: impl Into<String>, detail: impl Into<String>, samples: &str) -> Block {
@@ -19,12 +19,12 @@ fn finding(headline: impl Into<String>, detail: impl Into<String>, samples: &str
 }
 
 /// The first section: what an operator wants to know, then what the measurements are worth.
-pub(super) fn section(analysis: &Analysis) -> Section {
+pub(super) fn section(study: &Study) -> Section {
     let blocks = [
-        stops::blocks(analysis),
-        writes::blocks(analysis),
-        processes::blocks(analysis),
-        checks::blocks(analysis),
+        stops::blocks(study),
+        writes::blocks(study),
+        processes::blocks(study),
+        checks::blocks(study),
     ];
     Section::new("findings", "Plain findings about this machine", blocks.concat())
 }

@@ -2,22 +2,23 @@
 //! What a process costs without its memory, and how the cost grows with it.
 
 use super::finding;
+use crate::cells;
 use crate::document::Block;
-use crate::fmt;
-use crate::study::papers::SMITH;
-use crate::study::{
-    Analysis, beyond, cells, explain, heap_size, percent, shares, sweep, table, time,
-};
+use crate::fmt::{self, heap_size, percent, time};
+use crate::papers::SMITH;
+use crate::study::not_available;
+use crate::study::{beyond, explain, shares, sweep, table};
+use cowlab_analysis::study::Study;
 
-pub(super) fn blocks(analysis: &Analysis) -> Vec<Block> {
-    vec![methods(analysis), untouched(analysis), law(analysis)]
+pub(super) fn blocks(study: &Study) -> Vec<Block> {
+    vec![methods(study), untouched(study), law(study)]
 }
 
 /// Methods whose cost may or may not depend on the caller's size.
-fn methods(analysis: &Analysis) -> Block {
+fn methods(study: &Study) -> Block {
     let (small, large) = (table::SIZES[0].0, table::SIZES[2].0);
     let ends = |method: &str| {
-        let made = |bytes| table::made(analysis, method, bytes, true);
+        let made = |bytes| table::made(study, method, bytes, true);
         Some((made(small)?.elapsed_ns, made(large)?.elapsed_ns))
     };
     let words = |method: &str| {
@@ -39,7 +40,7 @@ fn methods(analysis: &Analysis) -> Block {
         ["vfork", "posix-spawn", "fork"].into_iter().filter_map(words).collect();
     if known.is_empty() {
         let needs = "its samples (bench fork-table)";
-        return analysis.not_available("Ways to make a process", &["fork-table"], needs);
+        return not_available(study, "Ways to make a process", &["fork-table"], needs);
     }
     let intervals: Vec<String> = ["vfork", "posix-spawn", "fork"]
         .into_iter()
@@ -56,10 +57,10 @@ fn methods(analysis: &Analysis) -> Block {
     finding(headline, detail, table::TABLE)
 }
 
-fn untouched(analysis: &Analysis) -> Block {
-    let Some([filled, asked_for, none]) = beyond::untouched_forks(analysis) else {
+fn untouched(study: &Study) -> Block {
+    let Some([filled, asked_for, none]) = beyond::untouched_forks(study) else {
         let needs = "the sweep's samples with an untouched heap (bench fork-sweep)";
-        return analysis.not_available("Untouched memory", &["fork-sweep"], needs);
+        return not_available(study, "Untouched memory", &["fork-sweep"], needs);
     };
     let extra = asked_for.value / none.value - 1.0;
     let headline = if !cells::apart(asked_for, none) || extra.abs() < 0.05 {
@@ -81,15 +82,15 @@ fn untouched(analysis: &Analysis) -> Block {
 }
 
 /// Document 000's result on this machine.
-fn law(analysis: &Analysis) -> Block {
-    let sweep = &analysis.sweep;
+fn law(study: &Study) -> Block {
+    let sweep = &study.sweep;
     let figures = || {
         let line = sweep.line(0.9)?;
         Some((line, line.service_bytes_per_s()?, sweep.worst()?))
     };
     let Some((line, service, (worst_line, residual))) = figures() else {
         let needs = "three sizes at least of the sweep (bench fork-sweep)";
-        return analysis.not_available("Document 000's lines", &["fork-sweep"], needs);
+        return not_available(study, "Document 000's lines", &["fork-sweep"], needs);
     };
     let headline = if residual.abs() <= explain::LARGE {
         format!(
@@ -105,7 +106,7 @@ fn law(analysis: &Analysis) -> Block {
         )
     };
     let at = worst_line.relative.worst().map_or_else(String::new, |p| heap_size(p.x as u64));
-    let pages = service.scaled(1.0 / analysis.profile().page_size_bytes as f64);
+    let pages = service.scaled(1.0 / study.profile.page_size_bytes as f64);
     let mut detail = format!(
         "Heaps of {} to {}; the worst point is at {at}, fraction {}. With nine tenths written {} \
          pages a second are serviced",
@@ -123,7 +124,7 @@ fn law(analysis: &Analysis) -> Block {
         ));
     }
     detail.push('.');
-    if let Some(share) = shares::service_to_copy(analysis) {
+    if let Some(share) = shares::service_to_copy(study) {
         detail.push_str(&format!(
             " That is {} of the rate at which memory is copied; it was {} on the 3B2.",
             percent(share),

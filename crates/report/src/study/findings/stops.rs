@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How long fork stops a large process, and what huge pages change.
 
+use crate::cells;
+use crate::study::not_available;
+use cowlab_analysis::study::Study;
 use cowlab_model::cost::{Prediction, Question, predict};
 use cowlab_model::profile::WritingProcess;
 
 use super::finding;
 use crate::document::Block;
-use crate::fmt;
-use crate::study::{Analysis, cells, curves, machine, percent, size, time};
+use crate::fmt::{self, percent, size, time};
+use crate::study::{curves, machine};
 
 /// The process of the findings.
 const LARGE_BYTES: u64 = 10 << 30;
 
-pub(super) fn blocks(analysis: &Analysis) -> Vec<Block> {
-    vec![stop(analysis), huge_pages(analysis)]
+pub(super) fn blocks(study: &Study) -> Vec<Block> {
+    vec![stop(study), huge_pages(study)]
 }
 
 /// A fork of the large process after `written_before` bytes of it were written.
-fn ask(analysis: &Analysis, written_before: u64, threads: u32, page: u64) -> Option<Prediction> {
-    let base = analysis.profile().page_size_bytes;
+fn ask(study: &Study, written_before: u64, threads: u32, page: u64) -> Option<Prediction> {
+    let base = study.profile.page_size_bytes;
     let question = |writer| Question {
         pages: LARGE_BYTES / base,
         written: 0,
@@ -31,8 +34,8 @@ fn ask(analysis: &Analysis, written_before: u64, threads: u32, page: u64) -> Opt
         vmas: None,
     };
     // The parent is who stands still; a profile without its curve still has the child's.
-    predict(analysis.profile(), &question(WritingProcess::Parent))
-        .or_else(|_| predict(analysis.profile(), &question(WritingProcess::Child)))
+    predict(&study.profile, &question(WritingProcess::Parent))
+        .or_else(|_| predict(&study.profile, &question(WritingProcess::Child)))
         .ok()
 }
 
@@ -41,18 +44,18 @@ fn interval(prediction: &Prediction) -> String {
     cells::interval(fork.low, fork.high, "ns")
 }
 
-fn stop(analysis: &Analysis) -> Block {
-    let page = analysis.profile().page_size_bytes;
-    let Some(first) = ask(analysis, LARGE_BYTES, 0, page) else {
+fn stop(study: &Study) -> Block {
+    let page = study.profile.page_size_bytes;
+    let Some(first) = ask(study, LARGE_BYTES, 0, page) else {
         let needs = "calibrated fork cycles";
-        return analysis.not_available("How long fork stops a process", &["calibrate"], needs);
+        return not_available(study, "How long fork stops a process", &["calibrate"], needs);
     };
     let mut detail = format!(
         "The thread that forks stands still meanwhile, and so does every other thread that touches \
          a new page or maps memory. Predicted: 95% of such forks should take {}.",
         interval(&first)
     );
-    let largest = analysis.profile().curves.iter().flat_map(|c| &c.points).map(|p| p.pages).max();
+    let largest = study.profile.curves.iter().flat_map(|c| &c.points).map(|p| p.pages).max();
     if let (false, Some(largest)) = (first.notes.is_empty(), largest) {
         detail.push_str(&format!(
             " Extrapolated: up to {} was measured, and the cost of a page is taken to stay the \
@@ -60,7 +63,7 @@ fn stop(analysis: &Analysis) -> Block {
             size(largest * page)
         ));
     }
-    if let Some(second) = ask(analysis, 0, 0, page) {
+    if let Some(second) = ask(study, 0, 0, page) {
         let less = 1.0 - second.fork_ns.value / first.fork_ns.value;
         let second_time = time(second.fork_ns.value);
         detail.push_str(&if less > 0.03 {
@@ -77,7 +80,7 @@ fn stop(analysis: &Analysis) -> Block {
             )
         });
     }
-    if let Some(threads) = ask(analysis, LARGE_BYTES, 1, page) {
+    if let Some(threads) = ask(study, LARGE_BYTES, 1, page) {
         let with = time(threads.fork_ns.value);
         let apart =
             threads.fork_ns.low > first.fork_ns.high || threads.fork_ns.high < first.fork_ns.low;
@@ -90,7 +93,7 @@ fn stop(analysis: &Analysis) -> Block {
             )
         });
     }
-    if let Some(memory) = analysis.environment().and_then(|e| e.memory_bytes)
+    if let Some(memory) = study.environment().and_then(|e| e.memory_bytes)
         && memory < LARGE_BYTES
     {
         detail.push_str(&format!(
@@ -106,16 +109,16 @@ fn stop(analysis: &Analysis) -> Block {
     finding(headline, detail, curves::FORK_PLOT)
 }
 
-fn huge_pages(analysis: &Analysis) -> Block {
-    let profile = analysis.profile();
+fn huge_pages(study: &Study) -> Block {
+    let profile = &study.profile;
     let figures = || {
         let page = profile.huge_page_bytes?;
         let split = profile.costs.get("thp_split_ns")?.estimate;
-        Some((page, ask(analysis, LARGE_BYTES, 0, page)?, split))
+        Some((page, ask(study, LARGE_BYTES, 0, page)?, split))
     };
     let Some((page, with, split)) = figures() else {
         let needs = "huge pages that this program may ask for, and free memory for them";
-        return analysis.not_available("What huge pages would change", &["thp", "huge"], needs);
+        return not_available(study, "What huge pages would change", &["thp", "huge"], needs);
     };
     let mut detail = format!(
         "95% of such forks should take {}: one entry is copied where there were {}. The first \
@@ -136,7 +139,7 @@ fn huge_pages(analysis: &Analysis) -> Block {
             " Another running thread made no difference to it that was seen.".to_owned()
         });
     }
-    if let Some(base) = ask(analysis, LARGE_BYTES, 0, profile.page_size_bytes) {
+    if let Some(base) = ask(study, LARGE_BYTES, 0, profile.page_size_bytes) {
         detail.push_str(&format!(
             " Without huge pages the stop is {} times as long.",
             fmt::number(base.fork_ns.value / with.fork_ns.value)

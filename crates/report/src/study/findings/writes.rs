@@ -2,25 +2,28 @@
 //! What writes cost after a fork, and where the time goes.
 
 use super::finding;
+use crate::cells;
 use crate::document::Block;
-use crate::fmt;
-use crate::study::papers::COW_STUDY;
-use crate::study::{Analysis, cells, faults, machine, percent, time};
+use crate::fmt::{self, percent, time};
+use crate::papers::COW_STUDY;
+use crate::study::not_available;
+use crate::study::{faults, machine};
+use cowlab_analysis::study::Study;
 
-pub(super) fn blocks(analysis: &Analysis) -> Vec<Block> {
-    [first_write(analysis), Some(parts(analysis)), order(analysis), cold_memory(analysis)]
+pub(super) fn blocks(study: &Study) -> Vec<Block> {
+    [first_write(study), Some(parts(study)), order(study), cold_memory(study)]
         .into_iter()
         .flatten()
         .collect()
 }
 
-fn first_write(analysis: &Analysis) -> Option<Block> {
-    let costs = &analysis.profile().costs;
+fn first_write(study: &Study) -> Option<Block> {
+    let costs = &study.profile.costs;
     let Some(alone) = costs.get("cow_fault_ns").map(|cost| cost.estimate) else {
         let needs = "a calibration with copy-on-write faults";
-        return Some(analysis.not_available("What a write costs", &["cow_fault"], needs));
+        return Some(not_available(study, "What a write costs", &["cow_fault"], needs));
     };
-    let page = fmt::tick(analysis.profile().page_size_bytes as f64, "bytes");
+    let page = fmt::tick(study.profile.page_size_bytes as f64, "bytes");
     let mut detail = format!(
         "The first write to each page of {page} that is still shared makes the kernel copy it: {}.",
         cells::words(alone, "ns")
@@ -61,15 +64,15 @@ fn first_write(analysis: &Analysis) -> Option<Block> {
     Some(finding(headline, detail, machine::PROFILE_TABLE))
 }
 
-fn parts(analysis: &Analysis) -> Block {
-    let costs = &analysis.profile().costs;
+fn parts(study: &Study) -> Block {
+    let costs = &study.profile.costs;
     let figures = || {
         let of = |name: &str| costs.get(name).map(|cost| cost.estimate);
         Some((of("cow_fault_ns")?, of("trap_ns")?, of("copy_ns_per_page")?, of("fault_rest_ns")?))
     };
     let Some((fault, trap, copy, rest)) = figures() else {
         let needs = "a kernel with MADV_POPULATE_WRITE (Linux 5.14), to tell trap from rest";
-        return analysis.not_available("Where a fault's time goes", &["trap"], needs);
+        return not_available(study, "Where a fault's time goes", &["trap"], needs);
     };
     let share = |part: f64| percent(part / fault.value);
     let headline = format!(
@@ -104,16 +107,16 @@ fn parts(analysis: &Analysis) -> Block {
 }
 
 /// Random against sequential writes at the largest size that has both.
-fn order(analysis: &Analysis) -> Option<Block> {
-    let page = analysis.profile().page_size_bytes;
-    let workloads = faults::workloads(analysis);
+fn order(study: &Study) -> Option<Block> {
+    let page = study.profile.page_size_bytes;
+    let workloads = faults::workloads(study);
     let both = |bytes: u64| {
         let of = |pattern| faults::plain(&workloads, pattern, bytes, page)?.ns_per_page();
         Some((bytes, of("sequential")?, of("random")?))
     };
     let (bytes, sequential, random) = both(64 << 20).or_else(|| both(16 << 20))?;
     let change = random.value / sequential.value - 1.0;
-    let size = crate::study::size(bytes);
+    let size = fmt::size(bytes);
     let headline = if !cells::apart(sequential, random) {
         format!("Writing {size} in a random order costs no more than in order, as far as was seen.")
     } else if change > 0.0 {
@@ -135,14 +138,14 @@ fn order(analysis: &Analysis) -> Option<Block> {
     Some(finding(headline, detail, faults::RUNS_TABLE))
 }
 
-fn cold_memory(analysis: &Analysis) -> Option<Block> {
-    let costs = &analysis.profile().costs;
+fn cold_memory(study: &Study) -> Option<Block> {
+    let costs = &study.profile.costs;
     let cold = costs.get("cold_touch_ns_per_page")?.estimate;
     let warm = costs.get("first_touch_ns_per_page")?.estimate;
     if !cells::apart(cold, warm) || cold.value < 1.5 * warm.value {
         return None;
     }
-    let hypervisor = analysis.environment().and_then(|e| e.hypervisor.as_deref());
+    let hypervisor = study.environment().and_then(|e| e.hypervisor.as_deref());
     let why = match hypervisor {
         Some(_) => "the machine is a hypervisor's guest, and a hypervisor may take back memory \
                     that lies idle and then has to find it again"

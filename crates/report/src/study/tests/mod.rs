@@ -3,11 +3,12 @@
 
 mod synthetic;
 
-use cowlab_bench::points::check;
+use cowlab_analysis::check::check;
+use cowlab_analysis::study::Study;
 use cowlab_model::profile::MachineProfile;
 use cowlab_store::{Accelerator, Missing, Run};
 
-use super::{Analysis, Study, document, summary};
+use super::{document, summary};
 use crate::document::{Block, Cell, Document};
 use crate::{csv, html, terminal};
 use synthetic::{END_NS, ENTRY_NS, FORK_NS, FREE_NS, PAGE, TEARDOWN_NS, WRITE_NS};
@@ -19,7 +20,7 @@ fn assert_near(value: f64, expected: f64, tolerance: f64) {
 /// The document of a run in every form; nothing may panic, and every link must lead somewhere.
 fn rendered(run: &Run, profile: &MachineProfile) -> (Document, String) {
     let checked = check(&run.samples, profile).unwrap_or(None);
-    let study = Study { run, profile, check: checked.as_ref() };
+    let study = Study::with(run, profile.clone(), checked);
     let document = document(&study);
     let page = html::render(&document);
     csv::tables(&document);
@@ -57,9 +58,7 @@ fn rendered(run: &Run, profile: &MachineProfile) -> (Document, String) {
 fn a_machine_that_obeys_the_equation_gives_its_own_terms_back() {
     let run = synthetic::full();
     let profile = synthetic::profile(&run);
-    let study = Study { run: &run, profile: &profile, check: None };
-    let analysis = Analysis::of(&study);
-    let sweep = &analysis.sweep;
+    let sweep = Study::with(&run, profile, None).sweep;
     assert_eq!(sweep.lines.len(), 7);
     for line in &sweep.lines {
         let per_page = (ENTRY_NS + TEARDOWN_NS) + line.fraction * (WRITE_NS + FREE_NS);
@@ -109,8 +108,7 @@ fn a_full_run_has_every_finding_and_its_figures() {
     let checked = check(&run.samples, &profile).unwrap().unwrap();
     assert!(checked.median_error < 1e-6 && checked.p95_error < 1e-6, "{checked:?}");
     assert_eq!(checked.coverage, 1.0);
-    let study = Study { run: &run, profile: &profile, check: Some(&checked) };
-    let derived = summary(&study);
+    let derived = summary(&Study::with(&run, profile, Some(checked)));
     assert_eq!(derived["lines"].as_array().unwrap().len(), 7);
     assert_eq!(derived["check"]["coverage_ratio"], 1.0);
     let ratio = derived["service_to_copy_ratio"].as_f64().unwrap();

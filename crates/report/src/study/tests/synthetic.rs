@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A machine that obeys document 000's equation exactly, and the samples of a study on it.
 
-use cowlab_bench::{calibrate, faults, points, sweep, table};
+use cowlab_analysis::names::{COW_FAULTS, FORK_SWEEP, FORK_TABLE};
+use cowlab_analysis::study::sweep::{FRACTIONS, PAPER_HEAPS_BYTES};
+use cowlab_analysis::{check, machine};
 use cowlab_model::profile::MachineProfile;
 use cowlab_store::{
     Accelerator, Environment, Params, QUANTILES, Run, RunInfo, Sample, histogram_of, serialise,
@@ -73,13 +75,7 @@ pub(super) fn full() -> Run {
 
 /// What a run's calibration comes to.
 pub(super) fn profile(run: &Run) -> MachineProfile {
-    let scope = calibrate::Scope {
-        page_size_bytes: PAGE,
-        huge_page_bytes: Some(HUGE),
-        other_cpus: true,
-        largest_bytes: 1 << 30,
-    };
-    calibrate::profile_of(&run.samples, scope).unwrap()
+    machine::profile_of(&run.samples, PAGE, Some(HUGE)).unwrap()
 }
 
 fn params(pairs: &[(&str, &str)]) -> Params {
@@ -121,9 +117,9 @@ pub(super) fn calibration(run: &mut Run) {
                     ]);
                     let writes = write_ns(writer, threads) * written;
                     let rest = END_NS + TEARDOWN_NS * pages + FREE_NS * written;
-                    add(run, calibrate::CYCLES, &of, "fork_ns", FORK_NS + ENTRY_NS * pages);
-                    add(run, calibrate::CYCLES, &of, "write_ns", writes);
-                    add(run, calibrate::CYCLES, &of, "rest_ns", rest);
+                    add(run, machine::CYCLES, &of, "fork_ns", FORK_NS + ENTRY_NS * pages);
+                    add(run, machine::CYCLES, &of, "write_ns", writes);
+                    add(run, machine::CYCLES, &of, "rest_ns", rest);
                 }
             }
         }
@@ -152,7 +148,7 @@ fn primitives(run: &mut Run) {
         ("thp_split_ns", 8_000.0),
         ("thp_split_threads_ns", 90_000.0),
     ] {
-        add(run, calibrate::BENCH, &of, metric, value);
+        add(run, machine::BENCH, &of, metric, value);
     }
 }
 
@@ -187,16 +183,15 @@ fn fork_case(run: &mut Run, heap: u64, fraction: f64, forks: u64, departs: &[(&s
         ("write_ns", WRITE_NS * written),
         ("cycle_ns", cycle),
     ] {
-        add(run, sweep::BENCH, &of, metric, value);
+        add(run, FORK_SWEEP, &of, metric, value);
     }
 }
 
 fn fork_sweep(run: &mut Run) {
-    for fraction in sweep::FRACTIONS {
+    for fraction in FRACTIONS {
         fork_case(run, 0, fraction, 1000, &[]);
-        for heap in sweep::PAPER_HEAPS_BYTES.map(|bytes| bytes * 1000) {
-            let forks = sweep::forks_for(heap, fraction, sweep::Extent::Quick);
-            fork_case(run, heap, fraction, forks, &[]);
+        for heap in PAPER_HEAPS_BYTES.map(|bytes| bytes * 1000) {
+            fork_case(run, heap, fraction, 20, &[]);
             fork_case(run, heap, fraction, 1, &[]);
         }
     }
@@ -219,10 +214,10 @@ fn fork_table(run: &mut Run) {
                     ("touched", touched),
                     ("pinned", "true"),
                 ]);
-                add(run, table::BENCH, &of, "elapsed_ns", elapsed);
-                add(run, table::BENCH, &of, "cpu_ns", elapsed * 0.4);
-                add(run, table::BENCH, &of, "cpu_with_children_ns", elapsed * 0.9);
-                add(run, table::BENCH, &of, "rate_per_s", 1000.0 / elapsed * 1e9);
+                add(run, FORK_TABLE, &of, "elapsed_ns", elapsed);
+                add(run, FORK_TABLE, &of, "cpu_ns", elapsed * 0.4);
+                add(run, FORK_TABLE, &of, "cpu_with_children_ns", elapsed * 0.9);
+                add(run, FORK_TABLE, &of, "rate_per_s", 1000.0 / elapsed * 1e9);
             }
         }
     }
@@ -250,12 +245,12 @@ fn cow_faults(run: &mut Run) {
             ("pinned", "true"),
         ]);
         let each = write_ns(writer, threads) * if pattern == "random" { 1.1 } else { 1.0 };
-        add(run, faults::BENCH, &of, "elapsed_ns", each * pages);
-        add(run, faults::BENCH, &of, "pages_written", pages);
-        add(run, faults::BENCH, &of, "minor_faults", pages);
+        add(run, COW_FAULTS, &of, "elapsed_ns", each * pages);
+        add(run, COW_FAULTS, &of, "pages_written", pages);
+        add(run, COW_FAULTS, &of, "minor_faults", pages);
         for (name, _) in QUANTILES {
             of.insert("quantile".into(), name.into());
-            add(run, faults::BENCH, &of, "fault_ns", each);
+            add(run, COW_FAULTS, &of, "fault_ns", each);
             let stored = serialise(&histogram_of([each as u64, each as u64 * 20]));
             for sample in run.samples.iter_mut().rev().take(ROUNDS.len()) {
                 sample.histogram = (name == "p50").then(|| stored.clone());
@@ -265,12 +260,21 @@ fn cow_faults(run: &mut Run) {
 }
 
 fn predict_check(run: &mut Run) {
-    for (index, settings) in points::points(7, PAGE, true, u64::MAX).into_iter().enumerate() {
-        let mut of = settings.params();
-        let each = write_ns(&of["writer"], settings.threads);
-        let pages = (settings.heap_bytes / PAGE) as f64;
-        let written = (settings.heap_bytes as f64 * settings.write_fraction / PAGE as f64).ceil();
-        of.insert("point".into(), index.to_string());
-        add(run, points::BENCH, &of, "elapsed_ns", cycle_ns(pages, written, each));
+    let kinds = [("child", 0), ("parent", 0), ("child", 1), ("parent", 1)];
+    for (index, (writer, threads)) in (0..40u64).zip(kinds.into_iter().cycle()) {
+        // 4 MiB to some 700 MiB, and fractions all over 0..1.
+        let pages = (1024.0 * 1.14f64.powi(index as i32)).floor();
+        let heap = pages as u64 * PAGE;
+        let fraction = (index * 379 % 1000) as f64 / 1000.0;
+        let written = (heap as f64 * fraction / PAGE as f64).ceil();
+        let of = params(&[
+            ("point", &index.to_string()),
+            ("heap_bytes", &heap.to_string()),
+            ("write_fraction", &fraction.to_string()),
+            ("writer", writer),
+            ("threads", &threads.to_string()),
+        ]);
+        let each = write_ns(writer, threads);
+        add(run, check::BENCH, &of, "elapsed_ns", cycle_ns(pages, written, each));
     }
 }

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a workload was measured under: a kernel, its policy, a page size.
+
+use crate::picked::Picked;
+
+/// One of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Configuration<'a> {
+    /// The guest's kernel; `None` where there was no guest.
+    pub variant: Option<&'a str>,
+    /// The policy; `stock` where none was set.
+    pub policy: &'a str,
+    /// The size of the workload's pages, in bytes.
+    pub page: u64,
+}
+
+/// Those of some samples.
+#[derive(Debug, Clone)]
+pub struct Configurations<'a> {
+    all: Vec<Configuration<'a>>,
+    /// The smallest size of pages.
+    pub base_page: u64,
+    /// Whether several kernels were booted, so that their names tell something.
+    pub kernels: bool,
+}
+
+impl<'a> Configuration<'a> {
+    /// Whether the kernel copies the written page alone.
+    pub fn is_plain(&self) -> bool {
+        matches!(self.policy, "off" | "stock")
+    }
+
+    /// Its own of some samples.
+    pub fn of(&self, samples: &Picked<'a>) -> Picked<'a> {
+        let own = samples.with("policy", self.policy).with("page_size_bytes", self.page);
+        self.variant.map_or_else(|| own.clone(), |variant| own.with("variant", variant))
+    }
+}
+
+impl<'a> Configurations<'a> {
+    /// Every one of which there are samples, plain copy-on-write first.
+    pub fn of(samples: &Picked<'a>) -> Configurations<'a> {
+        let mut variants: Vec<Option<&str>> =
+            samples.words("variant").into_iter().map(Some).collect();
+        let kernels = variants.len() > 1;
+        if variants.is_empty() {
+            variants.push(None);
+        }
+        let pages = samples.numbers("page_size_bytes");
+        let mut all = Vec::new();
+        for policy in samples.words("policy") {
+            for page in &pages {
+                let each = variants.iter();
+                all.extend(each.map(|v| Configuration { variant: *v, policy, page: *page }));
+            }
+        }
+        all.retain(|one| !one.of(samples).is_empty());
+        all.sort_by_key(|one| (!one.is_plain(), one.policy, one.page));
+        Configurations { all, base_page: pages.first().copied().unwrap_or(4096), kernels }
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = Configuration<'a>> {
+        self.all.iter().copied()
+    }
+
+    /// Whether it is what the others are compared with: plain copy-on-write with base pages.
+    pub fn is_base(&self, one: &Configuration) -> bool {
+        one.is_plain() && one.page == self.base_page
+    }
+
+    /// What it is compared with: of the same kernel, if that was measured.
+    pub fn base(&self, of: &Configuration) -> Option<Configuration<'a>> {
+        let mut bases = self.iter().filter(|one| self.is_base(one));
+        let first = bases.next()?;
+        let same = |one: &Configuration| one.variant == of.variant;
+        Some([first].into_iter().chain(bases).find(same).unwrap_or(first))
+    }
+}

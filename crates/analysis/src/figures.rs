@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Figures: what was measured repeatedly with the same parameters, and its median.
+
+use std::collections::BTreeMap;
+
+use cowlab_model::Estimate;
+use cowlab_model::stats::estimate;
+use cowlab_store::{Params, Sample};
+use serde::Serialize;
+
+/// What makes samples comparable.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Key {
+    /// The benchmark.
+    pub bench: String,
+    /// Its parameters.
+    pub params: Params,
+    /// The metric.
+    pub metric: String,
+    /// The metric's unit.
+    pub unit: String,
+}
+
+/// A figure: its median over the repetitions.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Figure {
+    /// What it is.
+    #[serde(flatten)]
+    pub key: Key,
+    /// The median and its interval.
+    #[serde(flatten)]
+    pub estimate: Estimate,
+}
+
+/// Samples by what they measure, in the order of their keys.
+pub fn grouped(samples: &[Sample]) -> BTreeMap<Key, Vec<&Sample>> {
+    let mut groups: BTreeMap<Key, Vec<&Sample>> = BTreeMap::new();
+    for sample in samples {
+        let key = Key {
+            bench: sample.bench.clone(),
+            params: sample.params.clone(),
+            metric: sample.metric.clone(),
+            unit: sample.unit.clone(),
+        };
+        groups.entry(key).or_default().push(sample);
+    }
+    groups
+}
+
+/// The figures in `samples`.
+pub fn figures(samples: &[Sample]) -> Vec<Figure> {
+    grouped(samples)
+        .into_iter()
+        .filter_map(|(key, samples)| {
+            let values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
+            Some(Figure { key, estimate: estimate(&values)? })
+        })
+        .collect()
+}

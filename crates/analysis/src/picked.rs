@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Samples picked by what they measure.
+
+use std::collections::BTreeMap;
+
+use cowlab_model::Estimate;
+use cowlab_model::stats::{estimate, median};
+use cowlab_store::{Histogram, Params, Sample, deserialise};
+
+/// Some of a run's samples, in their order.
+#[derive(Debug, Clone, Default)]
+pub struct Picked<'a>(Vec<&'a Sample>);
+
+impl<'a> Picked<'a> {
+    /// Those of one bench.
+    pub fn of(samples: &'a [Sample], bench: &str) -> Self {
+        Picked(samples.iter().filter(|sample| sample.bench == bench).collect())
+    }
+
+    /// Those of one environment.
+    pub fn in_environment(&self, index: u32) -> Self {
+        Picked(self.0.iter().copied().filter(|sample| sample.environment == index).collect())
+    }
+
+    /// These and those.
+    pub fn and(mut self, others: Self) -> Self {
+        self.0.extend(others.0);
+        self
+    }
+
+    /// Those whose parameter `key` is `value`.
+    pub fn with(&self, key: &str, value: impl ToString) -> Self {
+        let value = value.to_string();
+        let has = |sample: &&Sample| sample.params.get(key).is_some_and(|own| *own == value);
+        Picked(self.0.iter().copied().filter(has).collect())
+    }
+
+    /// Those of one metric.
+    pub fn of_metric(&self, metric: &str) -> Self {
+        Picked(self.0.iter().copied().filter(|sample| sample.metric == metric).collect())
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The values of one metric.
+    pub fn values(&self, metric: &str) -> Vec<f64> {
+        self.0.iter().filter(|s| s.metric == metric).map(|s| s.value).collect()
+    }
+
+    /// The median of one metric, with its interval.
+    pub fn estimate(&self, metric: &str) -> Option<Estimate> {
+        estimate(&self.values(metric))
+    }
+
+    /// Two metrics of the same invocations.
+    pub fn pairs(&self, first: &str, second: &str) -> Vec<(f64, f64)> {
+        let of = |metric: &str| -> BTreeMap<(&Params, i64, u32), f64> {
+            let found = self.0.iter().filter(|s| s.metric == metric);
+            found.map(|s| ((&s.params, s.start_unix_ns, s.rep), s.value)).collect()
+        };
+        let seconds = of(second);
+        of(first).iter().filter_map(|(key, a)| Some((*a, *seconds.get(key)?))).collect()
+    }
+
+    /// One metric by round; the median where a round has several.
+    pub fn by_round(&self, metric: &str) -> BTreeMap<u32, f64> {
+        let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+        for sample in self.0.iter().filter(|s| s.metric == metric) {
+            rounds.entry(sample.rep).or_default().push(sample.value);
+        }
+        rounds.into_iter().filter_map(|(rep, values)| Some((rep, median(&values)?))).collect()
+    }
+
+    /// The sum of one metric by round.
+    pub fn sum_by_round(&self, metric: &str) -> BTreeMap<u32, f64> {
+        let mut rounds: BTreeMap<u32, f64> = BTreeMap::new();
+        for sample in self.0.iter().filter(|s| s.metric == metric) {
+            *rounds.entry(sample.rep).or_default() += sample.value;
+        }
+        rounds
+    }
+
+    /// The median of the rounds' medians, with the interval of the rounds: what one round has many
+    /// of is not as many independent measurements. Of one round the interval says nothing.
+    pub fn estimate_of_rounds(&self, metric: &str) -> Option<Estimate> {
+        estimate(&self.by_round(metric).into_values().collect::<Vec<_>>())
+    }
+
+    /// The values that a parameter has, in the order of their first samples.
+    pub fn words(&self, key: &str) -> Vec<&'a str> {
+        let mut found = Vec::new();
+        for value in self.0.iter().filter_map(|s| s.params.get(key)) {
+            if !found.contains(&value.as_str()) {
+                found.push(value.as_str());
+            }
+        }
+        found
+    }
+
+    /// The values that a numeric parameter has, ascending.
+    pub fn numbers(&self, key: &str) -> Vec<u64> {
+        let mut found: Vec<u64> =
+            self.0.iter().filter_map(|s| s.params.get(key)?.parse().ok()).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// The same samples by their parameters, of which `without` is left out.
+    pub fn by_params(&self, without: &str) -> Vec<(Params, Picked<'a>)> {
+        let mut groups: BTreeMap<Params, Vec<&'a Sample>> = BTreeMap::new();
+        for sample in &self.0 {
+            let mut params = sample.params.clone();
+            params.remove(without);
+            groups.entry(params).or_default().push(sample);
+        }
+        groups.into_iter().map(|(params, samples)| (params, Picked(samples))).collect()
+    }
+
+    /// How many rounds were made.
+    pub fn rounds(&self) -> usize {
+        let mut rounds: Vec<u32> = self.0.iter().map(|sample| sample.rep).collect();
+        rounds.sort_unstable();
+        rounds.dedup();
+        rounds.len()
+    }
+
+    /// Every distribution among them, merged. Damaged ones are left out.
+    pub fn distribution(&self) -> Option<Histogram<u64>> {
+        let mut stored =
+            self.0.iter().filter_map(|sample| deserialise(sample.histogram.as_deref()?).ok());
+        let mut merged = stored.next()?;
+        // A round may hold longer times than the first one has room for.
+        merged.auto(true);
+        for histogram in stored {
+            merged.add(histogram).ok()?;
+        }
+        Some(merged)
+    }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Table cells of what may not have been measured.
+
+use cowlab_model::Estimate;
+
+use crate::document::Cell;
+use crate::fmt;
+use cowlab_analysis::picked::Picked;
+
+/// A figure with its interval, or why it is missing.
+pub(crate) fn estimate(figure: Option<Estimate>, unit: &str, missing: &str) -> Cell {
+    figure.map_or_else(|| Cell::Missing(missing.to_owned()), |e| known(e, unit))
+}
+
+/// One measurement has no interval.
+fn known(e: Estimate, unit: &str) -> Cell {
+    match e.count {
+        0 | 1 => Cell::number(e.value, unit),
+        _ => Cell::estimate(e.value, e.low, e.high, unit),
+    }
+}
+
+/// The same where it is known why.
+pub(crate) fn estimate_or_reason(figure: Result<Estimate, &str>, unit: &str) -> Cell {
+    match figure {
+        Ok(e) => known(e, unit),
+        Err(reason) => Cell::Missing(reason.to_owned()),
+    }
+}
+
+/// A figure that a round has many of, with the interval of its rounds; alone where there is one.
+pub(crate) fn of_rounds(samples: &Picked, metric: &str, unit: &str, missing: &str) -> Cell {
+    estimate(samples.estimate_of_rounds(metric), unit, missing)
+}
+
+/// A figure, or why it is missing.
+pub(crate) fn number(figure: Option<f64>, unit: &str, missing: &str) -> Cell {
+    figure.map_or_else(|| Cell::Missing(missing.to_owned()), |value| Cell::number(value, unit))
+}
+
+/// `2.13 µs (2.05 to 2.21)`.
+pub(crate) fn words(e: Estimate, unit: &str) -> String {
+    match e.count {
+        0 | 1 => fmt::quantity(e.value, unit),
+        _ => fmt::estimate(e.value, e.low, e.high, unit),
+    }
+}
+
+/// `2.05 µs to 2.21 µs`.
+pub(crate) fn interval(low: f64, high: f64, unit: &str) -> String {
+    format!("{} to {}", fmt::quantity(low, unit), fmt::quantity(high, unit))
+}
+
+/// Whether two intervals have no value in common, so that a difference was seen.
+pub(crate) fn apart(a: Estimate, b: Estimate) -> bool {
+    a.high < b.low || b.high < a.low
+}
+
+#[cfg(test)]
+mod tests {
+    use cowlab_store::{Params, Sample};
+
+    use super::*;
+
+    /// So many of each round, all but the same.
+    fn samples(rounds: &[f64]) -> Vec<Sample> {
+        let of = |(rep, middle): (u32, &f64)| {
+            let value = |at: u32| *middle + f64::from(at % 3) - 1.0;
+            let one =
+                |at| Sample { rep, ..Sample::new("x", Params::default(), "fork_ns", value(at)) };
+            (0..99).map(one).collect::<Vec<_>>()
+        };
+        (0..).zip(rounds).flat_map(of).collect()
+    }
+
+    #[test]
+    fn what_a_round_has_in_common_is_not_taken_for_many_measurements() {
+        let all = samples(&[100.0, 200.0, 300.0]);
+        let cell = of_rounds(&Picked::of(&all, "x"), "fork_ns", "ns", "");
+        let Cell::Estimate { value, low, high, .. } = cell else { panic!("{cell:?}") };
+        assert_eq!((low, value, high), (100.0, 200.0, 300.0));
+    }
+
+    #[test]
+    fn one_round_has_a_value_and_no_interval() {
+        let all = samples(&[100.0]);
+        let cell = of_rounds(&Picked::of(&all, "x"), "fork_ns", "ns", "");
+        assert!(matches!(cell, Cell::Number { value: 100.0, .. }), "{cell:?}");
+        let cell = of_rounds(&Picked::default(), "fork_ns", "ns", "was not measured");
+        assert!(matches!(cell, Cell::Missing(_)), "{cell:?}");
+    }
+}

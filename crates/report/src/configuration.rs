@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What configurations are called.
+
+use cowlab_analysis::configuration::{Configuration, Configurations};
+
+use crate::fmt;
+
+/// The names of configurations.
+pub(crate) trait Names {
+    /// `, 2 MiB pages`; nothing of base pages.
+    fn pages(&self, page: u64) -> String;
+    /// A configuration's name, after document 003's.
+    fn name(&self, one: &Configuration) -> String;
+}
+
+impl Names for Configurations<'_> {
+    fn pages(&self, page: u64) -> String {
+        match page == self.base_page {
+            true => String::new(),
+            false => format!(", {} pages", fmt::size(page)),
+        }
+    }
+
+    fn name(&self, one: &Configuration) -> String {
+        let mut name = match (one.policy, one.policy.strip_prefix("ccow:")) {
+            ("off" | "stock", _) => "CoW".to_owned(),
+            (_, Some("0")) => "CCoW-All".to_owned(),
+            (_, Some(threshold)) => format!("CCoW-{threshold}"),
+            (policy, None) => format!("`{policy}`"),
+        };
+        name += &self.pages(one.page);
+        match one.variant {
+            Some(variant) if self.kernels => format!("{name} ({variant})"),
+            _ => name,
+        }
+    }
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The coverage map: which regions of 2 MB were written, and how much of each.
+
+use super::Row;
+use crate::document::{Axis, Plot, Series};
+use cowlab_analysis::picked::Picked;
+
+/// Programs that get a map.
+const MOST_MAPS: usize = 4;
+/// Regions of one row of a map: 128 MB.
+const ROW: usize = 64;
+
+/// A map for each of the largest rows with more than one region.
+pub(super) fn plots(rows: &[Row], samples: &Picked) -> Vec<Plot> {
+    let maps = rows.iter().filter_map(|row| plot(row, samples));
+    let mut plots: Vec<Plot> = maps.take(MOST_MAPS).collect();
+    for (index, plot) in plots.iter_mut().enumerate() {
+        plot.id = format!("footprint-map-{}", index + 1);
+    }
+    plots
+}
+
+fn plot(row: &Row, samples: &Picked) -> Option<Plot> {
+    let mut own = samples.of_metric("write_fraction");
+    for (key, value) in row.params.iter().filter(|(key, _)| *key != "mapping") {
+        own = own.with(key, value);
+    }
+    let regions = own.numbers("region");
+    let last = *regions.last().filter(|_| regions.len() > 1)? as usize;
+    let mut shares = vec![f64::NAN; last + 1];
+    for region in regions {
+        if let Some(share) = own.with("region", region).values("write_fraction").first() {
+            shares[region as usize] = *share;
+        }
+    }
+    let z: Vec<Vec<f64>> = shares.chunks(ROW).map(<[f64]>::to_vec).collect();
+    let series = Series::Heatmap {
+        name: row.name(),
+        x: (0..ROW.min(shares.len())).map(|place| place as f64).collect(),
+        y: (0..z.len()).map(|line| (line * ROW) as f64).collect(),
+        z,
+        x_labels: None,
+        y_labels: None,
+    };
+    let plot = Plot::new(
+        "footprint-map",
+        format!("Where {} wrote", row.name()),
+        Axis::linear("Region of 2 MB", ""),
+        Axis::linear("First region of the row", ""),
+    );
+    Some(
+        plot.caption(
+            "Regions that have private pages, in order of address; the gaps between mappings are \
+             left out. Of several spans the one with the most pages.",
+        )
+        .z(Axis::linear("Written", "fraction"))
+        .with(series),
+    )
+}

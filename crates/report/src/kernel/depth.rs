@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How many pages to copy ahead: the sweep of depths, and what the best one saves.
+
+use crate::cells;
+use crate::fmt::time;
+use cowlab_model::Estimate;
+
+use super::cases::{Depth, Measured, OFF, Workload, change, per_page, ratio};
+use crate::document::{Axis, Block, Cell, Column, Finding, Plot, Series, Table};
+
+/// Anchor of the table.
+const TABLE: &str = "pre-copy-depths";
+
+const fn threaded(pattern: &'static str) -> Workload {
+    Workload { threads: 1, ..Workload::of(pattern, 64) }
+}
+
+const BULK: [Workload; 4] = [
+    Workload::of("sequential", 64),
+    Workload::of("random", 64),
+    threaded("sequential"),
+    threaded("random"),
+];
+const SINGLE: Workload = Workload::of("single", 16);
+
+pub(super) fn blocks(measured: &Measured) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    blocks.extend(BULK.iter().filter_map(|workload| best(measured, *workload)));
+    blocks.extend(price(measured));
+    blocks.push(Block::Table(table(measured)));
+    blocks.extend(times(measured).map(Block::Plot));
+    blocks.extend(single(measured).map(Block::Plot));
+    blocks.extend(fate(measured).map(Block::Plot));
+    blocks
+}
+
+/// The time of a page, or of a single write, under a policy.
+fn cost(measured: &Measured, workload: Workload, policy: &str) -> Option<Estimate> {
+    let case = measured.case(workload, policy);
+    if workload.pattern == "single" {
+        return case.with("quantile", "p50").estimate("fault_ns");
+    }
+    per_page(&case, "elapsed_ns")
+}
+
+fn change_from_off(measured: &Measured, workload: Workload, policy: &str) -> Option<Estimate> {
+    let (off, on) = (measured.case(workload, OFF), measured.case(workload, policy));
+    if workload.pattern == "single" {
+        let (off, on) = (off.with("quantile", "p50"), on.with("quantile", "p50"));
+        return change(&off, &on, "fault_ns");
+    }
+    change(&off, &on, "elapsed_ns")
+}
+
+fn table(measured: &Measured) -> Table {
+    let columns = vec![
+        Column::text("Writes"),
+        Column::number("Pages ahead"),
+        Column::number("Folio order"),
+        Column::unit("A page written", "ns_per_page"),
+        Column::unit("against `off`", "fraction"),
+        Column::unit("hit rate", "fraction"),
+        Column::unit("written later", "fraction"),
+        Column::unit("wasted", "fraction"),
+        Column::number("wasted pages, a page written"),
+    ];
+    let caption = "By depth: times with 95% intervals, changes round by round against `off` in the \
+                   same boot, and beside the document's hit rate what became of the pages. Order 0: \
+                   copies are base pages; above, aligned runs go into folios of up to 2^order pages";
+    let mut table = Table::new(TABLE, caption, columns);
+    for workload in BULK.into_iter().chain([SINGLE]) {
+        if measured.case(workload, OFF).is_empty() {
+            continue;
+        }
+        let none = "was not measured";
+        let off = cells::estimate(cost(measured, workload, OFF), "ns", none);
+        let nothing = || Cell::Missing("nothing is copied ahead".into());
+        let mut row = vec![Cell::text(workload.name()), Cell::count(0), Cell::count(0), off];
+        row.resize_with(table.columns.len(), nothing);
+        table.push(row);
+        for Depth { order, pages, policy } in measured.depths(workload) {
+            let case = measured.case(workload, &policy);
+            let share = |above, below| {
+                let share = ratio(&case, above, below).map(|e| e.value);
+                cells::number(share, "fraction", "this kernel does not tell")
+            };
+            table.push(vec![
+                Cell::text(workload.name()),
+                Cell::count(pages.into()),
+                Cell::count(order.into()),
+                cells::estimate(cost(measured, workload, &policy), "ns", none),
+                cells::estimate(change_from_off(measured, workload, &policy), "fraction", none),
+                share("precopy_success", "precopy_attempts"),
+                share("precopy_written", "precopy_pages"),
+                share("precopy_wasted", "precopy_pages"),
+                cells::number(per_page(&case, "precopy_wasted").map(|e| e.value), "", none),
+            ]);
+        }
+    }
+    table
+}
+
+/// The depth with the least time.
+fn best(measured: &Measured, workload: Workload) -> Option<Block> {
+    let depths = measured.depths(workload).into_iter();
+    let costs =
+        depths.filter_map(|depth| Some((cost(measured, workload, &depth.policy)?.value, depth)));
+    let (_, Depth { order, pages, policy }) = costs.min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let into = if order == 0 { String::new() } else { format!(" into folios of order {order}") };
+    let change = change_from_off(measured, workload, &policy)?;
+    let headline = if change.count < 2 || (change.low <= 0.0 && change.high >= 0.0) {
+        format!("{}: no depth was seen to make a difference.", capital(&workload.name()))
+    } else {
+        format!(
+            "{}: copying {pages} pages ahead{into} changes the time by {}, the best depth that was \
+             tried.",
+            capital(&workload.name()),
+            signed(change.value)
+        )
+    };
+    let detail = format!(
+        "{} a page with `off`, {} with `{policy}`; the change is {} to {} in {} rounds.",
+        cells::words(cost(measured, workload, OFF)?, "ns"),
+        cells::words(cost(measured, workload, &policy)?, "ns"),
+        signed(change.low),
+        signed(change.high),
+        change.count
+    );
+    let samples = Some(format!("#{TABLE}"));
+    Some(Block::Finding(Finding { headline, detail, samples }))
+}
+
+/// What a single write pays for the deepest policy.
+fn price(measured: &Measured) -> Option<Block> {
+    let off = cost(measured, SINGLE, OFF)?;
+    let deepest = measured.depths(SINGLE).into_iter().max_by_key(|depth| depth.pages)?;
+    let deep = cost(measured, SINGLE, &deepest.policy)?;
+    let headline = format!(
+        "A single write costs {} with `off` and {} where up to {} pages may be copied ahead.",
+        time(off.value),
+        time(deep.value),
+        deepest.pages
+    );
+    let detail = format!("{} against {}.", cells::words(off, "ns"), cells::words(deep, "ns"));
+    let samples = Some(format!("#{TABLE}"));
+    Some(Block::Finding(Finding { headline, detail, samples }))
+}
+
+fn times(measured: &Measured) -> Option<Plot> {
+    let plot = Plot::new(
+        "pre-copy-by-depth",
+        "What a page written costs, by the number of pages that may be copied ahead",
+        Axis::log("Pages copied ahead of a write", "pages"),
+        Axis::linear("A page written", "ns"),
+    )
+    .caption("Medians of the rounds with 95% intervals; dashed: the same writes with `off`.");
+    curves(measured, plot, &BULK)
+}
+
+fn single(measured: &Measured) -> Option<Plot> {
+    let plot = Plot::new(
+        "pre-copy-single",
+        "What a single write costs, by the number of pages that may be copied ahead for nothing",
+        Axis::log("Pages copied ahead of a write", "pages"),
+        Axis::log("One write", "ns"),
+    )
+    .caption("Medians of single writes as the program sees them; dashed: with `off`.");
+    curves(measured, plot, &[SINGLE])
+}
+
+fn curves(measured: &Measured, mut plot: Plot, workloads: &[Workload]) -> Option<Plot> {
+    for workload in workloads {
+        let depths = measured.depths(*workload);
+        for by_order in depths.chunk_by(|a, b| a.order == b.order) {
+            let points: Vec<(f64, Estimate)> = by_order
+                .iter()
+                .filter_map(|d| Some((f64::from(d.pages), cost(measured, *workload, &d.policy)?)))
+                .collect();
+            let (Some(first), Some(last)) = (points.first(), points.last()) else { continue };
+            let order = by_order[0].order;
+            let name = match order {
+                0 => workload.name(),
+                order => format!("{}, folios of order {order}", workload.name()),
+            };
+            if let (0, Some(off)) = (order, cost(measured, *workload, OFF)) {
+                let (x, y) = (vec![first.0, last.0], vec![off.value; 2]);
+                plot.series.push(Series::Line { name: name.clone(), x, y, dashed: true });
+            }
+            let of = |figure: fn(&Estimate) -> f64| points.iter().map(|(_, e)| figure(e)).collect();
+            let x: Vec<f64> = points.iter().map(|(depth, _)| *depth).collect();
+            plot.series.push(Series::estimates(
+                name,
+                x,
+                of(|e| e.value),
+                of(|e| e.low),
+                of(|e| e.high),
+            ));
+        }
+    }
+    (!plot.series.is_empty()).then_some(plot)
+}
+
+/// What became of the pages copied ahead.
+fn fate(measured: &Measured) -> Option<Plot> {
+    let mut plot = Plot::new(
+        "pre-copy-fate",
+        "What becomes of the pages copied ahead: the hit rate, and what it hides",
+        Axis::log("Pages copied ahead of a write", "pages"),
+        Axis::linear("Share", "fraction"),
+    )
+    .caption(
+        "Hit rate: copied over looked at, as document 002 defines it. Written later: of the copied \
+         ones, those that were written before the process ended.",
+    );
+    for workload in [Workload::of("random", 64), SINGLE] {
+        for (name, above, below) in [
+            ("hit rate", "precopy_success", "precopy_attempts"),
+            ("written later", "precopy_written", "precopy_pages"),
+        ] {
+            let (x, y): (Vec<f64>, Vec<f64>) = measured
+                .depths(workload)
+                .into_iter()
+                .filter(|depth| depth.order == 0)
+                .filter_map(|depth| {
+                    let share = ratio(&measured.case(workload, &depth.policy), above, below)?;
+                    Some((f64::from(depth.pages), share.value))
+                })
+                .unzip();
+            if !x.is_empty() {
+                plot.series.push(Series::points(format!("{}: {name}", workload.name()), x, y));
+            }
+        }
+    }
+    (!plot.series.is_empty()).then_some(plot)
+}
+
+/// `+17.0%`, `-0.13%`: a tenth of a percent matters where little changes.
+pub(super) fn signed(change: f64) -> String {
+    let percent = change * 100.0;
+    if percent.abs() < 9.995 { format!("{percent:+.2}%") } else { format!("{percent:+.1}%") }
+}
+
+fn capital(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or_else(String::new, |c| c.to_uppercase().chain(characters).collect())
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the patches cost while they are switched off: instructions, counted by an emulated clock
+//! that ticks once an instruction, on kernels booted in turn.
+
+use cowlab_analysis::names::{COW_FAULTS, FORK_SWEEP};
+use cowlab_model::Estimate;
+use cowlab_store::{Accelerator, Run};
+
+use super::cases::{OFF, change};
+use super::depth::signed;
+use crate::cells;
+use crate::document::{Block, Cell, Column, Finding, Table};
+use crate::emulated;
+use crate::fmt;
+use cowlab_analysis::picked::Picked;
+
+/// Anchor of the table.
+const TABLE: &str = "pre-copy-instructions";
+
+/// More than that is not switched off.
+const MOST_RATIO: f64 = 0.01;
+
+/// One operation: its samples by variant.
+struct Operation<'a> {
+    name: String,
+    samples: Picked<'a>,
+    metric: &'static str,
+    each: &'static str,
+}
+
+pub(super) fn blocks(run: &Run) -> Vec<Block> {
+    let rows: Vec<(Operation, [Option<Estimate>; 3])> = operations(run)
+        .into_iter()
+        .map(|operation| {
+            let of = |variant: &str| operation.samples.with("variant", variant);
+            let (plain, patched) = (of("plain"), of("patched"));
+            let each = |samples: &Picked| match operation.each {
+                "" => samples.estimate(operation.metric),
+                each => super::cases::ratio(samples, operation.metric, each),
+            };
+            let figures =
+                [each(&plain), each(&patched), change(&plain, &patched, operation.metric)];
+            (operation, figures)
+        })
+        .filter(|(_, figures)| figures.iter().any(Option::is_some))
+        .collect();
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let columns = vec![
+        Column::text("Operation"),
+        Column::number("plain kernel"),
+        Column::number("patched, switched off"),
+        Column::unit("Change", "fraction"),
+    ];
+    let caption = "Instructions of the guest, by a clock that ticks once an instruction; medians \
+                   over the boots, which alternate between the kernels";
+    let mut table = Table::new(TABLE, caption, columns);
+    for (operation, [plain, patched, change]) in &rows {
+        let none = "was not counted";
+        let changed = match change {
+            Some(e) => Cell::Estimate {
+                value: e.value,
+                low: e.low,
+                high: e.high,
+                text: format!("{} ({} to {})", signed(e.value), signed(e.low), signed(e.high)),
+            },
+            None => Cell::Missing(none.into()),
+        };
+        table.push(vec![
+            Cell::text(&operation.name),
+            cells::estimate(*plain, "instructions", none),
+            cells::estimate(*patched, "instructions", none),
+            changed,
+        ]);
+    }
+    let worst = rows.iter().filter_map(|(operation, figures)| Some((figures[2]?, operation)));
+    let worst = worst.max_by(|a, b| a.0.value.total_cmp(&b.0.value));
+    let mut blocks = Vec::new();
+    if let Some((change, operation)) = worst {
+        let within = if change.value <= MOST_RATIO { "at most" } else { "MORE than" };
+        let headline = format!(
+            "Switched off, the patched kernel executes {within} 1% more instructions: {} at worst.",
+            signed(change.value)
+        );
+        let detail = format!(
+            "{}: {} ({} to {}); every operation is in the table.",
+            operation.name,
+            signed(change.value),
+            signed(change.low),
+            signed(change.high)
+        );
+        let samples = Some(format!("#{TABLE}"));
+        blocks.push(Block::Finding(Finding { headline, detail, samples }));
+    }
+    blocks.push(Block::Table(table));
+    emulated::label_blocks(&mut blocks, emulated::label(Accelerator::Icount));
+    blocks
+}
+
+fn operations(run: &Run) -> Vec<Operation<'_>> {
+    let counted = |bench: &str| {
+        let all = Picked::of(&run.samples, bench);
+        let environments = (0u32..).zip(&run.info.environments);
+        let mut found = Picked::default();
+        for (index, environment) in environments {
+            if environment.accelerator == Accelerator::Icount {
+                found = found.and(all.in_environment(index));
+            }
+        }
+        found
+    };
+    let off = counted(COW_FAULTS).with("policy", OFF).with("threads", 0);
+    let mut operations = vec![Operation {
+        name: "a single write (median)".into(),
+        samples: off.with("pattern", "single").with("quantile", "p50"),
+        metric: "fault_instructions",
+        each: "",
+    }];
+    for pattern in ["sequential", "random"] {
+        for bytes in off.numbers("size_bytes") {
+            let samples = off.with("pattern", pattern).with("size_bytes", bytes);
+            let name = format!("a copy-on-write fault: {pattern}, {}", fmt::size(bytes));
+            let (metric, each) = ("elapsed_instructions", "pages_written");
+            operations.push(Operation { name, samples, metric, each });
+        }
+    }
+    let forks = counted(FORK_SWEEP);
+    for heap in forks.numbers("heap_bytes") {
+        let samples = forks.with("heap_bytes", heap);
+        let heap = fmt::tick(heap as f64, "bytes");
+        for (what, metric) in [
+            // On one CPU a long fork may return after its child has run, and then counts that too.
+            ("a fork, until its child runs", "child_start_instructions"),
+            ("a fork, its child's end and the wait", "cycle_instructions"),
+        ] {
+            let samples = samples.clone();
+            let name = format!("{what}: heap of {heap}");
+            operations.push(Operation { name, samples, metric, each: "" });
+        }
+    }
+    operations
+}

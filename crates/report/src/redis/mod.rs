@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Document 003's second benchmark: a Redis that takes snapshots, under every configuration, beside
+//! what the document says of its own.
+
+mod published;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use cowlab_analysis::names::REDIS as BENCH;
+use cowlab_store::Run;
+
+use crate::configuration::Names as _;
+use crate::document::{Axis, Block, Plot, Section, Series};
+use crate::html::inline::plain;
+use cowlab_analysis::configuration::{Configuration, Configurations};
+use cowlab_analysis::picked::Picked;
+
+/// Anchor of the section.
+pub const SECTION: &str = "redis";
+
+const TITLE: &str = "A Redis that takes snapshots (document 003's second benchmark)";
+
+/// The closed loop: each client sends when it has its answer.
+const CLOSED: &str = "closed";
+/// Of the parameter `snapshots`.
+const NONE: &str = "none";
+const SAVE: &str = "bgsave";
+const REWRITE: &str = "aof-rewrite";
+
+/// What was measured.
+struct Measured<'a> {
+    samples: Picked<'a>,
+    configurations: Configurations<'a>,
+}
+
+impl<'a> Measured<'a> {
+    /// One configuration's phases of one load.
+    fn phase(&self, one: &Configuration<'a>, load: &str, snapshots: &str) -> Picked<'a> {
+        one.of(&self.samples.with("load", load).with("snapshots", snapshots))
+    }
+
+    /// The same phase of what it is compared with.
+    fn plain(&self, one: &Configuration<'a>, load: &str, snapshots: &str) -> Picked<'a> {
+        let base = self.configurations.base(one);
+        base.map_or_else(Picked::default, |base| self.phase(&base, load, snapshots))
+    }
+
+    /// The loads that were made, the closed loop first.
+    fn loads(&self) -> Vec<&'a str> {
+        let mut loads = self.samples.words("load");
+        loads.retain(|load| *load != "populated");
+        loads.sort_by_key(|load| (*load != CLOSED, *load));
+        loads
+    }
+}
+
+/// The section; `None` of a run without this benchmark.
+pub fn section(run: &Run) -> Option<Section> {
+    let samples = Picked::of(&run.samples, BENCH);
+    let configurations = Configurations::of(&samples);
+    let measured = Measured { samples, configurations };
+    measured.configurations.iter().next()?;
+    let mut blocks = vec![Block::Text(
+        "A redis-server is updated by YCSB's clients while it takes snapshots. Won back is, of the \
+         throughput that snapshots take from plain copy-on-write, the part that a configuration \
+         saves. In an open loop a latency counts from the time at which an update was intended, so \
+         that a stall falls on all that should have been sent meanwhile."
+            .into(),
+    )];
+    blocks.extend(tables::all(&measured).map(Block::Table));
+    blocks.extend(around_the_fork(&measured).map(Block::Plot));
+    blocks.push(Block::Table(published::table(&measured)));
+    Some(Section::new(SECTION, TITLE, blocks))
+}
+
+/// Latencies by when an update began, of the lowest open loop.
+fn around_the_fork(measured: &Measured) -> Option<Plot> {
+    let load = measured.loads().into_iter().find(|load| *load != CLOSED)?;
+    let mut plot = Plot::new(
+        "redis-around-fork",
+        format!("Around the fork, at {load} of the most throughput"),
+        Axis::linear("Since BGSAVE was sent", "ns"),
+        Axis::log("An update, p99", "ns"),
+    )
+    .caption("Updates that were intended in the same 50 ms; medians of the rounds.");
+    for one in measured.configurations.iter() {
+        let case = measured.phase(&one, load, SAVE).with("quantile", "p99");
+        let mut steps: Vec<i64> =
+            case.words("since_fork_ms").iter().filter_map(|ms| ms.parse().ok()).collect();
+        steps.sort_unstable();
+        let (x, y): (Vec<f64>, Vec<f64>) = steps
+            .into_iter()
+            .filter_map(|ms| {
+                let took = case.with("since_fork_ms", ms).estimate("around_fork_ns")?;
+                Some((ms as f64 * 1e6, took.value))
+            })
+            .unzip();
+        if !x.is_empty() {
+            let name = plain(&measured.configurations.name(&one));
+            let dashed = one.is_plain();
+            plot.series.push(Series::Line { name, x, y, dashed });
+        }
+    }
+    (!plot.series.is_empty()).then_some(plot)
+}

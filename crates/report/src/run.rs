@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The report of a run that is not a study's.
+
+use cowlab_store::Run;
+
+use crate::document::{Document, Section};
+use crate::{emulated, facts, kernel, programs, redis, snapshot, tend};
+
+/// The title where both of document 003's benchmarks were measured.
+const CCOW: &str = "Coverage-based copy-on-write: document 003 whole";
+
+/// The report of a run that is not a study's.
+pub(crate) fn beside_published(run: &Run, title: &str, sections: Vec<Section>) -> Document {
+    let mut document = Document::new(title, "Published figures beside measured ones.");
+    document.facts = facts::headline_facts(&run.info);
+    document.sections = sections;
+    emulated::label_document(&mut document, emulated::label_of(&run.info.environments));
+    document
+}
+
+/// The report of a run of one of the benchmarks that have their own; `None` of any other.
+pub fn of_bench(run: &Run) -> Option<Document> {
+    let sections: Vec<Section> =
+        [snapshot::section(run), redis::section(run)].into_iter().flatten().collect();
+    let title = match &sections[..] {
+        [] => return tend::document(run),
+        [one] => one.title.clone(),
+        _ => CCOW.to_owned(),
+    };
+    let mut document = beside_published(run, &title, sections);
+    if let Some(first) = document.sections.first_mut() {
+        first.blocks.extend(programs::notes(run));
+    }
+    // Its parts have labels of their own.
+    document.sections.extend(kernel::section(run));
+    Some(document)
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Of each workload: the rate in the course of an interval, and its distribution (Figure 6).
+
+use super::SECTION;
+use super::workload::Workload;
+use crate::configuration::Names as _;
+use crate::distribution::cdf;
+use crate::document::{Axis, Plot, Series};
+use crate::html::inline::plain;
+
+/// Phases are twentieths: their middles lie so far behind their beginnings.
+const HALF_A_PHASE_PERCENT: f64 = 2.5;
+
+pub(super) fn all(workload: &Workload, number: usize) -> impl Iterator<Item = Plot> {
+    let drawn = [course(workload, number), rates(workload, number)];
+    drawn.into_iter().filter(|plot| !plot.series.is_empty())
+}
+
+fn course(workload: &Workload, number: usize) -> Plot {
+    let mut plot = Plot::new(
+        format!("{SECTION}-course-{number}"),
+        format!("After a fork: {}", workload.name()),
+        Axis::linear("Since the fork, of the interval", "fraction"),
+        Axis::linear("Writes", "per_s"),
+    )
+    .caption("Medians over forks and rounds, in twentieths of the interval.");
+    for one in workload.configurations.iter() {
+        let case = workload.case(&one);
+        let phases = case.numbers("phase_percent").into_iter();
+        let (x, y): (Vec<f64>, Vec<f64>) = phases
+            .filter_map(|percent| {
+                let rate = case.with("phase_percent", percent).estimate("after_fork_per_s")?;
+                Some(((percent as f64 + HALF_A_PHASE_PERCENT) / 100.0, rate.value))
+            })
+            .unzip();
+        if !x.is_empty() {
+            let (name, dashed) = (plain(&workload.configurations.name(&one)), one.is_plain());
+            plot.series.push(Series::Line { name, x, y, dashed });
+        }
+    }
+    plot
+}
+
+fn rates(workload: &Workload, number: usize) -> Plot {
+    let mut plot = Plot::new(
+        format!("{SECTION}-rates-{number}"),
+        format!("Rates of windows: {}", workload.name()),
+        Axis::linear("Writes", "per_s"),
+        Axis::linear("Share of the windows that are at most as fast", "fraction"),
+    )
+    .caption(
+        "Document 003's Figure 6. All rounds together; a window is a fiftieth of an interval.",
+    );
+    for one in workload.configurations.iter() {
+        let windows = workload.case(&one).of_metric("window_per_s").distribution();
+        plot.series.extend(
+            windows.and_then(|rates| cdf(plain(&workload.configurations.name(&one)), &rates)),
+        );
+    }
+    plot
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Workloads, and what was measured of each.
+
+use cowlab_store::Params;
+
+use crate::fmt;
+use cowlab_analysis::configuration::{Configuration, Configurations};
+use cowlab_analysis::picked::Picked;
+
+/// Parameters that are no workload's: its configurations', and parts of one figure.
+const NOT_THE_WORKLOADS: [&str; 6] =
+    ["policy", "page_size_bytes", "forks", "variant", "quantile", "phase_percent"];
+
+/// What all configurations of a workload have in common.
+pub(super) struct Workload<'a> {
+    params: Params,
+    samples: Picked<'a>,
+    /// Of the runs that fork.
+    pub(super) configurations: Configurations<'a>,
+}
+
+impl<'a> Workload<'a> {
+    /// Every workload, in the order of its parameters.
+    pub(super) fn all(samples: &Picked<'a>) -> Vec<Workload<'a>> {
+        let mut found: Vec<Params> = Vec::new();
+        for (mut params, _) in samples.by_params("quantile") {
+            NOT_THE_WORKLOADS.iter().for_each(|key| drop(params.remove(*key)));
+            if !found.contains(&params) {
+                found.push(params);
+            }
+        }
+        let all = found.into_iter().map(|params| {
+            let with = |some: Picked<'a>, (key, value): (&String, &String)| some.with(key, value);
+            let samples = params.iter().fold(samples.clone(), with);
+            let configurations = Configurations::of(&samples.with("forks", "yes"));
+            Workload { params, samples, configurations }
+        });
+        all.collect()
+    }
+
+    /// A parameter that its configurations have in common.
+    pub(super) fn param(&self, key: &str) -> &str {
+        self.params.get(key).map_or("", String::as_str)
+    }
+
+    /// `α 1, 256 MiB scattered`.
+    pub(super) fn name(&self) -> String {
+        let size = self.param("size_bytes").parse().unwrap_or(0.0);
+        let threads = match self.param("threads") {
+            "0" => String::new(),
+            threads => format!(", {threads} more threads running"),
+        };
+        let (alpha, placement) = (self.param("zipf_alpha"), self.param("placement"));
+        format!("α {alpha}, {} {placement}{threads}", fmt::tick(size, "bytes"))
+    }
+
+    /// What was measured under one of its configurations.
+    pub(super) fn case(&self, one: &Configuration<'a>) -> Picked<'a> {
+        one.of(&self.samples.with("forks", "yes"))
+    }
+
+    /// What it is compared with.
+    pub(super) fn plain(&self, beside: &Configuration<'a>) -> Picked<'a> {
+        self.configurations.base(beside).map_or_else(Picked::default, |one| self.case(&one))
+    }
+
+    /// The same writes without a fork, with pages of the same size.
+    pub(super) fn reference(&self, of: &Configuration<'a>) -> Picked<'a> {
+        let all = self.samples.with("forks", "no").with("page_size_bytes", of.page);
+        // References are made under plain copy-on-write.
+        let base = self.configurations.base(of);
+        let own = base.map(|base| Configuration { page: of.page, ..base }.of(&all));
+        own.filter(|own| !own.is_empty()).unwrap_or(all)
+    }
+
+    /// The same for what it is compared with.
+    pub(super) fn plain_reference(&self, beside: &Configuration<'a>) -> Picked<'a> {
+        let base = self.configurations.base(beside);
+        base.map_or_else(Picked::default, |one| self.reference(&one))
+    }
+
+    /// The calibration of its interval.
+    pub(super) fn calibration(&self) -> Picked<'a> {
+        self.samples.with("forks", "once")
+    }
+}

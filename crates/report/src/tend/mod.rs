@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The whole balance of tending: each way of keeping a forking process in huge pages beside leaving
+//! it alone.
+
+mod others;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use cowlab_analysis::names::TEND as BENCH;
+use cowlab_analysis::names::TEND_POLICIES;
+use cowlab_store::Run;
+
+use crate::document::{Axis, Block, Document, Plot, Section, Series};
+use crate::emulated;
+use crate::facts;
+use crate::fmt;
+use cowlab_analysis::picked::Picked;
+
+const TITLE: &str = "Keeping a forking process cheap to fork";
+
+/// What everything is compared with.
+const UNTENDED: &str = "untended";
+
+/// One server's size and load, under all policies.
+struct Case<'a> {
+    size_bytes: &'a str,
+    load: &'a str,
+    interval_s: &'a str,
+    /// The kernel, where several were booted.
+    variant: Option<&'a str>,
+    samples: Picked<'a>,
+}
+
+impl<'a> Case<'a> {
+    fn all(redis: &Picked<'a>) -> Vec<Case<'a>> {
+        let mut cases = Vec::new();
+        for (variant, redis) in by_variant(redis) {
+            for size_bytes in redis.words("size_bytes") {
+                for load in redis.words("load") {
+                    for interval_s in redis.words("interval_s") {
+                        let samples = redis
+                            .with("size_bytes", size_bytes)
+                            .with("load", load)
+                            .with("interval_s", interval_s);
+                        if !samples.is_empty() {
+                            cases.push(Case { size_bytes, load, interval_s, variant, samples });
+                        }
+                    }
+                }
+            }
+        }
+        cases
+    }
+
+    /// `1.50 GiB, 0.5 of the most updates, a snapshot each 60 s`.
+    fn name(&self) -> String {
+        let size = self.size_bytes.parse().map_or_else(
+            |_| self.size_bytes.to_owned(),
+            |bytes: f64| fmt::quantity(bytes, "bytes"),
+        );
+        let kernel = self.variant.map_or(String::new(), |name| format!(", the {name} kernel"));
+        let (load, interval_s) = (self.load, self.interval_s);
+        format!("{size}, {load} of the most updates, a snapshot each {interval_s} s{kernel}")
+    }
+
+    fn policies(&self) -> Vec<&'a str> {
+        in_order(&self.samples)
+    }
+}
+
+/// One kernel's samples after the other's; all of them where it was this machine's own.
+fn by_variant<'a>(samples: &Picked<'a>) -> Vec<(Option<&'a str>, Picked<'a>)> {
+    let variants = samples.words("variant");
+    match variants.is_empty() {
+        true => vec![(None, samples.clone())],
+        false => variants.into_iter().map(|of| (Some(of), samples.with("variant", of))).collect(),
+    }
+}
+
+/// The policies that were measured, as the program lists them.
+fn in_order<'a>(samples: &Picked<'a>) -> Vec<&'a str> {
+    let mut found = samples.words("policy");
+    found.sort_by_key(|name| TEND_POLICIES.iter().position(|known| known == name));
+    found
+}
+
+/// The section; `None` of a run without this benchmark.
+pub fn section(run: &Run) -> Option<Section> {
+    let samples = Picked::of(&run.samples, BENCH);
+    if samples.is_empty() {
+        return None;
+    }
+    let mut blocks = vec![Block::Text(
+        "A fork copies one page-table entry for each page, and one for each huge page. Untended is \
+         memory of base pages; tended is the same with `cowlab tend` beside it. `thp` asks for huge \
+         pages and is left alone: writes split them again."
+            .into(),
+    )];
+    for (number, case) in Case::all(&samples.with("program", "redis")).iter().enumerate() {
+        blocks.push(Block::Text(format!("redis-server: {}.", case.name())));
+        blocks.extend(tables::all(case, number).map(Block::Table));
+        blocks.extend(stops(case, number).map(Block::Plot));
+        blocks.extend(over_time(case, number).map(Block::Plot));
+    }
+    for (variant, samples) in by_variant(&samples) {
+        let (prefork, postgres) = (
+            others::prefork(&samples.with("program", "prefork")),
+            others::postgres(&samples.with("program", "postgres")),
+        );
+        if let Some(name) = variant.filter(|_| prefork.is_some() || postgres.is_some()) {
+            blocks.push(Block::Text(format!("The {name} kernel:")));
+        }
+        blocks.extend([prefork, postgres].into_iter().flatten().map(Block::Table));
+    }
+    Some(Section::new("tend", TITLE, blocks))
+}
+
+/// The report of a run that has nothing else.
+pub fn document(run: &Run) -> Option<Document> {
+    let section = section(run)?;
+    let mut document = Document::new(TITLE, "Tended beside untended, over many forks.");
+    document.facts = facts::headline_facts(&run.info);
+    document.sections = vec![section];
+    emulated::label_document(&mut document, emulated::label_of(&run.info.environments));
+    Some(document)
+}
+
+/// The stop at each snapshot.
+fn stops(case: &Case, number: usize) -> Option<Plot> {
+    let plot = Plot::new(
+        format!("tend-stops-{number}"),
+        "The stop at each fork",
+        Axis::linear("Snapshot", ""),
+        Axis::log("Stop at fork", "ns"),
+    )
+    .caption("By Redis's own latest_fork_usec; medians of the rounds.");
+    by_snapshot(case, plot, |samples| samples.clone(), "fork_ns")
+}
+
+/// What an update takes between the snapshots, over time.
+fn over_time(case: &Case, number: usize) -> Option<Plot> {
+    let plot = Plot::new(
+        format!("tend-latency-{number}"),
+        "Updates between the snapshots, over time",
+        Axis::linear("Before snapshot", ""),
+        Axis::log("An update, p99", "ns"),
+    )
+    .caption("Counted from when an update was intended; medians of the rounds.");
+    by_snapshot(
+        case,
+        plot,
+        |samples| samples.with("part", "outside").with("quantile", "p99"),
+        "latency_ns",
+    )
+}
+
+fn by_snapshot<'a>(
+    case: &Case<'a>,
+    mut plot: Plot,
+    of: impl Fn(&Picked<'a>) -> Picked<'a>,
+    metric: &str,
+) -> Option<Plot> {
+    for policy in case.policies() {
+        let samples = of(&case.samples.with("policy", policy));
+        let numbers = samples.numbers("snapshot");
+        let at = |number: &u64| {
+            let one = samples.with("snapshot", number).estimate(metric)?;
+            Some((*number as f64, one.value))
+        };
+        let (x, y): (Vec<f64>, Vec<f64>) = numbers.iter().filter_map(at).unzip();
+        if !x.is_empty() {
+            let dashed = policy == UNTENDED;
+            plot.series.push(Series::Line { name: policy.to_owned(), x, y, dashed });
+        }
+    }
+    (!plot.series.is_empty()).then_some(plot)
+}
