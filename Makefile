@@ -28,7 +28,7 @@ study: build ## measure this machine and write the report (about 3 minutes after
 build: ## target/release/cowlab and target/libcasper
 	scripts/install build
 	$(CARGO) build $(CARGO_FLAGS)
-	$(MAKE) -s -C libcasper all reader BUILD=$(CURDIR)/target/libcasper CARGO_BUILD=$(CURDIR)/target/release
+	$(MAKE) -s -C casper/libcasper all reader BUILD=$(CURDIR)/target/libcasper CARGO_BUILD=$(CURDIR)/target/release
 
 test: lint unit e2e ## everything that a change must pass
 
@@ -48,7 +48,7 @@ e2e: kernels
 	scripts/install footprints
 	scripts/install watch
 	scripts/install kernel-test
-	scripts/run-tests tests
+	scripts/run-tests
 
 test-kernel: kernels ## of them, the kernels' own tests in a virtual machine
 	scripts/install kernel-test
@@ -82,7 +82,7 @@ ON_DEBUG := cow stress-vm stress-fork stress-mmap
 
 test-study-long: build ## study --quick with all of its rounds, as `make study` runs it
 	scripts/install test
-	COWLAB_TEST_LONG=1 scripts/run-tests tests study
+	COWLAB_TEST_LONG=1 scripts/run-tests study
 
 test-slowdown: build ## would compare find a slowdown of 10%? (7 minutes; see CONTRIBUTING.md)
 	scripts/install test
@@ -93,7 +93,7 @@ test-casper-long: build ## libcasper's contract with 100 million events in each 
 
 test-insert-long: build ## insert on SQLite, zlib and Lua: same output, callgrind's call counts
 	scripts/install test-long
-	scripts/test-insert-long
+	casper/tests-long/insert
 
 test-tend-long: build ## tend killed at 50 random moments under a Redis and a known pattern (2 minutes)
 	scripts/install redis
@@ -112,7 +112,7 @@ fuzz-reader: ## fuzz the reader of traces on one core with RUNS=100000 inputs
 lint: ## formats, warnings, licence tags, layers, links
 	scripts/install test
 	$(CARGO) fmt --all --check
-	find probes include libcasper examples tests tests-long crates/lab/guest crates/observe/bpf -name '*.[ch]' | xargs clang-format --dry-run -Werror
+	find probes casper/{include,libcasper,examples,tests,tests-long,crates/recorder} examples tests crates/lab/guest crates/observe/bpf -name '*.[ch]' | xargs clang-format --dry-run -Werror
 	$(CARGO) clippy $(CARGO_FLAGS) --all-targets -- -D warnings
 	scripts/check-spdx
 	scripts/check-layers
@@ -138,7 +138,7 @@ install: man ## cowlab, libcasper, their man pages and completions under PREFIX
 	install -Dm755 $(COWLAB) $(DESTDIR)$(PREFIX)/bin/cowlab
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
-	$(MAKE) -s -C libcasper install install-reader BUILD=$(CURDIR)/target/libcasper \
+	$(MAKE) -s -C casper/libcasper install install-reader BUILD=$(CURDIR)/target/libcasper \
 		CARGO_BUILD=$(CURDIR)/target/release PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
 	$(COWLAB) completions bash | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/bash-completion/completions/cowlab
 	$(COWLAB) completions zsh | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_cowlab

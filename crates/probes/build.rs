@@ -90,7 +90,9 @@ struct Build {
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    for input in ["probes", "libcasper/src", "libcasper/include", "include/cowlab"] {
+    for input in
+        ["probes", "casper/libcasper/src", "casper/libcasper/include", "casper/include/cowlab"]
+    {
         println!("cargo::rerun-if-changed={}", root.join(input).display());
     }
     // A build that tests whether a slowdown would be found; see CONTRIBUTING.md.
@@ -123,14 +125,14 @@ impl Build {
         let mut command = Command::new(&self.compiler);
         command.args(["-std=gnu11", "-O2", "-D_GNU_SOURCE"]);
         command.args(["-Wall", "-Wextra", "-Wshadow", "-Werror"]);
-        command.arg("-I").arg(self.root.join("libcasper/include"));
-        command.arg("-I").arg(self.root.join("include"));
+        command.arg("-I").arg(self.root.join("casper/libcasper/include"));
+        command.arg("-I").arg(self.root.join("casper/include"));
         command
     }
 
     /// The sources of libcasper.
     fn casper(&self) -> Vec<PathBuf> {
-        let folder = self.root.join("libcasper/src");
+        let folder = self.root.join("casper/libcasper/src");
         let mut sources: Vec<_> = std::fs::read_dir(folder)
             .expect("libcasper/src is there")
             .map(|entry| entry.expect("its entries can be read").path())
@@ -144,7 +146,7 @@ impl Build {
     fn library(&self) {
         let mut command = self.command();
         command.args(["-fPIC", "-fvisibility=hidden", "-shared", "-Wl,-soname,libcasper.so.1"]);
-        let map = self.root.join("libcasper/libcasper.map");
+        let map = self.root.join("casper/libcasper/libcasper.map");
         command.arg(format!("-Wl,--version-script={}", map.display()));
         command.args(self.casper()).arg("-o").arg(self.out.join("libcasper.so.1"));
         self.run(&mut command, "libcasper.so.1");

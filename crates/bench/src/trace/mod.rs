@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `trace`: what one event and one instrumented call cost, by several tracers in one run.
 //!
-//! A tracer that is not there gives no figure but a reason; docs/bench-trace.md says what is
+//! A tracer that is not there gives no figure but a reason; casper/docs/bench-trace.md says what is
 //! compared with what.
 
 mod casper;

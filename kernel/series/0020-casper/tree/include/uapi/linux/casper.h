@@ -1,1 +1,1 @@
-../../../../../../../include/cowlab/record.h
+../../../../../../../casper/include/cowlab/record.h
