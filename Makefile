@@ -120,7 +120,7 @@ lint: ## formats, warnings, licence tags, layers, links
 
 man: build ## man pages in target/man
 	mkdir -p target/man
-	$(COWLAB) man target/man
+	$(COWLAB) man --output target/man
 
 bench-trace: build ## an event's and a call's cost beside LTTng-UST and uftrace (6 minutes)
 	scripts/install bench-trace

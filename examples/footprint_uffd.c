@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * Registers the private memory of the program that loads or links it for asynchronous
- * write-protection, so that `cowlab footprint --pid N --method uffd --allow-marking` can see which
+ * write-protection, so that `cowlab footprint PID --method uffd --allow-marking` can see which
  * pages it writes (Linux 6.7). Nothing is protected, and no write costs anything, before cowlab
  * does so.
  *

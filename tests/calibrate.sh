@@ -45,7 +45,7 @@ json "d['format'] == 1" "d['environment']['kernel'] == '$(uname -r)'" \
 	"{c['writer'] for c in d['profile']['curves']} == {'child', 'parent'}"
 
 # The newest run's profile is what predict takes; the run, the file and the newest agree.
-passes --json predict --output cal --size-bytes 64MiB
+passes --json predict --profile cal --size-bytes 64MiB
 cp out newest
 passes --json predict --profile "$folder" --size-bytes 64MiB
 cmp newest out || fail "the newest run and the run predict differently"

@@ -42,14 +42,14 @@ done
 bash -n <("$COWLAB" completions bash) || fail "bash cannot read its completions"
 refuses 2 'possible values' completions tcsh
 
-passes man pages
+passes man --output pages
 for verb in "${verbs[@]}" "${benches[@]/#/bench-}"; do
 	[[ -s pages/cowlab-$verb.1 ]] || fail "expected a man page of $verb, saw: $(ls pages)"
 	grep -q '^\.TH' "pages/cowlab-$verb.1" || fail "cowlab-$verb.1 is no man page"
 done
 [[ -s pages/cowlab.1 ]] || fail "expected cowlab.1, saw: $(ls pages)"
 echo text >file
-refuses 1 'file/pages' man file/pages
+refuses 1 'file/pages' man --output file/pages
 
 # Wrong usage: status 2, and what is known.
 refuses 2 'Usage' # no verb
@@ -81,10 +81,10 @@ says err 'standard output.*No space left on device|No space left on device.*stan
 # Where messages go may be full or gone as well: the exit status still tells.
 called='cowlab predict 2>/dev/full'
 status=0
-"$COWLAB" predict --output nowhere --pages 5 >out 2>/dev/full || status=$?
+"$COWLAB" predict --profile nowhere --size-bytes 20KiB >out 2>/dev/full || status=$?
 : >err
 is_status 1
 called='cowlab predict 2>&-'
 status=0
-"$COWLAB" predict --output nowhere --pages 5 >out 2>&- || status=$?
+"$COWLAB" predict --profile nowhere --size-bytes 20KiB >out 2>&- || status=$?
 is_status 1

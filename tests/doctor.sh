@@ -24,10 +24,10 @@ json "d['format'] == 1 and rows == [] and 'run' not in d" \
 sleep 100 &
 pid=$!
 trap 'kill $pid 2>/dev/null || true' EXIT
-passes doctor --pid "$pid"
+passes doctor "$pid"
 says out "Would a fork of process $pid fail\?"
 says out 'page tables, copied at fork'
-passes --json doctor --pid "$pid"
+passes --json doctor "$pid"
 json "d['summary']['fork']['worst_case_bytes']
 	 == d['summary']['fork']['private_bytes'] + d['summary']['fork']['page_table_bytes']" \
 	"0 < d['summary']['fork']['private_bytes'] < 64 << 20, d['summary']['fork']" \
@@ -39,21 +39,16 @@ kill "$pid"
 wait "$pid" || true # it was killed above
 
 # It has gone.
-refuses 1 "no process $pid" doctor --pid "$pid"
-refuses 1 "no process $pid" --json doctor --pid "$pid"
+refuses 1 "no process $pid" doctor "$pid"
+refuses 1 "no process $pid" --json doctor "$pid"
 
 # No pids.
-refuses 1 'no process 0' doctor --pid 0
-refuses 1 'no process -1' doctor --pid=-1
-refuses 2 '--pid' doctor --pid abc
-refuses 2 '--pid' doctor --pid ''
-refuses 2 '--pid' doctor --pid 99999999999
-# A flag's value may begin with a minus: the message is about the value.
-run doctor --pid -1
-[[ $status != 0 ]] || fail "$called: expected an error, saw: $(seen)"
-says err 'pid|process -1'
-
+refuses 1 'no process 0' doctor 0
+refuses 1 'no process is named -1' doctor -1
+refuses 1 'no process is named abc' doctor abc
+refuses 2 'by its pid or its name' doctor ''
+refuses 1 'no process' doctor 99999999999
 # A thread is not a process; a zombie and a kernel thread have no memory.
 if [[ -d /proc/2 && $(cat /proc/2/comm) == kthreadd ]]; then
-	refuses 1 'process 2 .*no memory of its own' doctor --pid 2
+	refuses 1 'process 2 .*no memory of its own' doctor 2
 fi

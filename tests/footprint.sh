@@ -73,9 +73,9 @@ within marks own pages_written $written 0
 passes --json footprint --method snapshot --mark URG -- ./truth new $PAGES $STEP
 within marks own new_pages $PAGES 0
 background ./truth forever $PAGES $STEP
-passes --json footprint --pid "$pid" --interval-s 1.2
+passes --json footprint "$pid" --duration-s 1.2
 within interval own pages_written $written 0
-passes --json footprint --pid "$pid" --interval-s 1.2 --stop
+passes --json footprint "$pid" --duration-s 1.2 --stop
 within interval own pages_written $written 0
 json "one(metric='stops') == 2 and one(metric='longest_stop_ns') > 0"
 [[ $(cut -d' ' -f3 "/proc/$pid/stat") == S ]] || fail "the process was left $(cat "/proc/$pid/stat")"
@@ -84,16 +84,16 @@ end
 # A running process that forks.
 background ./truth forks $PAGES $STEP 200
 for method in "${methods[@]}"; do
-	passes --json footprint --pid "$pid" --fork --method "$method"
+	passes --json footprint "$pid" --forks 1 --method "$method"
 	within fork-to-exit parent cow_pages $written 0.005
 done
-passes --json footprint --pid "$pid" --fork --stop
+passes --json footprint "$pid" --forks 1 --stop
 within fork-to-exit parent cow_pages $written 0.005
 end
 # A fork that comes in time is looked at to its end, stopped or not. It comes after some 3.5 s, and lasts 2 s.
 for stop in '' --stop; do
 	background ./truth forks $PAGES $STEP 1500
-	passes --json footprint --pid "$pid" --fork ${stop:+"$stop"} --interval-s 4
+	passes --json footprint "$pid" --forks 1 ${stop:+"$stop"} --duration-s 4
 	within fork-to-exit parent cow_pages $written 0.005
 	end
 done
@@ -107,7 +107,7 @@ for _ in range(2):
         os._exit(0)
     os.wait()
 time.sleep(1)'
-passes --json footprint --pid "$pid" --fork --forks 100
+passes --json footprint "$pid" --forks 100
 json "one(metric='forks') == 2" "[m for m in d['missing'] if 'after 2 of 100 forks' in m['reason']] != [], d['missing']"
 background python3 -c '
 import os, time
@@ -116,7 +116,7 @@ if os.fork() == 0:
     time.sleep(3)
     os._exit(0)
 time.sleep(1)'
-passes --json footprint --pid "$pid" --fork
+passes --json footprint "$pid" --forks 1
 json "one(metric='forks') == 1" "values(metric='cow_pages', span='fork-to-exit', mapping='all') != []"
 
 # One that forks all the time, left at whatever moment: while cowlab waits for a slow reader of what
@@ -128,7 +128,7 @@ F_SETPIPE_SZ = 1031
 cowlab, pid = sys.argv[1:]
 reader, writer = os.pipe()
 fcntl.fcntl(writer, F_SETPIPE_SZ, 4096)
-words = [cowlab, "footprint", "--json", "--pid", pid, "--fork", "--stop"]
+words = [cowlab, "footprint", "--json", pid, "--forks", "1", "--stop"]
 running = subprocess.Popen(words, stdout=writer, stderr=subprocess.PIPE, text=True)
 os.close(writer)
 data = os.read(reader, 1)
@@ -179,8 +179,8 @@ end
 ${CC:-cc} -O2 -o dynamic "$REPOSITORY/tests/lib/footprint_truth.c"
 ${CC:-cc} -O2 -shared -fPIC -o uffd.so "$REPOSITORY/examples/footprint_uffd.c"
 background env LD_PRELOAD=./uffd.so ./dynamic registered $PAGES $STEP
-refuses 1 'allow-marking|registered none' footprint --pid "$pid" --method uffd
-run --json footprint --pid "$pid" --method uffd --allow-marking --interval-s 1.5
+refuses 1 'allow-marking|registered none' footprint "$pid" --method uffd
+run --json footprint "$pid" --method uffd --allow-marking --duration-s 1.5
 if [[ $status == 0 ]]; then
 	within interval own pages_written $written 0.005
 else
@@ -223,32 +223,32 @@ wait "$looking" || status=$?
 kill -9 "$truth"
 
 # What is kept, and that no address is in it.
-rm -rf kept && passes --output kept footprint -- ./truth child 100 2
+rm -rf kept && passes footprint --output kept -- ./truth child 100 2
 kept=$(only_run kept)
 [[ -s $kept/report.html && -s $kept/tables/footprint-fractions.csv ]] || fail "expected a report in $kept"
 passes report "$kept"
 says out 'Write fractions'
 
 # Bad input.
-refuses 1 'there is no process 999999' footprint --pid 999999
-refuses 1 'there is no process -5' footprint --pid -5
-refuses 1 'kernel thread or a zombie' footprint --pid 2
-refuses 1 'use --fork' footprint --pid $$ --method exclusive
+refuses 1 'there is no process 999999' footprint 999999
+refuses 1 'no process is named -5' footprint -5
+refuses 1 'kernel thread or a zombie' footprint 2
+refuses 1 'use --forks N' footprint $$ --method exclusive
 refuses 1 'cannot start ./nowhere' footprint -- ./nowhere
-refuses 2 'is not a method' footprint --pid $$ --method magic
-refuses 2 '--pid' footprint
+refuses 2 'is not a method' footprint $$ --method magic
+refuses 2 'PID|NAME' footprint
 refuses 2 'cannot mark' footprint --mark KILL -- true
-refuses 1 'soft-dirty' footprint --pid $$ --method soft-dirty
+refuses 1 'soft-dirty' footprint $$ --method soft-dirty
 background sleep 0.6
-refuses 1 'ended while it was looked at' footprint --pid "$pid" --interval-s 5
+refuses 1 'ended while it was looked at' footprint "$pid" --duration-s 5
 background sh -c 'sleep 0.6; exec sleep 60'
-refuses 1 'executed another program' footprint --pid "$pid" --interval-s 1.5
+refuses 1 'executed another program' footprint "$pid" --duration-s 1.5
 background sleep 60
-refuses 1 'did not fork within 0.3 s' footprint --pid "$pid" --fork --interval-s 0.3
+refuses 1 'did not fork within 0.3 s' footprint "$pid" --forks 1 --duration-s 0.3
 if [[ $(id -u) == 0 ]]; then
 	run_as() { setpriv --reuid 65534 --clear-groups --no-new-privs -- "$@"; }
 	status=0
-	run_as "$COWLAB" footprint --output /tmp/nobody-$$ --pid "$pid" >out 2>err || status=$?
+	run_as "$COWLAB" footprint --output /tmp/nobody-$$ "$pid" >out 2>err || status=$?
 	called='footprint without privilege'
 	is_status 1
 	says err 'CAP_SYS_PTRACE'
@@ -280,8 +280,8 @@ for one in all: libc.mprotect(ctypes.c_void_p(ctypes.addressof(ctypes.c_char.fro
 time.sleep(60)'
 sleep 1
 [[ $(wc -l <"/proc/$pid/maps") -ge 5000 ]] || fail "expected many mappings"
-passes footprint --pid "$pid" --interval-s 0.2 --output many
-"$COWLAB" footprint --pid "$pid" --interval-s 60 --stop --output killed >/dev/null 2>&1 &
+passes footprint "$pid" --duration-s 0.2 --output many
+"$COWLAB" footprint "$pid" --duration-s 60 --stop --output killed >/dev/null 2>&1 &
 looking=$!
 sleep 1
 kill -9 $looking

@@ -226,14 +226,14 @@ printf '// SPDX-License-Identifier: GPL-2.0\nint nobody_builds_this;\n' \
 	>one/series/0001-one/tree/mm/nobody.c
 printf 'mm: one step\n\nA letter.\n' >one/series/COVER
 person='A Person <a@example.org>'
-passes kernel series --kernel-dir one --to mails --author "$person" --check
+passes kernel series --kernel-dir one --output mails --author "$person" --check
 says out '1 errors|0 errors'
 says out 'applied by git am to a fresh source'
 grep -q '^Subject: \[PATCH 0/1\] mm: one step$' mails/*cover-letter.patch ||
 	fail "expected the letter's subject, saw: $(head -n 5 mails/*cover-letter.patch)"
-refuses 1 'holds mails already' kernel series --kernel-dir one --to mails --author "$person"
-refuses 1 'is no author' kernel series --kernel-dir one --to more --author Nobody
+refuses 1 'holds mails already' kernel series --kernel-dir one --output mails --author "$person"
+refuses 1 'is no author' kernel series --kernel-dir one --output more --author Nobody
 printf 'int  x ;   \n' >one/series/0001-one/tree/mm/nobody.c
-run kernel series --kernel-dir one --to bad --author "$person"
+run kernel series --kernel-dir one --output bad --author "$person"
 is_status 1
 says err 'checkpatch has [1-9][0-9]* errors'

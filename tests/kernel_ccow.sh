@@ -45,5 +45,5 @@ for title in "document 003's microbenchmark" "document 003's second benchmark" '
 	'CCoW-All' 'too small for a huge page'; do
 	grep -q "$title" text || fail "the report has nothing of '$title'"
 done
-passes --json predict --snapshot "$folder" --sweep "$folder"
+passes --json predict policies "$folder"
 json "d['summary']['checked'] >= 17" "d['summary']['median_error_points'] >= 0"

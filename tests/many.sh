@@ -36,7 +36,7 @@ look() {
 	json "d['summary']['processes'][0]['children_alive'] in ($2, $2 + 1)" \
 		"d['summary']['own']['lost_events'] == 0 and d['summary']['own']['lost_processes'] == 0"
 	# Two forks, so that the frames of the first child's copies are free when the second is looked at.
-	passes --json footprint --pid "$many" --fork --forks 2
+	passes --json footprint "$many" --forks 2
 	json "[r['value'] for r in rows if r['metric'] == 'cow_pages'
 		and r['params'].get('writer') == 'parent' and r['params'].get('mapping') == 'anonymous'
 		and 'region' not in r['params'] and $1 / 3 * 2 <= r['value'] <= $1 / 3 * 2 + 40] != []"

@@ -39,13 +39,13 @@ tail -c 100 "$page" | grep -qi '</html>' || fail "report.html is cut"
 ! grep -qiE '<(script|img|link|iframe)[^>]+(src|href)="(https?:)?//' "$page" ||
 	fail "report.html loads something from a network"
 
-passes --json predict --output runs --size-bytes 10GiB
+passes --json predict --profile runs --size-bytes 10GiB
 json "one(metric='elapsed_low_ns') <= one(metric='elapsed_ns') <= one(metric='elapsed_high_ns')"
 passes --json compare "$folder" "$folder"
 json "d['summary']['different'] == 0 and d['summary']['compared'] > 100"
 passes report "$folder"
 [[ -s out ]] || fail "$called: expected the findings, saw nothing"
-passes report "$folder" --html again.html
+passes report "$folder" --output again.html
 [[ -s again.html ]] || fail "$called: expected again.html"
 
 # Interrupted before its end, it keeps nothing.

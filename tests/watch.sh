@@ -112,13 +112,12 @@ ended_in_time() {
 }
 
 # Bad input.
-refuses 2 'required' watch
 refuses 1 'there is no process 999999999' watch 999999999
 refuses 1 'no process is named nobody-has-it' watch nobody-has-it
-refuses 1 'not a control group' watch --cgroup "$PWD"
+refuses 1 'not a control group' watch "$PWD"
 refuses 1 'kernel thread or a zombie' watch 2
 # The corrected command needs a new file as well.
-refuses 1 'no process is named nobody-has-it' watch nobody-has-it --record kept
+refuses 1 'no process is named nobody-has-it' watch nobody-has-it --output kept
 [[ ! -e kept ]] || fail "expected no recording of a name that nobody has"
 refuses 2 'from 0.1 to 3600' watch 1 --interval-s 0
 refuses 1 'cannot open' watch --replay absent
@@ -129,7 +128,7 @@ refuses 1 'line 1.*not a line of' watch --replay foreign
 
 # Forks, copies and ends as they are.
 start_forker
-"$COWLAB" watch "$forker" --json --interval-s 0.2 --record recorded >json 2>err &
+"$COWLAB" watch "$forker" --json --interval-s 0.2 --output recorded >json 2>err &
 watch=$!
 started+=("$watch")
 wait_for json 2
@@ -338,7 +337,7 @@ for format in --json --plain; do
 		fail "watch $format goes on without a reader, or ended with $?: $(cat err)"
 	[[ $(wc -l <first) == 1 ]] || fail "expected a line, saw $(cat first err)"
 done
-"$COWLAB" watch "$forker" --json --interval-s 0.2 --record unread 2>err > >(head -n 1 >first) &
+"$COWLAB" watch "$forker" --json --interval-s 0.2 --output unread 2>err > >(head -n 1 >first) &
 watch=$!
 started+=("$watch")
 wait_for unread 8

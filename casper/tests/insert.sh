@@ -39,7 +39,7 @@ echo 'static const int offset = 7;' >src/sub/data.inc
 cp -r src before
 
 # A tree: .c and .h are instrumented, the rest is copied, so that includes are found.
-passes insert src --output-dir copies
+passes insert src --output copies
 says out '^3 functions found in 3 files: 3 instrumented, 0 left alone, 0 not selected$'
 says out '^copies in copies; 1 other files copied$'
 diff -r before src || fail "the sources were changed"
@@ -65,7 +65,7 @@ objdump --dwarf=decodedline traced >lines 2>/dev/null
 grep -qE "^part\.c +$line +0x" lines || fail "line $line of part.c is not in the line table: $(head -50 lines)"
 
 # The document.
-passes --json insert src --output-dir copies
+passes --json insert src --output copies
 json "d['format'] == 1 and d['samples'] == []" \
 	"d['summary']['functions_found'] == d['summary']['functions_instrumented'] == 3" \
 	"[f['file'] for f in d['summary']['files']] == ['src/main.c', 'src/sub/part.c', 'src/sub/part.h'],
@@ -76,29 +76,29 @@ json "d['format'] == 1 and d['samples'] == []" \
 	"(lambda f: (f['name'], f['line'], f['end_line'], f['lines'], f['parsed'])
 	 == ('part', 3, 8, 6, True))(d['summary']['files'][1]['functions'][0])" \
 	"all(f['functions'][0]['identifier'].startswith('casper_unit_') for f in d['summary']['files'])"
-passes insert --list src --output-dir copies
+passes insert --list src --output copies
 says out '^src/sub/part.c:3: part: instrumented; left by return 6, return 7$'
 
 # Selection.
-passes insert src --output-dir few --function 'p*' --exclude main
+passes insert src --output few --function 'p*' --function '!main'
 says out '^3 functions found in 3 files: 1 instrumented, 0 left alone, 2 not selected$'
 cmp src/main.c few/main.c
-passes insert src --output-dir few --min-lines 5
+passes insert src --output few --min-lines 5
 says out ': 2 instrumented, 0 left alone, 1 not selected$'
-passes insert src --output-dir few --file 'sub/*.c'
+passes insert src --output few --file 'sub/*.c'
 says out '^1 functions found in 1 files'
 cmp src/main.c few/main.c
-refuses 2 'error parsing glob' insert src --output-dir few --function '['
-refuses 2 '--min-lines' insert src --output-dir few --min-lines x
+refuses 2 'error parsing glob' insert src --output few --function '['
+refuses 2 '--min-lines' insert src --output few --min-lines x
 
 # Files: their place below what holds them all, or below --root.
-passes insert src/main.c src/sub/part.c --output-dir some
+passes insert src/main.c src/sub/part.c --output some
 [[ -f some/main.c && -f some/sub/part.c ]] || fail "saw $(find some)"
-passes insert src/sub/part.c --root src --output-dir rooted
+passes insert src/sub/part.c --root src --output rooted
 [[ -f rooted/sub/part.c ]] || fail "saw $(find rooted)"
-refuses 2 'src/main.c is not below .*/src/sub$' insert src/main.c --root src/sub --output-dir no1
+refuses 2 'src/main.c is not below .*/src/sub$' insert src/main.c --root src/sub --output no1
 : >empty.c
-passes insert empty.c --output-dir some
+passes insert empty.c --output some
 says out '^0 functions found'
 cmp empty.c some/empty.c
 
@@ -107,38 +107,38 @@ mkdir bad
 cp src/main.c bad/good.c
 printf 'int f(void)\n{\n\tif (1) {\n\treturn 1;\n}\n' >bad/open.c
 refuses 1 'bad/open.c: line 2: it does not parse: .* nothing was written$' \
-	insert bad --output-dir none
+	insert bad --output none
 [[ ! -e none ]] || fail "something was written: $(find none)"
-refuses 1 'bad/open.c: line 2' insert bad/good.c bad/open.c --output-dir none
+refuses 1 'bad/open.c: line 2' insert bad/good.c bad/open.c --output none
 [[ ! -e none ]] || fail "something was written: $(find none)"
-refuses 1 'copies/main.c: line 1: it was instrumented already' insert copies/main.c --output-dir none
+refuses 1 'copies/main.c: line 1: it was instrumented already' insert copies/main.c --output none
 
 # Left alone, with the place and the reason.
 printf '#define B {\n__attribute__((naked)) void n(void) { }\nTEST(x) { }\nint v(void) B return 1; }\n' >left.c
-passes insert left.c --output-dir left
+passes insert left.c --output left
 says out '^left.c:2: n: left alone: naked'
 says out '^left.c:3: TEST: left alone: no type before its name'
 says out '^left.c:4: v: left alone: its braces are inside a macro'
 cmp left.c left/left.c
 
 # Bad inputs.
-refuses 2 '--output-dir' insert src/main.c
-refuses 2 'PATH' insert --output-dir x
-refuses 1 'cannot read missing.c: No such file' insert missing.c --output-dir x
-refuses 1 'neither a file nor a directory' insert /dev/null --output-dir x
-refuses 2 'are the same file' insert src/main.c ./src/main.c --output-dir x
-refuses 2 'are the same file' insert src/main.c src --output-dir x
-refuses 2 'never written over' insert src --output-dir src
-refuses 2 'never written over' insert src/main.c --output-dir src
-refuses 2 'insert reads C, not .cpp' insert "$(touch a.cpp && echo a.cpp)" --output-dir x
-refuses 1 'cannot make .*main.c' insert src/sub/part.c --output-dir src/main.c
+refuses 2 '--output' insert src/main.c
+refuses 2 'PATH' insert --output x
+refuses 1 'cannot read missing.c: No such file' insert missing.c --output x
+refuses 1 'neither a file nor a directory' insert /dev/null --output x
+refuses 2 'are the same file' insert src/main.c ./src/main.c --output x
+refuses 2 'are the same file' insert src/main.c src --output x
+refuses 2 'never written over' insert src --output src
+refuses 2 'never written over' insert src/main.c --output src
+refuses 2 'insert reads C, not .cpp' insert "$(touch a.cpp && echo a.cpp)" --output x
+refuses 1 'cannot make .*main.c' insert src/sub/part.c --output src/main.c
 mkdir -p taken/main.c
-refuses 1 'a directory has its name' insert src/main.c --output-dir taken
+refuses 1 'a directory has its name' insert src/main.c --output taken
 [[ ! -e x ]] || fail "something was written: $(find x)"
 diff -r before src || fail "the sources were changed"
 # Copies below the sources are no sources.
-passes insert src --output-dir src/copies
-passes insert src --output-dir src/copies
+passes insert src --output src/copies
+passes insert src --output src/copies
 says out '^3 functions found in 3 files'
 rm -r src/copies
 
@@ -148,7 +148,7 @@ if [[ $(id -u) == 0 ]] && unshare -m true 2>/dev/null; then
 mount -t tmpfs -o size=64k none disk
 head -c 56k /dev/zero >disk/filler
 status=0
-"$COWLAB" insert big --output-dir disk/copies || status=$?
+"$COWLAB" insert big --output disk/copies || status=$?
 ls -A disk >left_there
 exit "$status"
 END
@@ -165,7 +165,7 @@ END
 else
 	echo "a full disk was not tried: mounting one needs root"
 	mkdir closed && chmod a-w closed
-	refuses 1 'cannot make closed/x: Permission denied' insert src --output-dir closed/x
+	refuses 1 'cannot make closed/x: Permission denied' insert src --output closed/x
 	chmod a-r src/main.c
-	refuses 1 'cannot read src/main.c: Permission denied' insert src --output-dir x
+	refuses 1 'cannot read src/main.c: Permission denied' insert src --output x
 fi

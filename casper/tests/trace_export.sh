@@ -18,7 +18,7 @@ fi
 make -s -C "$REPOSITORY/casper/libcasper" BUILD="$PWD/lib" "$PWD/lib/libcasper.a" >&2
 cc -O1 -g -D_GNU_SOURCE -finstrument-functions -I"$REPOSITORY/casper/libcasper/include" -o program \
 	"$REPOSITORY/casper/tests/programs/program.c" lib/libcasper.a -pthread
-passes trace record --file t.casper -- ./program 200
+passes trace record --output t.casper -- ./program 200
 
 passes --json trace export t.casper -o t.perfetto
 cp out exported.json

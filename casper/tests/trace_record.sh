@@ -73,9 +73,9 @@ int twice(int x) { return 2 * x; }
 int main(void) { int x = 0; for (int i = 0; i < 100; i++) x += twice(i); return x == 0; }
 END
 cc -O0 -finstrument-functions calls.c -o calls
-record --preload --library lib/libcasper.so.1 -- ./calls
+record --preload=lib/libcasper.so.1 -- ./calls
 stores 202
-record --preload --library lib/libcasper.so.1 --no-functions -- ./calls
+record --preload=lib/libcasper.so.1 --function '!*' -- ./calls
 stores 0
 
 # What its descendants leave behind is reaped while the command lives, not when it ends.
@@ -122,23 +122,23 @@ pid=$!
 trap 'kill $pid 2>/dev/null || true' EXIT
 sleep 0.3
 for _ in 1 2; do
-	record --pid $pid --duration-s 0.5
+	record $pid --duration-s 0.5
 	json "d['summary']['stored_events'] > 50"
 done
 # Ctrl-C ends a recording in order.
-"$COWLAB" trace record --force --pid $pid 2>err &
+"$COWLAB" trace record --force $pid 2>err &
 recorder=$!
 sleep 0.5
 kill -TERM $recorder
 wait $recorder || fail "expected a recording that a signal ended to end in order, saw: $(cat err)"
 # A recorder that is killed leaves no memory behind, and the program goes on.
-"$COWLAB" trace record --force --pid $pid 2>err &
+"$COWLAB" trace record --force $pid 2>err &
 recorder=$!
 sleep 0.5
 kill -KILL $recorder
 status=0
 wait $recorder || status=$?
-called="cowlab trace record --pid, killed"
+called="cowlab trace record PID, killed"
 is_status 137
 kill -0 $pid || fail "expected the program to outlive its recorder"
 left=$(find /dev/shm -name 'casper*' ! -name 'casper.[0-9]*')
@@ -154,8 +154,8 @@ if [[ $EUID == 0 ]] && command -v setpriv >/dev/null; then
 	cp ticks lib/libcasper.so.1 "$theirs"
 	chmod 777 "$theirs"
 	status=0
-	(cd "$theirs" && "${as_nobody[@]}" ./cowlab trace record --pid $pid) 2>err || status=$?
-	called="cowlab trace record --pid of another user"
+	(cd "$theirs" && "${as_nobody[@]}" ./cowlab trace record $pid) 2>err || status=$?
+	called="cowlab trace record PID of another user"
 	is_status 1
 	says err "process $pid is user 0's: run as that user or as root"
 	[[ ! -e $theirs/trace.casper ]] || fail "expected no trace of another user's program"
@@ -163,7 +163,7 @@ if [[ $EUID == 0 ]] && command -v setpriv >/dev/null; then
 	their=$!
 	trap 'kill $pid $their 2>/dev/null || true; rm -rf "$theirs"' EXIT
 	sleep 0.3
-	record --pid $their --duration-s 0.5
+	record $their --duration-s 0.5
 	json "d['summary']['stored_events'] > 50"
 	kill $their
 fi
@@ -171,15 +171,15 @@ fi
 # Wrong use, and what cannot be.
 refuses 1 'does not use libcasper' trace record --force -- true
 [[ ! -e trace.casper ]] || fail "expected no trace of a program that recorded nothing"
-refuses 1 'does not use libcasper' trace record --pid $$
-refuses 1 'no process 4194999' trace record --pid 4194999
+refuses 1 'does not use libcasper' trace record $$
+refuses 1 'no process 4194999' trace record 4194999
 refuses 1 'cannot start ./nowhere' trace record --force -- ./nowhere
 refuses 2 'power of two' trace record --force --buffer-bytes 100000 -- ./ticks 1
 refuses 2 'required' trace record
 for seconds in -1 0 nan inf; do
 	refuses 2 'number of seconds' trace record --duration-s $seconds -- ./ticks 1
 done
-refuses 2 'cannot be used with' trace record --kernel --pid 1
+refuses 2 'cannot be used with' trace record --kernel 1
 refuses 2 'kernel' trace record --function 'copy_*' -- ./ticks 1
 refuses 2 'cannot wait' trace record --kernel --when-full wait -- ./ticks 1
 if [[ ! -e /dev/casper ]]; then
@@ -187,13 +187,13 @@ if [[ ! -e /dev/casper ]]; then
 	refuses 1 'no CASPER' bench fork-sections --forks 1 --size-bytes 0 --rounds 1
 fi
 [[ ! -e trace.casper ]] || fail "expected no trace of a kernel that records nothing"
-refuses 1 'does its folder exist' trace record --file nowhere/trace -- ./ticks 1
-refuses 1 'library' trace record --force --preload --library ./nowhere -- ./ticks 1
+refuses 1 'does its folder exist' trace record --output nowhere/trace -- ./ticks 1
+refuses 1 'preload' trace record --force --preload=./nowhere -- ./ticks 1
 [[ ! -e trace.casper ]] || fail "expected no trace of what did not run"
 
 # A full disk: the program goes on, the trace says what it lacks, and what it has is good.
 if [[ $EUID == 0 ]] && mkdir small && mount -t tmpfs -o size=256k tmpfs small 2>/dev/null; then
-	run trace record --file small/trace -- ./ticks 100000
+	run trace record --output small/trace -- ./ticks 100000
 	cp small/trace full.casper
 	umount small
 	is_status 1

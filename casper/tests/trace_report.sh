@@ -9,7 +9,7 @@ set -euo pipefail
 make -s -C "$REPOSITORY/casper/libcasper" BUILD="$PWD/lib" "$PWD/lib/libcasper.a" >&2
 cc -O1 -g -D_GNU_SOURCE -finstrument-functions -I"$REPOSITORY/casper/libcasper/include" -o program \
 	"$REPOSITORY/casper/tests/programs/longjmp.c" lib/libcasper.a -pthread
-passes trace record --file t.casper --when-full wait -- ./program
+passes trace record --output t.casper --when-full wait -- ./program
 
 # report EXPRESSION...: each is true of the document; f has the functions by name.
 report() {
@@ -24,7 +24,7 @@ END
 }
 
 passes --json trace report t.casper --by begin.odd --between begin,end \
-	--section inner=begin,end --total turn=begin,begin
+	--between inner=begin,end --total turn=begin,begin
 report "s['missing']['sentences'] == []" \
 	"f['jumper']['calls'] == 11000" "f['jumper']['left_by_longjmp'] == 11 * 334" \
 	"f['jumper']['returned'] == 11 * 666" "f['leaf']['returned'] == 11000" \
@@ -42,7 +42,7 @@ report "s['missing']['sentences'] == []" \
 passes --json trace report t.casper --by process
 report "len({row['pid'] for row in s['types']}) == 11"
 
-passes trace report t.casper --function 'work' --html page.html --limit 3
+passes trace report t.casper --function 'work' --output page.html --limit 3
 says out 'Miscellaneous'
 says out 'Yes. Nothing was dropped'
 grep -q 'events-over-time' page.html || fail "no plot in the page"

@@ -40,7 +40,7 @@ session -c "CREATE TABLE t AS SELECT n, repeat('x', 200) AS text FROM generate_s
 
 looker=
 if [[ $# -gt 0 ]]; then
-	"$@" --pid "$server" --fork &
+	"$@" "$server" --forks 1 &
 	looker=$!
 	# It has to wait for the fork before the fork happens.
 	sleep 1

@@ -80,7 +80,7 @@ pub fn of_pid(pid: i32, write_fraction: f64, facts: &Facts) -> Result<Applicatio
     });
     let notes = vec![format!(
         "{write_fraction} of the memory is taken to be written while the child lives \
-         (--write-fraction): `cowlab footprint --pid {pid}` measures it"
+         (--write-fraction): `cowlab footprint {pid}` measures it"
     )];
     Ok(Application { name: format!("{} ({pid})", process.name), profile, notes })
 }

@@ -7,7 +7,7 @@ mod bench_tend;
 mod ccow;
 mod footprint;
 mod kernel;
-mod predict_policy;
+mod predict_policies;
 mod programs;
 mod redis;
 mod snapshot;
@@ -20,10 +20,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use cowlab_model::units::parse_bytes;
+use cowlab_observe::watch::Wanted;
 
 pub use advise::AdviseArgs;
 pub use bench::{
-    Bench, BenchTraceArgs, CommandArgs, CowCheckArgs, CowFaultsArgs, CrossCheckArgs,
+    Bench, BenchArgs, BenchTraceArgs, CommandArgs, CowCheckArgs, CowFaultsArgs, CrossCheckArgs,
     ForkSectionsArgs, ForkSweepArgs, ForkTableArgs, PreCopyArgs,
 };
 pub use bench_tend::{BenchTendArgs, Program};
@@ -33,7 +34,7 @@ pub use kernel::{
     ForkStudyArgs, GuestArgs, Kernel, KernelBenchArgs, KernelBootArgs, KernelBuildArgs,
     KernelFetchArgs, KernelPlace, KernelSeriesArgs, KernelTestArgs,
 };
-pub use predict_policy::PredictPolicyArgs;
+pub use predict_policies::{PredictPoliciesArgs, PredictWhat};
 pub use programs::{FootprintsArgs, ForecastArgs};
 pub use redis::RedisArgs;
 pub use snapshot::SnapshotArgs;
@@ -46,27 +47,54 @@ pub use watch::{BenchObserveArgs, WatchArgs};
 #[derive(Debug, Parser)]
 #[command(name = "cowlab", version, max_term_width = 100, subcommand_required = true)]
 pub struct Cli {
-    #[command(flatten)]
-    pub common: Common,
+    /// Print one JSON document on standard output, and nothing else there
+    #[arg(long, global = true)]
+    pub json: bool,
     #[command(subcommand)]
     pub verb: Verb,
 }
 
-/// Flags that every verb takes.
+/// Folder of runs where no other is named.
+pub const RUNS: &str = "runs";
+
+/// Flags of every verb that keeps a run.
 #[derive(Debug, Clone, Args)]
-pub struct Common {
-    /// Print one JSON document on standard output, and nothing else there
-    #[arg(long, global = true)]
-    pub json: bool,
-    /// Folder that holds the runs
-    #[arg(long, global = true, value_name = "DIR", default_value = "runs")]
+pub struct RunArgs {
+    /// Folder that the run is kept in
+    #[arg(long, global = true, value_name = "DIR", default_value = RUNS)]
     pub output: PathBuf,
     /// Seed of every random choice
     #[arg(long, global = true, value_name = "N", default_value_t = 1988)]
     pub seed: u64,
-    /// Set the page size's THP setting for this run (needs root) and put it back afterwards
-    #[arg(long, global = true)]
+}
+
+impl RunArgs {
+    /// With what else a verb that measures is told.
+    pub fn common(&self, json: bool, set_mthp: bool) -> Common {
+        Common { json, output: self.output.clone(), seed: self.seed, set_mthp }
+    }
+}
+
+/// What a verb that measures is told.
+#[derive(Debug, Clone)]
+pub struct Common {
+    /// Whether one JSON document is printed.
+    pub json: bool,
+    /// Folder that the run is kept in.
+    pub output: PathBuf,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// Whether the THP setting of a page size may be set meanwhile.
     pub set_mthp: bool,
+}
+
+/// Where the machine profile is.
+#[derive(Debug, Clone, Args)]
+pub struct ProfileArgs {
+    /// The machine profile: a profile.json, a run that has one, or a folder of runs, whose newest
+    /// is taken; by default runs/
+    #[arg(long, value_name = "PATH")]
+    pub profile: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -80,8 +108,7 @@ pub enum Verb {
     /// Measure the machine profile: a minute or two
     Calibrate(CalibrateArgs),
     /// Run one measurement
-    #[command(subcommand)]
-    Bench(Bench),
+    Bench(BenchArgs),
     /// CASPER: record and read the events of programs that use libcasper
     #[command(subcommand)]
     Trace(Trace),
@@ -91,6 +118,7 @@ pub enum Verb {
     /// The application profile: what a program maps and writes between two moments
     Footprint(FootprintArgs),
     /// Predict what a fork costs on the machine of a profile
+    #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
     Predict(PredictArgs),
     /// What a fork costs an application here, and what each choice would change
     Advise(AdviseArgs),
@@ -106,7 +134,8 @@ pub enum Verb {
     #[command(hide = true)]
     Man {
         /// The folder
-        directory: PathBuf,
+        #[arg(long, value_name = "DIR")]
+        output: PathBuf,
     },
     /// Print the completions of a shell
     Completions {
@@ -117,6 +146,8 @@ pub enum Verb {
 
 #[derive(Debug, Args)]
 pub struct StudyArgs {
+    #[command(flatten)]
+    pub run: RunArgs,
     /// About 3 minutes; the default
     #[arg(long, group = "extent")]
     pub quick: bool,
@@ -140,18 +171,18 @@ pub struct StudyArgs {
 pub struct ReportArgs {
     /// The run's folder
     pub run: PathBuf,
-    /// Write the page to this file as well
+    /// Write the report to this file as well, as a page with its plots
     #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
+    pub output: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
     /// Judge a fork of this process
-    #[arg(long, value_name = "PID", allow_negative_numbers = true)]
-    pub pid: Option<i32>,
+    #[arg(value_name = "PID|NAME", value_parser = Wanted::parse, allow_negative_numbers = true)]
+    pub target: Option<Wanted>,
     /// The run of a footprint of it: the copies to expect
-    #[arg(long, value_name = "RUN", requires = "pid")]
+    #[arg(long, value_name = "RUN", requires = "target")]
     pub footprint: Option<PathBuf>,
     /// A Redis to ask for its last snapshot's copies and its replicas: redis://HOST:PORT, unix:///PATH
     #[arg(long, value_name = "ADDRESS")]
@@ -160,6 +191,8 @@ pub struct DoctorArgs {
 
 #[derive(Debug, Args)]
 pub struct CalibrateArgs {
+    #[command(flatten)]
+    pub run: RunArgs,
     /// Rounds; the intervals narrow with their number
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=100))]
     pub rounds: u32,
@@ -168,6 +201,18 @@ pub struct CalibrateArgs {
 /// A size: bytes, or with a unit.
 fn size(text: &str) -> Result<u64, String> {
     parse_bytes(text)
+}
+
+/// Patterns of names: those that are wanted, and those behind a '!'.
+pub fn globs(all: &[String]) -> (Vec<String>, Vec<String>) {
+    let (mut wanted, mut excluded) = (Vec::new(), Vec::new());
+    for glob in all {
+        match glob.strip_prefix('!') {
+            Some(glob) => excluded.push(glob.to_owned()),
+            None => wanted.push(glob.clone()),
+        }
+    }
+    (wanted, excluded)
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -194,20 +239,18 @@ pub enum PredictWriter {
 
 #[derive(Debug, Args)]
 pub struct PredictArgs {
-    /// A profile.json or a run folder; by default the newest run here that has one
-    #[arg(long, value_name = "PATH")]
-    pub profile: Option<PathBuf>,
-    /// Private memory of the forking process
-    #[arg(long, value_parser = size, value_delimiter = ',', conflicts_with = "pages", required_unless_present_any = ["pages", "snapshot", "footprint"])]
+    #[command(subcommand)]
+    pub what: Option<PredictWhat>,
+    /// The forking program: the run of a footprint, with what is written of it and by whom
+    #[arg(value_name = "RUN", conflicts_with_all = ["size_bytes", "write_fraction", "writer"])]
+    pub target: Option<PathBuf>,
+    #[command(flatten)]
+    pub profile: ProfileArgs,
+    /// Private memory of the forking process, where no RUN tells it
+    #[arg(long, value_parser = size, value_delimiter = ',', required_unless_present = "target")]
     pub size_bytes: Vec<u64>,
-    /// The same in base pages
-    #[arg(long, value_delimiter = ',')]
-    pub pages: Vec<u64>,
-    /// The run of a footprint instead: its pages, what is written of them, and by whom
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["pages", "size_bytes", "write_fraction", "writer"])]
-    pub footprint: Option<PathBuf>,
     /// Of a footprint with several programs, this one; by default the one whose forks write most
-    #[arg(long, value_name = "NAME", requires = "footprint")]
+    #[arg(long, value_name = "NAME", requires = "target")]
     pub program: Option<String>,
     /// Share of it that is written after the fork, 0..1
     #[arg(long, value_delimiter = ',', default_value = "0.1", value_parser = fraction, allow_negative_numbers = true)]
@@ -215,8 +258,8 @@ pub struct PredictArgs {
     /// Share of it that the parent wrote since its last fork, 0..1
     #[arg(long, default_value = "1", value_parser = fraction, allow_negative_numbers = true)]
     pub written_before_fraction: f64,
-    /// Of a program that works between two forks, with cold caches and scattered memory, as one of
-    /// a --footprint always is; without, of a loop of forks
+    /// Of a program that works between two forks, with cold caches and scattered memory, as that of
+    /// a footprint always does; without, of a loop of forks
     #[arg(long)]
     pub among_work: bool,
     /// Who writes
@@ -228,8 +271,6 @@ pub struct PredictArgs {
     /// Size of its pages: the base page or THP
     #[arg(long, value_parser = size, value_delimiter = ',')]
     pub page_size_bytes: Vec<u64>,
-    #[command(flatten)]
-    pub policies: PredictPolicyArgs,
 }
 
 #[derive(Debug, Args)]
@@ -256,19 +297,16 @@ pub struct InsertArgs {
     pub paths: Vec<PathBuf>,
     /// Folder for the copies; the sources are never written over
     #[arg(long, value_name = "DIR")]
-    pub output_dir: PathBuf,
+    pub output: PathBuf,
     /// Folder whose tree the copies repeat; by default the one that holds all that is named
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
     /// Only files whose path below the root matches, as 'src/*.c'; others are copied as they are
     #[arg(long, value_name = "GLOB")]
     pub file: Vec<String>,
-    /// Only functions whose name matches
+    /// Only functions whose name matches, or with '!GLOB' only others; may be repeated
     #[arg(long, value_name = "GLOB")]
     pub function: Vec<String>,
-    /// No functions whose name matches
-    #[arg(long, value_name = "GLOB")]
-    pub exclude: Vec<String>,
     /// Only functions with at least this many lines, from the first of their definition to that of
     /// the closing brace, all counted
     #[arg(long, value_name = "N", default_value_t = 0)]

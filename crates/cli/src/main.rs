@@ -6,6 +6,7 @@ mod args;
 mod cmd;
 mod context;
 mod output;
+mod profile_file;
 mod signals;
 mod usage;
 
@@ -18,23 +19,23 @@ use crate::args::{Cli, Verb};
 use crate::usage::{EndedWith, WrongUsage};
 
 fn main() -> ExitCode {
-    let Cli { common, verb } = Cli::parse();
+    let Cli { json, verb } = Cli::parse();
     let result = match verb {
-        Verb::Study(args) => cmd::study::run(&common, &args),
-        Verb::Report(args) => cmd::report::run(&common, &args),
-        Verb::Doctor(args) => cmd::doctor::run(&common, &args),
-        Verb::Calibrate(args) => cmd::calibrate::run(&common, &args),
-        Verb::Bench(bench) => cmd::bench::run(&common, &bench),
-        Verb::Trace(trace) => cmd::trace::run(&common, &trace),
-        Verb::Kernel(kernel) => cmd::kernel::run(&common, &kernel),
-        Verb::Footprint(args) => cmd::footprint::run(&common, &args),
-        Verb::Predict(args) => cmd::predict::run(&common, &args),
-        Verb::Advise(args) => cmd::advise::run(&common, &args),
-        Verb::Watch(args) => cmd::watch::run(&common, &args),
-        Verb::Tend(args) => cmd::tend::run(&common, &args),
-        Verb::Compare(args) => cmd::compare::run(&common, &args),
-        Verb::Insert(args) => cmd::insert::run(&common, &args),
-        Verb::Man { directory } => cmd::manual::pages(&directory),
+        Verb::Study(args) => cmd::study::run(json, &args),
+        Verb::Report(args) => cmd::report::run(json, &args),
+        Verb::Doctor(args) => cmd::doctor::run(json, &args),
+        Verb::Calibrate(args) => cmd::calibrate::run(json, &args),
+        Verb::Bench(args) => cmd::bench::run(json, &args),
+        Verb::Trace(trace) => cmd::trace::run(json, &trace),
+        Verb::Kernel(kernel) => cmd::kernel::run(json, &kernel),
+        Verb::Footprint(args) => cmd::footprint::run(json, &args),
+        Verb::Predict(args) => cmd::predict::run(json, &args),
+        Verb::Advise(args) => cmd::advise::run(json, &args),
+        Verb::Watch(args) => cmd::watch::run(json, &args),
+        Verb::Tend(args) => cmd::tend::run(json, &args),
+        Verb::Compare(args) => cmd::compare::run(json, &args),
+        Verb::Insert(args) => cmd::insert::run(json, &args),
+        Verb::Man { output } => cmd::manual::pages(&output),
         Verb::Completions { shell } => cmd::manual::completions(shell),
     };
     match result {

@@ -70,7 +70,7 @@ impl Target {
     /// # Errors
     /// [`ProcessError`]: no such process; a kernel thread or a zombie.
     pub fn open(pid: i32) -> Result<Target, ProcessError> {
-        let number = Pid::from_raw(pid).filter(|_| pid > 0);
+        let number = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw);
         let number = number.ok_or(ProcessError::NoSuchProcess { pid })?;
         let path = format!("/proc/{pid}");
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

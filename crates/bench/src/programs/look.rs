@@ -36,9 +36,9 @@ pub fn look(programs: &Programs, program: &Program) -> Result<(Vec<Sample>, Vec<
         let output = tempfile::tempdir_in(programs.scratch.path())?;
         let mut words = vec![
             programs.cowlab.to_string_lossy().into_owned(),
+            "footprint".to_owned(),
             "--output".to_owned(),
             output.path().to_string_lossy().into_owned(),
-            "footprint".to_owned(),
             "--method".to_owned(),
             method.clone(),
         ];

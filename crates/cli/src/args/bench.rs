@@ -8,9 +8,22 @@ use cowlab_machine::Policy;
 use cowlab_probes::{Method, Pattern, Reap, Writer};
 
 use super::{
-    BenchObserveArgs, BenchTendArgs, CcowArgs, FootprintsArgs, ForecastArgs, RedisArgs,
+    BenchObserveArgs, BenchTendArgs, CcowArgs, FootprintsArgs, ForecastArgs, RedisArgs, RunArgs,
     SnapshotArgs, fraction, size,
 };
+
+/// One measurement, and where its run is kept.
+#[derive(Debug, Args)]
+#[command(subcommand_value_name = "NAME", subcommand_help_heading = "Measurements")]
+pub struct BenchArgs {
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// Set the page size's THP setting for this run (needs root) and put it back afterwards
+    #[arg(long, global = true)]
+    pub set_mthp: bool,
+    #[command(subcommand)]
+    pub bench: Bench,
+}
 
 #[derive(Debug, Subcommand)]
 pub enum Bench {

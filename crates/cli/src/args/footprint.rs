@@ -5,37 +5,39 @@ use std::ffi::OsString;
 
 use clap::Args;
 use cowlab_observe::footprint::Method;
+use cowlab_observe::watch::Wanted;
 
-use super::seconds;
+use super::{RunArgs, seconds};
 
 /// Whose pages, between which moments, and how they are seen.
 #[derive(Debug, Args)]
 pub struct FootprintArgs {
+    #[command(flatten)]
+    pub run: RunArgs,
     /// Look at this running process; nothing stops it
     #[arg(
-        long,
-        value_name = "PID",
+        value_name = "PID|NAME",
         conflicts_with = "command",
         required_unless_present = "command",
+        value_parser = Wanted::parse,
         allow_negative_numbers = true
     )]
-    pub pid: Option<i32>,
-    /// With --pid: from the process's next fork to the end of its child
-    #[arg(long, requires = "pid")]
-    pub fork: bool,
-    /// With --fork: as many forks, one after the other
-    #[arg(long, value_name = "N", requires = "fork", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub forks: u64,
-    /// With --pid: the time between the two moments (1 s), or with --fork the longest wait (60 s)
-    #[arg(long, value_name = "SECONDS", requires = "pid", value_parser = seconds, allow_negative_numbers = true)]
-    pub interval_s: Option<f64>,
+    pub target: Option<Wanted>,
+    /// Of a running process: from each of its next N forks to the end of its child, one after the
+    /// other
+    #[arg(long, value_name = "N", requires = "target", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub forks: Option<u64>,
+    /// Of a running process: the time between the two moments (1 s), or with --forks the longest
+    /// wait for one (60 s)
+    #[arg(long, value_name = "SECONDS", requires = "target", value_parser = seconds, allow_negative_numbers = true)]
+    pub duration_s: Option<f64>,
     /// How writes are seen: faults, exclusive, soft-dirty, uffd, snapshot; by default the cheapest
     /// that sees them here
     #[arg(long)]
     pub method: Option<Method>,
-    /// With --pid: stop the process at each moment, for as long as it is looked at; it is told how
+    /// Of a running process: stop it at each moment, for as long as it is looked at; it is told how
     /// long that was, and the process goes on if cowlab is killed
-    #[arg(long, requires = "pid")]
+    #[arg(long, requires = "target")]
     pub stop: bool,
     /// With a command: it sends itself this signal, by name or number, to mark a moment; the signal
     /// is not delivered

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use cowlab_lab::{Variant, Wanted};
 use cowlab_machine::Policy;
 
-use super::{Bench, seconds, size};
+use super::{BenchArgs, RunArgs, seconds, size};
 
 /// What is done with the patched kernel.
 #[derive(Debug, Subcommand)]
@@ -114,6 +114,8 @@ impl MachineArgs {
 
 #[derive(Debug, Args)]
 pub struct ForkStudyArgs {
+    #[command(flatten)]
+    pub run: RunArgs,
     /// Boots of each kernel, in turn
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
@@ -178,6 +180,8 @@ pub struct KernelBootArgs {
 
 #[derive(Debug, Args)]
 pub struct KernelTestArgs {
+    #[command(flatten)]
+    pub run: RunArgs,
     /// The kernels that are tested, each in a boot of its own
     #[arg(long, value_delimiter = ',', default_value = "patched")]
     pub variant: Vec<Variant>,
@@ -220,8 +224,8 @@ pub struct KernelTestArgs {
 #[derive(Debug, Args)]
 pub struct KernelSeriesArgs {
     /// Folder for the mails; it must not hold any
-    #[arg(long = "to", value_name = "DIR")]
-    pub folder: PathBuf,
+    #[arg(long, value_name = "DIR")]
+    pub output: PathBuf,
     /// The run whose figures are quoted in the cover letter
     #[arg(long, value_name = "RUN")]
     pub run: Option<PathBuf>,
@@ -272,6 +276,6 @@ pub struct KernelBenchArgs {
     pub boots: Option<u32>,
     #[command(flatten)]
     pub guest: GuestArgs,
-    #[command(subcommand)]
-    pub bench: Bench,
+    #[command(flatten)]
+    pub what: BenchArgs,
 }

@@ -6,18 +6,18 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::ProfileArgs;
+
 /// Whom to tend, how far, and what it may cost.
 #[derive(Debug, Args)]
 pub struct TendArgs {
-    /// Processes: pids, or names of commands
-    #[arg(value_name = "PID|NAME", required_unless_present_any = ["cgroup", "policy", "print_unit"])]
+    /// Processes: pids, names of commands, or a control group's path (as in /proc/PID/cgroup, or
+    /// its folder /sys/fs/cgroup/…)
+    #[arg(value_name = "PID|NAME|CGROUP", required_unless_present_any = ["targets", "print_unit"])]
     pub who: Vec<String>,
-    /// Processes in this control group, by its path in /proc/PID/cgroup
-    #[arg(long, value_name = "PATH")]
-    pub cgroup: Option<String>,
     /// A file that names the targets, see docs/tend.md
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["who", "cgroup", "ping"])]
-    pub policy: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["who", "ping"])]
+    pub targets: Option<PathBuf>,
     /// One pass over the memory as it is, then end
     #[arg(long)]
     pub once: bool,
@@ -39,12 +39,11 @@ pub struct TendArgs {
     /// Where the target answers PING, to hear of stalls from itself: HOST:PORT, or a socket's path
     #[arg(long, value_name = "ADDRESS")]
     pub ping: Option<String>,
-    /// The machine profile, or the run that has it; the newest if not given
-    #[arg(long, value_name = "PATH")]
-    pub profile: Option<PathBuf>,
+    #[command(flatten)]
+    pub profile: ProfileArgs,
     /// Keep the metrics in this file, for a node exporter's textfile collector
     #[arg(long, value_name = "FILE")]
-    pub metrics_file: Option<PathBuf>,
+    pub output: Option<PathBuf>,
     /// Serve OpenMetrics at http://ADDRESS/metrics; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "dry_run")]
     pub listen: Option<SocketAddr>,

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use cowlab_observe::watch::Wanted;
 
 use super::{TraceReportArgs, seconds, size};
 
@@ -31,7 +32,7 @@ pub enum WhenFull {
 pub struct TraceRecordArgs {
     /// The trace
     #[arg(long, short = 'o', value_name = "FILE", default_value = "trace.casper")]
-    pub file: PathBuf,
+    pub output: PathBuf,
     /// Replace the trace that is there
     #[arg(long)]
     pub force: bool,
@@ -48,32 +49,25 @@ pub struct TraceRecordArgs {
     #[arg(long, value_name = "TYPE", conflicts_with = "kernel")]
     pub only: Vec<String>,
     /// Record the kernel, by way of /dev/casper: until the command ends, or Ctrl-C
-    #[arg(long, conflicts_with_all = ["pid", "preload"])]
+    #[arg(long, conflicts_with_all = ["target", "preload"])]
     pub kernel: bool,
-    /// Of the kernel's instrumented functions only those whose name matches; may be repeated
-    #[arg(long, value_name = "GLOB", requires = "kernel")]
+    /// Of the kernel's instrumented functions only those whose name matches, or with '!GLOB' only
+    /// others; may be repeated. Of a program all are recorded, or with '!*' none
+    #[arg(long, value_name = "GLOB")]
     pub function: Vec<String>,
-    /// Not those of the kernel's functions whose name matches
-    #[arg(long, value_name = "GLOB", requires = "kernel")]
-    pub exclude: Vec<String>,
-    /// Do not record the functions that are instrumented
-    #[arg(long)]
-    pub no_functions: bool,
-    /// Load libcasper into the command: for programs that were compiled with
-    /// -finstrument-functions and are not linked with it
-    #[arg(long, requires = "command")]
-    pub preload: bool,
-    /// The library for --preload, if not the one that was built or installed with cowlab
-    #[arg(long, value_name = "FILE", requires = "preload")]
-    pub library: Option<PathBuf>,
+    /// Load libcasper into the command, for programs that were compiled with
+    /// -finstrument-functions and are not linked with it: the one that was built or installed with
+    /// cowlab, or FILE
+    #[arg(long, value_name = "FILE", requires = "command", num_args = 0..=1, require_equals = true)]
+    pub preload: Option<Option<PathBuf>>,
     /// Record this running process and what it forks, until Ctrl-C
     #[arg(
-        long,
-        value_name = "PID",
+        value_name = "PID|NAME",
         conflicts_with = "command",
-        required_unless_present_any = ["command", "kernel"]
+        required_unless_present_any = ["command", "kernel"],
+        value_parser = Wanted::parse
     )]
-    pub pid: Option<u32>,
+    pub target: Option<Wanted>,
     /// End the recording after this time; the program goes on
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub duration_s: Option<f64>,
@@ -102,5 +96,5 @@ pub struct TraceExportArgs {
     pub format: ExportFormat,
     /// The file, or folder, to write; it must not exist
     #[arg(long, short = 'o', value_name = "PATH")]
-    pub out: PathBuf,
+    pub output: PathBuf,
 }

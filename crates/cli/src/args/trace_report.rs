@@ -44,7 +44,7 @@ pub struct TraceReportArgs {
     /// The trace
     pub file: PathBuf,
     /// Only the process with this pid
-    #[arg(long, value_name = "PID")]
+    #[arg(value_name = "PID")]
     pub pid: Option<u32>,
     /// Only this thread
     #[arg(long, value_name = "TID")]
@@ -52,12 +52,10 @@ pub struct TraceReportArgs {
     /// Count events by process, by thread, or by the values of a field
     #[arg(long, value_name = "process|thread|TYPE.FIELD")]
     pub by: Option<String>,
-    /// Time from each event of type A to the next of type B; may be repeated
-    #[arg(long, value_name = "A,B")]
+    /// Time from each event of type A to the next of type B; with a name it is a section of
+    /// --total; may be repeated
+    #[arg(long, value_name = "[NAME=]A,B")]
     pub between: Vec<String>,
-    /// The same, under a name: a section of --total
-    #[arg(long, value_name = "NAME=A,B")]
-    pub section: Vec<String>,
     /// The whole that the sections are parts of; what they leave is miscellaneous
     #[arg(long, value_name = "NAME=A,B")]
     pub total: Option<String>,
@@ -75,5 +73,5 @@ pub struct TraceReportArgs {
     pub limit: usize,
     /// Write the report as a page to this file as well
     #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
+    pub output: Option<PathBuf>,
 }

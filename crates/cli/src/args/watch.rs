@@ -6,24 +6,19 @@ use std::path::PathBuf;
 
 use clap::Args;
 use cowlab_bench::observe::Watcher;
+use cowlab_observe::watch::Wanted;
 
-use super::size;
+use super::{ProfileArgs, size};
 
 /// What to watch, how often, and where to show it.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("whom").required(true).args(["target", "cgroup", "all", "replay"]))]
 pub struct WatchArgs {
-    /// A process, by its pid or by its name as `ps -o comm` shows it
-    #[arg(value_name = "PID|NAME")]
-    pub target: Option<String>,
-    /// Every process of a control group, by its folder
-    #[arg(long, value_name = "DIR")]
-    pub cgroup: Option<PathBuf>,
-    /// Every process
-    #[arg(long)]
-    pub all: bool,
+    /// A process by its pid, processes by their name as `ps -o comm` shows it, or those of a control
+    /// group by its folder (/sys/fs/cgroup/…); every process, if not given
+    #[arg(value_name = "PID|NAME|CGROUP", value_parser = Wanted::parse)]
+    pub target: Option<Wanted>,
     /// Show a recording again, at the pace at which it was made
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "target")]
     pub replay: Option<PathBuf>,
     /// Seconds from one refresh to the next
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval, allow_negative_numbers = true)]
@@ -46,13 +41,12 @@ pub struct WatchArgs {
     pub plain: bool,
     /// Keep each refresh in this file as well, as --json prints it
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
-    pub record: Option<PathBuf>,
+    pub output: Option<PathBuf>,
     /// Serve OpenMetrics at http://ADDRESS/metrics; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "replay")]
     pub listen: Option<SocketAddr>,
-    /// The machine profile that copies are priced by: a profile.json or a run; by default the newest
-    #[arg(long, value_name = "PATH")]
-    pub profile: Option<PathBuf>,
+    #[command(flatten)]
+    pub profile: ProfileArgs,
 }
 
 /// Who watches, and what they watch.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `advise`: what a fork costs an application here, and what each choice would change.
 
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -11,6 +12,7 @@ use cowlab_model::advice::{Advice, Choice, Shape, Surroundings, advise, sentence
 use cowlab_model::application::ApplicationProfile;
 use cowlab_model::cost::Vmas;
 use cowlab_model::profile::WritingProcess;
+use cowlab_observe::watch::Wanted;
 use cowlab_report::{Document, csv, html};
 use cowlab_store::{FORMAT, Missing, Run, RunFolder, RunInfo, Sample};
 use serde::Serialize;
@@ -18,9 +20,10 @@ use serde::Serialize;
 use crate::application::{Application, of_pid, of_run};
 use crate::args::{AdviseArgs, Common, PredictWriter};
 use crate::cmd::advise_table::{forecast_samples, measured, page};
-use crate::cmd::calibrate::ProfileFile;
 use crate::context::Context;
 use crate::output::{self, JsonDocument};
+use crate::profile_file::ProfileFile;
+use crate::usage::WrongUsage;
 
 /// The folio that is priced besides the base page and the huge page.
 const MTHP_BYTES: u64 = 64 << 10;
@@ -37,22 +40,21 @@ pub struct Summary<'a> {
 }
 
 /// Run the verb.
-pub fn run(common: &Common, args: &AdviseArgs) -> Result<()> {
-    let (from, file) = match &args.profile {
-        Some(path) => (path.clone(), ProfileFile::read(path)?),
-        None => ProfileFile::newest(&common.output)?,
-    };
+pub fn run(json: bool, args: &AdviseArgs) -> Result<()> {
+    let common = &args.run.common(json, args.set_mthp);
+    let (from, file) = ProfileFile::find(&args.profile)?;
     let facts = Facts::probe(&Root::default());
     let base = file.profile.page_size_bytes;
-    let mut application = match (&args.footprint, args.pid) {
-        (Some(run), _) => {
-            let program = args.program.as_deref();
-            let mut application = of_run(run, program, base)?;
-            let unjudged = Unjudged::of(&Run::read(run)?.samples, program)?;
-            application.notes.extend(unjudged.notes(&application.profile));
-            application
-        }
-        (None, pid) => of_pid(pid.unwrap_or_default(), args.write_fraction, &facts)?,
+    let run = Path::new(&args.target);
+    let mut application = if run.is_dir() || args.target.contains('/') {
+        let program = args.program.as_deref();
+        let mut application = of_run(run, program, base)?;
+        let unjudged = Unjudged::of(&Run::read(run)?.samples, program)?;
+        application.notes.extend(unjudged.notes(&application.profile));
+        application
+    } else {
+        let pid = Wanted::parse(&args.target).map_err(WrongUsage)?.only()?;
+        of_pid(pid, args.write_fraction, &facts)?
     };
     complete(&mut application.profile, args);
     let around = surroundings(&facts);

@@ -16,8 +16,8 @@ use cowlab_report::{Block, Document, Section, csv, emulated, html};
 use cowlab_store::{Missing, Run, RunFolder, RunInfo};
 
 use crate::args::{
-    Bench, CommandArgs, Common, CowCheckArgs, CowFaultsArgs, ForkSectionsArgs, ForkSweepArgs,
-    ForkTableArgs, PreCopyArgs,
+    Bench, BenchArgs, CommandArgs, Common, CowCheckArgs, CowFaultsArgs, ForkSectionsArgs,
+    ForkSweepArgs, ForkTableArgs, PreCopyArgs,
 };
 use crate::cmd::{
     bench_ccow, bench_observe, bench_programs, bench_redis, bench_snapshot, bench_tend,
@@ -28,8 +28,9 @@ use crate::output;
 use crate::usage::WrongUsage;
 
 /// Run the verb.
-pub fn run(common: &Common, bench: &Bench) -> Result<()> {
-    match bench {
+pub fn run(json: bool, args: &BenchArgs) -> Result<()> {
+    let common = &args.run.common(json, args.set_mthp);
+    match &args.bench {
         Bench::ForkSweep(args) => fork_sweep(common, args),
         Bench::ForkTable(args) => fork_table(common, args),
         Bench::CowFaults(args) => cow_faults(common, args),

@@ -18,9 +18,9 @@ use cowlab_report::{csv, html};
 use cowlab_store::{Missing, Run, RunFolder, RunInfo, Sample};
 
 use crate::args::{Common, FootprintsArgs, ForecastArgs};
-use crate::cmd::calibrate::{PROFILE_FILE, ProfileFile};
 use crate::context::Context;
 use crate::output;
+use crate::profile_file::{PROFILE_FILE, ProfileFile};
 use crate::usage::WrongUsage;
 
 fn programs(args: &FootprintsArgs) -> Result<Programs> {

@@ -17,8 +17,9 @@ use cowlab_store::Accelerator;
 
 use crate::args::{BenchTendArgs, Common, Program};
 use crate::cmd::bench;
-use crate::cmd::calibrate::{self, ProfileFile};
+use crate::cmd::calibrate;
 use crate::context::Context;
+use crate::profile_file::ProfileFile;
 use crate::usage::WrongUsage;
 
 /// Requests of a worker of the Python server.

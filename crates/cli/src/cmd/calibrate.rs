@@ -1,83 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `calibrate`: the machine profile, as a run and as a file that others can share.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 use cowlab_analysis::machine::{NAMES, profile_of};
 use cowlab_bench::Rounds;
 use cowlab_bench::calibrate::{derived, tasks};
 use cowlab_model::profile::MachineProfile;
 use cowlab_report::{Block, Cell, Column, Document, Section, Table};
-use cowlab_store::{Environment, FORMAT, Missing, Run, RunFolder, RunInfo};
-use serde::{Deserialize, Serialize};
+use cowlab_store::{Missing, Run, RunFolder, RunInfo};
 
-use crate::args::{CalibrateArgs, Common};
+use crate::args::CalibrateArgs;
 use crate::context::Context;
 use crate::output;
-
-/// The file in a run that holds its machine profile.
-pub const PROFILE_FILE: &str = "profile.json";
-
-/// A machine profile with the machine that it is of.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ProfileFile {
-    /// Version of the format.
-    pub format: u32,
-    /// The machine.
-    pub environment: Environment,
-    /// Its costs.
-    pub profile: MachineProfile,
-}
-
-impl ProfileFile {
-    /// The file's bytes.
-    pub fn bytes(environment: &Environment, profile: &MachineProfile) -> Result<Vec<u8>> {
-        let file = ProfileFile {
-            format: FORMAT,
-            environment: environment.clone(),
-            profile: profile.clone(),
-        };
-        Ok(serde_json::to_vec_pretty(&file)?)
-    }
-
-    /// Read `path`: the file, or the folder of a run that holds one.
-    pub fn read(path: &Path) -> Result<ProfileFile> {
-        let file = if path.is_dir() { path.join(PROFILE_FILE) } else { path.to_owned() };
-        let text = fs::read_to_string(&file).with_context(|| {
-            format!(
-                "cannot read the machine profile {}: make one with `cowlab calibrate`",
-                file.display()
-            )
-        })?;
-        let read: ProfileFile = cowlab_store::parse(&text, &file)?;
-        let sizes = [Some(read.profile.page_size_bytes), read.profile.huge_page_bytes];
-        if !sizes.iter().flatten().all(|size| size.is_power_of_two()) {
-            bail!("{}: a page size is no power of two: the file is damaged", file.display());
-        }
-        Ok(read)
-    }
-
-    /// The newest profile among the runs in `folder`.
-    pub fn newest(folder: &Path) -> Result<(PathBuf, ProfileFile)> {
-        let mut runs: Vec<PathBuf> = fs::read_dir(folder)
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|run| run.join(PROFILE_FILE).is_file())
-            .collect();
-        runs.sort();
-        let newest = runs.pop().with_context(|| {
-            format!(
-                "no run in {} has a machine profile: run `cowlab calibrate`, or give --profile PATH",
-                folder.display()
-            )
-        })?;
-        Ok((newest.clone(), ProfileFile::read(&newest)?))
-    }
-}
+use crate::profile_file::{PROFILE_FILE, ProfileFile};
 
 /// What a calibration here cannot measure, and why.
 pub fn missing(context: &Context) -> Vec<Missing> {
@@ -114,7 +52,8 @@ pub fn table(profile: &MachineProfile) -> Table {
 }
 
 /// Run the verb.
-pub fn run(common: &Common, args: &CalibrateArgs) -> Result<()> {
+pub fn run(json: bool, args: &CalibrateArgs) -> Result<()> {
+    let common = &args.run.common(json, false);
     let context = Context::new(common, None)?;
     let (_, run, profile) = make(&context, args.rounds)?;
     if common.json {

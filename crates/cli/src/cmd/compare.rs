@@ -7,12 +7,12 @@ use anyhow::{Result, bail};
 use cowlab_analysis::comparison;
 use cowlab_store::Run;
 
-use crate::args::{Common, CompareArgs};
+use crate::args::CompareArgs;
 use crate::output::{self, JsonDocument};
 use crate::usage::WrongUsage;
 
 /// Run the verb.
-pub fn run(common: &Common, args: &CompareArgs) -> Result<()> {
+pub fn run(json: bool, args: &CompareArgs) -> Result<()> {
     if !(0.0..100.0).contains(&args.drift_percent) {
         bail!(WrongUsage("--drift-percent must be in 0..100".to_owned()));
     }
@@ -28,7 +28,7 @@ pub fn run(common: &Common, args: &CompareArgs) -> Result<()> {
             args.bench.as_ref().map_or(String::new(), |bench| format!(" in {bench}"))
         );
     }
-    if common.json {
+    if json {
         return output::json(&JsonDocument {
             format: cowlab_store::FORMAT,
             run: None,

@@ -16,7 +16,7 @@ use cowlab_store::{FORMAT, Missing, Run};
 use serde::Serialize;
 
 use crate::application::of_run;
-use crate::args::{Common, DoctorArgs};
+use crate::args::DoctorArgs;
 use crate::output::{self, JsonDocument};
 
 #[derive(Serialize)]
@@ -28,13 +28,13 @@ struct Summary<'a> {
 }
 
 /// Run the verb.
-pub fn run(common: &Common, args: &DoctorArgs) -> Result<()> {
+pub fn run(json: bool, args: &DoctorArgs) -> Result<()> {
     let root = Root::default();
     let facts = Facts::probe(&root);
     let capabilities = capability::list(&facts);
     let judged = judge(&root, &facts, args)?;
     let verdict = judged.as_ref().map(|(_, verdict)| verdict);
-    if common.json {
+    if json {
         let missing: Vec<Missing> = capabilities
             .iter()
             .filter(|capability| !capability.available)
@@ -62,10 +62,10 @@ pub fn run(common: &Common, args: &DoctorArgs) -> Result<()> {
 /// The process that the flags name, and what its next fork meets.
 fn judge(root: &Root, facts: &Facts, args: &DoctorArgs) -> Result<Option<(i32, Verdict)>> {
     let asked = args.redis.as_deref().map(replication_of).transpose()?;
-    let pid = match (args.pid, &asked) {
-        (Some(pid), _) => pid,
+    let pid = match (&args.target, &asked) {
+        (Some(target), _) => target.only()?,
         (None, Some((Some(server), _))) => local_pid(server)?,
-        (None, Some((None, _))) => bail!("the server does not say its pid: give --pid as well"),
+        (None, Some((None, _))) => bail!("the server does not say its pid: give it as well: PID"),
         (None, None) => return Ok(None),
     };
     let process = ProcessFacts::probe(root, pid)?;
@@ -102,7 +102,7 @@ fn local_pid(server: &ServerProcess) -> Result<i32> {
         Some(age_s) if age_s.abs_diff(server.uptime_s) <= SAME_AGE_S => Ok(pid as i32),
         _ => bail!(
             "the server calls itself process {pid}, and no process {pid} here has run for as long: \
-             it is in a container or on another machine; give --pid with its number here"
+             it is in a container or on another machine; name it by its number here"
         ),
     }
 }

@@ -57,10 +57,12 @@ struct Plan<'a> {
 }
 
 /// Run the verb.
-pub fn run(common: &Common, args: &FootprintArgs) -> Result<()> {
-    let target = args.pid.map(Target::open).transpose()?;
+pub fn run(json: bool, args: &FootprintArgs) -> Result<()> {
+    let common = &args.run.common(json, false);
+    let target =
+        args.target.as_ref().map(|of| anyhow::Ok(Target::open(of.only()?)?)).transpose()?;
     let facts = Facts::probe(&Root::default());
-    let subject = match (&target, args.fork) {
+    let subject = match (&target, args.forks.is_some()) {
         (None, _) => Subject::Command,
         (Some(_), true) => Subject::Fork,
         (Some(_), false) => Subject::Interval,
@@ -220,22 +222,21 @@ impl Plan<'_> {
     }
 
     fn process(&self, target: &Target) -> Result<Spans> {
-        let wait =
-            self.args.interval_s.unwrap_or(if self.args.fork { WAIT_FOR_FORK_S } else { 1.0 });
-        let wait = Duration::from_secs_f64(wait);
-        match (self.args.fork, self.args.stop) {
-            (false, false) => live::interval(target, self.method, wait, || self.stopped()),
-            (true, false) => {
+        let forks = self.args.forks;
+        let usual_s = if forks.is_some() { WAIT_FOR_FORK_S } else { 1.0 };
+        let wait = Duration::from_secs_f64(self.args.duration_s.unwrap_or(usual_s));
+        match (forks, self.args.stop) {
+            (None, false) => live::interval(target, self.method, wait, || self.stopped()),
+            (Some(forks), false) => {
                 let faults = self.faults(true)?;
-                let forks = self.args.forks;
                 live::forks(target, self.method, forks, wait, faults, || self.stopped())
             }
-            (is_fork, true) => on_own_thread(|| self.held(target, wait, is_fork)),
+            (forks, true) => on_own_thread(|| self.held(target, wait, forks)),
         }
     }
 
     /// The same with the process stopped at each moment.
-    fn held(&self, target: &Target, wait: Duration, is_fork: bool) -> Result<Spans> {
+    fn held(&self, target: &Target, wait: Duration, forks: Option<u64>) -> Result<Spans> {
         if matches!(self.method, Method::SoftDirty | Method::Uffd) {
             let text = "--stop gains nothing where bits are kept by the kernel: leave it out";
             return Err(WrongUsage(text.to_owned()).into());
@@ -245,8 +246,7 @@ impl Plan<'_> {
         let mut follow = Follow::new(tracer, self.method, self.faults(false)?);
         follow.admit(Target::open(pid)?)?;
         let until = Instant::now() + wait;
-        if is_fork {
-            let wanted = self.args.forks;
+        if let Some(wanted) = forks {
             let seen = |spans: &Spans| -> u64 {
                 let forks = spans.sums.iter().filter(|(key, _)| key.between.is_fork());
                 forks.map(|(_, sum)| sum.spans).max().unwrap_or(0)
@@ -262,10 +262,10 @@ impl Plan<'_> {
             follow.compare_stopped(pid, &before)?;
         }
         let spans = follow.finish();
-        if is_fork && spans.forks == 0 {
+        if forks.is_some() && spans.forks == 0 {
             let seconds = wait.as_secs_f64();
             anyhow::bail!(
-                "process {pid} did not fork within {seconds} s: wait longer with --interval-s"
+                "process {pid} did not fork within {seconds} s: wait longer with --duration-s"
             );
         }
         Ok(spans)

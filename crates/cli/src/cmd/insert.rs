@@ -9,7 +9,7 @@ use cowlab_insert::{ExitKind, Failure, FileReport, Function, Plan, Selection, Se
 use cowlab_store::FORMAT;
 use serde::Serialize;
 
-use crate::args::{Common, InsertArgs};
+use crate::args::{InsertArgs, globs};
 use crate::output::{self, JsonDocument};
 use crate::usage::WrongUsage;
 
@@ -24,13 +24,14 @@ struct Summary<'a> {
 }
 
 /// Run the verb.
-pub fn run(common: &Common, args: &InsertArgs) -> Result<()> {
-    let selection = Selection::new(&args.function, &args.exclude, args.min_lines)
+pub fn run(json: bool, args: &InsertArgs) -> Result<()> {
+    let (wanted, excluded) = globs(&args.function);
+    let selection = Selection::new(&wanted, &excluded, args.min_lines)
         .map_err(|error| WrongUsage(error.to_string()))?
         .of(if args.kernel { Target::Kernel } else { Target::Program });
     let plan = Plan::new(&Settings {
         paths: args.paths.clone(),
-        output: args.output_dir.clone(),
+        output: args.output.clone(),
         root: args.root.clone(),
         files: args.file.clone(),
         selection,
@@ -38,7 +39,7 @@ pub fn run(common: &Common, args: &InsertArgs) -> Result<()> {
     .map_err(refusal)?;
     plan.write().map_err(refusal)?;
     let summary = Summary::of(&plan);
-    if common.json {
+    if json {
         return output::json(&JsonDocument {
             format: FORMAT,
             run: None,
@@ -102,7 +103,7 @@ fn text(summary: &Summary, args: &InsertArgs) -> String {
         "{found} functions found in {files} files: {instrumented} instrumented, {left_alone} left \
          alone, {not_selected} not selected"
     );
-    let output = args.output_dir.display();
+    let output = args.output.display();
     let _ = writeln!(text, "copies in {output}; {} other files copied", summary.files_copied.len());
     text
 }

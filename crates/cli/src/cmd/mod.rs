@@ -20,7 +20,6 @@ pub mod insert;
 pub mod kernel;
 pub mod manual;
 pub mod predict;
-mod predict_policy;
 pub mod report;
 pub mod study;
 pub mod tend;

@@ -7,11 +7,11 @@ use cowlab_analysis::study::Study;
 use cowlab_report::{Document, footprint, kernel, of_bench, programs, study};
 use cowlab_store::Run;
 
-use crate::args::{Common, ReportArgs};
+use crate::args::ReportArgs;
 use crate::output;
 
 /// Run the verb.
-pub fn run(common: &Common, args: &ReportArgs) -> Result<()> {
+pub fn run(json: bool, args: &ReportArgs) -> Result<()> {
     let run = Run::read(&args.run)?;
     let (document, summary) = match Study::of(&run) {
         Ok(own) => (study::document(&own), study::summary(&own)),
@@ -23,11 +23,11 @@ pub fn run(common: &Common, args: &ReportArgs) -> Result<()> {
             }
         },
     };
-    if let Some(file) = &args.html {
+    if let Some(file) = &args.output {
         let html = cowlab_report::html::render(&document);
         std::fs::write(file, html).with_context(|| format!("cannot write {}", file.display()))?;
     }
-    if common.json { output::json_of_run(&run, summary) } else { output::text(&document) }
+    if json { output::json_of_run(&run, summary) } else { output::text(&document) }
 }
 
 /// The report and the summary of what has no machine profile: guests alone, or the

@@ -10,12 +10,13 @@ use cowlab_bench::sweep::Extent;
 use cowlab_bench::{Rounds, Task, calibrate, faults, points, sweep, table};
 use cowlab_store::{Missing, Run, RunFolder, RunInfo};
 
-use crate::args::{Common, StudyArgs};
+use crate::args::StudyArgs;
 use crate::cmd::bench::{isolation_tasks, kept};
-use crate::cmd::calibrate::{PROFILE_FILE, ProfileFile, missing};
+use crate::cmd::calibrate::missing;
 use crate::cmd::kernel::{KernelStudy, guests};
 use crate::context::{Context, rounds_within};
 use crate::output;
+use crate::profile_file::{PROFILE_FILE, ProfileFile};
 
 /// Rounds that measure the points which check the model.
 const POINT_ROUNDS: u32 = 3;
@@ -65,7 +66,8 @@ impl Plan {
 }
 
 /// Run the verb.
-pub fn run(common: &Common, args: &StudyArgs) -> Result<()> {
+pub fn run(json: bool, args: &StudyArgs) -> Result<()> {
+    let common = &args.run.common(json, false);
     let began = Instant::now();
     // Before anything is measured: what it lacks is known at once.
     let kernel = args.kernel.then(|| KernelStudy::prepare(common, &args.guest)).transpose()?;

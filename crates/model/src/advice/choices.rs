@@ -231,9 +231,8 @@ impl<'a> Choices<'a> {
         Advice {
             choice: Choice::Tend,
             what: "`cowlab tend`".into(),
-            step:
-                "cowlab tend --pid PID: regions that nobody writes become huge pages, from outside"
-                    .into(),
+            step: "cowlab tend PID: regions that nobody writes become huge pages, from outside"
+                .into(),
             forecast,
             shape: Err("it works on the process itself, and measures what it does".into()),
             notes: Vec::new(),

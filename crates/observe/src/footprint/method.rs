@@ -174,12 +174,12 @@ pub fn choose(
 fn usable(method: Method, subject: Subject, facts: &MethodFacts) -> Result<(), String> {
     match (method, subject) {
         (Method::Faults, Subject::Interval) => Err(
-            "a page that is there is written without a fault unless a fork shared it: use --fork"
+            "a page that is there is written without a fault unless a fork shared it: use --forks N"
                 .to_owned(),
         ),
         (Method::Faults, _) => facts.bpf.clone(),
         (Method::Exclusive, Subject::Interval) => {
-            Err("without a fork between the two moments every page is exclusive: use --fork, or \
+            Err("without a fork between the two moments every page is exclusive: use --forks N, or \
              --method snapshot"
                 .to_owned())
         }
@@ -202,7 +202,7 @@ fn usable(method: Method, subject: Subject, facts: &MethodFacts) -> Result<(), S
         }
         (Method::Uffd, Subject::Interval) => Ok(()),
         (Method::SoftDirty | Method::Uffd, _) => Err(
-            "bits of the parent are cleared as a whole, not at a fork: use --pid with --interval-s"
+            "bits of the parent are cleared as a whole, not at a fork: look at a time of the process, without --forks"
                 .to_owned(),
         ),
         (Method::Snapshot, _) => facts.memory.clone(),

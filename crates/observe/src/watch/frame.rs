@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is known at one refresh: the format of `--json`, `--record` and `--replay`, and what views
+//! What is known at one refresh: the format of `--json`, recordings and `--replay`, and what views
 //! and metrics are made of. docs/watch.md describes it.
 
 use serde::{Deserialize, Serialize};

@@ -38,22 +38,51 @@ pub enum WantedError {
         .0.display()
     )]
     NotACgroup(PathBuf),
+    /// Several, where one is meant.
+    #[error("several processes are meant: give the pid of one: {}", .0.iter().map(u32::to_string).collect::<Vec<_>>().join(", "))]
+    Several(Vec<u32>),
     /// An empty group.
     #[error("no process is in the control group {}", .0.display())]
     EmptyCgroup(PathBuf),
 }
 
 impl Wanted {
-    /// A pid if it is a number, else a name.
-    pub fn parse(word: &str) -> Wanted {
-        match word.parse() {
-            Ok(pid) => Wanted::Pid(pid),
-            // The kernel cuts names as well.
-            Err(_) => {
-                let bytes = word.as_bytes();
-                let cut = &bytes[..bytes.len().min(15)];
-                Wanted::Name(String::from_utf8_lossy(cut).into_owned())
-            }
+    /// A pid if it is a number, a control group if it is a whole path, else a name.
+    ///
+    /// # Errors
+    /// It is empty.
+    pub fn parse(word: &str) -> Result<Wanted, String> {
+        if word.is_empty() {
+            return Err("name a process by its pid or its name".to_owned());
+        }
+        if let Ok(pid) = word.parse() {
+            return Ok(Wanted::Pid(pid));
+        }
+        if word.starts_with('/') {
+            return Ok(Wanted::Cgroup(word.into()));
+        }
+        // The kernel cuts names as well.
+        let bytes = word.as_bytes();
+        let cut = &bytes[..bytes.len().min(15)];
+        Ok(Wanted::Name(String::from_utf8_lossy(cut).into_owned()))
+    }
+
+    /// The pid of the one process that is meant: of several, the one that all others were forked by.
+    ///
+    /// # Errors
+    /// Nobody is there, or several that nobody of them forked.
+    pub fn only(&self) -> Result<i32, WantedError> {
+        // Whether it can be looked at is for the caller to find out.
+        if let Wanted::Pid(pid) = self {
+            return Ok(i32::try_from(*pid).unwrap_or(0));
+        }
+        let found = self.find()?;
+        let among = |pid: i32| found.iter().any(|(other, _)| i64::from(*other) == i64::from(pid));
+        let first: Vec<u32> =
+            found.iter().filter(|(_, stat)| !among(stat.parent)).map(|(pid, _)| *pid).collect();
+        match first[..] {
+            [pid] => Ok(pid.cast_signed()),
+            _ => Err(WantedError::Several(first)),
         }
     }
 
@@ -121,10 +150,44 @@ mod tests {
 
     #[test]
     fn a_word_is_a_pid_or_a_name() {
-        assert_eq!(Wanted::parse("42"), Wanted::Pid(42));
-        assert_eq!(Wanted::parse("redis-server"), Wanted::Name("redis-server".into()));
-        assert_eq!(Wanted::parse("größe"), Wanted::Name("größe".into()));
-        assert_eq!(Wanted::parse("a-name-that-is-long"), Wanted::Name("a-name-that-is-".into()));
+        let name = |name: &str| Ok(Wanted::Name(name.into()));
+        assert_eq!(Wanted::parse("42"), Ok(Wanted::Pid(42)));
+        assert_eq!(Wanted::parse("redis-server"), name("redis-server"));
+        assert_eq!(Wanted::parse("größe"), name("größe"));
+        assert_eq!(Wanted::parse("a-name-that-is-long"), name("a-name-that-is-"));
+        assert_eq!(
+            Wanted::parse("/sys/fs/cgroup/x"),
+            Ok(Wanted::Cgroup("/sys/fs/cgroup/x".into()))
+        );
+        assert!(Wanted::parse("").is_err());
+    }
+
+    #[test]
+    fn of_a_server_and_its_forks_the_server_is_meant() {
+        use std::io::Read;
+        let mut server = std::process::Command::new("sh")
+            .args(["-c", "sleep 60 >/dev/null & echo $!; exec >&-; wait"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        server.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        let (own, fork): (u32, u32) = (server.id(), said.trim().parse().unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let group = |pids: &[u32]| {
+            let text: String = pids.iter().map(|pid| format!("{pid}\n")).collect();
+            fs::write(folder.path().join("cgroup.procs"), text).unwrap();
+            Wanted::Cgroup(folder.path().to_owned()).only()
+        };
+        assert_eq!(group(&[own, fork]).unwrap(), own.cast_signed());
+        let error = group(&[1, own, fork]).unwrap_err().to_string();
+        assert!(error.contains("give the pid of one: 1, "), "{error}");
+        rustix::process::kill_process(
+            rustix::process::Pid::from_raw(fork.cast_signed()).unwrap(),
+            rustix::process::Signal::KILL,
+        )
+        .unwrap();
+        server.wait().unwrap();
     }
 
     #[test]

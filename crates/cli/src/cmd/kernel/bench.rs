@@ -22,10 +22,11 @@ use crate::output;
 use crate::usage::WrongUsage;
 
 /// Run the verb.
-pub fn run(common: &Common, args: &KernelBenchArgs) -> Result<()> {
+pub fn run(json: bool, args: &KernelBenchArgs) -> Result<()> {
     check(args)?;
-    let lab = Lab::open(common, &args.guest.place)?;
-    let name = format!("kernel-bench-{}", args.bench.name());
+    let common = &args.what.run.common(json, args.what.set_mthp);
+    let lab = Lab::open(json, &args.guest.place)?;
+    let name = format!("kernel-bench-{}", args.what.bench.name());
     let host = Facts::probe(&Root::default()).environment();
     let mut info = RunInfo::begin(&name, common.seed, host);
     let folder = RunFolder::create(&common.output, &info)?;
@@ -48,7 +49,7 @@ pub fn run(common: &Common, args: &KernelBenchArgs) -> Result<()> {
     let summary = figures(&run.samples);
     let document = cowlab_report::of_bench(&run)
         .or_else(|| cowlab_report::kernel::document(&run))
-        .unwrap_or_else(|| figures_document(&args.bench, &run));
+        .unwrap_or_else(|| figures_document(&args.what.bench, &run));
     for (file, contents) in csv::tables(&document) {
         folder.write(&format!("tables/{file}"), contents.as_bytes())?;
     }
@@ -79,11 +80,11 @@ fn check(args: &KernelBenchArgs) -> Result<()> {
     if counting && args.guest.cpus.is_some_and(|cpus| cpus > 1) {
         return refuse("--accelerator icount counts on one CPU: leave --cpus out".to_owned());
     }
-    if counting && clocked(&args.bench) {
+    if counting && clocked(&args.what.bench) {
         return refuse(format!(
             "bench {} is of stops and rates, and a clock that counts instructions has none: leave \
              --accelerator icount out",
-            args.bench.name()
+            args.what.bench.name()
         ));
     }
     let mut seen = Vec::new();
@@ -93,7 +94,9 @@ fn check(args: &KernelBenchArgs) -> Result<()> {
         }
         seen.push(*variant);
     }
-    if matches!(args.bench, Bench::PreCopy(_) | Bench::Ccow(_)) && seen.contains(&Variant::Plain) {
+    if matches!(args.what.bench, Bench::PreCopy(_) | Bench::Ccow(_))
+        && seen.contains(&Variant::Plain)
+    {
         return refuse(
             "the plain kernel has no policy that copies ahead: leave it out of --variant, or \
                        measure cow-faults"
@@ -127,9 +130,6 @@ const OURS: [(&str, bool); 12] = [
 /// The guest's part of this command line: `bench NAME` with that measurement's own flags.
 pub fn guest_words(all: impl IntoIterator<Item = OsString>, common: &Common) -> Vec<OsString> {
     let mut words: Vec<OsString> = Vec::new();
-    if common.set_mthp {
-        words.push("--set-mthp".into());
-    }
     let mut all = all.into_iter();
     // Up to `bench`, every word is a flag of ours or the verb `kernel`.
     while let Some(word) = all.next() {
@@ -141,7 +141,12 @@ pub fn guest_words(all: impl IntoIterator<Item = OsString>, common: &Common) -> 
                 words.extend(all.by_ref());
             }
             None if word == "kernel" && !words.iter().any(|word| word == "bench") => {}
-            None => words.push(word),
+            None => {
+                words.push(word);
+                if common.set_mthp && words.len() == 1 {
+                    words.push("--set-mthp".into());
+                }
+            }
         }
     }
     words
@@ -212,6 +217,6 @@ mod tests {
             assert_eq!(guest_words(words(line), &common(false)), words(expected), "{line}");
         }
         let line = "kernel bench cow-faults --set-mthp";
-        assert_eq!(guest_words(words(line), &common(true)), words("--set-mthp bench cow-faults"));
+        assert_eq!(guest_words(words(line), &common(true)), words("bench --set-mthp cow-faults"));
     }
 }

@@ -10,7 +10,7 @@ use cowlab_store::FORMAT;
 use serde::Serialize;
 
 use super::Lab;
-use crate::args::{Common, KernelBootArgs};
+use crate::args::KernelBootArgs;
 use crate::output::{self, JsonDocument};
 use crate::usage::{EndedWith, WrongUsage};
 
@@ -32,13 +32,13 @@ struct Summary<'a> {
 }
 
 /// Run the verb.
-pub fn run(common: &Common, args: &KernelBootArgs) -> Result<()> {
+pub fn run(json: bool, args: &KernelBootArgs) -> Result<()> {
     let shell = args.command.is_empty();
-    if shell && (common.json || !io::stdin().is_terminal()) {
+    if shell && (json || !io::stdin().is_terminal()) {
         let why = "a shell needs a terminal: give a command after --";
         return Err(WrongUsage(why.to_owned()).into());
     }
-    let lab = Lab::open(common, &args.place)?;
+    let lab = Lab::open(json, &args.place)?;
     boot::check_tools()?;
     let (image, mut kernel_arguments) = match &args.image {
         // Nobody knows what it was built from.
@@ -74,7 +74,7 @@ pub fn run(common: &Common, args: &KernelBootArgs) -> Result<()> {
         folder: scratch.path(),
         command: (!shell).then_some(&args.command),
         input: (!shell).then(|| Box::new(io::stdin()) as _),
-        output: if common.json { &mut collected } else { &mut stdout },
+        output: if json { &mut collected } else { &mut stdout },
         messages: &mut io::stderr(),
         kernel_arguments: &kernel_arguments,
         qemu_arguments: &qemu_arguments,
@@ -99,7 +99,7 @@ pub fn run(common: &Common, args: &KernelBootArgs) -> Result<()> {
         lab.say(&format!("the guest's log is {}", ended.console.display()));
         let _ = scratch.keep();
     }
-    if common.json {
+    if json {
         let summary = Summary {
             kernel: image.display().to_string(),
             accelerator,

@@ -10,7 +10,7 @@ use cowlab_store::FORMAT;
 use serde::Serialize;
 
 use super::Lab;
-use crate::args::{Common, KernelBuildArgs};
+use crate::args::KernelBuildArgs;
 use crate::output::{self, JsonDocument};
 
 #[derive(Serialize)]
@@ -27,8 +27,8 @@ struct One<'a> {
 }
 
 /// Run the verb.
-pub fn run(common: &Common, args: &KernelBuildArgs) -> Result<()> {
-    let lab = Lab::open(common, &args.place)?;
+pub fn run(json: bool, args: &KernelBuildArgs) -> Result<()> {
+    let lab = Lab::open(json, &args.place)?;
     let mut all = Vec::new();
     for variant in &args.variant {
         let mut order = Order::of(*variant);
@@ -39,7 +39,7 @@ pub fn run(common: &Common, args: &KernelBuildArgs) -> Result<()> {
             .with_context(|| format!("the {variant} kernel is not built"))?;
         all.push(built);
     }
-    if common.json {
+    if json {
         return output::json(&JsonDocument {
             format: FORMAT,
             run: None,

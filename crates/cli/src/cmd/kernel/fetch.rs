@@ -7,7 +7,7 @@ use cowlab_store::FORMAT;
 use serde::Serialize;
 
 use super::Lab;
-use crate::args::{Common, KernelFetchArgs};
+use crate::args::KernelFetchArgs;
 use crate::output::{self, JsonDocument};
 
 #[derive(Serialize)]
@@ -18,10 +18,10 @@ struct Summary<'a> {
 }
 
 /// Run the verb.
-pub fn run(common: &Common, args: &KernelFetchArgs) -> Result<()> {
-    let lab = Lab::open(common, &args.place)?;
+pub fn run(json: bool, args: &KernelFetchArgs) -> Result<()> {
+    let lab = Lab::open(json, &args.place)?;
     let fetched = source::fetch(&lab.cache, args.source.as_deref(), &|what| lab.say(what))?;
-    if common.json {
+    if json {
         let cache = lab.cache.root().display().to_string();
         return output::json(&JsonDocument {
             format: FORMAT,

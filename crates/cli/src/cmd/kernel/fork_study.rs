@@ -45,8 +45,9 @@ struct Printed {
 }
 
 /// Run the verb.
-pub fn run(common: &Common, args: &ForkStudyArgs) -> Result<()> {
-    let lab = Lab::open(common, &args.place)?;
+pub fn run(json: bool, args: &ForkStudyArgs) -> Result<()> {
+    let common = &args.run.common(json, false);
+    let lab = Lab::open(json, &args.place)?;
     boot::check_tools()?;
     let (accelerator, why) = accelerator::decide(args.accelerator.wanted(), accelerator::try_kvm)?;
     lab.say(&format!("accelerator: {why}"));
@@ -156,9 +157,9 @@ fn measure(
     command.extend([document.clone().into(), program.into()]);
     let flags = [
         "--json",
+        "bench",
         "--output",
         "/tmp/runs",
-        "bench",
         "fork-sections",
         "--rounds",
         "1",

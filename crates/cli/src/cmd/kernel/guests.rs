@@ -125,9 +125,13 @@ impl Plan<'_> {
         let (args, accelerator) = (self.guest, self.accelerator);
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut command: Vec<OsString> = vec!["env".into(), format!("{PROGRESS}=1").into()];
-        command.extend([program.into(), "--output".into(), folder.join(RUNS).into()]);
+        let mut words = self.words_for(variant).into_iter();
+        command.push(program.into());
+        // `bench`, whose flags these are.
+        command.extend(words.next());
+        command.extend(["--output".into(), folder.join(RUNS).into()]);
         command.extend(["--seed".into(), seed.to_string().into()]);
-        command.extend(self.words_for(variant));
+        command.extend(words);
         let mut ignored = std::io::sink();
         let guest = Guest {
             image: &built.image(),

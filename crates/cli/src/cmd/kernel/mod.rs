@@ -27,20 +27,20 @@ pub use guests::PROGRESS;
 pub use messages::MARK;
 pub use study::KernelStudy;
 
-use crate::args::{Common, Kernel, KernelPlace};
+use crate::args::{Kernel, KernelPlace};
 use crate::output;
 
 /// Run the verb.
-pub fn run(common: &Common, verb: &Kernel) -> Result<()> {
+pub fn run(json: bool, verb: &Kernel) -> Result<()> {
     match verb {
-        Kernel::Fetch(args) => fetch::run(common, args),
-        Kernel::Build(args) => build::run(common, args),
-        Kernel::Boot(args) => boot::run(common, args),
-        Kernel::Test(args) if args.selftests => selftests::run(common, args),
-        Kernel::Bench(args) => bench::run(common, args),
-        Kernel::Test(args) => test::run(common, args),
-        Kernel::Series(args) => series::run(common, args),
-        Kernel::ForkStudy(args) => fork_study::run(common, args),
+        Kernel::Fetch(args) => fetch::run(json, args),
+        Kernel::Build(args) => build::run(json, args),
+        Kernel::Boot(args) => boot::run(json, args),
+        Kernel::Test(args) if args.selftests => selftests::run(json, args),
+        Kernel::Bench(args) => bench::run(json, args),
+        Kernel::Test(args) => test::run(json, args),
+        Kernel::Series(args) => series::run(json, args),
+        Kernel::ForkStudy(args) => fork_study::run(json, args),
     }
 }
 
@@ -57,7 +57,7 @@ pub struct Lab {
 
 impl Lab {
     /// Open the cache.
-    pub fn open(common: &Common, place: &KernelPlace) -> Result<Lab> {
+    pub fn open(json: bool, place: &KernelPlace) -> Result<Lab> {
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             // A second one ends the program the usual way.
@@ -68,7 +68,7 @@ impl Lab {
             cache: Cache::new(place.cache.as_deref())?,
             place: place.clone(),
             interrupted,
-            quiet: common.json && !std::io::stderr().is_terminal(),
+            quiet: json && !std::io::stderr().is_terminal(),
         })
     }
 

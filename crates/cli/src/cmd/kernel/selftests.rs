@@ -18,7 +18,7 @@ use cowlab_store::{Accelerator, Environment, FORMAT, KernelBuild, Run, RunFolder
 use serde::Serialize;
 
 use super::Lab;
-use crate::args::{Common, KernelTestArgs};
+use crate::args::KernelTestArgs;
 use crate::output::{self, JsonDocument};
 use crate::usage::WrongUsage;
 
@@ -43,8 +43,9 @@ struct Session {
 }
 
 /// Run the verb.
-pub fn run(common: &Common, args: &KernelTestArgs) -> Result<()> {
-    let lab = Lab::open(common, &args.place)?;
+pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
+    let common = &args.run.common(json, false);
+    let lab = Lab::open(json, &args.place)?;
     boot::check_tools()?;
     let kernel = lab.kernel()?;
     let list = List::read(&kernel.file("selftests.toml"))?;

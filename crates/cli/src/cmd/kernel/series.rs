@@ -11,7 +11,7 @@ use cowlab_store::{FORMAT, Run};
 use serde::Serialize;
 
 use super::Lab;
-use crate::args::{Common, KernelSeriesArgs};
+use crate::args::KernelSeriesArgs;
 use crate::output::{self, JsonDocument};
 
 #[derive(Serialize)]
@@ -26,8 +26,8 @@ struct Summary {
 }
 
 /// Run the verb.
-pub fn run(common: &Common, args: &KernelSeriesArgs) -> Result<()> {
-    let lab = Lab::open(common, &args.place)?;
+pub fn run(json: bool, args: &KernelSeriesArgs) -> Result<()> {
+    let lab = Lab::open(json, &args.place)?;
     let kernel = lab.kernel()?;
     let steps = kernel.steps(None)?;
     let author = match &args.author {
@@ -48,7 +48,7 @@ pub fn run(common: &Common, args: &KernelSeriesArgs) -> Result<()> {
     let package = source.package.as_deref().map_or(String::new(), |p| format!(" (Debian {p})"));
     letter.body += &format!("\nBased on Linux {}{package}.\n", source.version);
     let series = mail::commit(&lab.cache, &source, &steps, &author, &say)?;
-    let mails = series.write(&args.folder, args.reroll, &letter, &author)?;
+    let mails = series.write(&args.output, args.reroll, &letter, &author)?;
     // checkpatch has nothing to say about a letter.
     let checkpatch = mail::checkpatch(&source.tree(&lab.cache), &mails[1..])?;
     if args.check {
@@ -66,7 +66,7 @@ pub fn run(common: &Common, args: &KernelSeriesArgs) -> Result<()> {
     let errors: u32 = checkpatch.iter().map(|checked| checked.errors).sum();
     let mails = mails.iter().map(|mail| mail.display().to_string()).collect();
     let summary = Summary { mails, source, checkpatch, applied: args.check, built };
-    if common.json {
+    if json {
         output::json(&JsonDocument {
             format: FORMAT,
             run: None,

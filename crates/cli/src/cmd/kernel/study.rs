@@ -30,7 +30,7 @@ pub struct KernelStudy<'a> {
 impl<'a> KernelStudy<'a> {
     /// Build what is missing. Whatever cannot be had is an error now, not after the study.
     pub fn prepare(common: &'a Common, guest: &'a GuestArgs) -> Result<KernelStudy<'a>> {
-        let lab = Lab::open(common, &guest.place)?;
+        let lab = Lab::open(common.json, &guest.place)?;
         let accelerator = guests::ready(&lab, guest.accelerator.wanted(), &COUNTED)
             .context("--kernel needs a guest with the patched kernel")?;
         Ok(KernelStudy { lab, common, guest, accelerator })

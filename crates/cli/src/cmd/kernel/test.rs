@@ -14,7 +14,7 @@ use cowlab_store::FORMAT;
 use serde::Serialize;
 
 use super::Lab;
-use crate::args::{Common, KernelTestArgs};
+use crate::args::KernelTestArgs;
 use crate::output::{self, JsonDocument};
 
 #[derive(Serialize)]
@@ -36,8 +36,8 @@ struct Tested {
 }
 
 /// Run the verb.
-pub fn run(common: &Common, args: &KernelTestArgs) -> Result<()> {
-    let lab = Lab::open(common, &args.place)?;
+pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
+    let lab = Lab::open(json, &args.place)?;
     boot::check_tools()?;
     let folder = match &args.tests {
         Some(folder) => folder.clone(),
@@ -80,7 +80,7 @@ pub fn run(common: &Common, args: &KernelTestArgs) -> Result<()> {
     let (passed, failed, skipped) =
         (count(Outcome::Pass), count(Outcome::Fail), count(Outcome::Skip));
     let text = text(&all);
-    if common.json {
+    if json {
         output::json(&JsonDocument {
             format: FORMAT,
             run: None,

@@ -12,7 +12,7 @@ use cowlab_tend::{Survey, Tender};
 use serde::Serialize;
 
 use super::{Plan, told};
-use crate::args::{Common, TendArgs};
+use crate::args::TendArgs;
 use crate::output::{self, JsonDocument};
 
 /// What was found of one target.
@@ -47,7 +47,7 @@ struct Counts {
 }
 
 /// Run it.
-pub fn run(common: &Common, args: &TendArgs, plan: &Plan) -> Result<()> {
+pub fn run(json: bool, args: &TendArgs, plan: &Plan) -> Result<()> {
     let targets = plan.targets();
     if targets.is_empty() {
         bail!("nobody of that name or group runs now");
@@ -78,7 +78,7 @@ pub fn run(common: &Common, args: &TendArgs, plan: &Plan) -> Result<()> {
             missing.push(Missing { metric: "huge_regions".into(), reason: reason.into() });
         }
     }
-    if common.json {
+    if json {
         return output::json(&JsonDocument {
             format: FORMAT,
             run: None,

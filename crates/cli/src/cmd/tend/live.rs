@@ -15,7 +15,7 @@ use cowlab_tend::{Event, Refusal, Rest, Tender};
 use super::metrics::{Complaint, Newest};
 use super::purse::Purse;
 use super::{Plan, told};
-use crate::args::{Common, TendArgs};
+use crate::args::TendArgs;
 use crate::cmd::watch::listen::Served;
 use crate::output;
 
@@ -31,7 +31,7 @@ const PUBLISH: Duration = Duration::from_secs(1);
 const NAP: Duration = Duration::from_millis(200);
 
 struct Live<'a> {
-    common: &'a Common,
+    json: bool,
     args: &'a TendArgs,
     plan: &'a Plan,
     tenders: BTreeMap<i32, Tender>,
@@ -54,10 +54,10 @@ struct Refused {
 }
 
 /// Run it.
-pub fn run(common: &Common, args: &TendArgs, plan: &Plan, interrupted: &AtomicBool) -> Result<()> {
+pub fn run(json: bool, args: &TendArgs, plan: &Plan, interrupted: &AtomicBool) -> Result<()> {
     let mut purse = Purse::new(args.cpu_share);
     let newest = Newest::default();
-    if let Some(file) = &args.metrics_file {
+    if let Some(file) = &args.output {
         // With the rights that are left: each later write makes a new file too.
         newest.write_first(file)?;
     }
@@ -71,7 +71,7 @@ pub fn run(common: &Common, args: &TendArgs, plan: &Plan, interrupted: &AtomicBo
     }
     let began = Instant::now();
     let mut live = Live {
-        common,
+        json,
         args,
         plan,
         tenders: BTreeMap::new(),
@@ -87,7 +87,7 @@ pub fn run(common: &Common, args: &TendArgs, plan: &Plan, interrupted: &AtomicBo
     let (mut reported, mut published) = (began, began);
     let until = args.duration_s.map(|s| began + Duration::from_secs_f64(s));
     // What serves or keeps metrics is of use without a reader, and once is what was asked for.
-    let goes_on = args.listen.is_some() || args.metrics_file.is_some() || args.once;
+    let goes_on = args.listen.is_some() || args.output.is_some() || args.once;
     let mut reason = "told to end";
     loop {
         let now = Instant::now();
@@ -213,7 +213,7 @@ impl Live<'_> {
             match tender.step() {
                 Ok(step) => {
                     for event in &step.events {
-                        told::event(self.common.json, &tender.figures, event)?;
+                        told::event(self.json, &tender.figures, event)?;
                         // Stalls and waits pass; lack of memory may not.
                         if let Event::Resting { reason, .. } = event
                             && !matches!(reason, Rest::Stalls | Rest::Memory(Tight::Waiting))
@@ -229,7 +229,7 @@ impl Live<'_> {
                         ProcessError::Vanished { .. } => "it has ended".to_owned(),
                         other => other.to_string(),
                     };
-                    told::figures(self.common.json, &tender.figures, Some(&reason))?;
+                    told::figures(self.json, &tender.figures, Some(&reason))?;
                     self.is_incomplete = true;
                     self.tenders.remove(&pid);
                     self.due.remove(&pid);
@@ -248,7 +248,7 @@ impl Live<'_> {
     }
 
     fn report(&mut self) -> Result<()> {
-        for tender in self.tenders.values().filter(|_| self.common.json) {
+        for tender in self.tenders.values().filter(|_| self.json) {
             told::figures(true, &tender.figures, None)?;
         }
         self.write_metrics();
@@ -263,7 +263,7 @@ impl Live<'_> {
     /// Tending goes on without, and the next may succeed.
     fn write_metrics(&mut self) {
         self.publish();
-        if let Some(file) = &self.args.metrics_file
+        if let Some(file) = &self.args.output
             && let Some(wrong) = self.complaint.of(self.newest.write(file))
         {
             output::say(&wrong);
@@ -272,7 +272,7 @@ impl Live<'_> {
 
     fn finish(mut self, reason: &str) -> Result<()> {
         for tender in self.tenders.values() {
-            told::figures(self.common.json, &tender.figures, Some(reason))?;
+            told::figures(self.json, &tender.figures, Some(reason))?;
         }
         self.write_metrics();
         let all_done = self.tenders.values().all(Tender::is_done) && self.refused.is_empty();

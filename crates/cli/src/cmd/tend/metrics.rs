@@ -59,7 +59,7 @@ impl Newest {
         // The textfile collector reads the older format.
         let text = as_text_format(&text);
         replace(file, text.as_bytes())
-            .with_context(|| format!("--metrics-file {} cannot be written", file.display()))
+            .with_context(|| format!("--output {} cannot be written", file.display()))
     }
 }
 

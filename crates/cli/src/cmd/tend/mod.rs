@@ -21,9 +21,9 @@ use cowlab_tend::plan::Rules;
 use cowlab_tend::targets::{PolicyFile, Selector, choose, everybody};
 use cowlab_tend::{Settings, Tender, privileges};
 
-use crate::args::{Common, TendArgs};
-use crate::cmd::calibrate::ProfileFile;
+use crate::args::TendArgs;
 use crate::output;
+use crate::profile_file::ProfileFile;
 
 /// The longest stall where nobody says another.
 const BUDGET_US: u64 = 2000;
@@ -41,41 +41,32 @@ struct Plan {
 }
 
 /// Run the verb.
-pub fn run(common: &Common, args: &TendArgs) -> Result<()> {
+pub fn run(json: bool, args: &TendArgs) -> Result<()> {
     if args.print_unit {
-        return output::print(&unit::text(common, args)?);
+        return output::print(&unit::text(args)?);
     }
-    let plan = Plan::of(common, args)?;
+    let plan = Plan::of(args)?;
     privileges::drop_others().context("rights that are not needed cannot be given up")?;
     privileges::allow_files();
     if args.dry_run {
-        return dry_run::run(common, args, &plan);
+        return dry_run::run(json, args, &plan);
     }
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_default(signal, Arc::clone(&interrupted))?;
         signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
     }
-    live::run(common, args, &plan, &interrupted)
+    live::run(json, args, &plan, &interrupted)
 }
 
 impl Plan {
-    fn of(common: &Common, args: &TendArgs) -> Result<Plan> {
-        let file = args.policy.as_deref().map(PolicyFile::read).transpose()?.unwrap_or_default();
+    fn of(args: &TendArgs) -> Result<Plan> {
+        let file = args.targets.as_deref().map(PolicyFile::read).transpose()?.unwrap_or_default();
         let mut selectors = file.target.clone();
         selectors.extend(args.who.iter().map(|who| selector(who, args)));
-        if args.who.is_empty()
-            && let Some(cgroup) = &args.cgroup
-        {
-            let (cgroup, ping) = (Some(cgroup.clone()), args.ping.clone());
-            selectors.push(Selector { cgroup, ping, ..Selector::default() });
-        }
         let interval_s = args.interval_s.or(file.interval_s).unwrap_or(INTERVAL_S);
-        let profile = match &args.profile {
-            Some(path) => Some(ProfileFile::read(path)?.profile),
-            // Without one nothing is predicted, and what pays is judged by usual costs.
-            None => ProfileFile::newest(&common.output).ok().map(|(_, file)| file.profile),
-        };
+        // Without one nothing is predicted, and what pays is judged by usual costs.
+        let profile = ProfileFile::find_any(&args.profile)?.map(|(_, file)| file.profile);
         Ok(Plan {
             selectors,
             budget_us: args.budget_us.or(file.budget_us).unwrap_or(BUDGET_US),
@@ -127,9 +118,10 @@ impl Plan {
 }
 
 fn selector(who: &str, args: &TendArgs) -> Selector {
-    let (cgroup, ping) = (args.cgroup.clone(), args.ping.clone());
+    let selector = Selector { ping: args.ping.clone(), ..Selector::default() };
     match who.parse() {
-        Ok(pid) => Selector { pid: Some(pid), cgroup, ping, ..Selector::default() },
-        Err(_) => Selector { name: Some(who.to_owned()), cgroup, ping, ..Selector::default() },
+        Ok(pid) => Selector { pid: Some(pid), ..selector },
+        Err(_) if who.starts_with('/') => Selector { cgroup: Some(who.to_owned()), ..selector },
+        Err(_) => Selector { name: Some(who.to_owned()), ..selector },
     }
 }

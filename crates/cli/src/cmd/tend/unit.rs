@@ -7,20 +7,20 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use cowlab_tend::privileges;
 
-use crate::args::{Common, TendArgs};
-use crate::cmd::calibrate::ProfileFile;
+use crate::args::TendArgs;
 use crate::output;
+use crate::profile_file::ProfileFile;
 use crate::usage::WrongUsage;
 
 /// A unit that runs this program as it was called, with no more rights than it needs.
-pub fn text(common: &Common, args: &TendArgs) -> Result<String> {
+pub fn text(args: &TendArgs) -> Result<String> {
     let program = std::env::current_exe().context("this program does not know where it is")?;
     let words = std::env::args().skip(1).filter(|word| word != "--print-unit");
     let mut words: Vec<String> = words.map(|word| whole_path(word, args)).collect();
     // It starts in /, where no run is the newest.
-    let newest = match args.profile {
+    let newest = match args.profile.profile {
         Some(_) => None,
-        None => ProfileFile::newest(&common.output).ok().map(|(path, _)| path),
+        None => ProfileFile::find_any(&args.profile)?.map(|(path, _)| path),
     };
     if let Some(path) = newest.as_deref().and_then(|path| std::path::absolute(path).ok()) {
         words.extend(["--profile".to_owned(), path.display().to_string()]);
@@ -28,14 +28,14 @@ pub fn text(common: &Common, args: &TendArgs) -> Result<String> {
     if args.who.iter().any(|who| who.parse::<i32>().is_ok()) {
         return Err(WrongUsage(
             "--print-unit: a service outlives a process, and its number may be another's then: \
-             tell a name, --cgroup or --policy"
+             give a name, a control group or --targets"
                 .into(),
         )
         .into());
     }
-    if args.who.is_empty() && args.cgroup.is_none() && args.policy.is_none() {
+    if args.who.is_empty() && args.targets.is_none() {
         return Err(WrongUsage(
-            "--print-unit needs to know whom to tend: a name, --cgroup or --policy".into(),
+            "--print-unit needs to know whom to tend: a name, a control group or --targets".into(),
         )
         .into());
     }
@@ -48,7 +48,7 @@ pub fn text(common: &Common, args: &TendArgs) -> Result<String> {
         ));
     }
     let capabilities = privileges::names().join(" ");
-    let user = match &args.metrics_file {
+    let user = match &args.output {
         Some(file) => writer(file)?,
         None => "DynamicUser=yes\n".to_owned(),
     };
@@ -80,7 +80,7 @@ pub fn text(common: &Common, args: &TendArgs) -> Result<String> {
 
 /// A service starts in /: the paths among its words are told whole.
 fn whole_path(word: String, args: &TendArgs) -> String {
-    let paths = args.policy.iter().chain(&args.profile);
+    let paths = args.targets.iter().chain(&args.profile.profile);
     let whole = |path: &Path| std::path::absolute(path).map(|path| path.display().to_string());
     for path in paths {
         let text = path.display().to_string();
@@ -94,7 +94,7 @@ fn whole_path(word: String, args: &TendArgs) -> String {
 
 /// What the service needs and will not see, by ProtectHome= and PrivateTmp=.
 fn unseen(program: &Path, newest: Option<&Path>, args: &TendArgs) -> Vec<String> {
-    let files = args.policy.iter().chain(&args.profile).chain(&args.metrics_file);
+    let files = args.targets.iter().chain(&args.profile.profile).chain(&args.output);
     let files = files.map(|path| path.as_path()).chain([program]).chain(newest);
     let all = files.chain(args.ping.as_deref().map(Path::new));
     let whole = all.filter_map(|path| std::path::absolute(path).ok());
@@ -109,12 +109,11 @@ fn unseen(program: &Path, newest: Option<&Path>, args: &TendArgs) -> Vec<String>
 /// folder writable.
 fn writer(file: &Path) -> Result<String> {
     let Some(folder) = file.parent().filter(|folder| folder.is_absolute()) else {
-        let wrong = "--print-unit: a service starts in /, so --metrics-file needs the whole path";
+        let wrong = "--print-unit: a service starts in /, so --output needs the whole path";
         return Err(WrongUsage(wrong.into()).into());
     };
-    let facts = std::fs::metadata(folder).with_context(|| {
-        format!("--metrics-file: the service needs the folder {}", folder.display())
-    })?;
+    let facts = std::fs::metadata(folder)
+        .with_context(|| format!("--output: the service needs the folder {}", folder.display()))?;
     let folder = folder.to_string_lossy().replace('%', "%%");
     let who = identity(facts.mode(), facts.uid(), facts.gid());
     Ok(format!("{who}ReadWritePaths=\"{folder}\"\n"))

@@ -9,7 +9,7 @@ use cowlab_export::{Clocks, Exported, Format, create, export};
 use cowlab_store::FORMAT;
 use serde::Serialize;
 
-use crate::args::{Common, ExportFormat, TraceExportArgs};
+use crate::args::{ExportFormat, TraceExportArgs};
 use crate::output;
 
 #[derive(Serialize)]
@@ -24,7 +24,7 @@ struct Document {
 }
 
 /// Run the verb.
-pub fn run(common: &Common, args: &TraceExportArgs) -> Result<()> {
+pub fn run(json: bool, args: &TraceExportArgs) -> Result<()> {
     let trace = Trace::open(&args.file)?;
     let format = match args.format {
         ExportFormat::Perfetto => Format::Perfetto,
@@ -34,7 +34,8 @@ pub fn run(common: &Common, args: &TraceExportArgs) -> Result<()> {
     let header = trace.header();
     let clocks =
         Clocks { monotonic_ns: header.first_monotonic_ns, realtime_ns: header.first_realtime_ns };
-    let Exported { calls, events, profile } = export(&trace, create(format, &args.out, clocks)?)?;
+    let Exported { calls, events, profile } =
+        export(&trace, create(format, &args.output, clocks)?)?;
     let damage = &profile.damage;
     let lost = &damage.lost;
     let missing_events =
@@ -42,13 +43,13 @@ pub fn run(common: &Common, args: &TraceExportArgs) -> Result<()> {
     if missing_events > 0 {
         output::say(&format!("the trace lacks {missing_events} events, so the export does"));
     }
-    if common.json {
-        let (file, out) = (args.file.clone(), args.out.clone());
+    if json {
+        let (file, out) = (args.file.clone(), args.output.clone());
         let document = Document { format: FORMAT, file, out, calls, events, missing_events };
         return output::json(&document);
     }
     let (out, what) = (
-        args.out.display(),
+        args.output.display(),
         match args.format {
             ExportFormat::Perfetto => "open it in ui.perfetto.dev, or with trace_processor",
             ExportFormat::Csv | ExportFormat::Parquet => "a table for each type of event",

@@ -7,13 +7,13 @@ mod report;
 
 use anyhow::Result;
 
-use crate::args::{Common, Trace};
+use crate::args::Trace;
 
 /// Run the verb.
-pub fn run(common: &Common, trace: &Trace) -> Result<()> {
+pub fn run(json: bool, trace: &Trace) -> Result<()> {
     match trace {
-        Trace::Export(args) => export::run(common, args),
-        Trace::Record(args) => record::run(common, args),
-        Trace::Report(args) => report::run(common, args),
+        Trace::Export(args) => export::run(json, args),
+        Trace::Record(args) => record::run(json, args),
+        Trace::Report(args) => report::run(json, args),
     }
 }

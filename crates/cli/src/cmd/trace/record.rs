@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use cowlab_observe::watch::Wanted;
 use cowlab_recorder::{
     Account, Clock, Kernel, Options, ProbeCost, Recording, Request, WhenFull, become_user_of,
     children_left, collect_orphans, reap_and_find, record_modules,
@@ -16,7 +17,7 @@ use cowlab_recorder::{
 use cowlab_store::FORMAT;
 use serde::Serialize;
 
-use crate::args::{self, Common, TraceRecordArgs};
+use crate::args::{self, TraceRecordArgs, globs};
 use crate::output;
 use crate::signals;
 use crate::usage::{EndedWith, WrongUsage};
@@ -39,9 +40,9 @@ struct Summary {
 }
 
 /// Run the verb.
-pub fn run(common: &Common, args: &TraceRecordArgs) -> Result<()> {
-    if args.file.exists() && !args.force {
-        bail!("{} exists: give another --file, or --force to replace it", args.file.display());
+pub fn run(json: bool, args: &TraceRecordArgs) -> Result<()> {
+    if args.output.exists() && !args.force {
+        bail!("{} exists: give another --output, or --force to replace it", args.output.display());
     }
     let interrupts = Arc::new(AtomicUsize::new(0));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -58,29 +59,34 @@ pub fn run(common: &Common, args: &TraceRecordArgs) -> Result<()> {
     } else {
         ProbeCost::calibrate(clock).ok()
     };
+    let (functions, exclude) = globs(&args.function);
+    if !args.kernel && args.function.iter().any(|of| of != "!*") {
+        let why = "--function: only with --kernel are some chosen; of a program all are recorded, or with '!*' none";
+        bail!(WrongUsage(why.to_owned()));
+    }
     let options = Options {
         when_full: when_full(args.when_full),
         buffer_bytes: args.buffer_bytes,
         buffers: args.buffers,
         only: args.only.clone(),
-        functions: !args.no_functions,
+        functions: !args.function.iter().any(|of| of == "!*"),
         clock: Some(clock),
-        kernel: args
-            .kernel
-            .then(|| Kernel { functions: args.function.clone(), exclude: args.exclude.clone() }),
+        kernel: args.kernel.then_some(Kernel { functions, exclude }),
     };
-    let what = match args.pid {
+    let pid = args.target.as_ref().map(Wanted::only).transpose()?;
+    let pid = pid.map(i32::cast_unsigned);
+    let what = match pid {
         Some(pid) => format!("process {pid}"),
         None if args.kernel => format!("kernel {}", words(&args.command)).trim_end().to_owned(),
         None => words(&args.command),
     };
     // What the library asks for is found missing before a file is replaced.
-    let library = if args.preload { Some(library(args.library.as_deref())?) } else { None };
+    let library = args.preload.as_ref().map(|given| library(given.as_deref())).transpose()?;
     let recording =
-        Recording::start(&args.file, options, &what, cost.as_ref()).map_err(usage_or_not)?;
+        Recording::start(&args.output, options, &what, cost.as_ref()).map_err(usage_or_not)?;
     let limit = args.duration_s.map(Duration::from_secs_f64);
     let mut watch = Watch { recording, interrupts, limit, began: Instant::now() };
-    let status = match args.pid {
+    let status = match pid {
         Some(pid) => {
             watch.process(pid)?;
             None
@@ -98,14 +104,14 @@ pub fn run(common: &Common, args: &TraceRecordArgs) -> Result<()> {
     }
     let (account, trouble) = watch.recording.finish()?;
     if nobody {
-        let _ = std::fs::remove_file(&args.file);
+        let _ = std::fs::remove_file(&args.output);
         bail!(
             "{what} recorded nothing: it does not use libcasper, or could not enter the recording \
              (casper_status(3) tells it why). Link it (-lcasper), instrument it \
              with cowlab insert, or compile it with -finstrument-functions and use --preload"
         );
     }
-    tell(common, args, &account, status)?;
+    tell(json, args, &account, status)?;
     if let Some(error) = trouble {
         return Err(anyhow!(error).context(format!(
             "the trace lacks {} events; what was written before is good",
@@ -252,26 +258,22 @@ impl Watch {
 /// The library for LD_PRELOAD: as given, or beside the program.
 fn library(given: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = given {
-        return path.canonicalize().with_context(|| format!("--library {}", path.display()));
+        return path.canonicalize().with_context(|| format!("--preload={}", path.display()));
     }
     let program = std::env::current_exe()?;
     let near = program.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
     let places = [near.join("libcasper/libcasper.so.1"), near.join("lib/libcasper.so.1")];
     let found = places.iter().find(|place| place.exists());
-    let missing = || anyhow!("libcasper.so.1 is not beside cowlab: say where it is with --library");
+    let missing =
+        || anyhow!("libcasper.so.1 is not beside cowlab: say where it is with --preload=FILE");
     found.cloned().ok_or_else(missing)
 }
 
-fn tell(
-    common: &Common,
-    args: &TraceRecordArgs,
-    account: &Account,
-    status: Option<i32>,
-) -> Result<()> {
-    if common.json {
+fn tell(json: bool, args: &TraceRecordArgs, account: &Account, status: Option<i32>) -> Result<()> {
+    if json {
         let counters = account.counters;
         let summary = Summary {
-            file: args.file.clone(),
+            file: args.output.clone(),
             stored_events: account.stored_events,
             dropped_events: account.dropped_events,
             overwritten_events: account.overwritten_events,
@@ -293,7 +295,7 @@ fn tell(
     }
     let mut text = format!(
         "{}: {} events of {} processes, {} KiB",
-        args.file.display(),
+        args.output.display(),
         account.stored_events,
         account.counters.processes,
         account.bytes >> 10

@@ -8,12 +8,12 @@ use cowlab_casper::read::Trace;
 use cowlab_report::casper::{self, Group, View};
 use serde_json::json;
 
-use crate::args::{Common, TraceReportArgs};
+use crate::args::TraceReportArgs;
 use crate::output;
 use crate::usage::WrongUsage;
 
 /// Run the verb.
-pub fn run(common: &Common, args: &TraceReportArgs) -> Result<()> {
+pub fn run(json: bool, args: &TraceReportArgs) -> Result<()> {
     let (settings, view) = settings(args)?;
     let file = Trace::open(&args.file)?;
     let profile = Profile::of(&file, &settings).map_err(|error| match error {
@@ -32,13 +32,13 @@ pub fn run(common: &Common, args: &TraceReportArgs) -> Result<()> {
         command if command.is_empty() => format!("Trace {}", args.file.display()),
         command => format!("Trace of {command}"),
     };
-    if let Some(path) = &args.html {
+    if let Some(path) = &args.output {
         let page = View { plots: true, ..view.clone() };
         let document = casper::document(&title, facts(&file, &profile), &profile, &page);
         std::fs::write(path, cowlab_report::html::render(&document))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    if common.json {
+    if json {
         let header = file.header();
         return output::json(&json!({
             "format": cowlab_store::FORMAT,
@@ -73,17 +73,17 @@ fn settings(args: &TraceReportArgs) -> Result<(Settings, View)> {
             _ => bail!(WrongUsage(format!("--by {by}: process, thread or TYPE.FIELD"))),
         },
     }
-    for between in &args.between {
-        let (from, to) = types(between, "--between")?;
-        settings.pairs.push(Pair { name: format!("{from} to {to}"), from, to });
-    }
-    let named = args.section.iter().map(|section| (section, "--section"));
-    for (text, flag) in named.chain(args.total.iter().map(|total| (total, "--total"))) {
-        let Some((name, rest)) = text.split_once('=') else {
-            bail!(WrongUsage(format!("{flag} {text}: NAME=A,B, with the types of two events")));
+    let all = args.between.iter().map(|between| (between, "--between"));
+    for (text, flag) in all.chain(args.total.iter().map(|total| (total, "--total"))) {
+        let (name, pair) = match text.split_once('=') {
+            Some((name, pair)) => (Some(name.to_owned()), pair),
+            None if flag == "--total" => {
+                bail!(WrongUsage(format!("{flag} {text}: NAME=A,B, with the types of two events")))
+            }
+            None => (None, text.as_str()),
         };
-        let (from, to) = types(rest, flag)?;
-        let name = name.to_owned();
+        let (from, to) = types(pair, flag)?;
+        let name = name.unwrap_or_else(|| format!("{from} to {to}"));
         if settings.pairs.iter().any(|pair| pair.name == name) {
             bail!(WrongUsage(format!("{flag} {text}: there is another '{name}'")));
         }
@@ -93,7 +93,7 @@ fn settings(args: &TraceReportArgs) -> Result<(Settings, View)> {
         settings.pairs.push(Pair { name, from, to });
     }
     if args.across && settings.pairs.is_empty() {
-        bail!(WrongUsage("--across needs --between, --section or --total".to_owned()));
+        bail!(WrongUsage("--across needs --between or --total".to_owned()));
     }
     Ok((settings, view))
 }
@@ -169,13 +169,13 @@ mod tests {
     #[test]
     fn flags_become_settings() {
         let (settings, view) =
-            parse("--by a.b.c --between x,y --section s=1,2 --total t=3,4 --across").unwrap();
+            parse("--by a.b.c --between x,y --between s=1,2 --total t=3,4 --across").unwrap();
         assert_eq!(settings.field, Some(("a.b".to_owned(), "c".to_owned())));
         let names: Vec<_> = settings.pairs.iter().map(|pair| pair.name.as_str()).collect();
         assert_eq!(names, ["x to y", "s", "t"]);
         assert_eq!((view.total.as_deref(), settings.across), (Some("t"), true));
         assert_eq!(parse("--by thread").unwrap().1.group, Group::Thread);
-        for bad in ["--by nothing", "--by .x", "--between x", "--section x,y", "--across"] {
+        for bad in ["--by nothing", "--by .x", "--between x", "--total x,y", "--across"] {
             assert!(parse(bad).unwrap_err().is::<WrongUsage>(), "{bad}");
         }
     }

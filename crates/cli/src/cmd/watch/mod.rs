@@ -18,27 +18,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use cowlab_machine::{DelayGuard, Root};
 use cowlab_observe::watch::{Frame, Options, Wanted};
 
-use crate::args::{Common, WatchArgs};
+use crate::args::WatchArgs;
 use crate::output;
-use crate::usage::WrongUsage;
 use listen::Endpoint;
 use penalty::Penalty;
 use source::Source;
 use stream::Recording;
 
 /// Run the verb.
-pub fn run(common: &Common, args: &WatchArgs) -> Result<()> {
+pub fn run(json: bool, args: &WatchArgs) -> Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         // A second one ends the program the usual way.
         signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
-    let penalty = Penalty::find(common, args.profile.as_deref())?;
+    let penalty = Penalty::find(&args.profile)?;
     let accounting = match args.delay_accounting {
         true => Some(DelayGuard::set(&Root::default())?),
         false => None,
@@ -49,10 +48,13 @@ pub fn run(common: &Common, args: &WatchArgs) -> Result<()> {
     }
     let source = match &args.replay {
         Some(file) => Source::replay(file, &stop)?,
-        None => Source::live(wanted(args)?, options(args), interval(args), &stop)?,
+        None => {
+            let wanted = args.target.clone().unwrap_or(Wanted::All);
+            Source::live(wanted, options(args), interval(args), &stop)?
+        }
     };
     // Not before there is something to record: the corrected command needs a new file as well.
-    let mut recording = args.record.as_deref().map(Recording::create).transpose()?;
+    let mut recording = args.output.as_deref().map(Recording::create).transpose()?;
     for missing in source.missing() {
         output::say(&format!("not available: {missing}"));
     }
@@ -68,15 +70,15 @@ pub fn run(common: &Common, args: &WatchArgs) -> Result<()> {
         }
         Ok(args.refreshes.is_some_and(|most| seen >= most))
     };
-    let result = if !common.json && !args.plain && std::io::stdout().is_terminal() {
+    let result = if !json && !args.plain && std::io::stdout().is_terminal() {
         terminal::run(&source, penalty.as_ref(), &stop, &mut keep)
     } else {
         // Where metrics are served, nobody reads lines, unless they are asked for.
-        let silent = args.listen.is_some() && !common.json && !args.plain;
+        let silent = args.listen.is_some() && !json && !args.plain;
         // What is served or recorded is of use without a reader of lines.
-        let goes_on = args.listen.is_some() || args.record.is_some();
+        let goes_on = args.listen.is_some() || args.output.is_some();
         let is_over = || stop.load(Ordering::Relaxed) || (!goes_on && output::reader_has_gone());
-        lines_of(&source, common.json, silent, is_over, &mut keep)
+        lines_of(&source, json, silent, is_over, &mut keep)
     };
     stop.store(true, Ordering::Relaxed);
     let ended = source.finish();
@@ -115,15 +117,6 @@ fn lines_of(
     Ok(())
 }
 
-fn wanted(args: &WatchArgs) -> Result<Wanted> {
-    Ok(match (&args.target, &args.cgroup) {
-        (Some(word), _) if word.is_empty() => bail!(WrongUsage("PID|NAME is empty".to_owned())),
-        (Some(word), _) => Wanted::parse(word),
-        (None, Some(folder)) => Wanted::Cgroup(folder.clone()),
-        (None, None) => Wanted::All,
-    })
-}
-
 fn options(args: &WatchArgs) -> Options {
     Options {
         counts: args.count,
@@ -144,5 +137,5 @@ fn private_file(path: &std::path::Path) -> Result<std::fs::File> {
     options.write(true).create_new(true).mode(0o600);
     options
         .open(path)
-        .with_context(|| format!("cannot make {}: --record needs a new file", path.display()))
+        .with_context(|| format!("cannot make {}: --output needs a new file", path.display()))
 }

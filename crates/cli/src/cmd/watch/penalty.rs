@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a copy costs here, from the machine profile, if there is one.
 
-use std::path::Path;
-
 use anyhow::Result;
 use cowlab_model::profile::MachineProfile;
 use cowlab_report::fmt::quantity;
 
-use crate::args::Common;
-use crate::cmd::calibrate::ProfileFile;
+use crate::args::ProfileArgs;
+use crate::profile_file::ProfileFile;
 
 /// The machine's prices.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,15 +19,9 @@ pub struct Penalty {
 
 impl Penalty {
     /// Of the profile that was asked for, or the newest one; `None` where there is none.
-    pub fn find(common: &Common, asked: Option<&Path>) -> Result<Option<Penalty>> {
-        let file = match asked {
-            Some(path) => ProfileFile::read(path)?,
-            None => match ProfileFile::newest(&common.output) {
-                Ok((_, file)) => file,
-                Err(_) => return Ok(None),
-            },
-        };
-        Ok(Penalty::of(&file.profile))
+    pub fn find(args: &ProfileArgs) -> Result<Option<Penalty>> {
+        let file = ProfileFile::find_any(args)?;
+        Ok(file.and_then(|(_, file)| Penalty::of(&file.profile)))
     }
 
     fn of(profile: &MachineProfile) -> Option<Penalty> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A frame as a line of JSON: `--json`, `--record`, `--replay`.
+//! A frame as a line of JSON: `--json`, `--output`, `--replay`.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `predict`: a machine profile times an application's numbers.
 
+mod policies;
+
 use std::path::Path;
 
 use anyhow::{Result, bail};
@@ -11,10 +13,9 @@ use cowlab_store::{Params, Sample};
 use serde::Serialize;
 
 use crate::application::of_run;
-use crate::args::{Common, PredictArgs, PredictWriter};
-use crate::cmd::calibrate::ProfileFile;
-use crate::cmd::predict_policy;
+use crate::args::{PredictArgs, PredictWhat, PredictWriter};
 use crate::output::{self, JsonDocument};
+use crate::profile_file::ProfileFile;
 use crate::usage::WrongUsage;
 
 #[derive(Serialize)]
@@ -25,19 +26,16 @@ struct Answer {
 }
 
 /// Run the verb.
-pub fn run(common: &Common, args: &PredictArgs) -> Result<()> {
-    if let Some(snapshot) = &args.policies.snapshot {
-        return predict_policy::run(common, &args.policies, snapshot);
+pub fn run(json: bool, args: &PredictArgs) -> Result<()> {
+    if let Some(PredictWhat::Policies(args)) = &args.what {
+        return policies::run(json, args);
     }
-    let (from, file) = match &args.profile {
-        Some(path) => (path.clone(), ProfileFile::read(path)?),
-        None => ProfileFile::newest(&common.output)?,
-    };
-    let answers = match &args.footprint {
+    let (from, file) = ProfileFile::find(&args.profile)?;
+    let answers = match &args.target {
         Some(run) => of_footprint(args, run, &file)?,
         None => answers(args, &file)?,
     };
-    if common.json {
+    if json {
         return output::json(&JsonDocument {
             format: cowlab_store::FORMAT,
             run: None,
@@ -89,18 +87,16 @@ fn of_footprint(args: &PredictArgs, run: &Path, file: &ProfileFile) -> Result<Ve
 
 fn answers(args: &PredictArgs, file: &ProfileFile) -> Result<Vec<Answer>> {
     let base = file.profile.page_size_bytes;
-    let sizes: Vec<u64> = if args.pages.is_empty() {
-        args.size_bytes.iter().map(|bytes| bytes.div_ceil(base)).collect()
-    } else {
-        args.pages.clone()
-    };
+    let sizes = args.size_bytes.iter().map(|bytes| bytes.div_ceil(base));
     let page_sizes =
         if args.page_size_bytes.is_empty() { vec![base] } else { args.page_size_bytes.clone() };
     let of = |pages: u64, fraction: f64| (pages as f64 * fraction).ceil() as u64;
     let mut answers = Vec::new();
-    for &pages in &sizes {
+    for pages in sizes {
         if pages > u64::MAX / base / 4 {
-            bail!(WrongUsage(format!("--pages {pages} is more than any address space holds")));
+            bail!(WrongUsage(format!(
+                "--size-bytes: {pages} pages are more than any address space holds"
+            )));
         }
         for &fraction in &args.write_fraction {
             for &threads in &args.threads {

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `predict --snapshot RUN --sweep RUN`: what policies would change, beside what they did.
+//! `predict policies`: what policies would change, beside what they did.
 
-use std::path::Path;
-
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use cowlab_bench::snapshot::{Foretold, foretell};
 use cowlab_model::stats::median;
 use cowlab_report::{Block, Cell, Column, Document, Section, Table, emulated};
 use cowlab_store::{FORMAT, Run, Sample};
 use serde::Serialize;
 
-use crate::args::{Common, PredictPolicyArgs};
+use crate::args::PredictPoliciesArgs;
 use crate::output::{self, JsonDocument};
 
 #[derive(Serialize)]
@@ -25,9 +23,10 @@ struct Summary {
     emulated: Option<String>,
 }
 
-/// Run the verb, with both runs given.
-pub fn run(common: &Common, args: &PredictPolicyArgs, snapshot: &Path) -> Result<()> {
-    let sweep = args.sweep.as_deref().context("--snapshot needs --sweep")?;
+/// Run the verb.
+pub fn run(json: bool, args: &PredictPoliciesArgs) -> Result<()> {
+    let snapshot = &args.snapshot;
+    let sweep = args.sweep.as_ref().unwrap_or(snapshot);
     let store = Run::read(snapshot)?;
     let costs = Run::read(sweep)?;
     let foretold = foretell(&store.samples, &costs.samples, &args.policy)
@@ -42,7 +41,7 @@ pub fn run(common: &Common, args: &PredictPolicyArgs, snapshot: &Path) -> Result
         median_error_points: median(&errors),
         emulated: (!label.is_empty()).then(|| label.trim_end_matches(": ").to_owned()),
     };
-    if common.json {
+    if json {
         return output::json(&JsonDocument {
             format: FORMAT,
             run: None,

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The machine profile as a file of a run, that others can share.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use cowlab_model::profile::MachineProfile;
+use cowlab_store::{Environment, FORMAT};
+use serde::{Deserialize, Serialize};
+
+use crate::args::{ProfileArgs, RUNS};
+
+/// The file in a run that holds its machine profile.
+pub const PROFILE_FILE: &str = "profile.json";
+
+/// A machine profile with the machine that it is of.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ProfileFile {
+    /// Version of the format.
+    pub format: u32,
+    /// The machine.
+    pub environment: Environment,
+    /// Its costs.
+    pub profile: MachineProfile,
+}
+
+impl ProfileFile {
+    /// The file's bytes.
+    pub fn bytes(environment: &Environment, profile: &MachineProfile) -> Result<Vec<u8>> {
+        let file = ProfileFile {
+            format: FORMAT,
+            environment: environment.clone(),
+            profile: profile.clone(),
+        };
+        Ok(serde_json::to_vec_pretty(&file)?)
+    }
+
+    /// What the flags name, and where that is: a file, the run that holds it, or the newest run of a
+    /// folder.
+    pub fn find(args: &ProfileArgs) -> Result<(PathBuf, ProfileFile)> {
+        let path = args.profile.as_deref().unwrap_or(Path::new(RUNS));
+        let own = !path.is_dir() || path.join(PROFILE_FILE).exists();
+        if args.profile.is_some() && own {
+            return Ok((path.to_owned(), ProfileFile::read(path)?));
+        }
+        let newest = newest_run(path)?;
+        let file = ProfileFile::read(&newest)?;
+        Ok((newest, file))
+    }
+
+    /// The same; `None` where none was named and there is none.
+    pub fn find_any(args: &ProfileArgs) -> Result<Option<(PathBuf, ProfileFile)>> {
+        if args.profile.is_none() && newest_run(Path::new(RUNS)).is_err() {
+            return Ok(None);
+        }
+        ProfileFile::find(args).map(Some)
+    }
+
+    /// Read `path`: the file, or the folder of a run that holds one.
+    pub fn read(path: &Path) -> Result<ProfileFile> {
+        let file = if path.is_dir() { path.join(PROFILE_FILE) } else { path.to_owned() };
+        let text = fs::read_to_string(&file).with_context(|| {
+            format!(
+                "cannot read the machine profile {}: make one with `cowlab calibrate`",
+                file.display()
+            )
+        })?;
+        let read: ProfileFile = cowlab_store::parse(&text, &file)?;
+        let sizes = [Some(read.profile.page_size_bytes), read.profile.huge_page_bytes];
+        if !sizes.iter().flatten().all(|size| size.is_power_of_two()) {
+            bail!("{}: a page size is no power of two: the file is damaged", file.display());
+        }
+        Ok(read)
+    }
+}
+
+/// The newest run in `folder` that has a profile.
+fn newest_run(folder: &Path) -> Result<PathBuf> {
+    let runs = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    runs.filter(|run| run.join(PROFILE_FILE).is_file()).max().with_context(|| {
+        format!(
+            "no run in {} has a machine profile: run `cowlab calibrate`, or give --profile PATH",
+            folder.display()
+        )
+    })
+}
