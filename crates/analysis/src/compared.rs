@@ -20,6 +20,17 @@ pub fn change(plain: &Picked, case: &Picked, metric: &str) -> Option<Estimate> {
     estimate(&changes)
 }
 
+/// Two metrics' ratio, round by round.
+pub fn ratio(samples: &Picked, above: &str, below: &str) -> Option<Estimate> {
+    let below = samples.by_round(below);
+    let ratios: Vec<f64> = samples
+        .by_round(above)
+        .into_iter()
+        .filter_map(|(round, value)| Some(value / below.get(&round).filter(|v| **v != 0.0)?))
+        .collect();
+    estimate(&ratios)
+}
+
 /// Throughput that forks take, round by round: less than nothing where the round with forks was the
 /// faster one.
 pub fn lost(reference: &Picked, case: &Picked) -> BTreeMap<u32, f64> {

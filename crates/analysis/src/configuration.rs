@@ -24,14 +24,14 @@ pub struct Configurations<'a> {
     pub kernels: bool,
 }
 
-impl<'a> Configuration<'a> {
+impl Configuration<'_> {
     /// Whether the kernel copies the written page alone.
     pub fn is_plain(&self) -> bool {
         matches!(self.policy, "off" | "stock")
     }
 
     /// Its own of some samples.
-    pub fn of(&self, samples: &Picked<'a>) -> Picked<'a> {
+    pub fn of<'s>(&self, samples: &Picked<'s>) -> Picked<'s> {
         let own = samples.with("policy", self.policy).with("page_size_bytes", self.page);
         self.variant.map_or_else(|| own.clone(), |variant| own.with("variant", variant))
     }

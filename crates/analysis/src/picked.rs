@@ -35,6 +35,12 @@ impl<'a> Picked<'a> {
         Picked(self.0.iter().copied().filter(has).collect())
     }
 
+    /// Those that have no parameter `key`.
+    pub fn without(&self, key: &str) -> Self {
+        let has_none = |sample: &&Sample| !sample.params.contains_key(key);
+        Picked(self.0.iter().copied().filter(has_none).collect())
+    }
+
     /// Those of one metric.
     pub fn of_metric(&self, metric: &str) -> Self {
         Picked(self.0.iter().copied().filter(|sample| sample.metric == metric).collect())

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Table cells of what may not have been measured.
 
+use cowlab_analysis::picked::Picked;
 use cowlab_model::Estimate;
 
 use crate::document::Cell;
 use crate::fmt;
-use cowlab_analysis::picked::Picked;
+
+/// Why most figures are missing.
+pub(crate) const MISSING: &str = "was not measured";
+/// Why what others are compared with has no change.
+pub(crate) const ITSELF: &str = "is what the others are compared with";
+/// Why there is no share of copies ahead.
+pub(crate) const NOTHING_AHEAD: &str = "nothing was copied ahead, or the kernel does not tell";
 
 /// A figure with its interval, or why it is missing.
 pub(crate) fn estimate(figure: Option<Estimate>, unit: &str, missing: &str) -> Cell {
@@ -36,6 +43,21 @@ pub(crate) fn of_rounds(samples: &Picked, metric: &str, unit: &str, missing: &st
 /// A figure, or why it is missing.
 pub(crate) fn number(figure: Option<f64>, unit: &str, missing: &str) -> Cell {
     figure.map_or_else(|| Cell::Missing(missing.to_owned()), |value| Cell::number(value, unit))
+}
+
+/// `+17.0%`, `-0.13%`: a tenth of a percent matters where little changes.
+pub(crate) fn signed(change: f64) -> String {
+    let percent = change * 100.0;
+    if percent.abs() < 9.995 { format!("{percent:+.2}%") } else { format!("{percent:+.1}%") }
+}
+
+/// A relative change with its sign.
+pub(crate) fn change(figure: Option<Estimate>, missing: &str) -> Cell {
+    let Some(Estimate { value, low, high, .. }) = figure else {
+        return Cell::Missing(missing.to_owned());
+    };
+    let text = format!("{} ({} to {})", signed(value), signed(low), signed(high));
+    Cell::Estimate { value, low, high, text }
 }
 
 /// `2.13 µs (2.05 to 2.21)`.

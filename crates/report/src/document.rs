@@ -2,10 +2,12 @@
 //! What a report says, apart from how it looks: plain structs that every renderer reads.
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
 pub use crate::plot::{Axis, Plot, Series};
 
 use crate::fmt;
+use crate::html::inline::plain;
 
 /// One report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -133,7 +135,35 @@ impl Document {
     }
 }
 
+impl Block {
+    /// A finding whose samples are in the table or plot with the id `samples`.
+    pub fn finding(headline: impl Into<String>, detail: impl Into<String>, samples: &str) -> Block {
+        let samples = Some(format!("#{samples}"));
+        Block::Finding(Finding { headline: headline.into(), detail: detail.into(), samples })
+    }
+}
+
+impl Finding {
+    /// The document of `--json` has it so.
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "finding": self.headline,
+            "detail": plain(&self.detail),
+            "samples": self.samples,
+        })
+    }
+}
+
 impl Section {
+    /// Its findings, for `--json`.
+    pub(crate) fn findings(&self) -> Vec<Value> {
+        let finding = |block: &Block| match block {
+            Block::Finding(finding) => Some(finding.json()),
+            _ => None,
+        };
+        self.blocks.iter().filter_map(finding).collect()
+    }
+
     /// A section with its blocks.
     pub fn new(id: impl Into<String>, title: impl Into<String>, blocks: Vec<Block>) -> Self {
         Section { id: id.into(), title: title.into(), blocks }

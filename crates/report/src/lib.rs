@@ -22,6 +22,7 @@ mod papers;
 mod plot;
 pub mod programs;
 pub mod redis;
+mod rows;
 mod run;
 pub mod snapshot;
 pub mod study;

@@ -4,12 +4,13 @@
 
 use cowlab_analysis::application::{SNAPSHOT, Subject, subjects};
 use cowlab_analysis::names::FORECAST;
-use cowlab_store::{Run, Sample};
-
-use super::cells;
-use crate::document::{Block, Cell, Column, Document, Section, Table};
-use crate::papers::SMITH;
 use cowlab_analysis::picked::Picked;
+use cowlab_store::{Run, Sample, unit_of};
+
+use crate::cells;
+use crate::document::{Block, Cell, Document, Section, Table};
+use crate::papers::SMITH;
+use crate::rows::Rows;
 
 /// The parameter that names a row.
 const NAME: &str = "name";
@@ -97,11 +98,11 @@ pub(crate) fn notes(run: &Run) -> Vec<Block> {
     run.info.missing.iter().map(note).collect()
 }
 
+/// A figure, exact where it counts pages.
 fn cell(value: Option<f64>, unit: &str, missing: &str) -> Cell {
     match value {
         Some(value) if unit == "pages" => Cell::count(value.round() as u64),
-        Some(value) => Cell::number(value, unit),
-        None => Cell::Missing(missing.to_owned()),
+        value => cells::number(value, unit, missing),
     }
 }
 
@@ -109,171 +110,141 @@ const NOT_COMPARED: &str = "its bytes were not compared (method snapshot)";
 const NOT_SEEN: &str = "it was not seen";
 
 fn fractions(programs: &[Program]) -> Table {
-    let columns = vec![
-        Column::text("program"),
-        Column::number("times"),
-        Column::unit("mapped", "pages"),
-        Column::unit("written", "pages"),
-        Column::unit("fraction, page-wise", "fraction"),
-        Column::unit("copied", "pages"),
-        Column::unit("changed, by comparison", "pages"),
-        Column::unit("changed of 512-byte pages", "fraction"),
-        Column::unit("changed of bytes", "fraction"),
-        Column::text("method, writer"),
-    ];
-    let mut table = Table::new("programs", "Write fractions of real programs", columns);
-    for of in programs {
-        let seen = |metric, unit| cell(of.figure(&of.seen, metric), unit, NOT_SEEN);
-        let compared = |metric, unit| cell(of.figure(&of.compared, metric), unit, NOT_COMPARED);
-        let how = of.seen.as_ref().map(|seen| format!("{}, {}", seen.method, seen.writer));
-        table.push(vec![
-            Cell::text(of.name),
-            seen("spans", "pages"),
-            seen("pages_mapped", "pages"),
-            seen("pages_written", "pages"),
-            seen("write_fraction", "fraction"),
-            seen("cow_pages", "pages"),
-            compared("pages_written", "pages"),
-            compared("block_write_fraction", "fraction"),
-            compared("byte_write_fraction", "fraction"),
-            Cell::text(how.unwrap_or_default()),
-        ]);
-    }
+    let seen = |unit: &'static str, metric: &'static str| {
+        move |of: &Program| cell(of.figure(&of.seen, metric), unit, NOT_SEEN)
+    };
+    let compared = |unit: &'static str, metric: &'static str| {
+        move |of: &Program| cell(of.figure(&of.compared, metric), unit, NOT_COMPARED)
+    };
+    let mut table = Rows::of("programs", "Write fractions of real programs", programs)
+        .text("program", |of| of.name)
+        .figure("times", seen("pages", "spans"))
+        .unit("mapped", "pages", seen("pages", "pages_mapped"))
+        .unit("written", "pages", seen("pages", "pages_written"))
+        .unit("fraction, page-wise", "fraction", seen("fraction", "write_fraction"))
+        .unit("copied", "pages", seen("pages", "cow_pages"))
+        .unit("changed, by comparison", "pages", compared("pages", "pages_written"))
+        .unit("changed of 512-byte pages", "fraction", compared("fraction", "block_write_fraction"))
+        .unit("changed of bytes", "fraction", compared("fraction", "byte_write_fraction"))
+        .text("method, writer", |of| {
+            let how = of.seen.as_ref().map(|seen| format!("{}, {}", seen.method, seen.writer));
+            how.unwrap_or_default()
+        })
+        .table();
     for (id, name, counted) in PUBLISHED {
-        let figure = |metric| SMITH.value(id, metric);
+        let printed = |metric, unit| cell(SMITH.value(id, metric), unit, "not printed");
         let absent = || Cell::Missing("not printed".to_owned());
-        let fraction = |of: &str| match figure("write_fraction") {
-            Some(value) if of == counted => Cell::number(value, "fraction"),
-            _ => absent(),
-        };
-        let pages = |metric| figure(metric).map_or_else(absent, |value| Cell::count(value as u64));
-        table.push(vec![
-            Cell::text(name),
-            Cell::count(1),
-            pages("dump_pages"),
-            pages("changed_pages"),
-            absent(),
-            absent(),
-            absent(),
-            fraction("blocks"),
-            fraction("bytes"),
-            Cell::text("comparison of dumps; pages of 512 bytes"),
-        ]);
+        let fraction =
+            |of| if of == counted { printed("write_fraction", "fraction") } else { absent() };
+        let mut row = vec![Cell::text(name), Cell::count(1)];
+        row.extend([printed("dump_pages", "pages"), printed("changed_pages", "pages")]);
+        row.extend([absent(), absent(), absent(), fraction("blocks"), fraction("bytes")]);
+        row.push(Cell::text("comparison of dumps; pages of 512 bytes"));
+        table.push(row);
     }
     table
 }
 
 /// What a remote fork would send (document 000, section 1.2).
 fn remote(programs: &[Program]) -> Table {
-    let columns = vec![
-        Column::text("program"),
-        Column::number("whole"),
-        Column::number("written pages"),
-        Column::unit("of the whole", "fraction"),
-        Column::number("changed bytes alone"),
-    ];
-    let mut table = Table::new("remote-fork", "Bytes that a remote fork would send", columns);
-    for of in programs {
-        let whole = of.figure(&of.seen, "remote_whole_bytes");
-        let pages = of.figure(&of.seen, "remote_pages_bytes");
-        let share = whole.zip(pages).map(|(whole, pages)| pages / whole.max(1.0));
-        table.push(vec![
-            Cell::text(of.name),
-            cell(whole, "bytes", NOT_SEEN),
-            cell(pages, "bytes", NOT_SEEN),
-            cell(share, "fraction", NOT_SEEN),
-            cell(of.figure(&of.compared, "remote_changed_bytes"), "bytes", NOT_COMPARED),
-        ]);
-    }
-    table
+    let bytes = |of: &Option<Subject>, program: &Program, metric: &str, missing: &str| {
+        cell(program.figure(of, metric), "bytes", missing)
+    };
+    Rows::of("remote-fork", "Bytes that a remote fork would send", programs)
+        .text("program", |of| of.name)
+        .figure("whole", |of| bytes(&of.seen, of, "remote_whole_bytes", NOT_SEEN))
+        .figure("written pages", |of| bytes(&of.seen, of, "remote_pages_bytes", NOT_SEEN))
+        .number("of the whole", "fraction", NOT_SEEN, |of| {
+            let figure = |metric| of.figure(&of.seen, metric);
+            Some(figure("remote_pages_bytes")? / figure("remote_whole_bytes")?.max(1.0))
+        })
+        .figure("changed bytes alone", |of| {
+            bytes(&of.compared, of, "remote_changed_bytes", NOT_COMPARED)
+        })
+        .table()
 }
 
 fn commands(programs: &[Program]) -> Table {
-    let columns = vec![Column::text("program"), Column::text("what"), Column::text("command")];
-    let caption = "How each row is made, in examples/footprints";
-    let mut table = Table::new("program-commands", caption, columns);
-    for of in programs {
-        let command = format!("`{}`", of.text("command"));
-        table.push(vec![Cell::text(of.name), Cell::text(of.text("what")), Cell::text(command)]);
+    Rows::of("program-commands", "How each row is made, in examples/footprints", programs)
+        .text("program", |of| of.name)
+        .text("what", |of| of.text("what").to_owned())
+        .text("command", |of| format!("`{}`", of.text("command")))
+        .table()
+}
+
+/// A program's forks: what was predicted of them, and what was measured.
+struct Forecast<'a> {
+    name: &'a str,
+    samples: Picked<'a>,
+    measured: Picked<'a>,
+}
+
+impl Forecast<'_> {
+    /// What was said beforehand: `predicted`, or an end of its interval.
+    fn said(&self, figure: &str, metric: &str) -> Option<f64> {
+        self.samples.with("figure", figure).values(metric).first().copied()
     }
-    table
+
+    fn predicted_time(&self, metric: &str) -> Cell {
+        match ["predicted", "low", "high"].map(|figure| self.said(figure, metric)) {
+            [Some(value), Some(low), Some(high)] => Cell::estimate(value, low, high, "ns"),
+            _ => Cell::Missing(NOT_SEEN.to_owned()),
+        }
+    }
+
+    fn measured(&self, metric: &str) -> Cell {
+        cells::of_rounds(&self.measured, metric, unit_of(metric), NOT_SEEN)
+    }
+
+    fn off(&self, metric: &str) -> Cell {
+        match (self.said("predicted", metric), self.measured.estimate_of_rounds(metric)) {
+            (Some(predicted), Some(measured)) if measured.value != 0.0 => {
+                let percent = (predicted / measured.value - 1.0) * 100.0;
+                Cell::Number { value: percent, text: format!("{percent:+.1} %") }
+            }
+            _ => Cell::Missing(NOT_SEEN.to_owned()),
+        }
+    }
 }
 
 /// The section of forecasts; `None` of a run without any.
 pub fn forecast_section(run: &Run) -> Option<Section> {
     let names = names(run, FORECAST);
     names.first()?;
-    let columns = vec![
-        Column::text("program"),
-        Column::number("without a fork"),
-        Column::number("extra time, predicted"),
-        Column::number("extra time, measured"),
-        Column::unit("off by", "percent"),
-        Column::number("extra memory, predicted"),
-        Column::number("extra memory, measured"),
-        Column::unit("off by", "percent"),
-        Column::unit("faults, predicted", "faults"),
-        Column::unit("faults, measured", "faults"),
-    ];
+    let forecast = |name| {
+        let samples = Picked::of(&run.samples, FORECAST).with(NAME, name);
+        Forecast { name, measured: samples.with("figure", "measured"), samples }
+    };
+    let all: Vec<Forecast> = names.into_iter().map(forecast).collect();
+    let faults = |value: Option<f64>| cell(value, "pages", NOT_SEEN);
     let caption =
         "What a fork adds to a program's work: predicted and measured (medians of the rounds)";
-    let mut table = Table::new("forecast", caption, columns);
-    let mut parts = Table::new(
-        "forecast-parts",
-        "Of the extra time, the call of fork and the rest: the writes after it",
-        vec![
-            Column::text("program"),
-            Column::number("fork, predicted"),
-            Column::number("fork, measured"),
-            Column::unit("off by", "percent"),
-            Column::number("writes, predicted"),
-            Column::number("writes, measured"),
-            Column::unit("off by", "percent"),
-        ],
-    );
-    for name in names {
-        let its = Picked::of(&run.samples, FORECAST).with(NAME, name);
-        let first =
-            |figure: &str, metric: &str| its.with("figure", figure).values(metric).first().copied();
-        let predicted = |metric: &str| first("predicted", metric);
-        let cycles = its.with("figure", "measured");
-        let measured = |metric: &str| cycles.estimate_of_rounds(metric);
-        let unit = |metric: &str| if metric.ends_with("_ns") { "ns" } else { "bytes" };
-        let of = |metric: &str| cells::of_rounds(&cycles, metric, unit(metric), NOT_SEEN);
-        let off = |metric: &str| match (predicted(metric), measured(metric)) {
-            (Some(p), Some(m)) if m.value != 0.0 => {
-                let percent = (p / m.value - 1.0) * 100.0;
-                Cell::Number { value: percent, text: format!("{percent:+.1} %") }
-            }
-            _ => Cell::Missing(NOT_SEEN.to_owned()),
-        };
-        let time = |metric: &str| match ["predicted", "low", "high"].map(|f| first(f, metric)) {
-            [Some(value), Some(low), Some(high)] => Cell::estimate(value, low, high, "ns"),
-            _ => Cell::Missing(NOT_SEEN.to_owned()),
-        };
-        let faults = |value: Option<f64>| cell(value, "pages", NOT_SEEN);
-        table.push(vec![
-            Cell::text(name),
-            of("alone_ns"),
-            time("extra_ns"),
-            of("extra_ns"),
-            off("extra_ns"),
-            cell(predicted("extra_bytes"), "bytes", NOT_SEEN),
-            of("extra_bytes"),
-            off("extra_bytes"),
-            faults(predicted("extra_faults")),
-            faults(measured("extra_faults").map(|e| e.value)),
-        ]);
-        parts.push(vec![
-            Cell::text(name),
-            time("fork_ns"),
-            of("fork_ns"),
-            off("fork_ns"),
-            time("write_ns"),
-            of("write_ns"),
-            off("write_ns"),
-        ]);
-    }
+    let table = Rows::of("forecast", caption, &all)
+        .text("program", |of| of.name)
+        .figure("without a fork", |of| of.measured("alone_ns"))
+        .figure("extra time, predicted", |of| of.predicted_time("extra_ns"))
+        .figure("extra time, measured", |of| of.measured("extra_ns"))
+        .unit("off by", "percent", |of| of.off("extra_ns"))
+        .figure("extra memory, predicted", |of| {
+            cell(of.said("predicted", "extra_bytes"), "bytes", NOT_SEEN)
+        })
+        .figure("extra memory, measured", |of| of.measured("extra_bytes"))
+        .unit("off by", "percent", |of| of.off("extra_bytes"))
+        .unit("faults, predicted", "faults", |of| faults(of.said("predicted", "extra_faults")))
+        .unit("faults, measured", "faults", |of| {
+            faults(of.measured.estimate_of_rounds("extra_faults").map(|e| e.value))
+        })
+        .table();
+    let caption = "Of the extra time, the call of fork and the rest: the writes after it";
+    let parts = Rows::of("forecast-parts", caption, &all)
+        .text("program", |of| of.name)
+        .figure("fork, predicted", |of| of.predicted_time("fork_ns"))
+        .figure("fork, measured", |of| of.measured("fork_ns"))
+        .unit("off by", "percent", |of| of.off("fork_ns"))
+        .figure("writes, predicted", |of| of.predicted_time("write_ns"))
+        .figure("writes, measured", |of| of.measured("write_ns"))
+        .unit("off by", "percent", |of| of.off("write_ns"))
+        .table();
     let text = "The same work is done without a fork and beside one, in turn; measured is the CPU \
                 time of the process that works (the fork, the faults, and what cold caches cost it), \
                 and the memory that only the child still has at the end, with its page tables. \

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The profile's tables.
 
-use super::Row;
-use crate::document::{Cell, Column, Table};
 use cowlab_analysis::picked::Picked;
+
+use super::Row;
+use crate::document::{Cell, Table};
+use crate::rows::Rows;
 
 /// Rows shown of a run with many programs.
 const MOST_ROWS: usize = 60;
 /// Rows whose mappings are shown one by one.
 const MOST_PROGRAMS: usize = 6;
 
-fn number(row: &Row, metric: &str, unit: &str) -> Cell {
-    match row.value(metric) {
-        Some(value) if unit == "pages" => Cell::count(value as u64),
+/// A column of a metric, in pages or as the unit says.
+fn figure(unit: &'static str, metric: &'static str) -> impl Fn(&Row) -> Cell {
+    move |row| match row.value(metric) {
+        Some(value) if matches!(unit, "pages" | "faults") => Cell::count(value as u64),
         Some(value) => Cell::number(value, unit),
         None => Cell::Missing(missing(metric).to_owned()),
     }
@@ -29,146 +32,102 @@ fn missing(metric: &str) -> &'static str {
 
 /// Write fractions, a row for each program and span.
 pub(super) fn fractions(rows: &[Row]) -> Table {
-    let columns = vec![
-        Column::text("program"),
-        Column::number("times"),
-        Column::unit("mapped", "pages"),
-        Column::unit("written", "pages"),
-        Column::unit("fraction", "fraction"),
-        Column::unit("copied", "pages"),
-        Column::unit("of shared", "fraction"),
-        Column::unit("of 512-byte pages", "fraction"),
-        Column::unit("of bytes", "fraction"),
-    ];
-    let methods: Vec<&str> = rows.iter().map(|row| row.param("method")).collect();
-    let method = methods.first().copied().unwrap_or("");
+    let method = rows.first().map_or("", |row| row.param("method"));
     let caption = format!("Write fractions, by method {method}");
-    let mut table = Table::new("footprint-fractions", caption, columns);
-    for row in rows.iter().take(MOST_ROWS) {
-        table.push(vec![
-            Cell::text(row.name()),
-            number(row, "spans", "pages"),
-            number(row, "pages_mapped", "pages"),
-            number(row, "pages_written", "pages"),
-            number(row, "write_fraction", "fraction"),
-            number(row, "cow_pages", "pages"),
-            number(row, "cow_fraction", "fraction"),
-            number(row, "block_write_fraction", "fraction"),
-            number(row, "byte_write_fraction", "fraction"),
-        ]);
-    }
-    table
+    Rows::of("footprint-fractions", caption, &rows[..rows.len().min(MOST_ROWS)])
+        .text("program", Row::name)
+        .figure("times", figure("pages", "spans"))
+        .unit("mapped", "pages", figure("pages", "pages_mapped"))
+        .unit("written", "pages", figure("pages", "pages_written"))
+        .unit("fraction", "fraction", figure("fraction", "write_fraction"))
+        .unit("copied", "pages", figure("pages", "cow_pages"))
+        .unit("of shared", "fraction", figure("fraction", "cow_fraction"))
+        .unit("of 512-byte pages", "fraction", figure("fraction", "block_write_fraction"))
+        .unit("of bytes", "fraction", figure("fraction", "byte_write_fraction"))
+        .table()
 }
 
 /// The largest rows by kind of mapping.
 pub(super) fn mappings(rows: &[Row], samples: &Picked) -> Table {
-    let columns = vec![
-        Column::text("program"),
-        Column::text("mapping"),
-        Column::unit("mapped", "pages"),
-        Column::unit("written", "pages"),
-        Column::unit("fraction", "fraction"),
-        Column::unit("copied", "pages"),
-        Column::unit("of files or shared", "pages"),
-    ];
-    let mut table = Table::new("footprint-mappings", "By mapping", columns);
+    let mut kinds = Vec::new();
     for row in rows.iter().take(MOST_PROGRAMS) {
         for kind in ["heap", "stack", "anonymous", "data", "named"] {
             let mut params = row.params.clone();
             params.insert("mapping".to_owned(), kind.to_owned());
             let own = samples.with("mapping", kind).by_params("");
             let own = own.into_iter().find(|(of, _)| *of == params);
-            let Some((params, samples)) = own else { continue };
-            let of_kind = Row { params, samples };
-            table.push(vec![
-                Cell::text(row.name()),
-                Cell::text(kind),
-                number(&of_kind, "pages_mapped", "pages"),
-                number(&of_kind, "pages_written", "pages"),
-                number(&of_kind, "write_fraction", "fraction"),
-                number(&of_kind, "cow_pages", "pages"),
-                number(&of_kind, "file_pages", "pages"),
-            ]);
+            kinds.extend(own.map(|(params, samples)| Row { params, samples }));
         }
     }
-    table
+    Rows::of("footprint-mappings", "By mapping", &kinds)
+        .text("program", Row::name)
+        .text("mapping", |row| row.param("mapping").to_owned())
+        .unit("mapped", "pages", figure("pages", "pages_mapped"))
+        .unit("written", "pages", figure("pages", "pages_written"))
+        .unit("fraction", "fraction", figure("fraction", "write_fraction"))
+        .unit("copied", "pages", figure("pages", "cow_pages"))
+        .unit("of files or shared", "pages", figure("pages", "file_pages"))
+        .table()
 }
 
 /// What a remote fork would send.
 pub(super) fn remote(rows: &[Row]) -> Table {
-    let columns = vec![
-        Column::text("program"),
-        Column::unit("whole", "bytes"),
-        Column::unit("changed pages", "bytes"),
-        Column::unit("changed bytes", "bytes"),
-    ];
+    let told = rows.iter().filter(|row| row.param("writer") != "either").take(MOST_ROWS);
+    let told: Vec<&Row> = told.collect();
+    let bytes = |metric| {
+        let figure = figure("bytes", metric);
+        move |row: &&Row| figure(row)
+    };
     let caption =
         "What a remote fork would send: everything, or what changed since the first moment";
-    let mut table = Table::new("footprint-remote", caption, columns);
-    for row in rows.iter().filter(|row| row.param("writer") != "either").take(MOST_ROWS) {
-        table.push(vec![
-            Cell::text(row.name()),
-            number(row, "remote_whole_bytes", "bytes"),
-            number(row, "remote_pages_bytes", "bytes"),
-            number(row, "remote_changed_bytes", "bytes"),
-        ]);
-    }
-    table
+    Rows::of("footprint-remote", caption, &told)
+        .text("program", |row| row.name())
+        .unit("whole", "bytes", bytes("remote_whole_bytes"))
+        .unit("changed pages", "bytes", bytes("remote_pages_bytes"))
+        .unit("changed bytes", "bytes", bytes("remote_changed_bytes"))
+        .table()
 }
 
 /// Policies in hindsight; `None` where the order of writes was not seen.
 pub(super) fn policies(samples: &Picked) -> Option<Table> {
-    let columns = vec![
-        Column::text("policy"),
-        Column::text("writer"),
-        Column::unit("first writes", "pages"),
-        Column::unit("faults left", "faults"),
-        Column::unit("copied ahead", "pages"),
-        Column::unit("then written", "fraction"),
-    ];
+    let policies = samples.words("policy").into_iter();
+    let each = policies.flat_map(|policy| samples.with("policy", policy).by_params(""));
+    let each: Vec<Row> = each.map(|(params, samples)| Row { params, samples }).collect();
     let caption = "What copying ahead would have done with these writes in their order";
-    let mut table = Table::new("footprint-policies", caption, columns);
-    for policy in samples.words("policy") {
-        for (params, samples) in samples.with("policy", policy).by_params("") {
-            let row = Row { params, samples };
-            table.push(vec![
-                Cell::text(policy),
-                Cell::text(row.param("writer")),
-                number(&row, "first_writes", "pages"),
-                number(&row, "faults_left", "pages"),
-                number(&row, "precopied_pages", "pages"),
-                number(&row, "hit_fraction", "fraction"),
-            ]);
-        }
-    }
-    (!table.rows.is_empty()).then_some(table)
+    let table = Rows::of("footprint-policies", caption, &each)
+        .text("policy", |row| row.param("policy").to_owned())
+        .text("writer", |row| row.param("writer").to_owned())
+        .unit("first writes", "pages", figure("pages", "first_writes"))
+        .unit("faults left", "faults", figure("faults", "faults_left"))
+        .unit("copied ahead", "pages", figure("pages", "precopied_pages"))
+        .unit("then written", "fraction", figure("fraction", "hit_fraction"));
+    (!each.is_empty()).then(|| table.table())
 }
 
 /// What the looking cost.
 pub(super) fn cost(samples: &Picked) -> Table {
-    let columns = vec![Column::text("what"), Column::number("figure")];
-    let mut table = Table::new("footprint-cost", "What the looking cost", columns);
-    let mut add = |what: &str, cell: Cell| table.push(vec![Cell::text(what), cell]);
-    if let Some(reading) = samples.estimate("reading_ns") {
-        let most = samples.values("reading_ns").into_iter().fold(0.0, f64::max);
-        add("one reading of the page tables, median", Cell::number(reading.value, "ns"));
-        add("the longest", Cell::number(most, "ns"));
-    }
-    if let Some(copy) = samples.estimate("copy_ns") {
-        add("one copy of the memory, median", Cell::number(copy.value, "ns"));
-    }
-    for (metric, what, unit) in [
-        ("stops", "stops", "stops"),
-        ("stopped_ns", "time for which somebody was stopped, together", "ns"),
-        ("longest_stop_ns", "the longest stop of a process that went on", "ns"),
-        ("longest_end_ns", "the longest hold of one before its end or exec", "ns"),
-        ("forks", "forks that were seen", "forks"),
-        ("spawns", "children that shared their parent's memory (vfork, posix_spawn)", "spawns"),
-        ("unseen", "ends that were not seen", "spans"),
-    ] {
-        if let Some(value) = samples.values(metric).first() {
-            add(what, Cell::number(*value, unit));
-        }
-    }
-    table
+    let median = |metric: &str| samples.estimate(metric).map(|e| e.value);
+    let first = |metric: &str| samples.values(metric).first().copied();
+    let longest = samples.values("reading_ns").into_iter().reduce(f64::max);
+    let figures = [
+        ("one reading of the page tables, median", "ns", median("reading_ns")),
+        ("the longest", "ns", longest),
+        ("one copy of the memory, median", "ns", median("copy_ns")),
+        ("stops", "stops", first("stops")),
+        ("time for which somebody was stopped, together", "ns", first("stopped_ns")),
+        ("the longest stop of a process that went on", "ns", first("longest_stop_ns")),
+        ("the longest hold of one before its end or exec", "ns", first("longest_end_ns")),
+        ("forks that were seen", "forks", first("forks")),
+        (
+            "children that shared their parent's memory (vfork, posix_spawn)",
+            "spawns",
+            first("spawns"),
+        ),
+        ("ends that were not seen", "spans", first("unseen")),
+    ];
+    let known = figures.into_iter().filter_map(|(what, unit, figure)| Some((what, unit, figure?)));
+    Rows::of("footprint-cost", "What the looking cost", &known.collect::<Vec<_>>())
+        .text("what", |(what, ..)| *what)
+        .figure("figure", |(_, unit, figure)| Cell::number(*figure, unit))
+        .table()
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The samples of one workload under one policy, and how two of them differ.
 
-use crate::fmt;
+use cowlab_analysis::compared::ratio;
 use cowlab_analysis::names::COW_FAULTS as BENCH;
+use cowlab_analysis::picked::Picked;
 use cowlab_model::Estimate;
-use cowlab_model::stats::estimate;
 use cowlab_store::{Accelerator, Environment, Run};
 
-use cowlab_analysis::picked::Picked;
+use crate::fmt;
 
 /// The policy that copies the written page alone.
 pub(super) const OFF: &str = "off";
@@ -115,29 +115,6 @@ impl<'a> Measured<'a> {
         depths.sort_unstable();
         depths
     }
-}
-
-/// Relative change of a metric from `first` to `second`, round by round.
-pub(super) fn change(first: &Picked, second: &Picked, metric: &str) -> Option<Estimate> {
-    let seconds = second.by_round(metric);
-    let changes: Vec<f64> = first
-        .by_round(metric)
-        .into_iter()
-        .filter(|(_, value)| *value != 0.0)
-        .filter_map(|(round, value)| Some(seconds.get(&round)? / value - 1.0))
-        .collect();
-    estimate(&changes)
-}
-
-/// Two metrics' ratio, round by round.
-pub(super) fn ratio(samples: &Picked, above: &str, below: &str) -> Option<Estimate> {
-    let below = samples.by_round(below);
-    let ratios: Vec<f64> = samples
-        .by_round(above)
-        .into_iter()
-        .filter_map(|(round, value)| Some(value / below.get(&round).filter(|v| **v != 0.0)?))
-        .collect();
-    estimate(&ratios)
 }
 
 /// A metric for each page written.

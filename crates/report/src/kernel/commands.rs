@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whole programs under each kernel and policy, against the plain kernel or, without one, `off`.
 
+use cowlab_analysis::compared::change;
 use cowlab_analysis::names::COMMAND as BENCH;
+use cowlab_analysis::picked::Picked;
 use cowlab_store::Run;
 
-use super::cases::{OFF, change};
-use super::depth::signed;
-use crate::cells;
-use crate::document::{Block, Cell, Column, Table};
+use super::cases::OFF;
+use crate::cells::{self, MISSING};
+use crate::document::{Block, Cell};
 use crate::emulated;
-use cowlab_analysis::picked::Picked;
+use crate::rows::Rows;
+
+/// A program on one kernel under one policy, and what it is compared with.
+struct Case<'a> {
+    command: &'a str,
+    variant: &'a str,
+    policy: &'a str,
+    base: Picked<'a>,
+    case: Picked<'a>,
+}
 
 pub(super) fn blocks(run: &Run) -> Vec<Block> {
     let all = Picked::of(&run.samples, BENCH);
@@ -17,19 +27,6 @@ pub(super) fn blocks(run: &Run) -> Vec<Block> {
     for (index, metric, how) in
         [("times", "elapsed_ns", "ns"), ("instructions", "cpu_instructions", "instructions")]
     {
-        let mut table = Table::new(
-            format!("pre-copy-commands-{index}"),
-            format!("Whole programs, by kernel and policy: {index}"),
-            vec![
-                Column::text("Program"),
-                Column::text("Kernel"),
-                Column::text("Policy"),
-                Column::number(if how == "ns" { "Elapsed" } else { "Instructions" }),
-                Column::unit("Change", "fraction"),
-                Column::number("Faults that copied"),
-                Column::number("pages copied ahead"),
-            ],
-        );
         let label = emulated::label_of(
             &(0u32..)
                 .zip(&run.info.environments)
@@ -37,50 +34,40 @@ pub(super) fn blocks(run: &Run) -> Vec<Block> {
                 .map(|(_, environment)| environment.clone())
                 .collect::<Vec<_>>(),
         );
+        let mut each = Vec::new();
         for command in all.words("command") {
-            let command_samples = all.with("command", command);
-            let base = base(&command_samples);
-            for variant in command_samples.words("variant") {
-                let of_variant = command_samples.with("variant", variant);
+            let of_command = all.with("command", command);
+            let base = base(&of_command);
+            for variant in of_command.words("variant") {
+                let of_variant = of_command.with("variant", variant);
                 for policy in of_variant.words("policy") {
                     let case = of_variant.with("policy", policy);
-                    if case.estimate(metric).is_none() {
-                        continue;
+                    if case.estimate(metric).is_some() {
+                        each.push(Case { command, variant, policy, base: base.clone(), case });
                     }
-                    let changed = match change(&base, &case, metric) {
-                        Some(e) => Cell::Estimate {
-                            value: e.value,
-                            low: e.low,
-                            high: e.high,
-                            text: format!(
-                                "{} ({} to {})",
-                                signed(e.value),
-                                signed(e.low),
-                                signed(e.high)
-                            ),
-                        },
-                        None => Cell::Missing("nothing to compare with".into()),
-                    };
-                    let count = |metric| match case.estimate(metric) {
-                        Some(e) => Cell::count(e.value.max(0.0).round() as u64),
-                        None => Cell::Missing("this kernel does not tell".into()),
-                    };
-                    table.push(vec![
-                        Cell::text(command),
-                        Cell::text(variant),
-                        Cell::text(format!("`{policy}`")),
-                        cells::estimate(case.estimate(metric), how, "was not measured"),
-                        changed,
-                        count("cow_faults"),
-                        count("precopy_success"),
-                    ]);
                 }
             }
         }
-        if !table.rows.is_empty() {
-            table.caption.insert_str(0, label);
-            blocks.push(Block::Table(table));
-        }
+        let count = |metric: &'static str| {
+            move |of: &Case| match of.case.estimate(metric) {
+                Some(e) => Cell::count(e.value.max(0.0).round() as u64),
+                None => Cell::Missing("this kernel does not tell".into()),
+            }
+        };
+        let id = format!("pre-copy-commands-{index}");
+        let caption = format!("{label}Whole programs, by kernel and policy: {index}");
+        let measured = if how == "ns" { "Elapsed" } else { "Instructions" };
+        let table = Rows::of(id, caption, &each)
+            .text("Program", |of| of.command)
+            .text("Kernel", |of| of.variant)
+            .text("Policy", |of| format!("`{}`", of.policy))
+            .figure(measured, |of| cells::estimate(of.case.estimate(metric), how, MISSING))
+            .unit("Change", "fraction", |of| {
+                cells::change(change(&of.base, &of.case, metric), "nothing to compare with")
+            })
+            .figure("Faults that copied", count("cow_faults"))
+            .figure("pages copied ahead", count("precopy_success"));
+        blocks.extend((!each.is_empty()).then(|| Block::Table(table.table())));
     }
     blocks
 }

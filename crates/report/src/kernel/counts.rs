@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the kernel counted: exact, whoever executed it.
 
-use super::cases::{Measured, NEXT, OFF, Workload, per_page, ratio};
+use cowlab_analysis::compared::ratio;
+use cowlab_analysis::picked::Picked;
+
+use super::cases::{Measured, NEXT, OFF, Workload, per_page};
 use crate::cells;
-use crate::document::{Block, Cell, Column, Finding, Table};
+use crate::document::{Block, Cell, Table};
 use crate::fmt::{self, percent};
+use crate::rows::Rows;
 
 /// Anchor of the table.
 pub(super) const TABLE: &str = "pre-copy-counts";
 
 const UNTOLD: &str = "this kernel does not tell";
-
-/// Counts for each page written.
-const COUNTS: [(&str, &str); 4] = [
-    ("Faults", "cow_faults"),
-    ("TLB flushes", "flushes"),
-    ("lock holds", "ptl_holds"),
-    ("allocations", "allocations"),
-];
 
 pub(super) fn blocks(measured: &Measured) -> Vec<Block> {
     let mut blocks = Vec::new();
@@ -46,35 +42,47 @@ const WORKLOADS: [Workload; 5] = [
 ];
 
 fn table(measured: &Measured) -> Table {
-    let mut columns = vec![Column::text("Writes"), Column::text("Policy")];
-    columns.extend(COUNTS.map(|(name, _)| Column::number(name)));
-    columns.extend(["Copied ahead", "hit rate", "written later", "wasted"].map(Column::number));
+    let each: Vec<_> = cases(measured).filter(|(_, _, case)| !case.is_empty()).collect();
     let caption = "Counted by the kernel, for each page written: faults, flushes, holds of a \
                    page-table lock, allocations and pages copied ahead, less those of an empty loop. \
                    Of the pages copied ahead: the document's hit rate (copied over looked at), and \
                    what became of them";
-    let mut table = Table::new(TABLE, caption, columns);
-    for workload in WORKLOADS {
-        let depths = measured.depths(workload).into_iter().map(|depth| depth.policy);
-        for policy in [OFF.to_owned()].into_iter().chain(depths) {
-            let case = measured.case(workload, &policy);
-            if case.is_empty() {
-                continue;
-            }
-            let mut row = vec![Cell::text(workload.name()), Cell::text(format!("`{policy}`"))];
-            row.extend(COUNTS.map(|(_, metric)| exact(per_page(&case, metric).map(|e| e.value))));
-            row.push(exact(per_page(&case, "precopy_success").map(|e| e.value)));
+    let exact = |metric: &'static str| {
+        move |(_, _, case): &Case| exact(per_page(case, metric).map(|e| e.value))
+    };
+    let share = |above: &'static str, below: &'static str| {
+        move |(_, policy, case): &Case| {
             let none = if policy == OFF { "nothing is copied ahead" } else { UNTOLD };
-            let share = |above, below| {
-                cells::number(ratio(&case, above, below).map(|e| e.value), "fraction", none)
-            };
-            row.push(share("precopy_success", "precopy_attempts"));
-            row.push(share("precopy_written", "precopy_pages"));
-            row.push(share("precopy_wasted", "precopy_pages"));
-            table.push(row);
+            cells::number(ratio(case, above, below).map(|e| e.value), "fraction", none)
         }
-    }
-    table
+    };
+    Rows::of(TABLE, caption, &each)
+        .text("Writes", |(workload, ..)| workload.name())
+        .text("Policy", |(_, policy, _)| format!("`{policy}`"))
+        .figure("Faults", exact("cow_faults"))
+        .figure("TLB flushes", exact("flushes"))
+        .figure("lock holds", exact("ptl_holds"))
+        .figure("allocations", exact("allocations"))
+        .figure("Copied ahead", exact("precopy_success"))
+        .figure("hit rate", share("precopy_success", "precopy_attempts"))
+        .figure("written later", share("precopy_written", "precopy_pages"))
+        .figure("wasted", share("precopy_wasted", "precopy_pages"))
+        .table()
+}
+
+/// A workload under a policy.
+type Case<'a> = (Workload, String, Picked<'a>);
+
+/// Each workload under `off` and under each depth.
+fn cases<'a>(measured: &Measured<'a>) -> impl Iterator<Item = Case<'a>> {
+    WORKLOADS.into_iter().flat_map(move |workload| {
+        let depths = measured.depths(workload).into_iter().map(|depth| depth.policy);
+        let policies = [OFF.to_owned()].into_iter().chain(depths);
+        policies.map(move |policy| {
+            let case = measured.case(workload, &policy);
+            (workload, policy, case)
+        })
+    })
 }
 
 /// Four decimals: half a thousandth matters here.
@@ -111,31 +119,27 @@ fn one_over_e(measured: &Measured) -> Option<Block> {
         fmt::number(faults.high),
         fmt::number(points),
     );
-    Some(finding(headline, detail))
+    Some(Block::finding(headline, detail, TABLE))
 }
 
 /// Every page written is a fault or was copied ahead.
 fn accounted(measured: &Measured) -> Option<Block> {
-    let (mut cases, mut worst) = (0u64, 0f64);
-    for workload in WORKLOADS {
-        let depths = measured.depths(workload).into_iter().map(|depth| depth.policy);
-        for policy in [OFF.to_owned()].into_iter().chain(depths) {
-            let case = measured.case(workload, &policy);
-            let faults = case.by_round("cow_faults");
-            let ahead = case.by_round("precopy_written");
-            for (round, pages) in case.by_round("pages_written") {
-                let Some(faults) = faults.get(&round) else { continue };
-                let ahead = match ahead.get(&round) {
-                    Some(pages) => *pages,
-                    None if policy == OFF => 0.0,
-                    None => continue,
-                };
-                cases += 1;
-                worst = worst.max((faults + ahead - pages).abs());
-            }
+    let (mut counted, mut worst) = (0u64, 0f64);
+    for (_, policy, case) in cases(measured) {
+        let faults = case.by_round("cow_faults");
+        let ahead = case.by_round("precopy_written");
+        for (round, pages) in case.by_round("pages_written") {
+            let Some(faults) = faults.get(&round) else { continue };
+            let ahead = match ahead.get(&round) {
+                Some(pages) => *pages,
+                None if policy == OFF => 0.0,
+                None => continue,
+            };
+            counted += 1;
+            worst = worst.max((faults + ahead - pages).abs());
         }
     }
-    if cases == 0 {
+    if counted == 0 {
         return None;
     }
     let headline = if worst == 0.0 {
@@ -150,11 +154,7 @@ fn accounted(measured: &Measured) -> Option<Block> {
     let detail = format!(
         "{} measurements: the process's own faults over the loop, less those of an empty loop, and \
          the pages copied ahead that were written, against the pages that the loop wrote.",
-        fmt::count(cases)
+        fmt::count(counted)
     );
-    Some(finding(headline, detail))
-}
-
-fn finding(headline: String, detail: String) -> Block {
-    Block::Finding(Finding { headline, detail, samples: Some(format!("#{TABLE}")) })
+    Some(Block::finding(headline, detail, TABLE))
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How many pages to copy ahead: the sweep of depths, and what the best one saves.
 
-use crate::cells;
-use crate::fmt::time;
+use cowlab_analysis::compared::{change, ratio};
 use cowlab_model::Estimate;
 
-use super::cases::{Depth, Measured, OFF, Workload, change, per_page, ratio};
-use crate::document::{Axis, Block, Cell, Column, Finding, Plot, Series, Table};
+use super::cases::{Depth, Measured, OFF, Workload, per_page};
+use crate::cells::{self, MISSING, signed};
+use crate::document::{Axis, Block, Cell, Plot, Series, Table};
+use crate::fmt::time;
+use crate::rows::Rows;
 
 /// Anchor of the table.
 const TABLE: &str = "pre-copy-depths";
@@ -52,52 +54,56 @@ fn change_from_off(measured: &Measured, workload: Workload, policy: &str) -> Opt
     change(&off, &on, "elapsed_ns")
 }
 
+/// A workload at a depth; `None`: nothing is copied ahead.
+type At = (Workload, Option<Depth>);
+
 fn table(measured: &Measured) -> Table {
-    let columns = vec![
-        Column::text("Writes"),
-        Column::number("Pages ahead"),
-        Column::number("Folio order"),
-        Column::unit("A page written", "ns_per_page"),
-        Column::unit("against `off`", "fraction"),
-        Column::unit("hit rate", "fraction"),
-        Column::unit("written later", "fraction"),
-        Column::unit("wasted", "fraction"),
-        Column::number("wasted pages, a page written"),
-    ];
+    let known = BULK.into_iter().chain([SINGLE]);
+    let known = known.filter(|workload| !measured.case(*workload, OFF).is_empty());
+    let each = known.flat_map(|workload| {
+        let depths = measured.depths(workload).into_iter().map(Some);
+        [None].into_iter().chain(depths).map(move |depth| (workload, depth))
+    });
+    let each: Vec<At> = each.collect();
+    let ahead = |at: &At, of: &dyn Fn(&str) -> Cell| match &at.1 {
+        Some(depth) => of(&depth.policy),
+        None => Cell::Missing("nothing is copied ahead".into()),
+    };
+    let share = |above: &'static str, below: &'static str| {
+        move |at: &At| {
+            ahead(at, &|policy| {
+                let share = ratio(&measured.case(at.0, policy), above, below).map(|e| e.value);
+                cells::number(share, "fraction", "this kernel does not tell")
+            })
+        }
+    };
     let caption = "By depth: times with 95% intervals, changes round by round against `off` in the \
                    same boot, and beside the document's hit rate what became of the pages. Order 0: \
                    copies are base pages; above, aligned runs go into folios of up to 2^order pages";
-    let mut table = Table::new(TABLE, caption, columns);
-    for workload in BULK.into_iter().chain([SINGLE]) {
-        if measured.case(workload, OFF).is_empty() {
-            continue;
-        }
-        let none = "was not measured";
-        let off = cells::estimate(cost(measured, workload, OFF), "ns", none);
-        let nothing = || Cell::Missing("nothing is copied ahead".into());
-        let mut row = vec![Cell::text(workload.name()), Cell::count(0), Cell::count(0), off];
-        row.resize_with(table.columns.len(), nothing);
-        table.push(row);
-        for Depth { order, pages, policy } in measured.depths(workload) {
-            let case = measured.case(workload, &policy);
-            let share = |above, below| {
-                let share = ratio(&case, above, below).map(|e| e.value);
-                cells::number(share, "fraction", "this kernel does not tell")
-            };
-            table.push(vec![
-                Cell::text(workload.name()),
-                Cell::count(pages.into()),
-                Cell::count(order.into()),
-                cells::estimate(cost(measured, workload, &policy), "ns", none),
-                cells::estimate(change_from_off(measured, workload, &policy), "fraction", none),
-                share("precopy_success", "precopy_attempts"),
-                share("precopy_written", "precopy_pages"),
-                share("precopy_wasted", "precopy_pages"),
-                cells::number(per_page(&case, "precopy_wasted").map(|e| e.value), "", none),
-            ]);
-        }
-    }
-    table
+    Rows::of(TABLE, caption, &each)
+        .text("Writes", |(workload, _)| workload.name())
+        .count("Pages ahead", |(_, depth)| depth.as_ref().map_or(0, |depth| depth.pages.into()))
+        .count("Folio order", |(_, depth)| depth.as_ref().map_or(0, |depth| depth.order.into()))
+        .unit("A page written", "ns_per_page", |(workload, depth)| {
+            let policy = depth.as_ref().map_or(OFF, |depth| &depth.policy);
+            cells::estimate(cost(measured, *workload, policy), "ns", MISSING)
+        })
+        .unit("against `off`", "fraction", |at| {
+            ahead(at, &|policy| {
+                let change = change_from_off(measured, at.0, policy);
+                cells::estimate(change, "fraction", MISSING)
+            })
+        })
+        .unit("hit rate", "fraction", share("precopy_success", "precopy_attempts"))
+        .unit("written later", "fraction", share("precopy_written", "precopy_pages"))
+        .unit("wasted", "fraction", share("precopy_wasted", "precopy_pages"))
+        .figure("wasted pages, a page written", |at| {
+            ahead(at, &|policy| {
+                let wasted = per_page(&measured.case(at.0, policy), "precopy_wasted");
+                cells::number(wasted.map(|e| e.value), "", MISSING)
+            })
+        })
+        .table()
 }
 
 /// The depth with the least time.
@@ -126,8 +132,7 @@ fn best(measured: &Measured, workload: Workload) -> Option<Block> {
         signed(change.high),
         change.count
     );
-    let samples = Some(format!("#{TABLE}"));
-    Some(Block::Finding(Finding { headline, detail, samples }))
+    Some(Block::finding(headline, detail, TABLE))
 }
 
 /// What a single write pays for the deepest policy.
@@ -142,8 +147,7 @@ fn price(measured: &Measured) -> Option<Block> {
         deepest.pages
     );
     let detail = format!("{} against {}.", cells::words(off, "ns"), cells::words(deep, "ns"));
-    let samples = Some(format!("#{TABLE}"));
-    Some(Block::Finding(Finding { headline, detail, samples }))
+    Some(Block::finding(headline, detail, TABLE))
 }
 
 fn times(measured: &Measured) -> Option<Plot> {
@@ -232,12 +236,6 @@ fn fate(measured: &Measured) -> Option<Plot> {
         }
     }
     (!plot.series.is_empty()).then_some(plot)
-}
-
-/// `+17.0%`, `-0.13%`: a tenth of a percent matters where little changes.
-pub(super) fn signed(change: f64) -> String {
-    let percent = change * 100.0;
-    if percent.abs() < 9.995 { format!("{percent:+.2}%") } else { format!("{percent:+.1}%") }
 }
 
 fn capital(text: &str) -> String {

@@ -2,17 +2,18 @@
 //! What the patches cost while they are switched off: instructions, counted by an emulated clock
 //! that ticks once an instruction, on kernels booted in turn.
 
+use cowlab_analysis::compared::{change, ratio};
 use cowlab_analysis::names::{COW_FAULTS, FORK_SWEEP};
+use cowlab_analysis::picked::Picked;
 use cowlab_model::Estimate;
 use cowlab_store::{Accelerator, Run};
 
-use super::cases::{OFF, change};
-use super::depth::signed;
-use crate::cells;
-use crate::document::{Block, Cell, Column, Finding, Table};
+use super::cases::OFF;
+use crate::cells::{self, signed};
+use crate::document::Block;
 use crate::emulated;
 use crate::fmt;
-use cowlab_analysis::picked::Picked;
+use crate::rows::Rows;
 
 /// Anchor of the table.
 const TABLE: &str = "pre-copy-instructions";
@@ -36,7 +37,7 @@ pub(super) fn blocks(run: &Run) -> Vec<Block> {
             let (plain, patched) = (of("plain"), of("patched"));
             let each = |samples: &Picked| match operation.each {
                 "" => samples.estimate(operation.metric),
-                each => super::cases::ratio(samples, operation.metric, each),
+                each => ratio(samples, operation.metric, each),
             };
             let figures =
                 [each(&plain), each(&patched), change(&plain, &patched, operation.metric)];
@@ -47,33 +48,20 @@ pub(super) fn blocks(run: &Run) -> Vec<Block> {
     if rows.is_empty() {
         return Vec::new();
     }
-    let columns = vec![
-        Column::text("Operation"),
-        Column::number("plain kernel"),
-        Column::number("patched, switched off"),
-        Column::unit("Change", "fraction"),
-    ];
     let caption = "Instructions of the guest, by a clock that ticks once an instruction; medians \
                    over the boots, which alternate between the kernels";
-    let mut table = Table::new(TABLE, caption, columns);
-    for (operation, [plain, patched, change]) in &rows {
-        let none = "was not counted";
-        let changed = match change {
-            Some(e) => Cell::Estimate {
-                value: e.value,
-                low: e.low,
-                high: e.high,
-                text: format!("{} ({} to {})", signed(e.value), signed(e.low), signed(e.high)),
-            },
-            None => Cell::Missing(none.into()),
-        };
-        table.push(vec![
-            Cell::text(&operation.name),
-            cells::estimate(*plain, "instructions", none),
-            cells::estimate(*patched, "instructions", none),
-            changed,
-        ]);
-    }
+    let none = "was not counted";
+    let count = |at: usize| {
+        move |(_, figures): &(Operation, [Option<Estimate>; 3])| {
+            cells::estimate(figures[at], "instructions", none)
+        }
+    };
+    let table = Rows::of(TABLE, caption, &rows)
+        .text("Operation", |(operation, _)| operation.name.clone())
+        .figure("plain kernel", count(0))
+        .figure("patched, switched off", count(1))
+        .unit("Change", "fraction", |(_, figures)| cells::change(figures[2], none))
+        .table();
     let worst = rows.iter().filter_map(|(operation, figures)| Some((figures[2]?, operation)));
     let worst = worst.max_by(|a, b| a.0.value.total_cmp(&b.0.value));
     let mut blocks = Vec::new();
@@ -90,8 +78,7 @@ pub(super) fn blocks(run: &Run) -> Vec<Block> {
             signed(change.low),
             signed(change.high)
         );
-        let samples = Some(format!("#{TABLE}"));
-        blocks.push(Block::Finding(Finding { headline, detail, samples }));
+        blocks.push(Block::finding(headline, detail, TABLE));
     }
     blocks.push(Block::Table(table));
     emulated::label_blocks(&mut blocks, emulated::label(Accelerator::Icount));

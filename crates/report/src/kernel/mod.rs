@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use crate::document::{Block, Document, Section};
 use crate::emulated;
-use crate::html::inline::plain;
 use cases::Measured;
 
 /// Anchor of the section.
@@ -67,14 +66,5 @@ pub fn document(run: &Run) -> Option<Document> {
 
 /// The findings as JSON.
 pub fn summary(run: &Run) -> Value {
-    let blocks = section(run).map(|section| section.blocks).unwrap_or_default();
-    let findings = blocks.iter().filter_map(|block| match block {
-        Block::Finding(finding) => Some(json!({
-            "finding": finding.headline,
-            "detail": plain(&finding.detail),
-            "samples": finding.samples,
-        })),
-        _ => None,
-    });
-    json!({ "findings": findings.collect::<Vec<_>>() })
+    json!({ "findings": section(run).map_or_else(Vec::new, |section| section.findings()) })
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Document 002, every figure that it published, beside the same here at its depth of one page.
 
+use cowlab_analysis::compared::{change, ratio};
+use cowlab_analysis::picked::Picked;
 use cowlab_model::Estimate;
 use cowlab_model::stats::estimate;
 
-use super::cases::{Measured, NEXT, OFF, Workload, change, per_page, ratio};
-use crate::cells;
+use super::cases::{Measured, NEXT, OFF, Workload, per_page};
+use crate::cells::{self, MISSING};
 use crate::document::{Cell, Column, Table};
 use crate::fmt;
 use crate::papers::COW_STUDY;
@@ -13,10 +15,8 @@ use crate::papers::COW_STUDY;
 /// Anchor of the table.
 pub(super) const TABLE: &str = "pre-copy-published";
 
-const MISSING: &str = "was not measured";
-
 /// Rows as they are added.
-struct Rows<'a, 'b> {
+struct Published<'a, 'b> {
     measured: &'b Measured<'a>,
     table: Table,
 }
@@ -37,7 +37,7 @@ pub(super) fn table(measured: &Measured) -> Table {
     ];
     let caption = "Document 002's figures beside the same here, with its own depth of one page: \
                    changes are `next` against `off`, round by round in one boot";
-    let mut rows = Rows { measured, table: Table::new(TABLE, caption, columns) };
+    let mut rows = Published { measured, table: Table::new(TABLE, caption, columns) };
     rows.latency();
     rows.copies();
     rows.shares();
@@ -48,7 +48,7 @@ pub(super) fn table(measured: &Measured) -> Table {
     rows.table
 }
 
-impl Rows<'_, '_> {
+impl Published<'_, '_> {
     fn add(&mut self, what: &str, unit: &str, there: Option<f64>, here: Here, how: &str) {
         let here = match here {
             Here::Figure(figure) => estimate_cell(figure, unit),
@@ -265,10 +265,7 @@ const SEQUENTIAL: [Workload; 2] = [Workload::of("sequential", 16), Workload::of(
 const RANDOM: [Workload; 2] = [Workload::of("random", 16), Workload::of("random", 64)];
 
 /// The run with pre-copy is its faults, each as dear as without, and the pages copied ahead.
-fn precopy_ns(
-    off: &cowlab_analysis::picked::Picked,
-    next: &cowlab_analysis::picked::Picked,
-) -> Option<Estimate> {
+fn precopy_ns(off: &Picked, next: &Picked) -> Option<Estimate> {
     let by = |metric: &str| next.by_round(metric);
     let (faults, ahead, elapsed) = (by("cow_faults"), by("precopy_pages"), by("elapsed_ns"));
     let (off_elapsed, pages) = (off.by_round("elapsed_ns"), off.by_round("pages_written"));
@@ -296,7 +293,7 @@ fn quotient(above: Estimate, below: Estimate) -> Estimate {
 /// A time, a share, or a change with its sign.
 fn written(value: f64, unit: &str) -> String {
     match unit {
-        "change" => super::depth::signed(value),
+        "change" => cells::signed(value),
         "share" => fmt::quantity(value, "fraction"),
         _ => fmt::quantity(value, unit),
     }
@@ -309,7 +306,5 @@ fn estimate_cell(figure: Option<Estimate>, unit: &str) -> Cell {
     if unit != "change" {
         return cells::estimate(Some(e), if unit == "share" { "fraction" } else { unit }, MISSING);
     }
-    let of = |value| super::depth::signed(value);
-    let text = format!("{} ({} to {})", of(e.value), of(e.low), of(e.high));
-    Cell::Estimate { value: e.value, low: e.low, high: e.high, text }
+    cells::change(Some(e), MISSING)
 }

@@ -36,12 +36,12 @@ struct Measured<'a> {
 
 impl<'a> Measured<'a> {
     /// One configuration's phases of one load.
-    fn phase(&self, one: &Configuration<'a>, load: &str, snapshots: &str) -> Picked<'a> {
+    fn phase(&self, one: &Configuration, load: &str, snapshots: &str) -> Picked<'a> {
         one.of(&self.samples.with("load", load).with("snapshots", snapshots))
     }
 
     /// The same phase of what it is compared with.
-    fn plain(&self, one: &Configuration<'a>, load: &str, snapshots: &str) -> Picked<'a> {
+    fn plain(&self, one: &Configuration, load: &str, snapshots: &str) -> Picked<'a> {
         let base = self.configurations.base(one);
         base.map_or_else(Picked::default, |base| self.phase(&base, load, snapshots))
     }

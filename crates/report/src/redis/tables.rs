@@ -1,151 +1,113 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Throughputs, latencies, and what snapshots copy.
 
-use super::{CLOSED, Measured, NONE, REWRITE, SAVE, SECTION};
-use crate::cells;
-use crate::configuration::Names as _;
-use crate::document::{Cell, Column, Table};
 use cowlab_analysis::compared::{
     change, counted_waste, estimated_waste, lost, precopied, won_back,
 };
 use cowlab_analysis::configuration::Configuration;
 use cowlab_analysis::picked::Picked;
 
-/// Why plain copy-on-write has no change.
-const ITSELF: &str = "is what the others are compared with";
-
-const MISSING: &str = "was not measured";
+use super::{CLOSED, Measured, NONE, REWRITE, SAVE, SECTION};
+use crate::cells::{self, ITSELF, MISSING, NOTHING_AHEAD};
+use crate::configuration::Names as _;
+use crate::document::{Cell, Table};
+use crate::rows::Rows;
 
 pub(super) fn all(measured: &Measured) -> [Table; 3] {
-    [throughput(measured), latency(measured), memory(measured)]
+    let all: Vec<Configuration> = measured.configurations.iter().collect();
+    [throughput(measured, &all), latency(measured, &all), memory(measured, &all)]
 }
 
-fn throughput(measured: &Measured) -> Table {
-    let mut table = Table::new(
-        SECTION.to_owned() + "-throughput",
-        "Updates of the closed loop; medians of the rounds with 95% intervals",
-        vec![
-            Column::text("Configuration"),
-            Column::unit("Without snapshots", "per_s"),
-            Column::unit("BGSAVE", "per_s"),
-            Column::unit("against plain", "fraction"),
-            Column::unit("Won back", "fraction"),
-            Column::unit("While one is taken", "per_s"),
-            Column::unit("AOF rewrite", "per_s"),
-        ],
-    );
-    for one in measured.configurations.iter() {
-        let [none, save, rewrite] =
-            [NONE, SAVE, REWRITE].map(|kind| measured.phase(&one, CLOSED, kind));
-        let plain = measured.plain(&one, CLOSED, SAVE);
-        let whole = measured.plain(&one, CLOSED, NONE);
-        let won = match measured.configurations.is_base(&one) {
+fn throughput(measured: &Measured, all: &[Configuration]) -> Table {
+    let of = |kind: &'static str| move |one: &Configuration| measured.phase(one, CLOSED, kind);
+    let won = |one: &Configuration| {
+        let whole = measured.plain(one, CLOSED, NONE);
+        let [plain, own] =
+            [measured.plain(one, CLOSED, SAVE), of(SAVE)(one)].map(|case| lost(&whole, &case));
+        match measured.configurations.is_base(one) {
             true => Cell::Missing(ITSELF.into()),
-            false => {
-                let won = won_back(&lost(&whole, &plain), &lost(&whole, &save));
-                cells::estimate_or_reason(won, "fraction")
-            }
-        };
-        table.push(vec![
-            Cell::text(measured.configurations.name(&one)),
-            figure(&none, "throughput_per_s", "per_s"),
-            figure(&save, "throughput_per_s", "per_s"),
-            beside(measured, &one, change(&plain, &save, "throughput_per_s")),
-            won,
-            figure(&save, "snapshot_throughput_per_s", "per_s"),
-            figure(&rewrite, "throughput_per_s", "per_s"),
-        ]);
-    }
-    table
-}
-
-fn latency(measured: &Measured) -> Table {
-    let mut table = Table::new(
-        SECTION.to_owned() + "-latency",
-        "An update, in phases with BGSAVE: those that met a snapshot; beside them p99 of a phase \
-         without",
-        vec![
-            Column::text("Configuration"),
-            Column::text("Load"),
-            Column::unit("p99, no snapshots", "ns"),
-            Column::unit("p50", "ns"),
-            Column::unit("p99", "ns"),
-            Column::unit("against plain", "fraction"),
-            Column::unit("p99.9", "ns"),
-            Column::unit("max", "ns"),
-        ],
-    );
-    for load in measured.loads() {
-        for one in measured.configurations.iter() {
-            let none = measured.phase(&one, load, NONE).with("part", "all");
-            let met = measured.phase(&one, load, SAVE).with("part", "snapshot");
-            let plain = measured.plain(&one, load, SAVE).with("part", "snapshot");
-            let of = |quantile: &str| figure(&met.with("quantile", quantile), "latency_ns", "ns");
-            let change =
-                change(&plain.with("quantile", "p99"), &met.with("quantile", "p99"), "latency_ns");
-            table.push(vec![
-                Cell::text(measured.configurations.name(&one)),
-                Cell::text(load),
-                figure(&none.with("quantile", "p99"), "latency_ns", "ns"),
-                of("p50"),
-                of("p99"),
-                beside(measured, &one, change),
-                of("p99.9"),
-                of("max"),
-            ]);
+            false => cells::estimate_or_reason(won_back(&plain, &own), "fraction"),
         }
-    }
-    table
+    };
+    let caption = "Updates of the closed loop; medians of the rounds with 95% intervals";
+    Rows::of(SECTION.to_owned() + "-throughput", caption, all)
+        .text("Configuration", |one| measured.configurations.name(one))
+        .metric("Without snapshots", "throughput_per_s", of(NONE))
+        .metric("BGSAVE", "throughput_per_s", of(SAVE))
+        .unit("against plain", "fraction", |one| {
+            let plain = measured.plain(one, CLOSED, SAVE);
+            beside(measured, one, &plain, &of(SAVE)(one), "throughput_per_s")
+        })
+        .unit("Won back", "fraction", won)
+        .metric("While one is taken", "snapshot_throughput_per_s", of(SAVE))
+        .metric("AOF rewrite", "throughput_per_s", of(REWRITE))
+        .table()
 }
 
-fn memory(measured: &Measured) -> Table {
-    let mut table = Table::new(
-        SECTION.to_owned() + "-memory",
-        "Snapshots of the closed loop: the fork, what was copied, and what server and child occupied",
-        vec![
-            Column::text("Configuration"),
-            Column::unit("In huge pages before", "bytes"),
-            Column::unit("Fork", "ns"),
-            Column::unit("Copied, by INFO", "bytes"),
-            Column::unit("Sum of PSS", "bytes"),
-            Column::unit("against plain", "fraction"),
-            Column::unit("Copied ahead", "fraction"),
-            Column::unit("Unnecessary, estimated", "fraction"),
-            Column::unit("never written", "fraction"),
-        ],
-    );
-    for one in measured.configurations.iter() {
-        let (save, plain) =
-            (measured.phase(&one, CLOSED, SAVE), measured.plain(&one, CLOSED, SAVE));
-        let missing = "nothing was copied ahead, or the kernel does not tell";
-        let share = |share: Option<f64>| cells::number(share, "fraction", missing);
-        table.push(vec![
-            Cell::text(measured.configurations.name(&one)),
-            figure(&save, "huge_bytes", "bytes"),
-            figure(&save, "fork_ns", "ns"),
-            figure(&save, "cow_bytes", "bytes"),
-            figure(&save, "pss_sum_bytes", "bytes"),
-            beside(measured, &one, change(&plain, &save, "pss_sum_bytes")),
-            share(precopied(&save)),
-            share(estimated_waste(&plain, &save)),
-            // What became of a copy is known in the phase after it.
-            share(counted_waste(&one.of(&measured.samples))),
-        ]);
-    }
-    table
+fn latency(measured: &Measured, all: &[Configuration]) -> Table {
+    let loads = measured.loads();
+    let each: Vec<(&str, &Configuration)> =
+        loads.iter().flat_map(|load| all.iter().map(move |one| (*load, one))).collect();
+    let at = |quantile: &'static str| {
+        move |(load, one): &(&str, &Configuration)| {
+            measured.phase(one, load, SAVE).with("part", "snapshot").with("quantile", quantile)
+        }
+    };
+    let caption = "An update, in phases with BGSAVE: those that met a snapshot; beside them p99 of \
+                   a phase without";
+    Rows::of(SECTION.to_owned() + "-latency", caption, &each)
+        .text("Configuration", |(_, one)| measured.configurations.name(one))
+        .text("Load", |(load, _)| (*load).to_owned())
+        .metric("p99, no snapshots", "latency_ns", |(load, one)| {
+            measured.phase(one, load, NONE).with("part", "all").with("quantile", "p99")
+        })
+        .metric("p50", "latency_ns", at("p50"))
+        .metric("p99", "latency_ns", at("p99"))
+        .unit("against plain", "fraction", |of @ (load, one)| {
+            let plain = measured.plain(one, load, SAVE);
+            let plain = plain.with("part", "snapshot").with("quantile", "p99");
+            beside(measured, one, &plain, &at("p99")(of), "latency_ns")
+        })
+        .metric("p99.9", "latency_ns", at("p99.9"))
+        .metric("max", "latency_ns", at("max"))
+        .table()
 }
 
+fn memory(measured: &Measured, all: &[Configuration]) -> Table {
+    let save = |one: &Configuration| measured.phase(one, CLOSED, SAVE);
+    let plain = |one: &Configuration| measured.plain(one, CLOSED, SAVE);
+    let caption = "Snapshots of the closed loop: the fork, what was copied, and what server and \
+                   child occupied";
+    Rows::of(SECTION.to_owned() + "-memory", caption, all)
+        .text("Configuration", |one| measured.configurations.name(one))
+        .metric("In huge pages before", "huge_bytes", save)
+        .metric("Fork", "fork_ns", save)
+        .metric("Copied, by INFO", "cow_bytes", save)
+        .metric("Sum of PSS", "pss_sum_bytes", save)
+        .unit("against plain", "fraction", |one| {
+            beside(measured, one, &plain(one), &save(one), "pss_sum_bytes")
+        })
+        .number("Copied ahead", "fraction", NOTHING_AHEAD, |one| precopied(&save(one)))
+        .number("Unnecessary, estimated", "fraction", NOTHING_AHEAD, |one| {
+            estimated_waste(&plain(one), &save(one))
+        })
+        // What became of a copy is known in the phase after it.
+        .number("never written", "fraction", NOTHING_AHEAD, |one| {
+            counted_waste(&one.of(&measured.samples))
+        })
+        .table()
+}
+
+/// A metric's change against plain copy-on-write.
 fn beside(
     measured: &Measured,
     one: &Configuration,
-    figure: Option<cowlab_model::Estimate>,
+    plain: &Picked,
+    own: &Picked,
+    metric: &str,
 ) -> Cell {
     match measured.configurations.is_base(one) {
         true => Cell::Missing(ITSELF.into()),
-        false => cells::estimate(figure, "fraction", MISSING),
+        false => cells::estimate(change(plain, own, metric), "fraction", MISSING),
     }
-}
-
-fn figure(case: &Picked, metric: &str, unit: &str) -> Cell {
-    cells::estimate(case.estimate(metric), unit, MISSING)
 }

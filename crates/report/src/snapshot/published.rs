@@ -42,7 +42,7 @@ enum Measured {
     Whole(f64),
 }
 
-struct Rows<'w, 'a> {
+struct Published<'w, 'a> {
     workloads: &'w [Workload<'a>],
     table: Table,
 }
@@ -59,7 +59,7 @@ pub(super) fn table(workloads: &[Workload]) -> Table {
     let caption = "Document 003's figures (16 GB, Linux 5.7.7, Xeon Gold 5215) beside the same \
                    configuration here, and beside the one that wrote fastest of all that copy ahead \
                    at that α; changes are against plain copy-on-write, round by round";
-    let mut rows = Rows { workloads, table: Table::new(TABLE, caption, columns) };
+    let mut rows = Published { workloads, table: Table::new(TABLE, caption, columns) };
     rows.throughput();
     rows.rates();
     rows.memory();
@@ -68,7 +68,7 @@ pub(super) fn table(workloads: &[Workload]) -> Table {
     rows.table
 }
 
-impl<'a> Rows<'_, 'a> {
+impl<'a> Published<'_, 'a> {
     fn workload(&self, alpha: &str) -> Option<&Workload<'a>> {
         self.workloads.iter().find(|workload| workload.param("zipf_alpha") == alpha)
     }

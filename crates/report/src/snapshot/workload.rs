@@ -55,17 +55,17 @@ impl<'a> Workload<'a> {
     }
 
     /// What was measured under one of its configurations.
-    pub(super) fn case(&self, one: &Configuration<'a>) -> Picked<'a> {
+    pub(super) fn case(&self, one: &Configuration) -> Picked<'a> {
         one.of(&self.samples.with("forks", "yes"))
     }
 
     /// What it is compared with.
-    pub(super) fn plain(&self, beside: &Configuration<'a>) -> Picked<'a> {
+    pub(super) fn plain(&self, beside: &Configuration) -> Picked<'a> {
         self.configurations.base(beside).map_or_else(Picked::default, |one| self.case(&one))
     }
 
     /// The same writes without a fork, with pages of the same size.
-    pub(super) fn reference(&self, of: &Configuration<'a>) -> Picked<'a> {
+    pub(super) fn reference(&self, of: &Configuration) -> Picked<'a> {
         let all = self.samples.with("forks", "no").with("page_size_bytes", of.page);
         // References are made under plain copy-on-write.
         let base = self.configurations.base(of);
@@ -74,7 +74,7 @@ impl<'a> Workload<'a> {
     }
 
     /// The same for what it is compared with.
-    pub(super) fn plain_reference(&self, beside: &Configuration<'a>) -> Picked<'a> {
+    pub(super) fn plain_reference(&self, beside: &Configuration) -> Picked<'a> {
         let base = self.configurations.base(beside);
         base.map_or_else(Picked::default, |one| self.reference(&one))
     }

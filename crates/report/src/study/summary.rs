@@ -47,7 +47,7 @@ pub fn summary(study: &Study) -> Value {
             "interval_half_width_ratio": check.interval_half_width,
         })
     });
-    let blocks = findings::section(study).blocks;
+    let findings = findings::section(study);
     json!({
         "lines": lines,
         "equation": terms,
@@ -56,8 +56,8 @@ pub fn summary(study: &Study) -> Value {
         "fork_without_heap_ns":
             sweep.point(0, 0.0).map(|p| p.real_ns.scaled(1.0 / lines::FORKS)),
         "check": check,
-        "findings": blocks.iter().filter_map(finding).collect::<Vec<_>>(),
-        "not_available": blocks.iter().filter_map(note).collect::<Vec<_>>(),
+        "findings": findings.findings(),
+        "not_available": findings.blocks.iter().filter_map(note).collect::<Vec<_>>(),
     })
 }
 
@@ -71,15 +71,6 @@ fn fitted(line: &Line) -> Value {
         "r_squared": line.r_squared,
         "largest_residual": worst,
     })
-}
-
-fn finding(block: &Block) -> Option<Value> {
-    let Block::Finding(finding) = block else { return None };
-    Some(json!({
-        "finding": finding.headline,
-        "detail": plain(&finding.detail),
-        "samples": finding.samples,
-    }))
 }
 
 fn note(block: &Block) -> Option<String> {

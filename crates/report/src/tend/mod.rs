@@ -7,20 +7,21 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use cowlab_analysis::names::TEND as BENCH;
-use cowlab_analysis::names::TEND_POLICIES;
+use cowlab_analysis::names::{TEND as BENCH, TEND_POLICIES};
+use cowlab_analysis::picked::Picked;
+use cowlab_model::stats::median;
 use cowlab_store::Run;
 
-use crate::document::{Axis, Block, Document, Plot, Section, Series};
-use crate::emulated;
-use crate::facts;
-use crate::fmt;
-use cowlab_analysis::picked::Picked;
+use crate::document::{Axis, Block, Cell, Document, Plot, Section, Series};
+use crate::{cells, fmt};
 
 const TITLE: &str = "Keeping a forking process cheap to fork";
 
 /// What everything is compared with.
 const UNTENDED: &str = "untended";
+
+/// Why what is not tended has no figure.
+const NOBODY: &str = "nobody tends it";
 
 /// One server's size and load, under all policies.
 struct Case<'a> {
@@ -63,9 +64,30 @@ impl<'a> Case<'a> {
         let (load, interval_s) = (self.load, self.interval_s);
         format!("{size}, {load} of the most updates, a snapshot each {interval_s} s{kernel}")
     }
+}
 
-    fn policies(&self) -> Vec<&'a str> {
-        in_order(&self.samples)
+/// One policy, and what was measured under it.
+struct Tended<'a> {
+    policy: &'a str,
+    samples: Picked<'a>,
+}
+
+impl<'a> Tended<'a> {
+    /// Those that were measured, as the program lists them.
+    fn all(samples: &Picked<'a>) -> Vec<Tended<'a>> {
+        let mut found = samples.words("policy");
+        found.sort_by_key(|name| TEND_POLICIES.iter().position(|known| known == name));
+        let of = |policy| Tended { policy, samples: samples.with("policy", policy) };
+        found.into_iter().map(of).collect()
+    }
+
+    fn median(&self, metric: &str) -> Option<f64> {
+        median(&self.samples.values(metric))
+    }
+
+    fn first_pass(&self) -> Cell {
+        let missing = "was not measured, or nobody tends it";
+        cells::number(self.median("first_pass_cpu_ns"), "ns", missing)
     }
 }
 
@@ -76,13 +98,6 @@ fn by_variant<'a>(samples: &Picked<'a>) -> Vec<(Option<&'a str>, Picked<'a>)> {
         true => vec![(None, samples.clone())],
         false => variants.into_iter().map(|of| (Some(of), samples.with("variant", of))).collect(),
     }
-}
-
-/// The policies that were measured, as the program lists them.
-fn in_order<'a>(samples: &Picked<'a>) -> Vec<&'a str> {
-    let mut found = samples.words("policy");
-    found.sort_by_key(|name| TEND_POLICIES.iter().position(|known| known == name));
-    found
 }
 
 /// The section; `None` of a run without this benchmark.
@@ -119,10 +134,8 @@ pub fn section(run: &Run) -> Option<Section> {
 /// The report of a run that has nothing else.
 pub fn document(run: &Run) -> Option<Document> {
     let section = section(run)?;
-    let mut document = Document::new(TITLE, "Tended beside untended, over many forks.");
-    document.facts = facts::headline_facts(&run.info);
-    document.sections = vec![section];
-    emulated::label_document(&mut document, emulated::label_of(&run.info.environments));
+    let mut document = crate::run::beside_published(run, TITLE, vec![section]);
+    document.subtitle = "Tended beside untended, over many forks.".into();
     Some(document)
 }
 
@@ -161,8 +174,8 @@ fn by_snapshot<'a>(
     of: impl Fn(&Picked<'a>) -> Picked<'a>,
     metric: &str,
 ) -> Option<Plot> {
-    for policy in case.policies() {
-        let samples = of(&case.samples.with("policy", policy));
+    for Tended { policy, samples } in Tended::all(&case.samples) {
+        let samples = of(&samples);
         let numbers = samples.numbers("snapshot");
         let at = |number: &u64| {
             let one = samples.with("snapshot", number).estimate(metric)?;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the measurements are worth: the model's error, counted faults, isolation.
 
-use super::finding;
 use crate::document::Block;
 use crate::fmt::{self, percent};
 use crate::study::not_available;
@@ -36,7 +35,7 @@ fn model(study: &Study) -> Block {
             "what the model misses beyond that is its own error"
         },
     );
-    finding(check::sentence(check), detail, check::PLOT)
+    Block::finding(check::sentence(check), detail, check::PLOT)
 }
 
 /// Faults that the kernel counted against pages that were written.
@@ -66,7 +65,7 @@ fn counted(study: &Study) -> Option<Block> {
         "Over {} workloads with sequential and random writes to base pages.",
         fmt::count(ratios.len() as u64)
     );
-    Some(finding(headline, detail, faults::RUNS_TABLE))
+    Some(Block::finding(headline, detail, faults::RUNS_TABLE))
 }
 
 fn isolation(study: &Study) -> Block {
@@ -99,5 +98,5 @@ fn isolation(study: &Study) -> Block {
         "No process saw another's writes: {} pages were checked{with}.",
         fmt::number(pages)
     );
-    finding(headline, detail, "rounds")
+    Block::finding(headline, detail, "rounds")
 }

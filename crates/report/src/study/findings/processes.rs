@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a process costs without its memory, and how the cost grows with it.
 
-use super::finding;
 use crate::cells;
 use crate::document::Block;
 use crate::fmt::{self, heap_size, percent, time};
@@ -54,7 +53,7 @@ fn methods(study: &Study) -> Block {
         intervals.join("; ")
     );
     let headline = format!("Making a process costs by {}.", known.join("; by "));
-    finding(headline, detail, table::TABLE)
+    Block::finding(headline, detail, table::TABLE)
 }
 
 fn untouched(study: &Study) -> Block {
@@ -78,7 +77,7 @@ fn untouched(study: &Study) -> Block {
         cells::words(none, "ns"),
         cells::words(filled, "ns")
     );
-    finding(headline, detail, beyond::TABLE)
+    Block::finding(headline, detail, beyond::TABLE)
 }
 
 /// Document 000's result on this machine.
@@ -131,5 +130,5 @@ fn law(study: &Study) -> Block {
             SMITH.value("3b2.ratio", "service_to_copy_ratio").map(percent).unwrap_or_default()
         ));
     }
-    finding(headline, detail, sweep::LINES_TABLE)
+    Block::finding(headline, detail, sweep::LINES_TABLE)
 }

@@ -7,7 +7,6 @@ use cowlab_analysis::study::Study;
 use cowlab_model::cost::{Prediction, Question, predict};
 use cowlab_model::profile::WritingProcess;
 
-use super::finding;
 use crate::document::Block;
 use crate::fmt::{self, percent, size, time};
 use crate::study::{curves, machine};
@@ -106,7 +105,7 @@ fn stop(study: &Study) -> Block {
         size(LARGE_BYTES),
         time(first.fork_ns.value)
     );
-    finding(headline, detail, curves::FORK_PLOT)
+    Block::finding(headline, detail, curves::FORK_PLOT)
 }
 
 fn huge_pages(study: &Study) -> Block {
@@ -151,5 +150,5 @@ fn huge_pages(study: &Study) -> Block {
         size(page),
         time(split.value)
     );
-    finding(headline, detail, machine::PROFILE_TABLE)
+    Block::finding(headline, detail, machine::PROFILE_TABLE)
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What writes cost after a fork, and where the time goes.
 
-use super::finding;
 use crate::cells;
 use crate::document::Block;
 use crate::fmt::{self, percent, time};
@@ -61,7 +60,7 @@ fn first_write(study: &Study) -> Option<Block> {
             cells::words(reuse, "ns")
         ));
     }
-    Some(finding(headline, detail, machine::PROFILE_TABLE))
+    Some(Block::finding(headline, detail, machine::PROFILE_TABLE))
 }
 
 fn parts(study: &Study) -> Block {
@@ -103,7 +102,7 @@ fn parts(study: &Study) -> Block {
     } else {
         " Here the copy itself is the largest part: only copying less would help."
     });
-    finding(headline, detail, faults::PARTS_PLOT)
+    Block::finding(headline, detail, faults::PARTS_PLOT)
 }
 
 /// Random against sequential writes at the largest size that has both.
@@ -135,7 +134,7 @@ fn order(study: &Study) -> Option<Block> {
         published("random_over_sequential_low_ratio"),
         published("random_over_sequential_high_ratio"),
     );
-    Some(finding(headline, detail, faults::RUNS_TABLE))
+    Some(Block::finding(headline, detail, faults::RUNS_TABLE))
 }
 
 fn cold_memory(study: &Study) -> Option<Block> {
@@ -164,5 +163,5 @@ fn cold_memory(study: &Study) -> Option<Block> {
         cells::words(cold, "ns"),
         cells::words(warm, "ns")
     );
-    Some(finding(headline, detail, machine::PROFILE_TABLE))
+    Some(Block::finding(headline, detail, machine::PROFILE_TABLE))
 }

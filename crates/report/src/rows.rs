@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Tables made column by column: what a column is called stands beside what it shows.
+
+use cowlab_analysis::picked::Picked;
+use cowlab_model::Estimate;
+use cowlab_store::unit_of;
+
+use crate::cells::{self, MISSING};
+use crate::document::{Cell, Column, Table};
+
+/// A table with a row for each of some things, to which columns are added.
+pub(crate) struct Rows<'a, T> {
+    things: &'a [T],
+    table: Table,
+}
+
+impl<'a, T> Rows<'a, T> {
+    /// A table without columns.
+    pub(crate) fn of(
+        id: impl Into<String>,
+        caption: impl Into<String>,
+        things: &'a [T],
+    ) -> Rows<'a, T> {
+        let rows = things.iter().map(|_| Vec::new()).collect();
+        Rows { things, table: Table { rows, ..Table::new(id, caption, Vec::new()) } }
+    }
+
+    /// The table.
+    pub(crate) fn table(self) -> Table {
+        self.table
+    }
+
+    /// A column of any cells.
+    fn column(mut self, column: Column, cell: impl Fn(&T) -> Cell) -> Self {
+        self.table.columns.push(column);
+        for (row, thing) in self.table.rows.iter_mut().zip(self.things) {
+            row.push(cell(thing));
+        }
+        self
+    }
+
+    /// Words.
+    pub(crate) fn text<S: Into<String>>(self, name: &str, text: impl Fn(&T) -> S) -> Self {
+        self.column(Column::text(name), |thing| Cell::text(text(thing)))
+    }
+
+    /// Figures of different units, or of none.
+    pub(crate) fn figure(self, name: &str, cell: impl Fn(&T) -> Cell) -> Self {
+        self.column(Column::number(name), cell)
+    }
+
+    /// Exact counts.
+    pub(crate) fn count(self, name: &str, count: impl Fn(&T) -> u64) -> Self {
+        self.figure(name, |thing| Cell::count(count(thing)))
+    }
+
+    /// Cells with figures in `unit`.
+    pub(crate) fn unit(self, name: &str, unit: &str, cell: impl Fn(&T) -> Cell) -> Self {
+        self.column(Column::unit(name, unit), cell)
+    }
+
+    /// Figures in `unit`, and why one is missing.
+    pub(crate) fn number(
+        self,
+        name: &str,
+        unit: &str,
+        missing: &str,
+        figure: impl Fn(&T) -> Option<f64>,
+    ) -> Self {
+        self.unit(name, unit, |thing| cells::number(figure(thing), unit, missing))
+    }
+
+    /// The same with their intervals.
+    pub(crate) fn estimate(
+        self,
+        name: &str,
+        unit: &str,
+        missing: &str,
+        figure: impl Fn(&T) -> Option<Estimate>,
+    ) -> Self {
+        self.unit(name, unit, |thing| cells::estimate(figure(thing), unit, missing))
+    }
+
+    /// A metric that each round has many of, in its own unit, with the interval of the rounds.
+    pub(crate) fn of_rounds<'s>(
+        self,
+        name: &str,
+        metric: &str,
+        samples: impl Fn(&T) -> Picked<'s>,
+    ) -> Self {
+        let figure = |thing: &T| samples(thing).estimate_of_rounds(metric);
+        self.estimate(name, unit_of(metric), MISSING, figure)
+    }
+
+    /// A metric of some samples, in its own unit.
+    pub(crate) fn metric<'s>(
+        self,
+        name: &str,
+        metric: &str,
+        samples: impl Fn(&T) -> Picked<'s>,
+    ) -> Self {
+        self.estimate(name, unit_of(metric), MISSING, |thing| samples(thing).estimate(metric))
+    }
+}
