@@ -7,7 +7,8 @@ use cowlab_casper::profile::{Profile, TypeCount};
 
 use super::words::{code, share};
 use super::{Group, View};
-use crate::{Block, Cell, Column, Table, fmt};
+use crate::rows::Rows;
+use crate::{Block, Cell, fmt};
 
 /// A group's events of one type.
 pub(super) struct Row {
@@ -54,50 +55,38 @@ pub(super) fn blocks(profile: &Profile, view: &View) -> Vec<Block> {
     if rows.is_empty() {
         return vec![Block::Text("The trace has no events.".to_owned())];
     }
-    let mut columns = Vec::new();
+    let shown = &rows[..rows.len().min(view.rows())];
+    let mut table = Rows::of("event-types", "Events by type, from the recording's begin", shown);
     if view.group != Group::All {
-        columns.extend([Column::text("Process"), Column::text("Program")]);
-    }
-    if view.group == Group::Thread {
-        columns.push(Column::text("Thread"));
-    }
-    columns.extend([
-        Column::text("Type"),
-        Column::number("Events"),
-        Column::unit("Bytes", "bytes"),
-        Column::unit("First at", "ns"),
-        Column::unit("Last at", "ns"),
-        Column::unit("Rate", "per_s"),
-    ]);
-    let mut table =
-        Table::new("event-types", "Events by type, from the recording's begin", columns);
-    let at = |ticks| Cell::number(profile.clock.seconds(ticks) * 1e9, "ns");
-    for row in rows.iter().take(view.rows()) {
-        let mut cells = Vec::new();
-        if let Some((process, pid)) = row.process {
-            cells.push(Cell::text(format!("{pid} (#{process})")));
-            cells.push(Cell::text(code(profile.metadata.program(process).unwrap_or_default())));
-            if let Some(tid) = row.tid {
-                let name = profile.metadata.thread(process, tid).unwrap_or_default();
-                cells.push(Cell::text(format!("{tid} {}", code(name))));
-            }
+        let process = |row: &Row| row.process.unwrap_or_default();
+        table = table
+            .text("Process", |row| format!("{1} (#{0})", process(row).0, process(row).1))
+            .text("Program", |row| {
+                code(profile.metadata.program(process(row).0).unwrap_or_default())
+            });
+        if view.group == Group::Thread {
+            table = table.text("Thread", |row| {
+                let tid = row.tid.unwrap_or_default();
+                let name = profile.metadata.thread(process(row).0, tid).unwrap_or_default();
+                format!("{tid} {}", code(name))
+            });
         }
-        let name = row.name.clone().unwrap_or_else(|| format!("type {}", row.event_type));
-        let seconds = profile.clock.span_ns((row.last.saturating_sub(row.first)) as f64) / 1e9;
-        let rate = (seconds > 0.0).then(|| (row.count - 1) as f64 / seconds);
-        cells.extend([
-            Cell::text(code(&name)),
-            Cell::count(row.count),
-            Cell::number(row.bytes as f64, "bytes"),
-            at(row.first),
-            at(row.last),
-            rate.map_or_else(
-                || Cell::Missing("all events at one moment".to_owned()),
-                |rate| Cell::number(rate, "per_s"),
-            ),
-        ]);
-        table.push(cells);
     }
+    let at = |ticks| Cell::number(profile.clock.seconds(ticks) * 1e9, "ns");
+    let table = table
+        .text("Type", |row| {
+            code(&row.name.clone().unwrap_or_else(|| format!("type {}", row.event_type)))
+        })
+        .count("Events", |row| row.count)
+        .unit("Bytes", "bytes", |row| Cell::number(row.bytes as f64, "bytes"))
+        .unit("First at", "ns", |row| at(row.first))
+        .unit("Last at", "ns", |row| at(row.last))
+        .number("Rate", "per_s", "all events at one moment", |row| {
+            let ticks = row.last.saturating_sub(row.first) as f64;
+            let seconds = profile.clock.span_ns(ticks) / 1e9;
+            (seconds > 0.0).then(|| (row.count - 1) as f64 / seconds)
+        })
+        .table();
     let mut blocks = vec![Block::Table(table)];
     if rows.len() > view.rows() {
         let all = fmt::count(rows.len() as u64);
@@ -113,16 +102,12 @@ pub(super) fn field(profile: &Profile, view: &View) -> Vec<Block> {
     let all: u64 = field.values.iter().map(|value| value.count).sum::<u64>() + field.others;
     let unit = if field.unit.is_empty() { String::new() } else { format!(" ({})", field.unit) };
     let caption = format!("{name}{unit}: values of {} events", fmt::count(all));
-    let columns =
-        vec![Column::text("Value"), Column::number("Events"), Column::unit("Share", "fraction")];
-    let mut table = Table::new("field-values", caption, columns);
-    for value in field.values.iter().take(view.rows()) {
-        table.push(vec![
-            Cell::text(code(&value.text)),
-            Cell::count(value.count),
-            share(value.count as f64, all as f64),
-        ]);
-    }
+    let shown = &field.values[..field.values.len().min(view.rows())];
+    let table = Rows::of("field-values", caption, shown)
+        .text("Value", |value| code(&value.text))
+        .count("Events", |value| value.count)
+        .unit("Share", "fraction", |value| share(value.count as f64, all as f64))
+        .table();
     let mut blocks = vec![Block::Table(table)];
     let numbers = &field.numbers;
     if let (Some(mean), Some(p50), Some(p99)) =

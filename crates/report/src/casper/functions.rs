@@ -4,8 +4,9 @@
 use cowlab_casper::profile::{Function, Profile};
 
 use super::View;
-use super::words::{chosen, code, share, span, variance, whole_span};
-use crate::{Block, Cell, Column, Table, fmt};
+use super::words::{chosen, code, share, span, spread};
+use crate::rows::Rows;
+use crate::{Block, Table, fmt};
 
 pub(super) fn blocks(profile: &Profile, view: &View) -> Vec<Block> {
     let list = chosen(profile, view);
@@ -54,96 +55,51 @@ fn place(function: &Function) -> String {
 
 fn times(profile: &Profile, shown: &[(usize, &Function)]) -> Table {
     let all: f64 = profile.functions.list.iter().map(Function::own_ticks).sum();
-    let mut table = Table::new(
-        "functions-time",
-        "Where the time went. Inclusive time counts only the outermost call of a recursion; the shares are of the self time of all functions.",
-        vec![
-            Column::text("Function"),
-            Column::text("Where"),
-            Column::number("Calls"),
-            Column::unit("Self", "ns"),
-            Column::unit("Self share", "fraction"),
-            Column::unit("Inclusive", "ns"),
-            Column::unit("Self, raw", "ns"),
-            Column::unit("Inclusive, raw", "ns"),
-        ],
-    );
-    for (_, function) in shown {
-        table.push(vec![
-            Cell::text(code(&function.name)),
-            Cell::text(code(&place(function))),
-            Cell::count(function.calls),
-            span(profile, Some(function.own_ticks())),
-            share(function.own_ticks(), all),
-            span(profile, Some(function.inclusive_ticks())),
-            span(profile, Some(function.own_raw_ticks as f64)),
-            span(profile, Some(function.inclusive_raw_ticks as f64)),
-        ]);
-    }
-    table
+    let time = |ticks: fn(&Function) -> f64| {
+        move |(_, function): &(usize, &Function)| span(profile, Some(ticks(function)))
+    };
+    let caption = "Where the time went. Inclusive time counts only the outermost call of a recursion; the shares are of the self time of all functions.";
+    Rows::of("functions-time", caption, shown)
+        .text("Function", |(_, function)| code(&function.name))
+        .text("Where", |(_, function)| code(&place(function)))
+        .count("Calls", |(_, function)| function.calls)
+        .unit("Self", "ns", time(Function::own_ticks))
+        .unit("Self share", "fraction", |(_, function)| share(function.own_ticks(), all))
+        .unit("Inclusive", "ns", time(Function::inclusive_ticks))
+        .unit("Self, raw", "ns", time(|function| function.own_raw_ticks as f64))
+        .unit("Inclusive, raw", "ns", time(|function| function.inclusive_raw_ticks as f64))
+        .table()
 }
 
 fn durations(profile: &Profile, shown: &[(usize, &Function)]) -> Table {
-    let mut table = Table::new(
-        "functions-duration",
-        "How long a call took, of those that returned. Percentiles are good to 1%.",
-        vec![
-            Column::text("Function"),
-            Column::number("Returned"),
-            Column::unit("Total", "ns"),
-            Column::unit("Mean", "ns"),
-            Column::unit("Mean, raw", "ns"),
-            Column::unit("Variance", "µs²"),
-            Column::unit("Min", "ns"),
-            Column::unit("P50", "ns"),
-            Column::unit("P99", "ns"),
-            Column::unit("Max", "ns"),
-        ],
-    );
-    for (_, function) in shown {
-        let times = &function.times;
-        let some = |ticks: u64| (times.count > 0).then_some(ticks as f64);
-        table.push(vec![
-            Cell::text(code(&function.name)),
-            Cell::count(times.count),
-            span(profile, some(0).map(|_| function.total_ticks())),
-            span(profile, function.mean_ticks()),
-            span(profile, function.raw_mean_ticks()),
-            variance(profile, times.variance()),
-            span(profile, some(times.min)),
-            whole_span(profile, times.quantile(0.5)),
-            whole_span(profile, times.quantile(0.99)),
-            span(profile, some(times.max)),
-        ]);
-    }
-    table
+    let caption = "How long a call took, of those that returned. Percentiles are good to 1%.";
+    let rows = Rows::of("functions-duration", caption, shown)
+        .text("Function", |(_, function)| code(&function.name))
+        .count("Returned", |(_, function)| function.times.count)
+        .unit("Total", "ns", |(_, function)| {
+            span(profile, (function.times.count > 0).then(|| function.total_ticks()))
+        })
+        .unit("Mean", "ns", |(_, function)| span(profile, function.mean_ticks()))
+        .unit("Mean, raw", "ns", |(_, function)| span(profile, function.raw_mean_ticks()));
+    spread(rows, profile, |(_, function)| &function.times).table()
 }
+
+/// Calls whose ends are not both known, by why.
+type Ending = (&'static str, fn(&Function) -> u64);
 
 /// Calls that did not begin and return before the recorder's eyes.
 fn endings(list: &[(usize, &Function)], view: &View) -> Table {
-    let mut table = Table::new(
-        "functions-ended",
-        "Calls of which not both ends are known. They are in no duration; what a longjmp left is in the sums up to its last event.",
-        vec![
-            Column::text("Function"),
-            Column::number("Left by longjmp"),
-            Column::number("Not returned at the end"),
-            Column::number("Cut by lost events"),
-            Column::number("Returned, but begun before"),
-        ],
-    );
-    for (_, function) in list {
-        let counts = [
-            function.left_by_longjmp,
-            function.still_open,
-            function.cut_by_loss,
-            function.exits_without_enter,
-        ];
-        if counts.iter().any(|&count| count > 0) && table.rows.len() < view.rows() {
-            let mut row = vec![Cell::text(code(&function.name))];
-            row.extend(counts.map(Cell::count));
-            table.push(row);
-        }
-    }
-    table
+    let counts: [Ending; 4] = [
+        ("Left by longjmp", |function| function.left_by_longjmp),
+        ("Not returned at the end", |function| function.still_open),
+        ("Cut by lost events", |function| function.cut_by_loss),
+        ("Returned, but begun before", |function| function.exits_without_enter),
+    ];
+    let some = |function: &&Function| counts.iter().any(|(_, count)| count(function) > 0);
+    let shown = list.iter().map(|(_, function)| *function).filter(some).take(view.rows());
+    let shown: Vec<&Function> = shown.collect();
+    let caption = "Calls of which not both ends are known. They are in no duration; what a longjmp left is in the sums up to its last event.";
+    let rows = Rows::of("functions-ended", caption, &shown)
+        .text("Function", |function| code(&function.name));
+    counts.iter().fold(rows, |rows, (name, count)| rows.count(name, |of| count(of))).table()
 }

@@ -2,11 +2,14 @@
 //! What a function's time is made of: Barkley and Schimmel's Table I, and their "600 calls to
 //! ptalloc, or six per fork".
 
+use std::cell::RefCell;
+
 use cowlab_casper::profile::{Edge, Function, Profile};
 use cowlab_casper::symbol::Symbols;
 
 use super::View;
 use super::words::{chosen, code, share, span};
+use crate::rows::Rows;
 use crate::{Block, Cell, Column, Table, fmt};
 
 /// Functions that are taken apart, where they were asked for by name.
@@ -99,38 +102,25 @@ fn edges(profile: &Profile, view: &View) -> Table {
         })
         .collect();
     list.sort_by(|a, b| b.ticks().total_cmp(&a.ticks()).then(b.calls.cmp(&a.calls)));
-    let mut table = Table::new(
-        "calls",
-        "Who called whom, and from where",
-        vec![
-            Column::text("Caller"),
-            Column::text("Function"),
-            Column::text("Call site"),
-            Column::number("Calls"),
-            Column::number("Per call of the caller"),
-            Column::unit("Total", "ns"),
-            Column::unit("Share of the caller", "fraction"),
-        ],
-    );
-    let mut symbols = Symbols::default();
-    let none = || Cell::text("");
-    for edge in list.into_iter().take(view.rows()) {
-        let caller = edge.caller.map(|caller| &profile.functions.list[caller]);
-        let callee = &profile.functions.list[edge.callee];
-        table.push(vec![
-            caller.map_or_else(none, |caller| Cell::text(code(&caller.name))),
-            Cell::text(code(&callee.name)),
-            Cell::text(code(&edge.place(&profile.metadata, &mut symbols))),
-            Cell::count(edge.calls),
-            caller.map_or_else(none, |caller| {
-                Cell::number(edge.calls as f64 / caller.calls.max(1) as f64, "")
-            }),
-            span(profile, Some(edge.ticks())),
+    list.truncate(view.rows());
+    let symbols = RefCell::new(Symbols::default());
+    let caller = |edge: &Edge| edge.caller.map(|caller| &profile.functions.list[caller]);
+    let of_caller = |edge: &Edge, of: &dyn Fn(&Function) -> Cell| {
+        caller(edge).map_or_else(|| Cell::text(""), of)
+    };
+    Rows::of("calls", "Who called whom, and from where", &list)
+        .text("Caller", |edge| caller(edge).map_or_else(String::new, |of| code(&of.name)))
+        .text("Function", |edge| code(&profile.functions.list[edge.callee].name))
+        .text("Call site", |edge| code(&edge.place(&profile.metadata, &mut symbols.borrow_mut())))
+        .count("Calls", |edge| edge.calls)
+        .figure("Per call of the caller", |edge| {
+            of_caller(edge, &|of| Cell::number(edge.calls as f64 / of.calls.max(1) as f64, ""))
+        })
+        .unit("Total", "ns", |edge| span(profile, Some(edge.ticks())))
+        .unit("Share of the caller", "fraction", |edge| match edge.caller {
             // A recursion's inner calls are in its inclusive time already.
-            caller
-                .filter(|_| edge.caller != Some(edge.callee))
-                .map_or_else(none, |caller| share(edge.ticks(), caller.inclusive_ticks())),
-        ]);
-    }
-    table
+            Some(caller) if caller == edge.callee => Cell::text(""),
+            _ => of_caller(edge, &|of| share(edge.ticks(), of.inclusive_ticks())),
+        })
+        .table()
 }

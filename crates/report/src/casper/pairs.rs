@@ -4,7 +4,8 @@
 use cowlab_casper::profile::{PairTimes, Profile};
 
 use super::View;
-use super::words::{code, share, span, variance, whole_span};
+use super::words::{code, share, span, spread, variance};
+use crate::rows::Rows;
 use crate::{Block, Cell, Column, Table};
 
 pub(super) fn blocks(profile: &Profile, view: &View) -> Vec<Block> {
@@ -26,38 +27,14 @@ pub(super) fn blocks(profile: &Profile, view: &View) -> Vec<Block> {
 }
 
 fn each(profile: &Profile) -> Table {
-    let mut table = Table::new(
-        "pairs",
-        "From each first event to the next second one. These times contain what the recording of the events costs.",
-        vec![
-            Column::text("From"),
-            Column::text("To"),
-            Column::number("Times"),
-            Column::number("Without an end"),
-            Column::unit("Mean", "ns"),
-            Column::unit("Variance", "µs²"),
-            Column::unit("Min", "ns"),
-            Column::unit("P50", "ns"),
-            Column::unit("P99", "ns"),
-            Column::unit("Max", "ns"),
-        ],
-    );
-    for PairTimes { pair, times, without_end } in &profile.pairs {
-        let some = |ticks: u64| (times.count > 0).then_some(ticks as f64);
-        table.push(vec![
-            Cell::text(code(&pair.from)),
-            Cell::text(code(&pair.to)),
-            Cell::count(times.count),
-            Cell::count(*without_end),
-            span(profile, times.mean()),
-            variance(profile, times.variance()),
-            span(profile, some(times.min)),
-            whole_span(profile, times.quantile(0.5)),
-            whole_span(profile, times.quantile(0.99)),
-            span(profile, some(times.max)),
-        ]);
-    }
-    table
+    let caption = "From each first event to the next second one. These times contain what the recording of the events costs.";
+    let rows = Rows::of("pairs", caption, &profile.pairs)
+        .text("From", |of| code(&of.pair.from))
+        .text("To", |of| code(&of.pair.to))
+        .count("Times", |of| of.times.count)
+        .count("Without an end", |of| of.without_end)
+        .unit("Mean", "ns", |of| span(profile, of.times.mean()));
+    spread(rows, profile, |of| &of.times).table()
 }
 
 /// As in Barkley and Schimmel's Table I.

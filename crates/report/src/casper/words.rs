@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Names and figures of a trace in a table.
 
-use cowlab_casper::profile::{Function, Profile};
+use cowlab_casper::profile::{Function, Moments, Profile};
 
 use super::{Order, View};
 use crate::Cell;
+use crate::rows::Rows;
 
 /// A name out of a trace, in which no markup is understood.
 pub(super) fn code(name: &str) -> String {
@@ -20,7 +21,7 @@ pub(super) fn span(profile: &Profile, ticks: Option<f64>) -> Cell {
 }
 
 /// A quantile, in ticks.
-pub(super) fn whole_span(profile: &Profile, ticks: Option<u64>) -> Cell {
+fn quantile(profile: &Profile, ticks: Option<u64>) -> Cell {
     match ticks {
         Some(ticks) => span(profile, Some(ticks as f64)),
         None => Cell::Missing("no distribution was kept".to_owned()),
@@ -34,6 +35,23 @@ pub(super) fn variance(profile: &Profile, ticks: Option<f64>) -> Cell {
         Some(ticks) => Cell::number(ticks * us * us, "µs²"),
         None => Cell::Missing("needs two values".to_owned()),
     }
+}
+
+/// Columns of how durations spread.
+pub(super) fn spread<'r, T>(
+    rows: Rows<'r, T>,
+    profile: &Profile,
+    times: impl Fn(&T) -> &Moments,
+) -> Rows<'r, T> {
+    let end = |of: &T, end: fn(&Moments) -> u64| {
+        let times = times(of);
+        span(profile, (times.count > 0).then(|| end(times) as f64))
+    };
+    rows.unit("Variance", "µs²", |of| variance(profile, times(of).variance()))
+        .unit("Min", "ns", |of| end(of, |times| times.min))
+        .unit("P50", "ns", |of| quantile(profile, times(of).quantile(0.5)))
+        .unit("P99", "ns", |of| quantile(profile, times(of).quantile(0.99)))
+        .unit("Max", "ns", |of| end(of, |times| times.max))
 }
 
 /// A share of a whole; a dash where there is no whole.
