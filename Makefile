@@ -99,6 +99,11 @@ test-tend-long: build ## tend killed at 50 random moments under a Redis and a kn
 	scripts/install redis
 	COWLAB=$(CURDIR)/target/release/cowlab REPOSITORY=$(CURDIR) tests/tend/kills 50
 
+docs/metrics.md: FORCE ## the table of parameters and metrics, from crates/schema
+	$(CARGO) run $(CARGO_FLAGS:--workspace=) -p cowlab-schema --example reference > $@.new
+	mv $@.new $@
+FORCE:
+
 SECONDS ?= 60
 fuzz-insert: ## fuzz insert on one core for SECONDS=60
 	scripts/install test-long

@@ -347,10 +347,10 @@ static void print_rounds(const struct round *rounds, uint64_t count)
 
 int main(int argc, char **argv)
 {
-	enum { THREADS = 256, PIN, WARM, PAGE };
+	enum { THREADS = 256, PINNED, WARM, PAGE };
 	static const struct option options[] = {
 		{ "threads", required_argument, NULL, THREADS },
-		{ "pin", no_argument, NULL, PIN },
+		{ "pinned", required_argument, NULL, PINNED },
 		{ "warm", no_argument, NULL, WARM },
 		{ "page-size-bytes", required_argument, NULL, PAGE },
 		{ NULL, 0, NULL, 0 },
@@ -367,8 +367,8 @@ int main(int argc, char **argv)
 		case THREADS:
 			threads = (int)parse_u64("--threads", optarg);
 			break;
-		case PIN:
-			pinned = true;
+		case PINNED:
+			pinned = parse_bool("--pinned", optarg);
 			break;
 		case WARM:
 			warmed = true;

@@ -17,6 +17,10 @@ static const char *const pattern_names[] = { "single", "sequential", "random", N
 enum writer { CHILD, PARENT };
 static const char *const writer_names[] = { "child", "parent", NULL };
 
+/* What a kernel that counts is asked for. */
+enum counting { NOTHING, COUNTS, TIMES };
+static const char *const counting_names[] = { "none", "counts", "times", NULL };
+
 /*
  * What one repetition takes the time of: all writes together, each of them, or
  * each by the kernel, whose own time-stamps the first two are kept free of.
@@ -46,8 +50,7 @@ static struct {
 	int threads;
 	bool pinned;
 	bool warm;
-	bool cow_stats;
-	bool cow_times;
+	enum counting counting;
 	size_t page_bytes;
 	uint64_t repetitions;
 	uint64_t unmeasured; /* repetitions before them, from which the kernel may learn */
@@ -108,7 +111,7 @@ static uint64_t write_loop(struct record *r, enum timing timing, char *base, siz
 
 static void write_all(int writer, struct record *r, enum timing timing)
 {
-	struct cow_text *texts = settings.cow_stats ? counts[writer] : NULL;
+	struct cow_text *texts = settings.counting ? counts[writer] : NULL;
 	struct rusage before;
 
 	/*
@@ -213,7 +216,7 @@ static void repeat(char *records, enum timing timing)
 	close(go_pipe[0]);
 	close(ready_pipe[0]);
 	close(ready_pipe[1]);
-	if (settings.cow_stats && settings.writer == PARENT)
+	if (settings.counting && settings.writer == PARENT)
 		write_pages(heap, settings.bytes, base_page_bytes());
 }
 
@@ -233,7 +236,7 @@ static void print_repetition(char *records, uint64_t repetition, enum timing tim
 		row_of_child(writer, "pages_written", &writes, 1);
 		if (timing == EACH)
 			row_of_child(writer, "write_ns", r->write_ns, writes);
-		if (settings.cow_stats)
+		if (settings.counting)
 			print_counts(writer, counts[i], timing);
 	}
 }
@@ -245,10 +248,9 @@ static void parse(int argc, char **argv)
 		WRITER,
 		CHILDREN,
 		THREADS,
-		PIN,
+		PINNED,
 		WARM,
-		COW_STATS,
-		COW_TIMES,
+		COUNTING,
 		PAGE,
 		REPETITIONS,
 		UNMEASURED,
@@ -259,10 +261,9 @@ static void parse(int argc, char **argv)
 		{ "writer", required_argument, NULL, WRITER },
 		{ "children", required_argument, NULL, CHILDREN },
 		{ "threads", required_argument, NULL, THREADS },
-		{ "pin", no_argument, NULL, PIN },
+		{ "pinned", required_argument, NULL, PINNED },
 		{ "warm", no_argument, NULL, WARM },
-		{ "cow-stats", no_argument, NULL, COW_STATS },
-		{ "cow-times", no_argument, NULL, COW_TIMES },
+		{ "counting", required_argument, NULL, COUNTING },
 		{ "page-size-bytes", required_argument, NULL, PAGE },
 		{ "repetitions", required_argument, NULL, REPETITIONS },
 		{ "unmeasured", required_argument, NULL, UNMEASURED },
@@ -287,18 +288,15 @@ static void parse(int argc, char **argv)
 		case THREADS:
 			settings.threads = (int)parse_u64("--threads", optarg);
 			break;
-		case PIN:
-			settings.pinned = true;
+		case PINNED:
+			settings.pinned = parse_bool("--pinned", optarg);
 			break;
 		case WARM:
 			settings.warm = true;
 			break;
-		case COW_TIMES:
-			settings.cow_times = true;
-			settings.cow_stats = true;
-			break;
-		case COW_STATS:
-			settings.cow_stats = true;
+		case COUNTING:
+			settings.counting =
+				(enum counting)parse_choice("counting", optarg, counting_names);
 			break;
 		case PAGE:
 			settings.page_bytes = parse_u64("--page-size-bytes", optarg);
@@ -346,7 +344,7 @@ int main(int argc, char **argv)
 	write_pages(heap, settings.bytes, base_page_bytes());
 	scratch = map_private(base_page_bytes(), base_page_bytes());
 	write_pages(scratch, base_page_bytes(), base_page_bytes());
-	if (settings.cow_stats)
+	if (settings.counting)
 		counts = map_records(sizeof(*counts) * (size_t)settings.children);
 	if (settings.warm)
 		warm(writes * base_page_bytes() * (size_t)settings.children);
@@ -363,7 +361,7 @@ int main(int argc, char **argv)
 	}
 	/* Each timing in turn: the whole-run time is free of time-stamps. */
 	for (uint64_t i = 0; i < settings.repetitions; i++) {
-		enum timing timing = (enum timing)(i % (settings.cow_times ? 3 : 2));
+		enum timing timing = (enum timing)(i % (settings.counting == TIMES ? 3 : 2));
 
 		choose_order(&state, pages);
 		repeat(records, timing);

@@ -43,11 +43,11 @@ static struct {
 	enum method method;
 	enum writer writer;
 	uint64_t reap; /* children alive at most; 1: each is reaped at once; 0: never */
-	bool untouched;
+	bool populated;
 	bool spread; /* the written pages lie evenly over the heap, not at its start */
-	bool scatter;
+	bool scattered;
 	uint64_t scatter_bytes;
-	bool settle;
+	bool settled;
 	bool pinned;
 	bool warm;
 	size_t page_bytes;
@@ -55,7 +55,7 @@ static struct {
 	uint64_t vmas_anon, vmas;
 	uint64_t work_ns; /* between two forks */
 	char *spawn_path;
-} settings = { .reap = 1 };
+} settings = { .reap = 1, .populated = true };
 
 static char *heap;
 static const char *other_memory;
@@ -263,12 +263,12 @@ static void parse(int argc, char **argv)
 		METHOD = 256,
 		WRITER,
 		REAP,
-		UNTOUCHED,
+		POPULATED,
 		SPREAD,
-		SCATTER,
+		SCATTERED,
 		SCATTER_BYTES,
-		SETTLE,
-		PIN,
+		SETTLED,
+		PINNED,
 		WARM,
 		PAGE,
 		THREADS,
@@ -281,12 +281,12 @@ static void parse(int argc, char **argv)
 		{ "method", required_argument, NULL, METHOD },
 		{ "writer", required_argument, NULL, WRITER },
 		{ "reap", required_argument, NULL, REAP },
-		{ "untouched", no_argument, NULL, UNTOUCHED },
-		{ "spread", no_argument, NULL, SPREAD },
-		{ "scatter", no_argument, NULL, SCATTER },
+		{ "populated", required_argument, NULL, POPULATED },
+		{ "spread", required_argument, NULL, SPREAD },
+		{ "scattered", required_argument, NULL, SCATTERED },
 		{ "scatter-bytes", required_argument, NULL, SCATTER_BYTES },
-		{ "settle", no_argument, NULL, SETTLE },
-		{ "pin", no_argument, NULL, PIN },
+		{ "settled", required_argument, NULL, SETTLED },
+		{ "pinned", required_argument, NULL, PINNED },
 		{ "warm", no_argument, NULL, WARM },
 		{ "page-size-bytes", required_argument, NULL, PAGE },
 		{ "threads", required_argument, NULL, THREADS },
@@ -312,23 +312,23 @@ static void parse(int argc, char **argv)
 					: !strcmp(optarg, "never") ? 0
 								   : parse_u64("--reap", optarg);
 			break;
-		case UNTOUCHED:
-			settings.untouched = true;
+		case POPULATED:
+			settings.populated = parse_bool("--populated", optarg);
 			break;
 		case SPREAD:
-			settings.spread = true;
+			settings.spread = parse_bool("--spread", optarg);
 			break;
-		case SCATTER:
-			settings.scatter = true;
+		case SCATTERED:
+			settings.scattered = parse_bool("--scattered", optarg);
 			break;
 		case SCATTER_BYTES:
 			settings.scatter_bytes = parse_u64("--scatter-bytes", optarg);
 			break;
-		case SETTLE:
-			settings.settle = true;
+		case SETTLED:
+			settings.settled = parse_bool("--settled", optarg);
 			break;
-		case PIN:
-			settings.pinned = true;
+		case PINNED:
+			settings.pinned = parse_bool("--pinned", optarg);
 			break;
 		case WARM:
 			settings.warm = true;
@@ -393,14 +393,14 @@ int main(int argc, char **argv)
 	place_writes();
 	heap = map_private(settings.heap_bytes, settings.page_bytes);
 	faults = usage_of(RUSAGE_SELF).ru_minflt;
-	if (!settings.untouched)
+	if (settings.populated)
 		write_pages(heap, settings.heap_bytes, base_page_bytes());
 	faults = usage_of(RUSAGE_SELF).ru_minflt - faults;
 	if (settings.work_ns) {
 		other_bytes = beyond_caches_bytes();
 		other_memory = map_records(other_bytes);
 	}
-	if (settings.scatter)
+	if (settings.scattered)
 		scatter(heap, settings.heap_bytes, settings.scatter_bytes);
 	if (settings.vmas_anon)
 		map_anon(settings.vmas_anon);
@@ -410,7 +410,7 @@ int main(int argc, char **argv)
 		warm(settings.write_bytes);
 
 	/* The first fork finds the heap as it was populated; later ones find it shared before. */
-	if (settings.settle)
+	if (settings.settled)
 		run(1);
 
 	self[0] = usage_of(RUSAGE_SELF);

@@ -62,10 +62,10 @@ static pid_t create(void)
 
 int main(int argc, char **argv)
 {
-	enum { TOUCHED = 256, PIN, SPAWN };
+	enum { TOUCHED = 256, PINNED, SPAWN };
 	static const struct option options[] = {
-		{ "touched", no_argument, NULL, TOUCHED },
-		{ "pin", no_argument, NULL, PIN },
+		{ "touched", required_argument, NULL, TOUCHED },
+		{ "pinned", required_argument, NULL, PINNED },
 		{ "spawn", required_argument, NULL, SPAWN },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -81,10 +81,10 @@ int main(int argc, char **argv)
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (option) {
 		case TOUCHED:
-			touched = true;
+			touched = parse_bool("--touched", optarg);
 			break;
-		case PIN:
-			pinned = true;
+		case PINNED:
+			pinned = parse_bool("--pinned", optarg);
 			break;
 		case SPAWN:
 			program = optarg;

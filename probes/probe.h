@@ -132,6 +132,13 @@ static inline double parse_fraction(const char *text)
 	return value;
 }
 
+static inline bool parse_bool(const char *what, const char *text)
+{
+	if (strcmp(text, "true") && strcmp(text, "false"))
+		fail(EXIT_USAGE, "%s must be true or false, not '%s'", what, text);
+	return *text == 't';
+}
+
 /* The index of text in the NULL-terminated names. */
 static inline int parse_choice(const char *what, const char *text, const char *const *names)
 {

@@ -383,9 +383,9 @@ static void parse(int argc, char **argv)
 		AFTER_WRITES,
 		STEADY,
 		THREADS,
-		PIN,
+		PINNED,
 		WARM,
-		COW_STATS,
+		COUNTING,
 		PAGE,
 		SEED
 	};
@@ -399,9 +399,9 @@ static void parse(int argc, char **argv)
 		{ "after-writes", required_argument, NULL, AFTER_WRITES },
 		{ "steady", no_argument, NULL, STEADY },
 		{ "threads", required_argument, NULL, THREADS },
-		{ "pin", no_argument, NULL, PIN },
+		{ "pinned", required_argument, NULL, PINNED },
 		{ "warm", no_argument, NULL, WARM },
-		{ "cow-stats", no_argument, NULL, COW_STATS },
+		{ "counting", required_argument, NULL, COUNTING },
 		{ "page-size-bytes", required_argument, NULL, PAGE },
 		{ "seed", required_argument, NULL, SEED },
 		{ NULL, 0, NULL, 0 },
@@ -442,14 +442,14 @@ static void parse(int argc, char **argv)
 		case THREADS:
 			settings.threads = (int)parse_u64("--threads", optarg);
 			break;
-		case PIN:
-			settings.pinned = true;
+		case PINNED:
+			settings.pinned = parse_bool("--pinned", optarg);
 			break;
 		case WARM:
 			settings.warm = true;
 			break;
-		case COW_STATS:
-			settings.cow_stats = true;
+		case COUNTING:
+			settings.cow_stats = parse_bool("--counting", optarg);
 			break;
 		case PAGE:
 			settings.page_bytes = parse_u64("--page-size-bytes", optarg);

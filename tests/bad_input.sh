@@ -7,8 +7,8 @@ set -euo pipefail
 . "$REPOSITORY/tests/lib/common.sh"
 
 # Sizes that cannot fit: the largest that does is named, and little was used to find it out.
-for bench in 'fork-sweep --heap-bytes' 'fork-sweep --untouched --heap-bytes' \
-	'fork-sweep --reap never --heap-bytes' 'fork-table --size-bytes' 'cow-faults --size-bytes' \
+for bench in 'fork-sweep --heap-bytes' 'fork-sweep --set populated=false --heap-bytes' \
+	'fork-sweep --set reap=never --heap-bytes' 'fork-table --size-bytes' 'cow-faults --size-bytes' \
 	'cow-faults --children 64 --writer parent --size-bytes' 'cow-check --size-bytes'; do
 	for bytes in 100TiB 18446744073709551615; do
 		# shellcheck disable=SC2086 # A bench and its flag on purpose.
@@ -58,7 +58,11 @@ refuses 2 "unknown method 'spoon': choose one of $known" bench fork-sweep --meth
 refuses 2 "unknown method 'spoon': choose one of $known" bench fork-table --method fork,spoon
 refuses 2 'unknown writer .*child, parent, parent-reuse' bench fork-sweep --writer cat
 refuses 2 'unknown pattern .*single, sequential, random' bench cow-faults --pattern zigzag
-refuses 2 'each, never, a number' bench fork-sweep --reap 0
+refuses 2 'each, never, a number' bench fork-sweep --set reap=0
+refuses 2 "unknown key 'prefaul': choose one of reap, populated, " bench fork-sweep --set prefaul=true
+refuses 2 "'forks' has a flag of its own: --forks" bench fork-sweep --set forks=3
+refuses 2 'KEY=VALUE' bench fork-sweep --set vmas
+refuses 2 "'70000' is not in 0..60000" bench fork-sweep --set vmas=1,70000
 for method in vfork clone-vm-vfork posix-spawn; do
 	refuses 2 "--method $method .*--write-fraction 0" \
 		bench fork-sweep --method $method --write-fraction 0.5
@@ -67,9 +71,9 @@ for method in vfork clone-vm-vfork posix-spawn; do
 			bench fork-sweep --method $method --write-fraction 0 --writer $writer
 	done
 done
-refuses 2 '--method fork\+exec belongs to fork-table' bench fork-sweep --method fork+exec
-refuses 2 '--writer parent needs --reap each' bench fork-sweep --writer parent --reap 4
-refuses 2 '--writer parent-reuse belongs to fork-sweep' bench cow-faults --writer parent-reuse
+refuses 2 "--method.*'fork\+exec' is not measured here: choose one of $known" bench fork-sweep --method fork+exec
+refuses 2 '--writer parent needs --set reap=each' bench fork-sweep --writer parent --set reap=4
+refuses 2 "'parent-reuse' is not measured here: choose one of child, parent" bench cow-faults --writer parent-reuse
 refuses 2 'not a size' bench fork-sweep --heap-bytes 5apples
 refuses 2 '--forks' bench fork-sweep --forks 0
 refuses 2 '--rounds' bench fork-sweep --rounds 0

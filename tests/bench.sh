@@ -67,22 +67,23 @@ json "len(pick(metric='real_ns')) == 3 * len('$threads'.split(','))" \
 	"all(v > 0 for v in values(metric='write_ns'))"
 
 # Untouched: fork copies no entries, and populating took no faults.
-passes --json bench fork-sweep --forks 4 --heap-bytes 4MiB --write-fraction 0,1 --rounds 1 --untouched
+passes --json bench fork-sweep --forks 4 --heap-bytes 4MiB --write-fraction 0,1 --rounds 1 \
+	--set populated=false
 json "{r['params']['populated'] for r in rows} == {'false'}" \
 	"pick(metric='populate_pages_per_fault') == []" \
 	"one(metric='minor_faults', write_fraction='1') >= 4 * (4 << 20) / $page"
 
 # Beside the heap: other work, mappings, and a heap that copies have scattered; each tells itself apart.
-passes --json bench fork-sweep --forks 3 --heap-bytes 1MiB --write-fraction 0 --rounds 1 --scatter \
-	--settle --work-us 0,500 --vmas-anon 0,200 --vmas 0,200
+passes --json bench fork-sweep --forks 3 --heap-bytes 1MiB --write-fraction 0 --rounds 1 \
+	--set scattered=true --set settled=true --set work_us=0,500 --set vmas_anon=0,200 --set vmas=0,200
 json "len(pick(metric='real_ns')) == 2 * 2 * 2" \
 	"{r['params']['scattered'] for r in rows} == {'true'}" \
 	"len({tuple(sorted(r['params'].items())) for r in rows}) == 8" \
 	"all(v >= 3 * 500_000 for v in values(metric='real_ns', work_us='500'))"
-refuses 2 '--scatter' bench fork-sweep --scatter --untouched
-refuses 2 '--scatter' bench fork-sweep --scatter --page-size-bytes 2MiB
+refuses 2 'scattered' bench fork-sweep --set scattered=true --set populated=false
+refuses 2 'scattered' bench fork-sweep --set scattered=true --page-size-bytes 2MiB
 refuses 1 'max_map_count' bench fork-sweep --forks 1 --heap-bytes 0 --write-fraction 0 --rounds 1 \
-	--vmas 60000 --vmas-anon 60000
+	--set vmas=60000 --set vmas_anon=60000
 
 # A probe's own mappings, which the model leaves out of every fork's (Vmas::OF_A_PROBE): 5 with pages
 # of their own, and 9 others, of which a kernel may have some less (vvar_vclock, vsyscall).
@@ -106,7 +107,7 @@ read -r anon others <mappings
 # How children are reaped; the CPU time of those never waited for is lost, as published.
 for reap in 4 never; do
 	passes --json bench fork-sweep --forks 30 --heap-bytes 1MiB --write-fraction 1 --rounds 1 \
-		--reap "$reap"
+		--set "reap=$reap"
 	json "{r['params']['reap'] for r in rows} == {'$reap'}" \
 		"len(pick(metric='real_ns')) == 1 and one(metric='real_ns') > 0"
 done

@@ -28,8 +28,8 @@ for bench in "${benches[@]}"; do
 done
 passes bench fork-sweep --help
 # Flags are documented where they are taken; hidden ones are for the tests.
-for flag in --forks --heap-bytes --write-fraction --method --writer --reap --page-size-bytes \
-	--threads --untouched --rounds --no-pin; do
+for flag in --forks --heap-bytes --write-fraction --method --writer --page-size-bytes --threads \
+	--rounds --set work_us; do
 	says out "$flag"
 done
 passes bench cow-check --help

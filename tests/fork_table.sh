@@ -25,6 +25,6 @@ passes --json bench fork-table --iterations 7 --rounds 1 --method vfork --size-b
 json "$rate" "len(pick(metric='elapsed_ns', touched='true', iterations='7', method='vfork')) == 2" \
 	"len(pick(metric='elapsed_ns')) == 2"
 
-refuses 2 '--method clone-vm-vfork belongs to fork-sweep' bench fork-table --method clone-vm-vfork
+refuses 2 "'clone-vm-vfork' is not measured here: choose one of fork, vfork, posix-spawn, fork\+exec" bench fork-table --method clone-vm-vfork
 refuses 2 '--iterations' bench fork-table --iterations 0
 no_probes_left

@@ -30,7 +30,7 @@ no_run() {
 }
 sweep=(bench fork-sweep --forks 100000 --heap-bytes 64MiB)
 
-begin --json "${sweep[@]}" --reap each --output interrupted
+begin --json "${sweep[@]}" --set reap=each --output interrupted
 probe_seen do_fork
 interrupt INT
 is_status 130
@@ -39,7 +39,7 @@ says err 'interrupted'
 no_probes_left
 nothing_kept interrupted
 
-begin "${sweep[@]}" --reap never --output terminated
+begin "${sweep[@]}" --set reap=never --output terminated
 probe_seen do_fork
 interrupt TERM
 [[ $status == 130 || $status == 143 ]] || fail "$called: expected 130 or 143, saw: $(seen)"
@@ -57,7 +57,7 @@ no_probes_left
 no_run twice
 
 # It cannot be caught: the kernel ends the probes, and what is left does not look like a run.
-begin "${sweep[@]}" --reap 4 --output killed
+begin "${sweep[@]}" --set reap=4 --output killed
 probe_seen do_fork
 interrupt KILL
 is_status 137

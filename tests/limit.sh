@@ -70,7 +70,8 @@ done
 
 # As published, running out of processes means waiting for one.
 for reap in never 50; do
-	limited 12 --json bench fork-sweep --forks 200 --heap-bytes 1MiB --reap $reap --rounds 1 --no-pin
+	limited 12 --json bench fork-sweep --forks 200 --heap-bytes 1MiB --rounds 1 \
+		--set reap=$reap --set pinned=false
 	is_status 0
 	json "one(metric='real_ns') > 0"
 	nothing_runs

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Result, bail};
 use cowlab_model::application::{ApplicationProfile, MappingShare, Region, Replay};
 use cowlab_model::cost::Vmas;
-use cowlab_model::profile::WritingProcess;
+use cowlab_model::profile::Writer;
 use cowlab_store::{Sample, unit_of};
 
 /// The name of a footprint's samples.
@@ -168,7 +168,7 @@ pub fn profile_of(
     };
     let mut profile = ApplicationProfile::of_pages(pages.max(written), written);
     if subject.writer == "child" {
-        profile.writer = WritingProcess::Child;
+        profile.writer = Writer::Child;
     }
     // A footprint of before has no such figure.
     if let (Some(all), Some(anon)) = (count("vmas"), count("vmas_anon")) {
@@ -302,7 +302,7 @@ mod tests {
         let (profile, subject) = profile_of(&footprint(), None).unwrap();
         assert_eq!((subject.writer.as_str(), subject.method.as_str()), ("parent", "exclusive"));
         assert_eq!((profile.pages, profile.written), (1000, 100));
-        assert_eq!(profile.writer, WritingProcess::Parent);
+        assert_eq!(profile.writer, Writer::Parent);
         assert_eq!(profile.vmas, Some(Vmas { anon: 30, others: 60 }));
         assert_eq!((profile.mappings[0].name.as_str(), profile.mappings[0].written), ("heap", 90));
         assert_eq!(profile.mappings.len(), 2);

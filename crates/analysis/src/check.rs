@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use cowlab_model::cost::{Prediction, Question, predict};
-use cowlab_model::profile::{MachineProfile, WritingProcess};
+use cowlab_model::profile::{MachineProfile, Writer};
 use cowlab_model::stats::{Estimate, estimate, quantile};
 use cowlab_store::Sample;
 use serde::Serialize;
@@ -98,7 +98,7 @@ fn question_of(sample: &Sample, page: u64) -> Option<Question> {
         written,
         // Steady state: the parent's own writes since the last fork.
         written_before: if child { 0 } else { written },
-        writer: if child { WritingProcess::Child } else { WritingProcess::Parent },
+        writer: if child { Writer::Child } else { Writer::Parent },
         threads: param("threads")?.parse().ok()?,
         page_size_bytes: page,
         split_pages: None,

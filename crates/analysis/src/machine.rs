@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Result, bail};
 use cowlab_model::cost::{Question, predict};
 use cowlab_model::profile::{
-    Cost, CycleCurve, CyclePoint, EntryPoint, MachineProfile, Measured, WritingProcess,
-    WrittenCycle,
+    Cost, CycleCurve, CyclePoint, EntryPoint, MachineProfile, Measured, Writer, WrittenCycle,
 };
 use cowlab_model::stats::{estimate, log_spread, median, quantile};
 use cowlab_store::Sample;
@@ -76,7 +75,7 @@ pub fn profile_of(
         }
     }
     let mut curves = Vec::new();
-    for (writer, text) in [(WritingProcess::Child, "child"), (WritingProcess::Parent, "parent")] {
+    for (writer, text) in [(Writer::Child, "child"), (Writer::Parent, "parent")] {
         for threads in [0, 1] {
             let of_curve = cycles_of(samples, text, threads);
             let points = points_of(&of_curve, page_size_bytes);
@@ -139,7 +138,7 @@ pub fn cycles_of<'a>(samples: &'a [Sample], writer: &str, threads: u32) -> Vec<&
 fn try_on_half_written(profile: &mut MachineProfile, samples: &[Sample]) {
     let mut misfits = Vec::new();
     for curve in &profile.curves {
-        let child = curve.writer == WritingProcess::Child;
+        let child = curve.writer == Writer::Child;
         let cycles = cycles_of(samples, if child { "child" } else { "parent" }, curve.threads);
         let errors: Vec<f64> = cycles
             .iter()

@@ -5,7 +5,44 @@ use std::collections::BTreeMap;
 
 use cowlab_model::Estimate;
 use cowlab_model::stats::{estimate, median};
-use cowlab_store::{Histogram, Params, Sample, deserialise};
+use cowlab_schema::{Is, Key, Value};
+use cowlab_store::{Histogram, Named, Params, Sample, deserialise};
+
+/// A parameter's name.
+pub trait Called {
+    /// As samples have it.
+    fn name(&self) -> &str;
+}
+
+/// A parameter with values of the kind `V`.
+pub trait Param<V>: Called {
+    /// The value, as samples have it.
+    fn stored(&self, value: &V) -> String;
+}
+
+impl<T: Value> Called for Key<T> {
+    fn name(&self) -> &str {
+        Key::name(self)
+    }
+}
+
+impl<T: Value, V: Is<T>> Param<V> for Key<T> {
+    fn stored(&self, value: &V) -> String {
+        value.stored().into_owned()
+    }
+}
+
+impl Called for &str {
+    fn name(&self) -> &str {
+        self
+    }
+}
+
+impl<V: ToString> Param<V> for &str {
+    fn stored(&self, value: &V) -> String {
+        value.to_string()
+    }
+}
 
 /// Some of a run's samples, in their order.
 #[derive(Debug, Clone, Default)]
@@ -29,9 +66,9 @@ impl<'a> Picked<'a> {
     }
 
     /// Those whose parameter `key` is `value`.
-    pub fn with(&self, key: &str, value: impl ToString) -> Self {
-        let value = value.to_string();
-        let has = |sample: &&Sample| sample.params.get(key).is_some_and(|own| *own == value);
+    pub fn with<V>(&self, key: impl Param<V>, value: V) -> Self {
+        let value = key.stored(&value);
+        let has = |sample: &&Sample| sample.params.get(key.name()) == Some(&value);
         Picked(self.0.iter().copied().filter(has).collect())
     }
 
@@ -42,8 +79,8 @@ impl<'a> Picked<'a> {
     }
 
     /// Those of one metric.
-    pub fn of_metric(&self, metric: &str) -> Self {
-        Picked(self.0.iter().copied().filter(|sample| sample.metric == metric).collect())
+    pub fn of_metric(&self, metric: impl Named) -> Self {
+        Picked(self.0.iter().copied().filter(|sample| sample.metric == metric.name()).collect())
     }
 
     /// How many there are.
@@ -57,38 +94,38 @@ impl<'a> Picked<'a> {
     }
 
     /// The values of one metric.
-    pub fn values(&self, metric: &str) -> Vec<f64> {
-        self.0.iter().filter(|s| s.metric == metric).map(|s| s.value).collect()
+    pub fn values(&self, metric: impl Named) -> Vec<f64> {
+        self.0.iter().filter(|s| s.metric == metric.name()).map(|s| s.value).collect()
     }
 
     /// The median of one metric, with its interval.
-    pub fn estimate(&self, metric: &str) -> Option<Estimate> {
+    pub fn estimate(&self, metric: impl Named) -> Option<Estimate> {
         estimate(&self.values(metric))
     }
 
     /// Two metrics of the same invocations.
-    pub fn pairs(&self, first: &str, second: &str) -> Vec<(f64, f64)> {
-        let of = |metric: &str| -> BTreeMap<(&Params, i64, u32), f64> {
-            let found = self.0.iter().filter(|s| s.metric == metric);
+    pub fn pairs(&self, first: impl Named, second: impl Named) -> Vec<(f64, f64)> {
+        let of = |metric: &dyn Named| -> BTreeMap<(&Params, i64, u32), f64> {
+            let found = self.0.iter().filter(|s| s.metric == metric.name());
             found.map(|s| ((&s.params, s.start_unix_ns, s.rep), s.value)).collect()
         };
-        let seconds = of(second);
-        of(first).iter().filter_map(|(key, a)| Some((*a, *seconds.get(key)?))).collect()
+        let seconds = of(&second);
+        of(&first).iter().filter_map(|(key, a)| Some((*a, *seconds.get(key)?))).collect()
     }
 
     /// One metric by round; the median where a round has several.
-    pub fn by_round(&self, metric: &str) -> BTreeMap<u32, f64> {
+    pub fn by_round(&self, metric: impl Named) -> BTreeMap<u32, f64> {
         let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-        for sample in self.0.iter().filter(|s| s.metric == metric) {
+        for sample in self.0.iter().filter(|s| s.metric == metric.name()) {
             rounds.entry(sample.rep).or_default().push(sample.value);
         }
         rounds.into_iter().filter_map(|(rep, values)| Some((rep, median(&values)?))).collect()
     }
 
     /// The sum of one metric by round.
-    pub fn sum_by_round(&self, metric: &str) -> BTreeMap<u32, f64> {
+    pub fn sum_by_round(&self, metric: impl Named) -> BTreeMap<u32, f64> {
         let mut rounds: BTreeMap<u32, f64> = BTreeMap::new();
-        for sample in self.0.iter().filter(|s| s.metric == metric) {
+        for sample in self.0.iter().filter(|s| s.metric == metric.name()) {
             *rounds.entry(sample.rep).or_default() += sample.value;
         }
         rounds
@@ -96,14 +133,14 @@ impl<'a> Picked<'a> {
 
     /// The median of the rounds' medians, with the interval of the rounds: what one round has many
     /// of is not as many independent measurements. Of one round the interval says nothing.
-    pub fn estimate_of_rounds(&self, metric: &str) -> Option<Estimate> {
+    pub fn estimate_of_rounds(&self, metric: impl Named) -> Option<Estimate> {
         estimate(&self.by_round(metric).into_values().collect::<Vec<_>>())
     }
 
     /// The values that a parameter has, in the order of their first samples.
-    pub fn words(&self, key: &str) -> Vec<&'a str> {
+    pub fn words(&self, key: impl Called) -> Vec<&'a str> {
         let mut found = Vec::new();
-        for value in self.0.iter().filter_map(|s| s.params.get(key)) {
+        for value in self.0.iter().filter_map(|s| s.params.get(key.name())) {
             if !found.contains(&value.as_str()) {
                 found.push(value.as_str());
             }
@@ -112,20 +149,20 @@ impl<'a> Picked<'a> {
     }
 
     /// The values that a numeric parameter has, ascending.
-    pub fn numbers(&self, key: &str) -> Vec<u64> {
+    pub fn numbers(&self, key: impl Called) -> Vec<u64> {
         let mut found: Vec<u64> =
-            self.0.iter().filter_map(|s| s.params.get(key)?.parse().ok()).collect();
+            self.0.iter().filter_map(|s| s.params.get(key.name())?.parse().ok()).collect();
         found.sort_unstable();
         found.dedup();
         found
     }
 
     /// The same samples by their parameters, of which `without` is left out.
-    pub fn by_params(&self, without: &str) -> Vec<(Params, Picked<'a>)> {
+    pub fn by_params(&self, without: impl Called) -> Vec<(Params, Picked<'a>)> {
         let mut groups: BTreeMap<Params, Vec<&'a Sample>> = BTreeMap::new();
         for sample in &self.0 {
             let mut params = sample.params.clone();
-            params.remove(without);
+            params.remove(without.name());
             groups.entry(params).or_default().push(sample);
         }
         groups.into_iter().map(|(params, samples)| (params, Picked(samples))).collect()

@@ -2,8 +2,10 @@
 //! `advise --verify`: processes shaped like an application under each choice, measured in turn.
 
 use cowlab_model::advice::Shape;
-use cowlab_model::profile::WritingProcess;
-use cowlab_probes::{DoFork, Method, Writer};
+use cowlab_model::profile::Writer;
+use cowlab_probes::Probe;
+use cowlab_schema::Method;
+use cowlab_schema::fork_sweep::DoFork;
 
 use crate::calibrate::WORK_US;
 use crate::task::{Recorder, Task, median_of};
@@ -21,7 +23,7 @@ pub fn probe_of(shape: &Shape, base_page_bytes: u64, scatter_bytes: u64) -> DoFo
     let mut probe = DoFork::new(1, pages * base_page_bytes, fraction.min(1.0), base_page_bytes);
     probe.method = if shape.spawned { Method::PosixSpawn } else { Method::Fork };
     probe.writer = match shape.writer {
-        WritingProcess::Parent if !shape.spawned => Writer::Parent,
+        Writer::Parent if !shape.spawned => Writer::Parent,
         _ => Writer::Child,
     };
     probe.page_size_bytes = shape.page_size_bytes;
@@ -79,7 +81,7 @@ mod tests {
             spawned: false,
             pages: 1020,
             written: 250,
-            writer: WritingProcess::Parent,
+            writer: Writer::Parent,
             spread: true,
             threads: 1,
             page_size_bytes: 2 << 20,

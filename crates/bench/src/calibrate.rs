@@ -4,7 +4,9 @@
 use anyhow::{Context, Result};
 use cowlab_analysis::machine::{AMONG_WORK, BENCH, CYCLES, cycles_of};
 use cowlab_model::stats::median;
-use cowlab_probes::{DoFork, Method, Primitives, PrimitivesResult, Runner, WarmMemory, Writer};
+use cowlab_probes::{Primitives, PrimitivesResult, Probe, Runner, WarmMemory};
+use cowlab_schema::fork_sweep::DoFork;
+use cowlab_schema::{Cell, Method, Writer};
 use cowlab_store::{Params, Sample};
 
 use crate::task::{Recorder, Task, median_of};

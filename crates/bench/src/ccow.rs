@@ -46,7 +46,7 @@ const HUGE: [Policy; 2] = [Policy::Off, Policy::Coverage];
 pub fn snapshots(one: &Snapshot, exponents: &[f64], huge_page: Option<u64>) -> Vec<Snapshot> {
     let mut cells = Vec::new();
     for &zipf_alpha in exponents {
-        let of = |policy| Snapshot { zipf_alpha, policy: Some(policy), ..one.clone() };
+        let of = |policy| Snapshot { zipf_alpha, policy, ..one.clone() };
         if !ALPHAS.contains(&zipf_alpha) {
             cells.extend([Policy::Off, Policy::Coverage].map(of));
             continue;
@@ -64,7 +64,7 @@ pub fn snapshots(one: &Snapshot, exponents: &[f64], huge_page: Option<u64>) -> V
 
 /// The servers: `one` under each policy, and in huge pages.
 pub fn servers(one: &Redis, huge_page: Option<u64>) -> Vec<Redis> {
-    let of = |policy| Redis { policy: Some(policy), ..one.clone() };
+    let of = |policy| Redis { policy, ..one.clone() };
     let huge = |bytes| HUGE.map(|policy| Redis { page_size_bytes: bytes, ..of(policy) });
     policies().into_iter().map(of).chain(huge_page.into_iter().flat_map(huge)).collect()
 }
@@ -93,7 +93,7 @@ impl Plan {
         let snapshots = self.snapshots.iter().map(|cell| cell.policy);
         let servers = self.servers.iter().map(|cell| cell.policy);
         let sweep = self.sweep.iter().map(|cell| cell.policy);
-        snapshots.chain(servers).chain(sweep).flatten().collect()
+        snapshots.chain(servers).chain(sweep).collect()
     }
 
     /// Its tasks; servers and sweep, which take longer, in the first `fewer` rounds.
@@ -125,15 +125,14 @@ mod tests {
             threads: 0,
             page_size_bytes: 4096,
             pinned: false,
-            policy: None,
+            policy: Policy::Stock,
             counting: false,
             seed: 1,
         };
         let cells = snapshots(&one, &EXPONENTS, Some(2 << 20));
         let at = |alpha: f64| cells.iter().filter(move |cell| cell.zipf_alpha == alpha);
-        let has = |alpha: f64, policy: &str| {
-            at(alpha).any(|cell| cell.policy.unwrap().to_string() == policy)
-        };
+        let has =
+            |alpha: f64, policy: &str| at(alpha).any(|cell| cell.policy.to_string() == policy);
         // Figure 3.
         for kib in REGIONS_KIB {
             let own = if kib == REGION_KIB { "ccow:80".into() } else { format!("ccow:80:0:{kib}") };

@@ -28,21 +28,21 @@ const COUNTS: [Count; 8] = [
     ("allocations", |counts| counts.allocations),
 ];
 
-/// One task for each policy; `None` leaves the kernel as it is.
+/// One task for each policy.
 pub fn tasks(
     command: &[OsString],
-    policies: &[Option<Policy>],
+    policies: &[Policy],
     guard: Option<Rc<PolicyGuard>>,
 ) -> Vec<Task> {
     let words: Vec<String> = command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
-    let task = |policy: &Option<Policy>| {
+    let task = |policy: &Policy| {
         let (policy, guard, command) = (*policy, guard.clone(), command.to_vec());
-        let named = policy.map_or_else(|| "stock".to_owned(), |policy| policy.to_string());
         let params: Params =
-            [("command".to_owned(), words.join(" ")), ("policy".to_owned(), named.clone())].into();
-        let name = format!("{BENCH}: {}, policy {named}", words[0]);
+            [("command".to_owned(), words.join(" ")), ("policy".to_owned(), policy.to_string())]
+                .into();
+        let name = format!("{BENCH}: {}, policy {policy}", words[0]);
         Task::new(name, move |runner, rep| {
-            if let (Some(guard), Some(policy)) = (&guard, policy) {
+            if let Some(guard) = &guard {
                 guard.set(policy)?;
             }
             let mut program = Command::new(&command[0]);

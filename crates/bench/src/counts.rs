@@ -3,46 +3,51 @@
 
 use cowlab_machine::cow_stats::{CowStats, ProcessCowStats, Times};
 use cowlab_probes::CowCounts;
+use cowlab_schema::{Metric, cow_faults};
 use cowlab_store::histogram_of;
 
 use crate::task::Recorder;
 
 /// A count of one address space, and its name in samples.
-type OfProcess = (&'static str, fn(&ProcessCowStats) -> Option<u64>);
+type OfProcess = (Metric, fn(&ProcessCowStats) -> Option<u64>);
 /// A count of the whole system.
-type OfSystem = (&'static str, fn(&CowStats) -> Option<u64>);
+type OfSystem = (Metric, fn(&CowStats) -> Option<u64>);
 
 /// What the kernel takes the time of, and its name in samples.
-type Timed = (&'static str, fn(&CowStats) -> Times);
+type Timed = (Metric, fn(&CowStats) -> Times);
 
 const TIMES: [Timed; 2] =
-    [("copy_ns", |stats| stats.copy), ("kernel_fault_ns", |stats| stats.fault)];
+    [(cow_faults::COPY_NS, |stats| stats.copy), (cow_faults::KERNEL_FAULT_NS, |stats| stats.fault)];
 
 /// Known when the loop is over.
-const LOOP: [OfProcess; 2] =
-    [("cow_faults", |counts| counts.faults), ("precopy_pages", |counts| counts.precopied)];
+const LOOP: [OfProcess; 2] = [
+    (cow_faults::COW_FAULTS, |counts| counts.faults),
+    (cow_faults::PRECOPY_PAGES, |counts| counts.precopied),
+];
 
 /// Known when the pages were given back.
 const SETTLED: [OfProcess; 3] = [
-    ("precopy_written", |counts| counts.precopy_written),
-    ("precopy_wasted", |counts| counts.precopy_wasted),
-    ("precopy_unknown", |counts| counts.precopy_unknown),
+    (cow_faults::PRECOPY_WRITTEN, |counts| counts.precopy_written),
+    (cow_faults::PRECOPY_WASTED, |counts| counts.precopy_wasted),
+    (cow_faults::PRECOPY_UNKNOWN, |counts| counts.precopy_unknown),
 ];
 
 /// Told of the whole system only.
 const SYSTEM: [OfSystem; 6] = [
-    ("precopy_attempts", |counts| counts.precopy_attempts),
-    ("precopy_success", |counts| counts.precopy_success),
-    ("flushes", |counts| counts.flushes),
-    ("ptl_holds", |counts| counts.ptl_holds),
-    ("allocations", |counts| counts.allocations),
-    ("precopy_refused_nomem_pages", |counts| counts.precopy_refused.get("nomem").copied()),
+    (cow_faults::PRECOPY_ATTEMPTS, |counts| counts.precopy_attempts),
+    (cow_faults::PRECOPY_SUCCESS, |counts| counts.precopy_success),
+    (cow_faults::FLUSHES, |counts| counts.flushes),
+    (cow_faults::PTL_HOLDS, |counts| counts.ptl_holds),
+    (cow_faults::ALLOCATIONS, |counts| counts.allocations),
+    (cow_faults::PRECOPY_REFUSED_NOMEM_PAGES, |counts| {
+        counts.precopy_refused.get("nomem").copied()
+    }),
 ];
 
 /// The counts of all repetitions: of each the sum over its writers, and the median of those. What
 /// is told of the whole system is left out where several writers share it.
 pub(crate) fn add(out: &mut Recorder, counts: &[CowCounts], writers: usize) {
-    let mut add = |name: &str, of: &dyn Fn(&CowCounts) -> Option<f64>| {
+    let mut add = |name: Metric, of: &dyn Fn(&CowCounts) -> Option<f64>| {
         let sum = |chunk: &[CowCounts]| chunk.iter().map(of).sum::<Option<f64>>();
         let sums: Option<Vec<f64>> = counts.chunks(writers).map(sum).collect();
         if let Some(median) = sums.and_then(|sums| cowlab_model::stats::median(&sums)) {

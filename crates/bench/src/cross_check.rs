@@ -6,7 +6,10 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use cowlab_probes::{Counting, CowFaults, DoFork, Method, Pattern, Runner, Writer, unix_ns};
+use cowlab_probes::{Probe, Runner, unix_ns};
+use cowlab_schema::cow_faults::CowFaults;
+use cowlab_schema::fork_sweep::DoFork;
+use cowlab_schema::{Method, Pattern, Writer};
 use cowlab_store::Params;
 
 use crate::kernel_trace::Instance;
@@ -79,15 +82,10 @@ fn single_fault_ns(runner: &Runner, page: u64) -> Result<f64> {
         pattern: Pattern::Single,
         size_bytes: page,
         writer: Writer::Parent,
-        children: 1,
-        threads: 0,
         page_size_bytes: page,
-        pinned: true,
-        policy: None,
-        counting: Counting::None,
         repetitions: 40,
-        unmeasured: 0,
         seed: 1,
+        ..CowFaults::default()
     };
     let result = settings.run(runner)?;
     let (fault, timer) = (median_of(&result.write_ns), median_of(&result.timer_ns));

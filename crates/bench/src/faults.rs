@@ -4,15 +4,17 @@
 use std::rc::Rc;
 
 use anyhow::{Result, bail};
-use cowlab_machine::{Facts, Policy, PolicyGuard};
-use cowlab_probes::{Counting, CowFaults, CowFaultsResult, Pattern, Writer};
+use cowlab_machine::{Facts, PolicyGuard};
+use cowlab_probes::{CowFaultsResult, Probe};
+use cowlab_schema::cow_faults::{self, CowFaults};
+use cowlab_schema::{Cell, Counting, Pattern, Policy, Writer};
 use cowlab_store::{Sample, histogram_of};
 
 use crate::counts;
 use crate::task::{Recorder, Task, median_of};
 
 /// The name of this benchmark in samples.
-pub const BENCH: &str = "cow-faults";
+pub const BENCH: &str = cow_faults::BENCH.name;
 
 /// The document's sizes.
 pub const SIZES_BYTES: [u64; 2] = [16 << 20, 64 << 20];
@@ -53,16 +55,10 @@ pub fn document_workloads(
     let cell = |pattern, size_bytes| CowFaults {
         pattern,
         size_bytes,
-        writer: Writer::Child,
-        children: 1,
-        threads: 0,
         page_size_bytes: page,
-        pinned: true,
-        policy: None,
-        counting: Counting::None,
         repetitions: repetitions_of(pattern, Counting::None),
-        unmeasured: 0,
         seed,
+        ..CowFaults::default()
     };
     let mut cells = Vec::new();
     for size in SIZES_BYTES {
@@ -104,13 +100,13 @@ pub fn tasks(
             settings.size_bytes >> 20,
             settings.writer
         );
-        if let Some(policy) = settings.policy {
-            name.push_str(&format!(", policy {policy}"));
+        if settings.policy != Policy::Stock {
+            name.push_str(&format!(", policy {}", settings.policy));
         }
         let guard = guard.clone();
         Task::new(name, move |runner, rep| {
-            if let (Some(guard), Some(policy)) = (&guard, settings.policy) {
-                guard.set(policy)?;
+            if let Some(guard) = &guard {
+                guard.set(settings.policy)?;
             }
             // Another order in every round.
             let settings = CowFaults { seed: settings.seed + u64::from(rep), ..settings.clone() };
@@ -128,24 +124,25 @@ fn samples_of(settings: &CowFaults, result: &CowFaultsResult, rep: u32) -> Resul
     let slowest: Vec<u64> =
         result.elapsed_ns.chunks(writers).filter_map(|chunk| chunk.iter().max().copied()).collect();
     if let Some(median) = median_of(&slowest) {
-        out.add("elapsed_ns", median);
+        out.add(cow_faults::ELAPSED_NS, median);
     }
     let totals = |values: &[u64]| -> Vec<u64> {
         values.chunks(writers).map(|chunk| chunk.iter().sum()).collect()
     };
-    for (metric, values) in
-        [("pages_written", &result.pages_written), ("minor_faults", &result.minor_faults)]
-    {
+    for (metric, values) in [
+        (cow_faults::PAGES_WRITTEN, &result.pages_written),
+        (cow_faults::MINOR_FAULTS, &result.minor_faults),
+    ] {
         if let Some(median) = median_of(&totals(values)) {
             out.add(metric, median);
         }
     }
     let Some(timer_ns) = median_of(&result.timer_ns) else { bail!("the timer was not measured") };
-    out.add("timer_ns", timer_ns);
+    out.add(cow_faults::TIMER_NS, timer_ns);
     if !result.write_ns.is_empty() {
         let without_timer = |ns: &u64| ns.saturating_sub(timer_ns as u64).max(1);
         let histogram = histogram_of(result.write_ns.iter().map(without_timer));
-        out.add_distribution("fault_ns", &histogram);
+        out.add_distribution(cow_faults::FAULT_NS, &histogram);
     }
     counts::add(&mut out, &result.counts, writers);
     counts::add_times(&mut out, &result.times);

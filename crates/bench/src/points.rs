@@ -2,7 +2,9 @@
 //! Random points that the model was not fitted to.
 
 use cowlab_analysis::check::BENCH;
-use cowlab_probes::{DoFork, Writer};
+use cowlab_probes::Probe;
+use cowlab_schema::fork_sweep::DoFork;
+use cowlab_schema::{Cell, Writer};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 

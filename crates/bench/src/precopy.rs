@@ -2,8 +2,8 @@
 //! `pre-copy`: document 002's workloads under its policy, and the depths beyond it. Its samples are
 //! those of `cow-faults`.
 
-use cowlab_machine::Policy;
-use cowlab_probes::{Counting, CowFaults, Pattern, Writer};
+use cowlab_schema::cow_faults::CowFaults;
+use cowlab_schema::{Counting, Pattern, Policy};
 
 use crate::faults::{SIZES_BYTES, repetitions_of};
 
@@ -29,16 +29,12 @@ pub fn plan(
     let cell = |pattern, size_bytes, policy| CowFaults {
         pattern,
         size_bytes,
-        writer: Writer::Child,
-        children: 1,
-        threads: 0,
         page_size_bytes: page,
-        pinned: true,
-        policy: Some(policy),
+        policy,
         counting,
         repetitions: repetitions_of(pattern, counting),
-        unmeasured: 0,
         seed,
+        ..CowFaults::default()
     };
     let off_and = |depths: &[u32]| -> Vec<Policy> {
         [Policy::Off].into_iter().chain(depths.iter().map(|depth| Policy::Next(*depth))).collect()
@@ -68,6 +64,8 @@ pub fn plan(
 mod tests {
     use std::collections::BTreeSet;
 
+    use cowlab_schema::Cell;
+
     use super::*;
 
     #[test]
@@ -80,8 +78,6 @@ mod tests {
         assert_eq!(cells.len(), 4 + 12 * 5);
         assert!(cells.iter().all(|cell| cell.check().is_ok()));
         assert!(plan(4096, &DEPTHS, false, Counting::None, 1).iter().all(|c| c.threads == 0));
-        assert!(
-            plan(4096, &[], true, Counting::None, 1).iter().all(|c| c.policy == Some(Policy::Off))
-        );
+        assert!(plan(4096, &[], true, Counting::None, 1).iter().all(|c| c.policy == Policy::Off));
     }
 }

@@ -2,13 +2,15 @@
 //! `fork-sweep`: document 000's program over its parameters.
 
 use anyhow::Result;
-use cowlab_probes::{DoFork, DoForkResult, Method, Reap, Writer};
+use cowlab_probes::{DoForkResult, Probe};
+use cowlab_schema::fork_sweep::{self, DoFork};
+use cowlab_schema::{Cell, Method, Reap, Writer};
 use cowlab_store::{Sample, histogram_of, serialise};
 
 use crate::task::{Recorder, Task, median_of};
 
 /// The name of this benchmark in samples.
-pub const BENCH: &str = "fork-sweep";
+pub const BENCH: &str = fork_sweep::BENCH.name;
 
 /// The document's heaps in bytes; ours are a thousand times as large.
 pub const PAPER_HEAPS_BYTES: [u64; 6] = [1_000, 3_162, 10_000, 31_622, 100_000, 316_228];
@@ -134,23 +136,23 @@ pub fn beyond_the_document(
 /// hold everything.
 pub fn samples_of(settings: &DoFork, result: &DoForkResult, rep: u32) -> Result<Vec<Sample>> {
     let mut out = Recorder::new(BENCH, settings.params(), rep, result.start_unix_ns);
-    out.add("real_ns", result.loop_ns as f64);
-    out.add("user_ns", (result.program.user_ns + result.children.user_ns) as f64);
-    out.add("sys_ns", (result.program.sys_ns + result.children.sys_ns) as f64);
-    out.add("outside_real_ns", result.outside.real_ns as f64);
-    out.add("outside_user_ns", result.outside.user_ns as f64);
-    out.add("outside_sys_ns", result.outside.sys_ns as f64);
+    out.add(fork_sweep::REAL_NS, result.loop_ns as f64);
+    out.add(fork_sweep::USER_NS, (result.program.user_ns + result.children.user_ns) as f64);
+    out.add(fork_sweep::SYS_NS, (result.program.sys_ns + result.children.sys_ns) as f64);
+    out.add(fork_sweep::OUTSIDE_REAL_NS, result.outside.real_ns as f64);
+    out.add(fork_sweep::OUTSIDE_USER_NS, result.outside.user_ns as f64);
+    out.add(fork_sweep::OUTSIDE_SYS_NS, result.outside.sys_ns as f64);
     let faults = result.program.minor_faults + result.children.minor_faults;
-    out.add("minor_faults", faults as f64);
+    out.add(fork_sweep::MINOR_FAULTS, faults as f64);
     if result.populate_faults > 0 && settings.populated {
         let pages = settings.heap_bytes.div_ceil(4096.min(settings.page_size_bytes));
-        out.add("populate_pages_per_fault", pages as f64 / result.populate_faults as f64);
+        out.add(fork_sweep::POPULATE_PAGES_PER_FAULT, pages as f64 / result.populate_faults as f64);
     }
     for (metric, values) in [
-        ("fork_ns", &result.fork_ns),
-        ("child_start_ns", &result.child_start_ns),
-        ("write_ns", &result.write_ns),
-        ("cycle_ns", &result.cycle_ns),
+        (fork_sweep::FORK_NS, &result.fork_ns),
+        (fork_sweep::CHILD_START_NS, &result.child_start_ns),
+        (fork_sweep::WRITE_NS, &result.write_ns),
+        (fork_sweep::CYCLE_NS, &result.cycle_ns),
     ] {
         if let Some(median) = median_of(values) {
             let sample = out.add(metric, median);

@@ -2,13 +2,15 @@
 //! `fork-table`: document 004's table and TLPI's Table 28-3.
 
 use anyhow::Result;
-use cowlab_probes::ForkTable;
+use cowlab_probes::{ForkTableResult, Probe};
+use cowlab_schema::Cell;
+use cowlab_schema::fork_table::{self, ForkTable, METHODS, SIZES_BYTES};
 use cowlab_store::Sample;
 
 use crate::task::{Recorder, Task};
 
 /// The name of this benchmark in samples.
-pub const BENCH: &str = "fork-table";
+pub const BENCH: &str = fork_table::BENCH.name;
 
 /// The document's iterations and runs.
 pub const PAPER_ITERATIONS: u64 = 100_000;
@@ -19,8 +21,8 @@ pub const PAPER_RUNS: u32 = 10;
 pub fn document_table(iterations: u64) -> Vec<Task> {
     let mut cells = Vec::new();
     for touched in [false, true] {
-        for method in ForkTable::METHODS {
-            for size_bytes in ForkTable::SIZES_BYTES {
+        for method in METHODS {
+            for size_bytes in SIZES_BYTES {
                 cells.push(ForkTable { method, size_bytes, iterations, touched, pinned: true });
             }
         }
@@ -45,16 +47,15 @@ pub fn tasks(settings: impl IntoIterator<Item = ForkTable>) -> Vec<Task> {
 
 /// The samples of one invocation. `cpu_ns` is the program's own; `cpu_with_children_ns` adds its
 /// children's.
-fn samples_of(
-    settings: &ForkTable,
-    result: &cowlab_probes::ForkTableResult,
-    rep: u32,
-) -> Result<Vec<Sample>> {
+fn samples_of(settings: &ForkTable, result: &ForkTableResult, rep: u32) -> Result<Vec<Sample>> {
     let mut out = Recorder::new(BENCH, settings.params(), rep, result.start_unix_ns);
     let elapsed_ns = result.elapsed_ns as f64;
-    out.add("elapsed_ns", elapsed_ns);
-    out.add("cpu_ns", result.program_cpu_ns as f64);
-    out.add("cpu_with_children_ns", (result.program_cpu_ns + result.children_cpu_ns) as f64);
-    out.add("rate_per_s", settings.iterations as f64 / (elapsed_ns / 1e9));
+    out.add(fork_table::ELAPSED_NS, elapsed_ns);
+    out.add(fork_table::CPU_NS, result.program_cpu_ns as f64);
+    out.add(
+        fork_table::CPU_WITH_CHILDREN_NS,
+        (result.program_cpu_ns + result.children_cpu_ns) as f64,
+    );
+    out.add(fork_table::RATE_PER_S, settings.iterations as f64 / (elapsed_ns / 1e9));
     Ok(out.finish())
 }

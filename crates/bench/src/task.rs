@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use cowlab_probes::Runner;
-use cowlab_store::{Histogram, Params, QUANTILES, Sample, serialise};
+use cowlab_store::{Histogram, Named, Params, QUANTILES, Sample, serialise};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -112,7 +112,7 @@ impl Recorder {
     }
 
     /// Add one figure.
-    pub fn add(&mut self, metric: &str, value: f64) -> &mut Sample {
+    pub fn add(&mut self, metric: impl Named, value: f64) -> &mut Sample {
         self.samples.push(Sample {
             rep: self.rep,
             start_unix_ns: self.start_unix_ns,
@@ -122,14 +122,14 @@ impl Recorder {
     }
 
     /// Add one figure of a quantile.
-    pub fn add_quantile(&mut self, metric: &str, quantile: &str, value: f64) -> &mut Sample {
+    pub fn add_quantile(&mut self, metric: impl Named, quantile: &str, value: f64) -> &mut Sample {
         let sample = self.add(metric, value);
         sample.params.insert("quantile".to_owned(), quantile.to_owned());
         sample
     }
 
     /// Add a distribution: its quantiles, and itself with the median.
-    pub fn add_distribution(&mut self, metric: &str, histogram: &Histogram<u64>) {
+    pub fn add_distribution(&mut self, metric: impl Named + Copy, histogram: &Histogram<u64>) {
         for (name, quantile) in QUANTILES {
             let value = match name {
                 "min" => histogram.min(),

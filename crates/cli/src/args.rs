@@ -5,6 +5,7 @@ mod advise;
 mod bench;
 mod bench_tend;
 mod ccow;
+mod cells;
 mod footprint;
 mod kernel;
 mod predict_policies;
@@ -19,16 +20,17 @@ mod watch;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use cowlab_model::units::parse_bytes;
 use cowlab_observe::watch::Wanted;
+use cowlab_schema::units::parse_bytes;
 
 pub use advise::AdviseArgs;
 pub use bench::{
-    Bench, BenchArgs, BenchTraceArgs, CommandArgs, CowCheckArgs, CowFaultsArgs, CrossCheckArgs,
-    ForkSectionsArgs, ForkSweepArgs, ForkTableArgs, PreCopyArgs,
+    Bench, BenchArgs, BenchTraceArgs, CellArgs, CommandArgs, CowCheckArgs, CrossCheckArgs,
+    ForkSectionsArgs, PreCopyArgs,
 };
 pub use bench_tend::{BenchTendArgs, Program};
 pub use ccow::CcowArgs;
+pub use cells::{Cells, base_page_bytes};
 pub use footprint::FootprintArgs;
 pub use kernel::{
     ForkStudyArgs, GuestArgs, Kernel, KernelBenchArgs, KernelBootArgs, KernelBuildArgs,

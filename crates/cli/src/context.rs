@@ -74,6 +74,15 @@ impl Context {
         })
     }
 
+    /// The same for pages of these sizes, refused if a program does not get them here.
+    pub fn of_pages(common: &Common, sizes: impl Iterator<Item = u64>) -> Result<Context> {
+        let sizes: Vec<u64> = sizes.collect();
+        // Huge pages are what --set-mthp has to switch on, not the base page.
+        let context = Context::new(common, sizes.iter().max().copied())?;
+        sizes.into_iter().try_for_each(|size| context.check_page_size(size))?;
+        Ok(context)
+    }
+
     /// Size of a base page.
     pub fn page(&self) -> u64 {
         self.facts.page_size_bytes
@@ -116,7 +125,8 @@ impl Context {
         children: u64,
         page: u64,
     ) -> Result<()> {
-        self.largest_need.set(self.largest_need.get().max(heap_bytes + written_bytes * children));
+        let all = heap_bytes.saturating_add(written_bytes.saturating_mul(children));
+        self.largest_need.set(self.largest_need.get().max(all));
         let need = Need { heap_bytes, written_bytes, children, page_size_bytes: page };
         fit::check(&self.facts, &need).map_err(|large| match large.largest_heap_bytes {
             0 => anyhow!("{large}"),

@@ -6,8 +6,9 @@ use serde::Serialize;
 use crate::facts::Facts;
 use crate::human;
 use crate::limits::{CAP_SYS_ADMIN, CAP_SYS_PTRACE};
-use crate::policy::{self, Policy};
+use crate::policy;
 use crate::thp;
+use cowlab_schema::Policy;
 
 /// One thing that cowlab can use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -33,10 +33,10 @@ mod thp_guard;
 pub mod tracing;
 pub mod verdict;
 
+pub use cowlab_schema::Policy;
 pub use delay_guard::DelayGuard;
 pub use facts::Facts;
 pub use fragmentation::Fragmentation;
-pub use policy::Policy;
 pub use policy_guard::{PolicyError, PolicyGuard};
 pub use process::{ProcessError, ProcessFacts};
 pub use rollup::Rollup;

@@ -5,8 +5,10 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use cowlab_schema::Policy;
+
 use crate::guardian::Guardian;
-use crate::policy::{ALL, PRECOPY, Policy, built_in};
+use crate::policy::{ALL, PRECOPY, built_in, settings};
 use crate::root::Root;
 
 /// Why a policy could not be set or put back.
@@ -53,6 +55,8 @@ pub enum PolicyError {
 #[derive(Debug)]
 pub struct PolicyGuard {
     root: Root,
+    /// The settings as they were.
+    old: Vec<(PathBuf, String)>,
     guardian: Guardian,
 }
 
@@ -82,15 +86,20 @@ impl PolicyGuard {
         }
         let guardian = Guardian::start(&old, lock)
             .map_err(|reason| PolicyError::Guardian { path: first, reason })?;
-        Ok(PolicyGuard { root: root.clone(), guardian })
+        Ok(PolicyGuard { root: root.clone(), old, guardian })
     }
 
-    /// Switches to `policy`.
+    /// Switches to `policy`; `stock` is what there was.
     ///
     /// # Errors
     /// [`PolicyError`], a value that the kernel refuses included.
     pub fn set(&self, policy: Policy) -> Result<(), PolicyError> {
-        for (file, value) in policy.settings() {
+        if policy == Policy::Stock {
+            for (path, value) in &self.old {
+                fs::write(path, value).map_err(|e| at(path, e))?;
+            }
+        }
+        for (file, value) in settings(policy) {
             if built_in(file) != Some(value) || self.root.exists(file) {
                 self.write(file, value)?;
             }

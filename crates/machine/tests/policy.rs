@@ -52,6 +52,7 @@ fn policies_are_set_in_turn_and_the_old_one_comes_back() {
         (Policy::Next(16), "1 16 0 1"),
         (Policy::NextFolios(512, 4), "1 512 4 1"),
         (Policy::Off, "0 512 4 1"),
+        (Policy::Stock, "0 4 2 1"),
         (Policy::Next(1), "1 1 0 1"),
     ] {
         guard.set(policy).unwrap();

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::application::ApplicationProfile;
 use crate::cost::{Predicted, Unanswerable, Vmas};
-use crate::profile::{MachineProfile, WritingProcess};
+use crate::profile::{MachineProfile, Writer};
 
 pub use forecast::Forecast;
 pub use sentence::sentence;
@@ -66,7 +66,7 @@ pub struct Shape {
     /// Base pages that are written.
     pub written: u64,
     /// Who writes.
-    pub writer: WritingProcess,
+    pub writer: Writer,
     /// Whether the written pages lie apart, evenly over the memory, instead of side by side.
     pub spread: bool,
     /// Other running threads.

@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use crate::cost::{Question, Vmas};
-use crate::profile::WritingProcess;
+use crate::profile::Writer;
 
 /// The bytes of a region of a coverage map.
 pub const REGION_BYTES: u64 = 2 << 20;
@@ -53,7 +53,7 @@ pub struct ApplicationProfile {
     /// Base pages that the parent wrote since its fork before (all, at a first fork).
     pub written_before: u64,
     /// Who writes.
-    pub writer: WritingProcess,
+    pub writer: Writer,
     /// Other running threads of the forking process.
     pub threads: u32,
     /// Huge pages among the memory, of the machine's huge size.
@@ -77,7 +77,7 @@ impl ApplicationProfile {
             pages,
             written,
             written_before: pages,
-            writer: WritingProcess::Parent,
+            writer: Writer::Parent,
             threads: 0,
             huge_pages: 0,
             vmas: None,

@@ -14,7 +14,7 @@ use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use thiserror::Error;
 
-use crate::profile::{CycleCurve, CyclePoint, MachineProfile, Measured, WritingProcess};
+use crate::profile::{CycleCurve, CyclePoint, MachineProfile, Measured, Writer};
 use crate::stats::{log_spread, median};
 
 /// The mappings of a process (VMAs, in the kernel's words), which fork copies one by one.
@@ -50,7 +50,7 @@ pub struct Question {
     /// Base pages that the parent wrote since its last fork (all, if it never forked).
     pub written_before: u64,
     /// Who writes.
-    pub writer: WritingProcess,
+    pub writer: Writer,
     /// Other running threads of the forking process.
     pub threads: u32,
     /// Size of the pages that the memory is made of.
@@ -377,7 +377,7 @@ fn huge_terms(
     if profile.huge_page_bytes != Some(size) {
         return Err(missing());
     }
-    let with_threads = question.threads > 0 && question.writer == WritingProcess::Parent;
+    let with_threads = question.threads > 0 && question.writer == Writer::Parent;
     let split = if with_threads { "thp_split_threads_ns" } else { "thp_split_ns" };
     let cost = |name: &str| profile.costs.get(name).map(|cost| cost.estimate).ok_or_else(missing);
     let (entry, split) = (cost("thp_fork_among_work_ns_per_huge_page")?, cost(split)?);
@@ -427,7 +427,7 @@ fn curve_for<'a>(
         }
         None => Err(Unanswerable::NotCalibrated(format!(
             "a writing {} with {} other threads",
-            if question.writer == WritingProcess::Child { "child" } else { "parent" },
+            if question.writer == Writer::Child { "child" } else { "parent" },
             question.threads
         ))),
     }

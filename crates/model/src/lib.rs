@@ -8,6 +8,5 @@ pub mod profile;
 pub mod regression;
 pub mod snapshot;
 pub mod stats;
-pub mod units;
 
 pub use stats::Estimate;

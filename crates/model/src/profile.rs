@@ -4,19 +4,10 @@
 
 use std::collections::BTreeMap;
 
+pub use cowlab_schema::Writer;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::Estimate;
-
-/// Who writes after the fork.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum WritingProcess {
-    /// The child.
-    Child,
-    /// The parent, while a child is alive.
-    Parent,
-}
 
 /// One primitive cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -67,7 +58,7 @@ pub struct WrittenCycle {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CycleCurve {
     /// Who writes.
-    pub writer: WritingProcess,
+    pub writer: Writer,
     /// Other running threads of the forking process.
     pub threads: u32,
     /// Rounds that the figures rest on.

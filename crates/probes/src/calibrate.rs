@@ -26,7 +26,7 @@ impl Primitives {
         let mut arguments = vec![
             format!("--threads={}", self.threads),
             format!("--page-size-bytes={}", self.page_size_bytes),
-            "--pin".to_owned(),
+            "--pinned=true".to_owned(),
         ];
         arguments.extend(runner.warm_flag());
         arguments.extend([self.rounds.to_string(), self.size_bytes.to_string()]);

@@ -1,118 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Settings and results of probes/cow_faults.c.
+//! Results of probes/cow_faults.c.
 
 use anyhow::Result;
-use cowlab_machine::Policy;
 use cowlab_machine::cow_stats::CowStats;
-use cowlab_store::Params;
+use cowlab_schema::cow_faults::CowFaults;
 
 use crate::cow_counts::{CowCounts, counts_of, times_of};
 use crate::program::Program;
-use crate::runner::Runner;
-use crate::settings::{Pattern, Writer};
+use crate::runner::{Outcome, Probe};
 
-/// What is asked of a kernel that counts copy-on-write faults.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counting {
-    /// Nothing: it does not count.
-    None,
-    /// Its counts around the writes.
-    Counts,
-    /// Also its own times of each fault, in repetitions of their own; needs root.
-    Times,
-}
+impl Probe for CowFaults {
+    const PROGRAM: Program = Program::CowFaults;
+    type Result = CowFaultsResult;
 
-/// One invocation of cow_faults.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CowFaults {
-    /// The order of the writes.
-    pub pattern: Pattern,
-    /// Size of the memory that the fork shares.
-    pub size_bytes: u64,
-    /// Who writes: every child, or the parent.
-    pub writer: Writer,
-    /// Children alive at once.
-    pub children: u32,
-    /// Other running threads of each writing process.
-    pub threads: u32,
-    /// Size of the pages that the memory is made of.
-    pub page_size_bytes: u64,
-    /// Whether parent and children share one CPU and the threads have others.
-    pub pinned: bool,
-    /// The policy that is in force, for the samples; `None`: whatever the kernel has.
-    pub policy: Option<Policy>,
-    /// What the kernel is asked for.
-    pub counting: Counting,
-    /// Repetitions in turn untimed, timed write by write and, if asked for, timed by the kernel.
-    pub repetitions: u64,
-    /// Repetitions before them that are not measured: from a writing parent's the kernel may learn.
-    pub unmeasured: u64,
-    /// Seed of the random order.
-    pub seed: u64,
-}
-
-impl CowFaults {
-    /// Refuse what makes no sense.
-    pub fn check(&self) -> Result<(), String> {
-        if self.writer == Writer::ParentReuse {
-            return Err("--writer parent-reuse belongs to fork-sweep: it copies nothing".to_owned());
-        }
-        if self.children == 0 || self.children > 64 {
-            return Err("--children must be in 1..64".to_owned());
-        }
-        if self.size_bytes < self.page_size_bytes {
-            return Err(format!("--size-bytes must be {} at least", self.page_size_bytes));
-        }
-        Ok(())
-    }
-
-    /// The parameters that its samples carry; the policy is `stock` where none was set.
-    pub fn params(&self) -> Params {
-        [
-            ("pattern", self.pattern.to_string()),
-            ("size_bytes", self.size_bytes.to_string()),
-            ("writer", self.writer.to_string()),
-            ("children", self.children.to_string()),
-            ("threads", self.threads.to_string()),
-            ("page_size_bytes", self.page_size_bytes.to_string()),
-            ("pinned", self.pinned.to_string()),
-            ("policy", self.policy.map_or_else(|| "stock".to_owned(), |policy| policy.to_string())),
-        ]
-        .map(|(key, value)| (key.to_owned(), value))
-        .into()
-    }
-
-    /// Pages that one writer writes in one repetition.
-    pub fn pages_written(&self, base_page_bytes: u64) -> u64 {
-        match self.pattern {
-            Pattern::Single => 1,
-            _ => self.size_bytes / base_page_bytes,
-        }
-    }
-
-    /// Run it.
-    pub fn run(&self, runner: &Runner) -> Result<CowFaultsResult> {
-        let mut arguments = vec![
-            format!("--pattern={}", self.pattern),
-            format!("--writer={}", self.writer),
-            format!("--children={}", self.children),
-            format!("--threads={}", self.threads),
-            format!("--page-size-bytes={}", self.page_size_bytes),
-            format!("--repetitions={}", self.repetitions),
-            format!("--unmeasured={}", self.unmeasured),
-            format!("--seed={}", self.seed),
-        ];
-        arguments.extend(runner.warm_flag());
-        if self.pinned {
-            arguments.push("--pin".to_owned());
-        }
-        match self.counting {
-            Counting::None => {}
-            Counting::Counts => arguments.push("--cow-stats".to_owned()),
-            Counting::Times => arguments.push("--cow-times".to_owned()),
-        }
-        arguments.push(self.size_bytes.to_string());
-        let outcome = runner.run(Program::CowFaults, &arguments)?;
+    fn read(outcome: Outcome) -> Result<CowFaultsResult> {
         let rows = &outcome.rows;
         Ok(CowFaultsResult {
             start_unix_ns: outcome.start_unix_ns,

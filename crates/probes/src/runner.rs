@@ -2,7 +2,7 @@
 //! Runs a probe in a process group of its own, times it from outside, and leaves none of its
 //! processes behind, however it ends.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{self, OnceCell};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, anyhow, bail};
+use cowlab_schema::Cell;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -75,12 +76,34 @@ pub struct Outcome {
     pub pid: u32,
 }
 
+/// A cell that one of the programs measures.
+pub trait Probe: Cell {
+    /// The program.
+    const PROGRAM: Program;
+    /// What it measured.
+    type Result;
+
+    /// What the program is told beside the cell.
+    fn beside(runner: &Runner) -> Result<Vec<String>> {
+        Ok(runner.warm_flag().into_iter().collect())
+    }
+
+    /// From what it printed.
+    fn read(outcome: Outcome) -> Result<Self::Result>;
+
+    /// Run it.
+    fn run(&self, runner: &Runner) -> Result<Self::Result> {
+        let arguments = [Self::beside(runner)?, self.arguments()].concat();
+        Self::read(runner.run(Self::PROGRAM, &arguments)?)
+    }
+}
+
 /// Runs probes one at a time.
 pub struct Runner {
     interrupted: Arc<AtomicBool>,
     /// Each is loaded when it is first run.
     programs: Vec<(Program, OnceCell<File>)>,
-    pub(crate) kept_warm: Cell<bool>,
+    pub(crate) kept_warm: cell::Cell<bool>,
 }
 
 impl Runner {
@@ -90,7 +113,7 @@ impl Runner {
         process::set_child_subreaper(Some(process::getpid()))
             .context("cannot become the reaper of orphaned children (PR_SET_CHILD_SUBREAPER)")?;
         let programs = Program::ALL.iter().map(|program| (*program, OnceCell::new())).collect();
-        Ok(Runner { interrupted, programs, kept_warm: Cell::new(false) })
+        Ok(Runner { interrupted, programs, kept_warm: cell::Cell::new(false) })
     }
 
     pub(crate) fn file_of(&self, program: Program) -> Result<&File> {
@@ -106,7 +129,7 @@ impl Runner {
     }
 
     /// The path of the tiny program, as a probe may execute it.
-    pub fn tiny_path(&self) -> Result<String> {
+    pub(crate) fn tiny_path(&self) -> Result<String> {
         Ok(path(self.file_of(Program::Tiny)?))
     }
 

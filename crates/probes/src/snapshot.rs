@@ -6,13 +6,13 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use cowlab_machine::rollup::{ROLLUP, Rollup};
 use cowlab_machine::{Policy, Root};
+use cowlab_schema::Placement;
 use cowlab_store::Params;
 
 use crate::cow_counts::{CowCounts, counts_of};
 use crate::program::Program;
 use crate::rows::Rows;
 use crate::runner::Runner;
-use crate::settings::Placement;
 
 /// When a run forks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,8 +46,8 @@ pub struct Snapshot {
     pub page_size_bytes: u64,
     /// Whether the process has a CPU to itself and its children the others.
     pub pinned: bool,
-    /// The policy that is in force, for the samples; `None`: whatever the kernel has.
-    pub policy: Option<Policy>,
+    /// The policy that is in force, for the samples.
+    pub policy: Policy,
     /// Whether the kernel's counts are read.
     pub counting: bool,
     /// Seed of the choice of blocks.
@@ -85,7 +85,7 @@ impl Snapshot {
             ("threads", self.threads.to_string()),
             ("page_size_bytes", self.page_size_bytes.to_string()),
             ("pinned", self.pinned.to_string()),
-            ("policy", self.policy.map_or_else(|| "stock".to_owned(), |policy| policy.to_string())),
+            ("policy", self.policy.to_string()),
         ]
         .map(|(key, value)| (key.to_owned(), value))
         .into()
@@ -115,10 +115,10 @@ impl Snapshot {
         }
         arguments.extend(runner.warm_flag());
         if self.pinned {
-            arguments.push("--pin".to_owned());
+            arguments.push("--pinned=true".to_owned());
         }
         if self.counting {
-            arguments.push("--cow-stats".to_owned());
+            arguments.push("--counting=true".to_owned());
         }
         arguments.push(self.size_bytes.to_string());
         let outcome = runner.run(Program::Snapshot, &arguments)?;
@@ -260,7 +260,7 @@ mod tests {
             threads: 0,
             page_size_bytes: rustix::param::page_size() as u64,
             pinned: false,
-            policy: None,
+            policy: Policy::Stock,
             counting: false,
             seed: 1,
         };

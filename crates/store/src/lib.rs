@@ -12,4 +12,4 @@ pub use environment::{Accelerator, Environment, KernelBuild};
 pub use hdrhistogram::Histogram;
 pub use histogram::{QUANTILES, deserialise, histogram_of, serialise};
 pub use run::{FORMAT, Run, RunFolder, RunInfo, parse};
-pub use sample::{Missing, Params, Sample, unit_of};
+pub use sample::{Missing, Named, Params, Sample, unit_of};

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One measurement, and the parameters that it was made with.
 
-use std::collections::BTreeMap;
-
+use cowlab_schema::Metric;
+pub use cowlab_schema::Params;
 use serde::{Deserialize, Serialize};
-
-/// Parameters of a measurement as text: `heap_bytes` → `16777216`.
-pub type Params = BTreeMap<String, String>;
 
 /// One row of `samples.parquet`, and one element of `samples` in `--json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,18 +33,53 @@ pub struct Sample {
 impl Sample {
     /// A figure in the unit that the metric's name ends with; of the first repetition, at no known
     /// time.
-    pub fn new(bench: &str, params: Params, metric: &str, value: f64) -> Sample {
+    pub fn new(bench: &str, params: Params, metric: impl Named, value: f64) -> Sample {
         Sample {
             environment: 0,
             bench: bench.to_owned(),
             params,
-            metric: metric.to_owned(),
-            unit: unit_of(metric).to_owned(),
+            metric: metric.name().to_owned(),
+            unit: metric.unit().to_owned(),
             value,
             rep: 0,
             start_unix_ns: 0,
             histogram: None,
         }
+    }
+}
+
+/// A metric's name and unit.
+pub trait Named {
+    /// Its name.
+    fn name(&self) -> &str;
+    /// Its unit.
+    fn unit(&self) -> &str;
+}
+
+impl Named for &str {
+    fn name(&self) -> &str {
+        self
+    }
+    fn unit(&self) -> &str {
+        unit_of(self)
+    }
+}
+
+impl Named for &String {
+    fn name(&self) -> &str {
+        self
+    }
+    fn unit(&self) -> &str {
+        unit_of(self)
+    }
+}
+
+impl Named for Metric {
+    fn name(&self) -> &str {
+        self.name
+    }
+    fn unit(&self) -> &str {
+        self.unit
     }
 }
 

@@ -2,7 +2,7 @@
 //! How long the next fork will stop the target, now and once it is tended.
 
 use cowlab_model::cost::{Predicted, Question, Vmas, predict};
-use cowlab_model::profile::{MachineProfile, WritingProcess};
+use cowlab_model::profile::{MachineProfile, Writer};
 use serde::Serialize;
 
 use crate::plan::{Plan, Prices};
@@ -66,7 +66,7 @@ fn stop(
         written: 0,
         // Which entries were written since the last fork cannot be seen from outside: all may be.
         written_before: small_pages,
-        writer: WritingProcess::Child,
+        writer: Writer::Child,
         threads: 0,
         page_size_bytes: profile.page_size_bytes,
         split_pages: None,
@@ -123,7 +123,7 @@ mod tests {
             huge_page_bytes: Some(2 << 20),
             costs: [("thp_fork_among_work_ns_per_huge_page".to_owned(), entry)].into(),
             curves: vec![CycleCurve {
-                writer: WritingProcess::Child,
+                writer: Writer::Child,
                 threads: 0,
                 rounds: 5,
                 misfit: Some(0.01),

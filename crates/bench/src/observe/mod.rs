@@ -10,7 +10,10 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, ensure};
 use cowlab_machine::tracing::Tracing;
-use cowlab_probes::{Counting, CowFaults, CowFaultsResult, DoFork, Pattern, Writer};
+use cowlab_probes::{CowFaultsResult, Probe};
+use cowlab_schema::cow_faults::CowFaults;
+use cowlab_schema::fork_sweep::DoFork;
+use cowlab_schema::{Pattern, Writer};
 use cowlab_store::{Missing, Params};
 
 use crate::task::{Recorder, Task, median_of};
@@ -205,15 +208,11 @@ fn cow_faults(settings: &Settings, rep: u32) -> CowFaults {
         pattern: Pattern::Sequential,
         size_bytes: settings.size_bytes,
         writer: Writer::Parent,
-        children: 1,
-        threads: 0,
         page_size_bytes: settings.page_size_bytes,
-        pinned: true,
-        policy: None,
-        counting: Counting::None,
         repetitions: 12,
         unmeasured: 1,
         seed: 1 + u64::from(rep),
+        ..CowFaults::default()
     }
 }
 

@@ -80,8 +80,8 @@ pub struct Redis {
     pub page_size_bytes: u64,
     /// Whether that size's setting may be changed meanwhile.
     pub set_mthp: bool,
-    /// The policy in force; `None`: whatever the kernel has.
-    pub policy: Option<Policy>,
+    /// The policy in force.
+    pub policy: Policy,
     /// A TCP port instead of a socket.
     pub port: Option<u16>,
     /// Who runs where; `None`: as the scheduler likes.
@@ -93,7 +93,7 @@ pub struct Redis {
 impl Redis {
     fn params(&self, snapshots: Snapshots, share: Option<f64>) -> Params {
         [
-            ("policy", self.policy.map_or_else(|| "stock".to_owned(), |policy| policy.to_string())),
+            ("policy", self.policy.to_string()),
             ("page_size_bytes", self.page_size_bytes.to_string()),
             ("records", self.records.to_string()),
             ("zipf_alpha", self.zipf_alpha.to_string()),
@@ -116,7 +116,7 @@ impl Redis {
     /// What its phases take, as a multiple of the first one's time: a rate that is a share of the
     /// closed loop's takes the longer.
     fn phases(&self) -> f64 {
-        let learning = if self.policy.is_some() { 1.0 } else { 0.0 };
+        let learning = if self.policy == Policy::Stock { 0.0 } else { 1.0 };
         learning
             + CLOSED.len() as f64
             + self.load_shares.iter().map(|share| OPEN.len() as f64 / share).sum::<f64>()
@@ -145,7 +145,10 @@ pub fn tasks(cells: Vec<Redis>, base_page_bytes: u64, guard: Option<Rc<PolicyGua
             true => String::new(),
             false => format!(", pages of {} KiB", cell.page_size_bytes >> 10),
         };
-        let policy = cell.policy.map_or_else(String::new, |policy| format!(", policy {policy}"));
+        let policy = match cell.policy {
+            Policy::Stock => String::new(),
+            policy => format!(", policy {policy}"),
+        };
         let guard = guard.clone();
         Task::new(
             format!("{BENCH}: {} records{pages}{policy}", cell.records),
@@ -154,13 +157,15 @@ pub fn tasks(cells: Vec<Redis>, base_page_bytes: u64, guard: Option<Rc<PolicyGua
                 let mut most_per_s = None;
                 if !cell.load_shares.is_empty() {
                     // Without a policy the kernel stays as it is.
-                    if let (Some(guard), Some(_)) = (&guard, cell.policy) {
+                    if let Some(guard) = &guard
+                        && cell.policy != Policy::Stock
+                    {
                         guard.set(Policy::Off)?;
                     }
                     most_per_s = Some(most.per_s(runner, &cell.setup(false), &cell.load(0))?);
                 }
-                if let (Some(guard), Some(policy)) = (&guard, cell.policy) {
-                    guard.set(policy)?;
+                if let Some(guard) = &guard {
+                    guard.set(cell.policy)?;
                 }
                 let huge_pages = cell.page_size_bytes != base_page_bytes;
                 let _thp = match huge_pages && cell.set_mthp {
@@ -204,7 +209,7 @@ fn measure(
     phase::attend(runner, populate, || Ok(()))?;
     let mut samples = of_the_server(cell, server, rep)?;
     let mut took_ns = None;
-    if cell.policy.is_some() {
+    if cell.policy != Policy::Stock {
         // A server's first snapshot is one of many. No policy knows then what will be written.
         let learnt = cell.load(LEARNING);
         let phase = phase::run(runner, server, &learnt, Snapshots::Save, 1, Looks::None)?;

@@ -60,7 +60,7 @@ type Interval = Rc<OnceCell<u64>>;
 /// copy-on-write's here.
 fn workload_of(cell: &Snapshot, plain_page_bytes: u64) -> Snapshot {
     Snapshot {
-        policy: cell.policy.map(|_| Policy::Off),
+        policy: if cell.policy == Policy::Stock { Policy::Stock } else { Policy::Off },
         page_size_bytes: plain_page_bytes,
         forks: Forks::Never,
         ..cell.clone()
@@ -150,15 +150,12 @@ fn task(
 ) -> Task {
     let what = match (&interval, cell.policy) {
         (None, _) => "without forks".to_owned(),
-        (_, Some(policy)) => format!("policy {policy}"),
-        (_, None) => "with forks".to_owned(),
+        (_, Policy::Stock) => "with forks".to_owned(),
+        (_, policy) => format!("policy {policy}"),
     };
     let name = format!("{BENCH}: alpha {}, {} MiB, {what}", cell.zipf_alpha, cell.size_bytes >> 20);
     Task::new(name, move |runner, rep| {
-        let set = |policy: Option<Policy>| match (&guard, policy) {
-            (Some(guard), Some(policy)) => guard.set(policy),
-            _ => Ok(()),
-        };
+        let set = |policy: Policy| guard.as_ref().map_or(Ok(()), |guard| guard.set(policy));
         // Other blocks in every round, and the same ones for all of a round's cells.
         let seed = cell.seed + u64::from(rep);
         let mut samples = Vec::new();
@@ -215,7 +212,7 @@ mod tests {
 
     use super::*;
 
-    fn cell(zipf_alpha: f64, policy: Option<Policy>, page_size_bytes: u64) -> Snapshot {
+    fn cell(zipf_alpha: f64, policy: Policy, page_size_bytes: u64) -> Snapshot {
         Snapshot {
             size_bytes: 1 << 20,
             writes: 20_000,
@@ -237,19 +234,19 @@ mod tests {
         let mut cells = Vec::new();
         for alpha in [0.9, 1.0] {
             for policy in [Policy::Off, Policy::Next(16)] {
-                cells.extend([4096, 2 << 20].map(|page| cell(alpha, Some(policy), page)));
+                cells.extend([4096, 2 << 20].map(|page| cell(alpha, policy, page)));
             }
         }
         // 2 x 2 x 2 cells, and a reference of each exponent and page size.
         assert_eq!(tasks(&cells, None, 4096, None).len(), 8 + 4);
-        assert_eq!(tasks(&[cell(1.0, None, 4096)], None, 4096, None).len(), 2);
+        assert_eq!(tasks(&[cell(1.0, Policy::Stock, 4096)], None, 4096, None).len(), 2);
     }
 
     #[test]
     fn what_is_expected_grows_with_what_is_asked_for() {
         let runner = Runner::new(Default::default()).unwrap();
         let page = rustix::param::page_size() as u64;
-        let cells = [cell(1.0, None, page)];
+        let cells = [cell(1.0, Policy::Stock, page)];
         // A cell with what it does not measure, its reference, and a calibration.
         assert_eq!(writes_of(&cells, true, page, 1), 20_000 + 10_000 + 20_000 + 20_000);
         assert_eq!(writes_of(&cells, false, page, 100), 100 * 50_000);
@@ -261,7 +258,7 @@ mod tests {
     fn a_calibrated_cell_forks_and_its_calibration_is_told() {
         let runner = Runner::new(Default::default()).unwrap();
         let page = rustix::param::page_size() as u64;
-        let tasks = tasks(&[cell(1.0, None, page)], None, page, None);
+        let tasks = tasks(&[cell(1.0, Policy::Stock, page)], None, page, None);
         let rounds = crate::Rounds::exactly(2);
         let mut samples = Vec::new();
         let whole = |mut round: Vec<Sample>| {

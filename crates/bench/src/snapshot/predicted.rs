@@ -127,7 +127,7 @@ fn of_workload(
     let mut wanted = policies.to_vec();
     let measured = samples.iter().filter_map(|s| s.params.get("policy")?.parse().ok());
     for policy in measured {
-        if policy != Policy::Off && !wanted.contains(&policy) {
+        if !matches!(policy, Policy::Stock | Policy::Off) && !wanted.contains(&policy) {
             wanted.push(policy);
         }
     }
@@ -152,7 +152,7 @@ fn of_workload(
 /// Folios are copied as the same pages: what they save is not in the model.
 fn ahead(policy: Policy, page_bytes: f64) -> Ahead {
     match policy {
-        Policy::Off => Ahead::Nothing,
+        Policy::Stock | Policy::Off => Ahead::Nothing,
         Policy::Next(depth) | Policy::NextFolios(depth, _) => Ahead::Next(depth as usize),
         Policy::CoverageOf(threshold, _, region_kb) => Ahead::Region {
             pages: (f64::from(region_kb) * 1024.0 / page_bytes).max(1.0) as usize,

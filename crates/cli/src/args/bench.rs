@@ -2,14 +2,17 @@
 //! Flags of `bench`.
 
 use clap::{Args, Subcommand};
+use cowlab_bench::Rounds;
 use cowlab_bench::precopy::DEPTHS;
 use cowlab_bench::trace::Tool;
-use cowlab_machine::Policy;
-use cowlab_probes::{Method, Pattern, Reap, Writer};
+use cowlab_schema::cow_faults::CowFaults;
+use cowlab_schema::fork_sweep::DoFork;
+use cowlab_schema::fork_table::ForkTable;
+use cowlab_schema::{Cell, Policy, Value};
 
 use super::{
-    BenchObserveArgs, BenchTendArgs, CcowArgs, FootprintsArgs, ForecastArgs, RedisArgs, RunArgs,
-    SnapshotArgs, fraction, size,
+    BenchObserveArgs, BenchTendArgs, CcowArgs, Cells, FootprintsArgs, ForecastArgs, RedisArgs,
+    RunArgs, SnapshotArgs, size,
 };
 
 /// One measurement, and where its run is kept.
@@ -27,12 +30,12 @@ pub struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum Bench {
-    /// Document 000's program: forks of a heap of which a fraction is written
-    ForkSweep(ForkSweepArgs),
-    /// Document 004's and TLPI's table: fork, vfork, spawn and exec by size
-    ForkTable(ForkTableArgs),
-    /// Document 002's workloads: each write after a fork
-    CowFaults(CowFaultsArgs),
+    /// Forks of a heap of which a fraction is written: Smith and Maguire (1988)
+    ForkSweep(CellArgs<DoFork>),
+    /// Processes made by fork, vfork, spawn and exec, by size: TLPI's table 28-3 and its replay
+    ForkTable(CellArgs<ForkTable>),
+    /// Each write after a fork: the workloads of the Copy-on-Write Optimization Study
+    CowFaults(CellArgs<CowFaults>),
     /// Document 002 whole: its workloads under its policy and deeper ones (patched kernel, root)
     PreCopy(PreCopyArgs),
     /// Document 003's microbenchmark: writes after Zipf's law in a space that is forked again and
@@ -64,6 +67,13 @@ pub enum Bench {
     Trace(BenchTraceArgs),
 }
 
+impl RoundsArgs {
+    /// As the plan of a measurement has it.
+    pub fn exactly(&self) -> Rounds {
+        Rounds::exactly(self.rounds)
+    }
+}
+
 impl Bench {
     /// Its name on the command line.
     pub fn name(&self) -> &'static str {
@@ -88,52 +98,13 @@ impl Bench {
     }
 }
 
+/// The flags of a bench whose cell the vocabulary has.
 #[derive(Debug, Args)]
-pub struct ForkSweepArgs {
-    /// Forks of one program run
-    #[arg(long, value_delimiter = ',', default_value = "100", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub forks: Vec<u64>,
-    /// Size of the heap
-    #[arg(long, alias = "size-bytes", value_delimiter = ',', default_value = "16MiB", value_parser = size)]
-    pub heap_bytes: Vec<u64>,
-    /// Share of the heap that is written, 0..1
-    #[arg(long, value_delimiter = ',', default_value = "0.5", value_parser = fraction, allow_negative_numbers = true)]
-    pub write_fraction: Vec<f64>,
-    /// fork, vfork, clone-vm-vfork, posix-spawn
-    #[arg(long, value_delimiter = ',', default_value = "fork")]
-    pub method: Vec<Method>,
-    /// child, parent (a child is held alive), parent-reuse (it has ended)
-    #[arg(long, value_delimiter = ',', default_value = "child")]
-    pub writer: Vec<Writer>,
-    /// How children are reaped: each, never (as published), or at most N alive
-    #[arg(long, default_value = "each")]
-    pub reap: Reap,
-    /// Size of the heap's pages: the base page, THP or an mTHP size
-    #[arg(long, value_delimiter = ',', value_parser = size)]
-    pub page_size_bytes: Vec<u64>,
-    /// Other running threads of the forking process
-    #[arg(long, value_delimiter = ',', default_value = "0", value_parser = clap::value_parser!(u32).range(0..=64))]
-    pub threads: Vec<u32>,
-    /// Replace the heap's pages in no order before, as the copies of earlier forks do
-    #[arg(long)]
-    pub scatter: bool,
-    /// Mappings (VMAs) beside the heap with a written page each
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "0", value_parser = clap::value_parser!(u64).range(0..=60_000))]
-    pub vmas_anon: Vec<u64>,
-    /// Mappings of a file beside the heap, without a page of their own
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "0", value_parser = clap::value_parser!(u64).range(0..=60_000))]
-    pub vmas: Vec<u64>,
-    /// Microseconds of other work before each fork, through as much memory as four second-level caches hold
-    #[arg(long, value_name = "US", value_delimiter = ',', default_value = "0", value_parser = clap::value_parser!(u64).range(0..=10_000_000))]
-    pub work_us: Vec<u64>,
-    /// Leave the heap untouched before the fork, as malloc alone does
-    #[arg(long)]
-    pub untouched: bool,
-    /// Make one fork before, of which nothing is recorded
-    #[arg(long)]
-    pub settle: bool,
+pub struct CellArgs<C: Cell> {
     #[command(flatten)]
-    pub how: How,
+    pub cells: Cells<C>,
+    #[command(flatten)]
+    pub rounds: RoundsArgs,
 }
 
 #[derive(Debug, Args)]
@@ -145,59 +116,7 @@ pub struct ForkSectionsArgs {
     #[arg(long, alias = "heap-bytes", value_delimiter = ',', default_value = "0,10MiB,100MiB,1GiB", value_parser = size)]
     pub size_bytes: Vec<u64>,
     #[command(flatten)]
-    pub how: How,
-}
-
-#[derive(Debug, Args)]
-pub struct ForkTableArgs {
-    /// fork, vfork, posix-spawn, fork+exec, vfork+exec
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "fork,vfork,posix-spawn,fork+exec,vfork+exec"
-    )]
-    pub method: Vec<Method>,
-    /// What the program allocates before
-    #[arg(long, value_delimiter = ',', default_value = "1782579,2831155,12268339", value_parser = size)]
-    pub size_bytes: Vec<u64>,
-    /// Processes created in one run
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
-    pub iterations: u64,
-    /// Write every page before; both if not given
-    #[arg(long, value_name = "BOOL")]
-    pub touched: Option<bool>,
-    /// The document's 100,000 iterations and 10 runs
-    #[arg(long)]
-    pub paper: bool,
-    #[command(flatten)]
-    pub how: How,
-}
-
-#[derive(Debug, Args)]
-pub struct CowFaultsArgs {
-    /// single, sequential, random
-    #[arg(long, value_delimiter = ',', default_value = "single,sequential,random")]
-    pub pattern: Vec<Pattern>,
-    /// Memory that the fork shares
-    #[arg(long, value_delimiter = ',', default_value = "16MiB,64MiB", value_parser = size)]
-    pub size_bytes: Vec<u64>,
-    /// child, parent
-    #[arg(long, value_delimiter = ',', default_value = "child")]
-    pub writer: Vec<Writer>,
-    /// Children alive at once
-    #[arg(long, value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub children: Vec<u32>,
-    /// Other running threads of each writing process
-    #[arg(long, value_delimiter = ',', default_value = "0", value_parser = clap::value_parser!(u32).range(0..=64))]
-    pub threads: Vec<u32>,
-    /// Size of the memory's pages
-    #[arg(long, value_delimiter = ',', value_parser = size)]
-    pub page_size_bytes: Vec<u64>,
-    /// What the kernel copies at a fault, in turn: off, next, next:PAGES, next:PAGES:ORDER, ccow, ccow:THRESHOLD, ccow:THRESHOLD:ORDER:REGION_KB; as it is, if not given
-    #[arg(long, value_delimiter = ',')]
-    pub policy: Vec<Policy>,
-    #[command(flatten)]
-    pub how: How,
+    pub rounds: RoundsArgs,
 }
 
 #[derive(Debug, Args)]
@@ -212,8 +131,8 @@ pub struct PreCopyArgs {
 
 #[derive(Debug, Args)]
 pub struct CommandArgs {
-    /// What the kernel copies at a fault, in turn: off, next, next:PAGES, next:PAGES:ORDER, ccow, ccow:THRESHOLD, ccow:THRESHOLD:ORDER:REGION_KB; as it is, if not given
-    #[arg(long, value_delimiter = ',')]
+    /// What the kernel copies at a fault, in turn
+    #[arg(long, value_delimiter = ',', default_value = "stock", long_help = Policy::KIND)]
     pub policy: Vec<Policy>,
     /// Rounds; each runs the program once under each policy
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -245,7 +164,7 @@ pub struct CrossCheckArgs {
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(10..=100_000))]
     pub calls: u64,
     #[command(flatten)]
-    pub how: How,
+    pub rounds: RoundsArgs,
 }
 
 #[derive(Debug, Args)]
@@ -266,17 +185,17 @@ pub struct BenchTraceArgs {
     /// Size of a thread's ring, a power of two
     #[arg(long, default_value = "1MiB", value_parser = size)]
     pub buffer_bytes: u64,
+    /// Let the scheduler place the threads
+    #[arg(long)]
+    pub no_pin: bool,
     #[command(flatten)]
-    pub how: How,
+    pub rounds: RoundsArgs,
 }
 
-/// How a measurement is repeated.
+/// How often a measurement is repeated.
 #[derive(Debug, Clone, Args)]
-pub struct How {
+pub struct RoundsArgs {
     /// Rounds; each measures everything once, in an order of its own
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Let the scheduler place parent, children and threads
-    #[arg(long)]
-    pub no_pin: bool,
 }

@@ -34,8 +34,8 @@ pub struct RedisArgs {
     /// Size of the pages that its memory may be made of
     #[arg(long, value_delimiter = ',', value_parser = size)]
     pub page_size_bytes: Vec<u64>,
-    /// What the kernel copies at a fault, in turn; as it is, if not given
-    #[arg(long, value_delimiter = ',')]
+    /// What the kernel copies at a fault, in turn
+    #[arg(long, value_delimiter = ',', default_value = "stock")]
     pub policy: Vec<Policy>,
     /// A TCP port of this machine instead of a socket in the server's folder
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]

@@ -36,8 +36,8 @@ pub struct SnapshotArgs {
     /// Size of the space's pages
     #[arg(long, value_delimiter = ',', value_parser = size)]
     pub page_size_bytes: Vec<u64>,
-    /// What the kernel copies at a fault, in turn; as it is, if not given
-    #[arg(long, value_delimiter = ',')]
+    /// What the kernel copies at a fault, in turn
+    #[arg(long, value_delimiter = ',', default_value = "stock")]
     pub policy: Vec<Policy>,
     /// Rounds; each measures everything once, in an order of its own
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]

@@ -11,7 +11,7 @@ use cowlab_machine::{Facts, Root, thp};
 use cowlab_model::advice::{Advice, Choice, Shape, Surroundings, advise, sentence};
 use cowlab_model::application::ApplicationProfile;
 use cowlab_model::cost::Vmas;
-use cowlab_model::profile::WritingProcess;
+use cowlab_model::profile::Writer;
 use cowlab_observe::watch::Wanted;
 use cowlab_report::{Document, csv, html};
 use cowlab_store::{FORMAT, Missing, Run, RunFolder, RunInfo, Sample};
@@ -98,8 +98,8 @@ pub fn run(json: bool, args: &AdviseArgs) -> Result<()> {
 fn complete(profile: &mut ApplicationProfile, args: &AdviseArgs) {
     profile.written_before = (profile.pages as f64 * args.written_before_fraction).ceil() as u64;
     profile.writer = match args.writer {
-        Some(PredictWriter::Child) => WritingProcess::Child,
-        Some(PredictWriter::Parent) => WritingProcess::Parent,
+        Some(PredictWriter::Child) => Writer::Child,
+        Some(PredictWriter::Parent) => Writer::Parent,
         None => profile.writer,
     };
     if let Some(threads) = args.threads {

@@ -9,15 +9,18 @@ use cowlab_analysis::figures::figures;
 use cowlab_bench::{
     Recorder, Rounds, Task, command, faults, fork_sections as sections, precopy, sweep, table,
 };
-use cowlab_machine::Policy;
-use cowlab_probes::{CowCheck, CowFaults, DoFork, ForkTable, Writer, unix_ns};
+use cowlab_probes::{CowCheck, unix_ns};
 use cowlab_report::figures::table as figure_table;
 use cowlab_report::{Block, Document, Section, csv, emulated, html};
+use cowlab_schema::cow_faults::CowFaults;
+use cowlab_schema::fork_sweep::DoFork;
+use cowlab_schema::fork_table::ForkTable;
+use cowlab_schema::{Policy, Reap, Writer};
 use cowlab_store::{Missing, Run, RunFolder, RunInfo};
 
 use crate::args::{
-    Bench, BenchArgs, CommandArgs, Common, CowCheckArgs, CowFaultsArgs, ForkSectionsArgs,
-    ForkSweepArgs, ForkTableArgs, PreCopyArgs,
+    Bench, BenchArgs, CellArgs, CommandArgs, Common, CowCheckArgs, ForkSectionsArgs, PreCopyArgs,
+    base_page_bytes,
 };
 use crate::cmd::{
     bench_ccow, bench_observe, bench_programs, bench_redis, bench_snapshot, bench_tend,
@@ -156,136 +159,67 @@ fn fork_sections(common: &Common, args: &ForkSectionsArgs) -> Result<()> {
         context.check_fits(size_bytes, 0, 1, context.page())?;
     }
     let tasks = sections::tasks(args.forks, &args.size_bytes);
-    finish(&context, sections::BENCH, &tasks, Rounds::exactly(args.how.rounds))
+    finish(&context, sections::BENCH, &tasks, args.rounds.exactly())
 }
 
-fn fork_sweep(common: &Common, args: &ForkSweepArgs) -> Result<()> {
-    let context = Context::new(common, args.page_size_bytes.first().copied())?;
+fn fork_sweep(common: &Common, args: &CellArgs<DoFork>) -> Result<()> {
+    let base = DoFork { page_size_bytes: base_page_bytes(), ..DoFork::default() };
+    let mut cells = args.cells.product(base)?;
+    let context = Context::of_pages(common, cells.iter().map(|cell| cell.page_size_bytes))?;
     context.size_flag.set("--heap-bytes");
-    let mut cells = vec![DoFork {
-        reap: args.reap,
-        populated: !args.untouched,
-        scattered: args.scatter,
-        scatter_bytes: if args.scatter { context.scatter_bytes()? } else { 0 },
-        settled: args.settle,
-        pinned: !args.how.no_pin,
-        ..DoFork::new(1, 0, 0.0, context.page())
-    }];
-    let page_sizes = page_sizes(&context, &args.page_size_bytes)?;
-    vary(&mut cells, &page_sizes, |cell, value| cell.page_size_bytes = value);
-    vary(&mut cells, &args.heap_bytes, |cell, value| cell.heap_bytes = value);
-    vary(&mut cells, &args.write_fraction, |cell, value| cell.write_fraction = value);
-    vary(&mut cells, &args.method, |cell, value| cell.method = value);
-    vary(&mut cells, &args.writer, |cell, value| cell.writer = value);
-    vary(&mut cells, &args.threads, |cell, value| cell.threads = value);
-    vary(&mut cells, &args.vmas_anon, |cell, value| cell.vmas_anon = value);
-    vary(&mut cells, &args.vmas, |cell, value| cell.vmas = value);
-    vary(&mut cells, &args.work_us, |cell, value| cell.work_us = value);
-    vary(&mut cells, &args.forks, |cell, value| cell.forks = value);
-    for cell in &cells {
-        cell.check().map_err(WrongUsage)?;
+    for cell in &mut cells {
         if cell.scattered {
             if cell.page_size_bytes > context.page() {
-                let why = "--scatter would split huge pages and folios before the first fork that \
-                           is measured: leave --page-size-bytes out";
+                let why = "--set scattered=true would split huge pages and folios before the first \
+                           fork that is measured: leave --page-size-bytes out";
                 return Err(WrongUsage(why.into()).into());
+            }
+            if cell.scatter_bytes == 0 {
+                cell.scatter_bytes = context.scatter_bytes()?;
             }
             // All of it is copied once, before the forks that are measured.
             context.check_fits(cell.heap_bytes, cell.heap_bytes, 1, context.page())?;
         }
         let written = (cell.heap_bytes as f64 * cell.write_fraction) as u64;
         let children = match cell.reap {
-            cowlab_probes::Reap::Each => 1,
-            cowlab_probes::Reap::AtMost(alive) => alive,
+            Reap::Each => 1,
+            Reap::AtMost(alive) => alive,
             // They overlap as the scheduler likes: as many as there are CPUs write at a time.
-            cowlab_probes::Reap::Never => context.facts.cpu.allowed.len() as u64 + 1,
+            Reap::Never => context.facts.cpu.allowed.len() as u64 + 1,
         };
         context.check_fits(cell.heap_bytes, written, children, context.page())?;
     }
-    finish(&context, sweep::BENCH, &sweep::tasks(cells), Rounds::exactly(args.how.rounds))
+    finish(&context, sweep::BENCH, &sweep::tasks(cells), args.rounds.exactly())
 }
 
-/// Each of the cells with each of the values.
-fn vary<T: Copy>(cells: &mut Vec<DoFork>, values: &[T], set: impl Fn(&mut DoFork, T)) {
-    let each = |cell: &DoFork| {
-        let with = |value: &T| {
-            let mut cell = cell.clone();
-            set(&mut cell, *value);
-            cell
-        };
-        values.iter().map(with).collect::<Vec<_>>()
-    };
-    *cells = cells.iter().flat_map(each).collect();
-}
-
-fn fork_table(common: &Common, args: &ForkTableArgs) -> Result<()> {
+fn fork_table(common: &Common, args: &CellArgs<ForkTable>) -> Result<()> {
     let context = Context::new(common, None)?;
-    let (iterations, rounds) = if args.paper {
-        (table::PAPER_ITERATIONS, table::PAPER_RUNS)
-    } else {
-        (args.iterations, args.how.rounds)
-    };
-    let mut cells = Vec::new();
-    for touched in args.touched.map_or(vec![false, true], |touched| vec![touched]) {
-        for &method in &args.method {
-            for &size_bytes in &args.size_bytes {
-                let pinned = !args.how.no_pin;
-                cells.push(ForkTable { method, size_bytes, iterations, touched, pinned });
-            }
-        }
-    }
+    let cells = args.cells.product(ForkTable::default())?;
     for cell in &cells {
-        cell.check().map_err(WrongUsage)?;
         context.check_fits(cell.size_bytes, 0, 1, context.page())?;
     }
-    finish(&context, table::BENCH, &table::tasks(cells), Rounds::exactly(rounds))
+    finish(&context, table::BENCH, &table::tasks(cells), args.rounds.exactly())
 }
 
-fn cow_faults(common: &Common, args: &CowFaultsArgs) -> Result<()> {
-    let context = Context::new(common, args.page_size_bytes.first().copied())?;
-    let counting = faults::counting(&context.facts);
-    let mut cells = Vec::new();
-    for page_size_bytes in page_sizes(&context, &args.page_size_bytes)? {
-        for &pattern in &args.pattern {
-            for &size_bytes in &args.size_bytes {
-                for &writer in &args.writer {
-                    for &children in &args.children {
-                        for &threads in &args.threads {
-                            for policy in or_stock(&args.policy) {
-                                cells.push(CowFaults {
-                                    pattern,
-                                    size_bytes,
-                                    writer,
-                                    children,
-                                    threads,
-                                    page_size_bytes,
-                                    pinned: !args.how.no_pin && children == 1,
-                                    policy,
-                                    counting,
-                                    repetitions: faults::repetitions_of(pattern, counting),
-                                    unmeasured: faults::unmeasured(writer, &args.policy),
-                                    seed: common.seed,
-                                });
-                            }
-                        }
-                    }
-                }
-            }
-        }
+fn cow_faults(common: &Common, args: &CellArgs<CowFaults>) -> Result<()> {
+    let base =
+        CowFaults { page_size_bytes: base_page_bytes(), seed: common.seed, ..CowFaults::default() };
+    let mut cells = args.cells.product(base)?;
+    let context = Context::of_pages(common, cells.iter().map(|cell| cell.page_size_bytes))?;
+    let policies: Vec<Policy> = cells.iter().map(|cell| cell.policy).collect();
+    for cell in &mut cells {
+        cell.pinned &= cell.children == 1;
+        cell.counting = faults::counting(&context.facts);
+        cell.repetitions = faults::repetitions_of(cell.pattern, cell.counting);
+        cell.unmeasured = faults::unmeasured(cell.writer, &policies);
     }
     check_cow_faults(&context, &cells)?;
-    let guard = context.policies(&args.policy)?;
-    finish(&context, faults::BENCH, &faults::tasks(cells, guard), Rounds::exactly(args.how.rounds))
-}
-
-/// The policies asked for, or the kernel as it is.
-pub fn or_stock(asked: &[Policy]) -> Vec<Option<Policy>> {
-    if asked.is_empty() { vec![None] } else { asked.iter().copied().map(Some).collect() }
+    let guard = context.policies(&policies)?;
+    finish(&context, faults::BENCH, &faults::tasks(cells, guard), args.rounds.exactly())
 }
 
 pub fn check_cow_faults(context: &Context, cells: &[CowFaults]) -> Result<()> {
     for cell in cells {
-        cell.check().map_err(WrongUsage)?;
         let written = cell.pages_written(context.page()) * context.page();
         let copies = if cell.writer == Writer::Child { u64::from(cell.children) } else { 1 };
         context.check_fits(cell.size_bytes, written, copies, context.page())?;
@@ -299,7 +233,7 @@ fn pre_copy(common: &Common, args: &PreCopyArgs) -> Result<()> {
     let cells =
         precopy::plan(context.page(), &args.depths, context.other_cpus(), counting, common.seed);
     check_cow_faults(&context, &cells)?;
-    let policies: Vec<Policy> = cells.iter().filter_map(|cell| cell.policy).collect();
+    let policies: Vec<Policy> = cells.iter().map(|cell| cell.policy).collect();
     let guard = context.policies(&policies)?;
     finish(&context, precopy::NAME, &faults::tasks(cells, guard), Rounds::exactly(args.rounds))
 }
@@ -307,7 +241,7 @@ fn pre_copy(common: &Common, args: &PreCopyArgs) -> Result<()> {
 fn program(common: &Common, args: &CommandArgs) -> Result<()> {
     let context = Context::new(common, None)?;
     let guard = context.policies(&args.policy)?;
-    let tasks = command::tasks(&args.command, &or_stock(&args.policy), guard);
+    let tasks = command::tasks(&args.command, &args.policy, guard);
     finish(&context, command::BENCH, &tasks, Rounds::exactly(args.rounds))
 }
 

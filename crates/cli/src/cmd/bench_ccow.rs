@@ -8,6 +8,7 @@ use cowlab_bench::redis::{self, Redis};
 use cowlab_bench::{Rounds, faults, snapshot};
 use cowlab_machine::{Facts, Root};
 use cowlab_probes::{Forks, Placement as Blocks, Snapshot};
+use cowlab_schema::Policy;
 use cowlab_store::Missing;
 
 use crate::args::{CcowArgs, Common};
@@ -37,7 +38,7 @@ pub fn run(common: &Common, args: &CcowArgs) -> Result<()> {
         threads: 0,
         page_size_bytes: page,
         pinned: true,
-        policy: None,
+        policy: Policy::Stock,
         counting: context.facts.cow.counts && context.facts.cow.process_counts,
         seed: common.seed,
     };
@@ -60,7 +61,7 @@ pub fn run(common: &Common, args: &CcowArgs) -> Result<()> {
         load_shares: args.load.clone(),
         page_size_bytes: page,
         set_mthp: false,
-        policy: None,
+        policy: Policy::Stock,
         port: None,
         placement: Placement::of(&context.facts.cpu.allowed),
         seed: common.seed,

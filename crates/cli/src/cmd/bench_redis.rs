@@ -21,7 +21,7 @@ pub fn run(common: &Common, args: &RedisArgs) -> Result<()> {
     let (records, updates) = amount(&context, size_bytes, args.turnovers, args.pipeline)?;
     let mut cells = Vec::new();
     for page_size_bytes in page_sizes(&context, &args.page_size_bytes)? {
-        for policy in bench::or_stock(&args.policy) {
+        for &policy in &args.policy {
             cells.push(Redis {
                 program: program.clone(),
                 records,

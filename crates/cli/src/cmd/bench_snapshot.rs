@@ -46,7 +46,7 @@ fn cells(context: &Context, args: &SnapshotArgs) -> Result<Vec<Snapshot>> {
             for &zipf_alpha in &args.zipf_alpha {
                 for &placement in &args.placement {
                     for &threads in &args.threads {
-                        for policy in bench::or_stock(&args.policy) {
+                        for &policy in &args.policy {
                             cells.push(Snapshot {
                                 size_bytes,
                                 writes: (blocks as f64 * args.turnovers) as u64,

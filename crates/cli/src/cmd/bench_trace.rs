@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use cowlab_analysis::figures::figures;
-use cowlab_bench::{Rounds, trace};
+use cowlab_bench::trace;
 use cowlab_report::{Block, Document, Section};
 use cowlab_store::{Run, RunFolder, RunInfo};
 
@@ -27,7 +27,7 @@ pub fn run(common: &Common, args: &BenchTraceArgs) -> Result<()> {
         threads: args.threads.clone(),
         events: args.events,
         buffer_bytes: args.buffer_bytes,
-        pinned: !args.how.no_pin,
+        pinned: !args.no_pin,
     };
     let mut info = RunInfo::begin("bench-trace", common.seed, context.facts.environment());
     let folder = RunFolder::create(&common.output, &info)?;
@@ -40,7 +40,7 @@ pub fn run(common: &Common, args: &BenchTraceArgs) -> Result<()> {
     if most as usize > context.facts.cpu.allowed.len() {
         context.say(&format!("{most} threads share {} CPUs", context.facts.cpu.allowed.len()));
     }
-    let samples = context.measure(&plan.tasks, Rounds::exactly(args.how.rounds))?;
+    let samples = context.measure(&plan.tasks, args.rounds.exactly())?;
     info.missing = plan.missing;
     info.duration_s = Some(began.elapsed().as_secs_f64());
     let run = Run { info, samples };

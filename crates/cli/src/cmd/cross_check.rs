@@ -2,7 +2,7 @@
 //! `bench cross-check`: are our times of fork and vfork the kernel's?
 
 use anyhow::{Result, bail};
-use cowlab_bench::{Rounds, cross_check};
+use cowlab_bench::cross_check;
 
 use crate::args::{Common, CrossCheckArgs};
 use crate::cmd::bench::finish;
@@ -27,5 +27,5 @@ pub fn run(common: &Common, args: &CrossCheckArgs) -> Result<()> {
     } else {
         context.say("stress-ng is not installed: its figures are left out");
     }
-    finish(&context, cross_check::BENCH, &tasks, Rounds::exactly(args.how.rounds))
+    finish(&context, cross_check::BENCH, &tasks, args.rounds.exactly())
 }

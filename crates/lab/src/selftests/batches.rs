@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use cowlab_machine::Policy;
+use cowlab_machine::policy::settings as machine_settings;
 
 use super::list::{List, Only, Test};
 use crate::testing::{self, Batch};
@@ -36,7 +37,7 @@ pub struct Order<'a> {
 /// first guess of a process takes all the pages that it may, or short tests would test little.
 fn settings(policy: &Policy) -> String {
     let word = |(file, value): (&str, u32)| format!("/{file}={value}");
-    let settings = policy.settings().into_iter().chain([(PRECOPY_RAMP, 0)]);
+    let settings = machine_settings(*policy).into_iter().chain([(PRECOPY_RAMP, 0)]);
     settings.map(word).collect::<Vec<_>>().join(" ")
 }
 

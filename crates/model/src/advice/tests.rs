@@ -28,7 +28,7 @@ fn machine() -> MachineProfile {
             }
         };
         CycleCurve {
-            writer: WritingProcess::Parent,
+            writer: Writer::Parent,
             threads,
             rounds: 5,
             misfit: Some(0.01),

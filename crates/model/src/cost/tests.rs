@@ -29,7 +29,7 @@ fn exact() -> MachineProfile {
         huge_page_bytes: None,
         costs: Default::default(),
         curves: vec![CycleCurve {
-            writer: WritingProcess::Child,
+            writer: Writer::Child,
             threads: 0,
             rounds: 5,
             misfit: Some(0.01),
@@ -44,7 +44,7 @@ fn ask(pages: u64, written: u64) -> Question {
         pages,
         written,
         written_before: 0,
-        writer: WritingProcess::Child,
+        writer: Writer::Child,
         threads: 0,
         page_size_bytes: 4096,
         split_pages: None,
@@ -170,7 +170,7 @@ fn what_was_not_measured_is_refused_or_noted() {
     for question in [
         ask(10, 11),
         Question { threads: 1, ..ask(10, 1) },
-        Question { writer: WritingProcess::Parent, ..ask(10, 1) },
+        Question { writer: Writer::Parent, ..ask(10, 1) },
         Question { page_size_bytes: 2 << 20, ..ask(10, 1) },
     ] {
         predict(&exact(), &question).unwrap_err();

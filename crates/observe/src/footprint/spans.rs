@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use cowlab_machine::ProcessError;
+pub use cowlab_schema::Writer;
 
 use super::copy::{Copy, compare};
 use super::method::Method;
@@ -98,31 +99,6 @@ impl Between {
     /// Whether it begins with a fork.
     pub fn is_fork(self) -> bool {
         matches!(self, Between::ForkToExit | Between::ForkToExec)
-    }
-}
-
-/// Whose writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Writer {
-    /// The process that was looked at.
-    Own,
-    /// The one that forked.
-    Parent,
-    /// The one that was forked.
-    Child,
-    /// One of the two.
-    Either,
-}
-
-impl Writer {
-    /// Its name in samples.
-    pub fn name(self) -> &'static str {
-        match self {
-            Writer::Own => "own",
-            Writer::Parent => "parent",
-            Writer::Child => "child",
-            Writer::Either => "either",
-        }
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) fn plots(rows: &[Row], samples: &Picked) -> Vec<Plot> {
 fn plot(row: &Row, samples: &Picked) -> Option<Plot> {
     let mut own = samples.of_metric("write_fraction");
     for (key, value) in row.params.iter().filter(|(key, _)| *key != "mapping") {
-        own = own.with(key, value);
+        own = own.with(key.as_str(), value);
     }
     let regions = own.numbers("region");
     let last = *regions.last().filter(|_| regions.len() > 1)? as usize;

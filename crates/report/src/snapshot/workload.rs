@@ -30,7 +30,8 @@ impl<'a> Workload<'a> {
             }
         }
         let all = found.into_iter().map(|params| {
-            let with = |some: Picked<'a>, (key, value): (&String, &String)| some.with(key, value);
+            let with =
+                |some: Picked<'a>, (key, value): (&String, &String)| some.with(key.as_str(), value);
             let samples = params.iter().fold(samples.clone(), with);
             let configurations = Configurations::of(&samples.with("forks", "yes"));
             Workload { params, samples, configurations }

@@ -4,7 +4,6 @@
 use crate::study::not_available;
 use cowlab_analysis::check::{Check, Checked};
 use cowlab_analysis::study::Study;
-use cowlab_model::profile::WritingProcess;
 
 use crate::document::{Axis, Block, Cell, Column, Plot, Section, Series, Table};
 use crate::fmt::{self, percent};
@@ -73,12 +72,8 @@ pub(super) fn repeat_noise(check: &Check) -> f64 {
 
 /// `the child writes, another thread running`.
 fn kind(point: &Checked) -> String {
-    let who = match point.question.writer {
-        WritingProcess::Child => "the child writes",
-        WritingProcess::Parent => "the parent writes",
-    };
     let with = if point.question.threads > 0 { ", another thread running" } else { "" };
-    format!("{who}{with}")
+    format!("the {} writes{with}", point.question.writer)
 }
 
 /// The points by their kind, in order of first appearance.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Plots of the calibrated fork cycles: the figures that predictions rest on.
 
-use cowlab_model::profile::{CycleCurve, CyclePoint, MachineProfile, Measured, WritingProcess};
+use cowlab_model::profile::{CycleCurve, CyclePoint, MachineProfile, Measured, Writer};
 
 use crate::document::{Axis, Block, Plot, Series};
 
@@ -11,11 +11,7 @@ pub(super) const FORK_PLOT: &str = "fork-by-size";
 pub(super) const WRITE_PLOT: &str = "write-by-size";
 
 /// The curve of a writer and a number of other running threads.
-pub(super) fn curve(
-    profile: &MachineProfile,
-    writer: WritingProcess,
-    threads: u32,
-) -> Option<&CycleCurve> {
+pub(super) fn curve(profile: &MachineProfile, writer: Writer, threads: u32) -> Option<&CycleCurve> {
     profile.curves.iter().find(|c| c.writer == writer && c.threads == threads)
 }
 
@@ -33,8 +29,8 @@ pub(super) fn plots(profile: &MachineProfile) -> Vec<Block> {
          hides that of the memory; above it the time grows with every page.",
     );
     // Who writes makes no difference where nothing is written.
-    let parent = curve(profile, WritingProcess::Parent, 0);
-    let writer = parent.map_or(WritingProcess::Child, |_| WritingProcess::Parent);
+    let parent = curve(profile, Writer::Parent, 0);
+    let writer = parent.map_or(Writer::Child, |_| Writer::Parent);
     for (threads, name) in
         [(0, "nothing written since the last fork"), (1, "another thread running")]
     {
@@ -57,7 +53,7 @@ pub(super) fn plots(profile: &MachineProfile) -> Vec<Block> {
         "The kernel copies the page at the first write to it. Where the cost rises with the size, \
          originals and copies no longer fit in the CPU's caches.",
     );
-    for (writer, who) in [(WritingProcess::Child, "child"), (WritingProcess::Parent, "parent")] {
+    for (writer, who) in [(Writer::Child, "child"), (Writer::Parent, "parent")] {
         for (threads, with) in [(0, ""), (1, ", another thread running")] {
             if let Some(curve) = curve(profile, writer, threads) {
                 let name = format!("the {who} writes{with}");

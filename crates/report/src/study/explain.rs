@@ -4,7 +4,7 @@
 use crate::cells;
 use cowlab_analysis::study::Study;
 use cowlab_model::cost::{Question, predict};
-use cowlab_model::profile::{CycleCurve, WritingProcess};
+use cowlab_model::profile::{CycleCurve, Writer};
 
 use crate::fmt::{self, heap_size, percent, size, time};
 use cowlab_analysis::study::sweep::{FORKS, FractionLine, Point};
@@ -89,7 +89,7 @@ impl Place<'_> {
             pages: self.pages(),
             written: (written_bytes / page as f64).ceil() as u64,
             written_before: 0,
-            writer: WritingProcess::Child,
+            writer: Writer::Child,
             threads: 0,
             page_size_bytes: page,
             split_pages: None,
@@ -126,7 +126,7 @@ impl Place<'_> {
 
 /// Write cost a page in the smallest and in the largest calibrated heap: (bytes, ns).
 fn growth(curves: &[CycleCurve], page: u64) -> Option<((u64, f64), (u64, f64))> {
-    let curve = curves.iter().find(|c| c.writer == WritingProcess::Child && c.threads == 0)?;
+    let curve = curves.iter().find(|c| c.writer == Writer::Child && c.threads == 0)?;
     let costs: Vec<(u64, f64)> = curve
         .points
         .iter()

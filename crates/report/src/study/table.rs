@@ -7,6 +7,8 @@ use cowlab_analysis::names::FORK_TABLE as BENCH;
 use cowlab_analysis::study::PAPER_ITERATIONS;
 use cowlab_analysis::study::Study;
 use cowlab_model::Estimate;
+use cowlab_schema::Method;
+use cowlab_schema::fork_table::{self, METHODS};
 
 use crate::document::{Axis, Block, Cell, Column, Plot, Section, Series, Table};
 use crate::fmt::{self, size};
@@ -17,7 +19,6 @@ pub(super) const TABLE: &str = "fork-table-touched";
 /// The sizes in bytes, and what Table 28-3 calls them.
 pub(super) const SIZES: [(u64, &str); 3] =
     [(1_782_579, "1.70"), (2_831_155, "2.70"), (12_268_339, "11.70")];
-const METHODS: [&str; 5] = ["fork", "vfork", "posix-spawn", "fork-exec", "vfork-exec"];
 const TITLE: &str = "Ways to make a process, by size (document 004, TLPI table 28-3)";
 
 /// One cell, for one iteration.
@@ -31,22 +32,23 @@ pub(super) struct Made {
 }
 
 /// What was measured of a method at a size.
-pub(super) fn made(study: &Study, method: &str, size: u64, touched: bool) -> Option<Made> {
+pub(super) fn made(study: &Study, method: Method, size: u64, touched: bool) -> Option<Made> {
     let samples = study
         .samples(BENCH)
-        .with("method", method)
-        .with("size_bytes", size)
-        .with("touched", touched)
-        .with("pinned", true);
-    let iterations = samples.numbers("iterations").pop().filter(|iterations| *iterations > 0)?;
-    let samples = samples.with("iterations", iterations);
+        .with(fork_table::METHOD, method)
+        .with(fork_table::SIZE_BYTES, size)
+        .with(fork_table::TOUCHED, touched)
+        .with(fork_table::PINNED, true);
+    let iterations =
+        samples.numbers(fork_table::ITERATIONS).pop().filter(|iterations| *iterations > 0)?;
+    let samples = samples.with(fork_table::ITERATIONS, iterations);
     let each =
         |metric| samples.estimate(metric).map(|e: Estimate| e.scaled(1.0 / iterations as f64));
     Some(Made {
-        elapsed_ns: each("elapsed_ns")?,
-        cpu_ns: each("cpu_ns"),
-        with_children_ns: each("cpu_with_children_ns"),
-        rate_per_s: samples.estimate("rate_per_s"),
+        elapsed_ns: each(fork_table::ELAPSED_NS)?,
+        cpu_ns: each(fork_table::CPU_NS),
+        with_children_ns: each(fork_table::CPU_WITH_CHILDREN_NS),
+        rate_per_s: samples.estimate(fork_table::RATE_PER_S),
         iterations,
     })
 }
@@ -61,7 +63,7 @@ pub(super) fn section(study: &Study) -> Section {
     }
     let iterations = METHODS
         .iter()
-        .flat_map(|method| SIZES.map(|(size, _)| made(study, method, size, true)))
+        .flat_map(|method| SIZES.map(|(size, _)| made(study, *method, size, true)))
         .flatten()
         .map(|made| made.iterations);
     let (least, most) = iterations.fold((u64::MAX, 0), |(a, b), i| (a.min(i), b.max(i)));
@@ -117,7 +119,7 @@ fn table(study: &Study, touched: bool) -> Option<Table> {
         if cells.iter().all(Option::is_none) {
             continue;
         }
-        let mut row = vec![Cell::text(method)];
+        let mut row = vec![Cell::text(method.name())];
         for made in cells {
             let missing = || Cell::Missing("was not measured in this run".into());
             let Some(made) = made else {
@@ -159,7 +161,7 @@ fn figures(study: &Study) -> Table {
                 let book = touched.then(|| each(&TLPI, &format!("{method}.{megabytes}"))).flatten();
                 let cell = |e| cells::estimate(e, "ns", "was not measured");
                 table.push(vec![
-                    Cell::text(method),
+                    Cell::text(method.name()),
                     Cell::text(format!("{megabytes} MB, {state}")),
                     cell(Some(made.elapsed_ns)),
                     cell(made.cpu_ns),
@@ -201,7 +203,7 @@ fn published() -> Table {
             add(source, &FORK_TABLE, prefix, method, SIZES.map(|(size, _)| size.to_string()));
         }
     }
-    for method in ["fork", "vfork", "clone", "fork-exec", "vfork-exec"] {
+    for method in ["fork", "vfork", "clone", "fork+exec", "vfork+exec"] {
         add("TLPI 28-3", &TLPI, "", method, SIZES.map(|(_, megabytes)| megabytes.to_owned()));
     }
     table
@@ -227,7 +229,7 @@ fn rates(study: &Study) -> Option<Plot> {
             .collect();
         if !points.is_empty() {
             plot.series.push(Series::estimates(
-                method,
+                method.name(),
                 points.iter().map(|p| p.0).collect(),
                 points.iter().map(|p| p.1.value).collect(),
                 points.iter().map(|p| p.1.low).collect(),

@@ -163,7 +163,6 @@ fn measure(
         "fork-sections",
         "--rounds",
         "1",
-        "--no-pin",
         "--forks",
         &args.forks.to_string(),
         "--size-bytes",

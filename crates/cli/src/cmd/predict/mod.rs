@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use cowlab_model::cost::{Prediction, Question, predict};
-use cowlab_model::profile::WritingProcess;
+use cowlab_model::profile::Writer;
 use cowlab_report::{Block, Cell, Column, Document, Section, Table};
 use cowlab_store::{Params, Sample};
 use serde::Serialize;
@@ -106,8 +106,8 @@ fn answers(args: &PredictArgs, file: &ProfileFile) -> Result<Vec<Answer>> {
                         written: of(pages, fraction),
                         written_before: of(pages, args.written_before_fraction),
                         writer: match args.writer {
-                            PredictWriter::Child => WritingProcess::Child,
-                            PredictWriter::Parent => WritingProcess::Parent,
+                            PredictWriter::Child => Writer::Child,
+                            PredictWriter::Parent => Writer::Parent,
                         },
                         threads,
                         page_size_bytes,
@@ -126,7 +126,7 @@ fn answers(args: &PredictArgs, file: &ProfileFile) -> Result<Vec<Answer>> {
 
 fn params(answer: &Answer, base: u64) -> Params {
     let question = &answer.question;
-    let writer = if question.writer == WritingProcess::Child { "child" } else { "parent" };
+    let writer = if question.writer == Writer::Child { "child" } else { "parent" };
     let mut params: Params = [
         ("pages", question.pages.to_string()),
         ("size_bytes", (question.pages * base).to_string()),

@@ -8,6 +8,7 @@ use crate::papers::SMITH;
 use crate::study::not_available;
 use crate::study::{beyond, explain, shares, sweep, table};
 use cowlab_analysis::study::Study;
+use cowlab_schema::Method;
 
 pub(super) fn blocks(study: &Study) -> Vec<Block> {
     vec![methods(study), untouched(study), law(study)]
@@ -16,11 +17,11 @@ pub(super) fn blocks(study: &Study) -> Vec<Block> {
 /// Methods whose cost may or may not depend on the caller's size.
 fn methods(study: &Study) -> Block {
     let (small, large) = (table::SIZES[0].0, table::SIZES[2].0);
-    let ends = |method: &str| {
+    let ends = |method: Method| {
         let made = |bytes| table::made(study, method, bytes, true);
         Some((made(small)?.elapsed_ns, made(large)?.elapsed_ns))
     };
-    let words = |method: &str| {
+    let words = |method: Method| {
         let (low, high) = ends(method)?;
         let change = high.value / low.value - 1.0;
         Some(if cells::apart(low, high) && change.abs() > 0.05 {
@@ -36,12 +37,12 @@ fn methods(study: &Study) -> Block {
         })
     };
     let known: Vec<String> =
-        ["vfork", "posix-spawn", "fork"].into_iter().filter_map(words).collect();
+        [Method::Vfork, Method::PosixSpawn, Method::Fork].into_iter().filter_map(words).collect();
     if known.is_empty() {
         let needs = "its samples (bench fork-table)";
         return not_available(study, "Ways to make a process", &["fork-table"], needs);
     }
-    let intervals: Vec<String> = ["vfork", "posix-spawn", "fork"]
+    let intervals: Vec<String> = [Method::Vfork, Method::PosixSpawn, Method::Fork]
         .into_iter()
         .filter_map(|method| Some(format!("{method} {}", cells::words(ends(method)?.1, "ns"))))
         .collect();

@@ -5,7 +5,7 @@ use crate::cells;
 use crate::study::not_available;
 use cowlab_analysis::study::Study;
 use cowlab_model::cost::{Prediction, Question, predict};
-use cowlab_model::profile::WritingProcess;
+use cowlab_model::profile::Writer;
 
 use crate::document::Block;
 use crate::fmt::{self, percent, size, time};
@@ -33,8 +33,8 @@ fn ask(study: &Study, written_before: u64, threads: u32, page: u64) -> Option<Pr
         vmas: None,
     };
     // The parent is who stands still; a profile without its curve still has the child's.
-    predict(&study.profile, &question(WritingProcess::Parent))
-        .or_else(|_| predict(&study.profile, &question(WritingProcess::Child)))
+    predict(&study.profile, &question(Writer::Parent))
+        .or_else(|_| predict(&study.profile, &question(Writer::Child)))
         .ok()
 }
 

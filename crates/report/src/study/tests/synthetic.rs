@@ -5,6 +5,8 @@ use cowlab_analysis::names::{COW_FAULTS, FORK_SWEEP, FORK_TABLE};
 use cowlab_analysis::study::sweep::{FRACTIONS, PAPER_HEAPS_BYTES};
 use cowlab_analysis::{check, machine};
 use cowlab_model::profile::MachineProfile;
+use cowlab_schema::Method;
+use cowlab_schema::fork_table::METHODS;
 use cowlab_store::{
     Accelerator, Environment, Params, QUANTILES, Run, RunInfo, Sample, histogram_of, serialise,
 };
@@ -202,7 +204,7 @@ fn fork_sweep(run: &mut Run) {
 
 fn fork_table(run: &mut Run) {
     for touched in ["false", "true"] {
-        for method in ["fork", "vfork", "posix-spawn", "fork-exec", "vfork-exec"] {
+        for method in METHODS.map(Method::name) {
             for size in cowlab_probes_sizes() {
                 let copies = method.starts_with("fork") && touched == "true";
                 let pages = if copies { size as f64 / PAGE as f64 } else { 0.0 };

@@ -26,6 +26,16 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     if bytes.is_finite() && bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(wrong()) }
 }
 
+/// A number of bytes as people write it: `16MiB`, and plainly where no unit divides it.
+pub fn bytes_text(bytes: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let fits = |(shift, _): &(u32, &str)| bytes > 0 && bytes.trailing_zeros() >= *shift;
+    match units.into_iter().find(fits) {
+        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
+        None => bytes.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,6 +52,9 @@ mod tests {
             ("64 KiB", 65_536),
         ] {
             assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+        }
+        for text in ["1GiB", "16MiB", "3KiB", "1782579", "0"] {
+            assert_eq!(bytes_text(parse_bytes(text).unwrap()), text);
         }
         for text in ["", "MiB", "-1", "1.2.3M", "5 apples", "99999999999999999999", "99999999TiB"] {
             assert!(parse_bytes(text).is_err(), "{text}");

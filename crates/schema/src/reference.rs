@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The documentation's table of parameters and metrics: docs/metrics.md.
+
+use std::fmt::Write;
+
+use crate::{BENCHES, Bench, Field, Reach, Stored};
+
+const HEAD: &str = "# Parameters and metrics
+
+Every bench with what it is asked and what it answers, by the names in samples (`--json`,
+`samples.parquet`). A parameter with a flag is set by it, with dashes (`--heap-bytes 64MiB`), another by
+`--set KEY=VALUE`; both take lists, and all combinations are measured. Sizes are bytes, or have a unit.
+
+Made from `crates/schema` by `make docs/metrics.md`.
+";
+
+/// The page.
+pub fn page() -> String {
+    let mut page = HEAD.to_owned();
+    for bench in BENCHES {
+        of(bench, &mut page).expect("a string takes everything");
+    }
+    page
+}
+
+fn of(bench: &Bench, page: &mut String) -> std::fmt::Result {
+    writeln!(page, "\n## {}\n\n{}.\n", bench.name, bench.about.trim())?;
+    let stored = |field: &&&dyn Field| field.stored() != Stored::Never;
+    if bench.params.iter().any(|field| stored(&field)) {
+        writeln!(
+            page,
+            "| parameter | what | values | default | by |\n| --- | --- | --- | --- | --- |"
+        )?;
+    }
+    for field in bench.params.iter().filter(stored) {
+        let default = match (field.by_machine(), field.default()) {
+            (Some(words), _) => words.to_owned(),
+            (None, Some(default)) => format!("`{default}`"),
+            (None, None) => "–".to_owned(),
+        };
+        let by = match field.reach() {
+            Reach::Flag => format!("`--{}`", field.name().replace('_', "-")),
+            Reach::Set => "`--set`".to_owned(),
+            Reach::Own => "–".to_owned(),
+        };
+        let rare = match field.stored() {
+            Stored::Unusual => "; stored where it is not the default",
+            _ => "",
+        };
+        let (name, help, allowed) = (field.name(), field.help(), field.allowed());
+        writeln!(page, "| `{name}` | {help}{rare} | {allowed} | {default} | {by} |")?;
+    }
+    if !bench.parts.is_empty() {
+        writeln!(page, "\n| part of an answer | what | values |\n| --- | --- | --- |")?;
+    }
+    for field in bench.parts {
+        writeln!(page, "| `{}` | {} | {} |", field.name(), field.help(), field.allowed())?;
+    }
+    writeln!(page, "\n| metric | what |\n| --- | --- |")?;
+    for metric in bench.metrics {
+        writeln!(page, "| `{}` | {} |", metric.name, metric.help.trim())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_page_in_the_repository_is_this_one() {
+        let kept = include_str!("../../../docs/metrics.md");
+        assert!(kept == page(), "docs/metrics.md is stale: run `make docs/metrics.md`");
+    }
+
+    #[test]
+    fn names_are_said_once_and_metrics_end_with_their_unit() {
+        let names: BTreeSet<_> = BENCHES.iter().map(|bench| bench.name).collect();
+        assert_eq!(names.len(), BENCHES.len());
+        for bench in BENCHES {
+            let fields = bench.params.iter().chain(bench.parts).map(|field| field.name());
+            let all: Vec<_> = fields.collect();
+            assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "{}", bench.name);
+            for metric in bench.metrics {
+                let counted = ["written", "mapped", "wasted", "unknown", "attempts", "success"];
+                let of_pages = metric.unit == "pages"
+                    && counted.iter().any(|word| metric.name.ends_with(word));
+                assert!(
+                    of_pages || metric.name.ends_with(metric.unit),
+                    "{} in {}",
+                    metric.name,
+                    metric.unit
+                );
+            }
+        }
+    }
+}
