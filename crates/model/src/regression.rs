@@ -2,7 +2,6 @@
 //! A straight line through points, as document 000 fits it, with what the document leaves out:
 //! weights, intervals and residuals.
 
-use nalgebra::{Matrix2, Vector2};
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -70,26 +69,33 @@ pub fn fit(points: &[(f64, f64)], weighting: Weighting) -> Option<Line> {
         Weighting::Ordinary => 1.0,
         Weighting::Relative => 1.0 / (y * y),
     };
-    let mut normal = Matrix2::zeros();
-    let mut moments = Vector2::zeros();
+    // The normal equations of y = intercept + slope · x.
+    let (mut weights, mut wx, mut wxx, mut wy, mut wxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for &(x, y) in points {
-        let row = Vector2::new(1.0, x);
-        normal += weight(y) * row * row.transpose();
-        moments += weight(y) * y * row;
+        let w = weight(y);
+        weights += w;
+        wx += w * x;
+        wxx += w * x * x;
+        wy += w * y;
+        wxy += w * y * x;
     }
-    let inverse = normal.try_inverse()?;
-    let beta: Vector2<f64> = inverse * moments;
+    let determinant = weights * wxx - wx * wx;
+    if determinant == 0.0 {
+        return None;
+    }
+    // The diagonal of the inverse, and what is beside it.
+    let (variances, covariance) = ([wxx / determinant, weights / determinant], -wx / determinant);
+    let beta = [variances[0] * wy + covariance * wxy, covariance * wy + variances[1] * wxy];
     let line = |x: f64| beta[0] + beta[1] * x;
 
-    let total_weight: f64 = points.iter().map(|p| weight(p.1)).sum();
-    let mean = points.iter().map(|p| weight(p.1) * p.1).sum::<f64>() / total_weight;
+    let mean = wy / weights;
     let residual: f64 = points.iter().map(|p| weight(p.1) * (p.1 - line(p.0)).powi(2)).sum();
     let total: f64 = points.iter().map(|p| weight(p.1) * (p.1 - mean).powi(2)).sum();
 
     let freedom = (points.len() - 2) as f64;
     let t = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(0.975);
     let coefficient = |i: usize| {
-        let half = t * (inverse[(i, i)] * residual / freedom).sqrt();
+        let half = t * (variances[i] * residual / freedom).sqrt();
         Estimate { value: beta[i], low: beta[i] - half, high: beta[i] + half, count: points.len() }
     };
     Some(Line {
