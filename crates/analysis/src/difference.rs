@@ -5,9 +5,8 @@
 //! that inverts the Mann-Whitney test, or Wilcoxon's signed-rank test where measurements are
 //! paired: both exact for few repetitions, and neither is moved by one bad round.
 
-use serde::Serialize;
-
 use cowlab_model::stats::{Estimate, median};
+use serde::Serialize;
 
 /// What can be said of two sets of measurements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

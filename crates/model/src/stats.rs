@@ -30,12 +30,13 @@ impl Estimate {
 
     /// The same estimate in another unit.
     pub fn scaled(self, factor: f64) -> Estimate {
-        Estimate {
-            value: self.value * factor,
-            low: self.low * factor,
-            high: self.high * factor,
-            count: self.count,
-        }
+        self.map(|value| value * factor)
+    }
+
+    /// What a function that never falls makes of it.
+    pub fn map(self, of: impl Fn(f64) -> f64) -> Estimate {
+        let Estimate { value, low, high, count } = self;
+        Estimate { value: of(value), low: of(low), high: of(high), count }
     }
 }
 

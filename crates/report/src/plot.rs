@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a plot shows. Values are raw, in their axis' unit; scaling and ticks are the renderer's.
 
+use cowlab_model::Estimate;
 use serde::Serialize;
 
 mod axis;
@@ -10,9 +11,6 @@ mod spec;
 mod trace;
 
 pub(crate) use spec::spec;
-
-/// Points kept of a cumulative distribution: more than a screen has columns.
-const CDF_POINTS: usize = 1000;
 
 /// A plot.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -74,17 +72,6 @@ pub enum Series {
         /// Whether it is dashed: for what was predicted or published, not measured here.
         dashed: bool,
     },
-    /// The area between two curves, such as a prediction's interval.
-    Band {
-        /// Legend entry.
-        name: String,
-        /// Positions.
-        x: Vec<f64>,
-        /// Lower curve.
-        low: Vec<f64>,
-        /// Upper curve.
-        high: Vec<f64>,
-    },
     /// The line y = x, for predicted against measured; makes both axes' ranges the same.
     Diagonal {
         /// Legend entry.
@@ -99,15 +86,6 @@ pub enum Series {
         /// Fractions from 0 to 1, ascending.
         p: Vec<f64>,
     },
-    /// Counts of samples between successive edges.
-    Histogram {
-        /// Legend entry.
-        name: String,
-        /// Edges, ascending; one more than `counts`.
-        edges: Vec<f64>,
-        /// Samples from each edge (inclusive) to the next (exclusive).
-        counts: Vec<f64>,
-    },
     /// A bar for each category.
     Bars {
         /// Legend entry.
@@ -121,13 +99,6 @@ pub enum Series {
         /// Upper ends of the intervals.
         high: Option<Vec<f64>>,
     },
-    /// A box plot of raw samples: quartiles, median and outliers.
-    Spread {
-        /// Category and legend entry.
-        name: String,
-        /// The samples.
-        values: Vec<f64>,
-    },
     /// A surface over a grid, in three dimensions; needs [`Plot::z`].
     Surface {
         /// Legend entry.
@@ -138,17 +109,6 @@ pub enum Series {
         y: Vec<f64>,
         /// Values, a row for each y.
         z: Vec<Vec<f64>>,
-    },
-    /// Points in three dimensions, such as the measurements that a surface was fitted to.
-    Cloud {
-        /// Legend entry.
-        name: String,
-        /// Positions along x.
-        x: Vec<f64>,
-        /// Positions along y.
-        y: Vec<f64>,
-        /// Values.
-        z: Vec<f64>,
     },
     /// A grid of coloured cells; the axis shows labels where they are given.
     Heatmap {
@@ -191,9 +151,21 @@ impl Plot {
         self
     }
 
+    /// Adds a series, if it has any points.
+    pub fn draw(&mut self, series: Series) {
+        if !series.is_empty() {
+            self.series.push(series);
+        }
+    }
+
+    /// The plot, if anything is drawn in it.
+    pub fn drawn(self) -> Option<Plot> {
+        (!self.series.is_empty()).then_some(self)
+    }
+
     /// Whether it needs three dimensions, and so WebGL.
     pub fn is_spatial(&self) -> bool {
-        self.series.iter().any(|s| matches!(s, Series::Surface { .. } | Series::Cloud { .. }))
+        self.series.iter().any(|s| matches!(s, Series::Surface { .. }))
     }
 }
 
@@ -217,53 +189,53 @@ impl Axis {
 
 impl Series {
     /// Points without intervals or labels.
-    pub fn points(name: impl Into<String>, x: Vec<f64>, y: Vec<f64>) -> Self {
+    pub fn points(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        let (x, y) = points.into_iter().unzip();
         Series::Points { name: name.into(), x, y, low: None, high: None, labels: None }
+    }
+
+    /// The same points with what the pointer shows besides their figures.
+    pub fn labelled(mut self, own: Vec<String>) -> Self {
+        if let Series::Points { labels, .. } = &mut self {
+            *labels = Some(own);
+        }
+        self
     }
 
     /// Points with intervals.
     pub fn estimates(
         name: impl Into<String>,
-        x: Vec<f64>,
-        y: Vec<f64>,
-        low: Vec<f64>,
-        high: Vec<f64>,
+        points: impl IntoIterator<Item = (f64, Estimate)>,
     ) -> Self {
-        let (low, high) = (Some(low), Some(high));
-        Series::Points { name: name.into(), x, y, low, high, labels: None }
+        let (x, estimates): (_, Vec<Estimate>) = points.into_iter().unzip();
+        let of = |end: fn(&Estimate) -> f64| estimates.iter().map(end).collect();
+        let (low, high) = (Some(of(|e| e.low)), Some(of(|e| e.high)));
+        Series::Points { name: name.into(), x, y: of(|e| e.value), low, high, labels: None }
     }
 
-    /// The cumulative distribution of `samples`, thinned to what a screen can show.
-    pub fn cdf(name: impl Into<String>, samples: &[f64]) -> Self {
-        let sorted = sorted(samples);
-        let last = sorted.len().saturating_sub(1);
-        let step = last / CDF_POINTS + 1;
-        let kept = || (0..sorted.len()).filter(|index| index % step == 0 || *index == last);
-        let x = kept().map(|index| sorted[index]).collect();
-        let p = kept().map(|index| (index + 1) as f64 / sorted.len() as f64).collect();
+    /// A line, dashed for what was not measured here.
+    pub fn line(
+        name: impl Into<String>,
+        points: impl IntoIterator<Item = (f64, f64)>,
+        dashed: bool,
+    ) -> Self {
+        let (x, y) = points.into_iter().unzip();
+        Series::Line { name: name.into(), x, y, dashed }
+    }
+
+    /// A cumulative distribution, by its values and the shares that are at most as large.
+    pub fn cdf(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        let (x, p) = points.into_iter().unzip();
         Series::Cdf { name: name.into(), x, p }
     }
 
-    /// A histogram of `samples` in `bins` bins of one width, or one ratio if `log`.
-    ///
-    /// Samples that are not finite, or not positive if `log`, are left out.
-    pub fn histogram(name: impl Into<String>, samples: &[f64], bins: usize, log: bool) -> Self {
-        let name = name.into();
-        let sorted: Vec<f64> = sorted(samples).into_iter().filter(|v| !log || *v > 0.0).collect();
-        let (Some(&first), Some(&last)) = (sorted.first(), sorted.last()) else {
-            return Series::Histogram { name, edges: Vec::new(), counts: Vec::new() };
-        };
-        let to = |v: f64| if log { v.ln() } else { v };
-        let from = |v: f64| if log { v.exp() } else { v };
-        let bins = bins.max(1);
-        let width = (to(last) - to(first)) / bins as f64;
-        let width = if width > 0.0 { width } else { 1.0 };
-        let mut counts = vec![0.0; bins];
-        for value in sorted {
-            counts[(((to(value) - to(first)) / width) as usize).min(bins - 1)] += 1.0;
+    fn is_empty(&self) -> bool {
+        match self {
+            Series::Points { x, .. } | Series::Line { x, .. } | Series::Cdf { x, .. } => {
+                x.is_empty()
+            }
+            _ => false,
         }
-        let edges = (0..=bins).map(|bin| from(to(first) + width * bin as f64)).collect();
-        Series::Histogram { name, edges, counts }
     }
 
     /// The legend entry.
@@ -271,21 +243,11 @@ impl Series {
         match self {
             Series::Points { name, .. }
             | Series::Line { name, .. }
-            | Series::Band { name, .. }
             | Series::Diagonal { name }
             | Series::Cdf { name, .. }
-            | Series::Histogram { name, .. }
             | Series::Bars { name, .. }
-            | Series::Spread { name, .. }
             | Series::Surface { name, .. }
-            | Series::Cloud { name, .. }
             | Series::Heatmap { name, .. } => name,
         }
     }
-}
-
-fn sorted(samples: &[f64]) -> Vec<f64> {
-    let mut sorted: Vec<f64> = samples.iter().copied().filter(|v| v.is_finite()).collect();
-    sorted.sort_by(f64::total_cmp);
-    sorted
 }

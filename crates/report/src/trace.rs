@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use cowlab_analysis::figures::{Key, grouped};
 use cowlab_model::Estimate;
 use cowlab_model::stats::estimate;
 use cowlab_store::{Params, Sample};
 
 use crate::document::{Cell, Column, Table};
-use cowlab_analysis::figures::{Key, grouped};
 
 /// What the table shows, in this order; the rest is raw material.
 const METRICS: [(&str, &str); 6] = [

@@ -6,11 +6,11 @@ pub mod sweep;
 use anyhow::{Context as _, Result};
 use cowlab_model::profile::MachineProfile;
 use cowlab_store::{Environment, Run};
+use sweep::Sweep;
 
 use crate::check::{Check, check};
 use crate::machine::profile_of;
 use crate::picked::Picked;
-use sweep::Sweep;
 
 /// Iterations of document 004.
 pub const PAPER_ITERATIONS: u64 = 100_000;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The coverage map: which regions of 2 MB were written, and how much of each.
 
+use cowlab_analysis::picked::Picked;
+
 use super::Row;
 use crate::document::{Axis, Plot, Series};
-use cowlab_analysis::picked::Picked;
 
 /// Programs that get a map.
 const MOST_MAPS: usize = 4;

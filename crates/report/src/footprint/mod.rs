@@ -6,10 +6,10 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+use cowlab_analysis::picked::Picked;
 use cowlab_store::{Params, Run};
 
 use crate::document::{Block, Document, Section};
-use cowlab_analysis::picked::Picked;
 
 /// Anchor of the section.
 pub const SECTION: &str = "footprint";

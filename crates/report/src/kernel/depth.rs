@@ -187,21 +187,13 @@ fn curves(measured: &Measured, mut plot: Plot, workloads: &[Workload]) -> Option
                 order => format!("{}, folios of order {order}", workload.name()),
             };
             if let (0, Some(off)) = (order, cost(measured, *workload, OFF)) {
-                let (x, y) = (vec![first.0, last.0], vec![off.value; 2]);
-                plot.series.push(Series::Line { name: name.clone(), x, y, dashed: true });
+                let ends = [(first.0, off.value), (last.0, off.value)];
+                plot.draw(Series::line(name.clone(), ends, true));
             }
-            let of = |figure: fn(&Estimate) -> f64| points.iter().map(|(_, e)| figure(e)).collect();
-            let x: Vec<f64> = points.iter().map(|(depth, _)| *depth).collect();
-            plot.series.push(Series::estimates(
-                name,
-                x,
-                of(|e| e.value),
-                of(|e| e.low),
-                of(|e| e.high),
-            ));
+            plot.draw(Series::estimates(name, points));
         }
     }
-    (!plot.series.is_empty()).then_some(plot)
+    plot.drawn()
 }
 
 /// What became of the pages copied ahead.
@@ -221,21 +213,15 @@ fn fate(measured: &Measured) -> Option<Plot> {
             ("hit rate", "precopy_success", "precopy_attempts"),
             ("written later", "precopy_written", "precopy_pages"),
         ] {
-            let (x, y): (Vec<f64>, Vec<f64>) = measured
-                .depths(workload)
-                .into_iter()
-                .filter(|depth| depth.order == 0)
-                .filter_map(|depth| {
-                    let share = ratio(&measured.case(workload, &depth.policy), above, below)?;
-                    Some((f64::from(depth.pages), share.value))
-                })
-                .unzip();
-            if !x.is_empty() {
-                plot.series.push(Series::points(format!("{}: {name}", workload.name()), x, y));
-            }
+            let depths = measured.depths(workload).into_iter().filter(|depth| depth.order == 0);
+            let points = depths.filter_map(|depth| {
+                let share = ratio(&measured.case(workload, &depth.policy), above, below)?;
+                Some((f64::from(depth.pages), share.value))
+            });
+            plot.draw(Series::points(format!("{}: {name}", workload.name()), points));
         }
     }
-    (!plot.series.is_empty()).then_some(plot)
+    plot.drawn()
 }
 
 fn capital(text: &str) -> String {

@@ -9,12 +9,12 @@ mod depth;
 mod instructions;
 mod published;
 
+use cases::Measured;
 use cowlab_store::{Accelerator, Run};
 use serde_json::{Value, json};
 
 use crate::document::{Block, Document, Section};
 use crate::emulated;
-use cases::Measured;
 
 /// Anchor of the section.
 pub const SECTION: &str = "pre-copy";

@@ -142,11 +142,8 @@ impl Published<'_, '_> {
             let there = print(64).zip(print(16)).map(|(large, small)| large / small - 1.0);
             let (small, large) = (self.measured.case(small, OFF), self.measured.case(large, OFF));
             // The sizes differ, so the change of the whole is divided by theirs.
-            let here = change(&small, &large, "elapsed_ns").map(|e| {
-                let scale = |value: f64| (1.0 + value) / 4.0 - 1.0;
-                let (value, low, high) = (scale(e.value), scale(e.low), scale(e.high));
-                Estimate { value, low, high, count: e.count }
-            });
+            let here = change(&small, &large, "elapsed_ns");
+            let here = here.map(|e| e.map(|value| (1.0 + value) / 4.0 - 1.0));
             let what = format!("a page's time from 16 to 64 MB, {name}");
             let how = "VI.A.5: \"only slightly\"; by its run times of VI.B";
             self.add(&what, "change", there, Here::Figure(here), how);

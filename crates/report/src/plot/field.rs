@@ -18,36 +18,19 @@ const MAX_WRITTEN_CELLS: usize = 60;
 pub(super) fn spatial(plot: &Plot, axes: &Axes) -> Value {
     let mut data = Vec::new();
     for series in &plot.series {
-        match series {
-            Series::Surface { name, x, y, z } => {
-                let mut trace = json!({
-                    "type": "surface", "name": hover::escape(name),
-                    "x": axes.x.scaled(x), "y": axes.y.scaled(y),
-                    "z": z.iter().map(|row| axes.z.scaled(row)).collect::<Vec<_>>(),
-                    "surfacecolor": colour_values(axes, z),
-                    "contours": { "z": { "show": true, "usecolormap": false, "color": "$ink/0.35", "width": 1 } },
-                    "lighting": { "ambient": 0.85, "diffuse": 0.4, "specular": 0.05, "roughness": 0.9 },
-                });
-                coloured(&mut trace, axes, z);
-                trace["hovertext"] = grid_texts(name, axes, x, y, z);
-                trace["hoverinfo"] = json!("text");
-                data.push(trace);
-            }
-            Series::Cloud { name, x, y, z } => {
-                let mut trace = json!({
-                    "type": "scatter3d", "mode": "markers", "name": hover::escape(name),
-                    "x": axes.x.scaled(x), "y": axes.y.scaled(y), "z": axes.z.scaled(z),
-                    "marker": { "size": 4, "color": "$1", "line": { "color": "$paper", "width": 1 } },
-                    "showlegend": true,
-                });
-                let texts = x.iter().zip(y).zip(z).map(|((x, y), z)| {
-                    let at = &[(&axes.x, *x), (&axes.y, *y), (&axes.z, *z)];
-                    Point { at, interval: None, label: None }.text(name)
-                });
-                hover::attach(&mut trace, texts.collect());
-                data.push(trace);
-            }
-            _ => {}
+        if let Series::Surface { name, x, y, z } = series {
+            let mut trace = json!({
+                "type": "surface", "name": hover::escape(name),
+                "x": axes.x.scaled(x), "y": axes.y.scaled(y),
+                "z": z.iter().map(|row| axes.z.scaled(row)).collect::<Vec<_>>(),
+                "surfacecolor": colour_values(axes, z),
+                "contours": { "z": { "show": true, "usecolormap": false, "color": "$ink/0.35", "width": 1 } },
+                "lighting": { "ambient": 0.85, "diffuse": 0.4, "specular": 0.05, "roughness": 0.9 },
+            });
+            coloured(&mut trace, axes, z);
+            trace["hovertext"] = grid_texts(name, axes, x, y, z);
+            trace["hoverinfo"] = json!("text");
+            data.push(trace);
         }
     }
     let axis = |prepared: &Prepared| {
@@ -71,7 +54,7 @@ pub(super) fn spatial(plot: &Plot, axes: &Axes) -> Value {
     })
 }
 
-/// The same plot with its surface as a map, for where there is no WebGL. Clouds are left out.
+/// The same plot with its surface as a map, for where there is no WebGL.
 pub(super) fn flattened(plot: &Plot) -> Plot {
     let map = |series: &Series| match series {
         Series::Surface { name, x, y, z } => Some(Series::Heatmap {

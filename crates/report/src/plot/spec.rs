@@ -68,13 +68,12 @@ fn flat(plot: &Plot, axes: &Axes, xs: &[f64]) -> Value {
         y.insert("range".into(), json!([0, axes.y.one(1.02)]));
     }
     let named = colours.names.iter().filter(|name| !name.is_empty()).count();
-    let spread = plot.series.iter().all(|series| matches!(series, Series::Spread { .. }));
     json!({
         "data": data,
         "layout": {
             "xaxis": x,
             "yaxis": y,
-            "showlegend": named > 1 && !spread,
+            "showlegend": named > 1,
             "barmode": "group",
         },
     })
@@ -93,16 +92,15 @@ fn axis(prepared: &Prepared, categorical: bool) -> Map<String, Value> {
 /// Whether a series puts names instead of figures on the x and the y axis.
 fn categories(series: &Series) -> [bool; 2] {
     match series {
-        Series::Bars { .. } | Series::Spread { .. } => [true, false],
+        Series::Bars { .. } => [true, false],
         Series::Heatmap { x_labels, y_labels, .. } => [x_labels.is_some(), y_labels.is_some()],
         _ => [false, false],
     }
 }
 
-/// Whether the legend shows this series for all of its name: points before lines before bands.
+/// Whether the legend shows this series for all of its name: points before lines.
 fn stands_for_its_name(plot: &Plot, index: usize) -> bool {
     let rank = |series: &Series| match series {
-        Series::Band { .. } => 2,
         Series::Line { .. } => 1,
         _ => 0,
     };

@@ -28,31 +28,17 @@ pub(super) fn extents(plot: &Plot) -> [Vec<f64>; 3] {
                 xs.extend(x);
                 ys.extend(y);
             }
-            Series::Band { x, low, high, .. } => {
-                xs.extend(x);
-                ys.extend(low.iter().chain(high));
-            }
             Series::Cdf { x, p, .. } => {
                 xs.extend(x);
                 ys.extend(p);
             }
-            Series::Histogram { edges, counts, .. } => {
-                xs.extend(edges);
-                ys.extend(counts);
-            }
             Series::Bars { y, low, high, .. } => {
                 ys.extend(y.iter().chain(low.iter().flatten()).chain(high.iter().flatten()));
             }
-            Series::Spread { values, .. } => ys.extend(values),
             Series::Surface { x, y, z, .. } | Series::Heatmap { x, y, z, .. } => {
                 xs.extend(x);
                 ys.extend(y);
                 zs.extend(z.iter().flatten());
-            }
-            Series::Cloud { x, y, z, .. } => {
-                xs.extend(x);
-                ys.extend(y);
-                zs.extend(z);
             }
             Series::Diagonal { .. } => {}
         }
@@ -109,19 +95,6 @@ pub(super) fn traces(series: &Series, axes: &Axes, xs: &[f64], colour: usize) ->
             hover::attach(&mut trace, pairs(name, axes, x, p));
             vec![trace]
         }
-        Series::Band { name, x, low, high } => {
-            let lower = curve(name, axes.x.scaled(x), axes.y.scaled(low));
-            let mut upper = curve(name, axes.x.scaled(x), axes.y.scaled(high));
-            upper["fill"] = json!("tonexty");
-            upper["fillcolor"] = json!(format!("{solid}/0.18"));
-            let mut both = [lower, upper];
-            for trace in &mut both {
-                trace["line"] = json!({ "width": 0, "color": solid });
-                trace["hoverinfo"] = json!("skip");
-            }
-            both[0]["showlegend"] = json!(false);
-            both.into()
-        }
         Series::Diagonal { name } => {
             let (low, high) = ends(&axes.x, xs);
             let far =
@@ -130,9 +103,6 @@ pub(super) fn traces(series: &Series, axes: &Axes, xs: &[f64], colour: usize) ->
             trace["line"] = json!({ "color": "$ink", "dash": "dot", "width": 1.5 });
             trace["hoverinfo"] = json!("skip");
             vec![trace]
-        }
-        Series::Histogram { name, edges, counts } => {
-            vec![histogram(name, edges, counts, axes, &solid)]
         }
         Series::Bars { name, labels, y, low, high } => {
             let mut trace = json!({
@@ -149,34 +119,14 @@ pub(super) fn traces(series: &Series, axes: &Axes, xs: &[f64], colour: usize) ->
             hover::attach(&mut trace, texts.collect());
             vec![trace]
         }
-        Series::Spread { name, values } => vec![json!({
-            "type": "box", "name": hover::escape(name), "y": axes.y.scaled(values),
-            "marker": { "color": solid, "size": 4 }, "line": { "color": solid, "width": 1.5 },
-            "fillcolor": format!("{solid}/0.18"), "boxpoints": "outliers",
-        })],
         Series::Heatmap { .. } => field::heatmap(series, axes).into_iter().collect(),
         // Drawn by `field`, in three dimensions or flattened.
-        Series::Surface { .. } | Series::Cloud { .. } => Vec::new(),
+        Series::Surface { .. } => Vec::new(),
     }
 }
 
 fn curve(name: &str, x: Vec<f64>, y: Vec<f64>) -> Value {
     json!({ "type": "scatter", "mode": "lines", "name": hover::escape(name), "x": x, "y": y })
-}
-
-/// An outline over the bins: bars would have uneven widths on a logarithmic axis.
-fn histogram(name: &str, edges: &[f64], counts: &[f64], axes: &Axes, solid: &str) -> Value {
-    let Some(first) = edges.first() else { return curve(name, Vec::new(), Vec::new()) };
-    let x: Vec<f64> = std::iter::once(first).chain(edges).copied().collect();
-    let mut y = vec![0.0];
-    y.extend(counts);
-    y.push(0.0);
-    let mut trace = curve(name, axes.x.scaled(&x), axes.y.scaled(&y));
-    trace["line"] = json!({ "color": solid, "shape": "hv", "width": 1.5 });
-    trace["fill"] = json!("tozeroy");
-    trace["fillcolor"] = json!(format!("{solid}/0.25"));
-    hover::attach(&mut trace, pairs(name, axes, &x, &y));
-    trace
 }
 
 fn pairs(name: &str, axes: &Axes, x: &[f64], y: &[f64]) -> Vec<String> {

@@ -7,14 +7,14 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+use cowlab_analysis::configuration::{Configuration, Configurations};
 use cowlab_analysis::names::REDIS as BENCH;
+use cowlab_analysis::picked::Picked;
 use cowlab_store::Run;
 
 use crate::configuration::Names as _;
 use crate::document::{Axis, Block, Plot, Section, Series};
 use crate::html::inline::plain;
-use cowlab_analysis::configuration::{Configuration, Configurations};
-use cowlab_analysis::picked::Picked;
 
 /// Anchor of the section.
 pub const SECTION: &str = "redis";
@@ -89,18 +89,12 @@ fn around_the_fork(measured: &Measured) -> Option<Plot> {
         let mut steps: Vec<i64> =
             case.words("since_fork_ms").iter().filter_map(|ms| ms.parse().ok()).collect();
         steps.sort_unstable();
-        let (x, y): (Vec<f64>, Vec<f64>) = steps
-            .into_iter()
-            .filter_map(|ms| {
-                let took = case.with("since_fork_ms", ms).estimate("around_fork_ns")?;
-                Some((ms as f64 * 1e6, took.value))
-            })
-            .unzip();
-        if !x.is_empty() {
-            let name = plain(&measured.configurations.name(&one));
-            let dashed = one.is_plain();
-            plot.series.push(Series::Line { name, x, y, dashed });
-        }
+        let points = steps.into_iter().filter_map(|ms| {
+            let took = case.with("since_fork_ms", ms).estimate("around_fork_ns")?;
+            Some((ms as f64 * 1e6, took.value))
+        });
+        let name = plain(&measured.configurations.name(&one));
+        plot.draw(Series::line(name, points, one.is_plain()));
     }
-    (!plot.series.is_empty()).then_some(plot)
+    plot.drawn()
 }

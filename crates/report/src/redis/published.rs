@@ -2,13 +2,14 @@
 //! Figure 7 and Table 1 of document 003 beside the same here and beside every other that copies
 //! ahead.
 
+use cowlab_analysis::compared::{change, counted_waste, estimated_waste, precopied};
+use cowlab_analysis::configuration::Configuration;
+
 use super::{CLOSED, Measured, SAVE};
 use crate::cells;
 use crate::configuration::Names as _;
 use crate::document::{Cell, Column, Table};
 use crate::papers::CCOW;
-use cowlab_analysis::compared::{change, counted_waste, estimated_waste, precopied};
-use cowlab_analysis::configuration::Configuration;
 
 /// A figure of one configuration.
 type Figure = fn(&Measured, &Configuration) -> Option<f64>;

@@ -10,11 +10,11 @@ mod tests;
 mod workload;
 
 use cowlab_analysis::names::SNAPSHOT as BENCH;
+use cowlab_analysis::picked::Picked;
 use cowlab_store::Run;
+use workload::Workload;
 
 use crate::document::{Block, Section};
-use cowlab_analysis::picked::Picked;
-use workload::Workload;
 
 /// Anchor of the section.
 pub const SECTION: &str = "snapshot";

@@ -13,7 +13,7 @@ const HALF_A_PHASE_PERCENT: f64 = 2.5;
 
 pub(super) fn all(workload: &Workload, number: usize) -> impl Iterator<Item = Plot> {
     let drawn = [course(workload, number), rates(workload, number)];
-    drawn.into_iter().filter(|plot| !plot.series.is_empty())
+    drawn.into_iter().filter_map(Plot::drawn)
 }
 
 fn course(workload: &Workload, number: usize) -> Plot {
@@ -27,16 +27,12 @@ fn course(workload: &Workload, number: usize) -> Plot {
     for one in workload.configurations.iter() {
         let case = workload.case(&one);
         let phases = case.numbers("phase_percent").into_iter();
-        let (x, y): (Vec<f64>, Vec<f64>) = phases
-            .filter_map(|percent| {
-                let rate = case.with("phase_percent", percent).estimate("after_fork_per_s")?;
-                Some(((percent as f64 + HALF_A_PHASE_PERCENT) / 100.0, rate.value))
-            })
-            .unzip();
-        if !x.is_empty() {
-            let (name, dashed) = (plain(&workload.configurations.name(&one)), one.is_plain());
-            plot.series.push(Series::Line { name, x, y, dashed });
-        }
+        let points = phases.filter_map(|percent| {
+            let rate = case.with("phase_percent", percent).estimate("after_fork_per_s")?;
+            Some(((percent as f64 + HALF_A_PHASE_PERCENT) / 100.0, rate.value))
+        });
+        let name = plain(&workload.configurations.name(&one));
+        plot.draw(Series::line(name, points, one.is_plain()));
     }
     plot
 }

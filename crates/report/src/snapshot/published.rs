@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Document 003, every figure that its text states, beside the same here and beside the best here.
 
+use cowlab_analysis::compared::{change, counted_waste, estimated_waste, precopied};
+use cowlab_analysis::configuration::Configuration;
+use cowlab_analysis::picked::Picked;
 use cowlab_model::Estimate;
 
 use super::workload::Workload;
@@ -8,9 +11,6 @@ use crate::configuration::Names as _;
 use crate::document::{Cell, Column, Table};
 use crate::fmt;
 use crate::papers::CCOW;
-use cowlab_analysis::compared::{change, counted_waste, estimated_waste, precopied};
-use cowlab_analysis::configuration::Configuration;
-use cowlab_analysis::picked::Picked;
 
 /// Anchor of the table.
 const TABLE: &str = "snapshot-published";

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Workloads, and what was measured of each.
 
+use cowlab_analysis::configuration::{Configuration, Configurations};
+use cowlab_analysis::picked::Picked;
 use cowlab_store::Params;
 
 use crate::fmt;
-use cowlab_analysis::configuration::{Configuration, Configurations};
-use cowlab_analysis::picked::Picked;
 
 /// Parameters that are no workload's: its configurations', and parts of one figure.
 const NOT_THE_WORKLOADS: [&str; 6] =

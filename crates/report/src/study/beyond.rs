@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What document 000 could not ask: variants of its program, each beside the plain one.
 
-use crate::cells;
-use crate::study::not_available;
 use cowlab_analysis::names::FORK_SWEEP as BENCH;
 use cowlab_analysis::study::Study;
 use cowlab_model::Estimate;
 
+use crate::cells;
 use crate::document::{Block, Cell, Column, Section, Table};
 use crate::fmt::{self, size};
+use crate::study::not_available;
 
 /// Anchor of the table.
 pub(super) const TABLE: &str = "variants";

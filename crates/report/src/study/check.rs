@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The model against measurements that it was not fitted to.
 
-use crate::study::not_available;
 use cowlab_analysis::check::{Check, Checked};
 use cowlab_analysis::study::Study;
+use cowlab_model::Estimate;
+use cowlab_model::cost::Predicted;
 
 use crate::document::{Axis, Block, Cell, Column, Plot, Section, Series, Table};
 use crate::fmt::{self, percent};
+use crate::study::not_available;
 
 /// Anchor of the plot of predictions.
 pub(super) const PLOT: &str = "predicted";
@@ -102,14 +104,11 @@ fn predicted(check: &Check) -> Plot {
     );
     plot.series.push(Series::Diagonal { name: "predicted = measured".into() });
     for (kind, points) in by_kind(check) {
-        let of = |value: fn(&Checked) -> f64| points.iter().map(|p| value(p)).collect();
-        plot.series.push(Series::estimates(
-            kind,
-            of(|p| p.measured_ns.value),
-            of(|p| p.prediction.elapsed_ns.value),
-            of(|p| p.prediction.elapsed_ns.low),
-            of(|p| p.prediction.elapsed_ns.high),
-        ));
+        let points = points.iter().map(|p| {
+            let Predicted { value, low, high } = p.prediction.elapsed_ns;
+            (p.measured_ns.value, Estimate { value, low, high, count: 1 })
+        });
+        plot.draw(Series::estimates(kind, points));
     }
     plot
 }
@@ -123,16 +122,11 @@ fn residuals(check: &Check, page: u64) -> Plot {
     )
     .caption("Bars are the measurements' own 95% intervals over the rounds.");
     for (kind, points) in by_kind(check) {
-        let relative = |value: fn(&Checked) -> f64| -> Vec<f64> {
-            points.iter().map(|p| value(p) / p.prediction.elapsed_ns.value - 1.0).collect()
-        };
-        plot.series.push(Series::estimates(
-            kind,
-            points.iter().map(|p| (p.question.pages * page) as f64).collect(),
-            relative(|p| p.measured_ns.value),
-            relative(|p| p.measured_ns.low),
-            relative(|p| p.measured_ns.high),
-        ));
+        let points = points.iter().map(|p| {
+            let off = p.measured_ns.map(|ns| ns / p.prediction.elapsed_ns.value - 1.0);
+            ((p.question.pages * page) as f64, off)
+        });
+        plot.draw(Series::estimates(kind, points));
     }
     plot
 }

@@ -62,7 +62,7 @@ pub(super) fn plots(profile: &MachineProfile) -> Vec<Block> {
             }
         }
     }
-    [fork, write].into_iter().filter(|p| !p.series.is_empty()).map(Block::Plot).collect()
+    [fork, write].into_iter().filter_map(Plot::drawn).map(Block::Plot).collect()
 }
 
 fn series(
@@ -72,13 +72,8 @@ fn series(
     of: impl Fn(&CyclePoint) -> Option<Measured>,
     among: impl Fn(&CyclePoint) -> f64,
 ) -> [Series; 2] {
-    let points: Vec<(f64, f64)> = curve
-        .points
-        .iter()
-        .filter(|p| p.pages > 0)
-        .filter_map(|p| Some(((p.pages * page) as f64, of(p)?.ns / among(p))))
-        .collect();
-    let (x, y): (Vec<f64>, Vec<f64>) = points.into_iter().unzip();
-    let line = Series::Line { name: name.into(), x: x.clone(), y: y.clone(), dashed: false };
-    [Series::points(name, x, y), line]
+    let points = curve.points.iter().filter(|p| p.pages > 0);
+    let points = points.filter_map(|p| Some(((p.pages * page) as f64, of(p)?.ns / among(p))));
+    let points: Vec<(f64, f64)> = points.collect();
+    [Series::points(name, points.clone()), Series::line(name, points, false)]
 }

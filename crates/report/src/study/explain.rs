@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Why a point lies off its line: only what the samples support.
 
-use crate::cells;
 use cowlab_analysis::study::Study;
+use cowlab_analysis::study::sweep::{FORKS, FractionLine, Point};
 use cowlab_model::cost::{Question, predict};
 use cowlab_model::profile::{CycleCurve, Writer};
 
+use crate::cells;
 use crate::fmt::{self, heap_size, percent, size, time};
-use cowlab_analysis::study::sweep::{FORKS, FractionLine, Point};
 
 /// Residuals up to this need no explanation.
 pub(super) const LARGE: f64 = 0.1;

@@ -2,11 +2,11 @@
 //! How a study was measured, and how to repeat it.
 
 use cowlab_analysis::names::{COW_CHECK, COW_FAULTS, FORK_SWEEP, FORK_TABLE};
+use cowlab_analysis::study::Study;
 use cowlab_analysis::{check, machine};
 
 use crate::document::{Block, Cell, Column, Section, Table};
 use crate::facts::command_line;
-use cowlab_analysis::study::Study;
 
 pub(super) fn section(study: &Study) -> Section {
     let info = &study.run.info;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Document 000's derived figures beside the published ones: rates, ratio, base cost, equation.
 
+use cowlab_analysis::study::Study;
+use cowlab_analysis::study::sweep::{FORKS, Terms, terms_of};
+
 use super::sweep::PUBLISHED;
 use crate::cells;
 use crate::document::{Block, Cell, Column, Table};
 use crate::fmt::{self, percent, time};
 use crate::papers::SMITH;
-use cowlab_analysis::study::Study;
-use cowlab_analysis::study::sweep::{FORKS, Terms, terms_of};
 
 /// Anchor of the table.
 pub(super) const TABLE: &str = "sweep-published";

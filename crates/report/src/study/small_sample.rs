@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Document 000's figures 5 and 6: how far real time exceeds system time, by the number of forks.
 
-use crate::study::not_available;
+use cowlab_analysis::picked::Picked;
 use cowlab_analysis::study::Study;
+use cowlab_analysis::study::sweep::document_case;
 use cowlab_model::stats::median;
 
 use crate::document::{Axis, Block, Plot, Series};
 use crate::fmt::{self, heap_size, percent};
 use crate::papers::SMITH;
-use cowlab_analysis::picked::Picked;
-use cowlab_analysis::study::sweep::document_case;
+use crate::study::not_available;
 
 /// Figure 6 leaves out fewer forks than this.
 const MANY_FORKS: u64 = 100;
@@ -31,15 +31,10 @@ pub(super) fn blocks(study: &Study) -> Vec<Block> {
     }
     let figure = |id: &str, title: &str, least: u64| {
         let series = |name: &str, points: &[Excess]| {
-            let shown = || points.iter().filter(|p| p.forks >= least);
-            Series::Points {
-                name: name.into(),
-                x: shown().map(|p| p.forks as f64).collect(),
-                y: shown().map(|p| p.ratio).collect(),
-                low: None,
-                high: None,
-                labels: Some(shown().map(|p| p.label.clone()).collect()),
-            }
+            let shown = points.iter().filter(|p| p.forks >= least);
+            let (points, labels): (Vec<_>, Vec<_>) =
+                shown.map(|p| ((p.forks as f64, p.ratio), p.label.clone())).unzip();
+            Series::points(name, points).labelled(labels)
         };
         let (x, y) = (Axis::log("Number of forks", ""), Axis::linear("(real − sys) / sys", ""));
         Plot::new(id, title, x, y)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Document 000's figures 3 and 4: real time over memory and write fraction.
 
-use crate::study::not_available;
 use cowlab_analysis::study::Study;
 use cowlab_analysis::study::sweep::FRACTIONS;
+use cowlab_analysis::study::sweep::{self as lines, document_case};
 
 use crate::document::{Axis, Block, Plot, Series};
 use crate::fmt::{self, heap_size};
-use cowlab_analysis::study::sweep::{self as lines, document_case};
+use crate::study::not_available;
 
 pub(super) fn blocks(study: &Study) -> Vec<Block> {
     let heaps: Vec<u64> = lines::heaps_bytes().collect();

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Document 000's sweep: its lines, rates and equation beside the published ones.
 
-use crate::cells;
-use crate::study::not_available;
 use cowlab_analysis::study::Study;
 use cowlab_analysis::study::sweep::FRACTIONS;
+use cowlab_analysis::study::sweep::{self as lines, FORKS, FractionLine};
 
 use super::{explain, shares, small_sample, surface};
+use crate::cells;
 use crate::document::{Axis, Block, Cell, Column, Plot, Section, Series, Table};
 use crate::fmt::{self, heap_size, percent};
-use cowlab_analysis::study::sweep::{self as lines, FORKS, FractionLine};
+use crate::study::not_available;
 
 /// Anchor of the table of lines.
 pub(super) const LINES_TABLE: &str = "sweep-lines";
@@ -89,21 +89,11 @@ fn figure(study: &Study) -> Plot {
          [table below](#sweep-published).",
     );
     for line in PUBLISHED.iter().filter_map(|fraction| study.sweep.line(*fraction)) {
-        let points: Vec<_> = of_line(study, line).collect();
-        plot.series.push(Series::estimates(
-            name(line.fraction),
-            points.iter().map(|p| p.heap_bytes as f64).collect(),
-            points.iter().map(|p| p.real_ns.value).collect(),
-            points.iter().map(|p| p.real_ns.low).collect(),
-            points.iter().map(|p| p.real_ns.high).collect(),
-        ));
-        let last = points.iter().map(|p| p.heap_bytes as f64).fold(0.0, f64::max);
-        plot.series.push(Series::Line {
-            name: name(line.fraction),
-            x: vec![0.0, last],
-            y: vec![line.relative.at(0.0), line.relative.at(last)],
-            dashed: false,
-        });
+        let points = of_line(study, line).map(|p| (p.heap_bytes as f64, p.real_ns));
+        plot.draw(Series::estimates(name(line.fraction), points));
+        let last = of_line(study, line).map(|p| p.heap_bytes as f64).fold(0.0, f64::max);
+        let ends = [0.0, last].map(|x| (x, line.relative.at(x)));
+        plot.draw(Series::line(name(line.fraction), ends, false));
     }
     plot
 }
@@ -126,18 +116,12 @@ fn residuals(study: &Study) -> Plot {
          machine's; scatter is noise.",
     );
     for line in &study.sweep.lines {
-        let points: Vec<_> = of_line(study, line).collect();
-        let relative = |p: &lines::Point, ns: f64| {
-            let at = line.relative.at(p.heap_bytes as f64);
-            (ns - at) / at
-        };
-        plot.series.push(Series::estimates(
-            name(line.fraction),
-            points.iter().map(|p| p.heap_bytes as f64).collect(),
-            points.iter().map(|p| relative(p, p.real_ns.value)).collect(),
-            points.iter().map(|p| relative(p, p.real_ns.low)).collect(),
-            points.iter().map(|p| relative(p, p.real_ns.high)).collect(),
-        ));
+        let points = of_line(study, line).map(|p| {
+            let x = p.heap_bytes as f64;
+            let at = line.relative.at(x);
+            (x, p.real_ns.map(|ns| (ns - at) / at))
+        });
+        plot.draw(Series::estimates(name(line.fraction), points));
     }
     plot
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Document 004's table and Table 28-3: processes made by method and size.
 
-use crate::cells;
-use crate::study::not_available;
 use cowlab_analysis::names::FORK_TABLE as BENCH;
 use cowlab_analysis::study::PAPER_ITERATIONS;
 use cowlab_analysis::study::Study;
@@ -10,9 +8,11 @@ use cowlab_model::Estimate;
 use cowlab_schema::Method;
 use cowlab_schema::fork_table::{self, METHODS};
 
+use crate::cells;
 use crate::document::{Axis, Block, Cell, Column, Plot, Section, Series, Table};
 use crate::fmt::{self, size};
 use crate::papers::{FORK_TABLE, Paper, TLPI};
+use crate::study::not_available;
 
 /// Anchor of the table for touched memory.
 pub(super) const TABLE: &str = "fork-table-touched";
@@ -221,21 +221,9 @@ fn rates(study: &Study) -> Option<Plot> {
          not.",
     );
     for method in METHODS {
-        let points: Vec<(f64, Estimate)> = SIZES
-            .iter()
-            .filter_map(|(size, _)| {
-                Some((*size as f64, made(study, method, *size, true)?.rate_per_s?))
-            })
-            .collect();
-        if !points.is_empty() {
-            plot.series.push(Series::estimates(
-                method.name(),
-                points.iter().map(|p| p.0).collect(),
-                points.iter().map(|p| p.1.value).collect(),
-                points.iter().map(|p| p.1.low).collect(),
-                points.iter().map(|p| p.1.high).collect(),
-            ));
-        }
+        let rate = |size| made(study, method, size, true)?.rate_per_s;
+        let points = SIZES.iter().filter_map(|(size, _)| Some((*size as f64, rate(*size)?)));
+        plot.draw(Series::estimates(method.name(), points));
     }
     if plot.series.is_empty() {
         return None;
@@ -243,9 +231,7 @@ fn rates(study: &Study) -> Option<Plot> {
     for method in ["fork", "vfork"] {
         let rate = |size| FORK_TABLE.value(&format!("touched.{method}.{size}"), "rate_per_s");
         let points = SIZES.iter().filter_map(|(size, _)| Some((*size as f64, rate(*size)?)));
-        let (x, y) = points.unzip();
-        let name = format!("{method}, document 004");
-        plot.series.push(Series::Line { name, x, y, dashed: true });
+        plot.draw(Series::line(format!("{method}, document 004"), points, true));
     }
     Some(plot)
 }

@@ -181,11 +181,7 @@ fn by_snapshot<'a>(
             let one = samples.with("snapshot", number).estimate(metric)?;
             Some((*number as f64, one.value))
         };
-        let (x, y): (Vec<f64>, Vec<f64>) = numbers.iter().filter_map(at).unzip();
-        if !x.is_empty() {
-            let dashed = policy == UNTENDED;
-            plot.series.push(Series::Line { name: policy.to_owned(), x, y, dashed });
-        }
+        plot.draw(Series::line(policy, numbers.iter().filter_map(at), policy == UNTENDED));
     }
-    (!plot.series.is_empty()).then_some(plot)
+    plot.drawn()
 }

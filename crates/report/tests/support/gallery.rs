@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A document with every kind of block, its figures computed, not measured.
 
+use cowlab_model::Estimate;
 use cowlab_report::{Axis, Block, Cell, Column, Document, Finding, Plot, Section, Series, Table};
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -136,37 +137,22 @@ fn sweep() -> Vec<Block> {
         Axis::log("Heap", "bytes"),
         Axis::log("Time of fork", "ns"),
     )
-    .caption("Points are medians with 95% intervals, dashed lines what the model predicts, with its band.");
+    .caption("Points are medians with 95% intervals, dashed lines what the model predicts.");
     for (name, per_page) in [("4 KiB pages", 45.0), ("64 KiB mTHP", 30.0), ("THP", 2.5)] {
         let model: Vec<f64> =
             sizes.iter().map(|size| 60_000.0 + per_page * size / 4096.0).collect();
-        let scaled = |by: f64| model.iter().map(|time| time * by).collect::<Vec<_>>();
-        let measured: Vec<f64> =
-            model.iter().enumerate().map(|(i, t)| t * (1.0 + wave(i) * 0.08)).collect();
-        let spread = |by: f64| measured.iter().map(|time| time * by).collect::<Vec<_>>();
-        plot.series.push(Series::Band {
-            name: name.into(),
-            x: sizes.clone(),
-            low: scaled(0.85),
-            high: scaled(1.15),
-        });
-        plot.series.push(Series::Line {
-            name: name.into(),
-            x: sizes.clone(),
-            y: model.clone(),
-            dashed: true,
-        });
-        plot.series.push(Series::estimates(
-            name,
-            sizes.clone(),
-            measured.clone(),
-            spread(0.95),
-            spread(1.06),
-        ));
+        let measured = |(i, time): (usize, &f64)| {
+            let value = time * (1.0 + wave(i) * 0.08);
+            Estimate { value, low: value * 0.95, high: value * 1.06, count: 5 }
+        };
+        let measured = model.iter().enumerate().map(measured);
+        plot.series.push(Series::line(name, sizes.iter().copied().zip(model.clone()), true));
+        plot.series.push(Series::estimates(name, sizes.iter().copied().zip(measured)));
     }
     let x: Vec<f64> =
         (0..30).map(|i| 2e5 * 1.4f64.powi(i % 15) * (1.0 + 0.02 * f64::from(i))).collect();
-    let y: Vec<f64> = x.iter().enumerate().map(|(i, t)| t * (1.0 + wave(i * 3) * 0.2)).collect();
+    let points = x.iter().enumerate().map(|(i, t)| (*t, t * (1.0 + wave(i * 3) * 0.2)));
+    let points: Vec<(f64, f64)> = points.collect();
     let agreement = Plot::new(
         "agreement",
         "Predictions hold within 20%",
@@ -175,8 +161,8 @@ fn sweep() -> Vec<Block> {
     )
     .caption("On the dotted line prediction and measurement agree.")
     .with(Series::Diagonal { name: "Agreement".into() })
-    .with(Series::points("Fork of a heap", x[..15].to_vec(), first(&y, 15)))
-    .with(Series::points("Writes after it", x[15..].to_vec(), y[15..].to_vec()));
+    .with(Series::points("Fork of a heap", points[..15].to_vec()))
+    .with(Series::points("Writes after it", points[15..].to_vec()));
     vec![Block::Plot(plot), Block::Plot(agreement)]
 }
 
@@ -194,30 +180,15 @@ fn distributions() -> Vec<Block> {
         Axis::log("Time of one fault", "ns"),
         Axis::linear("Faults at most that long", "fraction"),
     )
-    .with(Series::cdf("One thread", &single))
-    .with(Series::cdf("Two threads", &pair));
-    let histogram = Plot::new(
-        "fault-histogram",
-        "The same samples, counted",
-        Axis::log("Time of one fault", "ns"),
-        Axis::linear("Faults", ""),
-    )
-    .with(Series::histogram("One thread", &single, 24, true))
-    .with(Series::histogram("Two threads", &pair, 24, true));
-    let spread = Plot::new(
-        "fault-spread",
-        "Quartiles by policy",
-        Axis::default(),
-        Axis::log("Time of one fault", "ns"),
-    )
-    .caption("Boxes hold the middle half of the samples; whiskers reach 1.5 times as far.")
-    .with(Series::Spread { name: "none".into(), values: first(&single, 100) })
-    .with(Series::Spread { name: "precopy".into(), values: samples(900.0, 0.1)[..100].to_vec() })
-    .with(Series::Spread {
-        name: "batch of 16".into(),
-        values: samples(500.0, 0.2)[..100].to_vec(),
-    });
-    vec![Block::Plot(cdf), Block::Plot(histogram), Block::Plot(spread)]
+    .with(cumulative("One thread", single))
+    .with(cumulative("Two threads", pair));
+    vec![Block::Plot(cdf)]
+}
+
+fn cumulative(name: &str, mut samples: Vec<f64>) -> Series {
+    samples.sort_by(f64::total_cmp);
+    let all = samples.len() as f64;
+    Series::cdf(name, samples.into_iter().zip((1u32..).map(|below| f64::from(below) / all)))
 }
 
 fn model() -> Vec<Block> {
@@ -226,8 +197,6 @@ fn model() -> Vec<Block> {
     let cost = |size: f64, fraction: f64| 60_000.0 + size / 4096.0 * (45.0 + 2100.0 * fraction);
     let z: Vec<Vec<f64>> =
         fractions.iter().map(|f| sizes.iter().map(|s| cost(*s, *f)).collect()).collect();
-    let picks: Vec<(f64, f64)> =
-        (0..12).map(|i| (sizes[i % sizes.len()], fractions[(i * 5) % fractions.len()])).collect();
     let surface = Plot::new(
         "cost-surface",
         "What a fork and the writes after it cost together",
@@ -235,18 +204,8 @@ fn model() -> Vec<Block> {
         Axis::linear("Written", "fraction"),
     )
     .z(Axis::log("Time", "ns"))
-    .caption("Drag to turn it. Points are measurements, the surface is the model.")
-    .with(Series::Surface { name: "Model".into(), x: sizes.clone(), y: fractions.clone(), z })
-    .with(Series::Cloud {
-        name: "Measured".into(),
-        x: picks.iter().map(|pick| pick.0).collect(),
-        y: picks.iter().map(|pick| pick.1).collect(),
-        z: picks
-            .iter()
-            .enumerate()
-            .map(|(i, (s, f))| cost(*s, *f) * (1.0 + 0.3 * wave(i)))
-            .collect(),
-    });
+    .caption("Drag to turn it.")
+    .with(Series::Surface { name: "Model".into(), x: sizes.clone(), y: fractions.clone(), z });
     let policies = ["none", "precopy", "batch of 16", "THP"];
     let workloads = ["single", "sequential", "random", "Zipf 0.99"];
     let saving =
@@ -271,10 +230,6 @@ fn model() -> Vec<Block> {
         Block::Plot(map),
         Block::Note("Not available: the patched kernel; needs `cowlab study --kernel`.".into()),
     ]
-}
-
-fn first(values: &[f64], count: usize) -> Vec<f64> {
-    values[..count].to_vec()
 }
 
 /// Something between -1 and 1 that looks like noise and is the same everywhere.

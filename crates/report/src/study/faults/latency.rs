@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The distribution of single writes.
 
-use crate::cells;
 use cowlab_analysis::study::Study;
 use cowlab_store::QUANTILES;
 
 use super::{Workload, plain};
+use crate::cells;
 use crate::distribution::cdf;
 use crate::document::{Axis, Column, Plot, Table};
 
@@ -57,7 +57,7 @@ pub(super) fn plot(study: &Study, workloads: &[Workload]) -> Option<Plot> {
         let name = threaded.map(|w| format!("{}, another thread running", w.short()));
         add(name.unwrap_or_default(), threaded);
     }
-    (!plot.series.is_empty()).then_some(plot)
+    plot.drawn()
 }
 
 /// Of the writes with another running thread, the share that took no longer than the slowest

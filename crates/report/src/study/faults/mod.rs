@@ -4,17 +4,17 @@
 mod latency;
 mod parts;
 
-use crate::cells;
-use crate::study::not_available;
 use cowlab_analysis::names::COW_FAULTS as BENCH;
+use cowlab_analysis::picked::Picked;
 use cowlab_analysis::study::Study;
 use cowlab_model::Estimate;
 use cowlab_store::Params;
 
+use crate::cells;
 use crate::document::{Block, Cell, Column, Section, Table};
 use crate::fmt::{self, percent, size};
 use crate::papers::COW_STUDY;
-use cowlab_analysis::picked::Picked;
+use crate::study::not_available;
 
 /// Anchor of the table of whole runs.
 pub(super) const RUNS_TABLE: &str = "cow-runs";

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where the time of a copy-on-write fault goes.
 
+use cowlab_analysis::study::Study;
+
 use crate::cells;
 use crate::document::{Axis, Block, Cell, Column, Plot, Series, Table};
 use crate::papers::COW_STUDY;
 use crate::study::not_available;
-use cowlab_analysis::study::Study;
 
 /// Anchor of the plot.
 pub(super) const PLOT: &str = "fault-parts";

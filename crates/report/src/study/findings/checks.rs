@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the measurements are worth: the model's error, counted faults, isolation.
 
+use cowlab_analysis::study::Study;
+
 use crate::document::Block;
 use crate::fmt::{self, percent};
 use crate::study::not_available;
 use crate::study::{check, faults};
-use cowlab_analysis::study::Study;
 
 /// Anchor of the isolation check's bench.
 const ISOLATION: &str = cowlab_analysis::names::COW_CHECK;

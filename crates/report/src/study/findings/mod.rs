@@ -6,8 +6,9 @@ mod processes;
 mod stops;
 mod writes;
 
-use crate::document::Section;
 use cowlab_analysis::study::Study;
+
+use crate::document::Section;
 
 /// The first section: what an operator wants to know, then what the measurements are worth.
 pub(super) fn section(study: &Study) -> Section {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a process costs without its memory, and how the cost grows with it.
 
+use cowlab_analysis::study::Study;
+use cowlab_schema::Method;
+
 use crate::cells;
 use crate::document::Block;
 use crate::fmt::{self, heap_size, percent, time};
 use crate::papers::SMITH;
 use crate::study::not_available;
 use crate::study::{beyond, explain, shares, sweep, table};
-use cowlab_analysis::study::Study;
-use cowlab_schema::Method;
 
 pub(super) fn blocks(study: &Study) -> Vec<Block> {
     vec![methods(study), untouched(study), law(study)]

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How long fork stops a large process, and what huge pages change.
 
-use crate::cells;
-use crate::study::not_available;
 use cowlab_analysis::study::Study;
 use cowlab_model::cost::{Prediction, Question, predict};
 use cowlab_model::profile::Writer;
 
+use crate::cells;
 use crate::document::Block;
 use crate::fmt::{self, percent, size, time};
+use crate::study::not_available;
 use crate::study::{curves, machine};
 
 /// The process of the findings.

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What writes cost after a fork, and where the time goes.
 
+use cowlab_analysis::study::Study;
+
 use crate::cells;
 use crate::document::Block;
 use crate::fmt::{self, percent, time};
 use crate::papers::COW_STUDY;
 use crate::study::not_available;
 use crate::study::{faults, machine};
-use cowlab_analysis::study::Study;
 
 pub(super) fn blocks(study: &Study) -> Vec<Block> {
     [first_write(study), Some(parts(study)), order(study), cold_memory(study)]

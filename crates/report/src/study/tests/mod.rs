@@ -7,11 +7,11 @@ use cowlab_analysis::check::check;
 use cowlab_analysis::study::Study;
 use cowlab_model::profile::MachineProfile;
 use cowlab_store::{Accelerator, Missing, Run};
+use synthetic::{END_NS, ENTRY_NS, FORK_NS, FREE_NS, PAGE, TEARDOWN_NS, WRITE_NS};
 
 use super::{document, summary};
 use crate::document::{Block, Cell, Document};
 use crate::{csv, html, terminal};
-use synthetic::{END_NS, ENTRY_NS, FORK_NS, FREE_NS, PAGE, TEARDOWN_NS, WRITE_NS};
 
 fn assert_near(value: f64, expected: f64, tolerance: f64) {
     assert!((value / expected - 1.0).abs() < tolerance, "{value} is not near {expected}");
