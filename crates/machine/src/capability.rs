@@ -103,21 +103,33 @@ pub fn list(facts: &Facts) -> Vec<Capability> {
     found
 }
 
-/// PMD-mapped huge pages, then each other size that the kernel has.
+/// PMD-mapped huge pages, then the other sizes that the kernel has: together where the same holds.
 fn pages(facts: &Facts) -> Vec<Capability> {
     const USED_FOR: &str = "bench --page-size-bytes, study";
     let Some(settings) = &facts.thp else {
         let state = thp::usable(facts, 0);
         return vec![Capability::of("transparent huge pages", USED_FOR, state)];
     };
-    let mut sizes: Vec<u64> = settings.pmd_size_bytes.into_iter().collect();
-    sizes.extend(settings.sizes.keys().filter(|size| Some(**size) != settings.pmd_size_bytes));
-    let page = |size: u64| {
-        let kind = if Some(size) == settings.pmd_size_bytes { "THP" } else { "mTHP" };
-        let name = format!("{kind} of {}", human::page_size(size));
-        Capability::of(name, USED_FOR, thp::usable(facts, size))
-    };
-    sizes.into_iter().map(page).collect()
+    let mut found: Vec<Capability> = Vec::new();
+    if let Some(size) = settings.pmd_size_bytes {
+        let name = format!("THP of {}", human::page_size(size));
+        found.push(Capability::of(name, USED_FOR, thp::usable(facts, size)));
+    }
+    for &size in settings.sizes.keys().filter(|size| Some(**size) != settings.pmd_size_bytes) {
+        let words = human::page_size(size);
+        let state = thp::usable(facts, size).map_err(|reason| {
+            let file = format!("hugepages-{}kB", size / 1024);
+            reason.replace(&file, "hugepages-*kB").replace(&words, "that size")
+        });
+        let one = Capability::of(format!("mTHP of {words}"), USED_FOR, state);
+        match found.last_mut() {
+            Some(last) if last.name.starts_with("mTHP") && last.needs == one.needs => {
+                last.name += &format!(", {words}");
+            }
+            _ => found.push(one),
+        }
+    }
+    found
 }
 
 fn clone_events(facts: &Facts) -> Result<(), String> {

@@ -61,6 +61,8 @@ pub struct View {
     pub group: Group,
     /// Name of the pair that is the whole of which the other pairs are sections.
     pub total: Option<String>,
+    /// With the times from which the cost of recording is not taken off.
+    pub raw: bool,
     /// With plots, for a page.
     pub plots: bool,
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A document as text for a terminal.
 
-use comfy_table::{Cell as Shown, CellAlignment, ContentArrangement, Table as Grid, presets};
+mod grid;
 
-use crate::document::{Block, Cell, Document, Finding, Plot, Section, Table};
+use crate::document::{Block, Document, Finding, Plot, Section, Table};
 use crate::html::inline;
+use grid::{Grid, TIED};
 
 /// Where no width is known: output that goes to a file.
 const DEFAULT_WIDTH: u16 = 100;
@@ -71,33 +72,35 @@ impl Writer {
     }
 
     fn table(&self, table: &Table) -> String {
-        let mut grid = Grid::new();
-        grid.load_style(presets::UTF8_HORIZONTAL_ONLY)
-            .set_content_arrangement(ContentArrangement::Dynamic)
-            .set_width(self.width);
-        grid.set_header(table.columns.iter().map(|column| {
-            let cell = Shown::new(clean(&column.heading()));
-            if column.numeric { cell.set_alignment(CellAlignment::Right) } else { cell }
-        }));
         let reasons = table.missing_reasons();
-        for row in &table.rows {
-            grid.add_row(row.iter().enumerate().map(|(index, cell)| {
-                let text = match cell {
-                    Cell::Missing(reason) => gap(&reasons, reason),
-                    cell => clean(&inline::plain(cell.display())),
-                };
-                let numeric = table.columns.get(index).is_some_and(|column| column.numeric);
-                let align = if numeric { CellAlignment::Right } else { CellAlignment::Left };
-                Shown::new(text).set_alignment(align)
-            }));
+        let grid = Grid::of(table, &reasons, self.width.into());
+        let mut parts: Vec<String> = Vec::new();
+        if !table.caption.is_empty() {
+            parts.push(self.wrapped(&table.caption, "", ""));
         }
-        let mut parts = vec![self.wrapped(&table.caption, "", ""), trimmed(&grid.to_string())];
+        parts.push(match grid.least_width() <= self.width.into() {
+            true => grid.render(self.width),
+            false => self.stacked(&grid),
+        });
         parts.extend(reasons.iter().map(|reason| {
             let line =
                 format!("{} not available: {}", gap(&reasons, reason), inline::plain(reason));
             self.dim(&self.wrapped(&line, "", "  "))
         }));
         parts.join("\n")
+    }
+
+    /// A table that is too wide even with its words one below the other: a paragraph a row.
+    fn stacked(&self, grid: &Grid) -> String {
+        let of = |row: &Vec<String>| {
+            let mut cells = grid.heads.iter().zip(row).map(|(head, cell)| (head, cell.trim()));
+            let first = cells.next().map_or("", |(_, cell)| cell);
+            let others = cells.filter(|(_, cell)| !cell.is_empty());
+            let others: Vec<String> =
+                others.map(|(head, cell)| format!("{head}: {cell}")).collect();
+            format!("{}\n{}", self.bold(first), self.wrapped(&others.join("; "), "  ", "  "))
+        };
+        grid.rows.iter().map(of).collect::<Vec<_>>().join("\n").replace(TIED, " ")
     }
 
     /// Breaks `text` at spaces; `first` stands before the first line, `next` before the others.
@@ -153,8 +156,4 @@ pub fn clean(text: &str) -> String {
 /// Width in characters: close enough for prose, and tables measure for themselves.
 fn char_width(text: &str) -> usize {
     text.chars().count()
-}
-
-fn trimmed(text: &str) -> String {
-    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }

@@ -68,6 +68,9 @@ pub struct TraceReportArgs {
     /// Which functions come first
     #[arg(long, value_enum, default_value = "self")]
     pub sort: Sort,
+    /// Also the times from which the cost of recording is not taken off
+    #[arg(long)]
+    pub raw: bool,
     /// Rows of a table; 0: all
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub limit: usize,

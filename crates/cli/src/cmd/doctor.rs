@@ -136,7 +136,7 @@ fn capability_section(facts: &Facts, capabilities: &[Capability]) -> Section {
         Column::text("used for"),
         Column::text("what to do"),
     ];
-    let mut table = Table::new("capabilities", "What can be measured here", columns);
+    let mut table = Table::new("capabilities", "", columns);
     for capability in capabilities {
         table.push(vec![
             Cell::text(&capability.name),

@@ -18,9 +18,9 @@ pub(super) fn blocks(profile: &Profile, view: &View) -> Vec<Block> {
         return vec![Block::Note(format!("No function's name fits {}.", code(glob)))];
     }
     let shown = &list[..list.len().min(view.rows())];
-    let mut blocks = vec![Block::Note(overhead(profile))];
-    blocks.push(Block::Table(times(profile, shown)));
-    blocks.push(Block::Table(durations(profile, shown)));
+    let mut blocks = vec![Block::Note(overhead(profile, view.raw))];
+    blocks.push(Block::Table(times(profile, shown, view.raw)));
+    blocks.push(Block::Table(durations(profile, shown, view.raw)));
     if shown.len() < list.len() {
         let (shown, all) = (fmt::count(shown.len() as u64), fmt::count(list.len() as u64));
         blocks.push(Block::Note(format!("{shown} of {all} functions are shown: see --limit.")));
@@ -32,9 +32,12 @@ pub(super) fn blocks(profile: &Profile, view: &View) -> Vec<Block> {
     blocks
 }
 
-fn overhead(profile: &Profile) -> String {
+fn overhead(profile: &Profile, raw: bool) -> String {
     let overhead = &profile.functions.overhead;
-    let all = "what the recording of the events itself costs, as calibrated on this machine before, is taken off; “raw” is with it";
+    let also = if raw { "; “raw” is with it" } else { "" };
+    let all = format!(
+        "what the recording of the events itself costs, as calibrated on this machine before, is taken off{also}"
+    );
     match (overhead.calls_known, overhead.addresses_known) {
         (true, true) => format!("In all times of functions {all}."),
         (true, false) => format!("In times of functions {all}; not so for those that -finstrument-functions reported, whose cost is not known."),
@@ -53,25 +56,28 @@ fn place(function: &Function) -> String {
     }
 }
 
-fn times(profile: &Profile, shown: &[(usize, &Function)]) -> Table {
+fn times(profile: &Profile, shown: &[(usize, &Function)], raw: bool) -> Table {
     let all: f64 = profile.functions.list.iter().map(Function::own_ticks).sum();
     let time = |ticks: fn(&Function) -> f64| {
         move |(_, function): &(usize, &Function)| span(profile, Some(ticks(function)))
     };
     let caption = "Where the time went. Inclusive time counts only the outermost call of a recursion; the shares are of the self time of all functions.";
-    Rows::of("functions-time", caption, shown)
+    let rows = Rows::of("functions-time", caption, shown)
         .text("Function", |(_, function)| code(&function.name))
         .text("Where", |(_, function)| code(&place(function)))
         .count("Calls", |(_, function)| function.calls)
         .unit("Self", "ns", time(Function::own_ticks))
         .unit("Self share", "fraction", |(_, function)| share(function.own_ticks(), all))
-        .unit("Inclusive", "ns", time(Function::inclusive_ticks))
-        .unit("Self, raw", "ns", time(|function| function.own_raw_ticks as f64))
+        .unit("Inclusive", "ns", time(Function::inclusive_ticks));
+    if !raw {
+        return rows.table();
+    }
+    rows.unit("Self, raw", "ns", time(|function| function.own_raw_ticks as f64))
         .unit("Inclusive, raw", "ns", time(|function| function.inclusive_raw_ticks as f64))
         .table()
 }
 
-fn durations(profile: &Profile, shown: &[(usize, &Function)]) -> Table {
+fn durations(profile: &Profile, shown: &[(usize, &Function)], raw: bool) -> Table {
     let caption = "How long a call took, of those that returned. Percentiles are good to 1%.";
     let rows = Rows::of("functions-duration", caption, shown)
         .text("Function", |(_, function)| code(&function.name))
@@ -79,9 +85,12 @@ fn durations(profile: &Profile, shown: &[(usize, &Function)]) -> Table {
         .unit("Total", "ns", |(_, function)| {
             span(profile, (function.times.count > 0).then(|| function.total_ticks()))
         })
-        .unit("Mean", "ns", |(_, function)| span(profile, function.mean_ticks()))
-        .unit("Mean, raw", "ns", |(_, function)| span(profile, function.raw_mean_ticks()));
-    spread(rows, profile, |(_, function)| &function.times).table()
+        .unit("Mean", "ns", |(_, function)| span(profile, function.mean_ticks()));
+    let rows = spread(rows, profile, |(_, function)| &function.times);
+    if !raw {
+        return rows.table();
+    }
+    rows.unit("Mean, raw", "ns", |(_, function)| span(profile, function.raw_mean_ticks())).table()
 }
 
 /// Calls whose ends are not both known, by why.

@@ -60,6 +60,7 @@ fn settings(args: &TraceReportArgs) -> Result<(Settings, View)> {
         function: args.function.clone(),
         order: args.sort.order(),
         limit: args.limit,
+        raw: args.raw,
         ..View::default()
     };
     match args.by.as_deref() {
