@@ -8,18 +8,12 @@ use std::path::Path;
 use std::sync::{Arc, Once};
 
 use anyhow::{Context, Result, anyhow};
-use arrow_array::builder::{
-    BinaryBuilder, Float64Builder, MapBuilder, MapFieldNames, StringBuilder,
-    TimestampNanosecondBuilder, UInt32Builder,
-};
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, TimestampNanosecondType, UInt32Type};
-use arrow_array::{Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{Params, Sample};
 
@@ -42,54 +36,41 @@ fn schema() -> Schema {
     ])
 }
 
-fn batch_of(samples: &[Sample]) -> Result<RecordBatch> {
-    let names = MapFieldNames { entry: "entries".into(), key: "key".into(), value: "value".into() };
-    let mut environment = UInt32Builder::new();
-    let mut bench = StringBuilder::new();
-    let mut params = MapBuilder::new(Some(names), StringBuilder::new(), StringBuilder::new());
-    let mut metric = StringBuilder::new();
-    let mut unit = StringBuilder::new();
-    let mut value = Float64Builder::new();
-    let mut rep = UInt32Builder::new();
-    let mut start = TimestampNanosecondBuilder::new().with_timezone("UTC");
-    let mut histogram = BinaryBuilder::new();
-    for sample in samples {
-        environment.append_value(sample.environment);
-        bench.append_value(&sample.bench);
-        for (key, text) in &sample.params {
-            params.keys().append_value(key);
-            params.values().append_value(text);
-        }
-        params.append(true)?;
-        metric.append_value(&sample.metric);
-        unit.append_value(&sample.unit);
-        value.append_value(sample.value);
-        rep.append_value(sample.rep);
-        start.append_value(sample.start_unix_ns);
-        histogram.append_option(sample.histogram.as_deref());
-    }
-    Ok(RecordBatch::try_new(
-        Arc::new(schema()),
-        vec![
-            Arc::new(environment.finish()),
-            Arc::new(bench.finish()),
-            Arc::new(params.finish()),
-            Arc::new(metric.finish()),
-            Arc::new(unit.finish()),
-            Arc::new(value.finish()),
-            Arc::new(rep.finish()),
-            Arc::new(start.finish()),
-            Arc::new(histogram.finish()),
-        ],
-    )?)
+/// A [`Sample`] with the names of the file's columns.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Sample")]
+struct Columns {
+    environment: u32,
+    bench: String,
+    params: Params,
+    metric: String,
+    unit: String,
+    value: f64,
+    rep: u32,
+    #[serde(rename = "start")]
+    start_unix_ns: i64,
+    histogram: Option<Vec<u8>>,
 }
+
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Written<'a>(#[serde(serialize_with = "write_columns")] &'a Sample);
+
+fn write_columns<S: Serializer>(sample: &&Sample, serializer: S) -> Result<S::Ok, S::Error> {
+    Columns::serialize(sample, serializer)
+}
+
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Read(#[serde(with = "Columns")] Sample);
 
 /// The bytes of a Parquet file that holds `samples`.
 pub(crate) fn encode(samples: &[Sample]) -> Result<Vec<u8>> {
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
     let mut bytes = Vec::new();
     let mut writer = ArrowWriter::try_new(&mut bytes, Arc::new(schema()), Some(properties))?;
-    writer.write(&batch_of(samples)?)?;
+    let rows: Vec<_> = samples.iter().map(Written).collect();
+    writer.write(&serde_arrow::to_record_batch(schema().fields(), &rows)?)?;
     writer.close()?;
     Ok(bytes)
 }
@@ -127,59 +108,11 @@ fn decode(path: &Path) -> Result<Vec<Sample>> {
     let mut samples = Vec::new();
     for batch in reader {
         let batch = batch.with_context(|| format!("{} is damaged", path.display()))?;
-        append_batch(&batch, &mut samples)
+        let rows: Vec<Read> = serde_arrow::from_record_batch(&batch)
             .with_context(|| format!("{} does not hold cowlab's samples", path.display()))?;
+        samples.extend(rows.into_iter().map(|Read(sample)| sample));
     }
     Ok(samples)
-}
-
-fn append_batch(batch: &RecordBatch, samples: &mut Vec<Sample>) -> Result<()> {
-    let column = |name: &str| {
-        batch.column_by_name(name).ok_or_else(|| anyhow!("column '{name}' is missing"))
-    };
-    let wrong = |name: &str| anyhow!("column '{name}' has another type");
-    let text = |name: &str| -> Result<StringArray> {
-        Ok(column(name)?.as_string_opt::<i32>().ok_or_else(|| wrong(name))?.clone())
-    };
-    let number = |name: &str| -> Result<_> {
-        Ok(column(name)?.as_primitive_opt::<UInt32Type>().ok_or_else(|| wrong(name))?.clone())
-    };
-    let (environment, rep) = (number("environment")?, number("rep")?);
-    let (bench, metric, unit) = (text("bench")?, text("metric")?, text("unit")?);
-    let params = column("params")?.as_map_opt().ok_or_else(|| wrong("params"))?;
-    let value = column("value")?;
-    let value = value.as_primitive_opt::<Float64Type>().ok_or_else(|| wrong("value"))?;
-    let start = column("start")?;
-    let start =
-        start.as_primitive_opt::<TimestampNanosecondType>().ok_or_else(|| wrong("start"))?;
-    let histogram = column("histogram")?;
-    let histogram = histogram.as_binary_opt::<i32>().ok_or_else(|| wrong("histogram"))?;
-    for row in 0..batch.num_rows() {
-        samples.push(Sample {
-            environment: environment.value(row),
-            bench: bench.value(row).to_owned(),
-            params: params_of(&params.value(row)).ok_or_else(|| wrong("params"))?,
-            metric: metric.value(row).to_owned(),
-            unit: unit.value(row).to_owned(),
-            value: value.value(row),
-            rep: rep.value(row),
-            start_unix_ns: start.value(row),
-            histogram: histogram.is_valid(row).then(|| histogram.value(row).to_vec()),
-        });
-    }
-    Ok(())
-}
-
-fn params_of(entries: &arrow_array::StructArray) -> Option<Params> {
-    let keys = entries.column(0).as_string_opt::<i32>()?;
-    let values = entries.column(1).as_string_opt::<i32>()?;
-    Some(
-        keys.iter()
-            .flatten()
-            .zip(values.iter().flatten())
-            .map(|(k, v)| (k.into(), v.into()))
-            .collect(),
-    )
 }
 
 #[cfg(test)]
