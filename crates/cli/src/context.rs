@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, anyhow};
 use cowlab_bench::calibrate::{Scope, cold_touch_sample};
 use cowlab_bench::{Rounds, Task, run_rounds};
 use cowlab_machine::fit::{self, Need};
-use cowlab_machine::{Facts, Policy, PolicyGuard, Root, ThpGuard, policy, thp};
+use cowlab_machine::{Facts, Guard, Policy, PolicyGuard, Root, thp, usable};
 use cowlab_probes::{DoFork, Runner, WarmMemory, unix_ns};
 use cowlab_store::Sample;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -42,7 +42,7 @@ pub struct Context {
     pub size_flag: Cell<&'static str>,
     /// What touching the memory cost that was warmed for the last measurement.
     pub cold_touch: RefCell<Vec<Sample>>,
-    _thp: Option<ThpGuard>,
+    _thp: Option<Guard>,
 }
 
 impl Context {
@@ -58,9 +58,9 @@ impl Context {
         let mut facts = Facts::probe(&root);
         let mut guard = None;
         if let (true, Some(size)) = (common.set_mthp, page_size_bytes)
-            && thp::usable(&facts, size).is_err()
+            && usable::page_size(&facts, size).is_err()
         {
-            guard = Some(ThpGuard::set(&root, size)?);
+            guard = Some(thp::allow(&root, size)?);
             facts = Facts::probe(&root);
         }
         Ok(Context {
@@ -97,18 +97,18 @@ impl Context {
     pub fn huge_page(&self) -> Result<u64, String> {
         let size = self.facts.thp.as_ref().and_then(|thp| thp.pmd_size_bytes);
         let size = size.ok_or("needs a kernel with transparent huge pages")?;
-        thp::usable(&self.facts, size).map(|()| size)
+        usable::page_size(&self.facts, size).map(|()| size)
     }
 
     /// Refuse page sizes that a program here does not get.
     pub fn check_page_size(&self, page_size_bytes: u64) -> Result<()> {
-        thp::usable(&self.facts, page_size_bytes).map_err(|reason| WrongUsage(reason).into())
+        usable::page_size(&self.facts, page_size_bytes).map_err(|reason| WrongUsage(reason).into())
     }
 
     /// Refuse policies that cannot be had here; otherwise what sets them, on a kernel that has any.
     pub fn policies(&self, asked: &[Policy]) -> Result<Option<Rc<PolicyGuard>>> {
         for one in asked {
-            policy::usable(&self.facts, *one).map_err(anyhow::Error::msg)?;
+            usable::policy(&self.facts, *one).map_err(anyhow::Error::msg)?;
         }
         let is_root = self.facts.credentials.as_ref().is_some_and(|own| own.euid == 0);
         if self.facts.cow.precopy.is_none() || !is_root {

@@ -6,8 +6,7 @@ use serde::Serialize;
 use crate::facts::Facts;
 use crate::human;
 use crate::limits::{CAP_SYS_ADMIN, CAP_SYS_PTRACE};
-use crate::policy;
-use crate::thp;
+use crate::usable;
 use cowlab_schema::Policy;
 
 /// One thing that cowlab can use.
@@ -49,7 +48,7 @@ pub fn list(facts: &Facts) -> Vec<Capability> {
     found.extend(pages(facts));
     found.extend([Policy::Next(1), Policy::Coverage].map(|policy| {
         let name = format!("copying ahead: policy {policy}");
-        Capability::of(name, "bench --policy", policy::usable(facts, policy))
+        Capability::of(name, "bench --policy", usable::policy(facts, policy))
     }));
     found.extend([
         Capability::of(
@@ -107,17 +106,17 @@ pub fn list(facts: &Facts) -> Vec<Capability> {
 fn pages(facts: &Facts) -> Vec<Capability> {
     const USED_FOR: &str = "bench --page-size-bytes, study";
     let Some(settings) = &facts.thp else {
-        let state = thp::usable(facts, 0);
+        let state = usable::page_size(facts, 0);
         return vec![Capability::of("transparent huge pages", USED_FOR, state)];
     };
     let mut found: Vec<Capability> = Vec::new();
     if let Some(size) = settings.pmd_size_bytes {
         let name = format!("THP of {}", human::page_size(size));
-        found.push(Capability::of(name, USED_FOR, thp::usable(facts, size)));
+        found.push(Capability::of(name, USED_FOR, usable::page_size(facts, size)));
     }
     for &size in settings.sizes.keys().filter(|size| Some(**size) != settings.pmd_size_bytes) {
         let words = human::page_size(size);
-        let state = thp::usable(facts, size).map_err(|reason| {
+        let state = usable::page_size(facts, size).map_err(|reason| {
             let file = format!("hugepages-{}kB", size / 1024);
             reason.replace(&file, "hugepages-*kB").replace(&words, "that size")
         });

@@ -19,6 +19,9 @@ use crate::soft_dirty;
 use crate::thp::{self, Thp};
 use crate::tracing::{self, Tracing};
 
+/// Whether delays are accounted: of the whole machine, and of processes that start while it is on.
+pub const DELAY_ACCOUNTING: &str = "proc/sys/kernel/task_delayacct";
+
 /// What is known about this machine and about this process's place on it.
 ///
 /// `Default` is a machine of which nothing is known; tests fill in what they decide on.
@@ -104,7 +107,7 @@ impl Facts {
             tracing: tracing::probe(reader),
             soft_dirty: soft_dirty::probe(root),
             smaps_rollup: root.exists("proc/self/smaps_rollup"),
-            delay_accounting: reader.number("proc/sys/kernel/task_delayacct").map(|on| on != 0),
+            delay_accounting: reader.number(DELAY_ACCOUNTING).map(|on| on != 0),
             page_reporting: root.exists("sys/module/page_reporting"),
             clocksource: reader
                 .text("sys/devices/system/clocksource/clocksource0/current_clocksource"),

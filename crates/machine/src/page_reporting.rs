@@ -2,19 +2,17 @@
 //! Free page reporting: a virtual machine's kernel tells its hypervisor which large blocks are free,
 //! and that takes them back, holding up whoever runs (kernel: mm/page_reporting.c).
 
+use crate::guard::{Guard, GuardError};
 use crate::root::{ReadError, Root};
-use crate::settings_guard::SettingsGuard;
-use crate::thp_guard::GuardError;
 
-const FOLDER: &str = "/sys/module/page_reporting/parameters";
-const ORDER: &str = "page_reporting_order";
+const ORDER: &str = "/sys/module/page_reporting/parameters/page_reporting_order";
 
 /// Why it could not be held off.
 #[derive(Debug, thiserror::Error)]
 pub enum HoldError {
     /// It has no such setting, or none that reaches beyond its largest block.
     #[error(
-        "this kernel's page reporting cannot be held off ({FOLDER}/{ORDER}, beyond the largest \
+        "this kernel's page reporting cannot be held off ({ORDER}, beyond the largest \
          order): leave --no-page-reporting out, or ask whoever runs the hypervisor to switch it off"
     )]
     Unsupported,
@@ -31,13 +29,13 @@ pub enum HoldError {
 ///
 /// # Errors
 /// [`HoldError`]; the setting is then as it was.
-pub fn hold(root: &Root) -> Result<SettingsGuard, HoldError> {
+pub fn hold(root: &Root) -> Result<Guard, HoldError> {
     let zones = root.read("proc/buddyinfo")?.unwrap_or_default();
-    if !root.exists(format!("{FOLDER}/{ORDER}")) || zones.is_empty() {
+    if !root.exists(ORDER) || zones.is_empty() {
         return Err(HoldError::Unsupported);
     }
     let beyond = orders(&zones).to_string();
-    SettingsGuard::set(root, FOLDER, &[(ORDER, &beyond)]).map_err(|error| match error {
+    Guard::set(root, &[(ORDER, &beyond)]).map_err(|error| match error {
         GuardError::Io { source, .. } if source.kind() == std::io::ErrorKind::InvalidInput => {
             HoldError::Unsupported
         }
@@ -64,10 +62,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
         assert!(matches!(hold(&root), Err(HoldError::Unsupported)));
-        let settings = folder.path().join(FOLDER.trim_start_matches('/'));
-        fs::create_dir_all(&settings).unwrap();
+        let order = root.path(ORDER);
+        fs::create_dir_all(order.parent().unwrap()).unwrap();
         fs::create_dir_all(folder.path().join("proc")).unwrap();
-        let order = settings.join(ORDER);
         fs::write(&order, "9\n").unwrap();
         let zones =
             "Node 0, zone DMA 0 0 0 0 0 0 0 0 1 1 3\nNode 0, zone Normal 1 2 3 4 5 6 7 8 9 10 11\n";

@@ -5,8 +5,8 @@
 use cowlab_schema::Policy;
 use serde::Serialize;
 
-use crate::facts::Facts;
-use crate::root::Reader;
+use crate::guard::{Guard, GuardError};
+use crate::root::{Reader, Root};
 
 /// 0: copy only the page that was written; 1: its neighbours ahead as well; 2: its region.
 pub(crate) const PRECOPY: &str = "proc/sys/vm/cow_precopy";
@@ -119,67 +119,38 @@ pub(crate) fn built_in(setting: &str) -> Option<u32> {
     }
 }
 
-/// Whether this kernel, and this user, can have the policy.
-///
-/// # Errors
-/// Why not, and what would help.
-pub fn usable(facts: &Facts, policy: Policy) -> Result<(), String> {
-    let settings = &facts.cow;
-    let lacks = |name: &str| {
-        format!(
-            "--policy {policy}: this kernel has no {name}: boot the patched one with `cowlab kernel \
-             boot`, or use --policy off"
-        )
-    };
-    match policy {
-        Policy::Stock => return Ok(()),
-        Policy::Off if settings.precopy.unwrap_or(0) == 0 => return Ok(()),
-        Policy::Off => {}
-        _ if settings.precopy.is_none() => return Err(lacks("vm.cow_precopy")),
-        Policy::Coverage | Policy::CoverageOf(..) if settings.threshold_pct.is_none() => {
-            return Err(lacks("vm.cow_threshold_pct"));
-        }
-        Policy::NextFolios(..) if settings.precopy_order.is_none() => {
-            return Err(lacks("vm.cow_precopy_order"));
-        }
-        Policy::Next(2..) if settings.precopy_pages.is_none() => {
-            return Err(lacks("vm.cow_precopy_pages"));
-        }
-        _ => {}
-    }
-    match &facts.credentials {
-        Some(own) if own.euid == 0 => Ok(()),
-        _ => Err(format!("--policy {policy}: changing vm.cow_precopy needs root")),
-    }
+/// Holds the policy settings of a kernel that has them, and puts them back when it is dropped.
+#[derive(Debug)]
+pub struct PolicyGuard {
+    root: Root,
+    guard: Guard,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::limits::Credentials;
-
-    fn facts(precopy: Option<u64>, pages: Option<u64>, euid: u32) -> Facts {
-        let credentials = Credentials { euid, ..Credentials::default() };
-        let cow = CowSettings { precopy, precopy_pages: pages, ..CowSettings::default() };
-        Facts { credentials: Some(credentials), cow, ..Facts::default() }
+impl PolicyGuard {
+    /// Remembers the settings as they are; [`PolicyGuard::set`] may then change them. Whether the
+    /// kernel has them is [`crate::usable::policy`]'s to say.
+    ///
+    /// # Errors
+    /// [`GuardError`]; nothing was changed.
+    pub fn new(root: &Root) -> Result<PolicyGuard, GuardError> {
+        // What switches the others on is put back first.
+        let files = ALL.into_iter().rev().filter(|file| *file == PRECOPY || root.exists(file));
+        Ok(PolicyGuard { root: root.clone(), guard: Guard::of(root, files)? })
     }
 
-    #[test]
-    fn a_policy_needs_its_setting_and_root() {
-        let stock = facts(None, None, 0);
-        assert_eq!(usable(&stock, Policy::Off), Ok(()));
-        let error = usable(&stock, Policy::Next(1)).unwrap_err();
-        assert!(error.contains("no vm.cow_precopy:") && error.contains("kernel boot"), "{error}");
-        let shallow = facts(Some(0), None, 0);
-        assert_eq!(usable(&shallow, Policy::Next(1)), Ok(()));
-        assert!(usable(&shallow, Policy::Next(2)).unwrap_err().contains("cow_precopy_pages"));
-        let folios = usable(&facts(Some(0), Some(1), 0), Policy::NextFolios(16, 4));
-        assert!(folios.unwrap_err().contains("cow_precopy_order"));
-        let coverage = usable(&facts(Some(0), Some(1), 0), Policy::Coverage);
-        assert!(coverage.unwrap_err().contains("cow_threshold_pct"));
-        let user = facts(Some(0), Some(1), 1000);
-        assert_eq!(usable(&user, Policy::Off), Ok(()));
-        assert!(usable(&user, Policy::Next(1)).unwrap_err().contains("needs root"));
-        assert!(usable(&facts(Some(1), Some(1), 1000), Policy::Off).is_err());
+    /// Switches to `policy`; `stock` is what there was.
+    ///
+    /// # Errors
+    /// [`GuardError`], a value that the kernel refuses included.
+    pub fn set(&self, policy: Policy) -> Result<(), GuardError> {
+        if policy == Policy::Stock {
+            return self.guard.put_back();
+        }
+        for (file, value) in settings(policy) {
+            if built_in(file) != Some(value) || self.root.exists(file) {
+                self.guard.write(file, &value.to_string())?;
+            }
+        }
+        Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cowlab_machine::cgroup::TaskBound;
 use cowlab_machine::limits::{CAP_SYS_ADMIN, ResourceLimits};
-use cowlab_machine::{Facts, Root, capability, fit, thp};
+use cowlab_machine::{Facts, Root, capability, fit, usable};
 
 fn fixture(name: &str) -> Facts {
     Facts::probe(&Root::new(
@@ -35,8 +35,8 @@ fn bare_metal_with_cgroup_v2() {
     assert_eq!(tracing.clone_events, ["sys_enter_clone", "sys_enter_clone3"]);
     assert!(tracing.page_fault_event && facts.smaps_rollup && !facts.page_reporting);
     assert_eq!((facts.ksm, facts.delay_accounting, facts.soft_dirty), (Some(0), Some(false), None));
-    assert!(thp::usable(&facts, 2 << 20).is_ok());
-    assert!(thp::usable(&facts, 64 << 10).unwrap_err().contains("--set-mthp"));
+    assert!(usable::page_size(&facts, 2 << 20).is_ok());
+    assert!(usable::page_size(&facts, 64 << 10).unwrap_err().contains("--set-mthp"));
 
     let kept = facts.environment();
     assert_eq!((kept.host.as_str(), kept.kernel.as_str()), ("rack7", "6.12.9"));

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use cowlab_machine::{GuardError, Root, ThpGuard};
+use cowlab_machine::{GuardError, Root, thp};
 
 const ROOT: &str = "COWLAB_TEST_GUARD_ROOT";
 const KIB64: u64 = 64 << 10;
@@ -40,12 +40,12 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 fn dropping_and_restoring_put_the_old_word_back() {
     let tree = tree("always [inherit] madvise never\n");
     let root = Root::new(tree.path());
-    let guard = ThpGuard::set(&root, KIB64).unwrap();
+    let guard = thp::allow(&root, KIB64).unwrap();
     assert_eq!(setting(tree.path()), "madvise");
-    assert!(matches!(ThpGuard::set(&root, KIB64), Err(GuardError::Busy { .. })));
+    assert!(matches!(thp::allow(&root, KIB64), Err(GuardError::Busy { .. })));
     drop(guard);
     assert_eq!(setting(tree.path()), "inherit");
-    let guard = ThpGuard::set(&root, KIB64).unwrap();
+    let guard = thp::allow(&root, KIB64).unwrap();
     guard.restore().unwrap();
     assert_eq!(setting(tree.path()), "inherit");
 }
@@ -54,7 +54,7 @@ fn dropping_and_restoring_put_the_old_word_back() {
 fn a_usable_setting_is_left_alone() {
     let tree = tree("[always] inherit madvise never\n");
     let root = Root::new(tree.path());
-    let guards = [ThpGuard::set(&root, KIB64).unwrap(), ThpGuard::set(&root, KIB64).unwrap()];
+    let guards = [thp::allow(&root, KIB64).unwrap(), thp::allow(&root, KIB64).unwrap()];
     drop(guards);
     assert_eq!(setting(tree.path()), "[always] inherit madvise never");
 }
@@ -64,7 +64,7 @@ fn a_kernel_with_one_size_has_one_setting() {
     let tree = tree("never\n");
     let root = Root::new(tree.path());
     let file = tree.path().join("sys/kernel/mm/transparent_hugepage/enabled");
-    let guard = ThpGuard::set(&root, 2 << 20).unwrap();
+    let guard = thp::allow(&root, 2 << 20).unwrap();
     assert_eq!(fs::read_to_string(&file).unwrap(), "madvise\n");
     drop(guard);
     assert_eq!(fs::read_to_string(&file).unwrap(), "never\n");
@@ -74,8 +74,8 @@ fn a_kernel_with_one_size_has_one_setting() {
 fn unknown_sizes_and_texts_change_nothing() {
     let tree = tree("something else\n");
     let root = Root::new(tree.path());
-    assert!(matches!(ThpGuard::set(&root, 12345), Err(GuardError::NoSuchSize { .. })));
-    assert!(matches!(ThpGuard::set(&root, KIB64), Err(GuardError::Unexpected { .. })));
+    assert!(matches!(thp::allow(&root, 12345), Err(GuardError::NoSuchSize { .. })));
+    assert!(matches!(thp::allow(&root, KIB64), Err(GuardError::Unexpected { .. })));
     assert_eq!(setting(tree.path()), "something else");
 }
 
@@ -83,7 +83,7 @@ fn unknown_sizes_and_texts_change_nothing() {
 #[test]
 fn child_that_is_killed() {
     let Ok(tree) = std::env::var(ROOT) else { return };
-    let _guard = ThpGuard::set(&Root::new(tree), KIB64).unwrap();
+    let _guard = thp::allow(&Root::new(tree), KIB64).unwrap();
     loop {
         std::thread::park();
     }

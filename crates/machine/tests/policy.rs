@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use cowlab_machine::{Facts, Policy, PolicyError, PolicyGuard, Root};
+use cowlab_machine::{Facts, GuardError, Policy, PolicyGuard, Root};
 
 const ROOT: &str = "COWLAB_TEST_POLICY_ROOT";
 
@@ -58,7 +58,7 @@ fn policies_are_set_in_turn_and_the_old_one_comes_back() {
         guard.set(policy).unwrap();
         assert_eq!(settings(tree.path()), expected);
     }
-    assert!(matches!(PolicyGuard::new(&root), Err(PolicyError::Busy { .. })));
+    assert!(matches!(PolicyGuard::new(&root), Err(GuardError::Busy { .. })));
     fs::write(tree.path().join("proc/sys/vm/cow_stats"), "0\n").unwrap();
     drop(guard);
     assert_eq!(settings(tree.path()), "0 4 2 1");
@@ -108,7 +108,7 @@ fn a_kernel_without_the_depth_has_depth_one() {
 fn a_kernel_without_policies_is_an_error_and_its_facts_say_so() {
     let tree = tree(&[]);
     let root = Root::new(tree.path());
-    assert!(matches!(PolicyGuard::new(&root), Err(PolicyError::Io { .. })));
+    assert!(matches!(PolicyGuard::new(&root), Err(GuardError::Io { .. })));
     let facts = Facts::probe(&root);
     assert_eq!(facts.cow, Default::default());
     let tree = whole();

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use cowlab_machine::{Facts, Policy, PolicyGuard, Rollup, Root, ThpGuard};
+use cowlab_machine::{Facts, Policy, PolicyGuard, Rollup, Root, thp};
 use cowlab_probes::{Runner, unix_ns};
 use cowlab_store::{Params, Sample};
 
@@ -169,7 +169,7 @@ pub fn tasks(cells: Vec<Redis>, base_page_bytes: u64, guard: Option<Rc<PolicyGua
                 }
                 let huge_pages = cell.page_size_bytes != base_page_bytes;
                 let _thp = match huge_pages && cell.set_mthp {
-                    true => Some(ThpGuard::set(&Root::default(), cell.page_size_bytes)?),
+                    true => Some(thp::allow(&Root::default(), cell.page_size_bytes)?),
                     false => None,
                 };
                 let mut server = Server::start(&cell.setup(huge_pages))?;

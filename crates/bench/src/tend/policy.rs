@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use cowlab_machine::thp::Thp;
-use cowlab_machine::{Root, SettingsGuard};
+use cowlab_machine::{Guard, Root};
 
 use crate::redis::server::HugePages;
 
@@ -67,16 +67,17 @@ const FOLDER: &str = "/sys/kernel/mm/transparent_hugepage";
 /// khugepaged as fast and as careful as it can be: it fills in no page, and looks without a pause at
 /// as much as it can.
 const KHUGEPAGED: [(&str, &str); 5] = [
-    ("khugepaged/max_ptes_none", "0"),
-    ("khugepaged/max_ptes_shared", "0"),
-    ("khugepaged/scan_sleep_millisecs", "100"),
-    ("khugepaged/alloc_sleep_millisecs", "1000"),
-    ("khugepaged/pages_to_scan", "65536"),
+    ("/sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none", "0"),
+    ("/sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_shared", "0"),
+    ("/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs", "100"),
+    ("/sys/kernel/mm/transparent_hugepage/khugepaged/alloc_sleep_millisecs", "1000"),
+    ("/sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan", "65536"),
 ];
 
 /// Pages of 64 KiB for whoever does not ask. Those of 2 MiB are for who asks, as before: the server does
 /// not, so neither a fault nor khugepaged gives it any, and tend may.
-const MTHP: [(&str, &str); 1] = [("hugepages-64kB/enabled", "always")];
+const MTHP: [(&str, &str); 1] =
+    [("/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled", "always")];
 
 impl Policy {
     /// Whether `cowlab tend` runs.
@@ -118,8 +119,8 @@ impl Policy {
             self.begins_without_huge_pages(&thp)?;
         }
         for (file, _) in self.settings() {
-            if !root.exists(format!("{FOLDER}/{file}")) {
-                return Err(format!("{self} needs a kernel with {FOLDER}/{file}"));
+            if !root.exists(file) {
+                return Err(format!("{self} needs a kernel with {file}"));
             }
         }
         if !self.settings().is_empty() && !may_set {
@@ -155,8 +156,8 @@ impl Policy {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn set(self, root: &Root) -> anyhow::Result<SettingsGuard> {
-        Ok(SettingsGuard::set(root, FOLDER, self.settings())?)
+    pub fn set(self, root: &Root) -> anyhow::Result<Guard> {
+        Ok(Guard::set(root, self.settings())?)
     }
 }
 

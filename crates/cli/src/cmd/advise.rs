@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::Result;
 use cowlab_analysis::application::Unjudged;
 use cowlab_bench::{Rounds, advice as trial};
-use cowlab_machine::{Facts, Root, thp};
+use cowlab_machine::{Facts, Root, usable};
 use cowlab_model::advice::{Advice, Choice, Shape, Surroundings, advise, sentence};
 use cowlab_model::application::ApplicationProfile;
 use cowlab_model::cost::Vmas;
@@ -118,7 +118,7 @@ fn surroundings(facts: &Facts) -> Surroundings {
             .collect(),
         no_huge_pages: match huge {
             Err(why) => Some(why.to_owned()),
-            Ok(size) => thp::usable(facts, size).err(),
+            Ok(size) => usable::page_size(facts, size).err(),
         },
         precopy: facts.cow.precopy.is_some(),
         other_cpus: facts.cpu.allowed.len() > 1,
@@ -168,7 +168,7 @@ fn verify(common: &Common, args: &AdviseArgs, advice: &mut [Advice]) -> Result<R
 
 /// Whether a process of that shape can be had here.
 fn fits(context: &Context, shape: &Shape) -> Result<(), String> {
-    thp::usable(&context.facts, shape.page_size_bytes)?;
+    usable::page_size(&context.facts, shape.page_size_bytes)?;
     if shape.threads > 0 && !context.other_cpus() {
         return Err("needs two CPUs: this process may use one".to_owned());
     }

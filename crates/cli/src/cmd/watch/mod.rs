@@ -19,7 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use cowlab_machine::{DelayGuard, Root};
+use cowlab_machine::facts::DELAY_ACCOUNTING;
+use cowlab_machine::{Guard, Root};
 use cowlab_observe::watch::{Frame, Options, Wanted};
 
 use crate::args::WatchArgs;
@@ -39,7 +40,7 @@ pub fn run(json: bool, args: &WatchArgs) -> Result<()> {
     }
     let penalty = Penalty::find(&args.profile)?;
     let accounting = match args.delay_accounting {
-        true => Some(DelayGuard::set(&Root::default())?),
+        true => Some(Guard::ensure(&Root::default(), DELAY_ACCOUNTING, &["1"])?),
         false => None,
     };
     let mut endpoint = args.listen.map(Endpoint::open).transpose()?;

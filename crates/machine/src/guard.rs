@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Changes settings of the machine for as long as a value lives.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::guardian::Guardian;
+use crate::root::Root;
+
+/// Why a setting could not be changed or put back.
+#[derive(Debug, thiserror::Error)]
+pub enum GuardError {
+    /// The kernel has no pages of that size.
+    #[error("this kernel has no pages of {size}: there is no setting of it to change")]
+    NoSuchSize {
+        /// The size, as people write it.
+        size: String,
+    },
+    /// The setting could not be read or written.
+    #[error("{}: {source}{hint}", path.display())]
+    Io {
+        /// The setting's file.
+        path: PathBuf,
+        /// What the kernel answered.
+        source: io::Error,
+        /// What would help, or nothing.
+        hint: &'static str,
+    },
+    /// Another run changes it, or relies on it, now.
+    #[error("{}: another run holds this setting; wait until it ends", path.display())]
+    Busy {
+        /// The setting's file.
+        path: PathBuf,
+    },
+    /// The file's text has neither one word nor one that is selected.
+    #[error("{}: expected one selected word or a number, found {found:?}", path.display())]
+    Unexpected {
+        /// The setting's file.
+        path: PathBuf,
+        /// The file's text.
+        found: String,
+    },
+    /// The kernel took a value and shows another one.
+    #[error("{}: {value} was written, and it shows {found:?}", path.display())]
+    NotKept {
+        /// The setting's file.
+        path: PathBuf,
+        /// What was written.
+        value: String,
+        /// What the file holds.
+        found: String,
+    },
+    /// The shell that would put it back did not start, or did not manage to.
+    #[error("the guardian (/bin/sh) of {}: {reason}", path.display())]
+    Guardian {
+        /// The setting's file.
+        path: PathBuf,
+        /// What happened.
+        reason: String,
+    },
+}
+
+/// Holds settings, and puts them back as they were when it is dropped.
+///
+/// A [`Guardian`] puts them back, whatever ends this process. Locks on the files keep two runs from
+/// taking each other's values for the old ones; the guardian holds the first file's until it is done.
+#[derive(Debug)]
+pub struct Guard {
+    root: Root,
+    /// The first setting, for messages.
+    path: PathBuf,
+    /// The settings as they were, in the order in which they are put back.
+    old: Vec<(PathBuf, String)>,
+    guardian: Option<Guardian>,
+    _locks: Vec<File>,
+}
+
+impl Guard {
+    /// Writes each value into its file below `root`, in that order; the caller has the user's
+    /// consent.
+    ///
+    /// # Errors
+    /// [`GuardError`]; the settings are then as they were.
+    pub fn set(root: &Root, values: &[(&str, &str)]) -> Result<Guard, GuardError> {
+        let guard = Guard::of(root, values.iter().map(|(file, _)| *file))?;
+        for (file, value) in values {
+            guard.write(file, value)?;
+        }
+        Ok(guard)
+    }
+
+    /// Remembers the settings in `files`, which [`Guard::write`] may then change. The last one is
+    /// put back first.
+    ///
+    /// # Errors
+    /// [`GuardError`]; nothing was changed.
+    pub fn of<'a>(
+        root: &Root,
+        files: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Guard, GuardError> {
+        let (mut locks, mut old) = (Vec::new(), Vec::new());
+        for file in files {
+            let path = root.path(file);
+            let lock = File::open(&path).map_err(|error| at(&path, error))?;
+            lock.try_lock().map_err(|error| taken(&path, error))?;
+            locks.push(lock);
+            let word = read(&path)?;
+            // Before anything is changed: without the right to write there is nothing to guard.
+            File::options().write(true).open(&path).map_err(|error| at(&path, error))?;
+            old.push((path, word));
+        }
+        let path = old.first().map(|(path, _)| path.clone()).unwrap_or_default();
+        old.reverse();
+        let mut locks = locks.into_iter();
+        let guardian = locks.next().map(|first| Guardian::start(&old, first)).transpose();
+        let guardian =
+            guardian.map_err(|reason| GuardError::Guardian { path: path.clone(), reason })?;
+        Ok(Guard { root: root.clone(), path, old, guardian, _locks: locks.collect() })
+    }
+
+    /// Has the setting in `file` at one of `words`: leaves it alone where it is, and keeps it so;
+    /// else writes the first.
+    ///
+    /// # Errors
+    /// [`GuardError`]; the setting is then as it was.
+    pub fn ensure(root: &Root, file: &str, words: &[&str]) -> Result<Guard, GuardError> {
+        let path = root.path(file);
+        let lock = File::open(&path).map_err(|error| at(&path, error))?;
+        lock.try_lock_shared().map_err(|error| taken(&path, error))?;
+        if words.contains(&read(&path)?.as_str()) {
+            let (root, old) = (root.clone(), Vec::new());
+            return Ok(Guard { root, path, old, guardian: None, _locks: vec![lock] });
+        }
+        drop(lock);
+        Guard::set(root, &[(file, words[0])])
+    }
+
+    /// Writes `value` into `file`, one of those that are held.
+    ///
+    /// # Errors
+    /// [`GuardError`], a value that the kernel refuses or does not keep included.
+    pub fn write(&self, file: &str, value: &str) -> Result<(), GuardError> {
+        write(&self.root.path(file), value)
+    }
+
+    /// Writes the old settings again, and goes on holding them.
+    ///
+    /// # Errors
+    /// [`GuardError`]
+    pub fn put_back(&self) -> Result<(), GuardError> {
+        self.old.iter().try_for_each(|(path, value)| write(path, value))
+    }
+
+    /// Puts the old settings back and waits until they are there; dropping does the same, and can
+    /// only print what went wrong.
+    ///
+    /// # Errors
+    /// [`GuardError::Guardian`] where the guardian was killed or could not write.
+    pub fn restore(mut self) -> Result<(), GuardError> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<(), GuardError> {
+        let Some(mut guardian) = self.guardian.take() else { return Ok(()) };
+        let path = || self.path.clone();
+        guardian.finish().map_err(|reason| GuardError::Guardian { path: path(), reason })
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Err(error) = self.finish() {
+            eprintln!("{error}; check the file");
+        }
+    }
+}
+
+/// The selected word of `always [madvise] never`; a single word is itself selected.
+pub(crate) fn selected(text: &str) -> Option<&str> {
+    let mut words = text.split_whitespace();
+    let bracketed = words.find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+    let mut words = text.split_whitespace();
+    let only = words.next().filter(|_| words.next().is_none());
+    bracketed.or(only).filter(|word| !word.is_empty())
+}
+
+fn read(path: &Path) -> Result<String, GuardError> {
+    let text = fs::read_to_string(path).map_err(|error| at(path, error))?;
+    match selected(&text) {
+        Some(word) => Ok(word.to_owned()),
+        None => Err(GuardError::Unexpected { path: path.to_owned(), found: text }),
+    }
+}
+
+fn write(path: &Path, value: &str) -> Result<(), GuardError> {
+    fs::write(path, format!("{value}\n")).map_err(|error| at(path, error))?;
+    match read(path)? {
+        found if found == value => Ok(()),
+        found => Err(GuardError::NotKept { path: path.to_owned(), value: value.to_owned(), found }),
+    }
+}
+
+fn taken(path: &Path, error: TryLockError) -> GuardError {
+    match error {
+        TryLockError::WouldBlock => GuardError::Busy { path: path.to_owned() },
+        TryLockError::Error(source) => at(path, source),
+    }
+}
+
+fn at(path: &Path, source: io::Error) -> GuardError {
+    let hint = match source.kind() {
+        io::ErrorKind::PermissionDenied => " (changing it needs root)",
+        io::ErrorKind::InvalidInput => " (this kernel does not take that value)",
+        _ => "",
+    };
+    GuardError::Io { path: path.to_owned(), source, hint }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENABLED: &str = "sys/kernel/mm/transparent_hugepage/enabled";
+    const NONE: &str = "sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none";
+
+    #[test]
+    fn values_are_put_back_and_nobody_else_may_change_them_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        assert!(matches!(Guard::set(&root, &[(ENABLED, "never")]), Err(GuardError::Io { .. })));
+        fs::create_dir_all(root.path(NONE).parent().unwrap()).unwrap();
+        fs::write(root.path(ENABLED), "always [madvise] never\n").unwrap();
+        fs::write(root.path(NONE), "511\n").unwrap();
+        let values = [(ENABLED, "never"), (NONE, "0")];
+        let guard = Guard::set(&root, &values).unwrap();
+        let text = |file| fs::read_to_string(root.path(file)).unwrap();
+        assert_eq!(text(NONE), "0\n");
+        for one in [&values[..], &values[1..]] {
+            assert!(matches!(Guard::set(&root, one), Err(GuardError::Busy { .. })));
+        }
+        guard.restore().unwrap();
+        assert_eq!((text(ENABLED).as_str(), text(NONE).as_str()), ("madvise\n", "511\n"));
+        // One that is missing leaves the others as they were.
+        assert!(Guard::set(&root, &[(ENABLED, "never"), ("sys/unknown", "0")]).is_err());
+        assert_eq!(text(ENABLED), "madvise\n");
+        Guard::set(&root, &[]).unwrap().restore().unwrap();
+    }
+
+    #[test]
+    fn what_is_so_already_is_left_alone_and_kept() {
+        const SWITCH: &str = "proc/sys/kernel/task_delayacct";
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        let on = || Guard::ensure(&root, SWITCH, &["1"]);
+        assert!(matches!(on(), Err(GuardError::Io { .. })));
+        fs::create_dir_all(root.path(SWITCH).parent().unwrap()).unwrap();
+        for old in ["0\n", "1\n"] {
+            fs::write(root.path(SWITCH), old).unwrap();
+            let guard = on().unwrap();
+            assert_eq!(fs::read_to_string(root.path(SWITCH)).unwrap(), "1\n");
+            assert!(matches!(Guard::of(&root, [SWITCH]), Err(GuardError::Busy { .. })));
+            drop(guard);
+            assert_eq!(fs::read_to_string(root.path(SWITCH)).unwrap(), old);
+        }
+    }
+
+    #[test]
+    fn the_selected_word_is_in_brackets_or_alone() {
+        for (text, word) in [
+            ("always [madvise] never\n", Some("madvise")),
+            ("never\n", Some("never")),
+            ("always madvise never", None),
+            ("[]", None),
+            ("", None),
+        ] {
+            assert_eq!(selected(text), word, "{text:?}");
+        }
+    }
+}
