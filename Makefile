@@ -120,6 +120,7 @@ lint: ## formats, warnings, licence tags, layers, links
 	find probes casper/{include,libcasper,examples,tests,tests-long,crates/recorder} examples tests crates/lab/guest crates/observe/bpf -name '*.[ch]' | xargs clang-format --dry-run -Werror
 	$(CARGO) clippy $(CARGO_FLAGS) --all-targets -- -D warnings
 	scripts/check-spdx
+	scripts/check-layers --self-test
 	scripts/check-layers
 	scripts/check-links
 

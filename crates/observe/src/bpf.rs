@@ -6,6 +6,7 @@
 //! process dies in whatever way, the kernel removes programs and maps with the last descriptor.
 
 pub mod access;
+mod attach;
 pub mod decode;
 mod error;
 mod fault_rings;

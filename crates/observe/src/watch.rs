@@ -17,12 +17,13 @@ mod stops;
 mod taskstats;
 mod walks;
 
+pub use attach::Options;
 pub use book::Book;
 pub use budget::Budget;
 pub use frame::{
     ChildRow, Epoch, FRAME_FORMAT, Frame, Group, MappingRow, Own, Process, RegionRow, Sees, Totals,
 };
-pub use gather::{Gatherer, Options};
+pub use gather::Gatherer;
 pub use pids::{Wanted, WantedError};
 pub use reading::Reading;
 pub use sample::Sample;

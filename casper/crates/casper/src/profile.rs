@@ -18,10 +18,10 @@ mod watch;
 
 pub use events::{Timeline, TypeCount};
 pub use fields::{FieldCounts, ValueCount};
-pub use functions::{Edge, Function, Functions, Overhead};
+pub use functions::{Edge, Ended, Function, Functions, Overhead, Step};
 pub use moments::Moments;
 pub use pairs::{Pair, PairTimes};
-pub use watch::{Ended, Place, Step, Watcher};
+pub use watch::{Place, Watcher};
 
 use std::collections::BTreeMap;
 

@@ -4,58 +4,16 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::inputs::{Input, absolute, inputs, root};
+use crate::failure::{Failure, file_error};
+use crate::inputs::{Input, Settings, absolute, inputs, root};
 use crate::select::glob_set;
-use crate::write::write_all;
-use crate::{Function, Selection, instrument};
-
-/// What to do.
-#[derive(Debug)]
-pub struct Settings {
-    /// Files and directories.
-    pub paths: Vec<PathBuf>,
-    /// Where the copies go.
-    pub output: PathBuf,
-    /// What the sources' places are relative to; by default the directory that holds them all.
-    pub root: Option<PathBuf>,
-    /// Files of directories to instrument, by their place below the root; all `.c` and `.h` if
-    /// there are none. The others are copied as they are.
-    pub files: Vec<String>,
-    /// Functions to instrument.
-    pub selection: Selection,
-}
-
-/// Why nothing was written.
-#[derive(Debug, thiserror::Error)]
-pub enum Failure {
-    /// The caller's mistake.
-    #[error("{0}")]
-    Usage(String),
-    /// A source that is not C as we know it.
-    #[error("{}: {error}; nothing was written", path.display())]
-    Source {
-        /// The file.
-        path: PathBuf,
-        /// What and where.
-        error: crate::Error,
-    },
-    /// A file or a directory.
-    #[error("cannot {what} {}: {error}; nothing was written", path.display())]
-    File {
-        /// In the infinitive.
-        what: &'static str,
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-}
+use crate::write::{Content, write_all};
+use crate::{Function, instrument};
 
 /// What was found in one file.
 #[derive(Debug, Serialize)]
@@ -77,17 +35,6 @@ pub struct Plan {
     pub copied: Vec<PathBuf>,
     output: PathBuf,
     contents: BTreeMap<PathBuf, Content>,
-}
-
-/// A copy's bytes, or where they are.
-#[derive(Debug)]
-pub(crate) enum Content {
-    Bytes(Vec<u8>, fs::Permissions),
-    SameAs(PathBuf),
-}
-
-pub(crate) fn file_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Failure {
-    move |error| Failure::File { what, path: path.to_path_buf(), error }
 }
 
 impl Plan {

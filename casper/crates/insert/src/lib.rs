@@ -5,6 +5,7 @@
 mod analyse;
 mod branches;
 mod facts;
+mod failure;
 mod files;
 mod header;
 mod inputs;
@@ -19,7 +20,9 @@ mod write;
 use serde::Serialize;
 
 pub use crate::analyse::analyse;
-pub use crate::files::{Failure, FileReport, Plan, Settings};
+pub use crate::failure::Failure;
+pub use crate::files::{FileReport, Plan};
+pub use crate::inputs::Settings;
 pub use crate::rewrite::{Copy, Insertion, instrument};
 pub use crate::select::{Selection, Target};
 

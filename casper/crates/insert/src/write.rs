@@ -6,7 +6,14 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::files::{Content, Failure, file_error};
+use crate::failure::{Failure, file_error};
+
+/// A copy's bytes, or where they are.
+#[derive(Debug)]
+pub(crate) enum Content {
+    Bytes(Vec<u8>, fs::Permissions),
+    SameAs(PathBuf),
+}
 
 /// What exists already of a set of copies; removed again unless it is kept.
 #[derive(Default)]

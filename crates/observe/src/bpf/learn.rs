@@ -9,8 +9,8 @@ use aya::maps::{Array, MapData};
 use aya::{EbpfLoader, include_bytes_aligned};
 use zerocopy::FromBytes;
 
+use super::attach::attach;
 use super::error::BpfError;
-use super::observer::attach;
 use super::record::cowlab_learned;
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/learn.bpf.o"));

@@ -4,15 +4,15 @@
 use std::time::Duration;
 
 use aya::maps::{HashMap, MapData, MapError, PerCpuArray, PerCpuHashMap, RingBuf};
-use aya::programs::{ProgramError, RawTracePoint};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 use cowlab_machine::Root;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::access::AccessFacts;
+use super::attach::{E2BIG, EEXIST, attach, errno_of, refused};
 use super::decode::{Counts, Event, Fault};
-use super::error::{BpfError, chain};
+use super::error::BpfError;
 use super::fault_rings::FaultRings;
 use super::learn::{self, Learned};
 use super::programs::{FaultMode, Scope, Settings, wanted};
@@ -250,54 +250,6 @@ fn load(settings: &Settings, learned: &Learned) -> Result<Ebpf, BpfError> {
         .map_max_entries("regions", if by_region { GIBS } else { 1 })
         .load(OBJECT)
         .map_err(|error| refused("loading the programs", &error))
-}
-
-/// Loads one program and attaches it.
-pub(super) fn attach(
-    ebpf: &mut Ebpf,
-    name: &str,
-    tracepoint: &'static str,
-) -> Result<(), BpfError> {
-    let program: &mut RawTracePoint = ebpf
-        .program_mut(name)
-        .expect("the object has it")
-        .try_into()
-        .map_err(|error: ProgramError| BpfError::of("looking for a program", &error))?;
-    program.load().map_err(|error| refused("loading a program", &error))?;
-    program
-        .attach(tracepoint)
-        .map(|_| ())
-        .map_err(|error| BpfError::NoTracepoint { tracepoint, reason: chain(&error) })
-}
-
-/// What the kernel refuses for want of a right is told apart.
-fn refused(what: &'static str, error: &(dyn std::error::Error + 'static)) -> BpfError {
-    match errno_of(error) {
-        Some(EPERM | EACCES) => BpfError::NotAllowed(format!(
-            "bpf(2) is refused although the capabilities are there ({}): a seccomp filter or a \
-             security module forbids it; a container needs CAP_BPF and CAP_PERFMON and a seccomp \
-             profile that allows bpf",
-            chain(error)
-        )),
-        _ => BpfError::of(what, error),
-    }
-}
-
-const EPERM: i32 = 1;
-const E2BIG: i32 = 7;
-const EACCES: i32 = 13;
-const EEXIST: i32 = 17;
-
-/// The system's error below an error of the loader.
-fn errno_of(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
-    let mut error = Some(error);
-    while let Some(now) = error {
-        if let Some(code) = now.downcast_ref::<std::io::Error>().and_then(|e| e.raw_os_error()) {
-            return Some(code);
-        }
-        error = now.source();
-    }
-    None
 }
 
 fn reading(error: MapError) -> BpfError {

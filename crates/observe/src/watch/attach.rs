@@ -2,10 +2,20 @@
 //! What may be attached here, and what is missing then.
 
 use super::frame::Sees;
-use super::gather::Options;
 use super::pids::Wanted;
 use super::taskstats::Taskstats;
 use crate::bpf::{BpfError, FaultMode, Observer, Scope, Settings};
+
+/// How to watch.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Count faults in the kernel, by process; costs every fault of a watched process something.
+    pub counts: bool,
+    /// Do without BPF.
+    pub without_bpf: bool,
+    /// Wait for a name that nobody has yet.
+    pub may_be_empty: bool,
+}
 
 /// The best that is allowed here, and what it does not see.
 pub(super) fn attach(wanted: &Wanted, options: &Options) -> (Option<Observer>, Sees) {

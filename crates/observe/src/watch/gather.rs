@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use cowlab_machine::ProcessError;
 use rustix::time::ClockId;
 
-use super::attach::{accounted, attach};
+use super::attach::{Options, accounted, attach};
 use super::frame::{Frame, Own, Sees};
 use super::reading::{self, Reading};
 use super::sample::{self, Sample};
@@ -27,17 +27,6 @@ const READ_AT_ONCE: usize = 256;
 const FIND_EVERY: Duration = Duration::from_secs(5);
 /// Events are read at least so often, so that little is lost while nobody is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-
-/// How to watch.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// Count faults in the kernel, by process; costs every fault of a watched process something.
-    pub counts: bool,
-    /// Do without BPF.
-    pub without_bpf: bool,
-    /// Wait for a name that nobody has yet.
-    pub may_be_empty: bool,
-}
 
 /// Watches.
 pub struct Gatherer {

@@ -4,11 +4,17 @@
 use serde_json::{Map, Value, json};
 
 use super::Axis;
-use super::hover::escape;
 use crate::fmt;
 
 /// At most this many ticks on an axis whose ticks are chosen here.
 const MAX_TICKS: f64 = 7.0;
+
+/// The axes of a plot, prepared for its data.
+pub(super) struct Axes {
+    pub(super) x: Prepared,
+    pub(super) y: Prepared,
+    pub(super) z: Prepared,
+}
 
 /// An axis prepared for the values that lie on it.
 pub(super) struct Prepared {
@@ -117,6 +123,11 @@ impl Prepared {
         self.tick("tickvals", json!(self.scaled(values)));
         self.tick("ticktext", json!(texts));
     }
+}
+
+/// Text in the plotting library knows some tags; ours has none but those written here.
+pub(super) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// Powers of 2 from at most `low` to at least `high`.

@@ -3,9 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::axis::{Prepared, compact, round_figures};
-use super::hover::{self, Point};
-use super::spec::Axes;
+use super::axis::{Axes, Prepared, compact, escape, round_figures};
+use super::hover::Point;
 use super::{Plot, Series};
 use crate::fmt;
 
@@ -20,7 +19,7 @@ pub(super) fn spatial(plot: &Plot, axes: &Axes) -> Value {
     for series in &plot.series {
         if let Series::Surface { name, x, y, z } = series {
             let mut trace = json!({
-                "type": "surface", "name": hover::escape(name),
+                "type": "surface", "name": escape(name),
                 "x": axes.x.scaled(x), "y": axes.y.scaled(y),
                 "z": z.iter().map(|row| axes.z.scaled(row)).collect::<Vec<_>>(),
                 "surfacecolor": colour_values(axes, z),
@@ -75,11 +74,11 @@ pub(super) fn flattened(plot: &Plot) -> Plot {
 pub(super) fn heatmap(series: &Series, axes: &Axes) -> Option<Value> {
     let Series::Heatmap { name, x, y, z, x_labels, y_labels } = series else { return None };
     let positions = |axis: &Prepared, values: &[f64], labels: &Option<Vec<String>>| match labels {
-        Some(labels) => json!(labels.iter().map(|label| hover::escape(label)).collect::<Vec<_>>()),
+        Some(labels) => json!(labels.iter().map(|label| escape(label)).collect::<Vec<_>>()),
         None => json!(axis.scaled(values)),
     };
     let mut trace = json!({
-        "type": "heatmap", "name": hover::escape(name),
+        "type": "heatmap", "name": escape(name),
         "x": positions(&axes.x, x, x_labels), "y": positions(&axes.y, y, y_labels),
         "z": colour_values(axes, z), "xgap": 1, "ygap": 1, "showlegend": false,
     });

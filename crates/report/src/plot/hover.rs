@@ -3,15 +3,10 @@
 
 use serde_json::{Value, json};
 
-use super::axis::Prepared;
+use super::axis::{Prepared, escape};
 
 /// A series longer than this shows bare values: the text would outweigh the data.
 const MAX_TEXTS: usize = 2000;
-
-/// Text in the plotting library knows some tags; ours has none but those written here.
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
 
 /// The figures of a point: its axis values, the interval of the last one, and a label.
 pub(super) struct Point<'a> {

@@ -6,18 +6,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::axis::Prepared;
+use super::axis::{Axes, Prepared};
 use super::{Plot, Series, field, trace};
 
 const HEIGHT: u32 = 420;
 const SPATIAL_HEIGHT: u32 = 560;
-
-/// The axes of a plot, prepared for its data.
-pub(super) struct Axes {
-    pub(super) x: Prepared,
-    pub(super) y: Prepared,
-    pub(super) z: Prepared,
-}
 
 /// Everything the page needs to draw `plot`: `{data, layout, height, spatial, flat?}`.
 pub(crate) fn spec(plot: &Plot) -> Value {

@@ -3,10 +3,9 @@
 
 use serde_json::{Value, json};
 
-use super::axis::{Prepared, compact};
+use super::axis::{Axes, Prepared, compact, escape};
 use super::field;
 use super::hover::{self, Point};
-use super::spec::Axes;
 use super::{Plot, Series};
 
 const SYMBOLS: [&str; 7] =
@@ -61,7 +60,7 @@ pub(super) fn traces(series: &Series, axes: &Axes, xs: &[f64], colour: usize) ->
     match series {
         Series::Points { name, x, y, low, high, labels } => {
             let mut trace = json!({
-                "type": "scatter", "mode": "markers", "name": hover::escape(name),
+                "type": "scatter", "mode": "markers", "name": escape(name),
                 "x": axes.x.scaled(x), "y": axes.y.scaled(y),
                 "marker": {
                     "color": solid, "symbol": symbol,
@@ -106,8 +105,8 @@ pub(super) fn traces(series: &Series, axes: &Axes, xs: &[f64], colour: usize) ->
         }
         Series::Bars { name, labels, y, low, high } => {
             let mut trace = json!({
-                "type": "bar", "name": hover::escape(name), "y": axes.y.scaled(y),
-                "x": labels.iter().map(|label| hover::escape(label)).collect::<Vec<_>>(),
+                "type": "bar", "name": escape(name), "y": axes.y.scaled(y),
+                "x": labels.iter().map(|label| escape(label)).collect::<Vec<_>>(),
                 "marker": { "color": solid },
             });
             let intervals = intervals(low, high);
@@ -126,7 +125,7 @@ pub(super) fn traces(series: &Series, axes: &Axes, xs: &[f64], colour: usize) ->
 }
 
 fn curve(name: &str, x: Vec<f64>, y: Vec<f64>) -> Value {
-    json!({ "type": "scatter", "mode": "lines", "name": hover::escape(name), "x": x, "y": y })
+    json!({ "type": "scatter", "mode": "lines", "name": escape(name), "x": x, "y": y })
 }
 
 fn pairs(name: &str, axes: &Axes, x: &[f64], y: &[f64]) -> Vec<String> {

@@ -6,11 +6,48 @@ use std::collections::HashMap;
 use rustc_hash::FxHashMap;
 
 use super::Moments;
-use super::watch::Step;
 use crate::meta::Metadata;
 use crate::read::Clock;
 use crate::record::*;
 use crate::symbol::{Symbol, Symbols};
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It returned.
+    Returned,
+    /// A longjmp left it; its end is the last event before that was seen.
+    Left,
+    /// Events were lost meanwhile: the end is that of what is known.
+    CutByLoss,
+    /// It had not ended at the trace's or its process's end.
+    Open,
+}
+
+/// A call begins or ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// It begins.
+    Began {
+        /// Index in [`Functions::list`].
+        function: u32,
+        /// When.
+        ticks: u64,
+    },
+    /// The innermost call of the place ends.
+    Ended {
+        /// Index in [`Functions::list`].
+        function: u32,
+        /// When it began.
+        began_ticks: u64,
+        /// When it ended.
+        ticks: u64,
+        /// Calls around it.
+        depth: u32,
+        /// How.
+        ended: Ended,
+    },
+}
 
 /// Functions beyond these are counted together, as the first of the list.
 pub const MOST_FUNCTIONS: usize = 1 << 20;

@@ -8,9 +8,9 @@
 //! before.
 
 use super::events::TypeCount;
-use super::functions::{Function, Functions, MILLI, MOST_DISTRIBUTIONS, NOBODY};
+use super::functions::{Ended, Function, Functions, MILLI, MOST_DISTRIBUTIONS, NOBODY, Step};
 use super::pairs::Pending;
-use super::watch::{Ended, Place, Step};
+use super::watch::Place;
 use crate::meta::Metadata;
 use crate::read::Owner;
 
