@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use cowlab_machine::ProcessError;
+use cowlab_serve::{Endpoint, Newest, write_metrics};
 use cowlab_tend::act::thread_cpu_ns;
 use cowlab_tend::pace::Limits;
 use cowlab_tend::pressure::Tight;
-use cowlab_tend::{Event, Refusal, Rest, Tender};
+use cowlab_tend::{Event, Figures, Refusal, Rest, Tender};
 
-use super::metrics::{Complaint, Newest};
+use super::metrics::{self, Complaint};
 use super::purse::Purse;
 use super::{Plan, told};
 use crate::args::TendArgs;
-use crate::cmd::watch::listen::Served;
 use crate::output;
 
 /// How often new processes are looked for, where that does not cost too much.
@@ -41,7 +41,7 @@ struct Live<'a> {
     /// Something of what was asked for was not done.
     is_incomplete: bool,
     said: BTreeMap<i32, String>,
-    newest: Newest,
+    newest: Newest<Vec<Figures>>,
     complaint: Complaint,
 }
 
@@ -56,14 +56,14 @@ struct Refused {
 /// Run it.
 pub fn run(json: bool, args: &TendArgs, plan: &Plan, interrupted: &AtomicBool) -> Result<()> {
     let mut purse = Purse::new(args.cpu_share);
-    let newest = Newest::default();
+    let newest = metrics::newest();
     if let Some(file) = &args.output {
         // With the rights that are left: each later write makes a new file too.
-        newest.write_first(file)?;
+        metrics::write_first(&newest, file)?;
     }
     // Its thread is started with no more rights than this one.
     let served = match args.listen {
-        Some(address) => Some(Served::open(address, Box::new(newest.clone()), || true)?),
+        Some(address) => Some(Endpoint::open(address, &newest)?),
         None => None,
     };
     if let Some(served) = &served {
@@ -264,7 +264,7 @@ impl Live<'_> {
     fn write_metrics(&mut self) {
         self.publish();
         if let Some(file) = &self.args.output
-            && let Some(wrong) = self.complaint.of(self.newest.write(file))
+            && let Some(wrong) = self.complaint.of(write_metrics(&self.newest, file))
         {
             output::say(&wrong);
         }

@@ -4,79 +4,33 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
-use std::sync::{Arc, RwLock};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use cowlab_serve::{Newest, write_metrics};
 use cowlab_tend::Figures;
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::{Registry, Unit};
-
-use crate::cmd::watch::metrics::as_text_format;
+use prometheus_client::registry::Unit;
 
 /// Upper bounds of the histogram of stalls, in ns.
 const BOUNDS_NS: [u64; 8] =
     [100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000, 100_000_000];
 
-/// The newest figures, as whoever scrapes reads them.
-#[derive(Debug, Clone, Default)]
-pub struct Newest(Arc<RwLock<Vec<Figures>>>);
-
-impl Newest {
-    /// New figures came.
-    pub fn set(&self, all: Vec<Figures>) {
-        if let Ok(mut newest) = self.0.write() {
-            *newest = all;
-        }
-    }
-
-    /// Write them for the first time; says whose folder it must be where that is what is wrong.
-    pub fn write_first(&self, file: &Path) -> Result<()> {
-        let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
-        self.write(file).map_err(|error| match error.downcast_ref().is_some_and(denied) {
-            true => error.context(format!(
-                "tend gives up the right to other users' folders, so uid {} must be let into the \
+/// Write them for the first time; says whose folder it must be where that is what is wrong.
+pub fn write_first(newest: &Newest<Vec<Figures>>, file: &Path) -> Result<()> {
+    let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    write_metrics(newest, file).map_err(|error| match error.downcast_ref().is_some_and(denied) {
+        true => error.context(format!(
+            "tend gives up the right to other users' folders, so uid {} must be let into the \
                  metrics file's by its owner or mode",
-                rustix::process::geteuid()
-            )),
-            false => error,
-        })
-    }
-
-    /// Write them, whole or not at all: whoever collects them reads at any time.
-    pub fn write(&self, file: &Path) -> Result<()> {
-        let mut registry = Registry::default();
-        registry.register_collector(Box::new(self.clone()));
-        let mut text = String::new();
-        encode(&mut text, &registry).context("the metrics cannot be encoded")?;
-        // The textfile collector reads the older format.
-        let text = as_text_format(&text);
-        replace(file, text.as_bytes())
-            .with_context(|| format!("--output {} cannot be written", file.display()))
-    }
-}
-
-/// A file with new contents, or as it was.
-fn replace(file: &Path, contents: &[u8]) -> io::Result<()> {
-    let mut unfinished = file.as_os_str().to_owned();
-    unfinished.push(".unfinished");
-    // Of one that was killed in the middle, perhaps as another user.
-    let _ = fs::remove_file(&unfinished);
-    let done = fs::File::create_new(&unfinished)
-        .and_then(|mut opened| opened.write_all(contents))
-        .and_then(|()| fs::rename(&unfinished, file));
-    if done.is_err() {
-        // Where that fails too, there is none.
-        let _ = fs::remove_file(&unfinished);
-    }
-    done
+            rustix::process::geteuid()
+        )),
+        false => error,
+    })
 }
 
 /// What goes wrong again and again, and is said once, and once more when it is something else.
@@ -127,60 +81,63 @@ fn gauges(
     Ok(())
 }
 
-impl Collector for Newest {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let all = self.0.read().map_err(|_| fmt::Error)?;
-        let encoder = &mut encoder;
-        let each = |of: fn(&Figures) -> Option<f64>| -> Vec<Row> {
-            all.iter().filter_map(|one| Some((labels(one, None), of(one)?))).collect()
-        };
-        let by = |of: fn(&Figures) -> &BTreeMap<&'static str, u64>| -> Vec<Row> {
-            let rows =
-                |one| of(one).iter().map(move |(why, n)| (labels(one, Some(*why)), *n as f64));
-            all.iter().flat_map(rows).collect()
-        };
-        counters(
-            encoder,
-            ("cowlab_tend_collapsed_regions", "Regions made one huge page", None),
-            each(|f| Some(f.collapsed_regions as f64)),
-        )?;
-        counters(
-            encoder,
-            ("cowlab_tend_failed_regions", "Regions that the kernel did not make huge", None),
-            by(|f| &f.failed_regions),
-        )?;
-        counters(
-            encoder,
-            ("cowlab_tend_rests", "Times that nothing was done for a while", None),
-            by(|f| &f.rests),
-        )?;
-        counters(
-            encoder,
-            ("cowlab_tend_forks", "Forks of the target that were seen", None),
-            each(|f| Some(f.forks as f64)),
-        )?;
-        counters(
-            encoder,
-            ("cowlab_tend_cpu", "CPU time of tending", Some(&Unit::Seconds)),
-            each(|f| Some(f.cpu_ns as f64 / 1e9)),
-        )?;
-        gauges(
-            encoder,
-            ("cowlab_tend_small_pages", "Base pages whose entries a fork copies"),
-            each(|f| f.small_pages.map(|pages| pages as f64)),
-        )?;
-        gauges(
-            encoder,
-            ("cowlab_tend_huge_regions", "Huge pages of the target"),
-            each(|f| f.huge_regions.map(|regions| regions as f64)),
-        )?;
-        gauges(
-            encoder,
-            ("cowlab_tend_regions_left", "Regions to collapse"),
-            each(|f| Some(f.regions_left as f64)),
-        )?;
-        stalls(encoder, &all)
-    }
+/// Nobody's figures yet.
+pub fn newest() -> Newest<Vec<Figures>> {
+    let newest = Newest::new(|all: &Vec<Figures>, encoder| encode(all, encoder));
+    newest.set(Vec::new());
+    newest
+}
+
+/// The metrics of all targets.
+fn encode(all: &[Figures], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let each = |of: fn(&Figures) -> Option<f64>| -> Vec<Row> {
+        all.iter().filter_map(|one| Some((labels(one, None), of(one)?))).collect()
+    };
+    let by = |of: fn(&Figures) -> &BTreeMap<&'static str, u64>| -> Vec<Row> {
+        let rows = |one| of(one).iter().map(move |(why, n)| (labels(one, Some(*why)), *n as f64));
+        all.iter().flat_map(rows).collect()
+    };
+    counters(
+        encoder,
+        ("cowlab_tend_collapsed_regions", "Regions made one huge page", None),
+        each(|f| Some(f.collapsed_regions as f64)),
+    )?;
+    counters(
+        encoder,
+        ("cowlab_tend_failed_regions", "Regions that the kernel did not make huge", None),
+        by(|f| &f.failed_regions),
+    )?;
+    counters(
+        encoder,
+        ("cowlab_tend_rests", "Times that nothing was done for a while", None),
+        by(|f| &f.rests),
+    )?;
+    counters(
+        encoder,
+        ("cowlab_tend_forks", "Forks of the target that were seen", None),
+        each(|f| Some(f.forks as f64)),
+    )?;
+    counters(
+        encoder,
+        ("cowlab_tend_cpu", "CPU time of tending", Some(&Unit::Seconds)),
+        each(|f| Some(f.cpu_ns as f64 / 1e9)),
+    )?;
+    gauges(
+        encoder,
+        ("cowlab_tend_small_pages", "Base pages whose entries a fork copies"),
+        each(|f| f.small_pages.map(|pages| pages as f64)),
+    )?;
+    gauges(
+        encoder,
+        ("cowlab_tend_huge_regions", "Huge pages of the target"),
+        each(|f| f.huge_regions.map(|regions| regions as f64)),
+    )?;
+    gauges(
+        encoder,
+        ("cowlab_tend_regions_left", "Regions to collapse"),
+        each(|f| Some(f.regions_left as f64)),
+    )?;
+    stalls(encoder, all)
 }
 
 fn stalls(encoder: &mut DescriptorEncoder<'_>, all: &[Figures]) -> fmt::Result {
@@ -224,15 +181,12 @@ mod tests {
         // In a cell that two buckets share.
         figures.stall_ns.record(500_000).unwrap();
         figures.stall_ns.record(200_000_000).unwrap();
-        let newest = Newest::default();
+        let newest = newest();
         newest.set(vec![figures]);
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("tend.prom");
-        newest.write(&file).unwrap();
-        let text = fs::read_to_string(&file).unwrap();
+        let text = newest.text().unwrap();
         let who = "process=\"a \\\"b\\\"\",pid=\"7\"";
         for line in [
-            "# TYPE cowlab_tend_collapsed_regions_total counter".to_owned(),
+            "# TYPE cowlab_tend_collapsed_regions counter".to_owned(),
             format!("cowlab_tend_collapsed_regions_total{{{who}}} 3"),
             format!("cowlab_tend_failed_regions_total{{{who},reason=\"busy\"}} 2"),
             format!("cowlab_tend_stall_seconds_bucket{{le=\"0.0005\",{who}}} 2"),
@@ -242,27 +196,8 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found.starts_with(&line)), "{line}: {text}");
         }
-        // What is not known has no row, and nothing unfinished is left.
+        // What is not known has no row.
         assert!(!text.contains("small_pages{"), "{text}");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        assert!(newest.write(Path::new("/nonexistent/x")).is_err());
-    }
-
-    #[test]
-    fn a_write_that_fails_leaves_nothing_and_one_that_was_cut_short_is_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("tend.prom");
-        fs::create_dir(&file).unwrap();
-        assert!(replace(&file, b"new").is_err(), "a file takes a folder's place");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        fs::remove_dir(&file).unwrap();
-        // A link with that name is not followed.
-        let other = folder.path().join("other");
-        fs::write(&other, "old").unwrap();
-        std::os::unix::fs::symlink(&other, folder.path().join("tend.prom.unfinished")).unwrap();
-        replace(&file, b"new").unwrap();
-        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
-        assert_eq!(fs::read_to_string(&other).unwrap(), "old");
     }
 
     #[test]

@@ -2,35 +2,14 @@
 //! A frame as metrics, in Prometheus's conventions: base units, `_total` on counters, and one label,
 //! the process's name, of which there are no more than the book keeps apart.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, RwLock};
 
 use cowlab_observe::watch::{Frame, Group};
-use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
-
-/// The newest frame, as whoever scrapes reads it.
-#[derive(Debug, Clone, Default)]
-pub struct Newest(Arc<RwLock<Option<Frame>>>);
-
-impl Newest {
-    /// A new frame came.
-    pub fn set(&self, frame: &Frame) {
-        if let Ok(mut newest) = self.0.write() {
-            *newest = Some(frame.clone());
-        }
-    }
-
-    /// Whether there is one yet.
-    pub fn is_there(&self) -> bool {
-        self.0.read().is_ok_and(|newest| newest.is_some())
-    }
-}
 
 type Labels<'a> = [(&'static str, &'a str); 1];
 
@@ -78,91 +57,87 @@ fn each(
     Ok(())
 }
 
-impl Collector for Newest {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let newest = self.0.read().map_err(|_| fmt::Error)?;
-        let Some(frame) = newest.as_ref() else { return Ok(()) };
-        let encoder = &mut encoder;
-        let bytes = Some(&Unit::Bytes);
-        counters(encoder, frame, "cowlab_forks", "Forks that copied page tables", None, |group| {
-            group.totals.forks
-        })?;
-        counters(
-            encoder,
-            frame,
-            "cowlab_spawns",
-            "Processes made with shared memory: vfork, posix_spawn",
-            None,
-            |group| group.totals.spawns,
-        )?;
-        counters(encoder, frame, "cowlab_execs", "Programs executed", None, |group| {
-            group.totals.execs
-        })?;
-        counters(encoder, frame, "cowlab_exits", "Processes that ended", None, |group| {
-            group.totals.exits
-        })?;
-        counters(encoder, frame, "cowlab_minor_faults", "Minor page faults", None, |group| {
-            Some(group.totals.minor_faults)
-        })?;
-        counters(
-            encoder,
-            frame,
-            "cowlab_write_faults_on_present_pages",
-            "Faults of writes to present pages: copies and re-uses (watch --count)",
-            None,
-            |group| group.totals.writes_to_present.filter(|_| frame.sees.counts),
-        )?;
-        counters(
-            encoder,
-            frame,
-            "cowlab_copied",
-            "What children had for themselves when they ended or executed something",
-            bytes,
-            |group| Some(group.totals.copied_bytes),
-        )?;
-        stops(encoder, frame)?;
-        gauges(
-            encoder,
-            frame,
-            "cowlab_processes",
-            "Processes alive, children included",
-            None,
-            |group| Some(group.processes),
-        )?;
-        gauges(
-            encoder,
-            frame,
-            "cowlab_resident",
-            "VmRSS, summed: shared pages count for each",
-            bytes,
-            |group| group.rss_bytes,
-        )?;
-        gauges(
-            encoder,
-            frame,
-            "cowlab_page_tables",
-            "Page tables, which a fork copies at once",
-            bytes,
-            |group| group.page_table_bytes,
-        )?;
-        gauges(
-            encoder,
-            frame,
-            "cowlab_epoch_copied",
-            "Copied for children that are alive",
-            bytes,
-            |group| group.epoch_copied_bytes,
-        )?;
-        gauges(
-            encoder,
-            frame,
-            "cowlab_epoch_shared",
-            "Shared still with children that are alive: could yet be copied",
-            bytes,
-            |group| group.epoch_shared_bytes,
-        )?;
-        own(encoder, frame)
-    }
+/// The metrics of a frame.
+pub fn encode(frame: &Frame, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let bytes = Some(&Unit::Bytes);
+    counters(encoder, frame, "cowlab_forks", "Forks that copied page tables", None, |group| {
+        group.totals.forks
+    })?;
+    counters(
+        encoder,
+        frame,
+        "cowlab_spawns",
+        "Processes made with shared memory: vfork, posix_spawn",
+        None,
+        |group| group.totals.spawns,
+    )?;
+    counters(encoder, frame, "cowlab_execs", "Programs executed", None, |group| {
+        group.totals.execs
+    })?;
+    counters(encoder, frame, "cowlab_exits", "Processes that ended", None, |group| {
+        group.totals.exits
+    })?;
+    counters(encoder, frame, "cowlab_minor_faults", "Minor page faults", None, |group| {
+        Some(group.totals.minor_faults)
+    })?;
+    counters(
+        encoder,
+        frame,
+        "cowlab_write_faults_on_present_pages",
+        "Faults of writes to present pages: copies and re-uses (watch --count)",
+        None,
+        |group| group.totals.writes_to_present.filter(|_| frame.sees.counts),
+    )?;
+    counters(
+        encoder,
+        frame,
+        "cowlab_copied",
+        "What children had for themselves when they ended or executed something",
+        bytes,
+        |group| Some(group.totals.copied_bytes),
+    )?;
+    stops(encoder, frame)?;
+    gauges(
+        encoder,
+        frame,
+        "cowlab_processes",
+        "Processes alive, children included",
+        None,
+        |group| Some(group.processes),
+    )?;
+    gauges(
+        encoder,
+        frame,
+        "cowlab_resident",
+        "VmRSS, summed: shared pages count for each",
+        bytes,
+        |group| group.rss_bytes,
+    )?;
+    gauges(
+        encoder,
+        frame,
+        "cowlab_page_tables",
+        "Page tables, which a fork copies at once",
+        bytes,
+        |group| group.page_table_bytes,
+    )?;
+    gauges(
+        encoder,
+        frame,
+        "cowlab_epoch_copied",
+        "Copied for children that are alive",
+        bytes,
+        |group| group.epoch_copied_bytes,
+    )?;
+    gauges(
+        encoder,
+        frame,
+        "cowlab_epoch_shared",
+        "Shared still with children that are alive: could yet be copied",
+        bytes,
+        |group| group.epoch_shared_bytes,
+    )?;
+    own(encoder, frame)
 }
 
 fn stops(encoder: &mut DescriptorEncoder<'_>, frame: &Frame) -> fmt::Result {
@@ -231,55 +206,19 @@ fn own(encoder: &mut DescriptorEncoder<'_>, frame: &Frame) -> fmt::Result {
     )?)
 }
 
-/// OpenMetrics text as Prometheus's older text format 0.0.4, which other scrapers and promtool read:
-/// a family has the name of its samples, information is a gauge, and there is neither unit nor end.
-pub fn as_text_format(open_metrics: &str) -> String {
-    let kinds: BTreeMap<&str, &str> = open_metrics
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
-        .collect();
-    let mut text = String::with_capacity(open_metrics.len());
-    for line in open_metrics.lines() {
-        let mut words = line.splitn(4, ' ');
-        match (words.next(), words.next(), words.next(), words.next()) {
-            (Some("#"), Some("EOF" | "UNIT"), ..) => continue,
-            (Some("#"), Some(word @ ("HELP" | "TYPE")), Some(name), Some(rest)) => {
-                let kind = kinds.get(name).copied().unwrap_or_default();
-                let suffix = match kind {
-                    "counter" => "_total",
-                    "info" => "_info",
-                    _ => "",
-                };
-                let rest = if word == "TYPE" && kind == "info" { "gauge" } else { rest };
-                text.push_str(&format!("# {word} {name}{suffix} {rest}\n"));
-            }
-            _ => {
-                text.push_str(line);
-                text.push('\n');
-            }
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
-    use prometheus_client::encoding::text::encode;
-    use prometheus_client::registry::Registry;
+    use cowlab_serve::Newest;
 
     use super::super::stream::tests::example;
     use super::*;
 
     fn encoded(frame: Option<&Frame>) -> String {
-        let newest = Newest::default();
+        let newest = Newest::new(encode);
         if let Some(frame) = frame {
-            newest.set(frame);
+            newest.set(frame.clone());
         }
-        let mut registry = Registry::default();
-        registry.register_collector(Box::new(newest));
-        let mut text = String::new();
-        encode(&mut text, &registry).unwrap();
-        text
+        newest.text().unwrap()
     }
 
     #[test]
@@ -319,16 +258,5 @@ mod tests {
         }
         assert!(text.contains("cowlab_minor_faults_total{"));
         assert_eq!(encoded(None), "# EOF\n");
-    }
-
-    #[test]
-    fn the_older_format_names_counters_as_their_samples() {
-        let text = as_text_format(&encoded(Some(&example())));
-        assert!(text.contains("# TYPE cowlab_forks_total counter\n"), "{text}");
-        assert!(text.contains("# TYPE cowlab_copied_bytes_total counter\n"), "{text}");
-        assert!(text.contains("# TYPE cowlab_fork_stop_seconds histogram\n"), "{text}");
-        let info = "# HELP a x\n# TYPE a info\na_info{v=\"1\"} 1\n";
-        assert!(as_text_format(info).starts_with("# HELP a_info x\n# TYPE a_info gauge\na_info{"));
-        assert!(!text.contains("# EOF") && !text.contains("# UNIT"));
     }
 }

@@ -3,10 +3,8 @@
 
 mod draw;
 mod heat;
-mod http;
 mod lines;
-pub mod listen;
-pub mod metrics;
+mod metrics;
 mod penalty;
 mod source;
 mod stream;
@@ -22,10 +20,10 @@ use anyhow::{Context, Result};
 use cowlab_machine::facts::DELAY_ACCOUNTING;
 use cowlab_machine::{Guard, Root};
 use cowlab_observe::watch::{Frame, Options, Wanted};
+use cowlab_serve::{Endpoint, Newest};
 
 use crate::args::WatchArgs;
 use crate::output;
-use listen::Endpoint;
 use penalty::Penalty;
 use source::Source;
 use stream::Recording;
@@ -43,7 +41,8 @@ pub fn run(json: bool, args: &WatchArgs) -> Result<()> {
         true => Some(Guard::ensure(&Root::default(), DELAY_ACCOUNTING, &["1"])?),
         false => None,
     };
-    let mut endpoint = args.listen.map(Endpoint::open).transpose()?;
+    let newest = Newest::new(metrics::encode);
+    let endpoint = args.listen.map(|address| Endpoint::open(address, &newest)).transpose()?;
     if let Some(endpoint) = &endpoint {
         output::say(&format!("metrics at http://{}/metrics", endpoint.address()));
     }
@@ -66,8 +65,8 @@ pub fn run(json: bool, args: &WatchArgs) -> Result<()> {
         if let Some(recording) = &mut recording {
             recording.add(frame)?;
         }
-        if let Some(endpoint) = &mut endpoint {
-            endpoint.show(frame);
+        if endpoint.is_some() {
+            newest.set(frame.clone());
         }
         Ok(args.refreshes.is_some_and(|most| seen >= most))
     };

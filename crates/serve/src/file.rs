@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Metrics in a file, which is whole at any moment.
+
+use std::fmt::Debug;
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::metrics::{Newest, as_text_format};
+
+/// Write the newest value, whole or not at all: whatever collects the file reads it at any time.
+///
+/// # Errors
+/// The folder cannot be written, or the disk is full.
+pub fn write_metrics<T: Debug + Send + Sync + 'static>(
+    newest: &Newest<T>,
+    file: &Path,
+) -> Result<()> {
+    // The textfile collector reads the older format.
+    let text = as_text_format(&newest.text().context("the metrics cannot be encoded")?);
+    replace(file, text.as_bytes())
+        .with_context(|| format!("--output {} cannot be written", file.display()))
+}
+
+/// A file with new contents, or as it was.
+fn replace(file: &Path, contents: &[u8]) -> io::Result<()> {
+    let mut unfinished = file.as_os_str().to_owned();
+    unfinished.push(".unfinished");
+    // Of one that was killed in the middle, perhaps as another user.
+    let _ = fs::remove_file(&unfinished);
+    let done = fs::File::create_new(&unfinished)
+        .and_then(|mut opened| opened.write_all(contents))
+        .and_then(|()| fs::rename(&unfinished, file));
+    if done.is_err() {
+        // Where that fails too, there is none.
+        let _ = fs::remove_file(&unfinished);
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::tests::example;
+
+    #[test]
+    fn a_file_is_replaced_whole_or_left_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tend.prom");
+        let newest = example();
+        newest.set(7);
+        write_metrics(&newest, &file).unwrap();
+        assert!(fs::read_to_string(&file).unwrap().contains("\nforks_total 7\n"));
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        assert!(replace(&file, b"new").is_err(), "a file takes a folder's place");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        fs::remove_dir(&file).unwrap();
+        // A link with that name is not followed.
+        let other = folder.path().join("other");
+        fs::write(&other, "old").unwrap();
+        std::os::unix::fs::symlink(&other, folder.path().join("tend.prom.unfinished")).unwrap();
+        replace(&file, b"new").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        assert_eq!(fs::read_to_string(&other).unwrap(), "old");
+        assert!(write_metrics(&newest, Path::new("/nonexistent/x")).is_err());
+    }
+}

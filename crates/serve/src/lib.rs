@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Metrics for scrapers: at an endpoint, or in a file for a node exporter's textfile collector.
+
+mod file;
+mod http;
+mod metrics;
+
+pub use file::write_metrics;
+pub use metrics::{Endpoint, Newest};
