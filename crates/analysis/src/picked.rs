@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use cowlab_model::Estimate;
 use cowlab_model::stats::{estimate, median};
-use cowlab_schema::{Is, Key, Value};
+use cowlab_schema::{Cell, Field, Is, Key, Stored, Value};
 use cowlab_store::{Histogram, Named, Params, Sample, deserialise};
 
 /// A parameter's name.
@@ -70,6 +70,19 @@ impl<'a> Picked<'a> {
         let value = key.stored(&value);
         let has = |sample: &&Sample| sample.params.get(key.name()) == Some(&value);
         Picked(self.0.iter().copied().filter(has).collect())
+    }
+
+    /// Those of a bench's cell, whatever the parameters `free` are. What a run of before did not
+    /// store was the default.
+    pub fn of_cell(&self, cell: &impl Cell, free: &[&str]) -> Self {
+        let mut values = cell.values();
+        values
+            .retain(|(field, _)| field.stored() != Stored::Never && !free.contains(&field.name()));
+        let has = |sample: &Sample, field: &dyn Field, text: &str| {
+            sample.params.get(field.name()).map_or(field.is_default(text), |own| own == text)
+        };
+        let all = |sample: &&Sample| values.iter().all(|(field, text)| has(sample, *field, text));
+        Picked(self.0.iter().copied().filter(all).collect())
     }
 
     /// Those that have no parameter `key`.

@@ -2,21 +2,17 @@
 //! `fork-sweep`: document 000's program over its parameters.
 
 use anyhow::Result;
+use cowlab_analysis::study::sweep::{FRACTIONS, PAPER_HEAPS_BYTES};
+use cowlab_analysis::study::variants::{HUGE_HEAP_BYTES, Variant, variants};
 use cowlab_probes::{DoForkResult, Probe};
+use cowlab_schema::Cell;
 use cowlab_schema::fork_sweep::{self, DoFork};
-use cowlab_schema::{Cell, Method, Reap, Writer};
 use cowlab_store::{Sample, histogram_of, serialise};
 
 use crate::task::{Recorder, Task, median_of};
 
 /// The name of this benchmark in samples.
 pub const BENCH: &str = fork_sweep::BENCH.name;
-
-/// The document's heaps in bytes; ours are a thousand times as large.
-pub const PAPER_HEAPS_BYTES: [u64; 6] = [1_000, 3_162, 10_000, 31_622, 100_000, 316_228];
-
-/// The document's write fractions.
-pub const FRACTIONS: [f64; 7] = [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0];
 
 /// The document's numbers of forks, without its 0.
 pub const FORKS: [u64; 7] = [1, 3, 10, 32, 100, 316, 1000];
@@ -103,32 +99,13 @@ pub fn beyond_the_document(
     huge_page: Option<u64>,
     fits: impl Fn(&DoFork) -> bool,
 ) -> Vec<Task> {
-    let heap = 31_622_000;
-    let base = |fraction| DoFork::new(40, heap, fraction, page);
-    let mut cells = vec![
-        DoFork { populated: false, ..base(0.0) },
-        DoFork { populated: false, ..base(0.5) },
-        DoFork { reap: Reap::AtMost(4), pinned: false, ..base(0.5) },
-        DoFork { reap: Reap::Never, pinned: false, ..base(0.5) },
-        DoFork { pinned: false, ..base(0.5) },
-        DoFork { writer: Writer::Parent, ..base(0.5) },
-        DoFork { writer: Writer::ParentReuse, ..base(0.5) },
-    ];
-    for method in [Method::Vfork, Method::CloneVmVfork, Method::PosixSpawn] {
-        cells.push(DoFork { method, forks: 500, ..base(0.0) });
-    }
-    if other_cpus {
-        cells.push(DoFork { threads: 1, ..base(0.0) });
-        cells.push(DoFork { threads: 1, writer: Writer::Parent, forks: 10, ..base(0.5) });
-    }
-    if let Some(huge) = huge_page {
-        for fraction in [0.0, 0.1, 1.0] {
-            let cell = DoFork::new(4, 268_435_456, fraction, page);
-            cells.push(DoFork { page_size_bytes: huge, ..cell.clone() });
-            cells.push(cell);
-        }
-    }
-    tasks(cells.into_iter().filter(|cell| fits(cell)))
+    let can = |variant: &Variant| {
+        let cell = &variant.cell;
+        let has_pages = huge_page.is_some() || cell.heap_bytes != HUGE_HEAP_BYTES;
+        !variant.in_sweep && has_pages && (other_cpus || cell.threads == 0)
+    };
+    let own = variants(page, huge_page.unwrap_or(page)).into_iter().filter(can);
+    tasks(own.map(|variant| variant.cell).filter(|cell| fits(cell)))
 }
 
 /// The samples of one invocation. `real_ns`, `user_ns` and `sys_ns` are totals over the forks,

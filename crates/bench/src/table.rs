@@ -2,6 +2,7 @@
 //! `fork-table`: document 004's table and TLPI's Table 28-3.
 
 use anyhow::Result;
+pub use cowlab_analysis::study::fork_table::PAPER_ITERATIONS;
 use cowlab_probes::{ForkTableResult, Probe};
 use cowlab_schema::Cell;
 use cowlab_schema::fork_table::{self, ForkTable, METHODS, SIZES_BYTES};
@@ -12,8 +13,6 @@ use crate::task::{Recorder, Task};
 /// The name of this benchmark in samples.
 pub const BENCH: &str = fork_table::BENCH.name;
 
-/// The document's iterations and runs.
-pub const PAPER_ITERATIONS: u64 = 100_000;
 /// Runs that the document averages.
 pub const PAPER_RUNS: u32 = 10;
 

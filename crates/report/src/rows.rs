@@ -31,7 +31,7 @@ impl<'a, T> Rows<'a, T> {
     }
 
     /// A column of any cells.
-    fn column(mut self, column: Column, cell: impl Fn(&T) -> Cell) -> Self {
+    pub(crate) fn column(mut self, column: Column, cell: impl Fn(&T) -> Cell) -> Self {
         self.table.columns.push(column);
         for (row, thing) in self.table.rows.iter_mut().zip(self.things) {
             row.push(cell(thing));

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the samples of a study come to.
 
+pub mod cow_faults;
+pub mod fork_table;
 pub mod sweep;
+pub mod variants;
 
 use anyhow::{Context as _, Result};
 use cowlab_model::profile::MachineProfile;
@@ -11,9 +14,6 @@ use sweep::Sweep;
 use crate::check::{Check, check};
 use crate::machine::profile_of;
 use crate::picked::Picked;
-
-/// Iterations of document 004.
-pub const PAPER_ITERATIONS: u64 = 100_000;
 
 /// A study: what was measured, and what it was condensed to.
 #[derive(Debug, Clone)]

@@ -3,9 +3,13 @@
 
 use cowlab_model::Estimate;
 use cowlab_model::regression::{Line, Weighting, fit};
+use cowlab_schema::fork_sweep::{
+    self, BENCH, HEAP_BYTES, METHOD, PAGE_SIZE_BYTES, PINNED, POPULATED, REAL_NS, REAP, SETTLED,
+    THREADS, WRITE_FRACTION, WRITER,
+};
+use cowlab_schema::{Method, Reap, Writer};
 
 use super::Study;
-use crate::names::FORK_SWEEP;
 use crate::picked::Picked;
 
 /// The document's heaps in bytes; ours are a thousand times as large.
@@ -69,27 +73,27 @@ pub fn heaps_bytes() -> impl Iterator<Item = u64> {
 /// Samples of the document's own case: fork, the child writes, reaped one by one, pinned.
 pub fn document_case<'a>(study: &Study<'a>) -> Picked<'a> {
     study
-        .samples(FORK_SWEEP)
-        .with("method", "fork")
-        .with("writer", "child")
-        .with("reap", "each")
-        .with("populated", true)
-        .with("threads", 0)
-        .with("pinned", true)
-        .with("page_size_bytes", study.profile.page_size_bytes)
+        .samples(BENCH.name)
+        .with(METHOD, Method::Fork)
+        .with(WRITER, Writer::Child)
+        .with(REAP, Reap::Each)
+        .with(POPULATED, true)
+        .with(THREADS, 0)
+        .with(PINNED, true)
+        .with(PAGE_SIZE_BYTES, study.profile.page_size_bytes)
 }
 
 /// Points and lines of the sweep.
 pub fn sweep(study: &Study) -> Sweep {
     let all = document_case(study);
     // Growing numbers of forks are measured as the document did, whose first fork is one of them.
-    let settled = all.with("settled", true);
+    let settled = all.with(SETTLED, true);
     let samples = if !settled.is_empty() { settled } else { all };
     let point = |heap_bytes: u64, fraction: f64| {
-        let here = samples.with("heap_bytes", heap_bytes).with("write_fraction", fraction);
+        let here = samples.with(HEAP_BYTES, heap_bytes).with(WRITE_FRACTION, fraction);
         // A single fork is the small sample of figure 4, not a point of the sweep.
-        let forks = here.numbers("forks").pop().filter(|forks| *forks > 1)?;
-        let total = here.with("forks", forks).estimate("real_ns")?;
+        let forks = here.numbers(fork_sweep::FORKS).pop().filter(|forks| *forks > 1)?;
+        let total = here.with(fork_sweep::FORKS, forks).estimate(REAL_NS)?;
         let real_ns = total.scaled(FORKS / forks as f64);
         Some(Point { heap_bytes, fraction, forks, real_ns })
     };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From the results of a study to the document that people read.
 
-mod beyond;
 mod check;
 mod curves;
 mod explain;
@@ -17,6 +16,7 @@ mod sweep;
 mod table;
 #[cfg(test)]
 mod tests;
+mod variants;
 
 use cowlab_analysis::study::Study;
 
@@ -46,7 +46,7 @@ pub fn document(study: &Study) -> Document {
         findings::section(study),
         machine::section(study),
         sweep::section(study),
-        beyond::section(study),
+        variants::section(study),
         table::section(study),
         faults::section(study),
         check::section(study),

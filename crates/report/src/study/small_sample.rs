@@ -5,6 +5,10 @@ use cowlab_analysis::picked::Picked;
 use cowlab_analysis::study::Study;
 use cowlab_analysis::study::sweep::document_case;
 use cowlab_model::stats::median;
+use cowlab_schema::fork_sweep::{
+    self, DoFork, OUTSIDE_REAL_NS, OUTSIDE_SYS_NS, REAL_NS, SYS_NS, USER_NS,
+};
+use cowlab_schema::{Cell as _, Metric};
 
 use crate::document::{Axis, Block, Plot, Series};
 use crate::fmt::{self, heap_size, percent};
@@ -23,8 +27,8 @@ struct Excess {
 
 pub(super) fn blocks(study: &Study) -> Vec<Block> {
     let samples = document_case(study);
-    let (outside, no_sys_outside) = excess(&samples, "outside_real_ns", "outside_sys_ns");
-    let (inside, no_sys_inside) = excess(&samples, "real_ns", "sys_ns");
+    let (outside, no_sys_outside) = excess(&samples, OUTSIDE_REAL_NS, OUTSIDE_SYS_NS);
+    let (inside, no_sys_inside) = excess(&samples, REAL_NS, SYS_NS);
     if outside.is_empty() && inside.is_empty() {
         let needs = "the sweep's samples (bench fork-sweep)";
         return vec![not_available(study, "Figures 5 and 6", &["fork-sweep"], needs)];
@@ -95,12 +99,12 @@ fn large_numbers(outside: &[Excess], inside: &[Excess], samples: &Picked) -> Opt
         words(at(outside)),
         words(at(inside))
     );
-    let loops = samples.with("forks", largest);
+    let loops = samples.with(fork_sweep::FORKS, largest);
     let share = |metric| {
-        let shares = loops.pairs(metric, "real_ns");
+        let shares = loops.pairs(metric, REAL_NS);
         median(&shares.iter().filter(|(_, r)| *r > 0.0).map(|(m, r)| m / r).collect::<Vec<_>>())
     };
-    if let (Some(user), Some(sys)) = (share("user_ns"), share("sys_ns")) {
+    if let (Some(user), Some(sys)) = (share(USER_NS), share(SYS_NS)) {
         out.push_str(&format!(
             " Of the loop's real time {} was charged as user and {} as system time.",
             percent(user),
@@ -118,29 +122,20 @@ fn large_numbers(outside: &[Excess], inside: &[Excess], samples: &Picked) -> Opt
 }
 
 /// The median ratio of each point, and how many runs were charged no system time.
-fn excess(samples: &Picked, real: &str, sys: &str) -> (Vec<Excess>, usize) {
+fn excess(samples: &Picked, real: Metric, sys: Metric) -> (Vec<Excess>, usize) {
     let mut left_out = 0;
     let mut points = Vec::new();
     for (params, samples) in samples.by_params("quantile") {
         let pairs = samples.pairs(real, sys);
         left_out += pairs.iter().filter(|(_, sys)| *sys <= 0.0).count();
-        let ratios: Vec<f64> = pairs
-            .iter()
-            .filter(|(_, sys)| *sys > 0.0)
-            .map(|(real, sys)| (real - sys) / sys)
-            .collect();
-        let number = |key: &str| params.get(key).and_then(|text| text.parse::<u64>().ok());
-        let (Some(ratio), Some(forks), Some(heap)) =
-            (median(&ratios), number("forks"), number("heap_bytes"))
-        else {
+        let charged = pairs.iter().filter(|(_, sys)| *sys > 0.0);
+        let ratios: Vec<f64> = charged.map(|(real, sys)| (real - sys) / sys).collect();
+        let (Some(ratio), Ok(cell)) = (median(&ratios), DoFork::from_params(&params)) else {
             continue;
         };
-        let fraction = params.get("write_fraction").map_or("", String::as_str);
-        points.push(Excess {
-            forks,
-            ratio,
-            label: format!("heap {}, fraction {fraction}", heap_size(heap)),
-        });
+        let (heap, fraction) = (heap_size(cell.heap_bytes), cell.write_fraction);
+        let label = format!("heap {heap}, fraction {fraction}");
+        points.push(Excess { forks: cell.forks, ratio, label });
     }
     (points, left_out)
 }

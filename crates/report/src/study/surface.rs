@@ -4,6 +4,7 @@
 use cowlab_analysis::study::Study;
 use cowlab_analysis::study::sweep::FRACTIONS;
 use cowlab_analysis::study::sweep::{self as lines, document_case};
+use cowlab_schema::fork_sweep::{self, HEAP_BYTES, OUTSIDE_REAL_NS, WRITE_FRACTION};
 
 use crate::document::{Axis, Block, Plot, Series};
 use crate::fmt::{self, heap_size};
@@ -13,10 +14,10 @@ pub(super) fn blocks(study: &Study) -> Vec<Block> {
     let heaps: Vec<u64> = lines::heaps_bytes().collect();
     let thousand =
         grid(&heaps, |heap, fraction| Some(study.sweep.point(heap, fraction)?.real_ns.value));
-    let single = document_case(study).with("forks", 1);
+    let single = document_case(study).with(fork_sweep::FORKS, 1);
     let one = grid(&heaps, |heap, fraction| {
-        let here = single.with("heap_bytes", heap).with("write_fraction", fraction);
-        Some(here.estimate("outside_real_ns")?.value)
+        let here = single.with(HEAP_BYTES, heap).with(WRITE_FRACTION, fraction);
+        Some(here.estimate(OUTSIDE_REAL_NS)?.value)
     });
     let mut blocks = Vec::new();
     match thousand {

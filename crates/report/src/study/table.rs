@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Document 004's table and Table 28-3: processes made by method and size.
 
-use cowlab_analysis::names::FORK_TABLE as BENCH;
-use cowlab_analysis::study::PAPER_ITERATIONS;
 use cowlab_analysis::study::Study;
+use cowlab_analysis::study::fork_table::{Made, PAPER_ITERATIONS, made};
 use cowlab_model::Estimate;
 use cowlab_schema::Method;
-use cowlab_schema::fork_table::{self, METHODS};
+use cowlab_schema::fork_table::METHODS;
 
-use crate::cells;
+use crate::cells::{self, MISSING};
 use crate::document::{Axis, Block, Cell, Column, Plot, Section, Series, Table};
 use crate::fmt::{self, size};
 use crate::papers::{FORK_TABLE, Paper, TLPI};
+use crate::rows::Rows;
 use crate::study::not_available;
 
 /// Anchor of the table for touched memory.
@@ -21,38 +21,6 @@ pub(super) const SIZES: [(u64, &str); 3] =
     [(1_782_579, "1.70"), (2_831_155, "2.70"), (12_268_339, "11.70")];
 const TITLE: &str = "Ways to make a process, by size (document 004, TLPI table 28-3)";
 
-/// One cell, for one iteration.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Made {
-    pub(super) elapsed_ns: Estimate,
-    cpu_ns: Option<Estimate>,
-    with_children_ns: Option<Estimate>,
-    rate_per_s: Option<Estimate>,
-    iterations: u64,
-}
-
-/// What was measured of a method at a size.
-pub(super) fn made(study: &Study, method: Method, size: u64, touched: bool) -> Option<Made> {
-    let samples = study
-        .samples(BENCH)
-        .with(fork_table::METHOD, method)
-        .with(fork_table::SIZE_BYTES, size)
-        .with(fork_table::TOUCHED, touched)
-        .with(fork_table::PINNED, true);
-    let iterations =
-        samples.numbers(fork_table::ITERATIONS).pop().filter(|iterations| *iterations > 0)?;
-    let samples = samples.with(fork_table::ITERATIONS, iterations);
-    let each =
-        |metric| samples.estimate(metric).map(|e: Estimate| e.scaled(1.0 / iterations as f64));
-    Some(Made {
-        elapsed_ns: each(fork_table::ELAPSED_NS)?,
-        cpu_ns: each(fork_table::CPU_NS),
-        with_children_ns: each(fork_table::CPU_WITH_CHILDREN_NS),
-        rate_per_s: samples.estimate(fork_table::RATE_PER_S),
-        iterations,
-    })
-}
-
 pub(super) fn section(study: &Study) -> Section {
     let touched = table(study, true);
     let untouched = table(study, false);
@@ -61,11 +29,8 @@ pub(super) fn section(study: &Study) -> Section {
         let note = not_available(study, "The table", &["fork-table"], needs);
         return Section::new("fork-table", TITLE, vec![note]);
     }
-    let iterations = METHODS
-        .iter()
-        .flat_map(|method| SIZES.map(|(size, _)| made(study, *method, size, true)))
-        .flatten()
-        .map(|made| made.iterations);
+    let all = all(study, true);
+    let iterations = all.iter().map(|made| made.iterations);
     let (least, most) = iterations.fold((u64::MAX, 0), |(a, b), i| (a.min(i), b.max(i)));
     let scaled = if most == 0 || least == PAPER_ITERATIONS {
         String::new()
@@ -101,78 +66,62 @@ pub(super) fn section(study: &Study) -> Section {
     Section::new("fork-table", TITLE, blocks)
 }
 
+/// Every cell of the table that was measured: by method, then by size.
+fn all(study: &Study, touched: bool) -> Vec<Made> {
+    let sizes = |method| SIZES.into_iter().map(move |(size, _)| (method, size));
+    let cells = METHODS.into_iter().flat_map(sizes);
+    cells.filter_map(|(method, size)| made(study, method, size, touched)).collect()
+}
+
 fn table(study: &Study, touched: bool) -> Option<Table> {
     let (id, caption) = if touched {
         (TABLE, "Every page of the memory was written before (the document's second table)")
     } else {
         ("fork-table-untouched", "The memory was never touched (the document's first table)")
     };
-    let mut columns = vec![Column::text("Method")];
-    for (_, megabytes) in SIZES {
-        columns.push(Column::text(format!("{megabytes} MB: time (CPU)")));
-        columns.push(Column::unit("rate", "per_s"));
+    let cells = all(study, touched);
+    let methods: Vec<Method> =
+        METHODS.into_iter().filter(|own| cells.iter().any(|cell| cell.method == *own)).collect();
+    let total = |ns: f64| fmt::quantity(ns * PAPER_ITERATIONS as f64, "ns");
+    let missing = "was not measured in this run";
+    let mut rows = Rows::of(id, caption, &methods).text("Method", |method| method.name());
+    for (size, megabytes) in SIZES {
+        let cell = |method: &Method| {
+            cells.iter().find(|cell| (cell.method, cell.size_bytes) == (*method, size))
+        };
+        rows = rows
+            .column(Column::text(format!("{megabytes} MB: time (CPU)")), |method| {
+                let Some(made) = cell(method) else { return Cell::Missing(missing.into()) };
+                let own = made.cpu_ns.map_or("–".into(), |e| total(e.value));
+                Cell::text(format!("{} ({own})", total(made.elapsed_ns.value)))
+            })
+            .number("rate", "per_s", missing, |method| Some(cell(method)?.rate_per_s?.value));
     }
-    let mut table = Table::new(id, caption, columns);
-    let total = PAPER_ITERATIONS as f64;
-    for method in METHODS {
-        let cells = SIZES.map(|(size, _)| made(study, method, size, touched));
-        if cells.iter().all(Option::is_none) {
-            continue;
-        }
-        let mut row = vec![Cell::text(method.name())];
-        for made in cells {
-            let missing = || Cell::Missing("was not measured in this run".into());
-            let Some(made) = made else {
-                row.extend([missing(), missing()]);
-                continue;
-            };
-            let own = made.cpu_ns.map_or("–".into(), |e| fmt::quantity(e.value * total, "ns"));
-            let elapsed = fmt::quantity(made.elapsed_ns.value * total, "ns");
-            row.push(Cell::text(format!("{elapsed} ({own})")));
-            row.push(cells::number(made.rate_per_s.map(|e| e.value), "per_s", ""));
-        }
-        table.push(row);
-    }
-    (!table.rows.is_empty()).then_some(table)
+    (!methods.is_empty()).then(|| rows.table())
 }
 
 /// Every figure of the table, for one process, with its interval.
 fn figures(study: &Study) -> Table {
-    let columns = vec![
-        Column::text("Method"),
-        Column::text("Memory"),
-        Column::unit("A process", "ns"),
-        Column::unit("CPU of the program", "ns"),
-        Column::unit("CPU with its children", "ns"),
-        Column::unit("Document 004, a process", "ns"),
-        Column::unit("TLPI 28-3, a process", "ns"),
-    ];
+    let state = |made: &Made| if made.touched { "touched" } else { "untouched" };
+    let each = |paper: &Paper, id: &str| {
+        Some(paper.value(id, "elapsed_s")? * 1e9 / PAPER_ITERATIONS as f64)
+    };
     let caption = "The same for one process, with 95% intervals, beside what was published";
-    let mut table = Table::new("fork-table-figures", caption, columns);
-    for (touched, state) in [(true, "touched"), (false, "untouched")] {
-        for method in METHODS {
-            for (size, megabytes) in SIZES {
-                let Some(made) = made(study, method, size, touched) else { continue };
-                let each = |paper: &Paper, id: &str| {
-                    let total = paper.value(id, "elapsed_s")?;
-                    Some(total * 1e9 / PAPER_ITERATIONS as f64)
-                };
-                let replay = each(&FORK_TABLE, &format!("{state}.{method}.{size}"));
-                let book = touched.then(|| each(&TLPI, &format!("{method}.{megabytes}"))).flatten();
-                let cell = |e| cells::estimate(e, "ns", "was not measured");
-                table.push(vec![
-                    Cell::text(method.name()),
-                    Cell::text(format!("{megabytes} MB, {state}")),
-                    cell(Some(made.elapsed_ns)),
-                    cell(made.cpu_ns),
-                    cell(made.with_children_ns),
-                    cells::number(replay, "ns", "not published"),
-                    cells::number(book, "ns", "not published"),
-                ]);
-            }
-        }
-    }
-    table
+    Rows::of("fork-table-figures", caption, &[all(study, true), all(study, false)].concat())
+        .text("Method", |made| made.method.name())
+        .text("Memory", |made| format!("{}, {}", megabytes(made.size_bytes), state(made)))
+        .estimate("A process", "ns", MISSING, |made| Some(made.elapsed_ns))
+        .estimate("CPU of the program", "ns", MISSING, |made| made.cpu_ns)
+        .estimate("CPU with its children", "ns", MISSING, |made| made.with_children_ns)
+        .number("Document 004, a process", "ns", "not published", |made| {
+            each(&FORK_TABLE, &format!("{}.{}.{}", state(made), made.method, made.size_bytes))
+        })
+        .number("TLPI 28-3, a process", "ns", "not published", |made| {
+            let (_, megabytes) = SIZES.iter().find(|(size, _)| *size == made.size_bytes)?;
+            let id = format!("{}.{megabytes}", made.method);
+            each(&TLPI, &id).filter(|_| made.touched)
+        })
+        .table()
 }
 
 /// Document 004's two tables and the book's, in their own layout.
@@ -238,23 +187,21 @@ fn rates(study: &Study) -> Option<Plot> {
 
 /// The document's summary file, line by line.
 fn summary_file(study: &Study) -> Table {
-    let columns = vec![Column::text("benchmark_results.txt of this machine")];
+    // The file is read by programs: plain digits in seconds, as the document prints them.
+    let seconds = |e: Estimate| e.value * PAPER_ITERATIONS as f64 / 1e9;
+    let lines = all(study, true).into_iter().filter_map(|made| {
+        Some(format!(
+            "`{} {PAPER_ITERATIONS} {} -> Elapsed: {:.4} sec, CPU: {:.5} sec`",
+            made.method,
+            made.size_bytes,
+            seconds(made.elapsed_ns),
+            seconds(made.cpu_ns?),
+        ))
+    });
     let caption = "The document's summary file: method, iterations, size, and the times of a run";
-    let mut table = Table::new("fork-table-summary", caption, columns);
-    for method in METHODS {
-        for (size, _) in SIZES {
-            let Some(made) = made(study, method, size, true) else { continue };
-            let Some(cpu_ns) = made.cpu_ns else { continue };
-            // The file is read by programs: plain digits in seconds, as the document prints them.
-            let seconds = |e: Estimate| e.value * PAPER_ITERATIONS as f64 / 1e9;
-            table.push(vec![Cell::text(format!(
-                "`{method} {PAPER_ITERATIONS} {size} -> Elapsed: {:.4} sec, CPU: {:.5} sec`",
-                seconds(made.elapsed_ns),
-                seconds(cpu_ns),
-            ))]);
-        }
-    }
-    table
+    Rows::of("fork-table-summary", caption, &lines.collect::<Vec<_>>())
+        .text("benchmark_results.txt of this machine", String::clone)
+        .table()
 }
 
 /// What a size is called in sentences.

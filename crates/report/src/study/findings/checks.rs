@@ -2,6 +2,8 @@
 //! What the measurements are worth: the model's error, counted faults, isolation.
 
 use cowlab_analysis::study::Study;
+use cowlab_analysis::study::cow_faults::workloads;
+use cowlab_schema::Pattern;
 
 use crate::document::Block;
 use crate::fmt::{self, percent};
@@ -42,9 +44,9 @@ fn model(study: &Study) -> Block {
 /// Faults that the kernel counted against pages that were written.
 fn counted(study: &Study) -> Option<Block> {
     let page = study.profile.page_size_bytes;
-    let ratios: Vec<f64> = faults::workloads(study)
+    let ratios: Vec<f64> = workloads(study)
         .iter()
-        .filter(|w| w.is("page_size_bytes", page) && !w.is("pattern", "single"))
+        .filter(|w| w.cell.page_size_bytes == page && w.cell.pattern != Pattern::Single)
         .filter_map(|w| Some(w.faults_per_page()?.value))
         .collect();
     let off = ratios.iter().map(|ratio| (ratio - 1.0).abs()).reduce(f64::max)?;

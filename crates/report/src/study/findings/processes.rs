@@ -2,6 +2,8 @@
 //! What a process costs without its memory, and how the cost grows with it.
 
 use cowlab_analysis::study::Study;
+use cowlab_analysis::study::fork_table::made;
+use cowlab_analysis::study::variants::untouched_forks;
 use cowlab_schema::Method;
 
 use crate::cells;
@@ -9,7 +11,7 @@ use crate::document::Block;
 use crate::fmt::{self, heap_size, percent, time};
 use crate::papers::SMITH;
 use crate::study::not_available;
-use crate::study::{beyond, explain, shares, sweep, table};
+use crate::study::{explain, shares, sweep, table, variants};
 
 pub(super) fn blocks(study: &Study) -> Vec<Block> {
     vec![methods(study), untouched(study), law(study)]
@@ -19,7 +21,7 @@ pub(super) fn blocks(study: &Study) -> Vec<Block> {
 fn methods(study: &Study) -> Block {
     let (small, large) = (table::SIZES[0].0, table::SIZES[2].0);
     let ends = |method: Method| {
-        let made = |bytes| table::made(study, method, bytes, true);
+        let made = |bytes| made(study, method, bytes, true);
         Some((made(small)?.elapsed_ns, made(large)?.elapsed_ns))
     };
     let words = |method: Method| {
@@ -59,7 +61,7 @@ fn methods(study: &Study) -> Block {
 }
 
 fn untouched(study: &Study) -> Block {
-    let Some([filled, asked_for, none]) = beyond::untouched_forks(study) else {
+    let Some([filled, asked_for, none]) = untouched_forks(study) else {
         let needs = "the sweep's samples with an untouched heap (bench fork-sweep)";
         return not_available(study, "Untouched memory", &["fork-sweep"], needs);
     };
@@ -79,7 +81,7 @@ fn untouched(study: &Study) -> Block {
         cells::words(none, "ns"),
         cells::words(filled, "ns")
     );
-    Block::finding(headline, detail, beyond::TABLE)
+    Block::finding(headline, detail, variants::TABLE)
 }
 
 /// Document 000's result on this machine.

@@ -2,6 +2,8 @@
 //! What writes cost after a fork, and where the time goes.
 
 use cowlab_analysis::study::Study;
+use cowlab_analysis::study::cow_faults::{plain, workloads};
+use cowlab_schema::Pattern;
 
 use crate::cells;
 use crate::document::Block;
@@ -109,10 +111,10 @@ fn parts(study: &Study) -> Block {
 /// Random against sequential writes at the largest size that has both.
 fn order(study: &Study) -> Option<Block> {
     let page = study.profile.page_size_bytes;
-    let workloads = faults::workloads(study);
+    let workloads = workloads(study);
     let both = |bytes: u64| {
-        let of = |pattern| faults::plain(&workloads, pattern, bytes, page)?.ns_per_page();
-        Some((bytes, of("sequential")?, of("random")?))
+        let of = |pattern| plain(&workloads, pattern, bytes, page)?.ns_per_page();
+        Some((bytes, of(Pattern::Sequential)?, of(Pattern::Random)?))
     };
     let (bytes, sequential, random) = both(64 << 20).or_else(|| both(16 << 20))?;
     let change = random.value / sequential.value - 1.0;
