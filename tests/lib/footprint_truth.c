@@ -9,6 +9,8 @@
  * (one byte of each) or, in the modes that end in "same", with the same ones.
  *
  *   child[-same]   a forked child writes them and exits
+ *   child-unmaps   the same; before it exits it gives all of the memory back by munmap
+ *   child-discards the same by MADV_DONTNEED
  *   parent[-same]  the parent writes them while a child lives, which then exits
  *   marks[-same]   no fork: SIGURG to itself before and after
  *   forever[-same] no fork: prints its pid, and writes them once a second until it is killed
@@ -108,6 +110,10 @@ int main(int count, char **words)
 
 		if (child == 0) {
 			write_some(memory, pages, step, same);
+			if (strstr(words[1], "unmaps"))
+				munmap(memory, pages * page);
+			else if (strstr(words[1], "discards"))
+				madvise(memory, pages * page, MADV_DONTNEED);
 			_exit(0);
 		}
 		waitpid(child, NULL, 0);

@@ -49,7 +49,7 @@ impl Subject {
     }
 
     /// The rows of this subject.
-    fn rows<'a>(&'a self, samples: &'a [Sample]) -> impl Iterator<Item = &'a Sample> {
+    fn rows<'a>(&'a self, samples: &'a [Sample]) -> impl Iterator<Item = &'a Sample> + Clone {
         samples.iter().filter(|s| s.bench == BENCH && Subject::of(s).as_ref() == Some(self))
     }
 
@@ -80,7 +80,10 @@ pub fn subjects(samples: &[Sample]) -> Vec<Subject> {
     found.sort();
     found.dedup();
     found.retain(|of| of.is_fork() || NO_FORK.contains(&of.span.as_str()));
-    let written = |of: &Subject| of.total(samples, "pages_written").unwrap_or(0.0);
+    let written = |of: &Subject| {
+        let metric = if of.is_fork() { "cow_pages" } else { "pages_written" };
+        of.total(samples, metric).unwrap_or(0.0)
+    };
     found.sort_by(|a, b| {
         let rank = |of: &Subject| (!of.is_fork(), of.method == SNAPSHOT, of.writer == EITHER);
         rank(a).cmp(&rank(b)).then(written(b).total_cmp(&written(a)))
@@ -107,7 +110,7 @@ fn subject_of(samples: &[Sample], program: Option<&str>) -> Result<Subject> {
 /// What was looked at and could not be judged: a profile counts it as not written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unjudged {
-    /// Pages of a span, in swap at one of its moments or unreadable.
+    /// Pages of a span, in swap at one of its moments, unreadable, or given back before anybody looked.
     pub pages: u64,
     /// Write faults of the whole run that were lost.
     pub lost_faults: u64,
@@ -120,7 +123,8 @@ impl Unjudged {
     /// There is no footprint in the samples.
     pub fn of(samples: &[Sample], program: Option<&str>) -> Result<Unjudged> {
         let subject = subject_of(samples, program)?;
-        let pages = subject.total(samples, "unknown_pages").unwrap_or(0.0).ceil() as u64;
+        let pages = |metric: &str| subject.total(samples, metric).unwrap_or(0.0).ceil() as u64;
+        let pages = pages("unknown_pages") + pages("freed_unseen_pages");
         let lost = samples.iter().find(|s| s.bench == BENCH && s.metric == "lost_faults");
         Ok(Unjudged { pages, lost_faults: lost.map_or(0, |s| s.value as u64) })
     }
@@ -180,15 +184,26 @@ pub fn profile_of(
     Ok((profile, subject))
 }
 
-/// Mapped and written pages by the value of one parameter, in the order of the rows.
-fn pairs<'a>(rows: impl Iterator<Item = &'a Sample>, param: &str) -> Vec<(String, u64, u64)> {
+/// Mapped and written pages by the value of one parameter, in the order of the rows: of a fork those
+/// that it shared and that were copied, also if they were given back since.
+fn pairs<'a>(
+    rows: impl Iterator<Item = &'a Sample> + Clone,
+    param: &str,
+    is_fork: bool,
+) -> Vec<(String, u64, u64)> {
+    // The map of a footprint of before has only what was there at the end.
+    let has_start = rows.clone().any(|row| row.metric == "start_pages");
+    let (mapped, written) = match is_fork && has_start {
+        true => ("start_pages", "cow_pages"),
+        false => ("pages_mapped", "pages_written"),
+    };
     let mut found: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for row in rows {
         let Some(name) = row.params.get(param) else { continue };
         let pages = found.entry(name.clone()).or_default();
         match row.metric.as_str() {
-            "pages_mapped" => pages.0 += row.value as u64,
-            "pages_written" => pages.1 += row.value as u64,
+            metric if metric == mapped => pages.0 += row.value as u64,
+            metric if metric == written => pages.1 += row.value as u64,
             _ => {}
         }
     }
@@ -199,7 +214,7 @@ fn mappings(samples: &[Sample], subject: &Subject) -> Vec<MappingShare> {
     let is_mapping = |s: &&Sample| {
         !s.params.contains_key("region") && s.params.get("mapping").is_some_and(|of| of != ALL)
     };
-    pairs(subject.rows(samples).filter(is_mapping), "mapping")
+    pairs(subject.rows(samples).filter(is_mapping), "mapping", subject.is_fork())
         .into_iter()
         .map(|(name, pages, written)| MappingShare { name, pages, written })
         .collect()
@@ -207,7 +222,7 @@ fn mappings(samples: &[Sample], subject: &Subject) -> Vec<MappingShare> {
 
 fn regions(samples: &[Sample], subject: &Subject) -> Option<Vec<Region>> {
     let rows = subject.rows(samples).filter(|s| s.params.contains_key("region"));
-    let regions = pairs(rows, "region");
+    let regions = pairs(rows, "region", subject.is_fork());
     let region = |(_, pages, written)| Region { pages, written };
     (!regions.is_empty()).then(|| regions.into_iter().map(region).collect())
 }
@@ -281,8 +296,11 @@ mod tests {
         }
         for (place, pages, written) in [("0", 512.0, 100.0), ("1", 488.0, 0.0)] {
             let region = [("mapping", "heap"), ("region", place)];
-            samples.push(row("parent", "exclusive", &region, "pages_mapped", pages));
-            samples.push(row("parent", "exclusive", &region, "pages_written", written));
+            samples.push(row("parent", "exclusive", &region, "start_pages", pages));
+            samples.push(row("parent", "exclusive", &region, "cow_pages", written));
+            // Given back since: of the fork it counts.
+            samples.push(row("parent", "exclusive", &region, "pages_mapped", 0.0));
+            samples.push(row("parent", "exclusive", &region, "pages_written", 0.0));
         }
         for (metric, value) in
             [("faults_left", 60.0), ("precopied_pages", 41.0), ("precopied_written_pages", 40.0)]
@@ -321,7 +339,8 @@ mod tests {
         assert_eq!((none, none.at_most(&profile)), (Unjudged::default(), 100));
         assert!(none.notes(&profile).is_empty());
         // Of two spans together, and of whom the profile is not.
-        samples.push(row("parent", "exclusive", &[], "unknown_pages", 81.0));
+        samples.push(row("parent", "exclusive", &[], "unknown_pages", 71.0));
+        samples.push(row("parent", "exclusive", &[], "freed_unseen_pages", 10.0));
         samples.push(row("child", "exclusive", &[], "unknown_pages", 900.0));
         samples.push(Sample::new(BENCH, Params::new(), "lost_faults", 7.0));
         let some = Unjudged::of(&samples, Some("server")).unwrap();

@@ -17,6 +17,7 @@ use cowlab_observe::footprint::faults::FaultLog;
 use cowlab_observe::footprint::follow::Follow;
 use cowlab_observe::footprint::method::{MethodFacts, Subject, choose};
 use cowlab_observe::footprint::samples::samples;
+use cowlab_observe::footprint::spans::Sum;
 use cowlab_observe::footprint::tracer::{Tracer, on_own_thread};
 use cowlab_observe::footprint::{Method, Spans, live};
 use cowlab_report::{csv, html};
@@ -154,7 +155,18 @@ fn missing(spans: &Spans, frames: bool, method: Method) -> Vec<Missing> {
         let lost = spans.faults_lost.unwrap_or(0);
         add("cow_pages", format!("{lost} faults were lost: pages that they wrote do not count"));
     }
-    let unknown_pages = unknown_pages(spans);
+    let freed_pages = most_pages(spans, |sum| sum.freed_unseen_pages);
+    if freed_pages > 0 {
+        add(
+            "cow_pages",
+            format!(
+                "up to {freed_pages} pages more may have been copied and then given back (munmap, \
+                 MADV_DONTNEED), by the faults that were taken: they do not count here; --method \
+                 faults counts them, with CAP_BPF and CAP_PERFMON"
+            ),
+        );
+    }
+    let unknown_pages = most_pages(spans, |sum| sum.unknown_pages);
     if unknown_pages > 0 {
         add(
             "pages_written",
@@ -171,11 +183,11 @@ fn missing(spans: &Spans, frames: bool, method: Method) -> Vec<Missing> {
 }
 
 /// Pages that could not be judged. The writers of one span tell of the same ones.
-fn unknown_pages(spans: &Spans) -> u64 {
+fn most_pages(spans: &Spans, of: impl Fn(&Sum) -> u64) -> u64 {
     let mut most: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for (key, sum) in &spans.sums {
         let pages = most.entry((key.program.as_str(), key.between.name())).or_default();
-        *pages = sum.unknown_pages.max(*pages);
+        *pages = of(sum).max(*pages);
     }
     most.values().sum()
 }
@@ -301,6 +313,7 @@ mod tests {
                 start_unix_ns: 0,
                 duration_ns: 1,
                 unknown_pages,
+                freed_unseen_pages: 0,
                 blind_ns: 0,
             });
         }

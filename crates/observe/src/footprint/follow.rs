@@ -13,10 +13,13 @@ use super::faults::FaultLog;
 use super::method::Method;
 use super::reading::Reading;
 use super::shares;
-use super::spans::{Between, Moment, Span, Spans, Writer, compared_since_fork, own_tally, sides};
+use super::spans::{
+    Between, FreedUnseen, Moment, Span, Spans, Writer, compared_since_fork, freed_unseen,
+    own_tally, sides,
+};
 use super::tracer::{Event, Tracer};
 use crate::pagemap::Pagemap;
-use crate::target::Target;
+use crate::target::{Stat, Target};
 
 /// Threads that have stopped wait for those that have not, such as one in vfork, no longer than this.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
@@ -298,6 +301,7 @@ impl Follow {
             start_unix_ns: before.unix_ns,
             duration_ns: before.at.elapsed().as_nanos() as u64,
             unknown_pages,
+            freed_unseen_pages: 0,
             blind_ns: 0,
         };
         self.spans.add(span);
@@ -315,6 +319,12 @@ impl Follow {
             parent.and_then(|parent| Reading::take(parent, &mut Pagemap::open(parent).ok()?).ok());
         let shares = shares::shares(&fork.reading, now.as_ref(), Some(&child));
         let mut unknown_pages = shares.unknown_pages;
+        let of_child = freed_unseen(&fork.reading, &child, process.target.stat()?.minor_faults);
+        let since_fork = |stat: Stat| stat.minor_faults.saturating_sub(fork.minor_faults);
+        let parents_faults = parent.and_then(|parent| parent.stat().ok()).map_or(0, since_fork);
+        let of_parent =
+            now.as_ref().map_or(0, |now| freed_unseen(&fork.reading, now, parents_faults));
+        let mut freed = FreedUnseen { of_parent, of_child };
         let mut seen = sides(shares);
         if let Some(copy) = &fork.copy {
             // Bytes say what changed, and nothing of whose the copy was.
@@ -333,8 +343,8 @@ impl Follow {
             faults.drain();
             let parent = now.as_ref().map(|now| (*parent_pid, now));
             seen = faults.judge(fork, parent, Some((pid, &child)));
-            // A fault tells of a page that is in swap by now as well.
-            unknown_pages = 0;
+            // A fault tells of a page that is in swap or gone by now as well.
+            (unknown_pages, freed) = (0, FreedUnseen::default());
         }
         let span = |(writer, tally)| Span {
             between,
@@ -345,6 +355,7 @@ impl Follow {
             start_unix_ns: fork.unix_ns,
             duration_ns: fork.at.elapsed().as_nanos() as u64,
             unknown_pages,
+            freed_unseen_pages: freed.by(writer),
             blind_ns: 0,
         };
         Ok(seen.into_iter().map(span).collect())

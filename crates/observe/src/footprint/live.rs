@@ -11,7 +11,10 @@ use super::faults::FaultLog;
 use super::method::Method;
 use super::reading::{Placed, Reading, join};
 use super::shares;
-use super::spans::{Between, Moment, Span, Spans, Writer, compared_since_fork, own_tally, sides};
+use super::spans::{
+    Between, FreedUnseen, Moment, Span, Spans, Writer, compared_since_fork, freed_unseen,
+    own_tally, sides,
+};
 use super::tally::{Fate, Tally};
 use super::uffd;
 use crate::children;
@@ -77,6 +80,7 @@ pub fn interval(
         start_unix_ns: before.unix_ns,
         duration_ns: before.at.elapsed().as_nanos() as u64,
         unknown_pages,
+        freed_unseen_pages: 0,
         blind_ns: 0,
     });
     Ok(spans)
@@ -255,6 +259,8 @@ impl Looks<'_> {
             }
         };
         let mut last = (parent_now.clone(), fork.reading.clone());
+        let parents_faults = self.target.stat()?.minor_faults;
+        let mut childs_faults = fork.minor_faults;
         self.spans.note(&fork);
         if is_same_memory(&last.0, &last.1) {
             self.spans.spawns += 1;
@@ -282,7 +288,10 @@ impl Looks<'_> {
             let Ok(parent) = self.reading(self.target) else { break };
             // Its end, or another program's memory.
             match self.reading(child) {
-                Ok(now) if !is_another(&last.1, &now) => last = (parent, now),
+                Ok(now) if !is_another(&last.1, &now) => {
+                    last = (parent, now);
+                    childs_faults = child.stat().map_or(childs_faults, |stat| stat.minor_faults);
+                }
                 Ok(_) => {
                     between = Between::ForkToExec;
                     break;
@@ -301,6 +310,11 @@ impl Looks<'_> {
         };
         let shares = shares::shares(&fork.reading, Some(&parent), Some(&last));
         let mut unknown_pages = shares.unknown_pages;
+        let faults_now = self.target.stat().map_or(parents_faults, |stat| stat.minor_faults);
+        let mut freed = FreedUnseen {
+            of_parent: freed_unseen(&fork.reading, &parent, faults_now - parents_faults),
+            of_child: freed_unseen(&fork.reading, &last, childs_faults),
+        };
         let mut seen = sides(shares);
         if let Some(copy) = &fork.copy {
             // The parent's bytes are gone with it.
@@ -317,8 +331,8 @@ impl Looks<'_> {
             faults.drain();
             let sides = (self.target.pid(), child.pid());
             seen = faults.judge(&fork, Some((sides.0, &parent)), Some((sides.1, &last)));
-            // A fault tells of a page that is in swap by now as well.
-            unknown_pages = 0;
+            // A fault tells of a page that is in swap or gone by now as well.
+            (unknown_pages, freed) = (0, FreedUnseen::default());
         }
         for (writer, tally) in seen {
             self.spans.add(Span {
@@ -330,6 +344,7 @@ impl Looks<'_> {
                 start_unix_ns: fork.unix_ns,
                 duration_ns: fork.at.elapsed().as_nanos() as u64,
                 unknown_pages,
+                freed_unseen_pages: freed.by(writer),
                 blind_ns,
             });
         }
@@ -463,6 +478,7 @@ mod tests {
             start_unix_ns: 0,
             duration_ns: 1,
             unknown_pages: 0,
+            freed_unseen_pages: 0,
             blind_ns: 0,
         });
         let spans = kept(spans, gone(), 100).unwrap();

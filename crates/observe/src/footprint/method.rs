@@ -103,6 +103,11 @@ impl MethodFacts {
             }
             None => Err("this kernel has no clear_refs or refuses it".to_owned()),
         };
+        // Whether a page was there is told by this processor's error codes.
+        let bpf = match cfg!(target_arch = "x86_64") {
+            true => bpf,
+            false => Err("a fault's error code is decoded on x86-64 only".to_owned()),
+        };
         let memory = target.map_or(Ok(()), |target| {
             target.open_file("mem").map(drop).map_err(|error| error.to_string())
         });
@@ -134,7 +139,7 @@ fn is_registered(target: &Target) -> bool {
     all.iter().filter_map(|mapping| mapping.details.as_ref()).any(|details| details.has(b"uw"))
 }
 
-/// The cheapest method that sees what is asked for, or the one that `forced` names, with the reason;
+/// The cheapest method that sees all of what is asked for, or the one that `forced` names, with the reason;
 /// or why it cannot be had.
 ///
 /// # Errors
@@ -151,19 +156,22 @@ pub fn choose(
         };
     }
     let order: &[Method] = match subject {
-        Subject::Command | Subject::Fork => &[Method::Exclusive, Method::Faults, Method::Snapshot],
+        Subject::Command | Subject::Fork => &[Method::Faults, Method::Exclusive, Method::Snapshot],
         Subject::Interval => &[Method::Uffd, Method::SoftDirty, Method::Snapshot],
     };
     let mut reasons = Vec::new();
     for method in order {
         match usable(*method, subject, facts) {
             Ok(()) => {
-                let cheaper = if reasons.is_empty() {
-                    "the cheapest".to_owned()
-                } else {
-                    format!("the cheapest left ({})", reasons.join("; "))
+                let best = match method {
+                    Method::Faults => "pages that are given back count as well",
+                    _ => "the cheapest",
                 };
-                return Ok((*method, cheaper));
+                let why = match reasons.is_empty() {
+                    true => best.to_owned(),
+                    false => format!("{best} that is left ({})", reasons.join("; ")),
+                };
+                return Ok((*method, why));
             }
             Err(reason) => reasons.push(format!("{method}: {reason}")),
         }
@@ -230,8 +238,11 @@ mod tests {
 
     #[test]
     fn the_cheapest_that_sees_it_is_taken() {
-        assert_eq!(chosen(Subject::Command, &facts()), Method::Exclusive);
-        assert_eq!(chosen(Subject::Fork, &facts()), Method::Exclusive);
+        for subject in [Subject::Command, Subject::Fork] {
+            assert_eq!(chosen(subject, &facts()), Method::Faults);
+            let no_bpf = MethodFacts { bpf: Err("needs CAP_BPF".into()), ..facts() };
+            assert_eq!(chosen(subject, &no_bpf), Method::Exclusive);
+        }
         assert_eq!(chosen(Subject::Interval, &facts()), Method::Snapshot);
         let marked = MethodFacts { registered: Some(true), may_mark: true, ..facts() };
         assert_eq!(chosen(Subject::Interval, &marked), Method::Uffd);

@@ -94,6 +94,9 @@ fn of_sum(samples: &mut Vec<Sample>, key: &Key, sum: &Sum, page_bytes: u64) {
     out.add("spans", "spans", sum.spans as f64);
     out.add("duration_ns", "ns", sum.duration_ns as f64);
     out.add("unknown_pages", "pages", sum.unknown_pages as f64);
+    if key.between.is_fork() {
+        out.add("freed_unseen_pages", "pages", sum.freed_unseen_pages as f64);
+    }
     if sum.blind_ns > 0 {
         out.add("blind_ns", "ns", sum.blind_ns as f64);
     }
@@ -113,6 +116,10 @@ fn of_sum(samples: &mut Vec<Sample>, key: &Key, sum: &Sum, page_bytes: u64) {
     for (place, region) in sum.tally.regions.values().enumerate() {
         out.params.insert("mapping".to_owned(), region.kind.name().to_owned());
         out.params.insert("region".to_owned(), place.to_string());
+        if key.between.is_fork() {
+            out.add("start_pages", "pages", region.counts.start_pages as f64);
+            out.add("cow_pages", "pages", region.counts.cow_pages as f64);
+        }
         out.add("pages_mapped", "pages", region.counts.pages_mapped as f64);
         out.add("pages_written", "pages", region.counts.pages_written as f64);
         out.add_share("write_fraction", region.counts.write_fraction());

@@ -31,13 +31,15 @@ pub struct Moment {
     pub unix_ns: i64,
     /// When, on the kernel's clock of events.
     pub monotonic_ns: u64,
+    /// Minor faults of the process so far.
+    pub minor_faults: u64,
 }
 
 impl Moment {
     /// A moment made of parts, for tests.
     pub fn of(reading: Reading, monotonic_ns: u64) -> Moment {
         let (at, unix_ns) = (Instant::now(), 0);
-        Moment { reading, pagemap: None, copy: None, at, unix_ns, monotonic_ns }
+        Moment { reading, pagemap: None, copy: None, at, unix_ns, monotonic_ns, minor_faults: 0 }
     }
 
     /// Fails if `of` has ended, or has another program's memory by now.
@@ -64,8 +66,9 @@ impl Moment {
         let reading = Reading::take(of, &mut pagemap)?;
         let copies = method == Method::Snapshot;
         let copy = if copies { Some(Copy::take(of, &reading)?) } else { None };
-        let pagemap = Some(pagemap);
-        Ok(Moment { reading, pagemap, copy, at, unix_ns: since.as_nanos() as i64, monotonic_ns })
+        let (pagemap, unix_ns) = (Some(pagemap), since.as_nanos() as i64);
+        let minor_faults = of.stat()?.minor_faults;
+        Ok(Moment { reading, pagemap, copy, at, unix_ns, monotonic_ns, minor_faults })
     }
 }
 
@@ -121,6 +124,8 @@ pub struct Span {
     pub duration_ns: u64,
     /// Pages of which nothing is known: in swap, or unreadable.
     pub unknown_pages: u64,
+    /// Of the pages that are gone, those that may have been copied before, unseen: at most so many.
+    pub freed_unseen_pages: u64,
     /// Between the last look and the end: what was written then is not seen.
     pub blind_ns: u64,
 }
@@ -188,6 +193,38 @@ pub fn sides(shares: Shares) -> Vec<(Writer, Tally)> {
     known.chain([(Writer::Either, shares.either)]).collect()
 }
 
+/// How many pages of `fork` one side may have copied and given back by `now`, at most: those that
+/// are gone, and no more than the faults of that side since the fork for which no page is there.
+pub fn freed_unseen(fork: &Reading, now: &Reading, minor_faults: u64) -> u64 {
+    let (mut gone, mut seen) = (0, 0);
+    for (_, before, after) in join(fork.private_pages(), now.private_pages()) {
+        gone += u64::from(before.is_some() && after.is_none());
+        let moved = before.zip(after).and_then(|(a, b)| a.page.frame().zip(b.page.frame()));
+        seen += u64::from(moved.is_some_and(|(a, b)| a != b) || before.is_none());
+    }
+    gone.min(minor_faults.saturating_sub(seen))
+}
+
+/// Of both sides of a fork, pages that may have been copied and given back unseen.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FreedUnseen {
+    /// Of the one that forked.
+    pub of_parent: u64,
+    /// Of the one that was forked.
+    pub of_child: u64,
+}
+
+impl FreedUnseen {
+    /// Those of one writer.
+    pub fn by(self, writer: Writer) -> u64 {
+        match writer {
+            Writer::Child => self.of_child,
+            Writer::Either => self.of_parent + self.of_child,
+            _ => self.of_parent,
+        }
+    }
+}
+
 /// By what spans are added up.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
@@ -216,6 +253,8 @@ pub struct Sum {
     pub duration_ns: u64,
     /// Pages of which nothing is known.
     pub unknown_pages: u64,
+    /// Pages that may have been copied and given back, unseen: at most so many.
+    pub freed_unseen_pages: u64,
     /// The longest time of one without a look before its end.
     pub blind_ns: u64,
 }
@@ -268,6 +307,7 @@ impl Spans {
             start_unix_ns: span.start_unix_ns,
             duration_ns: 0,
             unknown_pages: 0,
+            freed_unseen_pages: 0,
             blind_ns: 0,
         });
         sum.spans += 1;
@@ -278,6 +318,7 @@ impl Spans {
         }
         sum.duration_ns += span.duration_ns;
         sum.unknown_pages += span.unknown_pages;
+        sum.freed_unseen_pages += span.freed_unseen_pages;
         sum.blind_ns = sum.blind_ns.max(span.blind_ns);
     }
 

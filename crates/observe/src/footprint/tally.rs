@@ -33,7 +33,8 @@ pub struct Counts {
     pub pages_mapped: u64,
     /// Of them, those written between the moments, new ones included: document 000's part.
     pub pages_written: u64,
-    /// Of the pages of the first moment, those written: what a fork at that moment has copied.
+    /// Of the pages of the first moment, those written: what a fork at that moment has copied. A page
+    /// that was given back afterwards counts where the method sees it.
     pub cow_pages: u64,
     /// There at the second moment only.
     pub new_pages: u64,
@@ -61,7 +62,7 @@ impl Counts {
         self.start_pages += one(fate.was_there);
         self.pages_mapped += one(fate.is_there);
         self.pages_written += one(fate.is_there && fate.is_written);
-        self.cow_pages += one(fate.was_there && fate.is_there && fate.is_written);
+        self.cow_pages += one(fate.was_there && fate.is_written);
         self.new_pages += one(!fate.was_there && fate.is_there);
         self.gone_pages += one(fate.was_there && !fate.is_there);
     }
