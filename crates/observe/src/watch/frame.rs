@@ -144,7 +144,7 @@ pub struct Epoch {
     /// The fork's stop.
     pub stop_ns: Option<u64>,
     /// What the child has for itself: copied by either side since the fork, or new. The last walk,
-    /// and the faults since then.
+    /// and the faults since then; `None` before the first of a child that was there before.
     pub copied_bytes: Option<u64>,
     /// The part of it that a walk saw.
     pub walked_bytes: Option<u64>,

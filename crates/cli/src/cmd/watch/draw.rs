@@ -10,7 +10,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Gauge, Paragraph, Row, Sparkline, Table, Wrap};
 
 use super::heat;
-use super::lines::{bytes, forks};
+use super::lines::{bytes, forks, looked_at};
 use super::penalty::Penalty;
 use super::view::{Page, View};
 
@@ -121,14 +121,14 @@ fn overview(
             let stops = process.totals.stops.as_ref();
             let share = Constraint::Fill(u16::from(stops.is_some()));
             let [map, below] = Layout::vertical([Constraint::Fill(2), share]).areas(right);
-            heat_map(frame, map, regions(process), "Copied by 2 MiB");
+            heat_map(frame, map, regions(process), &map_title(process));
             if let Some(stops) = stops {
                 histogram(frame, below, stops);
             }
         }
         None => {
             let [map, list] = Layout::vertical([Constraint::Fill(1); 2]).areas(rest);
-            heat_map(frame, map, regions(process), "Copied by 2 MiB");
+            heat_map(frame, map, regions(process), &map_title(process));
             children(frame, list, view, process);
         }
     }
@@ -153,12 +153,11 @@ fn facts(view: &View, process: &Process, penalty: Option<&Penalty>) -> Vec<Strin
     lines.push(faults.join("  "));
     if let Some(epoch) = &process.epoch {
         let age = epoch.age_ns.map_or("?".to_owned(), |age| quantity(age as f64, "ns"));
-        lines.push(format!(
-            "epoch of child {}: {age}, {} copied, {} still shared",
-            epoch.child,
-            bytes(epoch.copied_bytes),
-            bytes(epoch.shared_bytes)
-        ));
+        let figures = match (epoch.copied_bytes, epoch.shared_bytes) {
+            (None, _) => "not looked at yet".to_owned(),
+            (copied, shared) => format!("{} copied, {} still shared", bytes(copied), bytes(shared)),
+        };
+        lines.push(format!("epoch of child {}: {age}, {figures}", epoch.child));
     } else if let Some(epoch) = &process.last_epoch {
         let copied = bytes(epoch.copied_bytes);
         lines.push(format!("no epoch; the last child ended with {copied} of its own"));
@@ -213,6 +212,13 @@ fn rates(frame: &mut Frame<'_>, area: Rect, view: &View) {
 
 fn regions(process: &Process) -> &[RegionRow] {
     process.epoch.as_ref().map_or(&[], |epoch| epoch.regions.as_slice())
+}
+
+/// The map is as old as the last walk.
+fn map_title(process: &Process) -> String {
+    let age =
+        process.epoch.as_ref().map_or_else(String::new, |epoch| format!(", {}", looked_at(epoch)));
+    format!("Copied by 2 MiB{age}")
 }
 
 fn heat_map(frame: &mut Frame<'_>, area: Rect, regions: &[RegionRow], what: &str) {
@@ -316,7 +322,12 @@ fn mappings(frame: &mut Frame<'_>, area: Rect, view: &View, process: &Process) {
         let inside =
             |row: &&RegionRow| row.start + (2 << 20) > chosen.start && row.start < chosen.end;
         let regions: Vec<RegionRow> = epoch.regions.iter().filter(inside).copied().collect();
-        heat_map(frame, map, &regions, &format!("Copied by 2 MiB of {:x}", chosen.start));
+        heat_map(
+            frame,
+            map,
+            &regions,
+            &format!("Copied by 2 MiB of {:x}, {}", chosen.start, looked_at(epoch)),
+        );
     }
 }
 

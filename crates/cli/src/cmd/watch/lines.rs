@@ -76,11 +76,22 @@ pub fn forks(process: &Process) -> Option<String> {
 
 /// What an epoch copied.
 pub fn copied(epoch: &Epoch) -> String {
+    if epoch.copied_bytes.is_none() {
+        return format!("child {} not looked at yet", epoch.child);
+    }
     format!(
         "copied {} of {} for child {}",
         bytes(epoch.copied_bytes),
         bytes(epoch.copied_bytes.zip(epoch.shared_bytes).map(|(a, b)| a + b)),
         epoch.child
+    )
+}
+
+/// When the page tables of a child were last looked at.
+pub fn looked_at(epoch: &Epoch) -> String {
+    epoch.walk_age_ns.map_or_else(
+        || "not looked at yet".to_owned(),
+        |age| format!("looked at {} ago", quantity(age as f64, "ns")),
     )
 }
 
@@ -116,6 +127,21 @@ mod tests {
         let text = text(&frame);
         assert!(text.contains("x (7)  0 children"), "{text}");
         assert!(!text.contains("faults") && !text.contains("forks"), "{text}");
+    }
+
+    #[test]
+    fn before_the_first_look_nothing_is_said_to_be_copied() {
+        let mut frame = example();
+        let epoch = frame.processes[0].epoch.as_mut().unwrap();
+        (epoch.copied_bytes, epoch.shared_bytes, epoch.walk_age_ns) = (None, None, None);
+        assert_eq!(looked_at(epoch), "not looked at yet");
+        epoch.walk_age_ns = Some(2_500_000_000);
+        assert_eq!(looked_at(epoch), "looked at 2.50 s ago");
+        let text = text(&frame);
+        assert!(
+            text.contains("child 4243 not looked at yet") && !text.contains("copied"),
+            "{text}"
+        );
     }
 
     #[test]

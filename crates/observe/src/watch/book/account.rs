@@ -183,17 +183,20 @@ impl Account {
         let away = if is_only { by_parent } else { 0 };
         let since = pages(away + gains(own_then, &self.now));
         let walked = walk.map(|walk| walk.sample.private_pages);
+        // Of one that was there before, only a walk tells what it had copied by then.
+        let is_known = walk.is_some() || self.born_ns > 0;
         let shared_pages = match walk {
             Some(walk) => Some(walk.sample.shared_pages),
             None => share.parent_at_fork.anonymous_bytes.map(|bytes| bytes / page_bytes),
-        };
+        }
+        .filter(|_| is_known);
         let shared_pages = shared_pages
             .map(|left| left.saturating_sub(pages(by_parent + copies(own_then, &self.now))));
         Some(Epoch {
             child: self.pid,
             age_ns: self.age_ns(time_ns),
             stop_ns: share.stop_ns,
-            copied_bytes: Some((walked.unwrap_or(0) + since) * page_bytes),
+            copied_bytes: is_known.then(|| (walked.unwrap_or(0) + since) * page_bytes),
             walked_bytes: walked.map(|pages| pages * page_bytes),
             shared_bytes: shared_pages.map(|pages| pages * page_bytes),
             walk_age_ns: walk.map(|walk| time_ns.saturating_sub(walk.time_ns)),

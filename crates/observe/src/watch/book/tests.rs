@@ -210,6 +210,21 @@ fn how_old_a_child_is_that_was_there_before_is_not_known() {
 }
 
 #[test]
+fn what_a_child_that_was_there_before_copied_is_not_known_until_it_is_walked() {
+    let mut book = server();
+    book.add_sharing(CHILD, &stat("server", 9), faults(3), SERVER);
+    let epoch = frame(&book, 30).processes[0].epoch.clone().unwrap();
+    assert_eq!((epoch.copied_bytes, epoch.shared_bytes, epoch.walk_age_ns), (None, None, None));
+    book.walked(CHILD, walk(5, 7), 31);
+    let epoch = frame(&book, 40).processes[0].epoch.clone().unwrap();
+    assert_eq!(epoch.copied_bytes, Some(5 * PAGE));
+    assert_eq!((epoch.shared_bytes, epoch.walk_age_ns), (Some(7 * PAGE), Some(9)));
+    // The faults since a fork that was seen are all that a child can have copied.
+    fork_of(&mut book, SERVER, CHILD + 1, 50, false);
+    assert!(frame(&book, 51).processes[0].epoch.as_ref().unwrap().copied_bytes.is_some());
+}
+
+#[test]
 fn what_is_spawned_or_executed_shares_nothing() {
     let mut book = server();
     fork_of(&mut book, SERVER, CHILD, 10, true);

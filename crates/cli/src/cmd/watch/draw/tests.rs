@@ -46,6 +46,17 @@ fn a_wide_terminal_has_the_histogram_too() {
 }
 
 #[test]
+fn the_heat_map_says_how_old_it_is_and_nothing_is_copied_before_the_first_look() {
+    let mut view = shown("");
+    assert!(drawn(80, 24, &view).contains("looked at"));
+    let epoch = view.frame.processes[0].epoch.as_mut().unwrap();
+    (epoch.copied_bytes, epoch.shared_bytes, epoch.walk_age_ns) = (None, None, None);
+    let text = drawn(200, 50, &view);
+    assert_eq!(text.matches("not looked at yet").count(), 2, "{text}");
+    assert!(!text.contains("% copied"), "{text}");
+}
+
+#[test]
 fn nothing_is_said_of_forks_that_cannot_be_seen() {
     let mut view = shown("");
     view.frame.sees = Default::default();
