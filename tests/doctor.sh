@@ -7,7 +7,7 @@ set -euo pipefail
 . "$REPOSITORY/tests/lib/common.sh"
 
 passes doctor
-says out 'fork and copy-on-write timing'
+says out 'TLB flush of'
 passes --json doctor
 json "d['format'] == 1 and rows == [] and 'run' not in d" \
 	"len(d['summary']['capabilities']) > 5" \

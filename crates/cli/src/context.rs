@@ -2,7 +2,6 @@
 //! What every verb that measures needs: the machine's facts, a runner that Ctrl-C stops, progress.
 
 use std::cell::{Cell, RefCell};
-use std::io::IsTerminal;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,11 +14,10 @@ use cowlab_machine::fit::{self, Need};
 use cowlab_machine::{Facts, Guard, Policy, PolicyGuard, Root, thp, usable};
 use cowlab_probes::{DoFork, Runner, WarmMemory, unix_ns};
 use cowlab_store::Sample;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::Common;
-use crate::cmd::kernel::{MARK, PROGRESS};
 use crate::output;
+use crate::progress::{self, MARK, PROGRESS};
 use crate::usage::WrongUsage;
 
 /// Free memory kept warm during a run, at most: the largest heap, its copies, and an eighth more.
@@ -103,6 +101,13 @@ impl Context {
     /// Refuse page sizes that a program here does not get.
     pub fn check_page_size(&self, page_size_bytes: u64) -> Result<()> {
         usable::page_size(&self.facts, page_size_bytes).map_err(|reason| WrongUsage(reason).into())
+    }
+
+    /// The page sizes asked for, or the base page; refused if a program does not get them here.
+    pub fn page_sizes(&self, asked: &[u64]) -> Result<Vec<u64>> {
+        let sizes = if asked.is_empty() { vec![self.page()] } else { asked.to_vec() };
+        sizes.iter().try_for_each(|size| self.check_page_size(*size))?;
+        Ok(sizes)
     }
 
     /// Refuse policies that cannot be had here; otherwise what sets them, on a kernel that has any.
@@ -195,11 +200,7 @@ impl Context {
     ) -> Result<()> {
         let start_unix_ns = unix_ns();
         let warm = self.warm();
-        let bar = ProgressBar::new(1000);
-        bar.set_draw_target(ProgressDrawTarget::stderr());
-        if let Some(style) = progress_style() {
-            bar.set_style(style);
-        }
+        let bar = progress::bar();
         // A guest's progress is shown by whoever booted it.
         let lines = std::env::var_os(PROGRESS).is_some();
         let progress = |name: &str, done: f64| {
@@ -225,9 +226,7 @@ impl Context {
 
     /// A line of progress on standard error.
     pub fn say(&self, what: &str) {
-        if std::io::stderr().is_terminal() || !self.common.json {
-            output::say(what);
-        }
+        output::progress(self.common.json, what);
     }
 }
 
@@ -237,11 +236,6 @@ fn about(expected: Duration) -> String {
         seconds @ ..=90 => format!("about {} s", seconds.max(1)),
         seconds => format!("about {} minutes", (seconds + 30) / 60),
     }
-}
-
-/// How a measurement's progress looks.
-pub fn progress_style() -> Option<ProgressStyle> {
-    ProgressStyle::with_template("{elapsed_precise} {wide_bar} {percent:>3}% {msg:50!}").ok()
 }
 
 /// Rounds for a budget of seconds.

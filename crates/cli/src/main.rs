@@ -3,10 +3,15 @@
 
 mod application;
 mod args;
+mod calibration;
 mod cmd;
 mod context;
+mod lab;
+mod measure;
 mod output;
 mod profile_file;
+mod progress;
+mod run_life;
 mod signals;
 mod usage;
 

@@ -53,6 +53,13 @@ pub fn say(what: &str) {
     let _ = writeln!(io::stderr(), "cowlab: {what}");
 }
 
+/// A line of progress on standard error: not where one document is wanted and nobody watches.
+pub fn progress(json: bool, what: &str) {
+    if !json || io::stderr().is_terminal() {
+        say(what);
+    }
+}
+
 /// Write to standard output. A reader that has gone is not an error.
 pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();

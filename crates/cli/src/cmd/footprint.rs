@@ -20,12 +20,12 @@ use cowlab_observe::footprint::samples::samples;
 use cowlab_observe::footprint::spans::Sum;
 use cowlab_observe::footprint::tracer::{Tracer, on_own_thread};
 use cowlab_observe::footprint::{Method, Spans, live};
-use cowlab_report::{csv, html};
-use cowlab_store::{Missing, Run, RunFolder, RunInfo};
+use cowlab_store::Missing;
 use serde::Serialize;
 
-use crate::args::{Common, FootprintArgs};
+use crate::args::FootprintArgs;
 use crate::output;
+use crate::run_life::{Report, RunLife};
 use crate::signals;
 use crate::usage::{EndedWith, WrongUsage};
 
@@ -78,16 +78,13 @@ pub fn run(json: bool, args: &FootprintArgs) -> Result<()> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_usize(signal, Arc::clone(&interrupts), signal as usize)?;
     }
-    let mut info = RunInfo::begin("footprint", common.seed, facts.environment());
-    let folder = RunFolder::create(&common.output, &info)?;
+    let mut life = RunLife::begin(common, "footprint", facts.environment())?;
     let plan = Plan { args, method, reason, facts, interrupts };
-    let began = Instant::now();
     let (spans, status) = match target {
         None => on_own_thread(|| plan.command())?,
         Some(target) => (plan.process(&target)?, None),
     };
-    info.duration_s = Some(began.elapsed().as_secs_f64());
-    info.missing = missing(&spans, of_method.frames, method);
+    life.run.info.missing = missing(&spans, of_method.frames, method);
     let summary = Summary {
         method: plan.method.to_string(),
         reason: plan.reason,
@@ -97,31 +94,19 @@ pub fn run(json: bool, args: &FootprintArgs) -> Result<()> {
         longest_stop_ns: (spans.stops > 0).then_some(spans.longest_stop_ns),
         exit_status: status,
     };
-    let start_unix_ns = info.started.as_nanosecond() as i64;
-    let run = Run { samples: samples(&spans, plan.facts.page_size_bytes, start_unix_ns), info };
-    keep(common, folder, &run, &summary)?;
+    let start_unix_ns = life.run.info.started.as_nanosecond() as i64;
+    life.run.samples = samples(&spans, plan.facts.page_size_bytes, start_unix_ns);
+    let kept = life.end(Ok(()), |run| {
+        let document = cowlab_report::footprint::document(run)
+            .context("nothing was seen: the process, or the looking at it, ended too early")?;
+        Report::new(document, &summary)
+    })?;
+    output::say(&format!("method {} ({})", summary.method, summary.reason));
+    kept.show()?;
     match status {
         Some(status) if status != 0 => Err(EndedWith::of_wait_status(status).into()),
         _ => Ok(()),
     }
-}
-
-fn keep(common: &Common, folder: RunFolder, run: &Run, summary: &Summary) -> Result<()> {
-    let document = cowlab_report::footprint::document(run)
-        .context("nothing was seen: the process, or the looking at it, ended too early")?;
-    folder.write_run(run)?;
-    for (file, contents) in csv::tables(&document) {
-        folder.write(&format!("tables/{file}"), contents.as_bytes())?;
-    }
-    folder.write("report.html", html::render(&document).as_bytes())?;
-    let written = folder.commit()?;
-    output::say(&format!(
-        "method {} ({}); the run is {}",
-        summary.method,
-        summary.reason,
-        written.display()
-    ));
-    if common.json { output::json_of_run(run, summary) } else { output::text(&document) }
 }
 
 /// What this run could not see.

@@ -2,18 +2,9 @@
 //! One file a verb.
 
 pub mod advise;
-mod advise_table;
 pub mod bench;
-mod bench_ccow;
-pub mod bench_observe;
-mod bench_programs;
-pub mod bench_redis;
-pub mod bench_snapshot;
-pub mod bench_tend;
-pub mod bench_trace;
 pub mod calibrate;
 pub mod compare;
-pub mod cross_check;
 pub mod doctor;
 pub mod footprint;
 pub mod insert;

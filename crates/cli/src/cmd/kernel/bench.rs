@@ -3,22 +3,19 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use cowlab_analysis::figures::figures;
 use cowlab_bench::guest::Guests;
 use cowlab_lab::{Variant, Wanted};
 use cowlab_machine::{Facts, Root};
-use cowlab_report::figures::table as figure_table;
-use cowlab_report::{Block, Document, Section, csv, emulated, html};
-use cowlab_store::{Run, RunFolder, RunInfo};
+use cowlab_store::Run;
 
-use super::Lab;
-use super::guests::{self, Plan};
 use crate::args::{Bench, Common, KernelBenchArgs};
-use crate::cmd::bench::kept;
-use crate::output;
+use crate::lab::Lab;
+use crate::lab::guests::{self, Plan};
+use crate::measure;
+use crate::run_life::{Report, RunLife};
 use crate::usage::WrongUsage;
 
 /// Run the verb.
@@ -28,49 +25,23 @@ pub fn run(json: bool, args: &KernelBenchArgs) -> Result<()> {
     let lab = Lab::open(json, &args.guest.place)?;
     let name = format!("kernel-bench-{}", args.what.bench.name());
     let host = Facts::probe(&Root::default()).environment();
-    let mut info = RunInfo::begin(&name, common.seed, host);
-    let folder = RunFolder::create(&common.output, &info)?;
-    let began = Instant::now();
+    let mut life = RunLife::begin(common, &name, host)?;
     let words = guest_words(std::env::args_os().skip(1), common);
     let boots = args.boots.unwrap_or(if args.variant.len() > 1 { 2 } else { 1 });
     let accelerator = guests::ready(&lab, args.guest.accelerator.wanted(), &args.variant)?;
     let plan = Plan { words, variants: &args.variant, boots, accelerator, guest: &args.guest };
     let mut guests = Guests::default();
     let ended = plan.measure(&lab, common, &mut guests);
-    if guests.samples.is_empty() && ended.is_err() {
-        return ended;
-    }
-    info.duration_s = Some(began.elapsed().as_secs_f64());
-    info.environments = guests.environments;
-    info.missing = guests.missing;
-    info.missing.extend(ended.as_ref().err().map(guests::ended_early));
-    let run = Run { info, samples: guests.samples };
-
-    let summary = figures(&run.samples);
-    let document = cowlab_report::of_bench(&run)
-        .or_else(|| cowlab_report::kernel::document(&run))
-        .unwrap_or_else(|| figures_document(&args.what.bench, &run));
-    for (file, contents) in csv::tables(&document) {
-        folder.write(&format!("tables/{file}"), contents.as_bytes())?;
-    }
-    folder.write("report.html", html::render(&document).as_bytes())?;
-    folder.write_run(&run)?;
-    let written = folder.commit()?;
-    ended.with_context(|| kept(&written))?;
-    lab.say(&format!("the run is {}", written.display()));
-    if common.json { output::json_of_run(&run, &summary) } else { output::text(&document) }
+    guests::bring(guests, &ended, &mut life.run);
+    life.end(ended, |run| report(args.what.bench.name(), run))?.show()
 }
 
-/// A table of everything, for what has no report of its own.
-fn figures_document(bench: &Bench, run: &Run) -> Document {
-    let name = bench.name();
-    let table = figure_table(name, name, &figures(&run.samples));
-    let environments = &run.info.environments;
-    let kernels: Vec<&str> = environments.iter().map(|e| e.kernel.as_str()).collect();
-    let mut document = Document::new(name, format!("In a guest: Linux {}.", kernels.join(", ")));
-    document.sections.push(Section::new(name, "Figures", vec![Block::Table(table)]));
-    emulated::label_document(&mut document, emulated::label_of(environments));
-    document
+/// Its own report, that of a kernel under policies, or a table of everything.
+fn report(name: &str, run: &Run) -> Result<Report> {
+    match (cowlab_report::of_bench(run), cowlab_report::kernel::document(run)) {
+        (None, Some(document)) => Report::new(document, figures(&run.samples)),
+        _ => measure::report(name, run),
+    }
 }
 
 /// Combinations that make no sense, before anything is built.

@@ -9,8 +9,8 @@ use cowlab_lab::{Ended, Guest, Interrupted, accelerator, boot};
 use cowlab_store::FORMAT;
 use serde::Serialize;
 
-use super::Lab;
 use crate::args::KernelBootArgs;
+use crate::lab::Lab;
 use crate::output::{self, JsonDocument};
 use crate::usage::{EndedWith, WrongUsage};
 

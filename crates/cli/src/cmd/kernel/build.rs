@@ -9,8 +9,8 @@ use cowlab_lab::{Built, Order};
 use cowlab_store::FORMAT;
 use serde::Serialize;
 
-use super::Lab;
 use crate::args::KernelBuildArgs;
+use crate::lab::Lab;
 use crate::output::{self, JsonDocument};
 
 #[derive(Serialize)]

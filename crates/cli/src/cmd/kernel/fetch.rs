@@ -6,8 +6,8 @@ use cowlab_lab::source;
 use cowlab_store::FORMAT;
 use serde::Serialize;
 
-use super::Lab;
 use crate::args::KernelFetchArgs;
+use crate::lab::Lab;
 use crate::output::{self, JsonDocument};
 
 #[derive(Serialize)]

@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use cowlab_lab::ktap::Outcome;
@@ -14,13 +13,14 @@ use cowlab_lab::selftests::{List, Problem, Test, add_spoken, batches, lines, pro
 use cowlab_lab::testing::{Machine, run as run_batches};
 use cowlab_lab::{Built, Variant, accelerator, boot};
 use cowlab_machine::{Facts, Policy, Root};
-use cowlab_store::{Accelerator, Environment, FORMAT, KernelBuild, Run, RunFolder, RunInfo};
+use cowlab_store::{Accelerator, Environment, KernelBuild};
 use serde::Serialize;
 
-use super::Lab;
 use crate::args::KernelTestArgs;
-use crate::output::{self, JsonDocument};
+use crate::lab::Lab;
+use crate::run_life::{Report, RunLife};
 use crate::usage::WrongUsage;
+use cowlab_report::{Block, Cell, Column, Document, Finding, Section, Table};
 
 #[derive(Serialize)]
 struct Summary<'a> {
@@ -57,23 +57,21 @@ pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
     lab.say(&format!("accelerator: {why}"));
     let mut environment = Facts::probe(&Root::default()).environment();
     environment.accelerator = accelerator;
-    let mut info = RunInfo::begin("kernel-test", common.seed, environment);
-    let folder = RunFolder::create(&common.output, &info)?;
+    let mut life = RunLife::begin(common, "kernel-test", environment)?;
 
     // Guests share a folder with their outputs, which are kept at the end.
     let waiting = || lab.say("another cowlab runs the selftests: waiting");
     let _lock = lab.cache.lock("selftests", waiting)?;
-    let began = Instant::now();
     let own = kernel.path().join("../tests/kernel");
     let programs = lab.watched(|watch| programs(&lab.cache, &kernel, &own, &list.build, watch))?;
     let mut sessions: Vec<Session> = Vec::new();
     let mut guests = Vec::new();
     for variant in &args.variant {
         let built = lab.built(*variant)?;
-        guests.push(environment_of(&built, &list, &info.environments[0]));
+        guests.push(environment_of(&built, &list, &life.run.info.environments[0]));
         sessions.extend(on_variant(&lab, args, &list, &tests, &built, &programs, accelerator)?);
     }
-    info.environments = guests;
+    life.run.info.environments = guests;
     if sessions.iter().all(|session| session.results.is_empty()) {
         bail!("nothing was run: no test that was chosen is for a kernel that was (--variant)");
     }
@@ -89,34 +87,20 @@ pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
         .collect();
     for session in &sessions {
         let name = session.on.replace([' ', ':'], "-");
-        folder.write(&format!("tests/{name}.txt"), lines(&session.results).as_bytes())?;
+        life.write(&format!("tests/{name}.txt"), lines(&session.results).as_bytes())?;
     }
     let wrong: String =
         problems.iter().map(|problem| format!("{}: {}\n", problem.on, problem.what)).collect();
-    folder.write("tests/problems.txt", wrong.as_bytes())?;
+    life.write("tests/problems.txt", wrong.as_bytes())?;
     for variant in &args.variant {
-        keep_outputs(&lab, *variant, &folder)?;
+        keep_outputs(&lab, *variant, &life)?;
     }
-    info.duration_s = Some(began.elapsed().as_secs_f64());
-    let run = Run { info, samples: Vec::new() };
-    folder.write_run(&run)?;
-    let written = folder.commit()?;
-    lab.say(&format!("the lists are in {}", written.join("tests").display()));
-    if common.json {
-        output::json(&JsonDocument {
-            format: FORMAT,
-            run: Some(&run.info),
-            samples: &[],
-            summary: Summary {
-                problems: &problems,
-                sessions: &sessions,
-                left_out: list.left_out.iter().map(|l| [&*l.name, &*l.reason]).collect(),
-            },
-            missing: &[],
-        })?;
-    } else {
-        output::print(&text(&list, &sessions, &wrong))?;
-    }
+    let left_out = list.left_out.iter().map(|left| [&*left.name, &*left.reason]).collect();
+    let summary = Summary { problems: &problems, sessions: &sessions, left_out };
+    let kept =
+        life.end(Ok(()), |_| Report::new(document(&list, &sessions, &problems), &summary))?;
+    lab.say(&format!("the lists are in {}", kept.path.join("tests").display()));
+    kept.print()?;
     if !problems.is_empty() {
         bail!("{} results are not as they have to be", problems.len());
     }
@@ -202,7 +186,7 @@ fn on_variant(
 }
 
 /// The outputs and the guest's log, for whoever wants to know why.
-fn keep_outputs(lab: &Lab, variant: Variant, run: &RunFolder) -> Result<()> {
+fn keep_outputs(lab: &Lab, variant: Variant, run: &RunLife) -> Result<()> {
     let from = lab.cache.folder(&format!("test/selftests-{variant}"))?;
     let mut files = vec![from.join("console.log")];
     for entry in fs::read_dir(from.join("results"))? {
@@ -215,24 +199,40 @@ fn keep_outputs(lab: &Lab, variant: Variant, run: &RunFolder) -> Result<()> {
     Ok(())
 }
 
-fn text(list: &List, sessions: &[Session], wrong: &str) -> String {
-    let mut text = String::new();
+fn document(list: &List, sessions: &[Session], problems: &[Problem]) -> Document {
+    let headline = match problems.len() {
+        0 => "Every result is as it has to be.".to_owned(),
+        wrong => format!("{wrong} results are NOT as they have to be."),
+    };
+    let mut blocks = vec![Block::Finding(Finding { headline, ..Finding::default() })];
+    let heads = ["kernel and policy", "passed", "failed", "skipped"];
+    let columns = heads.map(Column::number).into_iter().enumerate();
+    let columns = columns.map(|(index, column)| Column { numeric: index > 0, ..column }).collect();
+    let mut table = Table::new("sessions", "", columns);
     for session in sessions {
-        let Session { on, passed, failed, skipped, .. } = session;
-        text += &format!("{on}: {passed} passed, {failed} failed, {skipped} skipped\n");
+        let counts = [session.passed, session.failed, session.skipped];
+        let mut row = vec![Cell::text(&session.on)];
+        row.extend(counts.map(|count| Cell::count(count as u64)));
+        table.push(row);
     }
-    text += "\nskipped, each for a reviewed reason (kernel/selftests.toml):\n";
-    for test in &list.tests {
-        for skip in &test.skips {
-            text += &format!("  {}: {}: {}\n", test.name, skip.text, skip.reason);
+    blocks.push(Block::Table(table));
+    let mut list_of = |id: &str, caption: &str, heads: [&str; 2], rows: Vec<[String; 2]>| {
+        if !rows.is_empty() {
+            let mut table = Table::new(id, caption, heads.map(Column::text).into());
+            rows.into_iter().for_each(|row| table.push(row.map(Cell::text).into()));
+            blocks.push(Block::Table(table));
         }
-    }
-    text += "not run:\n";
-    for one in &list.left_out {
-        text += &format!("  {}: {}\n", one.name, one.reason);
-    }
-    match wrong {
-        "" => text + "\nevery result is as it has to be\n",
-        wrong => format!("{text}\nNOT as it has to be:\n{wrong}"),
-    }
+    };
+    let wrong = problems.iter().map(|one| [one.on.clone(), one.what.clone()]).collect();
+    list_of("problems", "Not as it has to be", ["kernel and policy", "what"], wrong);
+    let skips = list.tests.iter().flat_map(|test| test.skips.iter().map(move |skip| (test, skip)));
+    let skips =
+        skips.map(|(test, skip)| [format!("{}: {}", test.name, skip.text), skip.reason.clone()]);
+    let caption = "Skipped, each for a reviewed reason (kernel/selftests.toml)";
+    list_of("skipped", caption, ["case", "reason"], skips.collect());
+    let left = list.left_out.iter().map(|one| [one.name.clone(), one.reason.clone()]).collect();
+    list_of("not-run", "Not run", ["test", "reason"], left);
+    let mut document = Document::new("Selftests", "");
+    document.sections.push(Section::new("selftests", "Results", blocks));
+    document
 }

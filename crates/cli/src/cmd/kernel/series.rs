@@ -10,8 +10,8 @@ use cowlab_lab::{Order, Variant, cover};
 use cowlab_store::{FORMAT, Run};
 use serde::Serialize;
 
-use super::Lab;
 use crate::args::KernelSeriesArgs;
+use crate::lab::Lab;
 use crate::output::{self, JsonDocument};
 
 #[derive(Serialize)]

@@ -13,8 +13,8 @@ use cowlab_lab::{Variant, accelerator, boot};
 use cowlab_store::FORMAT;
 use serde::Serialize;
 
-use super::Lab;
 use crate::args::KernelTestArgs;
+use crate::lab::Lab;
 use crate::output::{self, JsonDocument};
 
 #[derive(Serialize)]

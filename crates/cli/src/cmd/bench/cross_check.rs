@@ -5,8 +5,8 @@ use anyhow::{Result, bail};
 use cowlab_bench::cross_check;
 
 use crate::args::{Common, CrossCheckArgs};
-use crate::cmd::bench::finish;
 use crate::context::Context;
+use crate::measure::finish;
 
 /// Run the verb.
 pub fn run(common: &Common, args: &CrossCheckArgs) -> Result<()> {

@@ -2,14 +2,13 @@
 //! Advice as a table, and as samples.
 
 use cowlab_bench::advice::BENCH;
-use cowlab_model::advice::{Advice, Forecast};
+use cowlab_model::advice::{Advice, Choice, Forecast};
 use cowlab_model::cost::Predicted;
 use cowlab_model::stats::estimate;
 use cowlab_report::{Block, Cell, Column, Finding, Section, Table};
 use cowlab_store::{Params, Sample};
 
 use crate::application::Application;
-use crate::cmd::advise::{heading, name_of, trials_of};
 
 /// A figure of a forecast, and its name.
 type Figure = (&'static str, &'static str, fn(&Forecast) -> Predicted);
@@ -22,10 +21,26 @@ const FIGURES: [Figure; 3] = [
 ];
 
 /// What was measured, of a run's samples.
-pub fn measured(samples: &[Sample]) -> impl Iterator<Item = &Sample> {
+fn measured(samples: &[Sample]) -> impl Iterator<Item = &Sample> {
     samples
         .iter()
         .filter(|s| s.bench == BENCH && s.params.get("figure").is_some_and(|f| f == "measured"))
+}
+
+/// A short name of a choice, as samples have it.
+pub fn name_of(choice: &Choice) -> String {
+    match choice {
+        Choice::AsItIs => "as-it-is".into(),
+        Choice::Thp => "thp".into(),
+        Choice::Mthp(bytes) => format!("mthp:{bytes}"),
+        Choice::Hugetlb => "hugetlb".into(),
+        Choice::Tend => "tend".into(),
+        Choice::Freeze => "freeze".into(),
+        Choice::DontFork(mapping) => format!("dontfork:{mapping}"),
+        Choice::FewerThreads => "fewer-threads".into(),
+        Choice::Spawn => "posix-spawn".into(),
+        Choice::Policy(policy) => format!("policy:{policy}"),
+    }
 }
 
 /// The forecasts as samples, with the parameters `choice` and `figure` (value, low, high).
@@ -130,4 +145,15 @@ fn tried(one: &Advice, trials: &[Sample], metric: &str, unit: &str) -> Cell {
         Some(e) => Cell::estimate(e.value, e.low, e.high, unit),
         None => Cell::Missing("it was not measured".to_owned()),
     }
+}
+
+/// The trials of one choice.
+fn trials_of<'a>(trials: &'a [Sample], choice: &Choice, metric: &str) -> Vec<&'a Sample> {
+    let name = name_of(choice);
+    measured(trials).filter(|s| s.params["choice"] == name && s.metric == metric).collect()
+}
+
+/// The name of an application, for a heading.
+fn heading(application: &Application) -> String {
+    format!("What a fork costs {}, and what each choice would change", application.name)
 }

@@ -15,9 +15,7 @@ use cowlab_store::{Accelerator, Missing, Run};
 use super::Lab;
 use super::messages::Messages;
 use crate::args::{Common, GuestArgs};
-
-/// Variable that asks a guest's cowlab for lines of progress.
-pub const PROGRESS: &str = "COWLAB_PROGRESS";
+use crate::progress::PROGRESS;
 
 /// Where a guest's cowlab writes its run, in the guest's folder.
 const RUNS: &str = "runs";
@@ -182,8 +180,16 @@ impl Plan<'_> {
     }
 }
 
+/// What guests brought home becomes the run's: before an error as well.
+pub fn bring(guests: Guests, ended: &Result<()>, run: &mut Run) {
+    run.samples.extend(guests.samples);
+    run.info.environments = guests.environments;
+    run.info.missing.extend(guests.missing);
+    run.info.missing.extend(ended.as_ref().err().map(ended_early));
+}
+
 /// What a run lacks whose guests did not all end well.
-pub fn ended_early(error: &anyhow::Error) -> Missing {
+fn ended_early(error: &anyhow::Error) -> Missing {
     // What follows its first line is the guest's log.
     let why = format!("{error:#}");
     let first = why.lines().next().unwrap_or_default();

@@ -3,22 +3,20 @@
 
 use anyhow::Result;
 use cowlab_bench::Rounds;
-use cowlab_bench::redis::load::{RECORD_BYTES, Request};
 use cowlab_bench::redis::server::{self, Placement};
 use cowlab_bench::redis::{self, Redis};
 use cowlab_machine::{Root, thp};
 
 use crate::args::{Common, RedisArgs};
-use crate::cmd::bench;
 use crate::context::Context;
-use crate::usage::WrongUsage;
+use crate::measure::{finish, redis_amount};
 
 /// Run the verb.
 pub fn run(common: &Common, args: &RedisArgs) -> Result<()> {
     let program = server::program()?;
     let context = Context::new(common, None)?;
     let size_bytes = args.size_bytes.unwrap_or_else(|| redis::default_size_bytes(&context.facts));
-    let (records, updates) = amount(&context, size_bytes, args.turnovers, args.pipeline)?;
+    let (records, updates) = redis_amount(&context, size_bytes, args.turnovers, args.pipeline)?;
     let mut cells = Vec::new();
     for page_size_bytes in page_sizes(&context, &args.page_size_bytes)? {
         for &policy in &args.policy {
@@ -47,39 +45,14 @@ pub fn run(common: &Common, args: &RedisArgs) -> Result<()> {
     let guard = context.policies(&args.policy)?;
     context.say_expected(redis::expected(&context.runner, &cells, args.rounds)?);
     let tasks = redis::tasks(cells, context.page(), guard);
-    bench::finish(&context, redis::BENCH, &tasks, Rounds::exactly(args.rounds))
-}
-
-/// The records of so much memory, and the updates of a phase, if there is memory for both.
-pub fn amount(
-    context: &Context,
-    size_bytes: u64,
-    turnovers: f64,
-    pipeline: u32,
-) -> Result<(u64, u64)> {
-    let records = size_bytes / RECORD_BYTES;
-    let updates = (records as f64 * turnovers) as u64;
-    if records < 2 || updates == 0 {
-        return Err(WrongUsage(format!(
-            "{} must hold two records of {RECORD_BYTES} bytes at least, and the turnovers make an \
-             update of them",
-            context.size_flag.get()
-        ))
-        .into());
-    }
-    // Beside the records their snapshot, which a guest keeps in memory, and each request's times, of
-    // all clients and of each.
-    let requests = updates / u64::from(pipeline);
-    let own_bytes = 2 * size_bytes + 2 * requests * size_of::<Request>() as u64;
-    context.check_fits(own_bytes, size_bytes.min(own_bytes), 1, context.page())?;
-    Ok((records, updates))
+    finish(&context, redis::BENCH, &tasks, Rounds::exactly(args.rounds))
 }
 
 /// The page sizes asked for, or the base page. With --set-mthp each is switched on for its servers
 /// alone, so it only must exist.
 fn page_sizes(context: &Context, asked: &[u64]) -> Result<Vec<u64>> {
     if !context.common.set_mthp {
-        return bench::page_sizes(context, asked);
+        return context.page_sizes(asked);
     }
     let sizes = if asked.is_empty() { vec![context.page()] } else { asked.to_vec() };
     for size in &sizes {

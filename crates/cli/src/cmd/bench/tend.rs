@@ -16,9 +16,9 @@ use cowlab_machine::{Root, page_reporting};
 use cowlab_store::Accelerator;
 
 use crate::args::{BenchTendArgs, Common, Program};
-use crate::cmd::bench;
-use crate::cmd::calibrate;
+use crate::calibration;
 use crate::context::Context;
+use crate::measure::finish;
 use crate::profile_file::ProfileFile;
 use crate::usage::WrongUsage;
 
@@ -50,7 +50,7 @@ pub fn run(common: &Common, args: &BenchTendArgs) -> Result<()> {
     let tending = Tending { profile: profile(&context, args)?, ..tending };
     let (tasks, expected_s) = tasks(&context, args, &tending)?;
     context.say_expected(Duration::from_secs_f64(expected_s * f64::from(args.rounds)));
-    bench::finish(&context, tend::BENCH, &tasks, Rounds::exactly(args.rounds))
+    finish(&context, tend::BENCH, &tasks, Rounds::exactly(args.rounds))
 }
 
 /// Predictions are of the machine as it is in these minutes, or as the caller says.
@@ -68,7 +68,7 @@ fn profile(context: &Context, args: &BenchTendArgs) -> Result<Option<PathBuf>> {
         .say("the machine is calibrated first, which takes two minutes; --profile leaves that out");
     // Not of the same context: the memory that is kept warm for it would be no server's.
     let own = Context::new(&context.common, None)?;
-    Ok(Some(calibrate::make(&own, CALIBRATION_ROUNDS)?.0))
+    Ok(Some(calibration::make(&own, CALIBRATION_ROUNDS)?.path))
 }
 
 /// One task for each server, and about how long they take.

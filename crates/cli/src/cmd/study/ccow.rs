@@ -12,8 +12,8 @@ use cowlab_schema::Policy;
 use cowlab_store::Missing;
 
 use crate::args::{CcowArgs, Common};
-use crate::cmd::{bench, bench_redis};
 use crate::context::Context;
+use crate::measure::{check_cow_faults, finish_lacking, redis_amount};
 use crate::usage::WrongUsage;
 
 /// The document's blocks.
@@ -48,8 +48,7 @@ pub fn run(common: &Common, args: &CcowArgs) -> Result<()> {
         context.check_fits(cell.own_bytes(), cell.size_bytes, 2, page)?;
     }
     context.size_flag.set("--redis-bytes");
-    let (records, updates) =
-        bench_redis::amount(&context, args.redis_bytes, args.redis_turnovers, 1)?;
+    let (records, updates) = redis_amount(&context, args.redis_bytes, args.redis_turnovers, 1)?;
     let server = Redis {
         program,
         records,
@@ -72,7 +71,7 @@ pub fn run(common: &Common, args: &CcowArgs) -> Result<()> {
         sweep: ccow::sweep(page, counting, common.seed),
         snapshots: cells,
     };
-    bench::check_cow_faults(&context, &plan.sweep)?;
+    check_cow_faults(&context, &plan.sweep)?;
     let guard = context.policies(&plan.policies())?;
     let missing = huge.err().map(|reason| Missing { metric: "CoW-THP".to_owned(), reason });
     let fewer = args.redis_rounds.min(args.rounds);
@@ -81,5 +80,5 @@ pub fn run(common: &Common, args: &CcowArgs) -> Result<()> {
     context.say_expected(writes + updates);
     let rounds = Rounds::exactly(args.rounds);
     let tasks = plan.tasks(page, fewer, &guard);
-    bench::finish_lacking(&context, ccow::NAME, &tasks, rounds, missing.into_iter().collect())
+    finish_lacking(&context, ccow::NAME, &tasks, rounds, missing.into_iter().collect())
 }

@@ -5,7 +5,6 @@
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use cowlab_analysis::figures::figures;
@@ -14,13 +13,13 @@ use cowlab_bench::programs::{FOOTPRINTS, FORECAST, Program, Programs, forecast, 
 use cowlab_bench::{Rounds, calibrate};
 use cowlab_machine::{Facts, Root};
 use cowlab_model::profile::MachineProfile;
-use cowlab_report::{csv, html};
-use cowlab_store::{Missing, Run, RunFolder, RunInfo, Sample};
+use cowlab_store::{Missing, Sample};
 
 use crate::args::{Common, FootprintsArgs, ForecastArgs};
 use crate::context::Context;
 use crate::output;
-use crate::profile_file::{PROFILE_FILE, ProfileFile};
+use crate::profile_file::ProfileFile;
+use crate::run_life::{Report, RunLife};
 use crate::usage::WrongUsage;
 
 fn programs(args: &FootprintsArgs) -> Result<Programs> {
@@ -147,25 +146,14 @@ pub fn forecasts(common: &Common, args: &ForecastArgs) -> Result<()> {
 
 fn finish(common: &Common, name: &str, work: impl FnOnce() -> Result<Gathered>) -> Result<()> {
     let facts = Facts::probe(&Root::default());
-    let mut info = RunInfo::begin(&format!("bench-{name}"), common.seed, facts.environment());
-    let folder = RunFolder::create(&common.output, &info)?;
-    let began = Instant::now();
-    let Gathered { samples, missing, profile } = work()?;
-    info.duration_s = Some(began.elapsed().as_secs_f64());
-    info.missing = missing;
-    let run = Run { info, samples };
-    let document = cowlab_report::programs::document(&run).context("no program was seen")?;
-    folder.write_run(&run)?;
-    if let Some(profile) = profile {
-        folder.write(PROFILE_FILE, &ProfileFile::bytes(&run.info.environments[0], &profile)?)?;
-    }
-    for (file, contents) in csv::tables(&document) {
-        folder.write(&format!("tables/{file}"), contents.as_bytes())?;
-    }
-    folder.write("report.html", html::render(&document).as_bytes())?;
-    output::say(&format!("the run is {}", folder.commit()?.display()));
-    if common.json {
-        return output::json_of_run(&run, figures(&run.samples));
-    }
-    output::text(&document)
+    let mut life = RunLife::begin(common, &format!("bench-{name}"), facts.environment())?;
+    let gathered = work()?;
+    life.run.samples = gathered.samples;
+    life.run.info.missing = gathered.missing;
+    let kept = life.end(Ok(()), |run| {
+        let document = cowlab_report::programs::document(run).context("no program was seen")?;
+        let report = Report::new(document, figures(&run.samples))?;
+        Ok(Report { profile: gathered.profile, ..report })
+    })?;
+    kept.show()
 }

@@ -4,18 +4,19 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use cowlab_lab::{Guest, Interrupted, Order, Variant, accelerator, boot};
+use cowlab_machine::{Facts, Root};
+use cowlab_report::Document;
 use cowlab_report::fork_study::{BASE, sections};
-use cowlab_report::{Document, csv, html};
-use cowlab_store::{Accelerator, Environment, Run, RunFolder, RunInfo, Sample, unit_of};
+use cowlab_store::{Accelerator, Environment, Run, RunInfo, Sample, unit_of};
 use serde::Deserialize;
 
-use super::Lab;
-use crate::args::{Common, ForkStudyArgs};
-use crate::output;
+use crate::args::ForkStudyArgs;
+use crate::lab::Lab;
+use crate::run_life::{Report, RunLife};
 use crate::usage::WrongUsage;
 
 /// A boot and its forks: 1 GiB forked a hundred times takes a minute under emulation.
@@ -54,8 +55,9 @@ pub fn run(json: bool, args: &ForkStudyArgs) -> Result<()> {
     if accelerator == Accelerator::Kvm && !args.no_instructions {
         lab.say("instructions are counted under emulation, beside the times of KVM");
     }
+    let host = Facts::probe(&Root::default()).environment();
+    let mut life = RunLife::begin(common, "study-casper", host)?;
     let candidates = candidates(&lab, args)?;
-    let began = Instant::now();
     let mut collected = Collected::default();
     for round in 0..args.rounds {
         // Who is first alternates.
@@ -74,14 +76,9 @@ pub fn run(json: bool, args: &ForkStudyArgs) -> Result<()> {
             }
         }
     }
-    let Some(environment) = collected.environments.first().cloned() else {
-        bail!("nothing was measured")
-    };
-    let mut info = RunInfo::begin("fork-study", common.seed, environment);
-    info.environments = collected.environments;
-    info.duration_s = Some(began.elapsed().as_secs_f64());
-    let run = Run { info, samples: collected.samples };
-    keep(common, &lab, &run)
+    life.run.info.environments = collected.environments;
+    life.run.samples = collected.samples;
+    life.end(Ok(()), report)?.show()
 }
 
 /// The kernels of the study, the unchanged one first.
@@ -264,21 +261,11 @@ impl Collected {
     }
 }
 
-fn keep(common: &Common, lab: &Lab, run: &Run) -> Result<()> {
-    let folder = RunFolder::create(&common.output, &run.info)?;
+fn report(run: &Run) -> Result<Report> {
     let environment = &run.info.environments[0];
     let subtitle = format!("Linux {}, {:?}", environment.kernel, environment.accelerator);
     let mut document = Document::new("A study of fork, after Barkley and Schimmel 1988", subtitle);
     document.sections = sections(&run.samples);
-    folder.write_run(run)?;
-    for table in document.tables() {
-        folder.write(&format!("tables/{}.csv", table.id), csv::table_csv(table).as_bytes())?;
-    }
-    folder.write("report.html", html::render(&document).as_bytes())?;
-    let written = folder.commit()?;
-    lab.say(&format!("the run is {}", written.display()));
-    if common.json {
-        return output::json_of_run(run, &document);
-    }
-    output::text(&document)
+    let summary = serde_json::to_value(&document)?;
+    Report::new(document, summary)
 }

@@ -9,9 +9,14 @@ use cowlab_bench::guest::Guests;
 use cowlab_lab::Variant;
 use cowlab_store::Accelerator;
 
-use super::Lab;
-use super::guests::{self, Plan};
+use crate::args::PreCopyArgs;
 use crate::args::{Common, GuestArgs};
+use crate::context::Context;
+use crate::lab::Lab;
+use crate::lab::guests::{self, Plan};
+use crate::measure::{check_cow_faults, finish};
+use cowlab_bench::{Rounds, faults, precopy};
+use cowlab_schema::Policy;
 
 /// The kernels that are counted against each other.
 const COUNTED: [Variant; 2] = [Variant::Plain, Variant::Patched];
@@ -67,4 +72,16 @@ impl<'a> KernelStudy<'a> {
         let words = words.split_whitespace().map(OsString::from).collect();
         Plan { words, variants, boots, accelerator, guest: self.guest }
     }
+}
+
+/// Its workloads under its policy and deeper ones, on this kernel.
+pub fn measure(common: &Common, args: &PreCopyArgs) -> Result<()> {
+    let context = Context::new(common, None)?;
+    let counting = faults::counting(&context.facts);
+    let cells =
+        precopy::plan(context.page(), &args.depths, context.other_cpus(), counting, common.seed);
+    check_cow_faults(&context, &cells)?;
+    let policies: Vec<Policy> = cells.iter().map(|cell| cell.policy).collect();
+    let guard = context.policies(&policies)?;
+    finish(&context, precopy::NAME, &faults::tasks(cells, guard), Rounds::exactly(args.rounds))
 }

@@ -3,13 +3,10 @@
 
 use std::io::{self, Write};
 
-use indicatif::{ProgressBar, ProgressDrawTarget};
+use indicatif::ProgressBar;
 
-use crate::context::progress_style;
 use crate::output;
-
-/// Begins a line of progress: the share that is done, and what runs.
-pub const MARK: &str = "progress ";
+use crate::progress::{self, MARK};
 
 /// Writes of a guest, line by line.
 pub struct Messages {
@@ -24,11 +21,7 @@ pub struct Messages {
 impl Messages {
     /// A bar that begins with the guest's boot. Quiet: only that, where there is a terminal.
     pub fn new(quiet: bool) -> Messages {
-        let bar = ProgressBar::new(1000);
-        bar.set_draw_target(ProgressDrawTarget::stderr());
-        if let Some(style) = progress_style() {
-            bar.set_style(style);
-        }
+        let bar = progress::bar();
         bar.set_message("the guest boots");
         Messages { bar, unfinished: Vec::new(), last: String::new(), said: 0, quiet }
     }
@@ -50,7 +43,7 @@ impl Messages {
     }
 
     fn line(&mut self, line: &str) {
-        match progress(line) {
+        match told(line) {
             Some((done, name)) => {
                 self.bar.set_message(name.to_owned());
                 self.bar.set_position((done * 1000.0) as u64);
@@ -74,7 +67,7 @@ impl Messages {
 }
 
 /// The share that is done, and what runs.
-fn progress(line: &str) -> Option<(f64, &str)> {
+fn told(line: &str) -> Option<(f64, &str)> {
     let (done, name) = line.strip_prefix(MARK)?.split_once(' ')?;
     Some((done.parse().ok()?, name))
 }
@@ -104,11 +97,8 @@ mod tests {
 
     #[test]
     fn progress_and_messages_are_told_apart() {
-        assert_eq!(
-            progress("progress 0.25 cow-faults: random"),
-            Some((0.25, "cow-faults: random"))
-        );
-        assert_eq!(progress("progress is slow"), None);
+        assert_eq!(told("progress 0.25 cow-faults: random"), Some((0.25, "cow-faults: random")));
+        assert_eq!(told("progress is slow"), None);
         let mut messages = Messages::new(true);
         messages.write_all(b"progress 0.1 a\ncowlab: no such ").unwrap();
         messages.write_all(b"policy\nprogress 1 b\n").unwrap();

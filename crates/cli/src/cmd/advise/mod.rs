@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `advise`: what a fork costs an application here, and what each choice would change.
 
+mod table;
+
 use std::path::Path;
-use std::time::Instant;
 
 use anyhow::Result;
 use cowlab_analysis::application::Unjudged;
@@ -13,17 +14,18 @@ use cowlab_model::application::ApplicationProfile;
 use cowlab_model::cost::Vmas;
 use cowlab_model::profile::Writer;
 use cowlab_observe::watch::Wanted;
-use cowlab_report::{Document, csv, html};
-use cowlab_store::{FORMAT, Missing, Run, RunFolder, RunInfo, Sample};
+use cowlab_report::Document;
+use cowlab_store::{FORMAT, Missing, Run};
 use serde::Serialize;
 
-use crate::application::{Application, of_pid, of_run};
+use crate::application::{of_pid, of_run};
 use crate::args::{AdviseArgs, Common, PredictWriter};
-use crate::cmd::advise_table::{forecast_samples, measured, page};
 use crate::context::Context;
 use crate::output::{self, JsonDocument};
 use crate::profile_file::ProfileFile;
+use crate::run_life::{Report, RunLife};
 use crate::usage::WrongUsage;
+use table::{forecast_samples, name_of, page};
 
 /// The folio that is priced besides the base page and the huge page.
 const MTHP_BYTES: u64 = 64 << 10;
@@ -66,32 +68,33 @@ pub fn run(json: bool, args: &AdviseArgs) -> Result<()> {
         file.environment.kernel,
         from.display()
     );
-    let mut run = None;
-    if args.verify {
-        let verified = verify(common, args, &mut advice)?;
+    let life = args.verify.then(|| verify(common, args, &mut advice)).transpose()?;
+    if life.is_some() {
         subtitle += &format!("; measured here, {} rounds", args.rounds);
-        run = Some(verified);
     }
-    let trials = run.as_ref().map_or(&[][..], |run: &Run| &run.samples);
+    let trials = life.as_ref().map_or(&[][..], |life| &life.run.samples);
     let mut document = Document::new("Advice", subtitle);
     document.sections = page(&text, &application, &advice, trials);
     let mut samples = forecast_samples(&advice);
     samples.extend(trials.iter().cloned());
     let missing = missing(&advice, args.verify);
-    if let Some(run) = &mut run {
-        run.info.missing.clone_from(&missing);
-        run.samples.clone_from(&samples);
-        keep(common, run, &document)?;
-    }
-    if common.json {
-        let summary =
-            Summary { sentence: &text, application: &application.profile, advice: &advice };
-        let run = run.as_ref().map(|run| &run.info);
-        let document =
-            JsonDocument { format: FORMAT, run, samples: &samples, summary, missing: &missing };
-        return output::json(&document);
-    }
-    output::text(&document)
+    let summary = Summary { sentence: &text, application: &application.profile, advice: &advice };
+    let Some(mut life) = life else {
+        return match json {
+            true => output::json(&JsonDocument {
+                format: FORMAT,
+                run: None,
+                samples: &samples,
+                summary,
+                missing: &missing,
+            }),
+            false => output::text(&document),
+        };
+    };
+    life.run.info.missing = missing;
+    life.run.samples = samples;
+    let report = Report::new(document, summary)?;
+    life.end(Ok(()), |_| Ok(report))?.show()
 }
 
 /// What the flags say of the application.
@@ -125,24 +128,8 @@ fn surroundings(facts: &Facts) -> Surroundings {
     }
 }
 
-/// A short name of a choice, as samples have it.
-pub fn name_of(choice: &Choice) -> String {
-    match choice {
-        Choice::AsItIs => "as-it-is".into(),
-        Choice::Thp => "thp".into(),
-        Choice::Mthp(bytes) => format!("mthp:{bytes}"),
-        Choice::Hugetlb => "hugetlb".into(),
-        Choice::Tend => "tend".into(),
-        Choice::Freeze => "freeze".into(),
-        Choice::DontFork(mapping) => format!("dontfork:{mapping}"),
-        Choice::FewerThreads => "fewer-threads".into(),
-        Choice::Spawn => "posix-spawn".into(),
-        Choice::Policy(policy) => format!("policy:{policy}"),
-    }
-}
-
 /// Measure a process of each shape; what cannot be had here says why from now on.
-fn verify(common: &Common, args: &AdviseArgs, advice: &mut [Advice]) -> Result<Run> {
+fn verify(common: &Common, args: &AdviseArgs, advice: &mut [Advice]) -> Result<RunLife> {
     let mthp = advice.iter().find_map(|one| match one.choice {
         Choice::Mthp(bytes) => Some(bytes),
         _ => None,
@@ -158,12 +145,10 @@ fn verify(common: &Common, args: &AdviseArgs, advice: &mut [Advice]) -> Result<R
             }
         }
     }
-    let mut info = RunInfo::begin("advise", common.seed, context.facts.environment());
+    let mut life = RunLife::begin(common, "advise", context.facts.environment())?;
     let tasks = trial::tasks(shapes, base, context.scatter_bytes()?);
-    let began = Instant::now();
-    let samples = context.measure(&tasks, Rounds::exactly(args.rounds))?;
-    info.duration_s = Some(began.elapsed().as_secs_f64());
-    Ok(Run { info, samples })
+    life.run.samples = context.measure(&tasks, Rounds::exactly(args.rounds))?;
+    Ok(life)
 }
 
 /// Whether a process of that shape can be had here.
@@ -185,17 +170,6 @@ fn fits(context: &Context, shape: &Shape) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-fn keep(common: &Common, run: &Run, document: &Document) -> Result<()> {
-    let folder = RunFolder::create(&common.output, &run.info)?;
-    folder.write_run(run)?;
-    for (file, contents) in csv::tables(document) {
-        folder.write(&format!("tables/{file}"), contents.as_bytes())?;
-    }
-    folder.write("report.html", html::render(document).as_bytes())?;
-    output::say(&format!("the run is {}", folder.commit()?.display()));
-    Ok(())
-}
-
 /// What has no forecast, and with `--verify` what could not be tried.
 fn missing(advice: &[Advice], verified: bool) -> Vec<Missing> {
     let mut missing = Vec::new();
@@ -212,15 +186,4 @@ fn missing(advice: &[Advice], verified: bool) -> Vec<Missing> {
         }
     }
     missing
-}
-
-/// The trials of one choice.
-pub fn trials_of<'a>(trials: &'a [Sample], choice: &Choice, metric: &str) -> Vec<&'a Sample> {
-    let name = name_of(choice);
-    measured(trials).filter(|s| s.params["choice"] == name && s.metric == metric).collect()
-}
-
-/// The name of an application, for a heading.
-pub fn heading(application: &Application) -> String {
-    format!("What a fork costs {}, and what each choice would change", application.name)
 }

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `study`: the main job. Measures everything in rounds, fits, compares, and writes one report.
 
-use std::time::Instant;
+pub mod casper;
+pub mod ccow;
+pub mod next_page;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use cowlab_analysis::study::Study;
 use cowlab_bench::guest::Guests;
 use cowlab_bench::sweep::Extent;
 use cowlab_bench::{Rounds, Task, calibrate, faults, points, sweep, table};
-use cowlab_store::{Missing, Run, RunFolder, RunInfo};
 
 use crate::args::StudyArgs;
-use crate::cmd::bench::{isolation_tasks, kept};
-use crate::cmd::calibrate::missing;
-use crate::cmd::kernel::{KernelStudy, guests};
+use crate::calibration;
 use crate::context::{Context, rounds_within};
-use crate::output;
-use crate::profile_file::{PROFILE_FILE, ProfileFile};
+use crate::lab::guests;
+use crate::measure::isolation_tasks;
+use crate::run_life::{Report, RunLife};
+use next_page::KernelStudy;
 
 /// Rounds that measure the points which check the model.
 const POINT_ROUNDS: u32 = 3;
@@ -68,55 +69,40 @@ impl Plan {
 /// Run the verb.
 pub fn run(json: bool, args: &StudyArgs) -> Result<()> {
     let common = &args.run.common(json, false);
-    let began = Instant::now();
     // Before anything is measured: what it lacks is known at once.
     let kernel = args.kernel.then(|| KernelStudy::prepare(common, &args.guest)).transpose()?;
     let context = Context::new(common, None)?;
     let scope = context.scope()?;
-    let mut info = RunInfo::begin("study", common.seed, context.facts.environment());
-    info.missing = missing(&context);
-    let folder = RunFolder::create(&common.output, &info)?;
-
+    let mut life = RunLife::begin(common, "study", context.facts.environment())?;
+    calibration::note_missing(&context, &mut life);
     let plan = Plan::of(args);
-    let tasks = tasks(&context, &plan, &mut info.missing)?;
+    let tasks = tasks(&context, &plan, &mut life)?;
     let mut samples = context.measure(&tasks, plan.rounds)?;
     samples.append(&mut context.cold_touch.borrow_mut());
     samples.extend(calibrate::derived(&samples, scope));
+    life.run.samples = samples;
     let mut ended = Ok(());
     if let Some(kernel) = kernel {
-        let mut guests = Guests::beside(info.environments);
+        let mut guests = Guests::beside(life.run.info.environments.clone());
         ended = kernel.measure(plan.kernel_rounds, &mut guests);
-        samples.append(&mut guests.samples);
-        info.environments = guests.environments;
-        info.missing.append(&mut guests.missing);
-        info.missing.extend(ended.as_ref().err().map(guests::ended_early));
+        guests::bring(guests, &ended, &mut life.run);
     }
-    info.duration_s = Some(began.elapsed().as_secs_f64());
-    let run = Run { info, samples };
-
-    let study = Study::of(&run)?;
-    let document = cowlab_report::study::document(&study);
-    let profile = ProfileFile::bytes(&run.info.environments[0], &study.profile)?;
-    folder.write(PROFILE_FILE, &profile)?;
-    folder.write("report.html", cowlab_report::html::render(&document).as_bytes())?;
-    for (file, contents) in cowlab_report::csv::tables(&document) {
-        folder.write(&format!("tables/{file}"), contents.as_bytes())?;
-    }
-    folder.write_run(&run)?;
-    let written = folder.commit()?;
-    ended.with_context(|| kept(&written))?;
-    if common.json {
-        output::json_of_run(&run, cowlab_report::study::summary(&study))?;
-    } else {
-        output::text(&document)?;
-    }
-    let report = std::path::absolute(written.join("report.html")).context("the report's path")?;
-    context.say(&format!("the report is file://{}", report.display()));
+    let kept = life.end(ended, |run| {
+        let study = Study::of(run)?;
+        let report = Report::new(
+            cowlab_report::study::document(&study),
+            cowlab_report::study::summary(&study),
+        )?;
+        Ok(Report { profile: Some(study.profile.clone()), ..report })
+    })?;
+    kept.print()?;
+    let page = kept.file("report.html")?;
+    context.say(&format!("the report is file://{}", page.display()));
     Ok(())
 }
 
 /// Everything that a study measures here; what cannot be is added to `missing`.
-fn tasks(context: &Context, plan: &Plan, missing: &mut Vec<Missing>) -> Result<Vec<Task>> {
+fn tasks(context: &Context, plan: &Plan, life: &mut RunLife) -> Result<Vec<Task>> {
     let page = context.page();
     let scope = context.scope()?;
     let seed = context.common.seed;
@@ -137,18 +123,15 @@ fn tasks(context: &Context, plan: &Plan, missing: &mut Vec<Missing>) -> Result<V
     let children: Vec<u32> = (1..=8).collect();
     tasks.extend(isolation_tasks(&children, &sizes, 4 << 20, false));
 
-    let mut unavailable = |metric: &str, reason: String| {
-        missing.push(Missing { metric: metric.to_owned(), reason });
-    };
     if let Err(reason) = huge {
-        unavailable("fork-sweep, cow-faults and cow-check over THP", reason);
+        life.lacks("fork-sweep, cow-faults and cow-check over THP", reason);
     }
     if !other_cpus {
-        unavailable("everything with another running thread", "needs a second CPU".to_owned());
+        life.lacks("everything with another running thread", "needs a second CPU".to_owned());
     }
     if scope.largest_bytes < 1 << 30 {
         let reason = format!("needs more free memory: heaps end at {} bytes", scope.largest_bytes);
-        unavailable("heaps up to 1 GiB", reason);
+        life.lacks("heaps up to 1 GiB", reason);
     }
     Ok(tasks)
 }

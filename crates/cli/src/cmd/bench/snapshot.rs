@@ -6,8 +6,8 @@ use cowlab_bench::{Rounds, snapshot};
 use cowlab_probes::{Forks, Snapshot};
 
 use crate::args::{Common, SnapshotArgs};
-use crate::cmd::bench;
 use crate::context::Context;
+use crate::measure::finish;
 use crate::usage::WrongUsage;
 
 /// Run the verb.
@@ -31,7 +31,7 @@ pub fn run(common: &Common, args: &SnapshotArgs) -> Result<()> {
         args.rounds,
     )?);
     let tasks = snapshot::tasks(&cells, interval_ns, page, guard);
-    bench::finish(&context, snapshot::BENCH, &tasks, Rounds::exactly(args.rounds))
+    finish(&context, snapshot::BENCH, &tasks, Rounds::exactly(args.rounds))
 }
 
 fn cells(context: &Context, args: &SnapshotArgs) -> Result<Vec<Snapshot>> {
@@ -40,7 +40,7 @@ fn cells(context: &Context, args: &SnapshotArgs) -> Result<Vec<Snapshot>> {
         ref sizes => sizes.to_vec(),
     };
     let mut cells = Vec::new();
-    for page_size_bytes in bench::page_sizes(context, &args.page_size_bytes)? {
+    for page_size_bytes in context.page_sizes(&args.page_size_bytes)? {
         for &size_bytes in &sizes {
             let blocks = size_bytes / args.block_bytes.max(1);
             for &zipf_alpha in &args.zipf_alpha {

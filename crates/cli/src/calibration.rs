@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A calibration of this machine, kept as a run.
+
+use anyhow::Result;
+use cowlab_analysis::machine::{NAMES, profile_of};
+use cowlab_bench::Rounds;
+use cowlab_bench::calibrate::{derived, tasks};
+use cowlab_model::profile::MachineProfile;
+use cowlab_report::{Block, Cell, Column, Document, Section, Table};
+use cowlab_store::Run;
+
+use crate::context::Context;
+use crate::profile_file::PROFILE_FILE;
+use crate::run_life::{Kept, Report, RunLife};
+
+/// Say what a calibration here cannot measure, and why.
+pub fn note_missing(context: &Context, life: &mut RunLife) {
+    if let Err(reason) = context.huge_page() {
+        life.lacks("thp_fork_among_work_ns_per_huge_page", reason.clone());
+        life.lacks("thp_split_ns", reason);
+    }
+    if !context.other_cpus() {
+        life.lacks("remote_flush_ns", "needs two CPUs: this process may use one");
+    }
+}
+
+/// Calibrate, and keep it as a run.
+pub fn make(context: &Context, rounds: u32) -> Result<Kept> {
+    let scope = context.scope()?;
+    let mut life = RunLife::begin(&context.common, "calibrate", context.facts.environment())?;
+    note_missing(context, &mut life);
+    let mut samples = context.measure(&tasks(scope), Rounds::exactly(rounds))?;
+    samples.append(&mut context.cold_touch.borrow_mut());
+    samples.extend(derived(&samples, scope));
+    let profile = profile_of(&samples, scope.page_size_bytes, scope.huge_page_bytes)?;
+    if scope.huge_page_bytes.is_some() && profile.huge_page_bytes.is_none() {
+        life.lacks(
+            "thp_fork_among_work_ns_per_huge_page",
+            "free memory is too scattered for 64 huge pages side by side; look whether compaction \
+             helps (echo 1 >/proc/sys/vm/compact_memory)",
+        );
+    }
+    life.run.samples = samples;
+    let kept = life.end(Ok(()), |run| {
+        let report = Report::new(document(run, &profile), &profile)?;
+        Ok(Report { profile: Some(profile), ..report })
+    })?;
+    let file = kept.path.join(PROFILE_FILE);
+    context.say(&format!("the machine profile is {}", file.display()));
+    Ok(kept)
+}
+
+fn document(run: &Run, profile: &MachineProfile) -> Document {
+    let mut blocks = vec![Block::Table(table(profile))];
+    for missing in &run.info.missing {
+        blocks.push(Block::Note(format!("`{}` not available: {}", missing.metric, missing.reason)));
+    }
+    let mut document = Document::new("Machine profile", run.info.environments[0].host.clone());
+    let title = "What fork and copy-on-write cost here";
+    document.sections.push(Section::new("profile", title, blocks));
+    document
+}
+
+fn table(profile: &MachineProfile) -> Table {
+    let columns =
+        vec![Column::text("what"), Column::number("median (95% interval)"), Column::text("name")];
+    let mut table = Table::new("machine-profile", "The machine profile", columns);
+    for (metric, _) in NAMES {
+        if let Some(cost) = profile.costs.get(metric) {
+            let e = cost.estimate;
+            table.push(vec![
+                Cell::text(&cost.name),
+                Cell::estimate(e.value, e.low, e.high, &cost.unit),
+                Cell::text(metric),
+            ]);
+        }
+    }
+    table
+}

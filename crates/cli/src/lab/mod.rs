@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Kernels and guests, as several verbs use them.
+
+pub mod guests;
+mod messages;
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Result;
+use cowlab_lab::build::Prepare;
+use cowlab_lab::{Built, Cache, KernelFolder, Order, Traced, Variant, Watch};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::args::KernelPlace;
+use crate::output;
+
+/// Where kernels are made, who is told about it, and what Ctrl-C sets.
+pub struct Lab {
+    /// Sources and kernels.
+    pub cache: Cache,
+    place: KernelPlace,
+    /// Set by Ctrl-C.
+    pub interrupted: Arc<AtomicBool>,
+    /// Whether nothing but errors is said.
+    pub quiet: bool,
+}
+
+impl Lab {
+    /// Open the cache.
+    pub fn open(json: bool, place: &KernelPlace) -> Result<Lab> {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            // A second one ends the program the usual way.
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(&interrupted))?;
+            signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
+        }
+        Ok(Lab {
+            cache: Cache::new(place.cache.as_deref())?,
+            place: place.clone(),
+            interrupted,
+            quiet: json && !std::io::stderr().is_terminal(),
+        })
+    }
+
+    /// The repository's kernel/.
+    pub fn kernel(&self) -> Result<KernelFolder> {
+        KernelFolder::find(self.place.kernel_dir.as_deref())
+    }
+
+    /// A line of progress on standard error.
+    pub fn say(&self, what: &str) {
+        if !self.quiet {
+            output::say(what);
+        }
+    }
+
+    /// Do `what` with a progress bar on a terminal.
+    pub fn watched<T>(&self, what: impl FnOnce(&Watch<'_>) -> Result<T>) -> Result<T> {
+        let bar = ProgressBar::no_length();
+        bar.set_draw_target(ProgressDrawTarget::stderr());
+        let bounded = ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos}/{len}")?;
+        let counting = ProgressStyle::with_template("{elapsed_precise} {spinner} {pos} objects")?;
+        bar.set_style(counting);
+        let say = |text: &str| bar.suspend(|| self.say(text));
+        let progress = |done: u64, of: Option<u64>| {
+            if let (Some(of), None) = (of, bar.length()) {
+                bar.set_style(bounded.clone());
+                bar.set_length(of);
+            }
+            bar.set_position(bar.length().map_or(done, |of| done.min(of)));
+        };
+        let watch = Watch { say: &say, progress: &progress, interrupted: &self.interrupted };
+        let result = what(&watch);
+        bar.finish_and_clear();
+        result
+    }
+
+    /// The kernel of `variant`, built if it is not in the cache.
+    pub fn built(&self, variant: Variant) -> Result<Built> {
+        self.built_as(Order::of(variant), None)
+    }
+
+    /// What is ordered, built if it is not in the cache. The variant `traced` is instrumented, after
+    /// the patch `change` where one is given.
+    pub fn built_as(&self, order: Order<'_>, change: Option<&Path>) -> Result<Built> {
+        let kernel = self.kernel()?;
+        let traced = match order.variant {
+            Variant::Traced => Some(Traced::read(&kernel, change)?),
+            _ => None,
+        };
+        let prepare = traced.as_ref().map(|traced| traced as &dyn Prepare);
+        let order =
+            Order { variant: order.variant, through: order.through, jobs: order.jobs, prepare };
+        self.watched(|watch| cowlab_lab::build(&self.cache, &kernel, &order, watch))
+    }
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Tasks measured in rounds, as a run; and what several verbs ask before they measure.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use cowlab_analysis::figures::figures;
+use cowlab_bench::redis::load::{RECORD_BYTES, Request};
+use cowlab_bench::{Recorder, Rounds, Task, trace};
+use cowlab_probes::{CowCheck, unix_ns};
+use cowlab_report::figures::table as figure_table;
+use cowlab_report::{Block, Document, Section, csv, emulated, of_bench};
+use cowlab_schema::Writer;
+use cowlab_schema::cow_faults::CowFaults;
+use cowlab_store::{Missing, Run};
+
+use crate::context::Context;
+use crate::run_life::{Report, RunLife};
+use crate::usage::WrongUsage;
+
+/// Measure `tasks`, keep the run and print it.
+pub fn finish(context: &Context, name: &str, tasks: &[Task], rounds: Rounds) -> Result<()> {
+    finish_lacking(context, name, tasks, rounds, Vec::new())
+}
+
+/// The same of a measurement that cannot have all here.
+pub fn finish_lacking(
+    context: &Context,
+    name: &str,
+    tasks: &[Task],
+    rounds: Rounds,
+    missing: Vec<Missing>,
+) -> Result<()> {
+    let environment = context.facts.environment();
+    let mut life = RunLife::begin(&context.common, &format!("bench-{name}"), environment)?;
+    life.run.info.missing = missing;
+    let ended = measure_into(&mut life, context, tasks, rounds);
+    life.end(ended, |run| report(name, run))?.show()
+}
+
+/// The report of a bench: its own where it has one, and a table of all figures.
+pub fn report(name: &str, run: &Run) -> Result<Report> {
+    let summary = figures(&run.samples);
+    let table = match name {
+        trace::BENCH => cowlab_report::trace::table(&run.samples),
+        _ => figure_table(name, name, &summary),
+    };
+    let file = (format!("tables/{name}.csv"), csv::table_csv(&table).into_bytes());
+    let document = of_bench(run).unwrap_or_else(|| {
+        let environments = &run.info.environments;
+        let places: Vec<String> =
+            environments.iter().map(|of| format!("{}, Linux {}", of.host, of.kernel)).collect();
+        let mut document = Document::new(name, places.join("; "));
+        let mut blocks = vec![Block::Table(table)];
+        blocks.extend(run.info.missing.iter().map(|missing| {
+            Block::Note(format!("not available: {}: {}", missing.metric, missing.reason))
+        }));
+        document.sections.push(Section::new(name, "Figures", blocks));
+        emulated::label_document(&mut document, emulated::label_of(environments));
+        document
+    });
+    Ok(Report { files: vec![file], ..Report::new(document, &summary)? })
+}
+
+/// How often the rounds so far are written down, at most: a short run is over before.
+const KEPT_EACH: Duration = Duration::from_secs(10);
+
+/// Measure into a run. What ends it, SIGKILL and the end of a guest among that, loses no whole round:
+/// they are in the unfinished folder, as a run that can be read.
+fn measure_into(
+    life: &mut RunLife,
+    context: &Context,
+    tasks: &[Task],
+    rounds: Rounds,
+) -> Result<()> {
+    let (known, mut made, mut last) = (life.run.info.missing.len(), 0, Instant::now());
+    let result = context.measure_rounds(tasks, rounds, |mut round| {
+        life.run.samples.append(&mut round);
+        made += 1;
+        if made < rounds.most && last.elapsed() >= KEPT_EACH {
+            life.lacks("rounds", fewer_rounds(made, rounds, "it was killed"));
+            life.keep_so_far()?;
+            life.run.info.missing.truncate(known);
+            last = Instant::now();
+        }
+        Ok(())
+    });
+    if let Err(error) = &result {
+        life.lacks("rounds", fewer_rounds(made, rounds, &format!("{error:#}")));
+    }
+    result
+}
+
+fn fewer_rounds(made: u32, rounds: Rounds, why: &str) -> String {
+    format!("{made} of {} were made: {why}", rounds.most)
+}
+
+/// Whether the memory of each cell of `cow-faults`, and the copies of it, fit.
+pub fn check_cow_faults(context: &Context, cells: &[CowFaults]) -> Result<()> {
+    for cell in cells {
+        let written = cell.pages_written(context.page()) * context.page();
+        let copies = if cell.writer == Writer::Child { u64::from(cell.children) } else { 1 };
+        context.check_fits(cell.size_bytes, written, copies, context.page())?;
+    }
+    Ok(())
+}
+
+/// The records of Redis in so much memory, and the updates of a phase, if there is memory for both.
+pub fn redis_amount(
+    context: &Context,
+    size_bytes: u64,
+    turnovers: f64,
+    pipeline: u32,
+) -> Result<(u64, u64)> {
+    let records = size_bytes / RECORD_BYTES;
+    let updates = (records as f64 * turnovers) as u64;
+    if records < 2 || updates == 0 {
+        return Err(WrongUsage(format!(
+            "{} must hold two records of {RECORD_BYTES} bytes at least, and the turnovers make an \
+             update of them",
+            context.size_flag.get()
+        ))
+        .into());
+    }
+    // Beside the records their snapshot, which a guest keeps in memory, and each request's times, of
+    // all clients and of each.
+    let requests = updates / u64::from(pipeline);
+    let own_bytes = 2 * size_bytes + 2 * requests * size_of::<Request>() as u64;
+    context.check_fits(own_bytes, size_bytes.min(own_bytes), 1, context.page())?;
+    Ok((records, updates))
+}
+
+/// The isolation checks for numbers of children and page sizes.
+pub fn isolation_tasks(
+    children: &[u32],
+    sizes: &[u64],
+    size_bytes: u64,
+    broken: bool,
+) -> Vec<Task> {
+    let mut tasks = Vec::new();
+    for &page_size_bytes in sizes {
+        for &children in children {
+            let check = CowCheck { size_bytes, children, page_size_bytes, broken };
+            tasks.push(
+                Task::new(format!("cow-check: {children} children"), move |runner, rep| {
+                    let params = [
+                        ("children".to_owned(), check.children.to_string()),
+                        ("page_size_bytes".to_owned(), check.page_size_bytes.to_string()),
+                        ("size_bytes".to_owned(), check.size_bytes.to_string()),
+                    ];
+                    let mut out = Recorder::new("cow-check", params.into(), rep, unix_ns());
+                    out.add("checked_pages", check.run(runner)? as f64);
+                    Ok(out.finish())
+                })
+                .at_most(1),
+            );
+        }
+    }
+    tasks
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The life of a run: begun before anything is measured, kept as a folder with its report, and shown.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use cowlab_model::profile::MachineProfile;
+use cowlab_report::{Document, csv, html};
+use cowlab_store::{Environment, Missing, Run, RunFolder, RunInfo};
+use serde::Serialize;
+
+use crate::args::Common;
+use crate::output;
+use crate::profile_file::{PROFILE_FILE, ProfileFile};
+
+/// A run that is being made. Dropped, it leaves nothing.
+pub struct RunLife {
+    /// What is known of it so far.
+    pub run: Run,
+    folder: RunFolder,
+    began: Instant,
+    json: bool,
+}
+
+/// What a run says.
+pub struct Report {
+    /// For people: kept as a page and as tables.
+    pub document: Document,
+    /// For `--json`.
+    pub summary: serde_json::Value,
+    /// The machine's, where the run calibrated.
+    pub profile: Option<MachineProfile>,
+    /// More files of the run, by their names in it.
+    pub files: Vec<(String, Vec<u8>)>,
+}
+
+impl Report {
+    /// A report that is its document and its summary.
+    pub fn new(document: Document, summary: impl Serialize) -> Result<Report> {
+        let summary = serde_json::to_value(summary)?;
+        Ok(Report { document, summary, profile: None, files: Vec::new() })
+    }
+}
+
+/// A run that is kept.
+pub struct Kept {
+    /// Its folder.
+    pub path: PathBuf,
+    /// What it holds.
+    pub run: Run,
+    /// What it says.
+    pub report: Report,
+    json: bool,
+}
+
+impl RunLife {
+    /// Begin. Where nothing can be written is known before any time is spent.
+    pub fn begin(common: &Common, name: &str, environment: Environment) -> Result<RunLife> {
+        let info = RunInfo::begin(name, common.seed, environment);
+        let folder = RunFolder::create(&common.output, &info)?;
+        let run = Run { info, samples: Vec::new() };
+        Ok(RunLife { run, folder, began: Instant::now(), json: common.json })
+    }
+
+    /// Something cannot be measured.
+    pub fn lacks(&mut self, metric: &str, reason: impl Into<String>) {
+        self.run.info.missing.push(Missing { metric: metric.to_owned(), reason: reason.into() });
+    }
+
+    /// Write down what is measured so far, in the unfinished folder: SIGKILL loses no more than what
+    /// comes after.
+    pub fn keep_so_far(&self) -> Result<()> {
+        self.folder.write_run(&self.run)
+    }
+
+    /// Write down another file of the run.
+    pub fn write(&self, name: &str, contents: &[u8]) -> Result<()> {
+        self.folder.write(name, contents)
+    }
+
+    /// Keep it with what `report` makes of it. What was measured before an error is kept as well, and
+    /// the error says where.
+    pub fn end(
+        self,
+        ended: Result<()>,
+        report: impl FnOnce(&Run) -> Result<Report>,
+    ) -> Result<Kept> {
+        if self.run.samples.is_empty() {
+            ended?;
+            return self.kept(report);
+        }
+        let kept = self.kept(report)?;
+        ended.with_context(|| format!("{} has what was measured before", kept.path.display()))?;
+        Ok(kept)
+    }
+
+    fn kept(mut self, report: impl FnOnce(&Run) -> Result<Report>) -> Result<Kept> {
+        self.run.info.duration_s = Some(self.began.elapsed().as_secs_f64());
+        let report = report(&self.run)?;
+        self.folder.write_run(&self.run)?;
+        if let Some(profile) = &report.profile {
+            let file = ProfileFile::bytes(&self.run.info.environments[0], profile)?;
+            self.folder.write(PROFILE_FILE, &file)?;
+        }
+        for (name, contents) in csv::tables(&report.document) {
+            self.folder.write(&format!("tables/{name}"), contents.as_bytes())?;
+        }
+        self.folder.write("report.html", html::render(&report.document).as_bytes())?;
+        for (name, contents) in &report.files {
+            self.folder.write(name, contents)?;
+        }
+        Ok(Kept { path: self.folder.commit()?, run: self.run, report, json: self.json })
+    }
+}
+
+impl Kept {
+    /// Say where it is, and print it.
+    pub fn show(&self) -> Result<()> {
+        output::progress(self.json, &format!("the run is {}", self.path.display()));
+        self.print()
+    }
+
+    /// Print it: one document, or text.
+    pub fn print(&self) -> Result<()> {
+        match self.json {
+            true => output::json_of_run(&self.run, &self.report.summary),
+            false => output::text(&self.report.document),
+        }
+    }
+
+    /// A file of it, by a path that a browser takes.
+    pub fn file(&self, name: &str) -> Result<PathBuf> {
+        std::path::absolute(self.path.join(Path::new(name))).context("the run's path")
+    }
+}
