@@ -11,6 +11,7 @@ pub mod figures;
 pub mod machine;
 pub mod names;
 pub mod picked;
+pub mod predicted;
 pub mod study;
 
 pub use difference::{Difference, Verdict};

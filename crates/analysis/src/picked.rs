@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Samples picked by what they measure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cowlab_model::Estimate;
 use cowlab_model::stats::{estimate, median};
@@ -49,9 +49,25 @@ impl<V: ToString> Param<V> for &str {
 pub struct Picked<'a>(Vec<&'a Sample>);
 
 impl<'a> Picked<'a> {
+    /// Every sample.
+    pub fn all(samples: &'a [Sample]) -> Self {
+        Picked(samples.iter().collect())
+    }
+
     /// Those of one bench.
     pub fn of(samples: &'a [Sample], bench: &str) -> Self {
-        Picked(samples.iter().filter(|sample| sample.bench == bench).collect())
+        Picked::all(samples).of_bench(bench)
+    }
+
+    /// Of these, those of one bench.
+    pub fn of_bench(&self, bench: &str) -> Self {
+        Picked(self.0.iter().copied().filter(|sample| sample.bench == bench).collect())
+    }
+
+    /// The same by their environments.
+    pub fn by_environment(&self) -> Vec<(u32, Picked<'a>)> {
+        let found: BTreeSet<u32> = self.0.iter().map(|sample| sample.environment).collect();
+        found.into_iter().map(|index| (index, self.in_environment(index))).collect()
     }
 
     /// Those of one environment.
@@ -171,11 +187,11 @@ impl<'a> Picked<'a> {
     }
 
     /// The same samples by their parameters, of which `without` is left out.
-    pub fn by_params(&self, without: impl Called) -> Vec<(Params, Picked<'a>)> {
+    pub fn by_params(&self, without: &[&str]) -> Vec<(Params, Picked<'a>)> {
         let mut groups: BTreeMap<Params, Vec<&'a Sample>> = BTreeMap::new();
         for sample in &self.0 {
             let mut params = sample.params.clone();
-            params.remove(without.name());
+            params.retain(|key, _| !without.contains(&key.as_str()));
             groups.entry(params).or_default().push(sample);
         }
         groups.into_iter().map(|(params, samples)| (params, Picked(samples))).collect()

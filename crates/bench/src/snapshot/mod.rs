@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `snapshot`: document 003's microbenchmark, with forks as often as it says and without any.
 
-mod predicted;
 mod samples;
 mod windows;
-
-pub use predicted::{Foretold, foretell};
 
 use std::cell::OnceCell;
 use std::rc::Rc;

@@ -50,7 +50,7 @@ impl<'a> Row<'a> {
 
 /// The rows of a run, the largest first.
 fn rows<'a>(samples: &Picked<'a>) -> Vec<Row<'a>> {
-    let groups = samples.with("mapping", "all").by_params("");
+    let groups = samples.with("mapping", "all").by_params(&[]);
     let row = |(params, samples)| Row { params, samples };
     let mut rows: Vec<Row> = groups.into_iter().map(row).collect();
     rows.sort_by(|one, two| two.pages().total_cmp(&one.pages()));

@@ -54,7 +54,7 @@ pub(super) fn mappings(rows: &[Row], samples: &Picked) -> Table {
         for kind in ["heap", "stack", "anonymous", "data", "named"] {
             let mut params = row.params.clone();
             params.insert("mapping".to_owned(), kind.to_owned());
-            let own = samples.with("mapping", kind).by_params("");
+            let own = samples.with("mapping", kind).by_params(&[]);
             let own = own.into_iter().find(|(of, _)| *of == params);
             kinds.extend(own.map(|(params, samples)| Row { params, samples }));
         }
@@ -91,7 +91,7 @@ pub(super) fn remote(rows: &[Row]) -> Table {
 /// Policies in hindsight; `None` where the order of writes was not seen.
 pub(super) fn policies(samples: &Picked) -> Option<Table> {
     let policies = samples.words("policy").into_iter();
-    let each = policies.flat_map(|policy| samples.with("policy", policy).by_params(""));
+    let each = policies.flat_map(|policy| samples.with("policy", policy).by_params(&[]));
     let each: Vec<Row> = each.map(|(params, samples)| Row { params, samples }).collect();
     let caption = "What copying ahead would have done with these writes in their order";
     let table = Rows::of("footprint-policies", caption, &each)

@@ -22,17 +22,7 @@ pub(super) struct Workload<'a> {
 impl<'a> Workload<'a> {
     /// Every workload, in the order of its parameters.
     pub(super) fn all(samples: &Picked<'a>) -> Vec<Workload<'a>> {
-        let mut found: Vec<Params> = Vec::new();
-        for (mut params, _) in samples.by_params("quantile") {
-            NOT_THE_WORKLOADS.iter().for_each(|key| drop(params.remove(*key)));
-            if !found.contains(&params) {
-                found.push(params);
-            }
-        }
-        let all = found.into_iter().map(|params| {
-            let with =
-                |some: Picked<'a>, (key, value): (&String, &String)| some.with(key.as_str(), value);
-            let samples = params.iter().fold(samples.clone(), with);
+        let all = samples.by_params(&NOT_THE_WORKLOADS).into_iter().map(|(params, samples)| {
             let configurations = Configurations::of(&samples.with("forks", "yes"));
             Workload { params, samples, configurations }
         });

@@ -2,7 +2,7 @@
 //! `predict policies`: what policies would change, beside what they did.
 
 use anyhow::{Result, anyhow};
-use cowlab_bench::snapshot::{Foretold, foretell};
+use cowlab_analysis::predicted::{Foretold, foretell};
 use cowlab_model::stats::median;
 use cowlab_report::{Block, Cell, Column, Document, Section, Table, emulated};
 use cowlab_store::{FORMAT, Run, Sample};

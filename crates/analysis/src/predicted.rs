@@ -2,14 +2,16 @@
 //! What policies would do for a workload of `snapshot`, from what it does under plain copy-on-write
 //! and from what batches of copies cost (`pre-copy`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use cowlab_machine::Policy;
 use cowlab_model::snapshot::{Ahead, Batch, Costs, Course, Store, fault_ns, run};
 use cowlab_model::stats::median;
+use cowlab_schema::{Pattern, Policy, cow_faults};
 use cowlab_store::{Params, Sample};
 
-use super::BENCH;
+use crate::compared::change;
+use crate::names::SNAPSHOT as BENCH;
+use crate::picked::Picked;
 
 /// Parameters that tell configurations of one workload, or parts of one figure.
 const NOT_THE_WORKLOADS: [&str; 4] = ["policy", "forks", "quantile", "phase_percent"];
@@ -43,67 +45,53 @@ pub fn foretell(
     sweep: &[Sample],
     policies: &[Policy],
 ) -> Result<Vec<Foretold>, String> {
-    let kernels = batches_by_kernel(sweep)?;
+    let kernels = batches_by_kernel(&Picked::all(sweep))?;
     // Kernels are kept apart: the rounds of one stand beside its own plain copy-on-write.
-    let mut workloads: BTreeMap<(u32, Params), Vec<&Sample>> = BTreeMap::new();
-    for sample in samples.iter().filter(|sample| sample.bench == BENCH) {
-        let mut params = sample.params.clone();
-        NOT_THE_WORKLOADS.iter().for_each(|key| drop(params.remove(*key)));
-        workloads.entry((sample.environment, params)).or_default().push(sample);
-    }
-    if workloads.is_empty() {
+    let all = Picked::of(samples, BENCH).by_environment();
+    if all.is_empty() {
         return Err("it has no samples of `bench snapshot`".to_owned());
     }
     // Batches of huge pages cost something else.
-    let pages: BTreeSet<&str> = sweep
-        .iter()
-        .filter_map(|sample| sample.params.get("page_size_bytes"))
-        .map(String::as_str)
-        .collect();
-    let foretold = |params: &Params| {
-        pages.is_empty() || params.get("page_size_bytes").is_none_or(|own| pages.contains(&**own))
+    let pages = Picked::all(sweep).words("page_size_bytes");
+    let is_foretold = |params: &Params| {
+        let own = params.get("page_size_bytes").map(String::as_str);
+        pages.is_empty() || own.is_none_or(|own| pages.contains(&own))
     };
-    let mut all = Vec::new();
-    for ((environment, params), samples) in workloads {
-        if !foretold(&params) {
-            continue;
+    let mut found = Vec::new();
+    for (environment, samples) in all {
+        for (params, samples) in samples.by_params(&NOT_THE_WORKLOADS) {
+            if is_foretold(&params) {
+                let batches = batches_of(&kernels, params.get("variant").map(String::as_str))?;
+                found.extend(of_workload(environment, &params, &samples, batches, policies)?);
+            }
         }
-        let batches = batches_of(&kernels, params.get("variant").map(String::as_str))?;
-        all.extend(of_workload(environment, &params, &samples, batches, policies)?);
     }
-    Ok(all)
+    Ok(found)
 }
 
 fn of_workload(
     environment: u32,
     params: &Params,
-    samples: &[&Sample],
+    samples: &Picked,
     batches: &[Batch],
     policies: &[Policy],
 ) -> Result<Vec<Foretold>, String> {
     let lacks = |what: &str| format!("it has no {what} of the workload {params:?}");
-    let is = |s: &Sample, key: &str, value: &str| s.params.get(key).is_some_and(|own| own == value);
-    let of = |metric: &str, forks: &str, policy: Option<&str>| -> BTreeMap<u32, f64> {
-        let found = samples.iter().filter(|s| {
-            s.metric == metric
-                && is(s, "forks", forks)
-                && policy.is_none_or(|policy| is(s, "policy", policy))
-                && s.params.get("quantile").is_none_or(|quantile| quantile == "p50")
-        });
-        found.map(|s| (s.rep, s.value)).collect()
-    };
-    let middle = |rounds: BTreeMap<u32, f64>| median(&rounds.into_values().collect::<Vec<_>>());
+    let whole = samples.without("quantile").and(samples.with("quantile", "p50"));
+    let forking = whole.with("forks", "yes");
+    let middle =
+        |of: &Picked, metric: &str| median(&of.by_round(metric).into_values().collect::<Vec<_>>());
     // Where no policy was set the kernel's own is plain copy-on-write.
-    let has_off = samples.iter().any(|s| is(s, "forks", "yes") && is(s, "policy", "off"));
-    let off = if has_off { "off" } else { "stock" };
-    let plain = |metric: &str| middle(of(metric, "yes", Some(off))).ok_or_else(|| lacks(metric));
+    let off = [Policy::Off, Policy::Stock].map(|policy| forking.with("policy", policy));
+    let off = off.into_iter().find(|own| !own.is_empty()).unwrap_or_default();
+    let plain = |metric: &str| middle(&off, metric).ok_or_else(|| lacks(metric));
     let number = |key: &str| -> Result<f64, String> {
         params.get(key).and_then(|text| text.parse().ok()).ok_or_else(|| lacks(key))
     };
     let page_bytes = number("page_size_bytes")?;
     let writes = plain("writes")?;
-    let never =
-        |metric| middle(of(metric, "no", None)).ok_or_else(|| lacks("writes without forks"));
+    let never_ns = middle(&whole.with("forks", "no"), "elapsed_ns");
+    let never_ns = never_ns.ok_or_else(|| lacks("writes without forks"))?;
     let store = Store {
         pages: (number("size_bytes")? / page_bytes) as usize,
         blocks_per_page: (page_bytes / number("block_bytes")?).max(1.0) as usize,
@@ -114,7 +102,7 @@ fn of_workload(
         steady: plain("unmeasured_forks").is_ok(),
         seed: 1,
     };
-    let costs = Costs::new(never("elapsed_ns")? / writes, plain("fork_ns")?, batches.to_vec())
+    let costs = Costs::new(never_ns / writes, plain("fork_ns")?, batches.to_vec())
         .ok_or_else(|| "the sweep has no plain copy-on-write".to_owned())?;
     let costs = match fault_ns(&store, &costs, plain("elapsed_ns")?) {
         Some(ns) => costs.with_fault_ns(ns),
@@ -122,10 +110,8 @@ fn of_workload(
         None => costs,
     };
     let base = run(&store, Ahead::Nothing, &costs);
-    let throughput = |policy: &str| of("throughput_per_s", "yes", Some(policy));
-    let plain_rounds = throughput(off);
     let mut wanted = policies.to_vec();
-    let measured = samples.iter().filter_map(|s| s.params.get("policy")?.parse().ok());
+    let measured = samples.words("policy").into_iter().filter_map(|policy| policy.parse().ok());
     for policy in measured {
         if !matches!(policy, Policy::Stock | Policy::Off) && !wanted.contains(&policy) {
             wanted.push(policy);
@@ -133,17 +119,14 @@ fn of_workload(
     }
     let foretold = wanted.into_iter().map(|policy| {
         let course = run(&store, ahead(policy, page_bytes), &costs);
-        let gains: Vec<f64> = throughput(&policy.to_string())
-            .iter()
-            .filter_map(|(rep, own)| Some((own / plain_rounds.get(rep)? - 1.0) * 100.0))
-            .collect();
+        let gain = change(&off, &forking.with("policy", policy), "throughput_per_s");
         Foretold {
             environment,
             workload: params.clone(),
             policy,
             course,
             gain_percent: (base.elapsed_ns / course.elapsed_ns - 1.0) * 100.0,
-            measured_gain_percent: median(&gains),
+            measured_gain_percent: gain.map(|gain| gain.value * 100.0),
         }
     });
     Ok(foretold.collect())
@@ -166,15 +149,15 @@ fn ahead(policy: Policy, page_bytes: f64) -> Ahead {
 type OfKernel<'a> = (Option<&'a str>, Vec<Batch>);
 
 /// The costs on each kernel of a sweep that has them.
-fn batches_by_kernel(sweep: &[Sample]) -> Result<Vec<OfKernel<'_>>, String> {
-    let mut kernels: BTreeMap<(u32, Option<&str>), Vec<&Sample>> = BTreeMap::new();
-    for sample in sweep {
-        let variant = sample.params.get("variant").map(String::as_str);
-        kernels.entry((sample.environment, variant)).or_default().push(sample);
+fn batches_by_kernel<'a>(sweep: &Picked<'a>) -> Result<Vec<OfKernel<'a>>, String> {
+    let mut found: Vec<OfKernel> = Vec::new();
+    for (_, own) in sweep.by_environment() {
+        let variants = own.words("variant").into_iter().map(Some);
+        for variant in variants.chain([None]) {
+            let of = variant.map_or_else(|| own.without("variant"), |of| own.with("variant", of));
+            found.extend(batches(&of).map(|batches| (variant, batches)));
+        }
     }
-    let kernels = kernels.into_iter();
-    let found: Vec<OfKernel> =
-        kernels.filter_map(|((_, variant), samples)| Some((variant, batches(samples)?))).collect();
     if found.is_empty() {
         return Err("it has no sequential writes of 32 MiB or more under `off` and under depths \
                     (`next:16`): run `cowlab kernel bench pre-copy`"
@@ -198,35 +181,32 @@ fn batches_of<'a>(kernels: &'a [OfKernel], variant: Option<&str>) -> Result<&'a 
 
 /// Faults by the pages that they copy: sequential writes under each depth, in which each batch is
 /// whole. `None` without plain copy-on-write or without depths.
-fn batches<'a>(sweep: impl IntoIterator<Item = &'a Sample>) -> Option<Vec<Batch>> {
-    let mut by_depth: BTreeMap<u32, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
-    for sample in sweep {
-        let is = |key: &str, value: &str| sample.params.get(key).is_some_and(|own| own == value);
-        let fits =
-            sample.bench == "cow-faults" && is("pattern", "sequential") && is("threads", "0");
-        let depth = match sample.params.get("policy").and_then(|policy| policy.parse().ok()) {
-            Some(Policy::Off) => 0,
-            Some(Policy::Next(depth)) => depth,
+fn batches(sweep: &Picked) -> Option<Vec<Batch>> {
+    let writes = sweep.of_bench(cow_faults::BENCH.name);
+    let writes = writes.with(cow_faults::PATTERN, Pattern::Sequential).with(cow_faults::THREADS, 0);
+    // The larger of the sizes, where there are two: it has every depth.
+    let sizes = writes.numbers(cow_faults::SIZE_BYTES).into_iter();
+    let large = sizes.filter(|bytes| *bytes >= 32 << 20);
+    let large = large.fold(Picked::default(), |found, bytes| {
+        found.and(writes.with(cow_faults::SIZE_BYTES, bytes))
+    });
+    let mut by_depth = BTreeMap::new();
+    for policy in large.words("policy") {
+        let depth = match policy.parse() {
+            Ok(Policy::Off) => 0,
+            Ok(Policy::Next(depth)) => depth,
             _ => continue,
         };
-        // The larger of the sizes, where there are two: it has every depth.
-        let large = sample.params.get("size_bytes").and_then(|text| text.parse::<u64>().ok());
-        if !fits || large.is_none_or(|bytes| bytes < 32 << 20) {
-            continue;
-        }
-        let own = by_depth.entry(depth).or_default();
-        match sample.metric.as_str() {
-            "elapsed_ns" => own.0.push(sample.value),
-            "pages_written" => own.1.push(sample.value),
-            _ => {}
-        }
+        let own = large.with("policy", policy);
+        let middle = |metric| median(&own.values(metric));
+        let both = middle(cow_faults::ELAPSED_NS).zip(middle(cow_faults::PAGES_WRITTEN));
+        by_depth.extend(both.map(|(elapsed, written)| (depth, elapsed / written)));
     }
     let found: Vec<Batch> = by_depth
         .into_iter()
-        .filter_map(|(depth, (elapsed, written))| {
+        .map(|(depth, page_ns)| {
             let pages = f64::from(depth + 1);
-            let page_ns = median(&elapsed)? / median(&written)?;
-            Some(Batch { pages, elapsed_ns: page_ns * pages })
+            Batch { pages, elapsed_ns: page_ns * pages }
         })
         .collect();
     let has_plain = found.first().is_some_and(|first| first.pages == 1.0);
@@ -275,7 +255,7 @@ mod tests {
             steady: true,
             seed: 1,
         };
-        let costs = Costs::new(100.0, 40_000.0, batches(&sweep()).unwrap()).unwrap();
+        let costs = Costs::new(100.0, 40_000.0, batches(&Picked::all(&sweep())).unwrap()).unwrap();
         let costs = costs.with_fault_ns(3.0 * costs.fault_ns());
         let off = run(&store, Ahead::Nothing, &costs);
         let next = run(&store, Ahead::Next(16), &costs);
