@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use cowlab_analysis::application::{SNAPSHOT, profile_of};
-use cowlab_machine::{Facts, ProcessFacts, Root};
+use cowlab_machine::{Facts, ProcessFacts, Root, Stat};
 use cowlab_model::application::ApplicationProfile;
 use cowlab_model::cost::Vmas;
 use cowlab_store::Run;
@@ -90,9 +90,8 @@ fn running_threads(pid: i32) -> u32 {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let others = tasks.filter(|task| task.file_name().to_string_lossy() != pid.to_string());
     let runs = |task: &std::fs::DirEntry| {
-        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-        // After the name, which may hold anything, in parentheses.
-        stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('R'))
+        let tid = task.file_name();
+        Stat::of_thread(pid, tid.to_string_lossy()).is_some_and(|stat| stat.state == 'R')
     };
     others.filter(runs).count() as u32
 }

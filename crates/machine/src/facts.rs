@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 
 use cowlab_store::{Accelerator, Environment};
 use procfs_core::LoadAverage;
-use procfs_core::process::{Limits, MemoryMaps, Status};
+use procfs_core::process::{Limits, Status};
 use serde::Serialize;
 
 use crate::cgroup::{self, Cgroup};
 use crate::cpu::{self, Cpu};
 use crate::guest::{self, Guest};
 use crate::limits::{self, Credentials, ResourceLimits, TaskLimits};
+use crate::mappings;
 use crate::memory::{self, Memory, Overcommit};
 use crate::policy::{self, CowSettings};
 use crate::root::{Reader, Root};
@@ -163,8 +164,8 @@ fn architecture(reader: &Reader<'_>) -> String {
 /// Of a saved tree: KernelPageSize of the first mapping, else this machine's.
 fn page_size_bytes(reader: &Reader<'_>) -> u64 {
     let saved = || {
-        let maps: MemoryMaps = reader.parse("proc/self/smaps")?;
-        maps.0.first()?.extension.map.get("KernelPageSize").copied()
+        let text = reader.root.read("proc/self/smaps").ok()??;
+        mappings::decode(&text).ok()?.first()?.details.as_ref()?.page_size_bytes
     };
     let here = || rustix::param::page_size() as u64;
     if reader.root.is_live() { here() } else { saved().unwrap_or_else(here) }

@@ -4,12 +4,13 @@
 use std::io;
 use std::path::PathBuf;
 
-use procfs_core::process::{Limits, MMPermissions, MemoryMap, MemoryMaps, Status, VmFlags};
+use procfs_core::process::{Limits, Status};
 use serde::Serialize;
 
 use crate::cgroup::{self, Cgroup};
 use crate::limits::{CAP_SYS_ADMIN, CAP_SYS_RESOURCE, Credentials, ResourceLimits};
-use crate::root::{ReadError, Reader, Root, parse_text};
+use crate::mappings::{self, Details, Mapping};
+use crate::root::{ReadError, Reader, Root};
 
 /// Why a process could not be looked at.
 #[derive(Debug, thiserror::Error)]
@@ -156,7 +157,7 @@ impl ProcessFacts {
             name: status.name,
             ..ProcessFacts::default()
         };
-        facts.add_mappings(&mappings(root, pid, facts.uid)?);
+        facts.add_mappings(&read_mappings(root, pid, facts.uid)?);
         let reader = Reader::new(root);
         let namespace = std::fs::read_link(root.path(format!("{folder}/ns/user")));
         facts.in_first_user_namespace =
@@ -181,48 +182,48 @@ impl ProcessFacts {
         self.limits.as_ref()?.processes.filter(|_| !exempt)
     }
 
-    fn add_mappings(&mut self, maps: &MemoryMaps) {
+    fn add_mappings(&mut self, all: &[Mapping]) {
+        let details: Vec<Details> =
+            all.iter().map(|mapping| mapping.details.clone().unwrap_or_default()).collect();
         // The smallest is the base page: a hugetlb mapping has larger ones.
-        let sizes = maps.iter().filter_map(|map| map.extension.map.get("KernelPageSize"));
-        let smallest = sizes.filter(|size| **size >= 8).min().copied();
+        let sizes = details.iter().filter_map(|details| details.page_size_bytes);
+        let smallest = sizes.filter(|size| *size >= 8).min();
         let page_bytes = smallest.unwrap_or_else(|| rustix::param::page_size() as u64);
-        let add = |sum: &mut Option<u64>, map: &MemoryMap, key: &str| {
-            if let Some(bytes) = map.extension.map.get(key) {
+        let add = |sum: &mut Option<u64>, bytes: Option<u64>| {
+            if let Some(bytes) = bytes {
                 *sum = Some(sum.unwrap_or(0) + bytes);
             }
         };
-        for map in maps {
-            let flags = map.extension.vm_flags;
-            let size = map.address.1 - map.address.0;
-            add(&mut self.private_dirty_bytes, map, "Private_Dirty");
-            add(&mut self.private_clean_bytes, map, "Private_Clean");
-            if flags.contains(VmFlags::DC) {
+        for (mapping, of) in all.iter().zip(&details) {
+            let size = mapping.bytes();
+            add(&mut self.private_dirty_bytes, of.private_dirty_bytes);
+            add(&mut self.private_clean_bytes, of.private_clean_bytes);
+            if of.has(b"dc") {
                 self.not_inherited_bytes += size;
                 continue;
             }
             self.inherited_mappings += 1;
-            let private = map.perms.contains(MMPermissions::PRIVATE);
             // `ac` says it; without VmFlags, what the kernel would account by default.
-            let accounted = flags.contains(VmFlags::AC)
-                || (flags.is_empty() && private && map.perms.contains(MMPermissions::WRITE));
+            let accounted =
+                of.has(b"ac") || (of.flags.is_empty() && !mapping.is_shared && mapping.is_writable);
             if accounted {
                 self.accounted_bytes += size;
                 self.largest_accounted_bytes = self.largest_accounted_bytes.max(size);
             }
-            if flags.contains(VmFlags::WF) {
+            if of.has(b"wf") {
                 self.wiped_bytes += size;
                 continue;
             }
-            if !private {
+            if mapping.is_shared {
                 continue;
             }
-            let anonymous = map.extension.map.get("Anonymous").copied().unwrap_or(0);
-            let swapped = map.extension.map.get("Swap").copied().unwrap_or(0);
+            let anonymous = of.anonymous_bytes.unwrap_or(0);
+            let swapped = of.swapped_bytes.unwrap_or(0);
             self.anonymous_bytes += anonymous;
-            add(&mut self.swapped_bytes, map, "Swap");
-            add(&mut self.huge_bytes, map, "AnonHugePages");
-            add(&mut self.hugetlb_bytes, map, "Private_Hugetlb");
-            add(&mut self.locked_bytes, map, "Locked");
+            add(&mut self.swapped_bytes, of.swapped_bytes);
+            add(&mut self.huge_bytes, of.huge_bytes);
+            add(&mut self.hugetlb_bytes, of.hugetlb_bytes);
+            add(&mut self.locked_bytes, of.locked_bytes);
             if anonymous + swapped > 0 {
                 self.inherited_anonymous_mappings += 1;
                 // One page of a table maps page/8 pages; no more tables than pages that are there.
@@ -248,29 +249,16 @@ fn failed(pid: i32, uid: u32, error: ReadError) -> ProcessError {
     }
 }
 
-/// The mappings, without their names: procfs-core slices into some of them, and a program may map
-/// a file of any name.
-fn mappings(root: &Root, pid: i32, uid: u32) -> Result<MemoryMaps, ProcessError> {
+fn read_mappings(root: &Root, pid: i32, uid: u32) -> Result<Vec<Mapping>, ProcessError> {
     let file = format!("proc/{pid}/smaps");
-    let text = match root.read(&file).map_err(|error| failed(pid, uid, error))? {
-        Some(text) if text.is_empty() => return Err(ProcessError::Vanished { pid }),
-        Some(text) => text,
+    match root.read(&file).map_err(|error| failed(pid, uid, error))? {
+        Some(text) if text.is_empty() => Err(ProcessError::Vanished { pid }),
+        Some(text) => Ok(mappings::parse(&root.path(file), &text)?),
         None if root.exists(format!("proc/{pid}/status")) => {
-            return Err(ProcessError::Unsupported { path: root.path(file) });
+            Err(ProcessError::Unsupported { path: root.path(file) })
         }
-        None => return Err(ProcessError::Vanished { pid }),
-    };
-    let mut plain = String::with_capacity(text.len());
-    for line in text.split_inclusive('\n') {
-        let is_header = line.starts_with(|c: char| c.is_ascii_digit() || c.is_ascii_lowercase());
-        match line.splitn(6, ' ').collect::<Vec<_>>().as_slice() {
-            [address, perms, offset, device, inode, _] if is_header && line.ends_with('\n') => {
-                plain.extend([*address, " ", perms, " ", offset, " ", device, " ", inode, " \n"]);
-            }
-            _ => plain.push_str(line),
-        }
+        None => Err(ProcessError::Vanished { pid }),
     }
-    Ok(parse_text(&root.path(file), &plain)?)
 }
 
 /// Threads of every process of a user.

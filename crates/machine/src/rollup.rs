@@ -4,9 +4,8 @@
 
 use std::path::Path;
 
-use procfs_core::process::SmapsRollup;
-
-use crate::root::{ReadError, Root, parse_text};
+use crate::mappings;
+use crate::root::{ReadError, Root};
 
 /// The file, for messages.
 pub const ROLLUP: &str = "/proc/PID/smaps_rollup";
@@ -50,17 +49,15 @@ impl Rollup {
     /// # Errors
     /// [`ReadError`] with the path.
     pub fn decode(text: &str, path: &Path) -> Result<Rollup, ReadError> {
-        let rollup: SmapsRollup = parse_text(path, text)?;
-        let sum = |key: &str| {
-            let maps = rollup.memory_map_rollup.0.iter();
-            maps.filter_map(|map| map.extension.map.get(key)).copied().reduce(|a, b| a + b)
-        };
+        // All of it stands under one line like a mapping's.
+        let sums =
+            mappings::parse(path, text)?.pop().and_then(|all| all.details).unwrap_or_default();
         Ok(Rollup {
-            rss_bytes: sum("Rss"),
-            pss_bytes: sum("Pss"),
-            anonymous_bytes: sum("Anonymous"),
-            pss_anonymous_bytes: sum("Pss_Anon"),
-            huge_bytes: sum("AnonHugePages"),
+            rss_bytes: sums.rss_bytes,
+            pss_bytes: sums.pss_bytes,
+            anonymous_bytes: sums.anonymous_bytes,
+            pss_anonymous_bytes: sums.pss_anonymous_bytes,
+            huge_bytes: sums.huge_bytes,
         })
     }
 }

@@ -4,9 +4,9 @@
 use std::collections::{HashMap, HashSet};
 use std::{fs, io};
 
-use cowlab_machine::ProcessError;
+use cowlab_machine::{ProcessError, Stat};
 
-use crate::target::{Stat, Target};
+use crate::target::Target;
 
 /// A child.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,9 +101,8 @@ fn everybody() -> Vec<Child> {
 
 /// `None` of one that has ended meanwhile, or only waits to be reaped.
 fn read(pid: i32) -> Option<Child> {
-    let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let stat = Stat::decode(&String::from_utf8_lossy(&bytes))?;
-    (!stat.has_ended()).then_some(Child { pid, stat })
+    let stat = Stat::of(pid).filter(|stat| !stat.has_ended())?;
+    Some(Child { pid, stat })
 }
 
 #[cfg(test)]

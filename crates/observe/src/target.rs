@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cowlab_machine::{ProcessError, ReadError};
+use cowlab_machine::{ProcessError, ReadError, Stat};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open, openat};
 use rustix::io::Errno;
@@ -23,45 +23,6 @@ pub struct Target {
     pidfd: Option<OwnedFd>,
     stat: Stat,
     uid: u32,
-}
-
-/// The parts of /proc/PID/stat that are used (proc_pid_stat(5)).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stat {
-    /// Its name, at most 15 bytes.
-    pub name: String,
-    /// R, S, D, T, Z, …
-    pub state: char,
-    /// The parent's pid; 0 if it is outside this namespace.
-    pub parent: i32,
-    /// Minor faults of the process, its children's not counted.
-    pub minor_faults: u64,
-    /// When it started, in ticks of 1/100 s since the machine did. With the pid it names a process
-    /// for as long as the machine runs.
-    pub start_ticks: u64,
-}
-
-impl Stat {
-    /// Decodes the file's text; `None` where it is cut or foreign.
-    pub fn decode(text: &str) -> Option<Stat> {
-        // The name may hold anything, blanks and brackets too; the last bracket ends it.
-        let (before, after) = text.rsplit_once(')')?;
-        let name = before.split_once('(')?.1.to_owned();
-        let mut words = after.split_ascii_whitespace();
-        let state = words.next()?.chars().next()?;
-        let parent = words.next()?.parse().ok()?;
-        // Fields 10 and 22 of the file; `words` stands before 5.
-        let minor_faults = words.nth(5)?.parse().ok()?;
-        let start_ticks = words.nth(11)?.parse().ok()?;
-        // A number that is cut short would pass for another.
-        words.next()?;
-        Some(Stat { name, state, parent, minor_faults, start_ticks })
-    }
-
-    /// Whether it has ended and only waits to be reaped.
-    pub fn has_ended(&self) -> bool {
-        matches!(self.state, 'Z' | 'X' | 'x')
-    }
 }
 
 impl Target {
@@ -85,9 +46,7 @@ impl Target {
             }
             other => other.ok(),
         };
-        let unknown =
-            Stat { name: String::new(), state: '?', parent: 0, minor_faults: 0, start_ticks: 0 };
-        let mut target = Target { pid, folder, pidfd, stat: unknown, uid: u32::MAX };
+        let mut target = Target { pid, folder, pidfd, stat: Stat::default(), uid: u32::MAX };
         // Where the number changed hands between the two opens, the folder is of one that ended.
         target.stat = target.stat()?;
         target.uid = rustix::fs::fstat(&target.folder).map_or(u32::MAX, |stat| stat.st_uid);
@@ -144,7 +103,7 @@ impl Target {
     /// # Errors
     /// [`ProcessError::Vanished`] once it has been reaped.
     pub fn stat(&self) -> Result<Stat, ProcessError> {
-        let text = self.read("stat")?;
+        let text = self.read_bytes("stat")?;
         let malformed = || ReadError::Malformed {
             path: self.path("stat"),
             reason: "not as proc_pid_stat(5) describes it".into(),
@@ -157,11 +116,15 @@ impl Target {
     /// # Errors
     /// [`ProcessError`], with the file where it may not be read.
     pub fn read(&self, file: &str) -> Result<String, ProcessError> {
+        Ok(String::from_utf8(self.read_bytes(file)?)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    }
+
+    fn read_bytes(&self, file: &str) -> Result<Vec<u8>, ProcessError> {
         let mut bytes = Vec::new();
         let mut opened = self.open_file(file)?;
         opened.read_to_end(&mut bytes).map_err(|error| self.failed(file, error))?;
-        Ok(String::from_utf8(bytes)
-            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+        Ok(bytes)
     }
 
     /// Opens a file in its folder for reading. `maps`, `pagemap` and `mem` belong to the memory
@@ -224,17 +187,6 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-
-    #[test]
-    fn a_name_may_hold_anything() {
-        let text = "7 (a) S (b) R 1 7 7 0 -1 4194304 123 0 0 0 1 2 0 0 20 0 1 0 98765 8192 0\n";
-        let stat = Stat::decode(text).unwrap();
-        assert_eq!((stat.name.as_str(), stat.state, stat.parent), ("a) S (b", 'R', 1));
-        assert_eq!((stat.minor_faults, stat.start_ticks), (123, 98765));
-        for cut in 0..65 {
-            assert_eq!(Stat::decode(&text[..cut]), None, "{cut}");
-        }
-    }
 
     #[test]
     fn its_end_is_seen_before_and_after_it_is_reaped() {

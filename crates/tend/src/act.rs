@@ -204,10 +204,8 @@ fn run_delay_ns(target: &Target) -> u64 {
     target.read("schedstat").ok().and_then(second).unwrap_or(0)
 }
 
-/// Field 39 of /proc/PID/stat.
 fn last_cpu(target: &Target) -> Option<usize> {
-    let text = target.read("stat").ok()?;
-    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(36)?.parse().ok()
+    target.stat().ok()?.last_cpu
 }
 
 #[cfg(test)]

@@ -3,11 +3,9 @@
 //! is to be expected.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::time::Duration;
 
-use cowlab_machine::ProcessError;
-use cowlab_observe::target::Stat;
+use cowlab_machine::{ProcessError, Stat};
 use cowlab_observe::{Target, children};
 
 /// How often a target is asked for children while there is nothing to do.
@@ -29,49 +27,22 @@ pub fn sharing(target: &Target) -> Result<BTreeSet<Name>, ProcessError> {
     if children.is_empty() {
         return Ok(BTreeSet::new());
     }
-    let own = look(target.pid());
-    let alive = children.into_iter().filter_map(|pid| Some((pid, look(pid)?)));
+    let own = Stat::of(target.pid());
+    let alive = children.into_iter().filter_map(|pid| Some((pid, Stat::of(pid)?)));
     let sharing = alive
-        .filter(|(_, its)| !its.stat.has_ended() && own.as_ref().is_none_or(|o| its.may_share(o)));
-    Ok(sharing.map(|(pid, its)| (pid, its.stat.start_ticks)).collect())
+        .filter(|(_, its)| !its.has_ended() && own.as_ref().is_none_or(|own| may_share(its, own)));
+    Ok(sharing.map(|(pid, its)| (pid, its.start_ticks)).collect())
 }
 
 /// Faults of the children of `pid` that have ended and were waited for.
 pub fn reaped_faults(pid: i32) -> Option<u64> {
-    Some(look(pid)?.reaped_faults)
+    Some(Stat::of(pid)?.reaped_minor_faults)
 }
 
-/// What is read of /proc/PID/stat, all at once: a server has hundreds of children.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Look {
-    pub stat: Stat,
-    /// `cminflt`.
-    reaped_faults: u64,
-    /// `vsize`: 0 of a kernel thread.
-    pub mapped_bytes: u64,
-    /// `startstack`; 0 where it may not be seen.
-    pub stack: u64,
-}
-
-impl Look {
-    /// Whether it may share the memory of its parent. A child has its parent's stack until it executes
-    /// something, which gets another place for it.
-    pub fn may_share(&self, parent: &Look) -> bool {
-        self.stack == parent.stack || self.stack == 0
-    }
-}
-
-/// Look at one.
-pub(crate) fn look(pid: i32) -> Option<Look> {
-    decode(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
-}
-
-fn decode(text: &str) -> Option<Look> {
-    let stat = Stat::decode(text)?;
-    // After the name, from field 3 on.
-    let words: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-    let field = |number: usize| words.get(number - 3)?.parse().ok();
-    Some(Look { stat, reaped_faults: field(11)?, mapped_bytes: field(23)?, stack: field(28)? })
+/// Whether a child may share the memory of its parent. It has its parent's stack until it executes
+/// something, which gets another place for it.
+pub(crate) fn may_share(child: &Stat, parent: &Stat) -> bool {
+    child.stack == parent.stack || child.stack == 0
 }
 
 /// Between two looks at a target whose children live: a fiftieth of the time that the newest has lived,
@@ -171,15 +142,11 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_where_the_manual_has_them() {
-        let fields: Vec<String> = (4..=52).map(|field| field.to_string()).collect();
-        let look = decode(&format!("7 (a) b) S {}", fields.join(" "))).unwrap();
-        assert_eq!((look.stat.name.as_str(), look.stat.parent), ("a) b", 4));
-        assert_eq!((look.reaped_faults, look.mapped_bytes, look.stack), (11, 23, 28));
-        assert!(decode("7 (a) S 1").is_none());
-        // Where a stack may not be seen, it may be the parent's.
-        let with = |stack| Look { stack, ..look.clone() };
-        assert!(look.may_share(&look) && with(0).may_share(&look) && !with(5).may_share(&look));
+    fn where_a_stack_may_not_be_seen_it_may_be_the_parents() {
+        let with = |stack| Stat { stack, ..Stat::default() };
+        let parent = with(28);
+        assert!(may_share(&with(28), &parent) && may_share(&with(0), &parent));
+        assert!(!may_share(&with(5), &parent));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Why a process cannot be tended: facts, the decision, and one sentence each that says what to do.
 
-use cowlab_machine::ProcessError;
 use cowlab_machine::limits::{CAP_SYS_PTRACE, Credentials};
 use cowlab_machine::thp::Thp;
+use cowlab_machine::{ProcessError, status};
 use cowlab_observe::Target;
 use rustix::io::Errno;
 
@@ -159,9 +159,7 @@ pub(crate) fn missing_right(
 
 /// THP_enabled of /proc/PID/status (Linux 5.0).
 pub(crate) fn may_have_huge_pages(target: &Target) -> Result<Option<bool>, ProcessError> {
-    let status = target.read("status")?;
-    let value = status.lines().find_map(|line| line.strip_prefix("THP_enabled:"));
-    Ok(value.map(|value| value.trim() == "1"))
+    Ok(status::field(&target.read("status")?, "THP_enabled").map(|value| value == "1"))
 }
 
 /// The file that says `never` to huge pages of the size that one page-table entry maps.

@@ -6,9 +6,10 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use cowlab_machine::Stat;
 use serde::Deserialize;
 
-use crate::forks::{Look, look};
+use crate::forks::may_share;
 
 /// Whom to tend. Several conditions must all hold.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -151,24 +152,23 @@ pub fn everybody(selectors: &[Selector]) -> Vec<Candidate> {
     let own = std::process::id() as i32;
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let alive = |look: &Look| !look.stat.has_ended() && look.mapped_bytes > 0;
-    let seen: BTreeMap<i32, Look> =
-        pids.filter_map(|pid| Some((pid, look(pid).filter(alive)?))).collect();
+    let alive = |stat: &Stat| !stat.has_ended() && stat.mapped_bytes > 0;
+    let seen: BTreeMap<i32, Stat> =
+        pids.filter_map(|pid| Some((pid, Stat::of(pid).filter(alive)?))).collect();
     let others = seen.keys().filter(|pid| **pid != own);
     others.filter_map(|pid| candidate(*pid, &seen, with_groups)).collect()
 }
 
-fn candidate(pid: i32, seen: &BTreeMap<i32, Look>, with_groups: bool) -> Option<Candidate> {
-    let look = seen.get(&pid)?;
-    let is_fork = seen.get(&look.stat.parent).is_some_and(|parent| look.may_share(parent));
-    let stat = look.stat.clone();
+fn candidate(pid: i32, seen: &BTreeMap<i32, Stat>, with_groups: bool) -> Option<Candidate> {
+    let stat = seen.get(&pid)?;
+    let is_fork = seen.get(&stat.parent).is_some_and(|parent| may_share(stat, parent));
     let groups = match with_groups {
         true => fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default(),
         false => String::new(),
     };
     let cgroups =
         groups.lines().filter_map(|line| Some(line.splitn(3, ':').nth(2)?.to_owned())).collect();
-    Some(Candidate { pid, parent: stat.parent, name: stat.name, cgroups, is_fork })
+    Some(Candidate { pid, parent: stat.parent, name: stat.name.clone(), cgroups, is_fork })
 }
 
 #[cfg(test)]

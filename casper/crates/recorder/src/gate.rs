@@ -13,8 +13,7 @@ use cowlab_casper::record::{
     casper_gate_entry,
 };
 use cowlab_machine::SharedMemory;
-use procfs_core::FromBufRead;
-use procfs_core::process::{MMPermissions, MMapPath, MemoryMaps};
+use cowlab_machine::mappings::{self, Mapping};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::process::{geteuid, getpid};
 
@@ -53,21 +52,21 @@ fn path_of_gate() -> PathBuf {
     format!("/dev/shm/casper.{}", geteuid().as_raw()).into()
 }
 
-/// The executable files that a process has mapped, and whether its gate is among them.
-pub fn maps_of(pid: u32) -> Result<MemoryMaps> {
-    let path = format!("/proc/{pid}/maps");
-    let file = File::open(&path).map_err(|error| match error.kind() {
+/// What a process has mapped.
+pub fn mappings_of(pid: u32) -> Result<Vec<Mapping>> {
+    let path = PathBuf::from(format!("/proc/{pid}/maps"));
+    let text = std::fs::read(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => anyhow::anyhow!("there is no process {pid}"),
-        _ => anyhow::anyhow!("{path}: {error}"),
+        _ => anyhow::anyhow!("{}: {error}", path.display()),
     })?;
-    MemoryMaps::from_buf_read(std::io::BufReader::new(file)).with_context(|| path)
+    Ok(mappings::parse(&path, &String::from_utf8_lossy(&text))?)
 }
 
-fn maps_gate(maps: &MemoryMaps, gate: &Path) -> bool {
-    maps.iter().any(|map| {
-        matches!(&map.pathname, MMapPath::Path(path) if path == gate)
-            && map.perms.contains(MMPermissions::SHARED)
-    })
+fn maps_gate(pid: u32, gate: &Path) -> Result<bool> {
+    let is_gate = |mapping: &Mapping| {
+        mapping.is_shared && mapping.name.as_deref().map(Path::new) == Some(gate)
+    };
+    Ok(mappings_of(pid)?.iter().any(is_gate))
 }
 
 impl Request {
@@ -75,7 +74,7 @@ impl Request {
     pub fn make(pid: u32, session: &Path) -> Result<Request> {
         let path = path_of_gate();
         ensure!(
-            maps_gate(&maps_of(pid)?, &path),
+            maps_gate(pid, &path)?,
             "process {pid} does not map {}, so it does not use libcasper (cowlab trace record \
              attaches to programs that link it; others are recorded when cowlab starts them)",
             path.display()

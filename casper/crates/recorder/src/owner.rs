@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use cowlab_machine::Stat;
+
 /// How often a quiet thread is looked for.
 const PATIENCE: Duration = Duration::from_millis(20);
 
@@ -60,12 +62,7 @@ impl Owner {
 
 /// When a thread started, in clock ticks since boot; `None` if there is none, or a zombie.
 fn started(pid: u32, tid: u32) -> Option<u64> {
-    let text = std::fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
-    // The name, in brackets, may hold anything; what follows its last bracket does not.
-    let after = &text[text.iter().rposition(|&byte| byte == b')')? + 1..];
-    let fields: Vec<&str> = std::str::from_utf8(after).ok()?.split_ascii_whitespace().collect();
-    let (state, started) = (fields.first()?, fields.get(19)?);
-    if matches!(*state, "Z" | "X") { None } else { started.parse().ok() }
+    Stat::of_thread(pid, tid).filter(|stat| !stat.has_ended()).map(|stat| stat.start_ticks)
 }
 
 #[cfg(test)]

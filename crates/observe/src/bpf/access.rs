@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use cowlab_machine::Root;
+use cowlab_machine::{Root, status};
 use serde::Serialize;
 
 /// Bit of CAP_SYS_ADMIN in CapEff (capabilities(7)).
@@ -35,10 +35,8 @@ impl AccessFacts {
     pub fn probe(root: &Root) -> AccessFacts {
         let text = |file: &str| fs::read_to_string(root.path(file)).ok();
         let number = |file: &str| text(file)?.trim().parse::<i64>().ok();
-        let capabilities = text("proc/self/status").and_then(|status| {
-            let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?.trim();
-            u64::from_str_radix(line, 16).ok()
-        });
+        let capabilities = text("proc/self/status")
+            .and_then(|text| u64::from_str_radix(status::field(&text, "CapEff")?, 16).ok());
         let lockdown = text("sys/kernel/security/lockdown").and_then(|words| {
             let (_, rest) = words.split_once('[')?;
             Some(rest.split_once(']')?.0.to_owned())

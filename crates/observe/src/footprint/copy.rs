@@ -10,7 +10,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
-use cowlab_machine::{ProcessError, ReadError};
+use cowlab_machine::memory::Memory;
+use cowlab_machine::{ProcessError, ReadError, Root};
 
 use super::reading::{Placed, Reading};
 use super::tally::{Changed, Tally};
@@ -39,11 +40,8 @@ fn readable(reading: &Reading) -> impl Iterator<Item = Placed> + '_ {
 
 /// A copy must not push anything out of memory: it may take half of what is free.
 fn check_fits(of: &Target, need_bytes: u64) -> Result<(), ProcessError> {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let free_kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    let Some(free_bytes) = free_kib.map(|kib| kib << 10).filter(|free| need_bytes > free / 2)
-    else {
+    let free_bytes = Memory::read(&Root::default()).and_then(|memory| memory.available_bytes);
+    let Some(free_bytes) = free_bytes.filter(|free| need_bytes > free / 2) else {
         return Ok(());
     };
     let reason = format!(

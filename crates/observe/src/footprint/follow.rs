@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use cowlab_machine::ProcessError;
+use cowlab_machine::{ProcessError, Stat};
 
 use super::faults::FaultLog;
 use super::method::Method;
@@ -19,7 +19,7 @@ use super::spans::{
 };
 use super::tracer::{Event, Tracer};
 use crate::pagemap::Pagemap;
-use crate::target::{Stat, Target};
+use crate::target::Target;
 
 /// Threads that have stopped wait for those that have not, such as one in vfork, no longer than this.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);

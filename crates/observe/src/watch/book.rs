@@ -10,8 +10,8 @@ use super::frame::{Frame, Group, Own, Process, Sees, Totals};
 use super::reading::Reading;
 use super::sample::Sample;
 use crate::bpf::Counts;
-use crate::target::Stat;
 use account::{Account, Share};
+use cowlab_machine::Stat;
 
 /// Names that are kept apart; the rest are `other`. A label set must not grow with the machine.
 const GROUPS: usize = 100;

@@ -5,12 +5,9 @@
 use std::collections::HashSet;
 use std::fs;
 
-use crate::bpf::{Event, Happening};
-use crate::target::Stat;
+use cowlab_machine::Stat;
 
-/// In the flags of proc_pid_stat(5) (kernel: include/linux/sched.h, PF_EXITING): a thread's end is
-/// told some time before it is a zombie.
-const EXITING: u64 = 4;
+use crate::bpf::{Event, Happening};
 
 /// Whether all of its threads have ended. `stat` is the first one's.
 pub(super) fn has_ended(pid: u32, stat: &Stat) -> bool {
@@ -23,21 +20,10 @@ pub(super) fn goes_on(pid: u32) -> bool {
     threads
         .filter_map(|thread| thread.file_name().to_str()?.parse::<u32>().ok())
         .filter(|tid| *tid != pid)
-        .map(|tid| format!("/proc/{pid}/task/{tid}/stat"))
+        .map(|tid| Stat::of_thread(pid, tid))
         // Last, as one of the others may take its place while this looks.
-        .chain([format!("/proc/{pid}/stat")])
-        .any(|path| fs::read(path).is_ok_and(|text| runs(&String::from_utf8_lossy(&text))))
-}
-
-/// The same of one thread, by the text of its stat.
-fn runs(stat: &str) -> bool {
-    // The name may hold anything, blanks and brackets too; the last bracket ends it.
-    let Some((_, after)) = stat.rsplit_once(')') else { return false };
-    let mut words = after.split_ascii_whitespace();
-    let is_dead = words.next().is_none_or(|state| matches!(state, "Z" | "X" | "x"));
-    // Field 9 of the file; `words` stands before 4.
-    let flags = words.nth(5).and_then(|flags| flags.parse::<u64>().ok());
-    !is_dead && flags.is_some_and(|flags| flags & EXITING == 0)
+        .chain(std::iter::once_with(|| Stat::of(pid)))
+        .any(|stat| stat.is_some_and(|stat| !stat.is_ending()))
 }
 
 /// Of each event, whether it is an end after which the same process executes something: that of a
@@ -73,16 +59,6 @@ mod tests {
 
     use super::*;
     use crate::bpf::ForkEvent;
-
-    #[test]
-    fn a_thread_runs_until_it_is_dead_or_dying() {
-        let stat =
-            |state: &str, flags: u64| format!("7 (a) S (b) {state} 1 7 7 0 -1 {flags} 123 0");
-        assert!(runs(&stat("R", 4_194_304)) && runs(&stat("S", 0)));
-        assert!(!runs(&stat("R", 4_194_304 + EXITING)), "it closes its files");
-        assert!(!runs(&stat("Z", 4_194_304)) && !runs(&stat("X", 0)));
-        assert!(!runs("7 (a) S 1 7 7") && !runs(""));
-    }
 
     #[test]
     fn a_zombie_has_ended_and_this_process_has_not() {

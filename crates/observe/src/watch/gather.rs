@@ -6,7 +6,7 @@ mod events;
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
 
-use cowlab_machine::ProcessError;
+use cowlab_machine::{ProcessError, Stat};
 use rustix::time::ClockId;
 
 use super::attach::{Options, accounted, attach};
@@ -19,7 +19,7 @@ use super::{Book, Wanted, WantedError};
 use crate::bpf::{Counts, Observer};
 use crate::children::children;
 use crate::clock::{monotonic_ns, nanoseconds};
-use crate::target::{Stat, Target};
+use crate::target::Target;
 
 /// Processes of each kind that are read at one refresh; of more, each has its turn.
 const READ_AT_ONCE: usize = 256;

@@ -4,10 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use cowlab_machine::ProcessError;
+use cowlab_machine::{ProcessError, Stat};
 
 use super::reading;
-use crate::target::{Stat, Target};
+use crate::target::Target;
 
 /// Which processes to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,12 +3,12 @@
 
 use std::fs;
 
+use cowlab_machine::{Stat, status};
 use serde::{Deserialize, Serialize};
 
 use super::ends;
 use super::taskstats::CopyDelays;
 use crate::bpf::Counts;
-use crate::target::Stat;
 
 /// A process's counters and sizes at one moment; `None` where this kernel or the rights do not
 /// give them.
@@ -40,33 +40,24 @@ pub(super) fn read(pid: u32) -> Option<(Stat, Reading)> {
 
 /// The same of one that has ended, too, until it is reaped: its counters stay.
 pub(super) fn read_even_ended(pid: u32) -> Option<(Stat, Reading)> {
-    let stat = Stat::decode(&text(pid, "stat")?)?;
-    let status = text(pid, "status").unwrap_or_default();
-    Some((stat.clone(), decode(&stat, &status)))
+    let stat = Stat::of(pid)?;
+    let status = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    Some((stat.clone(), decode(&stat, &String::from_utf8_lossy(&status))))
 }
 
 /// Who a pid is, by the cheaper half.
 pub(super) fn read_stat(pid: u32) -> Option<Stat> {
-    Stat::decode(&text(pid, "stat")?).filter(|stat| !ends::has_ended(pid, stat))
-}
-
-fn text(pid: u32, file: &str) -> Option<String> {
-    let bytes = fs::read(format!("/proc/{pid}/{file}")).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    Stat::of(pid).filter(|stat| !ends::has_ended(pid, stat))
 }
 
 /// Decodes `status` (proc_pid_status(5)) beside an understood `stat`.
 fn decode(stat: &Stat, status: &str) -> Reading {
-    let value = |key: &str| -> Option<u64> {
-        let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
-        line.split_ascii_whitespace().next()?.parse().ok()
-    };
-    let bytes = |key: &str| value(key).map(|kib| kib << 10);
+    let bytes = |key: &str| status::bytes(status, key);
     Reading {
         minor_faults: stat.minor_faults,
         counts: None,
         copy_delays: None,
-        threads: value("Threads"),
+        threads: status::field(status, "Threads").and_then(|threads| threads.parse().ok()),
         rss_bytes: bytes("VmRSS"),
         anonymous_bytes: bytes("RssAnon"),
         page_table_bytes: bytes("VmPTE"),
@@ -80,8 +71,7 @@ mod tests {
 
     #[test]
     fn absent_lines_are_none() {
-        let stat =
-            Stat { name: "x".into(), state: 'S', parent: 1, minor_faults: 7, start_ticks: 9 };
+        let stat = Stat { minor_faults: 7, ..Stat::default() };
         let status = "Name:\tVmRSS\nVmRSS:\t     100 kB\nVmPTE:\t 4 kB\nThreads:\t3\n";
         let reading = decode(&stat, status);
         assert_eq!((reading.minor_faults, reading.threads), (7, Some(3)));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::super::ptrace::{self, event};
 use super::{Task, Tracer};
-use crate::target::Stat;
+use cowlab_machine::Stat;
 
 /// A birth is told by the parent at once. If the parent is followed no longer, it was killed before
 /// it could tell; and whatever else may be, no child waits longer than the second time.
@@ -79,9 +79,8 @@ impl Tracer {
 
     /// Its parent is nobody who is followed.
     fn is_orphan(&self, tid: i32) -> bool {
-        let text = std::fs::read_to_string(format!("/proc/{tid}/stat"));
-        let stat = text.ok().and_then(|text| Stat::decode(&text));
-        stat.is_some_and(|stat| !self.tasks.values().any(|task| task.process == stat.parent))
+        Stat::of(tid)
+            .is_some_and(|stat| !self.tasks.values().any(|task| task.process == stat.parent))
     }
 }
 

@@ -9,7 +9,7 @@ const SERVER: u32 = 100;
 const CHILD: u32 = 101;
 
 fn stat(name: &str, start_ticks: u64) -> Stat {
-    Stat { name: name.to_owned(), state: 'S', parent: 1, minor_faults: 0, start_ticks }
+    Stat { name: name.to_owned(), state: 'S', parent: 1, start_ticks, ..Stat::default() }
 }
 
 fn faults(minor_faults: u64) -> Reading {

@@ -5,7 +5,7 @@ use super::super::frame::{ChildRow, Epoch, Process};
 use super::super::reading::Reading;
 use super::{Account, Book};
 use crate::bpf::{Event, ForkEvent};
-use crate::target::Stat;
+use cowlab_machine::Stat;
 
 /// Children in a frame, the newest.
 const CHILDREN: usize = 50;

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A process or a thread by its /proc/…/stat (proc_pid_stat(5)).
+
+use std::fmt::Display;
+use std::fs;
+
+use procfs_core::FromRead;
+
+/// In the flags (kernel: include/linux/sched.h): a thread is about to end.
+const PF_EXITING: u32 = 4;
+
+/// The parts of the file that are used.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stat {
+    /// Its name, at most 15 bytes of any kind; what is not UTF-8 is replaced.
+    pub name: String,
+    /// R, S, D, T, Z, …
+    pub state: char,
+    /// The parent's pid; 0 if it is outside this namespace.
+    pub parent: i32,
+    /// The kernel's PF_ flags.
+    pub flags: u32,
+    /// Minor faults of the process, its children's not counted.
+    pub minor_faults: u64,
+    /// Those of its children that were waited for.
+    pub reaped_minor_faults: u64,
+    /// When it started, in ticks of 1/100 s since the machine did. With the pid it names a process
+    /// for as long as the machine runs.
+    pub start_ticks: u64,
+    /// Its address space; 0 of a kernel thread.
+    pub mapped_bytes: u64,
+    /// Where its stack begins; 0 where it may not be seen.
+    pub stack: u64,
+    /// The CPU that it was last on.
+    pub last_cpu: Option<usize>,
+}
+
+impl Stat {
+    /// Of process `pid`; `None` if there is none.
+    pub fn of(pid: impl Display) -> Option<Stat> {
+        Stat::decode(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// Of thread `tid` of process `pid`; `None` if there is none.
+    pub fn of_thread(pid: impl Display, tid: impl Display) -> Option<Stat> {
+        Stat::decode(&fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
+    }
+
+    /// Decodes the file's text; `None` where it is cut or foreign.
+    pub fn decode(text: &[u8]) -> Option<Stat> {
+        // procfs-core indexes beside the brackets. The name may hold brackets, blanks and ends of
+        // lines; the last bracket ends it.
+        let open = text.iter().position(|byte| *byte == b'(')?;
+        let close = text.iter().rposition(|byte| *byte == b')')?;
+        let is_whole = text[..open].ends_with(b" ")
+            && text.get(close + 1) == Some(&b' ')
+            && text[close + 1..].ends_with(b"\n");
+        let stat =
+            is_whole.then(|| procfs_core::process::Stat::from_read(text)).and_then(Result::ok)?;
+        Some(Stat {
+            name: stat.comm,
+            state: stat.state,
+            parent: stat.ppid,
+            flags: stat.flags,
+            minor_faults: stat.minflt,
+            reaped_minor_faults: stat.cminflt,
+            start_ticks: stat.starttime,
+            mapped_bytes: stat.vsize,
+            stack: stat.startstack,
+            last_cpu: stat.processor.and_then(|cpu| cpu.try_into().ok()),
+        })
+    }
+
+    /// Whether it has ended and only waits to be reaped.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x')
+    }
+
+    /// Whether it has ended or is about to: a thread's end is told some time before it is a zombie.
+    pub fn is_ending(&self) -> bool {
+        self.has_ended() || self.flags & PF_EXITING != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(name: &[u8], state: &str) -> Vec<u8> {
+        let fields: Vec<String> = (4..=52).map(|field| field.to_string()).collect();
+        [b"7 (", name, format!(") {state} {}\n", fields.join(" ")).as_bytes()].concat()
+    }
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        for name in [
+            "sh", "a b", "a) S (b", ") R 1 1", "((((", "))))", "a\nb", ") S 1\n", "\n", "", "é ü",
+            " ",
+        ] {
+            let stat = Stat::decode(&text(name.as_bytes(), "S")).unwrap();
+            assert_eq!((stat.name.as_str(), stat.state, stat.parent), (name, 'S', 4), "{name:?}");
+            assert_eq!((stat.minor_faults, stat.reaped_minor_faults), (10, 11), "{name:?}");
+        }
+        assert_eq!(Stat::decode(&text(b"a\xff)\xfe", "S")).unwrap().name, "a\u{fffd})\u{fffd}");
+    }
+
+    #[test]
+    fn fields_are_where_the_manual_has_them() {
+        let stat = Stat::decode(&text(b"x", "Z")).unwrap();
+        assert_eq!((stat.flags, stat.start_ticks, stat.mapped_bytes), (9, 22, 23));
+        assert_eq!((stat.stack, stat.last_cpu), (28, Some(39)));
+        assert!(stat.has_ended() && stat.is_ending());
+        let running = Stat { flags: 0, state: 'R', ..stat };
+        assert!(!running.has_ended() && !running.is_ending());
+        assert!(Stat { flags: PF_EXITING, ..running }.is_ending());
+    }
+
+    #[test]
+    fn a_text_cut_anywhere_is_refused() {
+        for name in [&b"a) S (b"[..], b") S\n", b"\xff)\xff(", b"("] {
+            let whole = text(name, "S");
+            for cut in 0..whole.len() {
+                assert_eq!(Stat::decode(&whole[..cut]), None, "{name:?} {cut}");
+            }
+        }
+        for foreign in [&b"(a) S 1\n"[..], b"7(a) S 1\n", b"7 (a)S 1\n", b"7 (a) S 1\n", b")(\n"] {
+            assert_eq!(Stat::decode(foreign), None, "{foreign:?}");
+        }
+    }
+
+    #[test]
+    fn this_process_is_there_and_nobody_is_not() {
+        let pid = std::process::id() as i32;
+        let stat = Stat::of(pid).unwrap();
+        assert!(stat.start_ticks > 0 && stat.mapped_bytes > 0 && !stat.is_ending());
+        assert_eq!(Stat::of_thread(pid, pid).unwrap().start_ticks, stat.start_ticks);
+        assert_eq!(Stat::of(i32::MAX), None);
+    }
+}
