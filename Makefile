@@ -59,8 +59,8 @@ test-kernel-long: kernels ## all of them, on the kernels debug and traced as wel
 	$(COWLAB) kernel test --variant plain,patched,debug --time-limit-s 1500
 	$(COWLAB) kernel build --variant traced
 	$(COWLAB) kernel test --variant traced --filter casper
-	$(COWLAB) kernel test --selftests --variant plain,patched
-	for test in $(ON_DEBUG); do $(COWLAB) kernel test --selftests --filter $$test \
+	$(COWLAB) kernel selftests --variant plain,patched
+	for test in $(ON_DEBUG); do $(COWLAB) kernel selftests --filter $$test \
 		--stress-s $(STRESS_S) --variant debug --policy next:16 || exit 1; done
 
 # The kernel's own settings; the sizes of regions and the thresholds of document 003.
@@ -71,7 +71,7 @@ space := $(empty) $(empty)
 
 test-kernel-regions: kernels ## the quick selftests under ccow, and with each size of region and each threshold
 	scripts/install kernel-test
-	$(COWLAB) kernel test --selftests --quick --variant plain,patched \
+	$(COWLAB) kernel selftests --quick --variant plain,patched \
 		--policy $(subst $(space),$(comma),$(REGIONS))
 
 # Of each stressor: 1200 make an hour of vm, fork and mmap.

@@ -7,10 +7,10 @@ set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
 
-kernel_dir=$REPOSITORY/kernel
+export COWLAB_KERNEL=$REPOSITORY/kernel
 # What this test makes must not go into the cache that it uses.
 boot() {
-	run kernel boot --kernel-dir "$kernel_dir" --variant plain --time-limit-s 240 "$@"
+	run kernel boot --variant plain --guest "${guest:-time_limit_s=240}" "$@"
 }
 
 # The QEMUs that this test has started.
@@ -35,23 +35,23 @@ no_guests_left() {
 refuses 2 'a shell needs a terminal: give a command after --' kernel boot
 refuses 2 "no variant 'fast'; there are: plain, patched, debug, traced" kernel build --variant fast
 refuses 2 'cannot be used with' kernel boot --variant plain --image x -- true
-refuses 2 'invalid value' kernel boot --time-limit-s -1 -- true
+refuses 2 'invalid value' kernel boot --guest time_limit_s=-1 -- true
 
-refuses 2 'the pages of next:PAGES must be in 1..512' kernel test --selftests --policy next:513
-refuses 2 "no test 'cwo'; there are: cow, " kernel test --selftests --kernel-dir "$kernel_dir" --filter cwo
-refuses 2 'cannot be used with' kernel test --selftests --tests .
-refuses 2 'cannot be used with' kernel test --selftests --memory 1GiB
-refuses 2 'cannot be used with' kernel test --selftests --cpus 2
-refuses 2 '9 is not in 1\.\.=8' kernel boot --cpus 9 -- true
-refuses 2 '9 is not in 1\.\.=8' kernel bench cow-faults --cpus 9
+refuses 2 'the pages of next:PAGES must be in 1..512' kernel selftests --policy next:513
+refuses 2 "no test 'cwo'; there are: cow, " kernel selftests --filter cwo
+refuses 2 'the list has memory and CPUs' kernel selftests --guest memory=1GiB
+refuses 2 'the list has memory and CPUs' kernel selftests --guest cpus=2
+refuses 2 'cpus=9 is not in 1\.\.8' kernel boot --guest cpus=9 -- true
+refuses 2 'cpus=9 is not in 1\.\.8' kernel bench cow-faults --guest cpus=9
+refuses 2 "'spoon': memory, cpus, accelerator or time_limit_s" kernel boot --guest spoon -- true
 
 # Sources that are none; nothing of them stays.
 echo 'no archive' >x.tar
-refuses 1 'cannot unpack x.tar' kernel fetch --cache own --source x.tar
+COWLAB_CACHE=own refuses 1 'cannot unpack x.tar' kernel fetch --source x.tar
 [[ -z $(ls -A own/source) ]] || fail "expected no source, saw: $(ls -A own/source)"
-refuses 1 "no-such.tar" kernel fetch --cache own --source no-such.tar
-refuses 1 '--cache DIR' kernel fetch --cache /proc/none --source x.tar
-refuses 1 'has no config' kernel build --kernel-dir own
+COWLAB_CACHE=own refuses 1 "no-such.tar" kernel fetch --source no-such.tar
+COWLAB_CACHE=/proc/none refuses 1 'COWLAB_CACHE=DIR' kernel fetch --source x.tar
+COWLAB_KERNEL=own refuses 1 'has no config' kernel build
 
 # Without QEMU.
 mkdir bin
@@ -59,19 +59,19 @@ for program in setpriv gcc make sh; do
 	ln -s "$(command -v $program)" bin/
 done
 status=0
-PATH=$PWD/bin "$COWLAB" kernel boot --kernel-dir "$kernel_dir" -- true >out 2>err </dev/null || status=$?
+PATH=$PWD/bin "$COWLAB" kernel boot -- true >out 2>err </dev/null || status=$?
 called='cowlab kernel boot without QEMU'
 is_status 1
 says err 'without qemu-system-x86_64: run scripts/install kernel'
 # Without what a build needs: all of it in one message.
 status=0
-PATH=$PWD/bin "$COWLAB" kernel build --kernel-dir "$kernel_dir" >out 2>err </dev/null || status=$?
+PATH=$PWD/bin "$COWLAB" kernel build >out 2>err </dev/null || status=$?
 called='cowlab kernel build without flex and bison'
 is_status 1
 says err 'without ld, flex, bison, bc, .*: run scripts/install kernel'
 
 # The kernel, which `make kernels` has put into the cache.
-passes kernel build --json --variant plain --kernel-dir "$kernel_dir"
+passes kernel build --json --variant plain
 json 'd["summary"]["kernels"][0]["variant"] == "plain"' 'd["summary"]["kernels"][0]["steps"] == []'
 
 # A series that does not fit this source: the step, the file, the hunk and the reject are named.
@@ -88,22 +88,22 @@ cat >misfit/series/0001-misfit/hooks.patch <<'END'
 + *  linux/mm/memory.c
   *
 END
-refuses 1 'step 0001-misfit: mm/memory.c hunk 1 of ' kernel build --kernel-dir misfit
+COWLAB_KERNEL=misfit refuses 1 'step 0001-misfit: mm/memory.c hunk 1 of ' kernel build
 says err '^- \*  another file'
-refuses 1 "no step '0002'" kernel build --kernel-dir misfit --through 0002
+COWLAB_KERNEL=misfit refuses 1 "no step '0002'" kernel build --through 0002
 # An option that the configuration does not take.
 mkdir wrong
 {
 	cat "$kernel_dir/config"
 	echo CONFIG_NO_SUCH_OPTION=y
 } >wrong/config
-refuses 1 'CONFIG_NO_SUCH_OPTION=y is not set' kernel build --variant plain --kernel-dir wrong
+COWLAB_KERNEL=wrong refuses 1 'CONFIG_NO_SUCH_OPTION=y is not set' kernel build --variant plain
 
 # A command's input, output, messages and status; the host's files, which nothing writes to.
 echo 'seen by the guest' >seen
 status=0
 # shellcheck disable=SC2016 # The guest's shell expands it.
-printf 'three\nlines\nhere\n' | "$COWLAB" kernel boot --kernel-dir "$kernel_dir" --variant plain -- \
+printf 'three\nlines\nhere\n' | "$COWLAB" kernel boot --variant plain -- \
 	sh -c 'uname -r; wc -l; cat seen; echo message >/dev/stderr; echo x >written && cat written
 		ls /proc/sys/vm/overcommit_memory; echo "$0 $1"; exit 7' "it's" '$HOME' \
 	>out 2>err || status=$?
@@ -122,7 +122,7 @@ no_guests_left
 # Input that is not taken: output comes all the same, before, and after nobody can take it any more.
 head -c 1000000 /dev/zero >zeros
 status=0
-"$COWLAB" kernel boot --measured --kernel-dir "$kernel_dir" --variant plain --time-limit-s 240 -- \
+"$COWLAB" kernel boot --measured --variant plain --guest time_limit_s=240 -- \
 	sh -c 'seq 30000; head -c 500000 | wc -c; exec <&-; seq 40000' >out 2>err <zeros || status=$?
 called='cowlab kernel boot with much input'
 is_status 0
@@ -156,21 +156,21 @@ boot --kernel-argument rootfstype=none -- true
 is_status 1
 says err 'the guest panicked; its log, .*console.log, ends:'
 says err 'Kernel panic - not syncing: VFS'
-run kernel boot --kernel-dir "$kernel_dir" --variant plain --time-limit-s 2 -- sleep 1000
+run kernel boot --variant plain --guest time_limit_s=2 -- sleep 1000
 is_status 1
-says err 'did not end within 2 s \(--time-limit-s\) and was killed'
+says err 'did not end within 2 s \(--guest time_limit_s=SECONDS\) and was killed'
 no_guests_left
-boot --memory 4000000GiB -- true
+guest=memory=4000000GiB boot -- true
 is_status 1
-says err 'MiB on this machine, where .* give it less with --memory'
+says err 'MiB on this machine, where .* give it less with --guest memory'
 # What was never booted leaves no folder in the cache.
-refuses 1 'there is no kernel none' kernel boot --cache own --kernel-dir "$kernel_dir" \
-	--image none --accelerator tcg --memory 256MiB -- true
+COWLAB_CACHE=own refuses 1 'there is no kernel none' kernel boot \
+	--image none --guest accelerator=tcg,memory=256MiB -- true
 [[ -z $(ls -A own/boot) ]] || fail "expected no folder of a refused boot, saw: $(ls -A own/boot)"
 
 # Nothing outlives cowlab, however it ends.
 for signal in KILL INT; do
-	"$COWLAB" kernel boot --kernel-dir "$kernel_dir" --variant plain -- sleep 1000 \
+	"$COWLAB" kernel boot --variant plain -- sleep 1000 \
 		>out 2>err </dev/null &
 	pid=$!
 	for tries in {1..300}; do
@@ -198,7 +198,7 @@ test_program warns 'echo "<4>BUG: KASAN: use-after-free in x" >/dev/kmsg'
 test_program hangs 'sleep 1000'
 echo 'int main(void) { return 0; }' >guest-tests/compiled.c
 tested() {
-	run kernel test --kernel-dir "$kernel_dir" --variant plain --tests guest-tests \
+	run kernel test --variant plain --tests guest-tests \
 		--time-limit-s 5 "$@"
 }
 tested
@@ -215,7 +215,7 @@ tested --filter compiled --json
 is_status 0
 json 'd["summary"]["passed"] == 1' 'd["summary"]["failed"] == 0' 'd["summary"]["skipped"] == 0'
 refuses 1 "no test in .* has 'none' in its name" kernel test --variant plain \
-	--kernel-dir "$kernel_dir" --tests guest-tests --filter none
+	--tests guest-tests --filter none
 
 # A series of one step: mails that apply, and what checkpatch finds in them.
 mkdir -p one/series/0001-one/tree/mm
@@ -226,14 +226,14 @@ printf '// SPDX-License-Identifier: GPL-2.0\nint nobody_builds_this;\n' \
 	>one/series/0001-one/tree/mm/nobody.c
 printf 'mm: one step\n\nA letter.\n' >one/series/COVER
 person='A Person <a@example.org>'
-passes kernel series --kernel-dir one --output mails --author "$person" --check
+COWLAB_KERNEL=one passes kernel series --output mails --author "$person" --check
 says out '1 errors|0 errors'
 says out 'applied by git am to a fresh source'
 grep -q '^Subject: \[PATCH 0/1\] mm: one step$' mails/*cover-letter.patch ||
 	fail "expected the letter's subject, saw: $(head -n 5 mails/*cover-letter.patch)"
-refuses 1 'holds mails already' kernel series --kernel-dir one --output mails --author "$person"
-refuses 1 'is no author' kernel series --kernel-dir one --output more --author Nobody
+COWLAB_KERNEL=one refuses 1 'holds mails already' kernel series --output mails --author "$person"
+COWLAB_KERNEL=one refuses 1 'is no author' kernel series --output more --author Nobody
 printf 'int  x ;   \n' >one/series/0001-one/tree/mm/nobody.c
-run kernel series --kernel-dir one --output bad --author "$person"
+COWLAB_KERNEL=one run kernel series --output bad --author "$person"
 is_status 1
 says err 'checkpatch has [1-9][0-9]* errors'

@@ -7,14 +7,16 @@ set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
 
-series=(--kernel-dir "$REPOSITORY/kernel")
-guest=(kernel bench "${series[@]}" --memory 1GiB)
+export COWLAB_KERNEL=$REPOSITORY/kernel
+# guest ACCELERATOR[,KEY=VALUE…] ARGUMENT…
+guest() {
+	run kernel bench --guest "memory=1GiB,accelerator=$1" "${@:2}"
+}
 
 # What makes no sense is said at once.
 refuses 2 'next:PAGES' kernel bench cow-faults --policy nonsense
 refuses 2 '1\.\.512' kernel bench cow-faults --policy next:513
-refuses 2 'no policy' kernel bench --variant plain pre-copy
-refuses 2 'one CPU' kernel bench cow-faults --accelerator icount --cpus 2
+refuses 2 'one CPU' kernel bench cow-faults --guest accelerator=icount,cpus=2
 refuses 2 'twice' kernel bench --variant patched,patched cow-faults
 if [[ ! -e /proc/sys/vm/cow_precopy ]]; then
 	refuses 1 'no vm\.cow_precopy: boot the patched one with .cowlab kernel boot.' \
@@ -23,14 +25,14 @@ fi
 # Nor is anything measured first by a study whose guests cannot be booted.
 printf '#!/bin/bash\nPATH=/nonexistent exec "%s" "$@"\n' "$COWLAB" >bare
 chmod +x bare
-for verb in 'kernel bench cow-faults' 'study --kernel'; do
+for verb in 'kernel bench cow-faults' 'study next-page'; do
 	# shellcheck disable=SC2086
-	COWLAB=$PWD/bare refuses 1 'qemu-system-x86_64' $verb "${series[@]}"
+	COWLAB=$PWD/bare refuses 1 'qemu-system-x86_64' $verb
 done
 nothing_kept runs
 
 # To the page: with the policy off every page is a fault, with it on a fault or copied ahead.
-run --json "${guest[@]}" --accelerator tcg cow-faults --policy off,next,next:16,next:512:4 \
+guest tcg --json cow-faults --policy off,next,next:16,next:512:4 \
 	--pattern single,sequential,random --size-bytes 16MiB --rounds 2
 is_status 0
 exact="abs(c['cow_faults'] + c['precopy_written'] - c['pages_written']) == 0"
@@ -56,13 +58,13 @@ json "{e['accelerator'] for e in d['run']['environments']} == {'tcg'}" \
 		values(policy='off', pattern='random', metric='kernel_fault_ns', quantile='p50')))"
 folder=$(only_run runs)
 grep -q 'Emulated (TCG)' "$folder/report.html" || fail "the report does not say that it was emulated"
-"$COWLAB" report "$folder" >text
+"$COWLAB" report --tables "$folder" >text
 captions=$(grep -c '^Emulated (TCG): ' text)
 [[ $captions -ge 3 ]] || fail "expected the label at every table, saw $captions"
 rm -r runs
 
 # Instructions: no times among them, and the same twice.
-run --json "${guest[@]}" cow-faults --accelerator icount --boots 2 \
+guest icount cow-faults --json --boots 2 \
 	--policy off --pattern single --size-bytes 1MiB --rounds 1
 is_status 0
 json "not [r for r in rows if r['metric'].endswith('_ns')]" \
@@ -72,19 +74,19 @@ json "not [r for r in rows if r['metric'].endswith('_ns')]" \
 rm -r runs
 
 # A program of one's own, and one that fails.
-run --json "${guest[@]}" --accelerator tcg command --policy off,next --rounds 1 -- \
+guest tcg --json command --policy off,next --rounds 1 -- \
 	sh -c 'for i in 1 2 3; do /bin/true; done'
 is_status 0
 json "sorted(r['params']['policy'] for r in pick(metric='elapsed_ns')) == ['next', 'off']" \
 	"all(v > 0 for v in values(metric='minor_faults') + values(metric='cow_faults'))"
 rm -r runs
-run "${guest[@]}" --accelerator tcg command --rounds 1 -- false
+guest tcg command --rounds 1 -- false
 is_status 1
 says err 'ended with 1'
 nothing_kept runs
 
 # A guest that must be killed leaves the rounds that were whole, of all kernels before it.
-run "${guest[@]}" --accelerator tcg --time-limit-s 30 cow-faults --policy off,next --pattern single --size-bytes 1MiB --rounds 1000
+guest tcg,time_limit_s=30 cow-faults --policy off,next --pattern single --size-bytes 1MiB --rounds 1000
 is_status 1
 folder=$(only_run runs)
 says err "^cowlab: $folder has what was measured before: the guest did not end within 30 s"
@@ -105,7 +107,7 @@ our_guests() {
 	done < <(grep -lzxF "COWLAB_TEST_MARK=$COWLAB_TEST_MARK" /proc/[0-9]*/environ 2>/dev/null |
 		tr -dc '0-9\n')
 }
-"$COWLAB" "${guest[@]}" --accelerator tcg cow-faults >/dev/null 2>err &
+"$COWLAB" kernel bench --guest memory=1GiB,accelerator=tcg cow-faults >/dev/null 2>err &
 for tries in {1..100}; do
 	[[ -z $(our_guests) ]] || break
 	sleep 0.1

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
-# bench ccow: refused before anything is measured; in a guest, both of document 003's benchmarks and
+# study ccow: refused before anything is measured; in a guest, both of document 003's benchmarks and
 # the sweep are in one run, from which the report and predictions are made.
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
@@ -9,21 +9,18 @@ set -euo pipefail
 
 command -v redis-server >/dev/null || skip "needs redis-server: scripts/install redis"
 
-series=(--kernel-dir "$REPOSITORY/kernel")
+export COWLAB_KERNEL=$REPOSITORY/kernel
 
-refuses 2 'no policy' kernel bench --variant plain ccow
-refuses 2 'leave --accelerator icount out' kernel bench --accelerator icount ccow
-refuses 2 'not in 0\.\.3' bench ccow --zipf-alpha -1
-refuses 2 'share above 0' bench ccow --load 0
-refuses 2 'redis-bytes must hold two records' bench ccow --redis-bytes 1KiB
-refuses 1 'largest heap that fits' bench ccow --size-bytes 1TiB
-if [[ ! -e /proc/sys/vm/cow_precopy ]]; then
-	refuses 1 'no vm\.cow_precopy: boot the patched one' bench ccow
-fi
+refuses 2 'leave accelerator=icount out' study ccow --guest accelerator=icount
+refuses 2 'not in 0\.\.3' study ccow --set zipf_alpha=-1
+refuses 2 'share above 0' study ccow --set load=0
+refuses 2 'the keys are zipf_alpha, ' study ccow --set spoon=1
+refuses 2 'redis_bytes must hold two records' study 003 --set redis_bytes=1KiB
+refuses 1 'largest heap that fits' study ccow --set size_bytes=1TiB
 nothing_kept runs
 
-run --json kernel bench "${series[@]}" --accelerator tcg --memory 1GiB ccow --zipf-alpha 1,1.3 \
-	--size-bytes 16MiB --turnovers 1 --redis-bytes 2MiB --redis-turnovers 2 --load 1 --rounds 1
+run --json study ccow --guest accelerator=tcg,memory=1GiB --set zipf_alpha=1,1.3 --set size_bytes=16MiB \
+	--set turnovers=1 --set redis_bytes=2MiB --set redis_turnovers=2 --set load=1 --rounds 1
 is_status 0
 json "{r['bench'] for r in rows} == {'snapshot', 'redis', 'cow-faults'}" \
 	"{r['params']['policy'] for r in pick(bench='snapshot', zipf_alpha='1', page_size_bytes='4096')}
@@ -40,7 +37,7 @@ json "{r['bench'] for r in rows} == {'snapshot', 'redis', 'cow-faults'}" \
 	"sum(values(bench='snapshot', policy='ccow:0', metric='precopy_pages')) > 0" \
 	"sum(values(bench='redis', policy='ccow:0', metric='precopy_pages')) > 0"
 folder=$(only_run runs)
-"$COWLAB" report "$folder" >text
+"$COWLAB" report --tables "$folder" >text
 for title in "document 003's microbenchmark" "document 003's second benchmark" 'document 002, patched' \
 	'CCoW-All' 'too small for a huge page'; do
 	grep -q "$title" text || fail "the report has nothing of '$title'"

@@ -6,7 +6,8 @@ set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
 
-run kernel test --kernel-dir "$REPOSITORY/kernel" --tests "$REPOSITORY/tests/kernel" \
+export COWLAB_KERNEL=$REPOSITORY/kernel
+run kernel test --tests "$REPOSITORY/tests/kernel" \
 	--quick --variant plain,patched
 [[ $status == 0 ]] || cat out err
 is_status 0

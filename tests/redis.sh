@@ -63,7 +63,7 @@ json "values(metric='served_updates') == values(metric='updates') and len(values
 rm -r runs
 
 # In a guest: what the kernel counted in the server itself, and its report.
-run --json kernel bench --kernel-dir "$REPOSITORY/kernel" --memory 1GiB --accelerator tcg redis \
+COWLAB_KERNEL=$REPOSITORY/kernel run --json kernel bench --guest memory=1GiB,accelerator=tcg redis \
 	--policy off,next:16 --size-bytes 8MiB --turnovers 0.3 --snapshots 1 --load 1 --rounds 1
 is_status 0
 json "{e['accelerator'] for e in d['run']['environments']} == {'tcg'}" \

@@ -55,7 +55,7 @@ folder=$(only_run runs)
 [[ -s $folder/report.html && -s $folder/tables/snapshot-published.csv ]] ||
 	fail "expected a report and its tables, saw: $(ls -R "$folder")"
 cp out first
-passes report "$folder"
+passes report --tables "$folder"
 diff out first || fail "report RUN says something else than the run did"
 rm -r runs
 passes --json bench snapshot --size-bytes 16MiB --zipf-alpha 1.0 --rounds 2
@@ -76,7 +76,7 @@ nothing_kept runs
 
 # In a guest: with the policy off each first write is a copy-on-write fault, with 16 pages ahead a
 # fault or a page that was copied ahead and written. The program's own pages are a few a fork.
-run --json kernel bench --kernel-dir "$REPOSITORY/kernel" --memory 1GiB --accelerator tcg snapshot \
+COWLAB_KERNEL=$REPOSITORY/kernel run --json kernel bench --guest memory=1GiB,accelerator=tcg snapshot \
 	--policy off,next:16,next:512:4 --size-bytes 16MiB --zipf-alpha 1.0 --rounds 1
 is_status 0
 json "{e['accelerator'] for e in d['run']['environments']} == {'tcg'}" \

@@ -44,6 +44,7 @@ json "one(metric='elapsed_low_ns') <= one(metric='elapsed_ns') <= one(metric='el
 passes --json compare "$folder" "$folder"
 json "d['summary']['different'] == 0 and d['summary']['compared'] > 100"
 passes report "$folder"
+[[ $(wc -l <out) -le 60 ]] || fail "expected at most 60 lines of findings, saw $(wc -l <out)"
 [[ -s out ]] || fail "$called: expected the findings, saw nothing"
 passes report "$folder" --output again.html
 [[ -s again.html ]] || fail "$called: expected again.html"

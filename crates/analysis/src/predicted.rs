@@ -160,7 +160,7 @@ fn batches_by_kernel<'a>(sweep: &Picked<'a>) -> Result<Vec<OfKernel<'a>>, String
     }
     if found.is_empty() {
         return Err("it has no sequential writes of 32 MiB or more under `off` and under depths \
-                    (`next:16`): run `cowlab kernel bench pre-copy`"
+                    (`next:16`): run `cowlab study next-page`"
             .to_owned());
     }
     Ok(found)
@@ -351,7 +351,7 @@ mod tests {
     fn what_is_missing_is_named() {
         let (samples, ..) = measured();
         assert!(foretell(&[], &sweep(), &[]).unwrap_err().contains("bench snapshot"));
-        assert!(foretell(&samples, &[], &[]).unwrap_err().contains("pre-copy"));
+        assert!(foretell(&samples, &[], &[]).unwrap_err().contains("next-page"));
         let never = |s: &Sample| s.params.get("forks").is_some_and(|forks| forks == "no");
         let without: Vec<Sample> = samples.iter().filter(|s| !never(s)).cloned().collect();
         assert!(foretell(&without, &sweep(), &[]).unwrap_err().contains("without forks"));

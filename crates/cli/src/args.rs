@@ -4,7 +4,6 @@
 mod advise;
 mod bench;
 mod bench_tend;
-mod ccow;
 mod cells;
 mod footprint;
 mod kernel;
@@ -12,6 +11,7 @@ mod predict_policies;
 mod programs;
 mod redis;
 mod snapshot;
+mod study;
 mod tend;
 mod trace;
 mod trace_report;
@@ -26,20 +26,20 @@ use cowlab_schema::units::parse_bytes;
 pub use advise::AdviseArgs;
 pub use bench::{
     Bench, BenchArgs, BenchTraceArgs, CellArgs, CommandArgs, CowCheckArgs, CrossCheckArgs,
-    ForkSectionsArgs, PreCopyArgs,
+    ForkSectionsArgs,
 };
 pub use bench_tend::{BenchTendArgs, Program};
-pub use ccow::CcowArgs;
 pub use cells::{Cells, base_page_bytes};
 pub use footprint::FootprintArgs;
 pub use kernel::{
-    ForkStudyArgs, GuestArgs, Kernel, KernelBenchArgs, KernelBootArgs, KernelBuildArgs,
-    KernelFetchArgs, KernelPlace, KernelSeriesArgs, KernelTestArgs,
+    GuestArgs, GuestSettings, Kernel, KernelBenchArgs, KernelBootArgs, KernelBuildArgs,
+    KernelFetchArgs, KernelSelftestsArgs, KernelSeriesArgs, KernelTestArgs,
 };
 pub use predict_policies::{PredictPoliciesArgs, PredictWhat};
 pub use programs::{FootprintsArgs, ForecastArgs};
 pub use redis::RedisArgs;
 pub use snapshot::SnapshotArgs;
+pub use study::{CasperSettings, CcowSettings, NextPageSettings, NoSettings, Paper, StudyArgs};
 pub use tend::TendArgs;
 pub use trace::{ExportFormat, Trace, TraceExportArgs, TraceRecordArgs, WhenFull};
 pub use trace_report::TraceReportArgs;
@@ -132,6 +132,12 @@ pub enum Verb {
     Compare(CompareArgs),
     /// Write copies of C sources that tell CASPER when their functions begin and end
     Insert(InsertArgs),
+    /// Measure what a plan says: what a guest is booted for
+    #[command(hide = true)]
+    Guest {
+        /// The plan, in the folder that the guest shares
+        plan: PathBuf,
+    },
     /// Write the man pages into a folder
     #[command(hide = true)]
     Man {
@@ -147,32 +153,12 @@ pub enum Verb {
 }
 
 #[derive(Debug, Args)]
-pub struct StudyArgs {
-    #[command(flatten)]
-    pub run: RunArgs,
-    /// About 3 minutes; the default
-    #[arg(long, group = "extent")]
-    pub quick: bool,
-    /// More forks and more rounds, about 15 minutes
-    #[arg(long, group = "extent")]
-    pub full: bool,
-    /// The papers' own sizes and repetitions as well; hours
-    #[arg(long, group = "extent")]
-    pub paper: bool,
-    /// So many rounds of everything, instead of as many as the time allows; intervals widen
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100))]
-    pub rounds: Option<u32>,
-    /// Document 002's kernel as well, built and booted in a virtual machine; some 15 minutes more
-    #[arg(long)]
-    pub kernel: bool,
-    #[command(flatten)]
-    pub guest: GuestArgs,
-}
-
-#[derive(Debug, Args)]
 pub struct ReportArgs {
     /// The run's folder
     pub run: PathBuf,
+    /// Print all tables of a study, not its findings alone
+    #[arg(long)]
+    pub tables: bool,
     /// Write the report to this file as well, as a page with its plots
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,

@@ -17,22 +17,37 @@ mod usage;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use anyhow::Result;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use cowlab_probes::Interrupted;
 
 use crate::args::{Cli, Verb};
+use crate::lab::plan::GuestPlan;
 use crate::usage::{EndedWith, WrongUsage};
 
 fn main() -> ExitCode {
-    let Cli { json, verb } = Cli::parse();
-    let result = match verb {
+    ended(dispatch(&Cli::command().get_matches()))
+}
+
+/// Do what a command line says.
+fn dispatch(matches: &ArgMatches) -> Result<()> {
+    let Cli { json, verb } = Cli::from_arg_matches(matches).unwrap_or_else(|error| error.exit());
+    match verb {
+        Verb::Guest { plan } => {
+            let words = GuestPlan::read(&plan)?;
+            dispatch(&Cli::command().try_get_matches_from(words).unwrap_or_else(|e| e.exit()))
+        }
         Verb::Study(args) => cmd::study::run(json, &args),
         Verb::Report(args) => cmd::report::run(json, &args),
         Verb::Doctor(args) => cmd::doctor::run(json, &args),
         Verb::Calibrate(args) => cmd::calibrate::run(json, &args),
         Verb::Bench(args) => cmd::bench::run(json, &args),
         Verb::Trace(trace) => cmd::trace::run(json, &trace),
-        Verb::Kernel(kernel) => cmd::kernel::run(json, &kernel),
+        Verb::Kernel(kernel) => {
+            let (_, own) = matches.subcommand().unwrap_or(("", matches));
+            let (_, own) = own.subcommand().unwrap_or(("", own));
+            cmd::kernel::run(json, &kernel, own)
+        }
         Verb::Footprint(args) => cmd::footprint::run(json, &args),
         Verb::Predict(args) => cmd::predict::run(json, &args),
         Verb::Advise(args) => cmd::advise::run(json, &args),
@@ -42,7 +57,11 @@ fn main() -> ExitCode {
         Verb::Insert(args) => cmd::insert::run(json, &args),
         Verb::Man { output } => cmd::manual::pages(&output),
         Verb::Completions { shell } => cmd::manual::completions(shell),
-    };
+    }
+}
+
+/// How the program ends.
+fn ended(result: Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

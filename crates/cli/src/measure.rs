@@ -18,7 +18,7 @@ use crate::context::Context;
 use crate::run_life::{Report, RunLife};
 use crate::usage::WrongUsage;
 
-/// Measure `tasks`, keep the run and print it.
+/// Measure `tasks` of a bench, keep the run and print it.
 pub fn finish(context: &Context, name: &str, tasks: &[Task], rounds: Rounds) -> Result<()> {
     finish_lacking(context, name, tasks, rounds, Vec::new())
 }
@@ -31,8 +31,19 @@ pub fn finish_lacking(
     rounds: Rounds,
     missing: Vec<Missing>,
 ) -> Result<()> {
-    let environment = context.facts.environment();
-    let mut life = RunLife::begin(&context.common, &format!("bench-{name}"), environment)?;
+    finish_as(&format!("bench-{name}"), context, name, tasks, rounds, missing)
+}
+
+/// The same as the run `run_name`.
+pub fn finish_as(
+    run_name: &str,
+    context: &Context,
+    name: &str,
+    tasks: &[Task],
+    rounds: Rounds,
+    missing: Vec<Missing>,
+) -> Result<()> {
+    let mut life = RunLife::begin(&context.common, run_name, context.facts.environment())?;
     life.run.info.missing = missing;
     let ended = measure_into(&mut life, context, tasks, rounds);
     life.end(ended, |run| report(name, run))?.show()
@@ -60,6 +71,14 @@ pub fn report(name: &str, run: &Run) -> Result<Report> {
         document
     });
     Ok(Report { files: vec![file], ..Report::new(document, &summary)? })
+}
+
+/// The same of guests: what has no report of its own may be of kernels under policies.
+pub fn of_guests(name: &str, run: &Run) -> Result<Report> {
+    match (of_bench(run), cowlab_report::kernel::document(run)) {
+        (None, Some(document)) => Report::new(document, figures(&run.samples)),
+        _ => report(name, run),
+    }
 }
 
 /// How often the rounds so far are written down, at most: a short run is over before.

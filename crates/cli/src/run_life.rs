@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The life of a run: begun before anything is measured, kept as a folder with its report, and shown.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
@@ -129,8 +129,18 @@ impl Kept {
         }
     }
 
-    /// A file of it, by a path that a browser takes.
-    pub fn file(&self, name: &str) -> Result<PathBuf> {
-        std::path::absolute(self.path.join(Path::new(name))).context("the run's path")
+    /// Print it, of its document the findings alone unless all is asked for; and where the page is.
+    pub fn print_findings(&self, all: bool) -> Result<()> {
+        match (self.json, all) {
+            (true, _) => output::json_of_run(&self.run, &self.report.summary)?,
+            (false, true) => output::text(&self.report.document)?,
+            (false, false) => output::text(&self.report.document.findings())?,
+        }
+        let page = std::path::absolute(self.path.join("report.html")).context("the run's path")?;
+        output::progress(
+            self.json,
+            &format!("the report is file://{} (--tables prints it)", page.display()),
+        );
+        Ok(())
     }
 }

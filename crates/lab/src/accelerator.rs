@@ -70,7 +70,7 @@ pub fn decide(
         }
     };
     if wanted == Wanted::Kvm {
-        bail!("KVM runs no guest here: {why_not}; --accelerator tcg emulates");
+        bail!("KVM runs no guest here: {why_not}; --guest accelerator=tcg emulates");
     }
     Ok((Accelerator::Tcg, format!("TCG, emulated: KVM runs no guest here ({why_not})")))
 }
@@ -157,7 +157,7 @@ mod tests {
             assert_eq!(accelerator, Accelerator::Tcg);
             assert!(why.contains("5 s") || why.contains("no such file"), "{why}");
             let error = decide(Wanted::Kvm, trial).unwrap_err().to_string();
-            assert!(error.contains("--accelerator tcg"), "{error}");
+            assert!(error.contains("--guest accelerator=tcg"), "{error}");
         }
     }
 

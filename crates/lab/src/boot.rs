@@ -158,7 +158,10 @@ pub fn boot(guest: Guest<'_>, watch: &Watch<'_>) -> Result<Ended> {
     };
     let Some(status) = waited? else {
         let limit = guest.time_limit.as_secs();
-        bail!("the guest did not end within {limit} s (--time-limit-s) and was killed; {}", end());
+        bail!(
+            "the guest did not end within {limit} s (--guest time_limit_s=SECONDS) and was killed; {}",
+            end()
+        );
     };
     let ended = fs::read_to_string(folder.join("status")).ok();
     let Some(ended) = ended.and_then(|text| text.trim().parse().ok()) else {
@@ -204,7 +207,7 @@ fn check_memory(facts: &Facts, memory_bytes: u64) -> Result<()> {
     if let Some((bytes, what)) = least.filter(|(bytes, _)| *bytes < needed) {
         bail!(
             "a guest of {} MiB needs {} MiB on this machine, where {} MiB are {what}: give it less \
-             with --memory",
+             with --guest memory=SIZE",
             memory_bytes >> 20,
             needed >> 20,
             bytes >> 20
@@ -401,6 +404,9 @@ mod tests {
         check_memory(&facts, 1 << 30).unwrap();
         let error = check_memory(&facts, 2 << 30).unwrap_err().to_string();
         assert!(error.starts_with("a guest of 2048 MiB needs 2432 MiB"), "{error}");
-        assert!(error.contains("2048 MiB are available") && error.contains("--memory"), "{error}");
+        assert!(
+            error.contains("2048 MiB are available") && error.contains("--guest memory"),
+            "{error}"
+        );
     }
 }

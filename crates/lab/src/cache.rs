@@ -27,16 +27,17 @@ impl Cache {
             .or_else(|| variable("COWLAB_CACHE"))
             .or_else(|| variable("XDG_CACHE_HOME").map(|home| home.join("cowlab/kernel")))
             .or_else(|| variable("HOME").map(|home| home.join(".cache/cowlab/kernel")))
-            .context("no folder for kernels: give --cache DIR, or set HOME")?;
-        let cannot =
-            || format!("cannot make the cache {} (--cache DIR chooses another)", root.display());
+            .context("no folder for kernels: set COWLAB_CACHE to one, or HOME")?;
+        let cannot = || {
+            format!("cannot make the cache {} (COWLAB_CACHE=DIR chooses another)", root.display())
+        };
         fs::create_dir_all(&root).with_context(cannot)?;
         // A path with a colon, a comma or a space would not survive make and QEMU.
         let root = root.canonicalize().with_context(cannot)?;
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+@~".contains(&byte);
         if !root.as_os_str().as_encoded_bytes().iter().copied().all(is_plain) {
             bail!(
-                "{}: make takes no path with spaces or the like: give --cache DIR",
+                "{}: make takes no path with spaces or the like: set COWLAB_CACHE=DIR",
                 root.display()
             );
         }
@@ -82,7 +83,7 @@ impl Cache {
         if free_bytes < needed_bytes {
             bail!(
                 "{what} needs {} in {}, where {} are free: free some, or choose another place with \
-                 --cache DIR",
+                 COWLAB_CACHE=DIR",
                 gib(needed_bytes),
                 self.root.display(),
                 gib(free_bytes)
@@ -114,14 +115,14 @@ mod tests {
         cache.check_space(1, "a file").unwrap();
         let error = cache.check_space(u64::MAX, "a kernel").unwrap_err().to_string();
         assert!(error.starts_with("a kernel needs 17179869184.0 GiB in /"), "{error}");
-        assert!(error.contains("--cache DIR"), "{error}");
+        assert!(error.contains("COWLAB_CACHE=DIR"), "{error}");
     }
 
     #[test]
     fn a_path_that_make_would_split_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let error = Cache::new(Some(&folder.path().join("a b"))).unwrap_err().to_string();
-        assert!(error.contains("--cache DIR"), "{error}");
+        assert!(error.contains("COWLAB_CACHE=DIR"), "{error}");
     }
 
     #[test]

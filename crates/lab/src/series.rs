@@ -39,8 +39,8 @@ impl KernelFolder {
         let places = here.iter().chain(&program).flat_map(|place| place.ancestors());
         let found = places.map(|place| place.join("kernel")).find(|path| is_one(path));
         let path = found.context(
-            "no kernel/config here: run this in a clone of cowlab, or give \
-             --kernel-dir DIR",
+            "no kernel/config here: run this in a clone of cowlab, or set \
+             COWLAB_KERNEL=DIR",
         )?;
         Ok(KernelFolder { path })
     }

@@ -118,6 +118,26 @@ impl Document {
         Document { title: title.into(), subtitle: subtitle.into(), ..Self::default() }
     }
 
+    /// The same with the findings of its first section that has any, each with the first sentence of
+    /// its detail, and nothing else; whole where there are none.
+    pub fn findings(&self) -> Document {
+        let finding = |block: &Block| match block {
+            Block::Finding(finding) => {
+                let detail = finding.detail.split_inclusive(". ").next().unwrap_or_default();
+                Some(Block::Finding(Finding {
+                    detail: detail.trim_end().into(),
+                    ..finding.clone()
+                }))
+            }
+            _ => None,
+        };
+        let of = |section: &Section| section.blocks.iter().filter_map(finding).collect::<Vec<_>>();
+        let found = self.sections.iter().find(|section| !of(section).is_empty());
+        let Some(section) = found else { return self.clone() };
+        let sections = vec![Section { blocks: of(section), ..section.clone() }];
+        Document { sections, facts: Vec::new(), ..self.clone() }
+    }
+
     /// All tables, in reading order.
     pub fn tables(&self) -> impl Iterator<Item = &Table> {
         self.sections.iter().flat_map(|section| &section.blocks).filter_map(|block| match block {

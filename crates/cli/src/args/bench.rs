@@ -3,7 +3,6 @@
 
 use clap::{Args, Subcommand};
 use cowlab_bench::Rounds;
-use cowlab_bench::precopy::DEPTHS;
 use cowlab_bench::trace::Tool;
 use cowlab_schema::cow_faults::CowFaults;
 use cowlab_schema::fork_sweep::DoFork;
@@ -11,8 +10,8 @@ use cowlab_schema::fork_table::ForkTable;
 use cowlab_schema::{Cell, Policy, Value};
 
 use super::{
-    BenchObserveArgs, BenchTendArgs, CcowArgs, Cells, FootprintsArgs, ForecastArgs, RedisArgs,
-    RunArgs, SnapshotArgs, size,
+    BenchObserveArgs, BenchTendArgs, Cells, FootprintsArgs, ForecastArgs, RedisArgs, RunArgs,
+    SnapshotArgs, size,
 };
 
 /// One measurement, and where its run is kept.
@@ -36,16 +35,11 @@ pub enum Bench {
     ForkTable(CellArgs<ForkTable>),
     /// Each write after a fork: the workloads of the Copy-on-Write Optimization Study
     CowFaults(CellArgs<CowFaults>),
-    /// Document 002 whole: its workloads under its policy and deeper ones (patched kernel, root)
-    PreCopy(PreCopyArgs),
     /// Document 003's microbenchmark: writes after Zipf's law in a space that is forked again and
     /// again
     Snapshot(SnapshotArgs),
     /// Document 003's second benchmark: a real redis-server that takes snapshots under YCSB's updates
     Redis(RedisArgs),
-    /// Document 003 whole: both of its benchmarks under its policies and the kernel's own (patched
-    /// kernel, root)
-    Ccow(CcowArgs),
     /// Real programs of a list: what they write between two moments, in one table
     Footprints(FootprintsArgs),
     /// The same programs: what their forks cost, predicted and measured
@@ -81,10 +75,8 @@ impl Bench {
             Bench::ForkSweep(_) => "fork-sweep",
             Bench::ForkTable(_) => "fork-table",
             Bench::CowFaults(_) => "cow-faults",
-            Bench::PreCopy(_) => "pre-copy",
             Bench::Snapshot(_) => "snapshot",
             Bench::Redis(_) => "redis",
-            Bench::Ccow(_) => "ccow",
             Bench::Footprints(_) => "footprints",
             Bench::Forecast(_) => "forecast",
             Bench::Tend(_) => "tend",
@@ -117,16 +109,6 @@ pub struct ForkSectionsArgs {
     pub size_bytes: Vec<u64>,
     #[command(flatten)]
     pub rounds: RoundsArgs,
-}
-
-#[derive(Debug, Args)]
-pub struct PreCopyArgs {
-    /// Pages copied ahead of a write; the first depth is also measured at 16 MiB
-    #[arg(long, value_name = "PAGES", value_delimiter = ',', default_values_t = DEPTHS, value_parser = clap::value_parser!(u32).range(1..=512))]
-    pub depths: Vec<u32>,
-    /// Rounds; each measures everything once, in an order of its own
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub rounds: u32,
 }
 
 #[derive(Debug, Args)]

@@ -27,7 +27,11 @@ pub fn run(json: bool, args: &ReportArgs) -> Result<()> {
         let html = cowlab_report::html::render(&document);
         std::fs::write(file, html).with_context(|| format!("cannot write {}", file.display()))?;
     }
-    if json { output::json_of_run(&run, summary) } else { output::text(&document) }
+    match (json, args.tables) {
+        (true, _) => output::json_of_run(&run, summary),
+        (false, true) => output::text(&document),
+        (false, false) => output::text(&document.findings()),
+    }
 }
 
 /// The report and the summary of what has no machine profile: guests alone, or the

@@ -3,7 +3,6 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,21 +11,28 @@ use cowlab_bench::guest::Guests;
 use cowlab_lab::{Built, Guest, Variant, Wanted, accelerator, boot};
 use cowlab_store::{Accelerator, Missing, Run};
 
-use super::Lab;
 use super::messages::Messages;
-use crate::args::{Common, GuestArgs};
+use super::plan::{GuestPlan, Measurement};
+use super::{GUEST_CPUS, Lab};
+use crate::args::{Common, GuestSettings};
 use crate::progress::PROGRESS;
 
 /// Where a guest's cowlab writes its run, in the guest's folder.
 const RUNS: &str = "runs";
+
+/// Memory of a guest that measures.
+const MEASURED_BYTES: u64 = 2 << 30;
+
+/// A guest that measures for longer has hung, unless somebody says otherwise.
+const MEASURED_LIMIT_S: f64 = 7200.0;
 
 /// From one boot's seed to the next: more than there are rounds, each of which has one of its own.
 const BETWEEN_SEEDS: u64 = 1_000_003;
 
 /// What is measured in guests, and how they are booted.
 pub struct Plan<'a> {
-    /// The arguments of the guest's cowlab, `bench` among them.
-    pub words: Vec<OsString>,
+    /// What is measured.
+    pub measurement: Measurement,
     /// The kernels that are booted in turn.
     pub variants: &'a [Variant],
     /// Boots of each.
@@ -34,7 +40,7 @@ pub struct Plan<'a> {
     /// Who executes them.
     pub accelerator: Accelerator,
     /// The machine that they see.
-    pub guest: &'a GuestArgs,
+    pub guest: &'a GuestSettings,
 }
 
 /// Everything that can be missing, before anything is measured: QEMU, and the kernels, which are
@@ -84,12 +90,56 @@ impl Plan<'_> {
         variant: Variant,
         built: &Built,
     ) -> Result<(Option<Run>, Result<()>)> {
+        let machine = Machine {
+            image: &built.image(),
+            accelerator: self.accelerator,
+            settings: self.guest,
+            measured: true,
+            kernel_arguments: &built.words(),
+            qemu_arguments: &[],
+        };
+        let measurement = match variant {
+            Variant::Plain => self.measurement.clone().without_policies(),
+            _ => self.measurement.clone(),
+        };
+        machine.measure(lab, &variant.to_string(), measurement, seed)
+    }
+}
+
+/// A guest that measures.
+pub struct Machine<'a> {
+    /// Its kernel.
+    pub image: &'a Path,
+    /// Who executes it.
+    pub accelerator: Accelerator,
+    /// What else was said of it.
+    pub settings: &'a GuestSettings,
+    /// Whether its memory is there before it boots.
+    pub measured: bool,
+    /// More for its kernel's command line.
+    pub kernel_arguments: &'a [String],
+    /// More for QEMU's.
+    pub qemu_arguments: &'a [OsString],
+}
+
+impl Machine<'_> {
+    /// What a boot measured, if anything, and how it ended.
+    pub fn measure(
+        &self,
+        lab: &Lab,
+        kernel: &str,
+        measurement: Measurement,
+        seed: u64,
+    ) -> Result<(Option<Run>, Result<()>)> {
         let mut scratch = tempfile::Builder::new()
             .prefix("bench-")
             .tempdir_in(lab.cache.folder("boot")?)
             .context("cannot make a folder for the guest")?;
+        let output = scratch.path().join(RUNS);
+        let name = measurement.verb.join(" ");
+        let plan = GuestPlan { measurement, output, seed }.write(scratch.path())?;
         let mut messages = Messages::new(lab.quiet);
-        let status = self.execute(lab, seed, variant, built, scratch.path(), &mut messages);
+        let status = self.execute(lab, kernel, &plan, scratch.path(), &mut messages);
         messages.finish();
         if let Err(error) = &status {
             // Its log is in there, and the message says so; a guest that never ran has none.
@@ -101,7 +151,7 @@ impl Plan<'_> {
             Ok(0) if matches!(run, Ok(None)) => Err(anyhow!("the guest wrote no run")),
             Ok(0) => Ok(()),
             Ok(status) => {
-                Err(anyhow!("`cowlab bench` in the guest: {}", messages.last_line(status)))
+                Err(anyhow!("`cowlab {name}` in the guest: {}", messages.last_line(status)))
             }
             Err(error) => Err(error),
         };
@@ -110,41 +160,40 @@ impl Plan<'_> {
         Ok((run, ended))
     }
 
-    /// The status of a guest's `cowlab bench`, which writes into `folder`.
+    /// The status of a guest's cowlab, which does what the plan in `folder` says.
     fn execute(
         &self,
         lab: &Lab,
-        seed: u64,
-        variant: Variant,
-        built: &Built,
+        kernel: &str,
+        plan: &Path,
         folder: &Path,
         messages: &mut Messages,
     ) -> Result<u8> {
-        let (args, accelerator) = (self.guest, self.accelerator);
         let program = std::env::current_exe().context("cannot find this program")?;
-        let mut command: Vec<OsString> = vec!["env".into(), format!("{PROGRESS}=1").into()];
-        let mut words = self.words_for(variant).into_iter();
-        command.push(program.into());
-        // `bench`, whose flags these are.
-        command.extend(words.next());
-        command.extend(["--output".into(), folder.join(RUNS).into()]);
-        command.extend(["--seed".into(), seed.to_string().into()]);
-        command.extend(words);
+        let command: [OsString; 5] = [
+            "env".into(),
+            format!("{PROGRESS}=1").into(),
+            program.into(),
+            "guest".into(),
+            plan.into(),
+        ];
+        let cpus = if self.accelerator == Accelerator::Icount { 1 } else { GUEST_CPUS };
+        let limit_s = self.settings.time_limit_s.unwrap_or(MEASURED_LIMIT_S);
         let mut ignored = std::io::sink();
         let guest = Guest {
-            image: &built.image(),
-            accelerator,
-            memory_bytes: args.memory,
-            measured: true,
-            cpus: args.cpus.unwrap_or(if accelerator == Accelerator::Icount { 1 } else { 2 }),
-            time_limit: Duration::from_secs_f64(args.time_limit_s),
+            image: self.image,
+            accelerator: self.accelerator,
+            memory_bytes: self.settings.memory_bytes.unwrap_or(MEASURED_BYTES),
+            measured: self.measured,
+            cpus: self.settings.cpus.unwrap_or(cpus),
+            time_limit: Duration::from_secs_f64(limit_s),
             folder,
             command: Some(&command),
             input: None,
             output: &mut ignored,
             messages,
-            kernel_arguments: &built.words(),
-            qemu_arguments: &[],
+            kernel_arguments: self.kernel_arguments,
+            qemu_arguments: self.qemu_arguments,
         };
         let say = |text: &str| lab.say(text);
         let watch =
@@ -152,31 +201,13 @@ impl Plan<'_> {
         let ended = boot(guest, &watch)?;
         if let Some(first) = ended.complaints.first() {
             bail!(
-                "the {variant} kernel complained in line {} of {}: {}",
+                "the {kernel} kernel complained in line {} of {}: {}",
                 first.line,
                 ended.console.display(),
                 first.text
             );
         }
         Ok(ended.status)
-    }
-
-    /// The plain kernel has one policy, `off`, whatever the others are measured under. Those of `bench
-    /// tend` are of another kind, and any kernel has them.
-    fn words_for(&self, variant: Variant) -> Vec<OsString> {
-        let mut words = self.words.clone();
-        if variant != Variant::Plain || words.iter().any(|word| word == "tend") {
-            return words;
-        }
-        let own = words.iter().position(|word| word == "--").unwrap_or(words.len());
-        for index in 0..own {
-            if words[index] == "--policy" && index + 1 < own {
-                words[index + 1] = "off".into();
-            } else if words[index].as_bytes().starts_with(b"--policy=") {
-                words[index] = "--policy=off".into();
-            }
-        }
-        words
     }
 }
 

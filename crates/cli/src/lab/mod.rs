@@ -3,9 +3,10 @@
 
 pub mod guests;
 mod messages;
+pub mod plan;
 
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -14,14 +15,17 @@ use cowlab_lab::build::Prepare;
 use cowlab_lab::{Built, Cache, KernelFolder, Order, Traced, Variant, Watch};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::args::KernelPlace;
 use crate::output;
+
+/// Memory of a guest that nobody measures in.
+pub const GUEST_BYTES: u64 = 4 << 30;
+/// CPUs of a guest.
+pub const GUEST_CPUS: u32 = 2;
 
 /// Where kernels are made, who is told about it, and what Ctrl-C sets.
 pub struct Lab {
     /// Sources and kernels.
     pub cache: Cache,
-    place: KernelPlace,
     /// Set by Ctrl-C.
     pub interrupted: Arc<AtomicBool>,
     /// Whether nothing but errors is said.
@@ -30,7 +34,7 @@ pub struct Lab {
 
 impl Lab {
     /// Open the cache.
-    pub fn open(json: bool, place: &KernelPlace) -> Result<Lab> {
+    pub fn open(json: bool) -> Result<Lab> {
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             // A second one ends the program the usual way.
@@ -38,8 +42,7 @@ impl Lab {
             signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
         }
         Ok(Lab {
-            cache: Cache::new(place.cache.as_deref())?,
-            place: place.clone(),
+            cache: Cache::new(None)?,
             interrupted,
             quiet: json && !std::io::stderr().is_terminal(),
         })
@@ -47,7 +50,7 @@ impl Lab {
 
     /// The repository's kernel/.
     pub fn kernel(&self) -> Result<KernelFolder> {
-        KernelFolder::find(self.place.kernel_dir.as_deref())
+        KernelFolder::find(std::env::var_os("COWLAB_KERNEL").map(PathBuf::from).as_deref())
     }
 
     /// A line of progress on standard error.

@@ -228,7 +228,7 @@ fn model() -> Vec<Block> {
     vec![
         Block::Plot(surface),
         Block::Plot(map),
-        Block::Note("Not available: the patched kernel; needs `cowlab study --kernel`.".into()),
+        Block::Note("Not available: the patched kernel; needs `cowlab study next-page`.".into()),
     ]
 }
 

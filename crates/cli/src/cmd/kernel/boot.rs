@@ -10,7 +10,7 @@ use cowlab_store::FORMAT;
 use serde::Serialize;
 
 use crate::args::KernelBootArgs;
-use crate::lab::Lab;
+use crate::lab::{GUEST_BYTES, GUEST_CPUS, Lab};
 use crate::output::{self, JsonDocument};
 use crate::usage::{EndedWith, WrongUsage};
 
@@ -38,7 +38,7 @@ pub fn run(json: bool, args: &KernelBootArgs) -> Result<()> {
         let why = "a shell needs a terminal: give a command after --";
         return Err(WrongUsage(why.to_owned()).into());
     }
-    let lab = Lab::open(json, &args.place)?;
+    let lab = Lab::open(json)?;
     boot::check_tools()?;
     let (image, mut kernel_arguments) = match &args.image {
         // Nobody knows what it was built from.
@@ -48,12 +48,13 @@ pub fn run(json: bool, args: &KernelBootArgs) -> Result<()> {
             (built.image(), built.words())
         }
     };
-    let (accelerator, why) = accelerator::decide(args.machine.wanted(), accelerator::try_kvm)?;
+    let (accelerator, why) =
+        accelerator::decide(args.guest.settings.accelerator, accelerator::try_kvm)?;
     lab.say(&format!("accelerator: {why}"));
     let boots = lab.cache.folder("boot")?;
     let scratch = tempfile::Builder::new().prefix("boot-").tempdir_in(boots)?;
     let limit = if shell { SHELL_LIMIT } else { COMMAND_LIMIT };
-    let limit = args.time_limit_s.map_or(limit, Duration::from_secs_f64);
+    let limit = args.guest.settings.time_limit_s.map_or(limit, Duration::from_secs_f64);
     let (mut collected, mut stdout) = (Vec::new(), io::stdout());
     let mut qemu_arguments = Vec::new();
     if let Some(folder) = &args.share {
@@ -67,9 +68,9 @@ pub fn run(json: bool, args: &KernelBootArgs) -> Result<()> {
     let guest = Guest {
         image: &image,
         accelerator,
-        memory_bytes: args.machine.memory,
+        memory_bytes: args.guest.settings.memory_bytes.unwrap_or(GUEST_BYTES),
         measured: args.measured,
-        cpus: args.machine.cpus,
+        cpus: args.guest.settings.cpus.unwrap_or(GUEST_CPUS),
         time_limit: limit,
         folder: scratch.path(),
         command: (!shell).then_some(&args.command),

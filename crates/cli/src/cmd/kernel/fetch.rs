@@ -19,7 +19,7 @@ struct Summary<'a> {
 
 /// Run the verb.
 pub fn run(json: bool, args: &KernelFetchArgs) -> Result<()> {
-    let lab = Lab::open(json, &args.place)?;
+    let lab = Lab::open(json)?;
     let fetched = source::fetch(&lab.cache, args.source.as_deref(), &|what| lab.say(what))?;
     if json {
         let cache = lab.cache.root().display().to_string();

@@ -10,19 +10,19 @@ mod series;
 mod test;
 
 use anyhow::Result;
+use clap::ArgMatches;
 
 use crate::args::Kernel;
 
 /// Run the verb.
-pub fn run(json: bool, verb: &Kernel) -> Result<()> {
+pub fn run(json: bool, verb: &Kernel, matches: &ArgMatches) -> Result<()> {
     match verb {
         Kernel::Fetch(args) => fetch::run(json, args),
         Kernel::Build(args) => build::run(json, args),
         Kernel::Boot(args) => boot::run(json, args),
-        Kernel::Test(args) if args.selftests => selftests::run(json, args),
-        Kernel::Bench(args) => bench::run(json, args),
+        Kernel::Selftests(args) => selftests::run(json, args),
+        Kernel::Bench(args) => bench::run(json, args, matches),
         Kernel::Test(args) => test::run(json, args),
         Kernel::Series(args) => series::run(json, args),
-        Kernel::ForkStudy(args) => crate::cmd::study::casper::run(json, args),
     }
 }

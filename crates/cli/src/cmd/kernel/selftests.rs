@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `kernel test --selftests`: upstream's selftests and the project's own, on the plain kernel and on
+//! `kernel selftests`: upstream's selftests and the project's own, on the plain kernel and on
 //! the patched one under each policy; the results are compared, and kept as lists in a run.
 
 use std::fs;
@@ -16,7 +16,7 @@ use cowlab_machine::{Facts, Policy, Root};
 use cowlab_store::{Accelerator, Environment, KernelBuild};
 use serde::Serialize;
 
-use crate::args::KernelTestArgs;
+use crate::args::KernelSelftestsArgs;
 use crate::lab::Lab;
 use crate::run_life::{Report, RunLife};
 use crate::usage::WrongUsage;
@@ -43,9 +43,12 @@ struct Session {
 }
 
 /// Run the verb.
-pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
+pub fn run(json: bool, args: &KernelSelftestsArgs) -> Result<()> {
     let common = &args.run.common(json, false);
-    let lab = Lab::open(json, &args.place)?;
+    if args.guest.memory_bytes.is_some() || args.guest.cpus.is_some() {
+        bail!(WrongUsage("--guest: the list has memory and CPUs (kernel/selftests.toml)".into()));
+    }
+    let lab = Lab::open(json)?;
     boot::check_tools()?;
     let kernel = lab.kernel()?;
     let list = List::read(&kernel.file("selftests.toml"))?;
@@ -53,7 +56,7 @@ pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
     let tests = list
         .choose(&named, args.quick, args.stress_s)
         .map_err(|error| WrongUsage(error.to_string()))?;
-    let (accelerator, why) = accelerator::decide(args.machine.wanted(), accelerator::try_kvm)?;
+    let (accelerator, why) = accelerator::decide(args.guest.accelerator, accelerator::try_kvm)?;
     lab.say(&format!("accelerator: {why}"));
     let mut environment = Facts::probe(&Root::default()).environment();
     environment.accelerator = accelerator;
@@ -129,7 +132,7 @@ fn environment_of(built: &Built, list: &List, host: &Environment) -> Environment
 /// Boot one kernel, and run the tests under each policy that it has.
 fn on_variant(
     lab: &Lab,
-    args: &KernelTestArgs,
+    args: &KernelSelftestsArgs,
     list: &List,
     tests: &[&Test],
     built: &Built,

@@ -27,7 +27,7 @@ struct Summary {
 
 /// Run the verb.
 pub fn run(json: bool, args: &KernelSeriesArgs) -> Result<()> {
-    let lab = Lab::open(json, &args.place)?;
+    let lab = Lab::open(json)?;
     let kernel = lab.kernel()?;
     let steps = kernel.steps(None)?;
     let author = match &args.author {

@@ -14,7 +14,7 @@ use cowlab_store::FORMAT;
 use serde::Serialize;
 
 use crate::args::KernelTestArgs;
-use crate::lab::Lab;
+use crate::lab::{GUEST_BYTES, GUEST_CPUS, Lab};
 use crate::output::{self, JsonDocument};
 
 #[derive(Serialize)]
@@ -37,7 +37,7 @@ struct Tested {
 
 /// Run the verb.
 pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
-    let lab = Lab::open(json, &args.place)?;
+    let lab = Lab::open(json)?;
     boot::check_tools()?;
     let folder = match &args.tests {
         Some(folder) => folder.clone(),
@@ -50,7 +50,8 @@ pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
     // For tests/kernel/kunit.sh: those tests are run by the kernel itself, at boot.
     let mut own_arguments = vec!["kunit.enable=1".to_owned()];
     own_arguments.extend_from_slice(&args.kernel_argument);
-    let (accelerator, why) = accelerator::decide(args.machine.wanted(), accelerator::try_kvm)?;
+    let (accelerator, why) =
+        accelerator::decide(args.guest.settings.accelerator, accelerator::try_kvm)?;
     lab.say(&format!("accelerator: {why}"));
     let mut all = Vec::new();
     for variant in &args.variant {
@@ -62,8 +63,8 @@ pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
         let machine = Machine {
             image: &built.image(),
             accelerator,
-            memory_bytes: args.machine.memory,
-            cpus: args.machine.cpus,
+            memory_bytes: args.guest.settings.memory_bytes.unwrap_or(GUEST_BYTES),
+            cpus: args.guest.settings.cpus.unwrap_or(GUEST_CPUS),
             folder: &folder,
             kernel_arguments: &kernel_arguments,
         };

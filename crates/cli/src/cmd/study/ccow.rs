@@ -1,26 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `bench ccow`: document 003 whole, in one run.
+//! `study ccow`: document 003 whole, in one run.
 
 use anyhow::Result;
 use cowlab_bench::ccow::{self, Plan};
 use cowlab_bench::redis::server::{self, Placement};
 use cowlab_bench::redis::{self, Redis};
 use cowlab_bench::{Rounds, faults, snapshot};
+use cowlab_lab::{Variant, Wanted};
 use cowlab_machine::{Facts, Root};
 use cowlab_probes::{Forks, Placement as Blocks, Snapshot};
 use cowlab_schema::Policy;
 use cowlab_store::Missing;
 
-use crate::args::{CcowArgs, Common};
+use super::in_guests;
+use crate::args::{CcowSettings, Common, StudyArgs};
 use crate::context::Context;
-use crate::measure::{check_cow_faults, finish_lacking, redis_amount};
+use crate::lab::plan::Measurement;
+use crate::measure::{check_cow_faults, finish_as, redis_amount};
 use crate::usage::WrongUsage;
+
+/// Rounds, if not said.
+const ROUNDS: u32 = 10;
 
 /// The document's blocks.
 const BLOCK_BYTES: u64 = 1024;
 
 /// Run the verb.
-pub fn run(common: &Common, args: &CcowArgs) -> Result<()> {
+pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
+    let args: CcowSettings = study.settings()?;
+    let all_rounds = study.rounds.unwrap_or(ROUNDS);
     // Before anything else: whoever lacks the server is told so at once.
     let program = server::program()?;
     let thp_bytes = Facts::probe(&Root::default()).thp.and_then(|thp| thp.pmd_size_bytes);
@@ -47,7 +55,7 @@ pub fn run(common: &Common, args: &CcowArgs) -> Result<()> {
         cell.check().map_err(WrongUsage)?;
         context.check_fits(cell.own_bytes(), cell.size_bytes, 2, page)?;
     }
-    context.size_flag.set("--redis-bytes");
+    context.size_flag.set("--set redis_bytes");
     let (records, updates) = redis_amount(&context, args.redis_bytes, args.redis_turnovers, 1)?;
     let server = Redis {
         program,
@@ -72,13 +80,25 @@ pub fn run(common: &Common, args: &CcowArgs) -> Result<()> {
         snapshots: cells,
     };
     check_cow_faults(&context, &plan.sweep)?;
+    if context.facts.cow.precopy.is_none() {
+        if study.guest.settings.accelerator == Wanted::Icount {
+            let why = "study ccow is of stops and rates, and a clock that counts instructions has \
+                       none: leave accelerator=icount out";
+            return Err(WrongUsage(why.into()).into());
+        }
+        let measurement = study.settings_for(Measurement::new("study", "ccow"));
+        let measurement = measurement.with("rounds", all_rounds);
+        let variants = [Variant::Patched];
+        return in_guests(common, study, ccow::NAME, &[(measurement, &variants, 1, None)]);
+    }
     let guard = context.policies(&plan.policies())?;
     let missing = huge.err().map(|reason| Missing { metric: "CoW-THP".to_owned(), reason });
-    let fewer = args.redis_rounds.min(args.rounds);
-    let writes = snapshot::expected(&context.runner, &plan.snapshots, true, page, args.rounds)?;
+    let fewer = args.redis_rounds.min(all_rounds);
+    let writes = snapshot::expected(&context.runner, &plan.snapshots, true, page, all_rounds)?;
     let updates = redis::expected(&context.runner, &plan.servers, fewer)?;
     context.say_expected(writes + updates);
-    let rounds = Rounds::exactly(args.rounds);
+    let rounds = Rounds::exactly(all_rounds);
     let tasks = plan.tasks(page, fewer, &guard);
-    finish_lacking(&context, ccow::NAME, &tasks, rounds, missing.into_iter().collect())
+    let missing = missing.into_iter().collect();
+    finish_as("study-ccow", &context, ccow::NAME, &tasks, rounds, missing)
 }

@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `study`: the main job. Measures everything in rounds, fits, compares, and writes one report.
 
-pub mod casper;
-pub mod ccow;
-pub mod next_page;
+mod casper;
+mod ccow;
+mod next_page;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, bail};
 use cowlab_analysis::study::Study;
 use cowlab_bench::guest::Guests;
 use cowlab_bench::sweep::Extent;
 use cowlab_bench::{Rounds, Task, calibrate, faults, points, sweep, table};
+use cowlab_lab::Variant;
+use cowlab_machine::{Facts, Root};
+use cowlab_report::study;
+use cowlab_store::Accelerator;
 
-use crate::args::StudyArgs;
+use crate::args::{Common, NoSettings, Paper, StudyArgs};
 use crate::calibration;
 use crate::context::{Context, rounds_within};
-use crate::lab::guests;
-use crate::measure::isolation_tasks;
+use crate::lab::plan::Measurement;
+use crate::lab::{Lab, guests};
+use crate::measure::{self, isolation_tasks};
 use crate::run_life::{Report, RunLife};
-use next_page::KernelStudy;
+use crate::usage::WrongUsage;
 
 /// Rounds that measure the points which check the model.
 const POINT_ROUNDS: u32 = 3;
@@ -27,7 +32,6 @@ struct Plan {
     extent: Extent,
     rounds: Rounds,
     table_iterations: u64,
-    kernel_rounds: u32,
 }
 
 impl Plan {
@@ -40,27 +44,20 @@ impl Plan {
     }
 
     fn usual(args: &StudyArgs) -> Plan {
-        if args.paper {
-            Plan {
-                extent: Extent::Paper,
-                rounds: Rounds::exactly(table::PAPER_RUNS),
-                table_iterations: table::PAPER_ITERATIONS,
-                kernel_rounds: 20,
-            }
-        } else if args.full {
+        if args.full {
             Plan {
                 extent: Extent::Full,
                 rounds: rounds_within(8, 12, 15 * 60),
                 table_iterations: 2000,
-                kernel_rounds: 10,
             }
-        } else {
+        } else if args.quick || args.paper.is_none() {
             // Three minutes with all that comes before and after.
+            Plan { extent: Extent::Quick, rounds: rounds_within(4, 6, 163), table_iterations: 200 }
+        } else {
             Plan {
-                extent: Extent::Quick,
-                rounds: rounds_within(4, 6, 163),
-                table_iterations: 200,
-                kernel_rounds: 4,
+                extent: Extent::Paper,
+                rounds: Rounds::exactly(table::PAPER_RUNS),
+                table_iterations: table::PAPER_ITERATIONS,
             }
         }
     }
@@ -69,36 +66,97 @@ impl Plan {
 /// Run the verb.
 pub fn run(json: bool, args: &StudyArgs) -> Result<()> {
     let common = &args.run.common(json, false);
-    // Before anything is measured: what it lacks is known at once.
-    let kernel = args.kernel.then(|| KernelStudy::prepare(common, &args.guest)).transpose()?;
+    match args.paper {
+        Some(Paper::Casper) => casper::run(common, args),
+        Some(Paper::NextPage) => next_page::run(common, args),
+        Some(Paper::Ccow) => ccow::run(common, args),
+        Some(Paper::SmithMaguire | Paper::Tlpi) | None => on_this_machine(common, args),
+    }
+}
+
+/// What needs no kernel of its own: of one paper, or everything.
+fn on_this_machine(common: &Common, args: &StudyArgs) -> Result<()> {
+    args.settings::<NoSettings>()?;
+    if args.rounds == Some(1) {
+        bail!(WrongUsage("--rounds: a calibration takes two at least".to_owned()));
+    }
     let context = Context::new(common, None)?;
     let scope = context.scope()?;
-    let mut life = RunLife::begin(common, "study", context.facts.environment())?;
+    let name = match args.paper {
+        Some(Paper::SmithMaguire) => "study-smith-maguire",
+        Some(_) => "study-tlpi",
+        None => "study",
+    };
+    let mut life = RunLife::begin(common, name, context.facts.environment())?;
     calibration::note_missing(&context, &mut life);
     let plan = Plan::of(args);
-    let tasks = tasks(&context, &plan, &mut life)?;
+    let tasks = match args.paper {
+        Some(paper) => paper_tasks(&context, paper, &plan)?,
+        None => tasks(&context, &plan, &mut life)?,
+    };
     let mut samples = context.measure(&tasks, plan.rounds)?;
     samples.append(&mut context.cold_touch.borrow_mut());
     samples.extend(calibrate::derived(&samples, scope));
     life.run.samples = samples;
-    let mut ended = Ok(());
-    if let Some(kernel) = kernel {
-        let mut guests = Guests::beside(life.run.info.environments.clone());
-        ended = kernel.measure(plan.kernel_rounds, &mut guests);
-        guests::bring(guests, &ended, &mut life.run);
-    }
-    let kept = life.end(ended, |run| {
+    let kept = life.end(Ok(()), |run| {
         let study = Study::of(run)?;
-        let report = Report::new(
-            cowlab_report::study::document(&study),
-            cowlab_report::study::summary(&study),
-        )?;
+        let report = Report::new(study::document(&study), study::summary(&study))?;
         Ok(Report { profile: Some(study.profile.clone()), ..report })
     })?;
-    kept.print()?;
-    let page = kept.file("report.html")?;
-    context.say(&format!("the report is file://{}", page.display()));
-    Ok(())
+    kept.print_findings(args.tables)
+}
+
+/// What one of the papers measured, and what the machine profile needs.
+fn paper_tasks(context: &Context, paper: Paper, plan: &Plan) -> Result<Vec<Task>> {
+    let page = context.page();
+    let fits = |settings: &_| context.fits(settings);
+    let mut tasks = calibrate::tasks(context.scope()?);
+    if paper == Paper::Tlpi {
+        tasks.extend(table::document_table(plan.table_iterations));
+    } else {
+        tasks.extend(sweep::document_sweep(plan.extent, page, fits));
+        tasks.extend(sweep::single_forks(page, fits));
+        tasks.extend(sweep::growing_numbers(page));
+    }
+    Ok(tasks)
+}
+
+/// A measurement, the kernels that are booted for it, how often, and by whom if that is not asked.
+type InGuests<'a> = (Measurement, &'a [Variant], u32, Option<Accelerator>);
+
+/// Measure in guests, as a run with the report of bench `name`.
+fn in_guests(
+    common: &Common,
+    args: &StudyArgs,
+    name: &str,
+    measurements: &[InGuests<'_>],
+) -> Result<()> {
+    let lab = Lab::open(common.json)?;
+    let mut variants: Vec<Variant> = measurements.iter().flat_map(|one| one.1).copied().collect();
+    variants.dedup();
+    let guest = &args.guest.settings;
+    let wanted = guests::ready(&lab, guest.accelerator, &variants)
+        .context("this kernel lacks the paper's policy, and so a guest is needed")?;
+    let host = Facts::probe(&Root::default()).environment();
+    let mut life = RunLife::begin(common, &format!("study-{name}"), host)?;
+    let mut guests = Guests::default();
+    let measure = |(measurement, variants, boots, accelerator): &InGuests<'_>, guests: &mut _| {
+        let plan = guests::Plan {
+            measurement: measurement.clone(),
+            variants,
+            boots: *boots,
+            accelerator: accelerator.unwrap_or(wanted),
+            guest,
+        };
+        plan.measure(&lab, common, guests)
+    };
+    let ended = measurements.iter().try_for_each(|one| measure(one, &mut guests));
+    if guests.samples.is_empty() {
+        ended?;
+        bail!("the guests measured nothing");
+    }
+    guests::bring(guests, &ended, &mut life.run);
+    life.end(ended, |run| measure::of_guests(name, run))?.print_findings(args.tables)
 }
 
 /// Everything that a study measures here; what cannot be is added to `missing`.
