@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use cowlab_model::cost::{Prediction, Question, predict};
 use cowlab_model::profile::{MachineProfile, Writer};
-use cowlab_model::stats::{Estimate, estimate, quantile};
+use cowlab_model::stats::{Estimate, estimate, median, quantile};
 use cowlab_store::Sample;
 use serde::Serialize;
 
@@ -47,6 +47,22 @@ pub struct Check {
     pub coverage: f64,
     /// Median half width of the prediction intervals, relative to the prediction.
     pub interval_half_width: f64,
+}
+
+impl Check {
+    /// Median of the signed errors.
+    pub fn bias(&self) -> f64 {
+        self.median(Checked::relative_error)
+    }
+
+    /// How far repetitions of one measurement spread: smaller errors cannot be told from noise.
+    pub fn repeat_noise(&self) -> f64 {
+        self.median(|p| (p.measured_ns.high - p.measured_ns.low) / 2.0 / p.measured_ns.value)
+    }
+
+    fn median(&self, of: impl Fn(&Checked) -> f64) -> f64 {
+        median(&self.points.iter().map(of).collect::<Vec<_>>()).unwrap_or(f64::NAN)
+    }
 }
 
 /// Predict every measured point in `samples`. `None` if there is none.

@@ -2,14 +2,14 @@
 //! Document 001's tables for Linux: what a fork's sections take, what is called how often, and what
 //! a change makes of both.
 
-use std::collections::BTreeMap;
-
+use cowlab_analysis::picked::Picked;
 use cowlab_model::Estimate;
 use cowlab_model::stats::ratio_of_groups;
 use cowlab_store::Sample;
 
-use crate::document::{Block, Cell, Column, Finding, Section, Table};
+use crate::document::{Block, Cell, Finding, Section, Table};
 use crate::fmt;
+use crate::rows::Rows;
 
 /// The kernel that nothing was changed in, in samples' param `kernel`.
 pub const BASE: &str = "traced";
@@ -27,29 +27,16 @@ const SECTIONS: [(&str, &str); 6] = [
 /// Functions shown in the table of counts.
 const MOST_FUNCTIONS: usize = 30;
 
-fn param<'a>(sample: &'a Sample, name: &str) -> &'a str {
-    sample.params.get(name).map_or("", String::as_str)
-}
-
 /// The figures of one metric, by boot.
-fn groups(
-    samples: &[Sample],
-    kernel: &str,
-    size: &str,
-    metric: &str,
-    section: &str,
-) -> Vec<Vec<f64>> {
-    let mut boots = BTreeMap::<&str, Vec<f64>>::new();
-    for sample in samples {
-        if sample.metric == metric
-            && param(sample, "kernel") == kernel
-            && param(sample, "size_bytes") == size
-            && param(sample, "section") == section
-        {
-            boots.entry(param(sample, "boot")).or_default().push(sample.value);
-        }
-    }
-    boots.into_values().collect()
+fn groups(samples: &Picked, kernel: &str, size: u64, metric: &str, section: &str) -> Vec<Vec<f64>> {
+    let own = samples.with("kernel", kernel).with("size_bytes", size).of_metric(metric);
+    let own = match section {
+        "" => own.without("section"),
+        section => own.with("section", section),
+    };
+    let mut boots = own.words("boot");
+    boots.sort_unstable();
+    boots.into_iter().map(|boot| own.with("boot", boot).values(metric)).collect()
 }
 
 fn mean(values: &[f64]) -> Option<f64> {
@@ -62,20 +49,10 @@ fn variance(values: &[f64]) -> Option<f64> {
     (values.len() > 1).then(|| squares / (values.len() - 1) as f64)
 }
 
-/// The values of a param, whole numbers in their order.
-fn sizes(samples: &[Sample]) -> Vec<String> {
-    let mut sizes: Vec<u64> =
-        samples.iter().filter_map(|sample| param(sample, "size_bytes").parse().ok()).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes.iter().map(u64::to_string).collect()
-}
-
-fn size_name(size: &str) -> String {
-    match size.parse() {
-        Ok(0.0) => "the smallest process".to_owned(),
-        Ok(bytes) => format!("a process of {}", fmt::quantity(bytes, "bytes")),
-        Err(_) => size.to_owned(),
+fn size_name(size: u64) -> String {
+    match size {
+        0 => "the smallest process".to_owned(),
+        bytes => format!("a process of {}", fmt::quantity(bytes as f64, "bytes")),
     }
 }
 
@@ -85,155 +62,123 @@ fn scaled(unit: &str) -> (&'static str, f64) {
 }
 
 /// Table I of one size, of what `unit` counts: `ns` or `instructions`.
-fn table_one(samples: &[Sample], size: &str, unit: &str) -> Option<Table> {
+fn table_one(samples: &Picked, size: u64, unit: &str) -> Option<Table> {
     let flat = |metric: &str, section: &str| {
         groups(samples, BASE, size, &format!("{metric}_{unit}"), section).concat()
     };
     let totals = flat("kernel", "");
     let total = mean(&totals)?;
     let (name, scale) = scaled(unit);
-    let columns = vec![
-        Column::text("Section"),
-        Column::number(format!("Mean ({name})")),
-        Column::number(format!("Variance ({name}²)")),
-        Column::number("Total (%)"),
-    ];
+    let mut rows: Vec<(&str, Vec<f64>, bool)> =
+        SECTIONS.map(|(section, name)| (name, flat("section", section), true)).into();
+    rows.push(("Total fork", totals, true));
+    rows.push(("Probes, subtracted above", flat("probes", ""), false));
+    rows.push(("fork(2) as the program sees it, probes and all", flat("fork", ""), false));
+    rows.push(("The same with nobody recording", flat("fork_unrecorded", ""), false));
     let id = format!("table-1-{size}-{unit}");
     let caption = format!("Table I. Averaged results for {}", size_name(size));
-    let mut table = Table::new(id, caption, columns);
-    let figure = |value: Option<f64>| match value {
-        Some(value) => Cell::Number { value, text: format!("{value:.2}") },
-        None => Cell::Missing("not measured".to_owned()),
-    };
-    let row = |name: &str, values: &[f64], share: Option<f64>| {
-        vec![
-            Cell::text(name),
-            figure(mean(values).map(|mean| mean / scale)),
-            figure(variance(values).map(|variance| variance / scale / scale)),
-            share.map_or_else(
-                || Cell::text(""),
-                |share| Cell::Number { value: share, text: format!("{share:.0}") },
-            ),
-        ]
-    };
-    for (section, name) in SECTIONS {
-        let values = flat("section", section);
-        table.push(row(name, &values, mean(&values).map(|mean| mean / total * 100.0)));
-    }
-    table.push(row("Total fork", &totals, Some(100.0)));
-    table.push(row("Probes, subtracted above", &flat("probes", ""), None));
-    table.push(row("fork(2) as the program sees it, probes and all", &flat("fork", ""), None));
-    table.push(row("The same with nobody recording", &flat("fork_unrecorded", ""), None));
-    Some(table)
+    let table = Rows::of(id, caption, &rows)
+        .text("Section", |(name, ..)| *name)
+        .figure(&format!("Mean ({name})"), |(_, values, _)| {
+            decimals(mean(values).map(|mean| mean / scale), 2)
+        })
+        .figure(&format!("Variance ({name}²)"), |(_, values, _)| {
+            decimals(variance(values).map(|variance| variance / scale / scale), 2)
+        })
+        .figure("Total (%)", |(_, values, is_part)| match mean(values).filter(|_| *is_part) {
+            Some(mean) => decimals(Some(mean / total * 100.0), 0),
+            None => Cell::text(""),
+        });
+    Some(table.table())
 }
 
 /// What is called most in a fork, of one size.
-fn counts(samples: &[Sample], size: &str, unit: &str) -> Option<Table> {
+fn counts(samples: &Picked, size: u64, unit: &str) -> Option<Table> {
     let own_metric = format!("own_{unit}");
-    let mut functions = BTreeMap::<&str, (f64, f64)>::new();
-    for sample in samples {
-        if param(sample, "kernel") != BASE || param(sample, "size_bytes") != size {
-            continue;
-        }
-        let entry = functions.entry(param(sample, "function"));
-        if sample.metric == "calls_per_fork" {
-            entry.or_default().0 = sample.value;
-        } else if sample.metric == own_metric {
-            entry.or_default().1 = sample.value;
-        }
-    }
+    let own = samples.with("kernel", BASE).with("size_bytes", size);
+    let last = |of: &Picked, metric: &str| of.values(metric).last().copied().unwrap_or_default();
+    let figures = |function| {
+        let of = own.with("function", function);
+        (function, last(&of, "calls_per_fork"), last(&of, &own_metric))
+    };
+    let mut rows: Vec<(&str, f64, f64)> = own.words("function").into_iter().map(figures).collect();
+    rows.retain(|(_, calls, _)| *calls > 0.0);
+    rows.sort_by(|a, b| b.2.total_cmp(&a.2).then(a.0.cmp(b.0)));
+    rows.truncate(MOST_FUNCTIONS);
     let (name, scale) = scaled(unit);
-    let columns = vec![
-        Column::text("Function"),
-        Column::number("Calls a fork"),
-        Column::number(format!("Own time a fork ({name})")),
-    ];
     let caption = format!(
         "Calls of {}, the most expensive first; own time is without recorded functions below",
         size_name(size)
     );
-    let mut table = Table::new(format!("counts-{size}-{unit}"), caption, columns);
-    let mut rows: Vec<_> = functions.into_iter().filter(|(_, (calls, _))| *calls > 0.0).collect();
-    rows.sort_by(|(_, a), (_, b)| b.1.total_cmp(&a.1));
-    for (function, (calls, own)) in rows.into_iter().take(MOST_FUNCTIONS) {
-        table.push(vec![
-            Cell::text(format!("`{function}`")),
-            Cell::Number { value: calls, text: format!("{calls:.1}") },
-            Cell::Number { value: own / scale, text: format!("{:.2}", own / scale) },
-        ]);
-    }
-    (!table.rows.is_empty()).then_some(table)
+    let table = Rows::of(format!("counts-{size}-{unit}"), caption, &rows)
+        .text("Function", |(function, ..)| format!("`{function}`"))
+        .figure("Calls a fork", |(_, calls, _)| decimals(Some(*calls), 1))
+        .figure(&format!("Own time a fork ({name})"), |(.., own)| decimals(Some(own / scale), 2));
+    (!rows.is_empty()).then(|| table.table())
 }
 
 /// Table II of one change and size: each section before and after.
-fn table_two(samples: &[Sample], change: &str, size: &str, unit: &str) -> Option<Table> {
+fn table_two(samples: &Picked, change: &str, size: u64, unit: &str) -> Option<Table> {
     let of = |kernel: &str, metric: &str, section: &str| {
         groups(samples, kernel, size, &format!("{metric}_{unit}"), section)
     };
     let changed = mean(&of(change, "kernel", "").concat())?;
-    let (name, scale) = scaled(unit);
-    let columns = vec![
-        Column::text("Section"),
-        Column::number(format!("Before ({name})")),
-        Column::number(format!("After ({name})")),
-        Column::number("After: total (%)"),
-        Column::number("Change (%), 95% interval"),
-    ];
+    let (unit_name, scale) = scaled(unit);
+    let sections = SECTIONS.into_iter().map(|(section, name)| ("section", section, name));
+    let rows: Vec<_> = sections
+        .chain([("kernel", "", "Total fork")])
+        .map(|(metric, section, name)| {
+            (name, of(BASE, metric, section), of(change, metric, section))
+        })
+        .collect();
+    let middle = |values: &[Vec<f64>]| decimals(mean(&values.concat()).map(|mean| mean / scale), 2);
     let id = format!("table-2-{change}-{size}-{unit}");
     let caption = format!("Table II. {change}: {}", size_name(size));
-    let mut table = Table::new(id, caption, columns);
-    let rows = SECTIONS.iter().map(|(section, name)| ("section", *section, *name)).chain([(
-        "kernel",
-        "",
-        "Total fork",
-    )]);
-    for (metric, section, name) in rows {
-        let (before, after) = (of(BASE, metric, section), of(change, metric, section));
-        let figure = |values: &[Vec<f64>]| match mean(&values.concat()) {
-            Some(mean) => {
-                Cell::Number { value: mean / scale, text: format!("{:.2}", mean / scale) }
+    let table = Rows::of(id, caption, &rows)
+        .text("Section", |(name, ..)| *name)
+        .figure(&format!("Before ({unit_name})"), |(_, before, _)| middle(before))
+        .figure(&format!("After ({unit_name})"), |(.., after)| middle(after))
+        .figure("After: total (%)", |(.., after)| {
+            decimals(Some(mean(&after.concat()).map_or(0.0, |mean| mean / changed * 100.0)), 0)
+        })
+        .figure("Change (%), 95% interval", |(_, before, after)| {
+            match ratio_of_groups(before, after).map(percent) {
+                Some(Estimate { value, low, high, .. }) => {
+                    let text = format!("{value:+.1} ({low:+.1} to {high:+.1})");
+                    Cell::Estimate { value, low, high, text }
+                }
+                None => Cell::Missing("not measured in both".to_owned()),
             }
-            None => Cell::Missing("not measured".to_owned()),
-        };
-        let share = mean(&after.concat()).map_or(0.0, |mean| mean / changed * 100.0);
-        let difference = match ratio_of_groups(&before, &after) {
-            Some(Estimate { value, low, high, .. }) => {
-                let percent = |ratio: f64| (ratio - 1.0) * 100.0;
-                let (value, low, high) = (percent(value), percent(low), percent(high));
-                let text = format!("{value:+.1} ({low:+.1} to {high:+.1})");
-                Cell::Estimate { value, low, high, text }
-            }
-            None => Cell::Missing("not measured in both".to_owned()),
-        };
-        table.push(vec![
-            Cell::text(name),
-            figure(&before),
-            figure(&after),
-            Cell::Number { value: share, text: format!("{share:.0}") },
-            difference,
-        ]);
+        });
+    Some(table.table())
+}
+
+/// A ratio as a change in percent.
+fn percent(ratio: Estimate) -> Estimate {
+    ratio.map(|ratio| (ratio - 1.0) * 100.0)
+}
+
+/// A figure with so many decimals.
+fn decimals(figure: Option<f64>, digits: usize) -> Cell {
+    match figure {
+        Some(value) => Cell::Number { value, text: format!("{value:.digits$}") },
+        None => Cell::Missing("not measured".to_owned()),
     }
-    Some(table)
 }
 
 /// What became of a change, in one sentence.
-fn verdict(samples: &[Sample], change: &str, sizes: &[String], unit: &str) -> Finding {
+fn verdict(samples: &Picked, change: &str, sizes: &[u64], unit: &str) -> Finding {
     let metric = format!("kernel_{unit}");
     let mut parts = Vec::new();
     let (mut wins, mut loses) = (false, false);
     for size in sizes {
-        let of = |kernel: &str| groups(samples, kernel, size, &metric, "");
+        let of = |kernel: &str| groups(samples, kernel, *size, &metric, "");
         let Some(ratio) = ratio_of_groups(&of(BASE), &of(change)) else { continue };
         wins |= ratio.high < 1.0;
         loses |= ratio.low > 1.0;
-        let percent = |ratio: f64| (ratio - 1.0) * 100.0;
-        parts.push(format!(
-            "{}: {:+.1}% ({:+.1} to {:+.1})",
-            size_name(size),
-            percent(ratio.value),
-            percent(ratio.low),
-            percent(ratio.high)
-        ));
+        let Estimate { value, low, high, .. } = percent(ratio);
+        let name = size_name(*size);
+        parts.push(format!("{name}: {value:+.1}% ({low:+.1} to {high:+.1})"));
     }
     let what = match (wins, loses) {
         (true, false) => "wins",
@@ -251,18 +196,15 @@ fn verdict(samples: &[Sample], change: &str, sizes: &[String], unit: &str) -> Fi
 
 /// The study's sections: Table I, the counts, and Table II of each change.
 pub fn sections(samples: &[Sample]) -> Vec<Section> {
-    let sizes = sizes(samples);
-    let mut changes: Vec<String> = samples
-        .iter()
-        .map(|sample| param(sample, "kernel").to_owned())
-        .filter(|kernel| !kernel.is_empty() && kernel != BASE)
-        .collect();
-    changes.sort();
-    changes.dedup();
+    let samples = &Picked::all(samples);
+    let sizes = samples.numbers("size_bytes");
+    let mut changes = samples.words("kernel");
+    changes.retain(|kernel| *kernel != BASE);
+    changes.sort_unstable();
     let mut all = Vec::new();
     for (unit, title) in [("ns", "time under emulation"), ("instructions", "instructions")] {
-        let each = |of: fn(&[Sample], &str, &str) -> Option<Table>| -> Vec<Block> {
-            sizes.iter().filter_map(|size| of(samples, size, unit)).map(Block::Table).collect()
+        let each = |of: fn(&Picked, u64, &str) -> Option<Table>| -> Vec<Block> {
+            sizes.iter().filter_map(|size| of(samples, *size, unit)).map(Block::Table).collect()
         };
         let (first, calls) = (each(table_one), each(counts));
         if first.is_empty() {
@@ -272,7 +214,7 @@ pub fn sections(samples: &[Sample]) -> Vec<Section> {
         all.push(Section::new(format!("counts-{unit}"), format!("What is called: {title}"), calls));
         for change in &changes {
             let mut blocks = vec![Block::Finding(verdict(samples, change, &sizes, unit))];
-            let tables = sizes.iter().filter_map(|size| table_two(samples, change, size, unit));
+            let tables = sizes.iter().filter_map(|size| table_two(samples, change, *size, unit));
             blocks.extend(tables.map(Block::Table));
             if blocks.len() > 1 {
                 let id = format!("table-2-{change}-{unit}");
@@ -315,7 +257,7 @@ mod tests {
 
     #[test]
     fn shares_are_of_the_total_and_variance_of_the_forks() {
-        let table = table_one(&run(1.0), "0", "ns").unwrap();
+        let table = table_one(&Picked::all(&run(1.0)), 0, "ns").unwrap();
         let Cell::Number { value: mean, .. } = table.rows[1][1] else { panic!() };
         assert!((mean - 1.001).abs() < 1e-9);
         let Cell::Number { value: share, .. } = table.rows[1][3] else { panic!() };
@@ -326,7 +268,7 @@ mod tests {
     #[test]
     fn a_change_wins_loses_or_makes_no_difference() {
         let headline =
-            |factor| verdict(&run(factor), "0001-better", &["0".to_owned()], "ns").headline;
+            |factor| verdict(&Picked::all(&run(factor)), "0001-better", &[0], "ns").headline;
         assert!(headline(0.9).contains("wins"));
         assert!(headline(1.1).contains("loses"));
         assert!(headline(1.0).contains("no difference"));

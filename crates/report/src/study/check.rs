@@ -6,8 +6,9 @@ use cowlab_analysis::study::Study;
 use cowlab_model::Estimate;
 use cowlab_model::cost::Predicted;
 
-use crate::document::{Axis, Block, Cell, Column, Plot, Section, Series, Table};
+use crate::document::{Axis, Block, Cell, Plot, Section, Series, Table};
 use crate::fmt::{self, percent};
+use crate::rows::Rows;
 use crate::study::not_available;
 
 /// Anchor of the plot of predictions.
@@ -35,41 +36,37 @@ pub(super) fn section(study: &Study) -> Section {
 }
 
 fn figures(check: &Check) -> Table {
-    let columns = vec![Column::text("Figure"), Column::number("Value"), Column::text("Meaning")];
+    let figures = [
+        ("median error", check.median_error, "half of the predictions are closer, either way"),
+        ("95th percentile of the error", check.p95_error, "19 of 20 predictions are closer"),
+        (
+            "coverage",
+            check.coverage,
+            "single measurements that lie in their 95% prediction interval; less than 95% would \
+             mean intervals that promise too much",
+        ),
+        (
+            "half width of the intervals",
+            check.interval_half_width,
+            "median, relative to the prediction: what coverage costs",
+        ),
+        (
+            "bias",
+            check.bias(),
+            "median of the signed errors: below 0, predictions tend to be too short",
+        ),
+        (
+            "repeat noise",
+            check.repeat_noise(),
+            "median half width of the measurements' own intervals",
+        ),
+    ];
     let caption = format!("How good {} predictions were", fmt::count(check.points.len() as u64));
-    let mut table = Table::new("model-figures", caption, columns);
-    let mut add = |name: &str, share: f64, meaning: &str| {
-        table.push(vec![Cell::text(name), Cell::number(share, "fraction"), Cell::text(meaning)]);
-    };
-    add("median error", check.median_error, "half of the predictions are closer, either way");
-    add("95th percentile of the error", check.p95_error, "19 of 20 predictions are closer");
-    add(
-        "coverage",
-        check.coverage,
-        "single measurements that lie in their 95% prediction interval; less than 95% would mean \
-         intervals that promise too much",
-    );
-    add(
-        "half width of the intervals",
-        check.interval_half_width,
-        "median, relative to the prediction: what coverage costs",
-    );
-    let signed: Vec<f64> = check.points.iter().map(Checked::relative_error).collect();
-    let bias = cowlab_model::stats::median(&signed).unwrap_or(f64::NAN);
-    add("bias", bias, "median of the signed errors: below 0, predictions tend to be too short");
-    let noise = repeat_noise(check);
-    add("repeat noise", noise, "median half width of the measurements' own intervals");
-    table
-}
-
-/// How far repetitions of one measurement spread: smaller errors cannot be told from noise.
-pub(super) fn repeat_noise(check: &Check) -> f64 {
-    let widths: Vec<f64> = check
-        .points
-        .iter()
-        .map(|p| (p.measured_ns.high - p.measured_ns.low) / 2.0 / p.measured_ns.value)
-        .collect();
-    cowlab_model::stats::median(&widths).unwrap_or(f64::NAN)
+    Rows::of("model-figures", caption, &figures)
+        .text("Figure", |(name, ..)| *name)
+        .figure("Value", |(_, share, _)| Cell::number(*share, "fraction"))
+        .text("Meaning", |(.., meaning)| *meaning)
+        .table()
 }
 
 /// `the child writes, another thread running`.
@@ -132,34 +129,28 @@ fn residuals(check: &Check, page: u64) -> Plot {
 }
 
 fn points(check: &Check, page: u64) -> Table {
-    let columns = vec![
-        Column::unit("Heap", "bytes"),
-        Column::unit("Written", "fraction"),
-        Column::text("Case"),
-        Column::unit("Predicted (95% prediction interval)", "ns"),
-        Column::unit("Measured (95% interval)", "ns"),
-        Column::unit("Error of the prediction", "fraction"),
-        Column::text("In the interval"),
-    ];
-    let mut table = Table::new("model-points", "Every point of the check", columns);
     let mut sorted: Vec<&Checked> = check.points.iter().collect();
     sorted.sort_by_key(|p| p.question.pages);
-    for point in sorted {
-        let expected = point.prediction.elapsed_ns;
-        let question = &point.question;
-        let measured = point.measured_ns;
-        let fraction = question.written as f64 / question.pages.max(1) as f64;
-        table.push(vec![
-            Cell::number((question.pages * page) as f64, "bytes"),
-            Cell::number(fraction, "fraction"),
-            Cell::text(kind(point)),
-            Cell::estimate(expected.value, expected.low, expected.high, "ns"),
-            Cell::estimate(measured.value, measured.low, measured.high, "ns"),
-            Cell::number(point.relative_error(), "fraction"),
-            Cell::text(format!("{} of {}", point.in_interval.0, point.in_interval.1)),
-        ]);
-    }
-    table
+    Rows::of("model-points", "Every point of the check", &sorted)
+        .unit("Heap", "bytes", |p| Cell::number((p.question.pages * page) as f64, "bytes"))
+        .unit("Written", "fraction", |p| {
+            let of = p.question.written as f64 / p.question.pages.max(1) as f64;
+            Cell::number(of, "fraction")
+        })
+        .text("Case", |p| kind(p))
+        .unit("Predicted (95% prediction interval)", "ns", |p| {
+            let Predicted { value, low, high } = p.prediction.elapsed_ns;
+            Cell::estimate(value, low, high, "ns")
+        })
+        .unit("Measured (95% interval)", "ns", |p| {
+            let Estimate { value, low, high, .. } = p.measured_ns;
+            Cell::estimate(value, low, high, "ns")
+        })
+        .unit("Error of the prediction", "fraction", |p| {
+            Cell::number(p.relative_error(), "fraction")
+        })
+        .text("In the interval", |p| format!("{} of {}", p.in_interval.0, p.in_interval.1))
+        .table()
 }
 
 /// The check in one sentence.

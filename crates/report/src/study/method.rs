@@ -5,8 +5,9 @@ use cowlab_analysis::names::{COW_CHECK, COW_FAULTS, FORK_SWEEP, FORK_TABLE};
 use cowlab_analysis::study::Study;
 use cowlab_analysis::{check, machine};
 
-use crate::document::{Block, Cell, Column, Section, Table};
+use crate::document::{Block, Cell, Section, Table};
 use crate::facts::command_line;
+use crate::rows::Rows;
 
 pub(super) fn section(study: &Study) -> Section {
     let info = &study.run.info;
@@ -48,10 +49,7 @@ pub(super) fn section(study: &Study) -> Section {
 }
 
 fn rounds(study: &Study) -> Table {
-    let columns =
-        vec![Column::text("Measurement"), Column::number("Samples"), Column::number("Rounds")];
-    let mut table = Table::new("rounds", "What was measured how often", columns);
-    for bench in [
+    let benches = [
         machine::BENCH,
         machine::CYCLES,
         check::BENCH,
@@ -59,28 +57,20 @@ fn rounds(study: &Study) -> Table {
         FORK_TABLE,
         COW_FAULTS,
         COW_CHECK,
-    ] {
-        let samples = study.samples(bench);
-        let cell = |count: u64| {
-            if count > 0 {
-                Cell::count(count)
-            } else {
-                Cell::Missing("was not measured in this run".into())
-            }
-        };
-        table.push(vec![
-            Cell::text(format!("`{bench}`")),
-            cell(samples.len() as u64),
-            cell(samples.rounds() as u64),
-        ]);
-    }
-    table
+    ];
+    let count = |count: usize| match count {
+        0 => Cell::Missing("was not measured in this run".into()),
+        count => Cell::count(count as u64),
+    };
+    Rows::of("rounds", "What was measured how often", &benches)
+        .text("Measurement", |bench| format!("`{bench}`"))
+        .figure("Samples", |bench| count(study.samples(bench).len()))
+        .figure("Rounds", |bench| count(study.samples(bench).rounds()))
+        .table()
 }
 
 fn metrics() -> Table {
-    let columns = vec![Column::text("Metric"), Column::text("Meaning")];
-    let mut table = Table::new("metrics", "What the metrics mean", columns);
-    for (metric, meaning) in [
+    let all = [
         ("fork_ns", "the call, until it returned in the caller: how long the caller stands still"),
         ("write_ns", "the writes after it, all of one fork"),
         ("cycle_ns", "from the call until the child was reaped and the writes were over"),
@@ -91,8 +81,9 @@ fn metrics() -> Table {
         ("fault_ns", "one write, the clock's own cost removed"),
         ("elapsed_ns", "all writes of a workload, not timed one by one; the slowest writer's"),
         ("cpu_ns", "CPU time of the program; with `with_children` its children's as well"),
-    ] {
-        table.push(vec![Cell::text(format!("`{metric}`")), Cell::text(meaning)]);
-    }
-    table
+    ];
+    Rows::of("metrics", "What the metrics mean", &all)
+        .text("Metric", |(metric, _)| format!("`{metric}`"))
+        .text("Meaning", |(_, meaning)| *meaning)
+        .table()
 }

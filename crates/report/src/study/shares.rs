@@ -6,9 +6,10 @@ use cowlab_analysis::study::sweep::{FORKS, Terms, terms_of};
 
 use super::sweep::PUBLISHED;
 use crate::cells;
-use crate::document::{Block, Cell, Column, Table};
+use crate::document::{Block, Cell, Table};
 use crate::fmt::{self, percent, time};
 use crate::papers::SMITH;
+use crate::rows::Rows;
 
 /// Anchor of the table.
 pub(super) const TABLE: &str = "sweep-published";
@@ -41,39 +42,35 @@ pub(super) fn service_to_copy(study: &Study) -> Option<f64> {
 }
 
 fn table(study: &Study) -> Table {
-    let columns = vec![
-        Column::text("Figure"),
-        Column::number("3B2/310"),
-        Column::number("HP9000/350"),
-        Column::number("this machine"),
-        Column::number("times the 3B2's speed"),
-        Column::number("times the HP's speed"),
-        Column::text("Unit of the raw figures"),
-    ];
+    // How many times as fast as one of the published machines; an interval that reaches 0 leaves
+    // the factor without any bound.
+    let factor = |machine: usize| {
+        move |row: &Compared| {
+            let (published, here) = (row.published[machine]?, row.here?);
+            let [above, below] =
+                if row.is_time { [published, here.value] } else { [here.value, published] };
+            let factor = above / below;
+            (here.low > 0.0 && factor.is_finite()).then_some(factor)
+        }
+    };
+    let published = |machine: usize| {
+        move |row: &Compared| cells::number(row.published[machine], row.unit, "not published")
+    };
+    let missing = "no figure on one side, or its interval contains 0";
     let caption = "Published in 1988 and measured here: lines for 1000 forks at a write fraction, \
                    page-fault service rates (number · frac / slope), and the equation's terms";
-    let mut table = Table::new(TABLE, caption, columns);
-    for row in rows(study) {
-        let here = row.here.map(|e| e.value);
-        let factor = |published: Option<f64>| {
-            let (published, here) = (published?, here?);
-            let factor = if row.is_time { published / here } else { here / published };
-            // An interval that reaches 0 leaves the factor without any bound.
-            row.here.is_some_and(|e| e.low > 0.0 && factor.is_finite()).then_some(factor)
-        };
-        let missing = "no figure on one side, or its interval contains 0";
-        let mut line = vec![Cell::text(&row.what)];
-        line.extend(row.published.map(|v| cells::number(v, row.unit, "not published")));
-        let missing_here = "was not measured in this run";
-        line.push(match row.here {
+    Rows::of(TABLE, caption, &rows(study))
+        .text("Figure", |row| row.what.clone())
+        .figure("3B2/310", published(0))
+        .figure("HP9000/350", published(1))
+        .figure("this machine", |row| match row.here {
             Some(e) if e.low == e.high => Cell::number(e.value, row.unit),
-            here => cells::estimate(here, row.unit, missing_here),
-        });
-        line.extend(row.published.map(|v| cells::number(factor(v), "", missing)));
-        line.push(Cell::text(row.unit));
-        table.push(line);
-    }
-    table
+            here => cells::estimate(here, row.unit, "was not measured in this run"),
+        })
+        .figure("times the 3B2's speed", |row| cells::number(factor(0)(row), "", missing))
+        .figure("times the HP's speed", |row| cells::number(factor(1)(row), "", missing))
+        .text("Unit of the raw figures", |row| row.unit)
+        .table()
 }
 
 fn rows(study: &Study) -> Vec<Compared> {

@@ -4,11 +4,13 @@
 use cowlab_analysis::study::Study;
 use cowlab_analysis::study::sweep::FRACTIONS;
 use cowlab_analysis::study::sweep::{self as lines, FORKS, FractionLine};
+use cowlab_model::regression::Line;
 
 use super::{explain, shares, small_sample, surface};
 use crate::cells;
 use crate::document::{Axis, Block, Cell, Column, Plot, Section, Series, Table};
 use crate::fmt::{self, heap_size, percent};
+use crate::rows::Rows;
 use crate::study::not_available;
 
 /// Anchor of the table of lines.
@@ -127,39 +129,24 @@ fn residuals(study: &Study) -> Plot {
 }
 
 fn table(study: &Study) -> Table {
-    let columns = vec![
-        Column::text("Write fraction"),
-        Column::unit("Slope, for 1000 forks", "ns_per_byte"),
-        Column::unit("Intercept, for 1000 forks", "ns"),
-        Column::number("r²"),
-        Column::unit("Largest residual", "fraction"),
-        Column::text("at heap"),
-        Column::unit("Slope as published (ordinary)", "ns_per_byte"),
-        Column::unit("Intercept (ordinary)", "ns"),
-        Column::unit("Largest residual (ordinary)", "fraction"),
-    ];
+    let residual = |line: &Line| {
+        Cell::number(line.worst().map_or(f64::NAN, |p| p.relative_residual()), "fraction")
+    };
     let caption =
         "A line for each write fraction, with 95% intervals (Student's t over the points)";
-    let mut table = Table::new(LINES_TABLE, caption, columns);
-    for line in &study.sweep.lines {
-        let cell = |e, unit| cells::estimate(Some(e), unit, "");
-        let residual = |line: &cowlab_model::regression::Line| {
-            line.worst().map_or(f64::NAN, |p| p.relative_residual())
-        };
-        let at = line.relative.worst().map_or_else(String::new, |p| heap_size(p.x as u64));
-        table.push(vec![
-            Cell::text(fmt::tick(line.fraction, "")),
-            cell(line.relative.slope, "ns_per_byte"),
-            cell(line.relative.intercept, "ns"),
-            r_squared(line.relative.r_squared),
-            Cell::number(residual(&line.relative), "fraction"),
-            Cell::text(at),
-            cell(line.ordinary.slope, "ns_per_byte"),
-            cell(line.ordinary.intercept, "ns"),
-            Cell::number(residual(&line.ordinary), "fraction"),
-        ]);
-    }
-    table
+    Rows::of(LINES_TABLE, caption, &study.sweep.lines)
+        .text("Write fraction", |of| fmt::tick(of.fraction, ""))
+        .estimate("Slope, for 1000 forks", "ns_per_byte", "", |of| Some(of.relative.slope))
+        .estimate("Intercept, for 1000 forks", "ns", "", |of| Some(of.relative.intercept))
+        .figure("r²", |of| r_squared(of.relative.r_squared))
+        .unit("Largest residual", "fraction", |of| residual(&of.relative))
+        .text("at heap", |of| {
+            of.relative.worst().map_or_else(String::new, |p| heap_size(p.x as u64))
+        })
+        .estimate("Slope as published (ordinary)", "ns_per_byte", "", |of| Some(of.ordinary.slope))
+        .estimate("Intercept (ordinary)", "ns", "", |of| Some(of.ordinary.intercept))
+        .unit("Largest residual (ordinary)", "fraction", |of| residual(&of.ordinary))
+        .table()
 }
 
 /// Three digits would make every good fit 1: as many nines as there are, cut and not rounded.
@@ -200,16 +187,14 @@ fn by_fraction(
     column: impl Fn(f64) -> Column,
     cell: impl Fn(&lines::Point) -> Cell,
 ) -> Table {
-    let mut columns = vec![Column::unit("Heap", "bytes")];
-    columns.extend(FRACTIONS.map(column));
-    let mut table = Table::new(id, caption, columns);
-    for heap in std::iter::once(0).chain(lines::heaps_bytes()) {
-        let mut row = vec![Cell::Number { value: heap as f64, text: heap_size(heap) }];
-        row.extend(FRACTIONS.iter().map(|fraction| match study.sweep.point(heap, *fraction) {
+    let heaps: Vec<u64> = std::iter::once(0).chain(lines::heaps_bytes()).collect();
+    let heap = |heap: &u64| Cell::Number { value: *heap as f64, text: heap_size(*heap) };
+    let mut rows = Rows::of(id, caption, &heaps).unit("Heap", "bytes", heap);
+    for fraction in FRACTIONS {
+        rows = rows.column(column(fraction), |heap| match study.sweep.point(*heap, fraction) {
             Some(point) => cell(point),
             None => Cell::Missing("needs more memory or more time".into()),
-        }));
-        table.push(row);
+        });
     }
-    table
+    rows.table()
 }

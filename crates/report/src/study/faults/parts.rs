@@ -2,10 +2,12 @@
 //! Where the time of a copy-on-write fault goes.
 
 use cowlab_analysis::study::Study;
+use cowlab_model::Estimate;
 
 use crate::cells;
-use crate::document::{Axis, Block, Cell, Column, Plot, Series, Table};
+use crate::document::{Axis, Block, Cell, Plot, Series};
 use crate::papers::COW_STUDY;
+use crate::rows::Rows;
 use crate::study::not_available;
 
 /// Anchor of the plot.
@@ -64,36 +66,30 @@ pub(super) fn blocks(study: &Study) -> Vec<Block> {
         low: None,
         high: None,
     });
-    let columns = vec![
-        Column::text("Part"),
-        Column::unit("Time", "ns"),
-        Column::unit("Of a fault", "fraction"),
-        Column::unit("Document 002", "ns"),
-        Column::unit("of a fault, as published", "fraction"),
-    ];
+    let own = |quantity: &str| (published(quantity), "not published by itself");
+    let mut rows: Vec<_> = measured
+        .into_iter()
+        .map(|((name, _, key), e)| {
+            let there = match *key {
+                "copy_ns_per_page" => [own("copy_ns"), own("copy_share_ratio")],
+                _ => [(None, "not published by itself"); 2],
+            };
+            (*name, e, there)
+        })
+        .collect();
+    rows.extend(together.map(|value| {
+        let there = [own("rest_ns"), own("rest_share_ratio")];
+        ("trap and the rest together", Estimate { value, low: value, high: value, count: 1 }, there)
+    }));
     let caption = "The parts beside document 002, which measured the copy and took the difference";
-    let mut table = Table::new("fault-parts-table", caption, columns);
-    for ((name, _, key), e) in measured {
-        let (time, share) = match *key {
-            "copy_ns_per_page" => (published("copy_ns"), published("copy_share_ratio")),
-            _ => (None, None),
-        };
-        table.push(vec![
-            Cell::text(*name),
-            cells::estimate(Some(e), "ns", ""),
-            Cell::number(e.value / fault, "fraction"),
-            cells::number(time, "ns", "not published by itself"),
-            cells::number(share, "fraction", "not published by itself"),
-        ]);
-    }
-    if let Some(together) = together {
-        table.push(vec![
-            Cell::text("trap and the rest together"),
-            Cell::number(together, "ns"),
-            Cell::number(together / fault, "fraction"),
-            cells::number(published("rest_ns"), "ns", ""),
-            cells::number(published("rest_share_ratio"), "fraction", ""),
-        ]);
-    }
+    let table = Rows::of("fault-parts-table", caption, &rows)
+        .text("Part", |(name, ..)| *name)
+        .estimate("Time", "ns", "", |(_, e, _)| Some(*e))
+        .unit("Of a fault", "fraction", |(_, e, _)| Cell::number(e.value / fault, "fraction"))
+        .unit("Document 002", "ns", |(.., [(ns, none), _])| cells::number(*ns, "ns", none))
+        .unit("of a fault, as published", "fraction", |(.., [_, (share, none)])| {
+            cells::number(*share, "fraction", none)
+        })
+        .table();
     vec![Block::Plot(plot), Block::Table(table)]
 }

@@ -23,7 +23,7 @@ fn model(study: &Study) -> Block {
         let needs = "measured points to predict (bench predict-check)";
         return not_available(study, "How good predictions are", &["predict-check"], needs);
     };
-    let noise = check::repeat_noise(check);
+    let noise = check.repeat_noise();
     let detail = format!(
         "Checked on {} random points that it was not fitted to: {} of them lie in their 95% \
          prediction interval, whose half width is {} (median). The measurements' own intervals \
