@@ -7,7 +7,7 @@
 
 mod recipe;
 
-use cowlab_casper::profile::{Pair, Profile, Settings};
+use cowlab_casper::profile::{Pair, Profile, ProfileSettings};
 use cowlab_casper::read::Trace;
 use cowlab_casper::record::is_note;
 use libfuzzer_sys::fuzz_target;
@@ -37,7 +37,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(events, merged, "the two ways through a trace");
 
     let pair = |from: &str, to: &str| Pair { name: from.into(), from: from.into(), to: to.into() };
-    let settings = Settings {
+    let settings = ProfileSettings {
         pid: None,
         tid: None,
         pairs: vec![pair("1", "2"), pair("3", "3")],

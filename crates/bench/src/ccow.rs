@@ -78,7 +78,7 @@ pub fn sweep(page: u64, counting: Counting, seed: u64) -> Vec<CowFaults> {
 }
 
 /// All that is measured.
-pub struct Plan {
+pub struct CcowPlan {
     /// The microbenchmark.
     pub snapshots: Vec<Snapshot>,
     /// The servers.
@@ -87,7 +87,7 @@ pub struct Plan {
     pub sweep: Vec<CowFaults>,
 }
 
-impl Plan {
+impl CcowPlan {
     /// Every policy that it sets.
     pub fn policies(&self) -> Vec<Policy> {
         let snapshots = self.snapshots.iter().map(|cell| cell.policy);

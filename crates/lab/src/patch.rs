@@ -63,24 +63,24 @@ pub fn apply(folder: &Path, patch: &Path, step: &str) -> Result<Vec<Offset>> {
     // A damaged patch is complained about on standard error.
     let said = [&output.stdout[..], &output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
-    let heard = read_messages(&said, step);
+    let messages = read_messages(&said, step);
     if !output.status.success() {
-        let reject = heard.failed.first().map(|(file, _)| reject_of(folder, file));
-        bail!("{}", failure(&heard, step, patch, &said, reject.as_deref()));
+        let reject = messages.failed.first().map(|(file, _)| reject_of(folder, file));
+        bail!("{}", failure(&messages, step, patch, &said, reject.as_deref()));
     }
-    Ok(heard.offsets)
+    Ok(messages.offsets)
 }
 
 #[derive(Debug, Default, PartialEq)]
-struct Heard {
+struct PatchMessages {
     offsets: Vec<Offset>,
     /// File and hunk.
     failed: Vec<(String, u32)>,
 }
 
 /// What GNU patch says, line by line.
-fn read_messages(said: &str, step: &str) -> Heard {
-    let mut heard = Heard::default();
+fn read_messages(said: &str, step: &str) -> PatchMessages {
+    let mut messages = PatchMessages::default();
     let mut file = String::new();
     for line in said.lines() {
         if let Some(name) = line.strip_prefix("patching file ") {
@@ -90,22 +90,33 @@ fn read_messages(said: &str, step: &str) -> Heard {
         let Some((number, rest)) = rest.split_once(' ') else { continue };
         let Ok(hunk) = number.parse() else { continue };
         if rest.starts_with("FAILED") {
-            heard.failed.push((file.clone(), hunk));
+            messages.failed.push((file.clone(), hunk));
         } else if let Some((_, offset)) = rest.split_once("(offset ")
             && let Some(Ok(lines)) = offset.split(' ').next().map(str::parse)
         {
-            heard.offsets.push(Offset { step: step.to_owned(), file: file.clone(), hunk, lines });
+            messages.offsets.push(Offset {
+                step: step.to_owned(),
+                file: file.clone(),
+                hunk,
+                lines,
+            });
         }
     }
-    heard
+    messages
 }
 
-fn failure(heard: &Heard, step: &str, patch: &Path, said: &str, reject: Option<&str>) -> String {
-    if heard.failed.is_empty() {
+fn failure(
+    messages: &PatchMessages,
+    step: &str,
+    patch: &Path,
+    said: &str,
+    reject: Option<&str>,
+) -> String {
+    if messages.failed.is_empty() {
         return format!("step {step}: {} does not apply: {}", patch.display(), said.trim());
     }
     let hunks: Vec<String> =
-        heard.failed.iter().map(|(file, hunk)| format!("{file} hunk {hunk}")).collect();
+        messages.failed.iter().map(|(file, hunk)| format!("{file} hunk {hunk}")).collect();
     let mut text = format!(
         "step {step}: {} of {} {} not fit this source (offsets are allowed, fuzz is not)",
         hunks.join(", "),
@@ -136,12 +147,12 @@ mod tests {
 
     #[test]
     fn offsets_and_failures_are_understood() {
-        let heard = read_messages(SAID, "0001-x");
+        let messages = read_messages(SAID, "0001-x");
         let offset =
             |hunk, lines| Offset { step: "0001-x".into(), file: "mm/memory.c".into(), hunk, lines };
-        assert_eq!(heard.offsets, [offset(1, 3), offset(3, -1)]);
-        assert_eq!(heard.failed, [("mm/memory.c".to_owned(), 2), ("mm/Makefile".to_owned(), 1)]);
-        let text = failure(&heard, "0001-x", Path::new("hooks.patch"), SAID, Some("@@ -1 @@"));
+        assert_eq!(messages.offsets, [offset(1, 3), offset(3, -1)]);
+        assert_eq!(messages.failed, [("mm/memory.c".to_owned(), 2), ("mm/Makefile".to_owned(), 1)]);
+        let text = failure(&messages, "0001-x", Path::new("hooks.patch"), SAID, Some("@@ -1 @@"));
         assert!(text.contains("step 0001-x: mm/memory.c hunk 2, mm/Makefile hunk 1"), "{text}");
         assert!(text.ends_with("@@ -1 @@"), "{text}");
     }

@@ -19,4 +19,4 @@ pub use decode::{Counts, Event, Fault, ForkEvent, Happening};
 pub use error::BpfError;
 pub use learn::Learned;
 pub use observer::{Lost, Observer, cpus};
-pub use programs::{FaultMode, Scope, Settings};
+pub use programs::{FaultMode, ObserverSettings, Scope};

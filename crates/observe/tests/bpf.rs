@@ -5,12 +5,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cowlab_observe::bpf::{
-    BpfError, Event, Fault, FaultMode, Happening, Observer, Scope, Settings,
+    BpfError, Event, Fault, FaultMode, Happening, Observer, ObserverSettings, Scope,
 };
 
 /// An observer of this process, or the reason why there is none here.
 fn observer(faults: FaultMode) -> Option<Observer> {
-    match Observer::attach(Settings { faults, ..Settings::default() }) {
+    match Observer::attach(ObserverSettings { faults, ..ObserverSettings::default() }) {
         Ok(mut observer) => {
             observer.watch(std::process::id()).unwrap();
             Some(observer)
@@ -93,7 +93,11 @@ fn a_shell_is_told_and_nothing_stays() {
     drop(every);
     assert_eq!(descriptors(), before, "no program or map is left");
 
-    let small = Settings { faults: FaultMode::Every, fault_ring_bytes: 512, ..Settings::default() };
+    let small = ObserverSettings {
+        faults: FaultMode::Every,
+        fault_ring_bytes: 512,
+        ..ObserverSettings::default()
+    };
     let mut small = Observer::attach(small).unwrap();
     small.watch(std::process::id()).unwrap();
     let (shell, _, faults) = watch_a_shell(&mut small);
@@ -109,11 +113,11 @@ fn a_shell_is_told_and_nothing_stays() {
     assert_eq!(by_region, regions.counts(shell).unwrap().writes_to_present);
     drop(regions);
 
-    let everything = Settings {
+    let everything = ObserverSettings {
         scope: Scope::Everything,
         events: false,
         faults: FaultMode::Count,
-        ..Settings::default()
+        ..ObserverSettings::default()
     };
     let counting = Observer::attach(everything).unwrap();
     Command::new("/bin/true").status().unwrap();

@@ -6,7 +6,7 @@ use std::{env, fs};
 
 use cowlab_casper::compose::{self, Payload};
 use cowlab_casper::meta::FieldKind;
-use cowlab_casper::profile::{Pair, Profile, Settings};
+use cowlab_casper::profile::{Pair, Profile, ProfileSettings};
 use cowlab_casper::read::Trace;
 use cowlab_casper::record::{CASPER_CLOCK_MONOTONIC, CASPER_ORIGIN_STARTED};
 use cowlab_casper::write::{DataChunk, TraceWriter, new_header};
@@ -80,13 +80,13 @@ fn a_trace_of_forks() {
         from: from.to_owned(),
         to: to.to_owned(),
     };
-    let settings = Settings {
+    let settings = ProfileSettings {
         pairs: vec![
             pair("First allocation", "search", "contmemall"),
             pair("Between searches", "search", "search"),
         ],
         field: Some(("contmemall".to_owned(), "pages".to_owned())),
-        ..Settings::default()
+        ..ProfileSettings::default()
     };
     let profile = Profile::of(&Trace::open(&path).unwrap(), &settings).unwrap();
     let view = View {

@@ -60,10 +60,10 @@ impl Figures {
     }
 
     /// The summary for `--json`.
-    pub fn summary(&self) -> Summary<'_> {
+    pub fn summary(&self) -> TendFigures<'_> {
         let quantile =
             |of: &Histogram<u64>, q: f64| (!of.is_empty()).then(|| of.value_at_quantile(q));
-        Summary {
+        TendFigures {
             pid: self.pid,
             name: &self.name,
             collapsed_regions: self.collapsed_regions,
@@ -85,7 +85,7 @@ impl Figures {
 
 /// [`Figures`] as one object; what is not known is null.
 #[derive(Debug, Clone, Serialize)]
-pub struct Summary<'a> {
+pub struct TendFigures<'a> {
     pid: i32,
     name: &'a str,
     collapsed_regions: u64,

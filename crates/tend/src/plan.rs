@@ -61,7 +61,7 @@ pub struct Step {
 
 /// Regions to collapse, and why others are left alone.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Plan {
+pub struct CollapsePlan {
     /// What to do, the best first.
     pub steps: Vec<Step>,
     /// Regions that are huge already.
@@ -78,9 +78,9 @@ pub struct Plan {
     pub unprofitable_regions: u64,
 }
 
-impl Plan {
+impl CollapsePlan {
     /// The best of it, so many steps; the others are told as not paying.
-    pub fn up_to(mut self, steps: usize) -> Plan {
+    pub fn up_to(mut self, steps: usize) -> CollapsePlan {
         self.unprofitable_regions += self.steps.len().saturating_sub(steps) as u64;
         self.steps.truncate(steps);
         self
@@ -114,8 +114,8 @@ pub fn plan(
     pass: u64,
     prices: &Prices,
     rules: &Rules,
-) -> Plan {
-    let mut plan = Plan::default();
+) -> CollapsePlan {
+    let mut plan = CollapsePlan::default();
     for region in regions {
         if region.is_huge {
             plan.huge_regions += 1;
@@ -171,7 +171,7 @@ mod tests {
         Region { start: number << 21, present_pages, ..Region::default() }
     }
 
-    fn starts(plan: &Plan) -> Vec<u64> {
+    fn starts(plan: &CollapsePlan) -> Vec<u64> {
         plan.steps.iter().map(|step| step.start >> 21).collect()
     }
 

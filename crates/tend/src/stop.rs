@@ -5,7 +5,7 @@ use cowlab_model::cost::{Predicted, Question, Vmas, predict};
 use cowlab_model::profile::{MachineProfile, Writer};
 use serde::Serialize;
 
-use crate::plan::{Plan, Prices};
+use crate::plan::{CollapsePlan, Prices};
 use crate::region::Survey;
 
 /// Costs that are assumed where there is no machine profile: they only decide what is worth while.
@@ -41,7 +41,11 @@ pub struct Stops {
 ///
 /// # Errors
 /// What the profile lacks, in a sentence.
-pub fn stops(profile: &MachineProfile, survey: &Survey, plan: &Plan) -> Result<Stops, String> {
+pub fn stops(
+    profile: &MachineProfile,
+    survey: &Survey,
+    plan: &CollapsePlan,
+) -> Result<Stops, String> {
     let pages_per_region =
         profile.huge_page_bytes.unwrap_or_default() / profile.page_size_bytes.max(1);
     let gained = plan.steps.len() as u64;
@@ -137,7 +141,7 @@ mod tests {
     fn regions_that_become_huge_cost_one_entry_each() {
         let survey = Survey { small_pages: 100_000, huge_regions: 10, ..Survey::default() };
         let step = Step { start: 0, saved_ns: 1.0, forks: 1.0, absent_pages: 0 };
-        let mut plan = Plan { steps: vec![step; 190], ..Plan::default() };
+        let mut plan = CollapsePlan { steps: vec![step; 190], ..CollapsePlan::default() };
         plan.steps[0].absent_pages = 8;
         let stops = stops(&profile(), &survey, &plan).unwrap();
         let expected_now = 50_000.0 + 45.0 * 100_000.0 + 10.0 * 2000.0;
@@ -153,7 +157,7 @@ mod tests {
         let mut profile = profile();
         profile.costs.clear();
         let survey = Survey { small_pages: 10, huge_regions: 1, ..Survey::default() };
-        let said = stops(&profile, &survey, &Plan::default()).unwrap_err();
+        let said = stops(&profile, &survey, &CollapsePlan::default()).unwrap_err();
         assert!(said.contains("cowlab calibrate"), "{said}");
         assert_eq!(prices(Some(&profile), None).pte_ns_per_page, 40.0);
     }

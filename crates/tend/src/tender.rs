@@ -18,7 +18,7 @@ use crate::forks::{self, Forks, LOOK, patience, sharing};
 use crate::history::History;
 use crate::pace::{Limits, Next, Pace};
 use crate::ping::{Listening, Ping};
-use crate::plan::{self, Plan, Rules, in_turn};
+use crate::plan::{self, CollapsePlan, Rules, in_turn};
 use crate::pressure::{self, Gauges};
 use crate::refusal;
 use crate::region::{Pages, Survey};
@@ -43,7 +43,7 @@ const PART_OF_INTERVAL: f64 = 0.5;
 
 /// How one target is tended.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct TenderSettings {
     /// What may be collapsed.
     pub rules: Rules,
     /// What it may cost the target.
@@ -60,7 +60,7 @@ pub struct Tender {
     /// Of the memory that it had when it was taken up: another program has another.
     pagemap: Pagemap,
     collapser: Collapser,
-    settings: Settings,
+    settings: TenderSettings,
     profile: Option<MachineProfile>,
     huge_page_bytes: u64,
     began: Instant,
@@ -102,7 +102,7 @@ impl Tender {
     /// [`ProcessError`] and [`Refusal`], as they are.
     pub fn new(
         target: Target,
-        settings: Settings,
+        settings: TenderSettings,
         profile: Option<MachineProfile>,
         ping: Option<Ping>,
     ) -> Result<Tender, anyhow::Error> {
@@ -185,7 +185,7 @@ impl Tender {
     ///
     /// # Errors
     /// It ended.
-    pub fn look(&mut self) -> Result<(Survey, Plan, Option<u64>), ProcessError> {
+    pub fn look(&mut self) -> Result<(Survey, CollapsePlan, Option<u64>), ProcessError> {
         let survey = Survey::take(&self.target, self.huge_page_bytes)?;
         let collapse_ns = self.collapse_ns();
         let plan = self.plan(&survey, collapse_ns);
@@ -205,7 +205,7 @@ impl Tender {
     /// By what collapses cost here: once real ones were timed, there is no need to try. Where they
     /// tell that something does not pay, those few may have been dear, and what is not done is never
     /// timed again; so where a trial tells otherwise, a few are made, and decide what follows.
-    fn plan_by_cost(&mut self, survey: &Survey) -> Plan {
+    fn plan_by_cost(&mut self, survey: &Survey) -> CollapsePlan {
         let Some(timed) = self.pace.cpu_ns().map(|ns| self.plan(survey, Some(ns))) else {
             let tried_ns = self.collapse_ns();
             return self.plan(survey, tried_ns);
@@ -222,7 +222,7 @@ impl Tender {
         tried.up_to(timed.steps.len() + TRIALS)
     }
 
-    fn plan(&self, survey: &Survey, collapse_ns: Option<u64>) -> Plan {
+    fn plan(&self, survey: &Survey, collapse_ns: Option<u64>) -> CollapsePlan {
         let prices = stop::prices(self.profile.as_ref(), collapse_ns);
         let pages = self.huge_page_bytes / self.page_bytes();
         let rules = &self.settings.rules;

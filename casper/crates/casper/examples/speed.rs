@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use cowlab_casper::profile::{Profile, Settings};
+use cowlab_casper::profile::{Profile, ProfileSettings};
 use cowlab_casper::read::Trace;
 
 fn main() {
@@ -25,7 +25,7 @@ fn main() {
     say(&format!("in the file's order, {bytes} bytes of events"), begin, events);
 
     let begin = Instant::now();
-    let profile = Profile::of(&trace, &Settings::default()).expect("readable");
+    let profile = Profile::of(&trace, &ProfileSettings::default()).expect("readable");
     say("profile", begin, profile.damage.read_events);
 
     let begin = Instant::now();

@@ -30,7 +30,7 @@ use crate::read::{Clock, Damage, Owner, ReadError, Trace};
 
 /// What to look at besides functions and events.
 #[derive(Debug, Clone, Default)]
-pub struct Settings {
+pub struct ProfileSettings {
     /// Times from each event of one type to the next of another.
     pub pairs: Vec<Pair>,
     /// Look for the second event of a pair in all threads, not only in the first one's.
@@ -92,9 +92,9 @@ pub struct Profile {
     pub types: Vec<TypeCount>,
     /// Events over time.
     pub timeline: Timeline,
-    /// The times of `Settings::pairs`.
+    /// The times of `ProfileSettings::pairs`.
     pub pairs: Vec<PairTimes>,
-    /// The values of `Settings::field`.
+    /// The values of `ProfileSettings::field`.
     pub field: Option<FieldCounts>,
     /// Times at which a stream's clock went backwards.
     pub backwards: u64,
@@ -111,7 +111,7 @@ pub struct CpuCount {
     pub arrivals: u64,
 }
 
-impl Settings {
+impl ProfileSettings {
     /// Whether an owner's events are wanted.
     fn select(&self, owner: Owner) -> bool {
         self.pid.is_none_or(|pid| pid == owner.pid) && self.tid.is_none_or(|tid| tid == owner.tid)
@@ -120,14 +120,14 @@ impl Settings {
 
 impl Profile {
     /// Read a trace and add up what it says.
-    pub fn of(trace: &Trace, settings: &Settings) -> Result<Profile, ProfileError> {
+    pub fn of(trace: &Trace, settings: &ProfileSettings) -> Result<Profile, ProfileError> {
         pass::run(trace, settings, None)
     }
 
     /// The same, and tell `watcher` each call and event on the way.
     pub fn watched(
         trace: &Trace,
-        settings: &Settings,
+        settings: &ProfileSettings,
         watcher: &mut dyn Watcher,
     ) -> Result<Profile, ProfileError> {
         pass::run(trace, settings, Some(watcher))

@@ -98,7 +98,7 @@ impl<'a> Iterator for Records<'a> {
 
 /// What stands in a payload, for a chunk's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Summary {
+pub struct PayloadSummary {
     /// Events; notes are not counted.
     pub events: u32,
     /// Bytes from the payload's begin to the end of its last whole record.
@@ -112,7 +112,7 @@ pub struct Summary {
 }
 
 /// Count the events of a payload and follow its notes.
-pub fn summary(bytes: &[u8]) -> Summary {
+pub fn summary(bytes: &[u8]) -> PayloadSummary {
     let mut walk = records(bytes, 0);
     let mut events = 0;
     let mut used_bytes = 0;
@@ -136,7 +136,7 @@ pub fn summary(bytes: &[u8]) -> Summary {
         }
     }
     let end = walk.end().unwrap_or(End::Whole);
-    Summary { events, used_bytes, switched, dropped, end }
+    PayloadSummary { events, used_bytes, switched, dropped, end }
 }
 
 /// Append a record to a payload, as a program writes it into its buffer.

@@ -59,7 +59,7 @@ pub struct DataChunk {
     pub tid: u32,
     /// Signal handlers deep.
     pub level: u32,
-    /// Events in the payload, without notes: [`crate::walk::Summary::events`].
+    /// Events in the payload, without notes: [`crate::walk::PayloadSummary::events`].
     pub events: u32,
     /// Events of the stream before, stored or overwritten.
     pub first_event: u64,

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use anyhow::{Error, Result};
 use cowlab_casper::meta::Metadata;
-use cowlab_casper::profile::{Functions, Place, Profile, Settings, Step, Watcher};
+use cowlab_casper::profile::{Functions, Place, Profile, ProfileSettings, Step, Watcher};
 use cowlab_casper::read::{Clock, Record, Trace};
 use cowlab_casper::symbol::Symbols;
 
@@ -37,7 +37,7 @@ pub fn export(trace: &Trace, output: Box<dyn Output>) -> Result<Exported> {
         events: 0,
         failed: None,
     };
-    let profile = Profile::watched(trace, &Settings::default(), &mut teller)?;
+    let profile = Profile::watched(trace, &ProfileSettings::default(), &mut teller)?;
     let Teller { output, calls, events, failed, .. } = teller;
     if let Some(error) = failed {
         return Err(error);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::failure::{Failure, file_error};
-use crate::inputs::{Input, Settings, absolute, inputs, root};
+use crate::inputs::{Input, InsertSettings, absolute, inputs, root};
 use crate::select::glob_set;
 use crate::write::{Content, write_all};
 use crate::{Function, instrument};
@@ -28,7 +28,7 @@ pub struct FileReport {
 
 /// What is to be written, and what was found on the way.
 #[derive(Debug)]
-pub struct Plan {
+pub struct InsertPlan {
     /// Sources, in the order in which they were named or found.
     pub reports: Vec<FileReport>,
     /// Files that are copied as they are.
@@ -37,9 +37,9 @@ pub struct Plan {
     contents: BTreeMap<PathBuf, Content>,
 }
 
-impl Plan {
+impl InsertPlan {
     /// Read and instrument everything; write nothing.
-    pub fn new(settings: &Settings) -> Result<Plan, Failure> {
+    pub fn new(settings: &InsertSettings) -> Result<InsertPlan, Failure> {
         if settings.paths.is_empty() {
             return Err(Failure::Usage("no source is named".into()));
         }
@@ -52,7 +52,7 @@ impl Plan {
             let message = format!("{output} holds the sources, which are never written over");
             return Err(Failure::Usage(message));
         }
-        let mut plan = Plan {
+        let mut plan = InsertPlan {
             reports: vec![],
             copied: vec![],
             output: settings.output.clone(),
@@ -76,7 +76,7 @@ impl Plan {
 
     fn add(
         &mut self,
-        settings: &Settings,
+        settings: &InsertSettings,
         input: &Input,
         below: &Path,
         selected: bool,

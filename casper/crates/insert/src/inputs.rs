@@ -10,7 +10,7 @@ use crate::failure::{Failure, file_error};
 
 /// What to do.
 #[derive(Debug)]
-pub struct Settings {
+pub struct InsertSettings {
     /// Files and directories.
     pub paths: Vec<PathBuf>,
     /// Where the copies go.
@@ -51,7 +51,7 @@ pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Everything that was named, directories with all that is below them.
-pub fn inputs(settings: &Settings, output: &Path) -> Result<Vec<Input>, Failure> {
+pub fn inputs(settings: &InsertSettings, output: &Path) -> Result<Vec<Input>, Failure> {
     let mut inputs = Vec::new();
     for path in &settings.paths {
         let real = path.canonicalize().map_err(file_error("read", path))?;
@@ -130,7 +130,7 @@ fn directory(
 }
 
 /// The directory that copies' places are relative to.
-pub fn root(settings: &Settings, inputs: &[Input]) -> Result<PathBuf, Failure> {
+pub fn root(settings: &InsertSettings, inputs: &[Input]) -> Result<PathBuf, Failure> {
     if let Some(root) = &settings.root {
         return absolute(root);
     }

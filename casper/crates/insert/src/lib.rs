@@ -21,8 +21,8 @@ use serde::Serialize;
 
 pub use crate::analyse::analyse;
 pub use crate::failure::Failure;
-pub use crate::files::{FileReport, Plan};
-pub use crate::inputs::Settings;
+pub use crate::files::{FileReport, InsertPlan};
+pub use crate::inputs::InsertSettings;
 pub use crate::rewrite::{Copy, Insertion, instrument};
 pub use crate::select::{Selection, Target};
 

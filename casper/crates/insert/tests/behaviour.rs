@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use cowlab_insert::{Plan, Selection, Settings};
+use cowlab_insert::{InsertPlan, InsertSettings, Selection};
 
 struct Case {
     name: String,
@@ -100,14 +100,14 @@ fn counted(path: &Path) -> BTreeMap<String, (u64, u64)> {
 
 /// Instrument `case`; what is left alone must be what it says.
 fn instrument(case: &Case, copies: &Path) -> Result<(), String> {
-    let settings = Settings {
+    let settings = InsertSettings {
         paths: vec![case.path.clone()],
         output: copies.to_owned(),
         root: None,
         files: vec![],
         selection: Selection::default(),
     };
-    let plan = Plan::new(&settings).map_err(|error| error.to_string())?;
+    let plan = InsertPlan::new(&settings).map_err(|error| error.to_string())?;
     plan.write().map_err(|error| error.to_string())?;
     let mut left = BTreeMap::new();
     for function in &plan.reports[0].functions {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
-use cowlab_casper::profile::{Ended, Functions, Place, Profile, Settings, Step, Watcher};
+use cowlab_casper::profile::{Ended, Functions, Place, Profile, ProfileSettings, Step, Watcher};
 use cowlab_casper::read::{Record, Trace};
 use cowlab_casper::record::known;
 
@@ -134,7 +134,7 @@ pub fn forks_of(trace: &Trace) -> Result<Vec<Fork>> {
         "the trace does not say what its probes cost"
     );
     let ns = |ps: Option<u64>| ps.unwrap_or_default() as f64 / 1000.0;
-    let settings = Settings::default();
+    let settings = ProfileSettings::default();
     // Functions have the same numbers in a second pass, and names after the first.
     let names: Vec<String> = {
         let profile = Profile::of(trace, &settings)?;

@@ -86,7 +86,7 @@ impl FromStr for Watcher {
 
 /// What to measure.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ObserveSettings {
     /// Who watches, in turn.
     pub watchers: Vec<Watcher>,
     /// Memory of which every page is copied in each repetition.
@@ -102,7 +102,7 @@ pub struct Settings {
 }
 
 /// What can be measured here.
-pub struct Plan {
+pub struct ObservePlan {
     /// To be run in rounds.
     pub tasks: Vec<Task>,
     /// What is not there, and what helps.
@@ -110,8 +110,8 @@ pub struct Plan {
 }
 
 /// Try each watcher once, and leave out those that do not work here.
-pub fn plan(settings: &Settings) -> Plan {
-    let mut plan = Plan { tasks: Vec::new(), missing: Vec::new() };
+pub fn plan(settings: &ObserveSettings) -> ObservePlan {
+    let mut plan = ObservePlan { tasks: Vec::new(), missing: Vec::new() };
     let mut seen: Vec<Watcher> = Vec::new();
     for &watcher in &settings.watchers {
         if seen.contains(&watcher) {
@@ -168,7 +168,7 @@ fn params(watcher: Watcher, what: (&str, u64)) -> Params {
 
 /// The same writes alone and watched, one right after the other: what the machine does meanwhile
 /// falls on both. Which comes first alternates.
-fn fault_task(settings: Settings, watcher: Watcher) -> Task {
+fn fault_task(settings: ObserveSettings, watcher: Watcher) -> Task {
     Task::new(format!("{BENCH}: faults, {watcher}"), move |runner, rep| {
         let alone = || fault_ns(&cow_faults(&settings, rep).run(runner)?);
         let before = if rep.is_multiple_of(2) { Some(alone()?) } else { None };
@@ -203,7 +203,7 @@ fn fault_ns(faults: &CowFaultsResult) -> Result<f64> {
     Ok(median_of(&faults.elapsed_ns).context("nothing was timed")? / pages)
 }
 
-fn cow_faults(settings: &Settings, rep: u32) -> CowFaults {
+fn cow_faults(settings: &ObserveSettings, rep: u32) -> CowFaults {
     CowFaults {
         pattern: Pattern::Sequential,
         size_bytes: settings.size_bytes,
@@ -217,7 +217,7 @@ fn cow_faults(settings: &Settings, rep: u32) -> CowFaults {
 }
 
 /// The same forks, as the program that forks times them and as they are seen.
-fn stop_task(settings: &Settings, heap_bytes: u64) -> Task {
+fn stop_task(settings: &ObserveSettings, heap_bytes: u64) -> Task {
     let (forks, page) = (settings.forks, settings.page_size_bytes);
     Task::new(format!("{BENCH}: stops, {} MiB", heap_bytes >> 20), move |runner, rep| {
         let watching = Watching::begin(Watcher::Events)?;

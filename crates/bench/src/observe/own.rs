@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use cowlab_observe::bpf::{FaultMode, Happening, Observer, Settings};
+use cowlab_observe::bpf::{FaultMode, Happening, Observer, ObserverSettings};
 
 use super::Watcher;
 
@@ -45,12 +45,12 @@ impl Watching {
         let (sender, begun) = sync_channel(1);
         let stopped = Arc::clone(&stop);
         let reader = std::thread::spawn(move || {
-            let observer = Observer::attach(Settings { faults, ..Settings::default() }).and_then(
-                |mut observer| {
-                    observer.watch(std::process::id())?;
-                    Ok(observer)
-                },
-            );
+            let observer =
+                Observer::attach(ObserverSettings { faults, ..ObserverSettings::default() })
+                    .and_then(|mut observer| {
+                        observer.watch(std::process::id())?;
+                        Ok(observer)
+                    });
             match observer {
                 Ok(observer) => {
                     let _ = sender.send(Ok(()));

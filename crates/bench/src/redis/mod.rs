@@ -4,9 +4,9 @@
 
 mod ask;
 pub mod load;
-pub(crate) mod most;
 pub(crate) mod phase;
 mod samples;
+pub(crate) mod saturation;
 pub mod server;
 
 use std::path::PathBuf;
@@ -21,9 +21,9 @@ use cowlab_store::{Params, Sample};
 use crate::task::{Recorder, Task};
 pub use ask::{ServerProcess, replication_of};
 use load::Load;
-use most::Most;
 pub use phase::Snapshots;
 use phase::{Looks, Taken};
+use saturation::Saturation;
 use server::{HugePages, Placement, Server, Setup};
 
 /// The name of this benchmark in samples.
@@ -138,7 +138,7 @@ impl Redis {
 
 /// One task for each server. `base_page_bytes` are the pages that are not huge.
 pub fn tasks(cells: Vec<Redis>, base_page_bytes: u64, guard: Option<Rc<PolicyGuard>>) -> Vec<Task> {
-    let most = Rc::new(Most::default());
+    let most = Rc::new(Saturation::default());
     let task = |cell: Redis| {
         let most = Rc::clone(&most);
         let pages = match cell.page_size_bytes == base_page_bytes {

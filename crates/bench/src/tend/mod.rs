@@ -22,8 +22,8 @@ use cowlab_store::{Params, Sample};
 
 use crate::redis::Snapshots;
 use crate::redis::load::{self, Load};
-use crate::redis::most::Most;
 use crate::redis::phase::{self, Looks};
+use crate::redis::saturation::Saturation;
 use crate::redis::server::{HugePages, Placement, Server, Setup};
 use crate::task::{Recorder, Task};
 use memory::Group;
@@ -115,7 +115,7 @@ impl Balance {
 
 /// One task for each server.
 pub fn tasks(cells: Vec<Balance>) -> Vec<Task> {
-    let most = Rc::new(Most::default());
+    let most = Rc::new(Saturation::default());
     let task = |cell: Balance| {
         let most = Rc::clone(&most);
         let name = format!("{BENCH}: redis, {} records, {}", cell.records, cell.policy);

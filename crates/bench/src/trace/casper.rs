@@ -9,7 +9,7 @@ use cowlab_casper::write::DataChunk;
 use cowlab_probes::{Program, Runner, TraceResult, TraceRun, TraceSources};
 use cowlab_recorder::{Drain, Options, Owner, Session, Sink, WhenFull};
 
-use super::{BENCH, Settings, Tool, samples};
+use super::{BENCH, Tool, TraceSettings, samples};
 use crate::task::Task;
 
 /// How a program has libcasper, and its programs for events, for functions that `cowlab insert`
@@ -38,7 +38,7 @@ const LINKS: [Link; 2] = [
 
 /// Tasks for `tool`, for each way of linking and each number of threads.
 pub(super) fn tasks(
-    settings: &Settings,
+    settings: &TraceSettings,
     tool: Tool,
     sources: &Rc<TraceSources>,
 ) -> Result<Vec<Task>> {

@@ -3,11 +3,11 @@
 
 use cowlab_probes::Program;
 
-use super::{BENCH, Settings, Tool, samples};
+use super::{BENCH, Tool, TraceSettings, samples};
 use crate::task::Task;
 
 /// One task for each number of threads.
-pub(super) fn tasks(settings: &Settings) -> Vec<Task> {
+pub(super) fn tasks(settings: &TraceSettings) -> Vec<Task> {
     let task = |threads: &u32| {
         let run = settings.run(*threads, settings.buffer_bytes);
         Task::new(format!("{BENCH}: floor, {threads} threads"), move |runner, rep| {

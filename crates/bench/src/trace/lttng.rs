@@ -11,7 +11,7 @@ use cowlab_probes::{TraceResult, TraceRun, TraceSources};
 use cowlab_store::Sample;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{BENCH, INSTALL, Settings, Tool, samples};
+use super::{BENCH, INSTALL, Tool, TraceSettings, samples};
 use crate::task::{Recorder, Task};
 
 /// How long the daemon may take to answer, and to go.
@@ -43,7 +43,7 @@ impl Mode {
 }
 
 /// Tasks for each mode and number of threads, all with one daemon.
-pub(super) fn tasks(settings: &Settings, sources: &Rc<TraceSources>) -> Result<Vec<Task>> {
+pub(super) fn tasks(settings: &TraceSettings, sources: &Rc<TraceSources>) -> Result<Vec<Task>> {
     let version = version()?;
     let folder = sources.folder();
     let include = format!("-I{}", folder.join("trace").display());

@@ -76,7 +76,7 @@ impl FromStr for Tool {
 
 /// What to measure.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct TraceSettings {
     /// Whose.
     pub tools: Vec<Tool>,
     /// Numbers of threads that make events at once.
@@ -95,7 +95,7 @@ const BATCH_EVENTS: u64 = 8000;
 /// No record of any tracer here is smaller: so many events fill a ring for certain.
 const SMALLEST_RECORD_BYTES: u64 = 16;
 
-impl Settings {
+impl TraceSettings {
     /// How a program is to be run, with a ring of `buffer_bytes` warmed by a whole lap.
     fn run(&self, threads: u32, buffer_bytes: u64) -> TraceRun {
         let batch_events = BATCH_EVENTS.min(self.events);
@@ -113,7 +113,7 @@ impl Settings {
 }
 
 /// What can be measured here.
-pub struct Plan {
+pub struct TracePlan {
     /// To be run in rounds.
     pub tasks: Vec<Task>,
     /// What is not there, and what helps.
@@ -122,9 +122,9 @@ pub struct Plan {
 
 /// Get everything ready that the rounds need: compile the peers' programs, start LTTng's daemon.
 /// It ends with the last task that is dropped.
-pub fn plan(settings: &Settings) -> Result<Plan> {
+pub fn plan(settings: &TraceSettings) -> Result<TracePlan> {
     let sources = Rc::new(TraceSources::new()?);
-    let mut plan = Plan { tasks: Vec::new(), missing: Vec::new() };
+    let mut plan = TracePlan { tasks: Vec::new(), missing: Vec::new() };
     for &tool in &settings.tools {
         let tasks = match tool {
             Tool::Floor => Ok(floor::tasks(settings)),
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_small_run_is_one_batch() {
-        let settings = Settings {
+        let settings = TraceSettings {
             tools: Vec::new(),
             threads: vec![1],
             events: 100,

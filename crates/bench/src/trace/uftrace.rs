@@ -12,7 +12,7 @@ use std::rc::Rc;
 use anyhow::{Context, Result, anyhow, bail};
 use cowlab_probes::{Runner, TraceResult, TraceRun, TraceSources};
 
-use super::{BENCH, INSTALL, Settings, Tool, samples};
+use super::{BENCH, INSTALL, Tool, TraceSettings, samples};
 use crate::task::Task;
 
 /// How trace_calls.c is compiled for it.
@@ -32,7 +32,7 @@ const WARM_BYTES: u64 = 4 << 20;
 const CALL_BYTES: u64 = 32;
 
 /// Tasks for each way of compiling and each number of threads.
-pub(super) fn tasks(settings: &Settings, sources: &Rc<TraceSources>) -> Result<Vec<Task>> {
+pub(super) fn tasks(settings: &TraceSettings, sources: &Rc<TraceSources>) -> Result<Vec<Task>> {
     let version = version()?;
     let mut tasks = Vec::new();
     for (build, flags) in BUILDS {

@@ -20,7 +20,7 @@ use crate::args::DoctorArgs;
 use crate::output::{self, JsonDocument};
 
 #[derive(Serialize)]
-struct Summary<'a> {
+struct DoctorSummary<'a> {
     facts: &'a Facts,
     capabilities: &'a [Capability],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,7 @@ pub fn run(json: bool, args: &DoctorArgs) -> Result<()> {
             format: FORMAT,
             run: None,
             samples: &[],
-            summary: Summary { facts: &facts, capabilities: &capabilities, fork: verdict },
+            summary: DoctorSummary { facts: &facts, capabilities: &capabilities, fork: verdict },
             missing: &missing,
         });
     }

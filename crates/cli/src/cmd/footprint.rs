@@ -35,7 +35,7 @@ const WAIT_FOR_FORK_S: f64 = 60.0;
 const TELL_AFTER: Duration = Duration::from_secs(2);
 
 #[derive(Serialize)]
-struct Summary {
+struct FootprintSummary {
     method: String,
     reason: String,
     forks: u64,
@@ -49,7 +49,7 @@ struct Summary {
 }
 
 /// What was chosen, and a way to end early.
-struct Plan<'a> {
+struct FootprintPlan<'a> {
     args: &'a FootprintArgs,
     method: Method,
     reason: String,
@@ -79,13 +79,13 @@ pub fn run(json: bool, args: &FootprintArgs) -> Result<()> {
         signal_hook::flag::register_usize(signal, Arc::clone(&interrupts), signal as usize)?;
     }
     let mut life = RunLife::begin(common, "footprint", facts.environment())?;
-    let plan = Plan { args, method, reason, facts, interrupts };
+    let plan = FootprintPlan { args, method, reason, facts, interrupts };
     let (spans, status) = match target {
         None => on_own_thread(|| plan.command())?,
         Some(target) => (plan.process(&target)?, None),
     };
     life.run.info.missing = missing(&spans, of_method.frames, method);
-    let summary = Summary {
+    let summary = FootprintSummary {
         method: plan.method.to_string(),
         reason: plan.reason,
         forks: spans.forks,
@@ -177,7 +177,7 @@ fn most_pages(spans: &Spans, of: impl Fn(&Sum) -> u64) -> u64 {
     most.values().sum()
 }
 
-impl Plan<'_> {
+impl FootprintPlan<'_> {
     fn stopped(&self) -> bool {
         self.interrupts.load(Ordering::Relaxed) != 0
     }

@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Error, Result};
-use cowlab_insert::{ExitKind, Failure, FileReport, Function, Plan, Selection, Settings, Target};
+use cowlab_insert::{
+    ExitKind, Failure, FileReport, Function, InsertPlan, InsertSettings, Selection, Target,
+};
 use cowlab_store::FORMAT;
 use serde::Serialize;
 
@@ -14,7 +16,7 @@ use crate::output::{self, JsonDocument};
 use crate::usage::WrongUsage;
 
 #[derive(Serialize)]
-struct Summary<'a> {
+struct InsertSummary<'a> {
     functions_found: usize,
     functions_instrumented: usize,
     functions_not_selected: usize,
@@ -29,7 +31,7 @@ pub fn run(json: bool, args: &InsertArgs) -> Result<()> {
     let selection = Selection::new(&wanted, &excluded, args.min_lines)
         .map_err(|error| WrongUsage(error.to_string()))?
         .of(if args.kernel { Target::Kernel } else { Target::Program });
-    let plan = Plan::new(&Settings {
+    let plan = InsertPlan::new(&InsertSettings {
         paths: args.paths.clone(),
         output: args.output.clone(),
         root: args.root.clone(),
@@ -38,7 +40,7 @@ pub fn run(json: bool, args: &InsertArgs) -> Result<()> {
     })
     .map_err(refusal)?;
     plan.write().map_err(refusal)?;
-    let summary = Summary::of(&plan);
+    let summary = InsertSummary::of(&plan);
     if json {
         return output::json(&JsonDocument {
             format: FORMAT,
@@ -58,12 +60,12 @@ fn refusal(failure: Failure) -> Error {
     }
 }
 
-impl<'a> Summary<'a> {
-    fn of(plan: &'a Plan) -> Summary<'a> {
+impl<'a> InsertSummary<'a> {
+    fn of(plan: &'a InsertPlan) -> InsertSummary<'a> {
         let count = |is: fn(&Function) -> bool| {
             plan.reports.iter().flat_map(|report| &report.functions).filter(|f| is(f)).count()
         };
-        Summary {
+        InsertSummary {
             functions_found: count(|_| true),
             functions_instrumented: count(|function| function.identifier.is_some()),
             functions_not_selected: count(|function| function.not_selected.is_some()),
@@ -75,7 +77,7 @@ impl<'a> Summary<'a> {
 }
 
 /// One line a function, as compilers write them, so that editors find the place.
-fn text(summary: &Summary, args: &InsertArgs) -> String {
+fn text(summary: &InsertSummary, args: &InsertArgs) -> String {
     let mut text = String::new();
     for report in summary.files {
         for function in &report.functions {
@@ -90,7 +92,7 @@ fn text(summary: &Summary, args: &InsertArgs) -> String {
             };
         }
     }
-    let Summary {
+    let InsertSummary {
         functions_found: found,
         functions_instrumented: instrumented,
         functions_not_selected: not_selected,

@@ -30,7 +30,7 @@ const MEASURED_LIMIT_S: f64 = 7200.0;
 const BETWEEN_SEEDS: u64 = 1_000_003;
 
 /// What is measured in guests, and how they are booted.
-pub struct Plan<'a> {
+pub struct GuestRuns<'a> {
     /// What is measured.
     pub measurement: Measurement,
     /// The kernels that are booted in turn.
@@ -55,7 +55,7 @@ pub fn ready(lab: &Lab, wanted: Wanted, variants: &[Variant]) -> Result<Accelera
     Ok(accelerator)
 }
 
-impl Plan<'_> {
+impl GuestRuns<'_> {
     /// Boot, measure, and bring home what was measured: before an error as well.
     pub fn measure(&self, lab: &Lab, common: &Common, guests: &mut Guests) -> Result<()> {
         let built: Vec<(Variant, Built)> =

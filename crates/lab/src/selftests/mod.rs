@@ -4,9 +4,9 @@
 
 pub mod batches;
 pub mod list;
+mod plain_output;
 pub mod programs;
 pub mod review;
-mod spoken;
 
 pub use batches::batches;
 pub use list::{List, Test};
@@ -23,7 +23,7 @@ pub fn add_spoken(results: &mut [TestResult], folder: &Path) {
     for result in results.iter_mut().filter(|result| result.cases.is_empty()) {
         let Some(output) = &result.output else { continue };
         let printed = fs::read(folder.join(output)).unwrap_or_default();
-        result.cases = spoken::cases(&String::from_utf8_lossy(&printed));
+        result.cases = plain_output::cases(&String::from_utf8_lossy(&printed));
     }
 }
 

@@ -15,7 +15,7 @@ use super::decode::{Counts, Event, Fault};
 use super::error::BpfError;
 use super::fault_rings::FaultRings;
 use super::learn::{self, Learned};
-use super::programs::{FaultMode, Scope, Settings, wanted};
+use super::programs::{FaultMode, ObserverSettings, Scope, wanted};
 use super::record::{
     COWLAB_LOST_EVENTS, COWLAB_LOST_FAULTS, COWLAB_LOST_PROCESSES, COWLAB_LOST_REGIONS,
     COWLAB_REGION_SHIFT, cowlab_fault,
@@ -41,7 +41,7 @@ pub struct Lost {
 
 /// Attached programs. Dropped, or killed, it leaves nothing in the kernel.
 pub struct Observer {
-    settings: Settings,
+    settings: ObserverSettings,
     learned: Learned,
     events: RingBuf<MapData>,
     /// Where faults are told one by one.
@@ -59,7 +59,7 @@ impl Observer {
     /// # Errors
     /// [`BpfError::NotAllowed`] with the capability or setting that is missing; the others where
     /// the kernel refuses.
-    pub fn attach(settings: Settings) -> Result<Observer, BpfError> {
+    pub fn attach(settings: ObserverSettings) -> Result<Observer, BpfError> {
         AccessFacts::probe(&Root::default()).decide().map_err(BpfError::NotAllowed)?;
         // Before Linux 5.11 maps count as locked memory. Where it may not be raised, it may do.
         let unlimited = Rlimit { current: None, maximum: None };
@@ -98,7 +98,7 @@ impl Observer {
     }
 
     /// What it was attached with.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &ObserverSettings {
         &self.settings
     }
 
@@ -212,7 +212,7 @@ impl Observer {
 
 /// Everybody is watched and nothing counted: then the map of who is watched, which has its entries for
 /// each CPU from the start, is not needed.
-fn nobody_is_listed(settings: &Settings) -> bool {
+fn nobody_is_listed(settings: &ObserverSettings) -> bool {
     settings.scope == Scope::Everything && settings.faults == FaultMode::None
 }
 
@@ -225,12 +225,12 @@ pub fn cpus() -> Result<usize, BpfError> {
 }
 
 /// Faults in the ring of a CPU: a power of two, as the programs take it to be.
-fn slots(settings: &Settings) -> u32 {
+fn slots(settings: &ObserverSettings) -> u32 {
     let slots = settings.fault_ring_bytes / size_of::<cowlab_fault>() as u32;
     1 << slots.max(1).ilog2()
 }
 
-fn load(settings: &Settings, learned: &Learned) -> Result<Ebpf, BpfError> {
+fn load(settings: &ObserverSettings, learned: &Learned) -> Result<Ebpf, BpfError> {
     let everything = u32::from(settings.scope == Scope::Everything);
     let (offset, site) = (learned.tgid_offset.unwrap_or(0), learned.fork_site.unwrap_or(0));
     let by_region = settings.faults == FaultMode::Regions;

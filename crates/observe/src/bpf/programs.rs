@@ -29,7 +29,7 @@ pub enum FaultMode {
 
 /// What an observer attaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct ObserverSettings {
     /// Whose.
     pub scope: Scope,
     /// Whether forks, exits and execs are told. Children join in only where they are.
@@ -46,9 +46,9 @@ pub struct Settings {
     pub processes: u32,
 }
 
-impl Default for Settings {
+impl Default for ObserverSettings {
     fn default() -> Self {
-        Settings {
+        ObserverSettings {
             scope: Scope::Chosen,
             events: true,
             faults: FaultMode::None,
@@ -72,7 +72,7 @@ const fn program(name: &'static str, tracepoint: &'static str) -> Program {
 
 /// The programs that `settings` takes. Without a known fork site, the beginning of a fork cannot be
 /// seen, and its program is left out.
-pub(crate) fn wanted(settings: &Settings, learned: &Learned) -> Vec<Program> {
+pub(crate) fn wanted(settings: &ObserverSettings, learned: &Learned) -> Vec<Program> {
     let mut wanted = Vec::new();
     if settings.events {
         if learned.fork_site.is_some() {
@@ -102,10 +102,10 @@ mod tests {
     #[test]
     fn the_default_has_nothing_on_the_way_of_a_fault() {
         let learned = Learned { tgid_offset: Some(1), fork_site: Some(1) };
-        let programs = wanted(&Settings::default(), &learned);
+        let programs = wanted(&ObserverSettings::default(), &learned);
         assert!(programs.iter().all(|program| program.tracepoint != "page_fault_user"));
         assert_eq!(programs.len(), 4);
-        let older = wanted(&Settings::default(), &Learned { fork_site: None, ..learned });
+        let older = wanted(&ObserverSettings::default(), &Learned { fork_site: None, ..learned });
         assert!(older.iter().all(|program| program.name != "fork_begins"));
     }
 
@@ -113,7 +113,8 @@ mod tests {
     fn one_program_sees_faults() {
         let learned = Learned::default();
         for faults in [FaultMode::Count, FaultMode::Regions, FaultMode::Every] {
-            let settings = Settings { events: false, faults, ..Settings::default() };
+            let settings =
+                ObserverSettings { events: false, faults, ..ObserverSettings::default() };
             assert_eq!(wanted(&settings, &learned).len(), 1);
         }
     }

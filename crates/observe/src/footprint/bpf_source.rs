@@ -4,7 +4,7 @@
 use super::births::Births;
 use super::faults::{Source, WriteFault};
 use crate::bpf::record::COWLAB_WRITE;
-use crate::bpf::{BpfError, FaultMode, Observer, Settings, cpus};
+use crate::bpf::{BpfError, FaultMode, Observer, ObserverSettings, cpus};
 
 /// Of x86-64's error codes: the page was there.
 const PRESENT: u32 = 1;
@@ -33,12 +33,12 @@ impl BpfSource {
     /// # Errors
     /// What is missing.
     pub fn attach(follows: bool) -> Result<BpfSource, BpfError> {
-        let settings = Settings {
+        let settings = ObserverSettings {
             events: follows,
             faults: FaultMode::Every,
             kernel_faults: true,
             fault_ring_bytes: ring_bytes()?,
-            ..Settings::default()
+            ..ObserverSettings::default()
         };
         let observer = Observer::attach(settings)?;
         Ok(BpfSource { observer, births: Births::default(), refused: 0 })

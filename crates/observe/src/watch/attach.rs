@@ -4,7 +4,7 @@
 use super::frame::Sees;
 use super::pids::Wanted;
 use super::taskstats::Taskstats;
-use crate::bpf::{BpfError, FaultMode, Observer, Scope, Settings};
+use crate::bpf::{BpfError, FaultMode, Observer, ObserverSettings, Scope};
 
 /// How to watch.
 #[derive(Debug, Clone, Default)]
@@ -24,17 +24,17 @@ pub(super) fn attach(wanted: &Wanted, options: &Options) -> (Option<Observer>, S
         sees.missing.push("forks as they happen, their stops, spawns and execs: --no-bpf".into());
         return (None, sees);
     }
-    let settings = Settings {
+    let settings = ObserverSettings {
         scope: if *wanted == Wanted::All { Scope::Everything } else { Scope::Chosen },
         faults: if options.counts { FaultMode::Count } else { FaultMode::None },
         processes: if *wanted == Wanted::All { 16384 } else { 4096 },
-        ..Settings::default()
+        ..ObserverSettings::default()
     };
     let attached = match Observer::attach(settings) {
         Err(error) if options.counts => {
             // Another architecture may have forks, and no event of faults.
             sees.missing.push(format!("faults by kind: {error}"));
-            Observer::attach(Settings { faults: FaultMode::None, ..settings })
+            Observer::attach(ObserverSettings { faults: FaultMode::None, ..settings })
         }
         attached => attached,
     };

@@ -2,7 +2,7 @@
 //! The accounts: what each watched process did and has. Pure; whoever reads the machine tells it.
 
 mod account;
-mod told;
+mod rows;
 
 use std::collections::BTreeMap;
 

@@ -11,7 +11,7 @@ use super::functions::{Functions, Overhead};
 use super::lane::{Call, Lane};
 use super::pairs::Pairs;
 use super::watch::{Place, Watcher};
-use super::{CpuCount, Profile, ProfileError, Settings};
+use super::{CpuCount, Profile, ProfileError, ProfileSettings};
 use crate::meta::Metadata;
 use crate::read::{Chunk, Clock, Owner, Record, Trace};
 use crate::record::*;
@@ -33,7 +33,7 @@ struct Stream {
 
 /// What the pass adds up.
 struct Pass<'m, 'w> {
-    settings: &'m Settings,
+    settings: &'m ProfileSettings,
     metadata: &'m Metadata,
     clock: Clock,
     watcher: Option<&'w mut dyn Watcher>,
@@ -52,7 +52,7 @@ struct Pass<'m, 'w> {
 
 pub(super) fn run(
     trace: &Trace,
-    settings: &Settings,
+    settings: &ProfileSettings,
     watcher: Option<&mut dyn Watcher>,
 ) -> Result<Profile, ProfileError> {
     let metadata = trace.metadata()?;
@@ -127,7 +127,11 @@ pub(super) fn run(
 }
 
 /// The pairs in the order of time over all threads.
-fn across(trace: &Trace, settings: &Settings, pairs: &mut Pairs) -> Result<(), ProfileError> {
+fn across(
+    trace: &Trace,
+    settings: &ProfileSettings,
+    pairs: &mut Pairs,
+) -> Result<(), ProfileError> {
     let mut pending = Vec::new();
     let mut merge = trace.merge()?;
     let metadata = merge.metadata().clone();
@@ -228,7 +232,7 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// What `Settings` asks about each event.
+    /// What `ProfileSettings` asks about each event.
     #[cold]
     fn look(&mut self, lane: &mut Lane, raw: &Raw<'_>, event_type: u16) {
         let process = lane.owner.process;

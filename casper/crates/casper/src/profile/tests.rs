@@ -8,7 +8,11 @@ use crate::record::*;
 use crate::write::{DataChunk, TraceWriter, new_header};
 
 /// A trace with one payload a stream, of process 1 with the functions a, b, c (1, 2, 3).
-fn profile_of(payloads: &[Payload], cost_ps: Option<(u64, u64)>, settings: &Settings) -> Profile {
+fn profile_of(
+    payloads: &[Payload],
+    cost_ps: Option<(u64, u64)>,
+    settings: &ProfileSettings,
+) -> Profile {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace");
     let mut header = new_header();
@@ -64,7 +68,7 @@ fn self_inclusive_and_edges() {
         payload.exit(t + 70, 2);
         payload.exit(t + 90, 1);
     }
-    let profile = profile_of(&[payload], None, &Settings::default());
+    let profile = profile_of(&[payload], None, &ProfileSettings::default());
     let (a, b) = (function(&profile, "a"), function(&profile, "b"));
     assert_eq!((a.calls, a.times.count, a.inclusive_ticks(), a.own_ticks()), (2, 2, 160.0, 80.0));
     assert_eq!((b.calls, b.own_ticks(), b.times.min, b.times.max), (4, 80.0, 10, 30));
@@ -85,7 +89,7 @@ fn recursion_counts_its_time_once() {
     payload.exit(30, 1);
     payload.exit(50, 2);
     payload.exit(100, 1);
-    let profile = profile_of(&[payload], None, &Settings::default());
+    let profile = profile_of(&[payload], None, &ProfileSettings::default());
     let a = function(&profile, "a");
     assert_eq!((a.calls, a.recursive), (2, 1));
     assert_eq!((a.inclusive_ticks(), a.total_ticks(), a.own_ticks()), (100.0, 110.0, 70.0));
@@ -100,7 +104,7 @@ fn a_return_from_further_out_shows_what_a_longjmp_left() {
     payload.enter(900, 2, 0x7f00, 0);
     payload.exit(910, 2);
     payload.exit(1000, 1);
-    let profile = profile_of(&[payload], None, &Settings::default());
+    let profile = profile_of(&[payload], None, &ProfileSettings::default());
     let (a, b, c) = (function(&profile, "a"), function(&profile, "b"), function(&profile, "c"));
     // b's frame lies above that of its second call: only a's return tells.
     assert_eq!((b.calls, b.left_by_longjmp, b.times.count), (2, 1, 1));
@@ -117,7 +121,7 @@ fn frames_that_a_new_one_overlaps_are_dead() {
     payload.enter(900, 2, 0x8800, 0); // above both
     payload.exit(910, 2);
     payload.exit(1000, 1);
-    let profile = profile_of(&[payload], None, &Settings::default());
+    let profile = profile_of(&[payload], None, &ProfileSettings::default());
     let (a, b, c) = (function(&profile, "a"), function(&profile, "b"), function(&profile, "c"));
     assert_eq!((b.calls, b.left_by_longjmp, b.times.count), (2, 1, 1));
     assert_eq!((c.left_by_longjmp, c.own_ticks()), (1, 0.0));
@@ -132,7 +136,7 @@ fn an_inlined_function_shares_its_callers_frame() {
     payload.enter(10, 2, 0x9000, 0);
     payload.exit(20, 2);
     payload.exit(30, 1);
-    let profile = profile_of(&[payload], None, &Settings::default());
+    let profile = profile_of(&[payload], None, &ProfileSettings::default());
     assert_eq!(function(&profile, "a").times.max, 30);
     assert_eq!(function(&profile, "b").left_by_longjmp, 0);
 }
@@ -145,7 +149,7 @@ fn a_frame_that_returns_elsewhere_is_dead() {
     payload.enter(20, 3, 0x8000, 0x222);
     payload.exit(30, 3);
     payload.exit(40, 1);
-    let profile = profile_of(&[payload], None, &Settings::default());
+    let profile = profile_of(&[payload], None, &ProfileSettings::default());
     assert_eq!(function(&profile, "b").left_by_longjmp, 1);
     let caller = profile.functions.list.iter().find(|of| of.name == "c").unwrap();
     assert_eq!((caller.calls, caller.left_by_longjmp), (1, 0));
@@ -157,7 +161,7 @@ fn one_process_may_be_looked_at_alone() {
     payload.enter(0, 1, 0x9000, 0);
     payload.exit(10, 1);
     let of = |pid| {
-        let settings = Settings { pid: Some(pid), ..Settings::default() };
+        let settings = ProfileSettings { pid: Some(pid), ..ProfileSettings::default() };
         profile_of(&[payload.clone()], None, &settings).types.iter().map(|of| of.count).sum::<u64>()
     };
     assert_eq!((of(100), of(101)), (2, 0));
@@ -172,7 +176,7 @@ fn a_loop_of_longjmps_neither_grows_the_stack_nor_the_times() {
         payload.enter(15 + turn * 100, 3, 0x7000, 0);
     }
     payload.exit(200_000, 1);
-    let profile = profile_of(&[payload], None, &Settings::default());
+    let profile = profile_of(&[payload], None, &ProfileSettings::default());
     let (a, b) = (function(&profile, "a"), function(&profile, "b"));
     assert_eq!((b.calls, b.left_by_longjmp), (1000, 1000));
     assert_eq!(function(&profile, "c").left_by_longjmp, 1000);
@@ -191,7 +195,7 @@ fn the_probes_cost_is_taken_off_by_whoever_bears_it() {
     payload.exit(130, 3);
     payload.exit(150, 2);
     payload.exit(300, 1);
-    let profile = profile_of(&[payload], Some((2000, 5000)), &Settings::default());
+    let profile = profile_of(&[payload], Some((2000, 5000)), &ProfileSettings::default());
     let (a, b, c) = (function(&profile, "a"), function(&profile, "b"), function(&profile, "c"));
     assert_eq!((c.total_ticks(), c.own_ticks()), (18.0, 18.0));
     assert_eq!((b.total_ticks(), b.own_ticks()), (50.0 - 2.0 - 5.0, 30.0 - 2.0 - 3.0));
@@ -208,7 +212,7 @@ fn a_vfork_child_has_a_stack_of_its_own() {
     payload.enter(20, 2, 0x8000, 0); // executes another program in b
     payload.switch(40, 1, 100, 101);
     payload.exit(50, 1);
-    let profile = profile_of(&[payload], None, &Settings::default());
+    let profile = profile_of(&[payload], None, &ProfileSettings::default());
     let (a, b) = (function(&profile, "a"), function(&profile, "b"));
     assert_eq!((a.times.max, a.own_ticks()), (50, 50.0));
     assert_eq!((b.calls, b.still_open), (1, 1));
@@ -222,7 +226,7 @@ fn no_duration_is_computed_across_a_loss() {
     payload.enter(0, 1, 0x9000, 0);
     payload.lost(10, 7);
     payload.exit(50, 1);
-    let profile = profile_of(&[payload], None, &Settings::default());
+    let profile = profile_of(&[payload], None, &ProfileSettings::default());
     let a = function(&profile, "a");
     assert_eq!((a.cut_by_loss, a.exits_without_enter, a.times.count), (1, 1, 0));
 }
@@ -236,7 +240,7 @@ fn pairs_within_a_thread_and_across() {
     let mut second = Payload::new(0);
     second.event(60, &event(2, 0));
     let pair = Pair { name: "part".into(), from: "begin".into(), to: "end".into() };
-    let mut settings = Settings { pairs: vec![pair], ..Settings::default() };
+    let mut settings = ProfileSettings { pairs: vec![pair], ..ProfileSettings::default() };
     let payloads = [first, second];
     let within = &profile_of(&payloads, None, &settings).pairs[0];
     assert_eq!((within.times.count, within.times.max, within.without_end), (1, 30, 1));
@@ -254,7 +258,8 @@ fn values_of_a_field_and_unknown_names() {
     payload.event(10, &event(2, 77));
     payload.event(10, &event(1, 0)[..4]);
     let field = Some(("begin".to_owned(), "size".to_owned()));
-    let profile = profile_of(&[payload], None, &Settings { field, ..Settings::default() });
+    let profile =
+        profile_of(&[payload], None, &ProfileSettings { field, ..ProfileSettings::default() });
     let field = profile.field.unwrap();
     let values: Vec<_> = field.values.iter().map(|v| (v.text.as_str(), v.count)).collect();
     assert_eq!(values, [("1", 3), ("2", 1), ("9", 1)]);

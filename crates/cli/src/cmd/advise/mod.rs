@@ -32,7 +32,7 @@ const MTHP_BYTES: u64 = 64 << 10;
 
 /// What `--json` has beside the samples.
 #[derive(Serialize)]
-pub struct Summary<'a> {
+pub struct AdviseSummary<'a> {
     /// The advice in one sentence.
     pub sentence: &'a str,
     /// The application.
@@ -78,7 +78,8 @@ pub fn run(json: bool, args: &AdviseArgs) -> Result<()> {
     let mut samples = forecast_samples(&advice);
     samples.extend(trials.iter().cloned());
     let missing = missing(&advice, args.verify);
-    let summary = Summary { sentence: &text, application: &application.profile, advice: &advice };
+    let summary =
+        AdviseSummary { sentence: &text, application: &application.profile, advice: &advice };
     let Some(mut life) = life else {
         return match json {
             true => output::json(&JsonDocument {

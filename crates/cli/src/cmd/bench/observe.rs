@@ -13,7 +13,7 @@ pub fn run(common: &Common, args: &BenchObserveArgs) -> Result<()> {
     let context = Context::new(common, None)?;
     let largest = args.heap_bytes.iter().copied().max().unwrap_or(0).max(args.size_bytes);
     context.check_fits(largest, args.size_bytes, 1, context.page())?;
-    let settings = observe::Settings {
+    let settings = observe::ObserveSettings {
         watchers: args.watcher.clone(),
         size_bytes: args.size_bytes,
         heaps_bytes: args.heap_bytes.clone(),

@@ -17,7 +17,7 @@ pub fn run(common: &Common, args: &BenchTraceArgs) -> Result<()> {
     let context = Context::new(common, None)?;
     let mut tools = args.tool.clone();
     tools.dedup();
-    let settings = trace::Settings {
+    let settings = trace::TraceSettings {
         tools,
         threads: args.threads.clone(),
         events: args.events,

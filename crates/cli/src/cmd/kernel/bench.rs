@@ -9,7 +9,7 @@ use cowlab_machine::{Facts, Root};
 
 use crate::args::{Bench, KernelBenchArgs};
 use crate::lab::Lab;
-use crate::lab::guests::{self, Plan};
+use crate::lab::guests::{self, GuestRuns};
 use crate::lab::plan::Measurement;
 use crate::measure;
 use crate::run_life::RunLife;
@@ -34,7 +34,7 @@ pub fn run(json: bool, args: &KernelBenchArgs, matches: &ArgMatches) -> Result<(
     };
     let boots = args.boots.unwrap_or(if args.variant.len() > 1 { 2 } else { 1 });
     let accelerator = guests::ready(&lab, args.guest.settings.accelerator, &args.variant)?;
-    let plan = Plan {
+    let plan = GuestRuns {
         measurement,
         variants: &args.variant,
         boots,

@@ -21,7 +21,7 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(600);
 const SHELL_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 #[derive(Serialize)]
-struct Summary<'a> {
+struct BootSummary<'a> {
     kernel: String,
     accelerator: cowlab_store::Accelerator,
     status: u8,
@@ -101,7 +101,7 @@ pub fn run(json: bool, args: &KernelBootArgs) -> Result<()> {
         let _ = scratch.keep();
     }
     if json {
-        let summary = Summary {
+        let summary = BootSummary {
             kernel: image.display().to_string(),
             accelerator,
             status: ended.status,

@@ -14,7 +14,7 @@ use crate::lab::Lab;
 use crate::output::{self, JsonDocument};
 
 #[derive(Serialize)]
-struct Summary<'a> {
+struct BuildSummary<'a> {
     kernels: Vec<One<'a>>,
 }
 
@@ -44,7 +44,7 @@ pub fn run(json: bool, args: &KernelBuildArgs) -> Result<()> {
             format: FORMAT,
             run: None,
             samples: &[],
-            summary: Summary { kernels: all.iter().map(one).collect() },
+            summary: BuildSummary { kernels: all.iter().map(one).collect() },
             missing: &[],
         });
     }

@@ -11,7 +11,7 @@ use crate::lab::Lab;
 use crate::output::{self, JsonDocument};
 
 #[derive(Serialize)]
-struct Summary<'a> {
+struct FetchSummary<'a> {
     source: &'a source::Source,
     cache: String,
     how: &'a str,
@@ -27,7 +27,7 @@ pub fn run(json: bool, args: &KernelFetchArgs) -> Result<()> {
             format: FORMAT,
             run: None,
             samples: &[],
-            summary: Summary { source: &fetched.source, cache, how: &fetched.how },
+            summary: FetchSummary { source: &fetched.source, cache, how: &fetched.how },
             missing: &[],
         });
     }

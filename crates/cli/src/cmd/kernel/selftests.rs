@@ -23,7 +23,7 @@ use crate::usage::WrongUsage;
 use cowlab_report::{Block, Cell, Column, Document, Finding, Section, Table};
 
 #[derive(Serialize)]
-struct Summary<'a> {
+struct SelftestsSummary<'a> {
     problems: &'a [Problem],
     sessions: &'a [Session],
     /// Upstream's tests that are not run, and why.
@@ -99,7 +99,7 @@ pub fn run(json: bool, args: &KernelSelftestsArgs) -> Result<()> {
         keep_outputs(&lab, *variant, &life)?;
     }
     let left_out = list.left_out.iter().map(|left| [&*left.name, &*left.reason]).collect();
-    let summary = Summary { problems: &problems, sessions: &sessions, left_out };
+    let summary = SelftestsSummary { problems: &problems, sessions: &sessions, left_out };
     let kept =
         life.end(Ok(()), |_| Report::new(document(&list, &sessions, &problems), &summary))?;
     lab.say(&format!("the lists are in {}", kept.path.join("tests").display()));

@@ -15,7 +15,7 @@ use crate::lab::Lab;
 use crate::output::{self, JsonDocument};
 
 #[derive(Serialize)]
-struct Summary {
+struct SeriesSummary {
     mails: Vec<String>,
     source: Source,
     checkpatch: Vec<Checked>,
@@ -65,7 +65,7 @@ pub fn run(json: bool, args: &KernelSeriesArgs) -> Result<()> {
     }
     let errors: u32 = checkpatch.iter().map(|checked| checked.errors).sum();
     let mails = mails.iter().map(|mail| mail.display().to_string()).collect();
-    let summary = Summary { mails, source, checkpatch, applied: args.check, built };
+    let summary = SeriesSummary { mails, source, checkpatch, applied: args.check, built };
     if json {
         output::json(&JsonDocument {
             format: FORMAT,
@@ -83,7 +83,7 @@ pub fn run(json: bool, args: &KernelSeriesArgs) -> Result<()> {
     Ok(())
 }
 
-fn text(summary: &Summary) -> String {
+fn text(summary: &SeriesSummary) -> String {
     let mut text = String::new();
     // A String takes whatever is written to it.
     for checked in &summary.checkpatch {

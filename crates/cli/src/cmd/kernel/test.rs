@@ -18,7 +18,7 @@ use crate::lab::{GUEST_BYTES, GUEST_CPUS, Lab};
 use crate::output::{self, JsonDocument};
 
 #[derive(Serialize)]
-struct Summary<'a> {
+struct TestSummary<'a> {
     passed: usize,
     failed: usize,
     skipped: usize,
@@ -86,7 +86,7 @@ pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
             format: FORMAT,
             run: None,
             samples: &[],
-            summary: Summary { passed, failed, skipped, worse: &worse, variants: all },
+            summary: TestSummary { passed, failed, skipped, worse: &worse, variants: all },
             missing: &[],
         })?;
     } else {

@@ -12,7 +12,7 @@ use crate::args::PredictPoliciesArgs;
 use crate::output::{self, JsonDocument};
 
 #[derive(Serialize)]
-struct Summary {
+struct PoliciesSummary {
     /// Predictions that were measured as well.
     checked: usize,
     /// Median difference between predicted and measured gain, in percentage points.
@@ -36,7 +36,7 @@ pub fn run(json: bool, args: &PredictPoliciesArgs) -> Result<()> {
     let environments =
         [store.info.environments.as_slice(), costs.info.environments.as_slice()].concat();
     let label = emulated::label_of(&environments);
-    let summary = Summary {
+    let summary = PoliciesSummary {
         checked: errors.len(),
         median_error_points: median(&errors),
         emulated: (!label.is_empty()).then(|| label.trim_end_matches(": ").to_owned()),

@@ -2,7 +2,7 @@
 //! `study ccow`: document 003 whole, in one run.
 
 use anyhow::Result;
-use cowlab_bench::ccow::{self, Plan};
+use cowlab_bench::ccow::{self, CcowPlan};
 use cowlab_bench::redis::server::{self, Placement};
 use cowlab_bench::redis::{self, Redis};
 use cowlab_bench::{Rounds, faults, snapshot};
@@ -74,7 +74,7 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
         seed: common.seed,
     };
     let counting = faults::counting(&context.facts);
-    let plan = Plan {
+    let plan = CcowPlan {
         servers: ccow::servers(&server, huge_page),
         sweep: ccow::sweep(page, counting, common.seed),
         snapshots: cells,

@@ -28,33 +28,37 @@ use crate::usage::WrongUsage;
 const POINT_ROUNDS: u32 = 3;
 
 /// How much to measure.
-struct Plan {
+struct StudyPlan {
     extent: Extent,
     rounds: Rounds,
     table_iterations: u64,
 }
 
-impl Plan {
-    fn of(args: &StudyArgs) -> Plan {
-        let plan = Plan::usual(args);
+impl StudyPlan {
+    fn of(args: &StudyArgs) -> StudyPlan {
+        let plan = StudyPlan::usual(args);
         match args.rounds {
-            Some(rounds) => Plan { rounds: Rounds::exactly(rounds), ..plan },
+            Some(rounds) => StudyPlan { rounds: Rounds::exactly(rounds), ..plan },
             None => plan,
         }
     }
 
-    fn usual(args: &StudyArgs) -> Plan {
+    fn usual(args: &StudyArgs) -> StudyPlan {
         if args.full {
-            Plan {
+            StudyPlan {
                 extent: Extent::Full,
                 rounds: rounds_within(8, 12, 15 * 60),
                 table_iterations: 2000,
             }
         } else if args.quick || args.paper.is_none() {
             // Three minutes with all that comes before and after.
-            Plan { extent: Extent::Quick, rounds: rounds_within(4, 6, 163), table_iterations: 200 }
+            StudyPlan {
+                extent: Extent::Quick,
+                rounds: rounds_within(4, 6, 163),
+                table_iterations: 200,
+            }
         } else {
-            Plan {
+            StudyPlan {
                 extent: Extent::Paper,
                 rounds: Rounds::exactly(table::PAPER_RUNS),
                 table_iterations: table::PAPER_ITERATIONS,
@@ -89,7 +93,7 @@ fn on_this_machine(common: &Common, args: &StudyArgs) -> Result<()> {
     };
     let mut life = RunLife::begin(common, name, context.facts.environment())?;
     calibration::note_missing(&context, &mut life);
-    let plan = Plan::of(args);
+    let plan = StudyPlan::of(args);
     let tasks = match args.paper {
         Some(paper) => paper_tasks(&context, paper, &plan)?,
         None => tasks(&context, &plan, &mut life)?,
@@ -107,7 +111,7 @@ fn on_this_machine(common: &Common, args: &StudyArgs) -> Result<()> {
 }
 
 /// What one of the papers measured, and what the machine profile needs.
-fn paper_tasks(context: &Context, paper: Paper, plan: &Plan) -> Result<Vec<Task>> {
+fn paper_tasks(context: &Context, paper: Paper, plan: &StudyPlan) -> Result<Vec<Task>> {
     let page = context.page();
     let fits = |settings: &_| context.fits(settings);
     let mut tasks = calibrate::tasks(context.scope()?);
@@ -141,7 +145,7 @@ fn in_guests(
     let mut life = RunLife::begin(common, &format!("study-{name}"), host)?;
     let mut guests = Guests::default();
     let measure = |(measurement, variants, boots, accelerator): &InGuests<'_>, guests: &mut _| {
-        let plan = guests::Plan {
+        let plan = guests::GuestRuns {
             measurement: measurement.clone(),
             variants,
             boots: *boots,
@@ -160,7 +164,7 @@ fn in_guests(
 }
 
 /// Everything that a study measures here; what cannot be is added to `missing`.
-fn tasks(context: &Context, plan: &Plan, life: &mut RunLife) -> Result<Vec<Task>> {
+fn tasks(context: &Context, plan: &StudyPlan, life: &mut RunLife) -> Result<Vec<Task>> {
     let page = context.page();
     let scope = context.scope()?;
     let seed = context.common.seed;

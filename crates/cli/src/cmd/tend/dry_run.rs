@@ -6,12 +6,12 @@ use cowlab_machine::Root;
 use cowlab_machine::limits::Credentials;
 use cowlab_report::{Block, Cell, Column, Document, Section, Table};
 use cowlab_store::{FORMAT, Missing, Params, Sample};
-use cowlab_tend::plan::Plan as Steps;
+use cowlab_tend::plan::CollapsePlan;
 use cowlab_tend::stop::{Stops, stops};
 use cowlab_tend::{Survey, Tender};
 use serde::Serialize;
 
-use super::{Plan, told};
+use super::{TendPlan, messages};
 use crate::args::TendArgs;
 use crate::output::{self, JsonDocument};
 
@@ -20,7 +20,7 @@ struct Found {
     pid: i32,
     name: String,
     survey: Survey,
-    steps: Steps,
+    steps: CollapsePlan,
     collapse_ns: Option<u64>,
     stops: Result<Stops, String>,
     page_bytes: u64,
@@ -28,7 +28,7 @@ struct Found {
 }
 
 #[derive(Serialize)]
-struct Summary<'a> {
+struct DryRunSummary<'a> {
     pid: i32,
     name: &'a str,
     plan: Counts,
@@ -47,7 +47,7 @@ struct Counts {
 }
 
 /// Run it.
-pub fn run(json: bool, args: &TendArgs, plan: &Plan) -> Result<()> {
+pub fn run(json: bool, args: &TendArgs, plan: &TendPlan) -> Result<()> {
     let targets = plan.targets();
     if targets.is_empty() {
         bail!("nobody of that name or group runs now");
@@ -120,9 +120,9 @@ fn look(tender: &mut Tender, args: &TendArgs) -> Result<Found> {
 }
 
 impl Found {
-    fn summary(&self) -> Summary<'_> {
+    fn summary(&self) -> DryRunSummary<'_> {
         let steps = &self.steps;
-        Summary {
+        DryRunSummary {
             pid: self.pid,
             name: &self.name,
             plan: Counts {
@@ -205,23 +205,23 @@ fn samples(of: &Found) -> Vec<Sample> {
         params
     };
     let mut samples = vec![
-        told::sample("small_pages", of.survey.small_pages as f64, params(None)),
-        told::sample("huge_regions", of.survey.huge_regions as f64, params(None)),
-        told::sample("candidate_regions", of.steps.steps.len() as f64, params(None)),
-        told::sample("sparse_regions", of.steps.sparse_regions as f64, params(None)),
+        messages::sample("small_pages", of.survey.small_pages as f64, params(None)),
+        messages::sample("huge_regions", of.survey.huge_regions as f64, params(None)),
+        messages::sample("candidate_regions", of.steps.steps.len() as f64, params(None)),
+        messages::sample("sparse_regions", of.steps.sparse_regions as f64, params(None)),
     ];
     if let Some(ns) = of.collapse_ns {
-        samples.push(told::sample("collapse_ns", ns as f64, params(None)));
+        samples.push(messages::sample("collapse_ns", ns as f64, params(None)));
     }
     if let Some((elapsed, cpu)) = of.takes_ns() {
-        samples.push(told::sample("tending_ns", elapsed, params(None)));
-        samples.push(told::sample("tending_cpu_ns", cpu, params(None)));
+        samples.push(messages::sample("tending_ns", elapsed, params(None)));
+        samples.push(messages::sample("tending_cpu_ns", cpu, params(None)));
     }
     if let Ok(Stops { now, after }) = of.stops {
         for (state, stop) in [("now", now), ("after", after)] {
-            samples.push(told::sample("fork_ns", stop.value, params(Some(state))));
-            samples.push(told::sample("fork_low_ns", stop.low, params(Some(state))));
-            samples.push(told::sample("fork_high_ns", stop.high, params(Some(state))));
+            samples.push(messages::sample("fork_ns", stop.value, params(Some(state))));
+            samples.push(messages::sample("fork_low_ns", stop.low, params(Some(state))));
+            samples.push(messages::sample("fork_high_ns", stop.high, params(Some(state))));
         }
     }
     samples

@@ -13,9 +13,9 @@ use cowlab_tend::pace::Limits;
 use cowlab_tend::pressure::Tight;
 use cowlab_tend::{Event, Figures, Refusal, Rest, Tender};
 
+use super::cpu_share::CpuShare;
 use super::metrics::{self, Complaint};
-use super::purse::Purse;
-use super::{Plan, told};
+use super::{TendPlan, messages};
 use crate::args::TendArgs;
 use crate::output;
 
@@ -33,7 +33,7 @@ const NAP: Duration = Duration::from_millis(200);
 struct Live<'a> {
     json: bool,
     args: &'a TendArgs,
-    plan: &'a Plan,
+    plan: &'a TendPlan,
     tenders: BTreeMap<i32, Tender>,
     due: BTreeMap<i32, Instant>,
     /// Who could not be taken up, and what was said of it.
@@ -54,8 +54,8 @@ struct Refused {
 }
 
 /// Run it.
-pub fn run(json: bool, args: &TendArgs, plan: &Plan, interrupted: &AtomicBool) -> Result<()> {
-    let mut purse = Purse::new(args.cpu_share);
+pub fn run(json: bool, args: &TendArgs, plan: &TendPlan, interrupted: &AtomicBool) -> Result<()> {
+    let mut cpu_share = CpuShare::new(args.cpu_share);
     let newest = metrics::newest();
     if let Some(file) = &args.output {
         // With the rights that are left: each later write makes a new file too.
@@ -109,7 +109,7 @@ pub fn run(json: bool, args: &TendArgs, plan: &Plan, interrupted: &AtomicBool) -
             published = now;
             live.publish();
         }
-        let mut next = now + purse.wait(now);
+        let mut next = now + cpu_share.wait(now);
         if next == now {
             if now >= search_at && !args.once && !plan.is_by_pid() {
                 search_at = now + live.search();
@@ -213,7 +213,7 @@ impl Live<'_> {
             match tender.step() {
                 Ok(step) => {
                     for event in &step.events {
-                        told::event(self.json, &tender.figures, event)?;
+                        messages::event(self.json, &tender.figures, event)?;
                         // Stalls and waits pass; lack of memory may not.
                         if let Event::Resting { reason, .. } = event
                             && !matches!(reason, Rest::Stalls | Rest::Memory(Tight::Waiting))
@@ -229,7 +229,7 @@ impl Live<'_> {
                         ProcessError::Vanished { .. } => "it has ended".to_owned(),
                         other => other.to_string(),
                     };
-                    told::figures(self.json, &tender.figures, Some(&reason))?;
+                    messages::figures(self.json, &tender.figures, Some(&reason))?;
                     self.is_incomplete = true;
                     self.tenders.remove(&pid);
                     self.due.remove(&pid);
@@ -249,7 +249,7 @@ impl Live<'_> {
 
     fn report(&mut self) -> Result<()> {
         for tender in self.tenders.values().filter(|_| self.json) {
-            told::figures(true, &tender.figures, None)?;
+            messages::figures(true, &tender.figures, None)?;
         }
         self.write_metrics();
         Ok(())
@@ -272,7 +272,7 @@ impl Live<'_> {
 
     fn finish(mut self, reason: &str) -> Result<()> {
         for tender in self.tenders.values() {
-            told::figures(self.json, &tender.figures, Some(reason))?;
+            messages::figures(self.json, &tender.figures, Some(reason))?;
         }
         self.write_metrics();
         let all_done = self.tenders.values().all(Tender::is_done) && self.refused.is_empty();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `tend`: keeps forking processes cheap to fork, from outside.
 
+mod cpu_share;
 mod dry_run;
 mod live;
+mod messages;
 mod metrics;
-mod purse;
-mod told;
 mod unit;
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use cowlab_tend::pace::Limits;
 use cowlab_tend::ping::Ping;
 use cowlab_tend::plan::Rules;
 use cowlab_tend::targets::{PolicyFile, Selector, choose, everybody};
-use cowlab_tend::{Settings, Tender, privileges};
+use cowlab_tend::{Tender, TenderSettings, privileges};
 
 use crate::args::TendArgs;
 use crate::output;
@@ -33,7 +33,7 @@ const INTERVAL_S: f64 = 10.0;
 const AT_ONCE: f64 = 4.0;
 
 /// What is to be done, by flags or file.
-struct Plan {
+struct TendPlan {
     selectors: Vec<Selector>,
     budget_us: u64,
     interval: Duration,
@@ -45,7 +45,7 @@ pub fn run(json: bool, args: &TendArgs) -> Result<()> {
     if args.print_unit {
         return output::print(&unit::text(args)?);
     }
-    let plan = Plan::of(args)?;
+    let plan = TendPlan::of(args)?;
     privileges::drop_others().context("rights that are not needed cannot be given up")?;
     privileges::allow_files();
     if args.dry_run {
@@ -59,15 +59,15 @@ pub fn run(json: bool, args: &TendArgs) -> Result<()> {
     live::run(json, args, &plan, &interrupted)
 }
 
-impl Plan {
-    fn of(args: &TendArgs) -> Result<Plan> {
+impl TendPlan {
+    fn of(args: &TendArgs) -> Result<TendPlan> {
         let file = args.targets.as_deref().map(PolicyFile::read).transpose()?.unwrap_or_default();
         let mut selectors = file.target.clone();
         selectors.extend(args.who.iter().map(|who| selector(who, args)));
         let interval_s = args.interval_s.or(file.interval_s).unwrap_or(INTERVAL_S);
         // Without one nothing is predicted, and what pays is judged by usual costs.
         let profile = ProfileFile::find_any(&args.profile)?.map(|(_, file)| file.profile);
-        Ok(Plan {
+        Ok(TendPlan {
             selectors,
             budget_us: args.budget_us.or(file.budget_us).unwrap_or(BUDGET_US),
             interval: Duration::from_secs_f64(interval_s),
@@ -98,7 +98,7 @@ impl Plan {
     fn tender(&self, args: &TendArgs, pid: i32, number: usize) -> Result<Tender> {
         let selector = &self.selectors[number];
         let target = Target::open(pid)?;
-        let settings = Settings {
+        let settings = TenderSettings {
             rules: Rules { most_absent_pages: args.absent_pages, ..Rules::default() },
             limits: Limits {
                 budget_ns: selector.budget_us.unwrap_or(self.budget_us) * 1000,

@@ -23,7 +23,7 @@ use crate::signals;
 use crate::usage::{EndedWith, WrongUsage};
 
 #[derive(Serialize)]
-struct Summary {
+struct RecordSummary {
     file: PathBuf,
     stored_events: u64,
     dropped_events: u64,
@@ -272,7 +272,7 @@ fn library(given: Option<&Path>) -> Result<PathBuf> {
 fn tell(json: bool, args: &TraceRecordArgs, account: &Account, status: Option<i32>) -> Result<()> {
     if json {
         let counters = account.counters;
-        let summary = Summary {
+        let summary = RecordSummary {
             file: args.output.clone(),
             stored_events: account.stored_events,
             dropped_events: account.dropped_events,

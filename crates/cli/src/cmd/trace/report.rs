@@ -3,7 +3,7 @@
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use cowlab_casper::meta::Metadata;
-use cowlab_casper::profile::{Pair, Profile, ProfileError, Settings};
+use cowlab_casper::profile::{Pair, Profile, ProfileError, ProfileSettings};
 use cowlab_casper::read::Trace;
 use cowlab_report::casper::{self, Group, View};
 use serde_json::json;
@@ -53,9 +53,13 @@ pub fn run(json: bool, args: &TraceReportArgs) -> Result<()> {
     output::text(&casper::document(&title, facts(&file, &profile), &profile, &view))
 }
 
-fn settings(args: &TraceReportArgs) -> Result<(Settings, View)> {
-    let mut settings =
-        Settings { across: args.across, pid: args.pid, tid: args.tid, ..Settings::default() };
+fn settings(args: &TraceReportArgs) -> Result<(ProfileSettings, View)> {
+    let mut settings = ProfileSettings {
+        across: args.across,
+        pid: args.pid,
+        tid: args.tid,
+        ..ProfileSettings::default()
+    };
     let mut view = View {
         function: args.function.clone(),
         order: args.sort.order(),
@@ -159,7 +163,7 @@ mod tests {
     use super::*;
     use crate::args::{Cli, Trace as Verb, Verb as Top};
 
-    fn parse(flags: &str) -> Result<(Settings, View)> {
+    fn parse(flags: &str) -> Result<(ProfileSettings, View)> {
         let words = format!("cowlab trace report t {flags}");
         match Cli::try_parse_from(words.split_whitespace())?.verb {
             Top::Trace(Verb::Report(args)) => settings(&args),

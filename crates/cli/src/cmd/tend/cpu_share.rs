@@ -11,20 +11,20 @@ use rustix::time::{ClockId, clock_gettime};
 const SAVED_NS: f64 = 60e9;
 
 /// What this process has used of its share.
-pub struct Purse {
+pub struct CpuShare {
     budget: Budget,
     cpu_ns: u64,
     at: Instant,
 }
 
-impl Purse {
+impl CpuShare {
     /// That share of one CPU, from now on.
-    pub fn new(share: f64) -> Purse {
+    pub fn new(share: f64) -> CpuShare {
         let most_ns = SAVED_NS * share;
         let mut budget = Budget::new(share, most_ns);
         // Nothing is saved up yet.
         budget.spend(most_ns as u64);
-        Purse { budget, cpu_ns: process_cpu_ns(), at: Instant::now() }
+        CpuShare { budget, cpu_ns: process_cpu_ns(), at: Instant::now() }
     }
 
     /// How long nothing may be done.
@@ -52,19 +52,19 @@ mod tests {
 
     #[test]
     fn what_was_used_is_paid_in_time() {
-        let mut purse = Purse::new(0.05);
-        let (began, used) = (purse.at, purse.cpu_ns);
+        let mut cpu_share = CpuShare::new(0.05);
+        let (began, used) = (cpu_share.at, cpu_share.cpu_ns);
         let ms = Duration::from_millis;
-        assert_eq!(purse.wait_after(began, used), Duration::ZERO);
+        assert_eq!(cpu_share.wait_after(began, used), Duration::ZERO);
         // 10 ms of work that took 20 ms: one part of 200 ms, of which 20 have passed.
         let used = used + 10_000_000;
-        assert_eq!(purse.wait_after(began + ms(20), used), ms(180));
-        assert_eq!(purse.wait_after(began + ms(120), used), ms(80));
-        assert_eq!(purse.wait_after(began + ms(200), used), Duration::ZERO);
+        assert_eq!(cpu_share.wait_after(began + ms(20), used), ms(180));
+        assert_eq!(cpu_share.wait_after(began + ms(120), used), ms(80));
+        assert_eq!(cpu_share.wait_after(began + ms(200), used), Duration::ZERO);
         // An idle hour buys what an idle minute does: 3 s of work.
         let hour = began + ms(3_600_000);
-        assert_eq!(purse.wait_after(hour, used), Duration::ZERO);
-        assert_eq!(purse.wait_after(hour, used + 3_000_000_000), Duration::ZERO);
-        assert_eq!(purse.wait_after(hour, used + 3_001_000_000), ms(20));
+        assert_eq!(cpu_share.wait_after(hour, used), Duration::ZERO);
+        assert_eq!(cpu_share.wait_after(hour, used + 3_000_000_000), Duration::ZERO);
+        assert_eq!(cpu_share.wait_after(hour, used + 3_001_000_000), ms(20));
     }
 }

@@ -5,7 +5,7 @@ use anyhow::Result;
 use cowlab_probes::unix_ns;
 use cowlab_report::fmt::{count, estimate, quantity};
 use cowlab_store::{FORMAT, Missing, Sample};
-use cowlab_tend::figures::Summary;
+use cowlab_tend::figures::TendFigures;
 use cowlab_tend::{Event, Figures};
 use serde::Serialize;
 
@@ -23,7 +23,7 @@ struct Line<S: Serialize> {
 }
 
 #[derive(Serialize)]
-struct Told<'a> {
+struct Message<'a> {
     unix_ns: i64,
     pid: i32,
     name: &'a str,
@@ -36,14 +36,14 @@ struct Ended<'a> {
     event: &'static str,
     reason: &'a str,
     #[serde(flatten)]
-    figures: Summary<'a>,
+    figures: TendFigures<'a>,
 }
 
 /// An event.
 pub fn event(json: bool, figures: &Figures, event: &Event) -> Result<()> {
     if json {
         let (pid, name) = (figures.pid, figures.name.as_str());
-        return line(Told { unix_ns: unix_ns(), pid, name, event }, Vec::new());
+        return line(Message { unix_ns: unix_ns(), pid, name, event }, Vec::new());
     }
     output::print(&format!("{} ({}): {}\n", figures.name, figures.pid, words(event)))
 }

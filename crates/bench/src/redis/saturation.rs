@@ -15,11 +15,11 @@ use super::server::{Server, Setup};
 /// measured once a run, so that every server, in whatever pages and under whatever policy, is asked
 /// for the same rate. One that is asked for a share of its own most is let off by being slow.
 #[derive(Debug, Default)]
-pub struct Most {
+pub struct Saturation {
     by_records: RefCell<BTreeMap<u64, f64>>,
 }
 
-impl Most {
+impl Saturation {
     /// Of `load` in its closed loop, on a server of its own set up like that.
     ///
     /// # Errors
