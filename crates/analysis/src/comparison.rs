@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use cowlab_store::{Accelerator, Run, Sample};
+use cowlab_store::{Accelerator, Run};
 use serde::Serialize;
 
 use crate::difference::{Difference, Verdict, compare};
@@ -68,7 +68,9 @@ pub fn of_runs(
             only_in_one += 1;
             continue;
         };
-        let (mut ours, mut theirs) = (rounds(&ours), rounds(&theirs));
+        // One figure a round: what one process gave has its moment in common.
+        let metric = key.metric.as_str();
+        let (mut ours, mut theirs) = (ours.by_round(metric), theirs.by_round(metric));
         if paired {
             ours.retain(|rep, _| theirs.contains_key(rep));
             theirs.retain(|rep, _| ours.contains_key(rep));
@@ -99,29 +101,16 @@ pub fn of_runs(
     }
 }
 
-/// One figure a round: the median of those that one process gave, which have its moment in common.
-fn rounds(samples: &[&Sample]) -> BTreeMap<u32, f64> {
-    let mut by_rep: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    for sample in samples {
-        by_rep.entry(sample.rep).or_default().push(sample.value);
-    }
-    let median = |values: Vec<f64>| cowlab_model::stats::median(&values);
-    by_rep.into_iter().filter_map(|(rep, values)| Some((rep, median(values)?))).collect()
-}
-
 /// Whether rounds of the two runs were made in turn, A B A B: only then does a pair share its
 /// moment, so that pairing removes the machine's drift.
 fn interleaved(first: &Run, second: &Run) -> bool {
     let starts = |run: &Run| {
-        let mut starts: Vec<(u32, i64)> = Vec::new();
+        let mut starts: BTreeMap<u32, i64> = BTreeMap::new();
         for sample in &run.samples {
-            match starts.iter_mut().find(|(rep, _)| *rep == sample.rep) {
-                Some((_, start)) => *start = (*start).min(sample.start_unix_ns),
-                None => starts.push((sample.rep, sample.start_unix_ns)),
-            }
+            let start = starts.entry(sample.rep).or_insert(i64::MAX);
+            *start = sample.start_unix_ns.min(*start);
         }
-        starts.sort_unstable();
-        starts
+        starts.into_iter().collect::<Vec<_>>()
     };
     let (a, b) = (starts(first), starts(second));
     let same_rounds = a.len() > 1 && a.iter().map(|s| s.0).eq(b.iter().map(|s| s.0));

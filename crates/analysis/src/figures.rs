@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 
 use cowlab_model::Estimate;
-use cowlab_model::stats::estimate;
 use cowlab_store::{Params, Sample};
 use serde::Serialize;
+
+use crate::picked::Picked;
 
 /// What makes samples comparable.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -33,8 +34,8 @@ pub struct Figure {
 }
 
 /// Samples by what they measure, in the order of their keys.
-pub fn grouped(samples: &[Sample]) -> BTreeMap<Key, Vec<&Sample>> {
-    let mut groups: BTreeMap<Key, Vec<&Sample>> = BTreeMap::new();
+pub fn grouped(samples: &[Sample]) -> BTreeMap<Key, Picked<'_>> {
+    let mut groups: BTreeMap<Key, Picked> = BTreeMap::new();
     for sample in samples {
         let key = Key {
             bench: sample.bench.clone(),
@@ -49,11 +50,9 @@ pub fn grouped(samples: &[Sample]) -> BTreeMap<Key, Vec<&Sample>> {
 
 /// The figures in `samples`.
 pub fn figures(samples: &[Sample]) -> Vec<Figure> {
-    grouped(samples)
-        .into_iter()
-        .filter_map(|(key, samples)| {
-            let values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
-            Some(Figure { key, estimate: estimate(&values)? })
-        })
-        .collect()
+    let figure = |(key, samples): (Key, Picked)| {
+        let estimate = samples.estimate(key.metric.as_str())?;
+        Some(Figure { key, estimate })
+    };
+    grouped(samples).into_iter().filter_map(figure).collect()
 }

@@ -59,6 +59,11 @@ impl<'a> Picked<'a> {
         Picked::all(samples).of_bench(bench)
     }
 
+    /// One more.
+    pub(crate) fn push(&mut self, sample: &'a Sample) {
+        self.0.push(sample);
+    }
+
     /// Of these, those of one bench.
     pub fn of_bench(&self, bench: &str) -> Self {
         Picked(self.0.iter().copied().filter(|sample| sample.bench == bench).collect())

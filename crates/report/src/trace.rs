@@ -8,7 +8,9 @@ use cowlab_model::Estimate;
 use cowlab_model::stats::estimate;
 use cowlab_store::{Params, Sample};
 
-use crate::document::{Cell, Column, Table};
+use crate::cells::MISSING;
+use crate::document::{Cell, Table};
+use crate::rows::Rows;
 
 /// What the table shows, in this order; the rest is raw material.
 const METRICS: [(&str, &str); 6] = [
@@ -20,50 +22,58 @@ const METRICS: [(&str, &str); 6] = [
     ("call_nested_off_ns", "a nested call, nobody records"),
 ];
 
-/// The figures in `samples`, with their ratios: medians of what was measured in the same round.
-pub fn table(samples: &[Sample]) -> Table {
-    let columns = vec![
-        Column::text("what"),
-        Column::text("tool"),
-        Column::text("variant"),
-        Column::text("threads"),
-        Column::unit("median (95% interval)", "ns"),
-        Column::number("÷ floor"),
-        Column::number("÷ one thread"),
-        Column::number("rounds"),
-    ];
-    let caption = "ns an event and an instrumented call; calls without what the plain call takes";
-    let mut table = Table::new("trace", caption, columns);
-    let groups = grouped(samples);
-    let rounds_of = |key: &Key| groups.get(key).map(|samples| by_round(samples));
-    let param =
-        |key: &Key, name: &str| key.params.get(name).cloned().unwrap_or_else(|| "–".to_owned());
-    for (metric, what) in METRICS {
-        for (key, samples) in groups.iter().filter(|(key, _)| key.metric == metric) {
-            let rounds = by_round(samples);
-            let values: Vec<f64> = rounds.values().copied().collect();
-            let Some(Estimate { value, low, high, count }) = estimate(&values) else { continue };
-            let floor = floor_of(key, groups.keys()).and_then(rounds_of);
-            let mut one_thread = key.clone();
-            one_thread.params.insert("threads".to_owned(), "1".to_owned());
-            let one_thread = if one_thread == *key { None } else { rounds_of(&one_thread) };
-            table.push(vec![
-                Cell::text(what),
-                Cell::text(param(key, "tool")),
-                Cell::text(param(key, "variant")),
-                Cell::text(param(key, "threads")),
-                Cell::estimate(value, low, high, &key.unit),
-                ratio(&rounds, floor.as_ref(), "the floor was not measured"),
-                ratio(&rounds, one_thread.as_ref(), "is one thread, or that was not measured"),
-                Cell::count(count as u64),
-            ]);
-        }
-    }
-    table
+/// A figure of each round, and those that it is compared with.
+struct Row<'a> {
+    what: &'static str,
+    key: &'a Key,
+    rounds: BTreeMap<u32, f64>,
+    floor: Option<BTreeMap<u32, f64>>,
+    one_thread: Option<BTreeMap<u32, f64>>,
 }
 
-fn by_round(samples: &[&Sample]) -> BTreeMap<u32, f64> {
-    samples.iter().map(|sample| (sample.rep, sample.value)).collect()
+/// The figures in `samples`, with their ratios: medians of what was measured in the same round.
+pub fn table(samples: &[Sample]) -> Table {
+    let groups = grouped(samples);
+    let rounds_of = |key: &Key| Some(groups.get(key)?.by_round(key.metric.as_str()));
+    let mut rows = Vec::new();
+    for (metric, what) in METRICS {
+        for key in groups.keys().filter(|key| key.metric == metric) {
+            let mut alone = key.clone();
+            alone.params.insert("threads".to_owned(), "1".to_owned());
+            rows.push(Row {
+                what,
+                key,
+                rounds: rounds_of(key).unwrap_or_default(),
+                floor: floor_of(key, groups.keys()).and_then(rounds_of),
+                one_thread: (alone != *key).then(|| rounds_of(&alone)).flatten(),
+            });
+        }
+    }
+    let param = |name: &'static str| {
+        move |row: &Row| row.key.params.get(name).cloned().unwrap_or_else(|| "–".to_owned())
+    };
+    let own = |row: &Row| estimate(&row.rounds.values().copied().collect::<Vec<_>>());
+    let caption = "ns an event and an instrumented call; calls without what the plain call takes";
+    Rows::of("trace", caption, &rows)
+        .text("what", |row| row.what)
+        .text("tool", param("tool"))
+        .text("variant", param("variant"))
+        .text("threads", param("threads"))
+        .unit("median (95% interval)", "ns", |row| match own(row) {
+            Some(Estimate { value, low, high, .. }) => {
+                Cell::estimate(value, low, high, &row.key.unit)
+            }
+            None => Cell::Missing(MISSING.to_owned()),
+        })
+        .figure("÷ floor", |row| {
+            ratio(&row.rounds, row.floor.as_ref(), "the floor was not measured")
+        })
+        .figure("÷ one thread", |row| {
+            let missing = "is one thread, or that was not measured";
+            ratio(&row.rounds, row.one_thread.as_ref(), missing)
+        })
+        .count("rounds", |row| row.rounds.len() as u64)
+        .table()
 }
 
 /// The floor with as many threads.
