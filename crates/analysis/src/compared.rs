@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use cowlab_model::Estimate;
 use cowlab_model::stats::{estimate, median, quantile};
+use cowlab_store::Named;
 
 use crate::picked::Picked;
 
 /// Relative change of a metric, round by round.
-pub fn change(plain: &Picked, case: &Picked, metric: &str) -> Option<Estimate> {
+pub fn change(plain: &Picked, case: &Picked, metric: impl Named + Copy) -> Option<Estimate> {
     let own = case.by_round(metric);
     let changes: Vec<f64> = plain
         .by_round(metric)
@@ -21,7 +22,7 @@ pub fn change(plain: &Picked, case: &Picked, metric: &str) -> Option<Estimate> {
 }
 
 /// Two metrics' ratio, round by round.
-pub fn ratio(samples: &Picked, above: &str, below: &str) -> Option<Estimate> {
+pub fn ratio(samples: &Picked, above: impl Named, below: impl Named) -> Option<Estimate> {
     let below = samples.by_round(below);
     let ratios: Vec<f64> = samples
         .by_round(above)

@@ -2,17 +2,20 @@
 //! The samples of one workload under one policy, and how two of them differ.
 
 use cowlab_analysis::compared::ratio;
-use cowlab_analysis::names::COW_FAULTS as BENCH;
 use cowlab_analysis::picked::Picked;
 use cowlab_model::Estimate;
+use cowlab_schema::cow_faults::{
+    self, BENCH, CHILDREN, PAGE_SIZE_BYTES, PATTERN, POLICY, SIZE_BYTES, THREADS, WRITER,
+};
+use cowlab_schema::{Metric, Pattern, Policy, Writer};
 use cowlab_store::{Accelerator, Environment, Run};
 
 use crate::fmt;
 
 /// The policy that copies the written page alone.
-pub(super) const OFF: &str = "off";
+pub(super) const OFF: Policy = Policy::Off;
 /// Document 002's own.
-pub(super) const NEXT: &str = "next";
+pub(super) const NEXT: Policy = Policy::Next(1);
 
 /// Everything that was measured under policies, in the one environment that has them.
 pub(super) struct Measured<'a> {
@@ -23,8 +26,8 @@ pub(super) struct Measured<'a> {
 /// A workload: one child writes base pages.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Workload {
-    /// `single`, `sequential`, `random`.
-    pub(super) pattern: &'static str,
+    /// In which order.
+    pub(super) pattern: Pattern,
     /// What the fork shares.
     pub(super) bytes: u64,
     /// Other running threads.
@@ -32,7 +35,7 @@ pub(super) struct Workload {
 }
 
 impl Workload {
-    pub(super) const fn of(pattern: &'static str, mib: u64) -> Workload {
+    pub(super) const fn of(pattern: Pattern, mib: u64) -> Workload {
         Workload { pattern, bytes: mib << 20, threads: 0 }
     }
 
@@ -40,45 +43,48 @@ impl Workload {
     pub(super) fn name(&self) -> String {
         let with = if self.threads == 0 { "" } else { ", another thread running" };
         match self.pattern {
-            "single" => format!("a single write{with}"),
+            Pattern::Single => format!("a single write{with}"),
             pattern => format!("{pattern}, {}{with}", fmt::size(self.bytes)),
         }
     }
 }
 
 /// How many pages a policy copies ahead, and into what.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Depth {
     /// Of the folios that aligned runs go into; 0: base pages.
     pub order: u32,
     pub pages: u32,
-    pub policy: String,
+    pub policy: Policy,
 }
 
 impl Depth {
-    /// Of `next`, `next:16`, `next:512:4`.
-    fn of(policy: &str) -> Option<Depth> {
-        let (pages, order) = match policy.strip_prefix(NEXT)? {
-            "" => (1, 0),
-            depth => {
-                let depth = depth.strip_prefix(':')?;
-                let (pages, order) = depth.split_once(':').unwrap_or((depth, "0"));
-                (pages.parse().ok()?, order.parse().ok()?)
-            }
+    /// Of a policy that copies the pages which follow.
+    fn of(policy: Policy) -> Option<Depth> {
+        let (pages, order) = match policy {
+            Policy::Next(pages) => (pages, 0),
+            Policy::NextFolios(pages, order) => (pages, order),
+            _ => return None,
         };
-        Some(Depth { order, pages, policy: policy.to_owned() })
+        Some(Depth { order, pages, policy })
     }
+}
+
+/// The policies of some samples.
+fn policies(samples: &Picked) -> Vec<Policy> {
+    samples.words(POLICY).into_iter().filter_map(|policy| policy.parse().ok()).collect()
 }
 
 impl<'a> Measured<'a> {
     /// The first environment with a policy that copies ahead; one that counts has no times.
     pub(super) fn of(run: &'a Run) -> Option<Measured<'a>> {
-        let all = Picked::of(&run.samples, BENCH);
+        let all = Picked::of(&run.samples, BENCH.name);
         let environments = (0u32..).zip(&run.info.environments);
         environments.filter(|(_, e)| e.accelerator != Accelerator::Icount).find_map(
             |(index, environment)| {
                 let samples = all.in_environment(index);
-                let ahead = samples.words("policy").iter().any(|name| name.starts_with(NEXT));
+                let ahead =
+                    policies(&samples).into_iter().any(|policy| Depth::of(policy).is_some());
                 ahead.then_some(Measured { samples, environment })
             },
         )
@@ -93,24 +99,24 @@ impl<'a> Measured<'a> {
     }
 
     /// The samples of one workload under one policy.
-    pub(super) fn case(&self, workload: Workload, policy: &str) -> Picked<'a> {
+    pub(super) fn case(&self, workload: Workload, policy: Policy) -> Picked<'a> {
         self.samples
-            .with("pattern", workload.pattern)
-            .with("size_bytes", workload.bytes)
-            .with("threads", workload.threads)
-            .with("writer", "child")
-            .with("children", 1)
-            .with("page_size_bytes", self.page())
-            .with("policy", policy)
+            .with(PATTERN, workload.pattern)
+            .with(SIZE_BYTES, workload.bytes)
+            .with(THREADS, workload.threads)
+            .with(WRITER, Writer::Child)
+            .with(CHILDREN, 1)
+            .with(PAGE_SIZE_BYTES, self.page())
+            .with(POLICY, policy)
     }
 
     /// The depths that were measured for a workload, those into base pages first, ascending.
     pub(super) fn depths(&self, workload: Workload) -> Vec<Depth> {
-        let names = self.samples.with("pattern", workload.pattern).words("policy");
-        let mut depths: Vec<Depth> = names
+        let all = policies(&self.samples.with(PATTERN, workload.pattern));
+        let mut depths: Vec<Depth> = all
             .into_iter()
             .filter_map(Depth::of)
-            .filter(|depth| !self.case(workload, &depth.policy).is_empty())
+            .filter(|depth| !self.case(workload, depth.policy).is_empty())
             .collect();
         depths.sort_unstable();
         depths
@@ -118,6 +124,6 @@ impl<'a> Measured<'a> {
 }
 
 /// A metric for each page written.
-pub(super) fn per_page(samples: &Picked, metric: &str) -> Option<Estimate> {
-    ratio(samples, metric, "pages_written")
+pub(super) fn per_page(samples: &Picked, metric: Metric) -> Option<Estimate> {
+    ratio(samples, metric, cow_faults::PAGES_WRITTEN)
 }

@@ -3,6 +3,7 @@
 
 use cowlab_analysis::compared::ratio;
 use cowlab_analysis::picked::Picked;
+use cowlab_schema::{Metric, Pattern, Policy, cow_faults};
 
 use super::cases::{Measured, NEXT, OFF, Workload, per_page};
 use crate::cells;
@@ -34,11 +35,11 @@ pub(super) fn blocks(measured: &Measured) -> Vec<Block> {
 }
 
 const WORKLOADS: [Workload; 5] = [
-    Workload::of("sequential", 16),
-    Workload::of("sequential", 64),
-    Workload::of("random", 16),
-    Workload::of("random", 64),
-    Workload::of("single", 16),
+    Workload::of(Pattern::Sequential, 16),
+    Workload::of(Pattern::Sequential, 64),
+    Workload::of(Pattern::Random, 16),
+    Workload::of(Pattern::Random, 64),
+    Workload::of(Pattern::Single, 16),
 ];
 
 fn table(measured: &Measured) -> Table {
@@ -47,39 +48,38 @@ fn table(measured: &Measured) -> Table {
                    page-table lock, allocations and pages copied ahead, less those of an empty loop. \
                    Of the pages copied ahead: the document's hit rate (copied over looked at), and \
                    what became of them";
-    let exact = |metric: &'static str| {
-        move |(_, _, case): &Case| exact(per_page(case, metric).map(|e| e.value))
-    };
-    let share = |above: &'static str, below: &'static str| {
+    let exact =
+        |metric: Metric| move |(_, _, case): &Case| exact(per_page(case, metric).map(|e| e.value));
+    let share = |above: Metric, below: Metric| {
         move |(_, policy, case): &Case| {
-            let none = if policy == OFF { "nothing is copied ahead" } else { UNTOLD };
+            let none = if *policy == OFF { "nothing is copied ahead" } else { UNTOLD };
             cells::number(ratio(case, above, below).map(|e| e.value), "fraction", none)
         }
     };
     Rows::of(TABLE, caption, &each)
         .text("Writes", |(workload, ..)| workload.name())
         .text("Policy", |(_, policy, _)| format!("`{policy}`"))
-        .figure("Faults", exact("cow_faults"))
-        .figure("TLB flushes", exact("flushes"))
-        .figure("lock holds", exact("ptl_holds"))
-        .figure("allocations", exact("allocations"))
-        .figure("Copied ahead", exact("precopy_success"))
-        .figure("hit rate", share("precopy_success", "precopy_attempts"))
-        .figure("written later", share("precopy_written", "precopy_pages"))
-        .figure("wasted", share("precopy_wasted", "precopy_pages"))
+        .figure("Faults", exact(cow_faults::COW_FAULTS))
+        .figure("TLB flushes", exact(cow_faults::FLUSHES))
+        .figure("lock holds", exact(cow_faults::PTL_HOLDS))
+        .figure("allocations", exact(cow_faults::ALLOCATIONS))
+        .figure("Copied ahead", exact(cow_faults::PRECOPY_SUCCESS))
+        .figure("hit rate", share(cow_faults::PRECOPY_SUCCESS, cow_faults::PRECOPY_ATTEMPTS))
+        .figure("written later", share(cow_faults::PRECOPY_WRITTEN, cow_faults::PRECOPY_PAGES))
+        .figure("wasted", share(cow_faults::PRECOPY_WASTED, cow_faults::PRECOPY_PAGES))
         .table()
 }
 
 /// A workload under a policy.
-type Case<'a> = (Workload, String, Picked<'a>);
+type Case<'a> = (Workload, Policy, Picked<'a>);
 
 /// Each workload under `off` and under each depth.
 fn cases<'a>(measured: &Measured<'a>) -> impl Iterator<Item = Case<'a>> {
     WORKLOADS.into_iter().flat_map(move |workload| {
         let depths = measured.depths(workload).into_iter().map(|depth| depth.policy);
-        let policies = [OFF.to_owned()].into_iter().chain(depths);
+        let policies = [OFF].into_iter().chain(depths);
         policies.map(move |policy| {
-            let case = measured.case(workload, &policy);
+            let case = measured.case(workload, policy);
             (workload, policy, case)
         })
     })
@@ -96,8 +96,8 @@ fn exact(value: Option<f64>) -> Cell {
 /// Of a random permutation the depth 1 leaves 1 - 1/e of the faults.
 fn one_over_e(measured: &Measured) -> Option<Block> {
     let workload =
-        [64, 16].map(|mib| Workload::of("random", mib)).into_iter().find_map(|workload| {
-            let faults = per_page(&measured.case(workload, NEXT), "cow_faults")?;
+        [64, 16].map(|mib| Workload::of(Pattern::Random, mib)).into_iter().find_map(|workload| {
+            let faults = per_page(&measured.case(workload, NEXT), cow_faults::COW_FAULTS)?;
             Some((workload, faults))
         });
     let (workload, faults) = workload?;
@@ -126,9 +126,9 @@ fn one_over_e(measured: &Measured) -> Option<Block> {
 fn accounted(measured: &Measured) -> Option<Block> {
     let (mut counted, mut worst) = (0u64, 0f64);
     for (_, policy, case) in cases(measured) {
-        let faults = case.by_round("cow_faults");
-        let ahead = case.by_round("precopy_written");
-        for (round, pages) in case.by_round("pages_written") {
+        let faults = case.by_round(cow_faults::COW_FAULTS);
+        let ahead = case.by_round(cow_faults::PRECOPY_WRITTEN);
+        for (round, pages) in case.by_round(cow_faults::PAGES_WRITTEN) {
             let Some(faults) = faults.get(&round) else { continue };
             let ahead = match ahead.get(&round) {
                 Some(pages) => *pages,

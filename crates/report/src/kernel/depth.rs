@@ -3,6 +3,7 @@
 
 use cowlab_analysis::compared::{change, ratio};
 use cowlab_model::Estimate;
+use cowlab_schema::{Metric, Pattern, Policy, Quantile, cow_faults};
 
 use super::cases::{Depth, Measured, OFF, Workload, per_page};
 use crate::cells::{self, MISSING, signed};
@@ -13,17 +14,17 @@ use crate::rows::Rows;
 /// Anchor of the table.
 const TABLE: &str = "pre-copy-depths";
 
-const fn threaded(pattern: &'static str) -> Workload {
+const fn threaded(pattern: Pattern) -> Workload {
     Workload { threads: 1, ..Workload::of(pattern, 64) }
 }
 
 const BULK: [Workload; 4] = [
-    Workload::of("sequential", 64),
-    Workload::of("random", 64),
-    threaded("sequential"),
-    threaded("random"),
+    Workload::of(Pattern::Sequential, 64),
+    Workload::of(Pattern::Random, 64),
+    threaded(Pattern::Sequential),
+    threaded(Pattern::Random),
 ];
-const SINGLE: Workload = Workload::of("single", 16);
+const SINGLE: Workload = Workload::of(Pattern::Single, 16);
 
 pub(super) fn blocks(measured: &Measured) -> Vec<Block> {
     let mut blocks = Vec::new();
@@ -37,21 +38,24 @@ pub(super) fn blocks(measured: &Measured) -> Vec<Block> {
 }
 
 /// The time of a page, or of a single write, under a policy.
-fn cost(measured: &Measured, workload: Workload, policy: &str) -> Option<Estimate> {
+fn cost(measured: &Measured, workload: Workload, policy: Policy) -> Option<Estimate> {
     let case = measured.case(workload, policy);
-    if workload.pattern == "single" {
-        return case.with("quantile", "p50").estimate("fault_ns");
+    if workload.pattern == Pattern::Single {
+        return case.with(cow_faults::QUANTILE, Quantile::P50).estimate(cow_faults::FAULT_NS);
     }
-    per_page(&case, "elapsed_ns")
+    per_page(&case, cow_faults::ELAPSED_NS)
 }
 
-fn change_from_off(measured: &Measured, workload: Workload, policy: &str) -> Option<Estimate> {
+fn change_from_off(measured: &Measured, workload: Workload, policy: Policy) -> Option<Estimate> {
     let (off, on) = (measured.case(workload, OFF), measured.case(workload, policy));
-    if workload.pattern == "single" {
-        let (off, on) = (off.with("quantile", "p50"), on.with("quantile", "p50"));
-        return change(&off, &on, "fault_ns");
+    if workload.pattern == Pattern::Single {
+        let (off, on) = (
+            off.with(cow_faults::QUANTILE, Quantile::P50),
+            on.with(cow_faults::QUANTILE, Quantile::P50),
+        );
+        return change(&off, &on, cow_faults::FAULT_NS);
     }
-    change(&off, &on, "elapsed_ns")
+    change(&off, &on, cow_faults::ELAPSED_NS)
 }
 
 /// A workload at a depth; `None`: nothing is copied ahead.
@@ -65,11 +69,11 @@ fn table(measured: &Measured) -> Table {
         [None].into_iter().chain(depths).map(move |depth| (workload, depth))
     });
     let each: Vec<At> = each.collect();
-    let ahead = |at: &At, of: &dyn Fn(&str) -> Cell| match &at.1 {
-        Some(depth) => of(&depth.policy),
+    let ahead = |at: &At, of: &dyn Fn(Policy) -> Cell| match &at.1 {
+        Some(depth) => of(depth.policy),
         None => Cell::Missing("nothing is copied ahead".into()),
     };
-    let share = |above: &'static str, below: &'static str| {
+    let share = |above: Metric, below: Metric| {
         move |at: &At| {
             ahead(at, &|policy| {
                 let share = ratio(&measured.case(at.0, policy), above, below).map(|e| e.value);
@@ -85,7 +89,7 @@ fn table(measured: &Measured) -> Table {
         .count("Pages ahead", |(_, depth)| depth.as_ref().map_or(0, |depth| depth.pages.into()))
         .count("Folio order", |(_, depth)| depth.as_ref().map_or(0, |depth| depth.order.into()))
         .unit("A page written", "ns_per_page", |(workload, depth)| {
-            let policy = depth.as_ref().map_or(OFF, |depth| &depth.policy);
+            let policy = depth.as_ref().map_or(OFF, |depth| depth.policy);
             cells::estimate(cost(measured, *workload, policy), "ns", MISSING)
         })
         .unit("against `off`", "fraction", |at| {
@@ -94,12 +98,20 @@ fn table(measured: &Measured) -> Table {
                 cells::estimate(change, "fraction", MISSING)
             })
         })
-        .unit("hit rate", "fraction", share("precopy_success", "precopy_attempts"))
-        .unit("written later", "fraction", share("precopy_written", "precopy_pages"))
-        .unit("wasted", "fraction", share("precopy_wasted", "precopy_pages"))
+        .unit(
+            "hit rate",
+            "fraction",
+            share(cow_faults::PRECOPY_SUCCESS, cow_faults::PRECOPY_ATTEMPTS),
+        )
+        .unit(
+            "written later",
+            "fraction",
+            share(cow_faults::PRECOPY_WRITTEN, cow_faults::PRECOPY_PAGES),
+        )
+        .unit("wasted", "fraction", share(cow_faults::PRECOPY_WASTED, cow_faults::PRECOPY_PAGES))
         .figure("wasted pages, a page written", |at| {
             ahead(at, &|policy| {
-                let wasted = per_page(&measured.case(at.0, policy), "precopy_wasted");
+                let wasted = per_page(&measured.case(at.0, policy), cow_faults::PRECOPY_WASTED);
                 cells::number(wasted.map(|e| e.value), "", MISSING)
             })
         })
@@ -110,10 +122,10 @@ fn table(measured: &Measured) -> Table {
 fn best(measured: &Measured, workload: Workload) -> Option<Block> {
     let depths = measured.depths(workload).into_iter();
     let costs =
-        depths.filter_map(|depth| Some((cost(measured, workload, &depth.policy)?.value, depth)));
+        depths.filter_map(|depth| Some((cost(measured, workload, depth.policy)?.value, depth)));
     let (_, Depth { order, pages, policy }) = costs.min_by(|a, b| a.0.total_cmp(&b.0))?;
     let into = if order == 0 { String::new() } else { format!(" into folios of order {order}") };
-    let change = change_from_off(measured, workload, &policy)?;
+    let change = change_from_off(measured, workload, policy)?;
     let headline = if change.count < 2 || (change.low <= 0.0 && change.high >= 0.0) {
         format!("{}: no depth was seen to make a difference.", capital(&workload.name()))
     } else {
@@ -127,7 +139,7 @@ fn best(measured: &Measured, workload: Workload) -> Option<Block> {
     let detail = format!(
         "{} a page with `off`, {} with `{policy}`; the change is {} to {} in {} rounds.",
         cells::words(cost(measured, workload, OFF)?, "ns"),
-        cells::words(cost(measured, workload, &policy)?, "ns"),
+        cells::words(cost(measured, workload, policy)?, "ns"),
         signed(change.low),
         signed(change.high),
         change.count
@@ -139,7 +151,7 @@ fn best(measured: &Measured, workload: Workload) -> Option<Block> {
 fn price(measured: &Measured) -> Option<Block> {
     let off = cost(measured, SINGLE, OFF)?;
     let deepest = measured.depths(SINGLE).into_iter().max_by_key(|depth| depth.pages)?;
-    let deep = cost(measured, SINGLE, &deepest.policy)?;
+    let deep = cost(measured, SINGLE, deepest.policy)?;
     let headline = format!(
         "A single write costs {} with `off` and {} where up to {} pages may be copied ahead.",
         time(off.value),
@@ -178,7 +190,7 @@ fn curves(measured: &Measured, mut plot: Plot, workloads: &[Workload]) -> Option
         for by_order in depths.chunk_by(|a, b| a.order == b.order) {
             let points: Vec<(f64, Estimate)> = by_order
                 .iter()
-                .filter_map(|d| Some((f64::from(d.pages), cost(measured, *workload, &d.policy)?)))
+                .filter_map(|d| Some((f64::from(d.pages), cost(measured, *workload, d.policy)?)))
                 .collect();
             let (Some(first), Some(last)) = (points.first(), points.last()) else { continue };
             let order = by_order[0].order;
@@ -208,14 +220,14 @@ fn fate(measured: &Measured) -> Option<Plot> {
         "Hit rate: copied over looked at, as document 002 defines it. Written later: of the copied \
          ones, those that were written before the process ended.",
     );
-    for workload in [Workload::of("random", 64), SINGLE] {
+    for workload in [Workload::of(Pattern::Random, 64), SINGLE] {
         for (name, above, below) in [
-            ("hit rate", "precopy_success", "precopy_attempts"),
-            ("written later", "precopy_written", "precopy_pages"),
+            ("hit rate", cow_faults::PRECOPY_SUCCESS, cow_faults::PRECOPY_ATTEMPTS),
+            ("written later", cow_faults::PRECOPY_WRITTEN, cow_faults::PRECOPY_PAGES),
         ] {
             let depths = measured.depths(workload).into_iter().filter(|depth| depth.order == 0);
             let points = depths.filter_map(|depth| {
-                let share = ratio(&measured.case(workload, &depth.policy), above, below)?;
+                let share = ratio(&measured.case(workload, depth.policy), above, below)?;
                 Some((f64::from(depth.pages), share.value))
             });
             plot.draw(Series::points(format!("{}: {name}", workload.name()), points));

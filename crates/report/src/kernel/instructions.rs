@@ -3,9 +3,11 @@
 //! that ticks once an instruction, on kernels booted in turn.
 
 use cowlab_analysis::compared::{change, ratio};
-use cowlab_analysis::names::{COW_FAULTS, FORK_SWEEP};
 use cowlab_analysis::picked::Picked;
 use cowlab_model::Estimate;
+use cowlab_schema::cow_faults::{self, PATTERN, POLICY, QUANTILE, SIZE_BYTES, THREADS};
+use cowlab_schema::fork_sweep::{self, HEAP_BYTES};
+use cowlab_schema::{Bench, Pattern, Quantile};
 use cowlab_store::{Accelerator, Run};
 
 use super::cases::OFF;
@@ -86,8 +88,8 @@ pub(super) fn blocks(run: &Run) -> Vec<Block> {
 }
 
 fn operations(run: &Run) -> Vec<Operation<'_>> {
-    let counted = |bench: &str| {
-        let all = Picked::of(&run.samples, bench);
+    let counted = |bench: &Bench| {
+        let all = Picked::of(&run.samples, bench.name);
         let environments = (0u32..).zip(&run.info.environments);
         let mut found = Picked::default();
         for (index, environment) in environments {
@@ -97,24 +99,24 @@ fn operations(run: &Run) -> Vec<Operation<'_>> {
         }
         found
     };
-    let off = counted(COW_FAULTS).with("policy", OFF).with("threads", 0);
+    let off = counted(cow_faults::BENCH).with(POLICY, OFF).with(THREADS, 0);
     let mut operations = vec![Operation {
         name: "a single write (median)".into(),
-        samples: off.with("pattern", "single").with("quantile", "p50"),
+        samples: off.with(PATTERN, Pattern::Single).with(QUANTILE, Quantile::P50),
         metric: "fault_instructions",
         each: "",
     }];
-    for pattern in ["sequential", "random"] {
-        for bytes in off.numbers("size_bytes") {
-            let samples = off.with("pattern", pattern).with("size_bytes", bytes);
+    for pattern in [Pattern::Sequential, Pattern::Random] {
+        for bytes in off.numbers(SIZE_BYTES) {
+            let samples = off.with(PATTERN, pattern).with(SIZE_BYTES, bytes);
             let name = format!("a copy-on-write fault: {pattern}, {}", fmt::size(bytes));
             let (metric, each) = ("elapsed_instructions", "pages_written");
             operations.push(Operation { name, samples, metric, each });
         }
     }
-    let forks = counted(FORK_SWEEP);
-    for heap in forks.numbers("heap_bytes") {
-        let samples = forks.with("heap_bytes", heap);
+    let forks = counted(fork_sweep::BENCH);
+    for heap in forks.numbers(HEAP_BYTES) {
+        let samples = forks.with(HEAP_BYTES, heap);
         let heap = fmt::tick(heap as f64, "bytes");
         for (what, metric) in [
             // On one CPU a long fork may return after its child has run, and then counts that too.
