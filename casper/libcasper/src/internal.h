@@ -11,6 +11,11 @@
 #ifndef CASPER_INTERNAL_H
 #define CASPER_INTERNAL_H
 
+/* Nothing in a session is 32 bits wide that has to be 64, nor the other way round. */
+#if __SIZEOF_POINTER__ != 8
+#error "libcasper records 64-bit programs only"
+#endif
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,6 +24,9 @@
 #include "casper.h"
 #include "casper/insert.h"
 #include "cowlab/record.h"
+
+/* The longest path, its NUL included. */
+#define PATH_BYTES 4096
 
 #define PUBLIC __attribute__((visibility("default")))
 #define likely(x) __builtin_expect(!!(x), 1)
@@ -74,6 +82,7 @@ struct view {
 	struct writer *writers; /* one for each buffer, and one more whose `busy` tells of a fork */
 	uint64_t heartbeat;	/* the last one seen, and when */
 	uint64_t heartbeat_ns;
+	uint64_t asked_ns;	     /* when the recorder was looked for last */
 	uint64_t no_buffer_until_ns; /* do not wait for a buffer again before this */
 	uint32_t process;
 	uint32_t mode;
@@ -87,7 +96,15 @@ struct view {
 	uint64_t meta_bytes;
 	uint64_t buffers_offset;
 	uint64_t buffer_stride;
+	uint64_t device; /* of the session's file, */
+	uint64_t inode;
+	char path[128];		  /* and where it was found; empty: not known */
+	char scratch[PATH_BYTES]; /* of who enters: signal handlers have small stacks */
 };
+
+/* What precedes a view's writers in memory: whole pages. */
+#define VIEW_BYTES 8192
+_Static_assert(sizeof(struct view) <= VIEW_BYTES, "a view does not fit");
 
 extern __thread struct writer *writers[LEVELS] __attribute__((tls_model("initial-exec")));
 

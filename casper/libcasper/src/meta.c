@@ -10,7 +10,6 @@
 
 #include "internal.h"
 
-#define PATH_BYTES 4096
 /* Names of functions in one entry, about. */
 #define FUNCTIONS_BYTES 32768
 
@@ -68,6 +67,14 @@ static char *put_text(char *to, const char *text)
 	return put(to, text, strlen(text) + 1);
 }
 
+static const char *own_path(char to[PATH_BYTES])
+{
+	ssize_t length = readlink("/proc/self/exe", to, PATH_BYTES - 1);
+
+	to[length > 0 ? length : 0] = 0;
+	return to;
+}
+
 void meta_process(struct view *v, uint32_t process, uint32_t parent, uint32_t origin)
 {
 	struct casper_meta_process body = { .pid = getpid(),
@@ -75,14 +82,12 @@ void meta_process(struct view *v, uint32_t process, uint32_t parent, uint32_t or
 					    .parent_process = parent,
 					    .origin = origin,
 					    .ticks = ticks_of(v->clock) };
-	char path[PATH_BYTES];
-	ssize_t length = 0;
+	const char *path = "";
 	struct casper_meta *entry;
 
 	/* A forked child's is its parent's. */
 	if (!parent)
-		length = readlink("/proc/self/exe", path, sizeof(path) - 1);
-	path[length > 0 ? length : 0] = 0;
+		path = own_path(v->scratch);
 	entry = claim(v, CASPER_META_PROCESS, process, sizeof(body) + strlen(path) + 1);
 	if (!entry)
 		return;
@@ -189,7 +194,7 @@ static int module(struct dl_phdr_info *info, size_t size, void *data)
 {
 	struct view *v = data;
 	struct casper_meta_module body = { .bias = info->dlpi_addr, .start = UINT64_MAX };
-	char path[PATH_BYTES];
+	const char *path = info->dlpi_name;
 	struct casper_meta *entry;
 
 	(void)size;
@@ -206,14 +211,8 @@ static int module(struct dl_phdr_info *info, size_t size, void *data)
 	}
 	if (body.start >= body.end)
 		return 0;
-	if (info->dlpi_name && info->dlpi_name[0]) {
-		strncpy(path, info->dlpi_name, sizeof(path) - 1);
-		path[sizeof(path) - 1] = 0;
-	} else {
-		ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
-
-		path[length > 0 ? length : 0] = 0;
-	}
+	if (!path || !path[0])
+		path = own_path(v->scratch);
 	body.build_id_bytes = build_id(info, body.build_id);
 	entry = claim(v, CASPER_META_MODULE, v->process, sizeof(body) + strlen(path) + 1);
 	if (entry) {

@@ -20,9 +20,15 @@
 #include "internal.h"
 
 /* Without a heartbeat for this long, nobody waits for the recorder any more… */
+#ifndef WAIT_LIMIT_NS
 #define WAIT_LIMIT_NS 5000000000
-/* …and after this long the session is left. */
+#endif
+/* …and after this long the session is left, if the recorder has ended. */
+#ifndef LEAVE_LIMIT_NS
 #define LEAVE_LIMIT_NS 30000000000
+#endif
+/* How often that is asked. */
+#define ASK_NS 1000000000
 
 /* Before main, and before this library began, the first event must come the slow way. */
 static const volatile uint32_t not_begun = 1;
@@ -55,6 +61,19 @@ static void leave(struct view *v)
 		idle();
 }
 
+/*
+ * Whether the descriptor by which this process found the session is gone. One that stands still,
+ * stopped or before a disk that does not answer, comes back and wants its account.
+ */
+static bool recorder_ended(const struct view *v)
+{
+	struct stat file;
+
+	if (!stat(v->path, &file))
+		return file.st_dev != v->device || file.st_ino != v->inode;
+	return errno == ENOENT && !access("/proc/self", F_OK);
+}
+
 bool session_alive(struct view *v)
 {
 	uint64_t beat = load(&v->session->heartbeat), now = monotonic_ns();
@@ -67,10 +86,12 @@ bool session_alive(struct view *v)
 		return true;
 	}
 	still_ns = (int64_t)(now - load(&v->heartbeat_ns));
-	if (still_ns > LEAVE_LIMIT_NS) {
+	if (still_ns > LEAVE_LIMIT_NS && (int64_t)(now - load(&v->asked_ns)) > ASK_NS) {
+		store(&v->asked_ns, now);
+		if (!recorder_ended(v))
+			return false;
 		/* Its memory is nobody's now; give it back and go on without. */
 		store(&v->session->abandoned, 1);
-		store(&v->session->on, CASPER_OVER);
 		madvise((char *)v->session + v->meta_offset, v->session_bytes - v->meta_offset,
 			MADV_REMOVE);
 		leave(v);
@@ -107,28 +128,43 @@ static bool notice_fork(struct view *v)
 	return true;
 }
 
-static bool valid(const struct casper_session *s, uint64_t file_bytes)
+/*
+ * Copies what the session says of its layout beside the number of buffers, each word once: who
+ * shares the memory may change it at any moment. False: that cannot be.
+ */
+static bool copy_layout(struct view *v, const struct casper_session *s, uint64_t file_bytes)
 {
-	uint64_t ring = s->buffer_bytes;
+	uint64_t ring;
 
-	return s->magic == CASPER_SESSION_MAGIC && s->version == CASPER_VERSION &&
-	       s->session_bytes == file_bytes && s->subbuf_bytes >= 16384 &&
-	       !(s->subbuf_bytes & (s->subbuf_bytes - 1)) && !(ring & (ring - 1)) &&
-	       ring >= 2 * (uint64_t)s->subbuf_bytes && s->buffer_count &&
-	       s->buffer_count <= 1 << 20 && s->buffer_stride <= (uint64_t)1 << 40 &&
-	       s->buffer_stride >= ring + CASPER_BUFFER_HEADER_BYTES &&
-	       s->buffer_stride % 4096 == 0 && s->meta_offset >= sizeof(*s) &&
-	       s->meta_offset % 4096 == 0 && s->meta_bytes <= file_bytes &&
-	       s->meta_offset + s->meta_bytes <= s->buffers_offset &&
-	       s->buffers_offset % 4096 == 0 && s->buffers_offset <= file_bytes &&
-	       s->buffer_count <= (file_bytes - s->buffers_offset) / s->buffer_stride;
+	v->mode = load(&s->mode);
+	v->clock = load(&s->clock);
+	v->buffer_bytes = load(&s->buffer_bytes);
+	v->subbuf_bytes = load(&s->subbuf_bytes);
+	v->session_bytes = load(&s->session_bytes);
+	v->meta_offset = load(&s->meta_offset);
+	v->meta_bytes = load(&s->meta_bytes);
+	v->buffers_offset = load(&s->buffers_offset);
+	v->buffer_stride = load(&s->buffer_stride);
+	ring = v->buffer_bytes;
+	return load(&s->magic) == CASPER_SESSION_MAGIC && load(&s->version) == CASPER_VERSION &&
+	       v->session_bytes == file_bytes && v->mode <= CASPER_MODE_WAIT &&
+	       v->clock <= CASPER_CLOCK_MONOTONIC && v->subbuf_bytes >= 16384 &&
+	       !(v->subbuf_bytes & (v->subbuf_bytes - 1)) && !(ring & (ring - 1)) &&
+	       ring >= 2 * (uint64_t)v->subbuf_bytes && v->buffer_stride <= (uint64_t)1 << 40 &&
+	       v->buffer_stride >= ring + CASPER_BUFFER_HEADER_BYTES &&
+	       v->buffer_stride % 4096 == 0 && v->meta_offset >= sizeof(*s) &&
+	       v->meta_offset % 4096 == 0 && v->meta_offset <= v->buffers_offset &&
+	       v->meta_bytes <= v->buffers_offset - v->meta_offset &&
+	       v->buffers_offset % 4096 == 0 && v->buffers_offset <= file_bytes &&
+	       v->buffer_count <= (file_bytes - v->buffers_offset) / v->buffer_stride;
 }
 
 static struct view *map(const char *path)
 {
 	struct stat file, namespace;
 	struct casper_session *s;
-	size_t writers_bytes;
+	size_t view_bytes;
+	uint32_t count;
 	void *memory;
 	struct view *v = NULL;
 	int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -150,41 +186,39 @@ static struct view *map(const char *path)
 	if (memory == MAP_FAILED)
 		goto close;
 	s = memory;
-	if (!valid(s, file.st_size)) {
-		status = -EPROTO;
+	count = load(&s->buffer_count);
+	status = -EPROTO;
+	if (!count || count > 1 << 20)
 		goto unmap;
-	}
-	writers_bytes = (s->buffer_count + 1) * sizeof(struct writer);
-	memory = mmap(NULL, 4096 + writers_bytes, PROT_READ | PROT_WRITE,
-		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	view_bytes = VIEW_BYTES + (count + 1) * sizeof(struct writer);
+	memory = mmap(NULL, view_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (memory == MAP_FAILED) {
 		status = -errno;
 		goto unmap;
 	}
 	v = memory;
-	v->writers = (struct writer *)((char *)memory + 4096);
-	if (madvise(v->writers, writers_bytes, MADV_WIPEONFORK)) {
+	v->buffer_count = count;
+	v->writers = (struct writer *)((char *)memory + VIEW_BYTES);
+	if (!copy_layout(v, s, file.st_size))
+		goto unmap_view;
+	if (madvise(v->writers, view_bytes - VIEW_BYTES, MADV_WIPEONFORK)) {
 		status = -errno;
-		munmap(memory, 4096 + writers_bytes);
-		v = NULL;
-		goto unmap;
+		goto unmap_view;
 	}
-	v->writers[s->buffer_count].busy = 2;
+	v->writers[count].busy = 2;
 	v->session = s;
-	v->mode = s->mode;
-	v->clock = s->clock;
-	v->buffer_count = s->buffer_count;
-	v->buffer_bytes = s->buffer_bytes;
-	v->subbuf_bytes = s->subbuf_bytes;
-	v->session_bytes = s->session_bytes;
-	v->meta_offset = s->meta_offset;
-	v->meta_bytes = s->meta_bytes;
-	v->buffers_offset = s->buffers_offset;
-	v->buffer_stride = s->buffer_stride;
+	v->device = file.st_dev;
+	v->inode = file.st_ino;
+	/* One that is too long is none, and the recorder is never found to have ended. */
+	if (strlen(path) < sizeof(v->path))
+		strcpy(v->path, path);
 	if (!stat("/proc/self/ns/pid", &namespace))
 		v->pid_namespace = namespace.st_ino;
 	status = 0;
 	goto close;
+unmap_view:
+	munmap(v, view_bytes);
+	v = NULL;
 unmap:
 	munmap(s, file.st_size);
 close:

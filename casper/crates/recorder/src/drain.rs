@@ -1,22 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Empties the programs' buffers: what each stream recorded goes on in order, and what was dropped
 //! or overwritten is counted.
+//!
+//! Programs can write anything into the memory. A word of theirs is read once and compared with what
+//! the drain itself knows; one that breaks the rules of `record.h` closes the session, and what was
+//! good until then is kept.
 
 use std::mem::offset_of;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use anyhow::Result;
 use cowlab_casper::record::{
     CASPER_BUFFER_CLAIMED, CASPER_BUFFER_FREE, CASPER_BUFFER_HEADER_BYTES, casper_buffer,
     casper_session, casper_subbuf, casper_total,
 };
-use cowlab_casper::walk::summary;
+use cowlab_casper::walk::{End, summary};
 use cowlab_casper::write::DataChunk;
 use zerocopy::{FromBytes, FromZeros};
 
 use crate::owner::{Owner, Seen};
-use crate::session::{Session, WhenFull};
+use crate::session::{META_STEP_BYTES, Session, WhenFull};
 
+/// The least room that an event takes in a ring.
+const EVENT_ROOM_BYTES: u64 = 16;
+/// Entries whose writers were killed, or are at it. Far more than there can be.
+const UNCOMMITTED_MAX: usize = 1 << 16;
 const SUBBUF_HEADER_BYTES: u64 = size_of::<casper_subbuf>() as u64;
 
 /// Where drained records go.
@@ -43,6 +51,19 @@ struct Stream {
     first_event: u64,
 }
 
+/// Memory says what no rule of `record.h` allows.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Broken(String);
+
+macro_rules! rule {
+    ($holds:expr, $($otherwise:tt)*) => {
+        if !$holds {
+            return Err(Broken(format!($($otherwise)*)).into());
+        }
+    };
+}
+
 /// Empties a session's buffers.
 #[derive(Debug, Default)]
 pub struct Drain {
@@ -50,6 +71,14 @@ pub struct Drain {
     totals: Vec<casper_total>,
     scratch: Vec<u8>,
     meta_position: u64,
+    /// Streams that have begun.
+    begun: u32,
+    /// The first rule that was broken.
+    breach: Option<String>,
+    /// The session was closed for that.
+    closed: bool,
+    /// Buffers that are not read any more.
+    broken: Vec<u32>,
     /// Entries that were not committed when they were passed.
     uncommitted: Vec<(u64, u32)>,
 }
@@ -66,27 +95,59 @@ impl Drain {
         &self.totals
     }
 
+    /// Streams that have begun.
+    pub fn streams(&self) -> u32 {
+        self.begun
+    }
+
+    /// Which rule of its memory the session was closed for, if it was.
+    pub fn breach(&self) -> Option<&str> {
+        self.breach.as_deref()
+    }
+
     /// Pass on what there is. `last`: the recording is over, so that a flight recorder's buffers
     /// are taken as well. Returns the bytes of records that were passed on.
     pub fn round(&mut self, session: &Session, sink: &mut dyn Sink, last: bool) -> Result<u64> {
+        if self.closed {
+            return Ok(0);
+        }
+        let mut bytes = self.pass(session, sink, last)?;
+        if !session.is_as_told() {
+            self.broke("a program turned the recording on or off".to_owned());
+        }
+        if self.breach.is_some() {
+            self.closed = true;
+            session.close();
+            if !last {
+                bytes += self.pass(session, sink, true)?;
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn broke(&mut self, rule: String) {
+        self.breach.get_or_insert(rule);
+    }
+
+    fn pass(&mut self, session: &Session, sink: &mut dyn Sink, last: bool) -> Result<u64> {
         let mut bytes = 0;
         self.metadata(session, sink, last)?;
         let ready = session.buffers_ready();
         self.streams.resize_with(ready as usize, || None);
         let mut free = 0;
         for index in 0..ready {
-            let buffer = session.buffer_offset(index);
-            if session.word(field!(buffer, state)) == CASPER_BUFFER_FREE {
+            let state = session.word(field!(session.buffer_offset(index), state));
+            if state == CASPER_BUFFER_FREE && self.streams[index as usize].is_none() {
                 free += 1;
-                continue;
+            } else if !self.broken.contains(&index) {
+                bytes += self.buffer(session, sink, index, last)?;
             }
-            bytes += self.buffer(session, sink, index, last)?;
         }
         // Ahead of who starts threads or forks: half as many again as are in use.
         if !last && free < 4 + ready / 4 {
             session.provide_buffers(ready + 4 + ready / 2)?;
         }
-        session.provide_metadata()?;
+        session.provide_metadata(self.meta_position)?;
         Ok(bytes)
     }
 
@@ -98,25 +159,25 @@ impl Drain {
         last: bool,
     ) -> Result<u64> {
         let buffer = session.buffer_offset(index);
-        let number = session.word(field!(buffer, stream));
-        if number == 0 {
-            // Claimed a moment ago, or by a program that was killed within that moment.
-            return Ok(0);
-        }
         let mut stream = match self.streams[index as usize].take() {
             Some(stream) => stream,
-            None => Stream::begin(session, sink, buffer, number)?,
+            // Claimed a moment ago, or by a program that was killed within that moment.
+            None if session.word(field!(buffer, stream)) == 0 => return Ok(0),
+            None => {
+                self.begun += 1;
+                Stream::begin(session, sink, buffer, self.begun)?
+            }
         };
-        // Whether it has ended is asked before its position is: what it wrote last is seen.
-        let closed = session.word(field!(buffer, state)) != CASPER_BUFFER_CLAIMED;
-        let head = session.double_word(field!(buffer, head));
-        let quiet = head == stream.position || session.options.when_full == WhenFull::Overwrite;
-        let ended = closed || (quiet && stream.owner.look(session.pid_namespace) == Seen::Gone);
-        let mut bytes = 0;
-        if session.options.when_full != WhenFull::Overwrite || ended || last {
-            bytes = self.stream(session, sink, buffer, &mut stream)?;
-        }
-        stream.total.dropped = session.double_word(field!(buffer, dropped));
+        let (bytes, ended) = match stream.drain(session, sink, buffer, last, &mut self.scratch) {
+            Err(error) if error.is::<Broken>() => {
+                let Owner { pid, tid, .. } = stream.owner;
+                self.broke(format!("thread {tid} of process {pid}: {error}"));
+                self.broken.push(index);
+                self.totals.push(stream.total);
+                return Ok(0);
+            }
+            drained => drained?,
+        };
         if ended || last {
             self.totals.push(stream.total);
         }
@@ -124,62 +185,6 @@ impl Drain {
             free(session, buffer);
         } else if !last {
             self.streams[index as usize] = Some(stream);
-        }
-        Ok(bytes)
-    }
-
-    /// Pass on what a stream has published.
-    fn stream(
-        &mut self,
-        session: &Session,
-        sink: &mut dyn Sink,
-        buffer: usize,
-        stream: &mut Stream,
-    ) -> Result<u64> {
-        let ring_bytes = session.options.buffer_bytes;
-        let overwrites = session.options.when_full == WhenFull::Overwrite;
-        let head = session.double_word(field!(buffer, head));
-        let from = stream.position;
-        if overwrites {
-            // The oldest sub-buffer that is still whole.
-            let last = head & !(session.subbuf_bytes - 1);
-            let oldest = (last + session.subbuf_bytes).saturating_sub(ring_bytes);
-            stream.position = stream.position.max(oldest);
-        }
-        let mut bytes = 0;
-        while stream.position < head {
-            let start = stream.position & !(session.subbuf_bytes - 1);
-            let ring = buffer + CASPER_BUFFER_HEADER_BYTES as usize;
-            let end = head.min(start + session.subbuf_bytes);
-            let place = |position: u64| ring + (position & (ring_bytes - 1)) as usize;
-            let mut header = [0; SUBBUF_HEADER_BYTES as usize];
-            if stream.position == start {
-                session.memory().read(place(start), &mut header);
-                stream.position = end.min(start + SUBBUF_HEADER_BYTES);
-            }
-            self.scratch.resize((end - stream.position) as usize, 0);
-            session.memory().read(place(stream.position), &mut self.scratch);
-            stream.position = end;
-            // Written over while it was copied?
-            let reserved = session.double_word(field!(buffer, reserve));
-            if overwrites && start + ring_bytes <= reserved {
-                continue;
-            }
-            if let Ok(header) = casper_subbuf::read_from_bytes(&header)
-                && header.base_ticks != 0
-            {
-                stream.base_ticks = header.base_ticks;
-                stream.current = (header.process, header.pid);
-                if overwrites {
-                    stream.total.overwritten +=
-                        header.first_event.saturating_sub(stream.first_event);
-                }
-                stream.first_event = header.first_event;
-            }
-            bytes += stream.pass_on(sink, &self.scratch)?;
-        }
-        if stream.position != from {
-            session.memory().u64(field!(buffer, tail)).store(stream.position, Ordering::Release);
         }
         Ok(bytes)
     }
@@ -199,22 +204,33 @@ impl Drain {
             let old = entries.len();
             entries.resize(old + size as usize, 0);
             session.memory().read(at, &mut entries[old..]);
+            // As it was checked.
+            entries[old..old + 4].copy_from_slice(&size.to_ne_bytes());
             true
         };
         self.uncommitted.retain(|&(position, size)| !take(position, size));
-        while self.meta_position + header <= ready {
+        let mut good = true;
+        while good && self.meta_position + header <= ready {
             let size = session.word(start + self.meta_position as usize);
-            let fits = u64::from(size) <= ready - self.meta_position;
-            if size == 0 || u64::from(size) < header || !size.is_multiple_of(8) || !fits {
+            if size == 0 {
                 break;
             }
-            if !take(self.meta_position, size) {
+            let whole = header..=META_STEP_BYTES.min(ready - self.meta_position);
+            good = whole.contains(&size.into())
+                && size.is_multiple_of(8)
+                && self.uncommitted.len() < UNCOMMITTED_MAX;
+            if good && !take(self.meta_position, size) {
                 self.uncommitted.push((self.meta_position, size));
             }
-            self.meta_position += u64::from(size);
+            self.meta_position += u64::from(size) * u64::from(good);
         }
         if last {
             self.uncommitted.clear();
+        }
+        // Nobody claims what has no memory, and a program that begins there would wait for it.
+        let end = session.double_word(offset_of!(casper_session, meta_end));
+        if !good || end > ready {
+            self.broke(format!("metadata at offset {} is no entry", self.meta_position));
         }
         if entries.is_empty() { Ok(()) } else { sink.meta(&entries) }
     }
@@ -243,9 +259,104 @@ impl Stream {
         })
     }
 
+    /// Pass on what it has published, unless a flight recorder still records. Returns the bytes of
+    /// its records, and whether it has ended.
+    fn drain(
+        &mut self,
+        session: &Session,
+        sink: &mut dyn Sink,
+        buffer: usize,
+        last: bool,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(u64, bool)> {
+        let overwrites = session.options.when_full == WhenFull::Overwrite;
+        // Whether it has ended is asked before its position is: what it wrote last is seen.
+        let state = session.word(field!(buffer, state));
+        rule!(state != CASPER_BUFFER_FREE, "its buffer was given away before it was drained");
+        let quiet = overwrites || session.double_word(field!(buffer, head)) == self.position;
+        let ended = state != CASPER_BUFFER_CLAIMED
+            || (quiet && self.owner.look(session.pid_namespace) == Seen::Gone);
+        let mut bytes = 0;
+        if !overwrites || ended || last {
+            bytes = self.records(session, sink, buffer, scratch)?;
+        }
+        let dropped = session.double_word(field!(buffer, dropped));
+        rule!(dropped >= self.total.dropped, "its count of dropped events went back to {dropped}");
+        self.total.dropped = dropped;
+        Ok((bytes, ended))
+    }
+
+    /// Pass on the records up to the position that it published last.
+    fn records(
+        &mut self,
+        session: &Session,
+        sink: &mut dyn Sink,
+        buffer: usize,
+        scratch: &mut Vec<u8>,
+    ) -> Result<u64> {
+        let (ring_bytes, subbuf_bytes) = (session.options.buffer_bytes, session.subbuf_bytes);
+        let overwrites = session.options.when_full == WhenFull::Overwrite;
+        let head = session.double_word(field!(buffer, head));
+        let most = if overwrites { u64::MAX >> 1 } else { self.position + ring_bytes };
+        rule!(
+            head.is_multiple_of(8) && (self.position..=most).contains(&head),
+            "its position went from {} to {head}",
+            self.position
+        );
+        if overwrites {
+            // The oldest sub-buffer that is still whole.
+            let last = head & !(subbuf_bytes - 1);
+            self.position = self.position.max((last + subbuf_bytes).saturating_sub(ring_bytes));
+        }
+        let mut bytes = 0;
+        while self.position < head {
+            let start = self.position & !(subbuf_bytes - 1);
+            let ring = buffer + CASPER_BUFFER_HEADER_BYTES as usize;
+            let end = head.min(start + subbuf_bytes);
+            let place = |position: u64| ring + (position & (ring_bytes - 1)) as usize;
+            let mut header = [0; SUBBUF_HEADER_BYTES as usize];
+            if self.position == start {
+                session.memory().read(place(start), &mut header);
+                self.position = end.min(start + SUBBUF_HEADER_BYTES);
+            }
+            scratch.resize((end - self.position) as usize, 0);
+            session.memory().read(place(self.position), scratch);
+            self.position = end;
+            // Written over while it was copied?
+            fence(Ordering::Acquire);
+            let reserved = session.double_word(field!(buffer, reserve));
+            if overwrites && start.saturating_add(ring_bytes) <= reserved {
+                continue;
+            }
+            if let Ok(header) = casper_subbuf::read_from_bytes(&header)
+                && header.base_ticks != 0
+            {
+                self.base_ticks = header.base_ticks;
+                self.current = (header.process, header.pid);
+                if overwrites {
+                    self.skip_to(header.first_event, start)?;
+                }
+            }
+            bytes += self.pass_on(sink, scratch)?;
+        }
+        // Each time, since its program waits for it.
+        session.memory().u64(field!(buffer, tail)).store(self.position, Ordering::Release);
+        Ok(bytes)
+    }
+
+    /// A flight recorder's sub-buffer at `start` says how many events were before it.
+    fn skip_to(&mut self, first_event: u64, start: u64) -> Result<()> {
+        let possible = self.first_event..=start / EVENT_ROOM_BYTES;
+        rule!(possible.contains(&first_event), "{first_event} events in {start} bytes");
+        self.total.overwritten += first_event - self.first_event;
+        self.first_event = first_event;
+        Ok(())
+    }
+
     fn pass_on(&mut self, sink: &mut dyn Sink, records: &[u8]) -> Result<u64> {
         let found = summary(records);
         if found.used_bytes == 0 {
+            rule!(found.end == End::Whole, "after its event {} comes no record", self.first_event);
             return Ok(0);
         }
         let of = DataChunk {
@@ -266,6 +377,7 @@ impl Stream {
         }
         sink.data(&of, &records[..found.used_bytes])?;
         self.total.stored += u64::from(found.events);
+        rule!(found.end == End::Whole, "after its event {} comes no record", self.first_event);
         Ok(found.used_bytes as u64)
     }
 }
@@ -291,7 +403,6 @@ pub fn counters(session: &Session) -> Counters {
         no_buffer_events: session.double_word(offset_of!(casper_session, no_buffer_events)),
         lost_meta: session.double_word(offset_of!(casper_session, lost_meta)),
         processes: session.word(offset_of!(casper_session, next_process)),
-        streams: session.word(offset_of!(casper_session, next_stream)),
         abandoned: session.word(offset_of!(casper_session, abandoned)) != 0,
     }
 }
@@ -305,8 +416,6 @@ pub struct Counters {
     pub lost_meta: u64,
     /// Processes that entered.
     pub processes: u32,
-    /// Streams that began.
-    pub streams: u32,
     /// A program left since it saw no heartbeat.
     pub abandoned: bool,
 }

@@ -29,7 +29,7 @@ pub struct TraceFile {
 }
 
 /// What a recording came to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Account {
     /// Events in the trace.
     pub stored_events: u64,
@@ -41,6 +41,10 @@ pub struct Account {
     pub disk_lost_events: u64,
     /// The session's own counters.
     pub counters: Counters,
+    /// Streams: what each thread recorded from its first event to its end.
+    pub streams: u32,
+    /// Which rule of the session's memory a program broke, if one did: it was closed then.
+    pub breach: Option<String>,
     /// Bytes of the trace.
     pub bytes: u64,
 }
@@ -133,15 +137,18 @@ impl TraceFile {
             total.disk_lost = self.disk_lost.get(&total.stream).copied().unwrap_or(0);
             total.stored -= total.disk_lost;
         }
-        let sum = |of: fn(&casper_total) -> u64| totals.iter().map(of).sum::<u64>();
+        // What programs counted may be any number.
+        let sum = |of: fn(&casper_total) -> u64| totals.iter().map(of).fold(0, u64::saturating_add);
         let mut counters = crate::drain::counters(session);
-        counters.lost_meta += self.lost_meta;
+        counters.lost_meta = counters.lost_meta.saturating_add(self.lost_meta);
         let mut account = Account {
             stored_events: sum(|total| total.stored),
             dropped_events: sum(|total| total.dropped),
             overwritten_events: sum(|total| total.overwritten),
             disk_lost_events: sum(|total| total.disk_lost),
             counters,
+            streams: drain.streams(),
+            breach: drain.breach().map(str::to_owned),
             bytes: 0,
         };
         set_now(self.writer.header_mut(), session);
@@ -153,7 +160,7 @@ impl TraceFile {
         header.no_buffer_events = account.counters.no_buffer_events;
         header.lost_meta = account.counters.lost_meta;
         header.processes = account.counters.processes;
-        header.streams = account.counters.streams;
+        header.streams = account.streams;
         account.bytes = self.writer.bytes();
         let finished = self.writer.finish(&totals);
         (account, self.trouble.or(finished.err()))

@@ -55,7 +55,9 @@ impl Recording {
             self.refreshed = Instant::now();
             self.file.refresh(&self.session);
         }
-        if bytes < self.session.subbuf_bytes {
+        if self.is_closed() {
+            std::thread::sleep(NAP);
+        } else if bytes < self.session.subbuf_bytes {
             self.session.sleep(NAP);
         }
         Ok(())
@@ -64,6 +66,11 @@ impl Recording {
     /// Processes that have entered so far.
     pub fn processes(&self) -> u32 {
         counters(&self.session).processes
+    }
+
+    /// Whether a program broke the rules of the session's memory, so that nothing more is recorded.
+    pub fn is_closed(&self) -> bool {
+        self.drain.breach().is_some()
     }
 
     /// Nothing will come: leave no file behind.
@@ -77,7 +84,9 @@ impl Recording {
             // Who waits for room gets it before the end.
             self.drain.round(&self.session, &mut self.file, false)?;
         }
-        self.session.turn(false)?;
+        if !self.is_closed() {
+            self.session.turn(false)?;
+        }
         std::thread::sleep(GRACE);
         self.drain.round(&self.session, &mut self.file, true)?;
         Ok(self.file.finish(&self.session, &self.drain))

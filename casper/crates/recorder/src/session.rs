@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A session's memory: made here, mapped by each traced program (`struct casper_session`).
+//!
+//! Programs may write anything anywhere in it at any time. What the recorder decides by is therefore
+//! kept beside the mapping, and shared words of its own are only written.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,13 +15,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use cowlab_casper::record::{
-    CASPER_BUFFER_HEADER_BYTES, CASPER_ENTER, CASPER_ENTER_ADDRESS, CASPER_EXIT,
+    CASPER_BUFFER_HEADER_BYTES, CASPER_CHUNK_MAX, CASPER_ENTER, CASPER_ENTER_ADDRESS, CASPER_EXIT,
     CASPER_EXIT_ADDRESS, CASPER_MODE_DROP, CASPER_MODE_OVERWRITE, CASPER_MODE_WAIT, CASPER_OVER,
     CASPER_PAUSED, CASPER_RECORDING, CASPER_SESSION_MAGIC, CASPER_VERSION, casper_session,
     casper_setup,
 };
 use cowlab_machine::SharedMemory;
-use rustix::fs::{FallocateFlags, MemfdFlags, Mode, fallocate, fchmod, ftruncate, memfd_create};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, Mode, SealFlags, fallocate, fchmod, fcntl_add_seals, ftruncate,
+    memfd_create,
+};
 use rustix::thread::futex;
 use zerocopy::FromZeros;
 
@@ -79,7 +86,8 @@ impl Default for Options {
 
 /// Room for metadata, given memory as it is used.
 const META_BYTES: u64 = 256 << 20;
-const META_STEP_BYTES: u64 = 1 << 20;
+/// Room ahead of what is written, and the largest entry.
+pub(crate) const META_STEP_BYTES: u64 = 1 << 20;
 const META_OFFSET: u64 = 16384;
 /// The kernel's has its memory at once: enough for 100,000 processes.
 const KERNEL_META_BYTES: u64 = 16 << 20;
@@ -105,6 +113,12 @@ pub struct Session {
     /// Inode of this process's pid namespace.
     pub pid_namespace: u64,
     layout: Layout,
+    /// Buffers that have memory.
+    buffers_ready: Cell<u32>,
+    /// Bytes of metadata that have memory.
+    meta_ready: Cell<u64>,
+    /// What programs were told last: `enum casper_session_state`.
+    told: Cell<u32>,
 }
 
 /// Where the parts of a session's memory are.
@@ -135,7 +149,8 @@ impl Session {
         let first = clock.now();
         // An eighth: what one switch of sub-buffers loses of a flight recorder's past, and how
         // often a program that fills them wakes the recorder.
-        let subbuf_bytes = (options.buffer_bytes / 8).max(16384);
+        // A chunk of the trace holds one.
+        let subbuf_bytes = (options.buffer_bytes / 8).clamp(16384, CASPER_CHUNK_MAX.into());
         let (file, layout) = match options.kernel {
             Some(_) => kernel_memory(&options, clock, subbuf_bytes)?,
             None => own_memory(&options)?,
@@ -151,6 +166,10 @@ impl Session {
             layout,
             file,
             memory,
+            buffers_ready: Cell::new(0),
+            // A kernel's has all of it at once.
+            meta_ready: Cell::new(if options.kernel.is_some() { layout.meta_bytes } else { 0 }),
+            told: Cell::new(CASPER_PAUSED),
             options,
         };
         let first_buffers = match &session.options.kernel {
@@ -165,7 +184,7 @@ impl Session {
         };
         session.write_header();
         session.provide_buffers(first_buffers.min(session.options.buffers))?;
-        session.provide_metadata()?;
+        session.provide_metadata(0)?;
         Ok(session)
     }
 
@@ -276,11 +295,10 @@ impl Session {
 
     /// Where the metadata begins, and how much of it has memory.
     pub fn metadata(&self) -> (usize, u64) {
-        let ready = self.memory.u64(offset_of!(casper_session, meta_ready));
-        (self.layout.meta_offset as usize, ready.load(Ordering::Relaxed))
+        (self.layout.meta_offset as usize, self.meta_ready.get())
     }
 
-    /// A counter or state in the header.
+    /// A word that programs write.
     pub fn word(&self, offset: usize) -> u32 {
         self.memory.u32(offset).load(Ordering::Acquire)
     }
@@ -292,7 +310,7 @@ impl Session {
 
     /// Buffers that have memory.
     pub fn buffers_ready(&self) -> u32 {
-        self.word(offset_of!(casper_session, buffers_ready))
+        self.buffers_ready.get()
     }
 
     /// See that the first `count` buffers have memory.
@@ -306,22 +324,20 @@ impl Session {
                 let (from, to) = (self.buffer_offset(ready), self.buffer_offset(count));
                 self.give_memory(from as u64, (to - from) as u64)?;
             }
-            let word = self.memory.u32(offset_of!(casper_session, buffers_ready));
-            word.store(count, Ordering::Release);
+            self.buffers_ready.set(count);
         }
         Ok(())
     }
 
-    /// See that there is room for metadata ahead of what is written.
-    pub fn provide_metadata(&self) -> Result<()> {
-        let end = self.double_word(offset_of!(casper_session, meta_end));
-        let ready = self.memory.u64(offset_of!(casper_session, meta_ready));
-        let have = ready.load(Ordering::Relaxed);
-        if end.saturating_add(META_STEP_BYTES) > have && have < self.layout.meta_bytes {
+    /// See that there is room for metadata after its first `end` bytes, which are written.
+    pub fn provide_metadata(&self, end: u64) -> Result<()> {
+        let have = self.meta_ready.get();
+        if end + META_STEP_BYTES > have && have < self.layout.meta_bytes {
             let more = (META_STEP_BYTES * 2).max(have / 2).min(self.layout.meta_bytes - have);
             self.give_memory(self.layout.meta_offset + have, more)?;
-            ready.store(have + more, Ordering::Release);
+            self.meta_ready.set(have + more);
         }
+        self.restate();
         Ok(())
     }
 
@@ -334,11 +350,35 @@ impl Session {
     /// Have programs, or the kernel, record, or not.
     pub fn turn(&self, on: bool) -> Result<()> {
         let state = if on { CASPER_RECORDING } else { CASPER_PAUSED };
-        self.memory.u32(offset_of!(casper_session, on)).store(state, Ordering::SeqCst);
+        self.tell(state);
         match self.options.kernel {
             Some(_) => device::turn(&self.file, state),
             None => Ok(()),
         }
+    }
+
+    fn tell(&self, state: u32) {
+        self.told.set(state);
+        self.memory.u32(offset_of!(casper_session, on)).store(state, Ordering::SeqCst);
+    }
+
+    /// Have programs leave it, for good.
+    pub fn close(&self) {
+        self.tell(CASPER_OVER);
+    }
+
+    /// Say again what programs wait for, should one have written over it.
+    pub fn restate(&self) {
+        let (buffers, meta) = (self.buffers_ready.get(), self.meta_ready.get());
+        let word = self.memory.u32(offset_of!(casper_session, buffers_ready));
+        word.store(buffers, Ordering::Release);
+        let word = self.memory.u64(offset_of!(casper_session, meta_ready));
+        word.store(meta, Ordering::Release);
+    }
+
+    /// Whether the word that turns recording on and off is as this recorder left it.
+    pub fn is_as_told(&self) -> bool {
+        self.word(offset_of!(casper_session, on)) == self.told.get()
     }
 
     /// Have the kernel record `count` events and as many empty functions.
@@ -374,7 +414,7 @@ impl Session {
 impl Drop for Session {
     /// Programs leave it when they look again; what they still map gives its memory back now.
     fn drop(&mut self) {
-        self.memory.u32(offset_of!(casper_session, on)).store(CASPER_OVER, Ordering::SeqCst);
+        self.close();
         if self.options.kernel.is_some() {
             return; // the device's own end is the session's
         }
@@ -388,11 +428,14 @@ fn own_memory(options: &Options) -> Result<(File, Layout)> {
     let stride = u64::from(CASPER_BUFFER_HEADER_BYTES) + options.buffer_bytes;
     let buffers_offset = META_OFFSET + META_BYTES;
     let bytes = buffers_offset + u64::from(options.buffers) * stride;
-    let fd: OwnedFd = memfd_create("casper", MemfdFlags::CLOEXEC)
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let fd: OwnedFd = memfd_create("casper", flags)
         .context("cannot make the memory of the recording (memfd_create)")?;
     // Who may open it may record into it and read what others record.
     fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
     ftruncate(&fd, bytes)?;
+    // A program that cut it short would end the recorder and all other programs (SIGBUS).
+    fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     let meta = (META_OFFSET, META_BYTES);
     let layout = Layout { meta_offset: meta.0, meta_bytes: meta.1, buffers_offset, stride, bytes };
     Ok((File::from(fd), layout))

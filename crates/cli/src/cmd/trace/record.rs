@@ -118,6 +118,13 @@ pub fn run(json: bool, args: &TraceRecordArgs) -> Result<()> {
             account.disk_lost_events
         )));
     }
+    if let Some(rule) = account.breach {
+        bail!(
+            "a program broke the rules of the recording's memory ({rule}), so the recording was \
+             closed; what came before is in {}",
+            args.output.display()
+        );
+    }
     match status {
         Some(status) if status != 0 => Err(EndedWith::of_wait_status(status).into()),
         _ => Ok(()),
@@ -154,6 +161,11 @@ struct Watch {
 impl Watch {
     fn is_over(&self) -> bool {
         self.limit.is_some_and(|limit| self.began.elapsed() >= limit)
+    }
+
+    /// Nothing more that is recorded will come.
+    fn ends_recording(&self) -> bool {
+        self.signal().is_some() || self.is_over() || self.recording.is_closed()
     }
 
     /// The last signal that came, once.
@@ -223,7 +235,7 @@ impl Watch {
     /// Record the kernel until a signal comes or the time is over.
     fn kernel(&mut self) -> Result<()> {
         output::say("recording the kernel; Ctrl-C ends it");
-        while self.signal().is_none() && !self.is_over() {
+        while !self.ends_recording() {
             self.recording.pump()?;
         }
         Ok(())
@@ -242,7 +254,7 @@ impl Watch {
         let mut entered = false;
         let exists = || Path::new(&format!("/proc/{pid}")).exists();
         output::say(&format!("recording process {pid}; Ctrl-C ends it"));
-        while self.signal().is_none() && !self.is_over() && exists() {
+        while !self.ends_recording() && exists() {
             self.recording.pump()?;
             if !entered && self.recording.processes() > 0 {
                 entered = true;
@@ -281,7 +293,7 @@ fn tell(json: bool, args: &TraceRecordArgs, account: &Account, status: Option<i3
             disk_lost_events: account.disk_lost_events,
             lost_meta: counters.lost_meta,
             processes: counters.processes,
-            streams: counters.streams,
+            streams: account.streams,
             bytes: account.bytes,
             exit_status: status,
         };
