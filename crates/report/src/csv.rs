@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use crate::document::{Cell, Column, Document, Table};
-use crate::html::inline;
+use crate::inline;
 
 /// File name and contents of every table of `document`.
 pub fn tables(document: &Document) -> Vec<(String, String)> {

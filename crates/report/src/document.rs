@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 pub use crate::plot::{Axis, Plot, Series};
 
 use crate::fmt;
-use crate::html::inline::plain;
+use crate::inline::plain;
 
 /// One report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]

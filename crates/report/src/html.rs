@@ -5,9 +5,9 @@ use base64::Engine;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::document::{Block, Cell, Column, Document, Finding, Plot, Section, Table};
+use crate::inline;
 use crate::{csv, plot};
 
-pub(crate) mod inline;
 mod library;
 
 const CSS: &str = include_str!("../assets/report.css");

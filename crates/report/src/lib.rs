@@ -17,6 +17,7 @@ pub mod fmt;
 pub mod footprint;
 pub mod fork_study;
 pub mod html;
+mod inline;
 pub mod kernel;
 mod papers;
 mod plot;

@@ -6,7 +6,7 @@ mod grid;
 use grid::{Grid, TIED};
 
 use crate::document::{Block, Document, Finding, Plot, Section, Table};
-use crate::html::inline;
+use crate::inline;
 
 /// Where no width is known: output that goes to a file.
 const DEFAULT_WIDTH: u16 = 100;

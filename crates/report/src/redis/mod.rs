@@ -14,7 +14,7 @@ use cowlab_store::Run;
 
 use crate::configuration::Names as _;
 use crate::document::{Axis, Block, Plot, Section, Series};
-use crate::html::inline::plain;
+use crate::inline::plain;
 
 /// Anchor of the section.
 pub const SECTION: &str = "redis";

@@ -15,8 +15,6 @@ use crate::study::not_available;
 
 /// Anchor of the table of lines.
 pub(super) const LINES_TABLE: &str = "sweep-lines";
-/// The fractions whose lines were published.
-pub(super) const PUBLISHED: [f64; 3] = [0.1, 0.5, 0.9];
 
 pub(super) fn section(study: &Study) -> Section {
     let mut blocks = vec![Block::Text(
@@ -90,7 +88,7 @@ fn figure(study: &Study) -> Plot {
          published machines have no place on these axes: their figures are in the \
          [table below](#sweep-published).",
     );
-    for line in PUBLISHED.iter().filter_map(|fraction| study.sweep.line(*fraction)) {
+    for line in shares::PUBLISHED.iter().filter_map(|fraction| study.sweep.line(*fraction)) {
         let points = of_line(study, line).map(|p| (p.heap_bytes as f64, p.real_ns));
         plot.draw(Series::estimates(name(line.fraction), points));
         let last = of_line(study, line).map(|p| p.heap_bytes as f64).fold(0.0, f64::max);

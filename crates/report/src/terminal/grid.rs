@@ -8,7 +8,7 @@ use comfy_table::{
 
 use super::{char_width, clean, gap};
 use crate::document::{Cell, Table};
-use crate::html::inline;
+use crate::inline;
 
 /// A space at which no line is broken, and that is not cut off; a space where it is shown.
 pub const TIED: char = '\u{e000}';
