@@ -31,7 +31,7 @@ json "$counts" "$pages" "$ordered" \
 	"{'pattern', 'size_bytes', 'writer', 'children', 'threads', 'policy'} <= rows[0]['params'].keys()"
 
 # The seed makes the order, not the counts; it is recorded.
-passes --json --seed 7 bench cow-faults --pattern sequential,random --size-bytes 16MiB \
+passes --json bench cow-faults --seed 7 --pattern sequential,random --size-bytes 16MiB \
 	--writer child,parent --children 2,3,4,5,6,7 --rounds 1
 json "$counts" "$pages" "$ordered" \
 	"len(each('pattern', 'writer', 'children')) == 2 * 2 * 6" \

@@ -76,7 +76,7 @@ json 'd["summary"]["kernels"][0]["variant"] == "plain"' 'd["summary"]["kernels"]
 
 # A series that does not fit this source: the step, the file, the hunk and the reject are named.
 mkdir -p misfit/series/0001-misfit
-cp "$kernel_dir/config" misfit/
+cp "$COWLAB_KERNEL/config" misfit/
 echo 'mm: misfit' >misfit/series/0001-misfit/MESSAGE
 cat >misfit/series/0001-misfit/hooks.patch <<'END'
 --- a/mm/memory.c
@@ -94,7 +94,7 @@ COWLAB_KERNEL=misfit refuses 1 "no step '0002'" kernel build --through 0002
 # An option that the configuration does not take.
 mkdir wrong
 {
-	cat "$kernel_dir/config"
+	cat "$COWLAB_KERNEL/config"
 	echo CONFIG_NO_SUCH_OPTION=y
 } >wrong/config
 COWLAB_KERNEL=wrong refuses 1 'CONFIG_NO_SUCH_OPTION=y is not set' kernel build --variant plain
@@ -219,7 +219,7 @@ refuses 1 "no test in .* has 'none' in its name" kernel test --variant plain \
 
 # A series of one step: mails that apply, and what checkpatch finds in them.
 mkdir -p one/series/0001-one/tree/mm
-cp "$kernel_dir/config" one/
+cp "$COWLAB_KERNEL/config" one/
 printf 'mm: add a file that nobody builds\n\nIt is there to be mailed.\n' \
 	>one/series/0001-one/MESSAGE
 printf '// SPDX-License-Identifier: GPL-2.0\nint nobody_builds_this;\n' \
