@@ -29,7 +29,7 @@ limited() {
 	# shellcheck disable=SC2016 # That bash expands it.
 	setpriv --reuid $user --regid $user --clear-groups bash -c \
 		'ulimit -u "$1" && cd "$2" && shift 2 && exec ./cowlab "$@"' \
-		- "$processes" "$folder" "$@" --output runs >out 2>err </dev/null || status=$?
+		- "$processes" "$folder" "$@" >out 2>err </dev/null || status=$?
 	no_panic
 }
 nothing_runs() {
