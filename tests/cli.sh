@@ -6,34 +6,54 @@ set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
 
-verbs=(study report doctor calibrate bench predict compare insert completions)
-benches=(fork-sweep fork-table cow-faults cow-check cross-check)
+# verbs_of WORD...: the verbs that the help of these words lists.
+verbs_of() {
+	"$COWLAB" "$@" --help | awk '/^(Commands|Measurements):/ { on = 1; next } /^$/ { on = 0 }
+		on && /^  [a-z]/ && $1 != "help" { print $1 }'
+}
 
 passes --version
 says out '^cowlab [0-9]+\.[0-9]+\.[0-9]+$'
 passes --help
+mapfile -t verbs < <(verbs_of)
+# The list is the program's own; what README.md has a row for is in it.
+while read -r verb; do
+	[[ " ${verbs[*]} " == *" $verb "* ]] || fail "README.md has $verb, --help has ${verbs[*]}"
+done < <(sed -n 's/^| `\([a-z]*\)[ `].*/\1/p' "$REPOSITORY/README.md")
+all=()
 for verb in "${verbs[@]}"; do
-	says out "^  $verb +[A-Z]"
+	all+=("$verb")
+	mapfile -t inner < <(verbs_of "$verb")
+	for one in "${inner[@]}"; do all+=("$verb $one"); done
 done
-for verb in "${verbs[@]}"; do
+((${#all[@]} > 35)) || fail "expected more than 35 verbs, saw ${#all[@]}: ${all[*]}"
+
+# Each says what it is, has --json, and refuses a flag that it does not know by its name.
+passes man --output pages
+for verb in "${all[@]}"; do
+	read -ra words <<<"$verb"
 	for flag in --help -h; do
-		passes "$verb" $flag
-		says out "Usage: cowlab $verb"
+		passes "${words[@]}" $flag
+		says out "^Usage: cowlab $verb"
 		says out '--json'
 	done
+	refuses 2 "'--spoon'" "${words[@]}" --spoon
+	if [[ $verb != "kernel bench "* ]]; then
+		page=pages/cowlab-${verb// /-}.1
+		[[ -s $page ]] || fail "expected a man page of $verb, saw: $(ls pages)"
+		grep -q '^\.TH' "$page" || fail "$page is no man page"
+	fi
 done
-for bench in "${benches[@]}"; do
-	passes bench "$bench" --help
-	says out "Usage: cowlab bench $bench"
-done
-passes bench fork-sweep --help
-# Flags are documented where they are taken; hidden ones are for the tests.
-for flag in --forks --heap-bytes --write-fraction --method --writer --page-size-bytes --threads \
-	--rounds --set work_us; do
-	says out "$flag"
+# A destination is --output: no other flag's value is a file or folder that is written.
+for verb in "${all[@]}"; do
+	read -ra words <<<"$verb"
+	! "$COWLAB" "${words[@]}" --help | grep -E -- '--(file|out|output-dir|to|html|record|metrics-file|pid|kernel-dir|cache)\b' |
+		grep -v -- '--file <GLOB>' || fail "$verb has a name of before"
 done
 passes bench cow-check --help
 ! grep -q -- '--broken' out || fail "--broken is not hidden"
+passes --json completions bash
+json "d['format'] == 1 and d['summary']['shell'] == 'bash' and rows == [] and d['missing'] == []"
 
 for shell in bash zsh fish; do
 	passes completions "$shell"
@@ -42,11 +62,6 @@ done
 bash -n <("$COWLAB" completions bash) || fail "bash cannot read its completions"
 refuses 2 'possible values' completions tcsh
 
-passes man --output pages
-for verb in "${verbs[@]}" "${benches[@]/#/bench-}"; do
-	[[ -s pages/cowlab-$verb.1 ]] || fail "expected a man page of $verb, saw: $(ls pages)"
-	grep -q '^\.TH' "pages/cowlab-$verb.1" || fail "cowlab-$verb.1 is no man page"
-done
 [[ -s pages/cowlab.1 ]] || fail "expected cowlab.1, saw: $(ls pages)"
 echo text >file
 refuses 1 'file/pages' man --output file/pages

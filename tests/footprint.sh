@@ -265,6 +265,11 @@ wait "$looking" || status=$?
 [[ $(awk '/^State/ { print $2 }' "/proc/$truth/status") == [SR] ]] || fail "it does not run on"
 kill -9 "$truth"
 
+# What the command prints is not mixed into the document.
+rm -rf runs && passes --json footprint --method exclusive -- sh -c 'echo said; ./truth child 100 2'
+json "d['summary']['forks'] >= 1"
+says err '^said$'
+
 # What is kept, and that no address is in it.
 rm -rf kept && passes footprint --output kept -- ./truth child 100 2
 kept=$(only_run kept)

@@ -53,7 +53,7 @@ huge_mib() {
 
 # What is wrong with the call, or with a policy file.
 refuses 2 'PID|NAME' tend
-refuses 2 'is not a share' tend 1 --cpu-share 2
+refuses 2 'is not a share' tend 1 --set cpu_share=2
 refuses 2 'cannot be used with' tend 1 --once --dry-run
 refuses 1 'there is no process' tend 999999999 --once
 refuses 1 'no process is called' tend no-such-name --once
@@ -94,7 +94,7 @@ says out 'no machine profile'
 mv away runs
 
 # Done, and once more there is next to nothing to do (Python itself maps and unmaps memory).
-passes --json tend "$target" --once --cpu-share 1 --budget-us 1000000 --profile "$profile"
+passes --json tend "$target" --once --set cpu_share=1 --budget-us 1000000 --profile "$profile"
 (($(huge_mib) >= before + 56)) || fail "expected huge pages, saw $(huge_mib) MiB of $before"
 tell check whole
 grep -q '"event":"done"' out || fail "expected an event 'done', saw: $(seen)"
@@ -128,7 +128,7 @@ says err 'output mine/tend.prom cannot be written: Permission denied'
 # Sparse memory stays sparse.
 tell sparse sparse
 rss=$(awk '$1 == "Rss:" { print $2 }' "/proc/$target/smaps_rollup")
-passes tend "$target" --once --cpu-share 1 --budget-us 1000000
+passes tend "$target" --once --set cpu_share=1 --budget-us 1000000
 now=$(awk '$1 == "Rss:" { print $2 }' "/proc/$target/smaps_rollup")
 ((now <= rss + 1024)) || fail "memory grew from $rss to $now KiB"
 ends
@@ -137,7 +137,7 @@ ends
 # collapse is paid for in time, so that most are still to come.
 target 64
 tell remap remapped
-"$COWLAB" --json tend "$target" --once --cpu-share 0.05 --budget-us 1000000 >out 2>err </dev/null &
+"$COWLAB" --json tend "$target" --once --set cpu_share=0.05 --budget-us 1000000 >out 2>err </dev/null &
 tend=$!
 started+=("$tend")
 for _ in {1..500}; do ! grep -q '"event":"surveyed"' out || break; sleep 0.01; done
@@ -160,7 +160,7 @@ tell remap remapped
 tell hold held
 before=$(huge_mib)
 # How long a collapse takes is the machine's, and five long ones in a row end in a rest of 10 s.
-"$COWLAB" tend "$target" --cpu-share 1 --budget-us 1000000 --output metrics \
+"$COWLAB" tend "$target" --set cpu_share=1 --budget-us 1000000 --output metrics \
 	--listen 127.0.0.1:0 >out 2>err </dev/null &
 tend=$!
 started+=("$tend")
@@ -197,7 +197,7 @@ says served '^cowlab_tend_forks_total\{process="python3'
 # Its lines end with their reader, and it with them.
 SECONDS=0
 status=0
-timeout 20 "$COWLAB" tend "$target" --json --interval-s 1 2>err | head -n 1 >out || status=$?
+timeout 20 "$COWLAB" tend "$target" --json --set interval_s=1 2>err | head -n 1 >out || status=$?
 called="tend --json | head"
 is_status 0
 ((SECONDS <= 10)) || fail "tend went on for $SECONDS s without a reader"
@@ -206,7 +206,7 @@ says out '"event"'
 # took to start is paid for: seconds as a rule, and more than 20 have been seen.
 tell crowd crowded
 SECONDS=0
-"$COWLAB" tend "$target" --cpu-share 0.01 --duration-s 120 >out 2>err </dev/null &
+"$COWLAB" tend "$target" --set cpu_share=0.01 --duration-s 120 >out 2>err </dev/null &
 tend=$!
 started+=("$tend")
 for _ in {1..1100}; do ! grep -q 'share its memory' out || break; sleep 0.1; done

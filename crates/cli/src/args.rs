@@ -21,6 +21,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use cowlab_observe::watch::Wanted;
+
+use crate::usage::WrongUsage;
 use cowlab_schema::units::parse_bytes;
 
 pub use advise::AdviseArgs;
@@ -40,7 +42,7 @@ pub use programs::{FootprintsArgs, ForecastArgs};
 pub use redis::RedisArgs;
 pub use snapshot::SnapshotArgs;
 pub use study::{CasperSettings, CcowSettings, NextPageSettings, NoSettings, Paper, StudyArgs};
-pub use tend::TendArgs;
+pub use tend::{TendArgs, TendSettings};
 pub use trace::{ExportFormat, Trace, TraceExportArgs, TraceRecordArgs, WhenFull};
 pub use trace_report::TraceReportArgs;
 pub use watch::{BenchObserveArgs, WatchArgs};
@@ -203,6 +205,29 @@ pub fn globs(all: &[String]) -> (Vec<String>, Vec<String>) {
     (wanted, excluded)
 }
 
+/// What `--set KEY=VALUE` says, by the flags that `T` would have.
+pub fn settings<T: Args>(set: &[String]) -> Result<T, WrongUsage> {
+    let command = T::augment_args(clap::Command::new("--set"));
+    let name = |arg: &clap::Arg| Some(arg.get_long()?.replace('-', "_"));
+    let known: Vec<String> = command.get_arguments().filter_map(name).collect();
+    let mut words = vec![String::new()];
+    for setting in set {
+        let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
+        if !known.iter().any(|name| name == key) {
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Err(WrongUsage(format!("--set {setting}: the keys are {known}")));
+        }
+        words.push(format!("--{}={value}", key.replace('_', "-")));
+    }
+    let wrong = |error: clap::Error| {
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        WrongUsage(format!("--set: {}", first.trim_start_matches("error: ")))
+    };
+    let matches = command.try_get_matches_from(words).map_err(wrong)?;
+    T::from_arg_matches(&matches).map_err(wrong)
+}
+
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value > 0.0 && value <= 1e9 => Ok(value),
@@ -306,4 +331,73 @@ pub struct InsertArgs {
     /// List the functions that are instrumented, with their exits, as well as those left alone
     #[arg(long)]
     pub list: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// Flags that mean the same wherever they stand, and are counted nowhere: the document (every
+    /// verb), where something is written (every verb that writes), and of what measures the seed and
+    /// whether settings of THP may be changed.
+    const SHARED: [&str; 6] = ["json", "output", "seed", "set-mthp", "help", "version"];
+
+    /// All slots of flags, and those of one verb.
+    const MOST: (usize, usize) = (190, 9);
+
+    /// Verbs that are still over it, and by how much.
+    const OVER: [(&str, usize); 3] = [("bench redis", 3), ("bench snapshot", 2), ("bench tend", 7)];
+
+    fn count(command: &clap::Command, name: &str, slots: &mut Vec<(String, usize)>) {
+        let mut verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).peekable();
+        // What takes arguments of its own beside its verbs is one as well.
+        let is_verb = verbs.peek().is_none() || command.get_positionals().next().is_some();
+        if is_verb || name == "kernel bench" {
+            let own = command.get_arguments().filter(|arg| !arg.is_hide_set());
+            let own = own.filter_map(clap::Arg::get_long).filter(|flag| !SHARED.contains(flag));
+            slots.push((name.to_owned(), own.count()));
+        }
+        // Measurements in guests are those of bench.
+        if name != "kernel bench" {
+            verbs.for_each(|verb| count(verb, format!("{name} {}", verb.get_name()).trim(), slots));
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_small() {
+        let mut slots = Vec::new();
+        count(&Cli::command(), "", &mut slots);
+        let total: usize = slots.iter().map(|(_, flags)| flags).sum();
+        let over: Vec<(&str, usize)> = slots
+            .iter()
+            .filter(|(_, flags)| *flags > MOST.1)
+            .map(|(verb, flags)| (verb.as_str(), flags - MOST.1))
+            .collect();
+        let mut known = over.clone();
+        known.sort_unstable();
+        assert_eq!(known, OVER, "{slots:?}");
+        let allowance: usize = OVER.iter().map(|(_, flags)| flags).sum();
+        assert!(total <= MOST.0 + allowance, "{total} slots: {slots:?}");
+        assert!(slots.len() > 30, "{slots:?}");
+    }
+
+    #[test]
+    fn a_setting_is_checked_like_a_flag() {
+        let of = |set: &[&str]| {
+            let set: Vec<String> = set.iter().map(|&set| set.to_owned()).collect();
+            settings::<CcowSettings>(&set).map_err(|wrong| wrong.0)
+        };
+        let some = of(&["load=0.2,0.3", "redis_bytes=2MiB"]).unwrap();
+        assert_eq!((some.load, some.redis_bytes, some.snapshots), (vec![0.2, 0.3], 2 << 20, 1));
+        for (set, told) in [
+            ("spoon=1", "the keys are zipf_alpha, size_bytes"),
+            ("load=2", "is not a share"),
+            ("snapshots", "snapshots"),
+        ] {
+            let wrong = of(&[set]).unwrap_err();
+            assert!(wrong.starts_with("--set") && wrong.contains(told), "{wrong}");
+        }
+    }
 }

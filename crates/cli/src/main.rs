@@ -55,8 +55,8 @@ fn dispatch(matches: &ArgMatches) -> Result<()> {
         Verb::Tend(args) => cmd::tend::run(json, &args),
         Verb::Compare(args) => cmd::compare::run(json, &args),
         Verb::Insert(args) => cmd::insert::run(json, &args),
-        Verb::Man { output } => cmd::manual::pages(&output),
-        Verb::Completions { shell } => cmd::manual::completions(shell),
+        Verb::Man { output } => cmd::manual::pages(json, &output),
+        Verb::Completions { shell } => cmd::manual::completions(json, shell),
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `cowlab tend`, run as an operator would.
 
+use std::ffi::OsString;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ pub struct Tending {
     pub profile: Option<PathBuf>,
     /// `--budget-us`; `None`: what it has by itself.
     pub budget_us: Option<u64>,
-    /// `--cpu-share`.
+    /// `cpu_share`.
     pub cpu_share: f64,
     /// Whether the server is asked for its latency meanwhile.
     pub pings: bool,
@@ -38,7 +39,9 @@ impl Tending {
             command.args(["--budget-us", &budget_us.to_string()]);
         }
         if let (Some(socket), true) = (socket, self.pings) {
-            command.arg("--ping").arg(socket);
+            let mut ping = OsString::from("ping=");
+            ping.push(socket);
+            command.arg("--set").arg(ping);
         }
         command.stdin(Stdio::null());
         command
@@ -52,7 +55,7 @@ impl Tending {
     pub fn once(&self, pid: u32) -> Result<Option<u64>> {
         let plain = Tending { budget_us: None, ..self.clone() };
         let mut command = plain.command(pid, None);
-        command.args(["--once", "--cpu-share", "0.9"]);
+        command.args(["--once", "--set", "cpu_share=0.9"]);
         command.args(["--budget-us", "1000000"]);
         let done =
             command.output().context("cannot start cowlab tend by setpriv (of util-linux)")?;
@@ -82,7 +85,7 @@ impl Tending {
     /// It cannot be started.
     pub fn start(&self, pid: u32, socket: Option<&Path>, log: &Path) -> Result<Tend> {
         let mut command = self.command(pid, socket);
-        command.args(["--cpu-share", &self.cpu_share.to_string()]);
+        command.args(["--set", &format!("cpu_share={}", self.cpu_share)]);
         let log = fs::File::create(log)?;
         let child = command
             .stdout(log.try_clone()?)

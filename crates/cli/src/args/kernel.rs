@@ -150,9 +150,6 @@ pub struct KernelTestArgs {
     /// A test is killed after this time
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds, allow_negative_numbers = true)]
     pub time_limit_s: f64,
-    /// More for the kernel's command line; may be repeated
-    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
-    pub kernel_argument: Vec<String>,
     #[command(flatten)]
     pub guest: GuestArgs,
 }
@@ -180,9 +177,6 @@ pub struct KernelSelftestsArgs {
     /// Run stress-ng's stressors as well, each for this time
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub stress_s: u64,
-    /// More for the kernel's command line; may be repeated
-    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
-    pub kernel_argument: Vec<String>,
     /// Who executes the guests: auto, kvm or tcg; their memory and CPUs are the list's
     #[arg(long = "guest", value_name = "accelerator=NAME", default_value = "")]
     pub guest: GuestSettings,

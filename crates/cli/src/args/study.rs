@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The flags of `study`, and what each paper's study can be told.
 
-use clap::{ArgAction, Args, Command, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 use cowlab_bench::ccow::EXPONENTS;
 use cowlab_bench::precopy::DEPTHS;
 
-use super::{GuestArgs, RunArgs, redis, size, snapshot};
+use super::{GuestArgs, RunArgs, redis, settings, size, snapshot};
 use crate::lab::plan::Measurement;
 use crate::usage::WrongUsage;
 
@@ -66,27 +66,7 @@ impl StudyArgs {
 
     /// What the study of the paper is told by `--set`.
     pub fn settings<T: Args>(&self) -> Result<T, WrongUsage> {
-        let command = T::augment_args(Command::new("study --set"));
-        let known: Vec<String> = command
-            .get_arguments()
-            .filter_map(|arg| Some(arg.get_long()?.replace('-', "_")))
-            .collect();
-        let mut words = vec![String::new()];
-        for setting in &self.set {
-            let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
-            if !known.iter().any(|name| name == key) {
-                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                return Err(WrongUsage(format!("--set {setting}: the keys are {known}")));
-            }
-            words.push(format!("--{}={value}", key.replace('_', "-")));
-        }
-        let wrong = |error: clap::Error| {
-            let text = error.to_string();
-            let first = text.lines().next().unwrap_or_default();
-            WrongUsage(format!("--set: {}", first.trim_start_matches("error: ")))
-        };
-        let matches = command.try_get_matches_from(words).map_err(wrong)?;
-        T::from_arg_matches(&matches).map_err(wrong)
+        settings(&self.set)
     }
 }
 

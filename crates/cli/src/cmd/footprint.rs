@@ -55,6 +55,7 @@ struct FootprintPlan<'a> {
     reason: String,
     facts: Facts,
     interrupts: Arc<AtomicUsize>,
+    json: bool,
 }
 
 /// Run the verb.
@@ -79,7 +80,7 @@ pub fn run(json: bool, args: &FootprintArgs) -> Result<()> {
         signal_hook::flag::register_usize(signal, Arc::clone(&interrupts), signal as usize)?;
     }
     let mut life = RunLife::begin(common, "footprint", facts.environment())?;
-    let plan = FootprintPlan { args, method, reason, facts, interrupts };
+    let plan = FootprintPlan { args, method, reason, facts, interrupts, json };
     let (spans, status) = match target {
         None => on_own_thread(|| plan.command())?,
         Some(target) => (plan.process(&target)?, None),
@@ -194,6 +195,10 @@ impl FootprintPlan<'_> {
             self.args.command.split_first().context("no command was given")?;
         let mut start = Command::new(program);
         start.args(arguments);
+        if self.json {
+            // Standard output has the document, and nothing else.
+            start.stdout(std::io::stderr());
+        }
         let cannot = || format!("cannot start {}", program.to_string_lossy());
         let faults = self.faults(false)?;
         let (tracer, root) = Tracer::start(start, self.args.mark).with_context(cannot)?;

@@ -149,7 +149,6 @@ fn on_variant(
     let batches = batches(list, tests, &order)?;
     let mut kernel_arguments = built.words();
     kernel_arguments.extend(list.guest.kernel_arguments.iter().cloned());
-    kernel_arguments.extend(args.kernel_argument.iter().cloned());
     let machine = Machine {
         image: &built.image(),
         accelerator,

@@ -48,8 +48,7 @@ pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
     let programs = lab.cache.folder("tests")?;
     let tests = find(&folder, &programs, args)?;
     // For tests/kernel/kunit.sh: those tests are run by the kernel itself, at boot.
-    let mut own_arguments = vec!["kunit.enable=1".to_owned()];
-    own_arguments.extend_from_slice(&args.kernel_argument);
+    let own_arguments = vec!["kunit.enable=1".to_owned()];
     let (accelerator, why) =
         accelerator::decide(args.guest.settings.accelerator, accelerator::try_kvm)?;
     lab.say(&format!("accelerator: {why}"));

@@ -55,7 +55,7 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan) -> Result<()> {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     let is_one = targets.len() == 1;
     for (pid, number) in targets {
-        match plan.tender(args, pid, number).and_then(|mut tender| look(&mut tender, args)) {
+        match plan.tender(args, pid, number).and_then(|mut tender| look(&mut tender, plan)) {
             Ok(one) => found.push(one),
             Err(error) if is_one => return Err(error),
             // The others are looked at all the same.
@@ -98,7 +98,7 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan) -> Result<()> {
     output::text(&document)
 }
 
-fn look(tender: &mut Tender, args: &TendArgs) -> Result<Found> {
+fn look(tender: &mut Tender, plan: &TendPlan) -> Result<Found> {
     let (survey, steps, collapse_ns) = tender.look()?;
     let stops = match tender.profile() {
         Some(profile) => stops(profile, &survey, &steps),
@@ -115,7 +115,7 @@ fn look(tender: &mut Tender, args: &TendArgs) -> Result<Found> {
         collapse_ns,
         stops,
         page_bytes: tender.page_bytes(),
-        cpu_share: args.cpu_share,
+        cpu_share: plan.settings.cpu_share,
     })
 }
 

@@ -55,7 +55,7 @@ struct Refused {
 
 /// Run it.
 pub fn run(json: bool, args: &TendArgs, plan: &TendPlan, interrupted: &AtomicBool) -> Result<()> {
-    let mut cpu_share = CpuShare::new(args.cpu_share);
+    let mut cpu_share = CpuShare::new(plan.settings.cpu_share);
     let newest = metrics::newest();
     if let Some(file) = &args.output {
         // With the rights that are left: each later write makes a new file too.
@@ -130,7 +130,7 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan, interrupted: &AtomicBoo
 impl Live<'_> {
     /// Take up who is meant and new; after how long to do so again.
     fn search(&mut self) -> Duration {
-        let share = self.args.cpu_share * SEARCH_PART;
+        let share = self.plan.settings.cpu_share * SEARCH_PART;
         let limits = Limits { cpu_share: share, ..Limits::default() };
         let cpu_before = thread_cpu_ns();
         self.take_up();

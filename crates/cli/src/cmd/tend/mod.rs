@@ -21,7 +21,7 @@ use cowlab_tend::plan::Rules;
 use cowlab_tend::targets::{PolicyFile, Selector, choose, everybody};
 use cowlab_tend::{Tender, TenderSettings, privileges};
 
-use crate::args::TendArgs;
+use crate::args::{TendArgs, TendSettings, settings};
 use crate::output;
 use crate::profile_file::ProfileFile;
 
@@ -38,6 +38,7 @@ struct TendPlan {
     budget_us: u64,
     interval: Duration,
     profile: Option<MachineProfile>,
+    settings: TendSettings,
 }
 
 /// Run the verb.
@@ -61,10 +62,11 @@ pub fn run(json: bool, args: &TendArgs) -> Result<()> {
 
 impl TendPlan {
     fn of(args: &TendArgs) -> Result<TendPlan> {
+        let settings: TendSettings = settings(&args.set)?;
         let file = args.targets.as_deref().map(PolicyFile::read).transpose()?.unwrap_or_default();
         let mut selectors = file.target.clone();
-        selectors.extend(args.who.iter().map(|who| selector(who, args)));
-        let interval_s = args.interval_s.or(file.interval_s).unwrap_or(INTERVAL_S);
+        selectors.extend(args.who.iter().map(|who| selector(who, &settings)));
+        let interval_s = settings.interval_s.or(file.interval_s).unwrap_or(INTERVAL_S);
         // Without one nothing is predicted, and what pays is judged by usual costs.
         let profile = ProfileFile::find_any(&args.profile)?.map(|(_, file)| file.profile);
         Ok(TendPlan {
@@ -72,6 +74,7 @@ impl TendPlan {
             budget_us: args.budget_us.or(file.budget_us).unwrap_or(BUDGET_US),
             interval: Duration::from_secs_f64(interval_s),
             profile,
+            settings,
         })
     }
 
@@ -99,26 +102,26 @@ impl TendPlan {
         let selector = &self.selectors[number];
         let target = Target::open(pid)?;
         let settings = TenderSettings {
-            rules: Rules { most_absent_pages: args.absent_pages, ..Rules::default() },
+            rules: Rules { most_absent_pages: self.settings.absent_pages, ..Rules::default() },
             limits: Limits {
                 budget_ns: selector.budget_us.unwrap_or(self.budget_us) * 1000,
-                cpu_share: args.cpu_share,
-                share_at_once: (args.cpu_share * AT_ONCE).min(1.0),
+                cpu_share: self.settings.cpu_share,
+                share_at_once: (self.settings.cpu_share * AT_ONCE).min(1.0),
                 ..Limits::default()
             },
             interval: self.interval,
             only_looks: args.dry_run,
         };
         let ping = match selector.ping.as_deref().filter(|_| !args.dry_run) {
-            Some(address) => Some(Ping::connect(address).context("--ping")?),
+            Some(address) => Some(Ping::connect(address).context("--set ping")?),
             None => None,
         };
         Tender::new(target, settings, self.profile.clone(), ping)
     }
 }
 
-fn selector(who: &str, args: &TendArgs) -> Selector {
-    let selector = Selector { ping: args.ping.clone(), ..Selector::default() };
+fn selector(who: &str, settings: &TendSettings) -> Selector {
+    let selector = Selector { ping: settings.ping.clone(), ..Selector::default() };
     match who.parse() {
         Ok(pid) => Selector { pid: Some(pid), ..selector },
         Err(_) if who.starts_with('/') => Selector { cgroup: Some(who.to_owned()), ..selector },

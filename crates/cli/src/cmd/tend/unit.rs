@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use cowlab_tend::privileges;
 
-use crate::args::TendArgs;
+use crate::args::{TendArgs, TendSettings, settings};
 use crate::output;
 use crate::profile_file::ProfileFile;
 use crate::usage::WrongUsage;
@@ -41,7 +41,7 @@ pub fn text(args: &TendArgs) -> Result<String> {
     }
     let command: Vec<String> =
         std::iter::once(program.display().to_string()).chain(words).map(quoted).collect();
-    for path in unseen(&program, newest.as_deref(), args) {
+    for path in unseen(&program, newest.as_deref(), args)? {
         output::say(&format!(
             "the service will not see {path}: it has a /tmp of its own and no /home or /root; move it elsewhere \
              (`make install` for cowlab itself)"
@@ -93,16 +93,17 @@ fn whole_path(word: String, args: &TendArgs) -> String {
 }
 
 /// What the service needs and will not see, by ProtectHome= and PrivateTmp=.
-fn unseen(program: &Path, newest: Option<&Path>, args: &TendArgs) -> Vec<String> {
+fn unseen(program: &Path, newest: Option<&Path>, args: &TendArgs) -> Result<Vec<String>> {
+    let ping = settings::<TendSettings>(&args.set)?.ping;
     let files = args.targets.iter().chain(&args.profile.profile).chain(&args.output);
     let files = files.map(|path| path.as_path()).chain([program]).chain(newest);
-    let all = files.chain(args.ping.as_deref().map(Path::new));
+    let all = files.chain(ping.as_deref().map(Path::new));
     let whole = all.filter_map(|path| std::path::absolute(path).ok());
     let hidden = ["/tmp", "/var/tmp", "/home", "/root", "/run/user"];
-    whole
+    Ok(whole
         .filter(|path| hidden.iter().any(|folder| path.starts_with(folder)))
         .map(|path| path.display().to_string())
-        .collect()
+        .collect())
 }
 
 /// Who may write the metrics' file, without a right to others' folders; and that the service sees its

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `trace export`: a trace for Perfetto, or as tables for everything else.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use anyhow::Result;
 use cowlab_casper::read::Trace;
@@ -9,17 +9,17 @@ use cowlab_export::{Clocks, Exported, Format, create, export};
 use cowlab_store::FORMAT;
 use serde::Serialize;
 
+use super::{missing, missing_events};
 use crate::args::{ExportFormat, TraceExportArgs};
-use crate::output;
+use crate::output::{self, JsonDocument};
 
 #[derive(Serialize)]
-struct Document {
-    format: u32,
-    file: PathBuf,
-    out: PathBuf,
+struct Summary<'a> {
+    file: &'a Path,
+    output: &'a Path,
     calls: u64,
     events: u64,
-    /// Events that the trace lacks: lost while recording, or from the file since.
+    /// Events that the trace lacks.
     missing_events: u64,
 }
 
@@ -36,17 +36,20 @@ pub fn run(json: bool, args: &TraceExportArgs) -> Result<()> {
         Clocks { monotonic_ns: header.first_monotonic_ns, realtime_ns: header.first_realtime_ns };
     let Exported { calls, events, profile } =
         export(&trace, create(format, &args.output, clocks)?)?;
-    let damage = &profile.damage;
-    let lost = &damage.lost;
-    let missing_events =
-        damage.missing_events + lost.dropped + lost.overwritten + lost.no_buffer + lost.disk;
+    let missing_events = missing_events(&profile);
     if missing_events > 0 {
         output::say(&format!("the trace lacks {missing_events} events, so the export does"));
     }
     if json {
-        let (file, out) = (args.file.clone(), args.output.clone());
-        let document = Document { format: FORMAT, file, out, calls, events, missing_events };
-        return output::json(&document);
+        let summary =
+            Summary { file: &args.file, output: &args.output, calls, events, missing_events };
+        return output::json(&JsonDocument {
+            format: FORMAT,
+            run: None,
+            samples: &[],
+            summary,
+            missing: &missing(&profile),
+        });
     }
     let (out, what) = (
         args.output.display(),

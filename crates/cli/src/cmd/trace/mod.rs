@@ -6,6 +6,8 @@ mod record;
 mod report;
 
 use anyhow::Result;
+use cowlab_casper::profile::Profile;
+use cowlab_store::Missing;
 
 use crate::args::Trace;
 
@@ -16,4 +18,17 @@ pub fn run(json: bool, trace: &Trace) -> Result<()> {
         Trace::Record(args) => record::run(json, args),
         Trace::Report(args) => report::run(json, args),
     }
+}
+
+/// Events that the trace lacks: lost while recording, or from the file since.
+fn missing_events(profile: &Profile) -> u64 {
+    let (damage, lost) = (&profile.damage, &profile.damage.lost);
+    damage.missing_events + lost.dropped + lost.overwritten + lost.no_buffer + lost.disk
+}
+
+/// The same for `--json`.
+fn missing(profile: &Profile) -> Vec<Missing> {
+    let events = missing_events(profile);
+    let reason = format!("the trace lacks {events} events");
+    (events > 0).then(|| Missing { metric: "events".to_owned(), reason }).into_iter().collect()
 }

@@ -85,7 +85,7 @@ pub fn run(json: bool, args: &TraceRecordArgs) -> Result<()> {
     let recording =
         Recording::start(&args.output, options, &what, cost.as_ref()).map_err(usage_or_not)?;
     let limit = args.duration_s.map(Duration::from_secs_f64);
-    let mut watch = Watch { recording, interrupts, limit, began: Instant::now() };
+    let mut watch = Watch { recording, interrupts, limit, began: Instant::now(), json };
     let status = match pid {
         Some(pid) => {
             watch.process(pid)?;
@@ -156,6 +156,7 @@ struct Watch {
     interrupts: Arc<AtomicUsize>,
     limit: Option<Duration>,
     began: Instant,
+    json: bool,
 }
 
 impl Watch {
@@ -181,6 +182,10 @@ impl Watch {
         collect_orphans()?;
         let mut start = Command::new(program);
         start.args(arguments);
+        if self.json {
+            // Standard output has the document, and nothing else.
+            start.stdout(std::io::stderr());
+        }
         if self.recording.session.options.kernel.is_none() {
             start.env("CASPER_SESSION", self.recording.session.path());
         }

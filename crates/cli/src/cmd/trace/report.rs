@@ -6,10 +6,12 @@ use cowlab_casper::meta::Metadata;
 use cowlab_casper::profile::{Pair, Profile, ProfileError, ProfileSettings};
 use cowlab_casper::read::Trace;
 use cowlab_report::casper::{self, Group, View};
+use cowlab_store::FORMAT;
 use serde_json::json;
 
+use super::missing;
 use crate::args::TraceReportArgs;
-use crate::output;
+use crate::output::{self, JsonDocument};
 use crate::usage::WrongUsage;
 
 /// Run the verb.
@@ -40,15 +42,19 @@ pub fn run(json: bool, args: &TraceReportArgs) -> Result<()> {
     }
     if json {
         let header = file.header();
-        return output::json(&json!({
-            "format": cowlab_store::FORMAT,
-            "trace": {
-                "path": args.file, "bytes": file.bytes(), "command": file.command(),
-                "began_unix_ns": header.first_realtime_ns,
-                "exit_status": (header.exit_status != -1).then_some(header.exit_status),
-            },
-            "summary": casper::summary(&profile, &view),
-        }));
+        let mut summary = casper::summary(&profile, &view);
+        summary["trace"] = json!({
+            "path": args.file, "bytes": file.bytes(), "command": file.command(),
+            "began_unix_ns": header.first_realtime_ns,
+            "exit_status": (header.exit_status != -1).then_some(header.exit_status),
+        });
+        return output::json(&JsonDocument {
+            format: FORMAT,
+            run: None,
+            samples: &[],
+            summary,
+            missing: &missing(&profile),
+        });
     }
     output::text(&casper::document(&title, facts(&file, &profile), &profile, &view))
 }
