@@ -7,10 +7,11 @@ use anyhow::{Result, bail};
 use cowlab_model::application::{ApplicationProfile, MappingShare, Region, Replay};
 use cowlab_model::cost::Vmas;
 use cowlab_model::profile::Writer;
-use cowlab_store::{Sample, unit_of};
+use cowlab_schema::footprint;
+use cowlab_store::{Named, Sample};
 
 /// The name of a footprint's samples.
-pub const BENCH: &str = "footprint";
+pub const BENCH: &str = footprint::BENCH.name;
 /// The value of `mapping` and `region` in rows of all of them together.
 pub const ALL: &str = "all";
 /// The method that compares bytes: it does not see what was rewritten as it was.
@@ -62,7 +63,7 @@ impl Subject {
             self.rows(samples).filter(all).find(|s| s.metric == metric).map(|s| s.value)
         };
         let spans = figure("spans").unwrap_or(1.0).max(1.0);
-        let is_sum = unit_of(metric) != "fraction" && metric != "spans";
+        let is_sum = metric.unit() != "fraction" && metric != "spans";
         figure(metric).map(|value| if is_sum { value / spans } else { value })
     }
 

@@ -9,51 +9,15 @@ use cowlab_model::profile::{
     Cost, CycleCurve, CyclePoint, EntryPoint, MachineProfile, Measured, Writer, WrittenCycle,
 };
 use cowlab_model::stats::{estimate, log_spread, median, quantile};
+use cowlab_schema::{calibrate, calibrate_among_work, calibrate_cycle};
 use cowlab_store::Sample;
 
 /// Primitive costs, in samples.
-pub const BENCH: &str = "calibrate";
+pub const BENCH: &str = calibrate::BENCH.name;
 /// Fork cycles by size of the heap, in samples.
-pub const CYCLES: &str = "calibrate-cycle";
+pub const CYCLES: &str = calibrate_cycle::BENCH.name;
 /// Forks among work by size of the heap, in samples.
-pub const AMONG_WORK: &str = "calibrate-among-work";
-
-/// What a primitive cost is, in plain words; in the order in which reports show them.
-pub const NAMES: [(&str, &str); 33] = [
-    ("new_process_ns", "a new process, its exit and the wait for it (no heap)"),
-    ("fork_call_ns", "the fork call of a process without a heap"),
-    ("exit_wait_ns", "a child's exit until the parent has waited for it (no heap)"),
-    ("wait_ns", "reaping a child that is dead already"),
-    ("pte_ns_per_page", "copying one page-table entry at fork"),
-    ("pte_written_ns_per_page", "the same for a page written since the last fork"),
-    ("pte_teardown_ns_per_page", "tearing one page-table entry down at the child's exit"),
-    ("copy_free_ns_per_page", "freeing one copied page at the child's exit"),
-    ("page_table_bytes_per_page", "page-table memory that a fork duplicates"),
-    ("cow_fault_ns", "a copy-on-write fault: trap, copy and the rest"),
-    ("trap_ns", "of it, the trap: entering and leaving the kernel"),
-    ("copy_ns_per_page", "of it, the copy (a page-wise memcpy in user space)"),
-    ("fault_rest_ns", "of it, the rest: allocation, accounting, mapping, flush"),
-    ("cow_populate_ns", "the same copies asked for by madvise, without traps"),
-    ("cow_among_work_ns", "a copy-on-write fault in a program that does something between two"),
-    ("reuse_fault_ns", "a write-protect fault that only re-uses the page"),
-    ("cow_fault_threads_ns", "a copy-on-write fault with another running thread"),
-    ("remote_flush_ns", "of it, the flush of the other CPU's TLB"),
-    ("memcpy_ns_per_page", "memcpy, per page of a large block"),
-    ("memcpy_bytes_per_s", "memcpy, as a rate"),
-    ("first_touch_ns_per_page", "first touch of a page of free memory"),
-    ("cold_touch_ns_per_page", "the same for memory not used lately (a hypervisor's)"),
-    ("timer_ns", "reading the clock"),
-    ("thp_fork_among_work_ns_per_huge_page", "copying one huge page's entry at fork"),
-    ("thp_split_ns", "the first write to a huge page: split, and copy of one base page"),
-    ("thp_split_threads_ns", "the same with another running thread"),
-    ("unpinned_process_ns", "a new process whose child may run on another CPU (no heap)"),
-    ("spawn_ns", "posix_spawn of a tiny program, among work: the parent's stop, whatever its size"),
-    ("first_fork_ns_per_page", "the first fork of a heap, per page"),
-    ("fork_among_work_ns", "what a fork costs more in a program that does something between two"),
-    ("pte_among_work_ns_per_page", "copying an entry there, of a heap that copies have scattered"),
-    ("vma_anon_ns", "copying a mapping that has pages of its own, at fork"),
-    ("vma_ns", "copying a mapping that has none"),
-];
+pub const AMONG_WORK: &str = calibrate_among_work::BENCH.name;
 
 /// The machine profile that the samples of a calibration give.
 ///
@@ -65,13 +29,13 @@ pub fn profile_of(
     huge_page_bytes: Option<u64>,
 ) -> Result<MachineProfile> {
     let mut costs = BTreeMap::new();
-    for (metric, name) in NAMES {
+    for metric in calibrate::BENCH.metrics {
         let figures: Vec<&Sample> =
-            samples.iter().filter(|s| s.bench == BENCH && s.metric == metric).collect();
+            samples.iter().filter(|s| s.bench == BENCH && s.metric == metric.name).collect();
         let values: Vec<f64> = figures.iter().map(|s| s.value).collect();
         if let (Some(estimate), Some(first)) = (estimate(&values), figures.first()) {
-            let cost = Cost { name: name.to_owned(), unit: first.unit.clone(), estimate };
-            costs.insert(metric.to_owned(), cost);
+            let cost = Cost { name: metric.what().to_owned(), unit: first.unit.clone(), estimate };
+            costs.insert(metric.name.to_owned(), cost);
         }
     }
     let mut curves = Vec::new();

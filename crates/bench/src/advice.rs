@@ -4,14 +4,14 @@
 use cowlab_model::advice::Shape;
 use cowlab_model::profile::Writer;
 use cowlab_probes::Probe;
-use cowlab_schema::Method;
 use cowlab_schema::fork_sweep::DoFork;
+use cowlab_schema::{Method, Params, advise};
 
 use crate::calibrate::WORK_US;
 use crate::task::{Recorder, Task, median_of};
 
 /// The name of this benchmark in samples.
-pub const BENCH: &str = "advise";
+pub const BENCH: &str = advise::BENCH.name;
 
 /// The probe's settings for a shape: one fork of a fresh process each time, since huge pages are
 /// split by the first.
@@ -44,24 +44,23 @@ pub fn tasks(shapes: Vec<(String, Shape)>, base_page_bytes: u64, scatter_bytes: 
         let probe = probe_of(&shape, base_page_bytes, scatter_bytes);
         Task::new(format!("{BENCH}: {choice}"), move |runner, rep| {
             let result = probe.run(runner)?;
-            let params = [
-                ("choice".to_owned(), choice.clone()),
-                ("figure".to_owned(), "measured".to_owned()),
-            ];
-            let mut out = Recorder::new(BENCH, params.into(), rep, result.start_unix_ns);
+            let mut params = Params::new();
+            advise::CHOICE.put(&mut params, &choice);
+            advise::FIGURE.put(&mut params, "measured");
+            let mut out = Recorder::new(BENCH, params, rep, result.start_unix_ns);
             if let Some(stop_ns) = median_of(&result.fork_ns) {
-                out.add("stop_ns", stop_ns);
+                out.add(advise::STOP_NS, stop_ns);
             }
             // A spawned child has nothing to write, and its faults are of the program that it executes.
             if !shape.spawned {
                 if let Some(writes_ns) = median_of(&result.write_ns) {
-                    out.add("writes_ns", writes_ns);
+                    out.add(advise::WRITES_NS, writes_ns);
                 }
                 let faults = match probe.writer {
                     Writer::Child => result.children.minor_faults,
                     _ => result.program.minor_faults,
                 };
-                out.add("copied_bytes", (faults * base_page_bytes) as f64);
+                out.add(advise::COPIED_BYTES, (faults * base_page_bytes) as f64);
             }
             Ok(out.finish())
         })

@@ -6,7 +6,9 @@ use cowlab_analysis::machine::{AMONG_WORK, BENCH, CYCLES, cycles_of};
 use cowlab_model::stats::median;
 use cowlab_probes::{Primitives, PrimitivesResult, Probe, Runner, WarmMemory};
 use cowlab_schema::fork_sweep::DoFork;
-use cowlab_schema::{Cell, Method, Writer};
+use cowlab_schema::{
+    Cell, Method, Metric, Writer, calibrate, calibrate_among_work, calibrate_cycle,
+};
 use cowlab_store::{Params, Sample};
 
 use crate::task::{Recorder, Task, median_of};
@@ -75,7 +77,7 @@ pub fn tasks(scope: Scope) -> Vec<Task> {
         let params = cost_params(scope.page_size_bytes, 0);
         let mut out = Recorder::new(BENCH, params, rep, result.start_unix_ns);
         if let Some(cycle) = median_of(&result.cycle_ns) {
-            out.add("unpinned_process_ns", cycle);
+            out.add(calibrate::UNPINNED_PROCESS_NS, cycle);
         }
         Ok(out.finish())
     }));
@@ -91,7 +93,7 @@ pub fn tasks(scope: Scope) -> Vec<Task> {
         let params = cost_params(scope.page_size_bytes, 0);
         let mut out = Recorder::new(BENCH, params, rep, result.start_unix_ns);
         if let Some(stop) = median_of(&result.fork_ns) {
-            out.add("spawn_ns", stop);
+            out.add(calibrate::SPAWN_NS, stop);
         }
         Ok(out.finish())
     }));
@@ -109,11 +111,11 @@ fn cycle_task(settings: DoFork) -> Task {
         let result = settings.run(runner)?;
         let cycle = Cycle::of(&result).context("a fork cycle was not measured")?;
         let mut out = Recorder::new(CYCLES, cycle_params(&settings), rep, result.start_unix_ns);
-        out.add("fork_ns", cycle.fork_ns);
-        out.add("write_ns", cycle.write_ns);
-        out.add("rest_ns", cycle.rest_ns());
-        out.add("cycle_ns", cycle.cycle_ns);
-        out.add("first_fork_ns", cycle.first_fork_ns);
+        out.add(calibrate_cycle::FORK_NS, cycle.fork_ns);
+        out.add(calibrate_cycle::WRITE_NS, cycle.write_ns);
+        out.add(calibrate_cycle::REST_NS, cycle.rest_ns());
+        out.add(calibrate_cycle::CYCLE_NS, cycle.cycle_ns);
+        out.add(calibrate_cycle::FIRST_FORK_NS, cycle.first_fork_ns);
         Ok(out.finish())
     })
 }
@@ -137,7 +139,7 @@ fn among_work_task(scope: Scope) -> Task {
         let start_unix_ns = first.start_unix_ns;
         let among_work_ns = fork(&among_work)?.0;
         let mut out = Recorder::new(BENCH, cost_params(page, 0), rep, start_unix_ns);
-        out.add("fork_among_work_ns", among_work_ns - looped_ns);
+        out.add(calibrate::FORK_AMONG_WORK_NS, among_work_ns - looped_ns);
         let mut by_size = Vec::new();
         let mut entries = Vec::new();
         for settings in scattered(scope, &among_work) {
@@ -145,18 +147,18 @@ fn among_work_task(scope: Scope) -> Task {
             let pte_ns = (fork(&settings)?.0 - among_work_ns) / (heap_bytes / page) as f64;
             entries.push((heap_bytes, pte_ns));
             let mut params = cost_params(page, 0);
-            params.insert("heap_bytes".to_owned(), heap_bytes.to_string());
+            calibrate_among_work::HEAP_BYTES.put(&mut params, heap_bytes);
             let mut out = Recorder::new(AMONG_WORK, params, rep, start_unix_ns);
-            out.add("pte_among_work_ns_per_page", pte_ns);
+            out.add(calibrate_among_work::PTE_AMONG_WORK_NS_PER_PAGE, pte_ns);
             by_size.append(&mut out.finish());
         }
         let quoted = entries.iter().rfind(|(heap_bytes, _)| *heap_bytes <= REFERENCE_BYTES);
         let reference_ns = quoted.or(entries.first()).context("no heap was forked")?.1;
-        out.add("pte_among_work_ns_per_page", reference_ns);
+        out.add(calibrate::PTE_AMONG_WORK_NS_PER_PAGE, reference_ns);
         // Each mapping has a page, too.
         let more = |settings: &DoFork| Ok::<_, anyhow::Error>(fork(settings)?.0 - among_work_ns);
-        out.add("vma_anon_ns", more(&with_anon)? / VMAS as f64 - reference_ns);
-        out.add("vma_ns", more(&with_files)? / VMAS as f64);
+        out.add(calibrate::VMA_ANON_NS, more(&with_anon)? / VMAS as f64 - reference_ns);
+        out.add(calibrate::VMA_NS, more(&with_files)? / VMAS as f64);
         let mut samples = out.finish();
         samples.append(&mut by_size);
         for settings in of_huge_pages(scope, &among_work) {
@@ -166,7 +168,7 @@ fn among_work_task(scope: Scope) -> Task {
             if are_huge(pages, result.populate_faults) {
                 let entry_ns = (fork_ns - among_work_ns) / pages as f64;
                 let mut out = Recorder::new(BENCH, cost_params(huge, 0), rep, start_unix_ns);
-                out.add("thp_fork_among_work_ns_per_huge_page", entry_ns.max(0.0));
+                out.add(calibrate::THP_FORK_AMONG_WORK_NS_PER_HUGE_PAGE, entry_ns.max(0.0));
                 samples.append(&mut out.finish());
                 break;
             }
@@ -283,15 +285,15 @@ impl Cycle {
 
 fn cycle_params(settings: &DoFork) -> Params {
     let all = settings.params();
-    ["heap_bytes", "write_fraction", "writer", "threads", "page_size_bytes"]
-        .map(|key| (key.to_owned(), all[key].clone()))
-        .into()
+    let kept = calibrate_cycle::BENCH.parts.iter().map(|field| field.name());
+    kept.map(|key| (key.to_owned(), all[key].clone())).collect()
 }
 
 fn cost_params(page_size_bytes: u64, threads: u32) -> Params {
-    [("page_size_bytes", page_size_bytes.to_string()), ("threads", threads.to_string())]
-        .map(|(key, value)| (key.to_owned(), value))
-        .into()
+    let mut params = Params::new();
+    calibrate::PAGE_SIZE_BYTES.put(&mut params, page_size_bytes);
+    calibrate::THREADS.put(&mut params, threads);
+    params
 }
 
 fn base_costs(
@@ -305,46 +307,49 @@ fn base_costs(
     let per_page = |metric: &str| median_of(&result.totals_ns(metric)).map(|total| total / pages);
     let mut out = Recorder::new(BENCH, cost_params(page, 0), rep, result.start_unix_ns);
     if let Some(reap) = median_of(&result.totals_ns("reap_ns")) {
-        out.add("wait_ns", reap);
+        out.add(calibrate::WAIT_NS, reap);
     }
     if let Some(total) = median_of(&result.totals_ns("timer_reads_ns")) {
-        out.add("timer_ns", total / result.timer_reads as f64);
+        out.add(calibrate::TIMER_NS, total / result.timer_reads as f64);
     }
     if result.page_table_kib > 0 {
-        out.add("page_table_bytes_per_page", result.page_table_kib as f64 * 1024.0 / pages);
+        out.add(
+            calibrate::PAGE_TABLE_BYTES_PER_PAGE,
+            result.page_table_kib as f64 * 1024.0 / pages,
+        );
     }
     if let Some(touch) = per_page("first_touch_ns") {
-        out.add("first_touch_ns_per_page", touch);
+        out.add(calibrate::FIRST_TOUCH_NS_PER_PAGE, touch);
     }
     if let Some(fork) = median_of(&result.totals_ns("fork_ns")) {
-        out.add("pte_written_ns_per_page", (fork - empty_fork_ns) / pages);
+        out.add(calibrate::PTE_WRITTEN_NS_PER_PAGE, (fork - empty_fork_ns) / pages);
     }
     let fault = per_page("write_ns").context("copy-on-write faults were not measured")?;
-    out.add("cow_fault_ns", fault);
+    out.add(calibrate::COW_FAULT_NS, fault);
     let copy = per_page("page_copy_ns").context("copies were not measured")?;
-    out.add("copy_ns_per_page", copy);
+    out.add(calibrate::COPY_NS_PER_PAGE, copy);
     if let Some(bulk) = per_page("memcpy_ns") {
-        out.add("memcpy_ns_per_page", bulk);
-        out.add("memcpy_bytes_per_s", page as f64 / bulk * 1e9);
+        out.add(calibrate::MEMCPY_NS_PER_PAGE, bulk);
+        out.add(calibrate::MEMCPY_BYTES_PER_S, page as f64 / bulk * 1e9);
     }
     if let Some(populate) = per_page("populate_ns") {
-        out.add("cow_populate_ns", populate);
-        out.add("trap_ns", fault - populate);
-        out.add("fault_rest_ns", populate - copy);
+        out.add(calibrate::COW_POPULATE_NS, populate);
+        out.add(calibrate::TRAP_NS, fault - populate);
+        out.add(calibrate::FAULT_REST_NS, populate - copy);
     }
     let (alone, beside) = (result.totals_ns("work_ns"), result.totals_ns("work_write_ns"));
     let among: Vec<f64> = beside.iter().zip(&alone).map(|(b, a)| *b as f64 - *a as f64).collect();
     if let Some(among) = median(&among) {
-        out.add("cow_among_work_ns", among / pages);
+        out.add(calibrate::COW_AMONG_WORK_NS, among / pages);
     }
     if let Some(reuse) = per_page("reuse_write_ns") {
-        out.add("reuse_fault_ns", reuse);
+        out.add(calibrate::REUSE_FAULT_NS, reuse);
     }
     let mut samples = out.finish();
     if let Some(with_threads) = per_page("write_threads_ns") {
         let mut out = Recorder::new(BENCH, cost_params(page, 1), rep, result.start_unix_ns);
-        out.add("cow_fault_threads_ns", with_threads);
-        out.add("remote_flush_ns", with_threads - fault);
+        out.add(calibrate::COW_FAULT_THREADS_NS, with_threads);
+        out.add(calibrate::REMOTE_FLUSH_NS, with_threads - fault);
         samples.extend(out.finish());
     }
     Ok(samples)
@@ -365,12 +370,12 @@ fn huge_costs(scope: Scope, rep: u32, result: &PrimitivesResult) -> Result<Vec<S
     let median = |metric: &str| median_of(&result.totals_ns(metric));
     let mut out = Recorder::new(BENCH, cost_params(huge, 0), rep, result.start_unix_ns);
     if let Some(split) = median("split_write_ns") {
-        out.add("thp_split_ns", split / pages);
+        out.add(calibrate::THP_SPLIT_NS, split / pages);
     }
     let mut samples = out.finish();
     if let Some(split) = median("split_write_threads_ns") {
         let mut out = Recorder::new(BENCH, cost_params(huge, 1), rep, result.start_unix_ns);
-        out.add("thp_split_threads_ns", split / pages);
+        out.add(calibrate::THP_SPLIT_THREADS_NS, split / pages);
         samples.extend(out.finish());
     }
     Ok(samples)
@@ -382,36 +387,44 @@ pub fn derived(samples: &[Sample], scope: Scope) -> Vec<Sample> {
     let rounds = cycles.iter().map(|s| s.rep + 1).max().unwrap_or(0);
     let mut derived = Vec::new();
     for rep in 0..rounds {
-        let find = |heap: u64, fraction: &str, metric: &str| {
+        let find = |heap: u64, fraction: &str, metric: Metric| {
             let heap = heap.to_string();
             cycles.iter().find(|s| {
                 s.rep == rep
-                    && s.metric == metric
+                    && s.metric == metric.name
                     && s.params["heap_bytes"] == heap
                     && s.params["write_fraction"] == fraction
             })
         };
-        let value =
-            |heap: u64, fraction: &str, metric: &str| find(heap, fraction, metric).map(|s| s.value);
-        let Some(start) = find(0, "0", "cycle_ns").map(|s| s.start_unix_ns) else { continue };
+        let value = |heap: u64, fraction: &str, metric: Metric| {
+            find(heap, fraction, metric).map(|s| s.value)
+        };
+        let Some(start) = find(0, "0", calibrate_cycle::CYCLE_NS).map(|s| s.start_unix_ns) else {
+            continue;
+        };
         let mut out = Recorder::new(BENCH, cost_params(scope.page_size_bytes, 0), rep, start);
         let reference = REFERENCE_BYTES.min(scope.largest_bytes);
         let pages = (reference / scope.page_size_bytes) as f64;
-        let growth = |metric: &str, from: Option<f64>| {
+        let growth = |metric: Metric, from: Option<f64>| {
             Some((value(reference, "0", metric)? - from?) / pages)
         };
-        let (empty_fork, empty_rest) = (value(0, "0", "fork_ns"), value(0, "0", "rest_ns"));
+        let (empty_fork, empty_rest) =
+            (value(0, "0", calibrate_cycle::FORK_NS), value(0, "0", calibrate_cycle::REST_NS));
         let freed = || {
-            Some((value(reference, "1", "rest_ns")? - value(reference, "0", "rest_ns")?) / pages)
+            Some(
+                (value(reference, "1", calibrate_cycle::REST_NS)?
+                    - value(reference, "0", calibrate_cycle::REST_NS)?)
+                    / pages,
+            )
         };
         for (metric, cost) in [
-            ("new_process_ns", value(0, "0", "cycle_ns")),
-            ("fork_call_ns", empty_fork),
-            ("exit_wait_ns", empty_rest),
-            ("pte_ns_per_page", growth("fork_ns", empty_fork)),
-            ("pte_teardown_ns_per_page", growth("rest_ns", empty_rest)),
-            ("first_fork_ns_per_page", growth("first_fork_ns", empty_fork)),
-            ("copy_free_ns_per_page", freed()),
+            (calibrate::NEW_PROCESS_NS, value(0, "0", calibrate_cycle::CYCLE_NS)),
+            (calibrate::FORK_CALL_NS, empty_fork),
+            (calibrate::EXIT_WAIT_NS, empty_rest),
+            (calibrate::PTE_NS_PER_PAGE, growth(calibrate_cycle::FORK_NS, empty_fork)),
+            (calibrate::PTE_TEARDOWN_NS_PER_PAGE, growth(calibrate_cycle::REST_NS, empty_rest)),
+            (calibrate::FIRST_FORK_NS_PER_PAGE, growth(calibrate_cycle::FIRST_FORK_NS, empty_fork)),
+            (calibrate::COPY_FREE_NS_PER_PAGE, freed()),
         ] {
             if let Some(cost) = cost {
                 out.add(metric, cost);
@@ -426,6 +439,6 @@ pub fn derived(samples: &[Sample], scope: Scope) -> Vec<Sample> {
 pub fn cold_touch_sample(page: u64, warm: &WarmMemory<'_>, start_unix_ns: i64) -> Vec<Sample> {
     let params = cost_params(page, 0);
     let mut out = Recorder::new(BENCH, params, 0, start_unix_ns);
-    out.add("cold_touch_ns_per_page", warm.touch_ns as f64 / warm.pages as f64);
+    out.add(calibrate::COLD_TOUCH_NS_PER_PAGE, warm.touch_ns as f64 / warm.pages as f64);
     out.finish()
 }

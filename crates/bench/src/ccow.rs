@@ -6,7 +6,10 @@
 use std::rc::Rc;
 
 use cowlab_machine::{Policy, PolicyGuard};
-use cowlab_probes::{Counting, CowFaults, Snapshot};
+use cowlab_schema::Counting;
+use cowlab_schema::cow_faults::CowFaults;
+use cowlab_schema::redis::Store;
+use cowlab_schema::snapshot::Snapshot;
 
 use crate::redis::{self, Redis};
 use crate::snapshot::{self, ALPHAS};
@@ -64,9 +67,13 @@ pub fn snapshots(one: &Snapshot, exponents: &[f64], huge_page: Option<u64>) -> V
 
 /// The servers: `one` under each policy, and in huge pages.
 pub fn servers(one: &Redis, huge_page: Option<u64>) -> Vec<Redis> {
-    let of = |policy| Redis { policy, ..one.clone() };
-    let huge = |bytes| HUGE.map(|policy| Redis { page_size_bytes: bytes, ..of(policy) });
-    policies().into_iter().map(of).chain(huge_page.into_iter().flat_map(huge)).collect()
+    let of = |policy, page_size_bytes| {
+        let store = Store { policy, page_size_bytes, ..one.store.clone() };
+        Redis { store, ..one.clone() }
+    };
+    let base = policies().into_iter().map(|policy| of(policy, one.store.page_size_bytes));
+    let huge = |bytes| HUGE.map(|policy| of(policy, bytes));
+    base.chain(huge_page.into_iter().flat_map(huge)).collect()
 }
 
 /// Writes after one fork, from which predictions take what a batch costs.
@@ -91,7 +98,7 @@ impl CcowPlan {
     /// Every policy that it sets.
     pub fn policies(&self) -> Vec<Policy> {
         let snapshots = self.snapshots.iter().map(|cell| cell.policy);
-        let servers = self.servers.iter().map(|cell| cell.policy);
+        let servers = self.servers.iter().map(|cell| cell.store.policy);
         let sweep = self.sweep.iter().map(|cell| cell.policy);
         snapshots.chain(servers).chain(sweep).collect()
     }
@@ -109,26 +116,11 @@ impl CcowPlan {
 
 #[cfg(test)]
 mod tests {
-    use cowlab_probes::{Forks, Placement};
-
     use super::*;
 
     #[test]
     fn every_figure_of_the_document_is_in_it() {
-        let one = Snapshot {
-            size_bytes: 16 << 20,
-            writes: 20_000,
-            block_bytes: 1024,
-            zipf_alpha: 0.0,
-            placement: Placement::Scattered,
-            forks: Forks::Never,
-            threads: 0,
-            page_size_bytes: 4096,
-            pinned: false,
-            policy: Policy::Stock,
-            counting: false,
-            seed: 1,
-        };
+        let one = Snapshot { size_bytes: 16 << 20, writes: 20_000, ..Snapshot::default() };
         let cells = snapshots(&one, &EXPONENTS, Some(2 << 20));
         let at = |alpha: f64| cells.iter().filter(move |cell| cell.zipf_alpha == alpha);
         let has =

@@ -3,7 +3,7 @@
 
 use cowlab_machine::cow_stats::{CowStats, ProcessCowStats, Times};
 use cowlab_probes::CowCounts;
-use cowlab_schema::{Metric, cow_faults};
+use cowlab_schema::{Metric, Quantile, cow_faults};
 use cowlab_store::histogram_of;
 
 use crate::task::Recorder;
@@ -84,7 +84,7 @@ pub(crate) fn add_times(out: &mut Recorder, stats: &[CowStats]) {
                 let each: Vec<u64> = alone.filter_map(|stats| times(stats).avg_ns).collect();
                 if !each.is_empty() {
                     let mean = each.iter().sum::<u64>() as f64 / each.len() as f64;
-                    out.add_quantile(metric, "mean", mean);
+                    out.add_quantile(metric, Quantile::Mean, mean);
                     out.add_distribution(
                         metric,
                         &histogram_of(each.into_iter().map(|ns| ns.max(1))),

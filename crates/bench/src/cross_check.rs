@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use cowlab_probes::{Probe, Runner, unix_ns};
 use cowlab_schema::cow_faults::CowFaults;
 use cowlab_schema::fork_sweep::DoFork;
-use cowlab_schema::{Method, Pattern, Writer};
+use cowlab_schema::{Method, Pattern, Writer, cross_check};
 use cowlab_store::Params;
 
 use crate::kernel_trace::Instance;
@@ -47,18 +47,16 @@ pub fn trace_tasks(mount_point: &str, calls: u64, page: u64) -> Vec<Task> {
             let kernel: u64 = kernel[kernel.len() - count..].iter().map(|call| call.ns).sum();
             let ours: u64 = result.fork_ns.iter().sum();
             let params = |source: &str| -> Params {
-                [
-                    ("method", settings.method.to_string()),
-                    ("heap_bytes", settings.heap_bytes.to_string()),
-                    ("source", source.to_owned()),
-                ]
-                .map(|(key, value)| (key.to_owned(), value))
-                .into()
+                let mut params = Params::new();
+                cross_check::METHOD.put(&mut params, settings.method);
+                cross_check::HEAP_BYTES.put(&mut params, settings.heap_bytes);
+                cross_check::SOURCE.put(&mut params, source);
+                params
             };
             let mut samples = Vec::new();
             for (source, total) in [("cowlab", ours), ("kernel-trace", kernel)] {
                 let mut out = Recorder::new(BENCH, params(source), rep, result.start_unix_ns);
-                out.add("mean_fork_ns", total as f64 / count as f64);
+                out.add(cross_check::MEAN_FORK_NS, total as f64 / count as f64);
                 samples.extend(out.finish());
             }
             // After a fork the parent's own stack is shared: its next write there is a fault, which
@@ -66,9 +64,9 @@ pub fn trace_tasks(mount_point: &str, calls: u64, page: u64) -> Vec<Task> {
             let faults = result.program.minor_faults as f64;
             let copying = ours as f64 - faults * single_fault_ns(runner, settings.page_size_bytes)?;
             let mut out = Recorder::new(BENCH, params("both"), rep, result.start_unix_ns);
-            out.add("parent_faults_per_fork", faults / count as f64);
-            out.add("cowlab_to_kernel_ratio", ours as f64 / kernel as f64);
-            out.add("without_parent_faults_to_kernel_ratio", copying / kernel as f64);
+            out.add(cross_check::PARENT_FAULTS_PER_FORK, faults / count as f64);
+            out.add(cross_check::COWLAB_TO_KERNEL_RATIO, ours as f64 / kernel as f64);
+            out.add(cross_check::WITHOUT_PARENT_FAULTS_TO_KERNEL_RATIO, copying / kernel as f64);
             samples.extend(out.finish());
             Ok(samples)
         })
@@ -94,19 +92,20 @@ fn single_fault_ns(runner: &Runner, page: u64) -> Result<f64> {
 
 /// stress-ng's fork and vfork stressors: time of one operation, where it is installed.
 pub fn stress_ng_tasks() -> Vec<Task> {
-    let task = |stressor: &'static str| {
+    let task = |stressor: Method| {
         Task::new(format!("{BENCH}: stress-ng --{stressor}"), move |_, rep| {
             let start_unix_ns = unix_ns();
             let per_s = stress_ng_rate(stressor)?;
-            let params = [("method", stressor), ("source", "stress-ng")]
-                .map(|(key, value)| (key.to_owned(), value.to_owned()));
-            let mut out = Recorder::new(BENCH, params.into(), rep, start_unix_ns);
-            out.add("operation_ns", 1e9 / per_s);
+            let mut params = Params::new();
+            cross_check::METHOD.put(&mut params, stressor);
+            cross_check::SOURCE.put(&mut params, "stress-ng");
+            let mut out = Recorder::new(BENCH, params, rep, start_unix_ns);
+            out.add(cross_check::OPERATION_NS, 1e9 / per_s);
             Ok(out.finish())
         })
         .at_most(3)
     };
-    ["fork", "vfork"].into_iter().map(task).collect()
+    [Method::Fork, Method::Vfork].into_iter().map(task).collect()
 }
 
 /// Whether stress-ng can be run.
@@ -114,7 +113,7 @@ pub fn has_stress_ng() -> bool {
     Command::new("stress-ng").arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-fn stress_ng_rate(stressor: &str) -> Result<f64> {
+fn stress_ng_rate(stressor: Method) -> Result<f64> {
     let output = Command::new("stress-ng")
         .args([&format!("--{stressor}"), "1", "--timeout", &format!("{STRESS_S}s")])
         .args(["--metrics-brief", "--temp-path", "/tmp"])
@@ -122,7 +121,7 @@ fn stress_ng_rate(stressor: &str) -> Result<f64> {
         .context("cannot run stress-ng")?;
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    rate_of(&text, stressor).with_context(|| format!("stress-ng printed no metrics: {text}"))
+    rate_of(&text, stressor.name()).with_context(|| format!("stress-ng printed no metrics: {text}"))
 }
 
 /// Operations per second of real time, the fifth figure of a line of `--metrics-brief`.

@@ -4,7 +4,7 @@
 use cowlab_analysis::check::BENCH;
 use cowlab_probes::Probe;
 use cowlab_schema::fork_sweep::DoFork;
-use cowlab_schema::{Cell, Writer};
+use cowlab_schema::{Cell, Writer, predict_check};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -41,10 +41,10 @@ pub fn tasks(points: Vec<DoFork>) -> Vec<Task> {
         Task::new(format!("{BENCH}: point {}", index + 1), move |runner, rep| {
             let result = settings.run(runner)?;
             let mut params = settings.params();
-            params.insert("point".to_owned(), index.to_string());
+            predict_check::POINT.put(&mut params, index as u64);
             let mut out = Recorder::new(BENCH, params, rep, result.start_unix_ns);
             if let Some(cycle) = Cycle::of(&result) {
-                out.add("elapsed_ns", cycle.cycle_ns);
+                out.add(predict_check::ELAPSED_NS, cycle.cycle_ns);
             }
             Ok(out.finish())
         })

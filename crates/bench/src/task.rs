@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use cowlab_probes::Runner;
-use cowlab_store::{Histogram, Named, Params, QUANTILES, Sample, serialise};
+use cowlab_schema::{Metric, Params, QUANTILE, QUANTILES, Quantile};
+use cowlab_store::{Histogram, Sample, serialise, value_at};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -112,7 +113,7 @@ impl Recorder {
     }
 
     /// Add one figure.
-    pub fn add(&mut self, metric: impl Named, value: f64) -> &mut Sample {
+    pub fn add(&mut self, metric: Metric, value: f64) -> &mut Sample {
         self.samples.push(Sample {
             rep: self.rep,
             start_unix_ns: self.start_unix_ns,
@@ -122,25 +123,26 @@ impl Recorder {
     }
 
     /// Add one figure of a quantile.
-    pub fn add_quantile(&mut self, metric: impl Named, quantile: &str, value: f64) -> &mut Sample {
+    pub fn add_quantile(&mut self, metric: Metric, quantile: Quantile, value: f64) -> &mut Sample {
         let sample = self.add(metric, value);
-        sample.params.insert("quantile".to_owned(), quantile.to_owned());
+        QUANTILE.put(&mut sample.params, quantile);
         sample
     }
 
     /// Add a distribution: its quantiles, and itself with the median.
-    pub fn add_distribution(&mut self, metric: impl Named + Copy, histogram: &Histogram<u64>) {
-        for (name, quantile) in QUANTILES {
-            let value = match name {
-                "min" => histogram.min(),
-                "max" => histogram.max(),
-                _ => histogram.value_at_quantile(quantile),
-            };
-            let sample = self.add_quantile(metric, name, value as f64);
-            if name == "p50" {
+    pub fn add_distribution(
+        &mut self,
+        metric: Metric,
+        histogram: &Histogram<u64>,
+    ) -> &mut [Sample] {
+        let before = self.samples.len();
+        for quantile in QUANTILES {
+            let sample = self.add_quantile(metric, quantile, value_at(histogram, quantile) as f64);
+            if quantile == Quantile::P50 {
                 sample.histogram = Some(serialise(histogram));
             }
         }
+        &mut self.samples[before..]
     }
 
     /// The samples.

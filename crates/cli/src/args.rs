@@ -10,7 +10,6 @@ mod kernel;
 mod predict_policies;
 mod programs;
 mod redis;
-mod snapshot;
 mod study;
 mod tend;
 mod trace;
@@ -19,18 +18,19 @@ mod watch;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use cowlab_observe::watch::Wanted;
 
 use crate::usage::WrongUsage;
 use cowlab_schema::units::parse_bytes;
+use cowlab_schema::{Key, Writer};
 
 pub use advise::AdviseArgs;
 pub use bench::{
-    Bench, BenchArgs, BenchTraceArgs, CellArgs, CommandArgs, CowCheckArgs, CrossCheckArgs,
-    ForkSectionsArgs,
+    Bench, BenchArgs, CellArgs, CommandArgs, CowCheckArgs, CrossCheckArgs, ForkSectionsArgs,
+    RoundsArgs,
 };
-pub use bench_tend::{BenchTendArgs, Program};
+pub use bench_tend::BenchTendArgs;
 pub use cells::{Cells, base_page_bytes};
 pub use footprint::FootprintArgs;
 pub use kernel::{
@@ -40,7 +40,6 @@ pub use kernel::{
 pub use predict_policies::{PredictPoliciesArgs, PredictWhat};
 pub use programs::{FootprintsArgs, ForecastArgs};
 pub use redis::RedisArgs;
-pub use snapshot::SnapshotArgs;
 pub use study::{CasperSettings, CcowSettings, NextPageSettings, NoSettings, Paper, StudyArgs};
 pub use tend::{TendArgs, TendSettings};
 pub use trace::{ExportFormat, Trace, TraceExportArgs, TraceRecordArgs, WhenFull};
@@ -235,6 +234,13 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value > 0.0 && value <= 1.0 => Ok(value),
+        _ => Err(format!("'{text}' is not a share above 0 and up to 1")),
+    }
+}
+
 fn fraction(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if (0.0..=1.0).contains(&value) => Ok(value),
@@ -242,12 +248,9 @@ fn fraction(text: &str) -> Result<f64, String> {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum PredictWriter {
-    /// The child
-    Child,
-    /// The parent, while the child lives
-    Parent,
+/// Of those who may write, the one of whom something can be predicted.
+fn forecast_writer(text: &str) -> Result<Writer, String> {
+    Key::new("writer", "").only(&[Writer::Child, Writer::Parent]).parse(text)
 }
 
 #[derive(Debug, Args)]
@@ -276,8 +279,8 @@ pub struct PredictArgs {
     #[arg(long)]
     pub among_work: bool,
     /// Who writes
-    #[arg(long, value_enum, default_value = "parent")]
-    pub writer: PredictWriter,
+    #[arg(long, value_name = "child|parent", default_value = "parent", value_parser = forecast_writer)]
+    pub writer: Writer,
     /// Other running threads of the forking process
     #[arg(long, value_delimiter = ',', default_value = "0")]
     pub threads: Vec<u32>,

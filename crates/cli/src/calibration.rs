@@ -2,11 +2,12 @@
 //! A calibration of this machine, kept as a run.
 
 use anyhow::Result;
-use cowlab_analysis::machine::{NAMES, profile_of};
+use cowlab_analysis::machine::profile_of;
 use cowlab_bench::Rounds;
 use cowlab_bench::calibrate::{derived, tasks};
 use cowlab_model::profile::MachineProfile;
 use cowlab_report::{Block, Cell, Column, Document, Section, Table};
+use cowlab_schema::calibrate;
 use cowlab_store::Run;
 
 use crate::context::Context;
@@ -65,13 +66,13 @@ fn table(profile: &MachineProfile) -> Table {
     let columns =
         vec![Column::text("what"), Column::number("median (95% interval)"), Column::text("name")];
     let mut table = Table::new("machine-profile", "The machine profile", columns);
-    for (metric, _) in NAMES {
-        if let Some(cost) = profile.costs.get(metric) {
+    for metric in calibrate::BENCH.metrics {
+        if let Some(cost) = profile.costs.get(metric.name) {
             let e = cost.estimate;
             table.push(vec![
                 Cell::text(&cost.name),
                 Cell::estimate(e.value, e.low, e.high, &cost.unit),
-                Cell::text(metric),
+                Cell::text(metric.name),
             ]);
         }
     }

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use cowlab_analysis::figures::figures;
 use cowlab_bench::redis::load::{RECORD_BYTES, Request};
+use cowlab_bench::redis::server::Placement;
 use cowlab_bench::{Recorder, Rounds, Task, trace};
 use cowlab_probes::{CowCheck, unix_ns};
 use cowlab_report::figures::table as figure_table;
 use cowlab_report::{Block, Document, Section, csv, emulated, of_bench};
-use cowlab_schema::Writer;
 use cowlab_schema::cow_faults::CowFaults;
+use cowlab_schema::{Params, Writer, cow_check};
 use cowlab_store::{Missing, Run};
 
 use crate::context::Context;
@@ -162,13 +163,12 @@ pub fn isolation_tasks(
             let check = CowCheck { size_bytes, children, page_size_bytes, broken };
             tasks.push(
                 Task::new(format!("cow-check: {children} children"), move |runner, rep| {
-                    let params = [
-                        ("children".to_owned(), check.children.to_string()),
-                        ("page_size_bytes".to_owned(), check.page_size_bytes.to_string()),
-                        ("size_bytes".to_owned(), check.size_bytes.to_string()),
-                    ];
-                    let mut out = Recorder::new("cow-check", params.into(), rep, unix_ns());
-                    out.add("checked_pages", check.run(runner)? as f64);
+                    let mut params = Params::new();
+                    cow_check::CHILDREN.put(&mut params, check.children);
+                    cow_check::PAGE_SIZE_BYTES.put(&mut params, check.page_size_bytes);
+                    cow_check::SIZE_BYTES.put(&mut params, check.size_bytes);
+                    let mut out = Recorder::new(cow_check::BENCH.name, params, rep, unix_ns());
+                    out.add(cow_check::CHECKED_PAGES, check.run(runner)? as f64);
                     Ok(out.finish())
                 })
                 .at_most(1),
@@ -176,4 +176,9 @@ pub fn isolation_tasks(
         }
     }
     tasks
+}
+
+/// Who runs where: a server has a CPU to itself, unless the scheduler shall decide.
+pub fn redis_placement(context: &Context, pinned: bool) -> Option<Placement> {
+    pinned.then(|| Placement::of(&context.facts.cpu.allowed)).flatten()
 }

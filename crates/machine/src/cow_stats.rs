@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use cowlab_schema::Quantile;
+
 use crate::root::{ReadError, Root};
 
 /// The file of the whole system.
@@ -33,14 +35,14 @@ pub struct Times {
 
 impl Times {
     /// The figures that there are, by the name of their quantile.
-    pub fn quantiles(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub fn quantiles(&self) -> impl Iterator<Item = (Quantile, u64)> {
         [
-            ("mean", self.avg_ns),
-            ("p50", self.p50_ns),
-            ("p90", self.p90_ns),
-            ("p95", self.p95_ns),
-            ("p99", self.p99_ns),
-            ("max", self.max_ns),
+            (Quantile::Mean, self.avg_ns),
+            (Quantile::P50, self.p50_ns),
+            (Quantile::P90, self.p90_ns),
+            (Quantile::P95, self.p95_ns),
+            (Quantile::P99, self.p99_ns),
+            (Quantile::Max, self.max_ns),
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name, value?)))
@@ -244,15 +246,15 @@ mod tests {
         assert_eq!(stats.copy.total_ns, Some(6561600));
         let copy: Vec<_> = stats.copy.quantiles().collect();
         let expected = [
-            ("mean", 1600),
-            ("p50", 1504),
-            ("p90", 1824),
-            ("p95", 1984),
-            ("p99", 3264),
-            ("max", 54012),
+            (Quantile::Mean, 1600),
+            (Quantile::P50, 1504),
+            (Quantile::P90, 1824),
+            (Quantile::P95, 1984),
+            (Quantile::P99, 3264),
+            (Quantile::Max, 54012),
         ];
         assert_eq!(copy, expected);
-        assert_eq!(stats.fault.quantiles().last(), Some(("max", 90112)));
+        assert_eq!(stats.fault.quantiles().last(), Some((Quantile::Max, 90112)));
         assert_eq!(
             (stats.precopy_attempts, stats.precopy_success, stats.precopy_written),
             (Some(2050), Some(2047), Some(2040))

@@ -11,7 +11,7 @@ impl Probe for DoFork {
     const PROGRAM: Program = Program::DoFork;
     type Result = DoForkResult;
 
-    fn beside(runner: &Runner) -> Result<Vec<String>> {
+    fn beside(&self, runner: &Runner) -> Result<Vec<String>> {
         let spawned = format!("--spawn={}", runner.tiny_path()?);
         Ok([Some(spawned), runner.warm_flag()].into_iter().flatten().collect())
     }

@@ -11,7 +11,7 @@ impl Probe for ForkTable {
     const PROGRAM: Program = Program::ForkTable;
     type Result = ForkTableResult;
 
-    fn beside(runner: &Runner) -> Result<Vec<String>> {
+    fn beside(&self, runner: &Runner) -> Result<Vec<String>> {
         Ok(vec![format!("--spawn={}", runner.tiny_path()?)])
     }
 

@@ -29,6 +29,6 @@ pub use fork_table::ForkTableResult;
 pub use program::{LIBCASPER, LIBCASPER_NAME, Program};
 pub use rows::{Row, Rows};
 pub use runner::{Interrupted, Outcome, Outside, Probe, Runner, Timed, unix_ns};
-pub use snapshot::{Footprint, ForkAt, Forks, Snapshot, SnapshotResult};
+pub use snapshot::{Footprint, ForkAt, SnapshotResult};
 pub use trace::{NESTED_CALLS, TraceResult, TraceRun, TraceSources};
 pub use warm::WarmMemory;

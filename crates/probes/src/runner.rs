@@ -84,7 +84,7 @@ pub trait Probe: Cell {
     type Result;
 
     /// What the program is told beside the cell.
-    fn beside(runner: &Runner) -> Result<Vec<String>> {
+    fn beside(&self, runner: &Runner) -> Result<Vec<String>> {
         Ok(runner.warm_flag().into_iter().collect())
     }
 
@@ -93,7 +93,7 @@ pub trait Probe: Cell {
 
     /// Run it.
     fn run(&self, runner: &Runner) -> Result<Self::Result> {
-        let arguments = [Self::beside(runner)?, self.arguments()].concat();
+        let arguments = [self.beside(runner)?, self.arguments()].concat();
         Self::read(runner.run(Self::PROGRAM, &arguments)?)
     }
 }

@@ -1,127 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Settings and results of probes/snapshot.c.
+//! Results of probes/snapshot.c.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use cowlab_machine::Root;
 use cowlab_machine::rollup::{ROLLUP, Rollup};
-use cowlab_machine::{Policy, Root};
-use cowlab_schema::Placement;
-use cowlab_store::Params;
+use cowlab_schema::snapshot::{Forked, Snapshot};
 
 use crate::cow_counts::{CowCounts, counts_of};
 use crate::program::Program;
 use crate::rows::Rows;
-use crate::runner::Runner;
+use crate::runner::{Outcome, Probe, Runner};
 
-/// When a run forks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Forks {
-    /// Never: what everything is compared with.
-    Never,
-    /// At the beginning and after each interval of this many ns; one interval is not measured.
-    Every(u64),
-    /// Once, after this many writes.
-    OnceAfter(u64),
-}
+impl Probe for Snapshot {
+    const PROGRAM: Program = Program::Snapshot;
+    type Result = SnapshotResult;
 
-/// One invocation of snapshot.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Snapshot {
-    /// Size of the populated space.
-    pub size_bytes: u64,
-    /// Writes of a block.
-    pub writes: u64,
-    /// Size of a block.
-    pub block_bytes: u64,
-    /// Zipf's exponent; 0 chooses every block as often.
-    pub zipf_alpha: f64,
-    /// Where the often chosen blocks lie.
-    pub placement: Placement,
-    /// When it forks.
-    pub forks: Forks,
-    /// Other running threads of the process.
-    pub threads: u32,
-    /// Size of the pages that the space is made of.
-    pub page_size_bytes: u64,
-    /// Whether the process has a CPU to itself and its children the others.
-    pub pinned: bool,
-    /// The policy that is in force, for the samples.
-    pub policy: Policy,
-    /// Whether the kernel's counts are read.
-    pub counting: bool,
-    /// Seed of the choice of blocks.
-    pub seed: u64,
-}
-
-impl Snapshot {
-    /// Refuse what makes no sense.
-    pub fn check(&self) -> Result<(), String> {
-        if self.block_bytes == 0 || self.size_bytes / self.block_bytes < 2 {
-            return Err("--size-bytes must hold two blocks at least".to_owned());
-        }
-        if self.size_bytes / self.block_bytes > u64::from(u32::MAX) {
-            return Err("--size-bytes must hold less than 2^32 blocks: raise --block-bytes".into());
-        }
-        if self.writes == 0 {
-            return Err("--turnovers must make one write at least".to_owned());
-        }
-        Ok(())
-    }
-
-    /// The memory of the probe itself: the space, and four bytes for each write to come.
-    pub fn own_bytes(&self) -> u64 {
-        self.size_bytes + self.writes * 4
-    }
-
-    /// The parameters that its samples carry; the policy is `stock` where none was set.
-    pub fn params(&self) -> Params {
-        [
-            ("size_bytes", self.size_bytes.to_string()),
-            ("block_bytes", self.block_bytes.to_string()),
-            ("zipf_alpha", self.zipf_alpha.to_string()),
-            ("placement", self.placement.to_string()),
-            ("forks", if self.forks == Forks::Never { "no" } else { "yes" }.to_owned()),
-            ("threads", self.threads.to_string()),
-            ("page_size_bytes", self.page_size_bytes.to_string()),
-            ("pinned", self.pinned.to_string()),
-            ("policy", self.policy.to_string()),
-        ]
-        .map(|(key, value)| (key.to_owned(), value))
-        .into()
-    }
-
-    /// Run it.
-    pub fn run(&self, runner: &Runner) -> Result<SnapshotResult> {
-        let mut arguments = vec![
-            format!("--writes={}", self.writes),
-            format!("--block-bytes={}", self.block_bytes),
-            format!("--zipf-alpha={}", self.zipf_alpha),
-            format!("--placement={}", self.placement),
-            format!("--threads={}", self.threads),
-            format!("--page-size-bytes={}", self.page_size_bytes),
-            format!("--seed={}", self.seed),
-        ];
+    fn beside(&self, runner: &Runner) -> Result<Vec<String>> {
+        let mut arguments: Vec<String> = runner.warm_flag().into_iter().collect();
         match self.forks {
-            Forks::Never => {}
-            Forks::Every(interval_ns) => {
-                arguments.extend([format!("--interval-ns={interval_ns}"), "--steady".to_owned()])
-            }
-            Forks::OnceAfter(writes) => arguments.extend([
+            Forked::No => {}
+            Forked::Yes => arguments
+                .extend([format!("--interval-ns={}", self.interval_ns), "--steady".to_owned()]),
+            Forked::Once => arguments.extend([
                 "--interval-ns=1".to_owned(),
                 "--forks=1".to_owned(),
-                format!("--after-writes={writes}"),
+                format!("--after-writes={}", self.after_writes),
             ]),
         }
-        arguments.extend(runner.warm_flag());
-        if self.pinned {
-            arguments.push("--pinned=true".to_owned());
-        }
-        if self.counting {
-            arguments.push("--counting=true".to_owned());
-        }
-        arguments.push(self.size_bytes.to_string());
-        let outcome = runner.run(Program::Snapshot, &arguments)?;
+        Ok(arguments)
+    }
+
+    fn read(outcome: Outcome) -> Result<SnapshotResult> {
         SnapshotResult::of(&outcome.rows, outcome.start_unix_ns)
     }
 }
@@ -249,27 +160,24 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    fn quick(forks: Forks) -> SnapshotResult {
+    fn quick(forks: Forked) -> SnapshotResult {
         let settings = Snapshot {
             size_bytes: 4 << 20,
             writes: 40_000,
-            block_bytes: 1024,
-            zipf_alpha: 1.0,
-            placement: Placement::Scattered,
             forks,
-            threads: 0,
+            interval_ns: 1_000_000,
+            after_writes: 20_000,
             page_size_bytes: rustix::param::page_size() as u64,
             pinned: false,
-            policy: Policy::Stock,
-            counting: false,
             seed: 1,
+            ..Snapshot::default()
         };
         settings.run(&Runner::new(Arc::default()).unwrap()).unwrap()
     }
 
     #[test]
     fn a_run_with_intervals_begins_with_its_second_fork() {
-        let run = quick(Forks::Every(1_000_000));
+        let run = quick(Forked::Yes);
         let Some(first) = run.forks.first() else { panic!("no fork") };
         assert_eq!((first.writes, run.writes), (0, 40_000));
         assert!(run.forks.len() > 1 && run.forks.is_sorted_by_key(|fork| fork.begin_ns));
@@ -284,11 +192,11 @@ mod tests {
 
     #[test]
     fn every_write_is_there_and_forks_are_between_them() {
-        let none = quick(Forks::Never);
+        let none = quick(Forked::No);
         assert_eq!((none.writes, none.forks.len()), (40_000, 0));
         assert_eq!(none.batch_end_ns.len() as u64, 40_000u64.div_ceil(none.batch_writes));
         assert!(none.batch_end_ns.is_sorted());
-        let once = quick(Forks::OnceAfter(20_000));
+        let once = quick(Forked::Once);
         let [fork] = once.forks[..] else { panic!("{:?}", once.forks) };
         assert_eq!(fork.writes, 20_000u64.next_multiple_of(once.batch_writes));
         assert!(fork.begin_ns < fork.end_ns && fork.end_ns < once.elapsed_ns());

@@ -5,7 +5,7 @@
 use cowlab_analysis::application::{SNAPSHOT, Subject, subjects};
 use cowlab_analysis::names::FORECAST;
 use cowlab_analysis::picked::Picked;
-use cowlab_store::{Run, Sample, unit_of};
+use cowlab_store::{Named, Run, Sample};
 
 use crate::cells;
 use crate::document::{Block, Cell, Document, Section, Table};
@@ -193,7 +193,7 @@ impl Forecast<'_> {
     }
 
     fn measured(&self, metric: &str) -> Cell {
-        cells::of_rounds(&self.measured, metric, unit_of(metric), NOT_SEEN)
+        cells::of_rounds(&self.measured, metric, metric.unit(), NOT_SEEN)
     }
 
     fn off(&self, metric: &str) -> Cell {

@@ -3,7 +3,7 @@
 
 use cowlab_analysis::picked::Picked;
 use cowlab_model::Estimate;
-use cowlab_store::unit_of;
+use cowlab_store::Named;
 
 use crate::cells::{self, MISSING};
 use crate::document::{Cell, Column, Table};
@@ -85,20 +85,20 @@ impl<'a, T> Rows<'a, T> {
     pub(crate) fn of_rounds<'s>(
         self,
         name: &str,
-        metric: &str,
+        metric: impl Named + Copy,
         samples: impl Fn(&T) -> Picked<'s>,
     ) -> Self {
         let figure = |thing: &T| samples(thing).estimate_of_rounds(metric);
-        self.estimate(name, unit_of(metric), MISSING, figure)
+        self.estimate(name, metric.unit(), MISSING, figure)
     }
 
     /// A metric of some samples, in its own unit.
     pub(crate) fn metric<'s>(
         self,
         name: &str,
-        metric: &str,
+        metric: impl Named + Copy,
         samples: impl Fn(&T) -> Picked<'s>,
     ) -> Self {
-        self.estimate(name, unit_of(metric), MISSING, |thing| samples(thing).estimate(metric))
+        self.estimate(name, metric.unit(), MISSING, |thing| samples(thing).estimate(metric))
     }
 }

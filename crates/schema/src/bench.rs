@@ -5,7 +5,7 @@
 /// their names in capitals, and a struct for the parameters of one measurement, if it has any.
 ///
 /// A parameter is `name: kind = default, option, option(…);` with the options of [`crate::Key`], a
-/// part `name: kind;`, a metric `name: unit;`, or `name as word: unit;` where a parameter has
+/// part `name: kind;`, a metric `name: unit;`, or `name as word: …;` where a parameter has
 /// the same name: NAME_WORD. The cell has a method `check` of its own.
 macro_rules! bench {
     (
@@ -18,7 +18,7 @@ macro_rules! bench {
                 $field:ident: $kind:ty = $default:expr $(, $option:ident $(($($given:tt)*))?)*;)*
             }
         )?
-        parts { $($(#[doc = $part_help:literal])+ $part:ident: $part_kind:ty;)* }
+        parts { $($(#[doc = $part_help:literal])+ $part:ident $(as $part_constant:ident)?: $part_kind:ty;)* }
         metrics { $($(#[doc = $metric_help:literal])+ $metric:ident $(as $constant:ident)?: $unit:ident;)* }
     ) => { pastey::paste! {
         $($(
@@ -29,7 +29,7 @@ macro_rules! bench {
         )*)?
         $(
             $(#[doc = $part_help])+
-            pub const [<$part:upper>]: crate::Key<$part_kind> =
+            pub const [<$part:upper $(_ $part_constant:upper)?>]: crate::Key<$part_kind> =
                 crate::Key::new(stringify!($part), concat!($($part_help),+));
         )*
         $(
@@ -46,7 +46,7 @@ macro_rules! bench {
             name: $bench,
             about: concat!($($about),+),
             params: &[$($(&[<$field:upper>]),*)?],
-            parts: &[$(&[<$part:upper>]),*],
+            parts: &[$(&[<$part:upper $(_ $part_constant:upper)?>]),*],
             metrics: &[$([<$metric:upper $(_ $constant:upper)?>]),*],
         };
 

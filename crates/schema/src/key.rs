@@ -370,6 +370,13 @@ pub struct Metric {
     pub help: &'static str,
 }
 
+impl Metric {
+    /// What it is, in a sentence.
+    pub fn what(&self) -> &'static str {
+        self.help.trim()
+    }
+}
+
 /// A measurement: its parameters and metrics.
 #[derive(Debug)]
 pub struct Bench {

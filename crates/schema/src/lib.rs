@@ -2,18 +2,36 @@
 //! The vocabulary: what each bench is asked, what it answers, and the names of both in samples, on
 //! the command line, in the probes and in the documentation, each declared once. No I/O.
 
+pub mod advise;
 mod bench;
+pub mod calibrate;
+pub mod calibrate_among_work;
+pub mod calibrate_cycle;
 mod cell;
 mod choice;
+pub mod command;
+pub mod cow_check;
 pub mod cow_faults;
+pub mod cross_check;
+pub mod footprint;
+pub mod forecast;
+pub mod fork_sections;
 pub mod fork_sweep;
 pub mod fork_table;
 mod key;
+pub mod observe;
 mod policy;
+pub mod predict;
+pub mod predict_check;
 mod quantile;
 mod reap;
+pub mod redis;
 pub mod reference;
+pub mod snapshot;
+pub mod tend;
+pub mod trace;
 pub mod units;
+pub mod watch;
 
 use std::collections::BTreeMap;
 
@@ -21,11 +39,39 @@ pub use cell::{Cell, product};
 pub use choice::{Counting, Method, Pattern, Placement, Writer};
 pub use key::{Bench, Field, Is, Key, Metric, Passed, Reach, Stored, Text, Value};
 pub use policy::Policy;
-pub use quantile::Quantile;
+pub use quantile::{QUANTILE, QUANTILES, Quantile};
 pub use reap::Reap;
 
 /// Parameters of a measurement as text: `heap_bytes` → `16777216`.
 pub type Params = BTreeMap<String, String>;
 
+/// The metric of that name, of the first bench that has it.
+pub fn metric(name: &str) -> Option<Metric> {
+    let mut all = BENCHES.iter().flat_map(|bench| bench.metrics);
+    all.find(|metric| metric.name == name).copied()
+}
+
 /// Every bench.
-pub const BENCHES: &[&Bench] = &[fork_sweep::BENCH, fork_table::BENCH, cow_faults::BENCH];
+pub const BENCHES: &[&Bench] = &[
+    fork_sweep::BENCH,
+    fork_table::BENCH,
+    cow_faults::BENCH,
+    cow_check::BENCH,
+    snapshot::BENCH,
+    redis::BENCH,
+    tend::BENCH,
+    command::BENCH,
+    trace::BENCH,
+    observe::BENCH,
+    fork_sections::BENCH,
+    cross_check::BENCH,
+    calibrate::BENCH,
+    calibrate_cycle::BENCH,
+    calibrate_among_work::BENCH,
+    predict_check::BENCH,
+    footprint::BENCH,
+    forecast::BENCH,
+    predict::BENCH,
+    advise::BENCH,
+    watch::BENCH,
+];

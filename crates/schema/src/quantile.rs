@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The quantiles of distributions.
 
+use crate::Key;
 use crate::choice::choices;
 
 choices! {
@@ -28,9 +29,37 @@ choices! {
         P99 = "p99",
         /// of 99.9%
         P99_9 = "p99.9",
+        /// of 99.99%
+        P99_99 = "p99.99",
         /// the most
         Max = "max",
         /// not a quantile, but the mean
         Mean = "mean",
+    }
+}
+
+/// Of a distribution, in every bench that has any.
+pub const QUANTILE: Key<Quantile> = Key::new("quantile", "Of a distribution");
+
+/// Those that reports quote.
+pub const QUANTILES: [Quantile; 7] = [
+    Quantile::Min,
+    Quantile::P50,
+    Quantile::P90,
+    Quantile::P95,
+    Quantile::P99,
+    Quantile::P99_9,
+    Quantile::Max,
+];
+
+impl Quantile {
+    /// As a share of the values; of the mean there is none.
+    pub fn share(self) -> Option<f64> {
+        match self {
+            Quantile::Min => Some(0.0),
+            Quantile::Max => Some(1.0),
+            Quantile::Mean => None,
+            _ => Some(self.name().strip_prefix('p')?.parse::<f64>().ok()? / 100.0),
+        }
     }
 }

@@ -10,6 +10,6 @@ mod sample;
 
 pub use environment::{Accelerator, Environment, KernelBuild};
 pub use hdrhistogram::Histogram;
-pub use histogram::{QUANTILES, deserialise, histogram_of, serialise};
+pub use histogram::{deserialise, histogram_of, serialise, value_at};
 pub use run::{FORMAT, Run, RunFolder, RunInfo, parse};
-pub use sample::{Missing, Named, Params, Sample, unit_of};
+pub use sample::{Missing, Named, Params, Sample};

@@ -56,21 +56,13 @@ pub trait Named {
     fn unit(&self) -> &str;
 }
 
+/// By a name of the vocabulary.
 impl Named for &str {
     fn name(&self) -> &str {
         self
     }
     fn unit(&self) -> &str {
-        unit_of(self)
-    }
-}
-
-impl Named for &String {
-    fn name(&self) -> &str {
-        self
-    }
-    fn unit(&self) -> &str {
-        unit_of(self)
+        cowlab_schema::metric(self).map_or("", |metric| metric.unit)
     }
 }
 
@@ -90,49 +82,4 @@ pub struct Missing {
     pub metric: String,
     /// Why, and what would help.
     pub reason: String,
-}
-
-/// The unit that a metric's name ends with: `fork_ns` → `ns`, `rate_per_s` → `per_s`.
-pub fn unit_of(metric: &str) -> &str {
-    const COMPOUND: [&str; 7] = [
-        "ns_per_page",
-        "ns_per_huge_page",
-        "bytes_per_page",
-        "bytes_per_s",
-        "per_s",
-        "pages_per_fault",
-        "faults_per_fork",
-    ];
-    match COMPOUND.iter().find(|unit| metric.ends_with(*unit)) {
-        Some(unit) => unit,
-        None => {
-            let last = metric.rsplit('_').next().unwrap_or(metric);
-            match last {
-                "written" | "mapped" | "wasted" | "unknown" | "attempts" | "success" => "pages",
-                _ => last,
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::unit_of;
-
-    #[test]
-    fn a_metrics_name_ends_with_its_unit() {
-        for (metric, unit) in [
-            ("fork_ns", "ns"),
-            ("pte_ns_per_page", "ns_per_page"),
-            ("memcpy_bytes_per_s", "bytes_per_s"),
-            ("rate_per_s", "per_s"),
-            ("pages_written", "pages"),
-            ("minor_faults", "faults"),
-            ("precopy_wasted", "pages"),
-            ("flushes", "flushes"),
-            ("extra_bytes", "bytes"),
-        ] {
-            assert_eq!(unit_of(metric), unit, "{metric}");
-        }
-    }
 }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use cowlab_casper::read::Trace;
 use cowlab_probes::{ForkSmall, Runner};
 use cowlab_recorder::{Clock, Kernel, Options, ProbeCost, Recording, WhenFull};
+use cowlab_schema::fork_sections;
 use cowlab_store::{Params, Sample};
 
 pub use forks::{Fork, Share, forks_of};
@@ -17,7 +18,7 @@ pub use sections::{ROOT, Section};
 use crate::task::{Recorder, Task};
 
 /// The name of this benchmark in samples.
-pub const BENCH: &str = "fork-sections";
+pub const BENCH: &str = fork_sections::BENCH.name;
 
 /// Forks of each size, as in the document.
 pub const FORKS: u32 = 100;
@@ -101,10 +102,9 @@ fn measure(runner: &Runner, probe: ForkSmall, detail: Detail, rep: u32) -> Resul
         wanted + 1
     );
     forks.drain(..known - wanted);
-    let mut params: Params =
-        [("forks", probe.forks.to_string()), ("size_bytes", probe.heap_bytes.to_string())]
-            .map(|(key, value)| (key.to_owned(), value))
-            .into();
+    let mut params = Params::new();
+    fork_sections::FORKS.put(&mut params, u64::from(probe.forks));
+    fork_sections::SIZE_BYTES.put(&mut params, probe.heap_bytes);
     match detail {
         Detail::Sections => {
             let mut all = Vec::new();
@@ -112,16 +112,16 @@ fn measure(runner: &Runner, probe: ForkSmall, detail: Detail, rep: u32) -> Resul
                 let rep = rep * probe.forks + index as u32;
                 all.extend(of_sections(&params, fork, &cost, rep, result.start_unix_ns));
                 let mut out = Recorder::new(BENCH, params.clone(), rep, result.start_unix_ns);
-                out.add("fork_ns", result.fork_ns[index] as f64);
+                out.add(fork_sections::FORK_NS, result.fork_ns[index] as f64);
                 if let Some(alone) = &alone {
-                    out.add("fork_unrecorded_ns", alone.fork_ns[index] as f64);
+                    out.add(fork_sections::FORK_UNRECORDED_NS, alone.fork_ns[index] as f64);
                 }
                 all.extend(out.finish());
             }
             Ok(all)
         }
         Detail::Functions => {
-            params.insert("forks".to_owned(), forks.len().to_string());
+            fork_sections::FORKS.put(&mut params, forks.len() as u64);
             Ok(of_functions(&params, &forks, rep, result.start_unix_ns))
         }
     }
@@ -138,17 +138,20 @@ fn of_sections(
     let mut all = Vec::new();
     for section in Section::ALL {
         let mut params = params.clone();
-        params.insert("section".to_owned(), section.to_string());
+        fork_sections::SECTION.put(&mut params, &section.to_string());
         let mut out = Recorder::new(BENCH, params, rep, start_unix_ns);
-        out.add("section_ns", fork.sections.get(&section).copied().unwrap_or(0.0));
+        out.add(fork_sections::SECTION_NS, fork.sections.get(&section).copied().unwrap_or(0.0));
         all.extend(out.finish());
     }
     let mut out = Recorder::new(BENCH, params.clone(), rep, start_unix_ns);
-    out.add("kernel_ns", fork.raw_ns - fork.probes_ns);
-    out.add("kernel_raw_ns", fork.raw_ns);
-    out.add("probes_ns", fork.probes_ns);
-    out.add("probed_calls", fork.functions.values().map(|share| share.calls as f64).sum());
-    out.add("probe_outer_ns", cost.call_outer_ps as f64 / 1000.0);
+    out.add(fork_sections::KERNEL_NS, fork.raw_ns - fork.probes_ns);
+    out.add(fork_sections::KERNEL_RAW_NS, fork.raw_ns);
+    out.add(fork_sections::PROBES_NS, fork.probes_ns);
+    out.add(
+        fork_sections::PROBED_CALLS,
+        fork.functions.values().map(|share| share.calls as f64).sum(),
+    );
+    out.add(fork_sections::PROBE_OUTER_NS, cost.call_outer_ps as f64 / 1000.0);
     all.extend(out.finish());
     all
 }
@@ -166,10 +169,10 @@ fn of_functions(params: &Params, forks: &[Fork], rep: u32, start_unix_ns: i64) -
     let mut all = Vec::new();
     for (name, sum) in sums {
         let mut params = params.clone();
-        params.insert("function".to_owned(), name.to_owned());
+        fork_sections::FUNCTION.put(&mut params, name);
         let mut out = Recorder::new(BENCH, params, rep, start_unix_ns);
-        out.add("calls_per_fork", sum.calls as f64 / forks.len() as f64);
-        out.add("own_ns", sum.own_ns / forks.len() as f64);
+        out.add(fork_sections::CALLS_PER_FORK, sum.calls as f64 / forks.len() as f64);
+        out.add(fork_sections::OWN_NS, sum.own_ns / forks.len() as f64);
         all.extend(out.finish());
     }
     all

@@ -5,15 +5,13 @@
 mod others;
 mod own;
 
-use std::fmt;
-use std::str::FromStr;
-
 use anyhow::{Context, Result, ensure};
 use cowlab_machine::tracing::Tracing;
 use cowlab_probes::{CowFaultsResult, Probe};
 use cowlab_schema::cow_faults::CowFaults;
 use cowlab_schema::fork_sweep::DoFork;
-use cowlab_schema::{Pattern, Writer};
+pub use cowlab_schema::observe::Watcher;
+use cowlab_schema::{Key, Pattern, Writer, observe};
 use cowlab_store::{Missing, Params};
 
 use crate::task::{Recorder, Task, median_of};
@@ -22,67 +20,6 @@ use own::Watching;
 
 /// The name of this benchmark in samples.
 pub const BENCH: &str = "observe";
-
-/// Who watches meanwhile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Watcher {
-    /// Nobody, twice: how far two runs of the same differ.
-    Alone,
-    /// `watch` as it is by default: forks, exits, execs.
-    Events,
-    /// Faults counted by process.
-    Count,
-    /// Faults counted by 2 MiB.
-    Regions,
-    /// Every fault with its address.
-    Every,
-    /// bpftrace, counting exceptions:page_fault_user.
-    Bpftrace,
-    /// perf record of the same.
-    Perf,
-}
-
-impl Watcher {
-    /// All of them.
-    pub const ALL: [Watcher; 7] = [
-        Watcher::Alone,
-        Watcher::Events,
-        Watcher::Count,
-        Watcher::Regions,
-        Watcher::Every,
-        Watcher::Bpftrace,
-        Watcher::Perf,
-    ];
-
-    /// Its name on the command line and in samples.
-    pub fn name(self) -> &'static str {
-        match self {
-            Watcher::Alone => "alone",
-            Watcher::Events => "events",
-            Watcher::Count => "count",
-            Watcher::Regions => "regions",
-            Watcher::Every => "every-fault",
-            Watcher::Bpftrace => "bpftrace",
-            Watcher::Perf => "perf",
-        }
-    }
-}
-
-impl fmt::Display for Watcher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Watcher {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        Watcher::ALL.into_iter().find(|watcher| watcher.name() == text).ok_or_else(|| {
-            let known = Watcher::ALL.map(Watcher::name).join(", ");
-            format!("unknown watcher '{text}': choose one of {known}")
-        })
-    }
-}
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -160,10 +97,11 @@ impl Guard {
     }
 }
 
-fn params(watcher: Watcher, what: (&str, u64)) -> Params {
-    [("watcher", watcher.to_string()), (what.0, what.1.to_string())]
-        .map(|(key, value)| (key.to_owned(), value))
-        .into()
+fn params(watcher: Watcher, what: Key<u64>, bytes: u64) -> Params {
+    let mut params = Params::new();
+    observe::WATCHER.put(&mut params, watcher);
+    what.put(&mut params, bytes);
+    params
 }
 
 /// The same writes alone and watched, one right after the other: what the machine does meanwhile
@@ -174,25 +112,25 @@ fn fault_task(settings: ObserveSettings, watcher: Watcher) -> Task {
         let before = if rep.is_multiple_of(2) { Some(alone()?) } else { None };
         let guard = Guard::begin(watcher, settings.tracing.as_ref())?;
         let faults = cow_faults(&settings, rep).run(runner)?;
-        let size = ("size_bytes", settings.size_bytes);
-        let mut out = Recorder::new(BENCH, params(watcher, size), rep, faults.start_unix_ns);
+        let params = params(watcher, observe::SIZE_BYTES, settings.size_bytes);
+        let mut out = Recorder::new(BENCH, params, rep, faults.start_unix_ns);
         if let Guard::Own(watching) = guard {
             let seen = watching.end()?;
             if watcher != Watcher::Events {
                 let written: u64 = faults.pages_written.iter().sum();
                 // Its untimed repetitions and everything else that it did are seen as well.
                 ensure!(seen.faults >= written, "{} of {written} faults were seen", seen.faults);
-                out.add("seen_faults", seen.faults as f64);
-                out.add("lost_faults", seen.lost as f64);
+                out.add(observe::SEEN_FAULTS, seen.faults as f64);
+                out.add(observe::LOST_FAULTS, seen.lost as f64);
             }
         } else {
             drop(guard);
         }
         let alone_ns = before.map_or_else(alone, Ok)?;
         let watched_ns = fault_ns(&faults)?;
-        out.add("fault_ns", watched_ns);
-        out.add("alone_fault_ns", alone_ns);
-        out.add("to_alone_ratio", watched_ns / alone_ns);
+        out.add(observe::FAULT_NS, watched_ns);
+        out.add(observe::ALONE_FAULT_NS, alone_ns);
+        out.add(observe::TO_ALONE_RATIO, watched_ns / alone_ns);
         Ok(out.finish())
     })
 }
@@ -244,30 +182,16 @@ fn stop_task(settings: &ObserveSettings, heap_bytes: u64) -> Task {
             .zip(&result.fork_ns)
             .map(|(seen, own)| own.saturating_sub(*seen))
             .collect();
-        let heap = ("heap_bytes", heap_bytes);
-        let mut out =
-            Recorder::new(BENCH, params(Watcher::Events, heap), rep, result.start_unix_ns);
+        let params = params(Watcher::Events, observe::HEAP_BYTES, heap_bytes);
+        let mut out = Recorder::new(BENCH, params, rep, result.start_unix_ns);
         for (metric, value) in [
-            ("fork_ns", median_of(&result.fork_ns)),
-            ("stop_ns", median_of(stops)),
-            ("unseen_ns", median_of(&unseen)),
-            ("stop_to_fork_ratio", cowlab_model::stats::median(&ratio)),
+            (observe::FORK_NS, median_of(&result.fork_ns)),
+            (observe::STOP_NS, median_of(stops)),
+            (observe::UNSEEN_NS, median_of(&unseen)),
+            (observe::STOP_TO_FORK_RATIO, cowlab_model::stats::median(&ratio)),
         ] {
             out.add(metric, value.context("no fork was timed")?);
         }
         Ok(out.finish())
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn watchers_have_names_that_are_parsed() {
-        for watcher in Watcher::ALL {
-            assert_eq!(watcher.to_string().parse(), Ok(watcher));
-        }
-        assert!("strace".parse::<Watcher>().unwrap_err().contains("bpftrace"));
-    }
 }

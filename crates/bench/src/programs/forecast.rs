@@ -8,6 +8,7 @@ use cowlab_model::application::ApplicationProfile;
 use cowlab_model::cost::predict;
 use cowlab_model::profile::MachineProfile;
 use cowlab_probes::{Interrupted, unix_ns};
+use cowlab_schema::forecast;
 use cowlab_store::{Missing, Params, Sample};
 
 use super::measure::{CYCLE, measure};
@@ -18,9 +19,10 @@ use crate::task::{Recorder, Task};
 pub const FORECAST: &str = "forecast";
 
 fn params(program: &Program, figure: &str) -> Params {
-    [("name", program.name.as_str()), ("figure", figure)]
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .into()
+    let mut params = Params::new();
+    forecast::NAME.put(&mut params, &program.name);
+    forecast::FIGURE.put(&mut params, figure);
+    params
 }
 
 /// Measures what the program's forks cost it, a part of `pairs` in each of `rounds`: `extra_ns`,
@@ -40,12 +42,12 @@ pub fn task(
         match measure(&programs, &program, pairs) {
             Ok(cost) => {
                 for (metric, values) in [
-                    ("extra_ns", &cost.extra_ns),
-                    ("fork_ns", &cost.fork_ns),
-                    ("write_ns", &cost.write_ns),
-                    ("alone_ns", &cost.alone_ns),
-                    ("extra_faults", &cost.extra_faults),
-                    ("extra_bytes", &cost.extra_bytes),
+                    (forecast::EXTRA_NS, &cost.extra_ns),
+                    (forecast::FORK_NS, &cost.fork_ns),
+                    (forecast::WRITE_NS, &cost.write_ns),
+                    (forecast::ALONE_NS, &cost.alone_ns),
+                    (forecast::EXTRA_FAULTS, &cost.extra_faults),
+                    (forecast::EXTRA_BYTES, &cost.extra_bytes),
                 ] {
                     for value in values {
                         out.add(metric, *value);
@@ -81,12 +83,12 @@ pub fn predicted(
         ("high", fork.high, write.high),
     ] {
         let mut out = Recorder::new(FORECAST, params(program, figure), 0, unix_ns());
-        out.add("extra_ns", fork_ns + write_ns);
-        out.add("fork_ns", fork_ns);
-        out.add("write_ns", write_ns);
+        out.add(forecast::EXTRA_NS, fork_ns + write_ns);
+        out.add(forecast::FORK_NS, fork_ns);
+        out.add(forecast::WRITE_NS, write_ns);
         if figure == "predicted" {
-            out.add("extra_bytes", answer.extra_bytes as f64);
-            out.add("extra_faults", application.written as f64);
+            out.add(forecast::EXTRA_BYTES, answer.extra_bytes as f64);
+            out.add(forecast::EXTRA_FAULTS, application.written as f64);
         }
         samples.extend(out.finish());
     }

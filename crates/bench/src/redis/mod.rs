@@ -14,8 +14,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use cowlab_machine::{Facts, Policy, PolicyGuard, Rollup, Root, thp};
+use cowlab_machine::{Facts, PolicyGuard, Rollup, Root, thp};
 use cowlab_probes::{Runner, unix_ns};
+use cowlab_schema::redis::{self as names, Store};
+use cowlab_schema::{Cell, Policy};
 use cowlab_store::{Params, Sample};
 
 use crate::task::{Recorder, Task};
@@ -27,7 +29,7 @@ use saturation::Saturation;
 use server::{HugePages, Placement, Server, Setup};
 
 /// The name of this benchmark in samples.
-pub const BENCH: &str = "redis";
+pub const BENCH: &str = names::BENCH.name;
 
 /// The phases of a closed loop.
 const CLOSED: [Snapshots; 3] = [Snapshots::None, Snapshots::Save, Snapshots::Rewrite];
@@ -61,62 +63,36 @@ pub fn default_size_bytes(facts: &Facts) -> u64 {
 pub struct Redis {
     /// The program.
     pub program: PathBuf,
-    /// Records.
-    pub records: u64,
-    /// Updates of a phase.
-    pub updates: u64,
-    /// Clients.
-    pub clients: u32,
-    /// Updates of one request of theirs.
-    pub pipeline: u32,
-    /// Zipf's exponent.
-    pub zipf_alpha: f64,
-    /// Snapshots of a phase that has any.
-    pub snapshots: u32,
+    /// What it stores, and how that is updated.
+    pub store: Store,
     /// Open loops: their rates, as shares of the most that a server of base pages under no policy
     /// answers without a snapshot.
     pub load_shares: Vec<f64>,
-    /// Size of the pages that its memory may be made of.
-    pub page_size_bytes: u64,
-    /// Whether that size's setting may be changed meanwhile.
+    /// Whether the setting of its page size may be changed meanwhile.
     pub set_mthp: bool,
-    /// The policy in force.
-    pub policy: Policy,
-    /// A TCP port instead of a socket.
-    pub port: Option<u16>,
     /// Who runs where; `None`: as the scheduler likes.
     pub placement: Option<Placement>,
-    /// Seed of the choice of records.
-    pub seed: u64,
 }
 
 impl Redis {
-    fn params(&self, snapshots: Snapshots, share: Option<f64>) -> Params {
-        [
-            ("policy", self.policy.to_string()),
-            ("page_size_bytes", self.page_size_bytes.to_string()),
-            ("records", self.records.to_string()),
-            ("zipf_alpha", self.zipf_alpha.to_string()),
-            ("clients", self.clients.to_string()),
-            ("pipeline", self.pipeline.to_string()),
-            ("pinned", self.placement.is_some().to_string()),
-            ("snapshots", snapshots.to_string()),
-            ("load", share.map_or_else(|| "closed".to_owned(), |share| share.to_string())),
-        ]
-        .map(|(key, value)| (key.to_owned(), value))
-        .into()
+    fn params(&self, snapshots: Snapshots, load: &str) -> Params {
+        let mut params = self.store.params();
+        names::SNAPSHOTS_KIND.put(&mut params, snapshots);
+        names::LOAD.put(&mut params, load);
+        params
     }
 
     fn setup(&self, huge_pages: bool) -> Setup {
         let (program, placement) = (self.program.clone(), self.placement.clone());
         let huge_pages = if huge_pages { HugePages::Asked } else { HugePages::Forbidden };
-        Setup { program, huge_pages, port: self.port, placement }
+        let port = u16::try_from(self.store.port).ok().filter(|port| *port > 0);
+        Setup { program, huge_pages, port, placement }
     }
 
     /// What its phases take, as a multiple of the first one's time: a rate that is a share of the
     /// closed loop's takes the longer.
     fn phases(&self) -> f64 {
-        let learning = if self.policy == Policy::Stock { 0.0 } else { 1.0 };
+        let learning = if self.store.policy == Policy::Stock { 0.0 } else { 1.0 };
         learning
             + CLOSED.len() as f64
             + self.load_shares.iter().map(|share| OPEN.len() as f64 / share).sum::<f64>()
@@ -124,14 +100,14 @@ impl Redis {
 
     fn load(&self, phase: u64) -> Load {
         Load {
-            records: self.records,
-            updates: self.updates,
-            clients: self.clients,
-            pipeline: self.pipeline,
-            zipf_alpha: self.zipf_alpha,
+            records: self.store.records,
+            updates: self.store.updates,
+            clients: self.store.clients,
+            pipeline: self.store.pipeline,
+            zipf_alpha: self.store.zipf_alpha,
             rate_per_s: None,
             placement: self.placement.clone(),
-            seed: self.seed ^ (phase << 48),
+            seed: self.store.seed ^ (phase << 48),
         }
     }
 }
@@ -141,35 +117,36 @@ pub fn tasks(cells: Vec<Redis>, base_page_bytes: u64, guard: Option<Rc<PolicyGua
     let most = Rc::new(Saturation::default());
     let task = |cell: Redis| {
         let most = Rc::clone(&most);
-        let pages = match cell.page_size_bytes == base_page_bytes {
+        let pages = match cell.store.page_size_bytes == base_page_bytes {
             true => String::new(),
-            false => format!(", pages of {} KiB", cell.page_size_bytes >> 10),
+            false => format!(", pages of {} KiB", cell.store.page_size_bytes >> 10),
         };
-        let policy = match cell.policy {
+        let policy = match cell.store.policy {
             Policy::Stock => String::new(),
             policy => format!(", policy {policy}"),
         };
         let guard = guard.clone();
         Task::new(
-            format!("{BENCH}: {} records{pages}{policy}", cell.records),
+            format!("{BENCH}: {} records{pages}{policy}", cell.store.records),
             move |runner, rep| {
-                let cell = Redis { seed: cell.seed + u64::from(rep), ..cell.clone() };
+                let mut cell = cell.clone();
+                cell.store.seed += u64::from(rep);
                 let mut most_per_s = None;
                 if !cell.load_shares.is_empty() {
                     // Without a policy the kernel stays as it is.
                     if let Some(guard) = &guard
-                        && cell.policy != Policy::Stock
+                        && cell.store.policy != Policy::Stock
                     {
                         guard.set(Policy::Off)?;
                     }
                     most_per_s = Some(most.per_s(runner, &cell.setup(false), &cell.load(0))?);
                 }
                 if let Some(guard) = &guard {
-                    guard.set(cell.policy)?;
+                    guard.set(cell.store.policy)?;
                 }
-                let huge_pages = cell.page_size_bytes != base_page_bytes;
+                let huge_pages = cell.store.page_size_bytes != base_page_bytes;
                 let _thp = match huge_pages && cell.set_mthp {
-                    true => Some(thp::allow(&Root::default(), cell.page_size_bytes)?),
+                    true => Some(thp::allow(&Root::default(), cell.store.page_size_bytes)?),
                     false => None,
                 };
                 let mut server = Server::start(&cell.setup(huge_pages))?;
@@ -185,14 +162,15 @@ pub fn tasks(cells: Vec<Redis>, base_page_bytes: u64, guard: Option<Rc<PolicyGua
 /// answers.
 pub fn expected(runner: &Runner, cells: &[Redis], rounds: u32) -> Result<Duration> {
     let Some(first) = cells.first() else { return Ok(Duration::ZERO) };
-    let records = first.records.min(TRIAL_RECORDS);
-    let trial = Redis { records, updates: TRIAL_UPDATES, ..first.clone() };
+    let records = first.store.records.min(TRIAL_RECORDS);
+    let store = Store { records, updates: TRIAL_UPDATES, ..first.store.clone() };
+    let trial = Redis { store, ..first.clone() };
     let mut server = Server::start(&trial.setup(false))?;
     let took = phase::attend(runner, |stop| load::populate(&server, records, stop), || Ok(()))
         .and_then(|()| phase::run(runner, &server, &trial.load(0), Snapshots::None, 0, Looks::None))
         .map_err(|error| server.explain(error))?
         .elapsed_ns;
-    let updates: f64 = cells.iter().map(|cell| cell.updates as f64 * cell.phases()).sum();
+    let updates: f64 = cells.iter().map(|cell| cell.store.updates as f64 * cell.phases()).sum();
     let all = updates * f64::from(rounds) / TRIAL_UPDATES as f64;
     Ok(Duration::from_nanos(took).mul_f64(all))
 }
@@ -205,11 +183,11 @@ fn measure(
     most_per_s: Option<f64>,
     rep: u32,
 ) -> Result<Vec<Sample>> {
-    let populate = |stop: &_| load::populate(server, cell.records, stop);
+    let populate = |stop: &_| load::populate(server, cell.store.records, stop);
     phase::attend(runner, populate, || Ok(()))?;
     let mut samples = of_the_server(cell, server, rep)?;
     let mut took_ns = None;
-    if cell.policy != Policy::Stock {
+    if cell.store.policy != Policy::Stock {
         // A server's first snapshot is one of many. No policy knows then what will be written.
         let learnt = cell.load(LEARNING);
         let phase = phase::run(runner, server, &learnt, Snapshots::Save, 1, Looks::None)?;
@@ -223,18 +201,19 @@ fn measure(
         let start_unix_ns = unix_ns();
         let before = Rollup::read(&Root::default(), server.pid())?;
         let looks = Looks::Memory(took_ns);
-        let phase = phase::run(runner, server, &load, kind, cell.snapshots, looks)?;
+        let phase = phase::run(runner, server, &load, kind, cell.store.snapshots, looks)?;
         took_ns = phase.taken.last().map(Taken::took_ns).or(took_ns);
-        if phase.updates() != cell.updates {
-            bail!("{} of {} updates were answered", phase.updates(), cell.updates);
+        if phase.updates() != cell.store.updates {
+            bail!("{} of {} updates were answered", phase.updates(), cell.store.updates);
         }
-        all_were_taken(kind, cell.snapshots, phase.taken.len())?;
-        let mut out = Recorder::new(BENCH, cell.params(kind, share), rep, start_unix_ns);
+        all_were_taken(kind, cell.store.snapshots, phase.taken.len())?;
+        let named = share.map_or_else(|| "closed".to_owned(), |share| share.to_string());
+        let mut out = Recorder::new(BENCH, cell.params(kind, &named), rep, start_unix_ns);
         if let Some(intended) = load.rate_per_s {
-            out.add("intended_per_s", intended);
+            out.add(names::INTENDED_PER_S, intended);
         }
         if let Some(bytes) = before.and_then(|before| before.huge_bytes) {
-            out.add("huge_bytes", bytes as f64);
+            out.add(names::HUGE_BYTES, bytes as f64);
         }
         samples::add(&mut out, &phase);
         samples.extend(out.finish());
@@ -257,14 +236,15 @@ fn all_were_taken(kind: Snapshots, asked: u32, taken: usize) -> Result<()> {
 fn of_the_server(cell: &Redis, server: &Server, rep: u32) -> Result<Vec<Sample>> {
     let mut control = server.connect()?;
     let keys: u64 = redis::cmd("DBSIZE").query(&mut control)?;
-    if keys != cell.records {
-        bail!("redis-server has {keys} records, not {}", cell.records);
+    if keys != cell.store.records {
+        bail!("redis-server has {keys} records, not {}", cell.store.records);
     }
-    let mut params = cell.params(Snapshots::None, None);
-    params.insert("load".to_owned(), "populated".to_owned());
+    let params = cell.params(Snapshots::None, "populated");
     let mut out = Recorder::new(BENCH, params, rep, unix_ns());
-    out.add("records", keys as f64);
-    for (metric, key) in [("used_bytes", "used_memory"), ("resident_bytes", "used_memory_rss")] {
+    out.add(names::RECORDS_STORED, keys as f64);
+    for (metric, key) in
+        [(names::USED_BYTES, "used_memory"), (names::RESIDENT_BYTES, "used_memory_rss")]
+    {
         if let Some(bytes) = server::info(&mut control, "memory", key)? {
             out.add(metric, bytes as f64);
         }

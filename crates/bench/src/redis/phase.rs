@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One phase: a load, and the snapshots that the server takes meanwhile.
 
-use std::fmt;
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,6 +11,11 @@ use cowlab_machine::{Rollup, Root};
 use cowlab_probes::{Interrupted, Runner};
 use redis::Connection;
 
+use cowlab_schema::Quantile;
+use cowlab_schema::redis as names;
+pub use cowlab_schema::redis::Snapshots;
+use cowlab_store::value_at;
+
 use super::load::{self, Load, Request};
 use super::server::{Server, info};
 use crate::task::{Recorder, cpu_ns, stolen_ns};
@@ -19,40 +23,17 @@ use crate::task::{Recorder, cpu_ns, stolen_ns};
 /// How often the server is asked whether its child is done.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What makes the server fork.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Snapshots {
-    /// Nothing: what everything is compared with.
-    None,
-    /// BGSAVE.
-    Save,
-    /// BGREWRITEAOF.
-    Rewrite,
+fn command(kind: Snapshots) -> &'static str {
+    if kind == Snapshots::Rewrite { "BGREWRITEAOF" } else { "BGSAVE" }
 }
 
-impl Snapshots {
-    fn command(self) -> &'static str {
-        if self == Snapshots::Rewrite { "BGREWRITEAOF" } else { "BGSAVE" }
-    }
-
-    /// Of INFO: whether the child is at work, how the last one ended, and what was copied.
-    fn keys(self) -> [&'static str; 3] {
-        match self {
-            Snapshots::Rewrite => {
-                ["aof_rewrite_in_progress", "aof_last_bgrewrite_status", "aof_last_cow_size"]
-            }
-            _ => ["rdb_bgsave_in_progress", "rdb_last_bgsave_status", "rdb_last_cow_size"],
+/// Of INFO: whether the child is at work, how the last one ended, and what was copied.
+fn keys(kind: Snapshots) -> [&'static str; 3] {
+    match kind {
+        Snapshots::Rewrite => {
+            ["aof_rewrite_in_progress", "aof_last_bgrewrite_status", "aof_last_cow_size"]
         }
-    }
-}
-
-impl fmt::Display for Snapshots {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Snapshots::None => "none",
-            Snapshots::Save => "bgsave",
-            Snapshots::Rewrite => "aof-rewrite",
-        })
+        _ => ["rdb_bgsave_in_progress", "rdb_last_bgsave_status", "rdb_last_cow_size"],
     }
 }
 
@@ -134,20 +115,20 @@ impl Phase {
 
     /// Add the rate, and what tells whether it was the server's.
     pub fn add_rate(&self, out: &mut Recorder) {
-        out.add("throughput_per_s", self.throughput_per_s());
+        out.add(names::THROUGHPUT_PER_S, self.throughput_per_s());
         if let Some(fraction) = self.server_cpu_fraction() {
-            out.add("server_cpu_fraction", fraction);
+            out.add(names::SERVER_CPU_FRACTION, fraction);
         }
         if let Some(stolen_ns) = self.stolen_ns {
-            out.add("stolen_ns", stolen_ns as f64);
+            out.add(names::STOLEN_NS, stolen_ns as f64);
         }
         let late = load::histogram_by_update(&self.requests, |request| request.late_ns);
         // In a closed loop nobody is late.
         if late.is_empty() || late.max() == 0 {
             return;
         }
-        for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
-            out.add_quantile("late_ns", name, late.value_at_quantile(quantile) as f64);
+        for quantile in [Quantile::P50, Quantile::P99, Quantile::P99_9] {
+            out.add_quantile(names::LATE_NS, quantile, value_at(&late, quantile) as f64);
         }
     }
 }
@@ -251,9 +232,9 @@ fn updates_served(control: &mut Connection) -> Result<u64> {
 
 fn begin(control: &mut Connection, kind: Snapshots, began: Instant) -> Result<Taken> {
     let begin_ns = began.elapsed().as_nanos() as u64;
-    redis::cmd(kind.command())
+    redis::cmd(command(kind))
         .exec(control)
-        .with_context(|| format!("redis-server refuses {}", kind.command()))?;
+        .with_context(|| format!("redis-server refuses {}", command(kind)))?;
     Ok(Taken { begin_ns, ..Taken::default() })
 }
 
@@ -267,7 +248,7 @@ fn watch(
     began: Instant,
 ) -> Result<bool> {
     let (taken, before) = all_taken.split_last_mut().expect("one was begun");
-    let [in_progress, status, cow] = kind.keys();
+    let [in_progress, status, cow] = keys(kind);
     let now_ns = began.elapsed().as_nanos() as u64;
     let persistence: redis::InfoDict = redis::cmd("INFO").arg("persistence").query(control)?;
     let text = |key: &str| persistence.get::<String>(key);
@@ -291,7 +272,7 @@ fn watch(
     if let Some(status) = text(status)
         && status.trim() != "ok"
     {
-        bail!("redis-server's {} failed (is the disk full, or memory out?)", kind.command());
+        bail!("redis-server's {} failed (is the disk full, or memory out?)", command(kind));
     }
     taken.cow_bytes = number(cow);
     taken.fork_ns = info(control, "stats", "latest_fork_usec")?.map(|us| us * 1000);

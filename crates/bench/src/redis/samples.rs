@@ -3,6 +3,9 @@
 
 use cowlab_machine::cow_stats::ProcessCowStats;
 
+use cowlab_schema::{Metric, Quantile, redis as names};
+use cowlab_store::value_at;
+
 use super::load::{Request, histogram_by_update, updates_of};
 use super::phase::{Phase, Taken};
 use crate::task::Recorder;
@@ -15,24 +18,24 @@ const AFTER_MS: i64 = 1000;
 const STEP_MS: i64 = 50;
 
 /// A figure of one, and its name in samples.
-type Figure = (&'static str, fn(&Taken) -> Option<u64>);
+type Figure = (Metric, fn(&Taken) -> Option<u64>);
 
 /// A count of the server's, and its name in samples.
-type Count = (&'static str, fn(&ProcessCowStats) -> Option<u64>);
+type Count = (Metric, fn(&ProcessCowStats) -> Option<u64>);
 
 /// Add a phase's figures.
 pub(super) fn add(out: &mut Recorder, phase: &Phase) {
     let elapsed_ns = phase.elapsed_ns.max(1);
-    out.add("elapsed_ns", elapsed_ns as f64);
-    out.add("updates", phase.updates() as f64);
-    out.add("served_updates", phase.served_updates as f64);
+    out.add(names::ELAPSED_NS, elapsed_ns as f64);
+    out.add(names::UPDATES_ANSWERED, phase.updates() as f64);
+    out.add(names::SERVED_UPDATES, phase.served_updates as f64);
     phase.add_rate(out);
     add_latency(out, "all", phase.requests.iter());
     add_counts(out, phase);
     if phase.taken.is_empty() {
         return;
     }
-    out.add("snapshots", phase.taken.len() as f64);
+    out.add(names::SNAPSHOTS_TAKEN, phase.taken.len() as f64);
     let during = |request: &&Request| phase.taken.iter().any(|taken| overlap(taken, request));
     let (within, outside): (Vec<&Request>, Vec<&Request>) = phase.requests.iter().partition(during);
     add_latency(out, "snapshot", within.iter().copied());
@@ -45,7 +48,7 @@ pub(super) fn add(out: &mut Recorder, phase: &Phase) {
     };
     if spans > 0 {
         let count = updates_of(within.iter().copied().filter(answered));
-        out.add("snapshot_throughput_per_s", count as f64 * 1e9 / spans as f64);
+        out.add(names::SNAPSHOT_THROUGHPUT_PER_S, count as f64 * 1e9 / spans as f64);
     }
     add_taken(out, &phase.taken);
     add_course(out, phase);
@@ -60,12 +63,8 @@ fn add_latency<'a>(out: &mut Recorder, part: &str, requests: impl Iterator<Item 
     if histogram.is_empty() {
         return;
     }
-    let mut part_of = Recorder::new(super::BENCH, Default::default(), 0, 0);
-    part_of.add_distribution("latency_ns", &histogram);
-    for sample in part_of.finish() {
-        let own = out.add_quantile(&sample.metric, &sample.params["quantile"], sample.value);
-        own.params.insert("part".to_owned(), part.to_owned());
-        own.histogram = sample.histogram;
+    for sample in out.add_distribution(names::LATENCY_NS, &histogram) {
+        names::PART.put(&mut sample.params, part);
     }
 }
 
@@ -74,10 +73,10 @@ fn add_latency<'a>(out: &mut Recorder, part: &str, requests: impl Iterator<Item 
 fn add_counts(out: &mut Recorder, phase: &Phase) {
     let Some([before, after]) = &phase.counts else { return };
     let of: [Count; 4] = [
-        ("cow_faults", |c| c.faults),
-        ("precopy_pages", |c| c.precopied),
-        ("precopy_written", |c| c.precopy_written),
-        ("precopy_wasted", |c| c.precopy_wasted),
+        (names::COW_FAULTS, |c| c.faults),
+        (names::PRECOPY_PAGES, |c| c.precopied),
+        (names::PRECOPY_WRITTEN, |c| c.precopy_written),
+        (names::PRECOPY_WASTED, |c| c.precopy_wasted),
     ];
     for (metric, count) in of {
         if let (Some(before), Some(after)) = (count(before), count(after)) {
@@ -88,12 +87,12 @@ fn add_counts(out: &mut Recorder, phase: &Phase) {
 
 fn add_taken(out: &mut Recorder, taken: &[Taken]) {
     let of: [Figure; 6] = [
-        ("fork_ns", |t| t.fork_ns),
-        ("snapshot_ns", |t| Some(t.end_ns - t.begin_ns)),
-        ("cow_bytes", |t| t.cow_bytes),
-        ("cow_peak_bytes", |t| t.cow_peak_bytes),
-        ("pss_sum_bytes", |t| t.pss_sum_bytes),
-        ("rss_sum_bytes", |t| t.rss_sum_bytes),
+        (names::FORK_NS, |t| t.fork_ns),
+        (names::SNAPSHOT_NS, |t| Some(t.end_ns - t.begin_ns)),
+        (names::COW_BYTES, |t| t.cow_bytes),
+        (names::COW_PEAK_BYTES, |t| t.cow_peak_bytes),
+        (names::PSS_SUM_BYTES, |t| t.pss_sum_bytes),
+        (names::RSS_SUM_BYTES, |t| t.rss_sum_bytes),
     ];
     for (metric, figure) in of {
         let values: Vec<u64> = taken.iter().filter_map(figure).collect();
@@ -118,10 +117,10 @@ fn add_course(out: &mut Recorder, phase: &Phase) {
         if histogram.is_empty() {
             continue;
         }
-        for (name, value) in [("p99", histogram.value_at_quantile(0.99)), ("max", histogram.max())]
-        {
-            let sample = out.add_quantile("around_fork_ns", name, value as f64);
-            sample.params.insert("since_fork_ms".to_owned(), from_ms.to_string());
+        for quantile in [Quantile::P99, Quantile::Max] {
+            let value = value_at(&histogram, quantile) as f64;
+            let sample = out.add_quantile(names::AROUND_FORK_NS, quantile, value);
+            names::SINCE_FORK_MS.put(&mut sample.params, &from_ms.to_string());
         }
     }
 }

@@ -9,20 +9,19 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use cowlab_machine::{Facts, Fragmentation, Policy, PolicyGuard, Root};
-use cowlab_probes::{Forks, Runner, Snapshot};
+use cowlab_machine::{Facts, Fragmentation, PolicyGuard, Root};
+use cowlab_probes::{Probe, Runner};
+use cowlab_schema::Policy;
+use cowlab_schema::snapshot::{self, Forked, Snapshot};
 use cowlab_store::Sample;
 
 use crate::task::Task;
 
 /// The name of this benchmark in samples.
-pub const BENCH: &str = "snapshot";
+pub const BENCH: &str = snapshot::BENCH.name;
 
 /// The document's exponents.
 pub const ALPHAS: [f64; 3] = [0.9, 1.0, 1.1];
-
-/// The document writes ten times its space.
-pub const TURNOVERS: f64 = 10.0;
 
 /// The document forks again when the rate is back at this share of the normal one.
 pub const RECOVERED: f64 = 0.99;
@@ -59,7 +58,7 @@ fn workload_of(cell: &Snapshot, plain_page_bytes: u64) -> Snapshot {
     Snapshot {
         policy: if cell.policy == Policy::Stock { Policy::Stock } else { Policy::Off },
         page_size_bytes: plain_page_bytes,
-        forks: Forks::Never,
+        forks: Forked::No,
         ..cell.clone()
     }
 }
@@ -115,8 +114,13 @@ pub fn expected(
     let plain = workload_of(first, plain_page_bytes);
     let size_bytes = plain.size_bytes.min(TRIAL_BYTES.next_multiple_of(plain.block_bytes));
     let turnover = size_bytes / plain.block_bytes;
-    let trial =
-        Snapshot { size_bytes, writes: 3 * turnover, forks: Forks::OnceAfter(turnover), ..plain };
+    let trial = Snapshot {
+        size_bytes,
+        writes: 3 * turnover,
+        after_writes: turnover,
+        forks: Forked::Once,
+        ..plain
+    };
     // The first finds memory cold.
     let mut took = Duration::MAX;
     for _ in 0..2 {
@@ -156,21 +160,24 @@ fn task(
         // Other blocks in every round, and the same ones for all of a round's cells.
         let seed = cell.seed + u64::from(rep);
         let mut samples = Vec::new();
-        let forks = match &interval {
-            None => Forks::Never,
-            Some(interval) => Forks::Every(match interval.get() {
-                Some(ns) => *ns,
-                None => {
-                    set(workload.policy)?;
-                    let plain = Snapshot { seed, ..workload.clone() };
-                    let (ns, found) = calibrate(&plain, runner, rep)?;
-                    samples.extend(found);
-                    *interval.get_or_init(|| ns)
-                }
-            }),
+        let (forks, interval_ns) = match &interval {
+            None => (Forked::No, 0),
+            Some(interval) => (
+                Forked::Yes,
+                match interval.get() {
+                    Some(ns) => *ns,
+                    None => {
+                        set(workload.policy)?;
+                        let plain = Snapshot { seed, ..workload.clone() };
+                        let (ns, found) = calibrate(&plain, runner, rep)?;
+                        samples.extend(found);
+                        *interval.get_or_init(|| ns)
+                    }
+                },
+            ),
         };
         set(cell.policy)?;
-        let cell = Snapshot { seed, forks, ..cell.clone() };
+        let cell = Snapshot { seed, forks, interval_ns, ..cell.clone() };
         // A side figure: what cannot be read is absent.
         let free_memory = || Fragmentation::read(&Root::default()).ok().flatten();
         let before = free_memory();
@@ -188,7 +195,8 @@ fn calibrate(plain: &Snapshot, runner: &Runner, rep: u32) -> Result<(u64, Vec<Sa
     let turnover = plain.size_bytes / plain.block_bytes;
     let once = Snapshot {
         writes: plain.writes + 2 * turnover,
-        forks: Forks::OnceAfter(2 * turnover),
+        forks: Forked::Once,
+        after_writes: 2 * turnover,
         ..plain.clone()
     };
     let result = once.run(runner)?;
@@ -205,7 +213,6 @@ fn calibrate(plain: &Snapshot, runner: &Runner, rep: u32) -> Result<(u64, Vec<Sa
 #[cfg(test)]
 mod tests {
     use cowlab_machine::memory::Memory;
-    use cowlab_probes::Placement;
 
     use super::*;
 
@@ -213,16 +220,12 @@ mod tests {
         Snapshot {
             size_bytes: 1 << 20,
             writes: 20_000,
-            block_bytes: 1024,
             zipf_alpha,
-            placement: Placement::Scattered,
-            forks: Forks::Never,
-            threads: 0,
             page_size_bytes,
             pinned: false,
             policy,
-            counting: false,
             seed: 1,
+            ..Snapshot::default()
         }
     }
 

@@ -4,7 +4,9 @@
 use anyhow::{Result, bail};
 use cowlab_machine::{Fragmentation, Rollup};
 use cowlab_model::stats::{median, quantile};
-use cowlab_probes::{Footprint, Forks, Snapshot, SnapshotResult};
+use cowlab_probes::{Footprint, SnapshotResult};
+use cowlab_schema::snapshot::{self, Forked, Snapshot};
+use cowlab_schema::{Cell, Metric, Quantile};
 use cowlab_store::{Histogram, Sample, histogram_of, serialise};
 
 use super::BENCH;
@@ -20,42 +22,45 @@ const REFERENCE_WINDOWS: u64 = 400;
 const PHASES: u64 = 20;
 
 /// Quantiles of the rates of windows: the low ones are what a fork makes.
-const RATE_QUANTILES: [(&str, f64); 9] = [
-    ("min", 0.0),
-    ("p1", 0.01),
-    ("p5", 0.05),
-    ("p10", 0.1),
-    ("p25", 0.25),
-    ("p50", 0.5),
-    ("p75", 0.75),
-    ("p90", 0.9),
-    ("max", 1.0),
+const RATE_QUANTILES: [Quantile; 9] = [
+    Quantile::Min,
+    Quantile::P1,
+    Quantile::P5,
+    Quantile::P10,
+    Quantile::P25,
+    Quantile::P50,
+    Quantile::P75,
+    Quantile::P90,
+    Quantile::Max,
 ];
 
 /// The blocks that free memory should have: huge pages of x86, and of arm64 with pages of 4 KiB.
 const HUGE_BYTES: u64 = 2 << 20;
 
-/// A figure of one, and its name in samples.
-type Figure = (&'static str, fn(&Rollup) -> Option<u64>);
+/// A figure of one, and what its mean and its largest sum are in samples.
+type Figure = (Metric, Metric, fn(&Rollup) -> Option<u64>);
 
 pub(super) fn of(settings: &Snapshot, result: &SnapshotResult, rep: u32) -> Result<Vec<Sample>> {
     let mut out = Recorder::new(BENCH, settings.params(), rep, result.start_unix_ns);
     let elapsed_ns = result.elapsed_ns();
-    out.add("elapsed_ns", elapsed_ns as f64);
-    out.add("throughput_per_s", result.writes as f64 * 1e9 / elapsed_ns.max(1) as f64);
-    out.add("writes", result.writes as f64);
-    out.add("preferred_fifth_writes", result.preferred_fifth_writes as f64);
-    out.add("forks", result.forks.len() as f64);
+    out.add(snapshot::ELAPSED_NS, elapsed_ns as f64);
+    out.add(snapshot::THROUGHPUT_PER_S, result.writes as f64 * 1e9 / elapsed_ns.max(1) as f64);
+    out.add(snapshot::WRITES_MADE, result.writes as f64);
+    out.add(snapshot::PREFERRED_FIFTH_WRITES, result.preferred_fifth_writes as f64);
+    out.add(snapshot::FORKS_MADE, result.forks.len() as f64);
     add_windows(&mut out, settings, result);
     if !result.forks.is_empty() {
-        out.add("unmeasured_forks", 1.0);
+        out.add(snapshot::UNMEASURED_FORKS, 1.0);
         let took = result.forks.iter().map(|fork| (fork.end_ns - fork.begin_ns).max(1));
-        out.add_distribution("fork_ns", &histogram_of(took));
-        out.add("first_written_pages", result.first_written_pages.iter().sum::<u64>() as f64);
+        out.add_distribution(snapshot::FORK_NS, &histogram_of(took));
+        out.add(
+            snapshot::FIRST_WRITTEN_PAGES,
+            result.first_written_pages.iter().sum::<u64>() as f64,
+        );
         add_coverage(&mut out, &result.by_percent_regions);
     }
     add_latency(&mut out, result)?;
-    out.add("minor_faults", result.minor_faults as f64);
+    out.add(snapshot::MINOR_FAULTS, result.minor_faults as f64);
     add_footprints(&mut out, result);
     counts::add(&mut out, result.counts.as_slice(), 1);
     Ok(out.finish())
@@ -69,15 +74,13 @@ pub(super) fn of_calibration(
     interval_ns: u64,
     rep: u32,
 ) -> Vec<Sample> {
-    let mut params = settings.params();
-    params.insert("forks".to_owned(), "once".to_owned());
-    let mut out = Recorder::new(BENCH, params, rep, result.start_unix_ns);
-    out.add("normal_per_s", found.normal_per_s);
-    out.add("looked_ns", found.looked_ns as f64);
+    let mut out = Recorder::new(BENCH, settings.params(), rep, result.start_unix_ns);
+    out.add(snapshot::NORMAL_PER_S, found.normal_per_s);
+    out.add(snapshot::LOOKED_NS, found.looked_ns as f64);
     if let Some(recovery_ns) = found.recovery_ns {
-        out.add("recovery_ns", recovery_ns as f64);
+        out.add(snapshot::RECOVERY_NS, recovery_ns as f64);
     }
-    out.add("interval_ns", interval_ns as f64);
+    out.add(snapshot::INTERVAL_NS_FOUND, interval_ns as f64);
     out.finish()
 }
 
@@ -91,17 +94,18 @@ pub(super) fn of_free_memory(
 ) -> Vec<Sample> {
     let mut out = Recorder::new(BENCH, settings.params(), rep, result.start_unix_ns);
     let order = (HUGE_BYTES / rustix::param::page_size() as u64).max(1).ilog2();
-    for (metric, of) in
-        [("free_unusable_before_fraction", &before), ("free_unusable_after_fraction", &after)]
-    {
+    for (metric, of) in [
+        (snapshot::FREE_UNUSABLE_BEFORE_FRACTION, &before),
+        (snapshot::FREE_UNUSABLE_AFTER_FRACTION, &after),
+    ] {
         if let Some(ratio) = of.unusable_ratio(order) {
             out.add(metric, ratio);
         }
     }
-    out.add("allocation_stalls", after.stalls.saturating_sub(before.stalls) as f64);
+    out.add(snapshot::ALLOCATION_STALLS, after.stalls.saturating_sub(before.stalls) as f64);
     let counts = [
-        ("compaction_failures", before.compaction_failures, after.compaction_failures),
-        ("huge_page_failures", before.huge_page_failures, after.huge_page_failures),
+        (snapshot::COMPACTION_FAILURES, before.compaction_failures, after.compaction_failures),
+        (snapshot::HUGE_PAGE_FAILURES, before.huge_page_failures, after.huge_page_failures),
     ];
     for (metric, before, after) in counts {
         if let (Some(before), Some(after)) = (before, after) {
@@ -114,12 +118,9 @@ pub(super) fn of_free_memory(
 /// Windows and phases are measured from each fork's return; the fork itself has a figure of its own.
 fn add_windows(out: &mut Recorder, settings: &Snapshot, result: &SnapshotResult) {
     let elapsed_ns = result.elapsed_ns();
-    let interval_ns = match settings.forks {
-        Forks::Every(interval_ns) => Some(interval_ns),
-        _ => None,
-    };
+    let interval_ns = (settings.forks == Forked::Yes).then_some(settings.interval_ns);
     let window_ns = interval_ns.map_or(elapsed_ns / REFERENCE_WINDOWS, |ns| ns / WINDOWS).max(1);
-    out.add("window_ns", window_ns as f64);
+    out.add(snapshot::WINDOW_NS, window_ns as f64);
     let curve = Curve::of(result);
     let epochs = epochs(result);
     let before = result.forks.first().map_or(elapsed_ns, |fork| fork.begin_ns);
@@ -132,18 +133,18 @@ fn add_windows(out: &mut Recorder, settings: &Snapshot, result: &SnapshotResult)
         lowest.extend(own.iter().copied().reduce(f64::min));
         rates.extend(own);
     }
-    for (name, share) in RATE_QUANTILES {
-        let Some(rate) = quantile(&rates, share) else { continue };
-        let sample = out.add_quantile("window_per_s", name, rate);
-        if name == "p50" {
+    for of in RATE_QUANTILES {
+        let Some(rate) = of.share().and_then(|share| quantile(&rates, share)) else { continue };
+        let sample = out.add_quantile(snapshot::WINDOW_PER_S, of, rate);
+        if of == Quantile::P50 {
             let whole = rates.iter().map(|rate| (rate.round() as u64).max(1));
             sample.histogram = Some(serialise(&histogram_of(whole)));
         }
     }
     let Some(interval_ns) = interval_ns else { return };
-    out.add("interval_ns", interval_ns as f64);
+    out.add(snapshot::INTERVAL_NS_FOUND, interval_ns as f64);
     if let Some(lowest) = median(&lowest) {
-        out.add("lowest_window_per_s", lowest);
+        out.add(snapshot::LOWEST_WINDOW_PER_S, lowest);
     }
     let phase_ns = (interval_ns / PHASES).max(1);
     let courses: Vec<Vec<f64>> =
@@ -151,9 +152,9 @@ fn add_windows(out: &mut Recorder, settings: &Snapshot, result: &SnapshotResult)
     for phase in 0..PHASES as usize {
         let rates: Vec<f64> = courses.iter().filter_map(|c| c.get(phase).copied()).collect();
         if let Some(rate) = median(&rates) {
-            let sample = out.add("after_fork_per_s", rate);
+            let sample = out.add(snapshot::AFTER_FORK_PER_S, rate);
             let percent = phase as u64 * 100 / PHASES;
-            sample.params.insert("phase_percent".to_owned(), percent.to_string());
+            snapshot::PHASE_PERCENT.put(&mut sample.params, percent);
         }
     }
 }
@@ -161,14 +162,14 @@ fn add_windows(out: &mut Recorder, settings: &Snapshot, result: &SnapshotResult)
 /// The time-stamp's own cost is removed from every write.
 fn add_latency(out: &mut Recorder, result: &SnapshotResult) -> Result<()> {
     let Some(timer_ns) = median_of(&result.timer_ns) else { bail!("the timer was not measured") };
-    out.add("timer_ns", timer_ns);
+    out.add(snapshot::TIMER_NS, timer_ns);
     let mut times: Histogram<u64> = histogram_of([]);
     for (ns, count) in &result.write_ns {
         let without_timer = ns.saturating_sub(timer_ns as u64).max(1);
         times.record_n(without_timer, *count).expect("an auto-resizing histogram takes it");
     }
     if !times.is_empty() {
-        out.add_distribution("latency_ns", &times);
+        out.add_distribution(snapshot::LATENCY_NS, &times);
     }
     Ok(())
 }
@@ -181,7 +182,7 @@ fn add_coverage(out: &mut Recorder, by_percent: &[u64]) {
         regions.record_n((percent as u64).max(1), *count).expect("a percentage fits");
     }
     if !regions.is_empty() {
-        out.add_distribution("coverage_percent", &regions);
+        out.add_distribution(snapshot::COVERAGE_PERCENT, &regions);
     }
 }
 
@@ -200,14 +201,17 @@ fn steady(all: &[Footprint]) -> Vec<&Footprint> {
 fn add_footprints(out: &mut Recorder, result: &SnapshotResult) {
     let whole = steady(&result.footprints);
     let after = || whole.iter();
-    let of: [Figure; 2] = [("rss", |p| p.anonymous_bytes), ("pss", |p| p.pss_anonymous_bytes)];
-    for (name, figure) in of {
+    let of: [Figure; 2] = [
+        (snapshot::RSS_SUM_BYTES, snapshot::RSS_SUM_MAX_BYTES, |p| p.anonymous_bytes),
+        (snapshot::PSS_SUM_BYTES, snapshot::PSS_SUM_MAX_BYTES, |p| p.pss_anonymous_bytes),
+    ];
+    for (mean_metric, max_metric, figure) in of {
         let sums: Option<Vec<u64>> = after().map(|footprint| footprint.sum(figure)).collect();
         let Some(sums) = sums.filter(|sums| !sums.is_empty()) else { continue };
         let mean = sums.iter().sum::<u64>() as f64 / sums.len() as f64;
-        out.add(&format!("{name}_sum_bytes"), mean);
+        out.add(mean_metric, mean);
         let largest = sums.iter().max().copied().unwrap_or(0);
-        out.add(&format!("{name}_sum_max_bytes"), largest as f64);
+        out.add(max_metric, largest as f64);
     }
 }
 

@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use cowlab_probes::unix_ns;
+use cowlab_schema::tend;
 use cowlab_store::{Params, Sample, histogram_of};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::BENCH;
-use super::policy::Policy;
+use super::policy::{self, Policy};
 use super::tender::Tending;
 use crate::task::{Recorder, Task};
 
@@ -57,13 +58,11 @@ pub fn programs() -> Result<PathBuf> {
 
 impl Connections {
     fn params(&self) -> Params {
-        [
-            ("program", "postgres".to_owned()),
-            ("policy", self.policy.to_string()),
-            ("connections", self.connections.to_string()),
-        ]
-        .map(|(key, value)| (key.to_owned(), value))
-        .into()
+        let mut params = Params::new();
+        tend::PROGRAM.put(&mut params, tend::Program::Postgres);
+        tend::POLICY.put(&mut params, self.policy);
+        tend::CONNECTIONS.put(&mut params, self.connections);
+        params
     }
 }
 
@@ -188,13 +187,13 @@ fn measure(cell: &Connections, rep: u32) -> Result<Vec<Sample>> {
     let mut out = Recorder::new(BENCH, cell.params(), rep, unix_ns());
     let log = tempfile::NamedTempFile::new()?;
     let mut tend = None;
-    if cell.policy.is_tended() {
+    if policy::is_tended(cell.policy) {
         // Not --once: helper processes share its memory from the beginning, and it would wait.
         tend = Some(cell.tending.start(pid, None, log.path())?);
         std::thread::sleep(Duration::from_secs(2));
     }
     if let Some(predicted_ns) = cell.tending.predict(pid)? {
-        out.add("predicted_fork_ns", predicted_ns);
+        out.add(tend::PREDICTED_FORK_NS, predicted_ns);
     }
     let mut took = Vec::new();
     for _ in 0..cell.turns {
@@ -207,10 +206,10 @@ fn measure(cell: &Connections, rep: u32) -> Result<Vec<Sample>> {
         drop(open);
         std::thread::sleep(Duration::from_millis(200));
     }
-    out.add_distribution("connect_ns", &histogram_of(took));
+    out.add_distribution(tend::CONNECT_NS, &histogram_of(took));
     if let Some(tend) = tend {
         if let Some(cpu_ns) = tend.cpu_ns() {
-            out.add("tending_cpu_ns", cpu_ns as f64);
+            out.add(tend::TENDING_CPU_NS, cpu_ns as f64);
         }
         tend.end(log.path())?;
     }

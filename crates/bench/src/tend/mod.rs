@@ -18,6 +18,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use cowlab_machine::Root;
 use cowlab_probes::{Runner, unix_ns};
+use cowlab_schema::Cell;
+use cowlab_schema::tend::{self, Tended};
 use cowlab_store::{Params, Sample};
 
 use crate::redis::Snapshots;
@@ -27,7 +29,6 @@ use crate::redis::saturation::Saturation;
 use crate::redis::server::{HugePages, Placement, Server, Setup};
 use crate::task::{Recorder, Task};
 use memory::Group;
-use policy::Policy;
 use tender::Tending;
 
 /// The name of this benchmark in samples.
@@ -42,48 +43,21 @@ const LEAST_CLOSED_UPDATES: u64 = 20_000;
 pub struct Balance {
     /// redis-server.
     pub program: PathBuf,
+    /// What it stores, how that is updated, and what keeps it in huge pages.
+    pub asked: Tended,
     /// Records.
     pub records: u64,
-    /// Their memory, as it was asked for.
-    pub size_bytes: u64,
-    /// Clients.
-    pub clients: u32,
-    /// Updates of one request of theirs.
-    pub pipeline: u32,
-    /// Zipf's exponent.
-    pub zipf_alpha: f64,
-    /// The rate of updates, as a share of the most that a server of base pages answers.
-    pub load_share: f64,
-    /// Snapshots.
-    pub snapshots: u32,
-    /// From one to the next.
-    pub interval_s: f64,
-    /// What keeps the memory in huge pages.
-    pub policy: Policy,
     /// How tend is run.
     pub tending: Tending,
     /// Who runs where.
     pub placement: Option<Placement>,
-    /// Seed of the choice of records.
-    pub seed: u64,
 }
 
 impl Balance {
     fn params(&self) -> Params {
-        [
-            ("program", "redis".to_owned()),
-            ("policy", self.policy.to_string()),
-            ("size_bytes", self.size_bytes.to_string()),
-            ("records", self.records.to_string()),
-            ("load", self.load_share.to_string()),
-            ("interval_s", self.interval_s.to_string()),
-            ("zipf_alpha", self.zipf_alpha.to_string()),
-            ("clients", self.clients.to_string()),
-            ("pipeline", self.pipeline.to_string()),
-            ("pinned", self.placement.is_some().to_string()),
-        ]
-        .map(|(key, value)| (key.to_owned(), value))
-        .into()
+        let mut params = self.asked.params();
+        tend::RECORDS.put(&mut params, self.records);
+        params
     }
 
     fn setup(&self, huge_pages: HugePages) -> Setup {
@@ -97,19 +71,19 @@ impl Balance {
             records: self.records,
             updates: ((self.records as f64 * CLOSED_UPDATES_PER_RECORD) as u64)
                 .max(LEAST_CLOSED_UPDATES),
-            clients: self.clients,
-            pipeline: self.pipeline,
-            zipf_alpha: self.zipf_alpha,
+            clients: self.asked.clients,
+            pipeline: self.asked.pipeline,
+            zipf_alpha: self.asked.zipf_alpha,
             rate_per_s: None,
             placement: self.placement.clone(),
-            seed: self.seed ^ 1 << 48,
+            seed: self.asked.seed ^ 1 << 48,
         }
     }
 
     /// About how long one takes.
     pub fn expected_s(&self) -> f64 {
         let populating = self.records as f64 / 40_000.0;
-        populating + 10.0 + f64::from(self.snapshots) * self.interval_s
+        populating + 10.0 + f64::from(self.asked.snapshots) * self.asked.interval_s
     }
 }
 
@@ -118,15 +92,16 @@ pub fn tasks(cells: Vec<Balance>) -> Vec<Task> {
     let most = Rc::new(Saturation::default());
     let task = |cell: Balance| {
         let most = Rc::clone(&most);
-        let name = format!("{BENCH}: redis, {} records, {}", cell.records, cell.policy);
+        let name = format!("{BENCH}: redis, {} records, {}", cell.records, cell.asked.policy);
         Task::new(name, move |runner, rep| {
-            let cell = Balance { seed: cell.seed + u64::from(rep), ..cell.clone() };
+            let mut cell = cell.clone();
+            cell.asked.seed += u64::from(rep);
             let base_pages = cell.setup(HugePages::Forbidden);
             let most_per_s = most.per_s(runner, &base_pages, &cell.closed())?;
-            let _settings = cell.policy.set(&Root::default())?;
+            let _settings = policy::set(cell.asked.policy, &Root::default())?;
             // It goes after the server that lives in it: only an empty one can be taken away.
             let group;
-            let mut server = Server::start(&cell.setup(cell.policy.huge_pages()))?;
+            let mut server = Server::start(&cell.setup(policy::huge_pages(cell.asked.policy)))?;
             group = Group::of(server.pid());
             measure(&cell, runner, &server, &group, most_per_s, rep)
                 .map_err(|error| server.explain(error))
@@ -147,32 +122,32 @@ fn measure(
     phase::attend(runner, populate, || Ok(()))?;
     let closed = cell.closed();
     let own = phase::run(runner, server, &closed, Snapshots::None, 0, Looks::None)?;
-    let rate_per_s = most_per_s * cell.load_share;
+    let rate_per_s = most_per_s * cell.asked.load;
     let load = Load {
-        updates: (rate_per_s * cell.interval_s * f64::from(cell.snapshots)) as u64,
+        updates: (rate_per_s * cell.asked.interval_s * f64::from(cell.asked.snapshots)) as u64,
         rate_per_s: Some(rate_per_s),
-        seed: cell.seed,
+        seed: cell.asked.seed,
         ..closed
     };
 
     let log = tempfile::NamedTempFile::new()?;
     let mut out = Recorder::new(BENCH, cell.params(), rep, unix_ns());
-    out.add("intended_per_s", rate_per_s);
-    out.add("most_per_s", own.throughput_per_s());
+    out.add(tend::INTENDED_PER_S, rate_per_s);
+    out.add(tend::MOST_PER_S, own.throughput_per_s());
     if let Some(fraction) = own.server_cpu_fraction() {
-        out.add("most_server_cpu_fraction", fraction);
+        out.add(tend::MOST_SERVER_CPU_FRACTION, fraction);
     }
     let mut tend = None;
-    if cell.policy.is_tended() {
+    if policy::is_tended(cell.asked.policy) {
         if let Some(cpu_ns) = cell.tending.once(server.pid())? {
-            out.add("first_pass_cpu_ns", cpu_ns as f64);
+            out.add(tend::FIRST_PASS_CPU_NS, cpu_ns as f64);
         }
         let socket = server.socket();
         tend = Some(cell.tending.start(server.pid(), socket.as_deref(), log.path())?);
     }
     // What is predicted of the first fork, which finds the memory as it is now.
     if let Some(predicted_ns) = cell.tending.predict(server.pid())? {
-        out.add("predicted_fork_ns", predicted_ns);
+        out.add(tend::PREDICTED_FORK_NS, predicted_ns);
     }
     let cpu_before = tend.as_ref().and_then(tender::Tend::cpu_ns);
     let stop = AtomicBool::new(false);
@@ -180,7 +155,8 @@ fn measure(
     let charged = group.as_ref().ok();
     let (phase, looks) = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| memory::watch(server.pid(), charged, began, &stop));
-        let phase = phase::run(runner, server, &load, Snapshots::Save, cell.snapshots, Looks::None);
+        let phase =
+            phase::run(runner, server, &load, Snapshots::Save, cell.asked.snapshots, Looks::None);
         stop.store(true, Ordering::Relaxed);
         (phase, watcher.join().expect("the watcher does not panic"))
     });
@@ -191,8 +167,8 @@ fn measure(
             tend.cpu_ns().zip(cpu_before).and_then(|(after, before)| after.checked_sub(before));
         let elapsed_ns = began.elapsed().as_nanos() as f64;
         if let Some(cpu_ns) = cpu {
-            out.add("tending_cpu_ns", cpu_ns as f64);
-            out.add("tending_cpu_fraction", cpu_ns as f64 / elapsed_ns);
+            out.add(tend::TENDING_CPU_NS, cpu_ns as f64);
+            out.add(tend::TENDING_CPU_FRACTION, cpu_ns as f64 / elapsed_ns);
         }
         let told = fs::read_to_string(log.path()).context("what tend said cannot be read")?;
         let last = tender::last_figures(&told);
@@ -202,12 +178,12 @@ fn measure(
             out.add(metric, value);
         }
     }
-    if phase.taken.len() != cell.snapshots as usize {
+    if phase.taken.len() != cell.asked.snapshots as usize {
         bail!(
             "only {} of {} snapshots fitted: one lasts longer than the interval, give a longer \
-             --snapshot-interval-s or less memory",
+             --interval-s or less memory",
             phase.taken.len(),
-            cell.snapshots
+            cell.asked.snapshots
         );
     }
     samples::add(&mut out, &phase, &looks, &tending);

@@ -7,12 +7,13 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, bail};
 use cowlab_machine::{Rollup, Root};
 use cowlab_probes::unix_ns;
+use cowlab_schema::tend;
 use cowlab_store::{Params, Sample, histogram_of};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 
 use super::BENCH;
-use super::policy::Policy;
+use super::policy::{self, Policy};
 use super::tender::Tending;
 use crate::task::{Recorder, Task};
 
@@ -43,15 +44,13 @@ struct Times {
 
 impl Prefork {
     fn params(&self) -> Params {
-        [
-            ("program", "prefork".to_owned()),
-            ("policy", self.policy.to_string()),
-            ("size_bytes", self.size_bytes.to_string()),
-            ("workers", self.workers.to_string()),
-            ("requests", self.requests.to_string()),
-        ]
-        .map(|(key, value)| (key.to_owned(), value))
-        .into()
+        let mut params = Params::new();
+        tend::PROGRAM.put(&mut params, tend::Program::Prefork);
+        tend::POLICY.put(&mut params, self.policy);
+        tend::SIZE_BYTES.put(&mut params, self.size_bytes);
+        tend::WORKERS.put(&mut params, self.workers);
+        tend::REQUESTS.put(&mut params, self.requests);
+        params
     }
 }
 
@@ -94,16 +93,16 @@ fn measure(cell: &Prefork, rep: u32) -> Result<Vec<Sample>> {
     expect(&mut out, "loaded")?;
     let log = tempfile::NamedTempFile::new()?;
     let mut tend = None;
-    if cell.policy.is_tended() {
+    if policy::is_tended(cell.policy) {
         if let Some(cpu_ns) = cell.tending.once(pid)? {
-            recorder.add("first_pass_cpu_ns", cpu_ns as f64);
+            recorder.add(tend::FIRST_PASS_CPU_NS, cpu_ns as f64);
         }
         tend = Some(cell.tending.start(pid, None, log.path())?);
     }
     stdin.write_all(b"go\n")?;
     expect(&mut out, "half")?;
     if let Some(bytes) = pss_sum_bytes(pid)? {
-        recorder.add("pss_sum_bytes", bytes as f64);
+        recorder.add(tend::PSS_SUM_BYTES, bytes as f64);
     }
     stdin.write_all(b"go\n")?;
     let mut line = String::new();
@@ -112,16 +111,16 @@ fn measure(cell: &Prefork, rep: u32) -> Result<Vec<Sample>> {
         .with_context(|| format!("the server's last line was {line:?}"))?;
     if let Some(tend) = tend {
         if let Some(cpu_ns) = tend.cpu_ns() {
-            recorder.add("tending_cpu_ns", cpu_ns as f64);
+            recorder.add(tend::TENDING_CPU_NS, cpu_ns as f64);
         }
         // The server may have ended, and tend with it.
         let _ = tend.end(log.path());
     }
     for (number, fork_ns) in times.fork_ns.iter().enumerate() {
-        let sample = recorder.add("fork_ns", *fork_ns as f64);
-        sample.params.insert("snapshot".to_owned(), (number + 1).to_string());
+        let sample = recorder.add(tend::FORK_NS, *fork_ns as f64);
+        tend::SNAPSHOT.put(&mut sample.params, number as u64 + 1);
     }
-    recorder.add_distribution("request_ns", &histogram_of(times.request_ns));
+    recorder.add_distribution(tend::REQUEST_NS, &histogram_of(times.request_ns));
     Ok(recorder.finish())
 }
 

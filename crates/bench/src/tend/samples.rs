@@ -4,7 +4,8 @@
 
 use std::ops::Range;
 
-use cowlab_store::serialise;
+use cowlab_schema::{Metric, Quantile, tend};
+use cowlab_store::{serialise, value_at};
 
 use super::memory::Look;
 use crate::redis::load::{Request, histogram_by_update, updates_of};
@@ -12,8 +13,8 @@ use crate::redis::phase::{Phase, Taken};
 use crate::task::Recorder;
 
 /// The quantiles of the whole phase.
-const QUANTILES: [(&str, f64); 6] =
-    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("max", 1.0)];
+const QUANTILES: [Quantile; 6] =
+    [Quantile::P50, Quantile::P90, Quantile::P99, Quantile::P99_9, Quantile::P99_99, Quantile::Max];
 
 /// What waited while CPU time was stolen has been served after so long.
 const CATCHES_UP_NS: u64 = 1_000_000_000;
@@ -32,7 +33,7 @@ pub(super) fn add(out: &mut Recorder, phase: &Phase, looks: &[Look], tending: &[
             outside.iter().copied().filter(|request| !touches(&disturbed, request)).collect();
         let fraction = updates_of(undisturbed.iter().copied()) as f64
             / updates_of(outside.iter().copied()).max(1) as f64;
-        out.add("undisturbed_fraction", fraction);
+        out.add(tend::UNDISTURBED_FRACTION, fraction);
         latency(out, "undisturbed", &undisturbed, None);
     }
     let meanwhile: Vec<&Request> =
@@ -72,25 +73,22 @@ fn latency(out: &mut Recorder, part: &str, requests: &[&Request], snapshot: Opti
     if histogram.is_empty() {
         return;
     }
-    for (name, quantile) in QUANTILES {
+    for quantile in QUANTILES {
         // So many that the quantile is not the slowest one by another name.
-        let needed = 1.0 / (1.0 - quantile).max(1e-9);
-        if name != "max" && (histogram.len() as f64) < needed {
+        let needed = 1.0 / (1.0 - quantile.share().unwrap_or(0.0)).max(1e-9);
+        if quantile != Quantile::Max && (histogram.len() as f64) < needed {
             continue;
         }
-        if snapshot.is_some() && !matches!(name, "p99" | "max") {
+        if snapshot.is_some() && !matches!(quantile, Quantile::P99 | Quantile::Max) {
             continue;
         }
-        let value = match name {
-            "max" => histogram.max(),
-            _ => histogram.value_at_quantile(quantile),
-        };
-        let sample = out.add_quantile("latency_ns", name, value as f64);
-        sample.params.insert("part".to_owned(), part.to_owned());
+        let value = value_at(&histogram, quantile) as f64;
+        let sample = out.add_quantile(tend::LATENCY_NS, quantile, value);
+        tend::PART.put(&mut sample.params, part);
         if let Some(number) = snapshot {
-            sample.params.insert("snapshot".to_owned(), (number + 1).to_string());
+            tend::SNAPSHOT.put(&mut sample.params, number as u64 + 1);
         }
-        if name == "p50" && snapshot.is_none() {
+        if quantile == Quantile::P50 && snapshot.is_none() {
             sample.histogram = Some(serialise(&histogram));
         }
     }
@@ -104,13 +102,13 @@ fn memory(out: &mut Recorder, phase: &Phase, looks: &[Look]) {
     let outside: Vec<&Look> = looks.iter().filter(|look| !during(look)).collect();
     let rss: Vec<u64> = outside.iter().map(|look| look.rss_bytes).collect();
     let group: Vec<u64> = outside.iter().filter_map(|look| look.group_bytes).collect();
-    for (metric, values) in [("rss_bytes", rss), ("group_bytes", group)] {
+    for (metric, values) in [(tend::RSS_BYTES, rss), (tend::GROUP_BYTES, group)] {
         if let Some(median) = crate::task::median_of(&values) {
             out.add(metric, median);
         }
     }
     if let Some(most) = looks.iter().filter_map(|look| look.group_bytes).max() {
-        out.add("group_peak_bytes", most as f64);
+        out.add(tend::GROUP_PEAK_BYTES, most as f64);
     }
 }
 
@@ -132,15 +130,15 @@ fn one_snapshot(out: &mut Recorder, number: usize, taken: &Taken, phase: &Phase)
         .collect();
     latency(out, "outside", &between, Some(number));
     latency(out, "snapshot", &within, Some(number));
-    let mut figure = |metric: &str, value: Option<u64>| {
+    let mut figure = |metric: Metric, value: Option<u64>| {
         if let Some(value) = value {
             let sample = out.add(metric, value as f64);
-            sample.params.insert("snapshot".to_owned(), (number + 1).to_string());
+            tend::SNAPSHOT.put(&mut sample.params, number as u64 + 1);
         }
     };
-    figure("fork_ns", taken.fork_ns);
-    figure("snapshot_ns", Some(taken.end_ns - taken.begin_ns));
-    figure("cow_bytes", taken.cow_bytes);
+    figure(tend::FORK_NS, taken.fork_ns);
+    figure(tend::SNAPSHOT_NS, Some(taken.end_ns - taken.begin_ns));
+    figure(tend::COW_BYTES, taken.cow_bytes);
 }
 
 #[cfg(test)]

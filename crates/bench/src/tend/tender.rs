@@ -9,7 +9,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use cowlab_analysis::picked::Picked;
+use cowlab_schema::{Metric, tend};
+use cowlab_store::Sample;
 use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
 
 /// How it is run.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,8 +79,7 @@ impl Tending {
         if !done.status.success() {
             bail!("cowlab tend --dry-run: {}", String::from_utf8_lossy(&done.stderr).trim());
         }
-        let document: serde_json::Value = serde_json::from_slice(&done.stdout)?;
-        Ok(document["summary"][0]["stops"]["now"]["value"].as_f64())
+        predicted_of(&done.stdout)
     }
 
     /// Start it, to run until it is ended.
@@ -96,18 +99,46 @@ impl Tending {
     }
 }
 
+/// The stop as the memory is, of what a dry run prints.
+fn predicted_of(printed: &[u8]) -> Result<Option<f64>> {
+    #[derive(Deserialize)]
+    struct Document {
+        samples: Vec<Sample>,
+    }
+    let document: Document =
+        serde_json::from_slice(printed).context("cowlab tend --dry-run printed no document")?;
+    let samples = Picked::of(&document.samples, tend::BENCH.name).with(tend::STATE, "now");
+    Ok(samples.values(tend::FORK_NS).first().copied())
+}
+
+/// A line of what tend tells: an event or figures, of which each has some.
+#[derive(Deserialize)]
+struct Told {
+    event: String,
+    unix_ns: Option<i64>,
+    candidate_regions: Option<u64>,
+    cpu_ns: Option<u64>,
+    stall_max_ns: Option<f64>,
+    call_max_ns: Option<f64>,
+    restored_ns: Option<f64>,
+}
+
 /// The CPU time in what tend told last; `None` if it did not get that far.
 fn ended_cpu_ns(told: &str) -> Option<u64> {
-    summaries(told).rfind(|summary| summary["event"] == "ended")?["cpu_ns"].as_u64()
+    summaries(told).rfind(|summary| summary.event == "ended")?.cpu_ns
 }
 
 /// Of what tend told last: the longest stall, the longest call, and how long it took after a snapshot
 /// until all was huge again.
-pub(super) fn last_figures(told: &str) -> Vec<(&'static str, f64)> {
-    let last = summaries(told).rfind(|summary| summary["event"] == "figures");
+pub(super) fn last_figures(told: &str) -> Vec<(Metric, f64)> {
+    let last = summaries(told).rfind(|summary| summary.event == "figures");
     let Some(figures) = last else { return Vec::new() };
-    let names = ["stall_max_ns", "call_max_ns", "restored_ns"];
-    names.into_iter().filter_map(|name| Some((name, figures[name].as_f64()?))).collect()
+    let all = [
+        (tend::STALL_MAX_NS, figures.stall_max_ns),
+        (tend::CALL_MAX_NS, figures.call_max_ns),
+        (tend::RESTORED_NS, figures.restored_ns),
+    ];
+    all.into_iter().filter_map(|(metric, value)| Some((metric, value?))).collect()
 }
 
 /// When it had regions to collapse: from a look that found some until they were huge, it rested or
@@ -116,15 +147,15 @@ pub(super) fn at_work(told: &str, since_unix_ns: i64, end_ns: u64) -> Vec<Range<
     let mut spans = Vec::new();
     let mut began: Option<u64> = None;
     for summary in summaries(told) {
-        let at = summary["unix_ns"].as_i64();
-        let Some(at) = at.map(|at| u64::try_from(at - since_unix_ns).unwrap_or(0)) else {
+        let Some(at) = summary.unix_ns.map(|at| u64::try_from(at - since_unix_ns).unwrap_or(0))
+        else {
             continue;
         };
-        match summary["event"].as_str() {
-            Some("surveyed") if summary["candidate_regions"].as_u64() > Some(0) => {
+        match summary.event.as_str() {
+            "surveyed" if summary.candidate_regions > Some(0) => {
                 began.get_or_insert(at);
             }
-            Some("done" | "forked" | "resting") => {
+            "done" | "forked" | "resting" => {
                 spans.extend(began.take().map(|from| from..at.min(end_ns)));
             }
             _ => {}
@@ -135,9 +166,13 @@ pub(super) fn at_work(told: &str, since_unix_ns: i64, end_ns: u64) -> Vec<Range<
     spans
 }
 
-fn summaries(told: &str) -> impl DoubleEndedIterator<Item = serde_json::Value> {
+fn summaries(told: &str) -> impl DoubleEndedIterator<Item = Told> {
+    #[derive(Deserialize)]
+    struct Line {
+        summary: Told,
+    }
     let lines = told.lines().filter_map(|line| serde_json::from_str(line).ok());
-    lines.map(|line: serde_json::Value| line["summary"].clone())
+    lines.map(|line: Line| line.summary)
 }
 
 /// It runs. Dropped, it is gone.
@@ -180,6 +215,23 @@ impl Drop for Tend {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_stop_of_a_dry_run_is_the_one_of_now() {
+        let row = |state: &str, metric: &str, value: f64| {
+            let params = format!("{{\"state\":\"{state}\",\"pid\":\"1\"}}");
+            format!(
+                "{{\"bench\":\"tend\",\"params\":{params},\"metric\":\"{metric}\",\
+                 \"unit\":\"ns\",\"value\":{value},\"rep\":0,\"start_unix_ns\":0}}"
+            )
+        };
+        let rows = [row("after", "fork_ns", 1.0), row("now", "fork_low_ns", 2.0)].join(",");
+        let with = format!("{{\"samples\":[{rows},{}]}}", row("now", "fork_ns", 7.0));
+        assert_eq!(predicted_of(with.as_bytes()).unwrap(), Some(7.0));
+        let without = format!("{{\"samples\":[{rows}]}}");
+        assert_eq!(predicted_of(without.as_bytes()).unwrap(), None);
+        assert!(predicted_of(b"[]").is_err());
+    }
 
     #[test]
     fn the_cpu_time_of_a_pass_is_that_of_its_end() {

@@ -9,7 +9,7 @@ use cowlab_casper::write::DataChunk;
 use cowlab_probes::{Program, Runner, TraceResult, TraceRun, TraceSources};
 use cowlab_recorder::{Drain, Options, Owner, Session, Sink, WhenFull};
 
-use super::{BENCH, Tool, TraceSettings, samples};
+use super::{BENCH, Tool, Traced, run_of, samples};
 use crate::task::Task;
 
 /// How a program has libcasper, and its programs for events, for functions that `cowlab insert`
@@ -38,33 +38,34 @@ const LINKS: [Link; 2] = [
 
 /// Tasks for `tool`, for each way of linking and each number of threads.
 pub(super) fn tasks(
-    settings: &TraceSettings,
+    cells: &[&Traced],
     tool: Tool,
     sources: &Rc<TraceSources>,
 ) -> Result<Vec<Task>> {
     sources.lay_out_libcasper()?;
     let mut tasks = Vec::new();
     for link in &LINKS {
-        for &threads in &settings.threads {
-            let run = settings.run(threads, settings.buffer_bytes);
+        for &cell in cells {
+            let threads = cell.threads;
+            let run = run_of(cell, cell.buffer_bytes);
             let name = format!("{BENCH}: {tool} {}, {threads} threads", link.name);
             let sources = Rc::clone(sources);
             tasks.push(Task::new(name, move |runner, rep| {
-                let program = Traced { runner, sources: &sources };
+                let program = Called { runner, sources: &sources };
                 let params = samples::params(tool, link.name, &run, None);
                 let mut all = Vec::new();
                 if tool == Tool::Casper {
                     let events = program.recorded(&run, link.events, 1)?;
-                    all.extend(samples::of_events("event_ns", params.clone(), &events, rep)?);
+                    all.extend(samples::of_events(samples::EVENT, params.clone(), &events, rep)?);
                     let off = program.alone(&run, link.events)?;
-                    all.extend(samples::of_events("event_off_ns", params.clone(), &off, rep)?);
+                    all.extend(samples::of_events(samples::EVENT_OFF, params.clone(), &off, rep)?);
                 }
                 let calls = if tool == Tool::Casper { link.insert } else { link.hooks };
-                all.extend(samples::of_calls("call_KIND_ns", &params, &run, runner, rep, |run| {
+                all.extend(samples::of_calls(samples::CALLS, &params, &run, runner, rep, |run| {
                     program.recorded(run, calls, 2)
                 })?);
                 all.extend(samples::of_calls(
-                    "call_KIND_off_ns",
+                    samples::CALLS_OFF,
                     &params,
                     &run,
                     runner,
@@ -79,12 +80,12 @@ pub(super) fn tasks(
 }
 
 /// A program with libcasper, and how it is run.
-struct Traced<'a> {
+struct Called<'a> {
     runner: &'a Runner,
     sources: &'a TraceSources,
 }
 
-impl Traced<'_> {
+impl Called<'_> {
     /// Run it in a session of its own. Nobody drains: old events are overwritten. All are counted:
     /// `events_of_one` for each that the program says it made.
     fn recorded(

@@ -3,22 +3,23 @@
 
 use cowlab_probes::Program;
 
-use super::{BENCH, Tool, TraceSettings, samples};
+use super::{BENCH, Tool, Traced, run_of, samples};
 use crate::task::Task;
 
 /// One task for each number of threads.
-pub(super) fn tasks(settings: &TraceSettings) -> Vec<Task> {
-    let task = |threads: &u32| {
-        let run = settings.run(*threads, settings.buffer_bytes);
+pub(super) fn tasks(cells: &[&Traced]) -> Vec<Task> {
+    let task = |cell: &&Traced| {
+        let threads = cell.threads;
+        let run = run_of(cell, cell.buffer_bytes);
         Task::new(format!("{BENCH}: floor, {threads} threads"), move |runner, rep| {
             let result = run.run(runner, Program::TraceFloor)?;
             samples::of_events(
-                "event_ns",
+                samples::EVENT,
                 samples::params(Tool::Floor, "", &run, None),
                 &result,
                 rep,
             )
         })
     };
-    settings.threads.iter().map(task).collect()
+    cells.iter().map(task).collect()
 }

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use cowlab_probes::{TraceResult, TraceRun, TraceSources};
+use cowlab_schema::trace;
 use cowlab_store::Sample;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{BENCH, INSTALL, Tool, TraceSettings, samples};
+use super::{BENCH, INSTALL, Tool, Traced, run_of, samples};
 use crate::task::{Recorder, Task};
 
 /// How long the daemon may take to answer, and to go.
@@ -43,7 +44,7 @@ impl Mode {
 }
 
 /// Tasks for each mode and number of threads, all with one daemon.
-pub(super) fn tasks(settings: &TraceSettings, sources: &Rc<TraceSources>) -> Result<Vec<Task>> {
+pub(super) fn tasks(cells: &[&Traced], sources: &Rc<TraceSources>) -> Result<Vec<Task>> {
     let version = version()?;
     let folder = sources.folder();
     let include = format!("-I{}", folder.join("trace").display());
@@ -65,12 +66,13 @@ pub(super) fn tasks(settings: &TraceSettings, sources: &Rc<TraceSources>) -> Res
     let daemon = Rc::new(Daemon::start(folder)?);
     let mut tasks = Vec::new();
     for mode in [Mode::Overwrite, Mode::Discard] {
-        for &threads in &settings.threads {
+        for &cell in cells {
+            let threads = cell.threads;
             let bytes = match mode {
-                Mode::Overwrite => settings.buffer_bytes,
+                Mode::Overwrite => cell.buffer_bytes,
                 Mode::Discard => per_cpu(DISCARD_BYTES),
             };
-            let run = settings.run(threads, bytes);
+            let run = run_of(cell, bytes);
             // The drain has the warm lap behind it before the clock starts.
             let pause_ms = if mode == Mode::Discard { 500 } else { 0 };
             let run = TraceRun { pause_ms, ..run };
@@ -88,12 +90,17 @@ pub(super) fn tasks(settings: &TraceSettings, sources: &Rc<TraceSources>) -> Res
                 let lost = session.end()?;
                 let mut samples = Vec::new();
                 if lost == 0 {
-                    samples.extend(samples::of_events("event_ns", params.clone(), &result, rep)?);
+                    samples.extend(samples::of_events(
+                        samples::EVENT,
+                        params.clone(),
+                        &result,
+                        rep,
+                    )?);
                 }
                 let mut out = Recorder::new(BENCH, params.clone(), rep, result.start_unix_ns);
-                out.add("lost_events", lost as f64);
+                out.add(trace::LOST_EVENTS, lost as f64);
                 if mode == Mode::Discard && rep == 0 {
-                    out.add("missing_events", missing_events(&output, &result)?);
+                    out.add(trace::MISSING_EVENTS, missing_events(&output, &result)?);
                 }
                 samples.extend(out.finish());
                 let _ = std::fs::remove_dir_all(&output);
@@ -117,7 +124,7 @@ fn calls_of(
     runner: &cowlab_probes::Runner,
     rep: u32,
 ) -> Result<Vec<Sample>> {
-    samples::of_calls("call_KIND_ns", params, run, runner, rep, |run| {
+    samples::of_calls(samples::CALLS, params, run, runner, rep, |run| {
         let session = daemon.session(Mode::Overwrite, bytes, CALL_EVENTS, Path::new(""))?;
         let result = run.run_command(runner, "trace_calls", daemon.command(program))?;
         session.end()?;

@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result};
 use cowlab_probes::{Program, Runner, TraceResult, TraceRun};
+use cowlab_schema::{Metric, trace};
 use cowlab_store::{Params, Sample, histogram_of, serialise};
 
 use super::{BENCH, Tool};
@@ -10,19 +11,54 @@ use crate::task::{Recorder, median_of};
 
 /// The parameters of a cell. `variant` tells apart what one tool can do in several ways.
 pub(super) fn params(tool: Tool, variant: &str, run: &TraceRun, version: Option<&str>) -> Params {
-    let mut params: Params = [
-        ("tool", tool.to_string()),
-        ("variant", variant.to_owned()),
-        ("threads", run.threads.to_string()),
-        ("pinned", run.pinned.to_string()),
-    ]
-    .map(|(key, value)| (key.to_owned(), value))
-    .into();
+    let mut params = Params::new();
+    trace::TOOL.put(&mut params, tool);
+    trace::VARIANT.put(&mut params, variant);
+    trace::THREADS.put(&mut params, run.threads);
+    trace::PINNED.put(&mut params, run.pinned);
     if let Some(version) = version {
-        params.insert("version".to_owned(), version.to_owned());
+        trace::VERSION.put(&mut params, version);
     }
     params
 }
+
+/// A figure, and the distribution of the batches behind it.
+pub(super) type Timed = (Metric, Metric);
+
+/// An event; the same while nobody records.
+pub(super) const EVENT: Timed = (trace::EVENT_NS, trace::EVENT_BATCH_NS);
+pub(super) const EVENT_OFF: Timed = (trace::EVENT_OFF_NS, trace::EVENT_OFF_BATCH_NS);
+
+/// What a call costs, and of that the traced and the plain one.
+pub(super) type Call = (Metric, Timed, Timed);
+
+/// A leaf's and a nested call.
+pub(super) const CALLS: [Call; 2] = [
+    (
+        trace::CALL_LEAF_NS,
+        (trace::CALL_LEAF_RAW_NS, trace::CALL_LEAF_RAW_BATCH_NS),
+        (trace::CALL_LEAF_PLAIN_NS, trace::CALL_LEAF_PLAIN_BATCH_NS),
+    ),
+    (
+        trace::CALL_NESTED_NS,
+        (trace::CALL_NESTED_RAW_NS, trace::CALL_NESTED_RAW_BATCH_NS),
+        (trace::CALL_NESTED_PLAIN_NS, trace::CALL_NESTED_PLAIN_BATCH_NS),
+    ),
+];
+
+/// The same while nobody records.
+pub(super) const CALLS_OFF: [Call; 2] = [
+    (
+        trace::CALL_LEAF_OFF_NS,
+        (trace::CALL_LEAF_OFF_RAW_NS, trace::CALL_LEAF_OFF_RAW_BATCH_NS),
+        (trace::CALL_LEAF_OFF_PLAIN_NS, trace::CALL_LEAF_OFF_PLAIN_BATCH_NS),
+    ),
+    (
+        trace::CALL_NESTED_OFF_NS,
+        (trace::CALL_NESTED_OFF_RAW_NS, trace::CALL_NESTED_OFF_RAW_BATCH_NS),
+        (trace::CALL_NESTED_OFF_PLAIN_NS, trace::CALL_NESTED_OFF_PLAIN_BATCH_NS),
+    ),
+];
 
 /// ns an event: the median batch of each thread, and of those the slowest thread's.
 pub(super) fn event_ns(result: &TraceResult) -> Result<f64> {
@@ -31,21 +67,20 @@ pub(super) fn event_ns(result: &TraceResult) -> Result<f64> {
     Ok(slowest / result.batch_events as f64)
 }
 
-/// Add `metric`, with the distribution of the batches behind it as `batch_ns`.
-pub(super) fn add(out: &mut Recorder, metric: &str, result: &TraceResult) -> Result<f64> {
+/// Add a figure with the distribution of the batches behind it.
+pub(super) fn add(out: &mut Recorder, (metric, batch): Timed, result: &TraceResult) -> Result<f64> {
     let ns = event_ns(result)?;
     out.add(metric, ns);
     let batches = histogram_of(result.batch_ns.iter().flatten().copied());
-    let name = metric.strip_suffix("_ns").unwrap_or(metric);
-    let sample = out.add(&format!("{name}_batch_ns"), batches.value_at_quantile(0.5) as f64);
-    sample.params.insert("batch_events".to_owned(), result.batch_events.to_string());
+    let sample = out.add(batch, batches.value_at_quantile(0.5) as f64);
+    trace::BATCH_EVENTS.put(&mut sample.params, result.batch_events);
     sample.histogram = Some(serialise(&batches));
     Ok(ns)
 }
 
 /// The samples of events alone.
 pub(super) fn of_events(
-    metric: &str,
+    metric: Timed,
     params: Params,
     result: &TraceResult,
     rep: u32,
@@ -56,9 +91,9 @@ pub(super) fn of_events(
 }
 
 /// Leaf and nested calls by `traced`, each beside the same calls in a program that nobody traces.
-/// Which of the two comes first alternates. `metric` is given `leaf` or `nested` for its `KIND`.
+/// Which of the two comes first alternates.
 pub(super) fn of_calls(
-    metric: &str,
+    calls: [Call; 2],
     params: &Params,
     run: &TraceRun,
     runner: &Runner,
@@ -66,7 +101,7 @@ pub(super) fn of_calls(
     traced: impl Fn(&TraceRun) -> Result<TraceResult>,
 ) -> Result<Vec<Sample>> {
     let mut samples = Vec::new();
-    for (kind, nested) in [("leaf", false), ("nested", true)] {
+    for ((metric, of_traced, of_plain), nested) in calls.into_iter().zip([false, true]) {
         let run = TraceRun { nested, ..run.clone() };
         let plain = || TraceRun { pause_ms: 0, ..run.clone() }.run(runner, Program::TraceCalls);
         let (plain, traced) = if rep.is_multiple_of(2) {
@@ -76,12 +111,10 @@ pub(super) fn of_calls(
             let traced = traced(&run)?;
             (plain()?, traced)
         };
-        let metric = metric.replace("KIND", kind);
-        let stem = metric.strip_suffix("_ns").unwrap_or(&metric);
         let mut out = Recorder::new(BENCH, params.clone(), rep, traced.start_unix_ns);
-        let with = add(&mut out, &format!("{stem}_raw_ns"), &traced)?;
-        let without = add(&mut out, &format!("{stem}_plain_ns"), &plain)?;
-        out.add(&metric, with - without);
+        let with = add(&mut out, of_traced, &traced)?;
+        let without = add(&mut out, of_plain, &plain)?;
+        out.add(metric, with - without);
         samples.extend(out.finish());
     }
     Ok(samples)
@@ -101,7 +134,7 @@ mod tests {
             recorded: None,
         };
         assert_eq!(event_ns(&result).unwrap(), 13.0);
-        let samples = of_events("event_ns", Params::new(), &result, 3).unwrap();
+        let samples = of_events(EVENT, Params::new(), &result, 3).unwrap();
         let metrics: Vec<_> = samples.iter().map(|s| (s.metric.as_str(), s.value)).collect();
         assert_eq!(metrics[0], ("event_ns", 13.0));
         assert_eq!(metrics[1].0, "event_batch_ns");

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use anyhow::{Context, Result, anyhow, bail};
 use cowlab_probes::{Runner, TraceResult, TraceRun, TraceSources};
 
-use super::{BENCH, INSTALL, Tool, TraceSettings, samples};
+use super::{BENCH, INSTALL, Tool, Traced, run_of, samples};
 use crate::task::Task;
 
 /// How trace_calls.c is compiled for it.
@@ -32,19 +32,20 @@ const WARM_BYTES: u64 = 4 << 20;
 const CALL_BYTES: u64 = 32;
 
 /// Tasks for each way of compiling and each number of threads.
-pub(super) fn tasks(settings: &TraceSettings, sources: &Rc<TraceSources>) -> Result<Vec<Task>> {
+pub(super) fn tasks(cells: &[&Traced], sources: &Rc<TraceSources>) -> Result<Vec<Task>> {
     let version = version()?;
     let mut tasks = Vec::new();
     for (build, flags) in BUILDS {
         let program = sources.compile("trace_calls.c", &format!("calls-{build}"), flags)?;
-        for &threads in &settings.threads {
-            let run = settings.run(threads, WARM_BYTES);
+        for &cell in cells {
+            let threads = cell.threads;
+            let run = run_of(cell, WARM_BYTES);
             let (sources, program, version) =
                 (Rc::clone(sources), program.clone(), version.clone());
             let name = format!("{BENCH}: uftrace {build}, {threads} threads");
             tasks.push(Task::new(name, move |runner, rep| {
                 let params = samples::params(Tool::Uftrace, build, &run, Some(&version));
-                samples::of_calls("call_KIND_ns", &params, &run, runner, rep, |run| {
+                samples::of_calls(samples::CALLS, &params, &run, runner, rep, |run| {
                     record(runner, run, &program, &sources.folder().join("uftrace"))
                 })
             }));

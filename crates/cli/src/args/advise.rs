@@ -3,7 +3,9 @@
 
 use clap::Args;
 
-use super::{PredictWriter, ProfileArgs, RunArgs, fraction};
+use cowlab_schema::Writer;
+
+use super::{ProfileArgs, RunArgs, forecast_writer, fraction};
 
 #[derive(Debug, Args)]
 pub struct AdviseArgs {
@@ -24,8 +26,8 @@ pub struct AdviseArgs {
     #[arg(long, default_value = "1", value_parser = fraction, allow_negative_numbers = true)]
     pub written_before_fraction: f64,
     /// Who writes; as the footprint has it, or the parent
-    #[arg(long, value_enum)]
-    pub writer: Option<PredictWriter>,
+    #[arg(long, value_name = "child|parent", value_parser = forecast_writer)]
+    pub writer: Option<Writer>,
     /// Other running threads of the forking process; none, or those of a process that run now
     #[arg(long)]
     pub threads: Option<u32>,

@@ -3,15 +3,15 @@
 
 use clap::{Args, Subcommand};
 use cowlab_bench::Rounds;
-use cowlab_bench::trace::Tool;
 use cowlab_schema::cow_faults::CowFaults;
 use cowlab_schema::fork_sweep::DoFork;
 use cowlab_schema::fork_table::ForkTable;
+use cowlab_schema::snapshot::Snapshot;
+use cowlab_schema::trace::Traced;
 use cowlab_schema::{Cell, Policy, Value};
 
 use super::{
-    BenchObserveArgs, BenchTendArgs, Cells, FootprintsArgs, ForecastArgs, RedisArgs, RunArgs,
-    SnapshotArgs, size,
+    BenchObserveArgs, BenchTendArgs, Cells, FootprintsArgs, ForecastArgs, RedisArgs, RunArgs, size,
 };
 
 /// One measurement, and where its run is kept.
@@ -37,7 +37,7 @@ pub enum Bench {
     CowFaults(CellArgs<CowFaults>),
     /// Document 003's microbenchmark: writes after Zipf's law in a space that is forked again and
     /// again
-    Snapshot(SnapshotArgs),
+    Snapshot(CellArgs<Snapshot, 3>),
     /// Document 003's second benchmark: a real redis-server that takes snapshots under YCSB's updates
     Redis(RedisArgs),
     /// Real programs of a list: what they write between two moments, in one table
@@ -58,10 +58,10 @@ pub enum Bench {
     /// What watching costs a program that does nothing but fault, and how well a stop is seen
     Observe(BenchObserveArgs),
     /// What an event and an instrumented call cost, beside LTTng-UST and uftrace
-    Trace(BenchTraceArgs),
+    Trace(CellArgs<Traced>),
 }
 
-impl RoundsArgs {
+impl<const ROUNDS: u32> RoundsArgs<ROUNDS> {
     /// As the plan of a measurement has it.
     pub fn exactly(&self) -> Rounds {
         Rounds::exactly(self.rounds)
@@ -92,11 +92,11 @@ impl Bench {
 
 /// The flags of a bench whose cell the vocabulary has.
 #[derive(Debug, Args)]
-pub struct CellArgs<C: Cell> {
+pub struct CellArgs<C: Cell, const ROUNDS: u32 = 5> {
     #[command(flatten)]
     pub cells: Cells<C>,
     #[command(flatten)]
-    pub rounds: RoundsArgs,
+    pub rounds: RoundsArgs<ROUNDS>,
 }
 
 #[derive(Debug, Args)]
@@ -149,35 +149,10 @@ pub struct CrossCheckArgs {
     pub rounds: RoundsArgs,
 }
 
-#[derive(Debug, Args)]
-pub struct BenchTraceArgs {
-    /// floor, casper, casper-finstrument, lttng-ust, uftrace
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "floor,casper,casper-finstrument,lttng-ust,uftrace"
-    )]
-    pub tool: Vec<Tool>,
-    /// Threads that make events at once
-    #[arg(long, value_delimiter = ',', default_value = "1,2", value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub threads: Vec<u32>,
-    /// Timed events of each thread in a round
-    #[arg(long, default_value_t = 800_000, value_parser = clap::value_parser!(u64).range(8..=100_000_000))]
-    pub events: u64,
-    /// Size of a thread's ring, a power of two
-    #[arg(long, default_value = "1MiB", value_parser = size)]
-    pub buffer_bytes: u64,
-    /// Let the scheduler place the threads
-    #[arg(long)]
-    pub no_pin: bool,
-    #[command(flatten)]
-    pub rounds: RoundsArgs,
-}
-
 /// How often a measurement is repeated.
 #[derive(Debug, Clone, Args)]
-pub struct RoundsArgs {
+pub struct RoundsArgs<const ROUNDS: u32 = 5> {
     /// Rounds; each measures everything once, in an order of its own
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = ROUNDS, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
 }

@@ -5,7 +5,7 @@ use clap::{ArgAction, Args, ValueEnum};
 use cowlab_bench::ccow::EXPONENTS;
 use cowlab_bench::precopy::DEPTHS;
 
-use super::{GuestArgs, RunArgs, redis, settings, size, snapshot};
+use super::{GuestArgs, RunArgs, settings, share, size};
 use crate::lab::plan::Measurement;
 use crate::usage::WrongUsage;
 
@@ -104,27 +104,41 @@ pub struct NextPageSettings {
 #[derive(Debug, Args)]
 pub struct CcowSettings {
     /// Exponents of Zipf's law by which the microbenchmark's blocks are chosen
-    #[arg(long, value_delimiter = ',', default_values_t = EXPONENTS, value_parser = snapshot::alpha, allow_negative_numbers = true)]
+    #[arg(long, value_delimiter = ',', default_values_t = EXPONENTS, value_parser = alpha, allow_negative_numbers = true)]
     pub zipf_alpha: Vec<f64>,
     /// The microbenchmark's space (document 003: 16 GiB)
     #[arg(long, default_value = "64MiB", value_parser = size)]
     pub size_bytes: u64,
     /// How often its size is written (document 003: ten)
-    #[arg(long, default_value_t = 15.0, value_parser = snapshot::turnovers, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 15.0, value_parser = turnovers, allow_negative_numbers = true)]
     pub turnovers: f64,
     /// Memory of Redis's records, roughly (document 003: 10 GB)
     #[arg(long, default_value = "16MiB", value_parser = size)]
     pub redis_bytes: u64,
     /// Updates of each of its phases for each record (document 003: ten)
-    #[arg(long, default_value_t = 5.0, value_parser = snapshot::turnovers, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 5.0, value_parser = turnovers, allow_negative_numbers = true)]
     pub redis_turnovers: f64,
     /// Snapshots of each phase that takes any
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub snapshots: u32,
     /// Rates of Redis's open loops, as shares of what a server of base pages answers at most
-    #[arg(long, value_delimiter = ',', default_value = "0.5", value_parser = redis::share, allow_negative_numbers = true)]
+    #[arg(long, value_delimiter = ',', default_value = "0.5", value_parser = share, allow_negative_numbers = true)]
     pub load: Vec<f64>,
     /// Rounds that measure Redis and the batches' costs as well
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub redis_rounds: u32,
+}
+
+fn alpha(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.0..=3.0).contains(&value) => Ok(value),
+        _ => Err(format!("'{text}' is not in 0..3")),
+    }
+}
+
+fn turnovers(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.1..=10_000.0).contains(&value) => Ok(value),
+        _ => Err(format!("'{text}' is not in 0.1..10000")),
+    }
 }

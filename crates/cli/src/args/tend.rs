@@ -53,7 +53,7 @@ pub struct TendSettings {
     #[arg(long, value_name = "S", value_parser = super::seconds, allow_negative_numbers = true)]
     pub interval_s: Option<f64>,
     /// The most of one CPU that may be used, above 0 and up to 1; what a quiet minute left of it, too
-    #[arg(long, value_name = "SHARE", default_value_t = 0.05, value_parser = super::redis::share, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.05, value_parser = super::share, allow_negative_numbers = true)]
     pub cpu_share: f64,
     /// Pages that may be absent from a region that is collapsed: they are filled in
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(0..=511))]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! This machine: its facts, its profile, and what could not be measured on it.
 
-use cowlab_analysis::machine::NAMES;
 use cowlab_analysis::study::Study;
+use cowlab_schema::calibrate;
 use cowlab_store::Environment;
 
 use super::curves;
@@ -93,10 +93,11 @@ fn profile(study: &Study) -> Table {
     ];
     let mut table = Table::new(PROFILE_TABLE, "The machine profile", columns);
     let costs = &study.profile.costs;
-    let known = NAMES.iter().map(|(key, name)| (*key, *name));
+    let known = calibrate::BENCH.metrics.iter().map(|metric| (metric.name, metric.what()));
     // What a newer calibration added stands at the end.
     let others = costs.iter().map(|(key, cost)| (key.as_str(), cost.name.as_str()));
-    let others = others.filter(|(key, _)| !NAMES.iter().any(|(known, _)| known == key));
+    let others =
+        others.filter(|(key, _)| !calibrate::BENCH.metrics.iter().any(|known| known.name == *key));
     for (key, name) in known.chain(others) {
         let (figure, rounds) = match costs.get(key) {
             Some(cost) => {

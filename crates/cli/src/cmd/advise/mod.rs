@@ -12,14 +12,13 @@ use cowlab_machine::{Facts, Root, usable};
 use cowlab_model::advice::{Advice, Choice, Shape, Surroundings, advise, sentence};
 use cowlab_model::application::ApplicationProfile;
 use cowlab_model::cost::Vmas;
-use cowlab_model::profile::Writer;
 use cowlab_observe::watch::Wanted;
 use cowlab_report::Document;
 use cowlab_store::{FORMAT, Missing, Run};
 use serde::Serialize;
 
 use crate::application::{of_pid, of_run};
-use crate::args::{AdviseArgs, Common, PredictWriter};
+use crate::args::{AdviseArgs, Common};
 use crate::context::Context;
 use crate::output::{self, JsonDocument};
 use crate::profile_file::ProfileFile;
@@ -101,11 +100,7 @@ pub fn run(json: bool, args: &AdviseArgs) -> Result<()> {
 /// What the flags say of the application.
 fn complete(profile: &mut ApplicationProfile, args: &AdviseArgs) {
     profile.written_before = (profile.pages as f64 * args.written_before_fraction).ceil() as u64;
-    profile.writer = match args.writer {
-        Some(PredictWriter::Child) => Writer::Child,
-        Some(PredictWriter::Parent) => Writer::Parent,
-        None => profile.writer,
-    };
+    profile.writer = args.writer.unwrap_or(profile.writer);
     if let Some(threads) = args.threads {
         profile.threads = threads;
     }

@@ -6,18 +6,19 @@ use cowlab_model::advice::{Advice, Choice, Forecast};
 use cowlab_model::cost::Predicted;
 use cowlab_model::stats::estimate;
 use cowlab_report::{Block, Cell, Column, Finding, Section, Table};
+use cowlab_schema::{Metric, advise};
 use cowlab_store::{Params, Sample};
 
 use crate::application::Application;
 
 /// A figure of a forecast, and its name.
-type Figure = (&'static str, &'static str, fn(&Forecast) -> Predicted);
+type Figure = (Metric, fn(&Forecast) -> Predicted);
 
-/// The figures of a forecast: as samples have them, and the unit.
+/// The figures of a forecast: as samples have them.
 const FIGURES: [Figure; 3] = [
-    ("stop_ns", "ns", |f| f.stop_ns),
-    ("writes_ns", "ns", |f| f.writes_ns),
-    ("extra_bytes", "bytes", |f| f.extra_bytes),
+    (advise::STOP_NS, |f| f.stop_ns),
+    (advise::WRITES_NS, |f| f.writes_ns),
+    (advise::EXTRA_BYTES, |f| f.extra_bytes),
 ];
 
 /// What was measured, of a run's samples.
@@ -48,12 +49,12 @@ pub fn forecast_samples(advice: &[Advice]) -> Vec<Sample> {
     let mut samples = Vec::new();
     for one in advice {
         let Ok(forecast) = &one.forecast else { continue };
-        for (metric, _, of) in FIGURES {
+        for (metric, of) in FIGURES {
             let p = of(forecast);
             for (figure, value) in [("predicted", p.value), ("low", p.low), ("high", p.high)] {
-                let params: Params = [("choice", name_of(&one.choice)), ("figure", figure.into())]
-                    .map(|(key, value)| (key.to_owned(), value))
-                    .into();
+                let mut params = Params::new();
+                advise::CHOICE.put(&mut params, &name_of(&one.choice));
+                advise::FIGURE.put(&mut params, figure);
                 samples.push(Sample::new(BENCH, params, metric, value));
             }
         }
@@ -94,15 +95,15 @@ fn table(advice: &[Advice], trials: &[Sample]) -> Table {
     let verified = !trials.is_empty();
     let mut columns = vec![Column::text("choice")];
     for (figure, name) in [
-        ("stop_ns", "stop at fork"),
-        ("writes_ns", "writes after it"),
-        ("extra_bytes", "extra memory"),
+        (advise::STOP_NS, "stop at fork"),
+        (advise::WRITES_NS, "writes after it"),
+        (advise::EXTRA_BYTES, "extra memory"),
     ] {
         columns.push(Column::number(format!("{name}, predicted")));
         if verified {
-            columns.push(Column::number(match figure {
-                "extra_bytes" => "copies, measured".to_owned(),
-                _ => format!("{name}, measured"),
+            columns.push(Column::number(match figure == advise::EXTRA_BYTES {
+                true => "copies, measured".to_owned(),
+                false => format!("{name}, measured"),
             }));
         }
     }
@@ -110,13 +111,13 @@ fn table(advice: &[Advice], trials: &[Sample]) -> Table {
     let mut table = Table::new("advice", "What each choice would change", columns);
     for one in advice {
         let mut row = vec![Cell::text(&one.what)];
-        for (metric, unit, of) in FIGURES {
+        for (metric, of) in FIGURES {
             row.push(match &one.forecast {
-                Ok(forecast) => predicted(of(forecast), unit),
+                Ok(forecast) => predicted(of(forecast), metric.unit),
                 Err(why) => Cell::Missing(why.clone()),
             });
             if verified {
-                row.push(tried(one, trials, metric, unit));
+                row.push(tried(one, trials, metric));
             }
         }
         row.push(Cell::text(&one.step));
@@ -133,24 +134,24 @@ fn predicted(p: Predicted, unit: &str) -> Cell {
     }
 }
 
-fn tried(one: &Advice, trials: &[Sample], metric: &str, unit: &str) -> Cell {
+fn tried(one: &Advice, trials: &[Sample], metric: Metric) -> Cell {
     if let Err(why) = &one.shape {
         return Cell::Missing(why.clone());
     }
-    let metric = if metric == "extra_bytes" { "copied_bytes" } else { metric };
+    let metric = if metric == advise::EXTRA_BYTES { advise::COPIED_BYTES } else { metric };
     let values: Vec<f64> =
         trials_of(trials, &one.choice, metric).into_iter().map(|s| s.value).collect();
     match estimate(&values) {
-        Some(e) if unit == "bytes" => Cell::number(e.value, unit),
-        Some(e) => Cell::estimate(e.value, e.low, e.high, unit),
+        Some(e) if metric.unit == "bytes" => Cell::number(e.value, metric.unit),
+        Some(e) => Cell::estimate(e.value, e.low, e.high, metric.unit),
         None => Cell::Missing("it was not measured".to_owned()),
     }
 }
 
 /// The trials of one choice.
-fn trials_of<'a>(trials: &'a [Sample], choice: &Choice, metric: &str) -> Vec<&'a Sample> {
+fn trials_of<'a>(trials: &'a [Sample], choice: &Choice, metric: Metric) -> Vec<&'a Sample> {
     let name = name_of(choice);
-    measured(trials).filter(|s| s.params["choice"] == name && s.metric == metric).collect()
+    measured(trials).filter(|s| s.params["choice"] == name && s.metric == metric.name).collect()
 }
 
 /// The name of an application, for a heading.

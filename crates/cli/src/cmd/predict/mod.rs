@@ -7,13 +7,13 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use cowlab_model::cost::{Prediction, Question, predict};
-use cowlab_model::profile::Writer;
 use cowlab_report::{Block, Cell, Column, Document, Section, Table};
+use cowlab_schema::{Policy, predict as names};
 use cowlab_store::{Params, Sample};
 use serde::Serialize;
 
 use crate::application::of_run;
-use crate::args::{PredictArgs, PredictWhat, PredictWriter};
+use crate::args::{PredictArgs, PredictWhat};
 use crate::output::{self, JsonDocument};
 use crate::profile_file::ProfileFile;
 use crate::usage::WrongUsage;
@@ -105,10 +105,7 @@ fn answers(args: &PredictArgs, file: &ProfileFile) -> Result<Vec<Answer>> {
                         pages,
                         written: of(pages, fraction),
                         written_before: of(pages, args.written_before_fraction),
-                        writer: match args.writer {
-                            PredictWriter::Child => Writer::Child,
-                            PredictWriter::Parent => Writer::Parent,
-                        },
+                        writer: args.writer,
                         threads,
                         page_size_bytes,
                         split_pages: None,
@@ -126,21 +123,17 @@ fn answers(args: &PredictArgs, file: &ProfileFile) -> Result<Vec<Answer>> {
 
 fn params(answer: &Answer, base: u64) -> Params {
     let question = &answer.question;
-    let writer = if question.writer == Writer::Child { "child" } else { "parent" };
-    let mut params: Params = [
-        ("pages", question.pages.to_string()),
-        ("size_bytes", (question.pages * base).to_string()),
-        ("write_fraction", answer.write_fraction.to_string()),
-        ("written_before_pages", question.written_before.to_string()),
-        ("writer", writer.to_owned()),
-        ("threads", question.threads.to_string()),
-        ("page_size_bytes", question.page_size_bytes.to_string()),
-        ("policy", "stock".to_owned()),
-    ]
-    .map(|(key, value)| (key.to_owned(), value))
-    .into();
+    let mut params = Params::new();
+    names::PAGES.put(&mut params, question.pages);
+    names::SIZE_BYTES.put(&mut params, question.pages * base);
+    names::WRITE_FRACTION.put(&mut params, answer.write_fraction);
+    names::WRITTEN_BEFORE_PAGES.put(&mut params, question.written_before);
+    names::WRITER.put(&mut params, question.writer);
+    names::THREADS.put(&mut params, question.threads);
+    names::PAGE_SIZE_BYTES.put(&mut params, question.page_size_bytes);
+    names::POLICY.put(&mut params, Policy::Stock);
     if question.among_work {
-        params.insert("among_work".to_owned(), true.to_string());
+        names::AMONG_WORK.put(&mut params, true);
     }
     params
 }
@@ -150,16 +143,16 @@ fn samples(answers: &[Answer], base: u64) -> Vec<Sample> {
     for answer in answers {
         let p = &answer.prediction;
         for (metric, value) in [
-            ("elapsed_ns", p.elapsed_ns.value),
-            ("elapsed_low_ns", p.elapsed_ns.low),
-            ("elapsed_high_ns", p.elapsed_ns.high),
-            ("fork_ns", p.fork_ns.value),
-            ("fork_low_ns", p.fork_ns.low),
-            ("fork_high_ns", p.fork_ns.high),
-            ("write_ns", p.write_ns.value),
-            ("extra_bytes", p.extra_bytes as f64),
+            (names::ELAPSED_NS, p.elapsed_ns.value),
+            (names::ELAPSED_LOW_NS, p.elapsed_ns.low),
+            (names::ELAPSED_HIGH_NS, p.elapsed_ns.high),
+            (names::FORK_NS, p.fork_ns.value),
+            (names::FORK_LOW_NS, p.fork_ns.low),
+            (names::FORK_HIGH_NS, p.fork_ns.high),
+            (names::WRITE_NS, p.write_ns.value),
+            (names::EXTRA_BYTES, p.extra_bytes as f64),
         ] {
-            samples.push(Sample::new("predict", params(answer, base), metric, value));
+            samples.push(Sample::new(names::BENCH.name, params(answer, base), metric, value));
         }
     }
     samples

@@ -5,6 +5,7 @@ use anyhow::{Result, anyhow};
 use cowlab_analysis::predicted::{Foretold, foretell};
 use cowlab_model::stats::median;
 use cowlab_report::{Block, Cell, Column, Document, Section, Table, emulated};
+use cowlab_schema::predict;
 use cowlab_store::{FORMAT, Run, Sample};
 use serde::Serialize;
 
@@ -114,18 +115,18 @@ fn table(all: &[Foretold]) -> Table {
 fn samples(all: &[Foretold]) -> Vec<Sample> {
     let of = |one: &Foretold| {
         let mut params = one.workload.clone();
-        params.insert("policy".to_owned(), one.policy.to_string());
+        predict::POLICY.put(&mut params, one.policy);
         let figures = [
-            ("gain_percent", Some(one.gain_percent)),
-            ("measured_gain_percent", one.measured_gain_percent),
-            ("elapsed_ns", Some(one.course.elapsed_ns)),
-            ("cow_faults", Some(one.course.faults as f64)),
-            ("precopy_pages", Some(one.course.ahead_pages as f64)),
-            ("precopy_wasted_pages", Some(one.course.wasted_pages as f64)),
+            (predict::GAIN_PERCENT, Some(one.gain_percent)),
+            (predict::MEASURED_GAIN_PERCENT, one.measured_gain_percent),
+            (predict::ELAPSED_NS, Some(one.course.elapsed_ns)),
+            (predict::COW_FAULTS, Some(one.course.faults as f64)),
+            (predict::PRECOPY_PAGES, Some(one.course.ahead_pages as f64)),
+            (predict::PRECOPY_WASTED_PAGES, Some(one.course.wasted_pages as f64)),
         ];
         let environment = one.environment;
         figures.into_iter().filter_map(move |(metric, value)| {
-            let sample = Sample::new("predict", params.clone(), metric, value?);
+            let sample = Sample::new(predict::BENCH.name, params.clone(), metric, value?);
             Some(Sample { environment, ..sample })
         })
     };

@@ -10,7 +10,7 @@ use cowlab_lab::{Order, Variant, accelerator, boot};
 use cowlab_machine::{Facts, Root};
 use cowlab_report::Document;
 use cowlab_report::fork_study::{BASE, sections};
-use cowlab_store::{Accelerator, Environment, Run, unit_of};
+use cowlab_store::{Accelerator, Environment, Run};
 
 use crate::args::{CasperSettings, Common, GuestSettings, StudyArgs};
 use crate::lab::guests::Machine;
@@ -132,7 +132,7 @@ fn add(
             } else {
                 continue;
             }
-            sample.unit = unit_of(&sample.metric).to_owned();
+            sample.unit = "instructions".to_owned();
         }
         all.samples.push(sample);
     }

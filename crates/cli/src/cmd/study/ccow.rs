@@ -3,27 +3,24 @@
 
 use anyhow::Result;
 use cowlab_bench::ccow::{self, CcowPlan};
-use cowlab_bench::redis::server::{self, Placement};
+use cowlab_bench::redis::server;
 use cowlab_bench::redis::{self, Redis};
 use cowlab_bench::{Rounds, faults, snapshot};
 use cowlab_lab::{Variant, Wanted};
 use cowlab_machine::{Facts, Root};
-use cowlab_probes::{Forks, Placement as Blocks, Snapshot};
-use cowlab_schema::Policy;
+use cowlab_schema::redis::Store;
+use cowlab_schema::snapshot::Snapshot;
 use cowlab_store::Missing;
 
 use super::in_guests;
 use crate::args::{CcowSettings, Common, StudyArgs};
 use crate::context::Context;
 use crate::lab::plan::Measurement;
-use crate::measure::{check_cow_faults, finish_as, redis_amount};
+use crate::measure::{check_cow_faults, finish_as, redis_amount, redis_placement};
 use crate::usage::WrongUsage;
 
 /// Rounds, if not said.
 const ROUNDS: u32 = 10;
-
-/// The document's blocks.
-const BLOCK_BYTES: u64 = 1024;
 
 /// Run the verb.
 pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
@@ -38,18 +35,13 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
     let huge_page = huge.as_ref().ok().copied();
     let one = Snapshot {
         size_bytes: args.size_bytes,
-        writes: ((args.size_bytes / BLOCK_BYTES) as f64 * args.turnovers) as u64,
-        block_bytes: BLOCK_BYTES,
-        zipf_alpha: 0.0,
-        placement: Blocks::Scattered,
-        forks: Forks::Never,
-        threads: 0,
+        turnovers: args.turnovers,
         page_size_bytes: page,
-        pinned: true,
-        policy: Policy::Stock,
         counting: context.facts.cow.counts && context.facts.cow.process_counts,
         seed: common.seed,
+        ..Snapshot::default()
     };
+    let one = Snapshot { writes: one.turnover_writes(), ..one };
     let cells = ccow::snapshots(&one, &args.zipf_alpha, huge_page);
     for cell in &cells {
         cell.check().map_err(WrongUsage)?;
@@ -57,21 +49,20 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
     }
     context.size_flag.set("--set redis_bytes");
     let (records, updates) = redis_amount(&context, args.redis_bytes, args.redis_turnovers, 1)?;
-    let server = Redis {
-        program,
+    let store = Store {
         records,
         updates,
-        clients: 4,
-        pipeline: 1,
-        zipf_alpha: 1.0,
         snapshots: args.snapshots,
-        load_shares: args.load.clone(),
         page_size_bytes: page,
-        set_mthp: false,
-        policy: Policy::Stock,
-        port: None,
-        placement: Placement::of(&context.facts.cpu.allowed),
         seed: common.seed,
+        ..Store::default()
+    };
+    let server = Redis {
+        program,
+        store,
+        load_shares: args.load.clone(),
+        set_mthp: false,
+        placement: redis_placement(&context, true),
     };
     let counting = faults::counting(&context.facts);
     let plan = CcowPlan {

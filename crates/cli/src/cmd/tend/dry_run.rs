@@ -5,7 +5,8 @@ use anyhow::{Result, bail};
 use cowlab_machine::Root;
 use cowlab_machine::limits::Credentials;
 use cowlab_report::{Block, Cell, Column, Document, Section, Table};
-use cowlab_store::{FORMAT, Missing, Params, Sample};
+use cowlab_schema::{Metric, tend};
+use cowlab_store::{FORMAT, Missing, Sample};
 use cowlab_tend::plan::CollapsePlan;
 use cowlab_tend::stop::{Stops, stops};
 use cowlab_tend::{Survey, Tender};
@@ -196,32 +197,30 @@ impl Found {
 }
 
 fn samples(of: &Found) -> Vec<Sample> {
-    let params = |state: Option<&str>| {
-        let mut params: Params =
-            [("pid".to_owned(), of.pid.to_string()), ("name".to_owned(), of.name.clone())].into();
+    let mut samples = Vec::new();
+    let mut add = |metric: Metric, value: f64, state: Option<&str>| {
+        let mut params = messages::params(of.pid, &of.name);
         if let Some(state) = state {
-            params.insert("state".to_owned(), state.to_owned());
+            tend::STATE.put(&mut params, state);
         }
-        params
+        samples.push(Sample::new(messages::BENCH, params, metric, value));
     };
-    let mut samples = vec![
-        messages::sample("small_pages", of.survey.small_pages as f64, params(None)),
-        messages::sample("huge_regions", of.survey.huge_regions as f64, params(None)),
-        messages::sample("candidate_regions", of.steps.steps.len() as f64, params(None)),
-        messages::sample("sparse_regions", of.steps.sparse_regions as f64, params(None)),
-    ];
+    add(tend::SMALL_PAGES, of.survey.small_pages as f64, None);
+    add(tend::HUGE_REGIONS, of.survey.huge_regions as f64, None);
+    add(tend::CANDIDATE_REGIONS, of.steps.steps.len() as f64, None);
+    add(tend::SPARSE_REGIONS, of.steps.sparse_regions as f64, None);
     if let Some(ns) = of.collapse_ns {
-        samples.push(messages::sample("collapse_ns", ns as f64, params(None)));
+        add(tend::COLLAPSE_NS, ns as f64, None);
     }
     if let Some((elapsed, cpu)) = of.takes_ns() {
-        samples.push(messages::sample("tending_ns", elapsed, params(None)));
-        samples.push(messages::sample("tending_cpu_ns", cpu, params(None)));
+        add(tend::TENDING_NS, elapsed, None);
+        add(tend::TENDING_CPU_NS, cpu, None);
     }
     if let Ok(Stops { now, after }) = of.stops {
         for (state, stop) in [("now", now), ("after", after)] {
-            samples.push(messages::sample("fork_ns", stop.value, params(Some(state))));
-            samples.push(messages::sample("fork_low_ns", stop.low, params(Some(state))));
-            samples.push(messages::sample("fork_high_ns", stop.high, params(Some(state))));
+            add(tend::FORK_NS, stop.value, Some(state));
+            add(tend::FORK_LOW_NS, stop.low, Some(state));
+            add(tend::FORK_HIGH_NS, stop.high, Some(state));
         }
     }
     samples

@@ -4,7 +4,8 @@
 use anyhow::Result;
 use cowlab_probes::unix_ns;
 use cowlab_report::fmt::{count, estimate, quantity};
-use cowlab_store::{FORMAT, Missing, Sample};
+use cowlab_schema::{Metric, Params, QUANTILES, Quantile, tend};
+use cowlab_store::{FORMAT, Missing, Sample, value_at};
 use cowlab_tend::figures::TendFigures;
 use cowlab_tend::{Event, Figures};
 use serde::Serialize;
@@ -12,7 +13,7 @@ use serde::Serialize;
 use crate::output;
 
 /// The name of the rows.
-pub const BENCH: &str = "tend";
+pub const BENCH: &str = tend::BENCH.name;
 
 #[derive(Serialize)]
 struct Line<S: Serialize> {
@@ -81,30 +82,32 @@ fn line(summary: impl Serialize, samples: Vec<Sample>) -> Result<()> {
 
 fn samples(of: &Figures) -> Vec<Sample> {
     let mut samples = Vec::new();
-    let mut add = |metric: &str, value: Option<f64>, quantile: Option<&str>| {
+    let mut add = |metric: Metric, value: Option<u64>, quantile: Option<Quantile>| {
         let Some(value) = value else { return };
-        let mut params: cowlab_store::Params =
-            [("pid".to_owned(), of.pid.to_string()), ("name".to_owned(), of.name.clone())].into();
+        let mut params = params(of.pid, &of.name);
         if let Some(quantile) = quantile {
-            params.insert("quantile".to_owned(), quantile.to_owned());
+            tend::QUANTILE.put(&mut params, quantile);
         }
-        samples.push(sample(metric, value, params));
+        samples.push(Sample::new(BENCH, params, metric, value as f64));
     };
-    add("collapsed_regions", Some(of.collapsed_regions as f64), None);
-    add("forks", Some(of.forks as f64), None);
-    add("cpu_ns", Some(of.cpu_ns as f64), None);
-    add("small_pages", of.small_pages.map(|pages| pages as f64), None);
-    add("huge_regions", of.huge_regions.map(|regions| regions as f64), None);
-    for (name, quantile) in cowlab_store::QUANTILES {
-        let of_stalls = || of.stall_ns.value_at_quantile(quantile) as f64;
-        add("stall_ns", (!of.stall_ns.is_empty()).then(of_stalls), Some(name));
+    add(tend::COLLAPSED_REGIONS, Some(of.collapsed_regions), None);
+    add(tend::FORKS, Some(of.forks), None);
+    add(tend::CPU_NS, Some(of.cpu_ns), None);
+    add(tend::SMALL_PAGES, of.small_pages, None);
+    add(tend::HUGE_REGIONS, of.huge_regions, None);
+    for quantile in QUANTILES {
+        let stall_ns = (!of.stall_ns.is_empty()).then(|| value_at(&of.stall_ns, quantile));
+        add(tend::STALL_NS, stall_ns, Some(quantile));
     }
     samples
 }
 
-/// One row.
-pub fn sample(metric: &str, value: f64, params: cowlab_store::Params) -> Sample {
-    Sample::new(BENCH, params, metric, value)
+/// Whose rows.
+pub fn params(pid: i32, name: &str) -> Params {
+    let mut params = Params::new();
+    tend::PID.put(&mut params, pid as u32);
+    tend::NAME.put(&mut params, name);
+    params
 }
 
 fn words(event: &Event) -> String {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use cowlab_observe::watch::{FRAME_FORMAT, Frame};
+use cowlab_schema::watch;
 use cowlab_store::{FORMAT, Missing, Params, Sample};
 use serde::Deserialize;
 
@@ -58,19 +59,19 @@ pub fn parse(text: &str) -> Result<Frame> {
 fn samples(frame: &Frame) -> Vec<Sample> {
     let mut rows = Vec::new();
     for process in &frame.processes {
-        let params: Params = [("pid", process.pid.to_string()), ("name", process.name.clone())]
-            .map(|(key, value)| (key.to_owned(), value))
-            .into();
+        let mut params = Params::new();
+        watch::PID.put(&mut params, process.pid as u32);
+        watch::NAME.put(&mut params, &process.name);
         let (epoch, stops) = (process.epoch.as_ref(), process.totals.stops.as_ref());
         let whole = |value: Option<u64>| value.map(|value| value as f64);
         let figures = [
-            ("minor_faults_per_s", process.minor_faults_per_s),
-            ("writes_to_present_per_s", process.writes_to_present_per_s),
-            ("last_stop_ns", whole(stops.and_then(|stops| stops.last_ns))),
-            ("rss_bytes", whole(process.now.rss_bytes)),
-            ("page_table_bytes", whole(process.now.page_table_bytes)),
-            ("epoch_copied_bytes", whole(epoch.and_then(|epoch| epoch.copied_bytes))),
-            ("epoch_shared_bytes", whole(epoch.and_then(|epoch| epoch.shared_bytes))),
+            (watch::MINOR_FAULTS_PER_S, process.minor_faults_per_s),
+            (watch::WRITES_TO_PRESENT_PER_S, process.writes_to_present_per_s),
+            (watch::LAST_STOP_NS, whole(stops.and_then(|stops| stops.last_ns))),
+            (watch::RSS_BYTES, whole(process.now.rss_bytes)),
+            (watch::PAGE_TABLE_BYTES, whole(process.now.page_table_bytes)),
+            (watch::EPOCH_COPIED_BYTES, whole(epoch.and_then(|epoch| epoch.copied_bytes))),
+            (watch::EPOCH_SHARED_BYTES, whole(epoch.and_then(|epoch| epoch.shared_bytes))),
         ];
         rows.extend(figures.into_iter().filter_map(|(metric, value)| {
             Some(Sample {

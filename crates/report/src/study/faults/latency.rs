@@ -2,8 +2,7 @@
 //! The distribution of single writes.
 
 use cowlab_analysis::study::cow_faults::{Workload, plain};
-use cowlab_schema::{Pattern, Writer};
-use cowlab_store::QUANTILES;
+use cowlab_schema::{Pattern, QUANTILES, Writer};
 
 use super::{name, short};
 use crate::cells::MISSING;
@@ -17,9 +16,8 @@ pub(super) fn table(workloads: &[Workload], page: u64) -> Table {
                    rounds' quantiles";
     let mut rows = Rows::of("cow-latency", caption, workloads)
         .text("Writes", |workload| name(&workload.cell, page));
-    for (quantile, _) in QUANTILES {
-        rows = rows
-            .number(quantile, "ns", MISSING, |of| Some(of.fault_ns(quantile.parse().ok()?)?.value));
+    for quantile in QUANTILES {
+        rows = rows.number(quantile.name(), "ns", MISSING, |of| Some(of.fault_ns(quantile)?.value));
     }
     rows.table()
 }

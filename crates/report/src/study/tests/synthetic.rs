@@ -5,10 +5,10 @@ use cowlab_analysis::names::{COW_FAULTS, FORK_SWEEP, FORK_TABLE};
 use cowlab_analysis::study::sweep::{FRACTIONS, PAPER_HEAPS_BYTES};
 use cowlab_analysis::{check, machine};
 use cowlab_model::profile::MachineProfile;
-use cowlab_schema::Method;
 use cowlab_schema::fork_table::METHODS;
+use cowlab_schema::{Method, QUANTILES, Quantile};
 use cowlab_store::{
-    Accelerator, Environment, Params, QUANTILES, Run, RunInfo, Sample, histogram_of, serialise,
+    Accelerator, Environment, Params, Run, RunInfo, Sample, histogram_of, serialise,
 };
 
 pub(super) const PAGE: u64 = 4096;
@@ -250,7 +250,7 @@ fn cow_faults(run: &mut Run) {
         add(run, COW_FAULTS, &of, "elapsed_ns", each * pages);
         add(run, COW_FAULTS, &of, "pages_written", pages);
         add(run, COW_FAULTS, &of, "minor_faults", pages);
-        for (name, _) in QUANTILES {
+        for name in QUANTILES.map(Quantile::name) {
             of.insert("quantile".into(), name.into());
             add(run, COW_FAULTS, &of, "fault_ns", each);
             let stored = serialise(&histogram_of([each as u64, each as u64 * 20]));

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `advise`: what a fork costs an application, and what each choice would change.
+
+use crate::Text;
+use crate::bench::bench;
+
+bench! {
+    /// An application's fork under each choice, predicted and tried
+    "advise";
+
+    parts {
+        /// What is changed
+        choice: Text;
+        /// predicted, low, high or measured
+        figure: Text;
+    }
+
+    metrics {
+        /// How long fork stops the parent
+        stop_ns: ns;
+        /// What the writes after it cost
+        writes_ns: ns;
+        /// Memory that the copies take
+        extra_bytes: bytes;
+        /// Memory that was copied
+        copied_bytes: bytes;
+    }
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `predict`: what a fork would cost.
+
+use crate::bench::bench;
+use crate::{Policy, Writer};
+
+bench! {
+    /// What a fork costs on the machine of a profile, predicted
+    "predict";
+
+    parts {
+        /// Private memory of the forking process, in base pages
+        pages: u64;
+        /// The same in bytes
+        size_bytes: u64;
+        /// Share of it that is written after the fork
+        write_fraction: f64;
+        /// Pages that the parent wrote since its last fork
+        written_before_pages: u64;
+        /// Who writes
+        writer: Writer;
+        /// Other running threads of the forking process
+        threads: u32;
+        /// Size of its pages
+        page_size_bytes: u64;
+        /// What the kernel copies at a fault
+        policy: Policy;
+        /// Of a program that works between two forks; stored where it is so
+        among_work: bool;
+    }
+
+    metrics {
+        /// Fork and writes; of a policy, the simulated run
+        elapsed_ns: ns;
+        /// The interval's lower end
+        elapsed_low_ns: ns;
+        /// Its upper end
+        elapsed_high_ns: ns;
+        /// The fork
+        fork_ns: ns;
+        /// Its lower end
+        fork_low_ns: ns;
+        /// Its upper end
+        fork_high_ns: ns;
+        /// The writes
+        write_ns: ns;
+        /// Memory that the copies take
+        extra_bytes: bytes;
+        /// What the policy would gain of the rate
+        gain_percent: percent;
+        /// What it gained
+        measured_gain_percent: percent;
+        /// Faults under it
+        cow_faults: faults;
+        /// Pages that it copies ahead
+        precopy_pages: pages;
+        /// Of them, those that are never written
+        precopy_wasted_pages: pages;
+    }
+}
