@@ -57,7 +57,7 @@ nothing_left
 rm -r runs
 
 # Requests of several updates, of which the last has fewer.
-passes --json "${small[@]}" --turnovers 40 --snapshots 1 --load 1 --pipeline 7 --clients 3
+passes --json "${small[@]}" --turnovers 40 --snapshots 1 --load 1 --set pipeline=7 --clients 3
 json "values(metric='served_updates') == values(metric='updates') and len(values(metric='updates')) == 5" \
 	"all(v == values(metric='records')[0] * 40 and v % 7 for v in values(metric='updates'))"
 rm -r runs
@@ -83,7 +83,7 @@ s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen()
 print(s.getsockname()[1], flush=True); time.sleep(60)' >port &
 holder=$!
 for _ in {1..100}; do [[ ! -s port ]] || break; sleep 0.1; done
-refuses 1 "port $(<port) cannot be had" "${small[@]}" --port "$(<port)"
+refuses 1 "port $(<port) cannot be had" "${small[@]}" --set "port=$(<port)"
 kill $holder
 wait $holder || true # its status is that of the signal above
 nothing_left

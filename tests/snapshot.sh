@@ -10,8 +10,8 @@ set -euo pipefail
 # Refused before anything is measured.
 refuses 2 'not in 0\.\.3' bench snapshot --zipf-alpha -1
 refuses 2 'not in 0\.\.3' bench snapshot --zipf-alpha nonsense
-refuses 2 'scattered, ranked' bench snapshot --placement everywhere
-refuses 2 'seconds above 0' bench snapshot --interval-s 0
+refuses 2 'scattered, ranked' bench snapshot --set placement=everywhere
+refuses 2 'not in 0.000001' bench snapshot --interval-s 0
 refuses 2 'two blocks' bench snapshot --size-bytes 1KiB
 refuses 1 'largest heap that fits' bench snapshot --size-bytes 1TiB
 refuses 1 'interval-ns is too short' bench snapshot --size-bytes 32MiB --interval-s 0.000001 --rounds 1
@@ -21,7 +21,7 @@ nothing_kept runs
 counts="all(0 <= c['minor_faults'] - c['first_written_pages'] <= 40 + 8 * c['forks']
 	for k, c in each('forks', 'zipf_alpha', 'placement').items() if k[0] == 'yes'),
 	each('forks', 'zipf_alpha', 'placement')"
-passes --json bench snapshot --size-bytes 16MiB --zipf-alpha 0,1.0,1.3 --placement scattered,ranked \
+passes --json bench snapshot --size-bytes 16MiB --zipf-alpha 0,1.0,1.3 --set placement=scattered,ranked \
 	--interval-s 0.002 --rounds 1
 json "$counts" \
 	"len(values(metric='throughput_per_s', forks='yes')) == 6 and

@@ -230,11 +230,12 @@ impl<T: Value> Key<T> {
     pub fn parse(&self, text: &str) -> Result<T, String> {
         let value = match self.is_size {
             true => T::parse(&parse_bytes(text)?.to_string())?,
-            false => T::parse(text).map_err(|why| match T::known().is_empty() {
-                true => why,
-                false => {
+            false => T::parse(text).map_err(|why| match (T::known().is_empty(), self.range) {
+                (false, _) => {
                     format!("unknown {} '{text}': choose one of {}", self.name, self.short())
                 }
+                (true, Some(_)) => format!("'{text}' is not in {}", self.short()),
+                (true, None) => why,
             })?,
         };
         if let (Some(number), Some((low, high))) = (value.number(), self.range)

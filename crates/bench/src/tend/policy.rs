@@ -149,7 +149,8 @@ mod tests {
         let settings = folder.path().join("sys/kernel/mm/transparent_hugepage/khugepaged");
         std::fs::create_dir_all(&settings).unwrap();
         for (file, _) in KHUGEPAGED {
-            std::fs::write(settings.join(file.trim_start_matches("khugepaged/")), "1\n").unwrap();
+            // Below the root of the test: joined as it is, it would be the machine's own file.
+            std::fs::write(root.path(file), "1\n").unwrap();
         }
         std::fs::write(settings.with_file_name("enabled"), "[always] madvise never\n").unwrap();
         assert!(usable(Policy::Tended, &root, true).unwrap_err().contains("without huge pages"));

@@ -60,7 +60,7 @@ fn samples(frame: &Frame) -> Vec<Sample> {
     let mut rows = Vec::new();
     for process in &frame.processes {
         let mut params = Params::new();
-        watch::PID.put(&mut params, process.pid as u32);
+        watch::PID.put(&mut params, process.pid);
         watch::NAME.put(&mut params, &process.name);
         let (epoch, stops) = (process.epoch.as_ref(), process.totals.stops.as_ref());
         let whole = |value: Option<u64>| value.map(|value| value as f64);
