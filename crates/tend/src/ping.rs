@@ -2,19 +2,29 @@
 //! A program that tells: asked again and again while a region is collapsed, by how much does it
 //! answer later than before?
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::net::ToSocketAddrs;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use rustix::io::Errno;
+use rustix::net::addr::SocketAddrArg;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, set_tcp_nodelay};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
+    send, socket_with,
+};
 
-/// A server that does not answer for so long is not waited for: it is asked again, over a connection
-/// of its own, at another collapse.
+/// For a connection, or for a whole answer. Whoever holds the port is not trusted: a byte now and then
+/// does not make it longer. It is asked again, over a connection of its own, at another collapse.
 const LIMIT: Duration = Duration::from_secs(2);
+/// How long a collapse waits for an answer. What is later counts as so late.
+const WAIT: Duration = Duration::from_millis(500);
+/// Of an answer: a line.
+const ANSWER_BYTES: usize = 1024;
 /// The least time between two tries to connect again.
 const RETRY: Duration = Duration::from_secs(1);
 /// Between two questions.
@@ -22,15 +32,18 @@ const GAP: Duration = Duration::from_micros(200);
 /// Any answer will do, an error too: Redis's PING, as a line.
 const QUESTION: &[u8] = b"PING\r\n";
 
-/// Asks on a thread of its own, only while it is listened to.
+/// Asks on a thread of its own, only while it is listened to. Nobody waits for that thread: it ends
+/// by itself, once what it waits for has come or its time is over.
 #[derive(Debug)]
 pub struct Ping {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Thread,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
+    /// How the first question went.
+    first: OnceLock<Result<(), String>>,
     listens: AtomicBool,
     ends: AtomicBool,
     is_deaf: AtomicBool,
@@ -41,40 +54,56 @@ struct Shared {
     usual_ns: AtomicU64,
 }
 
+impl Shared {
+    /// Waits for one more answer; `false` if there is none in time.
+    fn waits_for_answer(&self) -> bool {
+        let before = self.answers.load(Ordering::Acquire);
+        let began = Instant::now();
+        while self.answers.load(Ordering::Acquire) == before {
+            if self.is_deaf.load(Ordering::Relaxed) || began.elapsed() >= WAIT {
+                return false;
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        true
+    }
+}
+
 impl Ping {
-    /// Connects to `HOST:PORT`, or to a socket by its path.
+    /// Begins to ask `HOST:PORT`, or a socket by its path, whatever holds it. Returns at once.
     ///
     /// # Errors
-    /// Nobody listens, or nobody answers.
-    pub fn connect(address: &str) -> Result<Ping> {
+    /// There is no thread for it.
+    pub fn begin(address: &str) -> Result<Ping> {
         let mut asker = Asker { address: address.to_owned(), connection: None };
-        let first = asker.ask()?;
         let shared = Arc::new(Shared::default());
-        shared.usual_ns.store(first, Ordering::Relaxed);
         let other = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("ping".into())
-            .spawn(move || attend(&other, &mut asker))
+            .spawn(move || match asker.ask() {
+                Ok(ns) => {
+                    other.usual_ns.store(ns, Ordering::Relaxed);
+                    let _ = other.first.set(Ok(()));
+                    attend(&other, &mut asker);
+                }
+                Err(error) => _ = other.first.set(Err(format!("{error:#}"))),
+            })
             .context("no thread for --ping")?;
-        Ok(Ping { shared, thread: Some(thread) })
+        Ok(Ping { shared, thread: thread.thread().clone() })
+    }
+
+    /// How the first question went, once that is known.
+    pub fn first(&self) -> Option<&Result<(), String>> {
+        self.shared.first.get()
     }
 
     /// Begin to ask, and wait for the first answer: what is usual now. It is asked until the value
     /// that is returned goes.
     pub fn listen(&self) -> Listening {
         self.shared.slowest_ns.store(0, Ordering::Relaxed);
-        let before = self.shared.answers.load(Ordering::Acquire);
         self.shared.listens.store(true, Ordering::Release);
-        if let Some(thread) = &self.thread {
-            thread.thread().unpark();
-        }
-        let began = Instant::now();
-        while self.shared.answers.load(Ordering::Acquire) == before
-            && !self.shared.is_deaf.load(Ordering::Relaxed)
-            && began.elapsed() < LIMIT
-        {
-            std::thread::sleep(Duration::from_micros(50));
-        }
+        self.thread.unpark();
+        self.shared.waits_for_answer();
         Listening { shared: Arc::clone(&self.shared) }
     }
 }
@@ -89,13 +118,8 @@ impl Listening {
     /// Stop asking, once the last question is answered: how much later than usual the slowest
     /// answer came. `None` where it does not answer.
     pub fn heard_ns(self) -> Option<u64> {
-        let answers = self.shared.answers.load(Ordering::Acquire);
-        let began = Instant::now();
-        while self.shared.answers.load(Ordering::Acquire) < answers + 1
-            && !self.shared.is_deaf.load(Ordering::Relaxed)
-            && began.elapsed() < LIMIT
-        {
-            std::thread::sleep(Duration::from_micros(50));
+        if !self.shared.waits_for_answer() {
+            self.shared.slowest_ns.fetch_max(WAIT.as_nanos() as u64, Ordering::Relaxed);
         }
         if self.shared.is_deaf.load(Ordering::Relaxed) {
             return None;
@@ -114,10 +138,7 @@ impl Drop for Listening {
 impl Drop for Ping {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            let _ = thread.join();
-        }
+        self.thread.unpark();
     }
 }
 
@@ -127,10 +148,7 @@ struct Asker {
     connection: Option<Connection>,
 }
 
-struct Connection {
-    out: Box<dyn Write + Send>,
-    back: BufReader<Box<dyn Read + Send>>,
-}
+struct Connection(OwnedFd);
 
 impl Asker {
     /// How long an answer took.
@@ -149,27 +167,58 @@ impl Asker {
 
 impl Connection {
     fn open(address: &str) -> Result<Connection> {
-        let (out, back): (Box<dyn Write + Send>, Box<dyn Read + Send>) = if address.contains('/') {
-            let stream = UnixStream::connect(address)?;
-            stream.set_read_timeout(Some(LIMIT))?;
-            (Box::new(stream.try_clone()?), Box::new(stream))
-        } else {
-            let stream = TcpStream::connect(address)?;
-            stream.set_read_timeout(Some(LIMIT))?;
-            stream.set_nodelay(true)?;
-            (Box::new(stream.try_clone()?), Box::new(stream))
-        };
-        Ok(Connection { out, back: BufReader::new(back) })
+        if address.contains('/') {
+            return Connection::to(AddressFamily::UNIX, &SocketAddrUnix::new(address)?);
+        }
+        let mut last = anyhow::anyhow!("the name has no address");
+        for address in address.to_socket_addrs()? {
+            let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+            match Connection::to(family, &address) {
+                Ok(connection) => return Ok(connection),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn to(family: AddressFamily, address: &impl SocketAddrArg) -> Result<Connection> {
+        let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        // For connecting too, which std bounds for TCP only: a socket's queue may be full.
+        set_socket_timeout(&socket, Timeout::Send, Some(LIMIT))?;
+        connect(&socket, address)?;
+        if family != AddressFamily::UNIX {
+            set_tcp_nodelay(&socket, true)?;
+        }
+        Ok(Connection(socket))
     }
 
     fn ask(&mut self) -> Result<u64> {
         let began = Instant::now();
-        self.out.write_all(QUESTION)?;
-        let mut line = Vec::new();
-        if self.back.read_until(b'\n', &mut line)? == 0 {
-            anyhow::bail!("the connection was closed");
+        let sent = send(&self.0, QUESTION, SendFlags::NOSIGNAL)?;
+        let mut answer = [0; ANSWER_BYTES];
+        let mut length = 0;
+        while sent == QUESTION.len() && length < answer.len() {
+            let left = LIMIT.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                bail!("there is no whole line after {} s", LIMIT.as_secs());
+            }
+            set_socket_timeout(&self.0, Timeout::Recv, Some(left))?;
+            let count = match recv(&self.0, &mut answer[length..], RecvFlags::empty()) {
+                Err(Errno::AGAIN | Errno::INTR) => continue,
+                received => received?.0,
+            };
+            if count == 0 {
+                bail!("the connection was closed");
+            }
+            length += count;
+            // What came before it was asked for would look like a fast answer.
+            match answer[..length].iter().position(|byte| *byte == b'\n') {
+                Some(end) if end + 1 == length => return Ok(began.elapsed().as_nanos() as u64),
+                Some(_) => break,
+                None => {}
+            }
         }
-        Ok(began.elapsed().as_nanos() as u64)
+        bail!("its answer is not one line of {ANSWER_BYTES} bytes at most")
     }
 }
 
@@ -209,9 +258,77 @@ fn attend(shared: &Shared, asker: &mut Asker) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpListener;
     use std::os::unix::net::UnixListener;
 
     use super::*;
+
+    /// Asks, and waits for how that went.
+    fn begun(address: &str) -> Result<Ping, String> {
+        let ping = Ping::begin(address).unwrap();
+        let began = Instant::now();
+        while ping.first().is_none() {
+            assert!(began.elapsed() < 5 * LIMIT, "asking has no time limit");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        ping.first().unwrap().clone().map(|()| ping)
+    }
+
+    /// Listens, and tells each client `part` again and again until it goes; how much the clients took.
+    fn chatter(part: &'static [u8], pause: Duration) -> (String, Arc<AtomicU64>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let took = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&took);
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let count = Arc::clone(&count);
+                std::thread::spawn(move || {
+                    let _ = stream.read(&mut [0; 64]);
+                    while stream.write_all(part).is_ok() {
+                        count.fetch_add(part.len() as u64, Ordering::SeqCst);
+                        std::thread::sleep(pause);
+                    }
+                });
+            }
+        });
+        (address, took)
+    }
+
+    #[test]
+    fn whoever_holds_the_port_cannot_make_it_read_without_end() {
+        let (address, took) = chatter(&[b'x'; 1 << 16], Duration::ZERO);
+        let error = begun(&address).unwrap_err();
+        assert!(error.contains("not one line of 1024 bytes at most"), "{error}");
+        // What the sockets' buffers hold, and no more.
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(took.load(Ordering::SeqCst) < 64 << 20);
+        // Answers that were not asked for are none.
+        let (address, _) = chatter(b"+PONG\r\n+PONG\r\n", Duration::from_millis(1));
+        assert!(begun(&address).unwrap_err().contains("not one line"));
+    }
+
+    #[test]
+    fn a_byte_now_and_then_and_a_full_queue_end_with_the_time() {
+        let (address, _) = chatter(b"+", Duration::from_millis(50));
+        let began = Instant::now();
+        let ping = Ping::begin(&address).unwrap();
+        assert!(began.elapsed() < LIMIT / 2, "who begins is held up");
+        drop(ping);
+        assert!(began.elapsed() < LIMIT / 2, "who ends is held up");
+        assert!(begun(&address).unwrap_err().contains("no whole line after 2 s"));
+        // Nobody accepts, and the queue is full: connecting to it would wait.
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let (unix, stream) = (AddressFamily::UNIX, SocketType::STREAM);
+        let listener = socket_with(unix, stream, SocketFlags::CLOEXEC, None).unwrap();
+        rustix::net::bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let _first = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        let error = begun(path.to_str().unwrap()).unwrap_err();
+        assert!(error.starts_with("nobody answers at "), "{error}");
+    }
 
     #[test]
     fn a_late_answer_is_heard_and_silence_is_not_taken_for_speed() {
@@ -234,7 +351,7 @@ mod tests {
                 line.clear();
             }
         });
-        let ping = Ping::connect(path.to_str().unwrap()).unwrap();
+        let ping = begun(path.to_str().unwrap()).unwrap();
         let listening = ping.listen();
         late.store(true, Ordering::SeqCst);
         let began = Instant::now();
@@ -251,7 +368,7 @@ mod tests {
         assert_eq!(asked(), before);
         drop(ping);
         server.join().unwrap();
-        assert!(Ping::connect("/nonexistent/socket").is_err());
+        assert!(begun("/nonexistent/socket").is_err());
     }
 
     #[test]
@@ -275,7 +392,7 @@ mod tests {
                 }
             }
         });
-        let ping = Ping::connect(path.to_str().unwrap()).unwrap();
+        let ping = begun(path.to_str().unwrap()).unwrap();
         assert_eq!(ping.listen().heard_ns(), None, "nothing was heard over a closed connection");
         let began = Instant::now();
         while ping.listen().heard_ns().is_none() {

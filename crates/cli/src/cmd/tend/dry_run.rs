@@ -56,7 +56,7 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan) -> Result<()> {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     let is_one = targets.len() == 1;
     for (pid, number) in targets {
-        match plan.tender(args, pid, number).and_then(|mut tender| look(&mut tender, plan)) {
+        match plan.tender(args, pid, number, None).and_then(|mut tender| look(&mut tender, plan)) {
             Ok(one) => found.push(one),
             Err(error) if is_one => return Err(error),
             // The others are looked at all the same.

@@ -10,6 +10,7 @@ use cowlab_machine::ProcessError;
 use cowlab_serve::{Endpoint, Newest, write_metrics};
 use cowlab_tend::act::thread_cpu_ns;
 use cowlab_tend::pace::Limits;
+use cowlab_tend::ping::Ping;
 use cowlab_tend::pressure::Tight;
 use cowlab_tend::{Event, Figures, Refusal, Rest, Tender};
 
@@ -27,6 +28,8 @@ const SEARCH_PART: f64 = 0.1;
 const REPORT: Duration = Duration::from_secs(10);
 /// How often who scrapes gets new figures.
 const PUBLISH: Duration = Duration::from_secs(1);
+/// How soon a first answer is seen.
+const GLANCE: Duration = Duration::from_millis(10);
 /// The longest sleep, so that an interrupt is seen.
 const NAP: Duration = Duration::from_millis(200);
 
@@ -36,6 +39,8 @@ struct Live<'a> {
     plan: &'a TendPlan,
     tenders: BTreeMap<i32, Tender>,
     due: BTreeMap<i32, Instant>,
+    /// Who has been asked, and has yet to answer for the first time.
+    asked: BTreeMap<i32, Ping>,
     /// Who could not be taken up, and what was said of it.
     refused: BTreeMap<i32, Refused>,
     /// Something of what was asked for was not done.
@@ -76,6 +81,7 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan, interrupted: &AtomicBoo
         plan,
         tenders: BTreeMap::new(),
         due: BTreeMap::new(),
+        asked: BTreeMap::new(),
         refused: BTreeMap::new(),
         is_incomplete: false,
         said: BTreeMap::new(),
@@ -83,9 +89,17 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan, interrupted: &AtomicBoo
         complaint: Complaint::default(),
     };
     let mut search_at = began + live.search();
-    live.insist()?;
-    let (mut reported, mut published) = (began, began);
     let until = args.duration_s.map(|s| began + Duration::from_secs_f64(s));
+    let is_time_up = || until.is_some_and(|until| Instant::now() >= until);
+    let is_over = || interrupted.load(Ordering::Relaxed) || is_time_up();
+    while !live.asked.is_empty() && !is_over() {
+        std::thread::sleep(GLANCE);
+        live.take_up();
+    }
+    if live.asked.is_empty() {
+        live.insist()?;
+    }
+    let (mut reported, mut published) = (began, began);
     // What serves or keeps metrics is of use without a reader, and once is what was asked for.
     let goes_on = args.listen.is_some() || args.output.is_some() || args.once;
     let mut reason = "told to end";
@@ -139,15 +153,18 @@ impl Live<'_> {
 
     fn take_up(&mut self) {
         let found = self.plan.targets();
-        self.refused.retain(|pid, _| found.iter().any(|(found, _)| found == pid));
+        let is_found = |pid: &i32| found.iter().any(|(found, _)| found == pid);
+        self.refused.retain(|pid, _| is_found(pid));
+        self.asked.retain(|pid, _| is_found(pid));
         for (pid, number) in found {
             if self.tenders.contains_key(&pid)
                 || self.refused.get(&pid).is_some_and(|refused| refused.lasts)
             {
                 continue;
             }
-            match self.plan.tender(self.args, pid, number) {
-                Ok(tender) => {
+            match self.tender(pid, number) {
+                Ok(None) => {}
+                Ok(Some(tender)) => {
                     self.due.insert(pid, Instant::now());
                     self.tenders.insert(pid, tender);
                     self.refused.remove(&pid);
@@ -157,6 +174,25 @@ impl Live<'_> {
                     self.refused.insert(pid, Refused { error, lasts });
                 }
             }
+        }
+    }
+
+    /// `None` as long as it has not answered for the first time.
+    fn tender(&mut self, pid: i32, number: usize) -> Result<Option<Tender>> {
+        let Some(address) = &self.plan.selectors[number].ping else {
+            return self.plan.tender(self.args, pid, number, None).map(Some);
+        };
+        let ping = match self.asked.remove(&pid) {
+            Some(ping) => ping,
+            None => Ping::begin(address)?,
+        };
+        match ping.first() {
+            None => {
+                self.asked.insert(pid, ping);
+                Ok(None)
+            }
+            Some(Err(error)) => bail!("--set ping: {error}"),
+            Some(Ok(())) => self.plan.tender(self.args, pid, number, Some(ping)).map(Some),
         }
     }
 

@@ -97,8 +97,14 @@ impl TendPlan {
         self.selectors.iter().all(|selector| selector.pid.is_some())
     }
 
-    /// Take up one of them.
-    fn tender(&self, args: &TendArgs, pid: i32, number: usize) -> Result<Tender> {
+    /// Take up one of them, which answers `ping` if it is to be asked.
+    fn tender(
+        &self,
+        args: &TendArgs,
+        pid: i32,
+        number: usize,
+        ping: Option<Ping>,
+    ) -> Result<Tender> {
         let selector = &self.selectors[number];
         let target = Target::open(pid)?;
         let settings = TenderSettings {
@@ -111,10 +117,6 @@ impl TendPlan {
             },
             interval: self.interval,
             only_looks: args.dry_run,
-        };
-        let ping = match selector.ping.as_deref().filter(|_| !args.dry_run) {
-            Some(address) => Some(Ping::connect(address).context("--set ping")?),
-            None => None,
         };
         Tender::new(target, settings, self.profile.clone(), ping)
     }
