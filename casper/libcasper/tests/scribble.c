@@ -6,6 +6,8 @@
  */
 #include "test.h"
 
+#include <sys/prctl.h>
+
 #include "../../include/cowlab/record.h"
 
 static uint64_t state;
@@ -53,6 +55,8 @@ int main(int argc, char **argv)
 
 	if (argc != 4)
 		return 2;
+	/* A test that fails leaves nobody who scribbles on. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	count = counters(argv[1]);
 	state = strtoull(argv[2], NULL, 10) * 2 + 1;
 	own = !strcmp(argv[3], "own");
