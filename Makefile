@@ -44,6 +44,7 @@ kernels: build ## the plain and the patched kernel, unless they are cached (5 mi
 
 e2e: kernels
 	scripts/install bench-trace
+	scripts/install trace-export
 	scripts/install redis
 	scripts/install footprints
 	scripts/install watch
