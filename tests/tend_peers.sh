@@ -44,6 +44,11 @@ for way in flood drip later silent full; do
 		fi
 		[[ $(wc -l <err) -le 2 ]] || fail "$way: expected one sentence, saw $(cat err)"
 	done
+	# With time enough to find out, one sentence says what is wrong with the server.
+	if [[ $way != later ]]; then
+		refuses 1 'not one line|no whole line after 2 s|no connection after 2 s' \
+			tend "$target" --set "ping=127.0.0.1:$port" --duration-s 10
+	fi
 	kill -9 "$COPROC_PID"
 	wait "$COPROC_PID" 2>/dev/null || true # its status is the signal's
 done
