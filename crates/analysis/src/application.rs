@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use cowlab_model::application::{ApplicationProfile, MappingShare, Region, Replay};
 use cowlab_model::cost::Vmas;
 use cowlab_model::profile::Writer;
-use cowlab_schema::footprint;
+use cowlab_schema::{Command, footprint};
 use cowlab_store::{Named, Sample};
 
 /// The name of a footprint's samples.
@@ -104,7 +104,7 @@ fn subject_of(samples: &[Sample], program: Option<&str>) -> Result<Subject> {
             "this footprint has no program {name}: it has {}",
             Vec::from_iter(names).join(", ")
         ),
-        _ => bail!("this run holds no footprint: make one with `cowlab footprint`"),
+        _ => bail!("this run holds no footprint: make one with `{}`", Command::Footprint),
     }
 }
 

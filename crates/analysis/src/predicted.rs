@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use cowlab_model::snapshot::{Ahead, Batch, Costs, Course, Store, fault_ns, run};
 use cowlab_model::stats::median;
-use cowlab_schema::{Pattern, Policy, cow_faults};
+use cowlab_schema::{Command, Pattern, Policy, cow_faults};
 use cowlab_store::{Params, Sample};
 
 use crate::compared::change;
@@ -159,9 +159,11 @@ fn batches_by_kernel<'a>(sweep: &Picked<'a>) -> Result<Vec<OfKernel<'a>>, String
         }
     }
     if found.is_empty() {
-        return Err("it has no sequential writes of 32 MiB or more under `off` and under depths \
-                    (`next:16`): run `cowlab study next-page`"
-            .to_owned());
+        return Err(format!(
+            "it has no sequential writes of 32 MiB or more under `off` and under depths (`next:16`): \
+             run `{}`",
+            Command::StudyNextPage
+        ));
     }
     Ok(found)
 }

@@ -8,6 +8,7 @@ use cowlab_analysis::application::{SNAPSHOT, profile_of};
 use cowlab_machine::{Facts, ProcessFacts, Root, Stat};
 use cowlab_model::application::ApplicationProfile;
 use cowlab_model::cost::Vmas;
+use cowlab_schema::Command;
 use cowlab_store::Run;
 
 /// An application, as far as it is known.
@@ -46,11 +47,10 @@ pub fn of_run(folder: &Path, program: Option<&str>, base_page_bytes: u64) -> Res
         notes.push("nothing was forked meanwhile: this is what a fork would have met".to_owned());
     }
     if profile.vmas.is_none() {
-        notes.push(
-            "it did not count mappings: a fork is priced without them; `cowlab footprint` counts \
-             them now"
-                .to_owned(),
-        );
+        notes.push(format!(
+            "it did not count mappings: a fork is priced without them; `{}` counts them now",
+            Command::Footprint
+        ));
     }
     if subject.method == SNAPSHOT {
         notes.push(
@@ -80,7 +80,8 @@ pub fn of_pid(pid: i32, write_fraction: f64, facts: &Facts) -> Result<Applicatio
     });
     let notes = vec![format!(
         "{write_fraction} of the memory is taken to be written while the child lives \
-         (--write-fraction): `cowlab footprint {pid}` measures it"
+         (--write-fraction): `{}` measures it",
+        Command::FootprintForks.of(pid)
     )];
     Ok(Application { name: format!("{} ({pid})", process.name), profile, notes })
 }

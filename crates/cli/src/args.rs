@@ -339,6 +339,7 @@ pub struct InsertArgs {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use cowlab_schema::Command;
 
     use super::*;
 
@@ -390,6 +391,17 @@ mod tests {
         ] {
             let wrong = of(&[set]).unwrap_err();
             assert!(wrong.starts_with("--set") && wrong.contains(told), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn every_command_that_is_named_to_people_is_one() {
+        for command in Command::ALL {
+            for line in [command.to_string(), command.of(4711), command.of("redis-server")] {
+                if let Err(error) = Cli::try_parse_from(line.split_whitespace()) {
+                    panic!("{line}: {error}");
+                }
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use cowlab_model::profile::MachineProfile;
+use cowlab_schema::Command;
 use cowlab_store::{Environment, FORMAT};
 use serde::{Deserialize, Serialize};
 
@@ -62,8 +63,9 @@ impl ProfileFile {
         let file = if path.is_dir() { path.join(PROFILE_FILE) } else { path.to_owned() };
         let text = fs::read_to_string(&file).with_context(|| {
             format!(
-                "cannot read the machine profile {}: make one with `cowlab calibrate`",
-                file.display()
+                "cannot read the machine profile {}: make one with `{}`",
+                file.display(),
+                Command::Calibrate
             )
         })?;
         let read: ProfileFile = cowlab_store::parse(&text, &file)?;
@@ -80,8 +82,9 @@ fn newest_run(folder: &Path) -> Result<PathBuf> {
     let runs = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     runs.filter(|run| run.join(PROFILE_FILE).is_file()).max().with_context(|| {
         format!(
-            "no run in {} has a machine profile: run `cowlab calibrate`, or give --profile PATH",
-            folder.display()
+            "no run in {} has a machine profile: run `{}`, or give --profile PATH",
+            folder.display(),
+            Command::Calibrate
         )
     })
 }

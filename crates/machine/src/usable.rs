@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whether a page size or a policy can be had on this machine, and if not, what would help.
 
-use cowlab_schema::Policy;
+use cowlab_schema::{Command, Policy};
 
 use crate::facts::Facts;
 use crate::human;
@@ -68,8 +68,9 @@ pub fn policy(facts: &Facts, policy: Policy) -> Result<(), String> {
     let settings = &facts.cow;
     let lacks = |name: &str| {
         format!(
-            "--policy {policy}: this kernel has no {name}: boot the patched one with `cowlab kernel \
-             boot`, or use --policy off"
+            "--policy {policy}: this kernel has no {name}: boot the patched one with `{}`, or use \
+             --policy off",
+            Command::KernelBoot
         )
     };
     match policy {

@@ -10,6 +10,7 @@
 //! and its freeing. Each is a function of how many pages there are, since memory that fits a cache
 //! is cheaper: it is measured at several sizes and interpolated over the logarithm of the size.
 
+use cowlab_schema::Command;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use thiserror::Error;
@@ -102,7 +103,7 @@ pub enum Unanswerable {
         pages: u64,
     },
     /// The profile lacks the figures.
-    #[error("the machine profile has no figures for {0}: run `cowlab calibrate` on that machine")]
+    #[error("the machine profile has no figures for {0}: run `{cmd}` on that machine", cmd = Command::Calibrate)]
     NotCalibrated(String),
 }
 
@@ -243,7 +244,8 @@ pub fn predict(profile: &MachineProfile, question: &Question) -> Result<Predicti
     if question.among_work && written > 0 && !profile.costs.contains_key(AMONG_WORK) {
         notes.push(format!(
             "the machine profile has no {AMONG_WORK}: copies are priced as those of a loop that does \
-             nothing else, and cost a program some more; `cowlab calibrate` measures it"
+             nothing else, and cost a program some more; `{}` measures it",
+            Command::Calibrate
         ));
     }
     let beside = beside_the_pages(profile, question, &mut notes);
@@ -290,8 +292,9 @@ fn beside_the_pages(
         match times(profile, name, count) {
             Some(term) => terms.push(term),
             None => notes.push(format!(
-                "the machine profile has no {name}: the fork is priced without it; `cowlab calibrate` \
-                 measures it"
+                "the machine profile has no {name}: the fork is priced without it; `{}` \
+                 measures it",
+                Command::Calibrate
             )),
         }
     }

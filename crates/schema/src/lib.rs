@@ -28,6 +28,7 @@ mod reap;
 pub mod redis;
 pub mod reference;
 pub mod snapshot;
+mod suggested;
 pub mod tend;
 pub mod trace;
 pub mod units;
@@ -41,6 +42,7 @@ pub use key::{Bench, Field, Is, Key, Metric, Passed, Reach, Stored, Text, Value}
 pub use policy::Policy;
 pub use quantile::{QUANTILE, QUANTILES, Quantile};
 pub use reap::Reap;
+pub use suggested::Command;
 
 /// Parameters of a measurement as text: `heap_bytes` → `16777216`.
 pub type Params = BTreeMap<String, String>;

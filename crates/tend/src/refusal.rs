@@ -5,6 +5,7 @@ use cowlab_machine::limits::{CAP_SYS_PTRACE, Credentials};
 use cowlab_machine::thp::Thp;
 use cowlab_machine::{ProcessError, status};
 use cowlab_observe::Target;
+use cowlab_schema::Command;
 use rustix::io::Errno;
 
 use crate::act::Outcome;
@@ -70,7 +71,8 @@ pub enum Refusal {
     /// A right is missing.
     #[error(
         "tending process {pid} ({name}) needs {capability}: run as root, or as a service with that \
-         capability (`cowlab tend --print-unit`)"
+         capability (`{unit}`)",
+        unit = Command::TendUnit.of(.pid)
     )]
     NoPermission {
         /// Its pid.

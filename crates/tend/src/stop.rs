@@ -3,6 +3,7 @@
 
 use cowlab_model::cost::{Predicted, Question, Vmas, predict};
 use cowlab_model::profile::{MachineProfile, Writer};
+use cowlab_schema::Command;
 use serde::Serialize;
 
 use crate::plan::{CollapsePlan, Prices};
@@ -84,7 +85,12 @@ fn stop(
     let entry = profile
         .costs
         .get("thp_fork_among_work_ns_per_huge_page")
-        .ok_or("the machine profile has no figures for huge pages: run `cowlab calibrate`")?
+        .ok_or_else(|| {
+            format!(
+                "the machine profile has no figures for huge pages: run `{}`",
+                Command::Calibrate
+            )
+        })?
         .estimate;
     let huge = huge as f64;
     let half = 1.96 * huge * entry.deviation();

@@ -8,6 +8,7 @@ use anyhow::{Result, ensure};
 use cowlab_casper::profile::{Ended, Functions, Place, Profile, ProfileSettings, Step, Watcher};
 use cowlab_casper::read::{Record, Trace};
 use cowlab_casper::record::known;
+use cowlab_schema::Command;
 
 use super::sections::{ROOT, Section, begun_by};
 
@@ -153,8 +154,8 @@ pub fn forks_of(trace: &Trace) -> Result<Vec<Fork>> {
     let forks = follow.forks.into_values().max_by_key(Vec::len).unwrap_or_default();
     ensure!(
         !forks.is_empty(),
-        "the kernel recorded no {ROOT}: kernel/fork.c is not instrumented in it (cowlab kernel \
-         build --variant traced)"
+        "the kernel recorded no {ROOT}: kernel/fork.c is not instrumented in it (`{}`)",
+        Command::KernelBuildTraced
     );
     Ok(forks)
 }

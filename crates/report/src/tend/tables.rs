@@ -68,7 +68,7 @@ fn stops(case: &Case, number: usize, each: &[Tended]) -> Table {
         .unit("times shorter", "times", |of| {
             times(of.policy, longest(&untended), longest(&of.samples))
         })
-        .number("First, predicted", "ns", "needs a machine profile: cowlab calibrate", |of| {
+        .number("First, predicted", "ns", "needs a machine profile (calibrate)", |of| {
             of.median("predicted_fork_ns")
         })
         .number("First, measured", "ns", MISSING, |of| {

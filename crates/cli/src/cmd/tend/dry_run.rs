@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use cowlab_machine::Root;
 use cowlab_machine::limits::Credentials;
 use cowlab_report::{Block, Cell, Column, Document, Section, Table};
-use cowlab_schema::{Metric, tend};
+use cowlab_schema::{Command, Metric, tend};
 use cowlab_store::{FORMAT, Missing, Sample};
 use cowlab_tend::plan::CollapsePlan;
 use cowlab_tend::stop::{Stops, stops};
@@ -103,10 +103,10 @@ fn look(tender: &mut Tender, plan: &TendPlan) -> Result<Found> {
     let (survey, steps, collapse_ns) = tender.look()?;
     let stops = match tender.profile() {
         Some(profile) => stops(profile, &survey, &steps),
-        None => {
-            Err("there is no machine profile: run `cowlab calibrate` once, or give --profile"
-                .into())
-        }
+        None => Err(format!(
+            "there is no machine profile: run `{}` once, or give --profile",
+            Command::Calibrate
+        )),
     };
     Ok(Found {
         pid: tender.target().pid(),

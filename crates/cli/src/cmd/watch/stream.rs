@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use cowlab_observe::watch::{FRAME_FORMAT, Frame};
-use cowlab_schema::watch;
+use cowlab_schema::{Command, watch};
 use cowlab_store::{FORMAT, Missing, Params, Sample};
 use serde::Deserialize;
 
@@ -47,7 +47,8 @@ struct Line {
 
 /// Reads a line again. Older versions wrote 0 for what they did not see.
 pub fn parse(text: &str) -> Result<Frame> {
-    let line: Line = serde_json::from_str(text).context("not a line of `cowlab watch --json`")?;
+    let line: Line = serde_json::from_str(text)
+        .with_context(|| format!("not a line of `{}`", Command::WatchJson))?;
     let frame_format = line.summary.frame_format;
     if line.format != FORMAT || frame_format != FRAME_FORMAT {
         bail!("format {}.{frame_format} is another version's", line.format);

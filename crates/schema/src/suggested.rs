@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The commands that cowlab tells people to run. They are written here and nowhere else, and a test
+//! of the command line parses each.
+
+use std::fmt;
+
+macro_rules! commands {
+    ($($(#[$doc:meta])* $name:ident = $words:literal,)*) => {
+        /// A command that a message, a table or an advice names.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Command {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Command {
+            /// Every one.
+            pub const ALL: &[Command] = &[$(Command::$name,)*];
+
+            /// As it is typed.
+            fn text(self) -> &'static str {
+                match self {
+                    $(Command::$name => concat!("cowlab ", $words),)*
+                }
+            }
+        }
+    };
+}
+
+commands! {
+    /// What each choice would change for a process.
+    Advise = "advise PID",
+    /// Make the machine profile.
+    Calibrate = "calibrate",
+    /// One policy of the kernel that runs.
+    CowFaults = "bench cow-faults --policy next",
+    /// What a process maps and writes.
+    Footprint = "footprint PID",
+    /// What its next fork copies.
+    FootprintForks = "footprint PID --forks 1",
+    /// Kernel policies side by side.
+    KernelCowFaults = "kernel bench cow-faults --policy off,next",
+    /// The patched kernel.
+    KernelBoot = "kernel boot",
+    /// A kernel that records its functions.
+    KernelBuildTraced = "kernel build --variant traced",
+    /// What copying ahead saves, by depth.
+    StudyNextPage = "study next-page",
+    /// Keep a process cheap to fork.
+    Tend = "tend PID",
+    /// What that would do.
+    TendDryRun = "tend PID --dry-run",
+    /// The same as a service.
+    TendUnit = "tend PID --print-unit",
+    /// Frames, one a line.
+    WatchJson = "watch --json",
+}
+
+impl Command {
+    /// The same for a process that is known.
+    pub fn of(self, target: impl fmt::Display) -> String {
+        self.text().replace("PID", &target.to_string())
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
