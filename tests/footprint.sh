@@ -162,6 +162,38 @@ time.sleep(1)'
 passes --json footprint "$pid" --forks 1
 json "one(metric='forks') == 1" "values(metric='cow_pages', span='fork-to-exit', mapping='all') != []"
 
+# A worker between two times: CPython puts its counts of references back, so that no byte tells what
+# was copied. And nobody prices the forks of one that forks nobody.
+cat >workers.py <<'EOF'
+import os, time
+memory = [[number] for number in range(200000)]
+child = os.fork()
+if child == 0:
+    time.sleep(1.5)
+    for one in memory:
+        one
+    time.sleep(60)
+open("worker", "w").write(str(child))
+os.wait()
+EOF
+background python3 workers.py
+sleep 0.3
+started+=("$(<worker)")
+profile=$REPOSITORY/tests/fixtures/profile.json
+passes --json footprint "$(<worker)" --duration-s 3
+if [[ $(id -u) == 0 ]]; then
+	json "d['summary']['method'] == 'exclusive'" \
+		"one(metric='cow_pages', span='interval', mapping='all') >= 2000, values(metric='cow_pages', mapping='all')"
+else
+	json "d['summary']['method'] == 'snapshot'" "any(m['metric'] == 'cow_pages' for m in d['missing'])"
+fi
+json "any('has no child of its own' in m['reason'] for m in d['missing'] if m['metric'] == 'forks')"
+refuses 1 'was forked by python3.* and has no child of its own: .*cowlab advise' \
+	advise "$(<worker)" --profile "$profile"
+rm -rf of_worker && passes footprint "$(<worker)" --duration-s 0.3 --output of_worker
+refuses 1 'has no child of its own' advise "$(only_run of_worker)" --profile "$profile"
+kill -9 "$(<worker)"
+
 # One that forks all the time, left at whatever moment: while cowlab waits for a slow reader of what
 # it found, nobody is stopped. A page of a pipe is less than it writes.
 cat >slow_reader.py <<'EOF'

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, bail};
-use cowlab_model::application::{ApplicationProfile, MappingShare, Region, Replay};
+use cowlab_model::application::{
+    ApplicationProfile, Children, MappingShare, Region, Replay, has_collector,
+};
 use cowlab_model::cost::Vmas;
 use cowlab_model::profile::Writer;
 use cowlab_schema::{Command, footprint};
@@ -19,6 +21,8 @@ pub const SNAPSHOT: &str = "snapshot";
 
 /// Of a program's spans the one that a fork's cost comes from, if there is any.
 const FORK_TO_EXIT: &str = "fork-to-exit";
+/// One that executed another program instead.
+const FORK_TO_EXEC: &str = "fork-to-exec";
 /// The writer where it is only known that one of the two wrote, or of both together.
 const EITHER: &str = "either";
 /// Between two marks, or from the beginning to the end: nothing was forked.
@@ -179,10 +183,25 @@ pub fn profile_of(
     if let (Some(all), Some(anon)) = (count("vmas"), count("vmas_anon")) {
         profile.vmas = Some(Vmas { anon, others: all.saturating_sub(anon) });
     }
+    profile.children = children(samples, &subject);
+    profile.has_collector = has_collector(&subject.program);
     profile.mappings = mappings(samples, &subject);
     profile.regions = regions(samples, &subject);
     profile.replays = replays(samples, &subject);
     Ok((profile, subject))
+}
+
+/// What its children were seen to do: one that ends as it was forked worked with the memory.
+fn children(samples: &[Sample], subject: &Subject) -> Children {
+    let known = Children::of(&subject.program);
+    let is_of_it = |of: &Subject| of.program == subject.program;
+    let executes = |of: &Subject| is_of_it(of) && of.span == FORK_TO_EXEC;
+    let mut all = samples.iter().filter(|s| s.bench == BENCH).filter_map(Subject::of);
+    match known {
+        Children::Unknown if subject.is_fork() => Children::Serve,
+        Children::Unknown if all.any(|of| executes(&of)) => Children::Execute,
+        known => known,
+    }
 }
 
 /// Mapped and written pages by the value of one parameter, in the order of the rows: of a fork those

@@ -6,10 +6,12 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use cowlab_analysis::application::{SNAPSHOT, profile_of};
 use cowlab_machine::{Facts, ProcessFacts, Root, Stat};
-use cowlab_model::application::ApplicationProfile;
+use cowlab_model::application::{ApplicationProfile, Children, has_collector};
 use cowlab_model::cost::Vmas;
+use cowlab_observe::Target;
 use cowlab_schema::Command;
 use cowlab_store::Run;
+use cowlab_tend::Survey;
 
 /// An application, as far as it is known.
 pub struct Application {
@@ -33,6 +35,10 @@ pub fn of_run(folder: &Path, program: Option<&str>, base_page_bytes: u64) -> Res
              make the footprint on a machine with the same base page",
             folder.display()
         );
+    }
+    let of_worker = run.info.missing.iter().find(|row| row.metric == "forks");
+    if let (false, Some(why)) = (subject.is_fork(), of_worker) {
+        bail!("{}: {}", folder.display(), why.reason);
     }
     let mut notes = vec![format!(
         "{} of {} pages that were there are written by the {} ({}, {}), by {}",
@@ -62,9 +68,42 @@ pub fn of_run(folder: &Path, program: Option<&str>, base_page_bytes: u64) -> Res
     Ok(Application { name: subject.program, profile, notes })
 }
 
+/// Why the forks of this process have no price: it was forked itself, and forks nobody.
+pub fn worker(of: &Target) -> Option<String> {
+    let parent = of.forked_by()?;
+    let has_children = cowlab_observe::children::pids(of).is_ok_and(|all| !all.is_empty());
+    (!has_children).then(|| {
+        format!(
+            "{} ({}) was forked by {} ({}) and has no child of its own: the forks are its parent's: \
+             `{}`, `{}`",
+            of.name(),
+            of.pid(),
+            parent.name(),
+            parent.pid(),
+            Command::Advise.of(parent.pid()),
+            Command::FootprintForks.of(parent.pid())
+        )
+    })
+}
+
+/// What the living children of a process do.
+fn children_of(target: &Target) -> Children {
+    let known = Children::of(target.name());
+    let pids = cowlab_observe::children::pids(target).unwrap_or_default();
+    let is_forked = |pid: i32| Target::open(pid).is_ok_and(|child| child.forked_by().is_some());
+    match known {
+        Children::Unknown if pids.into_iter().any(is_forked) => Children::Serve,
+        known => known,
+    }
+}
+
 /// A process as it is now, of which a share will be written.
 pub fn of_pid(pid: i32, write_fraction: f64, facts: &Facts) -> Result<Application> {
     let process = ProcessFacts::probe(&Root::default(), pid)?;
+    let target = Target::open(pid)?;
+    if let Some(why) = worker(&target) {
+        bail!(why);
+    }
     let page = facts.page_size_bytes;
     let pages = process.anonymous_bytes / page;
     let written = (pages as f64 * write_fraction).ceil() as u64;
@@ -73,6 +112,12 @@ pub fn of_pid(pid: i32, write_fraction: f64, facts: &Facts) -> Result<Applicatio
     if let (Some(huge), Some(bytes)) = (huge, process.huge_bytes) {
         profile.huge_pages = bytes / huge;
     }
+    let survey = huge.map(|huge| Survey::take(&target, huge)).transpose();
+    if let (Some(huge), Ok(Some(survey))) = (huge, survey) {
+        profile.collapsible_regions = Some(survey.collapsible(huge / page));
+    }
+    profile.children = children_of(&target);
+    profile.has_collector = has_collector(target.name());
     profile.threads = running_threads(pid);
     profile.vmas = Some(Vmas {
         anon: process.inherited_anonymous_mappings,

@@ -56,6 +56,48 @@ pub enum Choice {
     Policy(String),
 }
 
+/// What it takes to have a choice, the least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Means {
+    /// Nothing of the program: it works from outside, while it runs.
+    Outside,
+    /// A setting of the machine, for memory that is mapped after it: a restart.
+    Setting,
+    /// A change of the program.
+    Program,
+    /// Another kernel.
+    Kernel,
+}
+
+impl Means {
+    /// The same in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Means::Outside => "works from outside",
+            Means::Setting => "a setting of the machine, and a restart",
+            Means::Program => "needs a change of the program",
+            Means::Kernel => "needs another kernel",
+        }
+    }
+}
+
+impl Choice {
+    /// What it takes.
+    pub fn means(&self) -> Means {
+        match self {
+            Choice::AsItIs | Choice::Tend => Means::Outside,
+            Choice::Thp | Choice::Mthp(_) => Means::Setting,
+            Choice::Hugetlb
+            | Choice::Freeze
+            | Choice::DontFork(_)
+            | Choice::FewerThreads
+            | Choice::Spawn => Means::Program,
+            Choice::Policy(_) => Means::Kernel,
+        }
+    }
+}
+
 /// A process shaped like the application under a choice, for a probe to run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Shape {
@@ -94,8 +136,12 @@ pub struct Advice {
     pub notes: Vec<String>,
 }
 
-/// All choices for `application` on the machine of `profile`: first as it is, then the others, the
-/// one that saves most time first, and at last what cannot be forecast.
+/// A choice that saves less than this share of the time, or of the stop, is not worth taking.
+const WORTH: f64 = 0.1;
+
+/// All choices for `application` on the machine of `profile`: first as it is, then those that save
+/// something, what takes least first and of those the one that saves most time, then those that save
+/// nothing, and at last what cannot be forecast or is not for this program.
 ///
 /// # Errors
 /// The profile cannot price even the application as it is.
@@ -106,11 +152,17 @@ pub fn advise(
 ) -> Result<Vec<Advice>, Unanswerable> {
     let of = choices::Choices::new(profile, application, surroundings)?;
     let mut others = of.all();
+    let now = of.as_it_is();
+    let saves = |then: &Forecast| now.forecast.as_ref().is_ok_and(|now| then.saves_of(now));
     others.sort_by(|a, b| {
+        let class = |one: &Advice| match &one.forecast {
+            Ok(then) => (u8::from(!saves(then)), one.choice.means()),
+            Err(_) => (2, one.choice.means()),
+        };
         let cost = |one: &Advice| one.forecast.as_ref().map_or(f64::INFINITY, Forecast::time_ns);
-        cost(a).total_cmp(&cost(b))
+        class(a).cmp(&class(b)).then(cost(a).total_cmp(&cost(b)))
     });
-    let mut advice = vec![of.as_it_is()];
+    let mut advice = vec![now];
     advice.append(&mut others);
     Ok(advice)
 }

@@ -10,6 +10,63 @@ use crate::profile::Writer;
 /// The bytes of a region of a coverage map.
 pub const REGION_BYTES: u64 = 2 << 20;
 
+/// Pages of a region that may be absent where it is collapsed: each is memory that is filled in. 8 of
+/// 512 are 1.6% of a region.
+pub const MOST_ABSENT_PAGES: u64 = 8;
+
+/// What the children of a program do, which decides what it can do without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Children {
+    /// Nobody has seen one.
+    Unknown,
+    /// They read all of the memory and end, as a snapshot does.
+    Save,
+    /// They work with the memory that they share.
+    Serve,
+    /// They only execute another program.
+    Execute,
+}
+
+/// Programs by the name that the kernel has of them: what their children do.
+const KNOWN: [(&str, Children); 14] = [
+    ("redis-server", Children::Save),
+    ("valkey-server", Children::Save),
+    ("keydb-server", Children::Save),
+    ("gunicorn", Children::Serve),
+    ("uwsgi", Children::Serve),
+    ("uvicorn", Children::Serve),
+    ("celery", Children::Serve),
+    ("puma", Children::Serve),
+    ("unicorn", Children::Serve),
+    ("postgres", Children::Serve),
+    ("nginx", Children::Serve),
+    ("apache2", Children::Serve),
+    ("httpd", Children::Serve),
+    ("php-fpm", Children::Serve),
+];
+/// How names of programs with a garbage collector begin.
+const COLLECTED: [&str; 9] =
+    ["python", "pypy", "gunicorn", "uwsgi", "uvicorn", "celery", "ruby", "puma", "unicorn"];
+
+impl Children {
+    /// What the children of a program of that name do, if it is a well-known one.
+    pub fn of(program: &str) -> Children {
+        let known = KNOWN.iter().find(|(name, _)| program.starts_with(name));
+        known.map_or(Children::Unknown, |(_, children)| *children)
+    }
+
+    /// Whether they need what the parent has in memory.
+    pub fn need_memory(self) -> bool {
+        matches!(self, Children::Save | Children::Serve)
+    }
+}
+
+/// Whether a program of that name has a garbage collector.
+pub fn has_collector(program: &str) -> bool {
+    COLLECTED.iter().any(|name| program.starts_with(name))
+}
+
 /// One kind of mapping, or one named mapping.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MappingShare {
@@ -66,8 +123,12 @@ pub struct ApplicationProfile {
     pub regions: Option<Vec<Region>>,
     /// Policies replayed over the writes; empty where their order is not known.
     pub replays: Vec<Replay>,
-    /// Whether the child only executes another program; `None` where that is not known.
-    pub child_executes: Option<bool>,
+    /// Regions that are, or could be, one huge page each, where the process itself was looked at.
+    pub collapsible_regions: Option<u64>,
+    /// What its children do.
+    pub children: Children,
+    /// Whether it is a program with a garbage collector, which writes to pages that nobody changed.
+    pub has_collector: bool,
 }
 
 impl ApplicationProfile {
@@ -84,7 +145,9 @@ impl ApplicationProfile {
             mappings: Vec::new(),
             regions: None,
             replays: Vec::new(),
-            child_executes: None,
+            collapsible_regions: None,
+            children: Children::Unknown,
+            has_collector: false,
         }
     }
 
@@ -101,11 +164,16 @@ impl ApplicationProfile {
         }
     }
 
-    /// Regions that are full and that nobody wrote: they could be huge pages for good.
-    pub fn cold_regions(&self, base_page_bytes: u64) -> Option<u64> {
-        let full = REGION_BYTES / base_page_bytes;
-        let cold = |region: &&Region| region.written == 0 && region.pages == full;
-        Some(self.regions.as_ref()?.iter().filter(cold).count() as u64)
+    /// Regions that are full, or nearly so: they could be one huge page each. And those of them that
+    /// are written, which splits them again.
+    pub fn collapsible(&self, base_page_bytes: u64) -> Option<(u64, u64)> {
+        if let Some(regions) = self.collapsible_regions {
+            return Some((regions, self.written_regions(base_page_bytes).min(regions)));
+        }
+        let least = (REGION_BYTES / base_page_bytes).saturating_sub(MOST_ABSENT_PAGES);
+        let dense = self.regions.as_ref()?.iter().filter(|region| region.pages >= least);
+        let written = dense.clone().filter(|region| region.written > 0);
+        Some((dense.count() as u64, written.count() as u64))
     }
 
     /// The question of what a fork of it costs, with pages of a size.

@@ -86,6 +86,23 @@ impl Target {
         self.stat().is_ok_and(|stat| !stat.has_ended())
     }
 
+    /// The process that forked it, if it runs on as it was forked: a worker, not a program of its own.
+    /// `None` as well where that may not be looked at.
+    pub fn forked_by(&self) -> Option<Target> {
+        let parent = Target::open(self.stat().ok()?.parent).ok()?;
+        let exe = |of: &Target| std::fs::read_link(of.path("exe")).ok();
+        // Each exec puts the stack elsewhere; a fork leaves it where it is.
+        let is_same = self.stack_start()? == parent.stack_start()? && exe(self)? == exe(&parent)?;
+        is_same.then_some(parent)
+    }
+
+    /// Where its first stack begins (proc_pid_stat(5), field 28); 0 there means that it is not told.
+    fn stack_start(&self) -> Option<u64> {
+        let text = self.read("stat").ok()?;
+        let (_, rest) = text.rsplit_once(')')?;
+        rest.split_whitespace().nth(25)?.parse().ok().filter(|start| *start > 0)
+    }
+
     /// Waits for its end, but no longer than `at_most`; whether it has ended.
     pub fn wait_for_end(&self, at_most: Duration) -> bool {
         let Some(pidfd) = self.pidfd() else {

@@ -38,6 +38,8 @@ bench! {
         duration_ns: ns;
         /// Pages of which nothing is known: in swap, or unreadable
         unknown_pages: pages;
+        /// Of the pages that are gone, those that may have been copied before, unseen: at most so many
+        freed_unseen_pages: pages;
         /// Between the last look and the end
         blind_ns: ns;
         /// One reading of the page table

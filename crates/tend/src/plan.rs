@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use cowlab_model::application::MOST_ABSENT_PAGES;
 use serde::Serialize;
 
 use crate::history::History;
@@ -42,7 +43,7 @@ impl Default for Rules {
         // 8 of 512 absent pages are 1.6% of a region's memory. A stop is what people wait for: the
         // work is another core's, and its share of that bounds it. A collapse saves some 35 µs of
         // each fork and takes 1.5 to 7 ms where a hypervisor has taken the free memory back.
-        Rules { most_absent_pages: 8, worth: 500.0 }
+        Rules { most_absent_pages: MOST_ABSENT_PAGES, worth: 500.0 }
     }
 }
 

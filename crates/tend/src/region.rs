@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use cowlab_machine::ProcessError;
+use cowlab_model::application::MOST_ABSENT_PAGES;
 use cowlab_model::cost::Vmas;
 use cowlab_observe::pagemap::{Wanted, category};
 use cowlab_observe::{Kind, Mapping, Pagemap, Target, mappings};
@@ -87,6 +88,14 @@ pub struct Survey {
 }
 
 impl Survey {
+    /// Regions that are huge, or could be by the rules of a plan.
+    pub fn collapsible(&self, pages_per_region: u64) -> u64 {
+        let least = pages_per_region.saturating_sub(MOST_ABSENT_PAGES);
+        let is_whole = |of: &&Region| of.other_pages == 0 && of.swapped_pages == 0;
+        let could = |of: &&Region| of.is_huge || of.present_pages >= least;
+        self.regions.iter().filter(is_whole).filter(could).count() as u64
+    }
+
     /// Looks at all of it. The target's faults go on meanwhile.
     ///
     /// # Errors

@@ -23,6 +23,7 @@ use cowlab_observe::footprint::{Method, Spans, live};
 use cowlab_store::Missing;
 use serde::Serialize;
 
+use crate::application::worker;
 use crate::args::FootprintArgs;
 use crate::output;
 use crate::run_life::{Report, RunLife};
@@ -69,6 +70,7 @@ pub fn run(json: bool, args: &FootprintArgs) -> Result<()> {
         (Some(_), true) => Subject::Fork,
         (Some(_), false) => Subject::Interval,
     };
+    let of_worker = target.as_ref().filter(|_| subject == Subject::Interval).and_then(worker);
     let bpf = AccessFacts::probe(&Root::default()).decide();
     let marking = args.allow_marking;
     let of_method =
@@ -86,6 +88,19 @@ pub fn run(json: bool, args: &FootprintArgs) -> Result<()> {
         Some(target) => (plan.process(&target)?, None),
     };
     life.run.info.missing = missing(&spans, of_method.frames, method);
+    life.run
+        .info
+        .missing
+        .extend(of_worker.map(|reason| Missing { metric: "forks".to_owned(), reason }));
+    if of_method.is_forked && method == Method::Snapshot && subject == Subject::Interval {
+        let reason = "it shares pages with who forked it, and a page that was written as it was (a count \
+                      of references that is put back) was copied and is not seen: as root, --method \
+                      exclusive counts the copies";
+        life.run
+            .info
+            .missing
+            .push(Missing { metric: "cow_pages".to_owned(), reason: reason.to_owned() });
+    }
     let summary = FootprintSummary {
         method: plan.method.to_string(),
         reason: plan.reason,

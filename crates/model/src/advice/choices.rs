@@ -3,9 +3,11 @@
 
 mod policies;
 
+use cowlab_schema::Command;
+
 use super::forecast::{Forecast, between, plus, scaled, spanning};
 use super::{Advice, Choice, Shape, Surroundings, exactly};
-use crate::application::{ApplicationProfile, MappingShare, REGION_BYTES};
+use crate::application::{ApplicationProfile, Children, MappingShare, REGION_BYTES};
 use crate::cost::{Predicted, Question, Unanswerable, predict};
 use crate::profile::MachineProfile;
 
@@ -80,8 +82,10 @@ impl<'a> Choices<'a> {
 
     fn huge_page(&self) -> Cost<u64> {
         self.profile.huge_page_bytes.ok_or_else(|| {
-            "the machine profile has no huge pages: `cowlab calibrate` where they are allowed"
-                .into()
+            format!(
+                "the machine profile has no huge pages: `{}` where they are allowed",
+                Command::Calibrate
+            )
         })
     }
 
@@ -151,14 +155,14 @@ impl<'a> Choices<'a> {
         Advice {
             choice: Choice::Thp,
             what: "transparent huge pages".into(),
-            step: "madvise(MADV_HUGEPAGE) or PR_SET_THP_DISABLE off in the program, or \
-                   transparent_hugepage/enabled"
+            step: "transparent_hugepage/enabled = always (for every program), or \
+                   madvise(MADV_HUGEPAGE) in this one"
                 .into(),
             forecast,
             shape,
             notes: vec![
                 "huge pages: what is written after a fork is in base pages from then on, until \
-                 khugepaged or `cowlab tend` collapses it: this is the first fork"
+                 khugepaged or tend collapses it: this is the first fork"
                     .into(),
             ],
         }
@@ -182,7 +186,7 @@ impl<'a> Choices<'a> {
         Advice {
             choice: Choice::Mthp(size_bytes),
             what: format!("folios of {kib} KiB"),
-            step: format!("hugepages-{kib}kB/enabled"),
+            step: format!("hugepages-{kib}kB/enabled = always (for every program)"),
             forecast,
             shape: Ok(self.shape(self.application, size_bytes)),
             notes: vec![format!(
@@ -223,19 +227,26 @@ impl<'a> Choices<'a> {
     }
 
     fn tend(&self) -> Advice {
-        let cold = self.application.cold_regions(self.page());
-        let forecast = match cold {
-            None => Err("needs the coverage map of a footprint".into()),
-            Some(cold) => self.mixed(cold.max(self.application.huge_pages), 0),
+        let forecast = match self.application.collapsible(self.page()) {
+            None => Err("needs the coverage map of a footprint, or to look at the process".into()),
+            Some((huge, split)) => self.mixed(huge.max(self.application.huge_pages), split),
+        };
+        let whose = match self.application.collapsible_regions {
+            Some(_) => {
+                "of the heap as it is now, as its --dry-run counts it, which prices the stop as if \
+                 children wrote (--writer child)"
+            }
+            None => {
+                "of the heap as the footprint found it: its --dry-run says it of the heap as it is"
+            }
         };
         Advice {
             choice: Choice::Tend,
-            what: "`cowlab tend`".into(),
-            step: "cowlab tend PID: regions that nobody writes become huge pages, from outside"
-                .into(),
+            what: "tend".into(),
+            step: format!("{}, then {}", Command::TendDryRun, Command::Tend),
             forecast,
             shape: Err("it works on the process itself, and measures what it does".into()),
-            notes: Vec::new(),
+            notes: vec![format!("tend: {whose}, once all that can be collapsed is")],
         }
     }
 
@@ -246,11 +257,14 @@ impl<'a> Choices<'a> {
             what: "freezing".into(),
             step: "Python: gc.collect(); gc.freeze() before fork; elsewhere the collector's like"
                 .into(),
-            forecast: Ok(Forecast {
-                stop_ns: self.now.stop_ns,
-                writes_ns: spanning(exactly(0.0), self.now.writes_ns),
-                extra_bytes: between(tables.max(0.0), self.now.extra_bytes.value),
-            }),
+            forecast: match self.application.has_collector {
+                true => Ok(Forecast {
+                    stop_ns: self.now.stop_ns,
+                    writes_ns: spanning(exactly(0.0), self.now.writes_ns),
+                    extra_bytes: between(tables.max(0.0), self.now.extra_bytes.value),
+                }),
+                false => Err("no garbage collector is known of this program".into()),
+            },
             shape: Err(
                 "only the program can freeze its objects: compare two footprints of it".into()
             ),
@@ -264,7 +278,7 @@ impl<'a> Choices<'a> {
 
     fn spawn(&self) -> Advice {
         let forecast = || -> Cost<Forecast> {
-            if self.application.child_executes == Some(false) {
+            if self.application.children.need_memory() {
                 return Err("the child works with the parent's memory".into());
             }
             let stop = match self.cost("spawn_ns") {
@@ -287,9 +301,9 @@ impl<'a> Choices<'a> {
                 .into(),
             shape: forecast.as_ref().map(|_| shape).map_err(Clone::clone),
             forecast,
-            notes: match self.application.child_executes {
-                Some(_) => Vec::new(),
-                None => vec![
+            notes: match self.application.children {
+                Children::Execute => Vec::new(),
+                _ => vec![
                     "posix_spawn: only for children that do nothing but execute a program; the \
                      parent waits for the exec"
                         .into(),
@@ -298,9 +312,13 @@ impl<'a> Choices<'a> {
         }
     }
 
-    /// The largest mappings, each left out.
+    /// The largest mappings, each left out, of a program whose children need none of them: any other
+    /// child would be killed at its first look at one.
     fn dont_fork(&self) -> Vec<Advice> {
         let app = self.application;
+        if app.children != Children::Execute {
+            return Vec::new();
+        }
         let mut large: Vec<&MappingShare> = app
             .mappings
             .iter()
@@ -324,7 +342,7 @@ impl<'a> Choices<'a> {
         Advice {
             choice: Choice::DontFork(mapping.name.clone()),
             what: format!("MADV_DONTFORK on {}", mapping.name),
-            step: "madvise(MADV_DONTFORK) on caches that no child reads".into(),
+            step: "madvise(MADV_DONTFORK) on memory that no child reads before it executes".into(),
             forecast: self.ask(&left.question(self.page(), self.page())),
             shape: Ok(Shape {
                 spread: self.shape(app, self.page()).spread,

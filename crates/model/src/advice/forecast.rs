@@ -26,6 +26,12 @@ impl Forecast {
         }
     }
 
+    /// Whether it is worth having instead of `now`: by the stop, or by all of the time.
+    pub fn saves_of(&self, now: &Forecast) -> bool {
+        let less = |then: f64, now: f64| then < now * (1.0 - super::WORTH);
+        less(self.stop_ns.value, now.stop_ns.value) || less(self.time_ns(), now.time_ns())
+    }
+
     /// Stop and writes together.
     pub fn time_ns(&self) -> f64 {
         self.stop_ns.value + self.writes_ns.value

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The advice in one plain sentence.
 
-use super::{Advice, Choice, Forecast};
-
-/// A choice that saves less than this share of the time is not worth a sentence.
-const WORTH: f64 = 0.1;
+use super::{Advice, Choice, Forecast, Means, WORTH};
 
 /// `12.3 ms`: three digits, as people read a time.
 fn time(ns: f64) -> String {
@@ -35,11 +32,6 @@ fn digits(value: f64) -> usize {
     }
 }
 
-/// Whether an operator can take it today, on any kernel, without changing what the program does.
-fn at_hand(choice: &Choice) -> bool {
-    matches!(choice, Choice::Thp | Choice::Mthp(_) | Choice::Tend | Choice::FewerThreads)
-}
-
 /// What a fork costs now, and what would help most.
 pub fn sentence(advice: &[Advice], name: &str) -> String {
     let forecast = |one: &Advice| one.forecast.clone().ok();
@@ -53,13 +45,18 @@ pub fn sentence(advice: &[Advice], name: &str) -> String {
         time(now.writes_ns.value),
         size(now.extra_bytes.value)
     );
+    // What an operator can take today, on this kernel, without changing the program: what takes least
+    // comes first.
     let best = |measure: fn(&Forecast) -> f64| {
         advice
             .iter()
-            .filter(|one| at_hand(&one.choice))
+            .filter(|one| one.choice.means() <= Means::Setting)
             .filter_map(|one| Some((one, forecast(one)?)))
             .filter(|(_, then)| measure(then) < measure(&now) * (1.0 - WORTH))
-            .min_by(|a, b| measure(&a.1).total_cmp(&measure(&b.1)))
+            .min_by(|a, b| {
+                let means = |one: &Advice| one.choice.means();
+                means(a.0).cmp(&means(b.0)).then(measure(&a.1).total_cmp(&measure(&b.1)))
+            })
     };
     let total = best(Forecast::time_ns);
     let stop = best(|forecast| forecast.stop_ns.value);

@@ -2,7 +2,7 @@
 //! Advice on a machine whose costs are round numbers.
 
 use super::*;
-use crate::application::{MappingShare, Region, Replay};
+use crate::application::{Children, MappingShare, Region, Replay};
 use crate::profile::{Cost, CycleCurve, CyclePoint, Measured, WrittenCycle};
 use crate::stats::Estimate;
 
@@ -100,45 +100,85 @@ fn each_choice_is_priced() {
     let thp = forecast(&Choice::Thp);
     near(thp.stop_ns, 30_000.0 + 300.0 * 512.0);
     near(thp.writes_ns, 8000.0 * 200.0 + 2000.0 * 51_100.0);
-    // 312 regions are cold: nothing is split.
+    // All regions are full, and those that are written are split again.
     let tend = forecast(&Choice::Tend);
-    near(tend.stop_ns, 30_000.0 + 40.0 * (262_144.0 - 312.0 * 512.0) + 300.0 * 312.0);
-    near(tend.writes_ns, 2000.0 * 51_300.0);
+    near(tend.stop_ns, 30_000.0 + 300.0 * 512.0);
+    near(tend.writes_ns, 8000.0 * 200.0 + 2000.0 * 51_100.0);
     // Each written region is copied whole.
     let hugetlb = forecast(&Choice::Hugetlb);
     near(hugetlb.writes_ns, 200.0 * (512.0 * 400.0 + 400.0));
     near(hugetlb.extra_bytes, 200.0 * HUGE as f64);
-    let cache = forecast(&Choice::DontFork("cache".into()));
-    near(cache.stop_ns, 30_000.0 + 40.0 * 182_144.0);
-    near(cache.writes_ns, 2000.0 * 51_000.0);
     // 100 whole regions take one fault each, the 100 single pages as before.
     let coverage = forecast(&Choice::Policy("ccow:80".into()));
     near(coverage.writes_ns, 200.0 * 2000.0 + 51_100.0 * 1000.0);
     assert_eq!(coverage.extra_bytes.value, now.extra_bytes.value);
-    let freeze = forecast(&Choice::Freeze);
-    assert_eq!((freeze.writes_ns.low, freeze.stop_ns), (0.0, now.stop_ns));
-    assert!(freeze.writes_ns.high >= now.writes_ns.value);
     let spawn = forecast(&Choice::Spawn);
     assert!(spawn.stop_ns.high < now.stop_ns.low && spawn.extra_bytes.value == 0.0);
 }
 
 #[test]
-fn the_best_comes_first_and_the_sentence_says_it() {
+fn what_children_do_decides_what_is_possible() {
+    let of_children = |children, has_collector| {
+        let known = ApplicationProfile { children, has_collector, ..server() };
+        advise(&machine(), &known, &Surroundings::default()).unwrap()
+    };
+    // A child that reads what was left out is killed: a Redis that saves would lose its snapshots.
+    for children in [Children::Save, Children::Serve, Children::Unknown] {
+        let advice = of_children(children, false);
+        assert!(
+            !advice.iter().any(|one| matches!(one.choice, Choice::DontFork(_))),
+            "{children:?}"
+        );
+        assert_eq!(of(&advice, &Choice::Spawn).forecast.is_err(), children.need_memory());
+        assert!(of(&advice, &Choice::Freeze).forecast.is_err());
+        assert_eq!(advice[1].choice, Choice::Tend);
+    }
+    assert_eq!(Children::of("redis-server"), Children::Save);
+    let advice = of_children(Children::Execute, false);
+    let cache = of(&advice, &Choice::DontFork("cache".into())).forecast.unwrap();
+    near(cache.stop_ns, 30_000.0 + 40.0 * 182_144.0);
+    near(cache.writes_ns, 2000.0 * 51_000.0);
+    let advice = of_children(Children::Serve, true);
+    let now = advice[0].forecast.clone().unwrap();
+    let freeze = of(&advice, &Choice::Freeze).forecast.unwrap();
+    assert_eq!((freeze.writes_ns.low, freeze.stop_ns), (0.0, now.stop_ns));
+    assert!(freeze.writes_ns.high >= now.writes_ns.value);
+}
+
+#[test]
+fn the_heap_that_was_looked_at_counts_for_tend() {
+    let looked = ApplicationProfile { collapsible_regions: Some(500), regions: None, ..server() };
+    let advice = advise(&machine(), &looked, &Surroundings::default()).unwrap();
+    let tend = of(&advice, &Choice::Tend);
+    near(tend.forecast.unwrap().stop_ns, 30_000.0 + 40.0 * 12.0 * 512.0 + 300.0 * 500.0);
+    assert!(tend.notes[0].contains("as it is now"), "{:?}", tend.notes);
     let advice = advise(&machine(), &server(), &Surroundings::default()).unwrap();
-    let time = |one: &Advice| one.forecast.as_ref().map_or(f64::INFINITY, Forecast::time_ns);
-    assert!(advice[1..].is_sorted_by(|a, b| time(a) <= time(b)));
+    let tend = of(&advice, &Choice::Tend);
+    assert!(tend.notes[0].contains("as the footprint found it"), "{:?}", tend.notes);
+}
+
+#[test]
+fn what_takes_least_comes_first_and_the_sentence_says_it() {
+    let advice = advise(&machine(), &server(), &Surroundings::default()).unwrap();
+    let now = advice[0].forecast.clone().unwrap();
+    let class = |one: &Advice| match &one.forecast {
+        Ok(then) if then.saves_of(&now) => (0, one.choice.means()),
+        Ok(_) => (1, one.choice.means()),
+        Err(_) => (2, one.choice.means()),
+    };
+    assert!(advice[1..].is_sorted_by_key(class));
+    assert_eq!(advice[1].choice, Choice::Tend);
     assert_eq!(
         sentence(&advice, "the server"),
         "A fork stops the server for 10.5 ms here, and the writes after it cost 103 ms and 202 MiB \
-         of memory; transparent huge pages would shorten the stop to 184 µs, 98% less, and the \
+         of memory; tend would shorten the stop to 184 µs, 98% less, and the \
          writes would cost 104 ms."
     );
     let busy = ApplicationProfile { threads: 1, ..server() };
     let advice = advise(&machine(), &busy, &Surroundings::default()).unwrap();
     let alone = of(&advice, &Choice::FewerThreads);
     near(alone.forecast.unwrap().writes_ns, 2000.0 * 51_300.0);
-    let text = sentence(&advice, "it");
-    assert!(text.contains("no other running threads would make that 10.5 ms and 103 ms"), "{text}");
+    assert_eq!(alone.choice.means(), Means::Program);
 }
 
 #[test]
@@ -167,7 +207,7 @@ fn what_cannot_be_said_or_tried_says_why() {
     let no_thp = MachineProfile { huge_page_bytes: None, ..machine() };
     let advice = advise(&no_thp, &plain, &around).unwrap();
     assert!(of(&advice, &Choice::Hugetlb).forecast.unwrap_err().contains("calibrate"));
-    let worker = ApplicationProfile { child_executes: Some(false), ..plain.clone() };
+    let worker = ApplicationProfile { children: Children::Save, ..plain.clone() };
     let advice = advise(&machine(), &worker, &around).unwrap();
     assert!(of(&advice, &Choice::Spawn).forecast.unwrap_err().contains("parent's memory"));
     let too_many = ApplicationProfile::of_pages(10, 11);

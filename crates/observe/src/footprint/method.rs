@@ -85,6 +85,8 @@ pub struct MethodFacts {
     pub memory: Result<(), String>,
     /// Its user allows that its pages are marked (--allow-marking).
     pub may_mark: bool,
+    /// It was forked and runs on: it may share pages with who forked it.
+    pub is_forked: bool,
 }
 
 impl MethodFacts {
@@ -114,7 +116,9 @@ impl MethodFacts {
         // Flags are in smaps alone, for which the kernel walks the whole memory under its lock.
         let is_asked = may_mark || forced == Some(Method::Uffd);
         let registered = target.filter(|_| is_asked).map(is_registered);
-        MethodFacts { frames: shows_frames(), bpf, soft_dirty, registered, memory, may_mark }
+        let is_forked = target.is_some_and(|target| target.forked_by().is_some());
+        let frames = shows_frames();
+        MethodFacts { frames, bpf, soft_dirty, registered, memory, may_mark, is_forked }
     }
 }
 
@@ -157,6 +161,10 @@ pub fn choose(
     }
     let order: &[Method] = match subject {
         Subject::Command | Subject::Fork => &[Method::Faults, Method::Exclusive, Method::Snapshot],
+        // Bytes do not tell of counts of references that are put back: a copy all the same.
+        Subject::Interval if facts.is_forked => {
+            &[Method::Uffd, Method::SoftDirty, Method::Exclusive, Method::Snapshot]
+        }
         Subject::Interval => &[Method::Uffd, Method::SoftDirty, Method::Snapshot],
     };
     let mut reasons = Vec::new();
@@ -165,6 +173,9 @@ pub fn choose(
             Ok(()) => {
                 let best = match method {
                     Method::Faults => "pages that are given back count as well",
+                    Method::Exclusive if subject == Subject::Interval => {
+                        "it was forked: what it copied of the pages that it shared, and new ones"
+                    }
                     _ => "the cheapest",
                 };
                 let why = match reasons.is_empty() {
@@ -186,6 +197,10 @@ fn usable(method: Method, subject: Subject, facts: &MethodFacts) -> Result<(), S
                 .to_owned(),
         ),
         (Method::Faults, _) => facts.bpf.clone(),
+        (Method::Exclusive, Subject::Interval) if facts.is_forked && facts.frames => Ok(()),
+        (Method::Exclusive, Subject::Interval) if facts.is_forked => {
+            Err("which pages it copied is told by their frames, which need CAP_SYS_ADMIN".to_owned())
+        }
         (Method::Exclusive, Subject::Interval) => {
             Err("without a fork between the two moments every page is exclusive: use --forks N, or \
              --method snapshot"
@@ -229,6 +244,7 @@ mod tests {
             registered: None,
             memory: Ok(()),
             may_mark: false,
+            is_forked: false,
         }
     }
 
@@ -248,6 +264,16 @@ mod tests {
         assert_eq!(chosen(Subject::Interval, &marked), Method::Uffd);
         let soft = MethodFacts { soft_dirty: Ok(()), may_mark: true, ..facts() };
         assert_eq!(chosen(Subject::Interval, &soft), Method::SoftDirty);
+    }
+
+    #[test]
+    fn a_forked_process_is_seen_by_what_it_copied_and_not_by_its_bytes() {
+        let forked = MethodFacts { is_forked: true, ..facts() };
+        assert_eq!(chosen(Subject::Interval, &forked), Method::Exclusive);
+        let no_frames = MethodFacts { frames: false, ..forked };
+        let (method, why) = choose(Subject::Interval, &no_frames, None).unwrap();
+        assert_eq!(method, Method::Snapshot);
+        assert!(why.contains("CAP_SYS_ADMIN"), "{why}");
     }
 
     #[test]

@@ -77,10 +77,16 @@ pub fn page(
         }),
         Block::Table(table(advice, trials)),
     ];
-    let mut notes: Vec<&String> = advice.iter().flat_map(|one| &one.notes).collect();
+    let priced = advice.iter().filter(|one| one.forecast.is_ok());
+    let mut notes: Vec<&String> = priced.flat_map(|one| &one.notes).collect();
     notes.sort();
     notes.dedup();
     blocks.extend(notes.into_iter().map(|note| Block::Note(note.clone())));
+    let unpriced = advice.iter().filter_map(|one| Some((&one.what, one.forecast.as_ref().err()?)));
+    let unpriced: Vec<String> = unpriced.map(|(what, why)| format!("{what} ({why})")).collect();
+    if !unpriced.is_empty() {
+        blocks.push(Block::Note(format!("No figure for {}", unpriced.join("; "))));
+    }
     if !trials.is_empty() {
         for one in advice {
             if let Err(why) = &one.shape {
@@ -107,9 +113,10 @@ fn table(advice: &[Advice], trials: &[Sample]) -> Table {
             }));
         }
     }
+    columns.push(Column::text("takes"));
     columns.push(Column::text("how"));
     let mut table = Table::new("advice", "What each choice would change", columns);
-    for one in advice {
+    for one in advice.iter().filter(|one| one.forecast.is_ok()) {
         let mut row = vec![Cell::text(&one.what)];
         for (metric, of) in FIGURES {
             row.push(match &one.forecast {
@@ -120,6 +127,10 @@ fn table(advice: &[Advice], trials: &[Sample]) -> Table {
                 row.push(tried(one, trials, metric));
             }
         }
+        row.push(Cell::text(match one.choice {
+            Choice::AsItIs => "",
+            _ => one.choice.means().name(),
+        }));
         row.push(Cell::text(&one.step));
         table.push(row);
     }

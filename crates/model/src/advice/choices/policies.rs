@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Policies of a kernel that copies ahead of the faults.
 
+use cowlab_schema::Command;
+
 use super::super::forecast::{plus, scaled, spanning};
 use super::super::{Advice, Choice, exactly};
 use super::{Choices, Cost, Forecast};
@@ -54,9 +56,12 @@ impl Choices<'_> {
 
     fn no_policy(&self) -> String {
         if self.surroundings.precopy {
-            "`cowlab bench cow-faults --policy` tries it on this kernel".into()
+            format!("`{}` tries it on this kernel", Command::CowFaults)
         } else {
-            "this kernel has no vm.cow_precopy; `cowlab kernel bench` runs one that has".into()
+            format!(
+                "this kernel has no vm.cow_precopy; `{}` runs one that has",
+                Command::KernelCowFaults
+            )
         }
     }
 
