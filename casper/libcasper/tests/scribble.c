@@ -2,7 +2,8 @@
 /*
  * scribble COUNTERS SEED WHAT: enters the session, maps its memory once more, and writes random
  * words to random places of it until counters[10] is not 0. WHAT: "all", or "own" to leave alone
- * what other processes recorded, and the words that turn recording and types on and off.
+ * what other processes recorded, the words that turn recording and types on and off, and the state
+ * of its buffers: one that it gave up and writes to all the same would be another process's.
  */
 #include "test.h"
 
@@ -92,7 +93,9 @@ int main(int argc, char **argv)
 			/* A free one may be taken by another process at any moment. */
 			if (own && (of->state != CASPER_BUFFER_CLAIMED || of->pid != pid))
 				break;
-			put((char *)s, buffer + draw() % (draw() % 2 ? 256 : stride), word());
+			at = draw() % (draw() % 2 ? 256 : stride);
+			if (!own || (at & ~7ull) != (offsetof(struct casper_buffer, state) & ~7ull))
+				put((char *)s, buffer + at, word());
 		}
 	}
 	return 0;

@@ -59,7 +59,8 @@ impl Quantile {
             Quantile::Min => Some(0.0),
             Quantile::Max => Some(1.0),
             Quantile::Mean => None,
-            _ => Some(self.name().strip_prefix('p')?.parse::<f64>().ok()? / 100.0),
+            // By the parser, since 99.9 / 100 is more than 0.999.
+            _ => format!("{}e-2", self.name().strip_prefix('p')?).parse().ok(),
         }
     }
 }
