@@ -10,6 +10,7 @@ mod kernel;
 mod predict_policies;
 mod programs;
 mod redis;
+mod rounds;
 mod study;
 mod tend;
 mod trace;
@@ -28,7 +29,6 @@ use cowlab_schema::{Key, Writer};
 pub use advise::AdviseArgs;
 pub use bench::{
     Bench, BenchArgs, CellArgs, CommandArgs, CowCheckArgs, CrossCheckArgs, ForkSectionsArgs,
-    RoundsArgs,
 };
 pub use bench_tend::BenchTendArgs;
 pub use cells::{Cells, base_page_bytes};
@@ -40,6 +40,7 @@ pub use kernel::{
 pub use predict_policies::{PredictPoliciesArgs, PredictWhat};
 pub use programs::{FootprintsArgs, ForecastArgs};
 pub use redis::RedisArgs;
+pub use rounds::RoundsArgs;
 pub use study::{CasperSettings, CcowSettings, NextPageSettings, NoSettings, Paper, StudyArgs};
 pub use tend::{TendArgs, TendSettings};
 pub use trace::{ExportFormat, Trace, TraceExportArgs, TraceRecordArgs, WhenFull};

@@ -2,7 +2,6 @@
 //! Flags of `bench`.
 
 use clap::{Args, Subcommand};
-use cowlab_bench::Rounds;
 use cowlab_schema::cow_faults::CowFaults;
 use cowlab_schema::fork_sweep::DoFork;
 use cowlab_schema::fork_table::ForkTable;
@@ -11,7 +10,8 @@ use cowlab_schema::trace::Traced;
 use cowlab_schema::{Cell, Policy, Value};
 
 use super::{
-    BenchObserveArgs, BenchTendArgs, Cells, FootprintsArgs, ForecastArgs, RedisArgs, RunArgs, size,
+    BenchObserveArgs, BenchTendArgs, Cells, FootprintsArgs, ForecastArgs, RedisArgs, RoundsArgs,
+    RunArgs, size,
 };
 
 /// One measurement, and where its run is kept.
@@ -59,13 +59,6 @@ pub enum Bench {
     Observe(BenchObserveArgs),
     /// What an event and an instrumented call cost, beside LTTng-UST and uftrace
     Trace(CellArgs<Traced>),
-}
-
-impl<const ROUNDS: u32> RoundsArgs<ROUNDS> {
-    /// As the plan of a measurement has it.
-    pub fn exactly(&self) -> Rounds {
-        Rounds::exactly(self.rounds)
-    }
 }
 
 impl Bench {
@@ -147,12 +140,4 @@ pub struct CrossCheckArgs {
     pub calls: u64,
     #[command(flatten)]
     pub rounds: RoundsArgs,
-}
-
-/// How often a measurement is repeated.
-#[derive(Debug, Clone, Args)]
-pub struct RoundsArgs<const ROUNDS: u32 = 5> {
-    /// Rounds; each measures everything once, in an order of its own
-    #[arg(long, value_name = "N", default_value_t = ROUNDS, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub rounds: u32,
 }

@@ -6,7 +6,6 @@ use cowlab_bench::ccow::EXPONENTS;
 use cowlab_bench::precopy::DEPTHS;
 
 use super::{GuestArgs, RunArgs, settings, share, size};
-use crate::lab::plan::Measurement;
 use crate::usage::WrongUsage;
 
 /// A paper, by its name or by its number in papers/.
@@ -59,11 +58,6 @@ pub struct StudyArgs {
 }
 
 impl StudyArgs {
-    /// The same measurement in a guest.
-    pub fn settings_for(&self, measurement: Measurement) -> Measurement {
-        self.set.iter().fold(measurement, |measurement, set| measurement.with("set", set))
-    }
-
     /// What the study of the paper is told by `--set`.
     pub fn settings<T: Args>(&self) -> Result<T, WrongUsage> {
         settings(&self.set)

@@ -12,10 +12,9 @@ use cowlab_schema::redis::Store;
 use cowlab_schema::snapshot::Snapshot;
 use cowlab_store::Missing;
 
-use super::in_guests;
+use super::{in_guest, in_guests};
 use crate::args::{CcowSettings, Common, StudyArgs};
 use crate::context::Context;
-use crate::lab::plan::Measurement;
 use crate::measure::{check_cow_faults, finish_as, redis_amount, redis_placement};
 use crate::usage::WrongUsage;
 
@@ -77,8 +76,7 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
                        none: leave accelerator=icount out";
             return Err(WrongUsage(why.into()).into());
         }
-        let measurement = study.settings_for(Measurement::new("study", "ccow"));
-        let measurement = measurement.with("rounds", all_rounds);
+        let measurement = in_guest(study, "ccow").with("rounds", all_rounds);
         let variants = [Variant::Patched];
         return in_guests(common, study, ccow::NAME, &[(measurement, &variants, 1, None)]);
     }

@@ -128,6 +128,11 @@ fn paper_tasks(context: &Context, paper: Paper, plan: &StudyPlan) -> Result<Vec<
 /// A measurement, the kernels that are booted for it, how often, and by whom if that is not asked.
 type InGuests<'a> = (Measurement, &'a [Variant], u32, Option<Accelerator>);
 
+/// The same study in a guest.
+fn in_guest(args: &StudyArgs, paper: &str) -> Measurement {
+    args.set.iter().fold(Measurement::new("study", paper), |study, set| study.with("set", set))
+}
+
 /// Measure in guests, as a run with the report of bench `name`.
 fn in_guests(
     common: &Common,

@@ -8,7 +8,7 @@ use cowlab_lab::Variant;
 use cowlab_schema::Policy;
 use cowlab_store::Accelerator;
 
-use super::in_guests;
+use super::{in_guest, in_guests};
 use crate::args::{Common, NextPageSettings, StudyArgs};
 use crate::context::Context;
 use crate::lab::plan::Measurement;
@@ -29,7 +29,7 @@ pub fn run(common: &Common, args: &StudyArgs) -> Result<()> {
     let rounds = args.rounds.unwrap_or(ROUNDS);
     let context = Context::new(common, None)?;
     if context.facts.cow.precopy.is_none() {
-        let policies = args.settings_for(Measurement::new("study", "next-page"));
+        let policies = in_guest(args, "next-page");
         let faults = Measurement::new("bench", "cow-faults")
             .with("policy", "off")
             .with("size-bytes", "16MiB")
