@@ -12,12 +12,12 @@ command -v redis-server >/dev/null || skip "needs redis-server: scripts/install 
 mkdir tmp
 export TMPDIR=$PWD/tmp
 
-refuses 2 'invalid value' bench tend --policy unheard-of
+refuses 2 'invalid value' bench tend --tending unheard-of
 refuses 2 'share above 0' bench tend --load 1.5
 nothing_kept runs
 
-passes --json bench tend --size-bytes 48MiB --load 0.2 --snapshots 2 --interval-s 4 \
-	--rounds 1 --policy untended,tended --set ping=true --profile "$REPOSITORY/tests/fixtures/profile.json"
+passes --json bench tend --size-bytes 48MiB --load 0.2 --snapshots 2 --snapshot-every-s 4 \
+	--rounds 1 --tending untended,tended --set ping=true --profile "$REPOSITORY/tests/fixtures/profile.json"
 json "{r['params']['policy'] for r in pick(metric='fork_ns')} == {'untended', 'tended'}" \
 	"all(v > 0 for v in values(metric='fork_ns') + values(metric='latency_ns'))" \
 	"all(v > 0 for v in values(metric='tending_cpu_ns', policy='tended'))" \

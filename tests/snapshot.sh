@@ -11,10 +11,10 @@ set -euo pipefail
 refuses 2 'not in 0\.\.3' bench snapshot --zipf-alpha -1
 refuses 2 'not in 0\.\.3' bench snapshot --zipf-alpha nonsense
 refuses 2 'scattered, ranked' bench snapshot --set placement=everywhere
-refuses 2 'not in 0.000001' bench snapshot --interval-s 0
+refuses 2 'not in 0.000001' bench snapshot --fork-every-s 0
 refuses 2 'two blocks' bench snapshot --size-bytes 1KiB
 refuses 1 'largest heap that fits' bench snapshot --size-bytes 1TiB
-refuses 1 'interval-ns is too short' bench snapshot --size-bytes 32MiB --interval-s 0.000001 --rounds 1
+refuses 1 'interval-ns is too short' bench snapshot --size-bytes 32MiB --fork-every-s 0.000001 --rounds 1
 nothing_kept runs
 
 # Each page that is written first after a fork faults once, and a few of the program's own.
@@ -22,7 +22,7 @@ counts="all(0 <= c['minor_faults'] - c['first_written_pages'] <= 40 + 8 * c['for
 	for k, c in each('forks', 'zipf_alpha', 'placement').items() if k[0] == 'yes'),
 	each('forks', 'zipf_alpha', 'placement')"
 passes --json bench snapshot --size-bytes 16MiB --zipf-alpha 0,1.0,1.3 --set placement=scattered,ranked \
-	--interval-s 0.002 --rounds 1
+	--fork-every-s 0.002 --rounds 1
 json "$counts" \
 	"len(values(metric='throughput_per_s', forks='yes')) == 6 and
 		len(values(metric='throughput_per_s', forks='no')) == 6" \
@@ -65,7 +65,7 @@ json "len(values(metric='interval_ns', forks='once')) == 1" \
 rm -r runs
 
 # Ctrl-C in the middle: neither the program nor its idle children are left.
-"$COWLAB" bench snapshot --size-bytes 64MiB --interval-s 0.05 --rounds 100 >out 2>err </dev/null &
+"$COWLAB" bench snapshot --size-bytes 64MiB --fork-every-s 0.05 --rounds 100 >out 2>err </dev/null &
 probe_seen snapshot
 kill -INT $!
 status=0

@@ -328,8 +328,8 @@ pub struct InsertArgs {
     /// the closing brace, all counted
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub min_lines: u32,
-    /// The sources are the Linux kernel's: copies include <linux/casper.h>, and what the kernel
-    /// keeps from being instrumented (noinstr, notrace, __init) is left alone
+    /// The Linux kernel instead of a program: copies include <linux/casper.h>, and what it keeps
+    /// from being instrumented (noinstr, notrace, __init) is left alone
     #[arg(long)]
     pub kernel: bool,
     /// List the functions that are instrumented, with their exits, as well as those left alone

@@ -136,6 +136,7 @@ pub struct Key<T: 'static> {
     is_size: bool,
     by_machine: Option<&'static str>,
     reach: Reach,
+    flag: Option<&'static str>,
     stored: Stored,
     passed: Passed,
 }
@@ -153,6 +154,7 @@ impl<T: Value> Key<T> {
             is_size: false,
             by_machine: None,
             reach: Reach::Own,
+            flag: None,
             stored: Stored::Always,
             passed: Passed::Named,
         }
@@ -166,6 +168,11 @@ impl<T: Value> Key<T> {
     /// It has a flag.
     pub const fn flag(self) -> Key<T> {
         Key { reach: Reach::Flag, ..self }
+    }
+
+    /// It has a flag of another name, where its own is another thing's elsewhere.
+    pub const fn flagged(self, flag: &'static str) -> Key<T> {
+        Key { reach: Reach::Flag, flag: Some(flag), ..self }
     }
 
     /// It is reached by `--set`.
@@ -291,6 +298,8 @@ pub trait Field: Debug + Sync {
     fn check(&self, text: &str) -> Result<String, String>;
     /// How it is reached on the command line.
     fn reach(&self) -> Reach;
+    /// The flag that it has, or would have, without its dashes in front.
+    fn flag(&self) -> String;
     /// When it is stored.
     fn stored(&self) -> Stored;
     /// How its probe is told.
@@ -345,6 +354,10 @@ impl<T: Value> Field for Key<T> {
 
     fn reach(&self) -> Reach {
         self.reach
+    }
+
+    fn flag(&self) -> String {
+        self.flag.unwrap_or(self.name).replace('_', "-")
     }
 
     fn stored(&self) -> Stored {

@@ -40,7 +40,7 @@ fn of(bench: &Bench, page: &mut String) -> std::fmt::Result {
             (None, None) => "–".to_owned(),
         };
         let by = match field.reach() {
-            Reach::Flag => format!("`--{}`", field.name().replace('_', "-")),
+            Reach::Flag => format!("`--{}`", field.flag()),
             Reach::Set => "`--set`".to_owned(),
             Reach::Own => "–".to_owned(),
         };

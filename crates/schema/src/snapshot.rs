@@ -37,7 +37,7 @@ bench! {
         /// Whether it forks
         forks: Forked = Forked::No, apart;
         /// Seconds from one fork to the next
-        interval_s: f64 = 0.0, flag, within(1e-6, 1e9), unstored, apart,
+        interval_s: f64 = 0.0, flagged("fork_every_s"), within(1e-6, 1e9), unstored, apart,
             by_machine("what plain copy-on-write takes to get back to 99% of its rate");
         /// Other running threads of the process
         threads: u32 = 0, flag, within(0.0, 64.0);

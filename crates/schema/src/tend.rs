@@ -49,13 +49,13 @@ bench! {
         /// Which program forks
         program: Program = Program::Redis, flag;
         /// What keeps its memory in huge pages
-        policy: Policy = Policy::Untended, flag, sweep("untended,tended,thp");
+        policy: Policy = Policy::Untended, flagged("tending"), sweep("untended,tended,thp");
         /// Memory of redis's records, roughly, or what the Python server loads
         size_bytes: u64 = 1536 << 20, flag, size;
         /// Rate of redis's updates, as a share of the most that one in base pages answers
         load: f64 = 0.5, flag, within(0.001, 1.0);
         /// Seconds from one snapshot to the next
-        interval_s: f64 = 60.0, flag, within(0.001, 1e9);
+        interval_s: f64 = 60.0, flagged("snapshot_every_s"), within(0.001, 1e9);
         /// Exponent of Zipf's law by which records are chosen
         zipf_alpha: f64 = 1.0, set, within(0.0, 3.0);
         /// Clients of redis, workers of the Python server, or tens of connections to PostgreSQL

@@ -181,7 +181,7 @@ fn measure(
     if phase.taken.len() != cell.asked.snapshots as usize {
         bail!(
             "only {} of {} snapshots fitted: one lasts longer than the interval, give a longer \
-             --interval-s or less memory",
+             --snapshot-every-s or less memory",
             phase.taken.len(),
             cell.asked.snapshots
         );

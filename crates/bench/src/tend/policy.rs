@@ -55,7 +55,7 @@ pub fn usable(policy: Policy, root: &Root, may_set: bool) -> Result<(), String> 
     if policy == Policy::Damon {
         return Err(
             "damon needs a kernel that can watch virtual addresses (CONFIG_DAMON_VADDR) and \
-             is not set up by this program: run its scheme by damo beside `--policy untended`"
+             is not set up by this program: run its scheme by damo beside `--tending untended`"
                 .into(),
         );
     }

@@ -44,9 +44,9 @@ fn setting<C: Cell>(text: &str) -> Result<List, String> {
         text.split_once('=').ok_or_else(|| format!("write KEY=VALUE: {}", known()))?;
     let field =
         fields::<C>(Reach::Set).find(|field| field.name() == key).ok_or_else(
-            || match fields::<C>(Reach::Flag).any(|field| field.name() == key) {
-                true => format!("'{key}' has a flag of its own: --{}", key.replace('_', "-")),
-                false => format!("unknown key '{key}': choose one of {}", known()),
+            || match fields::<C>(Reach::Flag).find(|field| field.name() == key) {
+                Some(field) => format!("'{key}' has a flag of its own: --{}", field.flag()),
+                None => format!("unknown key '{key}': choose one of {}", known()),
             },
         )?;
     let values: Vec<String> =
@@ -60,7 +60,7 @@ fn setting<C: Cell>(text: &str) -> Result<List, String> {
 fn flag(field: &'static dyn Field) -> Arg {
     let default = field.by_machine().map_or(String::new(), |words| format!(" [default: {words}]"));
     let arg = Arg::new(field.name())
-        .long(field.name().replace('_', "-"))
+        .long(field.flag())
         .value_name(field.name().to_uppercase())
         .help(format!("{}: {}{default}", field.help(), field.short()))
         .long_help(format!("{}: {}{default}", field.help(), field.allowed()))

@@ -49,7 +49,7 @@ pub struct TendArgs {
 /// What `--set` says.
 #[derive(Debug, Clone, Args)]
 pub struct TendSettings {
-    /// Seconds between two looks at a target that does not fork meanwhile; 10 by default
+    /// Seconds from one look to the next, at a target that does not fork meanwhile; 10 by default
     #[arg(long, value_name = "S", value_parser = super::seconds, allow_negative_numbers = true)]
     pub interval_s: Option<f64>,
     /// The most of one CPU that may be used, above 0 and up to 1; what a quiet minute left of it, too

@@ -48,7 +48,8 @@ pub struct TraceRecordArgs {
     /// Record only events of this type, by name or number; may be repeated
     #[arg(long, value_name = "TYPE", conflicts_with = "kernel")]
     pub only: Vec<String>,
-    /// Record the kernel, by way of /dev/casper: until the command ends, or Ctrl-C
+    /// The Linux kernel instead of a program, by way of /dev/casper: until the command ends, or
+    /// Ctrl-C
     #[arg(long, conflicts_with_all = ["target", "preload"])]
     pub kernel: bool,
     /// Of the kernel's instrumented functions only those whose name matches, or with '!GLOB' only

@@ -20,7 +20,7 @@ pub struct WatchArgs {
     /// Show a recording again, at the pace at which it was made
     #[arg(long, value_name = "FILE", conflicts_with = "target")]
     pub replay: Option<PathBuf>,
-    /// Seconds from one refresh to the next
+    /// Seconds from one look to the next
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval, allow_negative_numbers = true)]
     pub interval_s: f64,
     /// End after so many refreshes

@@ -83,9 +83,8 @@ impl Measurement {
     }
 
     /// The same for a kernel that has one policy, `off`, whatever the others are measured under.
-    /// Those of `bench tend` are of another kind, and any kernel has them.
     pub fn without_policies(mut self) -> Measurement {
-        if let (true, Some(policies)) = (self.verb[1] != "tend", self.flags.get_mut("policy")) {
+        if let Some(policies) = self.flags.get_mut("policy") {
             *policies = vec!["off".to_owned()];
         }
         self
@@ -164,7 +163,7 @@ mod tests {
             ["off,next", "ccow"].join(",").split(',').collect::<Vec<_>>()
         );
         assert_eq!(policies.without_policies().flags["policy"], ["off"]);
-        let other = matches("tend --policy tended");
+        let other = matches("tend --tending tended");
         assert_eq!(other.clone().without_policies(), other);
         let written = Measurement::new("study", "ccow").with("set", "load=0.5").with("set", "x=1");
         assert_eq!(words(written), "cowlab study ccow --set=load=0.5 --set=x=1");
