@@ -20,14 +20,8 @@ done
 # Just more than there is, so that allocating it could begin.
 total_bytes=$(($(awk '/^MemTotal:/ { print $2 }' /proc/meminfo) * 1024))
 for bytes in $total_bytes $((total_bytes * 2)); do
-	python3 - "$COWLAB" "$bytes" <<'END' || fail "see above"
-import resource, subprocess, sys
-command = [sys.argv[1], "bench", "fork-sweep", "--heap-bytes", sys.argv[2], "--output", "large"]
-done = subprocess.run(command, capture_output=True, text=True)
-peak_mib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-if done.returncode != 1 or "largest heap that fits" not in done.stderr or peak_mib > 256:
-    sys.exit(f"expected a refusal within 256 MiB, saw {done} and a peak of {peak_mib} MiB")
-END
+	python3 "$REPOSITORY/tests/lib/refused_small.py" "$COWLAB" bench fork-sweep --heap-bytes "$bytes" \
+		--output large || fail "see above"
 done
 nothing_kept large
 # The size that the message names is accepted: here under a limit of the address space.

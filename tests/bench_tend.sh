@@ -13,17 +13,17 @@ mkdir tmp
 export TMPDIR=$PWD/tmp
 
 refuses 2 'invalid value' bench tend --tending unheard-of
-refuses 2 'share above 0' bench tend --load 1.5
+refuses 2 'is not in 0.001..1' bench tend --load 1.5
 nothing_kept runs
 
 passes --json bench tend --size-bytes 48MiB --load 0.2 --snapshots 2 --snapshot-every-s 4 \
 	--rounds 1 --tending untended,tended --set ping=true --profile "$REPOSITORY/tests/fixtures/profile.json"
-json "{r['params']['policy'] for r in pick(metric='fork_ns')} == {'untended', 'tended'}" \
-	"all(v > 0 for v in values(metric='fork_ns') + values(metric='latency_ns'))" \
-	"all(v > 0 for v in values(metric='tending_cpu_ns', policy='tended'))" \
-	"not values(metric='tending_cpu_ns', policy='untended')" \
-	"{r['params']['policy'] for r in pick(metric='latency_ns', part='tending')} <= {'tended'}" \
-	"one(metric='predicted_fork_ns', policy='tended') < one(metric='predicted_fork_ns', policy='untended') / 2"
+json 'pick({metric: "fork_ns"}) | distinct("policy") | same(["untended", "tended"])' \
+	'values("fork_ns") + values("latency_ns") | all(. > 0)' \
+	'values("tending_cpu_ns"; {policy: "tended"}) | all(. > 0)' \
+	'values("tending_cpu_ns"; {policy: "untended"}) == []' \
+	'pick({metric: "latency_ns", part: "tending"}) | distinct("policy") - ["tended"] == []' \
+	'one("predicted_fork_ns"; {policy: "tended"}) < one("predicted_fork_ns"; {policy: "untended"}) / 2'
 folder=$(only_run runs)
 passes report "$folder"
 says out 'untended'

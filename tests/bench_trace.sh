@@ -11,12 +11,12 @@ small=(--events 16000 --rounds 2 --buffer-bytes 64KiB)
 
 # The floor, alone.
 passes --json bench trace --tool floor --threads 1,2 "${small[@]}" --output runs
-json "d['missing'] == [] and d['run']['name'] == 'bench-trace'" \
-	"len(pick(metric='event_ns', tool='floor')) == 2 * 2, rows" \
-	"{r['rep'] for r in rows} == {0, 1}" \
-	"all(v > 0 for v in values(metric='event_ns'))" \
-	"all(r['unit'] == 'ns' for r in rows)" \
-	"all(r['params']['batch_events'] == '8000' for r in pick(metric='event_batch_ns'))"
+json 'd.missing == [] and d.run.name == "bench-trace"' \
+	'values("event_ns"; {tool: "floor"}) | length == 2 * 2' \
+	'rows | distinct("rep") == [0, 1]' \
+	'values("event_ns") | all(. > 0)' \
+	'rows | all(.unit == "ns")' \
+	'pick({metric: "event_batch_ns"}) | all(.params.batch_events == "8000")'
 folder=$(only_run runs)
 for file in run.json samples.parquet tables/trace.csv; do
 	[[ -s $folder/$file ]] || fail "expected $file in the run, saw: $(ls -R "$folder")"
@@ -24,17 +24,15 @@ done
 
 # libcasper, linked both ways: recorded, with nobody recording, and calls without the plain ones.
 passes --json bench trace --tool casper,casper-finstrument --threads 1,2 "${small[@]}"
-json "d['missing'] == [], d['missing']" \
-	"{k[:2] for k in each('tool', 'variant', 'threads')} ==
-	 {(t, v) for t in ('casper', 'casper-finstrument') for v in ('static', 'shared')}" \
-	"all({'event_ns', 'event_off_ns', 'call_leaf_ns', 'call_nested_ns', 'call_leaf_off_ns'} <= cell.keys()
-	     for key, cell in each('tool', 'variant', 'threads').items() if key[0] == 'casper')" \
-	"all({'call_leaf_ns', 'call_nested_ns', 'call_nested_off_ns'} <= cell.keys()
-	     for key, cell in each('tool', 'variant', 'threads').items())" \
-	"all(abs(cell[f'call_{k}_raw_ns'] - cell[f'call_{k}_plain_ns'] - cell[f'call_{k}_ns']) < 1e-6
-	     for cell in each('tool', 'variant', 'threads').values() for k in ('leaf', 'nested'))" \
-	"all(cell['event_off_ns'] < cell['event_ns']
-	     for key, cell in each('tool', 'variant', 'threads').items() if key[0] == 'casper')"
+variants='cells(["tool", "variant", "threads"])'
+json 'd.missing == []' \
+	"$variants"' | map([.params.tool, .params.variant]) | same([["casper", "static"], ["casper", "shared"],
+		["casper-finstrument", "static"], ["casper-finstrument", "shared"]])' \
+	"$variants"' | map(select(.params.tool == "casper")) | all(
+		(keys | includes(["event_ns", "event_off_ns", "call_leaf_off_ns"])) and .event_off_ns < .event_ns)' \
+	"$variants"' | all(keys | includes(["call_leaf_ns", "call_nested_ns", "call_nested_off_ns"]))' \
+	"$variants"' | all(. as $c | ["leaf", "nested"] | all(
+		$c["call_\(.)_raw_ns"] - $c["call_\(.)_plain_ns"] - $c["call_\(.)_ns"] | fabs < 1e-6))'
 
 # Peers that are not there: a reason that says what helps, never a row and never a failure.
 mkdir empty
@@ -43,10 +41,9 @@ PATH=$PWD/empty "$COWLAB" --json bench trace --tool floor,lttng-ust,uftrace --th
 	>out 2>err </dev/null || status=$?
 called="cowlab bench trace without peers"
 is_status 0
-json "{m['metric'] for m in d['missing']} == {'trace: lttng-ust', 'trace: uftrace'}" \
-	"all('not installed' in m['reason'] and 'make bench-trace' in m['reason']
-	     for m in d['missing']), d['missing']" \
-	"{r['params']['tool'] for r in rows} == {'floor'}"
+json 'd.missing | distinct("metric") == ["trace: lttng-ust", "trace: uftrace"]' \
+	'd.missing | all(.reason | contains("not installed") and contains("make bench-trace"))' \
+	'rows | distinct("tool") == ["floor"]'
 PATH=$PWD/empty "$COWLAB" bench trace --tool floor,uftrace --threads 1 "${small[@]}" \
 	>out 2>err </dev/null || fail "expected a table, saw: $(seen)"
 says out 'an event +floor'
@@ -61,15 +58,15 @@ before=$(daemons)
 if command -v lttng >/dev/null && command -v uftrace >/dev/null &&
 	command -v babeltrace2 >/dev/null && command -v cc >/dev/null; then
 	passes --json bench trace --tool lttng-ust,uftrace --threads 1,2 "${small[@]}"
-	json "d['missing'] == [], d['missing']" \
-		"{k for k in each('tool', 'variant')} == {('lttng-ust', 'overwrite'),
-		  ('lttng-ust', 'discard'), ('uftrace', 'pg'), ('uftrace', 'finstrument')}" \
-		"all(r['params']['version'] for r in rows)" \
-		"len(pick(metric='event_ns', tool='lttng-ust')) == 2 * 2 * 2" \
-		"values(metric='lost_events') == [0.0] * 8, values(metric='lost_events')" \
-		"values(metric='missing_events') == [0.0, 0.0], values(metric='missing_events')" \
-		"len(pick(metric='call_leaf_ns', tool='uftrace')) == 2 * 2 * 2" \
-		"all(v > 0 for v in values(metric='call_leaf_raw_ns'))"
+	json 'd.missing == []' \
+		'cells(["tool", "variant"]) | map([.params.tool, .params.variant]) | same([["lttng-ust", "overwrite"],
+			["lttng-ust", "discard"], ["uftrace", "pg"], ["uftrace", "finstrument"]])' \
+		'rows | all(.params.version != null and .params.version != "")' \
+		'values("event_ns"; {tool: "lttng-ust"}) | length == 2 * 2 * 2' \
+		'values("lost_events") | length == 8 and all(. == 0)' \
+		'values("missing_events") == [0, 0]' \
+		'values("call_leaf_ns"; {tool: "uftrace"}) | length == 2 * 2 * 2' \
+		'values("call_leaf_raw_ns") | all(. > 0)'
 	# Ctrl-C while LTTng records: it must not wait for what the killed program will never write.
 	"$COWLAB" bench trace --tool lttng-ust --rounds 100 --output interrupted >out 2>err </dev/null &
 	pid=$!

@@ -53,7 +53,7 @@ done
 passes bench cow-check --help
 ! grep -q -- '--broken' out || fail "--broken is not hidden"
 passes --json completions bash
-json "d['format'] == 1 and d['summary']['shell'] == 'bash' and rows == [] and d['missing'] == []"
+json 'd.format == 1 and d.summary.shell == "bash" and rows == [] and d.missing == []'
 
 for shell in bash zsh fish; do
 	passes completions "$shell"

@@ -16,10 +16,10 @@ other=$(only_run other)
 passes compare "$one" "$one"
 says out ': 0 different, [1-9][0-9]* without a difference'
 passes --json compare "$one" "$one"
-json "d['format'] == 1" "d['summary']['different'] == 0" "d['summary']['compared'] > 0" \
-	"d['summary']['only_in_one'] == 0 and d['summary']['environments_differ'] == []" \
-	"all(f['verdict'] != 'different' and f['first'] == f['second'] for f in d['summary']['figures'])" \
-	"{'bench', 'params', 'metric', 'unit'} <= d['summary']['figures'][0].keys()"
+json 'd.format == 1' 'd.summary.different == 0' 'd.summary.compared > 0' \
+	'd.summary.only_in_one == 0 and d.summary.environments_differ == []' \
+	'd.summary.figures | all(.verdict != "different" and .first == .second)' \
+	'd.summary.figures[0] | keys | includes(["bench", "params", "metric", "unit"])'
 [[ ! -s err ]] || fail "$called: expected nothing on standard error, saw: $(seen)"
 COLUMNS=300 passes compare --all "$one" "$one"
 says out 'no difference seen'
@@ -33,7 +33,7 @@ says out ': 0 different'
 refuses 1 'no figure in common' compare "$one" "$other"
 refuses 1 'no figure in common in cow-faults' compare --bench cow-faults "$one" "$one"
 passes --json compare --bench fork-sweep "$one" "$one"
-json "{f['bench'] for f in d['summary']['figures']} == {'fork-sweep'}"
+json 'd.summary.figures | distinct("bench") == ["fork-sweep"]'
 
 # Not whole. The second operand is looked at as closely as the first.
 damaged() {

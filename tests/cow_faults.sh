@@ -9,42 +9,36 @@ set -euo pipefail
 page=$(getconf PAGESIZE)
 
 # The issue's bound, 0.5%, for each cell; of the child's writers, each writes every page.
-counts="all(abs(c['minor_faults'] / c['pages_written'] - 1) <= 0.005
-	for c in each('pattern', 'size_bytes', 'writer', 'children').values()),
-	{k: (c['pages_written'], c['minor_faults'])
-	 for k, c in each('pattern', 'size_bytes', 'writer', 'children').items()}"
-pages="all(c['pages_written'] == int(size) / $page * (int(children) if writer == 'child' else 1)
-	for (size, writer, children), c in each('size_bytes', 'writer', 'children').items()),
-	each('size_bytes', 'writer', 'children')"
-quantiles='min p50 p90 p95 p99 p99.9 max'
-ordered="all(len(found) == 7 and found == sorted(found)
-	for names in ['$quantiles'.split()]
-	for key in each('pattern', 'size_bytes', 'writer', 'children')
-	for found in [[one(metric='fault_ns', quantile=q, **dict(zip(
-		('pattern', 'size_bytes', 'writer', 'children'), key))) for q in names]]), rows[-8:]"
+cell='["pattern", "size_bytes", "writer", "children"]'
+counts="cells($cell)"' | all(.minor_faults / .pages_written - 1 | fabs <= 0.005)'
+# shellcheck disable=SC2016 # The names with a $ are jq's.
+pages="cells($cell)"' | all(.pages_written == (.params.size_bytes | tonumber) / $page *
+	if .params.writer == "child" then .params.children | tonumber else 1 end)'
+ordered="all(cells($cell)"'[].params | {pattern, size_bytes, writer, children}; quantiles("fault_ns"; .) | ordered)'
 
 passes --json bench cow-faults --pattern sequential,random --size-bytes 16MiB,64MiB \
 	--writer child,parent --children 1,8 --rounds 1
-json "$counts" "$pages" "$ordered" \
-	"len(each('pattern', 'size_bytes', 'writer', 'children')) == 2 * 2 * 2 * 2" \
-	"all(v > 0 for v in values(metric='elapsed_ns')) and len(values(metric='elapsed_ns')) == 16" \
-	"{'pattern', 'size_bytes', 'writer', 'children', 'threads', 'policy'} <= rows[0]['params'].keys()"
+json page="$page" "$counts" "$pages" "$ordered" \
+	'cells(["pattern", "size_bytes", "writer", "children"]) | length == 2 * 2 * 2 * 2' \
+	'values("elapsed_ns") | length == 16 and all(. > 0)' \
+	'rows[0].params | keys |
+		includes(["pattern", "size_bytes", "writer", "children", "threads", "policy"])'
 
 # The seed makes the order, not the counts; it is recorded.
 passes --json bench cow-faults --seed 7 --pattern sequential,random --size-bytes 16MiB \
 	--writer child,parent --children 2,3,4,5,6,7 --rounds 1
-json "$counts" "$pages" "$ordered" \
-	"len(each('pattern', 'writer', 'children')) == 2 * 2 * 6" \
-	"d['run']['seed'] == 7"
+json page="$page" "$counts" "$pages" "$ordered" \
+	'cells(["pattern", "writer", "children"]) | length == 2 * 2 * 6' \
+	'd.run.seed == 7'
 
 passes --json bench cow-faults --pattern single --size-bytes 16MiB --writer child,parent --rounds 2
-json "values(metric='pages_written') == [1.0] * 4, values(metric='pages_written')" \
-	"values(metric='minor_faults') == [1.0] * 4, values(metric='minor_faults')"
+json 'values("pages_written") == [1, 1, 1, 1]' \
+	'values("minor_faults") == [1, 1, 1, 1]'
 
 if [[ $(nproc) != 1 ]]; then
 	passes --json bench cow-faults --pattern sequential --size-bytes 4MiB --threads 1 \
 		--writer child,parent --rounds 1
-	json "$counts" "$pages" "{r['params']['threads'] for r in rows} == {'1'}"
+	json page="$page" "$counts" "$pages" 'rows | distinct("threads") == ["1"]'
 fi
 
 no_probes_left

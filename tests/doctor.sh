@@ -9,15 +9,13 @@ set -euo pipefail
 passes doctor
 says out 'TLB flush of'
 passes --json doctor
-json "d['format'] == 1 and rows == [] and 'run' not in d" \
-	"len(d['summary']['capabilities']) > 5" \
-	"all(c['available'] or c['needs'] for c in d['summary']['capabilities']),
-	 [c for c in d['summary']['capabilities'] if not c['available'] and not c['needs']]" \
-	"[m['metric'] for m in d['missing']]
-	 == [c['name'] for c in d['summary']['capabilities'] if not c['available']]" \
-	"all(m['reason'] for m in d['missing']), d['missing']" \
-	"'fork' not in d['summary']" \
-	"d['summary']['facts']['page_size_bytes'] == $(getconf PAGESIZE)"
+json page="$(getconf PAGESIZE)" 'd.format == 1 and rows == [] and (d | has("run") | not)' \
+	'd.summary.capabilities | length > 5' \
+	'd.summary.capabilities | all(.available or (.needs | . != null and . != ""))' \
+	'(d.missing | map(.metric)) == (d.summary.capabilities | map(select(.available | not) | .name))' \
+	'd.missing | all(.reason != "")' \
+	'd.summary | has("fork") | not' \
+	'd.summary.facts.page_size_bytes == $page'
 [[ ! -s err ]] || fail "$called: expected nothing on standard error, saw: $(seen)"
 
 # A process of our own.
@@ -28,13 +26,12 @@ passes doctor "$pid"
 says out "Would a fork of process $pid fail\?"
 says out 'page tables, copied at fork'
 passes --json doctor "$pid"
-json "d['summary']['fork']['worst_case_bytes']
-	 == d['summary']['fork']['private_bytes'] + d['summary']['fork']['page_table_bytes']" \
-	"0 < d['summary']['fork']['private_bytes'] < 64 << 20, d['summary']['fork']" \
-	"d['summary']['fork']['page_table_bytes'] > 0" \
-	"all(f['level'] in ('ok', 'warning', 'will_fail') and f['what'] and f['why']
-	     for f in d['summary']['fork']['findings']), d['summary']['fork']['findings']" \
-	"all(f['what_to_do'] for f in d['summary']['fork']['findings'] if f['level'] != 'ok')"
+json 'd.summary.fork | .worst_case_bytes == .private_bytes + .page_table_bytes' \
+	'd.summary.fork.private_bytes | 0 < . and . < 67108864' \
+	'd.summary.fork.page_table_bytes > 0' \
+	'd.summary.fork.findings | all((.level | . == "ok" or . == "warning" or . == "will_fail") and
+		.what != "" and .why != "")' \
+	'd.summary.fork.findings | map(select(.level != "ok")) | all(.what_to_do | . != null and . != "")'
 kill "$pid"
 wait "$pid" || true # it was killed above
 

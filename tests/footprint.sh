@@ -6,8 +6,9 @@ set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
 
+lib=$REPOSITORY/tests/lib
 # Static: nothing of a library is anonymous memory, so its counts are the program's own.
-${CC:-cc} -O2 -Wall -Wextra -static -o truth "$REPOSITORY/tests/lib/footprint_truth.c"
+${CC:-cc} -O2 -Wall -Wextra -static -o truth "$lib/footprint_truth.c"
 PAGES=8000 STEP=4
 started=()
 # shellcheck disable=SC2154
@@ -30,12 +31,9 @@ end() {
 # within SPAN WRITER METRIC WANTED SHARE: of the anonymous memory, to that share.
 within() {
 	local span=$1 writer=$2 metric=$3 wanted=$4 share=$5
-	json "[r['value'] for r in rows if r['metric'] == '$metric'
-		and r['params'].get('span') == '$span' and r['params'].get('writer') == '$writer'
-		and r['params'].get('mapping') == 'anonymous' and 'region' not in r['params']
-		and abs(r['value'] - $wanted) <= $share * $wanted] != [],
-		[(r['params'], r['value']) for r in rows if r['metric'] == '$metric'
-		and r['params'].get('mapping') == 'anonymous' and 'region' not in r['params']]"
+	json metric="$metric" span="$span" writer="$writer" wanted="$wanted" share="$share" \
+		'values($metric; {span: $span, writer: $writer, mapping: "anonymous", region: null}) |
+			any(. - $wanted | fabs <= $share * $wanted)'
 }
 
 written=$((PAGES / STEP))
@@ -54,13 +52,12 @@ if [[ " ${methods[*]} " == *' faults '* ]]; then
 	many='i=0; while [ $i -lt 4200 ]; do (:); i=$((i+1)); done'
 	passes --json footprint --method faults -- sh -c "$many; ./truth child $PAGES $STEP"
 	within fork-to-exit child cow_pages $written 0.005
-	json "one(metric='lost_faults') == 0"
+	json 'one("lost_faults") == 0'
 fi
 # Bytes: one of each page, exactly, and 512-byte pages alike.
 passes --json footprint --method snapshot -- ./truth child $PAGES $STEP
-json "[r['value'] for r in rows if r['metric'] == 'bytes_changed' and r['params']['mapping'] == 'anonymous'
-	and r['params']['writer'] == 'child' and 'region' not in r['params']] == [$written],
-	[r for r in rows if r['metric'] == 'bytes_changed']"
+json written="$written" \
+	'values("bytes_changed"; {mapping: "anonymous", writer: "child", region: null}) == [$written]'
 # What is rewritten with the same bytes is a fault and a copy, and no change.
 passes --json footprint --method snapshot -- ./truth child-same $PAGES $STEP
 within fork-to-exit child cow_pages 0 0
@@ -69,46 +66,30 @@ within fork-to-exit child cow_pages $written 0.005
 
 # Pages that were copied and then given back: those that the child freed before it ended, as an
 # interpreter does at its exit. Faults count them; without BPF it is said how many may be missing.
-cat >frees.py <<'EOF'
-import os
-memory = [bytearray(b"x") * (1 << 20) for _ in range(32)]
-if os.fork() == 0:
-    for block in memory:
-        for at in range(0, len(block), 4096):
-            block[at] = 1
-else:
-    os.wait()
-EOF
-cat >frees.pl <<'EOF'
-my @memory = map { "x" x (1 << 20) } 1 .. 32;
-if (!(my $child = fork())) {
-	for my $block (@memory) { substr($block, $_ * 4096, 1) = "y" for 0 .. 255; }
-	undef @memory;
-} else {
-	waitpid($child, 0);
-}
-EOF
 for frees in unmaps discards python3 perl; do
 	case $frees in
-	python3) command=(python3 frees.py) expected=8192 ;;
-	perl) command=(perl frees.pl) expected=8192 ;;
+	python3) command=(python3 "$lib/frees.py") expected=8192 ;;
+	perl) command=(perl "$lib/frees.pl") expected=8192 ;;
 	*) command=(./truth "child-$frees" $PAGES $STEP) expected=$written ;;
 	esac
 	# An interpreter writes some pages of its own as well.
 	if [[ " ${methods[*]} " == *' faults '* ]]; then
 		passes --json footprint -- "${command[@]}"
-		json "$expected <= max(values(metric='cow_pages', span='fork-to-exit', writer='child', mapping='all'))
-			<= 1.5 * $expected, values(metric='cow_pages', span='fork-to-exit', writer='child', mapping='all')"
+		json expected="$expected" \
+			'values("cow_pages"; {span: "fork-to-exit", writer: "child", mapping: "all"}) | max |
+				$expected <= . and . <= 1.5 * $expected'
 	fi
 	passes --json footprint --method exclusive -- "${command[@]}"
-	json "max(values(metric='cow_pages', span='fork-to-exit', writer='child', mapping='all')) < $expected / 2" \
-		"0.9 * $expected <= max(values(metric='freed_unseen_pages', span='fork-to-exit', writer='child')) <= 1.5 * $expected,
-			values(metric='freed_unseen_pages', span='fork-to-exit', writer='child')" \
-		"any('given back' in m['reason'] for m in d['missing'] if m['metric'] == 'cow_pages')"
+	json expected="$expected" \
+		'values("cow_pages"; {span: "fork-to-exit", writer: "child", mapping: "all"}) |
+			max < $expected / 2' \
+		'values("freed_unseen_pages"; {span: "fork-to-exit", writer: "child"}) | max |
+			0.9 * $expected <= . and . <= 1.5 * $expected' \
+		'd.missing | any(.metric == "cow_pages" and (.reason | contains("given back")))'
 done
 passes --json footprint --method exclusive -- ./truth child $PAGES $STEP
-json "one(metric='freed_unseen_pages', span='fork-to-exit', writer='child') == 0" \
-	"not any(m['metric'] == 'cow_pages' for m in d['missing']), d['missing']"
+json 'one("freed_unseen_pages"; {span: "fork-to-exit", writer: "child"}) == 0' \
+	'd.missing | all(.metric != "cow_pages")'
 
 # Without a fork: between two signals, and between two times.
 passes --json footprint --method snapshot --mark URG -- ./truth marks $PAGES $STEP
@@ -120,7 +101,7 @@ passes --json footprint "$pid" --duration-s 1.2
 within interval own pages_written $written 0
 passes --json footprint "$pid" --duration-s 1.2 --stop
 within interval own pages_written $written 0
-json "one(metric='stops') == 2 and one(metric='longest_stop_ns') > 0"
+json 'one("stops") == 2 and one("longest_stop_ns") > 0'
 [[ $(cut -d' ' -f3 "/proc/$pid/stat") == S ]] || fail "the process was left $(cat "/proc/$pid/stat")"
 end
 
@@ -141,53 +122,27 @@ for stop in '' --stop; do
 	end
 done
 # One that ends takes nothing back: between its forks, and while its child lives.
-background python3 -c '
-import os, time
-for _ in range(2):
-    time.sleep(4)
-    if os.fork() == 0:
-        time.sleep(1)
-        os._exit(0)
-    os.wait()
-time.sleep(1)'
+background python3 "$lib/forks_late.py" 2 4 1
 passes --json footprint "$pid" --forks 100
-json "one(metric='forks') == 2" "[m for m in d['missing'] if 'after 2 of 100 forks' in m['reason']] != [], d['missing']"
-background python3 -c '
-import os, time
-time.sleep(2)
-if os.fork() == 0:
-    time.sleep(3)
-    os._exit(0)
-time.sleep(1)'
+json 'one("forks") == 2' 'd.missing | any(.reason | contains("after 2 of 100 forks"))'
+background python3 "$lib/forks_late.py" 1 2 3
 passes --json footprint "$pid" --forks 1
-json "one(metric='forks') == 1" "values(metric='cow_pages', span='fork-to-exit', mapping='all') != []"
+json 'one("forks") == 1' 'values("cow_pages"; {span: "fork-to-exit", mapping: "all"}) != []'
 
 # A worker between two times: CPython puts its counts of references back, so that no byte tells what
 # was copied. And nobody prices the forks of one that forks nobody.
-cat >workers.py <<'EOF'
-import os, time
-memory = [[number] for number in range(200000)]
-child = os.fork()
-if child == 0:
-    time.sleep(1.5)
-    for one in memory:
-        one
-    time.sleep(60)
-open("worker", "w").write(str(child))
-os.wait()
-EOF
-background python3 workers.py
-sleep 0.3
+background python3 "$lib/reads_objects.py"
+for _ in {1..100}; do [[ ! -s worker ]] || break; sleep 0.1; done
 started+=("$(<worker)")
 profile=$REPOSITORY/tests/fixtures/profile.json
 passes --json footprint "$(<worker)" --duration-s 3
 if [[ $(id -u) == 0 ]]; then
-	json "d['summary']['method'] == 'exclusive'" \
-		"one(metric='cow_pages', span='interval', mapping='all') >= 2000, values(metric='cow_pages', mapping='all')"
+	json 'd.summary.method == "exclusive"' \
+		'one("cow_pages"; {span: "interval", mapping: "all"}) >= 2000'
 else
-	json "d['summary']['method'] == 'snapshot'" "any(m['metric'] == 'cow_pages' for m in d['missing'])"
+	json 'd.summary.method == "snapshot"' 'd.missing | any(.metric == "cow_pages")'
 fi
-json "any('has no child of its own' in m['reason'] for m in d['missing'] if m['metric'] == 'forks')"
+json 'd.missing | any(.metric == "forks" and (.reason | contains("has no child of its own")))'
 refuses 1 'was forked by python3.* and has no child of its own: .*cowlab advise' \
 	advise "$(<worker)" --profile "$profile"
 rm -rf of_worker && passes footprint "$(<worker)" --duration-s 0.3 --output of_worker
@@ -196,62 +151,15 @@ kill -9 "$(<worker)"
 
 # One that forks all the time, left at whatever moment: while cowlab waits for a slow reader of what
 # it found, nobody is stopped. A page of a pipe is less than it writes.
-cat >slow_reader.py <<'EOF'
-import fcntl, os, subprocess, sys, time
-
-F_SETPIPE_SZ = 1031
-cowlab, pid = sys.argv[1:]
-reader, writer = os.pipe()
-fcntl.fcntl(writer, F_SETPIPE_SZ, 4096)
-words = [cowlab, "footprint", "--json", pid, "--forks", "1", "--stop"]
-running = subprocess.Popen(words, stdout=writer, stderr=subprocess.PIPE, text=True)
-os.close(writer)
-data = os.read(reader, 1)
-time.sleep(0.1)
-stopped = []
-for other in filter(str.isdigit, os.listdir("/proc")):
-    try:
-        name, rest = open(f"/proc/{other}/stat").read().rsplit(")", 1)
-    except OSError:
-        continue
-    state, parent = rest.split()[:2]
-    if state in "tT" and pid in (other, parent):
-        stopped.append((name, state, parent))
-while more := os.read(reader, 65536):
-    data += more
-errors = running.communicate()[1]
-if running.returncode or len(data) < 5000:
-    sys.exit(f"it wrote {len(data)} bytes and ended with {running.returncode}: {errors}")
-if stopped:
-    sys.exit(f"stopped while it waited for its reader: {stopped}")
-EOF
-cat >forking.py <<'EOF'
-import mmap, os, signal, threading
-
-signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-# Of 4 KiB pages, so that most of its time is spent in fork.
-memory = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-memory.madvise(mmap.MADV_NOHUGEPAGE)
-for at in range(0, len(memory), 4096):
-    memory[at] = 1
-
-def fork():
-    while True:
-        if os.fork() == 0:
-            os._exit(0)
-
-threading.Thread(target=fork).start()
-fork()
-EOF
-background python3 forking.py
+background python3 "$lib/forking.py"
 for _ in {1..20}; do
-	python3 slow_reader.py "$COWLAB" "$pid" || fail "see above"
+	python3 "$lib/slow_reader.py" "$COWLAB" "$pid" || fail "see above"
 done
 [[ $(awk '/^TracerPid/ { print $2 }' "/proc/$pid/status") == 0 ]] || fail "it is still traced"
 end
 
 # Where the kernel has asynchronous write-protection, in a program that registers itself.
-${CC:-cc} -O2 -o dynamic "$REPOSITORY/tests/lib/footprint_truth.c"
+${CC:-cc} -O2 -o dynamic "$lib/footprint_truth.c"
 ${CC:-cc} -O2 -shared -fPIC -o uffd.so "$REPOSITORY/examples/footprint_uffd.c"
 background env LD_PRELOAD=./uffd.so ./dynamic registered $PAGES $STEP
 refuses 1 'allow-marking|registered none' footprint "$pid" --method uffd
@@ -267,7 +175,7 @@ end
 # A shell script: each of its children, and its exit status.
 run --json footprint -- sh -c '(exit 0); /bin/true; x=$(echo a | cat); exit 7'
 is_status 7
-json "{r['params']['span'] for r in rows if 'span' in r['params']} >= {'run', 'fork-to-exit', 'fork-to-exec'}"
+json 'rows | distinct("span") | includes(["run", "fork-to-exit", "fork-to-exec"])'
 
 # SIGTERM is the command's, and ends with it; one that goes on is let go by the second.
 rm -rf told && background "$COWLAB" footprint --output told -- ./truth forever 100 2
@@ -299,7 +207,7 @@ kill -9 "$truth"
 
 # What the command prints is not mixed into the document.
 rm -rf runs && passes --json footprint --method exclusive -- sh -c 'echo said; ./truth child 100 2'
-json "d['summary']['forks'] >= 1"
+json 'd.summary.forks >= 1'
 says err '^said$'
 
 # What is kept, and that no address is in it.
@@ -350,14 +258,7 @@ fi
 end
 
 # 10,000 mappings; killed, it leaves the process running and untraced, and no run.
-background python3 -c '
-import mmap, time
-all = [mmap.mmap(-1, 8192) for _ in range(5000)]
-for one in all: one[0] = 1
-import ctypes
-libc = ctypes.CDLL(None)
-for one in all: libc.mprotect(ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(one))), 4096, 1)
-time.sleep(60)'
+background python3 "$lib/many_mappings.py"
 sleep 1
 [[ $(wc -l <"/proc/$pid/maps") -ge 5000 ]] || fail "expected many mappings"
 passes footprint "$pid" --duration-s 0.2 --output many

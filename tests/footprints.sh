@@ -35,10 +35,9 @@ nothing_kept runs
 
 # The shell is always there: its subshells write little of what they share.
 passes --json bench footprints --programs "$list" shell
-json "{r['params']['name'] for r in rows} == {'shell'}" \
-	"[v for v in values(metric='spans', mapping='all') if v >= 100]" \
-	"all(r['params']['command'].startswith('cowlab footprint --method exclusive -- sh')
-	     for r in pick(mapping='all'))"
+json 'rows | distinct("name") == ["shell"]' \
+	'values("spans"; {mapping: "all"}) | any(. >= 100)' \
+	'pick({mapping: "all"}) | all(.params.command | startswith("cowlab footprint --method exclusive -- sh"))'
 says "$(only_run runs)/report.html" 'What real programs write'
 rm -r runs
 
@@ -50,14 +49,12 @@ fi
 # Prediction beside measurement: a pre-forking server, its counts only.
 passes --json bench forecast --programs "$list" --profile "$profile" --pairs 6 \
 	--rounds 1 prefork-frozen
-json "len(values(metric='extra_ns', figure='measured')) == 2" \
-	"one(metric='extra_ns', figure='low') <= one(metric='extra_ns', figure='predicted')
-	 <= one(metric='extra_ns', figure='high')" \
-	"all(0.8 < v / one(metric='extra_faults', figure='predicted') < 1.25
-	     for v in values(metric='extra_faults', figure='measured')),
-	 (values(metric='extra_faults', figure='measured'), one(metric='extra_faults', figure='predicted'))" \
-	"all(0.8 < v / one(metric='extra_bytes', figure='predicted') < 1.25
-	     for v in values(metric='extra_bytes', figure='measured'))"
+json 'values("extra_ns"; {figure: "measured"}) | length == 2' \
+	'one("extra_ns"; {figure: "low"}) <= one("extra_ns"; {figure: "predicted"}) and
+		one("extra_ns"; {figure: "predicted"}) <= one("extra_ns"; {figure: "high"})' \
+	'all("extra_faults", "extra_bytes";
+		one(.; {figure: "predicted"}) as $predicted | values(.; {figure: "measured"}) |
+		length > 0 and all(. / $predicted | 0.8 < . and . < 1.25))'
 says "$(only_run runs)/report.html" 'Predicted and measured cost of real forks'
 passes report "$(only_run runs)"
 says out 'prefork-frozen'

@@ -82,11 +82,8 @@ some=$(only_run some)
 says err "^cowlab: $some has what was measured before: .*interrupted"
 passes --json compare "$some" "$some"
 has_rounds() {
-	python3 - "$1/run.json" <<-'EOF' || fail "$called: expected the rounds that were made in run.json, saw: $(<"$1/run.json")"
-		import json, re, sys
-		missing = [m for m in json.load(open(sys.argv[1]))["missing"] if m["metric"] == "rounds"]
-		assert len(missing) == 1 and re.match(r"[1-9]\d* of 1000 were made: ", missing[0]["reason"])
-	EOF
+	holds "$1/run.json" 'd.missing | map(select(.metric == "rounds")) |
+		length == 1 and (.[0].reason | test("^[1-9][0-9]* of 1000 were made: "))'
 }
 has_rounds "$some"
 

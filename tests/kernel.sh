@@ -72,7 +72,7 @@ says err 'without ld, flex, bison, bc, .*: run scripts/install kernel'
 
 # The kernel, which `make kernels` has put into the cache.
 passes kernel build --json --variant plain
-json 'd["summary"]["kernels"][0]["variant"] == "plain"' 'd["summary"]["kernels"][0]["steps"] == []'
+json 'd.summary.kernels[0] | .variant == "plain" and .steps == []'
 
 # A series that does not fit this source: the step, the file, the hunk and the reject are named.
 mkdir -p misfit/series/0001-misfit
@@ -144,7 +144,7 @@ for name in init run status console.log; do
 done
 [[ $(LC_ALL=C ls share | xargs) == 'console.log data init run status' ]] ||
 	fail "expected nothing else in the shared folder, saw: $(ls share)"
-json 'd["summary"]["status"] == 137' 'd["summary"]["complaints"] == []' 'd["summary"]["duration_s"] > 0'
+json 'd.summary.status == 137' 'd.summary.complaints == []' 'd.summary.duration_s > 0'
 
 # The log is looked at.
 boot -- sh -c 'echo "<4>WARNING: CPU: 0 PID: 1 at mm/none.c:1" >/dev/kmsg'
@@ -213,7 +213,7 @@ says out '^# hangs: ran longer than its limit$'
 says err '3 of 6 tests failed'
 tested --filter compiled --json
 is_status 0
-json 'd["summary"]["passed"] == 1' 'd["summary"]["failed"] == 0' 'd["summary"]["skipped"] == 0'
+json 'd.summary.passed == 1' 'd.summary.failed == 0' 'd.summary.skipped == 0'
 refuses 1 "no test in .* has 'none' in its name" kernel test --variant plain \
 	--tests guest-tests --filter none
 

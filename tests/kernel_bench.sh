@@ -35,27 +35,24 @@ nothing_kept runs
 guest tcg --json cow-faults --policy off,next,next:16,next:512:4 \
 	--pattern single,sequential,random --size-bytes 16MiB --rounds 2
 is_status 0
-exact="abs(c['cow_faults'] + c['precopy_written'] - c['pages_written']) == 0"
-json "{e['accelerator'] for e in d['run']['environments']} == {'tcg'}" \
-	"d['run']['environments'][0]['build']['variant'] == 'patched'" \
-	"{r['params']['variant'] for r in rows} == {'patched'}" \
-	"{r['params']['policy'] for r in rows} == {'off', 'next', 'next:16', 'next:512:4'}" \
-	"all(c['cow_faults'] == c['pages_written'] for c in [{m: max(values(policy='off', metric=m,
-		pattern=p)) for m in ('cow_faults', 'pages_written')} for p in ('single', 'sequential',
-		'random')])" \
-	"all($exact for p in ('sequential', 'random') for q in ('off', 'next', 'next:16', 'next:512:4') for rep in (0, 1)
-		for c in [{m: [r['value'] for r in pick(policy=q, pattern=p, metric=m) if r['rep'] == rep][0]
-		for m in ('cow_faults', 'precopy_written', 'pages_written')}])" \
-	"max(values(policy='next:16', pattern='single', metric='precopy_wasted')) <= 2" \
-	"max(values(policy='next', pattern='sequential', metric='cow_faults')) <= 2048 + 8" \
-	"max(values(policy='next:16', pattern='sequential', metric='flushes')) <= 4096 / 16 + 16" \
-	"min(values(policy='next:512:4', pattern='sequential', metric='allocations')) >= 4096 / 16 / 2" \
-	"max(values(policy='next:512:4', pattern='sequential', metric='flushes')) <= 4096 / 16 / 4" \
-	"all(abs(v / 4096 - (1 - math.exp(-1))) < 0.02 for v in
-		values(policy='next', pattern='random', metric='cow_faults'))" \
-	"len(values(policy='off', pattern='random', metric='copy_ns', quantile='p99')) == 2" \
-	"all(a < b for a, b in zip(values(policy='off', pattern='random', metric='copy_ns', quantile='p50'),
-		values(policy='off', pattern='random', metric='kernel_fault_ns', quantile='p50')))"
+json 'd.run.environments | distinct("accelerator") == ["tcg"]' \
+	'd.run.environments[0].build.variant == "patched"' \
+	'rows | distinct("variant") == ["patched"]' \
+	'rows | distinct("policy") | same(["off", "next", "next:16", "next:512:4"])' \
+	'all("single", "sequential", "random"; {policy: "off", pattern: .} as $cell |
+		(values("cow_faults"; $cell) | max) == (values("pages_written"; $cell) | max))' \
+	'cells(["policy", "pattern", "rep"]) | map(select(.params.pattern != "single")) |
+		length == 2 * 4 * 2 and all(.cow_faults + .precopy_written == .pages_written)' \
+	'values("precopy_wasted"; {policy: "next:16", pattern: "single"}) | max <= 2' \
+	'values("cow_faults"; {policy: "next", pattern: "sequential"}) | max <= 2048 + 8' \
+	'values("flushes"; {policy: "next:16", pattern: "sequential"}) | max <= 4096 / 16 + 16' \
+	'values("allocations"; {policy: "next:512:4", pattern: "sequential"}) | min >= 4096 / 16 / 2' \
+	'values("flushes"; {policy: "next:512:4", pattern: "sequential"}) | max <= 4096 / 16 / 4' \
+	'values("cow_faults"; {policy: "next", pattern: "random"}) |
+		all(. / 4096 - (1 - (-1 | exp)) | fabs < 0.02)' \
+	'values("copy_ns"; {policy: "off", pattern: "random", quantile: "p99"}) | length == 2' \
+	'{policy: "off", pattern: "random", quantile: "p50"} as $cell |
+		[values("copy_ns"; $cell), values("kernel_fault_ns"; $cell)] | transpose | all(.[0] < .[1])'
 folder=$(only_run runs)
 grep -q 'Emulated (TCG)' "$folder/report.html" || fail "the report does not say that it was emulated"
 "$COWLAB" report --tables "$folder" >text
@@ -67,18 +64,18 @@ rm -r runs
 guest icount cow-faults --json --boots 2 \
 	--policy off --pattern single --size-bytes 1MiB --rounds 1
 is_status 0
-json "not [r for r in rows if r['metric'].endswith('_ns')]" \
-	"{e['accelerator'] for e in d['run']['environments']} == {'icount'}" \
-	"[max(v) / min(v) for v in [values(metric='fault_instructions', quantile='p50')]][0] < 1.01" \
-	"{r['rep'] for r in rows} == {0, 1}"
+json 'rows | all(.metric | endswith("_ns") | not)' \
+	'd.run.environments | distinct("accelerator") == ["icount"]' \
+	'values("fault_instructions"; {quantile: "p50"}) | max / min < 1.01' \
+	'rows | distinct("rep") == [0, 1]'
 rm -r runs
 
 # A program of one's own, and one that fails.
 guest tcg --json command --policy off,next --rounds 1 -- \
 	sh -c 'for i in 1 2 3; do /bin/true; done'
 is_status 0
-json "sorted(r['params']['policy'] for r in pick(metric='elapsed_ns')) == ['next', 'off']" \
-	"all(v > 0 for v in values(metric='minor_faults') + values(metric='cow_faults'))"
+json 'pick({metric: "elapsed_ns"}) | map(.params.policy) | sort == ["next", "off"]' \
+	'values("minor_faults") + values("cow_faults") | all(. > 0)'
 rm -r runs
 guest tcg command --rounds 1 -- false
 is_status 1
@@ -90,12 +87,9 @@ guest tcg,time_limit_s=30 cow-faults --policy off,next --pattern single --size-b
 is_status 1
 folder=$(only_run runs)
 says err "^cowlab: $folder has what was measured before: the guest did not end within 30 s"
-python3 - "$folder/run.json" <<'EOF' || fail "expected what the guest lacks in run.json, saw: $(<"$folder/run.json")"
-import json, sys
-missing = {m["metric"]: m["reason"] for m in json.load(open(sys.argv[1]))["missing"]}
-assert missing["rounds"].endswith(" of 1000 were made: it was killed"), missing
-assert missing["boots"].startswith("not all were made: the guest did not end within 30 s"), missing
-EOF
+holds "$folder/run.json" 'd.missing | map({key: .metric, value: .reason}) | from_entries |
+	(.rounds | endswith(" of 1000 were made: it was killed")) and
+	(.boots | startswith("not all were made: the guest did not end within 30 s"))'
 passes report "$folder"
 rm -r runs
 

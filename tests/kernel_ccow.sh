@@ -22,20 +22,19 @@ nothing_kept runs
 run --json study ccow --guest accelerator=tcg,memory=1GiB --set zipf_alpha=1,1.3 --set size_bytes=16MiB \
 	--set turnovers=1 --set redis_bytes=2MiB --set redis_turnovers=2 --set load=1 --rounds 1
 is_status 0
-json "{r['bench'] for r in rows} == {'snapshot', 'redis', 'cow-faults'}" \
-	"{r['params']['policy'] for r in pick(bench='snapshot', zipf_alpha='1', page_size_bytes='4096')}
-		== {'off', 'ccow', 'ccow:0'} | {f'ccow:{t}' for t in range(70, 100, 5)}
-		| {f'ccow:80:0:{32 << n}' for n in range(9) if n != 6}" \
-	"{r['params']['policy'] for r in pick(bench='snapshot', zipf_alpha='1.3')} == {'off', 'ccow'}" \
-	"{r['params']['policy'] for r in pick(bench='redis', page_size_bytes='4096')}
-		== {'off', 'ccow', 'ccow:0'} | {f'ccow:{t}' for t in range(70, 100, 5)}" \
-	"{r['params']['policy'] for b in ('snapshot', 'redis')
-		for r in pick(bench=b, page_size_bytes='2097152')} == {'off', 'ccow'}" \
-	"all(0 <= v <= 1 for m in ('before', 'after')
-		for v in values(metric=f'free_unusable_{m}_fraction'))" \
-	"len(values(metric='allocation_stalls')) == len(values(bench='snapshot', metric='writes'))" \
-	"sum(values(bench='snapshot', policy='ccow:0', metric='precopy_pages')) > 0" \
-	"sum(values(bench='redis', policy='ccow:0', metric='precopy_pages')) > 0"
+thresholds='(["off", "ccow", "ccow:0"] + [range(70; 100; 5) | "ccow:\(.)"])'
+json 'rows | distinct("bench") | same(["snapshot", "redis", "cow-faults"])' \
+	'pick({bench: "snapshot", zipf_alpha: "1", page_size_bytes: "4096"}) | distinct("policy") |
+		same('"$thresholds"' + ([32, 64, 128, 256, 512, 1024, 4096, 8192] | map("ccow:80:0:\(.)")))' \
+	'pick({bench: "snapshot", zipf_alpha: "1.3"}) | distinct("policy") | same(["off", "ccow"])' \
+	'pick({bench: "redis", page_size_bytes: "4096"}) | distinct("policy") | same('"$thresholds"')' \
+	'pick({bench: "snapshot", page_size_bytes: "2097152"}) + pick({bench: "redis", page_size_bytes: "2097152"}) |
+		distinct("policy") | same(["off", "ccow"])' \
+	'values("free_unusable_before_fraction") + values("free_unusable_after_fraction") |
+		all(0 <= . and . <= 1)' \
+	'(values("allocation_stalls") | length) == (values("writes"; {bench: "snapshot"}) | length)' \
+	'values("precopy_pages"; {bench: "snapshot", policy: "ccow:0"}) | add > 0' \
+	'values("precopy_pages"; {bench: "redis", policy: "ccow:0"}) | add > 0'
 folder=$(only_run runs)
 "$COWLAB" report --tables "$folder" >text
 for title in "document 003's microbenchmark" "document 003's second benchmark" 'document 002, patched' \
@@ -43,4 +42,4 @@ for title in "document 003's microbenchmark" "document 003's second benchmark" '
 	grep -q "$title" text || fail "the report has nothing of '$title'"
 done
 passes --json predict policies "$folder"
-json "d['summary']['checked'] >= 17" "d['summary']['median_error_points'] >= 0"
+json 'd.summary.checked >= 17' 'd.summary.median_error_points >= 0'

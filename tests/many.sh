@@ -33,13 +33,13 @@ look() {
 	passes --json watch "$many" --interval-s 1.5 --refreshes 3
 	tail -n 1 out >last
 	mv last out
-	json "d['summary']['processes'][0]['children_alive'] in ($2, $2 + 1)" \
-		"d['summary']['own']['lost_events'] == 0 and d['summary']['own']['lost_processes'] == 0"
+	json children="$2" 'd.summary.processes[0].children_alive - $children | . == 0 or . == 1' \
+		'd.summary.own | .lost_events == 0 and .lost_processes == 0'
 	# Two forks, so that the frames of the first child's copies are free when the second is looked at.
 	passes --json footprint "$many" --forks 2
-	json "[r['value'] for r in rows if r['metric'] == 'cow_pages'
-		and r['params'].get('writer') == 'parent' and r['params'].get('mapping') == 'anonymous'
-		and 'region' not in r['params'] and $1 / 3 * 2 <= r['value'] <= $1 / 3 * 2 + 40] != []"
+	json written="$(($1 / 3 * 2))" \
+		'values("cow_pages"; {writer: "parent", mapping: "anonymous", region: null}) |
+			any($written <= . and . <= $written + 40)'
 	kill -9 "$many"
 	wait "$many" 2>/dev/null || true # its status is the signal's
 }

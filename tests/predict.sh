@@ -13,53 +13,41 @@ page=4096
 for writer in child parent; do
 	passes --json predict --profile "$profile" --size-bytes 1MiB,4MiB,64MiB,256MiB,1GiB,10GiB \
 		--write-fraction 0,0.25,0.5,1 --writer $writer
-	json "d['format'] == 1 and 'run' not in d" \
-		"len(pick(metric='elapsed_ns')) == 6 * 4" \
-		"all(c['elapsed_low_ns'] <= c['elapsed_ns'] <= c['elapsed_high_ns']
-		     for c in each('pages', 'write_fraction').values())" \
-		"all(a == sorted(a) and a[0] < a[-1] for f in ['0', '0.25', '0.5', '1']
-		     for a in [values(metric='elapsed_ns', write_fraction=f)]),
-		 values(metric='elapsed_ns')" \
-		"all(a == sorted(a) and a[0] < a[-1] for p in {r['params']['pages'] for r in rows}
-		     for a in [values(metric='elapsed_ns', pages=p)])" \
-		"all(0 <= c['extra_bytes'] - int(pages) * float(fraction) * $page - int(pages) * 8
-		     <= int(pages) * 8 * 0.02 + 16 * $page
-		     for (pages, fraction), c in each('pages', 'write_fraction').items()),
-		 {k: c['extra_bytes'] for k, c in each('pages', 'write_fraction').items()}" \
-		"{'pages', 'size_bytes', 'write_fraction', 'writer', 'threads', 'page_size_bytes', 'policy'}
-		 <= rows[0]['params'].keys()"
+	json page=$page 'd.format == 1 and (d | has("run") | not)' \
+		'values("elapsed_ns") | length == 6 * 4' \
+		'cells(["pages", "write_fraction"]) |
+			all(.elapsed_low_ns <= .elapsed_ns and .elapsed_ns <= .elapsed_high_ns)' \
+		'all("0", "0.25", "0.5", "1"; values("elapsed_ns"; {write_fraction: .}) |
+			ordered and .[0] < last)' \
+		'all(rows | distinct("pages")[]; values("elapsed_ns"; {pages: .}) | ordered and .[0] < last)' \
+		'cells(["pages", "write_fraction"]) | all((.params.pages | tonumber) as $pages |
+			.extra_bytes - $pages * (.params.write_fraction | tonumber) * $page - $pages * 8 |
+			0 <= . and . <= $pages * 8 * 0.02 + 16 * $page)' \
+		'rows[0].params | keys | includes(["pages", "size_bytes", "write_fraction", "writer", "threads",
+			"page_size_bytes", "policy"])'
 done
 
 # A profile that lacks the costs of forks among work says so; with them such a fork is dearer by
 # what they say: 0.1 ms, and 50 ns for each of 16384 pages.
 passes --json predict --profile "$profile" --size-bytes 64MiB --among-work
-json "any('fork_among_work_ns' in note for a in d['summary'] for note in a['prediction']['notes'])"
-python3 - "$profile" <<'END'
-import json, sys
-file = json.load(open(sys.argv[1]))
-costs = file["profile"]["costs"]
-entry = costs["pte_ns_per_page"]
-def cost(value):
-    return {**entry, "value": value, "low": value, "high": value}
-costs["fork_among_work_ns"] = cost(1e5)
-costs["pte_among_work_ns_per_page"] = cost(1e4)
-json.dump(file, open("among.json", "w"))
-END
+json 'd.summary | any(.[].prediction.notes[]; contains("fork_among_work_ns"))'
+jq '.profile.costs |= . + (.pte_ns_per_page as $entry |
+	{fork_among_work_ns: 1e5, pte_among_work_ns_per_page: 1e4} |
+	map_values($entry + {value: ., low: ., high: .}))' "$profile" >among.json
 passes --json predict --profile among.json --size-bytes 64MiB --among-work
-json "one(metric='fork_ns', among_work='true') >= 1e5 + 1e4 * 16384" \
-	"not any('fork_among_work' in note or 'pte_among' in note for a in d['summary'] for note in a['prediction']['notes'])"
+json 'one("fork_ns"; {among_work: "true"}) >= 1e5 + 1e4 * 16384' \
+	'd.summary | any(.[].prediction.notes[]; test("fork_among_work|pte_among")) | not'
 
 # The fraction is told as it was asked, and the size in pages as well.
 passes --json predict --profile "$profile" --size-bytes 64MiB --write-fraction 0.1
-json "{r['params']['pages'] for r in rows} == {'16384'}"
-json "{r['params']['write_fraction'] for r in rows} == {'0.1'},
-	{r['params']['write_fraction'] for r in rows}"
+json 'rows | distinct("pages") == ["16384"]'
+json 'rows | distinct("write_fraction") == ["0.1"]'
 
 # Another running thread makes copies dearer, huge pages make fork cheaper.
 passes --json predict --profile "$profile" --size-bytes 256MiB --write-fraction 0.5 --threads 0,1
-json "one(metric='elapsed_ns', threads='1') > one(metric='elapsed_ns', threads='0')"
+json 'one("elapsed_ns"; {threads: "1"}) > one("elapsed_ns"; {threads: "0"})'
 passes --json predict --profile "$profile" --size-bytes 1GiB --page-size-bytes 4096,2MiB
-json "one(metric='fork_ns', page_size_bytes='2097152') < one(metric='fork_ns', page_size_bytes='4096')"
+json 'one("fork_ns"; {page_size_bytes: "2097152"}) < one("fork_ns"; {page_size_bytes: "4096"})'
 
 # By the newest run of a folder: the last by name.
 mkdir -p runs/20260101T000000Z-calibrate runs/20260102T000000Z-calibrate runs/20260103T000000Z-bench
@@ -96,14 +84,9 @@ refuses 1 'newer.json has format 2.*reads format 1' predict --profile newer.json
 # Figures that no calibration gives: no panic, no nonsense.
 sed 's/"page_size_bytes": 4096/"page_size_bytes": 0/' "$profile" >zero_page.json
 refuses 1 'zero_page.json' predict --profile zero_page.json --size-bytes 1GiB
-python3 -c 'import json, sys
-d = json.load(open(sys.argv[1])); d["profile"]["curves"] = []
-json.dump(d, open("no_curves.json", "w"))' "$profile"
+jq '.profile.curves = []' "$profile" >no_curves.json
 refuses 1 'calibrate|no_curves' predict --profile no_curves.json --size-bytes 1GiB
-python3 -c 'import json, sys
-d = json.load(open(sys.argv[1]))
-for c in d["profile"]["curves"]: c["points"] = []
-json.dump(d, open("no_points.json", "w"))' "$profile"
+jq '.profile.curves[].points = []' "$profile" >no_points.json
 refuses 1 'calibrate|no_points' predict --profile no_points.json --size-bytes 1GiB
 
 refuses 2 "'1.5' for '--write-fraction" predict --profile "$profile" --size-bytes 1GiB --write-fraction 1.5

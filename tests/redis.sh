@@ -39,48 +39,42 @@ nothing_kept runs
 
 small=(bench redis --size-bytes 8MiB --rounds 1)
 passes --json "${small[@]}" --turnovers 20 --snapshots 2 --load 0.3
-json "values(metric='served_updates') == values(metric='updates') and len(values(metric='updates')) == 5" \
-	"all(v == values(metric='records')[0] * 20 for v in values(metric='updates'))" \
-	"sorted((r['params']['load'], r['params']['snapshots']) for r in pick(metric='updates')) == [
-		('0.3', 'bgsave'), ('0.3', 'none'), ('closed', 'aof-rewrite'), ('closed', 'bgsave'),
-		('closed', 'none')]" \
-	"not values(metric='fork_ns', snapshots='none')" \
-	"all(v > 0 for v in values(metric='fork_ns') + values(metric='cow_bytes'))" \
-	"len(values(metric='fork_ns')) == 3 and all(v == 2 for v in values(metric='snapshots'))" \
-	"all(found == sorted(found) for load in ('closed', '0.3') for found in [[one(metric='latency_ns',
-		quantile=q, part='all', load=load, snapshots='bgsave')
-		for q in 'min p50 p90 p95 p99 p99.9 max'.split()]])" \
-	"one(metric='throughput_per_s', load='0.3', snapshots='none') <
-		1.05 * one(metric='intended_per_s', load='0.3', snapshots='none')" \
-	"[r['value'] for r in pick(metric='used_bytes')][0] > 8e6"
+json 'values("served_updates") == values("updates") and (values("updates") | length == 5)' \
+	'values("records")[0] as $records | values("updates") | all(. == $records * 20)' \
+	'pick({metric: "updates"}) | map([.params.load, .params.snapshots]) | sort == [["0.3", "bgsave"],
+		["0.3", "none"], ["closed", "aof-rewrite"], ["closed", "bgsave"], ["closed", "none"]]' \
+	'values("fork_ns"; {snapshots: "none"}) == []' \
+	'values("fork_ns") + values("cow_bytes") | all(. > 0)' \
+	'(values("fork_ns") | length == 3) and (values("snapshots") | all(. == 2))' \
+	'all("closed", "0.3"; quantiles("latency_ns"; {part: "all", load: ., snapshots: "bgsave"}) | ordered)' \
+	'{load: "0.3", snapshots: "none"} as $cell |
+		one("throughput_per_s"; $cell) < 1.05 * one("intended_per_s"; $cell)' \
+	'values("used_bytes")[0] > 8e6'
 nothing_left
 rm -r runs
 
 # Requests of several updates, of which the last has fewer.
 passes --json "${small[@]}" --turnovers 40 --snapshots 1 --load 1 --set pipeline=7 --clients 3
-json "values(metric='served_updates') == values(metric='updates') and len(values(metric='updates')) == 5" \
-	"all(v == values(metric='records')[0] * 40 and v % 7 for v in values(metric='updates'))"
+json 'values("served_updates") == values("updates") and (values("updates") | length == 5)' \
+	'values("records")[0] as $records | values("updates") | all(. == $records * 40 and . % 7 != 0)'
 rm -r runs
 
 # In a guest: what the kernel counted in the server itself, and its report.
 COWLAB_KERNEL=$REPOSITORY/kernel run --json kernel bench --guest memory=1GiB,accelerator=tcg redis \
 	--policy off,next:16 --size-bytes 8MiB --turnovers 0.3 --snapshots 1 --load 1 --rounds 1
 is_status 0
-json "{e['accelerator'] for e in d['run']['environments']} == {'tcg'}" \
-	"len(values(metric='updates')) == 2 * 5 and values(metric='served_updates') == values(metric='updates')" \
-	"all(v == 0 for v in values(metric='precopy_pages', policy='off'))" \
-	"all(one(metric=m, policy='next:16', load='closed', snapshots='bgsave') > 0
-		for m in ('cow_faults', 'precopy_pages', 'fork_ns'))" \
-	"one(metric='cow_faults', policy='off', load='closed', snapshots='bgsave') >
-		one(metric='cow_faults', policy='off', load='closed', snapshots='none')"
+json 'd.run.environments | distinct("accelerator") == ["tcg"]' \
+	'(values("updates") | length == 2 * 5) and values("served_updates") == values("updates")' \
+	'values("precopy_pages"; {policy: "off"}) | all(. == 0)' \
+	'all("cow_faults", "precopy_pages", "fork_ns";
+		one(.; {policy: "next:16", load: "closed", snapshots: "bgsave"}) > 0)' \
+	'one("cow_faults"; {policy: "off", load: "closed", snapshots: "bgsave"}) >
+		one("cow_faults"; {policy: "off", load: "closed", snapshots: "none"})'
 says "$(only_run runs)/report.html" 'Emulated \(TCG\)'
 rm -r runs
 
 # A port that somebody has.
-python3 -c '
-import socket, sys, time
-s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen()
-print(s.getsockname()[1], flush=True); time.sleep(60)' >port &
+python3 "$REPOSITORY/tests/lib/peer.py" silent >port &
 holder=$!
 for _ in {1..100}; do [[ ! -s port ]] || break; sleep 0.1; done
 refuses 1 "port $(<port) cannot be had" "${small[@]}" --set "port=$(<port)"

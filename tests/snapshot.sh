@@ -18,33 +18,32 @@ refuses 1 'interval-ns is too short' bench snapshot --size-bytes 32MiB --fork-ev
 nothing_kept runs
 
 # Each page that is written first after a fork faults once, and a few of the program's own.
-counts="all(0 <= c['minor_faults'] - c['first_written_pages'] <= 40 + 8 * c['forks']
-	for k, c in each('forks', 'zipf_alpha', 'placement').items() if k[0] == 'yes'),
-	each('forks', 'zipf_alpha', 'placement')"
+counts='cells(["forks", "zipf_alpha", "placement"]) | map(select(.params.forks == "yes")) |
+	length == 6 and all(.forks as $forks | .minor_faults - .first_written_pages |
+		0 <= . and . <= 40 + 8 * $forks)'
 passes --json bench snapshot --size-bytes 16MiB --zipf-alpha 0,1.0,1.3 --set placement=scattered,ranked \
 	--fork-every-s 0.002 --rounds 1
 json "$counts" \
-	"len(values(metric='throughput_per_s', forks='yes')) == 6 and
-		len(values(metric='throughput_per_s', forks='no')) == 6" \
-	"all(v == 10 * 16 * 1024 for v in values(metric='writes'))" \
-	"all(v <= 40 for v in values(metric='minor_faults', forks='no'))" \
-	"all(v == 0 for v in values(metric='forks', forks='no'))" \
-	"sum(values(metric='forks', forks='yes')) > 6" \
-	"all(found == sorted(found) for p in ('scattered', 'ranked') for f in ('yes', 'no') for found in
-		[[one(metric='latency_ns', quantile=q, placement=p, forks=f, zipf_alpha='1')
-		for q in 'min p50 p90 p95 p99 p99.9 max'.split()]])" \
-	"all(v >= 2 * 16 * 2**20 for v in values(metric='rss_sum_bytes', forks='yes'))" \
-	"all(16 * 2**20 <= v < 3.1 * 16 * 2**20 for v in values(metric='pss_sum_max_bytes'))"
+	'(values("throughput_per_s"; {forks: "yes"}) | length == 6) and
+		(values("throughput_per_s"; {forks: "no"}) | length == 6)' \
+	'values("writes") | all(. == 10 * 16 * 1024)' \
+	'values("minor_faults"; {forks: "no"}) | all(. <= 40)' \
+	'values("forks"; {forks: "no"}) | all(. == 0)' \
+	'values("forks"; {forks: "yes"}) | add > 6' \
+	'all({placement: ("scattered", "ranked"), forks: ("yes", "no"), zipf_alpha: "1"};
+		quantiles("latency_ns"; .) | ordered)' \
+	'values("rss_sum_bytes"; {forks: "yes"}) | all(. >= 2 * 16777216)' \
+	'values("pss_sum_max_bytes") | all(16777216 <= . and . < 3.1 * 16777216)'
 # What Zipf's law says of the pages that a cell touches: with the exponent 1.3 and the blocks in the
 # order of their ranks far fewer than when all are as likely.
-json "values(metric='coverage_percent', quantile='p50', zipf_alpha='1.3', placement='ranked') <
-	values(metric='coverage_percent', quantile='p50', zipf_alpha='0', placement='ranked')"
+json 'values("coverage_percent"; {quantile: "p50", zipf_alpha: "1.3", placement: "ranked"}) <
+	values("coverage_percent"; {quantile: "p50", zipf_alpha: "0", placement: "ranked"})'
 rm -r runs
 
 # Zipf's law itself: a fifth of the blocks gets so much of the writes.
-json "all(abs(values(metric='preferred_fifth_writes', zipf_alpha=a, forks='no')[0] / 163840 -
-	sum(r ** -float(a) for r in range(1, 16384 // 5 + 1)) /
-	sum(r ** -float(a) for r in range(1, 16385))) < 0.01 for a in ('0', '1', '1.3'))"
+json 'def weight($blocks; $alpha): [range(1; $blocks + 1) | pow(.; -$alpha)] | add;
+	all(0, 1, 1.3; . as $alpha | values("preferred_fifth_writes"; {zipf_alpha: "\($alpha)", forks: "no"})[0] / 163840 -
+		weight(16384 / 5 | floor; $alpha) / weight(16384; $alpha) | fabs < 0.01)'
 # Calibrated: the interval is what a fork was felt for, or a third of what was looked at.
 passes bench snapshot --size-bytes 16MiB --zipf-alpha 1.0 --rounds 2
 says err 'this will take about [0-9]+ (s|minutes)'
@@ -59,9 +58,9 @@ passes report --tables "$folder"
 diff out first || fail "report RUN says something else than the run did"
 rm -r runs
 passes --json bench snapshot --size-bytes 16MiB --zipf-alpha 1.0 --rounds 2
-json "len(values(metric='interval_ns', forks='once')) == 1" \
-	"values(metric='interval_ns', forks='yes') == values(metric='interval_ns', forks='once') * 2" \
-	"all(v > 0 for v in values(metric='forks', forks='yes'))"
+json 'values("interval_ns"; {forks: "once"}) | length == 1' \
+	'values("interval_ns"; {forks: "once"}) as $once | values("interval_ns"; {forks: "yes"}) == $once + $once' \
+	'values("forks"; {forks: "yes"}) | all(. > 0)'
 rm -r runs
 
 # Ctrl-C in the middle: neither the program nor its idle children are left.
@@ -79,13 +78,13 @@ nothing_kept runs
 COWLAB_KERNEL=$REPOSITORY/kernel run --json kernel bench --guest memory=1GiB,accelerator=tcg snapshot \
 	--policy off,next:16,next:512:4 --size-bytes 16MiB --zipf-alpha 1.0 --rounds 1
 is_status 0
-json "{e['accelerator'] for e in d['run']['environments']} == {'tcg'}" \
-	"all(0 <= c['cow_faults'] + c['precopy_written'] - c['first_written_pages'] <= 8 + 8 * c['forks']
-		for k, c in each('forks', 'policy').items() if k[0] == 'yes'), each('forks', 'policy')" \
-	"set(each('forks', 'policy')) == {('yes', 'off'), ('yes', 'next:16'), ('yes', 'next:512:4'),
-		('no', 'off'), ('once', 'off')}, list(each('forks', 'policy'))" \
-	"one(metric='precopy_pages', policy='off', forks='yes') == 0" \
-	"one(metric='cow_faults', policy='next:512:4', forks='yes') <
-		one(metric='cow_faults', policy='next:16', forks='yes') <
-		one(metric='cow_faults', policy='off', forks='yes')"
+json 'd.run.environments | distinct("accelerator") == ["tcg"]' \
+	'cells(["forks", "policy"]) | map(select(.params.forks == "yes")) | length == 3 and all(
+		.forks as $forks | .cow_faults + .precopy_written - .first_written_pages |
+		0 <= . and . <= 8 + 8 * $forks)' \
+	'cells(["forks", "policy"]) | map([.params.forks, .params.policy]) | same([["yes", "off"],
+		["yes", "next:16"], ["yes", "next:512:4"], ["no", "off"], ["once", "off"]])' \
+	'one("precopy_pages"; {policy: "off", forks: "yes"}) == 0' \
+	'["next:512:4", "next:16", "off"] | map(one("cow_faults"; {policy: ., forks: "yes"})) |
+		.[0] < .[1] and .[1] < .[2]'
 grep -q 'Emulated (TCG)' "$(only_run runs)/report.html" || fail "the report does not say that it was emulated"

@@ -14,13 +14,12 @@ if [[ -n ${COWLAB_TEST_LONG:-} ]]; then
 	least=4
 fi
 passes --json study --quick "${rounds[@]}" --output runs
-json "d['format'] == 1 and d['run']['name'] == 'study'" \
-	"{'calibrate', 'fork-sweep', 'fork-table', 'cow-faults', 'cow-check'}
-	 <= {r['bench'] for r in rows}, {r['bench'] for r in rows}" \
-	"all(r['unit'] for r in rows)" \
-	"len({r['rep'] for r in pick(bench='calibrate')}) >= $least" \
-	"{r['params']['children'] for r in pick(bench='cow-check')} == set('12345678')" \
-	"all(m['reason'] for m in d['missing'])"
+json least=$least 'd.format == 1 and d.run.name == "study"' \
+	'rows | distinct("bench") | includes(["calibrate", "fork-sweep", "fork-table", "cow-faults", "cow-check"])' \
+	'rows | all(.unit != "")' \
+	'pick({bench: "calibrate"}) | distinct("rep") | length >= $least' \
+	'pick({bench: "cow-check"}) | distinct("children") == ["1", "2", "3", "4", "5", "6", "7", "8"]' \
+	'd.missing | all(.reason != "")'
 
 folder=$(only_run runs)
 for file in run.json samples.parquet profile.json report.html; do
@@ -40,9 +39,9 @@ tail -c 100 "$page" | grep -qi '</html>' || fail "report.html is cut"
 	fail "report.html loads something from a network"
 
 passes --json predict --profile runs --size-bytes 10GiB
-json "one(metric='elapsed_low_ns') <= one(metric='elapsed_ns') <= one(metric='elapsed_high_ns')"
+json 'one("elapsed_low_ns") <= one("elapsed_ns") and one("elapsed_ns") <= one("elapsed_high_ns")'
 passes --json compare "$folder" "$folder"
-json "d['summary']['different'] == 0 and d['summary']['compared'] > 100"
+json 'd.summary.different == 0 and d.summary.compared > 100'
 passes report "$folder"
 [[ $(wc -l <out) -le 60 ]] || fail "expected at most 60 lines of findings, saw $(wc -l <out)"
 [[ -s out ]] || fail "$called: expected the findings, saw nothing"

@@ -83,10 +83,10 @@ target 64
 tell remap remapped
 before=$(huge_mib)
 passes --json tend "$target" --dry-run --profile "$profile"
-json "one(metric='candidate_regions') >= 28" \
-	"one(metric='fork_ns', state='after') < one(metric='fork_ns', state='now')" \
-	"one(metric='fork_low_ns', state='now') <= one(metric='fork_ns', state='now') <= one(metric='fork_high_ns', state='now')" \
-	"d['summary'][0]['plan']['filled_pages'] <= 8 * one(metric='candidate_regions')"
+json 'one("candidate_regions") >= 28' \
+	'one("fork_ns"; {state: "after"}) < one("fork_ns"; {state: "now"})' \
+	'["fork_low_ns", "fork_ns", "fork_high_ns"] | map(one(.; {state: "now"})) | ordered' \
+	'd.summary[0].plan.filled_pages <= 8 * one("candidate_regions")'
 [[ $(huge_mib) == "$before" ]] || fail "a dry run changed something"
 mv runs away
 passes tend "$target" --dry-run
@@ -98,16 +98,11 @@ passes --json tend "$target" --once --set cpu_share=1 --budget-us 1000000 --prof
 (($(huge_mib) >= before + 56)) || fail "expected huge pages, saw $(huge_mib) MiB of $before"
 tell check whole
 grep -q '"event":"done"' out || fail "expected an event 'done', saw: $(seen)"
-python3 - out <<'END' || fail "the lines are not what --json promises"
-import json, sys
-lines = [json.loads(line) for line in open(sys.argv[1])]
-assert all({"format", "samples", "summary", "missing"} <= set(line) for line in lines)
-last = lines[-1]["summary"]
-assert last["event"] == "ended" and last["collapsed_regions"] >= 28, last
-assert {"collapsed_regions", "stall_ns"} <= {row["metric"] for row in lines[-1]["samples"]}
-END
+holds out '$documents | all(keys | includes(["format", "samples", "summary", "missing"]))' \
+	'$documents | last.summary | .event == "ended" and .collapsed_regions >= 28' \
+	'$documents | last.samples | distinct("metric") | includes(["collapsed_regions", "stall_ns"])'
 passes --json tend "$target" --dry-run --profile "$profile"
-json "one(metric='candidate_regions') <= 2" "one(metric='huge_regions') >= 28"
+json 'one("candidate_regions") <= 2' 'one("huge_regions") >= 28'
 
 # Metrics are written without root's right to others' folders: refused at once, and later only said.
 refuses 1 'gives up the right to other users.*--output.*[Pp]ermission denied' \
@@ -146,12 +141,8 @@ status=0
 wait "$tend" || status=$?
 called="tend of memory that is unmapped meanwhile"
 is_status 0
-python3 - out <<'END' || fail "$called: $(seen)"
-import json, sys
-last = [json.loads(line) for line in open(sys.argv[1])][-1]["summary"]
-assert last["failed_regions"].get("unmapped", 0) >= 8 and last["collapsed_regions"] >= 12, last
-assert "no_huge_page" not in last["rests"], last
-END
+holds out '$documents | last.summary | .failed_regions.unmapped >= 8 and .collapsed_regions >= 12' \
+	'$documents | last.summary.rests | has("no_huge_page") | not'
 ends
 
 # While a child shares the memory nothing is done; afterwards it is.
@@ -178,8 +169,7 @@ done
 tell fork forked
 tell check whole
 port=$(sed -n 's,.*http://127.0.0.1:\([0-9]*\)/metrics.*,\1,p' err)
-python3 -c 'import sys, urllib.request
-print(urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/metrics").read().decode())' "$port" >served
+python3 "$REPOSITORY/tests/lib/scrape.py" "http://127.0.0.1:$port/metrics" >served
 # Who is connected and says nothing does not hold up the end.
 exec 9<>"/dev/tcp/127.0.0.1/$port"
 SECONDS=0

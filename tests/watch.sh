@@ -12,54 +12,12 @@ set -euo pipefail
 started=()
 trap 'for pid in "${started[@]}"; do kill -9 "$pid" 2>/dev/null || true; done' EXIT
 
-# A program that maps 32 MiB, and at each line of its input forks a child that lives until the next
-# line, while it writes every second page itself. It is named forker.
-cat >forker.py <<'E2'
-import ctypes, mmap, os, sys, time
-own = os.getpid()
-ctypes.CDLL(None).prctl(15, b"forker", 0, 0, 0)
-size, page = 32 << 20, mmap.PAGESIZE
-memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-memory.madvise(mmap.MADV_NOHUGEPAGE) if hasattr(mmap, "MADV_NOHUGEPAGE") else None
-for at in range(0, size, page):
-    memory[at] = 1
-child = None
-print("ready", flush=True)
-for line in sys.stdin:
-    if child:
-        os.kill(child[0], 9)
-        os.waitpid(child[0], 0)
-        child = None
-    if line.strip() == "fork":
-        pid = os.fork()
-        if pid == 0:
-            # Not longer than its parent.
-            while os.getppid() == own:
-                time.sleep(0.1)
-            os._exit(0)
-        child = (pid,)
-        # Faults are told apart by what was read at the fork: on a busy machine that is late.
-        time.sleep(0.3)
-        for at in range(0, size, 2 * page):
-            memory[at] = 2
-    elif line.strip() == "double":
-        pid = os.fork()
-        if pid == 0:
-            # Gone before anybody can look at it, and its own child lives on.
-            if os.fork() == 0:
-                time.sleep(0.3)
-            os._exit(0)
-        os.waitpid(pid, 0)
-    elif line.strip() == "exec":
-        os.execvp("sleep", ["sleep", "60"])
-    print("done", flush=True)
-E2
 
-# start_forker: its pid in $forker; tell WORD waits until it is done.
+# start_forker: tests/lib/forker.py, its pid in $forker; tell WORD waits until it is done.
 start_forker() {
 	rm -f to from
 	mkfifo to from
-	python3 forker.py <to >from &
+	python3 "$REPOSITORY/tests/lib/forker.py" <to >from &
 	forker=$!
 	started+=("$forker")
 	exec 5>to 6<from
@@ -70,20 +28,6 @@ tell() {
 	read -r -u 6 _
 }
 
-# frames FILE EXPRESSION: true of the frames of FILE (a list f), see below.
-frames() {
-	python3 - "$@" <<'E2' || fail "frames: see above ($(tail -c 600 err 2>/dev/null))"
-import json, sys
-lines = [json.loads(line) for line in open(sys.argv[1])]
-f = [line["summary"] for line in lines]
-last = f[-1]["processes"][0] if f and f[-1]["processes"] else None
-names = {"lines": lines, "f": f, "last": last}
-for expression in sys.argv[2:]:
-    if not eval(expression, names):
-        print("not true:", expression, "last:", json.dumps(last)[:1500])
-        sys.exit(1)
-E2
-}
 
 # wait_for FILE COUNT: until the file has so many lines.
 wait_for() {
@@ -147,19 +91,17 @@ wait "$watch" || fail "watch ended with $?: $(cat err)"
 exec 5>&- 6<&-
 [[ $(stat -c %a recorded) == 600 ]] || fail "a recording is for its owner"
 cmp json recorded || fail "a recording is what --json prints"
-frames json 'last["ended"]' 'all(line["format"] == 1 for line in lines)' \
-	'f[-1]["own"]["rss_bytes"] < 50e6' \
-	'last["last_epoch"] is not None' \
-	'all(b["groups"][0]["totals"]["minor_faults"] >= a["groups"][0]["totals"]["minor_faults"]
-		for a, b in zip(f, f[1:]))'
+holds json 'latest.ended' '$documents | all(.format == 1)' \
+	'frames | last.own.rss_bytes < 50e6' \
+	'latest.last_epoch != null' \
+	'frames | map(.groups[0].totals.minor_faults) | ordered'
 if $bpf; then
 	# Half of 8192 pages, and some of Python's own.
-	frames json 'last["totals"]["forks"] == 2' 'last["totals"]["execs"] == 1' \
-		'last["totals"]["exits"] == 2' \
-		'4096 <= last["last_epoch"]["copied_bytes"] / 4096 < 4096 + 900' \
-		'8000 <= last["totals"]["copied_bytes"] / 4096 < 8192 + 1800' \
-		'max(len(p["epoch"]["regions"]) for x in f for p in x["processes"] if p["epoch"]) >= 16' \
-		'last["totals"]["stops"]["count"] == 2 if f[-1]["sees"]["stops"] else last["totals"]["stops"] is None'
+	holds json 'latest.totals | .forks == 2 and .execs == 1 and .exits == 2' \
+		'latest.last_epoch.copied_bytes / 4096 | 4096 <= . and . < 4096 + 900' \
+		'latest.totals.copied_bytes / 4096 | 8000 <= . and . < 8192 + 1800' \
+		'[frames[].processes[] | select(.epoch) | .epoch.regions | length] | max >= 16' \
+		'if frames | last.sees.stops then latest.totals.stops.count == 2 else latest.totals.stops == null end'
 fi
 
 # Forks of a child that has ended when they are read count, too.
@@ -174,25 +116,17 @@ if $bpf; then
 	kill "$forker"
 	wait "$watch" || fail "watch ended with $?: $(cat err)"
 	exec 5>&- 6<&-
-	frames double 'sum(group["totals"]["forks"] for group in f[-1]["groups"]) == 40' \
-		'sum(group["totals"]["exits"] for group in f[-1]["groups"]) == 41' \
-		'f[-1]["own"]["lost_events"] == 0 and f[-1]["own"]["lost_processes"] == 0'
+	holds double 'frames | last.groups | map(.totals.forks) | add == 40' \
+		'frames | last.groups | map(.totals.exits) | add == 41' \
+		'frames | last.own | .lost_events == 0 and .lost_processes == 0'
 fi
 
 # A recording is shown again, cut ones with what is whole.
 passes watch --replay recorded --json
 # But for the last digit of a rate, which reading and writing it again may change.
-python3 - <<'E2' || fail "a replay prints what was recorded"
-import json
-def rounded(value):
-    if isinstance(value, dict):
-        return {key: rounded(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [rounded(item) for item in value]
-    return round(value, 6) if isinstance(value, float) else value
-read = lambda name: [rounded(json.loads(line)) for line in open(name)]
-assert read("out") == read("recorded")
-E2
+jq -en --slurpfile shown out --slurpfile recorded recorded '
+	def rounded: walk(if type == "number" then . * 1e6 | round else . end);
+	($shown | rounded) == ($recorded | rounded)' >same || fail "a replay prints what was recorded"
 head -c -20 recorded >cut
 run watch --replay cut --plain
 is_status 1
@@ -200,13 +134,7 @@ says err 'cut short'
 says out 'forker .* children'
 
 # It ends in the middle of a pause as well.
-python3 - <<'E2' >slow
-import json
-line = json.loads(open("recorded").readline())
-print(json.dumps(line))
-line["summary"]["time_unix_ns"] += 3600 * 10**9
-print(json.dumps(line))
-E2
+head -n 1 recorded | jq -c '., (.summary.time_unix_ns += 3600e9)' >slow
 "$COWLAB" watch --replay slow --json >replayed 2>err &
 watch=$!
 started+=("$watch")
@@ -222,8 +150,8 @@ says out "forker \\($forker\\)"
 ! grep -q forks out || fail "expected nothing of forks that nobody saw: $(cat out)"
 run watch "$forker" --no-bpf --json --interval-s 0.1 --refreshes 2
 is_status 0
-frames out 'all(last["totals"][it] is None for it in ("forks", "spawns", "execs", "exits", "stops"))' \
-	'f[-1]["own"]["lost_events"] is None'
+holds out 'latest.totals | all(.forks, .spawns, .execs, .exits, .stops; . == null)' \
+	'frames | last.own.lost_events == null'
 if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then
 	status=0
 	setpriv --bounding-set=-all --inh-caps=-all "$COWLAB" watch "$forker" --plain --interval-s 0.1 \
@@ -253,8 +181,8 @@ if [[ $(id -u) == 0 ]] && $bpf && command -v setpriv >/dev/null; then
 	sleep 0.5
 	kill "$watch"
 	wait "$watch" || true # its status is the signal's
-	frames unit 'f[-1]["sees"]["events"] and last["totals"]["forks"] == 1' \
-		'4096 <= last["totals"]["copied_bytes"] / 4096 < 4096 + 900'
+	holds unit 'frames | last.sees.events' 'latest.totals.forks == 1' \
+		'latest.totals.copied_bytes / 4096 | 4096 <= . and . < 4096 + 900'
 fi
 
 # Counting, and a name; killed, it leaves nothing.
@@ -265,8 +193,8 @@ wait_for counted 2
 tell fork
 sleep 0.6
 if $bpf && grep -q '"counts":true' counted; then
-	frames counted '4096 <= last["totals"]["writes_to_present"] < 4096 + 900' \
-		'last["epoch"]["shared_bytes"] > 0'
+	holds counted 'latest.totals.writes_to_present | 4096 <= . and . < 4096 + 900' \
+		'latest.epoch.shared_bytes > 0'
 	compgen -G "/proc/$watch/fd/*" >/dev/null
 	ls -l /proc/$watch/fd | grep -q bpf || fail "expected BPF descriptors while it watches"
 fi
@@ -277,10 +205,7 @@ tell none
 
 # Metrics: one format for those who ask for it, the older for others; sums never fall.
 scrape() {
-	python3 -c '
-import sys, urllib.request
-request = urllib.request.Request(sys.argv[1], headers={"Accept": sys.argv[2]})
-print(urllib.request.urlopen(request, timeout=10).read().decode(), end="")' "$@"
+	python3 "$REPOSITORY/tests/lib/scrape.py" "$@"
 }
 "$COWLAB" watch forker --listen 127.0.0.1:0 --interval-s 0.2 >out 2>err &
 watch=$!

@@ -66,16 +66,14 @@ grep -qE "^part\.c +$line +0x" lines || fail "line $line of part.c is not in the
 
 # The document.
 passes --json insert src --output copies
-json "d['format'] == 1 and d['samples'] == []" \
-	"d['summary']['functions_found'] == d['summary']['functions_instrumented'] == 3" \
-	"[f['file'] for f in d['summary']['files']] == ['src/main.c', 'src/sub/part.c', 'src/sub/part.h'],
-	 d['summary']['files']" \
-	"d['summary']['files_copied'] == ['src/sub/data.inc']" \
-	"d['summary']['files'][1]['functions'][0]['exits']
-	 == [{'line': 6, 'kind': 'return'}, {'line': 7, 'kind': 'return'}]" \
-	"(lambda f: (f['name'], f['line'], f['end_line'], f['lines'], f['parsed'])
-	 == ('part', 3, 8, 6, True))(d['summary']['files'][1]['functions'][0])" \
-	"all(f['functions'][0]['identifier'].startswith('casper_unit_') for f in d['summary']['files'])"
+json 'd.format == 1 and rows == []' \
+	'd.summary | .functions_found == 3 and .functions_instrumented == 3' \
+	'd.summary.files | map(.file) == ["src/main.c", "src/sub/part.c", "src/sub/part.h"]' \
+	'd.summary.files_copied == ["src/sub/data.inc"]' \
+	'd.summary.files[1].functions[0].exits
+		== [{line: 6, kind: "return"}, {line: 7, kind: "return"}]' \
+	'd.summary.files[1].functions[0] | [.name, .line, .end_line, .lines, .parsed] == ["part", 3, 8, 6, true]' \
+	'd.summary.files | all(.functions[0].identifier | startswith("casper_unit_"))'
 passes insert --list src --output copies
 says out '^src/sub/part.c:3: part: instrumented; left by return 6, return 7$'
 

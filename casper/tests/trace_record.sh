@@ -43,7 +43,7 @@ record() {
 	passes trace record --force --json "$@"
 }
 stores() {
-	json "(d['summary']['stored_events'] == $1, d['summary'])"
+	json stored="$1" 'd.summary.stored_events == $stored'
 }
 
 # The paper's program: one event before and one after each block of 4096 bytes.
@@ -123,7 +123,7 @@ trap 'kill $pid 2>/dev/null || true' EXIT
 sleep 0.3
 for _ in 1 2; do
 	record $pid --duration-s 0.5
-	json "d['summary']['stored_events'] > 50"
+	json 'd.summary.stored_events > 50'
 done
 # Ctrl-C ends a recording in order.
 "$COWLAB" trace record --force $pid 2>err &
@@ -164,7 +164,7 @@ if [[ $EUID == 0 ]] && command -v setpriv >/dev/null; then
 	trap 'kill $pid $their 2>/dev/null || true; rm -rf "$theirs"' EXIT
 	sleep 0.3
 	record $their --duration-s 0.5
-	json "d['summary']['stored_events'] > 50"
+	json 'd.summary.stored_events > 50'
 	kill $their
 fi
 

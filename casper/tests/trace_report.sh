@@ -11,36 +11,30 @@ cc -O1 -g -D_GNU_SOURCE -finstrument-functions -I"$REPOSITORY/casper/libcasper/i
 	"$REPOSITORY/casper/tests/programs/longjmp.c" lib/libcasper.a -pthread
 passes trace record --output t.casper --when-full wait -- ./program
 
-# report EXPRESSION...: each is true of the document; f has the functions by name.
+# report EXPRESSION...: each is true of the document; `s` is its summary, `f` the functions by name.
+names='def s: d.summary; def f: s.functions | map({key: .name, value: .}) | from_entries;'
 report() {
-	python3 - "$@" <<'END' || fail "$called: see above"
-import json, sys
-s = json.load(open("out"))["summary"]
-f = {function["name"]: function for function in s["functions"]}
-t = {(row["name"], row["pid"]): row for row in s["types"]}
-for expression in sys.argv[1:]:
-    assert eval(expression), expression
-END
+	json "${@/#/$names }"
 }
 
 passes --json trace report t.casper --by begin.odd --between begin,end \
 	--between inner=begin,end --total turn=begin,begin
-report "s['missing']['sentences'] == []" \
-	"f['jumper']['calls'] == 11000" "f['jumper']['left_by_longjmp'] == 11 * 334" \
-	"f['jumper']['returned'] == 11 * 666" "f['leaf']['returned'] == 11000" \
-	"f['rec']['calls'] == 66000" "f['rec']['recursive'] == 55000" \
-	"f['rec']['inclusive_raw_ns'] < f['rec']['total_raw_ns']" \
-	"f['work']['calls'] == 11" "f['main']['returned'] == 1" \
-	"all(x['still_open'] == x['cut_by_loss'] == 0 for x in f.values())" \
-	"f['rec']['file'].endswith('longjmp.c') and f['rec']['line'] > 40" \
-	"{v['value']: v['events'] for v in s['field']['values']} == {'0': 5500, '1': 5500}" \
-	"[p['times']['count'] for p in s['pairs']] == [11000, 11000, 11 * 999]" \
-	"t['begin', None]['events'] == t['end', None]['events'] == 11000" \
-	"sum(c['calls'] for c in s['calls'] if c['function'] == 'leaf') == 11000" \
-	"s['overhead_subtracted']['finstrument_functions']"
+report 's.missing.sentences == []' \
+	'f.jumper | .calls == 11000 and .left_by_longjmp == 11 * 334 and .returned == 11 * 666' \
+	'f.leaf.returned == 11000' \
+	'f.rec | .calls == 66000 and .recursive == 55000 and .inclusive_raw_ns < .total_raw_ns' \
+	'f.work.calls == 11' 'f.main.returned == 1' \
+	'f | all(.[]; .still_open == 0 and .cut_by_loss == 0)' \
+	'f.rec | (.file | endswith("longjmp.c")) and .line > 40' \
+	's.field.values | map([.value, .events]) | sort == [["0", 5500], ["1", 5500]]' \
+	's.pairs | map(.times.count) == [11000, 11000, 11 * 999]' \
+	'all("begin", "end"; . as $name | s.types | map(select(.name == $name and .pid == null)) |
+		length == 1 and .[0].events == 11000)' \
+	's.calls | map(select(.function == "leaf").calls) | add == 11000' \
+	's.overhead_subtracted.finstrument_functions'
 
 passes --json trace report t.casper --by process
-report "len({row['pid'] for row in s['types']}) == 11"
+report 's.types | map(.pid) | unique | length == 11'
 
 passes trace report t.casper --function 'work' --output page.html --limit 3
 says out 'Miscellaneous'
@@ -48,21 +42,10 @@ says out 'Yes. Nothing was dropped'
 grep -q 'events-over-time' page.html || fail "no plot in the page"
 
 # Damage is said first, and costs no more than it must.
-python3 - <<'END'
-b = bytearray(open("t.casper", "rb").read())
-b[len(b) // 2] ^= 1
-open("flipped.casper", "wb").write(b)
-open("cut.casper", "wb").write(b[:len(b) // 2 + 100])
-open("magic.casper", "wb").write(b"X" + b[1:])
-open("header.casper", "wb").write(b[:300] + b"X" + b[301:])
-open("newer.casper", "wb").write(b[:12] + b"\x09\0\0\0" + b[16:])
-open("order.casper", "wb").write(b[:8] + b[8:12][::-1] + b[12:])
-open("short.casper", "wb").write(b[:4000])
-open("empty.casper", "wb")
-END
+python3 "$REPOSITORY/casper/tests/lib/damaged_traces.py" t.casper
 passes --json trace report flipped.casper
-report "s['missing']['missing_chunks'] == 1" "0 < s['missing']['missing_events'] < 5000" \
-	"f['rec']['calls'] > 60000"
+report 's.missing.missing_chunks == 1' 's.missing.missing_events | 0 < . and . < 5000' \
+	'f.rec.calls > 60000'
 passes trace report cut.casper
 says out 'ends within a chunk'
 refuses 1 'magic.casper is not a CASPER trace' trace report magic.casper

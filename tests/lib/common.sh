@@ -72,9 +72,28 @@ passes() {
 	is_status 0
 }
 
-# json EXPRESSION...: each is true of the document in `out`, see lib/check_json.py.
+# holds FILE [NAME=VALUE...] EXPRESSION...: each is true of the JSON documents in the file; tests/lib/check.jq
+# has what they call. An expression finds VALUE as $NAME.
+holds() {
+	local file=$1 given=() item failed=
+	shift
+	for item; do
+		if [[ $item =~ ^([a-z_]+)=(-?[0-9.]+(e[+-]?[0-9]+)?)$ ]]; then
+			given+=(--argjson "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}")
+		elif [[ $item =~ ^([a-z_]+)=([^=].*)$ ]]; then
+			given+=(--arg "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}")
+		elif ! jq -en --slurpfile documents "$file" "${given[@]}" \
+			"$(<"$REPOSITORY/tests/lib/check.jq") $item" >said 2>&1; then
+			echo "expected: $item; saw: $(tail -n 1 said)"
+			failed=yes
+		fi
+	done
+	[[ -z $failed ]] || fail "$called: see above, of $file: $(head -c 1500 "$file")"
+}
+
+# json [NAME=VALUE...] EXPRESSION...: each is true of `out`, which is one document and nothing else.
 json() {
-	python3 "$REPOSITORY/tests/lib/check_json.py" out "$@" || fail "$called: see above"
+	holds out '$documents | length == 1' "$@"
 }
 
 # The only run folder in DIRECTORY.
