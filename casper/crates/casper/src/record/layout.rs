@@ -1,292 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What Rust thinks of the layout. Made from casper/include/cowlab/record.h by `make bindings`: do not edit.
+//! For tests: whether `bindings.rs` says of a header what the C compiler says. Observe's tests use it too.
 
-use core::mem::{offset_of, size_of};
+use std::process::Command;
 
-use super::bindings::*;
+const HEAD: &str = r#"#include <stddef.h>
+#include <stdint.h>
+#include "record.h"
+typedef uint8_t rust_u8; typedef uint16_t rust_u16;
+typedef uint32_t rust_u32; typedef int32_t rust_i32;
+typedef uint64_t rust_u64; typedef int64_t rust_i64;
+#define SAME(a, b) _Static_assert((a) == (b), #a " is not " #b)
+#define SAME_SIZE(x) SAME(sizeof(struct x), sizeof(rust_##x))
+#define SAME_FIELD(x, f) SAME(offsetof(struct x, f), offsetof(rust_##x, f)); \
+    SAME(sizeof((struct x *)0)->f, sizeof((rust_##x *)0)->f)
+"#;
 
-/// Structures: name, size, and their fields with offsets.
-#[rustfmt::skip]
-pub const STRUCTURES: &[(&str, usize, &[(&str, usize)])] = &[
-    ("casper_subbuf", size_of::<casper_subbuf>(), &[
-        ("base_ticks", offset_of!(casper_subbuf, base_ticks)),
-        ("first_event", offset_of!(casper_subbuf, first_event)),
-        ("process", offset_of!(casper_subbuf, process)),
-        ("pid", offset_of!(casper_subbuf, pid)),
-    ]),
-    ("casper_enter", size_of::<casper_enter>(), &[
-        ("event_type", offset_of!(casper_enter, event_type)),
-        ("frame_high", offset_of!(casper_enter, frame_high)),
-        ("frame_low", offset_of!(casper_enter, frame_low)),
-        ("function", offset_of!(casper_enter, function)),
-        ("call_site", offset_of!(casper_enter, call_site)),
-    ]),
-    ("casper_exit", size_of::<casper_exit>(), &[
-        ("event_type", offset_of!(casper_exit, event_type)),
-        ("unused", offset_of!(casper_exit, unused)),
-        ("function", offset_of!(casper_exit, function)),
-    ]),
-    ("casper_enter_address", size_of::<casper_enter_address>(), &[
-        ("event_type", offset_of!(casper_enter_address, event_type)),
-        ("frame_high", offset_of!(casper_enter_address, frame_high)),
-        ("frame_low", offset_of!(casper_enter_address, frame_low)),
-        ("function", offset_of!(casper_enter_address, function)),
-        ("call_site", offset_of!(casper_enter_address, call_site)),
-    ]),
-    ("casper_exit_address", size_of::<casper_exit_address>(), &[
-        ("event_type", offset_of!(casper_exit_address, event_type)),
-        ("unused", offset_of!(casper_exit_address, unused)),
-        ("unused2", offset_of!(casper_exit_address, unused2)),
-        ("function", offset_of!(casper_exit_address, function)),
-    ]),
-    ("casper_switch", size_of::<casper_switch>(), &[
-        ("event_type", offset_of!(casper_switch, event_type)),
-        ("unused", offset_of!(casper_switch, unused)),
-        ("process", offset_of!(casper_switch, process)),
-        ("pid", offset_of!(casper_switch, pid)),
-        ("tid", offset_of!(casper_switch, tid)),
-    ]),
-    ("casper_lost", size_of::<casper_lost>(), &[
-        ("event_type", offset_of!(casper_lost, event_type)),
-        ("unused", offset_of!(casper_lost, unused)),
-        ("unused2", offset_of!(casper_lost, unused2)),
-        ("dropped", offset_of!(casper_lost, dropped)),
-    ]),
-    ("casper_cpu", size_of::<casper_cpu>(), &[
-        ("event_type", offset_of!(casper_cpu, event_type)),
-        ("unused", offset_of!(casper_cpu, unused)),
-        ("cpu", offset_of!(casper_cpu, cpu)),
-    ]),
-    ("casper_session", size_of::<casper_session>(), &[
-        ("magic", offset_of!(casper_session, magic)),
-        ("version", offset_of!(casper_session, version)),
-        ("on", offset_of!(casper_session, on)),
-        ("mode", offset_of!(casper_session, mode)),
-        ("clock", offset_of!(casper_session, clock)),
-        ("buffer_count", offset_of!(casper_session, buffer_count)),
-        ("buffer_bytes", offset_of!(casper_session, buffer_bytes)),
-        ("subbuf_bytes", offset_of!(casper_session, subbuf_bytes)),
-        ("session_bytes", offset_of!(casper_session, session_bytes)),
-        ("meta_offset", offset_of!(casper_session, meta_offset)),
-        ("meta_bytes", offset_of!(casper_session, meta_bytes)),
-        ("buffers_offset", offset_of!(casper_session, buffers_offset)),
-        ("buffer_stride", offset_of!(casper_session, buffer_stride)),
-        ("id", offset_of!(casper_session, id)),
-        ("pid_namespace", offset_of!(casper_session, pid_namespace)),
-        ("clock_hz", offset_of!(casper_session, clock_hz)),
-        ("heartbeat", offset_of!(casper_session, heartbeat)),
-        ("meta_ready", offset_of!(casper_session, meta_ready)),
-        ("buffers_ready", offset_of!(casper_session, buffers_ready)),
-        ("sleeping", offset_of!(casper_session, sleeping)),
-        ("wanted", offset_of!(casper_session, wanted)),
-        ("abandoned", offset_of!(casper_session, abandoned)),
-        ("meta_end", offset_of!(casper_session, meta_end)),
-        ("no_buffer_events", offset_of!(casper_session, no_buffer_events)),
-        ("lost_meta", offset_of!(casper_session, lost_meta)),
-        ("next_process", offset_of!(casper_session, next_process)),
-        ("next_stream", offset_of!(casper_session, next_stream)),
-        ("only", offset_of!(casper_session, only)),
-        ("filter", offset_of!(casper_session, filter)),
-    ]),
-    ("casper_buffer", size_of::<casper_buffer>(), &[
-        ("state", offset_of!(casper_buffer, state)),
-        ("stream", offset_of!(casper_buffer, stream)),
-        ("process", offset_of!(casper_buffer, process)),
-        ("pid", offset_of!(casper_buffer, pid)),
-        ("tid", offset_of!(casper_buffer, tid)),
-        ("level", offset_of!(casper_buffer, level)),
-        ("pid_namespace", offset_of!(casper_buffer, pid_namespace)),
-        ("head", offset_of!(casper_buffer, head)),
-        ("reserve", offset_of!(casper_buffer, reserve)),
-        ("dropped", offset_of!(casper_buffer, dropped)),
-        ("tail", offset_of!(casper_buffer, tail)),
-    ]),
-    ("casper_gate_entry", size_of::<casper_gate_entry>(), &[
-        ("pid", offset_of!(casper_gate_entry, pid)),
-        ("recorder", offset_of!(casper_gate_entry, recorder)),
-        ("path", offset_of!(casper_gate_entry, path)),
-    ]),
-    ("casper_gate", size_of::<casper_gate>(), &[
-        ("magic", offset_of!(casper_gate, magic)),
-        ("version", offset_of!(casper_gate, version)),
-        ("unused", offset_of!(casper_gate, unused)),
-        ("entries", offset_of!(casper_gate, entries)),
-        ("slots", offset_of!(casper_gate, slots)),
-    ]),
-    ("casper_setup", size_of::<casper_setup>(), &[
-        ("version", offset_of!(casper_setup, version)),
-        ("mode", offset_of!(casper_setup, mode)),
-        ("clock", offset_of!(casper_setup, clock)),
-        ("buffer_count", offset_of!(casper_setup, buffer_count)),
-        ("buffer_bytes", offset_of!(casper_setup, buffer_bytes)),
-        ("subbuf_bytes", offset_of!(casper_setup, subbuf_bytes)),
-        ("meta_bytes", offset_of!(casper_setup, meta_bytes)),
-        ("meta_offset", offset_of!(casper_setup, meta_offset)),
-        ("buffers_offset", offset_of!(casper_setup, buffers_offset)),
-        ("buffer_stride", offset_of!(casper_setup, buffer_stride)),
-        ("session_bytes", offset_of!(casper_setup, session_bytes)),
-        ("functions", offset_of!(casper_setup, functions)),
-        ("unused", offset_of!(casper_setup, unused)),
-    ]),
-    ("casper_select", size_of::<casper_select>(), &[
-        ("pattern", offset_of!(casper_select, pattern)),
-        ("record", offset_of!(casper_select, record)),
-        ("matched", offset_of!(casper_select, matched)),
-    ]),
-    ("casper_meta", size_of::<casper_meta>(), &[
-        ("size", offset_of!(casper_meta, size)),
-        ("kind", offset_of!(casper_meta, kind)),
-        ("committed", offset_of!(casper_meta, committed)),
-        ("process", offset_of!(casper_meta, process)),
-        ("length", offset_of!(casper_meta, length)),
-    ]),
-    ("casper_meta_process", size_of::<casper_meta_process>(), &[
-        ("pid", offset_of!(casper_meta_process, pid)),
-        ("parent_pid", offset_of!(casper_meta_process, parent_pid)),
-        ("parent_process", offset_of!(casper_meta_process, parent_process)),
-        ("origin", offset_of!(casper_meta_process, origin)),
-        ("ticks", offset_of!(casper_meta_process, ticks)),
-    ]),
-    ("casper_meta_type", size_of::<casper_meta_type>(), &[
-        ("event_type", offset_of!(casper_meta_type, event_type)),
-        ("field_count", offset_of!(casper_meta_type, field_count)),
-        ("event_bytes", offset_of!(casper_meta_type, event_bytes)),
-    ]),
-    ("casper_meta_field", size_of::<casper_meta_field>(), &[
-        ("offset", offset_of!(casper_meta_field, offset)),
-        ("size", offset_of!(casper_meta_field, size)),
-        ("count", offset_of!(casper_meta_field, count)),
-        ("kind", offset_of!(casper_meta_field, kind)),
-    ]),
-    ("casper_meta_functions", size_of::<casper_meta_functions>(), &[
-        ("first", offset_of!(casper_meta_functions, first)),
-        ("count", offset_of!(casper_meta_functions, count)),
-    ]),
-    ("casper_meta_module", size_of::<casper_meta_module>(), &[
-        ("start", offset_of!(casper_meta_module, start)),
-        ("end", offset_of!(casper_meta_module, end)),
-        ("bias", offset_of!(casper_meta_module, bias)),
-        ("build_id_bytes", offset_of!(casper_meta_module, build_id_bytes)),
-        ("build_id", offset_of!(casper_meta_module, build_id)),
-    ]),
-    ("casper_meta_thread", size_of::<casper_meta_thread>(), &[
-        ("tid", offset_of!(casper_meta_thread, tid)),
-        ("name", offset_of!(casper_meta_thread, name)),
-    ]),
-    ("casper_file", size_of::<casper_file>(), &[
-        ("magic", offset_of!(casper_file, magic)),
-        ("byte_order", offset_of!(casper_file, byte_order)),
-        ("version", offset_of!(casper_file, version)),
-        ("header_bytes", offset_of!(casper_file, header_bytes)),
-        ("crc", offset_of!(casper_file, crc)),
-        ("mode", offset_of!(casper_file, mode)),
-        ("clock", offset_of!(casper_file, clock)),
-        ("buffer_bytes", offset_of!(casper_file, buffer_bytes)),
-        ("subbuf_bytes", offset_of!(casper_file, subbuf_bytes)),
-        ("id", offset_of!(casper_file, id)),
-        ("first_ticks", offset_of!(casper_file, first_ticks)),
-        ("first_monotonic_ns", offset_of!(casper_file, first_monotonic_ns)),
-        ("first_realtime_ns", offset_of!(casper_file, first_realtime_ns)),
-        ("last_ticks", offset_of!(casper_file, last_ticks)),
-        ("last_monotonic_ns", offset_of!(casper_file, last_monotonic_ns)),
-        ("event_ps", offset_of!(casper_file, event_ps)),
-        ("call_inner_ps", offset_of!(casper_file, call_inner_ps)),
-        ("call_outer_ps", offset_of!(casper_file, call_outer_ps)),
-        ("address_inner_ps", offset_of!(casper_file, address_inner_ps)),
-        ("address_outer_ps", offset_of!(casper_file, address_outer_ps)),
-        ("finished", offset_of!(casper_file, finished)),
-        ("exit_status", offset_of!(casper_file, exit_status)),
-        ("stored_events", offset_of!(casper_file, stored_events)),
-        ("dropped_events", offset_of!(casper_file, dropped_events)),
-        ("overwritten_events", offset_of!(casper_file, overwritten_events)),
-        ("no_buffer_events", offset_of!(casper_file, no_buffer_events)),
-        ("disk_lost_events", offset_of!(casper_file, disk_lost_events)),
-        ("lost_meta", offset_of!(casper_file, lost_meta)),
-        ("processes", offset_of!(casper_file, processes)),
-        ("streams", offset_of!(casper_file, streams)),
-        ("command", offset_of!(casper_file, command)),
-        ("unused", offset_of!(casper_file, unused)),
-    ]),
-    ("casper_chunk", size_of::<casper_chunk>(), &[
-        ("magic", offset_of!(casper_chunk, magic)),
-        ("crc", offset_of!(casper_chunk, crc)),
-        ("size", offset_of!(casper_chunk, size)),
-        ("kind", offset_of!(casper_chunk, kind)),
-        ("sequence", offset_of!(casper_chunk, sequence)),
-        ("stream", offset_of!(casper_chunk, stream)),
-        ("process", offset_of!(casper_chunk, process)),
-        ("pid", offset_of!(casper_chunk, pid)),
-        ("tid", offset_of!(casper_chunk, tid)),
-        ("level", offset_of!(casper_chunk, level)),
-        ("events", offset_of!(casper_chunk, events)),
-        ("first_event", offset_of!(casper_chunk, first_event)),
-        ("base_ticks", offset_of!(casper_chunk, base_ticks)),
-        ("dropped", offset_of!(casper_chunk, dropped)),
-    ]),
-    ("casper_total", size_of::<casper_total>(), &[
-        ("stream", offset_of!(casper_total, stream)),
-        ("process", offset_of!(casper_total, process)),
-        ("stored", offset_of!(casper_total, stored)),
-        ("dropped", offset_of!(casper_total, dropped)),
-        ("overwritten", offset_of!(casper_total, overwritten)),
-        ("disk_lost", offset_of!(casper_total, disk_lost)),
-    ]),
-];
+/// Have the C compiler compare each structure, field and constant of `bindings` with `record.h` in
+/// `include`; how many structures and constants there are.
+///
+/// Rust lays its structures out as C would: they are `repr(C)`.
+pub fn compared(bindings: &str, include: &str) -> (usize, usize) {
+    let mut types = String::new();
+    let mut claims = String::new();
+    let (mut structures, mut constants) = (0, 0);
+    let (mut structure, mut aligned) = ("", "1");
+    for line in bindings.lines() {
+        let words: Vec<&str> = line.split([' ', ':', ';']).collect();
+        if let Some(bytes) = line.strip_prefix("#[repr(align(") {
+            aligned = bytes.trim_end_matches([')', ']']);
+        } else if let ["pub", "const", name, "", kind, ..] = words[..] {
+            // Not the text among them, which C has as a literal.
+            if let Some((_, value)) = line.split_once(" = ").filter(|_| !kind.starts_with('&')) {
+                constants += 1;
+                let value = value.trim_end_matches(';').replace("u64::MAX", "~0ULL");
+                claims += &format!("SAME({name}, {value});\n");
+            }
+        } else if let ["pub", "struct", name, ..] = words[..] {
+            (structures, structure) = (structures + 1, name);
+            types += "typedef struct {\n";
+        } else if let ["", "", "", "", "pub", field, "", ..] = words[..] {
+            let of = line.split_once(": ").unwrap().1.trim_end_matches(',');
+            let array =
+                of.strip_prefix('[').and_then(|of| of.strip_suffix("usize]")?.split_once("; "));
+            let (of, length) = array.unwrap_or((of, "1"));
+            types += &format!("rust_{of} {field}[{length}];\n");
+            // Not what the bindings add between a structure's own fields.
+            if !field.starts_with("__bindgen") {
+                claims += &format!("SAME_FIELD({structure}, {field});\n");
+            }
+        } else if line == "}" {
+            types += &format!("}} __attribute__((aligned({aligned}))) rust_{structure};\n");
+            claims += &format!("SAME_SIZE({structure});\n");
+            aligned = "1";
+        }
+    }
 
-/// Constants and their values.
-#[rustfmt::skip]
-pub const CONSTANTS: &[(&str, u64)] = &[
-    ("CASPER_EVENT_MAX", CASPER_EVENT_MAX as u64),
-    ("CASPER_TYPE_RESERVED", CASPER_TYPE_RESERVED as u64),
-    ("CASPER_SESSION_MAGIC", CASPER_SESSION_MAGIC as u64),
-    ("CASPER_VERSION", CASPER_VERSION as u64),
-    ("CASPER_BUFFER_HEADER_BYTES", CASPER_BUFFER_HEADER_BYTES as u64),
-    ("CASPER_GATE_MAGIC", CASPER_GATE_MAGIC as u64),
-    ("CASPER_GATE_ENTRIES", CASPER_GATE_ENTRIES as u64),
-    ("CASPER_GATE_SLOTS", CASPER_GATE_SLOTS as u64),
-    ("CASPER_DEVICE_IOCTL", CASPER_DEVICE_IOCTL as u64),
-    ("CASPER_BYTE_ORDER", CASPER_BYTE_ORDER as u64),
-    ("CASPER_CHUNK_MAGIC", CASPER_CHUNK_MAGIC as u64),
-    ("CASPER_CHUNK_MAX", CASPER_CHUNK_MAX as u64),
-    ("CASPER_ABSENT", CASPER_ABSENT as u64),
-    ("CASPER_ENTER", CASPER_ENTER as u64),
-    ("CASPER_EXIT", CASPER_EXIT as u64),
-    ("CASPER_ENTER_ADDRESS", CASPER_ENTER_ADDRESS as u64),
-    ("CASPER_EXIT_ADDRESS", CASPER_EXIT_ADDRESS as u64),
-    ("CASPER_SWITCH", CASPER_SWITCH as u64),
-    ("CASPER_LOST", CASPER_LOST as u64),
-    ("CASPER_CPU", CASPER_CPU as u64),
-    ("CASPER_MODE_DROP", CASPER_MODE_DROP as u64),
-    ("CASPER_MODE_OVERWRITE", CASPER_MODE_OVERWRITE as u64),
-    ("CASPER_MODE_WAIT", CASPER_MODE_WAIT as u64),
-    ("CASPER_CLOCK_CYCLES", CASPER_CLOCK_CYCLES as u64),
-    ("CASPER_CLOCK_MONOTONIC", CASPER_CLOCK_MONOTONIC as u64),
-    ("CASPER_PAUSED", CASPER_PAUSED as u64),
-    ("CASPER_RECORDING", CASPER_RECORDING as u64),
-    ("CASPER_OVER", CASPER_OVER as u64),
-    ("CASPER_BUFFER_FREE", CASPER_BUFFER_FREE as u64),
-    ("CASPER_BUFFER_CLAIMED", CASPER_BUFFER_CLAIMED as u64),
-    ("CASPER_BUFFER_CLOSED", CASPER_BUFFER_CLOSED as u64),
-    ("CASPER_SETUP", CASPER_SETUP as u64),
-    ("CASPER_PROVIDE", CASPER_PROVIDE as u64),
-    ("CASPER_TURN", CASPER_TURN as u64),
-    ("CASPER_SELECT", CASPER_SELECT as u64),
-    ("CASPER_CALIBRATE", CASPER_CALIBRATE as u64),
-    ("CASPER_META_PROCESS", CASPER_META_PROCESS as u64),
-    ("CASPER_META_TYPE", CASPER_META_TYPE as u64),
-    ("CASPER_META_FUNCTIONS", CASPER_META_FUNCTIONS as u64),
-    ("CASPER_META_MODULE", CASPER_META_MODULE as u64),
-    ("CASPER_META_THREAD", CASPER_META_THREAD as u64),
-    ("CASPER_ORIGIN_STARTED", CASPER_ORIGIN_STARTED as u64),
-    ("CASPER_ORIGIN_FORKED", CASPER_ORIGIN_FORKED as u64),
-    ("CASPER_ORIGIN_VFORKED", CASPER_ORIGIN_VFORKED as u64),
-    ("CASPER_ORIGIN_ATTACHED", CASPER_ORIGIN_ATTACHED as u64),
-    ("CASPER_UNSIGNED", CASPER_UNSIGNED as u64),
-    ("CASPER_SIGNED", CASPER_SIGNED as u64),
-    ("CASPER_FLOAT", CASPER_FLOAT as u64),
-    ("CASPER_ADDRESS", CASPER_ADDRESS as u64),
-    ("CASPER_TEXT", CASPER_TEXT as u64),
-    ("CASPER_CHUNK_DATA", CASPER_CHUNK_DATA as u64),
-    ("CASPER_CHUNK_META", CASPER_CHUNK_META as u64),
-    ("CASPER_CHUNK_END", CASPER_CHUNK_END as u64),
-];
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("layout.c");
+    std::fs::write(&file, [HEAD, &types, &claims].concat()).unwrap();
+    let out = Command::new("cc")
+        .args(["-std=c11", "-fsyntax-only", "-I", include])
+        .arg(&file)
+        .output()
+        .expect("a C compiler");
+    assert!(out.status.success(), "make bindings?\n{}", String::from_utf8_lossy(&out.stderr));
+    (structures, constants)
+}
