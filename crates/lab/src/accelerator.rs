@@ -46,10 +46,8 @@ pub enum Trial {
     Hung,
 }
 
-/// The accelerator, and for people why it is that one.
-///
-/// # Errors
-/// If KVM is asked for where it does not run a guest.
+/// The accelerator, and for people why it is that one. Fails if KVM is asked for where it does not
+/// run a guest.
 pub fn decide(
     wanted: Wanted,
     trial: impl FnOnce() -> Result<Trial>,

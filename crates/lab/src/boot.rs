@@ -82,11 +82,9 @@ pub struct Ended {
     pub duration: Duration,
 }
 
-/// Boot `guest`, and wait until its command has ended.
-///
-/// # Errors
-/// If the host has too little memory or no QEMU; if the guest dies, or lives past its time limit.
-/// Its log is kept in each case, and its end is in the error.
+/// Boot `guest`, and wait until its command has ended. Fails if the host has too little memory or
+/// no QEMU, and if the guest dies or exceeds its time limit: its log is kept, and the log's end is
+/// in the error.
 pub fn boot(guest: Guest<'_>, watch: &Watch<'_>) -> Result<Ended> {
     check_tools()?;
     check_memory(&Facts::probe(&Root::default()), guest.memory_bytes)?;
@@ -218,10 +216,7 @@ fn check_memory(facts: &Facts, memory_bytes: u64) -> Result<()> {
 
 /// What is added to a guest's kernel arguments and to QEMU's, so that it can write to one more
 /// folder of the host, under the same path there. The folder is made if need be, and nothing in it
-/// is touched.
-///
-/// # Errors
-/// If the folder cannot be made, or its path cannot be passed on.
+/// is touched. Fails if the folder cannot be made, or its path cannot be passed on.
 pub fn share(folder: &Path) -> Result<(String, Vec<OsString>)> {
     let folder = open_folder(folder)?;
     let Some(path) = folder.to_str() else {

@@ -22,10 +22,8 @@ pub struct Offset {
     pub lines: i64,
 }
 
-/// The files that a patch changes, in its order.
-///
-/// # Errors
-/// If it makes a new file, or is no unified diff.
+/// The files that a patch changes, in its order. Fails if it makes a new file, or is no unified
+/// diff.
 pub fn files(text: &str, name: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut lines = text.lines().enumerate().peekable();

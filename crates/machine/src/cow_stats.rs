@@ -97,18 +97,12 @@ pub struct ProcessCowStats {
 
 impl CowStats {
     /// Reads the file; `None` on a kernel without it.
-    ///
-    /// # Errors
-    /// [`ReadError`] with the path and the line.
     pub fn read(root: &Root) -> Result<Option<CowStats>, ReadError> {
         let text = root.read(SYSTEM)?;
         text.map(|text| CowStats::decode(&text, &root.path(SYSTEM))).transpose()
     }
 
     /// Decodes the file's text. `path` is for messages.
-    ///
-    /// # Errors
-    /// [`ReadError`] with the path and the line.
     pub fn decode(text: &str, path: &Path) -> Result<CowStats, ReadError> {
         let mut stats = CowStats::default();
         for (key, value) in figures(text, path)? {
@@ -167,9 +161,6 @@ impl CowStats {
 impl ProcessCowStats {
     /// Reads the file of process `pid` (a number, or `self`); `None` on a kernel without it, or
     /// where there is no such process.
-    ///
-    /// # Errors
-    /// [`ReadError`] with the path and the line.
     pub fn read(root: &Root, pid: &str) -> Result<Option<ProcessCowStats>, ReadError> {
         let file = format!("proc/{pid}/cow_stats");
         let text = root.read(&file)?;
@@ -177,9 +168,6 @@ impl ProcessCowStats {
     }
 
     /// Decodes the file's text. `path` is for messages.
-    ///
-    /// # Errors
-    /// [`ReadError`] with the path and the line.
     pub fn decode(text: &str, path: &Path) -> Result<ProcessCowStats, ReadError> {
         let mut stats = ProcessCowStats::default();
         for (key, value) in figures(text, path)? {

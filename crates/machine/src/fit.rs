@@ -140,9 +140,6 @@ fn rooms(facts: &Facts) -> Vec<Room> {
 /// Counted against MemAvailable, each control group's limit less its usage, RLIMIT_AS and
 /// RLIMIT_DATA (the heap alone), and where `vm.overcommit_memory` is 2 against CommitLimit less
 /// Committed_AS, of which fork takes the whole heap for each child.
-///
-/// # Errors
-/// [`TooLarge`], with the limit that binds and the largest heap that fits.
 pub fn check(facts: &Facts, need: &Need) -> Result<(), Box<TooLarge>> {
     let rooms = rooms(facts);
     let base = facts.page_size_bytes;

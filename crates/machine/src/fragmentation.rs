@@ -23,9 +23,6 @@ pub struct Fragmentation {
 
 impl Fragmentation {
     /// Reads it; `None` where the kernel does not tell.
-    ///
-    /// # Errors
-    /// [`ReadError`] with the file.
     pub fn read(root: &Root) -> Result<Option<Fragmentation>, ReadError> {
         let (Some(buddy), Some(VmStat(counts))) = (root.read(BUDDY)?, root.parse(VMSTAT)?) else {
             return Ok(None);

@@ -78,10 +78,7 @@ pub struct Guard {
 
 impl Guard {
     /// Writes each value into its file below `root`, in that order; the caller has the user's
-    /// consent.
-    ///
-    /// # Errors
-    /// [`GuardError`]; the settings are then as they were.
+    /// consent. After an error the settings are as they were.
     pub fn set(root: &Root, values: &[(&str, &str)]) -> Result<Guard, GuardError> {
         let guard = Guard::of(root, values.iter().map(|(file, _)| *file))?;
         for (file, value) in values {
@@ -91,10 +88,7 @@ impl Guard {
     }
 
     /// Remembers the settings in `files`, which [`Guard::write`] may then change. The last one is
-    /// put back first.
-    ///
-    /// # Errors
-    /// [`GuardError`]; nothing was changed.
+    /// put back first. An error changes nothing.
     pub fn of<'a>(
         root: &Root,
         files: impl IntoIterator<Item = &'a str>,
@@ -120,10 +114,7 @@ impl Guard {
     }
 
     /// Has the setting in `file` at one of `words`: leaves it alone where it is, and keeps it so;
-    /// else writes the first.
-    ///
-    /// # Errors
-    /// [`GuardError`]; the setting is then as it was.
+    /// else writes the first. After an error the setting is as it was.
     pub fn ensure(root: &Root, file: &str, words: &[&str]) -> Result<Guard, GuardError> {
         let path = root.path(file);
         let lock = File::open(&path).map_err(|error| at(&path, error))?;
@@ -136,27 +127,19 @@ impl Guard {
         Guard::set(root, &[(file, words[0])])
     }
 
-    /// Writes `value` into `file`, one of those that are held.
-    ///
-    /// # Errors
-    /// [`GuardError`], a value that the kernel refuses or does not keep included.
+    /// Writes `value` into `file`, one of those that are held. Fails, too, on a value that the
+    /// kernel refuses or does not keep.
     pub fn write(&self, file: &str, value: &str) -> Result<(), GuardError> {
         write(&self.root.path(file), value)
     }
 
     /// Writes the old settings again, and goes on holding them.
-    ///
-    /// # Errors
-    /// [`GuardError`]
     pub fn put_back(&self) -> Result<(), GuardError> {
         self.old.iter().try_for_each(|(path, value)| write(path, value))
     }
 
     /// Puts the old settings back and waits until they are there; dropping does the same, and can
-    /// only print what went wrong.
-    ///
-    /// # Errors
-    /// [`GuardError::Guardian`] where the guardian was killed or could not write.
+    /// only print what went wrong. Fails if the guardian was killed or could not write.
     pub fn restore(mut self) -> Result<(), GuardError> {
         self.finish()
     }

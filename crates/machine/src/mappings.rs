@@ -161,9 +161,6 @@ fn kind(name: Option<&str>, inode: u64, is_writable: bool, is_shared: bool) -> K
 }
 
 /// Decodes the text of `path`, which is named in the error.
-///
-/// # Errors
-/// [`ReadError`]: cut, or not such a file.
 pub fn parse(path: &Path, text: &str) -> Result<Vec<Mapping>, ReadError> {
     if !text.ends_with('\n') {
         return Err(ReadError::Cut { path: path.to_owned() });
@@ -175,9 +172,6 @@ pub fn parse(path: &Path, text: &str) -> Result<Vec<Mapping>, ReadError> {
 }
 
 /// Decodes the text of maps or smaps, or tells the first line that is not of such a file.
-///
-/// # Errors
-/// The line.
 pub fn decode(text: &str) -> Result<Vec<Mapping>, String> {
     let mut found: Vec<Mapping> = Vec::new();
     for line in text.lines() {

@@ -25,10 +25,7 @@ pub enum HoldError {
 }
 
 /// Has no free block reported for as long as the value lives; the caller has the user's consent
-/// (`--no-page-reporting`).
-///
-/// # Errors
-/// [`HoldError`]; the setting is then as it was.
+/// (`--no-page-reporting`). After an error the setting is as it was.
 pub fn hold(root: &Root) -> Result<Guard, HoldError> {
     let zones = root.read("proc/buddyinfo")?.unwrap_or_default();
     if !root.exists(ORDER) || zones.is_empty() {

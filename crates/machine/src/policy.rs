@@ -128,20 +128,15 @@ pub struct PolicyGuard {
 
 impl PolicyGuard {
     /// Remembers the settings as they are; [`PolicyGuard::set`] may then change them. Whether the
-    /// kernel has them is [`crate::usable::policy`]'s to say.
-    ///
-    /// # Errors
-    /// [`GuardError`]; nothing was changed.
+    /// kernel has them is [`crate::usable::policy`]'s to say. An error changes nothing.
     pub fn new(root: &Root) -> Result<PolicyGuard, GuardError> {
         // What switches the others on is put back first.
         let files = ALL.into_iter().rev().filter(|file| *file == PRECOPY || root.exists(file));
         Ok(PolicyGuard { root: root.clone(), guard: Guard::of(root, files)? })
     }
 
-    /// Switches to `policy`; `stock` is what there was.
-    ///
-    /// # Errors
-    /// [`GuardError`], a value that the kernel refuses included.
+    /// Switches to `policy`; `stock` is what there was. Fails, too, on a value that the kernel
+    /// refuses.
     pub fn set(&self, policy: Policy) -> Result<(), GuardError> {
         if policy == Policy::Stock {
             return self.guard.put_back();

@@ -28,9 +28,6 @@ pub struct Rollup {
 impl Rollup {
     /// Reads the file of process `pid`; `None` where there is no such file or process, or where it
     /// may not be read.
-    ///
-    /// # Errors
-    /// [`ReadError`] with the path.
     pub fn read(root: &Root, pid: u32) -> Result<Option<Rollup>, ReadError> {
         let file = format!("proc/{pid}/smaps_rollup");
         match root.read(&file) {
@@ -45,9 +42,6 @@ impl Rollup {
     }
 
     /// Decodes the file's text. `path` is for messages.
-    ///
-    /// # Errors
-    /// [`ReadError`] with the path.
     pub fn decode(text: &str, path: &Path) -> Result<Rollup, ReadError> {
         // All of it stands under one line like a mapping's.
         let sums =

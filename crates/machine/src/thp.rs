@@ -69,10 +69,7 @@ pub(crate) fn setting_file(root: &Root, page_size_bytes: u64) -> Option<String> 
 
 /// Has pages of that size given to programs that ask for them (`madvise`) for as long as the value
 /// lives; the caller has the user's consent (`--set-mthp`). Changes nothing where they are given
-/// already, and keeps it so.
-///
-/// # Errors
-/// [`GuardError`]; the setting is then as it was.
+/// already, and keeps it so. After an error the setting is as it was.
 pub fn allow(root: &Root, page_size_bytes: u64) -> Result<Guard, GuardError> {
     let file = setting_file(root, page_size_bytes)
         .ok_or_else(|| GuardError::NoSuchSize { size: human::page_size(page_size_bytes) })?;

@@ -7,10 +7,8 @@ use crate::facts::Facts;
 use crate::human;
 use crate::thp::FOLDER;
 
-/// Can a program that calls madvise(MADV_HUGEPAGE) get pages of this size?
-///
-/// # Errors
-/// Why not, with the file to change, the value to write and the flag that does both.
+/// Can a program that calls madvise(MADV_HUGEPAGE) get pages of this size? An error names the file
+/// to change, the value to write and the flag that does both.
 pub fn page_size(facts: &Facts, page_size_bytes: u64) -> Result<(), String> {
     if page_size_bytes == facts.page_size_bytes {
         return Ok(());
@@ -60,10 +58,7 @@ pub fn page_size(facts: &Facts, page_size_bytes: u64) -> Result<(), String> {
     }
 }
 
-/// Whether this kernel, and this user, can have the policy.
-///
-/// # Errors
-/// Why not, and what would help.
+/// Whether this kernel, and this user, can have the policy. An error says what would help.
 pub fn policy(facts: &Facts, policy: Policy) -> Result<(), String> {
     let settings = &facts.cow;
     let lacks = |name: &str| {

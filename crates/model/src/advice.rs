@@ -141,10 +141,8 @@ const WORTH: f64 = 0.1;
 
 /// All choices for `application` on the machine of `profile`: first as it is, then those that save
 /// something, what takes least first and of those the one that saves most time, then those that save
-/// nothing, and at last what cannot be forecast or is not for this program.
-///
-/// # Errors
-/// The profile cannot price even the application as it is.
+/// nothing, and at last what cannot be forecast or is not for this program. Fails if the profile
+/// cannot price even the application as it is.
 pub fn advise(
     profile: &MachineProfile,
     application: &ApplicationProfile,

@@ -18,10 +18,8 @@ pub struct Child {
 }
 
 /// The children that are alive, by pid: those of any of its threads. Children of children are not
-/// among them, and neither are those who wait to be reaped.
-///
-/// # Errors
-/// [`ProcessError::Vanished`] where the process itself has ended.
+/// among them, and neither are those who wait to be reaped. Fails once the process itself has
+/// ended.
 pub fn children(of: &Target) -> Result<Vec<Child>, ProcessError> {
     let mut pids = match listed(of)? {
         Some(pids) => pids,
@@ -32,19 +30,14 @@ pub fn children(of: &Target) -> Result<Vec<Child>, ProcessError> {
 }
 
 /// The numbers of the children alone, which is cheaper by the read of a file for each; those who wait
-/// to be reaped are among them.
-///
-/// # Errors
-/// [`ProcessError::Vanished`] where the process itself has ended.
+/// to be reaped are among them. Fails once the process itself has ended.
 pub fn pids(of: &Target) -> Result<Vec<i32>, ProcessError> {
     let all = || among(of.pid(), &everybody()).into_iter().map(|child| child.pid).collect();
     Ok(listed(of)?.unwrap_or_else(all))
 }
 
-/// The children, their children, and so on, each after its parent.
-///
-/// # Errors
-/// [`ProcessError::Vanished`] where the process itself has ended.
+/// The children, their children, and so on, each after its parent. Fails once the process itself
+/// has ended.
 pub fn descendants(of: &Target) -> Result<Vec<Child>, ProcessError> {
     of.stat()?;
     let all = everybody();

@@ -8,17 +8,12 @@ pub use cowlab_machine::mappings::{Details, Kind, Mapping, decode};
 use crate::target::Target;
 
 /// The mappings, by address.
-///
-/// # Errors
-/// [`ProcessError`]: ended, no permission.
 pub fn mappings(of: &Target) -> Result<Vec<Mapping>, ProcessError> {
     read(of, "maps")
 }
 
-/// The same with [`Details`]: the kernel walks every page table for it, 15 ns a page or so.
-///
-/// # Errors
-/// [`ProcessError`]: ended, no permission, a kernel without CONFIG_PROC_PAGE_MONITOR.
+/// The same with [`Details`]: the kernel walks every page table for it, 15 ns a page or so. Needs a
+/// kernel with CONFIG_PROC_PAGE_MONITOR.
 pub fn detailed_mappings(of: &Target) -> Result<Vec<Mapping>, ProcessError> {
     read(of, "smaps")
 }

@@ -90,10 +90,7 @@ pub struct Pagemap {
 }
 
 impl Pagemap {
-    /// Opens it.
-    ///
-    /// # Errors
-    /// [`ProcessError`]: ended, no permission, a kernel without CONFIG_PROC_PAGE_MONITOR.
+    /// Opens it. Needs a kernel with CONFIG_PROC_PAGE_MONITOR.
     pub fn open(of: &Target) -> Result<Pagemap, ProcessError> {
         let file = of.open_file("pagemap")?;
         let scans = scan::is_known(&file);
@@ -125,10 +122,7 @@ impl Pagemap {
 
     /// Yields the pages of `range` in runs, each with the address of its first. Where many in a
     /// row are neither in RAM nor in swap, they are left out; where the kernel can scan, they are
-    /// not even read.
-    ///
-    /// # Errors
-    /// [`ProcessError`]: its memory is gone; `of` is whose, for the reason.
+    /// not even read. `of` is whose memory it is, for an error's reason.
     pub fn for_each(
         &mut self,
         of: &Target,
@@ -150,9 +144,7 @@ impl Pagemap {
     }
 
     /// Yields regions of `range` by PAGEMAP_SCAN, in order of address.
-    ///
-    /// # Errors
-    /// [`ProcessError::Unsupported`] where the kernel has no such call; its memory is gone.
+    /// [`ProcessError::Unsupported`] where the kernel has no such call.
     pub fn scan(
         &mut self,
         of: &Target,

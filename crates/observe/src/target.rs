@@ -26,10 +26,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Hold process `pid`.
-    ///
-    /// # Errors
-    /// [`ProcessError`]: no such process; a kernel thread or a zombie.
+    /// Hold process `pid`. Fails for a kernel thread or a zombie.
     pub fn open(pid: i32) -> Result<Target, ProcessError> {
         let number = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw);
         let number = number.ok_or(ProcessError::NoSuchProcess { pid })?;
@@ -115,10 +112,7 @@ impl Target {
         matches!(poll(&mut fds, Some(&limit)), Ok(1..))
     }
 
-    /// Its state now.
-    ///
-    /// # Errors
-    /// [`ProcessError::Vanished`] once it has been reaped.
+    /// Its state now. Fails once it has been reaped.
     pub fn stat(&self) -> Result<Stat, ProcessError> {
         let text = self.read_bytes("stat")?;
         let malformed = || ReadError::Malformed {
@@ -129,9 +123,6 @@ impl Target {
     }
 
     /// The whole text of a file in its folder, with what is not UTF-8 replaced.
-    ///
-    /// # Errors
-    /// [`ProcessError`], with the file where it may not be read.
     pub fn read(&self, file: &str) -> Result<String, ProcessError> {
         Ok(String::from_utf8(self.read_bytes(file)?)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
@@ -146,9 +137,6 @@ impl Target {
 
     /// Opens a file in its folder for reading. `maps`, `pagemap` and `mem` belong to the memory
     /// that the process has now: once it has executed another program they read as empty.
-    ///
-    /// # Errors
-    /// [`ProcessError`], with the file where it may not be read.
     pub fn open_file(&self, file: &str) -> Result<File, ProcessError> {
         openat(&self.folder, file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
             .map(File::from)

@@ -10,10 +10,8 @@ pub fn collect_orphans() -> Result<()> {
     set_child_subreaper(Some(getpid())).context("cannot follow what the command leaves running")
 }
 
-/// Reap children that have ended. The wait status of `child`, if it is one of them.
-///
-/// # Errors
-/// There are no children, `child` least of all.
+/// Reap children that have ended. The wait status of `child`, if it is one of them. Fails where
+/// there are no children.
 pub fn reap_and_find(child: u32) -> std::io::Result<Option<i32>> {
     let mut found = None;
     loop {

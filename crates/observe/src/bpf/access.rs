@@ -57,10 +57,8 @@ impl AccessFacts {
     }
 
     /// Whether programs can be attached; else what is missing, in one sentence. The kernel has the
-    /// last word: a seccomp filter or a security module shows only when it is tried.
-    ///
-    /// # Errors
-    /// The sentence.
+    /// last word: a seccomp filter or a security module shows only when it is tried. The error is
+    /// the sentence.
     pub fn decide(&self) -> Result<(), String> {
         let missing: Vec<&str> = [(CAP_BPF, "CAP_BPF"), (CAP_PERFMON, "CAP_PERFMON")]
             .into_iter()

@@ -54,11 +54,8 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Learns about the kernel and attaches what `settings` takes.
-    ///
-    /// # Errors
-    /// [`BpfError::NotAllowed`] with the capability or setting that is missing; the others where
-    /// the kernel refuses.
+    /// Learns about the kernel and attaches what `settings` takes. [`BpfError::NotAllowed`] names
+    /// the capability or setting that is missing.
     pub fn attach(settings: ObserverSettings) -> Result<Observer, BpfError> {
         AccessFacts::probe(&Root::default()).decide().map_err(BpfError::NotAllowed)?;
         // Before Linux 5.11 maps count as locked memory. Where it may not be raised, it may do.
@@ -103,9 +100,6 @@ impl Observer {
     }
 
     /// Watches a process from now on, and every process that it makes.
-    ///
-    /// # Errors
-    /// [`BpfError::TooMany`].
     pub fn watch(&mut self, tgid: u32) -> Result<(), BpfError> {
         if nobody_is_listed(&self.settings) {
             return Ok(());
@@ -216,10 +210,7 @@ fn nobody_is_listed(settings: &ObserverSettings) -> bool {
     settings.scope == Scope::Everything && settings.faults == FaultMode::None
 }
 
-/// CPUs that may come to be: each has a ring of faults.
-///
-/// # Errors
-/// The kernel does not say.
+/// CPUs that may come to be: each has a ring of faults. Fails where the kernel does not say.
 pub fn cpus() -> Result<usize, BpfError> {
     aya::util::nr_cpus().map_err(|(_, error)| BpfError::of("counting CPUs", &error))
 }

@@ -28,10 +28,7 @@ pub struct BpfSource {
 
 impl BpfSource {
     /// Attaches. `follows`: children are watched from their first instruction on; else only those
-    /// that are named.
-    ///
-    /// # Errors
-    /// What is missing.
+    /// that are named. An error says what is missing.
     pub fn attach(follows: bool) -> Result<BpfSource, BpfError> {
         let settings = ObserverSettings {
             events: follows,

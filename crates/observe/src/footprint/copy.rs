@@ -101,10 +101,7 @@ fn for_each_page(
 }
 
 impl Copy {
-    /// Copies the pages of `reading`.
-    ///
-    /// # Errors
-    /// [`ProcessError`]: ended, no permission (it needs that of a debugger).
+    /// Copies the pages of `reading`. Needs a debugger's permission.
     pub fn take(of: &Target, reading: &Reading) -> Result<Copy, ProcessError> {
         let begun = Instant::now();
         let memory = of.open_file("mem")?;
@@ -155,9 +152,6 @@ pub struct Difference {
 
 /// Compares what `of` has now, as `reading` lists it, with `before`. `was_there` says of a page
 /// that has no copy whether it is new: otherwise it could not be read, and says nothing.
-///
-/// # Errors
-/// [`ProcessError`]: ended, no permission.
 pub fn compare(
     of: &Target,
     reading: &Reading,

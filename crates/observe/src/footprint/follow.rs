@@ -56,10 +56,8 @@ impl Follow {
         Follow { tracer, method, processes, spans, faults }
     }
 
-    /// Looks at the first instruction of `pid`, which stands there, and lets it go on.
-    ///
-    /// # Errors
-    /// It cannot be looked at: it is ended then, before it has run anything.
+    /// Looks at the first instruction of `pid`, which stands there, and lets it go on. If it cannot
+    /// be looked at, it is ended before it has run anything.
     pub fn begin(&mut self, pid: i32) -> Result<(), ProcessError> {
         let begun = self.executed(pid);
         if begun.is_err() {
@@ -70,9 +68,6 @@ impl Follow {
     }
 
     /// Takes in a process that runs already; its own run is not looked at, its forks are.
-    ///
-    /// # Errors
-    /// It has ended.
     pub fn admit(&mut self, target: Target) -> Result<(), ProcessError> {
         let process = Process::new(target)?;
         if let Some(faults) = &mut self.faults {
@@ -85,9 +80,6 @@ impl Follow {
     /// Goes on until nobody is left, or `until` has come, or `stop` says so, which is told when
     /// `root` ended, what was seen, and whether a process that was forked meanwhile is still
     /// followed. The wait status of `root`, if it ended.
-    ///
-    /// # Errors
-    /// waitpid's.
     pub fn run(
         &mut self,
         root: i32,
@@ -123,10 +115,8 @@ impl Follow {
         }
     }
 
-    /// Stops a process, looks at it, and lets it go on.
-    ///
-    /// # Errors
-    /// It ended meanwhile, or does not stop.
+    /// Stops a process, looks at it, and lets it go on. Fails if it ended meanwhile or does not
+    /// stop.
     pub fn look_stopped(&mut self, pid: i32) -> Result<Moment> {
         self.stop(pid)?;
         let moment = self.process(pid).and_then(|own| Moment::take(&own.target, self.method));
@@ -136,10 +126,8 @@ impl Follow {
         Ok(moment)
     }
 
-    /// Stops a process, compares it with `before`, and lets it go on.
-    ///
-    /// # Errors
-    /// It ended meanwhile, or does not stop.
+    /// Stops a process, compares it with `before`, and lets it go on. Fails if it ended meanwhile
+    /// or does not stop.
     pub fn compare_stopped(&mut self, pid: i32, before: &Moment) -> Result<()> {
         self.stop(pid)?;
         let seen = self.own_span(pid, before, Between::Interval);

@@ -29,10 +29,8 @@ const BASELINE: Duration = Duration::from_secs(1);
 /// Between two looks at a living child, at least; and at most a fifth of the time is spent looking.
 const WAIT_FOR_END: Duration = Duration::from_millis(10);
 
-/// Two looks at a process, `wait` apart, or until it ends or `stop` says so.
-///
-/// # Errors
-/// It ended or executed another program, or the method cannot be had.
+/// Two looks at a process, `wait` apart, or until it ends or `stop` says so. Fails if it ended or
+/// executed another program, or the method cannot be had.
 pub fn interval(
     target: &Target,
     method: Method,
@@ -102,10 +100,8 @@ fn soft_dirty(before: &Moment, target: &Target) -> Result<Tally, ProcessError> {
 }
 
 /// From the next fork of a process to its child's end or exec, `forks` times, or until it ends,
-/// `wait` has passed or `stop` says so.
-///
-/// # Errors
-/// It ended before anything was seen, or no fork came.
+/// `wait` has passed or `stop` says so. Fails if it ended before anything was seen, or no fork
+/// came.
 pub fn forks(
     target: &Target,
     method: Method,

@@ -144,10 +144,7 @@ fn is_registered(target: &Target) -> bool {
 }
 
 /// The cheapest method that sees all of what is asked for, or the one that `forced` names, with the reason;
-/// or why it cannot be had.
-///
-/// # Errors
-/// One sentence that says what would help.
+/// or why it cannot be had. An error says what would help.
 pub fn choose(
     subject: Subject,
     facts: &MethodFacts,

@@ -63,9 +63,6 @@ impl Placed {
 
 impl Reading {
     /// Looks at everything that `of` has mapped.
-    ///
-    /// # Errors
-    /// [`ProcessError`]: ended, executed another program, no permission.
     pub fn take(of: &Target, pagemap: &mut Pagemap) -> Result<Reading, ProcessError> {
         let begun = Instant::now();
         let mappings = mappings(of)?;

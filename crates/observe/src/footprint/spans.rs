@@ -43,9 +43,6 @@ impl Moment {
     }
 
     /// Fails if `of` has ended, or has another program's memory by now.
-    ///
-    /// # Errors
-    /// [`ProcessError::Executed`] or [`ProcessError::Vanished`].
     pub fn check_memory(&self, of: &Target) -> Result<(), ProcessError> {
         match self.pagemap.as_ref().is_none_or(Pagemap::is_current) {
             true => Ok(()),
@@ -56,9 +53,6 @@ impl Moment {
 
 impl Moment {
     /// Looks at `of` now, and copies its bytes for a method that compares them.
-    ///
-    /// # Errors
-    /// [`ProcessError`]: ended, no permission.
     pub fn take(of: &Target, method: Method) -> Result<Moment, ProcessError> {
         let (at, monotonic_ns) = (Instant::now(), monotonic_ns());
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -131,9 +125,6 @@ pub struct Span {
 }
 
 /// What one process has between `before` and now, seen by comparison or by the page table alone.
-///
-/// # Errors
-/// [`ProcessError`]: ended, no permission.
 pub fn own_tally(before: &Moment, of: &Target) -> Result<(Tally, u64), ProcessError> {
     let now = Reading::take(of, &mut Pagemap::open(of)?)?;
     before.check_memory(of)?;
@@ -147,9 +138,6 @@ pub fn own_tally(before: &Moment, of: &Target) -> Result<(Tally, u64), ProcessEr
 }
 
 /// [`compared`] with what a fork's process was, and the mappings that the fork copied.
-///
-/// # Errors
-/// [`ProcessError`]: ended, no permission.
 pub fn compared_since_fork(
     fork: &Reading,
     copy: &Copy,

@@ -82,9 +82,6 @@ impl Tracer {
 
     /// The next event; `None` when nothing is traced any more, or `until` has passed, or `stop`
     /// says so.
-    ///
-    /// # Errors
-    /// waitpid's.
     pub fn next(
         &mut self,
         until: Option<Instant>,

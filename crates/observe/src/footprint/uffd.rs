@@ -16,10 +16,8 @@ use super::tally::{Fate, Tally};
 use crate::pagemap::{Pagemap, Wanted, category};
 use crate::target::Target;
 
-/// Protects every registered page of the process, and looks at it.
-///
-/// # Errors
-/// [`ProcessError`]: ended, no permission, a kernel without PAGEMAP_SCAN.
+/// Protects every registered page of the process, and looks at it. Needs a kernel with
+/// PAGEMAP_SCAN.
 pub fn protect(target: &Target) -> Result<Moment, ProcessError> {
     let mut pagemap = Pagemap::open(target)?;
     let moment = Moment::take(target, Method::Uffd)?;
@@ -37,9 +35,6 @@ pub fn protect(target: &Target) -> Result<Moment, ProcessError> {
 }
 
 /// What was written since.
-///
-/// # Errors
-/// [`ProcessError`]: ended, no permission.
 pub fn written(before: &Moment, target: &Target) -> Result<Tally, ProcessError> {
     let mut pagemap = Pagemap::open(target)?;
     let now = Reading::take(target, &mut pagemap)?;

@@ -36,9 +36,7 @@ impl Tracer {
 
     /// Starts `command`, which is stopped before its first instruction, as by
     /// [`Event::Executed`](super::Event::Executed). `mark` is the signal by which it marks moments.
-    ///
-    /// # Errors
-    /// It cannot be started, or ptrace(2) is forbidden here. Nothing of it is left then.
+    /// After an error nothing of it is left.
     pub fn start(mut command: Command, mark: Option<i32>) -> io::Result<(Tracer, i32)> {
         let mut tracer = Tracer::new(mark)?;
         ptrace::stop_at_exec(&mut command);
@@ -57,10 +55,8 @@ impl Tracer {
         end_unrun(pid);
     }
 
-    /// Attaches to every thread of a running process; none of them is stopped by that.
-    ///
-    /// # Errors
-    /// [`ProcessError`]: no permission (a debugger's is needed, and nobody else may trace it).
+    /// Attaches to every thread of a running process; none of them is stopped by that. Needs a
+    /// debugger's permission, and that nobody else traces it.
     pub fn attach(of: &Target, mark: Option<i32>) -> Result<Tracer, ProcessError> {
         let failed = |error| of.failed("mem", error);
         let mut tracer = Tracer::new(mark).map_err(failed)?;
