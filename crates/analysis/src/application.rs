@@ -122,10 +122,8 @@ pub struct Unjudged {
 }
 
 impl Unjudged {
-    /// What the profile that [`profile_of`] makes of the same samples leaves out.
-    ///
-    /// # Errors
-    /// There is no footprint in the samples.
+    /// What the profile that [`profile_of`] makes of the same samples leaves out. Fails without a
+    /// footprint in the samples.
     pub fn of(samples: &[Sample], program: Option<&str>) -> Result<Unjudged> {
         let subject = subject_of(samples, program)?;
         let pages = |metric: &str| subject.total(samples, metric).unwrap_or(0.0).ceil() as u64;
@@ -156,10 +154,8 @@ impl Unjudged {
     }
 }
 
-/// The profile of the most telling subject, of `program` alone if one is named.
-///
-/// # Errors
-/// There is no footprint in the samples.
+/// The profile of the most telling subject, of `program` alone if one is named. Fails without a
+/// footprint in the samples.
 pub fn profile_of(
     samples: &[Sample],
     program: Option<&str>,

@@ -19,10 +19,8 @@ pub const CYCLES: &str = calibrate_cycle::BENCH.name;
 /// Forks among work by size of the heap, in samples.
 pub const AMONG_WORK: &str = calibrate_among_work::BENCH.name;
 
-/// The machine profile that the samples of a calibration give.
-///
-/// # Errors
-/// The samples hold no calibration.
+/// The machine profile that the samples of a calibration give. Fails without a calibration in the
+/// samples.
 pub fn profile_of(
     samples: &[Sample],
     page_size_bytes: u64,

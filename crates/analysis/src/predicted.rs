@@ -37,9 +37,7 @@ pub struct Foretold {
 }
 
 /// Each workload of `samples` under each of `policies`, and under those that it was measured with.
-///
-/// # Errors
-/// What the samples lack.
+/// An error says what the samples lack.
 pub fn foretell(
     samples: &[Sample],
     sweep: &[Sample],

@@ -68,10 +68,8 @@ pub struct Programs {
 
 impl Programs {
     /// Read the list at `path`, of which `names` are wanted (all, if none), and compile marks.c
-    /// beside it. `cowlab` is the program that looks.
-    ///
-    /// # Errors
-    /// The list cannot be read or lacks a name, or there is no compiler.
+    /// beside it. `cowlab` is the program that looks. Fails if the list cannot be read or lacks a
+    /// name, or without a compiler.
     pub fn read(path: &Path, names: &[String], cowlab: PathBuf) -> Result<Programs> {
         let text = fs::read_to_string(path).with_context(|| {
             format!(

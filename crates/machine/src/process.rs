@@ -130,9 +130,6 @@ const FIRST_USER_NAMESPACE: &str = "user:[4026531837]";
 
 impl ProcessFacts {
     /// Looks at `pid`, or at this process with `rustix::process::getpid`'s number.
-    ///
-    /// # Errors
-    /// [`ProcessError`]: no such process, no permission, ended meanwhile, nothing to look at.
     pub fn probe(root: &Root, pid: i32) -> Result<ProcessFacts, ProcessError> {
         let folder = format!("proc/{pid}");
         if !root.exists(&folder) {

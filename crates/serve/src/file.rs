@@ -11,9 +11,6 @@ use anyhow::{Context, Result};
 use crate::metrics::{Newest, as_text_format};
 
 /// Write the newest value, whole or not at all: whatever collects the file reads it at any time.
-///
-/// # Errors
-/// The folder cannot be written, or the disk is full.
 pub fn write_metrics<T: Debug + Send + Sync + 'static>(
     newest: &Newest<T>,
     file: &Path,

@@ -104,9 +104,6 @@ pub struct Server {
 
 impl Server {
     /// Opens the port.
-    ///
-    /// # Errors
-    /// It is taken, or may not be used.
     pub fn open(
         address: SocketAddr,
         patience: Patience,

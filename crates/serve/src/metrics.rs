@@ -53,10 +53,7 @@ impl<T> Clone for Newest<T> {
 }
 
 impl<T: fmt::Debug + Send + Sync + 'static> Newest<T> {
-    /// As OpenMetrics text.
-    ///
-    /// # Errors
-    /// The metrics do not follow the format.
+    /// As OpenMetrics text. Fails if the metrics do not follow the format.
     pub fn text(&self) -> Result<String, fmt::Error> {
         text_of(&registry(self))
     }
@@ -86,9 +83,6 @@ pub struct Endpoint(Server);
 
 impl Endpoint {
     /// Opens the port. Until there is a value, scrapers get 503.
-    ///
-    /// # Errors
-    /// The port is taken, or may not be used.
     pub fn open<T: fmt::Debug + Send + Sync + 'static>(
         address: SocketAddr,
         newest: &Newest<T>,

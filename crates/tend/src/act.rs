@@ -97,10 +97,7 @@ impl Drop for Ready {
 }
 
 impl Collapser {
-    /// Gets ready.
-    ///
-    /// # Errors
-    /// No address space.
+    /// Gets ready. Fails without an address space.
     pub fn new(huge_page_bytes: u64) -> io::Result<Collapser> {
         Ok(Collapser { own: OwnRegion::map(huge_page_bytes)?, huge_page_bytes })
     }
@@ -118,10 +115,7 @@ impl Collapser {
         }
     }
 
-    /// Get ready for one.
-    ///
-    /// # Errors
-    /// Why there can be none now.
+    /// Get ready for one. An error says why there can be none now.
     pub fn prepare(&mut self, target: &Target) -> Result<Ready, Outcome> {
         let cpu_before = thread_cpu_ns();
         let ready = Ready { cpu_before, allowed: keep_off(target) };

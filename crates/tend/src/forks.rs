@@ -19,9 +19,6 @@ const REMEMBERED: usize = 8;
 type Name = (i32, u64);
 
 /// The children of `target` that share its memory: forked, and have not executed another program.
-///
-/// # Errors
-/// [`ProcessError::Vanished`].
 pub fn sharing(target: &Target) -> Result<BTreeSet<Name>, ProcessError> {
     let children = children::pids(target)?;
     if children.is_empty() {

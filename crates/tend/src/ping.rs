@@ -71,9 +71,6 @@ impl Shared {
 
 impl Ping {
     /// Begins to ask `HOST:PORT`, or a socket by its path, whatever holds it. Returns at once.
-    ///
-    /// # Errors
-    /// There is no thread for it.
     pub fn begin(address: &str) -> Result<Ping> {
         let mut asker = Asker { address: address.to_owned(), connection: None };
         let shared = Arc::new(Shared::default());

@@ -56,10 +56,7 @@ impl Gauges {
     }
 
     /// Whether there is memory to spare for process `pid`; looks no more often than is of use. `now`
-    /// is the time since any fixed moment.
-    ///
-    /// # Errors
-    /// What is tight.
+    /// is the time since any fixed moment. An error says what is tight.
     pub fn check(&mut self, now: Duration, pid: i32) -> Result<(), Tight> {
         if self.last.as_ref().is_some_and(|(at, _)| now < *at + LOOK) {
             return Ok(());
@@ -129,10 +126,7 @@ const GROUP_BYTES: u64 = 8 << 20;
 const WAITING_SHARE: f64 = 0.01;
 
 /// Whether there is memory to spare, `since` after `before` was read, of which this process may have
-/// waited `own`.
-///
-/// # Errors
-/// What is tight.
+/// waited `own`. An error says what is tight.
 pub fn spare(
     now: &Memory,
     before: Option<&Memory>,

@@ -22,9 +22,6 @@ pub fn names() -> Vec<&'static str> {
 
 /// Give up all other capabilities of this thread and of those that it starts, and the way to new
 /// ones.
-///
-/// # Errors
-/// The kernel's.
 pub fn drop_others() -> rustix::io::Result<()> {
     let kept = KEPT.iter().fold(CapabilitySet::empty(), |set, (bit, _)| {
         set | CapabilitySet::from_bits_retain(1 << bit)

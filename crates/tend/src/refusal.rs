@@ -100,10 +100,8 @@ pub(crate) fn check_machine(thp: Option<&Thp>) -> Result<&Thp, Refusal> {
     }
 }
 
-/// Whether the process can be tended.
-///
-/// # Errors
-/// The first reason why not, the machine's before the target's.
+/// Whether the process can be tended. The error is the first reason, the machine's before the
+/// target's.
 pub fn check(facts: &Facts) -> Result<(), Refusal> {
     let thp = check_machine(facts.thp.as_ref())?;
     if thp.disabled_for_self == Some(true) {

@@ -41,10 +41,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Those of `region`, one by one.
-    ///
-    /// # Errors
-    /// [`ProcessError`]: the memory that `pagemap` was opened for is gone.
+    /// Those of `region`, one by one. Fails once the memory that `pagemap` was opened for is gone.
     pub fn of(
         target: &Target,
         pagemap: &mut Pagemap,
@@ -97,9 +94,6 @@ impl Survey {
     }
 
     /// Looks at all of it. The target's faults go on meanwhile.
-    ///
-    /// # Errors
-    /// [`ProcessError`]: it ended, or may not be looked at.
     pub fn take(of: &Target, huge_page_bytes: u64) -> Result<Survey, ProcessError> {
         let mut pagemap = Pagemap::open(of)?;
         let mut survey = Survey { knows_huge: pagemap.has_scan(), ..Survey::default() };
@@ -136,9 +130,6 @@ impl Survey {
 }
 
 /// Whether `region` still lies in one mapping that can have huge pages.
-///
-/// # Errors
-/// [`ProcessError`]: it ended, or may not be looked at.
 pub fn is_there(of: &Target, region: &Range<u64>) -> Result<bool, ProcessError> {
     let size = region.end - region.start;
     Ok(mappings::mappings(of)?.iter().filter(|mapping| mapping.is_private()).any(|mapping| {

@@ -38,10 +38,7 @@ pub struct Stops {
     pub after: Predicted,
 }
 
-/// Predict both.
-///
-/// # Errors
-/// What the profile lacks, in a sentence.
+/// Predict both. An error says what the profile lacks.
 pub fn stops(
     profile: &MachineProfile,
     survey: &Survey,

@@ -15,10 +15,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 const MADV_COLLAPSE: libc::c_int = 25;
 
 /// Ask the kernel to make one huge page of `range`, which is aligned to one, in the process of
-/// `pidfd`. Its contents do not change.
-///
-/// # Errors
-/// What the kernel answered: see [`crate::act::Outcome::of`].
+/// `pidfd`. Its contents do not change. An error is what the kernel answered: see
+/// [`crate::act::Outcome::of`].
 pub fn collapse(pidfd: BorrowedFd<'_>, range: &Range<u64>) -> io::Result<()> {
     advise_collapse(
         pidfd,
@@ -30,10 +28,8 @@ pub fn collapse(pidfd: BorrowedFd<'_>, range: &Range<u64>) -> io::Result<()> {
 }
 
 /// Whether the kernel lets this process collapse memory of the process of `pidfd`: asked with nothing
-/// to collapse.
-///
-/// # Errors
-/// EPERM without CAP_SYS_NICE in the first user namespace; EACCES where it may not be looked at.
+/// to collapse. EPERM without CAP_SYS_NICE in the first user namespace; EACCES where it may not be
+/// looked at.
 pub fn may_collapse(pidfd: BorrowedFd<'_>) -> io::Result<()> {
     advise_collapse(pidfd, &[])
 }
@@ -90,10 +86,7 @@ pub struct OwnRegion {
 }
 
 impl OwnRegion {
-    /// Maps it, untouched.
-    ///
-    /// # Errors
-    /// No address space.
+    /// Maps it, untouched. Fails without an address space.
     pub fn map(huge_page_bytes: u64) -> io::Result<OwnRegion> {
         let bytes = huge_page_bytes as usize;
         let mapped_bytes = 2 * bytes;
@@ -120,10 +113,7 @@ impl OwnRegion {
         start..start + self.bytes as u64
     }
 
-    /// Makes a huge page of it, and gives it back to the kernel.
-    ///
-    /// # Errors
-    /// As [`collapse`].
+    /// Makes a huge page of it, and gives it back to the kernel. Errors are as [`collapse`]'s.
     pub fn try_collapse(&mut self) -> io::Result<()> {
         // SAFETY: one byte of memory that is mapped writable and that nobody else has.
         unsafe { self.region.cast::<u8>().write_volatile(1) };

@@ -42,10 +42,7 @@ pub struct PolicyFile {
 }
 
 impl PolicyFile {
-    /// Reads it.
-    ///
-    /// # Errors
-    /// The file and the line that is wrong.
+    /// Reads it. An error has the file and the line that is wrong.
     pub fn read(path: &Path) -> Result<PolicyFile> {
         let text = fs::read_to_string(path)
             .with_context(|| format!("cannot read the policy file {}", path.display()))?;

@@ -97,9 +97,6 @@ pub struct Tender {
 
 impl Tender {
     /// Take up a target, or say why it cannot be tended.
-    ///
-    /// # Errors
-    /// [`ProcessError`] and [`Refusal`], as they are.
     pub fn new(
         target: Target,
         settings: TenderSettings,
@@ -182,9 +179,6 @@ impl Tender {
     }
 
     /// Look at the target and decide; nothing is done to it. Also the CPU time that a collapse takes.
-    ///
-    /// # Errors
-    /// It ended.
     pub fn look(&mut self) -> Result<(Survey, CollapsePlan, Option<u64>), ProcessError> {
         let survey = Survey::take(&self.target, self.huge_page_bytes)?;
         let collapse_ns = self.collapse_ns();
@@ -239,10 +233,8 @@ impl Tender {
         self.profile.as_ref()
     }
 
-    /// Do the next thing that is due; never longer than a collapse or a look takes.
-    ///
-    /// # Errors
-    /// The target ended, or may not be looked at any more.
+    /// Do the next thing that is due; never longer than a collapse or a look takes. Fails once the
+    /// target has ended or may not be looked at any more.
     pub fn step(&mut self) -> Result<Step, ProcessError> {
         let (cpu_before, collapsed_before) = (thread_cpu_ns(), self.figures.collapsed_regions);
         let mut step = Step { wait: LOOK, ..Step::default() };

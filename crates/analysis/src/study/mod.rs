@@ -29,10 +29,8 @@ pub struct Study<'a> {
 }
 
 impl<'a> Study<'a> {
-    /// Fits the profile and checks it on the points that it was not fitted to.
-    ///
-    /// # Errors
-    /// The run holds no calibration.
+    /// Fits the profile and checks it on the points that it was not fitted to. Fails without a
+    /// calibration in the run.
     pub fn of(run: &'a Run) -> Result<Study<'a>> {
         let environment = run.info.environments.first().context("the run names no environment")?;
         let (page, huge) = (environment.page_size_bytes, environment.thp_size_bytes);

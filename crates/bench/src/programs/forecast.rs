@@ -61,10 +61,8 @@ pub fn task(
     })
 }
 
-/// What the model says of the program, with its interval, and what that lacks.
-///
-/// # Errors
-/// The machine profile has no figures for it.
+/// What the model says of the program, with its interval, and what that lacks. Fails if the machine
+/// profile has no figures for it.
 pub fn predicted(
     profile: &MachineProfile,
     program: &Program,

@@ -26,9 +26,6 @@ impl Programs {
 }
 
 /// Look at `program` by each of its methods, or of `methods` those that it has.
-///
-/// # Errors
-/// The program or the footprint failed.
 pub fn look(programs: &Programs, program: &Program) -> Result<(Vec<Sample>, Vec<Missing>)> {
     let mut samples = Vec::new();
     let mut missing = Vec::new();

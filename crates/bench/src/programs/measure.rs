@@ -46,9 +46,6 @@ pub struct Cost {
 }
 
 /// Run the program's measuring command, `pairs` pairs of it.
-///
-/// # Errors
-/// It failed, or its rows cannot be read.
 pub fn measure(programs: &Programs, program: &Program, pairs: u32) -> Result<Cost> {
     let rows = tempfile::NamedTempFile::new_in(programs.scratch.path())?;
     let words = programs.words(&program.measure, rows.path(), pairs);

@@ -20,9 +20,6 @@ pub struct ServerProcess {
 }
 
 /// The process of the server at `address` (`redis://host:port`, `unix:///path`), and what it says.
-///
-/// # Errors
-/// It cannot be reached, or does not answer in time.
 pub fn replication_of(address: &str) -> Result<(Option<ServerProcess>, Replication)> {
     let no_answer = || {
         format!(

@@ -21,9 +21,6 @@ pub struct Saturation {
 
 impl Saturation {
     /// Of `load` in its closed loop, on a server of its own set up like that.
-    ///
-    /// # Errors
-    /// The server's.
     pub fn per_s(&self, runner: &Runner, setup: &Setup, load: &Load) -> Result<f64> {
         if let Some(known) = self.by_records.borrow().get(&load.records) {
             return Ok(*known);

@@ -22,10 +22,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// A server that does not start within this time does not start.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// The server in PATH.
-///
-/// # Errors
-/// There is none, and how to get it.
+/// The server in PATH. An error says how to get it.
 pub fn program() -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();

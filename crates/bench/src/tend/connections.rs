@@ -42,10 +42,7 @@ pub struct Connections {
     pub tending: Tending,
 }
 
-/// Where PostgreSQL's server is: in PATH, or where Debian puts it.
-///
-/// # Errors
-/// How to get it.
+/// Where PostgreSQL's server is: in PATH, or where Debian puts it. An error says how to get it.
 pub fn programs() -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();

@@ -24,10 +24,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Makes one below this process's own and moves `pid` into it.
-    ///
-    /// # Errors
-    /// What is missing, in a sentence.
+    /// Makes one below this process's own and moves `pid` into it. An error says what is missing.
     pub fn of(pid: u32) -> Result<Group, String> {
         let own = fs::read_to_string("/proc/self/cgroup").map_err(|error| error.to_string())?;
         let mounts = fs::read_to_string("/proc/self/mounts").map_err(|error| error.to_string())?;
@@ -110,9 +107,6 @@ pub struct Look {
 }
 
 /// Look at the server's memory, and at what was stolen, until `stop`.
-///
-/// # Errors
-/// The server is gone.
 pub fn watch(
     pid: u32,
     group: Option<&Group>,

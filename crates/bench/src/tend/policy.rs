@@ -47,10 +47,8 @@ pub fn settings(policy: Policy) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// Whether it can be had here, with or without the consent to change settings.
-///
-/// # Errors
-/// What it needs.
+/// Whether it can be had here, with or without the consent to change settings. An error says what
+/// it needs.
 pub fn usable(policy: Policy, root: &Root, may_set: bool) -> Result<(), String> {
     if policy == Policy::Damon {
         return Err(
@@ -98,9 +96,6 @@ fn begins_without_huge_pages(policy: Policy, thp: &Thp) -> Result<(), String> {
 }
 
 /// Change the machine's settings for it.
-///
-/// # Errors
-/// The kernel's.
 pub fn set(policy: Policy, root: &Root) -> anyhow::Result<Guard> {
     Ok(Guard::set(root, settings(policy))?)
 }

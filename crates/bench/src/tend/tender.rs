@@ -53,9 +53,6 @@ impl Tending {
 
     /// One pass, before anything is measured, at whatever CPU it takes: which is returned, by its
     /// own count.
-    ///
-    /// # Errors
-    /// What it says.
     pub fn once(&self, pid: u32) -> Result<Option<u64>> {
         let plain = Tending { budget_us: None, ..self.clone() };
         let mut command = plain.command(pid, None);
@@ -70,9 +67,6 @@ impl Tending {
     }
 
     /// What it predicts of the next fork as the memory is now; `None` where it cannot.
-    ///
-    /// # Errors
-    /// What it says.
     pub fn predict(&self, pid: u32) -> Result<Option<f64>> {
         let mut command = self.command(pid, None);
         let done = command.arg("--dry-run").output().context("cannot start cowlab tend")?;
@@ -83,9 +77,6 @@ impl Tending {
     }
 
     /// Start it, to run until it is ended.
-    ///
-    /// # Errors
-    /// It cannot be started.
     pub fn start(&self, pid: u32, socket: Option<&Path>, log: &Path) -> Result<Tend> {
         let mut command = self.command(pid, socket);
         command.args(["--set", &format!("cpu_share={}", self.cpu_share)]);
@@ -185,10 +176,8 @@ impl Tend {
         crate::task::cpu_ns(self.0.id())
     }
 
-    /// End it as a service manager does, and wait.
-    ///
-    /// # Errors
-    /// It had ended before, with what it said last.
+    /// End it as a service manager does, and wait. If it had ended before, the error has what it
+    /// said last.
     pub fn end(mut self, log: &Path) -> Result<()> {
         if let Some(status) = self.0.try_wait()? {
             let said = fs::read_to_string(log).unwrap_or_default();

@@ -46,10 +46,8 @@ pub struct Gatherer {
 }
 
 impl Gatherer {
-    /// Begins: attaches what may be attached, and notes what is there.
-    ///
-    /// # Errors
-    /// There is nothing to watch.
+    /// Begins: attaches what may be attached, and notes what is there. Fails if there is nothing to
+    /// watch.
     pub fn begin(wanted: Wanted, options: &Options) -> Result<Gatherer, WantedError> {
         // Before anything is attached: a wrong name costs nothing.
         let found = match wanted.find() {

@@ -47,10 +47,8 @@ pub enum WantedError {
 }
 
 impl Wanted {
-    /// A pid if it is a number, a control group if it is a whole path, else a name.
-    ///
-    /// # Errors
-    /// It is empty.
+    /// A pid if it is a number, a control group if it is a whole path, else a name. Fails if it is
+    /// empty.
     pub fn parse(word: &str) -> Result<Wanted, String> {
         if word.is_empty() {
             return Err("name a process by its pid or its name".to_owned());
@@ -67,10 +65,8 @@ impl Wanted {
         Ok(Wanted::Name(String::from_utf8_lossy(cut).into_owned()))
     }
 
-    /// The pid of the one process that is meant: of several, the one that all others were forked by.
-    ///
-    /// # Errors
-    /// Nobody is there, or several that nobody of them forked.
+    /// The pid of the one process that is meant: of several, the one that all others were forked
+    /// by. Fails if there is none, or several of which none forked the others.
     pub fn only(&self) -> Result<i32, WantedError> {
         // Whether it can be looked at is for the caller to find out.
         if let Wanted::Pid(pid) = self {
@@ -87,10 +83,7 @@ impl Wanted {
     }
 
     /// Who is there now: each with what it is, in order of pid. Kernel threads and this process
-    /// are not among them.
-    ///
-    /// # Errors
-    /// Nothing is there that could be watched.
+    /// are not among them. Fails if there is nothing to watch.
     pub fn find(&self) -> Result<Vec<(u32, Stat)>, WantedError> {
         let found: Vec<(u32, Stat)> = match self {
             Wanted::Pid(pid) => {

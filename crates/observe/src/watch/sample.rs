@@ -30,9 +30,6 @@ pub struct Sample {
 }
 
 /// Walks through the private mappings of a process. It goes on meanwhile.
-///
-/// # Errors
-/// It ended, or may not be looked at.
 pub(super) fn sample(target: &Target) -> Result<Sample, ProcessError> {
     let mut pagemap = Pagemap::open(target)?;
     let mut adder = Adder::default();
