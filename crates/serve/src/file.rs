@@ -21,8 +21,11 @@ pub fn write_metrics<T: Debug + Send + Sync + 'static>(
         .with_context(|| format!("--output {} cannot be written", file.display()))
 }
 
-/// A file with new contents, or as it was.
-fn replace(file: &Path, contents: &[u8]) -> io::Result<()> {
+/// A file with new contents, or as it was. What is no plain file is written to and never replaced.
+pub fn replace(file: &Path, contents: &[u8]) -> io::Result<()> {
+    if fs::metadata(file).is_ok_and(|known| !known.is_file()) {
+        return fs::write(file, contents);
+    }
     let mut unfinished = file.as_os_str().to_owned();
     unfinished.push(".unfinished");
     // Of one that was killed in the middle, perhaps as another user.
@@ -63,5 +66,12 @@ mod tests {
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
         assert_eq!(fs::read_to_string(&other).unwrap(), "old");
         assert!(write_metrics(&newest, Path::new("/nonexistent/x")).is_err());
+        // Nor is what another program reads from, as /dev/stdout.
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+        let reader = fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+        replace(&pipe, b"new").unwrap();
+        drop(reader);
+        assert!(!fs::metadata(&pipe).unwrap().is_file());
     }
 }

@@ -5,5 +5,5 @@ mod file;
 mod http;
 mod metrics;
 
-pub use file::write_metrics;
+pub use file::{replace, write_metrics};
 pub use metrics::{Endpoint, Newest};

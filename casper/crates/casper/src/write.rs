@@ -16,20 +16,20 @@ use crate::record::*;
 
 /// A trace could not be written.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write the trace {} at offset {offset}: {source}{}", path.display(), hint(source))]
+#[error("cannot write the trace {} at offset {offset}: {error}{}", path.display(), hint(error))]
 pub struct WriteError {
     /// The trace.
     pub path: PathBuf,
     /// Where in it.
     pub offset: u64,
-    /// Why.
-    pub source: io::Error,
+    /// Why: part of the message, and no `source`, which would be said twice.
+    pub error: io::Error,
 }
 
 impl WriteError {
     /// Whether the disk, or the user's share of it, is full: writing may succeed later.
     pub fn is_full(&self) -> bool {
-        is_full(&self.source)
+        is_full(&self.error)
     }
 }
 
@@ -113,7 +113,7 @@ pub fn chunk_crc(chunk: &casper_chunk, payload: &[u8]) -> u32 {
 impl TraceWriter {
     /// Create a trace that only its owner may read, or replace the regular file that is there.
     pub fn create(path: &Path, header: &casper_file) -> Result<Self, WriteError> {
-        let fail = |source| WriteError { path: path.to_owned(), offset: 0, source };
+        let fail = |error| WriteError { path: path.to_owned(), offset: 0, error };
         // Not truncated before it is known to be a plain file; a FIFO must not block either.
         let file = OpenOptions::new()
             .write(true)
@@ -130,12 +130,16 @@ impl TraceWriter {
             return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, text)));
         }
         file.set_permissions(Permissions::from_mode(0o600)).map_err(fail)?;
-        file.set_len(0).map_err(fail)?;
         let end = FILE_BYTES as u64;
         let path = path.to_owned();
         let mut writer =
             TraceWriter { file, path, header: *header, end, sequence: 0, ragged: false };
-        writer.write_header()?;
+        let begun = writer.file.set_len(0).map_err(fail);
+        if let Err(error) = begun.and_then(|()| writer.write_header()) {
+            // Without a header it is no trace.
+            let _ = std::fs::remove_file(&writer.path);
+            return Err(error);
+        }
         Ok(writer)
     }
 
@@ -157,10 +161,10 @@ impl TraceWriter {
     /// Write the header over the old one, with a new checksum. Needs no room on the disk.
     pub fn write_header(&mut self) -> Result<(), WriteError> {
         self.header.crc = header_crc(&self.header);
-        self.file.write_all_at(self.header.as_bytes(), 0).map_err(|source| WriteError {
+        self.file.write_all_at(self.header.as_bytes(), 0).map_err(|error| WriteError {
             path: self.path.clone(),
             offset: 0,
-            source,
+            error,
         })
     }
 
@@ -208,18 +212,17 @@ impl TraceWriter {
         }
         self.header.finished = 1;
         let header = self.write_header();
-        let synced = self.file.sync_data().map_err(|source| WriteError {
+        let synced = self.file.sync_data().map_err(|error| WriteError {
             path: self.path.clone(),
             offset: self.end,
-            source,
+            error,
         });
         result.and(header).and(synced)
     }
 
     /// Write a chunk at the end, or leave the file as it was.
     fn chunk(&mut self, mut chunk: casper_chunk, payload: &[u8]) -> Result<(), WriteError> {
-        let fail =
-            |path: &Path, offset, source| WriteError { path: path.to_owned(), offset, source };
+        let fail = |path: &Path, offset, error| WriteError { path: path.to_owned(), offset, error };
         if payload.len() > CASPER_CHUNK_MAX as usize {
             let text = format!("a chunk of {} bytes; {CASPER_CHUNK_MAX} at most", payload.len());
             let error = io::Error::new(io::ErrorKind::InvalidInput, text);

@@ -25,7 +25,8 @@ pub fn run(json: bool, args: &ReportArgs) -> Result<()> {
     };
     if let Some(file) = &args.output {
         let html = cowlab_report::html::render(&document);
-        std::fs::write(file, html).with_context(|| format!("cannot write {}", file.display()))?;
+        cowlab_serve::replace(file, html.as_bytes())
+            .with_context(|| format!("cannot write {}", file.display()))?;
     }
     match (json, args.tables) {
         (true, _) => output::json_of_run(&run, summary),

@@ -37,7 +37,7 @@ pub fn run(json: bool, args: &TraceReportArgs) -> Result<()> {
     if let Some(path) = &args.output {
         let page = View { plots: true, ..view.clone() };
         let document = casper::document(&title, facts(&file, &profile), &profile, &page);
-        std::fs::write(path, cowlab_report::html::render(&document))
+        cowlab_serve::replace(path, cowlab_report::html::render(&document).as_bytes())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if json {
