@@ -1,0 +1,20 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# watch in a guest where pids are used again, a CPU goes and comes back, and the clock is set.
+set -euo pipefail
+# shellcheck source=tests/lib/common.sh
+. "$REPOSITORY/tests/lib/common.sh"
+
+export COWLAB_KERNEL=$REPOSITORY/kernel
+mkdir shared
+run kernel boot --variant plain --guest cpus=2,memory=1GiB,time_limit_s=240 --share "$PWD/shared" -- \
+	env COWLAB="$COWLAB" REPOSITORY="$REPOSITORY" "$REPOSITORY/tests/lib/odd_guest.sh" "$PWD/shared"
+is_status 0
+! grep -q 'not available: forks' shared/err || fail "no forks are seen in the guest: $(<shared/err)"
+called='cowlab watch in a guest'
+holds shared/frames 'latest.ended' 'latest.totals | .forks == 8 and .exits == 8' \
+	'frames | last.own | .lost_events == 0 and .lost_processes == 0' \
+	'all(frames[].processes[]; .minor_faults_per_s == null or .minor_faults_per_s >= 0)' \
+	'frames | all(.interval_ns < 3600e9)' \
+	'frames | last.own.rss_bytes < 50e6'

@@ -1,0 +1,45 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# odd_guest.sh FOLDER: in a guest, as root. `watch` beside pids that are used again, CPUs that come and go,
+# and a clock that is set; its lines go to FOLDER/frames, what it says to FOLDER/err.
+set -euo pipefail
+
+: "${COWLAB:?is the program under test}" "${REPOSITORY:?is the folder with tests/lib}"
+cd "$1"
+echo 400 >/proc/sys/kernel/pid_max
+coproc python3 "$REPOSITORY/tests/lib/forker.py"
+# shellcheck disable=SC2153 # Bash sets it.
+forker=$COPROC_PID
+exec 5>&"${COPROC[1]}" 6<&"${COPROC[0]}"
+read -r -u 6 _
+tell() {
+	echo "$1" >&5
+	read -r -u 6 _
+}
+# More processes than there are pids.
+wrap() {
+	for _ in {1..500}; do (:); done
+}
+
+"$COWLAB" watch "$forker" --json --interval-s 0.5 >frames 2>err &
+watch=$!
+for _ in {1..300}; do [[ ! -s frames ]] || break; sleep 0.1; done
+for _ in {1..3}; do
+	wrap
+	tell fork
+done
+echo 0 >/sys/devices/system/cpu/cpu1/online
+tell fork
+wrap
+echo 1 >/sys/devices/system/cpu/cpu1/online
+tell fork
+for step in '+1 hour' '-2 hours' '+1 hour'; do
+	date -s "$(date -d "$step")" >/dev/null
+	tell fork
+	sleep 1
+done
+tell none
+sleep 1
+kill "$forker"
+wait "$watch"
