@@ -36,6 +36,11 @@ pub fn json_of_run(run: &Run, summary: impl Serialize) -> Result<()> {
     })
 }
 
+/// Print the JSON document of a verb that keeps no run.
+pub fn json_of(summary: impl Serialize, samples: &[Sample], missing: &[Missing]) -> Result<()> {
+    json(&JsonDocument { format: FORMAT, run: None, samples, summary, missing })
+}
+
 /// Print a value as JSON.
 pub fn json(value: &impl Serialize) -> Result<()> {
     print(&(serde_json::to_string_pretty(value)? + "\n"))

@@ -8,7 +8,7 @@ use cowlab_analysis::comparison;
 use cowlab_store::Run;
 
 use crate::args::CompareArgs;
-use crate::output::{self, JsonDocument};
+use crate::output;
 use crate::usage::WrongUsage;
 
 /// Run the verb.
@@ -29,13 +29,7 @@ pub fn run(json: bool, args: &CompareArgs) -> Result<()> {
         );
     }
     if json {
-        return output::json(&JsonDocument {
-            format: cowlab_store::FORMAT,
-            run: None,
-            samples: &[],
-            summary,
-            missing: &[],
-        });
+        return output::json_of(summary, &[], &[]);
     }
     output::text(&cowlab_report::comparison::document(&summary, args.all))
 }

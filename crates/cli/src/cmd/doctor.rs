@@ -12,12 +12,12 @@ use cowlab_machine::{Facts, ProcessFacts, Root};
 use cowlab_model::application::ApplicationProfile;
 use cowlab_observe::Target;
 use cowlab_report::{Block, Cell, Column, Document, Finding, Section, Table};
-use cowlab_store::{FORMAT, Missing, Run};
+use cowlab_store::{Missing, Run};
 use serde::Serialize;
 
 use crate::application::of_run;
 use crate::args::DoctorArgs;
-use crate::output::{self, JsonDocument};
+use crate::output;
 
 #[derive(Serialize)]
 struct DoctorSummary<'a> {
@@ -43,13 +43,11 @@ pub fn run(json: bool, args: &DoctorArgs) -> Result<()> {
                 reason: capability.needs.clone().unwrap_or_default(),
             })
             .collect();
-        return output::json(&JsonDocument {
-            format: FORMAT,
-            run: None,
-            samples: &[],
-            summary: DoctorSummary { facts: &facts, capabilities: &capabilities, fork: verdict },
-            missing: &missing,
-        });
+        return output::json_of(
+            DoctorSummary { facts: &facts, capabilities: &capabilities, fork: verdict },
+            &[],
+            &missing,
+        );
     }
     let mut document = Document::new("Doctor", format!("{}, Linux {}", facts.host, facts.kernel));
     if let Some((pid, verdict)) = &judged {

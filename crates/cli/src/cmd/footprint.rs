@@ -77,10 +77,7 @@ pub fn run(json: bool, args: &FootprintArgs) -> Result<()> {
         MethodFacts::probe(target.as_ref(), bpf, facts.soft_dirty, marking, args.method);
     let (method, reason) =
         choose(subject, &of_method, args.method).map_err(|reason| anyhow!(reason))?;
-    let interrupts = Arc::new(AtomicUsize::new(0));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_usize(signal, Arc::clone(&interrupts), signal as usize)?;
-    }
+    let interrupts = signals::last()?;
     let mut life = RunLife::begin(common, "footprint", facts.environment())?;
     let plan = FootprintPlan { args, method, reason, facts, interrupts, json };
     let (spans, status) = match target {

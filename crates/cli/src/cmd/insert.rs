@@ -8,11 +8,10 @@ use anyhow::{Error, Result};
 use cowlab_insert::{
     ExitKind, Failure, FileReport, Function, InsertPlan, InsertSettings, Selection, Target,
 };
-use cowlab_store::FORMAT;
 use serde::Serialize;
 
 use crate::args::{InsertArgs, globs};
-use crate::output::{self, JsonDocument};
+use crate::output;
 use crate::usage::WrongUsage;
 
 #[derive(Serialize)]
@@ -42,13 +41,7 @@ pub fn run(json: bool, args: &InsertArgs) -> Result<()> {
     plan.write().map_err(refusal)?;
     let summary = InsertSummary::of(&plan);
     if json {
-        return output::json(&JsonDocument {
-            format: FORMAT,
-            run: None,
-            samples: &[],
-            summary,
-            missing: &[],
-        });
+        return output::json_of(summary, &[], &[]);
     }
     output::print(&text(&summary, args))
 }

@@ -6,11 +6,10 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use clap::CommandFactory;
-use cowlab_store::FORMAT;
 use serde_json::json;
 
 use crate::args::Cli;
-use crate::output::{self, JsonDocument};
+use crate::output;
 
 /// Write a man page for cowlab and each of its verbs.
 pub fn pages(json: bool, directory: &Path) -> Result<()> {
@@ -32,5 +31,5 @@ pub fn completions(json: bool, shell: clap_complete::Shell) -> Result<()> {
 }
 
 fn document(summary: serde_json::Value) -> Result<()> {
-    output::json(&JsonDocument { format: FORMAT, run: None, samples: &[], summary, missing: &[] })
+    output::json_of(summary, &[], &[])
 }

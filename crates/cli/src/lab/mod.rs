@@ -16,6 +16,7 @@ use cowlab_lab::{Built, Cache, KernelFolder, Order, Traced, Variant, Watch};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output;
+use crate::signals;
 
 /// Memory of a guest that nobody measures in.
 pub const GUEST_BYTES: u64 = 4 << 30;
@@ -35,12 +36,7 @@ pub struct Lab {
 impl Lab {
     /// Open the cache.
     pub fn open(json: bool) -> Result<Lab> {
-        let interrupted = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            // A second one ends the program the usual way.
-            signal_hook::flag::register_conditional_default(signal, Arc::clone(&interrupted))?;
-            signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
-        }
+        let interrupted = signals::interrupted()?;
         Ok(Lab {
             cache: Cache::new(None)?,
             interrupted,

@@ -14,13 +14,13 @@ use cowlab_model::application::ApplicationProfile;
 use cowlab_model::cost::Vmas;
 use cowlab_observe::watch::Wanted;
 use cowlab_report::Document;
-use cowlab_store::{FORMAT, Missing, Run};
+use cowlab_store::{Missing, Run};
 use serde::Serialize;
 
 use crate::application::{of_pid, of_run};
 use crate::args::{AdviseArgs, Common};
 use crate::context::Context;
-use crate::output::{self, JsonDocument};
+use crate::output;
 use crate::profile_file::ProfileFile;
 use crate::run_life::{Report, RunLife};
 use crate::usage::WrongUsage;
@@ -81,13 +81,7 @@ pub fn run(json: bool, args: &AdviseArgs) -> Result<()> {
         AdviseSummary { sentence: &text, application: &application.profile, advice: &advice };
     let Some(mut life) = life else {
         return match json {
-            true => output::json(&JsonDocument {
-                format: FORMAT,
-                run: None,
-                samples: &samples,
-                summary,
-                missing: &missing,
-            }),
+            true => output::json_of(summary, &samples, &missing),
             false => output::text(&document),
         };
     };

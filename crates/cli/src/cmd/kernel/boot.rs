@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use cowlab_lab::{Ended, Guest, Interrupted, accelerator, boot};
-use cowlab_store::FORMAT;
 use serde::Serialize;
 
 use crate::args::KernelBootArgs;
 use crate::lab::{GUEST_BYTES, GUEST_CPUS, Lab};
-use crate::output::{self, JsonDocument};
+use crate::output;
 use crate::usage::{EndedWith, WrongUsage};
 
 /// A command that takes longer has hung, unless somebody says otherwise.
@@ -110,13 +109,7 @@ pub fn run(json: bool, args: &KernelBootArgs) -> Result<()> {
             complaints: &ended.complaints,
             output: String::from_utf8_lossy(&collected).into_owned(),
         };
-        output::json(&JsonDocument {
-            format: FORMAT,
-            run: None,
-            samples: &[],
-            summary,
-            missing: &[],
-        })?;
+        output::json_of(summary, &[], &[])?;
     }
     match ended {
         Ended { status: 0, .. } => Ok(()),

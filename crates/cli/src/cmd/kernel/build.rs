@@ -6,12 +6,11 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 use cowlab_lab::build::BuildInfo;
 use cowlab_lab::{Built, Order};
-use cowlab_store::FORMAT;
 use serde::Serialize;
 
 use crate::args::KernelBuildArgs;
 use crate::lab::Lab;
-use crate::output::{self, JsonDocument};
+use crate::output;
 
 #[derive(Serialize)]
 struct BuildSummary<'a> {
@@ -40,13 +39,7 @@ pub fn run(json: bool, args: &KernelBuildArgs) -> Result<()> {
         all.push(built);
     }
     if json {
-        return output::json(&JsonDocument {
-            format: FORMAT,
-            run: None,
-            samples: &[],
-            summary: BuildSummary { kernels: all.iter().map(one).collect() },
-            missing: &[],
-        });
+        return output::json_of(BuildSummary { kernels: all.iter().map(one).collect() }, &[], &[]);
     }
     output::print(&text(&all))
 }

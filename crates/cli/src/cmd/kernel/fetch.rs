@@ -3,12 +3,11 @@
 
 use anyhow::Result;
 use cowlab_lab::source;
-use cowlab_store::FORMAT;
 use serde::Serialize;
 
 use crate::args::KernelFetchArgs;
 use crate::lab::Lab;
-use crate::output::{self, JsonDocument};
+use crate::output;
 
 #[derive(Serialize)]
 struct FetchSummary<'a> {
@@ -23,13 +22,11 @@ pub fn run(json: bool, args: &KernelFetchArgs) -> Result<()> {
     let fetched = source::fetch(&lab.cache, args.source.as_deref(), &|what| lab.say(what))?;
     if json {
         let cache = lab.cache.root().display().to_string();
-        return output::json(&JsonDocument {
-            format: FORMAT,
-            run: None,
-            samples: &[],
-            summary: FetchSummary { source: &fetched.source, cache, how: &fetched.how },
-            missing: &[],
-        });
+        return output::json_of(
+            FetchSummary { source: &fetched.source, cache, how: &fetched.how },
+            &[],
+            &[],
+        );
     }
     lab.say(&fetched.how);
     let source = &fetched.source;

@@ -7,12 +7,12 @@ use anyhow::{Context, Result, bail};
 use cowlab_lab::mail::{self, Author, Checked};
 use cowlab_lab::source::{self, Source};
 use cowlab_lab::{Order, Variant, cover};
-use cowlab_store::{FORMAT, Run};
+use cowlab_store::Run;
 use serde::Serialize;
 
 use crate::args::KernelSeriesArgs;
 use crate::lab::Lab;
-use crate::output::{self, JsonDocument};
+use crate::output;
 
 #[derive(Serialize)]
 struct SeriesSummary {
@@ -67,13 +67,7 @@ pub fn run(json: bool, args: &KernelSeriesArgs) -> Result<()> {
     let mails = mails.iter().map(|mail| mail.display().to_string()).collect();
     let summary = SeriesSummary { mails, source, checkpatch, applied: args.check, built };
     if json {
-        output::json(&JsonDocument {
-            format: FORMAT,
-            run: None,
-            samples: &[],
-            summary,
-            missing: &[],
-        })?;
+        output::json_of(summary, &[], &[])?;
     } else {
         output::print(&text(&summary))?;
     }

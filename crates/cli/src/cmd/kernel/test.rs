@@ -10,12 +10,11 @@ use cowlab_lab::ktap::Outcome;
 use cowlab_lab::outcome::{Difference, TestResult, compare};
 use cowlab_lab::testing::{Batch, Machine, Test, compile, run as run_batches};
 use cowlab_lab::{Variant, accelerator, boot};
-use cowlab_store::FORMAT;
 use serde::Serialize;
 
 use crate::args::KernelTestArgs;
 use crate::lab::{GUEST_BYTES, GUEST_CPUS, Lab};
-use crate::output::{self, JsonDocument};
+use crate::output;
 
 #[derive(Serialize)]
 struct TestSummary<'a> {
@@ -81,13 +80,11 @@ pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
         (count(Outcome::Pass), count(Outcome::Fail), count(Outcome::Skip));
     let text = text(&all);
     if json {
-        output::json(&JsonDocument {
-            format: FORMAT,
-            run: None,
-            samples: &[],
-            summary: TestSummary { passed, failed, skipped, worse: &worse, variants: all },
-            missing: &[],
-        })?;
+        output::json_of(
+            TestSummary { passed, failed, skipped, worse: &worse, variants: all },
+            &[],
+            &[],
+        )?;
     } else {
         output::print(&text)?;
     }

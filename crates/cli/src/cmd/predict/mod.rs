@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::application::of_run;
 use crate::args::{PredictArgs, PredictWhat};
-use crate::output::{self, JsonDocument};
+use crate::output;
 use crate::profile_file::ProfileFile;
 use crate::usage::WrongUsage;
 
@@ -36,13 +36,7 @@ pub fn run(json: bool, args: &PredictArgs) -> Result<()> {
         None => answers(args, &file)?,
     };
     if json {
-        return output::json(&JsonDocument {
-            format: cowlab_store::FORMAT,
-            run: None,
-            samples: &samples(&answers, file.profile.page_size_bytes),
-            summary: &answers,
-            missing: &[],
-        });
+        return output::json_of(&answers, &samples(&answers, file.profile.page_size_bytes), &[]);
     }
     let mut document = Document::new(
         "Prediction",

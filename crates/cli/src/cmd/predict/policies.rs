@@ -6,11 +6,11 @@ use cowlab_analysis::predicted::{Foretold, foretell};
 use cowlab_model::stats::median;
 use cowlab_report::{Block, Cell, Column, Document, Section, Table, emulated};
 use cowlab_schema::predict;
-use cowlab_store::{FORMAT, Run, Sample};
+use cowlab_store::{Run, Sample};
 use serde::Serialize;
 
 use crate::args::PredictPoliciesArgs;
-use crate::output::{self, JsonDocument};
+use crate::output;
 
 #[derive(Serialize)]
 struct PoliciesSummary {
@@ -43,13 +43,7 @@ pub fn run(json: bool, args: &PredictPoliciesArgs) -> Result<()> {
         emulated: (!label.is_empty()).then(|| label.trim_end_matches(": ").to_owned()),
     };
     if json {
-        return output::json(&JsonDocument {
-            format: FORMAT,
-            run: None,
-            samples: &samples(&foretold),
-            summary,
-            missing: &[],
-        });
+        return output::json_of(summary, &samples(&foretold), &[]);
     }
     let own = store.info.environments.iter();
     let places: Vec<String> = own.map(|e| format!("{}, Linux {}", e.host, e.kernel)).collect();

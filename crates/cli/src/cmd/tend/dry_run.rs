@@ -6,7 +6,7 @@ use cowlab_machine::Root;
 use cowlab_machine::limits::Credentials;
 use cowlab_report::{Block, Cell, Column, Document, Section, Table};
 use cowlab_schema::{Command, Metric, tend};
-use cowlab_store::{FORMAT, Missing, Sample};
+use cowlab_store::{Missing, Sample};
 use cowlab_tend::plan::CollapsePlan;
 use cowlab_tend::stop::{Stops, stops};
 use cowlab_tend::{Survey, Tender};
@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::{TendPlan, messages};
 use crate::args::TendArgs;
-use crate::output::{self, JsonDocument};
+use crate::output;
 
 /// What was found of one target.
 struct Found {
@@ -80,13 +80,11 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan) -> Result<()> {
         }
     }
     if json {
-        return output::json(&JsonDocument {
-            format: FORMAT,
-            run: None,
-            samples: &found.iter().flat_map(samples).collect::<Vec<_>>(),
-            summary: found.iter().map(Found::summary).collect::<Vec<_>>(),
-            missing: &missing,
-        });
+        return output::json_of(
+            found.iter().map(Found::summary).collect::<Vec<_>>(),
+            &found.iter().flat_map(samples).collect::<Vec<_>>(),
+            &missing,
+        );
     }
     let own = Credentials::of_self(&Root::default());
     let mut document = Document::new(

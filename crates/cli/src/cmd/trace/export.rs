@@ -6,12 +6,11 @@ use std::path::Path;
 use anyhow::Result;
 use cowlab_casper::read::Trace;
 use cowlab_export::{Clocks, Exported, Format, create, export};
-use cowlab_store::FORMAT;
 use serde::Serialize;
 
 use super::{missing, missing_events};
 use crate::args::{ExportFormat, TraceExportArgs};
-use crate::output::{self, JsonDocument};
+use crate::output;
 
 #[derive(Serialize)]
 struct Summary<'a> {
@@ -43,13 +42,7 @@ pub fn run(json: bool, args: &TraceExportArgs) -> Result<()> {
     if json {
         let summary =
             Summary { file: &args.file, output: &args.output, calls, events, missing_events };
-        return output::json(&JsonDocument {
-            format: FORMAT,
-            run: None,
-            samples: &[],
-            summary,
-            missing: &missing(&profile),
-        });
+        return output::json_of(summary, &[], &missing(&profile));
     }
     let (out, what) = (
         args.output.display(),

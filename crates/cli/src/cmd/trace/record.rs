@@ -14,7 +14,6 @@ use cowlab_recorder::{
     Account, Clock, Kernel, Options, ProbeCost, Recording, Request, WhenFull, become_user_of,
     children_left, collect_orphans, reap_and_find, record_modules,
 };
-use cowlab_store::FORMAT;
 use serde::Serialize;
 
 use crate::args::{self, TraceRecordArgs, globs};
@@ -44,11 +43,7 @@ pub fn run(json: bool, args: &TraceRecordArgs) -> Result<()> {
     if args.output.exists() && !args.force {
         bail!("{} exists: give another --output, or --force to replace it", args.output.display());
     }
-    let interrupts = Arc::new(AtomicUsize::new(0));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        let count = Arc::clone(&interrupts);
-        signal_hook::flag::register_usize(signal, count, signal as usize)?;
-    }
+    let interrupts = signals::last()?;
     if args.kernel && args.when_full == args::WhenFull::Wait {
         bail!(WrongUsage("--when-full wait: a kernel cannot wait for its reader".to_owned()));
     }
@@ -302,13 +297,7 @@ fn tell(json: bool, args: &TraceRecordArgs, account: &Account, status: Option<i3
             bytes: account.bytes,
             exit_status: status,
         };
-        return output::json(&output::JsonDocument {
-            format: FORMAT,
-            run: None,
-            samples: &[],
-            summary,
-            missing: &[],
-        });
+        return output::json_of(summary, &[], &[]);
     }
     let mut text = format!(
         "{}: {} events of {} processes, {} KiB",

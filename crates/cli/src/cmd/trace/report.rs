@@ -6,12 +6,11 @@ use cowlab_casper::meta::Metadata;
 use cowlab_casper::profile::{Pair, Profile, ProfileError, ProfileSettings};
 use cowlab_casper::read::Trace;
 use cowlab_report::casper::{self, Group, View};
-use cowlab_store::FORMAT;
 use serde_json::json;
 
 use super::missing;
 use crate::args::TraceReportArgs;
-use crate::output::{self, JsonDocument};
+use crate::output;
 use crate::usage::WrongUsage;
 
 /// Run the verb.
@@ -48,13 +47,7 @@ pub fn run(json: bool, args: &TraceReportArgs) -> Result<()> {
             "began_unix_ns": header.first_realtime_ns,
             "exit_status": (header.exit_status != -1).then_some(header.exit_status),
         });
-        return output::json(&JsonDocument {
-            format: FORMAT,
-            run: None,
-            samples: &[],
-            summary,
-            missing: &missing(&profile),
-        });
+        return output::json_of(summary, &[], &missing(&profile));
     }
     output::text(&casper::document(&title, facts(&file, &profile), &profile, &view))
 }

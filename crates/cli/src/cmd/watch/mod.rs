@@ -12,8 +12,7 @@ mod terminal;
 mod view;
 
 use std::io::IsTerminal;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -24,18 +23,14 @@ use cowlab_serve::{Endpoint, Newest};
 
 use crate::args::WatchArgs;
 use crate::output;
+use crate::signals;
 use penalty::Penalty;
 use source::Source;
 use stream::Recording;
 
 /// Run the verb.
 pub fn run(json: bool, args: &WatchArgs) -> Result<()> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // A second one ends the program the usual way.
-        signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop))?;
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
+    let stop = signals::interrupted()?;
     let penalty = Penalty::find(&args.profile)?;
     let accounting = match args.delay_accounting {
         true => Some(Guard::ensure(&Root::default(), DELAY_ACCOUNTING, &["1"])?),
