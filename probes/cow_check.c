@@ -137,7 +137,7 @@ int main(int argc, char **argv)
 		{ "children", required_argument, NULL, CHILDREN },
 		{ "page-size-bytes", required_argument, NULL, PAGE },
 		{ "rounds", required_argument, NULL, ROUNDS },
-		{ "shared", no_argument, NULL, SHARED },
+		{ "shared", required_argument, NULL, SHARED },
 		{ NULL, 0, NULL, 0 },
 	};
 	uint64_t rounds = 2, mismatches = 0;
@@ -160,7 +160,7 @@ int main(int argc, char **argv)
 			break;
 		case SHARED:
 			/* Proves that the check can fail: nothing is isolated. */
-			shared = true;
+			shared = parse_bool("--shared", optarg);
 			break;
 		default:
 			exit(EXIT_USAGE);

@@ -50,8 +50,6 @@ for verb in "${all[@]}"; do
 	! "$COWLAB" "${words[@]}" --help | grep -E -- '--(file|out|output-dir|to|html|record|metrics-file|pid|kernel-dir|cache)\b' |
 		grep -v -- '--file <GLOB>' || fail "$verb has a name of before"
 done
-passes bench cow-check --help
-! grep -q -- '--broken' out || fail "--broken is not hidden"
 passes --json completions bash
 json 'd.format == 1 and d.summary.shell == "bash" and rows == [] and d.missing == []'
 

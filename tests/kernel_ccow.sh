@@ -13,8 +13,8 @@ export COWLAB_KERNEL=$REPOSITORY/kernel
 
 refuses 2 'leave accelerator=icount out' study ccow --guest accelerator=icount
 refuses 2 'not in 0\.\.3' study ccow --set zipf_alpha=-1
-refuses 2 'share above 0' study ccow --set load=0
-refuses 2 'the keys are zipf_alpha, ' study ccow --set spoon=1
+refuses 2 'not in 0\.001\.\.1' study ccow --set load=0
+refuses 2 'choose one of zipf_alpha, ' study ccow --set spoon=1
 refuses 2 'redis_bytes must hold two records' study 003 --set redis_bytes=1KiB
 refuses 1 'largest heap that fits' study ccow --set size_bytes=1TiB
 nothing_kept runs

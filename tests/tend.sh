@@ -53,7 +53,7 @@ huge_mib() {
 
 # What is wrong with the call, or with a policy file.
 refuses 2 'PID|NAME' tend
-refuses 2 'is not a share' tend 1 --set cpu_share=2
+refuses 2 'not in 0\.001\.\.1' tend 1 --set cpu_share=2
 refuses 2 'cannot be used with' tend 1 --once --dry-run
 refuses 1 'there is no process' tend 999999999 --once
 refuses 1 'no process is called' tend no-such-name --once

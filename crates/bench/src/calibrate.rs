@@ -4,7 +4,8 @@
 use anyhow::{Context, Result};
 use cowlab_analysis::machine::{AMONG_WORK, BENCH, CYCLES, cycles_of};
 use cowlab_model::stats::median;
-use cowlab_probes::{Primitives, PrimitivesResult, Probe, Runner, WarmMemory};
+use cowlab_probes::{PrimitivesResult, Probe, Runner, WarmMemory};
+use cowlab_schema::calibrate::Primitives;
 use cowlab_schema::fork_sweep::DoFork;
 use cowlab_schema::{
     Cell, Method, Metric, Writer, calibrate, calibrate_among_work, calibrate_cycle,
@@ -54,10 +55,10 @@ pub struct Scope {
 pub fn tasks(scope: Scope) -> Vec<Task> {
     let mut tasks: Vec<Task> = cycles(scope).into_iter().map(cycle_task).collect();
     let base = Primitives {
-        rounds: 2,
         size_bytes: REFERENCE_BYTES.min(scope.largest_bytes),
         page_size_bytes: scope.page_size_bytes,
         threads: u32::from(scope.other_cpus),
+        ..Primitives::default()
     };
     tasks.push(primitives_task(base.clone(), move |runner, rep, result| {
         let empty = DoFork::new(50, 0, 0.0, scope.page_size_bytes).run(runner)?;
@@ -76,9 +77,7 @@ pub fn tasks(scope: Scope) -> Vec<Task> {
         let result = unpinned.run(runner)?;
         let params = cost_params(scope.page_size_bytes, 0);
         let mut out = Recorder::new(BENCH, params, rep, result.start_unix_ns);
-        if let Some(cycle) = median_of(&result.cycle_ns) {
-            out.add(calibrate::UNPINNED_PROCESS_NS, cycle);
-        }
+        out.add_known([(calibrate::UNPINNED_PROCESS_NS, median_of(&result.cycle_ns))]);
         Ok(out.finish())
     }));
     // What it would replace are forks among work.
@@ -92,9 +91,7 @@ pub fn tasks(scope: Scope) -> Vec<Task> {
         let result = spawned.run(runner)?;
         let params = cost_params(scope.page_size_bytes, 0);
         let mut out = Recorder::new(BENCH, params, rep, result.start_unix_ns);
-        if let Some(stop) = median_of(&result.fork_ns) {
-            out.add(calibrate::SPAWN_NS, stop);
-        }
+        out.add_known([(calibrate::SPAWN_NS, median_of(&result.fork_ns))]);
         Ok(out.finish())
     }));
     tasks
@@ -290,10 +287,7 @@ fn cycle_params(settings: &DoFork) -> Params {
 }
 
 fn cost_params(page_size_bytes: u64, threads: u32) -> Params {
-    let mut params = Params::new();
-    calibrate::PAGE_SIZE_BYTES.put(&mut params, page_size_bytes);
-    calibrate::THREADS.put(&mut params, threads);
-    params
+    Primitives { page_size_bytes, threads, ..Primitives::default() }.params()
 }
 
 fn base_costs(
@@ -306,45 +300,32 @@ fn base_costs(
     let pages = result.pages as f64;
     let per_page = |metric: &str| median_of(&result.totals_ns(metric)).map(|total| total / pages);
     let mut out = Recorder::new(BENCH, cost_params(page, 0), rep, result.start_unix_ns);
-    if let Some(reap) = median_of(&result.totals_ns("reap_ns")) {
-        out.add(calibrate::WAIT_NS, reap);
-    }
-    if let Some(total) = median_of(&result.totals_ns("timer_reads_ns")) {
-        out.add(calibrate::TIMER_NS, total / result.timer_reads as f64);
-    }
-    if result.page_table_kib > 0 {
-        out.add(
-            calibrate::PAGE_TABLE_BYTES_PER_PAGE,
-            result.page_table_kib as f64 * 1024.0 / pages,
-        );
-    }
-    if let Some(touch) = per_page("first_touch_ns") {
-        out.add(calibrate::FIRST_TOUCH_NS_PER_PAGE, touch);
-    }
-    if let Some(fork) = median_of(&result.totals_ns("fork_ns")) {
-        out.add(calibrate::PTE_WRITTEN_NS_PER_PAGE, (fork - empty_fork_ns) / pages);
-    }
+    let total = |metric: &str| median_of(&result.totals_ns(metric));
+    let page_tables = (result.page_table_kib > 0).then_some(result.page_table_kib as f64 * 1024.0);
     let fault = per_page("write_ns").context("copy-on-write faults were not measured")?;
-    out.add(calibrate::COW_FAULT_NS, fault);
     let copy = per_page("page_copy_ns").context("copies were not measured")?;
-    out.add(calibrate::COPY_NS_PER_PAGE, copy);
-    if let Some(bulk) = per_page("memcpy_ns") {
-        out.add(calibrate::MEMCPY_NS_PER_PAGE, bulk);
-        out.add(calibrate::MEMCPY_BYTES_PER_S, page as f64 / bulk * 1e9);
-    }
-    if let Some(populate) = per_page("populate_ns") {
-        out.add(calibrate::COW_POPULATE_NS, populate);
-        out.add(calibrate::TRAP_NS, fault - populate);
-        out.add(calibrate::FAULT_REST_NS, populate - copy);
-    }
+    let (bulk, populate) = (per_page("memcpy_ns"), per_page("populate_ns"));
     let (alone, beside) = (result.totals_ns("work_ns"), result.totals_ns("work_write_ns"));
     let among: Vec<f64> = beside.iter().zip(&alone).map(|(b, a)| *b as f64 - *a as f64).collect();
-    if let Some(among) = median(&among) {
-        out.add(calibrate::COW_AMONG_WORK_NS, among / pages);
-    }
-    if let Some(reuse) = per_page("reuse_write_ns") {
-        out.add(calibrate::REUSE_FAULT_NS, reuse);
-    }
+    out.add_known([
+        (calibrate::WAIT_NS, total("reap_ns")),
+        (calibrate::TIMER_NS, total("timer_reads_ns").map(|ns| ns / result.timer_reads as f64)),
+        (calibrate::PAGE_TABLE_BYTES_PER_PAGE, page_tables.map(|bytes| bytes / pages)),
+        (calibrate::FIRST_TOUCH_NS_PER_PAGE, per_page("first_touch_ns")),
+        (
+            calibrate::PTE_WRITTEN_NS_PER_PAGE,
+            total("fork_ns").map(|fork| (fork - empty_fork_ns) / pages),
+        ),
+        (calibrate::COW_FAULT_NS, Some(fault)),
+        (calibrate::COPY_NS_PER_PAGE, Some(copy)),
+        (calibrate::MEMCPY_NS_PER_PAGE, bulk),
+        (calibrate::MEMCPY_BYTES_PER_S, bulk.map(|bulk| page as f64 / bulk * 1e9)),
+        (calibrate::COW_POPULATE_NS, populate),
+        (calibrate::TRAP_NS, populate.map(|populate| fault - populate)),
+        (calibrate::FAULT_REST_NS, populate.map(|populate| populate - copy)),
+        (calibrate::COW_AMONG_WORK_NS, median(&among).map(|among| among / pages)),
+        (calibrate::REUSE_FAULT_NS, per_page("reuse_write_ns")),
+    ]);
     let mut samples = out.finish();
     if let Some(with_threads) = per_page("write_threads_ns") {
         let mut out = Recorder::new(BENCH, cost_params(page, 1), rep, result.start_unix_ns);
@@ -369,9 +350,7 @@ fn huge_costs(scope: Scope, rep: u32, result: &PrimitivesResult) -> Result<Vec<S
     let pages = result.pages as f64;
     let median = |metric: &str| median_of(&result.totals_ns(metric));
     let mut out = Recorder::new(BENCH, cost_params(huge, 0), rep, result.start_unix_ns);
-    if let Some(split) = median("split_write_ns") {
-        out.add(calibrate::THP_SPLIT_NS, split / pages);
-    }
+    out.add_known([(calibrate::THP_SPLIT_NS, median("split_write_ns").map(|ns| ns / pages))]);
     let mut samples = out.finish();
     if let Some(split) = median("split_write_threads_ns") {
         let mut out = Recorder::new(BENCH, cost_params(huge, 1), rep, result.start_unix_ns);
@@ -417,7 +396,7 @@ pub fn derived(samples: &[Sample], scope: Scope) -> Vec<Sample> {
                     / pages,
             )
         };
-        for (metric, cost) in [
+        out.add_known([
             (calibrate::NEW_PROCESS_NS, value(0, "0", calibrate_cycle::CYCLE_NS)),
             (calibrate::FORK_CALL_NS, empty_fork),
             (calibrate::EXIT_WAIT_NS, empty_rest),
@@ -425,11 +404,7 @@ pub fn derived(samples: &[Sample], scope: Scope) -> Vec<Sample> {
             (calibrate::PTE_TEARDOWN_NS_PER_PAGE, growth(calibrate_cycle::REST_NS, empty_rest)),
             (calibrate::FIRST_FORK_NS_PER_PAGE, growth(calibrate_cycle::FIRST_FORK_NS, empty_fork)),
             (calibrate::COPY_FREE_NS_PER_PAGE, freed()),
-        ] {
-            if let Some(cost) = cost {
-                out.add(metric, cost);
-            }
-        }
+        ]);
         derived.extend(out.finish());
     }
     derived

@@ -18,9 +18,6 @@ use crate::{Task, faults, precopy};
 /// The name of the plan.
 pub const NAME: &str = "ccow";
 
-/// The exponents for which figures are asked: the document's, and less and more skewed ones.
-pub const EXPONENTS: [f64; 6] = [0.0, 0.5, 0.9, 1.0, 1.1, 1.3];
-
 /// The exponent of the document's Figure 3.
 const REGIONS_ALPHA: f64 = 1.0;
 /// Its regions in KiB, with its threshold in percent.
@@ -121,7 +118,7 @@ mod tests {
     #[test]
     fn every_figure_of_the_document_is_in_it() {
         let one = Snapshot { size_bytes: 16 << 20, writes: 20_000, ..Snapshot::default() };
-        let cells = snapshots(&one, &EXPONENTS, Some(2 << 20));
+        let cells = snapshots(&one, &[0.0, 0.5, 0.9, 1.0, 1.1, 1.3], Some(2 << 20));
         let at = |alpha: f64| cells.iter().filter(move |cell| cell.zipf_alpha == alpha);
         let has =
             |alpha: f64, policy: &str| at(alpha).any(|cell| cell.policy.to_string() == policy);

@@ -6,8 +6,9 @@ use std::process::Command;
 use std::rc::Rc;
 
 use cowlab_machine::cow_stats::CowStats;
-use cowlab_machine::{Policy, PolicyGuard, Root};
-use cowlab_schema::{Metric, Params, command};
+use cowlab_machine::{PolicyGuard, Root};
+use cowlab_schema::command::{self, Commanded};
+use cowlab_schema::{Cell, Metric};
 
 use crate::task::{Recorder, Task};
 
@@ -31,15 +32,14 @@ const COUNTS: [Count; 8] = [
 /// One task for each policy.
 pub fn tasks(
     program: &[OsString],
-    policies: &[Policy],
+    cells: Vec<Commanded>,
     guard: Option<Rc<PolicyGuard>>,
 ) -> Vec<Task> {
     let words: Vec<String> = program.iter().map(|w| w.to_string_lossy().into_owned()).collect();
-    let task = |policy: &Policy| {
-        let (policy, guard, program) = (*policy, guard.clone(), program.to_vec());
-        let params: Params =
-            [("command".to_owned(), words.join(" ")), ("policy".to_owned(), policy.to_string())]
-                .into();
+    let task = |cell: Commanded| {
+        let (policy, guard, program) = (cell.policy, guard.clone(), program.to_vec());
+        let mut params = cell.params();
+        command::COMMAND.put(&mut params, &words.join(" "));
         let name = format!("{BENCH}: {}, policy {policy}", words[0]);
         Task::new(name, move |runner, rep| {
             if let Some(guard) = &guard {
@@ -59,14 +59,13 @@ pub fn tasks(
             out.add(command::CPU_NS, (timed.outside.user_ns + timed.outside.sys_ns) as f64);
             out.add(command::MINOR_FAULTS, timed.outside.minor_faults as f64);
             if let (Some(before), Some(after)) = (before, after) {
-                for (metric, count) in COUNTS {
-                    if let (Some(before), Some(after)) = (count(&before), count(&after)) {
-                        out.add(metric, after as f64 - before as f64);
-                    }
-                }
+                out.add_known(COUNTS.map(|(metric, count)| {
+                    let counts = count(&before).zip(count(&after));
+                    (metric, counts.map(|(before, after)| after as f64 - before as f64))
+                }));
             }
             Ok(out.finish())
         })
     };
-    policies.iter().map(task).collect()
+    cells.into_iter().map(task).collect()
 }

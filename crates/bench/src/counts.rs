@@ -50,9 +50,7 @@ pub(crate) fn add(out: &mut Recorder, counts: &[CowCounts], writers: usize) {
     let mut add = |name: Metric, of: &dyn Fn(&CowCounts) -> Option<f64>| {
         let sum = |chunk: &[CowCounts]| chunk.iter().map(of).sum::<Option<f64>>();
         let sums: Option<Vec<f64>> = counts.chunks(writers).map(sum).collect();
-        if let Some(median) = sums.and_then(|sums| cowlab_model::stats::median(&sums)) {
-            out.add(name, median);
-        }
+        out.add_known([(name, sums.and_then(|sums| cowlab_model::stats::median(&sums)))]);
     };
     for (name, count) in LOOP {
         add(name, &|counts| counts.process.of_the_writes(count));

@@ -8,15 +8,16 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use cowlab_probes::{Probe, Runner, unix_ns};
 use cowlab_schema::cow_faults::CowFaults;
+use cowlab_schema::cross_check::{self, CrossCheck};
 use cowlab_schema::fork_sweep::DoFork;
-use cowlab_schema::{Method, Pattern, Writer, cross_check};
+use cowlab_schema::{Cell, Method, Pattern, Writer};
 use cowlab_store::Params;
 
 use crate::kernel_trace::Instance;
 use crate::task::{Recorder, Task, median_of};
 
 /// The name of this benchmark in samples.
-pub const BENCH: &str = "cross-check";
+pub const BENCH: &str = cross_check::BENCH.name;
 
 /// Heaps at which fork is compared; vfork's time does not depend on it.
 const HEAPS_BYTES: [u64; 3] = [0, 1_000_000, 31_622_000];
@@ -25,53 +26,62 @@ const HEAPS_BYTES: [u64; 3] = [0, 1_000_000, 31_622_000];
 const STRESS_S: u32 = 2;
 
 /// Both sides of the same `calls` calls, for fork at several heaps and for vfork.
-pub fn trace_tasks(mount_point: &str, calls: u64, page: u64) -> Vec<Task> {
-    let mut cells: Vec<DoFork> =
-        HEAPS_BYTES.iter().map(|heap| DoFork::new(calls, *heap, 0.0, page)).collect();
-    for method in [Method::Vfork, Method::CloneVmVfork] {
-        cells.push(DoFork { method, ..DoFork::new(calls, 0, 0.0, page) });
-    }
-    let task = |settings: DoFork| {
+pub fn trace_tasks(mount_point: &str, asked: &CrossCheck, page: u64) -> Vec<Task> {
+    let forks = HEAPS_BYTES.map(|heap_bytes| CrossCheck { heap_bytes, ..asked.clone() });
+    let others = [Method::Vfork, Method::CloneVmVfork].map(|method| CrossCheck {
+        method,
+        heap_bytes: 0,
+        ..asked.clone()
+    });
+    let task = |cell: CrossCheck| {
         let mount_point = mount_point.to_owned();
-        Task::new(format!("{BENCH}: {} calls of {}", calls, settings.method), move |runner, rep| {
-            let trace = Instance::begin(Path::new(&mount_point), &["clone", "clone3", "vfork"])?;
-            let result = settings.run(runner)?;
-            let kernel = trace.take(result.pid)?;
-            let count = result.fork_ns.len();
-            if kernel.len() < count {
-                bail!(
-                    "the kernel traced {} of {count} calls: its buffer was too small",
-                    kernel.len()
+        let settings =
+            DoFork { method: cell.method, ..DoFork::new(cell.calls, cell.heap_bytes, 0.0, page) };
+        Task::new(
+            format!("{BENCH}: {} calls of {}", cell.calls, cell.method),
+            move |runner, rep| {
+                let trace =
+                    Instance::begin(Path::new(&mount_point), &["clone", "clone3", "vfork"])?;
+                let result = settings.run(runner)?;
+                let kernel = trace.take(result.pid)?;
+                let count = result.fork_ns.len();
+                if kernel.len() < count {
+                    bail!(
+                        "the kernel traced {} of {count} calls: its buffer was too small",
+                        kernel.len()
+                    );
+                }
+                let kernel: u64 = kernel[kernel.len() - count..].iter().map(|call| call.ns).sum();
+                let ours: u64 = result.fork_ns.iter().sum();
+                let params = |source: &str| -> Params {
+                    let mut params = cell.params();
+                    cross_check::SOURCE.put(&mut params, source);
+                    params
+                };
+                let mut samples = Vec::new();
+                for (source, total) in [("cowlab", ours), ("kernel-trace", kernel)] {
+                    let mut out = Recorder::new(BENCH, params(source), rep, result.start_unix_ns);
+                    out.add(cross_check::MEAN_FORK_NS, total as f64 / count as f64);
+                    samples.extend(out.finish());
+                }
+                // After a fork the parent's own stack is shared: its next write there is a fault, which
+                // the call's time holds and the system call's does not. vfork has none.
+                let faults = result.program.minor_faults as f64;
+                let copying =
+                    ours as f64 - faults * single_fault_ns(runner, settings.page_size_bytes)?;
+                let mut out = Recorder::new(BENCH, params("both"), rep, result.start_unix_ns);
+                out.add(cross_check::PARENT_FAULTS_PER_FORK, faults / count as f64);
+                out.add(cross_check::COWLAB_TO_KERNEL_RATIO, ours as f64 / kernel as f64);
+                out.add(
+                    cross_check::WITHOUT_PARENT_FAULTS_TO_KERNEL_RATIO,
+                    copying / kernel as f64,
                 );
-            }
-            let kernel: u64 = kernel[kernel.len() - count..].iter().map(|call| call.ns).sum();
-            let ours: u64 = result.fork_ns.iter().sum();
-            let params = |source: &str| -> Params {
-                let mut params = Params::new();
-                cross_check::METHOD.put(&mut params, settings.method);
-                cross_check::HEAP_BYTES.put(&mut params, settings.heap_bytes);
-                cross_check::SOURCE.put(&mut params, source);
-                params
-            };
-            let mut samples = Vec::new();
-            for (source, total) in [("cowlab", ours), ("kernel-trace", kernel)] {
-                let mut out = Recorder::new(BENCH, params(source), rep, result.start_unix_ns);
-                out.add(cross_check::MEAN_FORK_NS, total as f64 / count as f64);
                 samples.extend(out.finish());
-            }
-            // After a fork the parent's own stack is shared: its next write there is a fault, which
-            // the call's time holds and the system call's does not. vfork has none.
-            let faults = result.program.minor_faults as f64;
-            let copying = ours as f64 - faults * single_fault_ns(runner, settings.page_size_bytes)?;
-            let mut out = Recorder::new(BENCH, params("both"), rep, result.start_unix_ns);
-            out.add(cross_check::PARENT_FAULTS_PER_FORK, faults / count as f64);
-            out.add(cross_check::COWLAB_TO_KERNEL_RATIO, ours as f64 / kernel as f64);
-            out.add(cross_check::WITHOUT_PARENT_FAULTS_TO_KERNEL_RATIO, copying / kernel as f64);
-            samples.extend(out.finish());
-            Ok(samples)
-        })
+                Ok(samples)
+            },
+        )
     };
-    cells.into_iter().map(task).collect()
+    forks.into_iter().chain(others).map(task).collect()
 }
 
 /// What one copy-on-write fault of a parent costs now.

@@ -123,20 +123,14 @@ fn samples_of(settings: &CowFaults, result: &CowFaultsResult, rep: u32) -> Resul
     let mut out = Recorder::new(BENCH, settings.params(), rep, result.start_unix_ns);
     let slowest: Vec<u64> =
         result.elapsed_ns.chunks(writers).filter_map(|chunk| chunk.iter().max().copied()).collect();
-    if let Some(median) = median_of(&slowest) {
-        out.add(cow_faults::ELAPSED_NS, median);
-    }
     let totals = |values: &[u64]| -> Vec<u64> {
         values.chunks(writers).map(|chunk| chunk.iter().sum()).collect()
     };
-    for (metric, values) in [
-        (cow_faults::PAGES_WRITTEN, &result.pages_written),
-        (cow_faults::MINOR_FAULTS, &result.minor_faults),
-    ] {
-        if let Some(median) = median_of(&totals(values)) {
-            out.add(metric, median);
-        }
-    }
+    out.add_known([
+        (cow_faults::ELAPSED_NS, median_of(&slowest)),
+        (cow_faults::PAGES_WRITTEN, median_of(&totals(&result.pages_written))),
+        (cow_faults::MINOR_FAULTS, median_of(&totals(&result.minor_faults))),
+    ]);
     let Some(timer_ns) = median_of(&result.timer_ns) else { bail!("the timer was not measured") };
     out.add(cow_faults::TIMER_NS, timer_ns);
     if !result.write_ns.is_empty() {

@@ -6,6 +6,7 @@ pub mod calibrate;
 pub mod ccow;
 pub mod command;
 mod counts;
+pub mod cow_check;
 pub mod cross_check;
 pub mod faults;
 pub mod fork_sections;

@@ -43,9 +43,8 @@ pub fn tasks(points: Vec<DoFork>) -> Vec<Task> {
             let mut params = settings.params();
             predict_check::POINT.put(&mut params, index as u64);
             let mut out = Recorder::new(BENCH, params, rep, result.start_unix_ns);
-            if let Some(cycle) = Cycle::of(&result) {
-                out.add(predict_check::ELAPSED_NS, cycle.cycle_ns);
-            }
+            let cycle_ns = Cycle::of(&result).map(|cycle| cycle.cycle_ns);
+            out.add_known([(predict_check::ELAPSED_NS, cycle_ns)]);
             Ok(out.finish())
         })
     };

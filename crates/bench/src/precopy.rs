@@ -10,9 +10,6 @@ use crate::faults::{SIZES_BYTES, repetitions_of};
 /// The name of the plan.
 pub const NAME: &str = "pre-copy";
 
-/// The depths of the sweep: each power of two up to the kernel's most.
-pub const DEPTHS: [u32; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
-
 /// The folios that the deepest depth is also measured with.
 const FOLIO_ORDER: u32 = 4;
 
@@ -70,14 +67,15 @@ mod tests {
 
     #[test]
     fn every_cell_is_there_once() {
-        let cells = plan(4096, &DEPTHS, true, Counting::Times, 1);
+        let depths = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
+        let cells = plan(4096, &depths, true, Counting::Times, 1);
         let names: BTreeSet<String> =
             cells.iter().map(|cell| format!("{:?}", cell.params())).collect();
         assert_eq!(names.len(), cells.len());
         // 2 patterns with 2 policies at 16 MiB; 12 policies: single, and 2 patterns with 0 and 1 thread.
         assert_eq!(cells.len(), 4 + 12 * 5);
         assert!(cells.iter().all(|cell| cell.check().is_ok()));
-        assert!(plan(4096, &DEPTHS, false, Counting::None, 1).iter().all(|c| c.threads == 0));
+        assert!(plan(4096, &depths, false, Counting::None, 1).iter().all(|c| c.threads == 0));
         assert!(plan(4096, &[], true, Counting::None, 1).iter().all(|c| c.policy == Policy::Off));
     }
 }

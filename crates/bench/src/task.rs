@@ -122,6 +122,15 @@ impl Recorder {
         self.samples.last_mut().expect("one was pushed")
     }
 
+    /// Add those of the figures that there are.
+    pub fn add_known(&mut self, figures: impl IntoIterator<Item = (Metric, Option<f64>)>) {
+        for (metric, value) in figures {
+            if let Some(value) = value {
+                self.add(metric, value);
+            }
+        }
+    }
+
     /// Add one figure of a quantile.
     pub fn add_quantile(&mut self, metric: Metric, quantile: Quantile, value: f64) -> &mut Sample {
         let sample = self.add(metric, value);

@@ -22,14 +22,11 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use cowlab_observe::watch::Wanted;
 
-use crate::usage::WrongUsage;
 use cowlab_schema::units::parse_bytes;
 use cowlab_schema::{Key, Writer};
 
 pub use advise::AdviseArgs;
-pub use bench::{
-    Bench, BenchArgs, CellArgs, CommandArgs, CowCheckArgs, CrossCheckArgs, ForkSectionsArgs,
-};
+pub use bench::{Bench, BenchArgs, CellArgs, CommandArgs};
 pub use bench_tend::BenchTendArgs;
 pub use cells::{Cells, base_page_bytes};
 pub use footprint::FootprintArgs;
@@ -41,11 +38,11 @@ pub use predict_policies::{PredictPoliciesArgs, PredictWhat};
 pub use programs::{FootprintsArgs, ForecastArgs};
 pub use redis::RedisArgs;
 pub use rounds::RoundsArgs;
-pub use study::{CasperSettings, CcowSettings, NextPageSettings, NoSettings, Paper, StudyArgs};
-pub use tend::{TendArgs, TendSettings};
+pub use study::{Paper, StudyArgs};
+pub use tend::TendArgs;
 pub use trace::{ExportFormat, Trace, TraceExportArgs, TraceRecordArgs, WhenFull};
 pub use trace_report::TraceReportArgs;
-pub use watch::{BenchObserveArgs, WatchArgs};
+pub use watch::WatchArgs;
 
 /// What fork() and copy-on-write cost, and how to pay less.
 #[derive(Debug, Parser)]
@@ -205,29 +202,6 @@ pub fn globs(all: &[String]) -> (Vec<String>, Vec<String>) {
     (wanted, excluded)
 }
 
-/// What `--set KEY=VALUE` says, by the flags that `T` would have.
-pub fn settings<T: Args>(set: &[String]) -> Result<T, WrongUsage> {
-    let command = T::augment_args(clap::Command::new("--set"));
-    let name = |arg: &clap::Arg| Some(arg.get_long()?.replace('-', "_"));
-    let known: Vec<String> = command.get_arguments().filter_map(name).collect();
-    let mut words = vec![String::new()];
-    for setting in set {
-        let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
-        if !known.iter().any(|name| name == key) {
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            return Err(WrongUsage(format!("--set {setting}: the keys are {known}")));
-        }
-        words.push(format!("--{}={value}", key.replace('_', "-")));
-    }
-    let wrong = |error: clap::Error| {
-        let text = error.to_string();
-        let first = text.lines().next().unwrap_or_default();
-        WrongUsage(format!("--set: {}", first.trim_start_matches("error: ")))
-    };
-    let matches = command.try_get_matches_from(words).map_err(wrong)?;
-    T::from_arg_matches(&matches).map_err(wrong)
-}
-
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value > 0.0 && value <= 1e9 => Ok(value),
@@ -375,24 +349,6 @@ mod tests {
         assert!(slots.iter().all(|(_, flags)| *flags <= MOST.1), "{slots:?}");
         assert!(total <= MOST.0, "{total} slots: {slots:?}");
         assert!(slots.len() > 30, "{slots:?}");
-    }
-
-    #[test]
-    fn a_setting_is_checked_like_a_flag() {
-        let of = |set: &[&str]| {
-            let set: Vec<String> = set.iter().map(|&set| set.to_owned()).collect();
-            settings::<CcowSettings>(&set).map_err(|wrong| wrong.0)
-        };
-        let some = of(&["load=0.2,0.3", "redis_bytes=2MiB"]).unwrap();
-        assert_eq!((some.load, some.redis_bytes, some.snapshots), (vec![0.2, 0.3], 2 << 20, 1));
-        for (set, told) in [
-            ("spoon=1", "the keys are zipf_alpha, size_bytes"),
-            ("load=2", "is not a share"),
-            ("snapshots", "snapshots"),
-        ] {
-            let wrong = of(&[set]).unwrap_err();
-            assert!(wrong.starts_with("--set") && wrong.contains(told), "{wrong}");
-        }
     }
 
     #[test]

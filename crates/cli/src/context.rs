@@ -103,13 +103,6 @@ impl Context {
         usable::page_size(&self.facts, page_size_bytes).map_err(|reason| WrongUsage(reason).into())
     }
 
-    /// The page sizes asked for, or the base page; refused if a program does not get them here.
-    pub fn page_sizes(&self, asked: &[u64]) -> Result<Vec<u64>> {
-        let sizes = if asked.is_empty() { vec![self.page()] } else { asked.to_vec() };
-        sizes.iter().try_for_each(|size| self.check_page_size(*size))?;
-        Ok(sizes)
-    }
-
     /// Refuse policies that cannot be had here; otherwise what sets them, on a kernel that has any.
     pub fn policies(&self, asked: &[Policy]) -> Result<Option<Rc<PolicyGuard>>> {
         for one in asked {

@@ -7,12 +7,11 @@ use anyhow::Result;
 use cowlab_analysis::figures::figures;
 use cowlab_bench::redis::load::{RECORD_BYTES, Request};
 use cowlab_bench::redis::server::Placement;
-use cowlab_bench::{Recorder, Rounds, Task, trace};
-use cowlab_probes::{CowCheck, unix_ns};
+use cowlab_bench::{Rounds, Task, trace};
 use cowlab_report::figures::table as figure_table;
 use cowlab_report::{Block, Document, Section, csv, emulated, of_bench};
+use cowlab_schema::Writer;
 use cowlab_schema::cow_faults::CowFaults;
-use cowlab_schema::{Params, Writer, cow_check};
 use cowlab_store::{Missing, Run};
 
 use crate::context::Context;
@@ -148,34 +147,6 @@ pub fn redis_amount(
     let own_bytes = 2 * size_bytes + 2 * requests * size_of::<Request>() as u64;
     context.check_fits(own_bytes, size_bytes.min(own_bytes), 1, context.page())?;
     Ok((records, updates))
-}
-
-/// The isolation checks for numbers of children and page sizes.
-pub fn isolation_tasks(
-    children: &[u32],
-    sizes: &[u64],
-    size_bytes: u64,
-    broken: bool,
-) -> Vec<Task> {
-    let mut tasks = Vec::new();
-    for &page_size_bytes in sizes {
-        for &children in children {
-            let check = CowCheck { size_bytes, children, page_size_bytes, broken };
-            tasks.push(
-                Task::new(format!("cow-check: {children} children"), move |runner, rep| {
-                    let mut params = Params::new();
-                    cow_check::CHILDREN.put(&mut params, check.children);
-                    cow_check::PAGE_SIZE_BYTES.put(&mut params, check.page_size_bytes);
-                    cow_check::SIZE_BYTES.put(&mut params, check.size_bytes);
-                    let mut out = Recorder::new(cow_check::BENCH.name, params, rep, unix_ns());
-                    out.add(cow_check::CHECKED_PAGES, check.run(runner)? as f64);
-                    Ok(out.finish())
-                })
-                .at_most(1),
-            );
-        }
-    }
-    tasks
 }
 
 /// Who runs where: a server has a CPU to itself, unless the scheduler shall decide.

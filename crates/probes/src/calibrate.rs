@@ -1,36 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Settings and results of probes/calibrate.c.
+//! Results of probes/calibrate.c.
 
 use anyhow::Result;
+use cowlab_schema::calibrate::Primitives;
 
 use crate::program::Program;
 use crate::rows::Rows;
-use crate::runner::Runner;
+use crate::runner::{Outcome, Probe};
 
-/// One invocation of calibrate.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Primitives {
-    /// Rounds, each of which measures everything once.
-    pub rounds: u64,
-    /// Size of the memory that is copied, written and forked.
-    pub size_bytes: u64,
-    /// Size of its pages: base pages or huge ones, which measure different things.
-    pub page_size_bytes: u64,
-    /// Other running threads, for the cost of a remote flush; 0 where there is one CPU.
-    pub threads: u32,
-}
+impl Probe for Primitives {
+    const PROGRAM: Program = Program::Calibrate;
+    type Result = PrimitivesResult;
 
-impl Primitives {
-    /// Run it.
-    pub fn run(&self, runner: &Runner) -> Result<PrimitivesResult> {
-        let mut arguments = vec![
-            format!("--threads={}", self.threads),
-            format!("--page-size-bytes={}", self.page_size_bytes),
-            "--pinned=true".to_owned(),
-        ];
-        arguments.extend(runner.warm_flag());
-        arguments.extend([self.rounds.to_string(), self.size_bytes.to_string()]);
-        let outcome = runner.run(Program::Calibrate, &arguments)?;
+    fn read(outcome: Outcome) -> Result<PrimitivesResult> {
         Ok(PrimitivesResult {
             start_unix_ns: outcome.start_unix_ns,
             pages: outcome.rows.value("pages")?,

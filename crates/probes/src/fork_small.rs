@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Settings and results of probes/fork_small.c.
+//! Results of probes/fork_small.c.
 
 use anyhow::Result;
+use cowlab_schema::fork_sections::ForkSections;
 
 use crate::program::Program;
-use crate::runner::Runner;
-
-/// One invocation of fork_small.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ForkSmall {
-    /// Forks that are timed; one more comes before them. 500 at most.
-    pub forks: u32,
-    /// Memory beyond the one page each of text, data and stack, written before the forks.
-    pub heap_bytes: u64,
-}
+use crate::runner::{Outcome, Probe, Runner};
 
 /// What it measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,11 +18,15 @@ pub struct ForkSmallResult {
     pub timer_ns: u64,
 }
 
-impl ForkSmall {
-    /// Run it.
-    pub fn run(&self, runner: &Runner) -> Result<ForkSmallResult> {
-        let arguments = [self.forks.to_string(), self.heap_bytes.to_string()];
-        let outcome = runner.run(Program::ForkSmall, &arguments)?;
+impl Probe for ForkSections {
+    const PROGRAM: Program = Program::ForkSmall;
+    type Result = ForkSmallResult;
+
+    fn beside(&self, _: &Runner) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
+    fn read(outcome: Outcome) -> Result<ForkSmallResult> {
         Ok(ForkSmallResult {
             start_unix_ns: outcome.start_unix_ns,
             fork_ns: outcome.rows.values("fork_ns"),

@@ -15,8 +15,7 @@ mod snapshot;
 mod trace;
 mod warm;
 
-pub use calibrate::{Primitives, PrimitivesResult};
-pub use cow_check::CowCheck;
+pub use calibrate::PrimitivesResult;
 pub use cow_counts::{CowCounts, Moments};
 pub use cow_faults::CowFaultsResult;
 pub use cowlab_schema::cow_faults::CowFaults;
@@ -24,7 +23,7 @@ pub use cowlab_schema::fork_sweep::DoFork;
 pub use cowlab_schema::fork_table::ForkTable;
 pub use cowlab_schema::{Counting, Method, Pattern, Placement, Reap, Writer};
 pub use do_fork::{CpuTime, DoForkResult};
-pub use fork_small::{ForkSmall, ForkSmallResult};
+pub use fork_small::ForkSmallResult;
 pub use fork_table::ForkTableResult;
 pub use program::{LIBCASPER, LIBCASPER_NAME, Program};
 pub use rows::{Row, Rows};

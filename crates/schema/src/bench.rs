@@ -6,20 +6,21 @@
 ///
 /// A parameter is `name: kind = default, option, option(…);` with the options of [`crate::Key`], a
 /// part `name: kind;`, a metric `name: unit;`, or `name as word: …;` where a parameter has
-/// the same name: NAME_WORD. The cell has a method `check` of its own.
+/// the same name: NAME_WORD. `cell Name, check` has a method of that name, which refuses what makes
+/// no sense together.
 macro_rules! bench {
     (
         $(#[doc = $about:literal])+
         $bench:literal;
         $(
             $(#[doc = $cell_doc:literal])+
-            cell $cell:ident {
+            cell $cell:ident $(, $check:ident)? {
                 $($(#[doc = $help:literal])+
                 $field:ident: $kind:ty = $default:expr $(, $option:ident $(($($given:tt)*))?)*;)*
             }
         )?
-        parts { $($(#[doc = $part_help:literal])+ $part:ident $(as $part_constant:ident)?: $part_kind:ty;)* }
-        metrics { $($(#[doc = $metric_help:literal])+ $metric:ident $(as $constant:ident)?: $unit:ident;)* }
+        $(parts { $($(#[doc = $part_help:literal])+ $part:ident $(as $part_constant:ident)?: $part_kind:ty;)* })?
+        $(metrics { $($(#[doc = $metric_help:literal])+ $metric:ident $(as $constant:ident)?: $unit:ident;)* })?
     ) => { pastey::paste! {
         $($(
             $(#[doc = $help])+
@@ -27,27 +28,27 @@ macro_rules! bench {
                 crate::Key::new(stringify!($field), concat!($($help),+)).or($default)
                 $(.$option($($($given)*)?))*;
         )*)?
-        $(
+        $($(
             $(#[doc = $part_help])+
             pub const [<$part:upper $(_ $part_constant:upper)?>]: crate::Key<$part_kind> =
                 crate::Key::new(stringify!($part), concat!($($part_help),+));
-        )*
-        $(
+        )*)?
+        $($(
             $(#[doc = $metric_help])+
             pub const [<$metric:upper $(_ $constant:upper)?>]: crate::Metric = crate::Metric {
                 name: stringify!($metric),
                 unit: stringify!($unit),
                 help: concat!($($metric_help),+),
             };
-        )*
+        )*)?
 
         /// Everything about it.
         pub const BENCH: &crate::Bench = &crate::Bench {
             name: $bench,
             about: concat!($($about),+),
             params: &[$($(&[<$field:upper>]),*)?],
-            parts: &[$(&[<$part:upper $(_ $part_constant:upper)?>]),*],
-            metrics: &[$([<$metric:upper $(_ $constant:upper)?>]),*],
+            parts: &[$($(&[<$part:upper $(_ $part_constant:upper)?>]),*)?],
+            metrics: &[$($([<$metric:upper $(_ $constant:upper)?>]),*)?],
         };
 
         $(
@@ -76,9 +77,9 @@ macro_rules! bench {
                     Ok(())
                 }
 
-                fn check(&self) -> Result<(), String> {
-                    $cell::check(self)
-                }
+                $(fn check(&self) -> Result<(), String> {
+                    $cell::$check(self)
+                })?
             }
         )?
     }};

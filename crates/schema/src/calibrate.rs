@@ -7,11 +7,18 @@ bench! {
     /// The machine profile: primitive costs
     "calibrate";
 
-    parts {
+    /// One invocation of calibrate, and by whose parameters all costs are stored.
+    cell Primitives {
         /// Size of the pages: the base page or THP
-        page_size_bytes: u64;
+        page_size_bytes: u64 = 4096;
         /// Other running threads of the forking process
-        threads: u32;
+        threads: u32 = 0;
+        /// Keep the program on one CPU and the threads on others
+        pinned: bool = true, unstored;
+        /// Rounds of one invocation, each of which measures everything once
+        rounds: u64 = 2, unstored, positional;
+        /// Size of the memory that is copied, written and forked
+        size_bytes: u64 = 64 << 20, unstored, positional;
     }
 
     metrics {

@@ -8,11 +8,15 @@ bench! {
     /// A program of yours, timed from outside under each policy in turn
     "command";
 
+    /// Beside the program itself.
+    cell Commanded {
+        /// What the kernel copies at a fault, in turn
+        policy: Policy = Policy::Stock, flag;
+    }
+
     parts {
         /// The program and its arguments
         command: Text;
-        /// What the kernel copies at a fault
-        policy: Policy;
     }
 
     metrics {

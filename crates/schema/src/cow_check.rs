@@ -7,13 +7,16 @@ bench! {
     /// Whether anybody sees another's writes after a fork
     "cow-check";
 
-    parts {
+    /// One invocation of cow_check.
+    cell CowCheck {
         /// Children at once
-        children: u32;
+        children: u32 = 1, flag, within(1.0, 64.0), sweep("1,2,3,4,5,6,7,8");
         /// Memory that the processes change
-        size_bytes: u64;
+        size_bytes: u64 = 16 << 20, flag, size, positional;
         /// Size of its pages
-        page_size_bytes: u64;
+        page_size_bytes: u64 = 4096, flag, size, by_machine("base pages and THP");
+        /// Share the memory, so that the check must fail: it proves that it can
+        shared: bool = false, set, unstored;
     }
 
     metrics {

@@ -9,7 +9,7 @@ bench! {
     "cow-faults";
 
     /// One invocation of cow_faults.
-    cell CowFaults {
+    cell CowFaults, check {
         /// The order of the writes
         pattern: Pattern = Pattern::Single, flag, sweep("single,sequential,random");
         /// Memory that the fork shares

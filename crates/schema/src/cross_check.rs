@@ -5,14 +5,20 @@ use crate::bench::bench;
 use crate::{Method, Text};
 
 bench! {
-    /// Times of fork and vfork beside the kernel's own trace events and stress-ng's
+    /// Times of fork and vfork beside the kernel's own trace events (needs root) and stress-ng's
     "cross-check";
 
-    parts {
+    /// The same calls on both sides.
+    cell CrossCheck {
+        /// Calls of each method in a round
+        calls: u64 = 200, flag, within(10.0, 100e3), unstored;
         /// How processes are made
-        method: Method;
+        method: Method = Method::Fork;
         /// Size of the heap
-        heap_bytes: u64;
+        heap_bytes: u64 = 0;
+    }
+
+    parts {
         /// Whose figure: cowlab, kernel-trace, both, stress-ng
         source: Text;
     }

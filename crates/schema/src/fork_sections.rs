@@ -3,18 +3,44 @@
 
 use crate::Text;
 use crate::bench::bench;
+use crate::choice::choices;
+
+choices! {
+    /// The sections of Table I of Barkley and Schimmel (1988), as far as Linux has them. Their search of
+    /// the process table and pid is `Identity`, their uballoc and setuctxt are `Task`, their procdup
+    /// loop is `Areas` and `PageTables`.
+    Section, "section", {
+        /// the pid and its place in tables
+        Identity = "identity",
+        /// task_struct, kernel stack, registers, floating point state
+        Task = "task",
+        /// open files, working directory, signal handlers and pending signals
+        Files = "files",
+        /// the address space without its page tables: mm_struct and areas
+        Areas = "areas",
+        /// page tables, from the first page of them on
+        PageTables = "page-tables",
+        /// credentials, namespaces, control groups, the scheduler, and what nothing else accounts for
+        Rest = "rest",
+    }
+}
 
 bench! {
-    /// Forks by the kernel's sections and functions: Barkley and Schimmel (1988), Table I
+    /// Forks by the kernel's sections and functions, on a kernel built with --variant traced: Barkley
+    /// and Schimmel (1988), Table I
     "fork-sections";
 
+    /// One invocation of fork_small.
+    cell ForkSections {
+        /// Forks of each size; one more comes before them
+        forks: u32 = 100, flag, within(1.0, 500.0), positional;
+        /// Heap beyond the smallest possible process, which has one page each of text, data and stack
+        size_bytes: u64 = 0, flag, size, positional, sweep("0,10MiB,100MiB,1GiB");
+    }
+
     parts {
-        /// Forks of the size
-        forks: u64;
-        /// Heap beyond the smallest possible process
-        size_bytes: u64;
         /// The section of fork in the kernel
-        section: Text;
+        section: Section;
         /// The kernel's function
         function: Text;
     }

@@ -13,7 +13,7 @@ bench! {
     "fork-sweep";
 
     /// One invocation of do_fork.
-    cell DoFork {
+    cell DoFork, check {
         /// Forks of one program run
         forks: u64 = 100, flag, within(1.0, 1e6), positional;
         /// Size of the heap
@@ -51,8 +51,6 @@ bench! {
         /// caches hold
         work_us: u64 = 0, set, within(0.0, 10e6), rare;
     }
-
-    parts {}
 
     metrics {
         /// The loop of forks: from the first to the end of the last one's work, with the work of

@@ -30,8 +30,6 @@ bench! {
         pinned: bool = true, set;
     }
 
-    parts {}
-
     metrics {
         /// All iterations
         elapsed_ns: ns;
@@ -41,15 +39,5 @@ bench! {
         cpu_with_children_ns: ns;
         /// Processes made a second
         rate_per_s: per_s;
-    }
-}
-
-impl ForkTable {
-    /// All combinations make sense.
-    ///
-    /// # Errors
-    /// None.
-    pub fn check(&self) -> Result<(), String> {
-        Ok(())
     }
 }

@@ -50,20 +50,21 @@ impl Value for bool {
     }
 }
 
-/// The kind of a parameter that is any text: a program's name, a version.
+/// The kind of a parameter that is any text: a program's name, a version. What is parsed is kept for
+/// good, since parameters are copied: it is a word of the command line.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Text;
+pub struct Text(pub &'static str);
 
 impl Display for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text")
+        f.write_str(self.0)
     }
 }
 
 impl Value for Text {
     const KIND: &'static str = "a text";
-    fn parse(_: &str) -> Result<Self, String> {
-        Ok(Text)
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(Text(text.to_owned().leak()))
     }
 }
 

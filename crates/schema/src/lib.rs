@@ -27,6 +27,7 @@ mod quantile;
 mod reap;
 pub mod redis;
 pub mod reference;
+pub mod settings;
 pub mod snapshot;
 mod suggested;
 pub mod tend;
@@ -52,6 +53,14 @@ pub fn metric(name: &str) -> Option<Metric> {
     let mut all = BENCHES.iter().flat_map(|bench| bench.metrics);
     all.find(|metric| metric.name == name).copied()
 }
+
+/// What is told by `--set` elsewhere.
+pub const SETTINGS: &[&Bench] = &[
+    settings::casper::BENCH,
+    settings::next_page::BENCH,
+    settings::ccow::BENCH,
+    settings::tend::BENCH,
+];
 
 /// Every bench.
 pub const BENCHES: &[&Bench] = &[

@@ -28,13 +28,17 @@ bench! {
     /// What watching costs a program that does nothing but fault, and how well a stop is seen
     "observe";
 
-    parts {
+    /// Who watches what: rows have either the memory that is written or the heap.
+    cell Observed {
         /// Who watches
-        watcher: Watcher;
-        /// Memory that is written
-        size_bytes: u64;
-        /// Heap of the program that forks
-        heap_bytes: u64;
+        watcher: Watcher = Watcher::Alone, flag,
+            sweep("alone,events,count,regions,every-fault,bpftrace,perf");
+        /// Memory of which every page is copied in each repetition
+        size_bytes: u64 = 64 << 20, flag, size;
+        /// Heap of a program whose forks are timed from inside and outside
+        heap_bytes: u64 = 16 << 20, flag, size, sweep("1MiB,16MiB,256MiB,1GiB");
+        /// Forks of each heap and round
+        forks: u64 = 20, flag, within(1.0, 100e3), unstored;
     }
 
     metrics {

@@ -120,13 +120,3 @@ bench! {
         precopy_wasted: pages;
     }
 }
-
-impl Store {
-    /// All combinations make sense.
-    ///
-    /// # Errors
-    /// None.
-    pub fn check(&self) -> Result<(), String> {
-        Ok(())
-    }
-}

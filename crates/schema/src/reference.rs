@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::{BENCHES, Bench, Field, Reach, Stored};
+use crate::{BENCHES, Bench, Field, Reach, SETTINGS, Stored};
 
 const HEAD: &str = "# Parameters and metrics
 
@@ -17,7 +17,7 @@ Made from `crates/schema` by `make docs/metrics.md`.
 /// The page.
 pub fn page() -> String {
     let mut page = HEAD.to_owned();
-    for bench in BENCHES {
+    for bench in BENCHES.iter().chain(SETTINGS) {
         of(bench, &mut page).expect("a string takes everything");
     }
     page
@@ -45,6 +45,7 @@ fn of(bench: &Bench, page: &mut String) -> std::fmt::Result {
             Reach::Own => "–".to_owned(),
         };
         let rare = match field.stored() {
+            _ if bench.metrics.is_empty() => "",
             Stored::Always => "",
             Stored::Unusual => "; stored where it is not the default",
             Stored::Never => "; not stored",
@@ -58,7 +59,9 @@ fn of(bench: &Bench, page: &mut String) -> std::fmt::Result {
     for field in bench.parts {
         writeln!(page, "| `{}` | {} | {} |", field.name(), field.help(), field.allowed())?;
     }
-    writeln!(page, "\n| metric | what |\n| --- | --- |")?;
+    if !bench.metrics.is_empty() {
+        writeln!(page, "\n| metric | what |\n| --- | --- |")?;
+    }
     for metric in bench.metrics {
         writeln!(page, "| `{}` | {} |", metric.name, metric.what())?;
     }

@@ -22,7 +22,7 @@ bench! {
     "snapshot";
 
     /// One invocation of snapshot.
-    cell Snapshot {
+    cell Snapshot, check {
         /// Exponent of Zipf's law by which blocks are chosen; 0: each as often
         zipf_alpha: f64 = 1.0, flag, within(0.0, 3.0), sweep("0.9,1,1.1");
         /// The populated space (CCoW: 16 GiB)

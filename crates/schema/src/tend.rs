@@ -180,13 +180,3 @@ bench! {
         forks: forks;
     }
 }
-
-impl Tended {
-    /// All combinations make sense.
-    ///
-    /// # Errors
-    /// None.
-    pub fn check(&self) -> Result<(), String> {
-        Ok(())
-    }
-}

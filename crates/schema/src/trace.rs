@@ -26,7 +26,7 @@ bench! {
     "trace";
 
     /// What is traced by whom.
-    cell Traced {
+    cell Traced, check {
         /// Whose events or calls
         tool: Tool = Tool::Floor, flag, sweep("floor,casper,casper-finstrument,lttng-ust,uftrace");
         /// Threads that make events at once

@@ -7,9 +7,10 @@ mod sections;
 
 use anyhow::{Context, Result, ensure};
 use cowlab_casper::read::Trace;
-use cowlab_probes::{ForkSmall, Runner};
+use cowlab_probes::{Probe, Runner};
 use cowlab_recorder::{Clock, Kernel, Options, ProbeCost, Recording, WhenFull};
-use cowlab_schema::fork_sections;
+use cowlab_schema::Cell;
+use cowlab_schema::fork_sections::{self, ForkSections};
 use cowlab_store::{Params, Sample};
 
 pub use forks::{Fork, Share, forks_of};
@@ -20,10 +21,6 @@ use crate::task::{Recorder, Task};
 /// The name of this benchmark in samples.
 pub const BENCH: &str = fork_sections::BENCH.name;
 
-/// Forks of each size, as in the document.
-pub const FORKS: u32 = 100;
-/// Heaps beyond the smallest process, in bytes.
-pub const HEAPS_BYTES: [u64; 4] = [0, 10 << 20, 100 << 20, 1 << 30];
 /// Forks whose calls are counted: every one makes the same.
 const COUNTED_FORKS: u32 = 10;
 
@@ -37,26 +34,24 @@ pub enum Detail {
 }
 
 /// Sections of all sizes, and counts of those where every call still fits into the buffer.
-pub fn tasks(forks: u32, heaps_bytes: &[u64]) -> Vec<Task> {
-    let mut tasks = Vec::new();
-    for &heap_bytes in heaps_bytes {
-        let name = format!("{BENCH}: {forks} forks with a heap of {heap_bytes} bytes");
-        let settings = ForkSmall { forks, heap_bytes };
-        tasks.push(Task::new(name, move |runner, rep| {
-            measure(runner, settings, Detail::Sections, rep)
-        }));
-        let settings = ForkSmall { forks: COUNTED_FORKS.min(forks), heap_bytes };
-        let name = format!("{BENCH}: calls of a fork with a heap of {heap_bytes} bytes");
-        tasks.push(
-            Task::new(name, move |runner, rep| measure(runner, settings, Detail::Functions, rep))
-                .at_most(1),
-        );
-    }
-    tasks
+pub fn tasks(cells: impl IntoIterator<Item = ForkSections>) -> Vec<Task> {
+    let both = |cell: ForkSections| {
+        let heap = format!("with a heap of {} bytes", cell.size_bytes);
+        let counted = ForkSections { forks: COUNTED_FORKS.min(cell.forks), ..cell };
+        let name = format!("{BENCH}: {} forks {heap}", cell.forks);
+        let sections =
+            Task::new(name, move |runner, rep| measure(runner, &cell, Detail::Sections, rep));
+        let functions =
+            Task::new(format!("{BENCH}: calls of a fork {heap}"), move |runner, rep| {
+                measure(runner, &counted, Detail::Functions, rep)
+            });
+        [sections, functions.at_most(1)]
+    };
+    cells.into_iter().flat_map(both).collect()
 }
 
 /// Record the kernel while the probe runs.
-fn measure(runner: &Runner, probe: ForkSmall, detail: Detail, rep: u32) -> Result<Vec<Sample>> {
+fn measure(runner: &Runner, probe: &ForkSections, detail: Detail, rep: u32) -> Result<Vec<Sample>> {
     // The same with nobody recording: what the probes change that is not subtracted shows here.
     let alone = match detail {
         Detail::Sections => Some(probe.run(runner)?),
@@ -102,9 +97,7 @@ fn measure(runner: &Runner, probe: ForkSmall, detail: Detail, rep: u32) -> Resul
         wanted + 1
     );
     forks.drain(..known - wanted);
-    let mut params = Params::new();
-    fork_sections::FORKS.put(&mut params, u64::from(probe.forks));
-    fork_sections::SIZE_BYTES.put(&mut params, probe.heap_bytes);
+    let mut params = probe.params();
     match detail {
         Detail::Sections => {
             let mut all = Vec::new();
@@ -121,7 +114,7 @@ fn measure(runner: &Runner, probe: ForkSmall, detail: Detail, rep: u32) -> Resul
             Ok(all)
         }
         Detail::Functions => {
-            fork_sections::FORKS.put(&mut params, forks.len() as u64);
+            fork_sections::FORKS.put(&mut params, forks.len() as u32);
             Ok(of_functions(&params, &forks, rep, result.start_unix_ns))
         }
     }
@@ -136,9 +129,9 @@ fn of_sections(
     start_unix_ns: i64,
 ) -> Vec<Sample> {
     let mut all = Vec::new();
-    for section in Section::ALL {
+    for &section in Section::ALL {
         let mut params = params.clone();
-        fork_sections::SECTION.put(&mut params, &section.to_string());
+        fork_sections::SECTION.put(&mut params, section);
         let mut out = Recorder::new(BENCH, params, rep, start_unix_ns);
         out.add(fork_sections::SECTION_NS, fork.sections.get(&section).copied().unwrap_or(0.0));
         all.extend(out.finish());

@@ -1,51 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which of the kernel's functions belong to which section of a fork.
 
-use std::fmt;
-
-/// The sections of document 001's Table I, as far as Linux has them. The document's search of the
-/// process table and pid is `Identity`, its uballoc and setuctxt are `Task`, its procdup loop is
-/// `Areas` and `PageTables`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Section {
-    /// The pid and its place in tables.
-    Identity,
-    /// task_struct, kernel stack, registers, floating point state.
-    Task,
-    /// Open files, working directory, signal handlers and pending signals.
-    Files,
-    /// The address space without its page tables: mm_struct and areas.
-    Areas,
-    /// Page tables, from the first page of them on.
-    PageTables,
-    /// Credentials, namespaces, control groups, the scheduler, and what nothing else accounts for.
-    Rest,
-}
-
-impl Section {
-    /// All, in the order of the table.
-    pub const ALL: [Section; 6] = [
-        Section::Identity,
-        Section::Task,
-        Section::Files,
-        Section::Areas,
-        Section::PageTables,
-        Section::Rest,
-    ];
-}
-
-impl fmt::Display for Section {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Section::Identity => "identity",
-            Section::Task => "task",
-            Section::Files => "files",
-            Section::Areas => "areas",
-            Section::PageTables => "page-tables",
-            Section::Rest => "rest",
-        })
-    }
-}
+pub use cowlab_schema::fork_sections::Section;
 
 /// The function that is the whole fork, as the kernel sees it.
 pub const ROOT: &str = "kernel_clone";
@@ -101,7 +57,7 @@ mod tests {
     #[test]
     fn each_section_begins_somewhere_and_each_function_once() {
         for section in Section::ALL {
-            assert!(BEGINS.iter().any(|(_, of)| *of == section), "{section}");
+            assert!(BEGINS.iter().any(|(_, of)| of == section), "{section}");
         }
         let mut names = recorded();
         names.sort();

@@ -10,8 +10,8 @@ use cowlab_machine::tracing::Tracing;
 use cowlab_probes::{CowFaultsResult, Probe};
 use cowlab_schema::cow_faults::CowFaults;
 use cowlab_schema::fork_sweep::DoFork;
-pub use cowlab_schema::observe::Watcher;
-use cowlab_schema::{Key, Pattern, Writer, observe};
+use cowlab_schema::observe::{self, Observed, Watcher};
+use cowlab_schema::{Cell, Key, Pattern, Writer};
 use cowlab_store::{Missing, Params};
 
 use crate::task::{Recorder, Task, median_of};
@@ -19,24 +19,7 @@ use others::Other;
 use own::Watching;
 
 /// The name of this benchmark in samples.
-pub const BENCH: &str = "observe";
-
-/// What to measure.
-#[derive(Debug, Clone)]
-pub struct ObserveSettings {
-    /// Who watches, in turn.
-    pub watchers: Vec<Watcher>,
-    /// Memory of which every page is copied in each repetition.
-    pub size_bytes: u64,
-    /// Heaps whose forks are watched.
-    pub heaps_bytes: Vec<u64>,
-    /// Forks of each.
-    pub forks: u64,
-    /// Size of a page.
-    pub page_size_bytes: u64,
-    /// tracefs, which bpftrace and perf need.
-    pub tracing: Option<Tracing>,
-}
+pub const BENCH: &str = observe::BENCH.name;
 
 /// What can be measured here.
 pub struct ObservePlan {
@@ -47,18 +30,19 @@ pub struct ObservePlan {
 }
 
 /// Try each watcher once, and leave out those that do not work here.
-pub fn plan(settings: &ObserveSettings) -> ObservePlan {
+pub fn plan(cells: &[Observed], page: u64, tracing: &Option<Tracing>) -> ObservePlan {
     let mut plan = ObservePlan { tasks: Vec::new(), missing: Vec::new() };
-    let mut seen: Vec<Watcher> = Vec::new();
-    for &watcher in &settings.watchers {
-        if seen.contains(&watcher) {
-            continue;
-        }
-        seen.push(watcher);
-        match Guard::begin(watcher, settings.tracing.as_ref()) {
+    let first = |same: fn(&Observed, &Observed) -> bool| {
+        let is_first =
+            move |(at, cell): &(usize, &Observed)| !cells[..*at].iter().any(|c| same(c, cell));
+        cells.iter().enumerate().filter(is_first).map(|(_, cell)| cell)
+    };
+    for cell in first(|a, b| (a.watcher, a.size_bytes) == (b.watcher, b.size_bytes)) {
+        let watcher = cell.watcher;
+        match Guard::begin(watcher, tracing.as_ref()) {
             Ok(guard) => {
                 drop(guard);
-                plan.tasks.push(fault_task(settings.clone(), watcher));
+                plan.tasks.push(fault_task(cell.clone(), page, tracing.clone()));
             }
             Err(error) => plan.missing.push(Missing {
                 metric: format!("{BENCH}: {watcher}"),
@@ -66,8 +50,8 @@ pub fn plan(settings: &ObserveSettings) -> ObservePlan {
             }),
         }
     }
-    if seen.contains(&Watcher::Events) {
-        let tasks = settings.heaps_bytes.iter().map(|heap| stop_task(settings, *heap));
+    if cells.iter().any(|cell| cell.watcher == Watcher::Events) {
+        let tasks = first(|a, b| a.heap_bytes == b.heap_bytes).map(|cell| stop_task(cell, page));
         match Guard::begin(Watcher::Events, None) {
             Ok(_) => plan.tasks.extend(tasks),
             Err(error) => plan.missing.push(Missing {
@@ -97,22 +81,23 @@ impl Guard {
     }
 }
 
-fn params(watcher: Watcher, what: Key<u64>, bytes: u64) -> Params {
-    let mut params = Params::new();
-    observe::WATCHER.put(&mut params, watcher);
-    what.put(&mut params, bytes);
+/// The parameters of a row, without the size of what it is not of.
+fn params(cell: &Observed, other: Key<u64>) -> Params {
+    let mut params = cell.params();
+    params.remove(other.name());
     params
 }
 
 /// The same writes alone and watched, one right after the other: what the machine does meanwhile
 /// falls on both. Which comes first alternates.
-fn fault_task(settings: ObserveSettings, watcher: Watcher) -> Task {
+fn fault_task(cell: Observed, page: u64, tracing: Option<Tracing>) -> Task {
+    let watcher = cell.watcher;
     Task::new(format!("{BENCH}: faults, {watcher}"), move |runner, rep| {
-        let alone = || fault_ns(&cow_faults(&settings, rep).run(runner)?);
+        let alone = || fault_ns(&cow_faults(&cell, page, rep).run(runner)?);
         let before = if rep.is_multiple_of(2) { Some(alone()?) } else { None };
-        let guard = Guard::begin(watcher, settings.tracing.as_ref())?;
-        let faults = cow_faults(&settings, rep).run(runner)?;
-        let params = params(watcher, observe::SIZE_BYTES, settings.size_bytes);
+        let guard = Guard::begin(watcher, tracing.as_ref())?;
+        let faults = cow_faults(&cell, page, rep).run(runner)?;
+        let params = params(&cell, observe::HEAP_BYTES);
         let mut out = Recorder::new(BENCH, params, rep, faults.start_unix_ns);
         if let Guard::Own(watching) = guard {
             let seen = watching.end()?;
@@ -141,12 +126,12 @@ fn fault_ns(faults: &CowFaultsResult) -> Result<f64> {
     Ok(median_of(&faults.elapsed_ns).context("nothing was timed")? / pages)
 }
 
-fn cow_faults(settings: &ObserveSettings, rep: u32) -> CowFaults {
+fn cow_faults(cell: &Observed, page: u64, rep: u32) -> CowFaults {
     CowFaults {
         pattern: Pattern::Sequential,
-        size_bytes: settings.size_bytes,
+        size_bytes: cell.size_bytes,
         writer: Writer::Parent,
-        page_size_bytes: settings.page_size_bytes,
+        page_size_bytes: page,
         repetitions: 12,
         unmeasured: 1,
         seed: 1 + u64::from(rep),
@@ -155,11 +140,11 @@ fn cow_faults(settings: &ObserveSettings, rep: u32) -> CowFaults {
 }
 
 /// The same forks, as the program that forks times them and as they are seen.
-fn stop_task(settings: &ObserveSettings, heap_bytes: u64) -> Task {
-    let (forks, page) = (settings.forks, settings.page_size_bytes);
-    Task::new(format!("{BENCH}: stops, {} MiB", heap_bytes >> 20), move |runner, rep| {
+fn stop_task(cell: &Observed, page: u64) -> Task {
+    let cell = Observed { watcher: Watcher::Events, ..cell.clone() };
+    Task::new(format!("{BENCH}: stops, {} MiB", cell.heap_bytes >> 20), move |runner, rep| {
         let watching = Watching::begin(Watcher::Events)?;
-        let settings = DoFork::new(forks, heap_bytes, 0.0, page);
+        let settings = DoFork::new(cell.forks, cell.heap_bytes, 0.0, page);
         let result = settings.run(runner)?;
         let seen = watching.end()?;
         let stops: Vec<u64> =
@@ -182,7 +167,7 @@ fn stop_task(settings: &ObserveSettings, heap_bytes: u64) -> Task {
             .zip(&result.fork_ns)
             .map(|(seen, own)| own.saturating_sub(*seen))
             .collect();
-        let params = params(Watcher::Events, observe::HEAP_BYTES, heap_bytes);
+        let params = params(&cell, observe::SIZE_BYTES);
         let mut out = Recorder::new(BENCH, params, rep, result.start_unix_ns);
         for (metric, value) in [
             (observe::FORK_NS, median_of(&result.fork_ns)),

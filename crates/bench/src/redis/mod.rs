@@ -209,12 +209,11 @@ fn measure(
         all_were_taken(kind, cell.store.snapshots, phase.taken.len())?;
         let named = share.map_or_else(|| "closed".to_owned(), |share| share.to_string());
         let mut out = Recorder::new(BENCH, cell.params(kind, &named), rep, start_unix_ns);
-        if let Some(intended) = load.rate_per_s {
-            out.add(names::INTENDED_PER_S, intended);
-        }
-        if let Some(bytes) = before.and_then(|before| before.huge_bytes) {
-            out.add(names::HUGE_BYTES, bytes as f64);
-        }
+        let huge_bytes = before.and_then(|before| before.huge_bytes);
+        out.add_known([
+            (names::INTENDED_PER_S, load.rate_per_s),
+            (names::HUGE_BYTES, huge_bytes.map(|bytes| bytes as f64)),
+        ]);
         samples::add(&mut out, &phase);
         samples.extend(out.finish());
     }

@@ -20,9 +20,6 @@ const STEP_MS: i64 = 50;
 /// A figure of one, and its name in samples.
 type Figure = (Metric, fn(&Taken) -> Option<u64>);
 
-/// A count of the server's, and its name in samples.
-type Count = (Metric, fn(&ProcessCowStats) -> Option<u64>);
-
 /// Add a phase's figures.
 pub(super) fn add(out: &mut Recorder, phase: &Phase) {
     let elapsed_ns = phase.elapsed_ns.max(1);
@@ -72,17 +69,15 @@ fn add_latency<'a>(out: &mut Recorder, part: &str, requests: impl Iterator<Item 
 /// phase after it.
 fn add_counts(out: &mut Recorder, phase: &Phase) {
     let Some([before, after]) = &phase.counts else { return };
-    let of: [Count; 4] = [
-        (names::COW_FAULTS, |c| c.faults),
-        (names::PRECOPY_PAGES, |c| c.precopied),
-        (names::PRECOPY_WRITTEN, |c| c.precopy_written),
-        (names::PRECOPY_WASTED, |c| c.precopy_wasted),
-    ];
-    for (metric, count) in of {
-        if let (Some(before), Some(after)) = (count(before), count(after)) {
-            out.add(metric, after.saturating_sub(before) as f64);
-        }
-    }
+    let more = |count: fn(&ProcessCowStats) -> Option<u64>| {
+        Some(count(after)?.saturating_sub(count(before)?) as f64)
+    };
+    out.add_known([
+        (names::COW_FAULTS, more(|c| c.faults)),
+        (names::PRECOPY_PAGES, more(|c| c.precopied)),
+        (names::PRECOPY_WRITTEN, more(|c| c.precopy_written)),
+        (names::PRECOPY_WASTED, more(|c| c.precopy_wasted)),
+    ]);
 }
 
 fn add_taken(out: &mut Recorder, taken: &[Taken]) {
@@ -94,12 +89,10 @@ fn add_taken(out: &mut Recorder, taken: &[Taken]) {
         (names::PSS_SUM_BYTES, |t| t.pss_sum_bytes),
         (names::RSS_SUM_BYTES, |t| t.rss_sum_bytes),
     ];
-    for (metric, figure) in of {
+    out.add_known(of.map(|(metric, figure)| {
         let values: Vec<u64> = taken.iter().filter_map(figure).collect();
-        if let Some(median) = crate::task::median_of(&values) {
-            out.add(metric, median);
-        }
-    }
+        (metric, crate::task::median_of(&values))
+    }));
 }
 
 /// The latency of updates by when they began, from before the fork until after it: of all the

@@ -77,9 +77,7 @@ pub(super) fn of_calibration(
     let mut out = Recorder::new(BENCH, settings.params(), rep, result.start_unix_ns);
     out.add(snapshot::NORMAL_PER_S, found.normal_per_s);
     out.add(snapshot::LOOKED_NS, found.looked_ns as f64);
-    if let Some(recovery_ns) = found.recovery_ns {
-        out.add(snapshot::RECOVERY_NS, recovery_ns as f64);
-    }
+    out.add_known([(snapshot::RECOVERY_NS, found.recovery_ns.map(|ns| ns as f64))]);
     out.add(snapshot::INTERVAL_NS_FOUND, interval_ns as f64);
     out.finish()
 }
@@ -94,24 +92,16 @@ pub(super) fn of_free_memory(
 ) -> Vec<Sample> {
     let mut out = Recorder::new(BENCH, settings.params(), rep, result.start_unix_ns);
     let order = (HUGE_BYTES / rustix::param::page_size() as u64).max(1).ilog2();
-    for (metric, of) in [
-        (snapshot::FREE_UNUSABLE_BEFORE_FRACTION, &before),
-        (snapshot::FREE_UNUSABLE_AFTER_FRACTION, &after),
-    ] {
-        if let Some(ratio) = of.unusable_ratio(order) {
-            out.add(metric, ratio);
-        }
-    }
-    out.add(snapshot::ALLOCATION_STALLS, after.stalls.saturating_sub(before.stalls) as f64);
-    let counts = [
-        (snapshot::COMPACTION_FAILURES, before.compaction_failures, after.compaction_failures),
-        (snapshot::HUGE_PAGE_FAILURES, before.huge_page_failures, after.huge_page_failures),
-    ];
-    for (metric, before, after) in counts {
-        if let (Some(before), Some(after)) = (before, after) {
-            out.add(metric, after.saturating_sub(before) as f64);
-        }
-    }
+    let more = |count: fn(&Fragmentation) -> Option<u64>| {
+        Some(count(&after)?.saturating_sub(count(&before)?) as f64)
+    };
+    out.add_known([
+        (snapshot::FREE_UNUSABLE_BEFORE_FRACTION, before.unusable_ratio(order)),
+        (snapshot::FREE_UNUSABLE_AFTER_FRACTION, after.unusable_ratio(order)),
+        (snapshot::ALLOCATION_STALLS, more(|of| Some(of.stalls))),
+        (snapshot::COMPACTION_FAILURES, more(|of| of.compaction_failures)),
+        (snapshot::HUGE_PAGE_FAILURES, more(|of| of.huge_page_failures)),
+    ]);
     out.finish()
 }
 
@@ -143,9 +133,7 @@ fn add_windows(out: &mut Recorder, settings: &Snapshot, result: &SnapshotResult)
     }
     let Some(interval_ns) = interval_ns else { return };
     out.add(snapshot::INTERVAL_NS_FOUND, interval_ns as f64);
-    if let Some(lowest) = median(&lowest) {
-        out.add(snapshot::LOWEST_WINDOW_PER_S, lowest);
-    }
+    out.add_known([(snapshot::LOWEST_WINDOW_PER_S, median(&lowest))]);
     let phase_ns = (interval_ns / PHASES).max(1);
     let courses: Vec<Vec<f64>> =
         epochs.iter().map(|(begin, end)| curve.rates(*begin, *end, phase_ns)).collect();

@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
-use cowlab_schema::{Cell, Field, Reach, Stored, product};
+use cowlab_schema::{Cell, Field, Key, Reach, Stored, Value, product};
 
 use crate::usage::WrongUsage;
 
@@ -26,6 +26,35 @@ impl<C: Cell> Cells<C> {
         cells.iter().try_for_each(Cell::check).map_err(WrongUsage)?;
         Ok(cells)
     }
+}
+
+impl<C: Cell> Cells<C> {
+    /// What `--set` says where which keys there are follows from another argument.
+    pub fn of_settings(set: &[String]) -> Result<Cells<C>, WrongUsage> {
+        let of = |text: &String| {
+            setting::<C>(text).map_err(|why| WrongUsage(format!("--set {text}: {why}")))
+        };
+        Ok(Cells { lists: set.iter().map(of).collect::<Result<_, _>>()?, cell: PhantomData })
+    }
+
+    /// Of settings that take one value each.
+    pub fn single(&self, base: C) -> Result<C, WrongUsage> {
+        let mut cells = self.product(base)?;
+        Ok(cells.swap_remove(0))
+    }
+
+    /// The values that a parameter takes in turn; none where its default is the machine's.
+    pub fn list<T: Value>(&self, key: &Key<T>) -> Vec<T> {
+        let given = self.lists.iter().rfind(|(name, _)| *name == key.name());
+        let usual = || key.default().into_iter().flat_map(split).collect();
+        let values = given.map_or_else(usual, |(_, values)| values.clone());
+        values.iter().filter_map(|value| key.parse(value).ok()).collect()
+    }
+}
+
+/// The values of a list.
+fn split(values: String) -> Vec<String> {
+    values.split(',').map(str::to_owned).collect()
 }
 
 /// The size of a base page of this machine.
@@ -133,6 +162,7 @@ mod tests {
     use clap::Parser;
     use cowlab_schema::Method;
     use cowlab_schema::fork_sweep::DoFork;
+    use cowlab_schema::settings::ccow::{Ccow, LOAD, ZIPF_ALPHA};
 
     use super::*;
 
@@ -159,6 +189,30 @@ mod tests {
         let wanted = DoFork { forks: 10, heap_bytes: 0, vmas: 3, ..made[0].clone() };
         assert!(made.contains(&wanted));
         assert_eq!(cells("").unwrap(), [DoFork::default()]);
+    }
+
+    #[test]
+    fn settings_are_checked_like_flags() {
+        let of = |set: &[&str]| {
+            let set: Vec<String> = set.iter().map(|&set| set.to_owned()).collect();
+            Cells::<Ccow>::of_settings(&set).map_err(|wrong| wrong.0)
+        };
+        let some = of(&["load=0.2,0.3", "redis_bytes=1KiB", "redis_bytes=2MiB"]).unwrap();
+        let one = some.single(Ccow::default()).unwrap();
+        assert_eq!(
+            (some.list(&LOAD), one.redis_bytes, one.snapshots),
+            (vec![0.2, 0.3], 2 << 20, 1)
+        );
+        assert_eq!(some.list(&ZIPF_ALPHA), [0.0, 0.5, 0.9, 1.0, 1.1, 1.3]);
+        for (set, told) in [
+            ("spoon=1", "choose one of zipf_alpha, size_bytes"),
+            ("load=2", "'2' is not in 0.001..1"),
+            ("snapshots=1,2", "takes one value"),
+            ("snapshots", "KEY=VALUE"),
+        ] {
+            let wrong = of(&[set]).unwrap_err();
+            assert!(wrong.starts_with("--set") && wrong.contains(told), "{wrong}");
+        }
     }
 
     #[test]

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use cowlab_schema::settings::tend::TendSettings;
 
-use super::ProfileArgs;
+use super::{Cells, ProfileArgs};
 
 /// Whom to tend, how far, and what it may cost.
 #[derive(Debug, Args)]
@@ -27,9 +28,8 @@ pub struct TendArgs {
     /// The longest stall of the target's that one collapse should cause; 2000 by default
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub budget_us: Option<u64>,
-    /// Rarer settings: interval_s, cpu_share, absent_pages, ping (docs/tend.md)
-    #[arg(long, value_name = "KEY=VALUE", action = clap::ArgAction::Append)]
-    pub set: Vec<String>,
+    #[command(flatten)]
+    pub set: Cells<TendSettings>,
     #[command(flatten)]
     pub profile: ProfileArgs,
     /// Keep the metrics in this file, for a node exporter's textfile collector
@@ -44,21 +44,4 @@ pub struct TendArgs {
     /// Print a systemd unit for these arguments
     #[arg(long)]
     pub print_unit: bool,
-}
-
-/// What `--set` says.
-#[derive(Debug, Clone, Args)]
-pub struct TendSettings {
-    /// Seconds from one look to the next, at a target that does not fork meanwhile; 10 by default
-    #[arg(long, value_name = "S", value_parser = super::seconds, allow_negative_numbers = true)]
-    pub interval_s: Option<f64>,
-    /// The most of one CPU that may be used, above 0 and up to 1; what a quiet minute left of it, too
-    #[arg(long, value_name = "SHARE", default_value_t = 0.05, value_parser = super::share, allow_negative_numbers = true)]
-    pub cpu_share: f64,
-    /// Pages that may be absent from a region that is collapsed: they are filled in
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(0..=511))]
-    pub absent_pages: u64,
-    /// Where the target answers PING, to hear of stalls from itself: HOST:PORT, or a socket's path
-    #[arg(long, value_name = "ADDRESS")]
-    pub ping: Option<String>,
 }

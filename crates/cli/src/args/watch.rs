@@ -5,10 +5,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use cowlab_bench::observe::Watcher;
 use cowlab_observe::watch::Wanted;
 
-use super::{ProfileArgs, size};
+use super::ProfileArgs;
 
 /// What to watch, how often, and where to show it.
 #[derive(Debug, Args)]
@@ -47,30 +46,6 @@ pub struct WatchArgs {
     pub listen: Option<SocketAddr>,
     #[command(flatten)]
     pub profile: ProfileArgs,
-}
-
-/// Who watches, and what they watch.
-#[derive(Debug, Args)]
-pub struct BenchObserveArgs {
-    /// alone, events, count, regions, every-fault, bpftrace, perf
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "alone,events,count,regions,every-fault,bpftrace,perf"
-    )]
-    pub watcher: Vec<Watcher>,
-    /// Memory of which every page is copied in each repetition
-    #[arg(long, default_value = "64MiB", value_parser = size)]
-    pub size_bytes: u64,
-    /// Heaps whose forks are timed from inside and outside
-    #[arg(long, value_delimiter = ',', default_value = "1MiB,16MiB,256MiB,1GiB", value_parser = size)]
-    pub heap_bytes: Vec<u64>,
-    /// Forks of each heap and round
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    pub forks: u64,
-    /// Rounds; each measures everything once, in an order of its own
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub rounds: u32,
 }
 
 fn interval(text: &str) -> Result<f64, String> {

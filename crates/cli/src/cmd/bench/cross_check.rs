@@ -3,13 +3,15 @@
 
 use anyhow::{Result, bail};
 use cowlab_bench::cross_check;
+use cowlab_schema::cross_check::CrossCheck;
 
-use crate::args::{Common, CrossCheckArgs};
+use crate::args::{CellArgs, Common};
 use crate::context::Context;
 use crate::measure::finish;
 
 /// Run the verb.
-pub fn run(common: &Common, args: &CrossCheckArgs) -> Result<()> {
+pub fn run(common: &Common, args: &CellArgs<CrossCheck>) -> Result<()> {
+    let asked = args.cells.single(CrossCheck::default())?;
     let context = Context::new(common, None)?;
     let tracing = context.facts.tracing.as_ref().filter(|tracing| tracing.readable);
     let Some(tracing) = tracing else {
@@ -21,7 +23,7 @@ pub fn run(common: &Common, args: &CrossCheckArgs) -> Result<()> {
     if tracing.clone_events.is_empty() {
         bail!("this kernel has no trace events of system calls (CONFIG_FTRACE_SYSCALLS)");
     }
-    let mut tasks = cross_check::trace_tasks(&tracing.mount_point, args.calls, context.page());
+    let mut tasks = cross_check::trace_tasks(&tracing.mount_point, &asked, context.page());
     if cross_check::has_stress_ng() {
         tasks.extend(cross_check::stress_ng_tasks());
     } else {

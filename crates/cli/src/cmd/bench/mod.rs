@@ -10,18 +10,20 @@ mod tend;
 mod trace;
 
 use anyhow::{Result, bail};
-use cowlab_bench::{Rounds, command, faults, fork_sections as sections, sweep, table};
+use cowlab_bench::{
+    Rounds, command, cow_check as checks, faults, fork_sections as sections, sweep, table,
+};
+use cowlab_schema::command::Commanded;
+use cowlab_schema::cow_check::CowCheck;
 use cowlab_schema::cow_faults::CowFaults;
+use cowlab_schema::fork_sections::ForkSections;
 use cowlab_schema::fork_sweep::DoFork;
 use cowlab_schema::fork_table::ForkTable;
 use cowlab_schema::{Policy, Reap};
 
-use crate::args::{
-    Bench, BenchArgs, CellArgs, CommandArgs, Common, CowCheckArgs, ForkSectionsArgs,
-    base_page_bytes,
-};
+use crate::args::{Bench, BenchArgs, CellArgs, Cells, CommandArgs, Common, base_page_bytes};
 use crate::context::Context;
-use crate::measure::{check_cow_faults, finish, isolation_tasks};
+use crate::measure::{check_cow_faults, finish};
 use crate::usage::WrongUsage;
 
 /// Run the verb.
@@ -45,13 +47,13 @@ pub fn run(json: bool, args: &BenchArgs) -> Result<()> {
     }
 }
 
-fn fork_sections(common: &Common, args: &ForkSectionsArgs) -> Result<()> {
+fn fork_sections(common: &Common, args: &CellArgs<ForkSections>) -> Result<()> {
+    let cells = args.cells.product(ForkSections::default())?;
     let context = Context::new(common, None)?;
-    for &size_bytes in &args.size_bytes {
-        context.check_fits(size_bytes, 0, 1, context.page())?;
+    for cell in &cells {
+        context.check_fits(cell.size_bytes, 0, 1, context.page())?;
     }
-    let tasks = sections::tasks(args.forks, &args.size_bytes);
-    finish(&context, sections::BENCH, &tasks, args.rounds.exactly())
+    finish(&context, sections::BENCH, &sections::tasks(cells), args.rounds.exactly())
 }
 
 fn fork_sweep(common: &Common, args: &CellArgs<DoFork>) -> Result<()> {
@@ -111,27 +113,33 @@ fn cow_faults(common: &Common, args: &CellArgs<CowFaults>) -> Result<()> {
 }
 
 fn program(common: &Common, args: &CommandArgs) -> Result<()> {
+    let cells = args.cells.product(Commanded::default())?;
     let context = Context::new(common, None)?;
-    let guard = context.policies(&args.policy)?;
-    let tasks = command::tasks(&args.command, &args.policy, guard);
-    finish(&context, command::BENCH, &tasks, Rounds::exactly(args.rounds))
+    let policies: Vec<Policy> = cells.iter().map(|cell| cell.policy).collect();
+    let guard = context.policies(&policies)?;
+    let tasks = command::tasks(&args.command, cells, guard);
+    finish(&context, command::BENCH, &tasks, args.rounds.exactly())
 }
 
-fn cow_check(common: &Common, args: &CowCheckArgs) -> Result<()> {
-    let context = Context::new(common, args.page_size_bytes.first().copied())?;
-    let sizes = if args.page_size_bytes.is_empty() {
-        [Some(context.page()), context.huge_page().ok()].into_iter().flatten().collect()
-    } else {
-        context.page_sizes(&args.page_size_bytes)?
-    };
-    let most = args.children.iter().max().copied().unwrap_or(1);
-    if args.size_bytes < context.page() * u64::from(most + 1) {
-        bail!(WrongUsage(format!(
-            "--size-bytes must hold a page for each of {} processes",
-            most + 1
-        )));
+fn cow_check(common: &Common, args: &Cells<CowCheck>) -> Result<()> {
+    let of_pages =
+        |page_size_bytes| args.product(CowCheck { page_size_bytes, ..CowCheck::default() });
+    let mut cells = of_pages(base_page_bytes())?;
+    let context = Context::of_pages(common, cells.iter().map(|cell| cell.page_size_bytes))?;
+    // The same again where page sizes were given.
+    for cell in context.huge_page().map_or(Ok(Vec::new()), of_pages)? {
+        if !cells.contains(&cell) {
+            cells.push(cell);
+        }
     }
-    context.check_fits(args.size_bytes, args.size_bytes, u64::from(most), context.page())?;
-    let tasks = isolation_tasks(&args.children, &sizes, args.size_bytes, args.broken);
-    finish(&context, "cow-check", &tasks, Rounds::exactly(1))
+    for cell in &cells {
+        let processes = u64::from(cell.children) + 1;
+        if cell.size_bytes < context.page() * processes {
+            let why = format!("--size-bytes must hold a page for each of {processes} processes");
+            bail!(WrongUsage(why));
+        }
+        let children = u64::from(cell.children);
+        context.check_fits(cell.size_bytes, cell.size_bytes, children, context.page())?;
+    }
+    finish(&context, checks::BENCH, &checks::tasks(cells), Rounds::exactly(1))
 }

@@ -2,29 +2,24 @@
 //! `bench observe`: what watching costs.
 
 use anyhow::Result;
-use cowlab_bench::{Rounds, observe};
+use cowlab_bench::observe;
+use cowlab_schema::observe::Observed;
 
-use crate::args::{BenchObserveArgs, Common};
+use crate::args::{CellArgs, Common};
 use crate::context::Context;
 use crate::measure::finish_lacking;
 
 /// Run the verb.
-pub fn run(common: &Common, args: &BenchObserveArgs) -> Result<()> {
+pub fn run(common: &Common, args: &CellArgs<Observed, 10>) -> Result<()> {
+    let cells = args.cells.product(Observed::default())?;
     let context = Context::new(common, None)?;
-    let largest = args.heap_bytes.iter().copied().max().unwrap_or(0).max(args.size_bytes);
-    context.check_fits(largest, args.size_bytes, 1, context.page())?;
-    let settings = observe::ObserveSettings {
-        watchers: args.watcher.clone(),
-        size_bytes: args.size_bytes,
-        heaps_bytes: args.heap_bytes.clone(),
-        forks: args.forks,
-        page_size_bytes: context.page(),
-        tracing: context.facts.tracing.clone(),
-    };
-    let plan = observe::plan(&settings);
+    for cell in &cells {
+        let largest = cell.heap_bytes.max(cell.size_bytes);
+        context.check_fits(largest, cell.size_bytes, 1, context.page())?;
+    }
+    let plan = observe::plan(&cells, context.page(), &context.facts.tracing);
     for missing in &plan.missing {
         context.say(&format!("{}: {}", missing.metric, missing.reason));
     }
-    let rounds = Rounds::exactly(args.rounds);
-    finish_lacking(&context, observe::BENCH, &plan.tasks, rounds, plan.missing)
+    finish_lacking(&context, observe::BENCH, &plan.tasks, args.rounds.exactly(), plan.missing)
 }

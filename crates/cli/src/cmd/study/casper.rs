@@ -10,9 +10,11 @@ use cowlab_lab::{Order, Variant, accelerator, boot};
 use cowlab_machine::{Facts, Root};
 use cowlab_report::Document;
 use cowlab_report::fork_study::{BASE, sections};
+use cowlab_schema::Text;
+use cowlab_schema::settings::casper::{CHANGE, Casper, IMAGE, SIZE_BYTES};
 use cowlab_store::{Accelerator, Environment, Run};
 
-use crate::args::{CasperSettings, Common, GuestSettings, StudyArgs};
+use crate::args::{Cells, Common, GuestSettings, StudyArgs};
 use crate::lab::guests::Machine;
 use crate::lab::plan::Measurement;
 use crate::lab::{GUEST_BYTES, Lab};
@@ -43,7 +45,8 @@ const ROUNDS: u32 = 4;
 
 /// Run the verb.
 pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
-    let args: CasperSettings = study.settings()?;
+    let set = Cells::<Casper>::of_settings(&study.set)?;
+    let args = set.single(Casper::default())?;
     let lab = Lab::open(common.json)?;
     boot::check_tools()?;
     let wanted = study.guest.settings.accelerator;
@@ -55,8 +58,8 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
     let host = Facts::probe(&Root::default()).environment();
     let mut life = RunLife::begin(common, "study-casper", host)?;
     life.run.info.environments.clear();
-    let candidates = candidates(&lab, &args)?;
-    let sizes: Vec<String> = args.size_bytes.iter().map(u64::to_string).collect();
+    let candidates = candidates(&lab, &texts(set.list(&IMAGE)), &texts(set.list(&CHANGE)))?;
+    let sizes: Vec<String> = set.list(&SIZE_BYTES).iter().map(u64::to_string).collect();
     let measurement = Measurement::new("bench", "fork-sections")
         .with("rounds", 1)
         .with("forks", args.forks)
@@ -138,10 +141,18 @@ fn add(
     }
 }
 
+fn texts(values: Vec<Text>) -> Vec<String> {
+    values.iter().map(Text::to_string).collect()
+}
+
 /// The kernels of the study, the unchanged one first.
-fn candidates(lab: &Lab, args: &CasperSettings) -> Result<Vec<Candidate>> {
+fn candidates(lab: &Lab, images: &[String], asked: &[String]) -> Result<Vec<Candidate>> {
+    if !images.is_empty() && !asked.is_empty() {
+        let why = "--set image has kernels that are built already: leave --set change out";
+        bail!(WrongUsage(why.to_owned()));
+    }
     let mut all = Vec::new();
-    for (index, text) in args.image.iter().enumerate() {
+    for (index, text) in images.iter().enumerate() {
         let Some((name, image)) = text.split_once('=') else {
             bail!(WrongUsage(format!("--set image={text}: NAME=FILE")))
         };
@@ -151,7 +162,7 @@ fn candidates(lab: &Lab, args: &CasperSettings) -> Result<Vec<Candidate>> {
     if !all.is_empty() {
         return Ok(all);
     }
-    let changes = changes(lab.kernel()?.path(), &args.change)?;
+    let changes = changes(lab.kernel()?.path(), asked)?;
     for change in [None].into_iter().chain(changes.iter().map(Some)) {
         let built = lab.built_as(Order::of(Variant::Traced), change.map(PathBuf::as_path))?;
         let name = change.map_or_else(|| BASE.to_owned(), |change| stem(change));

@@ -9,11 +9,12 @@ use cowlab_bench::{Rounds, faults, snapshot};
 use cowlab_lab::{Variant, Wanted};
 use cowlab_machine::{Facts, Root};
 use cowlab_schema::redis::Store;
+use cowlab_schema::settings::ccow::{Ccow, LOAD, ZIPF_ALPHA};
 use cowlab_schema::snapshot::Snapshot;
 use cowlab_store::Missing;
 
 use super::{in_guest, in_guests};
-use crate::args::{CcowSettings, Common, StudyArgs};
+use crate::args::{Cells, Common, StudyArgs};
 use crate::context::Context;
 use crate::measure::{check_cow_faults, finish_as, redis_amount, redis_placement};
 use crate::usage::WrongUsage;
@@ -23,7 +24,8 @@ const ROUNDS: u32 = 10;
 
 /// Run the verb.
 pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
-    let args: CcowSettings = study.settings()?;
+    let set = Cells::<Ccow>::of_settings(&study.set)?;
+    let args = set.single(Ccow::default())?;
     let all_rounds = study.rounds.unwrap_or(ROUNDS);
     // Before anything else: whoever lacks the server is told so at once.
     let program = server::program()?;
@@ -41,7 +43,7 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
         ..Snapshot::default()
     };
     let one = Snapshot { writes: one.turnover_writes(), ..one };
-    let cells = ccow::snapshots(&one, &args.zipf_alpha, huge_page);
+    let cells = ccow::snapshots(&one, &set.list(&ZIPF_ALPHA), huge_page);
     for cell in &cells {
         cell.check().map_err(WrongUsage)?;
         context.check_fits(cell.own_bytes(), cell.size_bytes, 2, page)?;
@@ -59,7 +61,7 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
     let server = Redis {
         program,
         store,
-        load_shares: args.load.clone(),
+        load_shares: set.list(&LOAD),
         set_mthp: false,
         placement: redis_placement(&context, true),
     };

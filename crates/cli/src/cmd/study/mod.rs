@@ -9,18 +9,19 @@ use anyhow::{Context as _, Result, bail};
 use cowlab_analysis::study::Study;
 use cowlab_bench::guest::Guests;
 use cowlab_bench::sweep::Extent;
-use cowlab_bench::{Rounds, Task, calibrate, faults, points, sweep, table};
+use cowlab_bench::{Rounds, Task, calibrate, cow_check, faults, points, sweep, table};
 use cowlab_lab::Variant;
 use cowlab_machine::{Facts, Root};
 use cowlab_report::study;
+use cowlab_schema::cow_check::CowCheck;
 use cowlab_store::Accelerator;
 
-use crate::args::{Common, NoSettings, Paper, StudyArgs};
+use crate::args::{Common, Paper, StudyArgs};
 use crate::calibration;
 use crate::context::{Context, rounds_within};
 use crate::lab::plan::Measurement;
 use crate::lab::{Lab, guests};
-use crate::measure::{self, isolation_tasks};
+use crate::measure;
 use crate::run_life::{Report, RunLife};
 use crate::usage::WrongUsage;
 
@@ -80,7 +81,9 @@ pub fn run(json: bool, args: &StudyArgs) -> Result<()> {
 
 /// What needs no kernel of its own: of one paper, or everything.
 fn on_this_machine(common: &Common, args: &StudyArgs) -> Result<()> {
-    args.settings::<NoSettings>()?;
+    if let Some(set) = args.set.first() {
+        bail!(WrongUsage(format!("--set {set}: this study takes no settings")));
+    }
     if args.rounds == Some(1) {
         bail!(WrongUsage("--rounds: a calibration takes two at least".to_owned()));
     }
@@ -187,8 +190,16 @@ fn tasks(context: &Context, plan: &StudyPlan, life: &mut RunLife) -> Result<Vec<
     let points = points::points(seed, page, other_cpus, scope.largest_bytes);
     tasks.extend(points::tasks(points).into_iter().map(|task| task.at_most(POINT_ROUNDS)));
     let sizes: Vec<u64> = [Some(page), huge_page].into_iter().flatten().collect();
-    let children: Vec<u32> = (1..=8).collect();
-    tasks.extend(isolation_tasks(&children, &sizes, 4 << 20, false));
+    let checks = sizes.into_iter().flat_map(|page_size_bytes| {
+        let of = move |children| CowCheck {
+            children,
+            page_size_bytes,
+            size_bytes: 4 << 20,
+            ..CowCheck::default()
+        };
+        (1..=8).map(of)
+    });
+    tasks.extend(cow_check::tasks(checks));
 
     if let Err(reason) = huge {
         life.lacks("fork-sweep, cow-faults and cow-check over THP", reason);

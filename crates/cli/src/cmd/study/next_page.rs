@@ -6,10 +6,11 @@ use anyhow::Result;
 use cowlab_bench::{Rounds, faults, precopy};
 use cowlab_lab::Variant;
 use cowlab_schema::Policy;
+use cowlab_schema::settings::next_page::{DEPTHS, NextPage};
 use cowlab_store::Accelerator;
 
 use super::{in_guest, in_guests};
-use crate::args::{Common, NextPageSettings, StudyArgs};
+use crate::args::{Cells, Common, StudyArgs};
 use crate::context::Context;
 use crate::lab::plan::Measurement;
 use crate::measure::{check_cow_faults, finish_as};
@@ -25,7 +26,7 @@ const ROUNDS: u32 = 5;
 
 /// Run the verb: on this kernel if it has the policy, else in guests.
 pub fn run(common: &Common, args: &StudyArgs) -> Result<()> {
-    let settings: NextPageSettings = args.settings()?;
+    let depths = Cells::<NextPage>::of_settings(&args.set)?.list(&DEPTHS);
     let rounds = args.rounds.unwrap_or(ROUNDS);
     let context = Context::new(common, None)?;
     if context.facts.cow.precopy.is_none() {
@@ -51,7 +52,7 @@ pub fn run(common: &Common, args: &StudyArgs) -> Result<()> {
     }
     let counting = faults::counting(&context.facts);
     let (page, other_cpus) = (context.page(), context.other_cpus());
-    let cells = precopy::plan(page, &settings.depths, other_cpus, counting, common.seed);
+    let cells = precopy::plan(page, &depths, other_cpus, counting, common.seed);
     check_cow_faults(&context, &cells)?;
     let policies: Vec<Policy> = cells.iter().map(|cell| cell.policy).collect();
     let guard = context.policies(&policies)?;

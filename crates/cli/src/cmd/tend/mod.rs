@@ -8,27 +8,26 @@ mod messages;
 mod metrics;
 mod unit;
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use cowlab_model::profile::MachineProfile;
 use cowlab_observe::Target;
+use cowlab_schema::Text;
+use cowlab_schema::settings::tend::{INTERVAL_S, PING, TendSettings};
 use cowlab_tend::pace::Limits;
 use cowlab_tend::ping::Ping;
 use cowlab_tend::plan::Rules;
 use cowlab_tend::targets::{PolicyFile, Selector, choose, everybody};
 use cowlab_tend::{Tender, TenderSettings, privileges};
 
-use crate::args::{TendArgs, TendSettings, settings};
+use crate::args::TendArgs;
 use crate::output;
 use crate::profile_file::ProfileFile;
+use crate::signals;
 
 /// The longest stall where nobody says another.
 const BUDGET_US: u64 = 2000;
-/// Seconds between two looks where nobody says others.
-const INTERVAL_S: f64 = 10.0;
 /// How many times `--cpu-share` one target may take at a time, out of what is saved up.
 const AT_ONCE: f64 = 4.0;
 
@@ -52,21 +51,19 @@ pub fn run(json: bool, args: &TendArgs) -> Result<()> {
     if args.dry_run {
         return dry_run::run(json, args, &plan);
     }
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_default(signal, Arc::clone(&interrupted))?;
-        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
-    }
+    let interrupted = signals::interrupted()?;
     live::run(json, args, &plan, &interrupted)
 }
 
 impl TendPlan {
     fn of(args: &TendArgs) -> Result<TendPlan> {
-        let settings: TendSettings = settings(&args.set)?;
+        let settings = args.set.single(TendSettings::default())?;
+        let ping = args.set.list(&PING).first().map(Text::to_string);
         let file = args.targets.as_deref().map(PolicyFile::read).transpose()?.unwrap_or_default();
         let mut selectors = file.target.clone();
-        selectors.extend(args.who.iter().map(|who| selector(who, &settings)));
-        let interval_s = settings.interval_s.or(file.interval_s).unwrap_or(INTERVAL_S);
+        selectors.extend(args.who.iter().map(|who| selector(who, &ping)));
+        let interval_s = args.set.list(&INTERVAL_S).first().copied();
+        let interval_s = interval_s.or(file.interval_s).unwrap_or(settings.interval_s);
         // Without one nothing is predicted, and what pays is judged by usual costs.
         let profile = ProfileFile::find_any(&args.profile)?.map(|(_, file)| file.profile);
         Ok(TendPlan {
@@ -122,8 +119,8 @@ impl TendPlan {
     }
 }
 
-fn selector(who: &str, settings: &TendSettings) -> Selector {
-    let selector = Selector { ping: settings.ping.clone(), ..Selector::default() };
+fn selector(who: &str, ping: &Option<String>) -> Selector {
+    let selector = Selector { ping: ping.clone(), ..Selector::default() };
     match who.parse() {
         Ok(pid) => Selector { pid: Some(pid), ..selector },
         Err(_) if who.starts_with('/') => Selector { cgroup: Some(who.to_owned()), ..selector },

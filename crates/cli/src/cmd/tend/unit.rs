@@ -5,9 +5,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use cowlab_schema::settings::tend::PING;
 use cowlab_tend::privileges;
 
-use crate::args::{TendArgs, TendSettings, settings};
+use crate::args::TendArgs;
 use crate::output;
 use crate::profile_file::ProfileFile;
 use crate::usage::WrongUsage;
@@ -94,10 +95,10 @@ fn whole_path(word: String, args: &TendArgs) -> String {
 
 /// What the service needs and will not see, by ProtectHome= and PrivateTmp=.
 fn unseen(program: &Path, newest: Option<&Path>, args: &TendArgs) -> Result<Vec<String>> {
-    let ping = settings::<TendSettings>(&args.set)?.ping;
+    let ping = args.set.list(&PING).first().map(|ping| ping.0);
     let files = args.targets.iter().chain(&args.profile.profile).chain(&args.output);
     let files = files.map(|path| path.as_path()).chain([program]).chain(newest);
-    let all = files.chain(ping.as_deref().map(Path::new));
+    let all = files.chain(ping.map(Path::new));
     let whole = all.filter_map(|path| std::path::absolute(path).ok());
     let hidden = ["/tmp", "/var/tmp", "/home", "/root", "/run/user"];
     Ok(whole

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `cow-check`: that nobody sees another's writes.
+
+use cowlab_probes::{Probe, unix_ns};
+use cowlab_schema::Cell;
+use cowlab_schema::cow_check::{self, CowCheck};
+
+use crate::task::{Recorder, Task};
+
+/// The name of this benchmark in samples.
+pub const BENCH: &str = cow_check::BENCH.name;
+
+/// One task for each of the settings, in the first round only.
+pub fn tasks(settings: impl IntoIterator<Item = CowCheck>) -> Vec<Task> {
+    let task = |check: CowCheck| {
+        Task::new(format!("{BENCH}: {} children", check.children), move |runner, rep| {
+            let mut out = Recorder::new(BENCH, check.params(), rep, unix_ns());
+            out.add(cow_check::CHECKED_PAGES, check.run(runner)? as f64);
+            Ok(out.finish())
+        })
+        .at_most(1)
+    };
+    settings.into_iter().map(task).collect()
+}
