@@ -3,9 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 use cowlab_bench::calibrate::{Scope, cold_touch_sample};
@@ -17,11 +15,15 @@ use cowlab_store::Sample;
 
 use crate::args::Common;
 use crate::output;
-use crate::progress::{self, MARK, PROGRESS};
+use crate::progress::{MARK, PROGRESS, Progress, about};
+use crate::signals;
 use crate::usage::WrongUsage;
 
 /// Free memory kept warm during a run, at most: the largest heap, its copies, and an eighth more.
 const WARM_BYTES: u64 = 2304 << 20;
+
+/// Rounds to come that take less are not announced.
+const WORTH_TELLING: Duration = Duration::from_secs(30);
 
 /// What is kept warm beside a measurement's own need.
 const SPARE_BYTES: u64 = 64 << 20;
@@ -46,12 +48,7 @@ pub struct Context {
 impl Context {
     /// Look at the machine and get ready to measure. `page_size_bytes`: what will be asked for.
     pub fn new(common: &Common, page_size_bytes: Option<u64>) -> Result<Context> {
-        let interrupted = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            // A second one ends the program the usual way.
-            signal_hook::flag::register_conditional_default(signal, Arc::clone(&interrupted))?;
-            signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
-        }
+        let interrupted = signals::interrupted()?;
         let root = Root::default();
         let mut facts = Facts::probe(&root);
         let mut guard = None;
@@ -189,23 +186,38 @@ impl Context {
         &self,
         tasks: &[Task],
         rounds: Rounds,
-        whole: impl FnMut(Vec<Sample>) -> Result<()>,
+        mut whole: impl FnMut(Vec<Sample>) -> Result<()>,
     ) -> Result<()> {
         let start_unix_ns = unix_ns();
         let warm = self.warm();
-        let bar = progress::bar();
         // A guest's progress is shown by whoever booted it.
         let lines = std::env::var_os(PROGRESS).is_some();
+        let shown = RefCell::new(Progress::new(lines || self.common.json, ""));
         let progress = |name: &str, done: f64| {
             if lines {
                 eprintln!("{MARK}{done:.3} {name}");
             }
-            bar.set_message(name.to_owned());
-            bar.set_position((done * 1000.0) as u64);
+            shown.borrow_mut().at(done, name);
+        };
+        let (began, mut made) = (Instant::now(), 0);
+        if rounds.within < Duration::MAX {
+            self.say_expected(rounds.within);
+        }
+        let whole = |round| {
+            made += 1;
+            // The first round tells how long the others will take.
+            let left = began.elapsed() * (rounds.most - 1);
+            if made == 1 && !lines && rounds.within == Duration::MAX && left >= WORTH_TELLING {
+                let rounds = rounds.most - 1;
+                shown
+                    .borrow()
+                    .suspend(|| self.say(&format!("{rounds} more rounds: {}", about(left))));
+            }
+            whole(round)
         };
         let seed = self.common.seed;
         let result = run_rounds(&self.runner, tasks, rounds, seed, progress, whole);
-        bar.finish_and_clear();
+        shown.borrow().finish();
         if let Some(warm) = &warm {
             *self.cold_touch.borrow_mut() = cold_touch_sample(self.page(), warm, start_unix_ns);
         }
@@ -223,29 +235,7 @@ impl Context {
     }
 }
 
-/// A time to come, as roughly as it is known.
-fn about(expected: Duration) -> String {
-    match expected.as_secs() {
-        seconds @ ..=90 => format!("about {} s", seconds.max(1)),
-        seconds => format!("about {} minutes", (seconds + 30) / 60),
-    }
-}
-
 /// Rounds for a budget of seconds.
 pub fn rounds_within(least: u32, most: u32, seconds: u64) -> Rounds {
     Rounds { least, most, within: Duration::from_secs(seconds) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_to_come_is_told_roughly() {
-        let told = |seconds| about(Duration::from_secs_f64(seconds));
-        assert_eq!(told(0.2), "about 1 s");
-        assert_eq!(told(52.7), "about 52 s");
-        assert_eq!(told(91.0), "about 2 minutes");
-        assert_eq!(told(4000.0), "about 67 minutes");
-    }
 }

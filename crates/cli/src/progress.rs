@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How a measurement's progress is shown, and told by a guest to whoever booted it.
 
+use std::time::{Duration, Instant};
+
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::output;
 
 /// Variable that asks a guest's cowlab for lines of progress.
 pub const PROGRESS: &str = "COWLAB_PROGRESS";
@@ -9,13 +13,83 @@ pub const PROGRESS: &str = "COWLAB_PROGRESS";
 /// Begins a line of progress: the share that is done, and what runs.
 pub const MARK: &str = "progress ";
 
-/// A bar of a thousand parts on standard error, with what runs.
-pub fn bar() -> ProgressBar {
-    let bar = ProgressBar::new(1000);
-    bar.set_draw_target(ProgressDrawTarget::stderr());
-    let style = "{elapsed_precise} {wide_bar} {percent:>3}% {eta_precise} left  {msg:50!}";
-    if let Ok(style) = ProgressStyle::with_template(style) {
-        bar.set_style(style);
+/// Between two lines where there is no terminal, at least.
+const BETWEEN_LINES: Duration = Duration::from_secs(10);
+
+/// How far a measurement is: a bar on a terminal, elsewhere a line now and then.
+pub struct Progress {
+    bar: ProgressBar,
+    whose: &'static str,
+    quiet: bool,
+    began: Instant,
+    told: Instant,
+}
+
+impl Progress {
+    /// With `whose` before each line. Quiet: only the bar, where there is a terminal.
+    pub fn new(quiet: bool, whose: &'static str) -> Progress {
+        let bar = ProgressBar::new(1000);
+        bar.set_draw_target(ProgressDrawTarget::stderr());
+        let style = "{elapsed_precise} {wide_bar} {percent:>3}% {eta_precise} left  {msg:50!}";
+        if let Ok(style) = ProgressStyle::with_template(style) {
+            bar.set_style(style);
+        }
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(Duration::from_secs(1));
+        }
+        let now = Instant::now();
+        Progress { bar, whose, quiet, began: now, told: now }
     }
-    bar
+
+    /// What runs, and the share that is done.
+    pub fn at(&mut self, done: f64, name: &str) {
+        self.bar.set_message(name.to_owned());
+        self.bar.set_position((done * 1000.0) as u64);
+        let now = Instant::now();
+        if self.bar.is_hidden() && !self.quiet && now - self.told >= BETWEEN_LINES {
+            self.told = now;
+            output::say(&format!("{}{}", self.whose, line(done, now - self.began, name)));
+        }
+    }
+
+    /// Do what writes lines while the bar is away.
+    pub fn suspend(&self, what: impl FnOnce()) {
+        self.bar.suspend(what);
+    }
+
+    /// Nothing more will come.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn line(done: f64, took: Duration, name: &str) -> String {
+    let left = took.mul_f64(if done > 0.0 { (1.0 - done) / done } else { 0.0 });
+    let left = if done > 0.0 { format!(", {} left", about(left)) } else { String::new() };
+    format!("{:.0}% done{left}: {name}", done * 100.0)
+}
+
+/// A time to come, as roughly as it is known.
+pub fn about(expected: Duration) -> String {
+    match expected.as_secs() {
+        seconds @ ..=90 => format!("about {} s", seconds.max(1)),
+        seconds => format!("about {} minutes", (seconds + 30) / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_to_come_is_told_roughly() {
+        let told = |seconds| about(Duration::from_secs_f64(seconds));
+        assert_eq!(told(0.2), "about 1 s");
+        assert_eq!(told(52.7), "about 52 s");
+        assert_eq!(told(91.0), "about 2 minutes");
+        assert_eq!(told(4000.0), "about 67 minutes");
+        let said = line(0.25, Duration::from_secs(40), "cow-faults: random");
+        assert_eq!(said, "25% done, about 2 minutes left: cow-faults: random");
+        assert_eq!(line(0.0, Duration::from_secs(11), "a"), "0% done: a");
+    }
 }

@@ -3,27 +3,23 @@
 
 use std::io::{self, Write};
 
-use indicatif::ProgressBar;
-
 use crate::output;
-use crate::progress::{self, MARK};
+use crate::progress::{MARK, Progress};
 
 /// Writes of a guest, line by line.
 pub struct Messages {
-    bar: ProgressBar,
+    progress: Progress,
     unfinished: Vec<u8>,
     last: String,
-    /// Tenths that were said where there is no bar.
-    said: u64,
     quiet: bool,
 }
 
 impl Messages {
     /// A bar that begins with the guest's boot. Quiet: only that, where there is a terminal.
     pub fn new(quiet: bool) -> Messages {
-        let bar = progress::bar();
-        bar.set_message("the guest boots");
-        Messages { bar, unfinished: Vec::new(), last: String::new(), said: 0, quiet }
+        let mut progress = Progress::new(quiet, "guest: ");
+        progress.at(0.0, "the guest boots");
+        Messages { progress, unfinished: Vec::new(), last: String::new(), quiet }
     }
 
     /// Nothing more will come.
@@ -31,7 +27,7 @@ impl Messages {
         if !self.unfinished.is_empty() {
             let _ = self.write(b"\n");
         }
-        self.bar.finish_and_clear();
+        self.progress.finish();
     }
 
     /// What it said last: why it failed. Without a word of its own, the status.
@@ -44,21 +40,13 @@ impl Messages {
 
     fn line(&mut self, line: &str) {
         match told(line) {
-            Some((done, name)) => {
-                self.bar.set_message(name.to_owned());
-                self.bar.set_position((done * 1000.0) as u64);
-                let tenths = (done * 10.0) as u64;
-                if self.bar.is_hidden() && !self.quiet && tenths > self.said {
-                    self.said = tenths;
-                    output::say(&format!("guest: {}0% done: {name}", tenths));
-                }
-            }
+            Some((done, name)) => self.progress.at(done, name),
             None => {
                 // Where the guest keeps its run is nobody's business: it is brought home.
                 if !line.trim().is_empty() && !line.contains("the run is ") {
                     self.last = line.trim().to_owned();
                     if !self.quiet {
-                        self.bar.suspend(|| output::say(&format!("guest: {}", self.last)));
+                        self.progress.suspend(|| output::say(&format!("guest: {}", self.last)));
                     }
                 }
             }
