@@ -162,7 +162,7 @@ mod tests {
             ("writer", "own"),
             ("forks", "0"),
             ("heap_bytes", "5apples"),
-            ("prefault", "true"),
+            ("spoon", "true"),
         ] {
             assert!(DoFork::default().set(name, text).is_err(), "{name}={text}");
         }

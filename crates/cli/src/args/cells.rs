@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_with_what_is_known() {
         for (line, told) in [
-            ("--set prefault=true", "unknown key 'prefault': choose one of reap, populated"),
+            ("--set spoon=true", "unknown key 'spoon': choose one of reap, populated"),
             ("--set forks=3", "--forks"),
             ("--set vmas", "KEY=VALUE"),
             ("--set vmas=70000", "'70000' is not in 0..60000"),
