@@ -2,9 +2,11 @@
 //! Values that outlive the record that they stood in.
 
 use cowlab_casper::read;
+use serde::Serialize;
 
 /// What stood in a field, or stands in a column of an export.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
 pub enum Value {
     /// Of an unsigned field, or an address.
     Unsigned(u64),
