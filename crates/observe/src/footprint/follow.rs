@@ -12,11 +12,8 @@ use cowlab_machine::{ProcessError, Stat};
 use super::faults::FaultLog;
 use super::method::Method;
 use super::reading::Reading;
-use super::shares;
-use super::spans::{
-    Between, FreedUnseen, Moment, Span, Spans, Writer, compared_since_fork, freed_unseen,
-    own_tally, sides,
-};
+use super::sides::{Side, since_fork};
+use super::spans::{Between, Moment, Span, Spans, Writer, own_tally};
 use super::tracer::{Event, Tracer};
 use crate::pagemap::Pagemap;
 use crate::target::Target;
@@ -119,11 +116,9 @@ impl Follow {
     /// stop.
     pub fn look_stopped(&mut self, pid: i32) -> Result<Moment> {
         self.stop(pid)?;
-        let moment = self.process(pid).and_then(|own| Moment::take(&own.target, self.method));
+        let moment = self.look_at(pid);
         self.tracer.resume();
-        let moment = moment?;
-        self.spans.note(&moment);
-        Ok(moment)
+        Ok(moment?)
     }
 
     /// Stops a process, compares it with `before`, and lets it go on. Fails if it ended meanwhile
@@ -181,6 +176,12 @@ impl Follow {
         self.processes.get(&pid).ok_or(ProcessError::NoSuchProcess { pid })
     }
 
+    fn look_at(&mut self, pid: i32) -> Result<Moment, ProcessError> {
+        let moment = Moment::take(&self.process(pid)?.target, self.method)?;
+        self.spans.note(&moment);
+        Ok(moment)
+    }
+
     fn look(&mut self, event: Event) -> Result<(), ProcessError> {
         take_faults(&mut self.faults, &self.processes);
         match event {
@@ -227,8 +228,7 @@ impl Follow {
         if let Some(faults) = &mut self.faults {
             faults.watch(child);
         }
-        let moment = Moment::take(&self.process(pid)?.target, self.method)?;
-        self.spans.note(&moment);
+        let moment = self.look_at(pid)?;
         let mut process = Process::new(Target::open(child)?)?;
         process.fork = Some((Rc::new(moment), pid));
         self.processes.insert(child, process);
@@ -240,8 +240,7 @@ impl Follow {
         if let Some(before) = before {
             self.own_span(pid, &before, Between::Marks)?;
         }
-        let moment = Moment::take(&self.process(pid)?.target, self.method)?;
-        self.spans.note(&moment);
+        let moment = self.look_at(pid)?;
         if let Some(process) = self.processes.get_mut(&pid) {
             process.mark = Some(moment);
             process.marks += 1;
@@ -280,18 +279,8 @@ impl Follow {
     ) -> Result<(), ProcessError> {
         let process = self.process(pid)?;
         let (tally, unknown_pages) = own_tally(before, &process.target)?;
-        let span = Span {
-            between,
-            program: process.program.clone(),
-            writer: Writer::Own,
-            method: self.method,
-            tally,
-            start_unix_ns: before.unix_ns,
-            duration_ns: before.at.elapsed().as_nanos() as u64,
-            unknown_pages,
-            freed_unseen_pages: 0,
-            blind_ns: 0,
-        };
+        let span = Span::since(before, between, &process.program, Writer::Own, self.method, tally);
+        let span = Span { unknown_pages, ..span };
         self.spans.add(span);
         Ok(())
     }
@@ -305,48 +294,16 @@ impl Follow {
         // Another memory by now, or none: the parent has executed something, or has ended.
         let now =
             parent.and_then(|parent| Reading::take(parent, &mut Pagemap::open(parent).ok()?).ok());
-        let shares = shares::shares(&fork.reading, now.as_ref(), Some(&child));
-        let mut unknown_pages = shares.unknown_pages;
-        let of_child = freed_unseen(&fork.reading, &child, process.target.stat()?.minor_faults);
-        let since_fork = |stat: Stat| stat.minor_faults.saturating_sub(fork.minor_faults);
-        let parents_faults = parent.and_then(|parent| parent.stat().ok()).map_or(0, since_fork);
-        let of_parent =
-            now.as_ref().map_or(0, |now| freed_unseen(&fork.reading, now, parents_faults));
-        let mut freed = FreedUnseen { of_parent, of_child };
-        let mut seen = sides(shares);
-        if let Some(copy) = &fork.copy {
-            // Bytes say what changed, and nothing of whose the copy was.
-            seen.clear();
-            let (tally, unknown) =
-                compared_since_fork(&fork.reading, copy, &process.target, &child)?;
-            seen.push((Writer::Child, tally));
-            unknown_pages = unknown;
-            if let (Some(parent), Some(now)) = (parent, &now)
-                && let Ok((tally, _)) = compared_since_fork(&fork.reading, copy, parent, now)
-            {
-                seen.push((Writer::Parent, tally));
-            }
-        }
-        if let Some(faults) = &mut self.faults {
-            faults.drain();
-            let parent = now.as_ref().map(|now| (*parent_pid, now));
-            seen = faults.judge(fork, parent, Some((pid, &child)));
-            // A fault tells of a page that is in swap or gone by now as well.
-            (unknown_pages, freed) = (0, FreedUnseen::default());
-        }
-        let span = |(writer, tally)| Span {
-            between,
-            program: process.program.clone(),
-            writer,
-            method: self.method,
-            tally,
-            start_unix_ns: fork.unix_ns,
-            duration_ns: fork.at.elapsed().as_nanos() as u64,
-            unknown_pages,
-            freed_unseen_pages: freed.by(writer),
-            blind_ns: 0,
-        };
-        Ok(seen.into_iter().map(span).collect())
+        let since_fork_of = |stat: Stat| stat.minor_faults.saturating_sub(fork.minor_faults);
+        let parent = parent.zip(now.as_ref()).map(|(target, now)| {
+            let minor_faults = target.stat().map_or(0, since_fork_of);
+            Side { target, now, minor_faults, is_gone: false }
+        });
+        let target = &process.target;
+        let minor_faults = target.stat()?.minor_faults;
+        let child = Some(Side { target, now: &child, minor_faults, is_gone: false });
+        let (method, faults) = (self.method, self.faults.as_mut());
+        since_fork(fork, between, &process.program, method, [parent, child], faults)
     }
 }
 

@@ -11,10 +11,8 @@ use super::faults::FaultLog;
 use super::method::Method;
 use super::reading::{Placed, Reading, join};
 use super::shares;
-use super::spans::{
-    Between, FreedUnseen, Moment, Span, Spans, Writer, compared_since_fork, freed_unseen,
-    own_tally, sides,
-};
+use super::sides::{Side, since_fork};
+use super::spans::{Between, Moment, Span, Spans, Writer, own_tally};
 use super::tally::{Fate, Tally};
 use super::uffd;
 use crate::children;
@@ -69,18 +67,9 @@ pub fn interval(
     } else {
         spans.reading_ns.push(took_ns);
     }
-    spans.add(Span {
-        between: Between::Interval,
-        program: target.stat()?.name,
-        writer: Writer::Own,
-        method,
-        tally,
-        start_unix_ns: before.unix_ns,
-        duration_ns: before.at.elapsed().as_nanos() as u64,
-        unknown_pages,
-        freed_unseen_pages: 0,
-        blind_ns: 0,
-    });
+    let program = target.stat()?.name;
+    let span = Span::since(&before, Between::Interval, &program, Writer::Own, method, tally);
+    spans.add(Span { unknown_pages, ..span });
     Ok(spans)
 }
 
@@ -304,45 +293,18 @@ impl Looks<'_> {
             Ok(parent) => moved(&fork.reading, &parents_last, parent),
             Err(_) => parents_last,
         };
-        let shares = shares::shares(&fork.reading, Some(&parent), Some(&last));
-        let mut unknown_pages = shares.unknown_pages;
         let faults_now = self.target.stat().map_or(parents_faults, |stat| stat.minor_faults);
-        let mut freed = FreedUnseen {
-            of_parent: freed_unseen(&fork.reading, &parent, faults_now - parents_faults),
-            of_child: freed_unseen(&fork.reading, &last, childs_faults),
-        };
-        let mut seen = sides(shares);
-        if let Some(copy) = &fork.copy {
+        let minor_faults = faults_now - parents_faults;
+        let parent = Side { target: self.target, now: &parent, minor_faults, is_gone: false };
+        let minor_faults = childs_faults;
+        let ended = Side { target: child, now: &last, minor_faults, is_gone: true };
+        let (sides, faults) = ([Some(parent), Some(ended)], self.faults.as_mut());
+        match since_fork(&fork, between, &program, self.method, sides, faults) {
+            Ok(seen) => {
+                seen.into_iter().for_each(|span| self.spans.add(Span { blind_ns, ..span }));
+            }
             // The parent's bytes are gone with it.
-            let Ok((tally, unknown)) =
-                compared_since_fork(&fork.reading, copy, self.target, &parent)
-            else {
-                self.spans.unseen += 1;
-                return Ok(());
-            };
-            unknown_pages = unknown;
-            seen = vec![(Writer::Parent, tally)];
-        }
-        if let Some(faults) = &mut self.faults {
-            faults.drain();
-            let sides = (self.target.pid(), child.pid());
-            seen = faults.judge(&fork, Some((sides.0, &parent)), Some((sides.1, &last)));
-            // A fault tells of a page that is in swap or gone by now as well.
-            (unknown_pages, freed) = (0, FreedUnseen::default());
-        }
-        for (writer, tally) in seen {
-            self.spans.add(Span {
-                between,
-                program: program.clone(),
-                writer,
-                method: self.method,
-                tally,
-                start_unix_ns: fork.unix_ns,
-                duration_ns: fork.at.elapsed().as_nanos() as u64,
-                unknown_pages,
-                freed_unseen_pages: freed.by(writer),
-                blind_ns,
-            });
+            Err(_) => self.spans.unseen += 1,
         }
         Ok(())
     }
@@ -465,18 +427,9 @@ mod tests {
         let gone = || Err(ProcessError::Vanished { pid: 7 });
         assert!(kept(Spans::default(), gone(), 100).is_err());
         let mut spans = Spans { forks: 3, ..Spans::default() };
-        spans.add(Span {
-            between: Between::ForkToExit,
-            program: "server".into(),
-            writer: Writer::Child,
-            method: Method::Exclusive,
-            tally: Tally::default(),
-            start_unix_ns: 0,
-            duration_ns: 1,
-            unknown_pages: 0,
-            freed_unseen_pages: 0,
-            blind_ns: 0,
-        });
+        let (before, tally) = (Moment::of(Reading::default(), 0), Tally::default());
+        let (between, method) = (Between::ForkToExit, Method::Exclusive);
+        spans.add(Span::since(&before, between, "server", Writer::Child, method, tally));
         let spans = kept(spans, gone(), 100).unwrap();
         assert_eq!((spans.sums.len(), spans.missing.len()), (1, 1));
         assert!(spans.missing[0].1.ends_with("after 3 of 100 forks"), "{:?}", spans.missing);

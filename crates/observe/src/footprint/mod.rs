@@ -19,6 +19,7 @@ mod ptrace;
 pub mod reading;
 pub mod samples;
 pub mod shares;
+mod sides;
 pub mod spans;
 pub mod tally;
 pub mod tracer;

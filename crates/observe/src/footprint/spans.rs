@@ -11,7 +11,7 @@ use super::copy::{Copy, compare};
 use super::method::Method;
 use super::order::Hindsight;
 use super::reading::{Placed, Reading, join};
-use super::shares::{self, Shares};
+use super::shares;
 use super::tally::{Fate, Tally};
 use crate::clock::monotonic_ns;
 use crate::pagemap::Pagemap;
@@ -124,6 +124,31 @@ pub struct Span {
     pub blind_ns: u64,
 }
 
+impl Span {
+    /// What `writer` did from `since` to now, of which all is known.
+    pub fn since(
+        since: &Moment,
+        between: Between,
+        program: &str,
+        writer: Writer,
+        method: Method,
+        tally: Tally,
+    ) -> Span {
+        Span {
+            between,
+            program: program.to_owned(),
+            writer,
+            method,
+            tally,
+            start_unix_ns: since.unix_ns,
+            duration_ns: since.at.elapsed().as_nanos() as u64,
+            unknown_pages: 0,
+            freed_unseen_pages: 0,
+            blind_ns: 0,
+        }
+    }
+}
+
 /// What one process has between `before` and now, seen by comparison or by the page table alone.
 pub fn own_tally(before: &Moment, of: &Target) -> Result<(Tally, u64), ProcessError> {
     let now = Reading::take(of, &mut Pagemap::open(of)?)?;
@@ -137,20 +162,8 @@ pub fn own_tally(before: &Moment, of: &Target) -> Result<(Tally, u64), ProcessEr
     Ok((tally, unknown_pages))
 }
 
-/// [`compared`] with what a fork's process was, and the mappings that the fork copied.
-pub fn compared_since_fork(
-    fork: &Reading,
-    copy: &Copy,
-    of: &Target,
-    now: &Reading,
-) -> Result<(Tally, u64), ProcessError> {
-    let (mut tally, unknown_pages) = compared(fork, copy, of, now)?;
-    shares::add_mappings(&mut tally, fork);
-    Ok((tally, unknown_pages))
-}
-
-/// What differs from a copy, as a tally of pages and of bytes.
-fn compared(
+/// What differs from a copy, as a tally of pages and of bytes, and how many pages are not known.
+pub fn compared(
     before: &Reading,
     copy: &Copy,
     of: &Target,
@@ -172,45 +185,6 @@ fn compared(
     }
     shares::add_files(&mut tally, now);
     Ok((tally, copy.unread_pages + difference.unread_pages))
-}
-
-/// The spans of both sides of a fork that are known, with whose they are.
-pub fn sides(shares: Shares) -> Vec<(Writer, Tally)> {
-    let known = [(Writer::Parent, shares.parent), (Writer::Child, shares.child)];
-    let known = known.into_iter().filter_map(|(writer, tally)| Some((writer, tally?)));
-    known.chain([(Writer::Either, shares.either)]).collect()
-}
-
-/// How many pages of `fork` one side may have copied and given back by `now`, at most: those that
-/// are gone, and no more than the faults of that side since the fork for which no page is there.
-pub fn freed_unseen(fork: &Reading, now: &Reading, minor_faults: u64) -> u64 {
-    let (mut gone, mut seen) = (0, 0);
-    for (_, before, after) in join(fork.private_pages(), now.private_pages()) {
-        gone += u64::from(before.is_some() && after.is_none());
-        let moved = before.zip(after).and_then(|(a, b)| a.page.frame().zip(b.page.frame()));
-        seen += u64::from(moved.is_some_and(|(a, b)| a != b) || before.is_none());
-    }
-    gone.min(minor_faults.saturating_sub(seen))
-}
-
-/// Of both sides of a fork, pages that may have been copied and given back unseen.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct FreedUnseen {
-    /// Of the one that forked.
-    pub of_parent: u64,
-    /// Of the one that was forked.
-    pub of_child: u64,
-}
-
-impl FreedUnseen {
-    /// Those of one writer.
-    pub fn by(self, writer: Writer) -> u64 {
-        match writer {
-            Writer::Child => self.of_child,
-            Writer::Either => self.of_parent + self.of_child,
-            _ => self.of_parent,
-        }
-    }
 }
 
 /// By what spans are added up.
