@@ -282,16 +282,16 @@ static __always_inline void tell_fault(struct bpf_raw_tracepoint_args *ctx, __u6
 	__u32 cpu = bpf_get_smp_processor_id(), slot;
 	struct cowlab_ring *ring = bpf_map_lookup_elem(&rings, &cpu);
 	struct cowlab_fault *fault;
-	__u64 told;
+	__u64 written;
 
 	if (!ring) {
 		lost(COWLAB_LOST_FAULTS);
 		return;
 	}
-	told = ring->told;
-	slot = cpu * ring_slots + (told & (ring_slots - 1));
+	written = ring->written;
+	slot = cpu * ring_slots + (written & (ring_slots - 1));
 	fault = bpf_map_lookup_elem(&faults, &slot);
-	if (!fault || told - *(volatile __u64 *)&ring->taken >= ring_slots) {
+	if (!fault || written - *(volatile __u64 *)&ring->taken >= ring_slots) {
 		lost(COWLAB_LOST_FAULTS);
 		return;
 	}
@@ -303,7 +303,7 @@ static __always_inline void tell_fault(struct bpf_raw_tracepoint_args *ctx, __u6
 	fault->unused = 0;
 	/* After the record: x86-64, whose error codes these are, shows stores in their order. */
 	__asm__ volatile("" : : : "memory");
-	*(volatile __u64 *)&ring->told = told + 1;
+	*(volatile __u64 *)&ring->written = written + 1;
 }
 
 SEC("raw_tp/page_fault_user")

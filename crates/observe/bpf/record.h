@@ -40,8 +40,8 @@ struct cowlab_fault {
 
 /* A CPU's ring of them. Each number has a cache line of its own: different CPUs write them. */
 struct cowlab_ring {
-	__u64 told; /* records since the beginning; the programs' */
-	__u64 unused_told[7];
+	__u64 written; /* records since the beginning; the programs' */
+	__u64 unused_written[7];
 	__u64 taken; /* of them, those that were read; the reader's */
 	__u64 unused_taken[7];
 };

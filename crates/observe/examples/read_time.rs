@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use cowlab_observe::pagemap::{Wanted, category};
+use cowlab_observe::pagemap::{ScanFilter, category};
 use cowlab_observe::{Pagemap, Target, children, mappings};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut regions = 0;
         let clock = Instant::now();
         if pagemap.has_scan() {
-            let wanted = Wanted { any_of: there, told: there, ..Wanted::default() };
+            let wanted = ScanFilter { any_of: there, returned: there, ..ScanFilter::default() };
             for mapping in all.iter().filter(|mapping| mapping.is_private()) {
                 pagemap.scan(&target, mapping.range.clone(), wanted, |_| regions += 1)?;
             }

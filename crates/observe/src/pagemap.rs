@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The pages of a process: /proc/PID/pagemap (kernel: Documentation/admin-guide/mm/pagemap.rst).
 //! Reading takes the process's mmap_lock, shared, for what one table maps at a time (2 MiB), a scan
-//! for 32 MiB of pages at most ([`Wanted`]): its faults go on, an mmap or fork of it waits, for
+//! for 32 MiB of pages at most ([`ScanFilter`]): its faults go on, an mmap or fork of it waits, for
 //! some microseconds or for a part of a millisecond.
 
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 
 use cowlab_machine::ProcessError;
 
-pub use crate::scan::{Region, Wanted, category};
+pub use crate::scan::{Region, ScanFilter, category};
 
 use crate::scan::{self, Joined};
 use crate::target::Target;
@@ -46,11 +46,6 @@ impl Page {
     /// Of a file, or of shared memory: no copy of this process's own.
     pub fn is_file(self) -> bool {
         self.0 >> 61 & 1 == 1
-    }
-
-    /// Write-protected through userfaultfd.
-    pub fn is_write_protected(self) -> bool {
-        self.0 >> 57 & 1 == 1
     }
 
     /// Mapped by this process alone, once. Of folios larger than a page newer kernels may say so
@@ -133,7 +128,7 @@ impl Pagemap {
             return self.read(of, range, &mut each);
         }
         let there = category::PRESENT | category::SWAPPED;
-        let wanted = Wanted { any_of: there, told: there, ..Wanted::default() };
+        let wanted = ScanFilter { any_of: there, returned: there, ..ScanFilter::default() };
         let mut populated: Vec<Range<u64>> = Vec::new();
         self.scan(of, range, wanted, |region| match populated.last_mut() {
             // Small holes are read along: a call costs as much as some hundred entries.
@@ -149,7 +144,7 @@ impl Pagemap {
         &mut self,
         of: &Target,
         range: Range<u64>,
-        wanted: Wanted,
+        wanted: ScanFilter,
         mut each: impl FnMut(Region),
     ) -> Result<(), ProcessError> {
         if !self.scans {
@@ -237,7 +232,7 @@ mod tests {
         assert!(page.is_present() && page.is_exclusive() && page.is_anonymous());
         assert_eq!(page.frame(), Some(0x1234));
         let swapped = Page(1 << 62 | 1 << 61 | 1 << 57 | 1 << 55);
-        assert!(swapped.is_swapped() && swapped.is_file() && swapped.is_write_protected());
+        assert!(swapped.is_swapped() && swapped.is_file());
         assert!(swapped.is_soft_dirty() && swapped.frame().is_none() && !swapped.is_anonymous());
     }
 
@@ -326,8 +321,13 @@ mod tests {
         let there = category::PRESENT | category::SWAPPED;
         // The one is bounded by pages, the other by addresses.
         let wanted = [
-            Wanted { any_of: there, told: there, ..Wanted::default() },
-            Wanted { any_of: there, all_of: category::PRESENT, told: there, ..Wanted::default() },
+            ScanFilter { any_of: there, returned: there, ..ScanFilter::default() },
+            ScanFilter {
+                any_of: there,
+                all_of: category::PRESENT,
+                returned: there,
+                ..ScanFilter::default()
+            },
         ];
         for wanted in wanted {
             let mut found: Vec<Region> = Vec::new();

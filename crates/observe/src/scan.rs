@@ -44,13 +44,13 @@ pub struct Region {
 
 /// Which pages a scan yields, by bits of [`category`].
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Wanted {
+pub struct ScanFilter {
     /// All of these.
     pub all_of: u64,
     /// One of these at least; 0: no matter which.
     pub any_of: u64,
-    /// What a region tells.
-    pub told: u64,
+    /// The bits that a region is returned with.
+    pub returned: u64,
     /// Write-protect the pages that are found, so that the next scan finds those written since.
     /// Only in mappings that their own program has registered with userfaultfd.
     pub protect: bool,
@@ -62,7 +62,7 @@ const CALL_PAGES: u64 = 8192;
 /// Addresses under one hold of it, where pages bound the work: 4 GiB of 4 KiB pages.
 const SPARSE_CALL_PAGES: u64 = 1 << 20;
 
-impl Wanted {
+impl ScanFilter {
     /// The end of a call that begins at `at`, and how many pages it may find; 0: any number.
     ///
     /// The kernel holds the target's mmap_lock from the one to the other, so that a fork of it
@@ -131,7 +131,7 @@ pub(crate) fn scan(
     pagemap: &File,
     range: &Range<u64>,
     most_pages: u64,
-    wanted: Wanted,
+    wanted: ScanFilter,
     regions: &mut [Region],
 ) -> Result<(usize, u64)> {
     let mut call = Call {
@@ -143,7 +143,7 @@ pub(crate) fn scan(
             max_pages: most_pages,
             category_mask: wanted.all_of,
             category_anyof_mask: wanted.any_of,
-            return_mask: wanted.told,
+            return_mask: wanted.returned,
             ..Argument::default()
         },
         regions,
@@ -156,7 +156,7 @@ pub(crate) fn scan(
 
 /// Whether the kernel knows the ioctl: asked for no pages at all.
 pub(crate) fn is_known(pagemap: &File) -> bool {
-    let wanted = Wanted { told: category::PRESENT, ..Wanted::default() };
+    let wanted = ScanFilter { returned: category::PRESENT, ..ScanFilter::default() };
     !matches!(scan(pagemap, &(0..0), 0, wanted, &mut []), Err(Errno::NOTTY | Errno::INVAL))
 }
 
@@ -196,14 +196,19 @@ mod tests {
     #[test]
     fn a_call_holds_the_lock_for_few_pages() {
         let there = category::PRESENT | category::SWAPPED;
-        let all = Wanted { any_of: there, told: there | category::HUGE, ..Wanted::default() };
+        let all =
+            ScanFilter { any_of: there, returned: there | category::HUGE, ..ScanFilter::default() };
         assert_eq!(all.one_call(0, 4096), (4096 * MIB, 8192));
         assert_eq!(all.one_call(5000 * MIB, 4096), (8192 * MIB, 8192));
         // These pass over pages that they do not find.
-        let zeros = Wanted { all_of: category::ZERO, told: category::ZERO, ..Wanted::default() };
-        let present = Wanted { any_of: category::PRESENT, ..Wanted::default() };
-        let protected = Wanted { protect: true, ..all };
-        for wanted in [zeros, present, protected, Wanted { all_of: category::HUGE, ..all }] {
+        let zeros = ScanFilter {
+            all_of: category::ZERO,
+            returned: category::ZERO,
+            ..ScanFilter::default()
+        };
+        let present = ScanFilter { any_of: category::PRESENT, ..ScanFilter::default() };
+        let protected = ScanFilter { protect: true, ..all };
+        for wanted in [zeros, present, protected, ScanFilter { all_of: category::HUGE, ..all }] {
             assert_eq!(wanted.one_call(0, 4096), (32 * MIB, 0));
             assert_eq!(wanted.one_call(33 * MIB + 4096, 4096), (64 * MIB, 0));
         }

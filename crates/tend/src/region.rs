@@ -7,7 +7,7 @@ use std::ops::Range;
 use cowlab_machine::ProcessError;
 use cowlab_model::application::MOST_ABSENT_PAGES;
 use cowlab_model::cost::Vmas;
-use cowlab_observe::pagemap::{Wanted, category};
+use cowlab_observe::pagemap::{ScanFilter, category};
 use cowlab_observe::{Kind, Mapping, Pagemap, Target, mappings};
 
 /// The pages of one region; base pages, and present ones only where they are private and anonymous.
@@ -104,13 +104,13 @@ impl Survey {
             }
             let mut count = Count::new(&mapping, huge_page_bytes, pagemap.page_bytes());
             if pagemap.has_scan() {
-                let told = category::PRESENT
+                let returned = category::PRESENT
                     | category::SWAPPED
                     | category::FILE
                     | category::ZERO
                     | category::HUGE;
                 let there = category::PRESENT | category::SWAPPED;
-                let wanted = Wanted { any_of: there, told, ..Wanted::default() };
+                let wanted = ScanFilter { any_of: there, returned, ..ScanFilter::default() };
                 pagemap.scan(of, mapping.range.clone(), wanted, |run| {
                     count.add(run.start..run.end, Is::of_categories(run.categories));
                 })?;

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use zerocopy::FromBytes;
 
 use super::record::{
-    COWLAB_EXEC, COWLAB_EXIT, COWLAB_FAULTS, COWLAB_FORK, COWLAB_WRITE_ABSENT,
-    COWLAB_WRITE_PRESENT, COWLAB_WRITES_ABSENT, COWLAB_WRITES_PRESENT, cowlab_event, cowlab_fault,
+    COWLAB_EXEC, COWLAB_EXIT, COWLAB_FAULTS, COWLAB_FORK, COWLAB_WRITES_ABSENT,
+    COWLAB_WRITES_PRESENT, cowlab_event, cowlab_fault,
 };
 
 const CLONE_VM: u64 = 0x100;
@@ -66,16 +66,6 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A write to a page that is there: a copy, or the re-use of a page that nobody shares any more.
-    pub fn is_write_to_present(&self) -> bool {
-        self.error_code == COWLAB_WRITE_PRESENT
-    }
-
-    /// A write to a page that is not there: new memory, or memory that was swapped out.
-    pub fn is_write_to_absent(&self) -> bool {
-        self.error_code == COWLAB_WRITE_ABSENT
-    }
-
     /// Decodes one record of the ring of faults; `None` where it is not one.
     pub fn decode(bytes: &[u8]) -> Option<Fault> {
         let (raw, _) = cowlab_fault::read_from_prefix(bytes).ok()?;
@@ -142,6 +132,7 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bpf::record::COWLAB_WRITE_PRESENT;
 
     /// A fork of redis-server as the kernel wrote it (x86-64, Linux 6.18).
     const FORK: &[u8] = &[
@@ -200,7 +191,7 @@ mod tests {
         bytes[24] = 7;
         let fault = Fault::decode(&bytes).unwrap();
         assert_eq!(fault.address, 0x7f12_3456_7890);
-        assert!(fault.is_write_to_present() && !fault.is_write_to_absent());
+        assert_eq!(fault.error_code, COWLAB_WRITE_PRESENT);
     }
 
     #[test]

@@ -16,7 +16,7 @@ const RECORD_BYTES: usize = size_of::<cowlab_fault>();
 
 /// The rings of all CPUs, and what was read of them that comes too early.
 pub(super) struct FaultRings {
-    /// How many were told and taken, by CPU.
+    /// How many were written and taken, by CPU.
     ends: SharedMemory,
     records: SharedMemory,
     cpus: usize,
@@ -71,9 +71,9 @@ impl FaultRings {
 
     fn take_ring(&mut self, cpu: usize) {
         let ring = cpu * size_of::<cowlab_ring>();
-        let told = self.ends.u64(ring + std::mem::offset_of!(cowlab_ring, told));
+        let written = self.ends.u64(ring + std::mem::offset_of!(cowlab_ring, written));
         let taken = self.ends.u64(ring + std::mem::offset_of!(cowlab_ring, taken));
-        let (from, to) = (taken.load(Ordering::Relaxed), told.load(Ordering::Acquire));
+        let (from, to) = (taken.load(Ordering::Relaxed), written.load(Ordering::Acquire));
         let mut bytes = [0; RECORD_BYTES];
         for number in from..to {
             let slot = cpu as u64 * self.slots + number % self.slots;
@@ -112,12 +112,12 @@ mod tests {
 
     /// As the program on a CPU does it.
     fn tell(rings: &FaultRings, cpu: usize, time_ns: u64) {
-        let told = rings.ends.u64(cpu * size_of::<cowlab_ring>());
-        let number = told.load(Ordering::Relaxed);
+        let written = rings.ends.u64(cpu * size_of::<cowlab_ring>());
+        let number = written.load(Ordering::Relaxed);
         let slot = cpu as u64 * rings.slots + number % rings.slots;
         let fault = cowlab_fault { time_ns, ..FromZeros::new_zeroed() };
         rings.records.write(slot as usize * RECORD_BYTES, fault.as_bytes());
-        told.store(number + 1, Ordering::Release);
+        written.store(number + 1, Ordering::Release);
     }
 
     fn times(rings: &mut FaultRings) -> Vec<u64> {

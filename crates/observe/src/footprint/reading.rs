@@ -7,7 +7,7 @@ use std::time::Instant;
 use cowlab_machine::ProcessError;
 
 use crate::mappings::{Kind, Mapping, mappings};
-use crate::pagemap::{Page, Pagemap, Region, Wanted, category};
+use crate::pagemap::{Page, Pagemap, Region, ScanFilter, category};
 use crate::target::Target;
 
 /// Mappings that lie this near to each other are read in one go: with 10,000 of them the calls
@@ -78,8 +78,11 @@ impl Reading {
         }
         let mut zeros: Vec<Region> = Vec::new();
         if pagemap.has_scan() {
-            let wanted =
-                Wanted { all_of: category::ZERO, told: category::ZERO, ..Wanted::default() };
+            let wanted = ScanFilter {
+                all_of: category::ZERO,
+                returned: category::ZERO,
+                ..ScanFilter::default()
+            };
             // Only where there are pages: over what is reserved it would take very many calls.
             for (start, pages) in &runs {
                 let end = *start + pages.len() as u64 * page_bytes;

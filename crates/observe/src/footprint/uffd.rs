@@ -13,7 +13,7 @@ use super::reading::{Reading, join};
 use super::shares::{add_files, add_mappings};
 use super::spans::Moment;
 use super::tally::{Fate, Tally};
-use crate::pagemap::{Pagemap, Wanted, category};
+use crate::pagemap::{Pagemap, ScanFilter, category};
 use crate::target::Target;
 
 /// Protects every registered page of the process, and looks at it. Needs a kernel with
@@ -21,11 +21,11 @@ use crate::target::Target;
 pub fn protect(target: &Target) -> Result<Moment, ProcessError> {
     let mut pagemap = Pagemap::open(target)?;
     let moment = Moment::take(target, Method::Uffd)?;
-    let wanted = Wanted {
+    let wanted = ScanFilter {
         all_of: category::WRITE_PROTECTABLE | category::WRITTEN,
-        told: category::WRITTEN,
+        returned: category::WRITTEN,
         protect: true,
-        ..Wanted::default()
+        ..ScanFilter::default()
     };
     for mapping in moment.reading.mappings.iter().filter(|mapping| mapping.is_writable) {
         // A mapping that is not registered is refused (EPERM): it stays as it is.
@@ -38,10 +38,10 @@ pub fn protect(target: &Target) -> Result<Moment, ProcessError> {
 pub fn written(before: &Moment, target: &Target) -> Result<Tally, ProcessError> {
     let mut pagemap = Pagemap::open(target)?;
     let now = Reading::take(target, &mut pagemap)?;
-    let wanted = Wanted {
+    let wanted = ScanFilter {
         all_of: category::WRITE_PROTECTABLE | category::WRITTEN,
-        told: category::WRITTEN,
-        ..Wanted::default()
+        returned: category::WRITTEN,
+        ..ScanFilter::default()
     };
     let mut regions = Vec::new();
     for mapping in now.mappings.iter().filter(|mapping| mapping.is_writable) {

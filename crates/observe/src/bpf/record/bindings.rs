@@ -41,8 +41,8 @@ pub struct cowlab_fault {
 #[repr(C)]
 #[derive(Debug, Copy, Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct cowlab_ring {
-    pub told: u64,
-    pub unused_told: [u64; 7usize],
+    pub written: u64,
+    pub unused_written: [u64; 7usize],
     pub taken: u64,
     pub unused_taken: [u64; 7usize],
 }
