@@ -104,7 +104,7 @@ fn predicted_of(printed: &[u8]) -> Result<Option<f64>> {
 
 /// A line of what tend tells: an event or figures, of which each has some.
 #[derive(Deserialize)]
-struct Told {
+struct TendRow {
     event: String,
     unix_ns: Option<i64>,
     candidate_regions: Option<u64>,
@@ -157,10 +157,10 @@ pub(super) fn at_work(told: &str, since_unix_ns: i64, end_ns: u64) -> Vec<Range<
     spans
 }
 
-fn summaries(told: &str) -> impl DoubleEndedIterator<Item = Told> {
+fn summaries(told: &str) -> impl DoubleEndedIterator<Item = TendRow> {
     #[derive(Deserialize)]
     struct Line {
-        summary: Told,
+        summary: TendRow,
     }
     let lines = told.lines().filter_map(|line| serde_json::from_str(line).ok());
     lines.map(|line: Line| line.summary)

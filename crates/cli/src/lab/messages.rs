@@ -39,7 +39,7 @@ impl Messages {
     }
 
     fn line(&mut self, line: &str) {
-        match told(line) {
+        match progress_of(line) {
             Some((done, name)) => self.progress.at(done, name),
             None => {
                 // Where the guest keeps its run is nobody's business: it is brought home.
@@ -55,7 +55,7 @@ impl Messages {
 }
 
 /// The share that is done, and what runs.
-fn told(line: &str) -> Option<(f64, &str)> {
+fn progress_of(line: &str) -> Option<(f64, &str)> {
     let (done, name) = line.strip_prefix(MARK)?.split_once(' ')?;
     Some((done.parse().ok()?, name))
 }
@@ -85,8 +85,11 @@ mod tests {
 
     #[test]
     fn progress_and_messages_are_told_apart() {
-        assert_eq!(told("progress 0.25 cow-faults: random"), Some((0.25, "cow-faults: random")));
-        assert_eq!(told("progress is slow"), None);
+        assert_eq!(
+            progress_of("progress 0.25 cow-faults: random"),
+            Some((0.25, "cow-faults: random"))
+        );
+        assert_eq!(progress_of("progress is slow"), None);
         let mut messages = Messages::new(true);
         messages.write_all(b"progress 0.1 a\ncowlab: no such ").unwrap();
         messages.write_all(b"policy\nprogress 1 b\n").unwrap();

@@ -19,7 +19,7 @@ use std::path::Path;
 use crate::outcome::TestResult;
 
 /// Give tests that print no KTAP the cases that their output in `folder` tells of otherwise.
-pub fn add_spoken(results: &mut [TestResult], folder: &Path) {
+pub fn add_plain_output(results: &mut [TestResult], folder: &Path) {
     for result in results.iter_mut().filter(|result| result.cases.is_empty()) {
         let Some(output) = &result.output else { continue };
         let printed = fs::read(folder.join(output)).unwrap_or_default();

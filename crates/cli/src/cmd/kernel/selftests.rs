@@ -9,7 +9,9 @@ use anyhow::{Context, Result, bail};
 use cowlab_lab::ktap::Outcome;
 use cowlab_lab::outcome::TestResult;
 use cowlab_lab::selftests::batches::Order;
-use cowlab_lab::selftests::{List, Problem, Test, add_spoken, batches, lines, programs, review};
+use cowlab_lab::selftests::{
+    List, Problem, Test, add_plain_output, batches, lines, programs, review,
+};
 use cowlab_lab::testing::{Machine, run as run_batches};
 use cowlab_lab::{Built, Variant, accelerator, boot};
 use cowlab_machine::{Facts, Policy, Root};
@@ -159,7 +161,7 @@ fn on_variant(
     };
     let done = |name: &str| lab.say(&format!("{variant}: {name}"));
     let mut all = lab.watched(|watch| run_batches(&batches, &machine, &done, watch))?;
-    add_spoken(&mut all, &folder);
+    add_plain_output(&mut all, &folder);
     let of_batch = |label: &str| -> Session {
         let results: Vec<TestResult> =
             all.iter().filter(|result| result.batch == label).cloned().collect();
