@@ -5,6 +5,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use cowlab_machine::{Rollup, Root};
+use cowlab_observe::{Target, children};
 use cowlab_probes::Runner;
 use cowlab_schema::{Metric, Params, QUANTILE, QUANTILES, Quantile};
 use cowlab_store::{Histogram, Sample, serialise, value_at};
@@ -169,6 +171,16 @@ pub(crate) fn cpu_ns(pid: u32) -> Option<u64> {
     };
     let all: Vec<u64> = tasks.flatten().filter_map(of).collect();
     (!all.is_empty()).then(|| all.iter().sum())
+}
+
+/// The memory of a process and its children, `None` of one that has none; or `None` where the
+/// children cannot be told.
+pub(crate) fn family(pid: u32) -> Result<Option<Vec<Option<Rollup>>>> {
+    let target = Target::open(pid as i32);
+    let Ok(pids) = target.and_then(|target| children::pids(&target)) else { return Ok(None) };
+    let all = pids.into_iter().map(|child| child as u32).chain([pid]);
+    let rollups = all.map(|pid| Rollup::read(&Root::default(), pid)).collect::<Result<_, _>>()?;
+    Ok(Some(rollups))
 }
 
 /// CPU time that a hypervisor gave to others while a CPU of this machine had work to do, so far, of all

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use cowlab_model::stats::{Estimate, estimate};
+use cowlab_schema::Policy;
 use cowlab_store::{Accelerator, Environment, Run};
 
 /// The line of COVER in whose place the figures are put.
@@ -57,10 +58,10 @@ fn compose(text: &str, run: Option<(&Path, &Run)>) -> Result<Cover> {
 type Workload = (u32, String, Vec<(String, String)>);
 
 /// Its values: by policy, by metric.
-type Values = BTreeMap<Policy, BTreeMap<String, Vec<f64>>>;
+type Values = BTreeMap<Named, BTreeMap<String, Vec<f64>>>;
 
-/// `off` first, then by name and depth.
-type Policy = ((bool, String, u64), String);
+/// A policy by its place among the others, and as it is called.
+type Named = (Option<Policy>, String);
 
 /// A table for each workload that was measured under several policies: their medians with
 /// intervals, a row a policy, narrow enough for a mail.
@@ -74,7 +75,8 @@ fn figures(folder: &Path, run: &Run) -> Result<String> {
         let others = sample.params.iter().filter(|(name, _)| *name != POLICY);
         let others = others.map(|(name, value)| (name.clone(), value.clone())).collect();
         let workload = (sample.environment, sample.bench.clone(), others);
-        let metrics = workloads.entry(workload).or_default().entry(order(policy)).or_default();
+        let named = (policy.parse().ok(), policy.clone());
+        let metrics = workloads.entry(workload).or_default().entry(named).or_default();
         metrics.entry(sample.metric.clone()).or_default().push(sample.value);
     }
     // Nothing is compared where there is one: the plain kernel's, and the host's.
@@ -138,12 +140,6 @@ fn place(environment: &Environment) -> String {
     let hash = environment.build.as_ref().and_then(|build| build.hash.as_deref());
     let hash = hash.map_or(String::new(), |hash| format!(" (build {hash})"));
     format!("{how}, Linux {}{hash}", environment.kernel)
-}
-
-/// A policy with its place among the others.
-fn order(policy: &str) -> Policy {
-    let (name, depth) = policy.split_once(':').unwrap_or((policy, "1"));
-    ((name != "off", name.to_owned(), depth.parse().unwrap_or(u64::MAX)), policy.to_owned())
 }
 
 /// The parameters that are not the same in all workloads: the others say nothing.

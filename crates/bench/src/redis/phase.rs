@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One phase: a load, and the snapshots that the server takes meanwhile.
 
-use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -18,7 +17,7 @@ use cowlab_store::value_at;
 
 use super::load::{self, Load, Request};
 use super::server::{Server, info};
-use crate::task::{Recorder, cpu_ns, stolen_ns};
+use crate::task::{Recorder, cpu_ns, family, stolen_ns};
 
 /// How often the server is asked whether its child is done.
 const LOOK: Duration = Duration::from_millis(20);
@@ -288,18 +287,8 @@ fn is_late(keys: Option<(u64, u64)>, since_ns: u64, before_ns: Option<u64>) -> b
 
 /// Anonymous PSS and RSS of a process and its children; `None` where that cannot be seen.
 fn memory(pid: u32) -> Result<(Option<u64>, Option<u64>)> {
-    let root = Root::default();
-    let Ok(children) = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) else {
-        return Ok((None, None));
-    };
-    let all = children.split_whitespace().filter_map(|child| child.parse().ok()).chain([pid]);
-    let mut seen = Vec::new();
-    for pid in all {
-        match Rollup::read(&root, pid)? {
-            Some(rollup) => seen.push(rollup),
-            None => return Ok((None, None)),
-        }
-    }
+    let all = family(pid)?.and_then(|all| all.into_iter().collect::<Option<Vec<_>>>());
+    let Some(seen) = all else { return Ok((None, None)) };
     let sum = |of: fn(&Rollup) -> Option<u64>| seen.iter().map(of).sum();
     Ok((sum(|r| r.pss_anonymous_bytes), sum(|r| r.anonymous_bytes)))
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use cowlab_machine::{Rollup, Root};
+use cowlab_machine::Rollup;
 use cowlab_probes::unix_ns;
 use cowlab_schema::tend;
 use cowlab_store::{Params, Sample, histogram_of};
@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::BENCH;
 use super::policy::{self, Policy};
 use super::tender::Tending;
-use crate::task::{Recorder, Task};
+use crate::task::{Recorder, Task, family};
 
 const PROGRAM: &str = include_str!("prefork.py");
 
@@ -135,15 +135,9 @@ fn expect(out: &mut impl BufRead, word: &str) -> Result<()> {
 
 /// Anonymous PSS of the server and its workers.
 fn pss_sum_bytes(pid: u32) -> Result<Option<u64>> {
-    let root = Root::default();
-    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let Ok(children) = children else { return Ok(None) };
-    let all = children.split_whitespace().filter_map(|pid| pid.parse().ok()).chain([pid]);
-    let mut sum = 0;
-    for pid in all {
-        // One that ended meanwhile has no memory.
-        let rollup = Rollup::read(&root, pid)?;
-        sum += rollup.and_then(|rollup| rollup.pss_anonymous_bytes).unwrap_or(0);
-    }
-    Ok(Some(sum))
+    // One that ended meanwhile has no memory.
+    let sum = |all: Vec<Option<Rollup>>| {
+        all.into_iter().flatten().filter_map(|rollup| rollup.pss_anonymous_bytes).sum()
+    };
+    Ok(family(pid)?.map(sum))
 }

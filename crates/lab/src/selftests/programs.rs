@@ -15,6 +15,7 @@ use crate::console::tail;
 use crate::key::Key;
 use crate::series::KernelFolder;
 use crate::source::{self, Source};
+use crate::testing::compile;
 use crate::tools;
 use crate::watch::Watch;
 
@@ -118,7 +119,7 @@ pub fn programs(
         }
     }
     for file in owned.iter().filter(|file| file.extension().is_some_and(|e| e == "c")) {
-        compile(file, &out, &log)?;
+        compile(file, &out.join(file.file_stem().context("no name")?))?;
     }
     fs::rename(&out, &folder).with_context(|| format!("cannot name {}", folder.display()))?;
     Ok(folder)
@@ -152,13 +153,6 @@ fn copy_needed(from: &Path, to: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn compile(file: &Path, out: &Path, log: &Log) -> Result<()> {
-    let program = out.join(file.file_stem().context("no name")?);
-    let mut gcc = Command::new("gcc");
-    gcc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o"]);
-    log.run(gcc.arg(program).arg(file).arg("-lpthread"), &format!("compiling {}", file.display()))
 }
 
 /// Upstream's Makefile leaves out what uses io_uring where it does not find the library.
