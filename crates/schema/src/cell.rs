@@ -12,15 +12,9 @@ pub trait Cell: Clone + Default + 'static {
     fn values(&self) -> Vec<(&'static dyn Field, String)>;
 
     /// Set the parameter `name`.
-    ///
-    /// # Errors
-    /// What would be right.
     fn set(&mut self, name: &str, text: &str) -> Result<(), String>;
 
     /// Refuse what makes no sense together.
-    ///
-    /// # Errors
-    /// Why, with the flag that would help.
     fn check(&self) -> Result<(), String> {
         Ok(())
     }
@@ -36,10 +30,8 @@ pub trait Cell: Clone + Default + 'static {
         self.values().into_iter().filter(stored).map(named).collect()
     }
 
-    /// Of a sample. One from before a parameter was there has its default.
-    ///
-    /// # Errors
-    /// A value that is none, or one that is missing and follows from the machine.
+    /// Of a sample. One from before a parameter was there has its default. Fails on a value that is
+    /// none, and on a missing one that follows from the machine.
     fn from_params(params: &Params) -> Result<Self, String> {
         let mut cell = Self::default();
         for field in Self::BENCH.params.iter().filter(|field| field.stored() != Stored::Never) {
@@ -65,10 +57,8 @@ pub trait Cell: Clone + Default + 'static {
     }
 }
 
-/// Every combination of the lists of values, each with the rest of `base`.
-///
-/// # Errors
-/// The first value that is none.
+/// Every combination of the lists of values, each with the rest of `base`. Fails on the first value
+/// that is none.
 pub fn product<C: Cell>(base: C, lists: &[(&str, Vec<String>)]) -> Result<Vec<C>, String> {
     let mut cells = vec![base];
     for (name, texts) in lists {

@@ -85,9 +85,6 @@ bench! {
 
 impl CowFaults {
     /// Refuse what makes no sense.
-    ///
-    /// # Errors
-    /// Why, with the flag that would help.
     pub fn check(&self) -> Result<(), String> {
         if self.size_bytes < self.page_size_bytes {
             return Err(format!("--size-bytes must be {} at least", self.page_size_bytes));

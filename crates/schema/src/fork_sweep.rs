@@ -88,9 +88,6 @@ impl DoFork {
     }
 
     /// Refuse what makes no sense, naming the flag that would.
-    ///
-    /// # Errors
-    /// Why.
     pub fn check(&self) -> Result<(), String> {
         let copies = self.method == Method::Fork;
         if !copies && self.write_fraction > 0.0 {

@@ -12,9 +12,6 @@ pub trait Value: Copy + PartialEq + Debug + Display + Send + Sync + 'static {
     const KIND: &'static str = "";
 
     /// From flags and samples.
-    ///
-    /// # Errors
-    /// What would be right.
     fn parse(text: &str) -> Result<Self, String>;
 
     /// Every choice with its meaning, of a value that has names.
@@ -232,9 +229,6 @@ impl<T: Value> Key<T> {
     }
 
     /// A value of it, if it is one.
-    ///
-    /// # Errors
-    /// What would be right.
     pub fn parse(&self, text: &str) -> Result<T, String> {
         let value = match self.is_size {
             true => T::parse(&parse_bytes(text)?.to_string())?,
@@ -293,9 +287,6 @@ pub trait Field: Debug + Sync {
     /// Whether its default is the machine's, in words what.
     fn by_machine(&self) -> Option<&'static str>;
     /// `text` as samples have it.
-    ///
-    /// # Errors
-    /// What would be right.
     fn check(&self, text: &str) -> Result<String, String>;
     /// How it is reached on the command line.
     fn reach(&self) -> Reach;

@@ -152,9 +152,6 @@ bench! {
 
 impl Snapshot {
     /// Refuse what makes no sense.
-    ///
-    /// # Errors
-    /// Why, with the flag that would help.
     pub fn check(&self) -> Result<(), String> {
         if self.block_bytes == 0 || self.size_bytes / self.block_bytes < 2 {
             return Err("--size-bytes must hold two blocks at least".to_owned());

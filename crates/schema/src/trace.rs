@@ -106,9 +106,6 @@ bench! {
 
 impl Traced {
     /// Refuse what makes no sense.
-    ///
-    /// # Errors
-    /// Why, with the flag that would help.
     pub fn check(&self) -> Result<(), String> {
         match self.buffer_bytes.is_power_of_two() {
             true => Ok(()),
