@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use cowlab_model::profile::MachineProfile;
 use cowlab_schema::Command;
-use cowlab_store::{Environment, FORMAT};
+use cowlab_store::{Environment, FORMAT, TEXT_BYTES, read_text};
 use serde::{Deserialize, Serialize};
 
 use crate::args::{ProfileArgs, RUNS};
@@ -61,7 +61,7 @@ impl ProfileFile {
     /// Read `path`: the file, or the folder of a run that holds one.
     pub fn read(path: &Path) -> Result<ProfileFile> {
         let file = if path.is_dir() { path.join(PROFILE_FILE) } else { path.to_owned() };
-        let text = fs::read_to_string(&file).with_context(|| {
+        let text = read_text(&file, TEXT_BYTES).with_context(|| {
             format!(
                 "cannot read the machine profile {}: make one with `{}`",
                 file.display(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Distributions: HDR histograms with three significant digits, serialised as V2.
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow};
 use cowlab_schema::Quantile;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
@@ -34,12 +34,20 @@ pub fn serialise(histogram: &Histogram<u64>) -> Vec<u8> {
     bytes
 }
 
-/// The histogram in the bytes of the `histogram` column.
+/// The first bytes of a histogram that is not compressed.
+const V2_COOKIE: [u8; 4] = [0x1c, 0x84, 0x93, 0x13];
+/// The header: cookie, length of the rest, offset, digits, lowest and highest value, ratio.
+const HEADER_BYTES: usize = 40;
+
+/// The histogram in the bytes of the `histogram` column. The library allocates what the header
+/// declares before it reads anything, so that must be what is there.
 pub fn deserialise(bytes: &[u8]) -> Result<Histogram<u64>> {
-    Deserializer::new()
-        .deserialize(&mut &bytes[..])
-        .ok()
-        .context("a stored histogram is cut or damaged")
+    let declared = bytes.get(4..8).map(|length| length.iter().fold(0, |n, b| n << 8 | *b as usize));
+    let is_ours = bytes.starts_with(&V2_COOKIE)
+        && declared == bytes.len().checked_sub(HEADER_BYTES)
+        && bytes.get(12..16) == Some(&[0, 0, 0, 3]);
+    let found = is_ours.then(|| Deserializer::new().deserialize(&mut &bytes[..]).ok()).flatten();
+    found.ok_or_else(|| anyhow!("a stored histogram is cut or damaged"))
 }
 
 #[cfg(test)]
@@ -55,6 +63,14 @@ mod tests {
         }
         assert_eq!(value_at(&after, Quantile::P50), 500);
         assert_eq!(value_at(&after, Quantile::P99_9), 999);
-        assert!(deserialise(&serialise(&before)[..20]).is_err());
+        let whole = serialise(&before);
+        for length in 0..whole.len() {
+            assert!(deserialise(&whole[..length]).is_err(), "cut at {length}");
+        }
+        for (at, other) in [(0, 0), (4, 0xff), (7, 0), (15, 5)] {
+            let mut changed = whole.clone();
+            changed[at] = other;
+            assert!(deserialise(&changed).is_err(), "byte {at} is {other}");
+        }
     }
 }

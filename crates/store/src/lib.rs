@@ -3,12 +3,14 @@
 //! ever whole.
 
 mod environment;
+mod file;
 mod histogram;
 mod parquet;
 mod run;
 mod sample;
 
 pub use environment::{Accelerator, Environment, KernelBuild};
+pub use file::{TEXT_BYTES, open_regular, read_lines, read_text};
 pub use hdrhistogram::Histogram;
 pub use histogram::{deserialise, histogram_of, serialise, value_at};
 pub use run::{FORMAT, Run, RunFolder, RunInfo, parse};

@@ -2,7 +2,6 @@
 //! Samples as Parquet: one row a measurement, the parameters as one map of strings.
 
 use std::cell::Cell;
-use std::fs::File;
 use std::panic;
 use std::path::Path;
 use std::sync::{Arc, Once};
@@ -15,7 +14,16 @@ use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::{Params, Sample};
+use crate::{Params, Sample, open_regular};
+
+/// What a file, and what is in it, may have.
+struct Limits {
+    bytes: usize,
+    rows: i64,
+}
+
+/// Some ten times the largest runs.
+const LIMITS: Limits = Limits { bytes: 1 << 30, rows: 20_000_000 };
 
 fn schema() -> Schema {
     let entries = Field::new_struct(
@@ -95,19 +103,31 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Sample>> {
         }));
     });
     QUIET.set(true);
-    let samples = panic::catch_unwind(|| decode(path));
+    let samples = panic::catch_unwind(|| decode(path, &LIMITS));
     QUIET.set(false);
     samples.unwrap_or_else(|_| Err(anyhow!("{} is damaged", path.display())))
 }
 
-fn decode(path: &Path) -> Result<Vec<Sample>> {
-    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file)
-        .and_then(|builder| builder.build())
-        .with_context(|| format!("{} is cut, damaged or not Parquet", path.display()))?;
+fn decode(path: &Path, limits: &Limits) -> Result<Vec<Sample>> {
+    let file = open_regular(path)?;
+    let too_large = || anyhow!("{} is larger than a run's samples may be", path.display());
+    if file.metadata()?.len() > limits.bytes as u64 {
+        return Err(too_large());
+    }
+    let broken = || format!("{} is cut, damaged or not Parquet", path.display());
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file).with_context(broken)?;
+    if builder.metadata().file_metadata().num_rows() > limits.rows {
+        return Err(too_large());
+    }
     let mut samples = Vec::new();
-    for batch in reader {
+    let mut bytes = 0;
+    for batch in builder.build().with_context(broken)? {
         let batch = batch.with_context(|| format!("{} is damaged", path.display()))?;
+        // A few bytes of a file can stand for many in memory.
+        bytes += batch.get_array_memory_size();
+        if bytes > limits.bytes {
+            return Err(too_large());
+        }
         let rows: Vec<Read> = serde_arrow::from_record_batch(&batch)
             .with_context(|| format!("{} does not hold cowlab's samples", path.display()))?;
         samples.extend(rows.into_iter().map(|Read(sample)| sample));
@@ -154,6 +174,24 @@ mod tests {
             assert!(format!("{error:#}").contains("samples.parquet"), "{error:#}");
         }
     }
+
+    #[test]
+    fn few_bytes_that_stand_for_many_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("samples.parquet");
+        let name = "x".repeat(10_000);
+        let samples: Vec<_> =
+            (0..200).map(|rep| Sample { bench: name.clone(), ..sample(rep) }).collect();
+        let bytes = encode(&samples).unwrap();
+        let all = bytes.len() * 10;
+        std::fs::write(&path, bytes).unwrap();
+        let read = |bytes, rows| decode(&path, &Limits { bytes, rows }).map_err(|e| e.to_string());
+        assert_eq!(read(200 * 20_000, 200).unwrap().len(), 200);
+        for (bytes, rows) in [(all, 200), (10, 200), (1 << 30, 199)] {
+            assert!(read(bytes, rows).unwrap_err().contains("larger than"), "{bytes}, {rows}");
+        }
+    }
+
     #[test]
     fn a_changed_byte_is_an_error_or_not_noticed() {
         let dir = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use crate::{Environment, Missing, Sample, parquet};
+use crate::{Environment, Missing, Sample, TEXT_BYTES, parquet, read_text};
 
 /// The version of the run format that this program writes and reads.
 pub const FORMAT: u32 = 1;
@@ -88,7 +88,7 @@ impl Run {
     /// Read the run in `folder`. Errors name the file at fault and what is wrong with it.
     pub fn read(folder: &Path) -> Result<Run> {
         let path = folder.join("run.json");
-        let text = fs::read_to_string(&path).with_context(|| {
+        let text = read_text(&path, TEXT_BYTES).with_context(|| {
             format!("{} is not a run of cowlab: cannot read its run.json", folder.display())
         })?;
         let info = parse(&text, &path)?;

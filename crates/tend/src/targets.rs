@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use cowlab_machine::Stat;
+use cowlab_store::{TEXT_BYTES, read_text};
 use serde::Deserialize;
 
 use crate::forks::may_share;
@@ -44,7 +45,7 @@ pub struct PolicyFile {
 impl PolicyFile {
     /// Reads it. An error has the file and the line that is wrong.
     pub fn read(path: &Path) -> Result<PolicyFile> {
-        let text = fs::read_to_string(path)
+        let text = read_text(path, TEXT_BYTES)
             .with_context(|| format!("cannot read the policy file {}", path.display()))?;
         let file: PolicyFile = toml::from_str(&text)
             .with_context(|| format!("{} is no policy file", path.display()))?;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where frames come from: a thread that watches, or a file.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,11 +10,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use cowlab_observe::watch::{Frame, Gatherer, Options, Wanted, WantedError};
+use cowlab_store::read_lines;
 
 use super::stream;
 
 /// The longest pause of a replay: a recording may have been stopped and gone on with.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Some ten times the line of a frame with all the processes that are read at once.
+const MOST_LINE_BYTES: u64 = 64 << 20;
 /// Within this time a pause ends where it is stopped.
 const SLICE: Duration = Duration::from_millis(50);
 
@@ -73,9 +74,8 @@ impl Source {
 
     /// A recording, at its own pace.
     pub fn replay(path: &Path, stop: &Arc<AtomicBool>) -> Result<Source> {
-        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let name = path.display().to_string();
-        let mut lines = BufReader::new(file).lines().enumerate();
+        let mut lines = read_lines(path, MOST_LINE_BYTES)?.enumerate();
         // What is no recording is told at once.
         let mut first = None;
         if let Some((_, line)) = lines.next() {
@@ -91,15 +91,14 @@ impl Source {
                 return Ok(());
             }
             for (number, line) in lines {
-                let frame = match line.map_err(anyhow::Error::from).and_then(|l| stream::parse(&l))
-                {
+                let frame = match line.and_then(|line| stream::parse(&line)) {
                     Ok(frame) => frame,
                     Err(error) => {
                         let place = format!("{name}, line {}: cut short?", number + 1);
                         return Err(error.context(place));
                     }
                 };
-                let pause = (frame.time_unix_ns - before).max(0).cast_unsigned();
+                let pause = frame.time_unix_ns.saturating_sub(before).max(0).cast_unsigned();
                 before = frame.time_unix_ns;
                 let pause = Duration::from_nanos(pause).min(LONGEST_PAUSE);
                 if !has_passed(pause, &stop) || sender.send(frame).is_err() {
@@ -171,9 +170,10 @@ mod tests {
     fn a_replay_shows_what_was_recorded_and_ends_when_it_is_told_to() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("recorded");
-        let first = example();
+        let mut first = example();
         let mut second = example();
-        second.time_unix_ns += LONGEST_PAUSE.as_nanos() as i64;
+        // A clock that was never set: what lies between is more than a number of ns can say.
+        (first.time_unix_ns, second.time_unix_ns) = (i64::MIN, i64::MAX);
         let text = [&first, &second].map(|frame| stream::line(frame).unwrap()).concat();
         std::fs::write(&file, text).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
