@@ -9,6 +9,7 @@ use cowlab_machine::cow_stats::CowStats;
 use cowlab_machine::{PolicyGuard, Root};
 use cowlab_schema::command::{self, Commanded};
 use cowlab_schema::{Cell, Metric};
+use cowlab_store::redacted;
 
 use crate::task::{Recorder, Task};
 
@@ -39,7 +40,7 @@ pub fn tasks(
     let task = |cell: Commanded| {
         let (policy, guard, program) = (cell.policy, guard.clone(), program.to_vec());
         let mut params = cell.params();
-        command::COMMAND.put(&mut params, &words.join(" "));
+        command::COMMAND.put(&mut params, &redacted(&words).join(" "));
         let name = format!("{BENCH}: {}, policy {policy}", words[0]);
         Task::new(name, move |runner, rep| {
             if let Some(guard) = &guard {

@@ -161,6 +161,10 @@ pub struct ReportArgs {
     /// Write the report to this file as well, as a page with its plots
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Copy the run to this new folder, readable by all, without the host's name and the command
+    /// line: runs themselves are their owner's alone
+    #[arg(long, value_name = "FOLDER")]
+    pub share: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

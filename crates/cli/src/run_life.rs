@@ -98,20 +98,25 @@ impl RunLife {
     fn kept(mut self, report: impl FnOnce(&Run) -> Result<Report>) -> Result<Kept> {
         self.run.info.duration_s = Some(self.began.elapsed().as_secs_f64());
         let report = report(&self.run)?;
-        self.folder.write_run(&self.run)?;
+        write(&self.folder, &self.run, &report.document)?;
         if let Some(profile) = &report.profile {
             let file = ProfileFile::bytes(&self.run.info.environments[0], profile)?;
             self.folder.write(PROFILE_FILE, &file)?;
         }
-        for (name, contents) in csv::tables(&report.document) {
-            self.folder.write(&format!("tables/{name}"), contents.as_bytes())?;
-        }
-        self.folder.write("report.html", html::render(&report.document).as_bytes())?;
         for (name, contents) in &report.files {
             self.folder.write(name, contents)?;
         }
         Ok(Kept { path: self.folder.commit()?, run: self.run, report, json: self.json })
     }
+}
+
+/// Write a run, with its report as a page and as tables.
+pub fn write(folder: &RunFolder, run: &Run, document: &Document) -> Result<()> {
+    folder.write_run(run)?;
+    for (name, contents) in csv::tables(document) {
+        folder.write(&format!("tables/{name}"), contents.as_bytes())?;
+    }
+    folder.write("report.html", html::render(document).as_bytes())
 }
 
 impl Kept {

@@ -22,7 +22,7 @@ pub(crate) fn headline_facts(info: &RunInfo) -> Vec<(String, String)> {
     let seconds = started.split_once('.').map(|(seconds, _)| format!("{seconds}Z"));
     add("Started", Some(seconds.unwrap_or(started)));
     add("Took", info.duration_s.map(|s| fmt::quantity(s * 1e9, "ns")));
-    add("Command", Some(command_line(info)));
+    add("Command", Some(command_line(info)).filter(|line| !line.is_empty()));
     facts
 }
 

@@ -6,6 +6,7 @@ mod environment;
 mod file;
 mod histogram;
 mod parquet;
+mod redact;
 mod run;
 mod sample;
 
@@ -13,5 +14,6 @@ pub use environment::{Accelerator, Environment, KernelBuild};
 pub use file::{TEXT_BYTES, open_regular, read_lines, read_text};
 pub use hdrhistogram::Histogram;
 pub use histogram::{deserialise, histogram_of, serialise, value_at};
-pub use run::{FORMAT, Run, RunFolder, RunInfo, parse};
+pub use redact::redacted;
+pub use run::{FORMAT, Run, RunFolder, RunInfo, WITHHELD, parse};
 pub use sample::{Missing, Named, Params, Sample};

@@ -2,7 +2,8 @@
 //! A run on disk: written under a temporary name and renamed, so that what looks whole is whole.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -11,10 +12,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use crate::{Environment, Missing, Sample, TEXT_BYTES, parquet, read_text};
+use crate::{Environment, Missing, Sample, TEXT_BYTES, parquet, read_text, redacted};
 
 /// The version of the run format that this program writes and reads.
 pub const FORMAT: u32 = 1;
+
+/// The host's name in a run that is given away.
+pub const WITHHELD: &str = "withheld";
 
 /// What `run.json` holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,7 +27,7 @@ pub struct RunInfo {
     pub format: u32,
     /// The verb, or verb and bench: `study`, `bench-cow-faults`.
     pub name: String,
-    /// The command line.
+    /// The command line, without secrets as far as they can be told.
     pub command: Vec<String>,
     /// Version of cowlab.
     pub version: String,
@@ -46,7 +50,7 @@ impl RunInfo {
         RunInfo {
             format: FORMAT,
             name: name.to_owned(),
-            command: std::env::args().collect(),
+            command: redacted(std::env::args()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             seed,
             started: Timestamp::now(),
@@ -95,6 +99,15 @@ impl Run {
         let samples = parquet::read(&folder.join("samples.parquet"))?;
         Ok(Run { info, samples })
     }
+
+    /// The same without the host's name and the command line, to be given away.
+    pub fn without_names(mut self) -> Run {
+        self.info.command.clear();
+        for environment in &mut self.info.environments {
+            environment.host = WITHHELD.to_owned();
+        }
+        self
+    }
 }
 
 /// A run folder that is being written. Dropped before [`RunFolder::commit`], it leaves nothing.
@@ -105,9 +118,27 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
+    /// Begin a folder with that path, which must not be there yet.
+    pub fn create_at(path: &Path) -> Result<RunFolder> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            bail!("{} cannot be the name of a new folder", path.display());
+        };
+        if path.symlink_metadata().is_ok() {
+            bail!("{} is there already: choose a new folder", path.display());
+        }
+        // What has no folder is in this one.
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        RunFolder::named(parent, name.to_string_lossy().into_owned())
+    }
+
     /// Begin a folder in `parent`, which is created if need be. Fails at once where nothing can
     /// be written, before any time is spent on measuring.
     pub fn create(parent: &Path, info: &RunInfo) -> Result<RunFolder> {
+        let name = format!("{}-{}", info.started.strftime("%Y%m%dT%H%M%SZ"), info.name);
+        RunFolder::named(parent, name)
+    }
+
+    fn named(parent: &Path, name: String) -> Result<RunFolder> {
         let unwritable = || {
             format!(
                 "cannot write a run into {}: choose another folder with --output",
@@ -119,7 +150,6 @@ impl RunFolder {
             .prefix(".unfinished-")
             .tempdir_in(parent)
             .with_context(unwritable)?;
-        let name = format!("{}-{}", info.started.strftime("%Y%m%dT%H%M%SZ"), info.name);
         Ok(RunFolder { parent: parent.to_owned(), name, temporary })
     }
 
@@ -146,8 +176,14 @@ impl RunFolder {
         self.write("run.json", &serde_json::to_vec_pretty(&run.info)?)
     }
 
-    /// Give the folder its name. It is whole from here on.
+    /// Give the folder its name. It is whole from here on, also after a loss of power, and its
+    /// owner's alone: it says what was run where.
     pub fn commit(self) -> Result<PathBuf> {
+        self.commit_as(0o700)
+    }
+
+    /// The same, with a mode.
+    pub fn commit_as(self, mode: u32) -> Result<PathBuf> {
         let mut target = self.parent.join(&self.name);
         let mut attempt = 1;
         while target.exists() {
@@ -155,12 +191,32 @@ impl RunFolder {
             target = self.parent.join(format!("{}-{attempt}", self.name));
         }
         let failed = || format!("cannot name the run {}", target.display());
-        // tempfile makes its folders private; a run holds no addresses and may be shared.
-        let open = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
-        fs::set_permissions(self.temporary.path(), open).with_context(failed)?;
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(self.temporary.path(), mode).with_context(failed)?;
+        sync_folders(self.temporary.path()).with_context(failed)?;
         fs::rename(self.temporary.path(), &target).with_context(failed)?;
         let _renamed = self.temporary.keep();
+        sync_folder(&self.parent).with_context(failed)?;
         Ok(target)
+    }
+}
+
+/// Has the disk know which files are in a folder and in those within.
+fn sync_folders(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_folders(&entry.path())?;
+        }
+    }
+    sync_folder(folder)
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    match File::open(folder)?.sync_all() {
+        // A file system that keeps no folders on a disk, such as one that others serve.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        synced => synced,
     }
 }
 
@@ -201,10 +257,22 @@ mod tests {
         folder.write("tables/a.csv", b"a\n").unwrap();
         let first = folder.commit().unwrap();
         assert_eq!(Run::read(&first).unwrap(), run);
+        let mode = |folder: &Path| fs::metadata(folder).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&first), 0o700);
         // A second run within the same second gets a name of its own.
         let again = RunFolder::create(parent.path(), &run.info).unwrap();
         again.write_run(&run).unwrap();
         assert_ne!(again.commit().unwrap(), first);
+        // A copy to give away is where it was wanted, or nowhere.
+        let given = RunFolder::create_at(&parent.path().join("given")).unwrap();
+        given.write_run(&run.clone().without_names()).unwrap();
+        let given = given.commit_as(0o755).unwrap();
+        assert_eq!((given.file_name().unwrap(), mode(&given)), ("given".as_ref(), 0o755));
+        let read = Run::read(&given).unwrap().info;
+        assert_eq!((read.command.len(), read.environments[0].host.as_str()), (0, WITHHELD));
+        for taken in ["given", ".."] {
+            assert!(RunFolder::create_at(&parent.path().join(taken)).is_err(), "{taken}");
+        }
     }
 
     #[test]

@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `report RUN`: what a study's samples say, computed again from the samples alone.
 
+use std::path::Path;
+
 use anyhow::{Context as _, Result};
 use cowlab_analysis::figures::figures;
 use cowlab_analysis::study::Study;
 use cowlab_report::{Document, footprint, kernel, of_bench, programs, study};
-use cowlab_store::Run;
+use cowlab_store::{Run, RunFolder, WITHHELD};
 
 use crate::args::ReportArgs;
-use crate::output;
+use crate::profile_file::{PROFILE_FILE, ProfileFile};
+use crate::{output, run_life};
 
 /// Run the verb.
 pub fn run(json: bool, args: &ReportArgs) -> Result<()> {
-    let run = Run::read(&args.run)?;
+    let mut run = Run::read(&args.run)?;
+    if args.share.is_some() {
+        run = run.without_names();
+    }
     let (document, summary) = match Study::of(&run) {
         Ok(own) => (study::document(&own), study::summary(&own)),
         Err(error) => match without_profile(&run)? {
@@ -28,11 +34,28 @@ pub fn run(json: bool, args: &ReportArgs) -> Result<()> {
         cowlab_serve::replace(file, html.as_bytes())
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
+    if let Some(copy) = &args.share {
+        share(&run, &document, &args.run, copy)?;
+    }
     match (json, args.tables) {
         (true, _) => output::json_of_run(&run, summary),
         (false, true) => output::text(&document),
         (false, false) => output::text(&document.findings()),
     }
+}
+
+/// A copy of the run for others.
+fn share(run: &Run, document: &Document, original: &Path, copy: &Path) -> Result<()> {
+    let folder = RunFolder::create_at(copy)?;
+    run_life::write(&folder, run, document)?;
+    if original.join(PROFILE_FILE).exists() {
+        let mut file = ProfileFile::read(original)?;
+        file.environment.host = WITHHELD.to_owned();
+        folder.write(PROFILE_FILE, &serde_json::to_vec_pretty(&file)?)?;
+    }
+    let path = folder.commit_as(0o755)?;
+    output::say(&format!("{} names neither this host nor the command line", path.display()));
+    Ok(())
 }
 
 /// The report and the summary of what has no machine profile: guests alone, or the
