@@ -2,8 +2,8 @@
 //! PostgreSQL, which forks a process for each connection: how long does it take to connect, tended
 //! or not?
 
-use std::fs;
-use std::io::{Read, Write};
+use std::fs::{self, File};
+use std::io::{Read, Seek, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -25,6 +25,8 @@ use crate::task::{Recorder, Task};
 
 /// The server's port, which only names its socket.
 const PORT: u16 = 54321;
+/// Of a message before the first query: they are short.
+const MOST_MESSAGE_BYTES: usize = 64 << 10;
 const START_LIMIT: Duration = Duration::from_secs(30);
 
 /// One server.
@@ -76,6 +78,8 @@ pub fn tasks(cells: Vec<Connections>) -> Vec<Task> {
 struct Server {
     child: Child,
     folder: TempDir,
+    /// What it says: in no folder of the server's, where it could put a link in its place.
+    said: File,
 }
 
 impl Server {
@@ -113,22 +117,24 @@ impl Server {
         if !made.status.success() {
             bail!("initdb: {}", String::from_utf8_lossy(&made.stderr).trim());
         }
+        let said = tempfile::tempfile()?;
         let child = run("postgres")
             .arg("-D")
             .arg(&data)
             .args(["-p", &PORT.to_string(), "-c", "listen_addresses=", "-c", "fsync=off", "-k"])
             .arg(folder.path())
             .args(["-c", &format!("max_connections={}", connections + 10)])
-            .stderr(fs::File::create(folder.path().join("said"))?)
+            .stderr(said.try_clone()?)
             .process_group(0)
             .spawn()
             .context("cannot start postgres")?;
-        let mut server = Server { child, folder };
+        let mut server = Server { child, folder, said };
         let began = Instant::now();
         while server.connect().is_err() {
             if server.child.try_wait()?.is_some() || began.elapsed() > START_LIMIT {
-                let said =
-                    fs::read_to_string(server.folder.path().join("said")).unwrap_or_default();
+                let mut said = String::new();
+                server.said.rewind()?;
+                (&server.said).take(MOST_MESSAGE_BYTES as u64).read_to_string(&mut said)?;
                 bail!("postgres did not start: {}", said.lines().last().unwrap_or(""));
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -149,18 +155,27 @@ impl Server {
         stream.write_all(&(startup.len() as u32 + 4).to_be_bytes())?;
         stream.write_all(&startup)?;
         loop {
-            let mut head = [0; 5];
-            stream.read_exact(&mut head)?;
-            let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
-            let mut body = vec![0; length.saturating_sub(4)];
-            stream.read_exact(&mut body)?;
-            match head[0] {
+            let (kind, body) = message(&mut stream)?;
+            match kind {
                 b'Z' => return Ok((stream, began.elapsed().as_nanos() as u64)),
                 b'E' => bail!("postgres refuses: {}", String::from_utf8_lossy(&body)),
                 _ => {}
             }
         }
     }
+}
+
+/// A message's kind and content.
+fn message(stream: &mut impl Read) -> Result<(u8, Vec<u8>)> {
+    let mut head = [0; 5];
+    stream.read_exact(&mut head)?;
+    let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+    if length > MOST_MESSAGE_BYTES {
+        bail!("its answer is {length} bytes long: this is no postgres");
+    }
+    let mut body = vec![0; length.saturating_sub(4)];
+    stream.read_exact(&mut body)?;
+    Ok((head[0], body))
 }
 
 impl Drop for Server {
@@ -211,4 +226,35 @@ fn measure(cell: &Connections, rep: u32) -> Result<Vec<Sample>> {
         tend.end(log.path())?;
     }
     Ok(out.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_has_a_limit() {
+        let read = |mut bytes: &[u8]| message(&mut bytes);
+        assert_eq!(read(b"Z\0\0\0\x05I").unwrap(), (b'Z', b"I".to_vec()));
+        assert!(read(b"E\xff\xff\xff\xff").unwrap_err().to_string().contains("no postgres"));
+        assert!(read(b"E\0\0\0\x09abc").is_err(), "cut");
+    }
+
+    #[test]
+    fn what_the_server_says_is_in_no_folder_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let programs = folder.path().join("programs");
+        fs::create_dir(&programs).unwrap();
+        for (name, script) in [
+            ("initdb", "#!/bin/sh\nln -s \"$PWD/victim\" said\n"),
+            ("postgres", "#!/bin/sh\nls >&2; exit 1\n"),
+        ] {
+            fs::write(programs.join(name), script).unwrap();
+            fs::set_permissions(programs.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let error = Server::start(&programs, 1).err().unwrap().to_string();
+        // The link is there, and what it names was not made.
+        assert!(error.ends_with("said"), "{error}");
+    }
 }
