@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::guardian::Guardian;
+use crate::record::{Held, Record};
 use crate::root::Root;
 
 /// Why a setting could not be changed or put back.
@@ -71,7 +72,7 @@ pub struct Guard {
     /// The first setting, for messages.
     path: PathBuf,
     /// The settings as they were, in the order in which they are put back.
-    old: Vec<(PathBuf, String)>,
+    old: Vec<Held>,
     guardian: Option<Guardian>,
     _locks: Vec<File>,
 }
@@ -88,7 +89,8 @@ impl Guard {
     }
 
     /// Remembers the settings in `files`, which [`Guard::write`] may then change. The last one is
-    /// put back first. An error changes nothing.
+    /// put back first. What a guard left behind that was killed together with its guardian is put
+    /// back before. An error changes nothing else.
     pub fn of<'a>(
         root: &Root,
         files: impl IntoIterator<Item = &'a str>,
@@ -99,12 +101,17 @@ impl Guard {
             let lock = File::open(&path).map_err(|error| at(&path, error))?;
             lock.try_lock().map_err(|error| taken(&path, error))?;
             locks.push(lock);
-            let word = read(&path)?;
+            let record = Record::of(root, file);
+            if let Some(value) = record.stale(root) {
+                write(&path, &value)?;
+            }
+            let value = read(&path)?;
             // Before anything is changed: without the right to write there is nothing to guard.
             File::options().write(true).open(&path).map_err(|error| at(&path, error))?;
-            old.push((path, word));
+            record.write(root, &value).map_err(|error| at(record.path(), error))?;
+            old.push(Held { path, value, record });
         }
-        let path = old.first().map(|(path, _)| path.clone()).unwrap_or_default();
+        let path = old.first().map(|held| held.path.clone()).unwrap_or_default();
         old.reverse();
         let mut locks = locks.into_iter();
         let guardian = locks.next().map(|first| Guardian::start(&old, first)).transpose();
@@ -119,7 +126,8 @@ impl Guard {
         let path = root.path(file);
         let lock = File::open(&path).map_err(|error| at(&path, error))?;
         lock.try_lock_shared().map_err(|error| taken(&path, error))?;
-        if words.contains(&read(&path)?.as_str()) {
+        let is_stale = Record::of(root, file).stale(root).is_some();
+        if !is_stale && words.contains(&read(&path)?.as_str()) {
             let (root, old) = (root.clone(), Vec::new());
             return Ok(Guard { root, path, old, guardian: None, _locks: vec![lock] });
         }
@@ -135,7 +143,7 @@ impl Guard {
 
     /// Writes the old settings again, and goes on holding them.
     pub fn put_back(&self) -> Result<(), GuardError> {
-        self.old.iter().try_for_each(|(path, value)| write(path, value))
+        self.old.iter().try_for_each(|held| write(&held.path, &held.value))
     }
 
     /// Puts the old settings back and waits until they are there; dropping does the same, and can
@@ -147,7 +155,9 @@ impl Guard {
     fn finish(&mut self) -> Result<(), GuardError> {
         let Some(mut guardian) = self.guardian.take() else { return Ok(()) };
         let path = || self.path.clone();
-        guardian.finish().map_err(|reason| GuardError::Guardian { path: path(), reason })
+        guardian.finish().map_err(|reason| GuardError::Guardian { path: path(), reason })?;
+        self.old.iter().for_each(|held| held.record.remove());
+        Ok(())
     }
 }
 
@@ -246,6 +256,37 @@ mod tests {
             drop(guard);
             assert_eq!(fs::read_to_string(root.path(SWITCH)).unwrap(), old);
         }
+    }
+
+    #[test]
+    fn what_was_killed_with_its_guardian_is_put_back_by_the_next_guard() {
+        const SWITCH: &str = "proc/sys/kernel/task_delayacct";
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        let boot = "proc/sys/kernel/random/boot_id";
+        fs::create_dir_all(root.path(boot).parent().unwrap()).unwrap();
+        fs::create_dir(root.path("run")).unwrap();
+        let text = || fs::read_to_string(root.path(SWITCH)).unwrap();
+        let records = || fs::read_dir(root.path("run/cowlab")).unwrap().count();
+        for (next_boot, expected) in [("one", "0\n"), ("two", "1\n")] {
+            fs::write(root.path(boot), "one\n").unwrap();
+            fs::write(root.path(SWITCH), "0\n").unwrap();
+            let mut killed = Guard::set(&root, &[(SWITCH, "1")]).unwrap();
+            killed.guardian.take().unwrap().kill();
+            drop(killed);
+            assert_eq!((text().as_str(), records()), ("1\n", 1));
+            // Settings do not outlive the machine's next start, and neither do their records.
+            fs::write(root.path(boot), next_boot).unwrap();
+            Guard::ensure(&root, SWITCH, &["1"]).unwrap().restore().unwrap();
+            assert_eq!(text(), expected, "{next_boot}");
+        }
+        // What a guardian has put back is no record any more, though its guard was killed.
+        let mut killed = Guard::set(&root, &[(SWITCH, "0")]).unwrap();
+        killed.guardian.take().unwrap().finish().unwrap();
+        drop(killed);
+        fs::write(root.path(SWITCH), "2\n").unwrap();
+        Guard::set(&root, &[(SWITCH, "1")]).unwrap().restore().unwrap();
+        assert_eq!((text().as_str(), records()), ("2\n", 0));
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub mod memory;
 pub mod page_reporting;
 pub mod policy;
 pub mod process;
+mod record;
 pub mod rollup;
 mod root;
 mod shared;

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a setting was before it was changed, in a file: for the next guard, where this one and its
+//! guardian were both killed.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use crate::root::Root;
+
+/// Of this user alone, and gone when the machine starts again, as settings are.
+const FOLDER: &str = "run/cowlab";
+const BOOT: &str = "proc/sys/kernel/random/boot_id";
+
+/// A setting as it was.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) path: PathBuf,
+    pub(crate) value: String,
+    pub(crate) record: Record,
+}
+
+/// Where a setting's record is; nowhere on a machine without /run.
+#[derive(Debug, Clone)]
+pub(crate) struct Record(Option<PathBuf>);
+
+impl Record {
+    /// Of the setting in `file`.
+    pub(crate) fn of(root: &Root, file: &str) -> Record {
+        let folder = root.path(FOLDER);
+        let _ = DirBuilder::new().mode(0o700).create(&folder);
+        let own = |facts: &fs::Metadata| {
+            let uid = rustix::process::geteuid().as_raw();
+            facts.is_dir() && facts.uid() == uid && facts.mode() & 0o077 == 0
+        };
+        // Nobody else may say what a setting was.
+        let is_own = fs::symlink_metadata(&folder).is_ok_and(|facts| own(&facts));
+        Record(is_own.then(|| folder.join(file.replace('/', "-"))))
+    }
+
+    /// For the guardian, which empties it.
+    pub(crate) fn path(&self) -> &Path {
+        self.0.as_deref().unwrap_or(Path::new("/dev/null"))
+    }
+
+    /// The value that was left behind since the machine started.
+    pub(crate) fn stale(&self, root: &Root) -> Option<String> {
+        let text = fs::read_to_string(self.0.as_ref()?).ok()?;
+        let (boot, value) = text.split_once(' ')?;
+        let value = value.strip_suffix('\n')?;
+        (boot == fs::read_to_string(root.path(BOOT)).ok()?.trim()).then(|| value.to_owned())
+    }
+
+    /// Writes it anew: it is on its disk when this returns.
+    pub(crate) fn write(&self, root: &Root, value: &str) -> std::io::Result<()> {
+        let Some(path) = &self.0 else { return Ok(()) };
+        let Ok(boot) = fs::read_to_string(root.path(BOOT)) else { return Ok(()) };
+        self.remove();
+        let mut options = File::options();
+        options.write(true).create_new(true).mode(0o600);
+        let mut file = options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path)?;
+        file.write_all(format!("{} {value}\n", boot.trim()).as_bytes())?;
+        file.sync_all()
+    }
+
+    /// The setting is as it was.
+    pub(crate) fn remove(&self) {
+        if let Some(path) = &self.0 {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
