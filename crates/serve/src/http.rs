@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! As much of HTTP/1 as whoever scrapes needs: one request a connection, whose body is not read.
-//! Who connects is not trusted: requests have a size and a time, and there are only so many at once.
+//! The subset of HTTP/1 that scrapers need: one request a connection, whose body is not read. Clients
+//! are not trusted: requests have a size and a time, and there are only so many at once.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,10 @@ use httparse::{EMPTY_HEADER, Error, Status};
 use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Connections at once; who comes then is turned away.
+/// Connections at once. The next client takes the place of the oldest, or is turned away.
 const MOST_CONNECTIONS: usize = 8;
+/// How long a connection keeps its place in any case: a scrape is answered within milliseconds.
+const KEEPS_PLACE: Duration = Duration::from_secs(1);
 /// A request without its body.
 const MOST_HEAD_BYTES: usize = 8 << 10;
 const MOST_HEADERS: usize = 64;
@@ -73,6 +75,7 @@ impl Answer {
     fn bytes(&self, is_head: bool) -> Vec<u8> {
         let reason = match self.status {
             200 => "OK",
+            403 => "Forbidden",
             404 => "Not Found",
             405 => "Method Not Allowed",
             431 => "Request Header Fields Too Large",
@@ -143,6 +146,7 @@ fn accept_all(
     patience: Patience,
     answer: &Arc<impl Fn(&Request) -> Answer + Send + Sync + 'static>,
 ) {
+    let mut connections: Vec<Connection> = Vec::new();
     loop {
         let end = PollFd::new(woken, PollFlags::IN);
         let mut both = [end, PollFd::new(listener, PollFlags::IN)];
@@ -159,18 +163,39 @@ fn accept_all(
                 continue;
             }
         };
-        // Each connection's thread has one, and so has this one.
-        if Arc::strong_count(answer) > MOST_CONNECTIONS {
-            turn_away(&stream);
-            continue;
+        connections.retain(|connection| connection.thread.strong_count() > 0);
+        if connections.len() >= MOST_CONNECTIONS {
+            // Idle ones must not keep scrapers out.
+            if connections[0].began.elapsed() < KEEPS_PLACE {
+                turn_away(&stream);
+                continue;
+            }
+            let _ = connections.remove(0).stream.shutdown(Shutdown::Both);
         }
+        let (Ok(same), alive) = (stream.try_clone(), Arc::new(())) else {
+            pause(woken);
+            continue;
+        };
+        let thread = Arc::downgrade(&alive);
         let answer = Arc::clone(answer);
         // Who goes before being answered is no error of ours.
-        let serves = move || drop(serve(stream, patience, &*answer));
-        if Builder::new().spawn(serves).is_err() {
-            pause(woken);
+        let serves = move || {
+            let _alive = alive;
+            drop(serve(stream, patience, &*answer));
+        };
+        match Builder::new().spawn(serves) {
+            Ok(_) => connections.push(Connection { began: Instant::now(), stream: same, thread }),
+            Err(_) => pause(woken),
         }
     }
+}
+
+/// One that is being served, as its server sees it.
+struct Connection {
+    began: Instant,
+    stream: TcpStream,
+    /// Gone when its thread is.
+    thread: Weak<()>,
 }
 
 /// Nobody is there, or not any more.
@@ -238,6 +263,12 @@ fn parse(head: &[u8]) -> Result<Option<Request>, Answer> {
         Err(Error::Version) => return Err(Answer::refusal(505, "HTTP/1.0 or 1.1 only")),
         Err(error) => return Err(Answer::refusal(400, &error.to_string())),
     }
+    // A page in somebody's browser has its own name led here to read what only this machine may.
+    let mut hosts = request.headers.iter().filter(|it| it.name.eq_ignore_ascii_case("host"));
+    if !hosts.all(|host| std::str::from_utf8(host.value).is_ok_and(is_own)) {
+        let why = "ask by an IP address, by localhost or by this machine's own name";
+        return Err(Answer::refusal(403, why));
+    }
     let accept = request.headers.iter().find(|it| it.name.eq_ignore_ascii_case("accept"));
     let accept = accept.map(|it| String::from_utf8_lossy(it.value).into_owned());
     Ok(Some(Request {
@@ -245,6 +276,18 @@ fn parse(head: &[u8]) -> Result<Option<Request>, Answer> {
         target: request.path.unwrap_or_default().to_owned(),
         accept: accept.unwrap_or_default(),
     }))
+}
+
+/// Whether a header `Host` means this machine: only who knows its address or name can say so.
+fn is_own(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split_once(':').map_or(host, |(name, _)| name),
+    };
+    let node = rustix::system::uname();
+    name.parse::<IpAddr>().is_ok()
+        || name.eq_ignore_ascii_case("localhost")
+        || node.nodename().to_str().is_ok_and(|node| node.eq_ignore_ascii_case(name))
 }
 
 /// A connection whose time runs.
@@ -294,11 +337,15 @@ mod tests {
 
     /// Echoes what is asked for; `/long` is answered at length.
     fn open() -> Server {
+        open_with(PATIENCE)
+    }
+
+    fn open_with(patience: Patience) -> Server {
         let answer = |request: &Request| match request.target.as_str() {
             "/long" => Answer::good("text/long", "x".repeat(MANY_BYTES)),
             target => Answer::good("text/echo", format!("{} {target}", request.method)),
         };
-        Server::open("127.0.0.1:0".parse().unwrap(), PATIENCE, answer).unwrap()
+        Server::open("127.0.0.1:0".parse().unwrap(), patience, answer).unwrap()
     }
 
     fn connect(server: &Server) -> TcpStream {
@@ -329,7 +376,8 @@ mod tests {
     #[test]
     fn what_is_asked_is_answered_once() {
         let server = open();
-        let got = ask(&server, "GET /x?y HTTP/1.0\r\nHost: x\r\n\r\nGET /z HTTP/1.0\r\n\r\n");
+        let got =
+            ask(&server, "GET /x?y HTTP/1.0\r\nHost: [::1]:80\r\n\r\nGET /z HTTP/1.0\r\n\r\n");
         assert!(got.starts_with("HTTP/1.1 200 OK\r\nDate: ") && got.ends_with("GET /x?y"), "{got}");
         assert!(got.contains(" GMT\r\nContent-Type: text/echo\r\nContent-Length: 8\r\n"), "{got}");
         assert!(got.contains("\r\nConnection: close\r\n"), "{got}");
@@ -387,6 +435,38 @@ mod tests {
         while !is_served(&server) {
             assert!(began.elapsed() < LONG, "nobody is served any more");
         }
+    }
+
+    #[test]
+    fn idle_connections_do_not_keep_scrapers_out() {
+        let server = open_with(Patience { silence: 3 * LONG, whole: 3 * LONG });
+        let mut idle: Vec<TcpStream> = (0..MOST_CONNECTIONS).map(|_| connect(&server)).collect();
+        let began = Instant::now();
+        while !is_served(&server) {
+            assert!(began.elapsed() < LONG, "nobody is served any more");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // The others keep their places.
+        let newest = idle.last_mut().unwrap();
+        newest.write_all(b"GET /x HTTP/1.1\r\n\r\n").unwrap();
+        assert!(rest(newest).ends_with("GET /x"));
+    }
+
+    #[test]
+    fn names_of_others_are_refused() {
+        let server = open();
+        let node = rustix::system::uname().nodename().to_str().unwrap().to_uppercase();
+        let own = ["127.0.0.1", "10.1.2.3:9188", "[::1]:9188", "localhost:1", &node];
+        for (hosts, status) in
+            [(&own[..], 200), (&["example.org", "", "::evil", "a:127.0.0.1"], 403)]
+        {
+            for host in hosts {
+                let got = ask(&server, &format!("GET /x HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+                assert!(got.starts_with(&format!("HTTP/1.1 {status} ")), "{host}: {got}");
+            }
+        }
+        let both = "GET /x HTTP/1.1\r\nHost: localhost\r\nHost: example.org\r\n\r\n";
+        assert!(ask(&server, both).starts_with("HTTP/1.1 403 "));
     }
 
     #[test]
