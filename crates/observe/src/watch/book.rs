@@ -4,7 +4,7 @@
 mod account;
 mod rows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::frame::{Frame, Group, Own, Process, Sees, Totals};
 use super::reading::Reading;
@@ -15,6 +15,8 @@ use cowlab_machine::Stat;
 
 /// Names that are kept apart; the rest are `other`. A label set must not grow with the machine.
 const GROUPS: usize = 100;
+/// Names that make room at a time, once there is none left.
+const AGED_OUT: usize = 10;
 /// The name of the rest.
 const OTHER: &str = "other";
 
@@ -26,7 +28,19 @@ pub struct Book {
     /// is watched; else it stays its parent's child.
     exec_makes_own: bool,
     accounts: BTreeMap<u32, Account>,
-    groups: BTreeMap<String, Totals>,
+    /// The accounts that have that parent: there may be thousands.
+    children: BTreeMap<u32, BTreeSet<u32>>,
+    groups: BTreeMap<String, Sum>,
+    /// How often a sum was added to.
+    uses: u64,
+}
+
+/// What all of a name did.
+#[derive(Debug, Default)]
+struct Sum {
+    totals: Totals,
+    /// The number of its last use.
+    used: u64,
 }
 
 impl Book {
@@ -96,7 +110,33 @@ impl Book {
         let mut account = Account::new(pid, stat.name.clone(), group, parent, now);
         account.start_ticks = Some(stat.start_ticks);
         self.group(&account.group.clone());
-        self.accounts.insert(pid, account);
+        self.insert(account);
+    }
+
+    fn insert(&mut self, account: Account) {
+        let (pid, parent) = (account.pid, account.parent);
+        if let Some(before) = self.accounts.insert(pid, account) {
+            self.unlink(pid, before.parent);
+        }
+        if let Some(parent) = parent {
+            self.children.entry(parent).or_default().insert(pid);
+        }
+    }
+
+    /// It is that parent's child no more.
+    fn unlink(&mut self, pid: u32, parent: Option<u32>) {
+        let Some(parent) = parent else { return };
+        let Some(children) = self.children.get_mut(&parent) else { return };
+        children.remove(&pid);
+        if children.is_empty() {
+            self.children.remove(&parent);
+        }
+    }
+
+    /// The children that have not ended.
+    fn children(&self, parent: u32) -> impl Iterator<Item = &Account> {
+        let pids = self.children.get(&parent).into_iter().flatten();
+        pids.filter_map(|pid| self.accounts.get(pid)).filter(|account| !account.ended)
     }
 
     /// A child that was there before: it shares its parent's memory as far as can be told.
@@ -181,10 +221,13 @@ impl Book {
             }
             self.accounts.remove(&pid);
         }
+        self.unlink(pid, parent);
         // Nobody reads a parent that is gone: its children are on their own.
-        for account in self.accounts.values_mut().filter(|account| account.parent == Some(pid)) {
-            account.parent = None;
-            account.share = None;
+        for child in self.children.remove(&pid).unwrap_or_default() {
+            if let Some(child) = self.accounts.get_mut(&child) {
+                child.parent = None;
+                child.share = None;
+            }
         }
     }
 
@@ -193,7 +236,30 @@ impl Book {
         let gone: Vec<u32> =
             self.accounts.values().filter(|account| account.ended).map(|a| a.pid).collect();
         self.accounts.retain(|_, account| !account.ended);
+        self.age_names();
         gone
+    }
+
+    /// Makes room for new names: those of which nothing is alive, and that were idle for longest, are
+    /// `other` from now on. What they did is added to that, so that all sums together never fall.
+    fn age_names(&mut self) {
+        if self.groups.len() < GROUPS {
+            return;
+        }
+        let alive: BTreeSet<&str> = self.accounts.values().map(|it| it.group.as_str()).collect();
+        let is_idle = |name: &str| name != OTHER && !alive.contains(name);
+        let mut idle: Vec<(u64, String)> = self
+            .groups
+            .iter()
+            .filter(|(name, _)| is_idle(name))
+            .map(|(name, sum)| (sum.used, name.clone()))
+            .collect();
+        idle.sort_unstable();
+        for (_, name) in idle.into_iter().take(AGED_OUT) {
+            if let Some(sum) = self.groups.remove(&name) {
+                self.groups.entry(OTHER.to_owned()).or_default().totals.add(&sum.totals);
+            }
+        }
     }
 
     /// Ends what a child shares with its parent, and keeps what it came to.
@@ -213,7 +279,10 @@ impl Book {
     /// The sums of a name, which is `other` where there are too many.
     fn group(&mut self, name: &str) -> &mut Totals {
         let full = self.groups.len() >= GROUPS && !self.groups.contains_key(name);
-        self.groups.entry(if full { OTHER } else { name }.to_owned()).or_default()
+        self.uses += 1;
+        let sum = self.groups.entry(if full { OTHER } else { name }.to_owned()).or_default();
+        sum.used = self.uses;
+        &mut sum.totals
     }
 
     fn newest_sharing(&self, parent: u32) -> Option<u32> {
@@ -223,9 +292,7 @@ impl Book {
 
     /// The children that share memory with it.
     fn sharing_with(&self, parent: u32) -> impl Iterator<Item = &Account> {
-        let of_parent =
-            move |a: &&Account| a.parent == Some(parent) && !a.ended && a.share.is_some();
-        self.accounts.values().filter(of_parent)
+        self.children(parent).filter(|child| child.share.is_some())
     }
 
     /// What is known now.
@@ -237,20 +304,11 @@ impl Book {
         sees: Sees,
         own: Own,
     ) -> Frame {
-        let mut children: BTreeMap<u32, Vec<&Account>> = BTreeMap::new();
-        for account in self.accounts.values().filter(|account| !account.ended) {
-            if let Some(parent) = account.parent {
-                children.entry(parent).or_default().push(account);
-            }
-        }
         let processes = self
             .accounts
             .values()
             .filter(|account| account.parent.is_none())
-            .map(|account| {
-                let of_it = children.remove(&account.pid).unwrap_or_default();
-                self.process(account, of_it, time_ns)
-            })
+            .map(|account| self.process(account, time_ns))
             .collect::<Vec<Process>>();
         let frame = Frame {
             frame_format: super::FRAME_FORMAT,
@@ -268,9 +326,9 @@ impl Book {
         let mut rows: BTreeMap<&str, Group> = self
             .groups
             .iter()
-            .map(|(name, totals)| {
-                let row = Group { name: name.clone(), totals: totals.clone(), ..Group::default() };
-                (name.as_str(), row)
+            .map(|(name, sum)| {
+                let totals = sum.totals.clone();
+                (name.as_str(), Group { name: name.clone(), totals, ..Group::default() })
             })
             .collect();
         let add = |sum: &mut Option<u64>, more: Option<u64>| {

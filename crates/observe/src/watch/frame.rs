@@ -41,10 +41,12 @@ impl Frame {
             {
                 *sum = Some(sum.unwrap_or(0)).filter(|_| events);
             }
+            totals.writes_to_present = totals.writes_to_present.filter(|_| counts);
             let known = totals.stops.take().unwrap_or_default();
             totals.stops = Some(known).filter(|_| stops);
         }
         self.own.lost_events = self.own.lost_events.filter(|_| events);
+        self.own.unread_events = self.own.unread_events.filter(|_| events);
         self.own.lost_processes = self.own.lost_processes.filter(|_| events || counts);
         self
     }
@@ -83,6 +85,26 @@ pub struct Totals {
     pub copied_bytes: u64,
     /// How long forks stopped it. `None` unless that can be seen.
     pub stops: Option<Stops>,
+}
+
+impl Totals {
+    /// Adds another's.
+    pub(super) fn add(&mut self, of: &Totals) {
+        for (sum, more) in [
+            (&mut self.forks, of.forks),
+            (&mut self.spawns, of.spawns),
+            (&mut self.execs, of.execs),
+            (&mut self.exits, of.exits),
+            (&mut self.writes_to_present, of.writes_to_present),
+        ] {
+            *sum = more.map(|more| sum.unwrap_or(0) + more).or(*sum);
+        }
+        self.minor_faults += of.minor_faults;
+        self.copied_bytes += of.copied_bytes;
+        if let Some(stops) = &of.stops {
+            self.stops.get_or_insert_default().add_all(stops);
+        }
+    }
 }
 
 /// All processes of one name.
@@ -220,6 +242,16 @@ pub struct Own {
     pub rss_bytes: Option<u64>,
     /// Events that did not fit; `None` where none are told.
     pub lost_events: Option<u64>,
+    /// Events that were booked by what they say alone, as reading the processes would have taken
+    /// more than watching may; `None` where none are told.
+    #[serde(default)]
+    pub unread_events: Option<u64>,
+    /// Frames that were not printed, as nobody read the ones before; `None` where none are printed.
+    #[serde(default)]
+    pub skipped_frames: Option<u64>,
+    /// Frames that could not be written to the recording; `None` without one.
+    #[serde(default)]
+    pub unrecorded_frames: Option<u64>,
     /// Processes that there was no room for; `None` where no such room is needed.
     pub lost_processes: Option<u64>,
 }

@@ -2,6 +2,7 @@
 //! Reads the machine and tells the book.
 
 mod events;
+mod pace;
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -20,9 +21,12 @@ use crate::bpf::{Counts, Observer};
 use crate::children::children;
 use crate::clock::{monotonic_ns, nanoseconds};
 use crate::target::Target;
+use pace::Pace;
 
 /// Processes of each kind that are read at one refresh; of more, each has its turn.
 const READ_AT_ONCE: usize = 256;
+/// Of children, where events take more time than they may.
+const READ_ANYWAY: usize = 32;
 /// How often it is looked whether new processes belong to a name or a group.
 const FIND_EVERY: Duration = Duration::from_secs(5);
 /// Events are read at least so often, so that little is lost while nobody is waited for.
@@ -36,6 +40,7 @@ pub struct Gatherer {
     taskstats: Option<Taskstats>,
     sees: Sees,
     walks: Walks,
+    pace: Pace,
     /// Processes whose memory may not be looked at: named once.
     refused: Option<String>,
     found_at: Instant,
@@ -74,6 +79,7 @@ impl Gatherer {
             taskstats,
             sees,
             walks: Walks::new(Instant::now()),
+            pace: Pace::new(Instant::now()),
             refused: None,
             found_at: Instant::now(),
             frame_at: None,
@@ -98,6 +104,7 @@ impl Gatherer {
 
     /// Books events as they come, until `deadline` or until `stop` says so.
     pub fn until(&mut self, deadline: Instant, stop: impl Fn() -> bool) {
+        self.pace.mark();
         while !stop() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -110,16 +117,20 @@ impl Gatherer {
             };
             let pause = left.min(LOOK_EVERY).min(walk_in);
             match &self.observer {
-                Some(observer) => observer.wait(pause),
-                None => std::thread::sleep(pause),
+                Some(observer) if self.pace.allows() => observer.wait(pause),
+                // Late already, it is not woken by each event either.
+                _ => std::thread::sleep(pause),
             }
             self.take_events();
             self.walk();
+            // Walks have a budget of their own.
+            self.pace.mark();
         }
     }
 
     /// Reads everything and says what is known.
     pub fn frame(&mut self) -> Frame {
+        self.pace.mark();
         self.take_events();
         self.find_more();
         let now = Instant::now();
@@ -234,7 +245,10 @@ impl Gatherer {
     fn read_all(&mut self) {
         for is_child in [false, true] {
             let pids = self.book.alive(is_child);
-            for pid in self.in_turn(is_child, pids) {
+            for (number, pid) in self.in_turn(is_child, pids).into_iter().enumerate() {
+                if is_child && number >= READ_ANYWAY && !self.pace.allows() {
+                    break;
+                }
                 self.refresh(pid);
             }
         }
@@ -362,6 +376,9 @@ impl Gatherer {
             cpu_share: (interval_ns > 0).then(|| spent_ns as f64 / interval_ns as f64),
             rss_bytes: reading::read(std::process::id()).and_then(|(_, own)| own.rss_bytes),
             lost_events: lost.map(|lost| lost.events),
+            unread_events: lost.map(|_| self.pace.unread_events),
+            skipped_frames: None,
+            unrecorded_frames: None,
             lost_processes: lost.map(|lost| lost.processes),
         }
     }

@@ -50,6 +50,15 @@ impl Stops {
         self.buckets[bucket] += 1;
     }
 
+    /// Adds another's, which are older.
+    pub(super) fn add_all(&mut self, of: &Stops) {
+        self.count += of.count;
+        self.sum_ns += of.sum_ns;
+        self.max_ns = self.max_ns.max(of.max_ns);
+        self.last_ns = self.last_ns.or(of.last_ns);
+        self.buckets.iter_mut().zip(of.buckets).for_each(|(sum, more)| *sum += more);
+    }
+
     /// The upper bound in ns of each bucket, `None` of the last, with what is in it.
     pub fn by_bound(&self) -> impl Iterator<Item = (Option<u64>, u64)> {
         let bounds = BOUNDS_NS.iter().copied().map(Some).chain([None]);

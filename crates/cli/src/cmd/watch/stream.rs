@@ -195,6 +195,9 @@ pub mod tests {
                 rss_bytes: Some(14 << 20),
                 lost_events: Some(0),
                 lost_processes: Some(0),
+                unread_events: Some(0),
+                skipped_frames: None,
+                unrecorded_frames: None,
             },
         };
         frame.only_seen()

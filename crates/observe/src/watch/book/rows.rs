@@ -44,7 +44,7 @@ impl Book {
         if let Some(writes) = writes {
             *sum.writes_to_present.get_or_insert(0) += writes;
         }
-        self.accounts.insert(pid, account);
+        self.insert(account);
         if !fork.shares_memory {
             self.share(pid, event.tgid, fork.stop_ns);
             if let Some(share) = self.accounts.get_mut(&pid).and_then(|child| child.share.as_mut())
@@ -62,27 +62,26 @@ impl Book {
         let Some(account) = self.accounts.get_mut(&event.tgid) else { return };
         account.name.clone_from(&event.comm);
         *account.totals.execs.get_or_insert(0) += 1;
+        let mut parent = None;
         if self.exec_makes_own {
-            account.parent = None;
+            parent = account.parent.take();
             account.group.clone_from(&event.comm);
         }
         let group = account.group.clone();
+        self.unlink(event.tgid, parent);
         *self.group(&group).execs.get_or_insert(0) += 1;
     }
 
     pub(super) fn epoch_of(&self, pid: u32, time_ns: u64) -> Option<Epoch> {
         let child = self.accounts.get(&pid).filter(|child| !child.ended)?;
         let parent = self.accounts.get(&child.parent?)?;
-        let is_only = self.sharing_with(parent.pid).count() == 1;
+        child.share.as_ref()?;
+        let is_only = self.sharing_with(parent.pid).nth(1).is_none();
         child.epoch(&parent.now, is_only, self.page_bytes, time_ns)
     }
 
-    pub(super) fn process(
-        &self,
-        account: &Account,
-        mut children: Vec<&Account>,
-        time_ns: u64,
-    ) -> Process {
+    pub(super) fn process(&self, account: &Account, time_ns: u64) -> Process {
+        let mut children: Vec<&Account> = self.children(account.pid).collect();
         children.sort_by_key(|child| std::cmp::Reverse((child.born_ns, child.start_ticks)));
         let epoch = self.newest_sharing(account.pid).and_then(|pid| self.epoch_of(pid, time_ns));
         let row = |child: &&Account| {

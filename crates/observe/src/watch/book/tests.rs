@@ -292,6 +292,44 @@ fn names_are_bounded() {
 }
 
 #[test]
+fn names_age_out_and_their_sums_do_not() {
+    let mut book = Book::new(PAGE, true);
+    let end = |book: &mut Book, pid| {
+        book.ended(pid, 5);
+        frame(book, 5);
+        book.drop_ended();
+    };
+    book.add(1, &stat("stays", 7), faults(0), None);
+    for pid in 100..230 {
+        book.add(pid, &stat(&format!("short{pid}"), 7), faults(0), None);
+        end(&mut book, pid);
+    }
+    book.add(300, &stat("lives", 7), faults(0), None);
+    book.read(300, faults(0), None);
+    let groups = frame(&book, 6).groups;
+    let names: Vec<&str> = groups.iter().map(|group| group.name.as_str()).collect();
+    assert!(names.len() <= GROUPS + 1 && names.contains(&"lives") && names.contains(&"stays"));
+    assert!(names.contains(&"short229") && !names.contains(&"short100"), "{names:?}");
+    let exits: u64 = groups.iter().filter_map(|group| group.totals.exits).sum();
+    assert_eq!(exits, 130);
+}
+
+#[test]
+fn thousands_of_children_are_no_work_for_each_other() {
+    let mut book = server();
+    for child in 0..20_000 {
+        fork_of(&mut book, SERVER, 1000 + child, u64::from(child), false);
+    }
+    let shown = frame(&book, 30_000).processes[0].clone();
+    assert_eq!((shown.children_alive, shown.epoch.unwrap().child), (20_000, 20_999));
+    for child in 0..20_000 {
+        book.ended(1000 + child, 30_000);
+    }
+    assert_eq!(frame(&book, 30_000).processes[0].children_alive, 0);
+    assert!(book.children.is_empty());
+}
+
+#[test]
 fn where_everything_is_watched_a_program_is_its_own() {
     let mut book = Book::new(PAGE, true);
     book.add(SERVER, &stat("shell", 7), faults(0), None);

@@ -1,19 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What an event makes to be read, and to be booked.
 
+use std::time::Instant;
+
 use super::Gatherer;
-use crate::bpf::{Event, Happening};
+use crate::bpf::{Event, ForkEvent, Happening};
 use crate::watch::{Wanted, ends, reading};
 
 impl Gatherer {
     /// Books what was told since.
     pub(super) fn take_events(&mut self) {
+        self.pace.pass(Instant::now());
+        self.pace.charge();
+        if self.pace.is_late() {
+            return;
+        }
         let mut events: Vec<Event> = Vec::new();
         if let Some(observer) = &mut self.observer {
             observer.read_events(|event| events.push(event));
         }
-        for (event, executes) in events.iter().zip(ends::before_an_exec(&events)) {
-            self.take(event, executes);
+        self.take_all(&events);
+    }
+
+    /// Books events, and reads what they are about while there is time for it.
+    pub(super) fn take_all(&mut self, events: &[Event]) {
+        for (event, executes) in events.iter().zip(ends::before_an_exec(events)) {
+            match self.pace.allows() {
+                true => self.take(event, executes),
+                false => self.count(event),
+            }
+            self.pace.charge();
+        }
+    }
+
+    /// Books an event by what it says alone. The child of a fork is not followed, and the end of a
+    /// process that is in the book is found by a refresh.
+    fn count(&mut self, event: &Event) {
+        let pid = event.tgid;
+        if pid == std::process::id() {
+            return;
+        }
+        self.pace.unread_events += 1;
+        let is_known = self.book.knows(pid);
+        match &event.what {
+            Happening::Fork(fork) => {
+                if is_known || self.take_up(event) {
+                    let fork = ForkEvent { child_tgid: None, ..*fork };
+                    self.book.forked(event, &fork, Default::default());
+                }
+                if let Some(child) = fork.child_tgid {
+                    self.forget(child);
+                }
+            }
+            Happening::Exec if is_known => self.book.executed(event),
+            _ if is_known => {}
+            _ => self.forget(pid),
         }
     }
 

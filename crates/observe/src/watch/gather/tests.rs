@@ -180,3 +180,34 @@ fn where_everything_is_watched_a_new_program_is_its_own() {
     assert_eq!(found.map(|process| process.name.as_str()), Some("sleep"));
     assert!(frame.groups.iter().any(|group| group.name == "sleep" || group.name == "other"));
 }
+
+#[test]
+fn a_storm_of_forks_costs_no_more_than_its_share_and_every_fork_is_counted() {
+    const PER_S: u64 = 7200;
+    const SECONDS: u64 = 20;
+    let mut shell = Started::shell("sleep 60 & echo $!; wait");
+    let (parent, child) = (shell.pid(), shell.next("sleep"));
+    let mut watch = watch(Wanted::Pid(parent));
+    (watch.sees.events, watch.sees.stops) = (true, true);
+    // Each is about a process that can be read.
+    let storm: Vec<Event> = (0..PER_S).map(|_| fork(parent, child)).collect();
+    let mut lost = 0;
+    let began_ns = nanoseconds(ClockId::ThreadCPUTime);
+    let mut second = Instant::now();
+    for _ in 0..SECONDS {
+        second += Duration::from_secs(1);
+        watch.pace.pass(second);
+        watch.pace.mark();
+        // The kernel's ring has room for a second's.
+        match watch.pace.is_late() {
+            true => lost += PER_S,
+            false => watch.take_all(&storm),
+        }
+    }
+    let took_ns = nanoseconds(ClockId::ThreadCPUTime) - began_ns;
+    // A hundredth, what was saved up before, and the debt with which it ends.
+    assert!(took_ns < SECONDS * 10_000_000 + 300_000_000, "{took_ns} ns of CPU time");
+    let forks = watch.frame().groups[0].totals.forks.unwrap();
+    assert_eq!(forks + lost, PER_S * SECONDS);
+    assert!((1..=forks).contains(&watch.pace.unread_events), "{}", watch.pace.unread_events);
+}
