@@ -13,6 +13,7 @@ mod profile_file;
 mod progress;
 mod run_life;
 mod signals;
+mod sinks;
 mod usage;
 
 use std::process::ExitCode;

@@ -53,9 +53,11 @@ pub fn text(document: &Document) -> Result<()> {
     print(&cowlab_report::terminal::render(document, width, terminal))
 }
 
-/// A line on standard error. Where that cannot be written, nobody is there to be told.
+/// A line on standard error. Where that cannot be written, nobody is there to be told. Names of files
+/// and processes are among it, which must not drive a terminal.
 pub fn say(what: &str) {
-    let _ = writeln!(io::stderr(), "cowlab: {what}");
+    let lines: Vec<String> = what.split('\n').map(cowlab_report::terminal::clean).collect();
+    let _ = writeln!(io::stderr(), "cowlab: {}", lines.join("\n"));
 }
 
 /// A line of progress on standard error: not where one document is wanted and nobody watches.

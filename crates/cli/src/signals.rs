@@ -1,13 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Signals that ask this program to end.
 
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::thread::Builder;
+use std::time::Duration;
 
 use anyhow::Result;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::{register, register_conditional_default, register_usize};
+use signal_hook::low_level::pipe;
+
+use crate::output;
+
+/// A program that was told to end has ended after so long, whatever it waits for: settings are put
+/// back by their guardian then.
+const LONGEST_END: Duration = Duration::from_millis(1500);
+const GLANCE: Duration = Duration::from_millis(100);
 
 /// Set by the first one. A second one ends the program the usual way.
 pub fn interrupted() -> Result<Arc<AtomicBool>> {
@@ -17,6 +29,25 @@ pub fn interrupted() -> Result<Arc<AtomicBool>> {
         register(signal, Arc::clone(&interrupted))?;
     }
     Ok(interrupted)
+}
+
+/// The same for a verb that runs for long: it has ended within 2 s of the first one.
+pub fn told_to_end() -> Result<Arc<AtomicBool>> {
+    let told = interrupted()?;
+    let (mut woken, wake) = UnixStream::pair()?;
+    for signal in [SIGINT, SIGTERM] {
+        pipe::register(signal, wake.try_clone()?)?;
+    }
+    Builder::new().name("end".into()).spawn(move || {
+        let _ = woken.read_exact(&mut [0]);
+        std::thread::sleep(LONGEST_END);
+        // What it waits for may be somebody who reads what it says.
+        let say = || output::say("ended in the middle: what it waited for did not come");
+        let _ = Builder::new().spawn(say);
+        std::thread::sleep(GLANCE);
+        std::process::exit(1);
+    })?;
+    Ok(told)
 }
 
 /// The number of the last one, for a command that runs for somebody.

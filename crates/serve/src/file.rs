@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Metrics in a file, which is whole at any moment.
 
-use std::fmt::Debug;
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::metrics::{Newest, as_text_format};
+use crate::metrics::{Format, Newest};
 
-/// Write the newest value, whole or not at all: whatever collects the file reads it at any time.
-pub fn write_metrics<T: Debug + Send + Sync + 'static>(
-    newest: &Newest<T>,
-    file: &Path,
-) -> Result<()> {
+/// Write the newest metrics, whole or not at all: whatever collects the file reads it at any time.
+pub fn write_metrics(newest: &Newest, file: &Path) -> Result<()> {
     // The textfile collector reads the older format.
-    let text = as_text_format(&newest.text().context("the metrics cannot be encoded")?);
+    let text = newest.text(Format::Text).unwrap_or_default();
     replace(file, text.as_bytes())
         .with_context(|| format!("--output {} cannot be written", file.display()))
 }
@@ -49,8 +45,8 @@ mod tests {
     fn a_file_is_replaced_whole_or_left_as_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tend.prom");
-        let newest = example();
-        newest.set(7);
+        let newest = Newest::default();
+        newest.set(example());
         write_metrics(&newest, &file).unwrap();
         assert!(fs::read_to_string(&file).unwrap().contains("\nforks_total 7\n"));
         fs::remove_file(&file).unwrap();

@@ -6,4 +6,4 @@ mod http;
 mod metrics;
 
 pub use file::{replace, write_metrics};
-pub use metrics::{Endpoint, Newest};
+pub use metrics::{Endpoint, Family, Kind, Labels, Newest, Value, build, text_of};

@@ -1,97 +1,159 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The endpoint: `GET /metrics`, and nothing else.
+//! Metrics as text, and the endpoint: `GET /metrics`, and nothing else.
 
-use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, RwLock};
 
 use anyhow::{Result, anyhow};
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::Registry;
 
 use crate::http::{Answer, Patience, Request, Server};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// How values become metrics.
-type Encode<T> = fn(&T, &mut DescriptorEncoder<'_>) -> fmt::Result;
-
-/// The newest value, as scrapers read it.
-#[derive(Debug)]
-pub struct Newest<T> {
-    value: Arc<RwLock<Option<T>>>,
-    encode: Encode<T>,
+/// What a metric is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Is so now.
+    Gauge,
+    /// How often values were in which range.
+    Histogram,
 }
 
-impl<T> Newest<T> {
-    /// No value yet.
-    pub fn new(encode: Encode<T>) -> Newest<T> {
-        Newest { value: Arc::default(), encode }
-    }
+/// A metric, with a row for each set of labels. What is not known has no row.
+#[derive(Debug, Clone)]
+pub struct Family {
+    /// Without its unit and suffix.
+    pub name: &'static str,
+    /// One line that says what it counts.
+    pub help: &'static str,
+    /// `bytes`, `seconds`.
+    pub unit: Option<&'static str>,
+    /// What it is.
+    pub kind: Kind,
+    /// Its values.
+    pub rows: Vec<(Labels, Value)>,
+}
 
-    /// Replace the value.
-    pub fn set(&self, value: T) {
-        if let Ok(mut newest) = self.value.write() {
-            *newest = Some(value);
+/// Names and values.
+pub type Labels = Vec<(&'static str, String)>;
+
+/// What a row has.
+#[derive(Debug, Clone)]
+pub enum Value {
+    /// Of a counter or gauge.
+    Number(f64),
+    /// Of a histogram.
+    Histogram {
+        /// Of all values.
+        sum: f64,
+        /// Upper bounds, infinity the last, and how many values are above the one before.
+        buckets: Vec<(f64, u64)>,
+    },
+}
+
+/// The metrics as OpenMetrics text.
+pub fn text_of(families: &[Family]) -> String {
+    text(families, Format::Open)
+}
+
+/// Which text is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// OpenMetrics 1.0.
+    Open,
+    /// Prometheus's older format 0.0.4, which other scrapers and promtool read: a family has the
+    /// name of its samples, and there is neither unit nor end.
+    Text,
+}
+
+/// The metrics as text.
+pub(crate) fn text(families: &[Family], format: Format) -> String {
+    let mut out = String::new();
+    for family in families {
+        let name = match family.unit {
+            Some(unit) => format!("{}_{unit}", family.name),
+            None => family.name.to_owned(),
+        };
+        let (kind, suffix) = match family.kind {
+            Kind::Counter => ("counter", "_total"),
+            Kind::Gauge => ("gauge", ""),
+            Kind::Histogram => ("histogram", ""),
+        };
+        let head = if format == Format::Text { format!("{name}{suffix}") } else { name.clone() };
+        out.push_str(&format!("# HELP {head} {}\n# TYPE {head} {kind}\n", family.help));
+        if let (Some(unit), Format::Open) = (family.unit, format) {
+            out.push_str(&format!("# UNIT {head} {unit}\n"));
+        }
+        for (labels, value) in &family.rows {
+            rows(&mut out, &format!("{name}{suffix}"), labels, value);
+        }
+    }
+    if format == Format::Open {
+        out.push_str("# EOF\n");
+    }
+    out
+}
+
+fn rows(out: &mut String, name: &str, labels: &Labels, value: &Value) {
+    let mut row = |suffix: &str, bound: Option<String>, value: f64| {
+        let all = bound.iter().map(|bound| ("le", bound.as_str()));
+        let all = all.chain(labels.iter().map(|(name, value)| (*name, value.as_str())));
+        let all: Vec<String> =
+            all.map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+        let all = if all.is_empty() { String::new() } else { format!("{{{}}}", all.join(",")) };
+        // Writing to a string does not fail.
+        let _ = writeln!(out, "{name}{suffix}{all} {value}");
+    };
+    match value {
+        Value::Number(number) => row("", None, *number),
+        Value::Histogram { sum, buckets } => {
+            let mut count = 0;
+            for (bound, more) in buckets {
+                count += more;
+                let is_last = bound.is_infinite();
+                let bound = if is_last { "+Inf".to_owned() } else { bound.to_string() };
+                row("_bucket", Some(bound), count as f64);
+            }
+            row("_sum", None, *sum);
+            row("_count", None, count as f64);
+        }
+    }
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// The newest metrics, as scrapers read them.
+#[derive(Debug, Clone, Default)]
+pub struct Newest(Arc<RwLock<Option<Vec<Family>>>>);
+
+impl Newest {
+    /// Replace them.
+    pub fn set(&self, families: Vec<Family>) {
+        if let Ok(mut newest) = self.0.write() {
+            *newest = Some(families);
         }
     }
 
-    fn is_there(&self) -> bool {
-        self.value.read().is_ok_and(|newest| newest.is_some())
+    /// `None` as long as there are none.
+    pub(crate) fn text(&self, format: Format) -> Option<String> {
+        self.0.read().ok()?.as_ref().map(|families| text(families, format))
     }
 }
 
-impl<T> Clone for Newest<T> {
-    fn clone(&self) -> Newest<T> {
-        Newest { value: Arc::clone(&self.value), encode: self.encode }
-    }
-}
-
-impl<T: fmt::Debug + Send + Sync + 'static> Newest<T> {
-    /// As OpenMetrics text. Fails if the metrics do not follow the format.
-    pub fn text(&self) -> Result<String, fmt::Error> {
-        text_of(&registry(self))
-    }
-}
-
-impl<T: fmt::Debug + Send + Sync + 'static> Collector for Newest<T> {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let newest = self.value.read().map_err(|_| fmt::Error)?;
-        newest.as_ref().map_or(Ok(()), |value| (self.encode)(value, &mut encoder))
-    }
-}
-
-fn registry<T: fmt::Debug + Send + Sync + 'static>(newest: &Newest<T>) -> Registry {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(newest.clone()));
-    registry
-}
-
-fn text_of(registry: &Registry) -> Result<String, fmt::Error> {
-    let mut text = String::new();
-    encode(&mut text, registry)?;
-    Ok(text)
-}
-
-/// A server of the newest value. Dropped, it stops answering.
+/// A server of the newest metrics. Dropped, it stops answering.
 pub struct Endpoint(Server);
 
 impl Endpoint {
-    /// Opens the port. Until there is a value, scrapers get 503.
-    pub fn open<T: fmt::Debug + Send + Sync + 'static>(
-        address: SocketAddr,
-        newest: &Newest<T>,
-    ) -> Result<Endpoint> {
-        let mut registry = registry(newest);
-        let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        registry.register("cowlab_build", "The program that serves this", version);
+    /// Opens the port. Until there are metrics, scrapers get 503.
+    pub fn open(address: SocketAddr, newest: &Newest) -> Result<Endpoint> {
         let newest = newest.clone();
-        let answers = move |request: &Request| answer(request, &registry, newest.is_there());
+        let answers = move |request: &Request| answer(request, &newest);
         let server = Server::open(address, Patience::default(), answers)
             .map_err(|error| anyhow!("cannot listen at {address}: {error}; choose another port"))?;
         Ok(Endpoint(server))
@@ -103,7 +165,7 @@ impl Endpoint {
     }
 }
 
-fn answer(request: &Request, registry: &Registry, is_ready: bool) -> Answer {
+fn answer(request: &Request, newest: &Newest) -> Answer {
     let path = request.target.split('?').next().unwrap_or_default();
     if path != "/metrics" {
         return Answer::refusal(404, "see /metrics");
@@ -111,47 +173,25 @@ fn answer(request: &Request, registry: &Registry, is_ready: bool) -> Answer {
     if !matches!(request.method.as_str(), "GET" | "HEAD") {
         return Answer::refusal(405, "GET only");
     }
+    let is_open = request.accept.contains("application/openmetrics-text");
+    let (kind, format) =
+        if is_open { (OPEN_METRICS, Format::Open) } else { (TEXT_FORMAT, Format::Text) };
     // Counters that begin at nothing and jump would be read as a reset.
-    if !is_ready {
-        return Answer::refusal(503, "not yet");
-    }
-    let Ok(text) = text_of(registry) else { return Answer::refusal(500, "failed") };
-    if request.accept.contains("application/openmetrics-text") {
-        Answer::good(OPEN_METRICS, text)
-    } else {
-        Answer::good(TEXT_FORMAT, as_text_format(&text))
+    match newest.text(format) {
+        Some(text) => Answer::good(kind, text),
+        None => Answer::refusal(503, "not yet"),
     }
 }
 
-/// OpenMetrics text as Prometheus's older text format 0.0.4, which other scrapers and promtool read:
-/// a family has the name of its samples, information is a gauge, and there is neither unit nor end.
-pub(crate) fn as_text_format(open_metrics: &str) -> String {
-    let kinds: BTreeMap<&str, &str> = open_metrics
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
-        .collect();
-    let mut text = String::with_capacity(open_metrics.len());
-    for line in open_metrics.lines() {
-        let mut words = line.splitn(4, ' ');
-        match (words.next(), words.next(), words.next(), words.next()) {
-            (Some("#"), Some("EOF" | "UNIT"), ..) => continue,
-            (Some("#"), Some(word @ ("HELP" | "TYPE")), Some(name), Some(rest)) => {
-                let kind = kinds.get(name).copied().unwrap_or_default();
-                let suffix = match kind {
-                    "counter" => "_total",
-                    "info" => "_info",
-                    _ => "",
-                };
-                let rest = if word == "TYPE" && kind == "info" { "gauge" } else { rest };
-                text.push_str(&format!("# {word} {name}{suffix} {rest}\n"));
-            }
-            _ => {
-                text.push_str(line);
-                text.push('\n');
-            }
-        }
+/// The program that serves them.
+pub fn build() -> Family {
+    Family {
+        name: "cowlab_build_info",
+        help: "The program that serves this",
+        unit: None,
+        kind: Kind::Gauge,
+        rows: vec![(vec![("version", env!("CARGO_PKG_VERSION").to_owned())], Value::Number(1.0))],
     }
-    text
 }
 
 #[cfg(test)]
@@ -159,18 +199,12 @@ pub(crate) mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
 
-    use prometheus_client::encoding::EncodeMetric;
-    use prometheus_client::metrics::MetricType;
-    use prometheus_client::metrics::counter::ConstCounter;
-
     use super::*;
 
     /// A number of forks.
-    pub fn example() -> Newest<u64> {
-        Newest::new(|forks, encoder| {
-            let family = encoder.encode_descriptor("forks", "Forks", None, MetricType::Counter)?;
-            ConstCounter::new(*forks).encode(family)
-        })
+    pub fn example() -> Vec<Family> {
+        let rows = vec![(Vec::new(), Value::Number(7.0))];
+        vec![Family { name: "forks", help: "Forks", unit: None, kind: Kind::Counter, rows }]
     }
 
     fn ask(address: SocketAddr, request: &str) -> String {
@@ -183,11 +217,11 @@ pub(crate) mod tests {
 
     #[test]
     fn metrics_are_served_in_both_formats_once_there_are_any() {
-        let newest = example();
+        let newest = Newest::default();
         let endpoint = Endpoint::open("127.0.0.1:0".parse().unwrap(), &newest).unwrap();
         let at = endpoint.address();
         assert!(ask(at, "GET /metrics HTTP/1.1").starts_with("HTTP/1.1 503"));
-        newest.set(7);
+        newest.set(example());
         let old = ask(at, "GET /metrics HTTP/1.1");
         assert!(old.contains("text/plain; version=0.0.4") && !old.contains("# EOF"), "{old}");
         assert!(old.contains("\nforks_total 7\n"), "{old}");
@@ -196,7 +230,6 @@ pub(crate) mod tests {
             open.contains("openmetrics-text; version=1.0.0") && open.contains("# EOF"),
             "{open}"
         );
-        assert!(open.contains("cowlab_build_info{version="), "{open}");
         let head = ask(at, "HEAD /metrics?x HTTP/1.1");
         assert!(head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n"), "{head}");
         assert!(ask(at, "GET / HTTP/1.1").starts_with("HTTP/1.1 404"));
@@ -206,14 +239,22 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_older_format_names_counters_as_their_samples() {
-        let newest = example();
-        newest.set(7);
-        let text = as_text_format(&newest.text().unwrap());
-        assert_eq!(text, "# HELP forks_total Forks\n# TYPE forks_total counter\nforks_total 7\n");
-        let info = "# HELP a x\n# TYPE a info\na_info{v=\"1\"} 1\n";
-        assert!(as_text_format(info).starts_with("# HELP a_info x\n# TYPE a_info gauge\na_info{"));
-        let unit = "# TYPE a_seconds histogram\n# UNIT a_seconds seconds\n# EOF\n";
-        assert_eq!(as_text_format(unit), "# TYPE a_seconds histogram\n");
+    fn both_formats_are_written_as_they_are_specified() {
+        let value = Value::Histogram { sum: 1.5, buckets: vec![(0.5, 2), (f64::INFINITY, 1)] };
+        let rows = vec![(vec![("process", "a \"b\"\\\n".to_owned())], value)];
+        let (name, help, unit) = ("stop", "Stops", Some("seconds"));
+        let stops = Family { name, help, unit, kind: Kind::Histogram, rows };
+        let all = [example(), vec![stops]].concat();
+        let rows = "forks_total 7\n# HELP stop_seconds Stops\n# TYPE stop_seconds histogram\n\
+                    # UNIT stop_seconds seconds\n\
+                    stop_seconds_bucket{le=\"0.5\",process=\"a \\\"b\\\"\\\\\\n\"} 2\n\
+                    stop_seconds_bucket{le=\"+Inf\",process=\"a \\\"b\\\"\\\\\\n\"} 3\n\
+                    stop_seconds_sum{process=\"a \\\"b\\\"\\\\\\n\"} 1.5\n\
+                    stop_seconds_count{process=\"a \\\"b\\\"\\\\\\n\"} 3\n";
+        let open = format!("# HELP forks Forks\n# TYPE forks counter\n{rows}# EOF\n");
+        assert_eq!(text(&all, Format::Open), open);
+        let older = rows.replace("# UNIT stop_seconds seconds\n", "");
+        let older = format!("# HELP forks_total Forks\n# TYPE forks_total counter\n{older}");
+        assert_eq!(text(&all, Format::Text), older);
     }
 }

@@ -59,6 +59,28 @@ impl Figures {
         }
     }
 
+    /// Adds another target's.
+    pub fn add(&mut self, of: &Figures) {
+        self.collapsed_regions += of.collapsed_regions;
+        self.regions_left += of.regions_left;
+        self.cpu_ns += of.cpu_ns;
+        self.forks += of.forks;
+        for (sums, more) in
+            [(&mut self.failed_regions, &of.failed_regions), (&mut self.rests, &of.rests)]
+        {
+            for (reason, times) in more {
+                *sums.entry(reason).or_default() += times;
+            }
+        }
+        for (sum, more) in
+            [(&mut self.small_pages, of.small_pages), (&mut self.huge_regions, of.huge_regions)]
+        {
+            *sum = more.map(|more| sum.unwrap_or(0) + more).or(*sum);
+        }
+        // Both resize themselves, so that adding does not fail.
+        let _ = (self.call_ns.add(&of.call_ns), self.stall_ns.add(&of.stall_ns));
+    }
+
     /// The summary for `--json`.
     pub fn summary(&self) -> TendFigures<'_> {
         let quantile =

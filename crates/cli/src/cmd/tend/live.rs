@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use cowlab_machine::ProcessError;
+use cowlab_report::terminal::clean;
 use cowlab_serve::{Endpoint, Newest, write_metrics};
 use cowlab_tend::act::thread_cpu_ns;
 use cowlab_tend::pace::Limits;
@@ -15,11 +16,16 @@ use cowlab_tend::pressure::Tight;
 use cowlab_tend::{Event, Figures, Refusal, Rest, Tender};
 
 use super::cpu_share::CpuShare;
-use super::metrics::{self, Complaint};
+use super::metrics::{self, Sums};
 use super::{TendPlan, messages};
 use crate::args::TendArgs;
 use crate::output;
+use crate::sinks::{Complaint, Printer};
 
+/// Targets at a time: each holds descriptors and memory of its own.
+const MOST_TARGETS: usize = 64;
+/// Lines that may wait for a reader.
+const WAITING_LINES: usize = 256;
 /// How often new processes are looked for, where that does not cost too much.
 const SEARCH: Duration = Duration::from_secs(2);
 /// The part of `--cpu-share` that looking for them may take.
@@ -39,15 +45,21 @@ struct Live<'a> {
     plan: &'a TendPlan,
     tenders: BTreeMap<i32, Tender>,
     due: BTreeMap<i32, Instant>,
-    /// Who has been asked, and has yet to answer for the first time.
-    asked: BTreeMap<i32, Ping>,
+    /// Who has been asked, by which selector, and has yet to answer for the first time.
+    asked: BTreeMap<i32, (usize, Ping)>,
     /// Who could not be taken up, and what was said of it.
     refused: BTreeMap<i32, Refused>,
+    /// How many there was no room for.
+    crowded: usize,
     /// Something of what was asked for was not done.
     is_incomplete: bool,
     said: BTreeMap<i32, String>,
-    newest: Newest<Vec<Figures>>,
+    /// Of those that have ended, and the names of all.
+    past: Sums,
+    printer: Printer,
+    newest: Newest,
     complaint: Complaint,
+    crowd: Complaint,
 }
 
 /// Why somebody could not be taken up.
@@ -61,7 +73,8 @@ struct Refused {
 /// Run it.
 pub fn run(json: bool, args: &TendArgs, plan: &TendPlan, interrupted: &AtomicBool) -> Result<()> {
     let mut cpu_share = CpuShare::new(plan.settings.cpu_share);
-    let newest = metrics::newest();
+    let newest = Newest::default();
+    newest.set(metrics::of(&Sums::default()));
     if let Some(file) = &args.output {
         // With the rights that are left: each later write makes a new file too.
         metrics::write_first(&newest, file)?;
@@ -83,20 +96,25 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan, interrupted: &AtomicBoo
         due: BTreeMap::new(),
         asked: BTreeMap::new(),
         refused: BTreeMap::new(),
+        crowded: 0,
         is_incomplete: false,
         said: BTreeMap::new(),
+        past: Sums::default(),
+        printer: Printer::start(WAITING_LINES)?,
         newest,
         complaint: Complaint::default(),
+        crowd: Complaint::default(),
     };
     let mut search_at = began + live.search();
     let until = args.duration_s.map(|s| began + Duration::from_secs_f64(s));
     let is_time_up = || until.is_some_and(|until| Instant::now() >= until);
     let is_over = || interrupted.load(Ordering::Relaxed) || is_time_up();
-    while !live.asked.is_empty() && !is_over() {
+    // Those that can be tended do not wait for the answers of others.
+    while live.tenders.is_empty() && !live.asked.is_empty() && !is_over() {
         std::thread::sleep(GLANCE);
-        live.take_up();
+        live.hear();
     }
-    if live.asked.is_empty() {
+    if live.asked.is_empty() || !live.tenders.is_empty() {
         live.insist()?;
     }
     let (mut reported, mut published) = (began, began);
@@ -123,6 +141,9 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan, interrupted: &AtomicBoo
             published = now;
             live.publish();
         }
+        if live.hear() {
+            live.tell_refused();
+        }
         let mut next = now + cpu_share.wait(now);
         if next == now {
             if now >= search_at && !args.once && !plan.is_by_pid() {
@@ -138,7 +159,7 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan, interrupted: &AtomicBoo
         let next = next.min(now + NAP).min(until.unwrap_or(now + NAP));
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
     }
-    live.finish(reason)
+    live.finish(reason, interrupted)
 }
 
 impl Live<'_> {
@@ -156,44 +177,57 @@ impl Live<'_> {
         let is_found = |pid: &i32| found.iter().any(|(found, _)| found == pid);
         self.refused.retain(|pid, _| is_found(pid));
         self.asked.retain(|pid, _| is_found(pid));
+        self.crowded = 0;
         for (pid, number) in found {
             if self.tenders.contains_key(&pid)
+                || self.asked.contains_key(&pid)
                 || self.refused.get(&pid).is_some_and(|refused| refused.lasts)
             {
                 continue;
             }
-            match self.tender(pid, number) {
-                Ok(None) => {}
-                Ok(Some(tender)) => {
-                    self.due.insert(pid, Instant::now());
-                    self.tenders.insert(pid, tender);
-                    self.refused.remove(&pid);
-                }
-                Err(error) => {
-                    let lasts = error.downcast_ref::<Refusal>().is_some_and(Refusal::lasts);
-                    self.refused.insert(pid, Refused { error, lasts });
-                }
+            if self.tenders.len() + self.asked.len() >= MOST_TARGETS {
+                self.crowded += 1;
+                continue;
+            }
+            match self.plan.selectors[number].ping.as_deref().map(Ping::begin) {
+                None => self.begin(pid, number, None),
+                Some(Ok(ping)) => _ = self.asked.insert(pid, (number, ping)),
+                Some(Err(error)) => self.refuse(pid, error),
             }
         }
     }
 
-    /// `None` as long as it has not answered for the first time.
-    fn tender(&mut self, pid: i32, number: usize) -> Result<Option<Tender>> {
-        let Some(address) = &self.plan.selectors[number].ping else {
-            return self.plan.tender(self.args, pid, number, None).map(Some);
-        };
-        let ping = match self.asked.remove(&pid) {
-            Some(ping) => ping,
-            None => Ping::begin(address)?,
-        };
-        match ping.first() {
-            None => {
-                self.asked.insert(pid, ping);
-                Ok(None)
+    /// Go on with those that have answered for the first time, or will not; whether there were any.
+    fn hear(&mut self) -> bool {
+        let answered = |(_, ping): &(usize, Ping)| ping.first().is_some();
+        let pids: Vec<i32> =
+            self.asked.iter().filter(|(_, asked)| answered(asked)).map(|(pid, _)| *pid).collect();
+        for pid in &pids {
+            let Some((number, ping)) = self.asked.remove(pid) else { continue };
+            match ping.first() {
+                Some(Err(error)) => self.refuse(*pid, anyhow!("--set ping: {error}")),
+                _ => self.begin(*pid, number, Some(ping)),
             }
-            Some(Err(error)) => bail!("--set ping: {error}"),
-            Some(Ok(())) => self.plan.tender(self.args, pid, number, Some(ping)).map(Some),
         }
+        !pids.is_empty()
+    }
+
+    fn begin(&mut self, pid: i32, number: usize, ping: Option<Ping>) {
+        match self.plan.tender(self.args, pid, number, ping) {
+            Ok(tender) => {
+                // Its name has its place among the labels from now on.
+                self.past.add(&Figures::new(pid, tender.figures.name.clone()));
+                self.due.insert(pid, Instant::now());
+                self.tenders.insert(pid, tender);
+                self.refused.remove(&pid);
+            }
+            Err(error) => self.refuse(pid, error),
+        }
+    }
+
+    fn refuse(&mut self, pid: i32, error: anyhow::Error) {
+        let lasts = error.downcast_ref::<Refusal>().is_some_and(Refusal::lasts);
+        self.refused.insert(pid, Refused { error, lasts });
     }
 
     /// Say of whom it was not said before why they are not tended.
@@ -201,11 +235,19 @@ impl Live<'_> {
         for (pid, refused) in &self.refused {
             let reason = format!("{:#}", refused.error);
             if self.said.get(pid) != Some(&reason) {
-                output::say(&reason);
+                output::say(&clean(&reason));
                 self.said.insert(*pid, reason);
             }
         }
         self.said.retain(|pid, _| self.refused.contains_key(pid));
+        let crowd = match self.crowded {
+            0 => Ok(()),
+            _ => Err(anyhow!(
+                "more than {MOST_TARGETS} processes match, which is what tend takes at a time: name \
+                 fewer, or start another tend for the rest"
+            )),
+        };
+        self.crowd.tell(crowd);
     }
 
     /// Somebody must be there to begin with, unless this is a service that waits for them.
@@ -249,7 +291,8 @@ impl Live<'_> {
             match tender.step() {
                 Ok(step) => {
                     for event in &step.events {
-                        messages::event(self.json, &tender.figures, event)?;
+                        let text = messages::event(self.json, &tender.figures, event)?;
+                        self.printer.offer(text);
                         // Stalls and waits pass; lack of memory may not.
                         if let Event::Resting { reason, .. } = event
                             && !matches!(reason, Rest::Stalls | Rest::Memory(Tight::Waiting))
@@ -265,10 +308,16 @@ impl Live<'_> {
                         ProcessError::Vanished { .. } => "it has ended".to_owned(),
                         other => other.to_string(),
                     };
-                    messages::figures(self.json, &tender.figures, Some(&reason))?;
+                    let text = messages::figures(self.json, &tender.figures, Some(&reason))?;
+                    self.printer.offer(text);
                     self.is_incomplete = true;
-                    self.tenders.remove(&pid);
                     self.due.remove(&pid);
+                    if let Some(tender) = self.tenders.remove(&pid) {
+                        // What it has now is nothing, and what it did stays.
+                        let (small_pages, huge_regions, regions_left) = (None, None, 0);
+                        let did = tender.figures;
+                        self.past.add(&Figures { small_pages, huge_regions, regions_left, ..did });
+                    }
                 }
             }
         }
@@ -278,40 +327,50 @@ impl Live<'_> {
     /// Whether there is nobody left to wait for.
     fn is_over(&self) -> Result<bool> {
         if self.args.once {
-            return Ok(self.tenders.values().all(Tender::is_done));
+            return Ok(self.asked.is_empty() && self.tenders.values().all(Tender::is_done));
         }
-        Ok(self.plan.is_by_pid() && self.tenders.is_empty())
+        Ok(self.plan.is_by_pid() && self.tenders.is_empty() && self.asked.is_empty())
     }
 
     fn report(&mut self) -> Result<()> {
         for tender in self.tenders.values().filter(|_| self.json) {
-            messages::figures(true, &tender.figures, None)?;
+            self.printer.offer(messages::figures(true, &tender.figures, None)?);
         }
         self.write_metrics();
         Ok(())
     }
 
     fn publish(&self) {
-        let figures = self.tenders.values().map(|tender| tender.figures.clone());
-        self.newest.set(figures.collect());
+        let mut sums = self.past.clone();
+        self.tenders.values().for_each(|tender| sums.add(&tender.figures));
+        sums.crowded = self.crowded;
+        self.newest.set(metrics::of(&sums));
     }
 
     /// Tending goes on without, and the next may succeed.
     fn write_metrics(&mut self) {
         self.publish();
-        if let Some(file) = &self.args.output
-            && let Some(wrong) = self.complaint.of(write_metrics(&self.newest, file))
-        {
-            output::say(&wrong);
+        if let Some(file) = &self.args.output {
+            self.complaint.tell(write_metrics(&self.newest, file));
         }
     }
 
-    fn finish(mut self, reason: &str) -> Result<()> {
+    fn finish(mut self, reason: &str, interrupted: &AtomicBool) -> Result<()> {
         for tender in self.tenders.values() {
-            messages::figures(self.json, &tender.figures, Some(reason))?;
+            self.printer.offer(messages::figures(self.json, &tender.figures, Some(reason))?);
         }
         self.write_metrics();
-        let all_done = self.tenders.values().all(Tender::is_done) && self.refused.is_empty();
+        if self.printer.skipped > 0 {
+            output::say(&format!(
+                "{} lines were not printed: nobody read them",
+                self.printer.skipped
+            ));
+        }
+        self.printer.finish(interrupted)?;
+        let all_done = self.tenders.values().all(Tender::is_done)
+            && self.refused.is_empty()
+            && self.asked.is_empty()
+            && self.crowded == 0;
         if self.args.once && (self.is_incomplete || !all_done) {
             bail!("not all that --once asks for was done: see above");
         }

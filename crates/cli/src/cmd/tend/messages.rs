@@ -4,13 +4,12 @@
 use anyhow::Result;
 use cowlab_probes::unix_ns;
 use cowlab_report::fmt::{count, estimate, quantity};
+use cowlab_report::terminal::clean;
 use cowlab_schema::{Metric, Params, QUANTILES, Quantile, tend};
 use cowlab_store::{FORMAT, Missing, Sample, value_at};
 use cowlab_tend::figures::TendFigures;
 use cowlab_tend::{Event, Figures};
 use serde::Serialize;
-
-use crate::output;
 
 /// The name of the rows.
 pub const BENCH: &str = tend::BENCH.name;
@@ -41,23 +40,23 @@ struct Ended<'a> {
 }
 
 /// An event.
-pub fn event(json: bool, figures: &Figures, event: &Event) -> Result<()> {
+pub fn event(json: bool, figures: &Figures, event: &Event) -> Result<String> {
     if json {
         let (pid, name) = (figures.pid, figures.name.as_str());
         return line(Message { unix_ns: unix_ns(), pid, name, event }, Vec::new());
     }
-    output::print(&format!("{} ({}): {}\n", figures.name, figures.pid, words(event)))
+    Ok(format!("{} ({}): {}\n", clean(&figures.name), figures.pid, words(event)))
 }
 
 /// The figures, from time to time and at the end.
-pub fn figures(json: bool, of: &Figures, reason: Option<&str>) -> Result<()> {
+pub fn figures(json: bool, of: &Figures, reason: Option<&str>) -> Result<String> {
     let samples = samples(of);
     if json {
         let (event, reason) =
             (if reason.is_some() { "ended" } else { "figures" }, reason.unwrap_or(""));
         return line(Ended { event, reason, figures: of.summary() }, samples);
     }
-    let Some(reason) = reason else { return Ok(()) };
+    let Some(reason) = reason else { return Ok(String::new()) };
     let stall = match of.stall_ns.is_empty() {
         true => String::new(),
         false => format!(
@@ -65,9 +64,9 @@ pub fn figures(json: bool, of: &Figures, reason: Option<&str>) -> Result<()> {
             quantity(of.stall_ns.max() as f64, "ns")
         ),
     };
-    output::print(&format!(
+    Ok(format!(
         "{} ({}): {reason}: {} regions were collapsed{stall}; {} forks were seen; {} of CPU time\n",
-        of.name,
+        clean(&of.name),
         of.pid,
         count(of.collapsed_regions),
         count(of.forks),
@@ -75,9 +74,9 @@ pub fn figures(json: bool, of: &Figures, reason: Option<&str>) -> Result<()> {
     ))
 }
 
-fn line(summary: impl Serialize, samples: Vec<Sample>) -> Result<()> {
+fn line(summary: impl Serialize, samples: Vec<Sample>) -> Result<String> {
     let line = Line { format: FORMAT, samples, summary, missing: Vec::new() };
-    output::print(&(serde_json::to_string(&line)? + "\n"))
+    Ok(serde_json::to_string(&line)? + "\n")
 }
 
 fn samples(of: &Figures) -> Vec<Sample> {

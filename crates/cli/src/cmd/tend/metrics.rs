@@ -3,25 +3,19 @@
 //! for a node exporter's textfile collector.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::path::Path;
 
 use anyhow::Result;
-use cowlab_serve::{Newest, write_metrics};
+use cowlab_serve::{Family, Kind, Labels, Newest, Value, build, write_metrics};
 use cowlab_tend::Figures;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::Unit;
 
 /// Upper bounds of the histogram of stalls, in ns.
 const BOUNDS_NS: [u64; 8] =
     [100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000, 100_000_000];
 
 /// Write them for the first time; says whose folder it must be where that is what is wrong.
-pub fn write_first(newest: &Newest<Vec<Figures>>, file: &Path) -> Result<()> {
+pub fn write_first(newest: &Newest, file: &Path) -> Result<()> {
     let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
     write_metrics(newest, file).map_err(|error| match error.downcast_ref().is_some_and(denied) {
         true => error.context(format!(
@@ -33,139 +27,113 @@ pub fn write_first(newest: &Newest<Vec<Figures>>, file: &Path) -> Result<()> {
     })
 }
 
-/// What goes wrong again and again, and is said once, and once more when it is something else.
-#[derive(Debug, Default)]
-pub struct Complaint(Option<String>);
+/// Names that are kept apart; the rest are `other`. A label set must not grow with the machine.
+const NAMES: usize = 100;
+const OTHER: &str = "other";
 
-impl Complaint {
-    /// It was tried once more: what there is to say now.
-    pub fn of(&mut self, result: Result<()>) -> Option<String> {
-        let wrong = result.err().map(|error| format!("{error:#}"));
-        let before = std::mem::replace(&mut self.0, wrong.clone());
-        wrong.filter(|wrong| Some(wrong) != before.as_ref())
+/// Figures summed by name, of targets that have ended as well: counters only grow.
+#[derive(Debug, Clone, Default)]
+pub struct Sums {
+    by_name: BTreeMap<String, Figures>,
+    /// Processes that there is no room to tend.
+    pub crowded: usize,
+}
+
+impl Sums {
+    /// Adds a target's.
+    pub fn add(&mut self, of: &Figures) {
+        let is_apart = self.by_name.len() < NAMES || self.by_name.contains_key(&of.name);
+        let name = if is_apart { of.name.as_str() } else { OTHER };
+        let new = || Figures::new(0, name.to_owned());
+        self.by_name.entry(name.to_owned()).or_insert_with(new).add(of);
     }
 }
 
-type Labels = Vec<(&'static str, String)>;
+/// Kind, name, unit, help, and the figure; absent where it is not known.
+type Metric = (Kind, &'static str, Option<&'static str>, &'static str, fn(&Figures) -> Option<f64>);
 
-/// The process's name and pid: two of one name are two.
-fn labels(of: &Figures, reason: Option<&str>) -> Labels {
-    let mut labels = vec![("process", of.name.clone()), ("pid", of.pid.to_string())];
-    labels.extend(reason.map(|reason| ("reason", reason.to_owned())));
-    labels
-}
+const METRICS: [Metric; 6] = [
+    (Kind::Counter, "cowlab_tend_collapsed_regions", None, "Regions made one huge page", |of| {
+        Some(of.collapsed_regions as f64)
+    }),
+    (Kind::Counter, "cowlab_tend_forks", None, "Forks of the target that were seen", |of| {
+        Some(of.forks as f64)
+    }),
+    (Kind::Counter, "cowlab_tend_cpu", Some("seconds"), "CPU time of tending", |of| {
+        Some(of.cpu_ns as f64 / 1e9)
+    }),
+    (
+        Kind::Gauge,
+        "cowlab_tend_small_pages",
+        None,
+        "Base pages whose entries a fork copies",
+        |of| of.small_pages.map(|pages| pages as f64),
+    ),
+    (Kind::Gauge, "cowlab_tend_huge_regions", None, "Huge pages of the target", |of| {
+        of.huge_regions.map(|regions| regions as f64)
+    }),
+    (Kind::Gauge, "cowlab_tend_regions_left", None, "Regions to collapse", |of| {
+        Some(of.regions_left as f64)
+    }),
+];
 
-type Row = (Labels, f64);
+type Reasons = (&'static str, &'static str, fn(&Figures) -> &BTreeMap<&'static str, u64>);
 
-fn counters(
-    encoder: &mut DescriptorEncoder<'_>,
-    (name, help, unit): (&str, &str, Option<&Unit>),
-    rows: impl IntoIterator<Item = Row>,
-) -> fmt::Result {
-    let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Counter)?;
-    for (labels, value) in rows {
-        ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
-    }
-    Ok(())
-}
-
-fn gauges(
-    encoder: &mut DescriptorEncoder<'_>,
-    (name, help): (&str, &str),
-    rows: impl IntoIterator<Item = Row>,
-) -> fmt::Result {
-    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (labels, value) in rows {
-        ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
-    }
-    Ok(())
-}
-
-/// Nobody's figures yet.
-pub fn newest() -> Newest<Vec<Figures>> {
-    let newest = Newest::new(|all: &Vec<Figures>, encoder| encode(all, encoder));
-    newest.set(Vec::new());
-    newest
-}
+/// Counters by reason.
+const BY_REASON: [Reasons; 2] = [
+    ("cowlab_tend_failed_regions", "Regions that the kernel did not make huge", |of| {
+        &of.failed_regions
+    }),
+    ("cowlab_tend_rests", "Times that nothing was done for a while", |of| &of.rests),
+];
 
 /// The metrics of all targets.
-fn encode(all: &[Figures], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let each = |of: fn(&Figures) -> Option<f64>| -> Vec<Row> {
-        all.iter().filter_map(|one| Some((labels(one, None), of(one)?))).collect()
-    };
-    let by = |of: fn(&Figures) -> &BTreeMap<&'static str, u64>| -> Vec<Row> {
-        let rows = |one| of(one).iter().map(move |(why, n)| (labels(one, Some(*why)), *n as f64));
-        all.iter().flat_map(rows).collect()
-    };
-    counters(
-        encoder,
-        ("cowlab_tend_collapsed_regions", "Regions made one huge page", None),
-        each(|f| Some(f.collapsed_regions as f64)),
-    )?;
-    counters(
-        encoder,
-        ("cowlab_tend_failed_regions", "Regions that the kernel did not make huge", None),
-        by(|f| &f.failed_regions),
-    )?;
-    counters(
-        encoder,
-        ("cowlab_tend_rests", "Times that nothing was done for a while", None),
-        by(|f| &f.rests),
-    )?;
-    counters(
-        encoder,
-        ("cowlab_tend_forks", "Forks of the target that were seen", None),
-        each(|f| Some(f.forks as f64)),
-    )?;
-    counters(
-        encoder,
-        ("cowlab_tend_cpu", "CPU time of tending", Some(&Unit::Seconds)),
-        each(|f| Some(f.cpu_ns as f64 / 1e9)),
-    )?;
-    gauges(
-        encoder,
-        ("cowlab_tend_small_pages", "Base pages whose entries a fork copies"),
-        each(|f| f.small_pages.map(|pages| pages as f64)),
-    )?;
-    gauges(
-        encoder,
-        ("cowlab_tend_huge_regions", "Huge pages of the target"),
-        each(|f| f.huge_regions.map(|regions| regions as f64)),
-    )?;
-    gauges(
-        encoder,
-        ("cowlab_tend_regions_left", "Regions to collapse"),
-        each(|f| Some(f.regions_left as f64)),
-    )?;
-    stalls(encoder, all)
+pub fn of(sums: &Sums) -> Vec<Family> {
+    let all = || sums.by_name.values();
+    let labels = |of: &Figures| -> Labels { vec![("process", of.name.clone())] };
+    let mut families = Vec::new();
+    families.extend(METRICS.iter().map(|&(kind, name, unit, help, of)| {
+        let row = |one| Some((labels(one), Value::Number(of(one)?)));
+        Family { name, help, unit, kind, rows: all().filter_map(row).collect() }
+    }));
+    families.extend(BY_REASON.iter().map(|&(name, help, of)| {
+        let row = |one, reason: &str, times: u64| {
+            let mut labels = labels(one);
+            labels.push(("reason", reason.to_owned()));
+            (labels, Value::Number(times as f64))
+        };
+        let rows = all().flat_map(|one| of(one).iter().map(move |(why, n)| row(one, why, *n)));
+        Family { name, help, unit: None, kind: Kind::Counter, rows: rows.collect() }
+    }));
+    families.push(Family {
+        name: "cowlab_tend_stall",
+        help: "The longest that each collapse can have held up the target",
+        unit: Some("seconds"),
+        kind: Kind::Histogram,
+        rows: all().map(|one| (labels(one), stalls(one))).collect(),
+    });
+    families.push(Family {
+        name: "cowlab_tend_refused_targets",
+        help: "Processes that match and that there is no room to tend",
+        unit: None,
+        kind: Kind::Gauge,
+        rows: vec![(Vec::new(), Value::Number(sums.crowded as f64))],
+    });
+    families.push(build());
+    families
 }
 
-fn stalls(encoder: &mut DescriptorEncoder<'_>, all: &[Figures]) -> fmt::Result {
-    let mut family = encoder.encode_descriptor(
-        "cowlab_tend_stall",
-        "The longest that each collapse can have held up the target",
-        Some(&Unit::Seconds),
-        MetricType::Histogram,
-    )?;
-    for one in all {
-        let stalls = &one.stall_ns;
-        let bounds = BOUNDS_NS.iter().map(|bound| *bound as f64 / 1e9).chain([f64::INFINITY]);
-        let mut buckets: Vec<(f64, u64)> = bounds.map(|bound| (bound, 0)).collect();
-        // Each cell once: one that a bound lies in is of the bucket in which it begins.
-        for cell in stalls.iter_recorded() {
-            let from = stalls.lowest_equivalent(cell.value_iterated_to());
-            let bucket = BOUNDS_NS.partition_point(|bound| *bound < from);
-            buckets[bucket].1 += cell.count_since_last_iteration();
-        }
-        let sum_ns = stalls.mean() * stalls.len() as f64;
-        family.encode_family(&labels(one, None))?.encode_histogram::<[(&str, &str); 0]>(
-            sum_ns / 1e9,
-            stalls.len(),
-            &buckets,
-            None,
-        )?;
+fn stalls(of: &Figures) -> Value {
+    let stalls = &of.stall_ns;
+    let bounds = BOUNDS_NS.iter().map(|bound| *bound as f64 / 1e9).chain([f64::INFINITY]);
+    let mut buckets: Vec<(f64, u64)> = bounds.map(|bound| (bound, 0)).collect();
+    // Each cell once: one that a bound lies in is of the bucket in which it begins.
+    for cell in stalls.iter_recorded() {
+        let from = stalls.lowest_equivalent(cell.value_iterated_to());
+        let bucket = BOUNDS_NS.partition_point(|bound| *bound < from);
+        buckets[bucket].1 += cell.count_since_last_iteration();
     }
-    Ok(())
+    Value::Histogram { sum: stalls.mean() * stalls.len() as f64 / 1e9, buckets }
 }
 
 #[cfg(test)]
@@ -181,10 +149,10 @@ mod tests {
         // In a cell that two buckets share.
         figures.stall_ns.record(500_000).unwrap();
         figures.stall_ns.record(200_000_000).unwrap();
-        let newest = newest();
-        newest.set(vec![figures]);
-        let text = newest.text().unwrap();
-        let who = "process=\"a \\\"b\\\"\",pid=\"7\"";
+        let mut sums = Sums::default();
+        sums.add(&figures);
+        let text = cowlab_serve::text_of(&of(&sums));
+        let who = "process=\"a \\\"b\\\"\"";
         for line in [
             "# TYPE cowlab_tend_collapsed_regions counter".to_owned(),
             format!("cowlab_tend_collapsed_regions_total{{{who}}} 3"),
@@ -201,20 +169,18 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_wrong_is_said_once_and_again_when_it_changes() {
-        let mut complaint = Complaint::default();
-        let full = || Err(anyhow::anyhow!("the disk is full"));
-        let said = [
-            complaint.of(Ok(())),
-            complaint.of(full()),
-            complaint.of(full()),
-            complaint.of(Err(anyhow::anyhow!("not allowed"))),
-            complaint.of(full()),
-            complaint.of(Ok(())),
-            complaint.of(full()),
-        ];
-        let said = said.map(Option::unwrap_or_default);
-        let full = "the disk is full";
-        assert_eq!(said, ["", full, "", "not allowed", full, "", full]);
+    fn labels_are_names_and_no_more_than_so_many() {
+        let mut sums = Sums::default();
+        for pid in 0..400 {
+            let mut figures = Figures::new(pid, format!("name{}", pid % 200));
+            figures.collapsed_regions = 1;
+            sums.add(&figures);
+        }
+        let text = cowlab_serve::text_of(&of(&sums));
+        let rows = text.lines().filter(|line| line.starts_with("cowlab_tend_collapsed_regions_t"));
+        assert_eq!(rows.count(), NAMES + 1);
+        assert!(text.contains("cowlab_tend_collapsed_regions_total{process=\"name7\"} 2\n"));
+        assert!(text.contains("cowlab_tend_collapsed_regions_total{process=\"other\"} 200\n"));
+        assert!(!text.contains("pid="), "{text}");
     }
 }

@@ -51,7 +51,7 @@ pub fn run(json: bool, args: &TendArgs) -> Result<()> {
     if args.dry_run {
         return dry_run::run(json, args, &plan);
     }
-    let interrupted = signals::interrupted()?;
+    let interrupted = signals::told_to_end()?;
     live::run(json, args, &plan, &interrupted)
 }
 

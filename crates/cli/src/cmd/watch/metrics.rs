@@ -2,228 +2,179 @@
 //! A frame as metrics, in Prometheus's conventions: base units, `_total` on counters, and one label,
 //! the process's name, of which there are no more than the book keeps apart.
 
-use std::fmt;
-
 use cowlab_observe::watch::{Frame, Group};
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::Unit;
+use cowlab_serve::{Family, Kind, Value, build};
 
-type Labels<'a> = [(&'static str, &'a str); 1];
+/// Name, unit, help, and whose figure; absent where it is not known.
+type Row<T> = (Kind, &'static str, Option<&'static str>, &'static str, fn(&T) -> Option<f64>);
 
-fn labels(group: &Group) -> Labels<'_> {
-    [("process", group.name.as_str())]
-}
+const BYTES: Option<&str> = Some("bytes");
+const SECONDS: Option<&str> = Some("seconds");
 
-/// A counter of each name; absent where it is not known.
-fn counters(
-    encoder: &mut DescriptorEncoder<'_>,
-    frame: &Frame,
-    name: &str,
-    help: &str,
-    unit: Option<&Unit>,
-    of: impl Fn(&Group) -> Option<u64>,
-) -> fmt::Result {
-    let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Counter)?;
-    each(frame, of, &mut family, |value, one| ConstCounter::new(value).encode(one))
-}
+/// Of each name.
+const OF_GROUPS: [Row<Group>; 12] = [
+    (Kind::Counter, "cowlab_forks", None, "Forks that copied page tables", |group| {
+        whole(group.totals.forks)
+    }),
+    (
+        Kind::Counter,
+        "cowlab_spawns",
+        None,
+        "Processes made with shared memory: vfork, posix_spawn",
+        |group| whole(group.totals.spawns),
+    ),
+    (Kind::Counter, "cowlab_execs", None, "Programs executed", |group| whole(group.totals.execs)),
+    (Kind::Counter, "cowlab_exits", None, "Processes that ended", |group| {
+        whole(group.totals.exits)
+    }),
+    (Kind::Counter, "cowlab_minor_faults", None, "Minor page faults", |group| {
+        whole(Some(group.totals.minor_faults))
+    }),
+    (
+        Kind::Counter,
+        "cowlab_write_faults_on_present_pages",
+        None,
+        "Faults of writes to present pages: copies and re-uses (watch --count)",
+        |group| whole(group.totals.writes_to_present),
+    ),
+    (
+        Kind::Counter,
+        "cowlab_copied",
+        BYTES,
+        "What children had for themselves when they ended or executed something",
+        |group| whole(Some(group.totals.copied_bytes)),
+    ),
+    (Kind::Gauge, "cowlab_processes", None, "Processes alive, children included", |group| {
+        whole(Some(group.processes))
+    }),
+    (
+        Kind::Gauge,
+        "cowlab_resident",
+        BYTES,
+        "VmRSS, summed: shared pages count for each",
+        |group| whole(group.rss_bytes),
+    ),
+    (
+        Kind::Gauge,
+        "cowlab_page_tables",
+        BYTES,
+        "Page tables, which a fork copies at once",
+        |group| whole(group.page_table_bytes),
+    ),
+    (Kind::Gauge, "cowlab_epoch_copied", BYTES, "Copied for children that are alive", |group| {
+        whole(group.epoch_copied_bytes)
+    }),
+    (
+        Kind::Gauge,
+        "cowlab_epoch_shared",
+        BYTES,
+        "Shared still with children that are alive: could yet be copied",
+        |group| whole(group.epoch_shared_bytes),
+    ),
+];
 
-/// A gauge of each name; absent where it is not known.
-fn gauges(
-    encoder: &mut DescriptorEncoder<'_>,
-    frame: &Frame,
-    name: &str,
-    help: &str,
-    unit: Option<&Unit>,
-    of: impl Fn(&Group) -> Option<u64>,
-) -> fmt::Result {
-    let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
-    each(frame, of, &mut family, |value, one| ConstGauge::new(value.cast_signed()).encode(one))
-}
+/// Of watching itself.
+const OF_WATCHING: [Row<Frame>; 8] = [
+    (Kind::Counter, "cowlab_watch_cpu", SECONDS, "CPU time that watching took", |frame| {
+        Some(frame.own.cpu_ns as f64 / 1e9)
+    }),
+    (Kind::Gauge, "cowlab_watch_resident", BYTES, "Memory that watching takes", |frame| {
+        whole(frame.own.rss_bytes)
+    }),
+    (
+        Kind::Counter,
+        "cowlab_watch_lost_events",
+        None,
+        "Forks, ends and execs that were not read soon enough",
+        |frame| whole(frame.own.lost_events),
+    ),
+    (
+        Kind::Counter,
+        "cowlab_watch_unread_events",
+        None,
+        "Forks, ends and execs that were counted, and whose processes there was no time to read",
+        |frame| whole(frame.own.unread_events),
+    ),
+    (
+        Kind::Counter,
+        "cowlab_watch_lost_processes",
+        None,
+        "Processes that there was no room to watch",
+        |frame| whole(frame.own.lost_processes),
+    ),
+    (
+        Kind::Counter,
+        "cowlab_watch_skipped_frames",
+        None,
+        "Frames that were not printed, as nobody read the ones before",
+        |frame| whole(frame.own.skipped_frames),
+    ),
+    (
+        Kind::Counter,
+        "cowlab_watch_unrecorded_frames",
+        None,
+        "Frames that could not be written to the recording",
+        |frame| whole(frame.own.unrecorded_frames),
+    ),
+    (
+        Kind::Gauge,
+        "cowlab_watch_refresh_timestamp",
+        SECONDS,
+        "When the figures were read, since 1970",
+        |frame| Some(frame.time_unix_ns as f64 / 1e9),
+    ),
+];
 
-fn each(
-    frame: &Frame,
-    of: impl Fn(&Group) -> Option<u64>,
-    family: &mut MetricEncoder<'_>,
-    encode: impl Fn(u64, MetricEncoder<'_>) -> fmt::Result,
-) -> fmt::Result {
-    for group in &frame.groups {
-        if let Some(value) = of(group) {
-            encode(value, family.encode_family(&labels(group))?)?;
-        }
-    }
-    Ok(())
+fn whole(value: Option<u64>) -> Option<f64> {
+    value.map(|value| value as f64)
 }
 
 /// The metrics of a frame.
-pub fn encode(frame: &Frame, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let bytes = Some(&Unit::Bytes);
-    counters(encoder, frame, "cowlab_forks", "Forks that copied page tables", None, |group| {
-        group.totals.forks
-    })?;
-    counters(
-        encoder,
-        frame,
-        "cowlab_spawns",
-        "Processes made with shared memory: vfork, posix_spawn",
-        None,
-        |group| group.totals.spawns,
-    )?;
-    counters(encoder, frame, "cowlab_execs", "Programs executed", None, |group| {
-        group.totals.execs
-    })?;
-    counters(encoder, frame, "cowlab_exits", "Processes that ended", None, |group| {
-        group.totals.exits
-    })?;
-    counters(encoder, frame, "cowlab_minor_faults", "Minor page faults", None, |group| {
-        Some(group.totals.minor_faults)
-    })?;
-    counters(
-        encoder,
-        frame,
-        "cowlab_write_faults_on_present_pages",
-        "Faults of writes to present pages: copies and re-uses (watch --count)",
-        None,
-        |group| group.totals.writes_to_present.filter(|_| frame.sees.counts),
-    )?;
-    counters(
-        encoder,
-        frame,
-        "cowlab_copied",
-        "What children had for themselves when they ended or executed something",
-        bytes,
-        |group| Some(group.totals.copied_bytes),
-    )?;
-    stops(encoder, frame)?;
-    gauges(
-        encoder,
-        frame,
-        "cowlab_processes",
-        "Processes alive, children included",
-        None,
-        |group| Some(group.processes),
-    )?;
-    gauges(
-        encoder,
-        frame,
-        "cowlab_resident",
-        "VmRSS, summed: shared pages count for each",
-        bytes,
-        |group| group.rss_bytes,
-    )?;
-    gauges(
-        encoder,
-        frame,
-        "cowlab_page_tables",
-        "Page tables, which a fork copies at once",
-        bytes,
-        |group| group.page_table_bytes,
-    )?;
-    gauges(
-        encoder,
-        frame,
-        "cowlab_epoch_copied",
-        "Copied for children that are alive",
-        bytes,
-        |group| group.epoch_copied_bytes,
-    )?;
-    gauges(
-        encoder,
-        frame,
-        "cowlab_epoch_shared",
-        "Shared still with children that are alive: could yet be copied",
-        bytes,
-        |group| group.epoch_shared_bytes,
-    )?;
-    own(encoder, frame)
-}
-
-fn stops(encoder: &mut DescriptorEncoder<'_>, frame: &Frame) -> fmt::Result {
+pub fn of(frame: &Frame) -> Vec<Family> {
+    let label = |group: &Group| vec![("process", group.name.clone())];
+    let mut families: Vec<Family> = OF_GROUPS
+        .iter()
+        .map(|&(kind, name, unit, help, of)| {
+            let row = |group| Some((label(group), Value::Number(of(group)?)));
+            Family { name, help, unit, kind, rows: frame.groups.iter().filter_map(row).collect() }
+        })
+        .collect();
     let seconds = |ns: u64| ns as f64 / 1e9;
-    let mut family = encoder.encode_descriptor(
-        "cowlab_fork_stop",
-        "How long a fork stopped the thread that forked",
-        Some(&Unit::Seconds),
-        MetricType::Histogram,
-    )?;
-    for group in &frame.groups {
-        let Some(stops) = &group.totals.stops else { continue };
+    let stops = |group: &Group| {
+        let stops = group.totals.stops.as_ref()?;
         // What is longer than all bounds is in the bucket of +Inf.
-        let buckets: Vec<(f64, u64)> = stops
-            .by_bound()
-            .map(|(bound, count)| (bound.map_or(f64::INFINITY, seconds), count))
-            .collect();
-        family.encode_family(&labels(group))?.encode_histogram::<[(&str, &str); 0]>(
-            seconds(stops.sum_ns),
-            stops.count,
-            &buckets,
-            None,
-        )?;
-    }
-    Ok(())
-}
-
-fn own(encoder: &mut DescriptorEncoder<'_>, frame: &Frame) -> fmt::Result {
-    let own = &frame.own;
-    let cpu = ConstCounter::new(own.cpu_ns as f64 / 1e9);
-    cpu.encode(encoder.encode_descriptor(
-        "cowlab_watch_cpu",
-        "CPU time that watching took",
-        Some(&Unit::Seconds),
-        MetricType::Counter,
-    )?)?;
-    if let Some(rss_bytes) = own.rss_bytes {
-        ConstGauge::new(rss_bytes.cast_signed()).encode(encoder.encode_descriptor(
-            "cowlab_watch_resident",
-            "Memory that watching takes",
-            Some(&Unit::Bytes),
-            MetricType::Gauge,
-        )?)?;
-    }
-    if let Some(lost_events) = own.lost_events {
-        ConstCounter::new(lost_events).encode(encoder.encode_descriptor(
-            "cowlab_watch_lost_events",
-            "Forks, ends and execs that were not read soon enough",
-            None,
-            MetricType::Counter,
-        )?)?;
-    }
-    if let Some(lost_processes) = own.lost_processes {
-        ConstCounter::new(lost_processes).encode(encoder.encode_descriptor(
-            "cowlab_watch_lost_processes",
-            "Processes that there was no room to watch",
-            None,
-            MetricType::Counter,
-        )?)?;
-    }
-    ConstGauge::new(frame.time_unix_ns as f64 / 1e9).encode(encoder.encode_descriptor(
-        "cowlab_watch_refresh_timestamp",
-        "When the figures were read, since 1970",
-        Some(&Unit::Seconds),
-        MetricType::Gauge,
-    )?)
+        let buckets =
+            stops.by_bound().map(|(bound, count)| (bound.map_or(f64::INFINITY, seconds), count));
+        let (sum, buckets) = (seconds(stops.sum_ns), buckets.collect());
+        Some((label(group), Value::Histogram { sum, buckets }))
+    };
+    families.push(Family {
+        name: "cowlab_fork_stop",
+        help: "How long a fork stopped the thread that forked",
+        unit: SECONDS,
+        kind: Kind::Histogram,
+        rows: frame.groups.iter().filter_map(stops).collect(),
+    });
+    families.extend(OF_WATCHING.iter().filter_map(|&(kind, name, unit, help, of)| {
+        let rows = vec![(Vec::new(), Value::Number(of(frame)?))];
+        Some(Family { name, help, unit, kind, rows })
+    }));
+    families.push(build());
+    families
 }
 
 #[cfg(test)]
 mod tests {
-    use cowlab_serve::Newest;
-
     use super::super::stream::tests::example;
     use super::*;
 
-    fn encoded(frame: Option<&Frame>) -> String {
-        let newest = Newest::new(encode);
-        if let Some(frame) = frame {
-            newest.set(frame.clone());
-        }
-        newest.text().unwrap()
+    fn encoded(frame: &Frame) -> String {
+        cowlab_serve::text_of(&of(frame))
     }
 
     #[test]
     fn figures_have_base_units_and_one_label() {
-        let text = encoded(Some(&example()));
+        let text = encoded(&example());
         for expected in [
             "cowlab_forks_total{process=\"redis-server\"} 2\n",
             "cowlab_fork_stop_seconds_bucket{le=\"0.02\",process=\"redis-server\"} 1\n",
@@ -235,7 +186,7 @@ mod tests {
             "cowlab_watch_cpu_seconds_total 0.012\n",
             "cowlab_watch_lost_events_total 0\n",
             "cowlab_watch_lost_processes_total 0\n",
-            "# EOF\n",
+            "cowlab_build_info{version=",
         ] {
             assert!(text.contains(expected), "{expected}:\n{text}");
         }
@@ -246,7 +197,7 @@ mod tests {
     fn what_cannot_be_seen_is_absent_and_never_0() {
         let mut frame = example();
         frame.sees = Default::default();
-        let text = encoded(Some(&frame.only_seen()));
+        let text = encoded(&frame.only_seen());
         for absent in [
             "cowlab_forks_total{",
             "cowlab_exits_total{",
@@ -257,6 +208,5 @@ mod tests {
             assert!(!text.contains(absent), "{absent}:\n{text}");
         }
         assert!(text.contains("cowlab_minor_faults_total{"));
-        assert_eq!(encoded(None), "# EOF\n");
     }
 }

@@ -12,31 +12,34 @@ mod terminal;
 mod view;
 
 use std::io::IsTerminal;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use cowlab_machine::facts::DELAY_ACCOUNTING;
 use cowlab_machine::{Guard, Root};
 use cowlab_observe::watch::{Frame, Options, Wanted};
 use cowlab_serve::{Endpoint, Newest};
 
 use crate::args::WatchArgs;
-use crate::output;
-use crate::signals;
+use crate::sinks::{Complaint, Printer};
+use crate::{output, signals};
 use penalty::Penalty;
 use source::Source;
 use stream::Recording;
 
+/// Frames that may wait for a reader of lines: each may be large.
+const WAITING_FRAMES: usize = 4;
+
 /// Run the verb.
 pub fn run(json: bool, args: &WatchArgs) -> Result<()> {
-    let stop = signals::interrupted()?;
+    let stop = signals::told_to_end()?;
     let penalty = Penalty::find(&args.profile)?;
     let accounting = match args.delay_accounting {
         true => Some(Guard::ensure(&Root::default(), DELAY_ACCOUNTING, &["1"])?),
         false => None,
     };
-    let newest = Newest::new(metrics::encode);
+    let newest = Newest::default();
     let endpoint = args.listen.map(|address| Endpoint::open(address, &newest)).transpose()?;
     if let Some(endpoint) = &endpoint {
         output::say(&format!("metrics at http://{}/metrics", endpoint.address()));
@@ -48,22 +51,24 @@ pub fn run(json: bool, args: &WatchArgs) -> Result<()> {
             Source::live(wanted, options(args), interval(args), &stop)?
         }
     };
-    // Not before there is something to record: the corrected command needs a new file as well.
-    let mut recording = args.output.as_deref().map(Recording::create).transpose()?;
+    // Not before there is something to record.
+    let mut recording = args.output.as_deref().map(Recording::open).transpose()?;
     for missing in source.missing() {
         output::say(&format!("not available: {missing}"));
     }
     // Every frame passes here, whatever is made of it.
     let mut seen = 0;
-    let mut keep = |frame: &Frame| -> Result<bool> {
+    let mut complaint = Complaint::default();
+    let mut keep = |frame: &mut Frame| {
         seen += 1;
         if let Some(recording) = &mut recording {
-            recording.add(frame)?;
+            frame.own.unrecorded_frames = Some(recording.missing);
+            complaint.tell(recording.add(frame));
         }
         if endpoint.is_some() {
-            newest.set(frame.clone());
+            newest.set(metrics::of(frame));
         }
-        Ok(args.refreshes.is_some_and(|most| seen >= most))
+        args.refreshes.is_some_and(|most| seen >= most)
     };
     let result = if !json && !args.plain && std::io::stdout().is_terminal() {
         terminal::run(&source, penalty.as_ref(), &stop, &mut keep)
@@ -72,8 +77,8 @@ pub fn run(json: bool, args: &WatchArgs) -> Result<()> {
         let silent = args.listen.is_some() && !json && !args.plain;
         // What is served or recorded is of use without a reader of lines.
         let goes_on = args.listen.is_some() || args.output.is_some();
-        let is_over = || stop.load(Ordering::Relaxed) || (!goes_on && output::reader_has_gone());
-        lines_of(&source, json, silent, is_over, &mut keep)
+        let lines = Lines { json, silent, goes_on, is_replay: args.replay.is_some() };
+        lines.print(&source, &stop, &mut keep)
     };
     stop.store(true, Ordering::Relaxed);
     let ended = source.finish();
@@ -81,35 +86,54 @@ pub fn run(json: bool, args: &WatchArgs) -> Result<()> {
         guard.restore()?;
     }
     result?;
+    if let Some(recording) = recording {
+        recording.finish()?;
+    }
     ended
 }
 
 /// One line of text or JSON a process and refresh.
-fn lines_of(
-    source: &Source,
+struct Lines {
     json: bool,
     silent: bool,
-    is_over: impl Fn() -> bool,
-    keep: &mut dyn FnMut(&Frame) -> Result<bool>,
-) -> Result<()> {
-    while !is_over() {
-        let Some(frame) = source.next(Duration::from_millis(100)) else {
-            if source.is_over() {
+    goes_on: bool,
+    is_replay: bool,
+}
+
+impl Lines {
+    fn print(
+        &self,
+        source: &Source,
+        stop: &AtomicBool,
+        keep: &mut dyn FnMut(&mut Frame) -> bool,
+    ) -> Result<()> {
+        let mut printer = Printer::start(WAITING_FRAMES)?;
+        let is_stopped = || stop.load(Ordering::Relaxed);
+        while !is_stopped() && (self.goes_on || !output::reader_has_gone()) {
+            let Some(mut frame) = source.next(Duration::from_millis(100)) else {
+                if source.is_over() {
+                    break;
+                }
+                continue;
+            };
+            frame.own.skipped_frames = (!self.silent).then_some(printer.skipped);
+            let is_last = keep(&mut frame);
+            let text = match (self.json, self.silent) {
+                (true, _) => stream::line(&frame)?,
+                (_, true) => String::new(),
+                _ => lines::text(&frame),
+            };
+            // A recording waits for its reader, and what happens now does not.
+            let goes_on = match self.is_replay {
+                true => printer.print(text, stop),
+                false => printer.offer(text),
+            };
+            if is_last || !goes_on {
                 break;
             }
-            continue;
-        };
-        let is_last = keep(&frame)?;
-        if json {
-            output::print(&stream::line(&frame)?)?;
-        } else if !silent {
-            output::print(&lines::text(&frame))?;
         }
-        if is_last {
-            break;
-        }
+        printer.finish(stop)
     }
-    Ok(())
 }
 
 fn options(args: &WatchArgs) -> Options {
@@ -123,14 +147,4 @@ fn options(args: &WatchArgs) -> Options {
 
 fn interval(args: &WatchArgs) -> Duration {
     Duration::from_secs_f64(args.interval_s)
-}
-
-/// A file of addresses, for its owner alone.
-fn private_file(path: &std::path::Path) -> Result<std::fs::File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut options = std::fs::File::options();
-    options.write(true).create_new(true).mode(0o600);
-    options
-        .open(path)
-        .with_context(|| format!("cannot make {}: --output needs a new file", path.display()))
 }

@@ -16,8 +16,6 @@ use super::stream;
 
 /// The longest pause of a replay: a recording may have been stopped and gone on with.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// Some ten times the line of a frame with all the processes that are read at once.
-const MOST_LINE_BYTES: u64 = 64 << 20;
 /// Within this time a pause ends where it is stopped.
 const SLICE: Duration = Duration::from_millis(50);
 
@@ -75,7 +73,7 @@ impl Source {
     /// A recording, at its own pace.
     pub fn replay(path: &Path, stop: &Arc<AtomicBool>) -> Result<Source> {
         let name = path.display().to_string();
-        let mut lines = read_lines(path, MOST_LINE_BYTES)?.enumerate();
+        let mut lines = read_lines(path, stream::MOST_LINE_BYTES)?.enumerate();
         // What is no recording is told at once.
         let mut first = None;
         if let Some((_, line)) = lines.next() {

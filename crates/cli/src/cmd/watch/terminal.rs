@@ -31,7 +31,7 @@ pub fn run(
     source: &Source,
     penalty: Option<&Penalty>,
     stop: &AtomicBool,
-    keep: &mut dyn FnMut(&Frame) -> Result<bool>,
+    keep: &mut dyn FnMut(&mut Frame) -> bool,
 ) -> Result<()> {
     let terminal = ratatui::try_init().context("cannot use this terminal: try --plain")?;
     let mut terminal = Restored(terminal);
@@ -39,8 +39,8 @@ pub fn run(
     let mut is_last = false;
     while !stop.load(Ordering::Relaxed) && !is_last {
         let mut changed = false;
-        while let Some(frame) = source.next(Duration::ZERO) {
-            is_last |= keep(&frame)?;
+        while let Some(mut frame) = source.next(Duration::ZERO) {
+            is_last |= keep(&mut frame);
             view.show(&frame);
             changed = true;
         }
