@@ -70,7 +70,23 @@ pub fn text(args: &TendArgs) -> Result<String> {
          ProtectHome=yes\n\
          PrivateTmp=yes\n\
          PrivateDevices=yes\n\
+         ProtectControlGroups=yes\n\
+         ProtectKernelModules=yes\n\
+         ProtectKernelTunables=yes\n\
+         ProtectKernelLogs=yes\n\
+         ProtectClock=yes\n\
+         ProtectHostname=yes\n\
          RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6\n\
+         RestrictNamespaces=yes\n\
+         RestrictSUIDSGID=yes\n\
+         LockPersonality=yes\n\
+         MemoryDenyWriteExecute=yes\n\
+         SystemCallArchitectures=native\n\
+         # CAP_SYS_PTRACE is for collapsing memory: what reads or writes it is refused.\n\
+         SystemCallFilter=@system-service\n\
+         SystemCallFilter=~process_vm_writev process_vm_readv ptrace kcmp @privileged @resources\n\
+         SystemCallFilter=process_madvise capset sched_setscheduler sched_setattr setrlimit\n\
+         SystemCallErrorNumber=EPERM\n\
          MemoryMax=256M\n\
          \n\
          [Install]\n\
