@@ -54,9 +54,9 @@ for way in flood drip later silent full; do
 	wait "$COPROC_PID" 2>/dev/null || true # its status is the signal's
 done
 
-# Two bad servers that fail out of phase, and a good target without any.
-for way in flood drip; do
-	coproc python3 "$REPOSITORY/tests/lib/peer.py" "$way"
+# Bad servers that fail out of phase, and a good target without any.
+for way in flood close drip; do
+	coproc python3 "$REPOSITORY/tests/lib/peer.py" "$way" 2>"asked.$way"
 	started+=("$COPROC_PID")
 	read -r port <&"${COPROC[0]}"
 	sleep 300 &
@@ -64,6 +64,7 @@ for way in flood drip; do
 	printf '[[target]]\npid = %s\nping = "127.0.0.1:%s"\n' "$!" "$port" >>policy
 done 2>/dev/null # bash warns of a second coprocess
 printf '[[target]]\npid = %s\n' "$target" >>policy
+began=$SECONDS
 "$COWLAB" tend --targets policy --set cpu_share=1 --budget-us 1000000 >tended 2>err </dev/null &
 tend=$!
 started+=("$tend")
@@ -77,6 +78,8 @@ comes() {
 comes grep -q 'regions collapsed in' tended
 comes grep -q 'not one line' err
 comes grep -q 'no whole line' err
+# Each is asked again after 2 s at the earliest.
+(($(wc -l <asked.flood) <= (SECONDS - began) / 2 + 2)) || fail "asked $(wc -l <asked.flood) times in a few seconds"
 kill "$tend"
 wait "$tend" || fail "it ended with $?: $(cat err)"
 

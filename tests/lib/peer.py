@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A bad server: peer.py WAY. Prints its port. WAY is what it does to who asks it:
+"""A bad server: peer.py WAY. Prints its port, and `asked` on standard error at each connection. WAY is what it does to who asks it:
 flood (bytes without end), drip (a byte now and then), later (one good answer, then a drip),
-silent (accepts and says nothing), full (nobody accepts)."""
+close (closes after a while), silent (accepts and says nothing), full (nobody accepts)."""
 
 import socket
 import sys
@@ -24,12 +24,16 @@ print(port, flush=True)
 def serve(client):
     try:
         asked = 0
+        print("asked", file=sys.stderr, flush=True)
         while client.recv(64):
             asked += 1
             if way == "later" and asked == 1:
                 client.sendall(b"+PONG\r\n")
             elif way != "silent":
                 break
+        if way == "close":
+            time.sleep(0.7)
+            client.close()
         while True:
             client.sendall(b"x" * (1 << 20 if way == "flood" else 1))
             if way != "flood":
