@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use cowlab_machine::status;
 
 use crate::task::stolen_ns;
 
@@ -113,16 +114,15 @@ pub fn watch(
     began: Instant,
     stop: &AtomicBool,
 ) -> Result<Vec<Look>> {
-    let page = rustix::param::page_size() as u64;
     let mut looks = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        let statm = fs::read_to_string(format!("/proc/{pid}/statm"))
-            .context("redis-server ended while its memory was watched")?;
-        let pages: u64 =
-            statm.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or_default();
+        // One that has ended has no memory, whether it was waited for or not.
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok();
+        let rss_bytes = status.and_then(|text| status::bytes(&text, "VmRSS"));
+        let rss_bytes = rss_bytes.context("redis-server ended while its memory was watched")?;
         looks.push(Look {
             at_ns: began.elapsed().as_nanos() as u64,
-            rss_bytes: pages * page,
+            rss_bytes,
             group_bytes: group.and_then(Group::read),
             stolen_ns: stolen_ns(),
         });
@@ -148,16 +148,30 @@ mod tests {
         assert_eq!(parent("0::/\n", ""), None);
     }
 
-    #[test]
-    fn ones_own_memory_is_watched() {
-        let stop = AtomicBool::new(false);
-        let began = Instant::now();
-        let looks = std::thread::scope(|scope| {
-            let watcher = scope.spawn(|| watch(std::process::id(), None, began, &stop));
+    fn watched(pid: u32) -> Result<Vec<Look>> {
+        let (stop, began) = (AtomicBool::new(false), Instant::now());
+        std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| watch(pid, None, began, &stop));
             std::thread::sleep(Duration::from_millis(50));
             stop.store(true, Ordering::Relaxed);
-            watcher.join().unwrap().unwrap()
-        });
+            watcher.join().unwrap()
+        })
+    }
+
+    #[test]
+    fn ones_own_memory_is_watched() {
+        let looks = watched(std::process::id()).unwrap();
         assert!(!looks.is_empty() && looks.iter().all(|look| look.rss_bytes > 0));
+    }
+
+    #[test]
+    fn a_server_that_ended_has_no_memory_rather_than_0() {
+        use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(Pid::from_child(&child)), ended).unwrap();
+        let error = watched(child.id()).unwrap_err().to_string();
+        assert_eq!(error, "redis-server ended while its memory was watched");
+        child.wait().unwrap();
     }
 }
