@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The children of a process that are alive, with what tells them from later ones.
 
-use std::collections::{HashMap, HashSet};
 use std::{fs, io};
 
 use cowlab_machine::{ProcessError, Stat};
@@ -34,29 +33,6 @@ pub fn children(of: &Target) -> Result<Vec<Child>, ProcessError> {
 pub fn pids(of: &Target) -> Result<Vec<i32>, ProcessError> {
     let all = || among(of.pid(), &everybody()).into_iter().map(|child| child.pid).collect();
     Ok(listed(of)?.unwrap_or_else(all))
-}
-
-/// The children, their children, and so on, each after its parent. Fails once the process itself
-/// has ended.
-pub fn descendants(of: &Target) -> Result<Vec<Child>, ProcessError> {
-    of.stat()?;
-    let all = everybody();
-    let mut by_parent: HashMap<i32, Vec<&Child>> = HashMap::new();
-    for child in &all {
-        by_parent.entry(child.stat.parent).or_default().push(child);
-    }
-    let mut found: Vec<Child> = Vec::new();
-    let mut seen = HashSet::from([of.pid()]);
-    let mut next = vec![of.pid()];
-    while let Some(parent) = next.pop() {
-        for child in by_parent.get(&parent).into_iter().flatten() {
-            if seen.insert(child.pid) {
-                found.push((*child).clone());
-                next.push(child.pid);
-            }
-        }
-    }
-    Ok(found)
 }
 
 /// By the kernel's own lists, one a thread; `None` without CONFIG_PROC_CHILDREN.
@@ -100,20 +76,31 @@ fn read(pid: i32) -> Option<Child> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
     use std::time::Instant;
+
+    use rustix::process::{Pid, Signal, kill_process_group};
 
     use super::*;
 
     #[test]
     fn both_ways_find_the_same_children_and_no_grandchild() {
         let script = "sleep 60 & sleep 60 & (sleep 60; true) & echo ready; wait";
-        let mut shell =
-            Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut shell = Command::new("sh")
+            .args(["-c", script])
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
         std::io::Read::read(shell.stdout.as_mut().unwrap(), &mut [0; 6]).unwrap();
         let target = Target::open(shell.id() as i32).unwrap();
+        let grandchildren = || -> usize {
+            let of = |child: Child| children(&Target::open(child.pid).unwrap()).unwrap().len();
+            children(&target).unwrap().into_iter().map(of).sum()
+        };
         let wait = Instant::now();
-        while descendants(&target).unwrap().len() < 4 && wait.elapsed().as_secs() < 10 {
+        while grandchildren() < 1 && wait.elapsed().as_secs() < 10 {
             std::thread::yield_now();
         }
         let found = children(&target).unwrap();
@@ -125,12 +112,8 @@ mod tests {
         };
         assert_eq!(who(&found), who(&among(target.pid(), &everybody())));
         assert!(found.iter().all(|child| child.stat.start_ticks >= target.start_ticks()));
-        let all = descendants(&target).unwrap();
-        assert_eq!(all.len(), 4, "{all:?}");
-        for child in all {
-            let pid = rustix::process::Pid::from_raw(child.pid).unwrap();
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-        }
+        assert_eq!(grandchildren(), 1);
+        kill_process_group(Pid::from_child(&shell), Signal::KILL).unwrap();
         shell.wait().unwrap();
         assert!(matches!(children(&target), Err(ProcessError::Vanished { .. })));
     }

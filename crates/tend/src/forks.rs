@@ -115,6 +115,7 @@ impl Forks {
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead, BufReader};
+    use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -153,6 +154,7 @@ mod tests {
             .args(["-c", "(read -r _ < <(sleep 60); :) & sleep 60 & echo ready; wait"])
             .stdout(Stdio::piped())
             .stdin(Stdio::null())
+            .process_group(0)
             .spawn()
             .unwrap();
         let mut line = String::new();
@@ -167,10 +169,8 @@ mod tests {
             std::thread::sleep(Duration::from_millis(10));
         }
         assert_eq!(counts, (2, 1));
-        for child in children::descendants(&target).unwrap() {
-            let pid = rustix::process::Pid::from_raw(child.pid).unwrap();
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-        }
+        let group = rustix::process::Pid::from_child(&shell);
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
         shell.wait().unwrap();
     }
 

@@ -173,11 +173,6 @@ impl Tender {
             && self.rest_until.is_none()
     }
 
-    /// Whether it rests.
-    pub fn is_resting(&self) -> bool {
-        self.rest_until.is_some()
-    }
-
     /// Look at the target and decide; nothing is done to it. Also the CPU time that a collapse takes.
     pub fn look(&mut self) -> Result<(Survey, CollapsePlan, Option<u64>), ProcessError> {
         let survey = Survey::take(&self.target, self.huge_page_bytes)?;
