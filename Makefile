@@ -16,8 +16,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # One profile and one set of features for everything, so that nothing is compiled twice.
 CARGO_FLAGS := --release --workspace
 
-.PHONY: help study build test test-long test-slowdown test-casper-long test-insert-long fuzz-insert \
-	fuzz-reader kernels test-kernel test-kernel-long test-kernel-regions test-study-long test-tend-long unit e2e lint man picture bindings bench-trace install clean
+.PHONY: help study build test test-long test-slowdown test-casper-long test-insert-long test-hostile-long \
+	fuzz-insert fuzz-reader soak deny kernels test-kernel test-kernel-long test-kernel-regions test-study-long test-tend-long unit e2e lint man picture bindings bench-trace install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -32,7 +32,8 @@ build: ## target/release/cowlab and target/libcasper
 
 test: lint unit e2e ## everything that a change must pass
 
-test-long: test test-study-long test-kernel-long test-casper-long test-slowdown test-insert-long test-tend-long ## the long tests as well (hours)
+test-long: test test-study-long test-kernel-long test-casper-long test-slowdown test-insert-long test-tend-long \
+	test-hostile-long deny ## the long tests as well (hours)
 
 unit: build
 	scripts/install kernel
@@ -105,6 +106,15 @@ docs/metrics.md: FORCE ## the table of parameters and metrics, from crates/schem
 	mv $@.new $@
 FORCE:
 
+test-hostile-long: build ## each call of six commands fails in turn; 5,000 changes of each file that others hand us
+	scripts/install test
+	COWLAB_TEST_LONG=1 COWLAB_TEST_LIMIT_S=14400 scripts/run-tests faults
+	COWLAB_TEST_LONG=1 COWLAB_TEST_LIMIT_S=14400 scripts/run-tests hostile_files
+
+MINUTES ?= 60
+soak: build ## watch for MINUTES=60 under a storm of forks and bad scrapers: RSS, CPU, scrapes within bounds
+	scripts/watch-soak --minutes $(MINUTES)
+
 SECONDS ?= 60
 fuzz-insert: ## fuzz insert on one core for SECONDS=60
 	scripts/install test-long
@@ -114,6 +124,10 @@ RUNS ?= 100000
 fuzz-reader: ## fuzz the reader of traces on one core with RUNS=100000 inputs
 	scripts/install test-long
 	scripts/fuzz reader -runs=$(RUNS)
+
+deny: ## licences, versions and sources of every library
+	scripts/install deny
+	PATH=$(CURDIR)/target/tools/bin:$$PATH $(CARGO) deny check bans licenses sources
 
 lint: ## formats, warnings, licence tags, layers, links
 	scripts/install test

@@ -14,7 +14,7 @@ strace -qq -o /dev/null true 2>err || skip "strace may not trace here: $(<err)"
 kinds=(write pwritev openat fsync fdatasync rename ftruncate fallocate mkdir)
 tried=0
 
-sleep 1000 &
+sleep infinity &
 sleeper=$!
 trap 'kill $sleeper' EXIT
 passes footprint "$sleeper" --duration-s 0.1 --output whole
