@@ -223,7 +223,7 @@ refuses 1 'no process is named -5' footprint -5
 refuses 1 'kernel thread or a zombie' footprint 2
 refuses 1 'use --forks N' footprint $$ --method exclusive
 refuses 1 'cannot start ./nowhere' footprint -- ./nowhere
-refuses 2 'is not a method' footprint $$ --method magic
+refuses 2 "unknown method 'magic'" footprint $$ --method magic
 refuses 2 'PID|NAME' footprint
 refuses 2 'cannot mark' footprint --mark KILL -- true
 refuses 1 'soft-dirty' footprint $$ --method soft-dirty

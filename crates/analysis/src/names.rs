@@ -19,7 +19,3 @@ pub const TEND: &str = cowlab_schema::tend::BENCH.name;
 pub const COMMAND: &str = cowlab_schema::command::BENCH.name;
 /// What real programs' forks cost beside what was predicted.
 pub const FORECAST: &str = cowlab_schema::forecast::BENCH.name;
-
-/// How a forking process is kept in huge pages or not, in the order of tables.
-pub const TEND_POLICIES: [&str; 8] =
-    ["untended", "tended", "thp", "thp+tended", "mthp", "mthp+tended", "khugepaged", "damon"];

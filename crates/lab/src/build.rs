@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Builds a variant of the kernel, or finds it in the cache.
 
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use cowlab_schema::choices;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -28,49 +28,17 @@ const NEEDED_BYTES: u64 = 1 << 30;
 /// Lines of a first build, for the progress until one was counted.
 const TYPICAL_OBJECTS: u64 = 2350;
 
-/// Which kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Variant {
-    /// The source as it is.
-    Plain,
-    /// With the series, everything of it switched off until somebody switches it on.
-    Patched,
-    /// The same with the kernel's own checks: KASAN, lockdep, DEBUG_VM.
-    Debug,
-    /// The same as patched, with functions that tell CASPER when they begin and end.
-    Traced,
-}
-
-impl Variant {
-    /// Every variant.
-    pub const ALL: [Variant; 4] =
-        [Variant::Plain, Variant::Patched, Variant::Debug, Variant::Traced];
-
-    /// Its name, which its kernel's release ends with.
-    pub fn name(self) -> &'static str {
-        match self {
-            Variant::Plain => "plain",
-            Variant::Patched => "patched",
-            Variant::Debug => "debug",
-            Variant::Traced => "traced",
-        }
-    }
-}
-
-impl fmt::Display for Variant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl std::str::FromStr for Variant {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Variant, String> {
-        let known = || Variant::ALL.map(Variant::name).join(", ");
-        let found = Variant::ALL.into_iter().find(|variant| variant.name() == text);
-        found.ok_or_else(|| format!("no variant '{text}'; there are: {}", known()))
+choices! {
+    /// Which kernel; its release ends with its name.
+    Variant, "variant", {
+        /// the source as it is
+        Plain = "plain",
+        /// with the series, everything of it switched off until somebody switches it on
+        Patched = "patched",
+        /// the same with the kernel's own checks: KASAN, lockdep, DEBUG_VM
+        Debug = "debug",
+        /// the same as patched, with functions that tell CASPER when they begin and end
+        Traced = "traced",
     }
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Named choices, each with the one name that flags, samples and C probes use.
 
-/// An enum of named choices: parsed from and printed as the names given, in serde as well.
+/// An enum of named choices: parsed from and printed as the names given, in serde as well. Whoever
+/// uses it needs serde.
+#[macro_export]
 macro_rules! choices {
     ($(#[$doc:meta])* $name:ident, $what:literal, {
         $($(#[doc = $meaning:literal])+ $variant:ident = $text:literal),+ $(,)?
@@ -40,7 +42,7 @@ macro_rules! choices {
             }
         }
 
-        impl crate::Value for $name {
+        impl $crate::Value for $name {
             fn parse(text: &str) -> Result<Self, String> {
                 text.parse()
             }

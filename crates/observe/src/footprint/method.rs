@@ -2,59 +2,25 @@
 //! How writes are seen: what each way needs, and which one is taken. Facts first, then a pure
 //! function.
 
-use std::fmt;
-use std::str::FromStr;
+use cowlab_schema::choices;
 
 use crate::mappings;
 use crate::pagemap::Pagemap;
 use crate::target::Target;
 
-/// A way of seeing which pages were written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Method {
-    /// Each fault with its address, by BPF: exact, and in their order.
-    Faults,
-    /// What fork shared and is shared no longer, by the page table.
-    Exclusive,
-    /// The kernel's soft-dirty bits.
-    SoftDirty,
-    /// Asynchronous write-protection, in memory that the program has registered for it.
-    Uffd,
-    /// The bytes of two moments, compared.
-    Snapshot,
-}
-
-impl Method {
-    /// Every one.
-    pub const ALL: [Method; 5] =
-        [Method::Faults, Method::Exclusive, Method::SoftDirty, Method::Uffd, Method::Snapshot];
-
-    /// Its name on the command line and in samples.
-    pub fn name(self) -> &'static str {
-        match self {
-            Method::Faults => "faults",
-            Method::Exclusive => "exclusive",
-            Method::SoftDirty => "soft-dirty",
-            Method::Uffd => "uffd",
-            Method::Snapshot => "snapshot",
-        }
-    }
-}
-
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Method {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Method, String> {
-        Method::ALL.into_iter().find(|method| method.name() == text).ok_or_else(|| {
-            let names: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
-            format!("'{text}' is not a method: use {}", names.join(", "))
-        })
+choices! {
+    /// A way of seeing which pages were written.
+    Method, "method", {
+        /// each fault with its address, by BPF: exact, and in their order
+        Faults = "faults",
+        /// what fork shared and is shared no longer, by the page table
+        Exclusive = "exclusive",
+        /// the kernel's soft-dirty bits
+        SoftDirty = "soft-dirty",
+        /// asynchronous write-protection, in memory that the program has registered for it
+        Uffd = "uffd",
+        /// the bytes of two moments, compared
+        Snapshot = "snapshot",
     }
 }
 

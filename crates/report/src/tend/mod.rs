@@ -7,9 +7,10 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use cowlab_analysis::names::{TEND as BENCH, TEND_POLICIES};
+use cowlab_analysis::names::TEND as BENCH;
 use cowlab_analysis::picked::Picked;
 use cowlab_model::stats::median;
+use cowlab_schema::tend::Policy;
 use cowlab_store::Run;
 
 use crate::document::{Axis, Block, Cell, Document, Plot, Section, Series};
@@ -76,7 +77,7 @@ impl<'a> Tended<'a> {
     /// Those that were measured, as the program lists them.
     fn all(samples: &Picked<'a>) -> Vec<Tended<'a>> {
         let mut found = samples.words("policy");
-        found.sort_by_key(|name| TEND_POLICIES.iter().position(|known| known == name));
+        found.sort_by_key(|name| name.parse::<Policy>().ok());
         let of = |policy| Tended { policy, samples: samples.with("policy", policy) };
         found.into_iter().map(of).collect()
     }
