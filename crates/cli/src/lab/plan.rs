@@ -2,8 +2,7 @@
 //! What a guest measures, as a file in the folder that it shares: the one way in which a guest is
 //! told anything.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -21,10 +20,8 @@ const FILE: &str = "plan.json";
 pub struct Measurement {
     /// `bench` with its name, or `study` with a paper's.
     pub verb: [String; 2],
-    /// Values by flag, without its dashes.
-    pub flags: BTreeMap<String, Vec<String>>,
-    /// Flags without a value.
-    pub switches: Vec<String>,
+    /// What it is asked: `--FLAG=VALUE`, or `--FLAG`.
+    pub flags: Vec<String>,
     /// The program that is measured, and its arguments.
     pub command: Vec<OsString>,
 }
@@ -43,17 +40,13 @@ pub struct GuestPlan {
 impl Measurement {
     /// `bench NAME`, or `study PAPER`, with nothing set.
     pub fn new(verb: &str, name: &str) -> Measurement {
-        Measurement {
-            verb: [verb.to_owned(), name.to_owned()],
-            flags: BTreeMap::new(),
-            switches: Vec::new(),
-            command: Vec::new(),
-        }
+        let verb = [verb.to_owned(), name.to_owned()];
+        Measurement { verb, flags: Vec::new(), command: Vec::new() }
     }
 
     /// With a flag.
     pub fn with(mut self, flag: &str, value: impl ToString) -> Measurement {
-        self.flags.entry(flag.to_owned()).or_default().push(value.to_string());
+        self.flags.push(format!("--{flag}={}", value.to_string()));
         self
     }
 
@@ -67,15 +60,12 @@ impl Measurement {
             if !matches!(matches.value_source(id), Some(ValueSource::CommandLine)) {
                 continue;
             }
-            let values = matches.get_raw(id).into_iter().flatten().map(OsString::from);
+            let values = matches.get_raw(id).into_iter().flatten();
             match arg.get_long() {
-                None => measurement.command.extend(values),
-                Some(flag) if !arg.get_action().takes_values() => {
-                    measurement.switches.push(flag.to_owned());
-                }
+                None => measurement.command.extend(values.map(OsString::from)),
                 Some(flag) => {
-                    let values = values.map(|value| value.to_string_lossy().into_owned());
-                    measurement.flags.insert(flag.to_owned(), values.collect());
+                    let told = |value: &OsStr| format!("--{flag}={}", value.to_string_lossy());
+                    measurement.flags.extend(values.map(told));
                 }
             }
         }
@@ -84,10 +74,9 @@ impl Measurement {
 
     /// The same for a kernel that has one policy, `off`, whatever the others are measured under.
     pub fn without_policies(mut self) -> Measurement {
-        if let Some(policies) = self.flags.get_mut("policy") {
-            *policies = vec!["off".to_owned()];
-        }
-        self
+        let known = self.flags.len();
+        self.flags.retain(|flag| !flag.starts_with("--policy="));
+        if self.flags.len() < known { self.with("policy", "off") } else { self }
     }
 }
 
@@ -105,12 +94,10 @@ impl GuestPlan {
         let place = || format!("{} is no plan", path.display());
         let plan: GuestPlan =
             serde_json::from_slice(&fs::read(path).with_context(place)?).with_context(place)?;
-        let Measurement { verb, flags, switches, command } = plan.measurement;
+        let Measurement { verb, flags, command } = plan.measurement;
         let mut words: Vec<OsString> = vec!["cowlab".into()];
         words.extend(verb.map(OsString::from));
-        let flags = flags.iter().flat_map(|(flag, values)| values.iter().map(move |v| (flag, v)));
-        words.extend(flags.map(|(flag, value)| format!("--{flag}={value}").into()));
-        words.extend(switches.iter().map(|switch| format!("--{switch}").into()));
+        words.extend(flags.into_iter().map(OsString::from));
         words.extend(["--output".into(), plan.output.into()]);
         words.extend(["--seed".into(), plan.seed.to_string().into()]);
         if !command.is_empty() {
@@ -158,11 +145,8 @@ mod tests {
             assert_eq!(words(matches(line)), expected, "{line}");
         }
         let policies = matches("cow-faults --policy off,next --policy ccow");
-        assert_eq!(
-            policies.flags["policy"],
-            ["off,next", "ccow"].join(",").split(',').collect::<Vec<_>>()
-        );
-        assert_eq!(policies.without_policies().flags["policy"], ["off"]);
+        assert_eq!(policies.flags, ["--policy=off", "--policy=next", "--policy=ccow"]);
+        assert_eq!(policies.without_policies().flags, ["--policy=off"]);
         let other = matches("tend --tending tended");
         assert_eq!(other.clone().without_policies(), other);
         let written = Measurement::new("study", "ccow").with("set", "load=0.5").with("set", "x=1");

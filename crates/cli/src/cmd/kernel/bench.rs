@@ -24,14 +24,8 @@ pub fn run(json: bool, args: &KernelBenchArgs, matches: &ArgMatches) -> Result<(
     let host = Facts::probe(&Root::default()).environment();
     let mut life = RunLife::begin(common, &name, host)?;
     let (name, own) = matches.subcommand().context("which measurement?")?;
-    let measurement = Measurement::of_matches(name, own);
-    let measurement = match args.what.set_mthp {
-        true => Measurement {
-            switches: [measurement.switches, vec!["set-mthp".into()]].concat(),
-            ..measurement
-        },
-        false => measurement,
-    };
+    let mut measurement = Measurement::of_matches(name, own);
+    measurement.flags.extend(args.what.set_mthp.then(|| "--set-mthp".to_owned()));
     let boots = args.boots.unwrap_or(if args.variant.len() > 1 { 2 } else { 1 });
     let accelerator = guests::ready(&lab, args.guest.settings.accelerator, &args.variant)?;
     let plan = GuestRuns {
