@@ -6,45 +6,9 @@ set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
 
-make -s -C "$REPOSITORY/casper/libcasper" BUILD="$PWD/lib" || fail "libcasper does not compile"
-compile() { # NAME SOURCE: a program that links libcasper
-	cc -O1 -Wall -Werror -I"$REPOSITORY/casper/libcasper/include" -o "$1" "$2" -L"$PWD/lib" -lcasper \
-		-Wl,-rpath,"$PWD/lib" -pthread || fail "$2 does not compile"
-}
+# shellcheck source=casper/tests/lib/record.sh
+. "$REPOSITORY/casper/tests/lib/record.sh"
 compile checksum "$REPOSITORY/casper/examples/checksum.c"
-cat >ticks.c <<'END'
-#include <casper.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <unistd.h>
-struct tick { casper_event_type event_type; uint16_t unused; uint32_t number; };
-static const struct casper_field_info fields[] = { CASPER_FIELD(struct tick, number, "") };
-static const struct casper_type_info tick = { "tick", fields, 1, sizeof(struct tick), 0x20 };
-static const struct casper_type_info tock = { "tock", fields, 1, sizeof(struct tick), 0x21 };
-int main(int argc, char **argv)
-{
-	struct tick event = { .event_type = 0x20 };
-	casper_register(&tick);
-	casper_register(&tock);
-	for (int i = 0; argc < 2 || i < atoi(argv[1]); i++) {
-		event.event_type = 0x20 + i % 2;
-		event.number = i;
-		casrecord(&event, sizeof(event));
-		if (argc < 2)
-			usleep(1000);
-	}
-	return argc > 2 ? atoi(argv[2]) : 0;
-}
-END
-compile ticks ticks.c
-
-# record ARGUMENT...: as `passes`, over the trace of before.
-record() {
-	passes trace record --force --json "$@"
-}
-stores() {
-	json stored="$1" 'd.summary.stored_events == $stored'
-}
 
 # The paper's program: one event before and one after each block of 4096 bytes.
 head -c 10000 /dev/zero >data

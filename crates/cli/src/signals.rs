@@ -12,6 +12,8 @@ use anyhow::Result;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::{register, register_conditional_default, register_usize};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 use signal_hook::low_level::pipe;
 
 use crate::output;
@@ -59,6 +61,21 @@ pub fn last() -> Result<Arc<AtomicUsize>> {
     Ok(last)
 }
 
+/// Ctrl-C and SIGTERM: each that came is kept until it is asked for.
+pub struct Signals(SignalsInfo<WithRawSiginfo>);
+
+impl Signals {
+    /// From here on they end nothing by themselves.
+    pub fn new() -> Result<Signals> {
+        Ok(Signals(SignalsInfo::new([SIGINT, SIGTERM])?))
+    }
+
+    /// The next that came.
+    pub fn next(&mut self) -> Option<i32> {
+        self.0.pending().next().map(|signal| signal.si_signo)
+    }
+}
+
 /// Tells the command to end, as cowlab was told. Ctrl-C the terminal sends it as well.
 pub fn forward(signal: i32, command: i32) {
     if signal == SIGTERM
@@ -66,5 +83,22 @@ pub fn forward(signal: i32, command: i32) {
     {
         // One that cannot be told, or not any more, is let go by the next signal.
         let _ = kill_process(pid, Signal::TERM);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use signal_hook::low_level::raise;
+
+    use super::*;
+
+    /// The first is the command's, the second ends the recording: two that come together are two.
+    #[test]
+    fn two_signals_are_two() {
+        let mut signals = Signals::new().unwrap();
+        raise(SIGTERM).unwrap();
+        raise(SIGTERM).unwrap();
+        let seen = [(); 3].map(|()| signals.next());
+        assert_eq!(seen, [Some(SIGTERM), Some(SIGTERM), None]);
     }
 }

@@ -5,9 +5,9 @@
 //! A chunk that does not go to disk whole is cut off again, so that the file is readable at every
 //! moment and its writer can go on once there is room.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use zerocopy::{FromZeros, IntoBytes};
@@ -41,6 +41,7 @@ fn is_full(error: &io::Error) -> bool {
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => " (does its folder exist?)",
+        io::ErrorKind::AlreadyExists => " (a trace is a new file)",
         _ if is_full(error) => " (make room there, or record to another disk)",
         _ => "",
     }
@@ -111,31 +112,17 @@ pub fn chunk_crc(chunk: &casper_chunk, payload: &[u8]) -> u32 {
 }
 
 impl TraceWriter {
-    /// Create a trace that only its owner may read, or replace the regular file that is there.
+    /// Create a trace that only its owner may read. What is there already stays as it is, be it a
+    /// file, a device or a link to one.
     pub fn create(path: &Path, header: &casper_file) -> Result<Self, WriteError> {
-        let fail = |error| WriteError { path: path.to_owned(), offset: 0, error };
-        // Not truncated before it is known to be a plain file; a FIFO must not block either.
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32)
-            .open(path)
-            .map_err(fail)?;
-        let kind = file.metadata().map_err(fail)?.file_type();
-        if !kind.is_file() {
-            let what = if kind.is_fifo() || kind.is_socket() { "a pipe" } else { "a device" };
-            let text = format!("a trace is a plain file, this is {what}");
-            return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, text)));
-        }
-        file.set_permissions(Permissions::from_mode(0o600)).map_err(fail)?;
+        let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let file =
+            created.map_err(|error| WriteError { path: path.to_owned(), offset: 0, error })?;
         let end = FILE_BYTES as u64;
         let path = path.to_owned();
         let mut writer =
             TraceWriter { file, path, header: *header, end, sequence: 0, ragged: false };
-        let begun = writer.file.set_len(0).map_err(fail);
-        if let Err(error) = begun.and_then(|()| writer.write_header()) {
+        if let Err(error) = writer.write_header() {
             // Without a header it is no trace.
             let _ = std::fs::remove_file(&writer.path);
             return Err(error);

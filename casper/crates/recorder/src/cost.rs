@@ -17,7 +17,6 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::clock::Clock;
 use crate::drain::{Drain, Sink};
-use crate::owner::Owner;
 use crate::session::{Kernel, Options, Session};
 
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trace_cost"));
@@ -50,18 +49,9 @@ struct Times {
 }
 
 impl Sink for Times {
-    fn data(&mut self, of: &DataChunk, payload: &[u8]) -> Result<()> {
+    fn data(&mut self, of: &DataChunk, payload: &[u8]) {
         let times = records(payload, of.base_ticks);
         self.records.extend(times.map(|raw| (u32::from(raw.event_type()), raw.ticks)));
-        Ok(())
-    }
-
-    fn meta(&mut self, _: &[u8]) -> Result<()> {
-        Ok(())
-    }
-
-    fn thread(&mut self, _: u32, _: &Owner) -> Result<()> {
-        Ok(())
     }
 }
 
@@ -81,14 +71,14 @@ impl Times {
 }
 
 /// What stands between two events of a session that holds nothing else, in ps.
-fn costs(session: &Session) -> Result<impl Fn(u32, usize, u32) -> Result<u64>> {
+fn costs(session: &Session) -> impl Fn(u32, usize, u32) -> Result<u64> {
     let mut times = Times::default();
-    Drain::default().round(session, &mut times, true)?;
+    Drain::default().round(session, &mut times, true);
     let hz = session.clock.hz(session.first);
-    Ok(move |from: u32, steps: usize, to: u32| {
+    move |from: u32, steps: usize, to: u32| {
         let ticks = times.ticks(from, steps, to).context("no events came")?;
         Ok((ticks * 1e12 / hz as f64) as u64)
-    })
+    }
 }
 
 impl ProbeCost {
@@ -112,7 +102,7 @@ impl ProbeCost {
                 .status()
                 .context("cannot run the program that shows what events cost")?;
         ensure!(status.success(), "the program that shows what events cost ended with {status}");
-        let ps = costs(&session)?;
+        let ps = costs(&session);
         Ok(ProbeCost {
             event_ps: ps(EVENT, 1, EVENT)?,
             call_inner_ps: ps(CASPER_ENTER, 1, CASPER_EXIT)?,
@@ -134,7 +124,7 @@ impl ProbeCost {
         session.turn(true)?;
         session.calibrate_kernel(KERNEL_EVENTS)?;
         session.turn(false)?;
-        let ps = costs(&session)?;
+        let ps = costs(&session);
         Ok(ProbeCost {
             event_ps: ps(EVENT, 1, EVENT)?,
             call_inner_ps: ps(CASPER_ENTER, 1, CASPER_EXIT)?,

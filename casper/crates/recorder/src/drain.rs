@@ -9,7 +9,7 @@
 use std::mem::offset_of;
 use std::sync::atomic::{Ordering, fence};
 
-use anyhow::Result;
+use anyhow::Error;
 use cowlab_casper::record::{
     CASPER_BUFFER_CLAIMED, CASPER_BUFFER_FREE, CASPER_BUFFER_HEADER_BYTES, casper_buffer,
     casper_session, casper_subbuf, casper_total,
@@ -25,16 +25,18 @@ use crate::session::{META_STEP_BYTES, Session, WhenFull};
 const EVENT_ROOM_BYTES: u64 = 16;
 /// Entries whose writers were killed, or are at it. Far more than there can be.
 const UNCOMMITTED_MAX: usize = 1 << 16;
+/// Each leaves some bytes here and in the trace when it has ended.
+const STREAMS_MAX: u32 = 1_000_000;
 const SUBBUF_HEADER_BYTES: u64 = size_of::<casper_subbuf>() as u64;
 
 /// Where drained records go.
 pub trait Sink {
     /// Records of one sub-buffer, or of a part of it.
-    fn data(&mut self, of: &DataChunk, payload: &[u8]) -> Result<()>;
+    fn data(&mut self, of: &DataChunk, payload: &[u8]);
     /// Whole metadata entries.
-    fn meta(&mut self, entries: &[u8]) -> Result<()>;
+    fn meta(&mut self, _entries: &[u8]) {}
     /// A thread records for the first time.
-    fn thread(&mut self, process: u32, owner: &Owner) -> Result<()>;
+    fn thread(&mut self, _process: u32, _owner: &Owner) {}
 }
 
 /// A stream that is being drained.
@@ -52,14 +54,12 @@ struct Stream {
 }
 
 /// Memory says what no rule of `record.h` allows.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
 struct Broken(String);
 
 macro_rules! rule {
     ($holds:expr, $($otherwise:tt)*) => {
         if !$holds {
-            return Err(Broken(format!($($otherwise)*)).into());
+            return Err(Broken(format!($($otherwise)*)));
         }
     };
 }
@@ -75,8 +75,10 @@ pub struct Drain {
     begun: u32,
     /// The first rule that was broken.
     breach: Option<String>,
-    /// The session was closed for that.
+    /// The session was closed.
     closed: bool,
+    /// Why programs get no more memory.
+    no_memory: Option<Error>,
     /// Buffers that are not read any more.
     broken: Vec<u32>,
     /// Entries that were not committed when they were passed.
@@ -105,33 +107,45 @@ impl Drain {
         self.breach.as_deref()
     }
 
+    /// Whether the session was closed before its end.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Why programs got no more memory, if they did not.
+    pub fn take_no_memory(&mut self) -> Option<Error> {
+        self.no_memory.take()
+    }
+
     /// Pass on what there is. `last`: the recording is over, so that a flight recorder's buffers
     /// are taken as well. Returns the bytes of records that were passed on.
-    pub fn round(&mut self, session: &Session, sink: &mut dyn Sink, last: bool) -> Result<u64> {
+    pub fn round(&mut self, session: &Session, sink: &mut dyn Sink, last: bool) -> u64 {
         if self.closed {
-            return Ok(0);
+            // Each time: a program may have opened it again.
+            session.close();
+            return 0;
         }
-        let mut bytes = self.pass(session, sink, last)?;
+        let mut bytes = self.pass(session, sink, last);
         if !session.is_as_told() {
             self.broke("a program turned the recording on or off".to_owned());
         }
-        if self.breach.is_some() {
+        if self.closed || self.breach.is_some() {
             self.closed = true;
             session.close();
             if !last {
-                bytes += self.pass(session, sink, true)?;
+                bytes += self.pass(session, sink, true);
             }
         }
-        Ok(bytes)
+        bytes
     }
 
     fn broke(&mut self, rule: String) {
         self.breach.get_or_insert(rule);
     }
 
-    fn pass(&mut self, session: &Session, sink: &mut dyn Sink, last: bool) -> Result<u64> {
+    fn pass(&mut self, session: &Session, sink: &mut dyn Sink, last: bool) -> u64 {
         let mut bytes = 0;
-        self.metadata(session, sink, last)?;
+        self.metadata(session, sink, last);
         let ready = session.buffers_ready();
         self.streams.resize_with(ready as usize, || None);
         let mut free = 0;
@@ -140,43 +154,54 @@ impl Drain {
             if state == CASPER_BUFFER_FREE && self.streams[index as usize].is_none() {
                 free += 1;
             } else if !self.broken.contains(&index) {
-                bytes += self.buffer(session, sink, index, last)?;
+                bytes += self.buffer(session, sink, index, last);
             }
         }
-        // Ahead of who starts threads or forks: half as many again as are in use.
-        if !last && free < 4 + ready / 4 {
-            session.provide_buffers(ready + 4 + ready / 2)?;
+        if !last {
+            self.provide(session, free);
         }
-        session.provide_metadata(self.meta_position)?;
-        Ok(bytes)
+        bytes
     }
 
-    fn buffer(
-        &mut self,
-        session: &Session,
-        sink: &mut dyn Sink,
-        index: u32,
-        last: bool,
-    ) -> Result<u64> {
+    /// Memory for what programs will need. Without it they go on with the buffers that they have.
+    fn provide(&mut self, session: &Session, free: u32) {
+        let ready = session.buffers_ready();
+        // Ahead of who starts threads or forks: half as many again as are in use.
+        if free < 4 + ready / 4 && self.no_memory.is_none() {
+            self.no_memory = session.provide_buffers(ready + 4 + ready / 2).err();
+        }
+        // They would wait for room for their metadata.
+        if let Err(error) = session.provide_metadata(self.meta_position) {
+            self.closed = true;
+            self.no_memory.get_or_insert(error);
+        }
+    }
+
+    fn buffer(&mut self, session: &Session, sink: &mut dyn Sink, index: u32, last: bool) -> u64 {
         let buffer = session.buffer_offset(index);
         let mut stream = match self.streams[index as usize].take() {
             Some(stream) => stream,
             // Claimed a moment ago, or by a program that was killed within that moment.
-            None if session.word(field!(buffer, stream)) == 0 => return Ok(0),
+            None if session.word(field!(buffer, stream)) == 0 => return 0,
+            None if self.begun == STREAMS_MAX => {
+                self.broke(format!("more than {STREAMS_MAX} threads recorded"));
+                return 0;
+            }
             None => {
                 self.begun += 1;
-                Stream::begin(session, sink, buffer, self.begun)?
+                Stream::begin(session, sink, buffer, self.begun)
             }
         };
-        let (bytes, ended) = match stream.drain(session, sink, buffer, last, &mut self.scratch) {
-            Err(error) if error.is::<Broken>() => {
+        let drained = stream.drain(session, sink, buffer, last, &mut self.scratch);
+        let (bytes, ended) = match drained {
+            Err(Broken(rule)) => {
                 let Owner { pid, tid, .. } = stream.owner;
-                self.broke(format!("thread {tid} of process {pid}: {error}"));
+                self.broke(format!("thread {tid} of process {pid}: {rule}"));
                 self.broken.push(index);
                 self.totals.push(stream.total);
-                return Ok(0);
+                return 0;
             }
-            drained => drained?,
+            Ok(drained) => drained,
         };
         if ended || last {
             self.totals.push(stream.total);
@@ -186,11 +211,11 @@ impl Drain {
         } else if !last {
             self.streams[index as usize] = Some(stream);
         }
-        Ok(bytes)
+        bytes
     }
 
     /// Pass on committed metadata.
-    fn metadata(&mut self, session: &Session, sink: &mut dyn Sink, last: bool) -> Result<()> {
+    fn metadata(&mut self, session: &Session, sink: &mut dyn Sink, last: bool) {
         let (start, ready) = session.metadata();
         let header = size_of::<cowlab_casper::record::casper_meta>() as u64;
         let mut entries = Vec::new();
@@ -232,12 +257,14 @@ impl Drain {
         if !good || end > ready {
             self.broke(format!("metadata at offset {} is no entry", self.meta_position));
         }
-        if entries.is_empty() { Ok(()) } else { sink.meta(&entries) }
+        if !entries.is_empty() {
+            sink.meta(&entries);
+        }
     }
 }
 
 impl Stream {
-    fn begin(session: &Session, sink: &mut dyn Sink, buffer: usize, number: u32) -> Result<Stream> {
+    fn begin(session: &Session, sink: &mut dyn Sink, buffer: usize, number: u32) -> Stream {
         let process = session.word(field!(buffer, process));
         let pid = session.word(field!(buffer, pid));
         let owner = Owner::new(
@@ -245,10 +272,10 @@ impl Stream {
             session.word(field!(buffer, tid)),
             session.double_word(field!(buffer, pid_namespace)),
         );
-        sink.thread(process, &owner)?;
+        sink.thread(process, &owner);
         let mut total = casper_total::new_zeroed();
         (total.stream, total.process) = (number, process);
-        Ok(Stream {
+        Stream {
             total,
             owner,
             level: session.word(field!(buffer, level)),
@@ -256,7 +283,7 @@ impl Stream {
             position: 0,
             base_ticks: 0,
             first_event: 0,
-        })
+        }
     }
 
     /// Pass on what it has published, unless a flight recorder still records. Returns the bytes of
@@ -268,7 +295,7 @@ impl Stream {
         buffer: usize,
         last: bool,
         scratch: &mut Vec<u8>,
-    ) -> Result<(u64, bool)> {
+    ) -> Result<(u64, bool), Broken> {
         let overwrites = session.options.when_full == WhenFull::Overwrite;
         // Whether it has ended is asked before its position is: what it wrote last is seen.
         let state = session.word(field!(buffer, state));
@@ -293,7 +320,7 @@ impl Stream {
         sink: &mut dyn Sink,
         buffer: usize,
         scratch: &mut Vec<u8>,
-    ) -> Result<u64> {
+    ) -> Result<u64, Broken> {
         let (ring_bytes, subbuf_bytes) = (session.options.buffer_bytes, session.subbuf_bytes);
         let overwrites = session.options.when_full == WhenFull::Overwrite;
         let head = session.double_word(field!(buffer, head));
@@ -345,7 +372,7 @@ impl Stream {
     }
 
     /// A flight recorder's sub-buffer at `start` says how many events were before it.
-    fn skip_to(&mut self, first_event: u64, start: u64) -> Result<()> {
+    fn skip_to(&mut self, first_event: u64, start: u64) -> Result<(), Broken> {
         let possible = self.first_event..=start / EVENT_ROOM_BYTES;
         rule!(possible.contains(&first_event), "{first_event} events in {start} bytes");
         self.total.overwritten += first_event - self.first_event;
@@ -353,7 +380,7 @@ impl Stream {
         Ok(())
     }
 
-    fn pass_on(&mut self, sink: &mut dyn Sink, records: &[u8]) -> Result<u64> {
+    fn pass_on(&mut self, sink: &mut dyn Sink, records: &[u8]) -> Result<u64, Broken> {
         let found = summary(records);
         if found.used_bytes == 0 {
             rule!(found.end == End::Whole, "after its event {} comes no record", self.first_event);
@@ -375,7 +402,7 @@ impl Stream {
         if let Some((process, pid, _)) = found.switched {
             self.current = (process, pid);
         }
-        sink.data(&of, &records[..found.used_bytes])?;
+        sink.data(&of, &records[..found.used_bytes]);
         self.total.stored += u64::from(found.events);
         rule!(found.end == End::Whole, "after its event {} comes no record", self.first_event);
         Ok(found.used_bytes as u64)
@@ -416,6 +443,9 @@ pub struct Counters {
     pub lost_meta: u64,
     /// Processes that entered.
     pub processes: u32,
-    /// A program left since it saw no heartbeat.
+    /// A program found that the recorder had ended, and gave the memory back.
     pub abandoned: bool,
 }
+
+#[cfg(test)]
+mod tests;

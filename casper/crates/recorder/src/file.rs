@@ -3,9 +3,8 @@
 //! else.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::Result;
 use cowlab_casper::record::{
     CASPER_META_MODULE, CASPER_META_THREAD, casper_file, casper_meta, casper_meta_module,
     casper_meta_thread, casper_total, padded,
@@ -20,7 +19,6 @@ use crate::session::{Session, WhenFull};
 /// A trace that is being recorded.
 pub struct TraceFile {
     writer: TraceWriter,
-    path: PathBuf,
     /// Events that the disk had no room for, by stream.
     disk_lost: HashMap<u32, u64>,
     lost_meta: u64,
@@ -51,7 +49,7 @@ pub struct Account {
 
 impl TraceFile {
     /// Create the file; its header describes the session.
-    pub fn create(path: &Path, session: &Session, command: &str) -> Result<TraceFile> {
+    pub fn create(path: &Path, session: &Session, command: &str) -> Result<TraceFile, WriteError> {
         let mut header = new_header();
         header.mode = match session.options.when_full {
             WhenFull::Drop => cowlab_casper::record::CASPER_MODE_DROP,
@@ -68,8 +66,7 @@ impl TraceFile {
         put_text(&mut header.command, command);
         set_now(&mut header, session);
         let writer = TraceWriter::create(path, &header)?;
-        let path = path.to_owned();
-        Ok(TraceFile { writer, path, disk_lost: HashMap::new(), lost_meta: 0, trouble: None })
+        Ok(TraceFile { writer, disk_lost: HashMap::new(), lost_meta: 0, trouble: None })
     }
 
     /// The header, to be changed; [`TraceFile::refresh`] writes it.
@@ -82,16 +79,6 @@ impl TraceFile {
         set_now(self.writer.header_mut(), session);
         let result = self.writer.write_header();
         self.note(result);
-    }
-
-    /// Remove the file.
-    pub fn remove(&self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
-
-    /// What the disk answered, if it refused something.
-    pub fn trouble(&self) -> Option<&WriteError> {
-        self.trouble.as_ref()
     }
 
     /// Keep the first trouble; true if all went well.
@@ -120,14 +107,7 @@ impl TraceFile {
         let mut entry = head.as_bytes().to_vec();
         entry.extend_from_slice(content);
         entry.resize(size, 0);
-        self.write_meta(&entry);
-    }
-
-    fn write_meta(&mut self, entries: &[u8]) {
-        let result = self.writer.meta(entries);
-        if !self.note(result) {
-            self.lost_meta += cowlab_casper::meta::entries(entries).count() as u64;
-        }
+        self.meta(&entry);
     }
 
     /// End the file: totals and the final header.
@@ -168,26 +148,26 @@ impl TraceFile {
 }
 
 impl Sink for TraceFile {
-    fn data(&mut self, of: &DataChunk, payload: &[u8]) -> Result<()> {
+    fn data(&mut self, of: &DataChunk, payload: &[u8]) {
         let result = self.writer.data(of, payload);
         if !self.note(result) {
             *self.disk_lost.entry(of.stream).or_default() += u64::from(of.events);
         }
-        Ok(())
     }
 
-    fn meta(&mut self, entries: &[u8]) -> Result<()> {
-        self.write_meta(entries);
-        Ok(())
+    fn meta(&mut self, entries: &[u8]) {
+        let result = self.writer.meta(entries);
+        if !self.note(result) {
+            self.lost_meta += cowlab_casper::meta::entries(entries).count() as u64;
+        }
     }
 
-    fn thread(&mut self, process: u32, owner: &Owner) -> Result<()> {
-        let Some(name) = owner.name() else { return Ok(()) };
+    fn thread(&mut self, process: u32, owner: &Owner) {
+        let Some(name) = owner.name() else { return };
         let mut thread = casper_meta_thread::new_zeroed();
         thread.tid = owner.tid;
         put_text(&mut thread.name, &name);
         self.entry(CASPER_META_THREAD as u16, process, thread.as_bytes());
-        Ok(())
     }
 }
 

@@ -4,8 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
-use cowlab_casper::write::WriteError;
+use anyhow::{Context, Error, Result};
 
 use crate::cost::ProbeCost;
 use crate::drain::{Drain, counters};
@@ -30,14 +29,21 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Begin to record into `path`; `command` is what the trace says was recorded.
+    /// Begin to record into `path`, in place of a trace that may be there if `replace`; `command`
+    /// is what the trace says was recorded.
     pub fn start(
         path: &Path,
+        replace: bool,
         options: Options,
         command: &str,
         cost: Option<&ProbeCost>,
     ) -> Result<Recording> {
         let session = Session::create(options)?;
+        // Not a link, nor a device.
+        if replace && path.symlink_metadata().is_ok_and(|is| is.is_file()) {
+            std::fs::remove_file(path)
+                .with_context(|| format!("cannot replace {}", path.display()))?;
+        }
         let mut file = TraceFile::create(path, &session, command)?;
         if let Some(cost) = cost {
             cost.put(file.header_mut());
@@ -48,9 +54,12 @@ impl Recording {
     }
 
     /// Take what programs recorded, and rest if there was little.
-    pub fn pump(&mut self) -> Result<()> {
-        self.session.beat();
-        let bytes = self.drain.round(&self.session, &mut self.file, false)?;
+    pub fn pump(&mut self) {
+        // Nobody waits for a recorder that takes nothing.
+        if !self.is_closed() {
+            self.session.beat();
+        }
+        let bytes = self.drain.round(&self.session, &mut self.file, false);
         if self.refreshed.elapsed() >= REFRESH {
             self.refreshed = Instant::now();
             self.file.refresh(&self.session);
@@ -60,7 +69,6 @@ impl Recording {
         } else if bytes < self.session.subbuf_bytes {
             self.session.sleep(NAP);
         }
-        Ok(())
     }
 
     /// Processes that have entered so far.
@@ -68,27 +76,28 @@ impl Recording {
         counters(&self.session).processes
     }
 
-    /// Whether a program broke the rules of the session's memory, so that nothing more is recorded.
+    /// Whether the session was closed, so that nothing more is recorded.
     pub fn is_closed(&self) -> bool {
-        self.drain.breach().is_some()
+        self.drain.is_closed()
     }
 
-    /// Nothing will come: leave no file behind.
-    pub fn discard(&self) {
-        self.file.remove();
+    /// Which rule of the session's memory a program broke, if one did.
+    pub fn breach(&self) -> Option<&str> {
+        self.drain.breach()
     }
 
-    /// Stop, take what is left, and end the file.
-    pub fn finish(mut self) -> Result<(Account, Option<WriteError>)> {
+    /// Stop, take what is left, and end the file. Beside the account: what the trace lacks events
+    /// for.
+    pub fn finish(mut self) -> (Account, Option<Error>) {
         if self.session.options.when_full == WhenFull::Wait {
             // Who waits for room gets it before the end.
-            self.drain.round(&self.session, &mut self.file, false)?;
+            self.drain.round(&self.session, &mut self.file, false);
         }
-        if !self.is_closed() {
-            self.session.turn(false)?;
-        }
+        let stopped = if self.is_closed() { Ok(()) } else { self.session.turn(false) };
         std::thread::sleep(GRACE);
-        self.drain.round(&self.session, &mut self.file, true)?;
-        Ok(self.file.finish(&self.session, &self.drain))
+        self.drain.round(&self.session, &mut self.file, true);
+        let no_memory = self.drain.take_no_memory();
+        let (account, trouble) = self.file.finish(&self.session, &self.drain);
+        (account, trouble.map(Error::from).or(no_memory).or(stopped.err()))
     }
 }

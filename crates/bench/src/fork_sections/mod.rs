@@ -75,16 +75,15 @@ fn measure(runner: &Runner, probe: &ForkSections, detail: Detail, rep: u32) -> R
         kernel: Some(Kernel { functions, exclude: Vec::new() }),
         ..Options::default()
     };
-    let path = std::env::temp_dir().join(format!("cowlab-fork-{}.casper", std::process::id()));
-    let recording = Recording::start(&path, options, BENCH, Some(&cost))?;
+    let folder = tempfile::tempdir().context("cannot make a folder for the trace")?;
+    let path = folder.path().join("trace");
+    let recording = Recording::start(&path, false, options, BENCH, Some(&cost))?;
     let result = probe.run(runner);
-    let (account, trouble) = recording.finish()?;
-    let trace = Trace::open(&path);
-    std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
-    let (result, trace) = (result?, trace?);
+    let (account, trouble) = recording.finish();
     if let Some(error) = trouble {
-        return Err(error.into());
+        return Err(error);
     }
+    let (result, trace) = (result?, Trace::open(&path)?);
     let lost = account.dropped_events + account.counters.no_buffer_events;
     ensure!(lost == 0 || detail == Detail::Functions, "{lost} events were lost: too many forks");
     let mut forks = forks_of(&trace)?;

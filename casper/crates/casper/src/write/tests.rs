@@ -24,7 +24,6 @@ fn chunks_of(bytes: &[u8]) -> Vec<(casper_chunk, Vec<u8>)> {
 fn what_is_written_is_there_with_good_checksums() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace");
-    std::fs::write(&path, "something that others may read").unwrap();
     let mut writer = TraceWriter::create(&path, &new_header()).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 
@@ -66,11 +65,23 @@ fn metadata_is_cut_between_entries() {
 }
 
 #[test]
-fn a_pipe_a_device_and_a_missing_folder_are_refused() {
-    for path in ["/dev/null", "/nowhere/trace"] {
-        let error = TraceWriter::create(Path::new(path), &new_header()).unwrap_err();
-        assert!(error.to_string().contains(path), "{error}");
+fn what_is_there_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "something").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let links = [("link", file.as_path()), ("dangling", Path::new("nowhere"))];
+    for (name, to) in links {
+        std::os::unix::fs::symlink(to, folder.path().join(name)).unwrap();
     }
+    let names = ["file", "link", "dangling"].map(|name| folder.path().join(name));
+    for path in names.into_iter().chain(["/dev/null".into(), "/nowhere/trace".into()]) {
+        let error = TraceWriter::create(&path, &new_header()).unwrap_err();
+        assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), b"something");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644);
+    assert!(!folder.path().join("nowhere").exists());
 }
 
 #[test]

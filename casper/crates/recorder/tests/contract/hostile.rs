@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use cowlab_casper::record::{
-    CASPER_BUFFER_CLAIMED, CASPER_BUFFER_FREE, CASPER_BUFFER_HEADER_BYTES, casper_buffer,
-    casper_session, casper_subbuf,
+    CASPER_BUFFER_CLAIMED, CASPER_BUFFER_FREE, CASPER_BUFFER_HEADER_BYTES, CASPER_OVER,
+    CASPER_PAUSED, CASPER_RECORDING, casper_buffer, casper_session, casper_subbuf,
 };
 use cowlab_casper::walk::append;
 use cowlab_casper::write::DataChunk;
 use cowlab_machine::SharedMemory;
-use cowlab_recorder::{Clock, Drain, Options, Owner, Session, Sink, WhenFull};
+use cowlab_recorder::{Clock, Drain, Options, Recording, Session, Sink, WhenFull};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -31,18 +31,9 @@ struct Out {
 }
 
 impl Sink for Out {
-    fn data(&mut self, of: &DataChunk, payload: &[u8]) -> anyhow::Result<()> {
+    fn data(&mut self, of: &DataChunk, payload: &[u8]) {
         self.bytes += payload.len();
         self.events += of.events;
-        Ok(())
-    }
-
-    fn meta(&mut self, _: &[u8]) -> anyhow::Result<()> {
-        Ok(())
-    }
-
-    fn thread(&mut self, _: u32, _: &Owner) -> anyhow::Result<()> {
-        Ok(())
     }
 }
 
@@ -121,22 +112,41 @@ fn a_lie_closes_the_session_and_what_was_good_is_kept() {
         let (mut drain, mut out) = (Drain::default(), Out::default());
         let end = program.record(0, 10);
         program.double_word(0, offset_of!(casper_buffer, dropped), 5);
-        drain.round(&program.session, &mut out, false).unwrap();
+        drain.round(&program.session, &mut out, false);
         assert_eq!((out.events, drain.breach()), (10, None));
         // Another's events, which are there when the first lies.
         program.record(1, 20);
         lie(&program, end);
-        drain.round(&program.session, &mut out, false).unwrap();
+        drain.round(&program.session, &mut out, false);
         let breach = drain.breach().unwrap_or_default();
         assert!(breach.contains(line), "'{breach}' does not say '{line}'");
         assert_eq!(out.events, 30, "{line}");
         let on = program.memory.u32(offset_of!(casper_session, on)).load(SeqCst);
         assert_eq!(on, 2, "programs leave: {line}");
         program.record(2, 5);
-        drain.round(&program.session, &mut out, true).unwrap();
+        drain.round(&program.session, &mut out, true);
         assert_eq!((out.events, drain.totals().len()), (30, 2), "{line}");
         assert_eq!(drain.totals().iter().map(|total| total.stored).sum::<u64>(), 30);
     }
+}
+
+/// A closed session that is turned on again: nobody drains it, so nobody may wait for that.
+#[test]
+fn a_closed_session_stays_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace");
+    let mut recording = Recording::start(&path, false, options(WhenFull::Wait), "", None).unwrap();
+    let file = OpenOptions::new().read(true).write(true).open(recording.session.path()).unwrap();
+    let memory = SharedMemory::map(&file, size_of::<casper_session>()).unwrap();
+    let on = memory.u32(offset_of!(casper_session, on));
+    let beats = memory.u64(offset_of!(casper_session, heartbeat));
+    on.store(CASPER_PAUSED, SeqCst);
+    recording.pump();
+    assert!(recording.is_closed());
+    let before = beats.load(SeqCst);
+    on.store(CASPER_RECORDING, SeqCst);
+    recording.pump();
+    assert_eq!((on.load(SeqCst), beats.load(SeqCst)), (CASPER_OVER, before));
 }
 
 /// In a flight recorder positions may go far, but not faster than events can.
@@ -146,14 +156,14 @@ fn a_flight_recorder_reads_one_ring_whatever_its_position() {
     let (mut drain, mut out) = (Drain::default(), Out::default());
     program.record(0, 10);
     program.double_word(0, offset_of!(casper_buffer, head), 1 << 62);
-    drain.round(&program.session, &mut out, true).unwrap();
+    drain.round(&program.session, &mut out, true);
     assert!(out.bytes <= 1 << 18, "{} bytes of a ring of 256 KiB", out.bytes);
     let program = Program::new(WhenFull::Overwrite);
     let mut drain = Drain::default();
     program.record(0, 10);
     let first_event = program.ring(0) + offset_of!(casper_subbuf, first_event);
     program.memory.u64(first_event).store(u64::MAX, SeqCst);
-    drain.round(&program.session, &mut out, true).unwrap();
+    drain.round(&program.session, &mut out, true);
     assert!(drain.breach().is_some_and(|line| line.contains("events in 0 bytes")));
 }
 
@@ -166,8 +176,8 @@ fn the_recorders_own_words_are_not_read_back() {
     let header = &program.memory;
     header.u32(offset_of!(casper_session, buffers_ready)).store(u32::MAX, SeqCst);
     header.u64(offset_of!(casper_session, meta_ready)).store(u64::MAX, SeqCst);
-    drain.round(&program.session, &mut out, false).unwrap();
-    drain.round(&program.session, &mut out, true).unwrap();
+    drain.round(&program.session, &mut out, false);
+    drain.round(&program.session, &mut out, true);
     assert_eq!((out.events, drain.breach()), (10, None));
     assert_eq!(program.session.metadata().1, 2 << 20, "no more memory than was needed");
 }
@@ -278,7 +288,7 @@ fn a_first_event_in_a_handler_needs_little_stack() {
             .unwrap();
         let (mut drain, mut out) = (Drain::default(), Out::default());
         let status = loop {
-            drain.round(&session, &mut out, false).unwrap();
+            drain.round(&session, &mut out, false);
             match child.try_wait().unwrap() {
                 Some(status) => break status,
                 None => session.sleep(Duration::from_millis(1)),

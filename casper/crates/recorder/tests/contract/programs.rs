@@ -9,13 +9,12 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use cowlab_casper::record::{
     CASPER_META_PROCESS, CASPER_SWITCH, casper_meta_process, casper_switch, casper_total, is_note,
 };
 use cowlab_casper::walk::records;
 use cowlab_casper::write::DataChunk;
-use cowlab_recorder::{Drain, Options, Owner, Session, Sink, WhenFull, counters};
+use cowlab_recorder::{Drain, Options, Session, Sink, WhenFull, counters};
 use zerocopy::FromBytes;
 
 const PROOF: u16 = 0x100;
@@ -147,7 +146,7 @@ impl Check {
 }
 
 impl Sink for Check {
-    fn data(&mut self, of: &DataChunk, payload: &[u8]) -> Result<()> {
+    fn data(&mut self, of: &DataChunk, payload: &[u8]) {
         let (mut process, mut pid) = (of.process, of.pid);
         for raw in records(payload, of.base_ticks) {
             if u32::from(raw.event_type()) == CASPER_SWITCH {
@@ -157,10 +156,9 @@ impl Sink for Check {
                 self.event(process, pid, raw.bytes);
             }
         }
-        Ok(())
     }
 
-    fn meta(&mut self, entries: &[u8]) -> Result<()> {
+    fn meta(&mut self, entries: &[u8]) {
         for entry in cowlab_casper::meta::entries(entries) {
             if u32::from(entry.head.kind) == CASPER_META_PROCESS {
                 let (body, _) = casper_meta_process::read_from_prefix(entry.content).unwrap();
@@ -169,11 +167,6 @@ impl Sink for Check {
                 }
             }
         }
-        Ok(())
-    }
-
-    fn thread(&mut self, _: u32, _: &Owner) -> Result<()> {
-        Ok(())
     }
 }
 
@@ -240,13 +233,13 @@ pub fn run_with(
             run.status = status;
             break;
         }
-        let bytes = drain.round(&session, &mut run.check, false).unwrap();
+        let bytes = drain.round(&session, &mut run.check, false);
         if bytes < session.subbuf_bytes {
             session.sleep(Duration::from_millis(2));
         }
         assert!(began.elapsed() < Duration::from_secs(300), "{name} {arguments:?} hangs");
     }
-    drain.round(&session, &mut run.check, true).unwrap();
+    drain.round(&session, &mut run.check, true);
     run.totals = drain.totals().to_vec();
     run.no_buffer = counters(&session).no_buffer_events;
     run.counts = shared.read();

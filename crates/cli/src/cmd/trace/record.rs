@@ -4,11 +4,9 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use cowlab_observe::watch::Wanted;
 use cowlab_recorder::{
     Account, Clock, Kernel, Options, ProbeCost, Recording, Request, WhenFull, become_user_of,
@@ -18,7 +16,7 @@ use serde::Serialize;
 
 use crate::args::{self, TraceRecordArgs, globs};
 use crate::output;
-use crate::signals;
+use crate::signals::{self, Signals};
 use crate::usage::{EndedWith, WrongUsage};
 
 #[derive(Serialize)]
@@ -33,6 +31,9 @@ struct RecordSummary {
     processes: u32,
     streams: u32,
     bytes: u64,
+    /// Which rule of the recording's memory a program broke.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    breach: Option<String>,
     /// As wait(2) gives it.
     #[serde(skip_serializing_if = "Option::is_none")]
     exit_status: Option<i32>,
@@ -40,10 +41,10 @@ struct RecordSummary {
 
 /// Run the verb.
 pub fn run(json: bool, args: &TraceRecordArgs) -> Result<()> {
-    if args.output.exists() && !args.force {
+    if args.output.symlink_metadata().is_ok() && !args.force {
         bail!("{} exists: give another --output, or --force to replace it", args.output.display());
     }
-    let interrupts = signals::last()?;
+    let signals = Signals::new()?;
     if args.kernel && args.when_full == args::WhenFull::Wait {
         bail!(WrongUsage("--when-full wait: a kernel cannot wait for its reader".to_owned()));
     }
@@ -77,50 +78,45 @@ pub fn run(json: bool, args: &TraceRecordArgs) -> Result<()> {
     };
     // What the library asks for is found missing before a file is replaced.
     let library = args.preload.as_ref().map(|given| library(given.as_deref())).transpose()?;
-    let recording =
-        Recording::start(&args.output, options, &what, cost.as_ref()).map_err(usage_or_not)?;
+    let recording = Recording::start(&args.output, args.force, options, &what, cost.as_ref())
+        .map_err(usage_or_not)?;
     let limit = args.duration_s.map(Duration::from_secs_f64);
-    let mut watch = Watch { recording, interrupts, limit, began: Instant::now(), json };
-    let status = match pid {
-        Some(pid) => {
-            watch.process(pid)?;
-            None
-        }
+    let mut watch = Watch { recording, signals, limit, began: Instant::now(), json };
+    // However it ended, what was recorded is brought to an end.
+    let ended = match pid {
+        Some(pid) => watch.process(pid).map(|()| None),
         None if args.command.is_empty() => {
-            watch.kernel()?;
-            None
+            watch.kernel();
+            Ok(None)
         }
-        None => Some(watch.command(&args.command, library.as_deref())?),
+        None => watch.command(&args.command, library.as_deref()).map(Some),
     };
-    // A kernel's first process is itself.
-    let nobody = watch.recording.processes() == 0;
-    if let Some(status) = status {
+    if let Ok(Some(status)) = ended {
         watch.recording.file.header_mut().exit_status = status;
     }
-    let (account, trouble) = watch.recording.finish()?;
-    if nobody {
+    let (account, trouble) = watch.recording.finish();
+    // By what the recorder counted itself: of shared counts a program may make anything.
+    if account.streams == 0 && account.counters.processes == 0 && account.breach.is_none() {
         let _ = std::fs::remove_file(&args.output);
+        ended?;
         bail!(
             "{what} recorded nothing: it does not use libcasper, or could not enter the recording \
              (casper_status(3) tells it why). Link it (-lcasper), instrument it \
              with cowlab insert, or compile it with -finstrument-functions and use --preload"
         );
     }
-    tell(json, args, &account, status)?;
-    if let Some(error) = trouble {
-        return Err(anyhow!(error).context(format!(
-            "the trace lacks {} events; what was written before is good",
-            account.disk_lost_events
-        )));
-    }
-    if let Some(rule) = account.breach {
-        bail!(
-            "a program broke the rules of the recording's memory ({rule}), so the recording was \
-             closed; what came before is in {}",
-            args.output.display()
-        );
-    }
-    match status {
+    tell(json, args, &account, ended.as_ref().ok().copied().flatten())?;
+    let lacks = account.disk_lost_events.saturating_add(account.counters.no_buffer_events);
+    let trouble = trouble.map(|error| {
+        error.context(format!("the trace lacks {lacks} events; what was written before is good"))
+    });
+    let closed = account.breach.map(|_| {
+        anyhow!("the recording was closed early; what came before is in {}", args.output.display())
+    });
+    let errors = [ended.as_ref().err(), trouble.as_ref(), closed.as_ref()].into_iter().flatten();
+    let errors: Vec<_> = errors.map(|error| format!("{error:#}")).collect();
+    ensure!(errors.is_empty(), errors.join("; "));
+    match ended? {
         Some(status) if status != 0 => Err(EndedWith::of_wait_status(status).into()),
         _ => Ok(()),
     }
@@ -148,7 +144,7 @@ fn words(command: &[OsString]) -> String {
 /// A recording that goes on until something ends it.
 struct Watch {
     recording: Recording,
-    interrupts: Arc<AtomicUsize>,
+    signals: Signals,
     limit: Option<Duration>,
     began: Instant,
     json: bool,
@@ -160,14 +156,20 @@ impl Watch {
     }
 
     /// Nothing more that is recorded will come.
-    fn ends_recording(&self) -> bool {
-        self.signal().is_some() || self.is_over() || self.recording.is_closed()
+    fn ends_recording(&mut self) -> bool {
+        self.signals.next().is_some() || self.is_over() || self.recording.is_closed()
     }
 
-    /// The last signal that came, once.
-    fn signal(&self) -> Option<i32> {
-        let signal = self.interrupts.swap(0, Ordering::Relaxed);
-        (signal != 0).then_some(signal as i32)
+    /// Take what was recorded. That a program had the recording closed is said at once.
+    fn pump(&mut self) {
+        let was_closed = self.recording.is_closed();
+        self.recording.pump();
+        if let (false, Some(rule)) = (was_closed, self.recording.breach()) {
+            output::say(&format!(
+                "a program broke the rules of the recording's memory ({rule}), so the recording \
+                 is closed"
+            ));
+        }
     }
 
     /// Run a command and record it and what it starts. Returns its wait status.
@@ -187,12 +189,10 @@ impl Watch {
         if let Some(library) = library {
             start.env("LD_PRELOAD", library);
         }
-        let child = start
-            .spawn()
-            .inspect_err(|_| self.recording.discard())
-            .with_context(|| format!("cannot start {}", program.to_string_lossy()))?;
+        let child =
+            start.spawn().with_context(|| format!("cannot start {}", program.to_string_lossy()))?;
         let status = self.until_it_ends(child.id())?;
-        self.until_orphans_end()?;
+        self.until_orphans_end();
         Ok(status)
     }
 
@@ -203,7 +203,7 @@ impl Watch {
             if let Some(status) = reap_and_find(child)? {
                 return Ok(status);
             }
-            if let Some(signal) = self.signal() {
+            if let Some(signal) = self.signals.next() {
                 signals += 1;
                 if signals == 1 {
                     signals::forward(signal, child.cast_signed());
@@ -213,32 +213,30 @@ impl Watch {
             if signals > 1 || self.is_over() {
                 return Ok(0);
             }
-            self.recording.pump()?;
+            self.pump();
         }
     }
 
-    fn until_orphans_end(&mut self) -> Result<()> {
+    fn until_orphans_end(&mut self) {
         let mut told = false;
         let ended = Instant::now();
-        while children_left() && self.signal().is_none() && !self.is_over() {
+        while children_left() && self.signals.next().is_none() && !self.is_over() {
             if !told && ended.elapsed() > Duration::from_secs(2) {
                 told = true;
                 output::say(
                     "the command ended, processes that it started go on: Ctrl-C ends the recording",
                 );
             }
-            self.recording.pump()?;
+            self.pump();
         }
-        Ok(())
     }
 
     /// Record the kernel until a signal comes or the time is over.
-    fn kernel(&mut self) -> Result<()> {
+    fn kernel(&mut self) {
         output::say("recording the kernel; Ctrl-C ends it");
         while !self.ends_recording() {
-            self.recording.pump()?;
+            self.pump();
         }
-        Ok(())
     }
 
     /// Ask a process to enter the session; first take on its user's rights, and no more.
@@ -250,12 +248,12 @@ impl Watch {
 
     /// Record a running process until a signal comes, the time is over, or it ends.
     fn process(&mut self, pid: u32) -> Result<()> {
-        let request = self.ask(pid).inspect_err(|_| self.recording.discard())?;
+        let request = self.ask(pid)?;
         let mut entered = false;
         let exists = || Path::new(&format!("/proc/{pid}")).exists();
         output::say(&format!("recording process {pid}; Ctrl-C ends it"));
         while !self.ends_recording() && exists() {
-            self.recording.pump()?;
+            self.pump();
             if !entered && self.recording.processes() > 0 {
                 entered = true;
                 // Late or never is no reason to end the recording: addresses stay numbers.
@@ -295,6 +293,7 @@ fn tell(json: bool, args: &TraceRecordArgs, account: &Account, status: Option<i3
             processes: counters.processes,
             streams: account.streams,
             bytes: account.bytes,
+            breach: account.breach.clone(),
             exit_status: status,
         };
         return output::json_of(summary, &[], &[]);
@@ -317,7 +316,8 @@ fn tell(json: bool, args: &TraceRecordArgs, account: &Account, status: Option<i3
         }
     }
     if account.counters.abandoned {
-        text += "\n        programs left the recording, since it stood still for 30 s";
+        text += "\n        a program found this recorder gone for 30 s, left, and gave back the recording's \
+             memory: what was not stored by then is lost";
     }
     output::say(&text);
     Ok(())
