@@ -8,6 +8,7 @@ set -euo pipefail
 # shellcheck source=casper/tests/lib/record.sh
 . "$REPOSITORY/casper/tests/lib/record.sh"
 compile hostile "$REPOSITORY/casper/tests/programs/hostile.c"
+compile seccomp "$REPOSITORY/casper/tests/programs/seccomp.c"
 compile threads "$REPOSITORY/casper/libcasper/tests/threads.c"
 library impatient -DLEAVE_LIMIT_NS=1000000000
 
@@ -64,6 +65,30 @@ for when_full in drop wait; do
 done
 unset LD_LIBRARY_PATH
 
+# A filter that allows what casper(7) names would end the program on its way in: it is not asked.
+./seccomp &
+pid=$!
+trap 'kill $pid 2>/dev/null || true' EXIT
+sleep 0.3
+refuses 1 "process $pid runs under a seccomp filter" trace record --force $pid
+sleep 0.3
+kill -0 $pid || fail "expected the program under a filter to live on"
+kill $pid
+
+# A mapped file in whose place a pipe stands by now, which nobody writes to.
+cp ticks moved
+./moved &
+pid=$!
+sleep 0.3
+rm moved
+mkfifo 'moved (deleted)'
+status=0
+called="cowlab trace record of a program whose file is a pipe"
+timeout -k 5 20 "$COWLAB" trace record --force --json --duration-s 0.5 $pid >out 2>err </dev/null || status=$?
+is_status 0
+json 'd.summary.stored_events > 50'
+kill $pid
+
 # A link where the trace should be: what it names stays as it is.
 echo something >victim
 chmod 644 victim
@@ -75,3 +100,55 @@ for link in linked dangling; do
 done
 [[ $(<victim) == something && $(stat -c %a victim) == 644 && ! -e nowhere ]] ||
 	fail "expected what a link names to be left alone, saw: $(stat -c '%n %a %s' victim nowhere)"
+
+# Root's recorder of another user's program: that user gets at nothing but the recording's memory.
+if [[ $EUID == 0 ]]; then
+	theirs=$(mktemp -d)
+	cp ticks lib/libcasper.so.1 "$theirs"
+	chmod 755 "$theirs"
+	trap 'kill $their 2>/dev/null || true; rm -rf "$theirs"' EXIT
+	start_theirs() {
+		(cd "$theirs" && exec setpriv --reuid 65534 --regid 65534 --clear-groups \
+			env LD_LIBRARY_PATH="$theirs" ./ticks) &
+		their=$!
+		sleep 0.3
+	}
+	start_theirs
+	for ends_by in TERM KILL; do
+		"$COWLAB" trace record --force --json $their >out 2>err </dev/null &
+		recorder=$!
+		sleep 1
+		python3 "$REPOSITORY/casper/tests/lib/seize.py" 65534 $recorder >got 2>&1 ||
+			fail "expected nothing to be taken from the recorder, saw: $(<got)"
+		keeper=$(<"/proc/$recorder/task/$recorder/children")
+		held=$(readlink /proc/${keeper% }/fd/* | sed 's/:.*//' | xargs)
+		[[ $held == 'pipe /memfd /dev/null' ]] || fail "expected a keeper of the memory alone, saw: $held"
+		kill -$ends_by $recorder
+		status=0
+		wait $recorder || status=$?
+		called="cowlab trace record PID of another user, ended by $ends_by"
+		if [[ $ends_by == TERM ]]; then
+			is_status 0
+			json 'd.summary.stored_events > 50'
+		fi
+		for _ in {1..20}; do
+			[[ -d /proc/${keeper% } ]] || break
+			sleep 0.1
+		done
+		[[ ! -d /proc/${keeper% } ]] || fail "$called: expected the keeper to end with its recorder"
+		kill -0 $their || fail "$called: expected the program to live on"
+	done
+	kill $their
+	start_theirs
+	"$COWLAB" trace record --force --json $their >out 2>err </dev/null &
+	recorder=$!
+	sleep 1
+	# That would end whoever has it mapped (SIGBUS).
+	truncate -s 0 /dev/shm/casper.65534
+	kill -TERM $recorder
+	status=0
+	wait $recorder || status=$?
+	called="cowlab trace record PID whose user cut the gate short"
+	is_status 0
+	rm -f /dev/shm/casper.65534
+fi

@@ -3,7 +3,8 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use object::{Object, ReadCache};
@@ -62,11 +63,13 @@ impl Symbols {
 fn load(module: &Module) -> Option<addr2line::Loader> {
     let path = Path::new(&module.path);
     // A path in a trace may be anything: a FIFO would block.
-    if !path.is_absolute() || !std::fs::metadata(path).ok()?.is_file() {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let found = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    if !path.is_absolute() || !found.metadata().ok()?.is_file() {
         return None;
     }
     if !module.build_id.is_empty() {
-        let cache = ReadCache::new(File::open(path).ok()?);
+        let cache = ReadCache::new(found);
         let file = object::File::parse(&cache).ok()?;
         let id = file.build_id().ok()??;
         if !id.starts_with(&module.build_id) {

@@ -1,26 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The modules of a process that ran before its recording began: others tell them themselves.
 
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+
 use anyhow::Result;
 use cowlab_casper::record::casper_meta_module;
-use object::Object;
-use object::ObjectSegment;
-use object::SegmentFlags;
+use cowlab_machine::mappings::Mapping;
+use object::{Object, ObjectSegment, ReadCache, SegmentFlags};
+use rustix::fs::OFlags;
 use zerocopy::FromZeros;
 
 use crate::file::TraceFile;
-use crate::gate::mappings_of;
+use crate::target::mappings_of;
+
+/// More than any program has; each is opened while the recording waits.
+const MODULES_MAX: usize = 4096;
+const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// Write the modules of `pid` into the trace, as those of process number `process`.
 pub fn record_modules(file: &mut TraceFile, process: u32, pid: u32) -> Result<()> {
-    for mapping in mappings_of(pid)?.iter().filter(|mapping| mapping.is_executable) {
+    let mappings = mappings_of(pid)?;
+    let executable = mappings.iter().filter(|mapping| mapping.is_executable);
+    for mapping in executable.take(MODULES_MAX) {
         let Some(path) = mapping.name.as_deref().filter(|name| name.starts_with('/')) else {
             continue;
         };
         let mut module = casper_meta_module::new_zeroed();
         (module.start, module.end) = (mapping.range.start, mapping.range.end);
-        let Ok(bytes) = std::fs::read(path) else { continue };
-        let Ok(elf) = object::File::parse(&*bytes) else { continue };
+        let Some(file_there) = open(path, mapping) else { continue };
+        let cache = ReadCache::new(file_there);
+        let Ok(elf) = object::File::parse(&cache) else { continue };
         let executable = |flags: SegmentFlags| match flags {
             SegmentFlags::Elf { p_flags, .. } => p_flags.contains(object::elf::PF_X),
             _ => false,
@@ -38,4 +48,12 @@ pub fn record_modules(file: &mut TraceFile, process: u32, pid: u32) -> Result<()
         file.module(process, &module, path);
     }
     Ok(())
+}
+
+/// The file that is mapped, if it is still what stands there: another one may be a pipe that blocks.
+fn open(path: &str, mapping: &Mapping) -> Option<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path).ok()?;
+    let is = file.metadata().ok()?;
+    (is.is_file() && is.ino() == mapping.inode && is.len() <= FILE_BYTES_MAX).then_some(file)
 }

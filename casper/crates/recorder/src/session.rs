@@ -30,6 +30,8 @@ use zerocopy::FromZeros;
 
 use crate::clock::{Clock, Moment};
 use crate::device;
+use crate::keeper::Keeper;
+use crate::target::Target;
 
 /// What a full buffer does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,6 +102,7 @@ const FIRST_KERNEL_BUFFERS: u32 = 64;
 pub struct Session {
     file: File,
     memory: SharedMemory,
+    keeper: Option<Keeper>,
     /// The clock of its events.
     pub clock: Clock,
     /// When it began.
@@ -148,8 +151,7 @@ impl Session {
         let clock = options.clock.unwrap_or_else(Clock::choose);
         let first = clock.now();
         // An eighth: what one switch of sub-buffers loses of a flight recorder's past, and how
-        // often a program that fills them wakes the recorder.
-        // A chunk of the trace holds one.
+        // often a program that fills them wakes the recorder. A chunk of the trace holds one.
         let subbuf_bytes = (options.buffer_bytes / 8).clamp(16384, CASPER_CHUNK_MAX.into());
         let (file, layout) = match options.kernel {
             Some(_) => kernel_memory(&options, clock, subbuf_bytes)?,
@@ -166,6 +168,7 @@ impl Session {
             layout,
             file,
             memory,
+            keeper: None,
             buffers_ready: Cell::new(0),
             // A kernel's has all of it at once.
             meta_ready: Cell::new(if options.kernel.is_some() { layout.meta_bytes } else { 0 }),
@@ -265,21 +268,14 @@ impl Session {
     /// Where a program finds the memory, in its variable `CASPER_SESSION`. The file has no name:
     /// it is gone when its last user is, however that ended.
     pub fn path(&self) -> PathBuf {
-        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
+        let own = || format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into();
+        self.keeper.as_ref().map_or_else(own, Keeper::path)
     }
 
-    /// Let the user of process `pid` open the memory, where this process may decide that.
-    pub fn give_to_user_of(&self, pid: u32) -> Result<()> {
-        let Ok(owner) = std::fs::metadata(format!("/proc/{pid}")) else { return Ok(()) };
-        if owner.uid() != rustix::process::geteuid().as_raw() {
-            let user = rustix::fs::Uid::from_raw(owner.uid());
-            rustix::fs::fchown(&self.file, Some(user), None).map_err(|_| {
-                anyhow::anyhow!(
-                    "process {pid} is user {}'s: run as that user or as root",
-                    owner.uid()
-                )
-            })?;
-        }
+    /// Let another user's program open the memory.
+    pub fn give_to(&mut self, target: &Target) -> Result<()> {
+        rustix::fs::fchown(&self.file, Some(rustix::fs::Uid::from_raw(target.uid)), None)?;
+        self.keeper = Some(Keeper::start(&self.file, target)?);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use cowlab_observe::watch::Wanted;
 use cowlab_recorder::{
-    Account, Clock, Kernel, Options, ProbeCost, Recording, Request, WhenFull, become_user_of,
+    Account, Clock, Kernel, Options, ProbeCost, Recording, Request, Target, WhenFull,
     children_left, collect_orphans, reap_and_find, record_modules,
 };
 use serde::Serialize;
@@ -70,9 +70,9 @@ pub fn run(json: bool, args: &TraceRecordArgs) -> Result<()> {
         kernel: args.kernel.then_some(Kernel { functions, exclude }),
     };
     let pid = args.target.as_ref().map(Wanted::only).transpose()?;
-    let pid = pid.map(i32::cast_unsigned);
-    let what = match pid {
-        Some(pid) => format!("process {pid}"),
+    let target = pid.map(|pid| Target::find(pid.cast_unsigned())).transpose()?;
+    let what = match target {
+        Some(target) => format!("process {}", target.pid),
         None if args.kernel => format!("kernel {}", words(&args.command)).trim_end().to_owned(),
         None => words(&args.command),
     };
@@ -83,8 +83,8 @@ pub fn run(json: bool, args: &TraceRecordArgs) -> Result<()> {
     let limit = args.duration_s.map(Duration::from_secs_f64);
     let mut watch = Watch { recording, signals, limit, began: Instant::now(), json };
     // However it ended, what was recorded is brought to an end.
-    let ended = match pid {
-        Some(pid) => watch.process(pid).map(|()| None),
+    let ended = match target {
+        Some(target) => watch.process(target).map(|()| None),
         None if args.command.is_empty() => {
             watch.kernel();
             Ok(None)
@@ -239,16 +239,14 @@ impl Watch {
         }
     }
 
-    /// Ask a process to enter the session; first take on its user's rights, and no more.
-    fn ask(&self, pid: u32) -> Result<Request> {
-        self.recording.session.give_to_user_of(pid)?;
-        become_user_of(pid)?;
-        Request::make(pid, &self.recording.session.path())
-    }
-
     /// Record a running process until a signal comes, the time is over, or it ends.
-    fn process(&mut self, pid: u32) -> Result<()> {
-        let request = self.ask(pid)?;
+    fn process(&mut self, target: Target) -> Result<()> {
+        if target.is_anothers() {
+            self.recording.session.give_to(&target)?;
+            target.become_its_user()?;
+        }
+        let pid = target.pid;
+        let request = Request::make(pid, &self.recording.session.path())?;
         let mut entered = false;
         let exists = || Path::new(&format!("/proc/{pid}")).exists();
         output::say(&format!("recording process {pid}; Ctrl-C ends it"));
