@@ -101,6 +101,20 @@ done
 [[ $(<victim) == something && $(stat -c %a victim) == 644 && ! -e nowhere ]] ||
 	fail "expected what a link names to be left alone, saw: $(stat -c '%n %a %s' victim nowhere)"
 
+# A library beside the program is loaded only where nobody else can have put it there.
+mkdir -p other/bin other/libcasper
+cp "$COWLAB" other/bin/
+cp lib/libcasper.so.1 other/libcasper/
+chmod 777 other
+status=0
+other/bin/cowlab trace record --force --preload -- ./ticks 10 >out 2>err || status=$?
+called="cowlab trace record --preload in a folder of others"
+is_status 1
+says err "can change $PWD/other,.* give --preload=FILE"
+chmod 755 other
+other/bin/cowlab trace record --force --preload -- ./ticks 10 2>err ||
+	fail "expected a library that only its user can change to be loaded, saw: $(<err)"
+
 # Root's recorder of another user's program: that user gets at nothing but the recording's memory.
 if [[ $EUID == 0 ]]; then
 	theirs=$(mktemp -d)

@@ -2,6 +2,7 @@
 //! `trace record`: record a command, a running program that uses libcasper, or the kernel.
 
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use cowlab_recorder::{
     Account, Clock, Kernel, Options, ProbeCost, Recording, Request, Target, WhenFull,
     children_left, collect_orphans, reap_and_find, record_modules,
 };
+use rustix::process::geteuid;
 use serde::Serialize;
 
 use crate::args::{self, TraceRecordArgs, globs};
@@ -263,7 +265,7 @@ impl Watch {
     }
 }
 
-/// The library for LD_PRELOAD: as given, or beside the program.
+/// The library for LD_PRELOAD: as given, or beside the program if nobody else can have put it there.
 fn library(given: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = given {
         return path.canonicalize().with_context(|| format!("--preload={}", path.display()));
@@ -274,7 +276,19 @@ fn library(given: Option<&Path>) -> Result<PathBuf> {
     let found = places.iter().find(|place| place.exists());
     let missing =
         || anyhow!("libcasper.so.1 is not beside cowlab: say where it is with --preload=FILE");
-    found.cloned().ok_or_else(missing)
+    let found = found.ok_or_else(missing)?.canonicalize()?;
+    for part in found.ancestors() {
+        let is = part.metadata()?;
+        // Of a folder like /tmp, only what stands in it has to be ours.
+        let writable = is.mode() & 0o022 != 0 && !(is.is_dir() && is.mode() & 0o1000 != 0);
+        ensure!(
+            !writable && [0, geteuid().as_raw()].contains(&is.uid()),
+            "other users can change {}, so {} is not loaded: give --preload=FILE",
+            part.display(),
+            found.display()
+        );
+    }
+    Ok(found)
 }
 
 fn tell(json: bool, args: &TraceRecordArgs, account: &Account, status: Option<i32>) -> Result<()> {
