@@ -90,7 +90,8 @@ struct view {
 	uint32_t buffer_count;
 	uint32_t buffer_bytes;
 	uint32_t subbuf_bytes;
-	uint64_t pid_namespace;
+	uid_t uid;		/* who entered, and where: another may not see the recorder */
+	uint64_t pid_namespace; /* 0: not known */
 	uint64_t session_bytes;
 	uint64_t meta_offset;
 	uint64_t meta_bytes;

@@ -61,9 +61,17 @@ static void leave(struct view *v)
 		idle();
 }
 
+static uint64_t own_pid_namespace(void)
+{
+	struct stat namespace;
+
+	return stat("/proc/self/ns/pid", &namespace) ? 0 : namespace.st_ino;
+}
+
 /*
  * Whether the descriptor by which this process found the session is gone. One that stands still,
- * stopped or before a disk that does not answer, comes back and wants its account.
+ * stopped or before a disk that does not answer, comes back and wants its account. A process that
+ * went to another pid namespace, or became another user, may not see one that is there.
  */
 static bool recorder_ended(const struct view *v)
 {
@@ -71,7 +79,8 @@ static bool recorder_ended(const struct view *v)
 
 	if (!stat(v->path, &file))
 		return file.st_dev != v->device || file.st_ino != v->inode;
-	return errno == ENOENT && !access("/proc/self", F_OK);
+	return errno == ENOENT && geteuid() == v->uid && v->pid_namespace &&
+	       own_pid_namespace() == v->pid_namespace;
 }
 
 bool session_alive(struct view *v)
@@ -161,7 +170,7 @@ static bool copy_layout(struct view *v, const struct casper_session *s, uint64_t
 
 static struct view *map(const char *path)
 {
-	struct stat file, namespace;
+	struct stat file;
 	struct casper_session *s;
 	size_t view_bytes;
 	uint32_t count;
@@ -212,8 +221,8 @@ static struct view *map(const char *path)
 	/* One that is too long is none, and the recorder is never found to have ended. */
 	if (strlen(path) < sizeof(v->path))
 		strcpy(v->path, path);
-	if (!stat("/proc/self/ns/pid", &namespace))
-		v->pid_namespace = namespace.st_ino;
+	v->pid_namespace = own_pid_namespace();
+	v->uid = geteuid();
 	status = 0;
 	goto close;
 unmap_view:

@@ -44,7 +44,9 @@ pub fn program(name: &str) -> PathBuf {
             .status()
             .unwrap();
         assert!(built.success());
-        for name in ["threads", "killed", "forks", "signals", "moments", "handler", "scribble"] {
+        for name in
+            ["threads", "killed", "forks", "signals", "moments", "handler", "scribble", "elsewhere"]
+        {
             let status = Command::new("cc")
                 .args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"])
                 .arg(root.join("include"))
