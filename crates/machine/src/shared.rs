@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Memory that is shared with traced programs, or with programs in the kernel. Safety: a mapping whose
-//! every access is checked against its length, and atomic words and copies in it, since its other
+//! every access is checked against its length, and made of atomic loads and stores, since its other
 //! users may write anything at any time.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -17,8 +18,7 @@ pub struct SharedMemory {
     bytes: usize,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread, and is only accessed atomically or
-// by copies that assume nothing about what they copy.
+// SAFETY: the mapping belongs to the process, not to a thread, and is only accessed atomically.
 unsafe impl Send for SharedMemory {}
 // SAFETY: as above.
 unsafe impl Sync for SharedMemory {}
@@ -41,30 +41,44 @@ impl SharedMemory {
         unsafe { self.start.as_ptr().add(offset) }
     }
 
+    /// `count` atomics from `offset` on.
+    fn atomics<T>(&self, offset: usize, count: usize) -> &[T] {
+        let start = self.at(offset, count * size_of::<T>(), size_of::<T>());
+        // SAFETY: in bounds and aligned, it lives as long as the mapping, and T is an atomic (this is
+        // private): this process accesses the mapping by these alone. Those of other sizes, and what
+        // other processes write, may give any value, which every T can hold.
+        unsafe { std::slice::from_raw_parts(start.cast(), count) }
+    }
+
     /// The word at `offset`.
     pub fn u32(&self, offset: usize) -> &AtomicU32 {
-        // SAFETY: in bounds, aligned, lives as long as the mapping, and never accessed otherwise.
-        unsafe { AtomicU32::from_ptr(self.at(offset, 4, 4).cast()) }
+        &self.atomics(offset, 1)[0]
     }
 
     /// The double word at `offset`.
     pub fn u64(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: as in `u32`.
-        unsafe { AtomicU64::from_ptr(self.at(offset, 8, 8).cast()) }
+        &self.atomics(offset, 1)[0]
     }
 
-    /// Copy from the mapping. Who calls it has learnt by an atomic word that this part is written.
+    /// Copy from the mapping, from a multiple of 8. Another user may write there meanwhile: whether
+    /// the copy is what was meant, the caller learns by an atomic word beside it.
     pub fn read(&self, offset: usize, to: &mut [u8]) {
-        let from = self.at(offset, to.len(), 1);
-        // SAFETY: both are valid for the length; `to` is Rust's own memory and overlaps nothing.
-        unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) }
+        let words: &[AtomicU64] = self.atomics(offset, to.len() / 8);
+        let rest: &[AtomicU8] = self.atomics(offset + words.len() * 8, to.len() % 8);
+        let mut copies = to.chunks_exact_mut(8);
+        for (copy, word) in copies.by_ref().zip(words) {
+            copy.copy_from_slice(&word.load(Relaxed).to_ne_bytes());
+        }
+        for (copy, byte) in copies.into_remainder().iter_mut().zip(rest) {
+            *copy = byte.load(Relaxed);
+        }
     }
 
     /// Copy into the mapping, before others are told of it.
     pub fn write(&self, offset: usize, from: &[u8]) {
-        let to = self.at(offset, from.len(), 1);
-        // SAFETY: as in `read`.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) }
+        for (byte, to) in from.iter().zip(self.atomics::<AtomicU8>(offset, from.len())) {
+            to.store(*byte, Relaxed);
+        }
     }
 }
 

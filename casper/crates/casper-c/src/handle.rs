@@ -20,8 +20,14 @@ struct Way {
     trace: *mut Trace,
 }
 
-// SAFETY: the pointer is the only one to its trace besides the merge's borrow, which goes along.
+// SAFETY: the pointer is the only one to its trace besides the merge's borrow, which goes along; and
+// both may change threads by themselves, as the line below has the compiler confirm: a shared borrow
+// of the trace as well, since that is Sync.
 unsafe impl Send for Way {}
+const _: () = {
+    const fn may_change_threads<T: Send>() {}
+    may_change_threads::<(Merge<'static>, Trace, &Trace)>();
+};
 
 pub struct Handle {
     way: Option<Way>,
