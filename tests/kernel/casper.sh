@@ -31,6 +31,15 @@ setpriv --reuid=65534 --regid=65534 --clear-groups "$COWLAB" trace record --kern
 [[ $status == 1 ]] && grep -q 'permission denied' err ||
 	fail "expected nobody to be refused; saw status $status, $(cat err)"
 
+# Nor who may open it by accident.
+chmod 666 /dev/casper
+status=0
+setpriv --reuid=65534 --regid=65534 --clear-groups "$COWLAB" trace record --kernel \
+	-o /tmp/nobody.casper -- true 2>err || status=$?
+chmod 600 /dev/casper
+[[ $status == 1 ]] && grep -q 'CAP_PERFMON' err ||
+	fail "expected nobody to be refused for want of CAP_PERFMON; saw status $status, $(cat err)"
+
 # A kernel cannot wait for its reader.
 status=0
 "$COWLAB" trace record --kernel --when-full wait -- true 2>err || status=$?

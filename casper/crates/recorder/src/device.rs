@@ -41,8 +41,8 @@ pub fn open(path: &Path) -> Result<File> {
                      build --variant traced` makes one that has)"
             ),
             ErrorKind::PermissionDenied => anyhow!(
-                "{name}: permission denied; who may open it for reading and writing may trace \
-                     the kernel (ls -l {name})"
+                "{name}: permission denied; to trace the kernel takes CAP_PERFMON and the right to \
+                     read and write that file (ls -l {name})"
             ),
             ErrorKind::ResourceBusy => {
                 anyhow!("{name} is in use: another process records this kernel")

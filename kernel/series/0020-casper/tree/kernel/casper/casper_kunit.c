@@ -57,7 +57,7 @@ static struct casper_core *make_core(struct kunit *test, u32 mode,
 		.subbuf_bytes = 16384,
 		.meta_bytes = 1 << 20,
 	};
-	struct casper_core *core = casper_core_create(&setup);
+	struct casper_core *core = casper_core_create(&setup, true);
 
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, core);
 	KUNIT_ASSERT_EQ(test, casper_core_provide(core, buffers), 0);

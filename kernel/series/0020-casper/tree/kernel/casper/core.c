@@ -359,12 +359,14 @@ unsigned int casper_function_enter(const struct casper_unit *unit,
 	if (is_recorded(core, CASPER_ENTER)) {
 		struct casper_enter enter = {
 			.event_type = CASPER_ENTER,
-			.frame_high = (u64)frame >> 32,
-			.frame_low = (u64)frame,
 			.function = function,
-			.call_site = (u64)call_site,
 		};
 
+		if (core->addresses) {
+			enter.frame_high = (u64)frame >> 32;
+			enter.frame_low = (u64)frame;
+			enter.call_site = (u64)call_site;
+		}
 		stored = !put(core, &enter, sizeof(enter));
 	}
 	core_put();

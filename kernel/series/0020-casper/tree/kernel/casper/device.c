@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * /dev/casper: who may open it may trace the kernel, one process at a time.
- * Its permissions govern that, as in Barkley and Schimmel 1988.
+ * Its permissions govern that, as in Barkley and Schimmel 1988, together with
+ * CAP_PERFMON, as for every other look at what all processes do.
  */
+#include <linux/capability.h>
 #include <linux/fs.h>
 #include <linux/init.h>
 #include <linux/irq_work.h>
+#include <linux/kallsyms.h>
 #include <linux/miscdevice.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
@@ -38,9 +41,11 @@ static int casper_open(struct inode *inode, struct file *file)
 	if ((file->f_mode & (FMODE_READ | FMODE_WRITE)) !=
 	    (FMODE_READ | FMODE_WRITE))
 		return -EINVAL;
+	if (!perfmon_capable())
+		return -EPERM;
 	if (atomic_cmpxchg(&device_users, 0, 1))
 		return -EBUSY;
-	cf = kzalloc(sizeof(*cf), GFP_KERNEL);
+	cf = kzalloc(sizeof(*cf), GFP_KERNEL_ACCOUNT);
 	if (!cf) {
 		atomic_set(&device_users, 0);
 		return -ENOMEM;
@@ -98,7 +103,8 @@ static int calibrate(struct casper_core *core, u32 count)
 	return 0;
 }
 
-static int casper_setup(struct casper_reader *cf, void __user *argument)
+static int casper_setup(struct casper_reader *cf, const struct cred *cred,
+			void __user *argument)
 {
 	struct casper_setup setup;
 	struct casper_core *core;
@@ -107,7 +113,7 @@ static int casper_setup(struct casper_reader *cf, void __user *argument)
 		return -EBUSY;
 	if (copy_from_user(&setup, argument, sizeof(setup)))
 		return -EFAULT;
-	core = casper_core_create(&setup);
+	core = casper_core_create(&setup, kallsyms_show_value(cred));
 	if (IS_ERR(core))
 		return PTR_ERR(core);
 	core->reader = task_tgid_nr(current);
@@ -155,7 +161,7 @@ static long casper_ioctl(struct file *file, unsigned int request,
 
 	mutex_lock(&cf->lock);
 	if (request == REQUEST(CASPER_SETUP, struct casper_setup))
-		err = casper_setup(cf, user);
+		err = casper_setup(cf, file->f_cred, user);
 	else if (!cf->core)
 		err = -ENXIO;
 	else if (request == REQUEST(CASPER_SELECT, struct casper_select))

@@ -75,6 +75,7 @@ struct casper_core {
 	u32 __percpu (*interrupts)[CASPER_LEVELS];
 	bool on;
 	bool selective;			/* not all functions are recorded */
+	bool addresses;			/* the reader may know the kernel's */
 	/* Process whose tasks are not recorded: reading would make more to read. */
 	pid_t reader;
 
@@ -90,7 +91,8 @@ int casper_start(struct casper_core *core);
 void casper_stop(struct casper_core *core);
 
 /* session.c */
-struct casper_core *casper_core_create(struct casper_setup *setup);
+struct casper_core *casper_core_create(struct casper_setup *setup,
+				       bool addresses);
 void casper_core_destroy(struct casper_core *core);
 int casper_core_provide(struct casper_core *core, u32 buffers);
 int casper_core_select(struct casper_core *core, struct casper_select *select);

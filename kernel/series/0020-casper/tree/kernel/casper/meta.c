@@ -221,8 +221,10 @@ void casper_meta_kernel(struct casper_core *core)
 {
 	struct casper_meta_process head = { .origin = CASPER_ORIGIN_ATTACHED,
 					    .ticks = casper_ticks(core) };
-	struct casper_meta_module text = { .start = (u64)_stext,
-					   .end = (u64)_etext };
+	struct casper_meta_module text = {
+		.start = core->addresses ? (u64)_stext : 0,
+		.end = core->addresses ? (u64)_etext : 0,
+	};
 	static const char path[] = "vmlinux";
 	struct casper_unit **unit;
 	struct casper_meta *entry;

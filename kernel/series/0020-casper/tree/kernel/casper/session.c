@@ -52,16 +52,18 @@ static bool setup_is_valid(const struct casper_setup *setup)
 	       PAGE_ALIGNED(setup->meta_bytes);
 }
 
-struct casper_core *casper_core_create(struct casper_setup *setup)
+struct casper_core *casper_core_create(struct casper_setup *setup,
+				       bool addresses)
 {
 	struct casper_core *core;
 
 	if (!setup_is_valid(setup))
 		return ERR_PTR(-EINVAL);
-	core = kzalloc(sizeof(*core), GFP_KERNEL);
+	core = kzalloc(sizeof(*core), GFP_KERNEL_ACCOUNT);
 	if (!core)
 		return ERR_PTR(-ENOMEM);
 	core->number = atomic64_inc_return(&casper_sessions);
+	core->addresses = addresses;
 	core->mode = setup->mode;
 	core->clock = setup->clock;
 	core->buffer_count = setup->buffer_count;
@@ -78,8 +80,10 @@ struct casper_core *casper_core_create(struct casper_setup *setup)
 
 	core->interrupts = __alloc_percpu(sizeof(*core->interrupts),
 					  sizeof(u32));
-	core->writers = vcalloc(core->buffer_count, sizeof(*core->writers));
-	core->shared = vmalloc_user(core->buffers_offset);
+	core->writers = __vcalloc(core->buffer_count, sizeof(*core->writers),
+				  GFP_KERNEL_ACCOUNT);
+	core->shared = __vmalloc(core->buffers_offset,
+				 GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 	if (!core->interrupts || !core->writers || !core->shared) {
 		casper_core_destroy(core);
 		return ERR_PTR(-ENOMEM);
@@ -120,7 +124,8 @@ int casper_core_provide(struct casper_core *core, u32 buffers)
 	while (core->ready < buffers) {
 		struct casper_writer *w = &core->writers[core->ready];
 
-		w->shared = vmalloc_user(core->buffer_stride);
+		w->shared = __vmalloc(core->buffer_stride,
+				      GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 		if (!w->shared)
 			return -ENOMEM;
 		w->ring = (char *)w->shared + CASPER_BUFFER_HEADER_BYTES;
