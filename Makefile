@@ -90,8 +90,14 @@ test-slowdown: build ## would compare find a slowdown of 10%? (7 minutes; see CO
 	scripts/install test
 	scripts/test-slowdown
 
+# Of the contract, what is of use under a sanitizer: others say how little stack or time is needed, or
+# break the memory on purpose.
+SANITIZED := stored_and_not_stored signal fork moment
+
 test-casper-long: build ## libcasper's contract with 100 million events in each mode (1 minute)
 	COWLAB_TEST_LONG=1 $(CARGO) test --release -p cowlab-recorder --test contract
+	for kind in thread address; do CASPER_SANITIZE=$$kind \
+		$(CARGO) test --release -p cowlab-recorder --test contract -- $(SANITIZED) || exit 1; done
 
 test-insert-long: build ## insert on SQLite, zlib and Lua: same output, callgrind's call counts
 	scripts/install test-long
