@@ -23,7 +23,7 @@ const STATUS: i32 = (WRITTEN as i32) << 1 | 1;
 
 /// What the caller asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Wanted {
+pub enum AcceleratorChoice {
     /// KVM where it runs a guest, else TCG.
     #[default]
     Auto,
@@ -49,16 +49,16 @@ pub enum Trial {
 /// The accelerator, and for people why it is that one. Fails if KVM is asked for where it does not
 /// run a guest.
 pub fn decide(
-    wanted: Wanted,
+    wanted: AcceleratorChoice,
     trial: impl FnOnce() -> Result<Trial>,
 ) -> Result<(Accelerator, String)> {
     match wanted {
-        Wanted::Tcg => return Ok((Accelerator::Tcg, "TCG, as asked".to_owned())),
-        Wanted::Icount => {
+        AcceleratorChoice::Tcg => return Ok((Accelerator::Tcg, "TCG, as asked".to_owned())),
+        AcceleratorChoice::Icount => {
             let why = "TCG, with a clock that ticks once an instruction (icount), as asked";
             return Ok((Accelerator::Icount, why.to_owned()));
         }
-        Wanted::Auto | Wanted::Kvm => {}
+        AcceleratorChoice::Auto | AcceleratorChoice::Kvm => {}
     }
     let why_not = match trial()? {
         Trial::Ran => return Ok((Accelerator::Kvm, "KVM".to_owned())),
@@ -67,7 +67,7 @@ pub fn decide(
             format!("a tiny guest did not end within {} s", LIMIT.as_secs())
         }
     };
-    if wanted == Wanted::Kvm {
+    if wanted == AcceleratorChoice::Kvm {
         bail!("KVM runs no guest here: {why_not}; --guest accelerator=tcg emulates");
     }
     Ok((Accelerator::Tcg, format!("TCG, emulated: KVM runs no guest here ({why_not})")))
@@ -149,21 +149,22 @@ mod tests {
     #[test]
     fn kvm_is_taken_only_where_a_guest_ran() {
         let decide = |wanted, trial: Trial| decide(wanted, || Ok(trial));
-        assert_eq!(decide(Wanted::Auto, Trial::Ran).unwrap().0, Accelerator::Kvm);
+        assert_eq!(decide(AcceleratorChoice::Auto, Trial::Ran).unwrap().0, Accelerator::Kvm);
         for trial in [Trial::Hung, Trial::Unusable("/dev/kvm: no such file".into())] {
-            let (accelerator, why) = decide(Wanted::Auto, trial.clone()).unwrap();
+            let (accelerator, why) = decide(AcceleratorChoice::Auto, trial.clone()).unwrap();
             assert_eq!(accelerator, Accelerator::Tcg);
             assert!(why.contains("5 s") || why.contains("no such file"), "{why}");
-            let error = decide(Wanted::Kvm, trial).unwrap_err().to_string();
+            let error = decide(AcceleratorChoice::Kvm, trial).unwrap_err().to_string();
             assert!(error.contains("--guest accelerator=tcg"), "{error}");
         }
     }
 
     #[test]
     fn tcg_is_not_tried() {
-        let (accelerator, _) = decide(Wanted::Tcg, || panic!("nobody asked")).unwrap();
+        let (accelerator, _) = decide(AcceleratorChoice::Tcg, || panic!("nobody asked")).unwrap();
         assert_eq!(accelerator, Accelerator::Tcg);
-        let (accelerator, _) = decide(Wanted::Icount, || panic!("nobody asked")).unwrap();
+        let (accelerator, _) =
+            decide(AcceleratorChoice::Icount, || panic!("nobody asked")).unwrap();
         assert_eq!(accelerator, Accelerator::Icount);
     }
 

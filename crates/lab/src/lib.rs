@@ -26,7 +26,7 @@ pub mod traced;
 pub mod tree;
 mod watch;
 
-pub use accelerator::Wanted;
+pub use accelerator::AcceleratorChoice;
 pub use boot::{Ended, Guest, boot};
 pub use build::{Built, Order, Variant, build};
 pub use cache::Cache;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
-use cowlab_lab::{Variant, Wanted};
+use cowlab_lab::{AcceleratorChoice, Variant};
 use cowlab_machine::Policy;
 
 use super::{BenchArgs, RunArgs, seconds, size};
@@ -60,7 +60,7 @@ pub struct GuestSettings {
     /// Its CPUs; at most 8, which is what its kernel is built for (CONFIG_NR_CPUS).
     pub cpus: Option<u32>,
     /// Who executes it.
-    pub accelerator: Wanted,
+    pub accelerator: AcceleratorChoice,
     /// It is killed after this time.
     pub time_limit_s: Option<f64>,
 }
@@ -80,10 +80,10 @@ impl FromStr for GuestSettings {
                 },
                 "accelerator" => {
                     settings.accelerator = match value {
-                        "auto" => Wanted::Auto,
-                        "kvm" => Wanted::Kvm,
-                        "tcg" => Wanted::Tcg,
-                        "icount" => Wanted::Icount,
+                        "auto" => AcceleratorChoice::Auto,
+                        "kvm" => AcceleratorChoice::Kvm,
+                        "tcg" => AcceleratorChoice::Tcg,
+                        "icount" => AcceleratorChoice::Icount,
                         _ => return Err(format!("accelerator={value}: auto, kvm, tcg or icount")),
                     }
                 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use cowlab_bench::guest::Guests;
-use cowlab_lab::{Built, Guest, Variant, Wanted, accelerator, boot};
+use cowlab_lab::{AcceleratorChoice, Built, Guest, Variant, boot};
 use cowlab_store::{Accelerator, Missing, Run};
 
 use super::messages::Messages;
@@ -45,10 +45,9 @@ pub struct GuestRuns<'a> {
 
 /// Everything that can be missing, before anything is measured: QEMU, and the kernels, which are
 /// built here if the cache lacks them.
-pub fn ready(lab: &Lab, wanted: Wanted, variants: &[Variant]) -> Result<Accelerator> {
+pub fn ready(lab: &Lab, wanted: AcceleratorChoice, variants: &[Variant]) -> Result<Accelerator> {
     boot::check_tools()?;
-    let (accelerator, why) = accelerator::decide(wanted, accelerator::try_kvm)?;
-    lab.say(&format!("accelerator: {why}"));
+    let accelerator = lab.accelerator(wanted)?;
     for variant in variants {
         lab.built(*variant)?;
     }

@@ -12,7 +12,10 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
 use cowlab_lab::build::Prepare;
-use cowlab_lab::{Built, Cache, KernelFolder, Order, Traced, Variant, Watch};
+use cowlab_lab::{
+    AcceleratorChoice, Built, Cache, KernelFolder, Order, Traced, Variant, Watch, accelerator,
+};
+use cowlab_store::Accelerator;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output;
@@ -54,6 +57,13 @@ impl Lab {
         if !self.quiet {
             output::say(what);
         }
+    }
+
+    /// What executes guests, of which the user is told why.
+    pub fn accelerator(&self, wanted: AcceleratorChoice) -> Result<Accelerator> {
+        let (accelerator, why) = accelerator::decide(wanted, accelerator::try_kvm)?;
+        self.say(&format!("accelerator: {why}"));
+        Ok(accelerator)
     }
 
     /// Do `what` with a progress bar on a terminal.

@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result};
 use clap::ArgMatches;
 use cowlab_bench::guest::Guests;
-use cowlab_lab::Wanted;
+use cowlab_lab::AcceleratorChoice;
 use cowlab_machine::{Facts, Root};
 
 use crate::args::{Bench, KernelBenchArgs};
@@ -44,7 +44,7 @@ pub fn run(json: bool, args: &KernelBenchArgs, matches: &ArgMatches) -> Result<(
 /// Combinations that make no sense, before anything is built.
 fn check(args: &KernelBenchArgs) -> Result<()> {
     let refuse = |why: String| Err(WrongUsage(why).into());
-    let counting = args.guest.settings.accelerator == Wanted::Icount;
+    let counting = args.guest.settings.accelerator == AcceleratorChoice::Icount;
     if counting && args.guest.settings.cpus.is_some_and(|cpus| cpus > 1) {
         return refuse("accelerator=icount counts on one CPU: leave cpus out".to_owned());
     }

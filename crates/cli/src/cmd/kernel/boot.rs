@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use anyhow::Result;
-use cowlab_lab::{Ended, Guest, Interrupted, accelerator, boot};
+use cowlab_lab::{Ended, Guest, Interrupted, boot};
 use serde::Serialize;
 
 use crate::args::KernelBootArgs;
@@ -47,9 +47,7 @@ pub fn run(json: bool, args: &KernelBootArgs) -> Result<()> {
             (built.image(), built.words())
         }
     };
-    let (accelerator, why) =
-        accelerator::decide(args.guest.settings.accelerator, accelerator::try_kvm)?;
-    lab.say(&format!("accelerator: {why}"));
+    let accelerator = lab.accelerator(args.guest.settings.accelerator)?;
     let boots = lab.cache.folder("boot")?;
     let scratch = tempfile::Builder::new().prefix("boot-").tempdir_in(boots)?;
     let limit = if shell { SHELL_LIMIT } else { COMMAND_LIMIT };

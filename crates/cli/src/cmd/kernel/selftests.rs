@@ -13,7 +13,7 @@ use cowlab_lab::selftests::{
     List, Problem, Test, add_plain_output, batches, lines, programs, review,
 };
 use cowlab_lab::testing::{Machine, run as run_batches};
-use cowlab_lab::{Built, Variant, accelerator, boot};
+use cowlab_lab::{Built, Variant, boot};
 use cowlab_machine::{Facts, Policy, Root};
 use cowlab_store::{Accelerator, Environment, KernelBuild};
 use serde::Serialize;
@@ -58,8 +58,7 @@ pub fn run(json: bool, args: &KernelSelftestsArgs) -> Result<()> {
     let tests = list
         .choose(&named, args.quick, args.stress_s)
         .map_err(|error| WrongUsage(error.to_string()))?;
-    let (accelerator, why) = accelerator::decide(args.guest.accelerator, accelerator::try_kvm)?;
-    lab.say(&format!("accelerator: {why}"));
+    let accelerator = lab.accelerator(args.guest.accelerator)?;
     let mut environment = Facts::probe(&Root::default()).environment();
     environment.accelerator = accelerator;
     let mut life = RunLife::begin(common, "kernel-test", environment)?;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use cowlab_lab::ktap::Outcome;
 use cowlab_lab::outcome::{Difference, TestResult, compare};
 use cowlab_lab::testing::{Batch, Machine, Test, compile, run as run_batches};
-use cowlab_lab::{Variant, accelerator, boot};
+use cowlab_lab::{Variant, boot};
 use serde::Serialize;
 
 use crate::args::KernelTestArgs;
@@ -48,9 +48,7 @@ pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
     let tests = find(&folder, &programs, args)?;
     // For tests/kernel/kunit.sh: those tests are run by the kernel itself, at boot.
     let own_arguments = vec!["kunit.enable=1".to_owned()];
-    let (accelerator, why) =
-        accelerator::decide(args.guest.settings.accelerator, accelerator::try_kvm)?;
-    lab.say(&format!("accelerator: {why}"));
+    let accelerator = lab.accelerator(args.guest.settings.accelerator)?;
     let mut all = Vec::new();
     for variant in &args.variant {
         let built = lab.built(*variant)?;

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use cowlab_lab::{Order, Variant, accelerator, boot};
+use cowlab_lab::{Order, Variant, boot};
 use cowlab_machine::{Facts, Root};
 use cowlab_report::Document;
 use cowlab_report::fork_study::{BASE, sections};
@@ -50,8 +50,7 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
     let lab = Lab::open(common.json)?;
     boot::check_tools()?;
     let wanted = study.guest.settings.accelerator;
-    let (accelerator, why) = accelerator::decide(wanted, accelerator::try_kvm)?;
-    lab.say(&format!("accelerator: {why}"));
+    let accelerator = lab.accelerator(wanted)?;
     if accelerator == Accelerator::Kvm && args.instructions {
         lab.say("instructions are counted under emulation, beside the times of KVM");
     }

@@ -6,7 +6,7 @@ use cowlab_bench::ccow::{self, CcowPlan};
 use cowlab_bench::redis::server;
 use cowlab_bench::redis::{self, Redis};
 use cowlab_bench::{Rounds, faults, snapshot};
-use cowlab_lab::{Variant, Wanted};
+use cowlab_lab::{AcceleratorChoice, Variant};
 use cowlab_machine::{Facts, Root};
 use cowlab_schema::redis::Store;
 use cowlab_schema::settings::ccow::{Ccow, LOAD, ZIPF_ALPHA};
@@ -73,7 +73,7 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
     };
     check_cow_faults(&context, &plan.sweep)?;
     if context.facts.cow.precopy.is_none() {
-        if study.guest.settings.accelerator == Wanted::Icount {
+        if study.guest.settings.accelerator == AcceleratorChoice::Icount {
             let why = "study ccow is of stops and rates, and a clock that counts instructions has \
                        none: leave accelerator=icount out";
             return Err(WrongUsage(why.into()).into());
