@@ -18,7 +18,7 @@ grep -q 'redis://…@h' "$run/run.json" || fail "expected the command line: $(ca
 passes report "$run" --share given
 [[ $(stat -c %a given) == 755 && -r given/report.html ]] || fail "others may not read the copy: $(ls -l given)"
 passes report given --json
-json "d['run']['command'] == []" "d['run']['environments'][0]['host'] == 'withheld'" "d['samples']"
+json 'd.run.command == []' 'd.run.environments[0].host == "withheld"' 'rows != []'
 refuses 1 'is there already: choose a new folder' report "$run" --share given
 
 command -v strace >/dev/null || skip "all but the order of syncing passed: that needs strace"
