@@ -90,11 +90,10 @@ test-slowdown: build ## would compare find a slowdown of 10%? (7 minutes; see CO
 	scripts/install test
 	scripts/test-slowdown
 
-# Of the contract, what is of use under a sanitizer: others say how little stack or time is needed, or
-# break the memory on purpose.
-SANITIZED := stored_and_not_stored signal fork moment
+# Of the contract, libcasper's stress: other tests say how little stack, memory or time is needed.
+SANITIZED := stored_and_not_stored signal_handlers each_process
 
-test-casper-long: build ## libcasper's contract with 100 million events in each mode (1 minute)
+test-casper-long: build ## libcasper's contract with 100 million events in each mode, and under sanitizers (minutes)
 	COWLAB_TEST_LONG=1 $(CARGO) test --release -p cowlab-recorder --test contract
 	for kind in thread address; do CASPER_SANITIZE=$$kind \
 		$(CARGO) test --release -p cowlab-recorder --test contract -- $(SANITIZED) || exit 1; done
