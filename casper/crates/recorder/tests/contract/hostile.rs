@@ -17,7 +17,7 @@ use cowlab_casper::record::{
 use cowlab_casper::walk::append;
 use cowlab_casper::write::DataChunk;
 use cowlab_machine::SharedMemory;
-use cowlab_recorder::{Clock, Drain, Options, Recording, Session, Sink, WhenFull};
+use cowlab_recorder::{Clock, Drain, Options, Recording, Request, Session, Sink, Target, WhenFull};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -297,6 +297,33 @@ fn a_first_event_in_a_handler_needs_little_stack() {
         assert!(status.success(), "{bytes} bytes: {status}");
         assert_eq!(shared.read()[0], 1);
     }
+}
+
+/// The same where that event enters the session that the gate asks for.
+#[test]
+fn entering_in_a_handler_needs_4_kib_of_stack() {
+    let session = Session::create(options(WhenFull::Drop)).unwrap();
+    session.turn(true).unwrap();
+    let shared = Counters::new();
+    let words = SharedMemory::map(shared.0.as_file(), 4096).unwrap();
+    let mut child = Command::new(program("handler"))
+        .arg(shared.0.path())
+        .args(["4096", "gate"])
+        .env_remove("CASPER_SESSION")
+        .spawn()
+        .unwrap();
+    let (mut drain, mut out) = (Drain::default(), Out::default());
+    let mut request = None;
+    while out.events == 0 {
+        assert_eq!(child.try_wait().unwrap(), None, "it did not outlive its entering");
+        if request.is_none() && Target::find(child.id()).is_ok() {
+            request = Some(Request::make(child.id(), &session.path()).unwrap());
+        }
+        drain.round(&session, &mut out, false);
+        session.sleep(Duration::from_millis(1));
+    }
+    words.u64(80).store(1, SeqCst);
+    assert!(child.wait().unwrap().success());
 }
 
 /// It would have no counter to stamp its events with.
