@@ -9,6 +9,11 @@ set -euo pipefail
 page=$(getconf PAGESIZE)
 
 passes --json calibrate --rounds 2 --output cal
+says err '2 rounds: about .* minutes and .* s of CPU time on all CPUs; whatever else runs here is slowed'
+load=$(cut -d' ' -f1 /proc/loadavg)
+if [[ ${load%.*} -ge $(nproc) ]]; then
+	says err 'the load average is .* calibrate when it is over, or take less with --rounds 2'
+fi
 for metric in new_process_ns pte_ns_per_page trap_ns copy_ns_per_page cow_fault_ns reuse_fault_ns \
 	memcpy_ns_per_page first_touch_ns_per_page timer_ns cow_among_work_ns fork_among_work_ns \
 	pte_among_work_ns_per_page vma_anon_ns vma_ns spawn_ns; do

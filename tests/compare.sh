@@ -30,7 +30,15 @@ passes compare "$one/" moved
 says out ': 0 different'
 
 # Nothing in common, by runs and by --bench.
-refuses 1 'no figure in common' compare "$one" "$other"
+refuses 1 'runs of unlike things: bench-fork-sweep, and bench-fork-table' compare "$one" "$other"
+refuses 1 'no figure in common in fork-sweep' compare --bench fork-sweep "$one" "$other"
+# Footprints of one program, and of another.
+for program in true true false; do
+	run footprint --method exclusive --output "of_$program" -- "$program"
+done
+of_true=(of_true/*)
+passes compare "${of_true[@]}"
+refuses 1 'unlike things: footprint of true, and footprint of false' compare "${of_true[0]}" of_false/*
 refuses 1 'no figure in common in cow-faults' compare --bench cow-faults "$one" "$one"
 passes --json compare --bench fork-sweep "$one" "$one"
 json 'd.summary.figures | distinct("bench") == ["fork-sweep"]'
@@ -84,7 +92,7 @@ mkdir damaged/samples.parquet
 not_read 'damaged/samples.parquet'
 
 rm -rf damaged
-not_read 'damaged'
+not_read 'there is no damaged: runs are below runs/'
 mkdir damaged
 not_read 'damaged is not a run of cowlab'
 rmdir damaged

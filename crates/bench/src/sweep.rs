@@ -7,6 +7,7 @@ use cowlab_analysis::study::variants::{HUGE_HEAP_BYTES, Variant, variants};
 use cowlab_probes::{DoForkResult, Probe};
 use cowlab_schema::Cell;
 use cowlab_schema::fork_sweep::{self, DoFork};
+use cowlab_schema::units::bytes_text;
 use cowlab_store::{Sample, histogram_of, serialise};
 
 use crate::task::{Recorder, Task, median_of};
@@ -41,10 +42,13 @@ pub fn forks_for(heap_bytes: u64, write_fraction: f64, extent: Extent) -> u64 {
 
 fn task(settings: DoFork) -> Task {
     let name = format!(
-        "{BENCH}: {} × {} of {:.0} MB, fraction {}, {} writes",
+        "{BENCH}: {} × {} of {}, fraction {}, {} writes",
         settings.forks,
         settings.method,
-        settings.heap_bytes as f64 / 1e6,
+        match settings.heap_bytes {
+            bytes if bytes.is_multiple_of(1 << 20) => bytes_text(bytes),
+            bytes => format!("{:.0} MB", bytes as f64 / 1e6),
+        },
         settings.write_fraction,
         settings.writer
     );

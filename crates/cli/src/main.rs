@@ -69,7 +69,7 @@ fn ended(result: Result<()>) -> ExitCode {
             if let Some(&EndedWith(status)) = error.downcast_ref() {
                 return ExitCode::from(status);
             }
-            output::say(&format!("{error:#}"));
+            output::say(&output::message(&error));
             if error.is::<WrongUsage>() {
                 ExitCode::from(2)
             } else if error

@@ -53,6 +53,14 @@ pub fn text(document: &Document) -> Result<()> {
     print(&cowlab_report::terminal::render(document, width, terminal))
 }
 
+/// An error with its causes, each once: what a text holds already is not repeated.
+pub fn message(error: &anyhow::Error) -> String {
+    error.chain().skip(1).fold(error.to_string(), |text, cause| {
+        let cause = cause.to_string();
+        if text.contains(&cause) { text } else { format!("{text}: {cause}") }
+    })
+}
+
 /// A line on standard error. Where that cannot be written, nobody is there to be told. Names of files
 /// and processes are among it, which must not drive a terminal.
 pub fn say(what: &str) {
@@ -86,4 +94,23 @@ pub fn reader_has_gone() -> bool {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     let gone = PollFlags::ERR | PollFlags::HUP;
     poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().intersects(gone)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context as _;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let cause = || std::io::Error::from_raw_os_error(24);
+        let told = anyhow::anyhow!("cannot read x: {}", cause());
+        assert_eq!(
+            message(&told.context("nothing")),
+            format!("nothing: cannot read x: {}", cause())
+        );
+        let twice: anyhow::Result<()> = Err(cause()).context(format!("cannot read x: {}", cause()));
+        assert_eq!(message(&twice.unwrap_err()), format!("cannot read x: {}", cause()));
+    }
 }

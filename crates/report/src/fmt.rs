@@ -44,6 +44,13 @@ const RATE: [Scale; 5] = [
     Scale { divisor: 1e3, suffix: " k/s" },
     Scale { divisor: 1.0, suffix: "/s" },
 ];
+const BYTE_RATE: [Scale; 5] = [
+    Scale { suffix: " TiB/s", ..BYTES[0] },
+    Scale { suffix: " GiB/s", ..BYTES[1] },
+    Scale { suffix: " MiB/s", ..BYTES[2] },
+    Scale { suffix: " KiB/s", ..BYTES[3] },
+    Scale { suffix: " B/s", ..BYTES[4] },
+];
 const FRACTION: [Scale; 1] = [Scale { divisor: 0.01, suffix: "%" }];
 const PERCENT: [Scale; 1] = [Scale { divisor: 1.0, suffix: "%" }];
 
@@ -53,6 +60,7 @@ pub fn scale_for(value: f64, unit: &str) -> Scale {
         "ns" => &TIME,
         "bytes" => &BYTES,
         "per_s" => &RATE,
+        "bytes_per_s" => &BYTE_RATE,
         "fraction" => &FRACTION,
         "percent" | "%" => &PERCENT,
         _ => &PLAIN,
@@ -131,10 +139,12 @@ pub(crate) fn size(bytes: u64) -> String {
     tick(bytes as f64, "bytes")
 }
 
-/// A heap of document 000, in its decimal units: 316 MB is what it chose, not 302 MiB.
+/// A heap: whole MiB as such, else as document 000 has it, in decimal units: 316 MB is what it chose,
+/// not 302 MiB.
 pub(crate) fn heap_size(bytes: u64) -> String {
     match bytes {
         0 => "none".to_owned(),
+        _ if bytes.is_multiple_of(1 << 20) => size(bytes),
         1..1_000_000 => format!("{} kB", number(bytes as f64 / 1e3)),
         _ => format!("{} MB", number(bytes as f64 / 1e6)),
     }
@@ -157,7 +167,7 @@ pub(crate) fn percent(share: f64) -> String {
 pub fn unit_label(unit: &str) -> String {
     let rest = match base(unit) {
         base @ ("ns" | "bytes") => &unit[base.len()..],
-        "per_s" | "fraction" | "percent" | "%" => "",
+        "per_s" | "bytes_per_s" | "fraction" | "percent" | "%" => "",
         _ => unit,
     };
     rest.trim_matches('_').replace('_', " ")
@@ -165,7 +175,7 @@ pub fn unit_label(unit: &str) -> String {
 
 /// `ns` of `ns_per_page`: the part of a unit that is scaled.
 pub(crate) fn base(unit: &str) -> &str {
-    ["ns", "bytes"]
+    ["bytes_per_s", "ns", "bytes"]
         .into_iter()
         .find(|base| unit.strip_prefix(base).is_some_and(|r| r.is_empty() || r.starts_with('_')))
         .unwrap_or(unit)
@@ -230,6 +240,7 @@ mod tests {
             (1.5 * KIB * KIB * KIB, "bytes", "1.50 GiB"),
             (0.125, "fraction", "12.5%"),
             (1_234_567.0, "per_s", "1.23 M/s"),
+            (2.5 * KIB * KIB * KIB, "bytes_per_s", "2.50 GiB/s"),
             (262_144.0, "pages", "262,000"),
             (5.6e6, "pages", "5.60 M"),
             (7.0, "", "7.00"),
@@ -243,6 +254,14 @@ mod tests {
     fn an_interval_shares_its_values_scale() {
         assert_eq!(estimate(1010.0, 990.0, 1030.0, "ns"), "1.01 µs (0.990 to 1.03)");
         assert_eq!(estimate(5.0, f64::NAN, f64::NAN, "ns"), "5.00 ns");
+    }
+
+    #[test]
+    fn a_heap_has_the_unit_in_which_it_was_chosen() {
+        let sizes = [(0, "none"), (64 << 20, "64 MiB"), (316_000_000, "316 MB"), (4096, "4.10 kB")];
+        for (bytes, text) in sizes {
+            assert_eq!(heap_size(bytes), text);
+        }
     }
 
     #[test]
@@ -265,6 +284,8 @@ mod tests {
             ("ns_per_page", "per page"),
             ("pages", "pages"),
             ("fraction", ""),
+            ("bytes_per_s", ""),
+            ("bytes_per_fork", "per fork"),
             ("pages_per_fault", "pages per fault"),
             ("nsx", "nsx"),
         ];

@@ -91,6 +91,10 @@ pub struct Run {
 impl Run {
     /// Read the run in `folder`. Errors name the file at fault and what is wrong with it.
     pub fn read(folder: &Path) -> Result<Run> {
+        if !folder.exists() {
+            let folder = folder.display();
+            bail!("there is no {folder}: runs are below runs/, or where --output said");
+        }
         let path = folder.join("run.json");
         let text = read_text(&path, TEXT_BYTES).with_context(|| {
             format!("{} is not a run of cowlab: cannot read its run.json", folder.display())
@@ -287,6 +291,8 @@ mod tests {
     #[test]
     fn foreign_and_cut_folders_are_refused_with_a_reason() {
         let parent = tempfile::tempdir().unwrap();
+        let nowhere = Run::read(&parent.path().join("nowhere")).unwrap_err().to_string();
+        assert!(nowhere.starts_with("there is no ") && nowhere.contains("--output"), "{nowhere}");
         let missing = Run::read(parent.path()).unwrap_err();
         assert!(format!("{missing:#}").contains("not a run of cowlab"));
         for (text, expected) in [

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `compare RUN RUN`: which figures differ, by how much, and which could not have been told apart.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Result, bail};
 use cowlab_analysis::comparison;
+use cowlab_observe::footprint::samples::BENCH;
 use cowlab_store::Run;
 
 use crate::args::CompareArgs;
@@ -17,6 +19,13 @@ pub fn run(json: bool, args: &CompareArgs) -> Result<()> {
         bail!(WrongUsage("--drift-percent must be in 0..100".to_owned()));
     }
     let (first, second) = (Run::read(&args.first)?, Run::read(&args.second)?);
+    let things = [&first, &second].map(thing);
+    if args.bench.is_none() && things[0] != things[1] {
+        let [first, second] = things;
+        bail!(
+            "these are runs of unlike things: {first}, and {second}; --bench NAME compares one bench"
+        );
+    }
     let names = [&args.first, &args.second].map(|path| name(path));
     let bench = args.bench.as_deref();
     let summary = comparison::of_runs([&first, &second], names, bench, args.drift_percent);
@@ -32,6 +41,17 @@ pub fn run(json: bool, args: &CompareArgs) -> Result<()> {
         return output::json_of(summary, &[], &[]);
     }
     output::text(&cowlab_report::comparison::document(&summary, args.all))
+}
+
+/// What was run: a verb, and of a footprint the programs that it looked at.
+fn thing(run: &Run) -> String {
+    let name = &run.info.name;
+    if name != BENCH {
+        return name.clone();
+    }
+    let programs: BTreeSet<&str> =
+        run.samples.iter().filter_map(|s| s.params.get("program")).map(String::as_str).collect();
+    format!("{name} of {}", Vec::from_iter(programs).join(", "))
 }
 
 fn name(path: &Path) -> String {

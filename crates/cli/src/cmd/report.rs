@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `report RUN`: what a study's samples say, computed again from the samples alone.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -24,8 +25,14 @@ pub fn run(json: bool, args: &ReportArgs) -> Result<()> {
         Err(error) => match without_profile(&run)? {
             Some(both) => both,
             None => {
-                let what = "neither a study's nor of a guest that was measured under policies";
-                return Err(error.context(format!("{}: {what}", args.run.display())));
+                let benches: BTreeSet<&str> =
+                    run.samples.iter().map(|s| s.bench.as_str()).collect();
+                return Err(error.context(format!(
+                    "{}: this run has no report of its own: it holds {}, whose tables are in its \
+                     report.html and in its tables/",
+                    args.run.display(),
+                    Vec::from_iter(benches).join(", ")
+                )));
             }
         },
     };
