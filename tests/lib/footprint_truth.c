@@ -16,6 +16,8 @@
  *   forever[-same] no fork: prints its pid, and writes them once a second until it is killed
  *   registered     as forever, with its memory registered by examples/footprint_uffd.c, if loaded
  *   forks          prints its pid; forks once in MS ms, the parent writes, the child exits after MS
+ *   forks-unmaps   the same, but the child writes, and gives the memory back before it exits, by
+ *   forks-discards munmap or MADV_DONTNEED
  *   new            SIGURG, then PAGES more pages are mapped and written, and SIGURG
  *   kernel         as parent, but read(2) writes them
  */
@@ -71,6 +73,20 @@ static void rest(long ms)
 	nanosleep(&time, NULL);
 }
 
+/* What a child does: it writes, and perhaps gives the memory back, and lives for MS ms before and
+ * after. */
+static void write_and_free(char *memory, long pages, long step, const char *mode, long ms)
+{
+	rest(ms);
+	write_some(memory, pages, step, strstr(mode, "same") != NULL);
+	if (strstr(mode, "unmaps"))
+		munmap(memory, pages * page);
+	else if (strstr(mode, "discards"))
+		madvise(memory, pages * page, MADV_DONTNEED);
+	rest(ms);
+	_exit(0);
+}
+
 /* The child of a parent that writes lives until it has. */
 static void fork_and_write(char *memory, long pages, long step, int same, int by_kernel, long ms)
 {
@@ -108,14 +124,8 @@ int main(int count, char **words)
 	if (strncmp(words[1], "child", 5) == 0) {
 		pid_t child = fork();
 
-		if (child == 0) {
-			write_some(memory, pages, step, same);
-			if (strstr(words[1], "unmaps"))
-				munmap(memory, pages * page);
-			else if (strstr(words[1], "discards"))
-				madvise(memory, pages * page, MADV_DONTNEED);
-			_exit(0);
-		}
+		if (child == 0)
+			write_and_free(memory, pages, step, words[1], 0);
 		waitpid(child, NULL, 0);
 	} else if (strncmp(words[1], "parent", 6) == 0 || strcmp(words[1], "kernel") == 0) {
 		fork_and_write(memory, pages, step, same, words[1][0] == 'k', ms);
@@ -133,10 +143,15 @@ int main(int count, char **words)
 		printf("%d\n", getpid());
 		fflush(stdout);
 		for (;;) {
-			if (strcmp(words[1], "forks") == 0)
+			if (strcmp(words[1], "forks") == 0) {
 				fork_and_write(memory, pages, step, same, 0, ms);
-			else
+			} else if (strncmp(words[1], "forks-", 6) == 0) {
+				if (fork() == 0)
+					write_and_free(memory, pages, step, words[1], ms);
+				wait(NULL);
+			} else {
 				write_some(memory, pages, step, same);
+			}
 			rest(ms ? ms : 1000);
 		}
 	}

@@ -73,6 +73,11 @@ pub struct CowSettings {
     pub process_counts: bool,
 }
 
+/// The settings now.
+pub fn settings_now(root: &Root) -> CowSettings {
+    probe(&Reader::new(root))
+}
+
 pub(crate) fn probe(reader: &Reader<'_>) -> CowSettings {
     let setting = |file: &str| reader.root.exists(file).then(|| reader.number(file)).flatten();
     CowSettings {

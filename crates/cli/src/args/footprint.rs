@@ -16,20 +16,19 @@ pub struct FootprintArgs {
     pub run: RunArgs,
     /// Look at this running process; nothing stops it
     #[arg(
-        value_name = "PID|NAME",
+        value_name = "PID|NAME|CGROUP",
         conflicts_with = "command",
-        required_unless_present = "command",
         value_parser = Wanted::parse,
         allow_negative_numbers = true
     )]
-    pub target: Option<Wanted>,
+    pub targets: Vec<Wanted>,
     /// Of a running process: from each of its next N forks to the end of its child, one after the
     /// other
-    #[arg(long, value_name = "N", requires = "target", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", requires = "targets", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub forks: Option<u64>,
     /// Of a running process: the time between the two moments (1 s), or with --forks the longest
     /// wait for one (60 s)
-    #[arg(long, value_name = "SECONDS", requires = "target", value_parser = seconds, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", requires = "targets", value_parser = seconds, allow_negative_numbers = true)]
     pub duration_s: Option<f64>,
     /// How writes are seen: faults, exclusive, soft-dirty, uffd, snapshot; by default the cheapest
     /// that sees them here
@@ -37,7 +36,7 @@ pub struct FootprintArgs {
     pub method: Option<Method>,
     /// Of a running process: stop it at each moment, for as long as it is looked at; it is told how
     /// long that was, and the process goes on if cowlab is killed
-    #[arg(long, requires = "target")]
+    #[arg(long, requires = "targets")]
     pub stop: bool,
     /// With a command: it sends itself this signal, by name or number, to mark a moment; the signal
     /// is not delivered

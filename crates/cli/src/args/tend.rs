@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use cowlab_observe::watch::Wanted;
 use cowlab_schema::settings::tend::TendSettings;
 
 use super::{Cells, ProfileArgs};
@@ -14,8 +15,13 @@ use super::{Cells, ProfileArgs};
 pub struct TendArgs {
     /// Processes: pids, names of commands, or a control group's path (as in /proc/PID/cgroup, or
     /// its folder /sys/fs/cgroup/…)
-    #[arg(value_name = "PID|NAME|CGROUP", required_unless_present_any = ["targets", "print_unit"])]
-    pub who: Vec<String>,
+    #[arg(
+        value_name = "PID|NAME|CGROUP",
+        required_unless_present_any = ["targets", "print_unit"],
+        value_parser = Wanted::parse,
+        allow_negative_numbers = true
+    )]
+    pub who: Vec<Wanted>,
     /// A file that names the targets, see docs/tend.md
     #[arg(long, value_name = "FILE", conflicts_with = "who")]
     pub targets: Option<PathBuf>,

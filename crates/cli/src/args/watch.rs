@@ -12,12 +12,12 @@ use super::ProfileArgs;
 /// What to watch, how often, and where to show it.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
-    /// A process by its pid, processes by their name as `ps -o comm` shows it, or those of a control
-    /// group by its folder (/sys/fs/cgroup/…); every process, if not given
-    #[arg(value_name = "PID|NAME|CGROUP", value_parser = Wanted::parse)]
-    pub target: Option<Wanted>,
+    /// Processes by their pid, by their name as `ps -o comm` shows it, or by their control group (its
+    /// folder /sys/fs/cgroup/…, or as in /proc/PID/cgroup); every process, if not given
+    #[arg(value_name = "PID|NAME|CGROUP", value_parser = Wanted::parse, allow_negative_numbers = true)]
+    pub targets: Vec<Wanted>,
     /// Show a recording again, at the pace at which it was made
-    #[arg(long, value_name = "FILE", conflicts_with = "target")]
+    #[arg(long, value_name = "FILE", conflicts_with = "targets")]
     pub replay: Option<PathBuf>,
     /// Seconds from one look to the next
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval, allow_negative_numbers = true)]

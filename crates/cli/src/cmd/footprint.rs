@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use cowlab_machine::{Facts, Root};
 use cowlab_observe::Target;
 use cowlab_observe::bpf::access::AccessFacts;
@@ -16,8 +16,8 @@ use cowlab_observe::footprint::bpf_source::BpfSource;
 use cowlab_observe::footprint::faults::FaultLog;
 use cowlab_observe::footprint::follow::Follow;
 use cowlab_observe::footprint::method::{MethodFacts, Subject, choose};
-use cowlab_observe::footprint::samples::samples;
-use cowlab_observe::footprint::spans::Sum;
+use cowlab_observe::footprint::samples::{is_bound, samples};
+use cowlab_observe::footprint::spans::{Key, Sum};
 use cowlab_observe::footprint::tracer::{Tracer, on_own_thread};
 use cowlab_observe::footprint::{Method, Spans, live};
 use cowlab_store::Missing;
@@ -62,8 +62,19 @@ struct FootprintPlan<'a> {
 /// Run the verb.
 pub fn run(json: bool, args: &FootprintArgs) -> Result<()> {
     let common = &args.run.common(json, false);
-    let target =
-        args.target.as_ref().map(|of| anyhow::Ok(Target::open(of.only()?)?)).transpose()?;
+    let target = match &args.targets[..] {
+        [] if args.command.is_empty() => bail!(WrongUsage(
+            "name a running process by PID|NAME, or a command behind `--`, as in `cowlab footprint \
+             -- python3 program.py`"
+                .to_owned()
+        )),
+        [] => None,
+        [of] => Some(Target::open(of.only()?)?),
+        several => bail!(WrongUsage(format!(
+            "footprint looks at one process at a time: {} are named",
+            several.len()
+        ))),
+    };
     let facts = Facts::probe(&Root::default());
     let subject = match (&target, args.forks.is_some()) {
         (None, _) => Subject::Command,
@@ -153,7 +164,7 @@ fn missing(spans: &Spans, frames: bool, method: Method) -> Vec<Missing> {
         let lost = spans.faults_lost.unwrap_or(0);
         add("cow_pages", format!("{lost} faults were lost: pages that they wrote do not count"));
     }
-    let freed_pages = most_pages(spans, |sum| sum.freed_unseen_pages);
+    let freed_pages = most_pages(spans, |_, sum| sum.freed_unseen_pages);
     if freed_pages > 0 {
         add(
             "cow_pages",
@@ -164,7 +175,20 @@ fn missing(spans: &Spans, frames: bool, method: Method) -> Vec<Missing> {
             ),
         );
     }
-    let unknown_pages = most_pages(spans, |sum| sum.unknown_pages);
+    let of_unknown = |own: bool| {
+        move |key: &Key, sum: &Sum| if is_bound(key) == own { sum.unknown_pages } else { 0 }
+    };
+    let own_pages = most_pages(spans, of_unknown(true));
+    if own_pages > 0 {
+        add(
+            "pages_written",
+            format!(
+                "{own_pages} pages were its own before the first moment: what was written of them is \
+                 not seen; --method snapshot compares them"
+            ),
+        );
+    }
+    let unknown_pages = most_pages(spans, of_unknown(false));
     if unknown_pages > 0 {
         add(
             "pages_written",
@@ -181,11 +205,11 @@ fn missing(spans: &Spans, frames: bool, method: Method) -> Vec<Missing> {
 }
 
 /// Pages that could not be judged. The writers of one span tell of the same ones.
-fn most_pages(spans: &Spans, of: impl Fn(&Sum) -> u64) -> u64 {
+fn most_pages(spans: &Spans, of: impl Fn(&Key, &Sum) -> u64) -> u64 {
     let mut most: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for (key, sum) in &spans.sums {
         let pages = most.entry((key.program.as_str(), key.between.name())).or_default();
-        *pages = of(sum).max(*pages);
+        *pages = of(key, sum).max(*pages);
     }
     most.values().sum()
 }

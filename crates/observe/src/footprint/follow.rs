@@ -278,7 +278,7 @@ impl Follow {
         between: Between,
     ) -> Result<(), ProcessError> {
         let process = self.process(pid)?;
-        let (tally, unknown_pages) = own_tally(before, &process.target)?;
+        let (tally, unknown_pages) = own_tally(before, &process.target, between)?;
         let span = Span::since(before, between, &process.program, Writer::Own, self.method, tally);
         let span = Span { unknown_pages, ..span };
         self.spans.add(span);

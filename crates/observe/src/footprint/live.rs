@@ -58,7 +58,7 @@ pub fn interval(
     let (tally, unknown_pages) = match method {
         Method::SoftDirty => (soft_dirty(&before, target)?, 0),
         Method::Uffd => (uffd::written(&before, target)?, 0),
-        _ => own_tally(&before, target)?,
+        _ => own_tally(&before, target, Between::Interval)?,
     };
     // A comparison reads the memory as well, and is no reading of the page tables.
     let took_ns = began.elapsed().as_nanos() as u64;
@@ -115,7 +115,7 @@ pub fn forks(
             return Err(anyhow::Error::from(error).context("its child could not be seen"));
         }
         bail!(
-            "process {} did not fork within {} s: wait longer with --interval-s",
+            "process {} did not fork within {} s: wait longer with --duration-s",
             target.pid(),
             wait.as_secs_f64()
         );

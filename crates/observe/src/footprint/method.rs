@@ -139,11 +139,12 @@ pub fn choose(
                     Method::Exclusive if subject == Subject::Interval => {
                         "it was forked: what it copied of the pages that it shared, and new ones"
                     }
-                    _ => "the cheapest",
+                    _ if reasons.is_empty() => "the cheapest",
+                    _ => "the cheapest that is left",
                 };
                 let why = match reasons.is_empty() {
                     true => best.to_owned(),
-                    false => format!("{best} that is left ({})", reasons.join("; ")),
+                    false => format!("{best} ({})", reasons.join("; ")),
                 };
                 return Ok((*method, why));
             }
@@ -232,7 +233,9 @@ mod tests {
     #[test]
     fn a_forked_process_is_seen_by_what_it_copied_and_not_by_its_bytes() {
         let forked = MethodFacts { is_forked: true, ..facts() };
-        assert_eq!(chosen(Subject::Interval, &forked), Method::Exclusive);
+        let (method, why) = choose(Subject::Interval, &forked, None).unwrap();
+        assert_eq!(method, Method::Exclusive);
+        assert!(why.contains("and new ones (uffd: "), "{why}");
         let no_frames = MethodFacts { frames: false, ..forked };
         let (method, why) = choose(Subject::Interval, &no_frames, None).unwrap();
         assert_eq!(method, Method::Snapshot);

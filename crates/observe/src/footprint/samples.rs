@@ -4,7 +4,8 @@
 
 use cowlab_store::{Params, Sample};
 
-use super::spans::{Key, Spans, Sum};
+use super::method::Method;
+use super::spans::{Between, Key, Spans, Sum};
 use super::tally::{BLOCK_BYTES, Counts, share};
 
 /// The name of this benchmark in samples.
@@ -16,6 +17,8 @@ struct Writer<'a> {
     samples: &'a mut Vec<Sample>,
     params: Params,
     start_unix_ns: i64,
+    /// The written pages are a lower bound: of it no share is told.
+    is_bound: bool,
 }
 
 impl Writer<'_> {
@@ -33,10 +36,15 @@ impl Writer<'_> {
     }
 
     fn add_share(&mut self, metric: &str, share: Option<f64>) {
-        if let Some(share) = share {
+        if let Some(share) = share.filter(|_| !(self.is_bound && metric == "write_fraction")) {
             self.add(metric, "fraction", share);
         }
     }
+}
+
+/// Whether pages that were the process's own before are written unseen: no fork made them shared.
+pub fn is_bound(key: &Key) -> bool {
+    key.method == Method::Exclusive && matches!(key.between, Between::Interval | Between::Marks)
 }
 
 /// Every figure of a run.
@@ -45,7 +53,8 @@ pub fn samples(spans: &Spans, page_bytes: u64, start_unix_ns: i64) -> Vec<Sample
     for (key, sum) in &spans.sums {
         of_sum(&mut found, key, sum, page_bytes);
     }
-    let mut out = Writer { samples: &mut found, params: Params::new(), start_unix_ns };
+    let mut out =
+        Writer { samples: &mut found, params: Params::new(), start_unix_ns, is_bound: false };
     out.add("forks", "forks", spans.forks as f64);
     out.add("spawns", "spawns", spans.spawns as f64);
     out.add("unseen", "spans", spans.unseen as f64);
@@ -90,7 +99,8 @@ fn of_sum(samples: &mut Vec<Sample>, key: &Key, sum: &Sum, page_bytes: u64) {
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned())),
     );
-    let mut out = Writer { samples, params, start_unix_ns: sum.start_unix_ns };
+    let is_bound = is_bound(key) && sum.unknown_pages > 0;
+    let mut out = Writer { samples, params, start_unix_ns: sum.start_unix_ns, is_bound };
     out.add("spans", "spans", sum.spans as f64);
     out.add("duration_ns", "ns", sum.duration_ns as f64);
     out.add("unknown_pages", "pages", sum.unknown_pages as f64);

@@ -139,6 +139,19 @@ pub fn since_exec(start: &Reading, now: &Reading) -> Tally {
     tally
 }
 
+/// Pages that the process had alone before `now` and that did not move: whether it wrote them the page
+/// table does not tell, since no copy was due.
+pub fn unseen(start: &Reading, now: &Reading) -> u64 {
+    let both = join(start.private_pages(), now.private_pages());
+    let both = both.filter_map(|(_, before, after)| Some((before?, after?)));
+    let is_unseen = |(before, after): &(Placed, Placed)| {
+        let is_alone = before.page.is_exclusive() || after.page.is_exclusive();
+        let may_be_alone = is_alone || before.page.is_swapped() || after.page.is_swapped();
+        before.is_anonymous() && may_be_alone && wrote(before.page, after.page) != Some(true)
+    };
+    both.filter(is_unseen).count() as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,6 +187,15 @@ mod tests {
         assert_eq!((child.cow_pages, child.gone_pages), (1, 1));
         let either = found.either.total();
         assert_eq!((either.cow_pages, either.start_pages, found.unknown_pages), (2, 4, 0));
+    }
+
+    #[test]
+    fn what_was_its_own_before_is_not_seen() {
+        let worker = reading(&[PRESENT | EXCLUSIVE | 1, PRESENT | 2, PRESENT | 3, SWAPPED | 4]);
+        let now =
+            reading(&[PRESENT | EXCLUSIVE | 1, PRESENT | 2, PRESENT | EXCLUSIVE | 13, PRESENT | 5]);
+        assert_eq!((unseen(&worker, &now), unseen(&now, &now)), (2, 2));
+        assert_eq!(since_exec(&worker, &now).total().pages_written, 1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Both sides of a fork at its child's end, and what each wrote since.
 
-use cowlab_machine::ProcessError;
+use cowlab_machine::{ProcessError, Root, policy};
 
 use super::faults::FaultLog;
 use super::method::Method;
@@ -67,8 +67,9 @@ pub fn since_fork(
         let known = both.into_iter().filter_map(|(writer, tally)| Some((writer, tally?)));
         seen.extend(known.chain([(Writer::Either, shares.either)]).map(span));
     }
+    let ahead = copies_ahead();
     let freed = |side: Option<Side<'_>>| {
-        side.map_or(0, |side| freed_unseen(&fork.reading, side.now, side.minor_faults))
+        side.map_or(0, |side| freed_unseen(&fork.reading, side.now, side.minor_faults, ahead))
     };
     let (of_parent, of_child) = (freed(parent), freed(child));
     for span in &mut seen {
@@ -87,13 +88,40 @@ fn now_of<'a>(side: &Option<Side<'a>>) -> Option<(i32, &'a Reading)> {
 }
 
 /// How many pages of `fork` one side may have copied and given back by `now`, at most: those that
-/// are gone, and no more than the faults of that side since the fork for which no page is there.
-fn freed_unseen(fork: &Reading, now: &Reading, minor_faults: u64) -> u64 {
+/// are gone, and no more than the faults of that side since the fork for which no page is there, unless
+/// the kernel copies ahead of the faults.
+fn freed_unseen(fork: &Reading, now: &Reading, minor_faults: u64, copies_ahead: bool) -> u64 {
     let (mut gone, mut seen) = (0, 0);
     for (_, before, after) in join(fork.private_pages(), now.private_pages()) {
         gone += u64::from(before.is_some() && after.is_none());
         let moved = before.zip(after).and_then(|(a, b)| a.page.frame().zip(b.page.frame()));
         seen += u64::from(moved.is_some_and(|(a, b)| a != b) || before.is_none());
     }
-    gone.min(minor_faults.saturating_sub(seen))
+    if copies_ahead { gone } else { gone.min(minor_faults.saturating_sub(seen)) }
+}
+
+/// Whether this kernel copies pages for which nobody has faulted.
+fn copies_ahead() -> bool {
+    policy::settings_now(&Root::default()).precopy.is_some_and(|policy| policy != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mappings;
+    use crate::pagemap::Page;
+
+    fn reading(frames: &[u64]) -> Reading {
+        let maps = "10000-20000 rw-p 00000000 00:00 0 [heap]\n";
+        let pages = frames.iter().map(|frame| Page(1 << 63 | frame)).collect();
+        Reading::of(mappings::decode(maps).unwrap(), vec![(0x10000, pages)], 4096)
+    }
+
+    #[test]
+    fn what_is_gone_was_copied_by_a_fault_unless_the_kernel_copies_ahead() {
+        let (fork, now) = (reading(&[1, 2, 3, 4, 5]), reading(&[11, 2]));
+        let freed = |faults, ahead| freed_unseen(&fork, &now, faults, ahead);
+        assert_eq!([freed(1, false), freed(3, false), freed(9, false)], [0, 2, 3]);
+        assert_eq!(freed(1, true), 3);
+    }
 }

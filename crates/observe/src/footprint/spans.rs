@@ -149,12 +149,21 @@ impl Span {
     }
 }
 
-/// What one process has between `before` and now, seen by comparison or by the page table alone.
-pub fn own_tally(before: &Moment, of: &Target) -> Result<(Tally, u64), ProcessError> {
+/// What one process has between `before` and now, seen by comparison or by the page table alone; and how
+/// many pages could not be judged.
+pub fn own_tally(
+    before: &Moment,
+    of: &Target,
+    between: Between,
+) -> Result<(Tally, u64), ProcessError> {
     let now = Reading::take(of, &mut Pagemap::open(of)?)?;
     before.check_memory(of)?;
     let (mut tally, unknown_pages) = match &before.copy {
         Some(copy) => compared(&before.reading, copy, of, &now)?,
+        // What is there at an exec was written by it.
+        None if between != Between::Run => {
+            (shares::since_exec(&before.reading, &now), shares::unseen(&before.reading, &now))
+        }
         None => (shares::since_exec(&before.reading, &now), 0),
     };
     // A fork would meet what is there by now.

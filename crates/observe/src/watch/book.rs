@@ -28,6 +28,8 @@ pub struct Book {
     /// is watched; else it stays its parent's child.
     exec_makes_own: bool,
     accounts: BTreeMap<u32, Account>,
+    /// Those that are read only for a worker of theirs, which is watched for itself.
+    hidden: BTreeSet<u32>,
     /// The accounts that have that parent: there may be thousands.
     children: BTreeMap<u32, BTreeSet<u32>>,
     groups: BTreeMap<String, Sum>,
@@ -76,6 +78,14 @@ impl Book {
         // The newest first: they are the ones that still copy.
         found.sort_by_key(|account| std::cmp::Reverse((account.born_ns, account.start_ticks)));
         found.iter().map(|account| account.pid).collect()
+    }
+
+    /// Whether it is shown for itself: what was named, and where all is watched what nobody forked.
+    pub fn is_shown(&self, pid: u32) -> bool {
+        self.accounts.get(&pid).is_some_and(|account| match account.parent {
+            None => !self.hidden.contains(&pid),
+            Some(parent) => self.hidden.contains(&parent),
+        })
     }
 
     /// Whether any child shares its parent's memory.
@@ -145,6 +155,13 @@ impl Book {
         self.share(pid, parent, None);
     }
 
+    /// A worker that is watched without its parent, which is read for what it copies.
+    pub fn add_worker(&mut self, worker: (u32, &Stat, Reading), parent: (u32, &Stat, Reading)) {
+        self.hidden.insert(parent.0);
+        self.add(parent.0, parent.1, parent.2, None);
+        self.add_sharing(worker.0, worker.1, worker.2, parent.0);
+    }
+
     fn share(&mut self, pid: u32, parent: u32, stop_ns: Option<u64>) {
         let Some(at_fork) = self.accounts.get(&parent).map(|parent| parent.now.clone()) else {
             return;
@@ -165,6 +182,9 @@ impl Book {
     pub fn read(&mut self, pid: u32, now: Reading, rates_ns: Option<u64>) {
         let Some(account) = self.accounts.get_mut(&pid) else { return };
         let (faults, writes) = account.read(now, rates_ns);
+        if self.hidden.contains(&pid) {
+            return;
+        }
         let group = account.group.clone();
         let sum = self.group(&group);
         sum.minor_faults += faults;
@@ -268,10 +288,14 @@ impl Book {
         let Some(child) = self.accounts.get_mut(&pid) else { return };
         child.share = None;
         let (group, parent) = (child.group.clone(), child.parent);
-        let copied = epoch.copied_bytes.unwrap_or(0);
-        self.group(&group).copied_bytes += copied;
+        let copied = epoch.copied_bytes;
+        let sum_up = |totals: &mut Totals| {
+            totals.copied_bytes += copied.unwrap_or(0);
+            totals.unseen_copiers += u64::from(copied.is_none());
+        };
+        sum_up(self.group(&group));
         if let Some(parent) = parent.and_then(|parent| self.accounts.get_mut(&parent)) {
-            parent.totals.copied_bytes += copied;
+            sum_up(&mut parent.totals);
             parent.last_epoch = Some(epoch);
         }
     }
@@ -307,7 +331,7 @@ impl Book {
         let processes = self
             .accounts
             .values()
-            .filter(|account| account.parent.is_none())
+            .filter(|account| self.is_shown(account.pid))
             .map(|account| self.process(account, time_ns))
             .collect::<Vec<Process>>();
         let frame = Frame {
@@ -336,7 +360,8 @@ impl Book {
                 *sum.get_or_insert(0) += more;
             }
         };
-        for account in self.accounts.values().filter(|account| !account.ended) {
+        let counts = |account: &&Account| !account.ended && !self.hidden.contains(&account.pid);
+        for account in self.accounts.values().filter(counts) {
             let name = account.group.as_str();
             let name = if rows.contains_key(name) { name } else { OTHER };
             let Some(row) = rows.get_mut(name) else { continue };

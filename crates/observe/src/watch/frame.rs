@@ -83,6 +83,9 @@ pub struct Totals {
     pub writes_to_present: Option<u64>,
     /// What children had for themselves when they ended, or executed something.
     pub copied_bytes: u64,
+    /// Children of which that is not known: they were over before anybody looked at them.
+    #[serde(default)]
+    pub unseen_copiers: u64,
     /// How long forks stopped it. `None` unless that can be seen.
     pub stops: Option<Stops>,
 }

@@ -99,7 +99,7 @@ impl Gatherer {
     /// Whether nothing is left that was to be watched.
     pub fn is_over(&self) -> bool {
         // Its children may live on, as processes of their own.
-        matches!(self.wanted, Wanted::Pid(pid) if !self.book.knows(pid))
+        self.wanted.pids().is_some_and(|pids| !pids.iter().any(|pid| self.book.knows(*pid)))
     }
 
     /// Books events as they come, until `deadline` or until `stop` says so.
@@ -268,13 +268,16 @@ impl Gatherer {
 
     /// Processes that belong to what is wanted and started since.
     fn find_more(&mut self) {
-        if matches!(self.wanted, Wanted::Pid(_)) || self.found_at.elapsed() < FIND_EVERY {
+        if self.wanted.pids().is_some() || self.found_at.elapsed() < FIND_EVERY {
             return;
         }
         self.found_at = Instant::now();
-        if let Ok(found) = self.wanted.find() {
-            self.take_in(found);
-        }
+        let words = match &self.wanted {
+            Wanted::Any(all) => &all[..],
+            one => std::slice::from_ref(one),
+        };
+        let found = words.iter().filter_map(|word| word.find().ok()).flatten().collect();
+        self.take_in(found);
     }
 
     fn take_in(&mut self, found: Vec<(u32, Stat)>) {
@@ -289,6 +292,11 @@ impl Gatherer {
                 self.refused = Some(error.to_string());
             }
             let reading = self.look(pid).map_or_else(Reading::default, |(_, reading)| reading);
+            if let Some((parent, of_parent)) = self.unwatched_parent(pid) {
+                let parent = (parent, &of_parent.0, of_parent.1);
+                self.book.add_worker((pid, &stat, reading), parent);
+                continue;
+            }
             // The same name: a worker, which was forked; else it executed something.
             let is_worker = |parent: &u32| self.book.name(*parent) == Some(stat.name.as_str());
             match u32::try_from(stat.parent).ok().filter(is_worker) {
@@ -303,10 +311,23 @@ impl Gatherer {
         }
     }
 
+    /// Of a worker that was named by its pid, the process that forked it, unless that is watched too.
+    fn unwatched_parent(&self, pid: u32) -> Option<(u32, (Stat, Reading))> {
+        self.wanted.pids()?;
+        let parent = Target::open(pid.cast_signed()).ok()?.forked_by()?.pid().cast_unsigned();
+        Some((parent, self.look(parent).filter(|_| !self.book.knows(parent))?))
+    }
+
     /// Children by the kernel's own lists: those that were there before, and all of them where
     /// forks are not told.
     fn find_children(&mut self) {
-        for parent in self.book.alive(false) {
+        for parent in self
+            .book
+            .alive(false)
+            .into_iter()
+            .filter(|pid| self.book.is_shown(*pid))
+            .collect::<Vec<_>>()
+        {
             let Ok(target) = Target::open(parent.cast_signed()) else { continue };
             let Ok(found) = children(&target) else { continue };
             for child in found {

@@ -9,6 +9,9 @@ use cowlab_machine::{ProcessError, Stat};
 use super::reading;
 use crate::target::Target;
 
+/// Where control groups are mounted.
+const CGROUPS: &str = "/sys/fs/cgroup";
+
 /// Which processes to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
@@ -18,6 +21,8 @@ pub enum Wanted {
     Name(String),
     /// Those in a control group and the groups in it, also those that start later.
     Cgroup(PathBuf),
+    /// Those that any of these means.
+    Any(Vec<Wanted>),
     /// All.
     All,
 }
@@ -65,6 +70,27 @@ impl Wanted {
         Ok(Wanted::Name(String::from_utf8_lossy(cut).into_owned()))
     }
 
+    /// What several words mean together; no word means all.
+    pub fn any(mut words: Vec<Wanted>) -> Wanted {
+        match words.len() {
+            0 => Wanted::All,
+            1 => words.remove(0),
+            _ => Wanted::Any(words),
+        }
+    }
+
+    /// The pids, where it is nothing but pids: no other process will ever be meant.
+    pub fn pids(&self) -> Option<Vec<u32>> {
+        match self {
+            Wanted::Pid(pid) => Some(vec![*pid]),
+            Wanted::Any(all) => {
+                let all: Option<Vec<_>> = all.iter().map(Wanted::pids).collect();
+                all.map(|pids| pids.concat())
+            }
+            _ => None,
+        }
+    }
+
     /// The pid of the one process that is meant: of several, the one that all others were forked
     /// by. Fails if there is none, or several of which none forked the others.
     pub fn only(&self) -> Result<i32, WantedError> {
@@ -95,12 +121,23 @@ impl Wanted {
             }
             Wanted::Cgroup(path) => {
                 let mut pids = Vec::new();
-                if !path.join("cgroup.procs").is_file() {
-                    return Err(WantedError::NotACgroup(path.clone()));
-                }
-                members(path, &mut pids);
+                // As /proc/PID/cgroup has it as well.
+                let below = Path::new(CGROUPS).join(path.strip_prefix("/").unwrap_or(path));
+                let folders = [path, &below].into_iter();
+                let mut groups = folders.filter(|folder| folder.join("cgroup.procs").is_file());
+                let group = groups.next().ok_or_else(|| WantedError::NotACgroup(path.clone()))?;
+                members(group, &mut pids);
                 pids.sort_unstable();
                 pids.into_iter().filter_map(|pid| Some((pid, reading::read_stat(pid)?))).collect()
+            }
+            Wanted::Any(all) => {
+                let mut found = Vec::new();
+                for one in all {
+                    found.append(&mut one.find()?);
+                }
+                found.sort_unstable_by_key(|(pid, _)| *pid);
+                found.dedup_by_key(|(pid, _)| *pid);
+                found
             }
             Wanted::All => everybody(),
         };
@@ -194,6 +231,19 @@ mod tests {
         assert!(matches!(group.find(), Err(WantedError::NotACgroup(_))));
         fs::write(folder.path().join("cgroup.procs"), "").unwrap();
         assert!(matches!(group.find(), Err(WantedError::EmptyCgroup(_))));
+    }
+
+    #[test]
+    fn several_words_mean_each_of_theirs_once() {
+        let own = Wanted::Pid(std::process::id());
+        let init = Wanted::Pid(1);
+        let both = Wanted::any(vec![init.clone(), own, init.clone()]);
+        assert_eq!(both.find().unwrap().len(), 1, "this process is not among them");
+        assert_eq!(both.pids().unwrap(), [1, std::process::id(), 1]);
+        let gone = Wanted::any(vec![init.clone(), Wanted::Name("no such name".into())]);
+        assert!(gone.find().unwrap_err().to_string().contains("no such name"));
+        assert_eq!((gone.pids(), Wanted::any(Vec::new())), (None, Wanted::All));
+        assert_eq!(Wanted::any(vec![init.clone()]), init);
     }
 
     #[test]

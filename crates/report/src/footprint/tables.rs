@@ -17,6 +17,9 @@ fn figure(unit: &'static str, metric: &'static str) -> impl Fn(&Row) -> Cell {
     move |row| match row.value(metric) {
         Some(value) if matches!(unit, "pages" | "faults") => Cell::count(value as u64),
         Some(value) => Cell::number(value, unit),
+        None if metric == "write_fraction" && row.value("pages_mapped") > Some(0.0) => {
+            Cell::Missing("pages that were its own before are written unseen".to_owned())
+        }
         None => Cell::Missing(missing(metric).to_owned()),
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use cowlab_model::profile::MachineProfile;
 use cowlab_observe::Target;
+use cowlab_observe::watch::Wanted;
 use cowlab_schema::Text;
 use cowlab_schema::settings::tend::{INTERVAL_S, PING, TendSettings};
 use cowlab_tend::pace::Limits;
@@ -119,11 +120,15 @@ impl TendPlan {
     }
 }
 
-fn selector(who: &str, ping: &Option<String>) -> Selector {
+fn selector(who: &Wanted, ping: &Option<String>) -> Selector {
     let selector = Selector { ping: ping.clone(), ..Selector::default() };
-    match who.parse() {
-        Ok(pid) => Selector { pid: Some(pid), ..selector },
-        Err(_) if who.starts_with('/') => Selector { cgroup: Some(who.to_owned()), ..selector },
-        Err(_) => Selector { name: Some(who.to_owned()), ..selector },
+    match who {
+        Wanted::Name(name) => Selector { name: Some(name.clone()), ..selector },
+        Wanted::Cgroup(path) => {
+            Selector { cgroup: Some(path.to_string_lossy().into_owned()), ..selector }
+        }
+        // No process has a number that is larger than any.
+        Wanted::Pid(pid) => Selector { pid: Some(i32::try_from(*pid).unwrap_or(0)), ..selector },
+        Wanted::Any(_) | Wanted::All => selector,
     }
 }

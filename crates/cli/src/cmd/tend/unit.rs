@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use cowlab_observe::watch::Wanted;
 use cowlab_schema::settings::tend::PING;
 use cowlab_tend::privileges;
 
@@ -26,7 +27,7 @@ pub fn text(args: &TendArgs) -> Result<String> {
     if let Some(path) = newest.as_deref().and_then(|path| std::path::absolute(path).ok()) {
         words.extend(["--profile".to_owned(), path.display().to_string()]);
     }
-    if args.who.iter().any(|who| who.parse::<i32>().is_ok()) {
+    if args.who.iter().any(|who| matches!(who, Wanted::Pid(_))) {
         return Err(WrongUsage(
             "--print-unit: a service outlives a process, and its number may be another's then: \
              give a name, a control group or --targets"

@@ -251,6 +251,7 @@ fn children(frame: &mut Frame<'_>, area: Rect, view: &View, process: &Process) {
         let age = child.age_ns.map_or("?".to_owned(), |age| quantity(age as f64, "ns"));
         let (copied, shared) = match child.apart {
             true => ("apart".to_owned(), String::new()),
+            false if child.copied_bytes.is_none() => ("not yet".to_owned(), String::new()),
             false => (bytes(child.copied_bytes), bytes(child.shared_bytes)),
         };
         Row::new([child.pid.to_string(), age, copied, shared, child.name.clone()])

@@ -48,7 +48,10 @@ fn line(process: &Process) -> String {
     match (&process.epoch, &process.last_epoch) {
         (Some(epoch), _) => parts.push(copied(epoch)),
         (None, Some(epoch)) => {
-            parts.push(format!("last child copied {}", bytes(epoch.copied_bytes)));
+            parts.push(match epoch.copied_bytes {
+                Some(_) => format!("last child copied {}", bytes(epoch.copied_bytes)),
+                None => "last child was over before it was looked at".to_owned(),
+            });
         }
         (None, None) => {}
     }

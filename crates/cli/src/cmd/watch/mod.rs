@@ -47,7 +47,7 @@ pub fn run(json: bool, args: &WatchArgs) -> Result<()> {
     let source = match &args.replay {
         Some(file) => Source::replay(file, &stop)?,
         None => {
-            let wanted = args.target.clone().unwrap_or(Wanted::All);
+            let wanted = Wanted::any(args.targets.clone());
             Source::live(wanted, options(args), interval(args), &stop)?
         }
     };

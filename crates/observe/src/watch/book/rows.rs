@@ -76,14 +76,20 @@ impl Book {
         let child = self.accounts.get(&pid).filter(|child| !child.ended)?;
         let parent = self.accounts.get(&child.parent?)?;
         child.share.as_ref()?;
-        let is_only = self.sharing_with(parent.pid).nth(1).is_none();
+        // Of a worker that is watched alone nobody knows whether it has siblings.
+        let is_only =
+            !self.hidden.contains(&parent.pid) && self.sharing_with(parent.pid).nth(1).is_none();
         child.epoch(&parent.now, is_only, self.page_bytes, time_ns)
     }
 
     pub(super) fn process(&self, account: &Account, time_ns: u64) -> Process {
         let mut children: Vec<&Account> = self.children(account.pid).collect();
         children.sort_by_key(|child| std::cmp::Reverse((child.born_ns, child.start_ticks)));
-        let epoch = self.newest_sharing(account.pid).and_then(|pid| self.epoch_of(pid, time_ns));
+        let of_epoch = match account.parent {
+            Some(_) => Some(account.pid),
+            None => self.newest_sharing(account.pid),
+        };
+        let epoch = of_epoch.and_then(|pid| self.epoch_of(pid, time_ns));
         let row = |child: &&Account| {
             let epoch = self.epoch_of(child.pid, time_ns);
             ChildRow {

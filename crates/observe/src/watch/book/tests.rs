@@ -215,6 +215,11 @@ fn what_a_child_that_was_there_before_copied_is_not_known_until_it_is_walked() {
     book.add_sharing(CHILD, &stat("server", 9), faults(3), SERVER);
     let epoch = frame(&book, 30).processes[0].epoch.clone().unwrap();
     assert_eq!((epoch.copied_bytes, epoch.shared_bytes, epoch.walk_age_ns), (None, None, None));
+    // One that ends so adds nothing that is known.
+    book.add_sharing(CHILD + 9, &stat("server", 9), faults(3), SERVER);
+    book.ended(CHILD + 9, 31);
+    let totals = frame(&book, 31).processes[0].totals.clone();
+    assert_eq!((totals.copied_bytes, totals.unseen_copiers), (0, 1));
     book.walked(CHILD, walk(5, 7), 31);
     let epoch = frame(&book, 40).processes[0].epoch.clone().unwrap();
     assert_eq!(epoch.copied_bytes, Some(5 * PAGE));

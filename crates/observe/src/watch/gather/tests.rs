@@ -112,6 +112,27 @@ fn forks_count_though_who_made_them_has_ended() {
 }
 
 #[test]
+fn a_worker_is_shown_alone_with_what_it_copied() {
+    // A shell that goes on as a subshell executes nothing.
+    let mut shell = Started::shell("(echo $(exec sh -c 'echo $PPID'); sleep 60; :) & read line");
+    let worker = shell.next("sh");
+    let mut watch = watch(Wanted::Pid(worker));
+    for _ in 0..2 {
+        let frame = watch.frame();
+        let shown: Vec<u32> = frame.processes.iter().map(|of| of.pid).collect();
+        assert_eq!(shown, [worker]);
+        let epoch = frame.processes[0].epoch.as_ref().expect("what it copied");
+        assert_eq!((epoch.child, frame.groups[0].processes), (worker, 1));
+    }
+    let epoch = watch.frame().processes[0].epoch.clone().unwrap();
+    assert!(epoch.copied_bytes.is_some() && epoch.walked_bytes.is_some(), "{epoch:?}");
+    shell.kill();
+    in_time(|| reading::read(worker).is_none());
+    watch.frame();
+    assert!(watch.is_over());
+}
+
+#[test]
 fn a_process_goes_on_without_its_first_thread() {
     let source = "#include <pthread.h>\n#include <stdio.h>\n#include <unistd.h>\n\
                   static void *stay(void *unused) { pause(); return unused; }\n\

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""A child writes 32 MiB again and again, twenty times a second: it copied them long ago. Its pid goes to
+`worker`."""
+
+import mmap
+import os
+import time
+
+memory = mmap.mmap(-1, 32 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+for at in range(0, len(memory), 4096):
+    memory[at] = 1
+child = os.fork()
+while child == 0:
+    for at in range(0, len(memory), 4096):
+        memory[at] = (memory[at] + 1) % 256
+    time.sleep(0.05)
+open("worker", "w").write(str(child))
+os.wait()
