@@ -29,11 +29,25 @@ json 'd.summary.sentence | startswith("A fork stops python3")' \
 	'rows | distinct("choice") | all(startswith("dontfork:") | not)'
 # What tend would make of this heap is what tend itself says of it.
 if [[ $(id -u) == 0 ]]; then
-	passes --json advise "$(<pid)" --writer child --profile "$profile"
-	stop=$(jq '.samples[] | select(.metric == "stop_ns" and
-		.params == {"choice": "tend", "figure": "predicted"}).value' out)
+	passes --json advise "$(<pid)" --profile "$profile"
+	says out "cowlab tend $(<pid) --dry-run, then cowlab tend $(<pid)"
+	stops() { jq "[.samples[] | select(.metric == \"stop_ns\" and .params == $1).value][0]" out; }
+	now=$(stops '{"choice": "as-it-is", "figure": "predicted"}')
+	after=$(stops '{"choice": "tend", "figure": "predicted"}')
 	passes --json tend "$(<pid)" --dry-run --profile "$profile"
-	json stop="$stop" 'one("fork_ns"; {state: "after"}) / $stop - 1 | fabs < 0.02'
+	json now="$now" after="$after" 'one("fork_ns"; {state: "now"}) / $now - 1 | fabs < 0.02' \
+		'one("fork_ns"; {state: "after"}) / $after - 1 | fabs < 0.02'
+	# It is not offered where it would be refused.
+	python3 "$REPOSITORY/tests/lib/no_huge_pages.py" "$writer" wait >thpless &
+	thpless=$!
+	trap 'kill $waiting $thpless 2>/dev/null || true' EXIT
+	for _ in {1..100}; do [[ ! -s thpless ]] || break; sleep 0.1; done
+	refuses 1 'switched huge pages off for itself' tend "$(<thpless)" --dry-run --profile "$profile"
+	passes --json advise "$(<thpless)" --profile "$profile"
+	json 'pick({choice: "tend"}) == []' 'd.missing | any(.metric == "forecast of tend" and
+		(.reason | contains("switched huge pages off for itself")))'
+	kill $thpless 2>/dev/null || true
+	wait $thpless || true # it was killed above
 fi
 # With another running thread the writes are dearer, and letting it sleep is a choice.
 passes --json advise "$(<pid)" --write-fraction 0.25 --threads 1 --profile "$profile"
@@ -109,7 +123,7 @@ refuses 1 'no Redis answers at unix:///nowhere' doctor --redis unix:///nowhere
 refuses 2 'RUN' advise --profile "$profile"
 refuses 2 "unexpected argument '1'" advise "$footprint" 1 --profile "$profile"
 refuses 1 'no process 0' advise 0 --profile "$profile"
-refuses 1 'nowhere is not a run' advise ./nowhere --profile "$profile"
+refuses 1 'there is no ./nowhere: runs are below' advise ./nowhere --profile "$profile"
 refuses 1 'holds no footprint' advise "$(only_run tried)" --profile "$profile"
 refuses 1 'no program vi: it has' advise "$footprint" --program vi --profile "$profile"
 refuses 1 'machine profile' advise "$footprint" --profile empty

@@ -114,6 +114,20 @@ done
 passes --json footprint "$pid" --forks 1 --stop
 within fork-to-exit parent cow_pages $written 0.005
 end
+# What its child copied and then gave back while it lived.
+for frees in unmaps discards; do
+	background ./truth "forks-$frees" $PAGES $STEP 600
+	if [[ " ${methods[*]} " == *' faults '* ]]; then
+		passes --json footprint "$pid" --forks 1 --method faults
+		within fork-to-exit child cow_pages $written 0.01
+	fi
+	passes --json footprint "$pid" --forks 1 --method exclusive
+	json written="$written" \
+		'values("freed_unseen_pages"; {span: "fork-to-exit", writer: "child"}) | max |
+			0.9 * $written <= . and . <= 1.5 * $written' \
+		'd.missing | any(.metric == "cow_pages" and (.reason | contains("given back")))'
+	end
+done
 # A fork that comes in time is looked at to its end, stopped or not. It comes after some 3.5 s, and lasts 2 s.
 for stop in '' --stop; do
 	background ./truth forks $PAGES $STEP 1500
@@ -147,6 +161,24 @@ refuses 1 'was forked by python3.* and has no child of its own: .*cowlab advise'
 	advise "$(<worker)" --profile "$profile"
 rm -rf of_worker && passes footprint "$(<worker)" --duration-s 0.3 --output of_worker
 refuses 1 'has no child of its own' advise "$(only_run of_worker)" --profile "$profile"
+kill -9 "$(<worker)"
+# What it copied long ago it writes without a fault: that is said, and no share is made of it.
+rm worker && background python3 "$lib/rewrites.py"
+for _ in {1..100}; do [[ ! -s worker ]] || break; sleep 0.1; done
+started+=("$(<worker)")
+sleep 0.7
+if [[ $(id -u) == 0 ]]; then
+	passes --json footprint "$(<worker)"
+	json 'd.summary.method == "exclusive"' 'one("unknown_pages"; {span: "interval"}) >= 8192' \
+		'values("write_fraction"; {mapping: "all"}) == []' \
+		'd.missing | any(.metric == "pages_written" and
+			(.reason | contains("were its own before the first moment") and contains("--method snapshot")))'
+	passes --json tend "$(<worker)" --dry-run --profile "$profile"
+	json 'values("fork_ns") == []' \
+		'd.missing | any(.metric == "fork_ns" and (.reason | contains("has no child of its own")))'
+fi
+passes --json footprint "$(<worker)" --method snapshot
+json 'one("pages_written"; {span: "interval", mapping: "all"}) >= 8192'
 kill -9 "$(<worker)"
 
 # One that forks all the time, left at whatever moment: while cowlab waits for a slow reader of what

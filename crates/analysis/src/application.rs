@@ -108,7 +108,7 @@ fn subject_of(samples: &[Sample], program: Option<&str>) -> Result<Subject> {
             "this footprint has no program {name}: it has {}",
             Vec::from_iter(names).join(", ")
         ),
-        _ => bail!("this run holds no footprint: make one with `{}`", Command::Footprint),
+        _ => bail!("this run holds no footprint: make one with `{}`", Command::FootprintForks),
     }
 }
 

@@ -55,7 +55,7 @@ pub fn of_run(folder: &Path, program: Option<&str>, base_page_bytes: u64) -> Res
     if profile.vmas.is_none() {
         notes.push(format!(
             "it did not count mappings: a fork is priced without them; `{}` counts them now",
-            Command::Footprint
+            Command::FootprintForks
         ));
     }
     if subject.method == SNAPSHOT {
@@ -68,11 +68,15 @@ pub fn of_run(folder: &Path, program: Option<&str>, base_page_bytes: u64) -> Res
     Ok(Application { name: subject.program, profile, notes })
 }
 
+/// The parent of a process that was forked itself, and forks nobody.
+pub fn parent_of_worker(of: &Target) -> Option<Target> {
+    let has_children = cowlab_observe::children::pids(of).is_ok_and(|all| !all.is_empty());
+    of.forked_by().filter(|_| !has_children)
+}
+
 /// Why the forks of this process have no price: it was forked itself, and forks nobody.
 pub fn worker(of: &Target) -> Option<String> {
-    let parent = of.forked_by()?;
-    let has_children = cowlab_observe::children::pids(of).is_ok_and(|all| !all.is_empty());
-    (!has_children).then(|| {
+    parent_of_worker(of).map(|parent| {
         format!(
             "{} ({}) was forked by {} ({}) and has no child of its own: the forks are its parent's: \
              `{}`, `{}`",
@@ -118,7 +122,7 @@ pub fn of_pid(pid: i32, write_fraction: f64, facts: &Facts) -> Result<Applicatio
     }
     profile.children = children_of(&target);
     profile.has_collector = has_collector(target.name());
-    profile.threads = running_threads(pid);
+    profile.threads = Stat::other_running_threads(pid);
     profile.vmas = Some(Vmas {
         anon: process.inherited_anonymous_mappings,
         others: process.inherited_mappings - process.inherited_anonymous_mappings,
@@ -129,15 +133,4 @@ pub fn of_pid(pid: i32, write_fraction: f64, facts: &Facts) -> Result<Applicatio
         Command::FootprintForks.of(pid)
     )];
     Ok(Application { name: format!("{} ({pid})", process.name), profile, notes })
-}
-
-/// Threads other than the first that are on a CPU or wait for one, now.
-fn running_threads(pid: i32) -> u32 {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let others = tasks.filter(|task| task.file_name().to_string_lossy() != pid.to_string());
-    let runs = |task: &std::fs::DirEntry| {
-        let tid = task.file_name();
-        Stat::of_thread(pid, tid.to_string_lossy()).is_some_and(|stat| stat.state == 'R')
-    };
-    others.filter(runs).count() as u32
 }

@@ -46,6 +46,15 @@ impl Stat {
         Stat::decode(&fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
     }
 
+    /// Threads of process `pid` besides the first that are on a CPU or wait for one, now.
+    pub fn other_running_threads(pid: i32) -> u32 {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let others = tasks.map(|task| task.file_name().to_string_lossy().into_owned());
+        let others = others.filter(|tid| *tid != pid.to_string());
+        let stats = others.filter_map(|tid| Stat::of_thread(pid, tid));
+        stats.filter(|stat| stat.state == 'R').count() as u32
+    }
+
     /// Decodes the file's text; `None` where it is cut or foreign.
     pub fn decode(text: &[u8]) -> Option<Stat> {
         // procfs-core indexes beside the brackets. The name may hold brackets, blanks and ends of

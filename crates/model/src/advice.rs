@@ -24,6 +24,10 @@ pub struct Surroundings {
     pub mthp_sizes_bytes: Vec<u64>,
     /// Why a program here does not get huge pages; `None` if it gets them by madvise.
     pub no_huge_pages: Option<String>,
+    /// Why the program cannot be tended; `None` if it can.
+    pub no_tend: Option<String>,
+    /// The process, where it is one that runs.
+    pub target: Option<i32>,
     /// Whether this kernel has `vm.cow_precopy`.
     pub precopy: bool,
     /// Whether a second CPU is there for another thread of the process.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Why a process cannot be tended: facts, the decision, and one sentence each that says what to do.
 
-use cowlab_machine::limits::{CAP_SYS_PTRACE, Credentials};
+use cowlab_machine::limits::{CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, Credentials};
 use cowlab_machine::thp::Thp;
 use cowlab_machine::{ProcessError, status};
 use cowlab_observe::Target;
@@ -17,7 +17,7 @@ pub struct Facts {
     /// The settings of huge pages; `None` without any.
     pub thp: Option<Thp>,
     /// The capability that this process lacks.
-    pub missing_right: Option<&'static str>,
+    pub missing_right: Option<Right>,
     /// How a collapse of memory of our own went.
     pub rehearsal: Option<Outcome>,
     /// The target's pid.
@@ -82,6 +82,28 @@ pub enum Refusal {
         /// Which.
         capability: &'static str,
     },
+    /// The right is there, and something else stands in the way.
+    #[error(
+        "process {pid} ({name}) may not be looked at though this has {capability}: a container or a \
+         security module forbids it, so run tend where the process was started"
+    )]
+    Forbidden {
+        /// Its pid.
+        pid: i32,
+        /// Its name.
+        name: String,
+        /// Which.
+        capability: &'static str,
+    },
+}
+
+/// A capability that would be needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Right {
+    /// Its name.
+    pub capability: &'static str,
+    /// Whether this process has it, and is refused all the same.
+    pub is_held: bool,
 }
 
 impl Refusal {
@@ -112,8 +134,11 @@ pub fn check(facts: &Facts) -> Result<(), Refusal> {
         return Err(Refusal::NoCollapse);
     }
     let (pid, name) = (facts.pid, facts.name.clone());
-    if let Some(capability) = facts.missing_right {
-        return Err(Refusal::NoPermission { pid, name, capability });
+    if let Some(Right { capability, is_held }) = facts.missing_right {
+        return Err(match is_held {
+            true => Refusal::Forbidden { pid, name, capability },
+            false => Refusal::NoPermission { pid, name, capability },
+        });
     }
     if facts.may_have_huge_pages == Some(false) {
         let what_to_do = match name.as_str() {
@@ -135,13 +160,14 @@ pub(crate) fn missing_right(
     own: &Credentials,
     pagemap: Option<&ProcessError>,
     only_looks: bool,
-) -> Option<&'static str> {
+) -> Option<Right> {
+    let right = |capability, number| Some(Right { capability, is_held: own.has(number) });
     let is_anothers = own.euid != target.uid() && target.uid() != u32::MAX;
     if is_anothers && !own.has(CAP_SYS_PTRACE) {
-        return Some("CAP_SYS_PTRACE");
+        return right("CAP_SYS_PTRACE", CAP_SYS_PTRACE);
     }
     if matches!(pagemap, Some(ProcessError::NoPermission { .. })) {
-        return Some("CAP_DAC_READ_SEARCH");
+        return right("CAP_DAC_READ_SEARCH", CAP_DAC_READ_SEARCH);
     }
     if only_looks {
         return None;
@@ -149,10 +175,11 @@ pub(crate) fn missing_right(
     let is =
         |error: &std::io::Error, errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
     match target.pidfd().map(may_collapse) {
-        Some(Err(error)) if is(&error, Errno::PERM) => {
-            Some("CAP_SYS_NICE (in the first user namespace, not a container's own)")
-        }
-        Some(Err(error)) if is(&error, Errno::ACCESS) => Some("CAP_SYS_PTRACE"),
+        Some(Err(error)) if is(&error, Errno::PERM) => Some(Right {
+            capability: "CAP_SYS_NICE (in the first user namespace, not a container's own)",
+            is_held: false,
+        }),
+        Some(Err(error)) if is(&error, Errno::ACCESS) => right("CAP_SYS_PTRACE", CAP_SYS_PTRACE),
         _ => None,
     }
 }
@@ -225,7 +252,8 @@ mod tests {
                 with(|f| (f.name, f.may_have_huge_pages) = ("other".into(), Some(false))),
                 "switched huge pages off for itself",
             ),
-            (with(|f| f.missing_right = Some("CAP_SYS_NICE")), "needs CAP_SYS_NICE"),
+            (with(|f| f.missing_right = Some(nice(false))), "needs CAP_SYS_NICE.*run as root"),
+            (with(|f| f.missing_right = Some(nice(true))), "has CAP_SYS_NICE.*a container"),
         ] {
             let words: Vec<&str> = expected.split(".*").collect();
             assert!(words.iter().all(|word| said.contains(word)), "{expected}: {said:?}");
@@ -241,6 +269,10 @@ mod tests {
             thp(f).sizes.insert(2 << 20, "madvise".into());
         });
         assert_eq!(own_size, "");
+    }
+
+    fn nice(is_held: bool) -> Right {
+        Right { capability: "CAP_SYS_NICE", is_held }
     }
 
     fn thp(facts: &mut Facts) -> &mut Thp {

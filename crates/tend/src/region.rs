@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use cowlab_machine::ProcessError;
+use cowlab_machine::{ProcessError, Stat};
 use cowlab_model::application::MOST_ABSENT_PAGES;
 use cowlab_model::cost::Vmas;
 use cowlab_observe::pagemap::{ScanFilter, category};
@@ -79,6 +79,8 @@ pub struct Survey {
     pub huge_regions: u64,
     /// All of its mappings.
     pub vmas: Vmas,
+    /// Its other threads that ran then: a fork with them costs more.
+    pub threads: u32,
     /// Whether the kernel told which are huge (PAGEMAP_SCAN, since 6.7); without it none are known
     /// to be, and to collapse one again does nothing.
     pub knows_huge: bool,
@@ -96,7 +98,11 @@ impl Survey {
     /// Looks at all of it. The target's faults go on meanwhile.
     pub fn take(of: &Target, huge_page_bytes: u64) -> Result<Survey, ProcessError> {
         let mut pagemap = Pagemap::open(of)?;
-        let mut survey = Survey { knows_huge: pagemap.has_scan(), ..Survey::default() };
+        let mut survey = Survey {
+            knows_huge: pagemap.has_scan(),
+            threads: Stat::other_running_threads(of.pid()),
+            ..Survey::default()
+        };
         for mapping in mappings::mappings(of)? {
             if !mapping.is_private() {
                 survey.vmas.others += 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How long the next fork will stop the target, now and once it is tended.
 
-use cowlab_model::cost::{Predicted, Question, Vmas, predict};
+use cowlab_model::cost::{Predicted, Question, predict};
 use cowlab_model::profile::{MachineProfile, Writer};
 use cowlab_schema::Command;
 use serde::Serialize;
@@ -29,6 +29,20 @@ pub fn prices(profile: Option<&MachineProfile>, collapse_ns: Option<u64>) -> Pri
     }
 }
 
+/// A fork of nothing, where it is not known.
+const USUAL_FORK_NS: f64 = 1e5;
+/// A mapping of it.
+const USUAL_VMA_NS: f64 = 500.0;
+
+/// The stop at the next fork by usual costs: half of it to twice of it.
+pub fn usual_stop(survey: &Survey) -> Predicted {
+    let value = USUAL_FORK_NS
+        + USUAL_VMA_NS * (survey.vmas.anon + survey.vmas.others) as f64
+        + USUAL.pte_ns_per_page * survey.small_pages as f64
+        + USUAL.huge_entry_ns * survey.huge_regions as f64;
+    Predicted { value, low: value / 2.0, high: value * 2.0 }
+}
+
 /// The stop at the next fork.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Stops {
@@ -51,15 +65,16 @@ pub fn stops(
     let small_after = (survey.small_pages + filled).saturating_sub(gained * pages_per_region);
     let huge_after = survey.huge_regions + gained;
     Ok(Stops {
-        now: stop(profile, survey.vmas, survey.small_pages, survey.huge_regions)?,
-        after: stop(profile, survey.vmas, small_after, huge_after)?,
+        now: stop(profile, survey, survey.small_pages, survey.huge_regions)?,
+        after: stop(profile, survey, small_after, huge_after)?,
     })
 }
 
-/// The stop at a fork of memory with so many mappings, base pages and huge pages.
+/// The stop at a fork of what was surveyed with so many base pages and huge pages, priced as `advise`
+/// does: by the parent's writes, which dirty the entries that a fork copies.
 fn stop(
     profile: &MachineProfile,
-    vmas: Vmas,
+    survey: &Survey,
     small_pages: u64,
     huge: u64,
 ) -> Result<Predicted, String> {
@@ -68,12 +83,12 @@ fn stop(
         written: 0,
         // Which entries were written since the last fork cannot be seen from outside: all may be.
         written_before: small_pages,
-        writer: Writer::Child,
-        threads: 0,
+        writer: Writer::Parent,
+        threads: survey.threads,
         page_size_bytes: profile.page_size_bytes,
         split_pages: None,
         among_work: true,
-        vmas: Some(vmas),
+        vmas: Some(survey.vmas),
     };
     let base = predict(profile, &question).map_err(|error| error.to_string())?.fork_ns;
     if huge == 0 {
@@ -130,7 +145,7 @@ mod tests {
             huge_page_bytes: Some(2 << 20),
             costs: [("thp_fork_among_work_ns_per_huge_page".to_owned(), entry)].into(),
             curves: vec![CycleCurve {
-                writer: Writer::Child,
+                writer: Writer::Parent,
                 threads: 0,
                 rounds: 5,
                 misfit: Some(0.01),

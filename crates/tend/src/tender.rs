@@ -95,7 +95,40 @@ pub struct Tender {
     pub figures: Figures,
 }
 
+/// What it takes to tend `target`, or why it cannot be.
+fn admit(target: &Target, only_looks: bool) -> Result<(Collapser, Pagemap, u64), anyhow::Error> {
+    let root = Root::default();
+    let thp = Thp::read(&root);
+    // Before anything is tried: who is refused so is asked again and again.
+    refusal::check_machine(thp.as_ref())?;
+    let huge_page_bytes = thp.as_ref().and_then(|thp| thp.pmd_size_bytes).unwrap_or(2 << 20);
+    let mut collapser = Collapser::new(huge_page_bytes)?;
+    let own = Credentials::of_self(&root);
+    let pagemap = Pagemap::open(target);
+    refusal::check(&refusal::Facts {
+        thp,
+        missing_right: refusal::missing_right(target, &own, pagemap.as_ref().err(), only_looks),
+        rehearsal: Some(collapser.rehearse()),
+        pid: target.pid(),
+        name: target.name().to_owned(),
+        may_have_huge_pages: refusal::may_have_huge_pages(target)?,
+        has_pidfd: target.pidfd().is_some(),
+    })?;
+    Ok((collapser, pagemap?, huge_page_bytes))
+}
+
 impl Tender {
+    /// Why a process cannot be tended; without one, no process of this machine.
+    pub fn refusal(target: Option<&Target>) -> Option<String> {
+        match target {
+            Some(target) => admit(target, true).err().map(|error| format!("{error:#}")),
+            None => {
+                let thp = Thp::read(&Root::default());
+                refusal::check_machine(thp.as_ref()).err().map(|refusal| refusal.to_string())
+            }
+        }
+    }
+
     /// Take up a target, or say why it cannot be tended.
     pub fn new(
         target: Target,
@@ -103,31 +136,8 @@ impl Tender {
         profile: Option<MachineProfile>,
         ping: Option<Ping>,
     ) -> Result<Tender, anyhow::Error> {
-        let root = Root::default();
-        let thp = Thp::read(&root);
-        // Before anything is tried: who is refused so is asked again and again.
-        refusal::check_machine(thp.as_ref())?;
-        let huge_page_bytes = thp.as_ref().and_then(|thp| thp.pmd_size_bytes).unwrap_or(2 << 20);
-        let mut collapser = Collapser::new(huge_page_bytes)?;
-        let own = Credentials::of_self(&root);
-        let pagemap = Pagemap::open(&target);
-        let facts = refusal::Facts {
-            thp,
-            missing_right: refusal::missing_right(
-                &target,
-                &own,
-                pagemap.as_ref().err(),
-                settings.only_looks,
-            ),
-            rehearsal: Some(collapser.rehearse()),
-            pid: target.pid(),
-            name: target.name().to_owned(),
-            may_have_huge_pages: refusal::may_have_huge_pages(&target)?,
-            has_pidfd: target.pidfd().is_some(),
-        };
-        refusal::check(&facts)?;
-        let pagemap = pagemap?;
-        let gauges = Gauges::of(&Cgroup::of(&root, target.pid()));
+        let (collapser, pagemap, huge_page_bytes) = admit(&target, settings.only_looks)?;
+        let gauges = Gauges::of(&Cgroup::of(&Root::default(), target.pid()));
         Ok(Tender {
             figures: Figures::new(target.pid(), target.name().to_owned()),
             pace: Pace::new(settings.limits),

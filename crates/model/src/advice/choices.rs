@@ -155,9 +155,18 @@ impl<'a> Choices<'a> {
         Advice {
             choice: Choice::Thp,
             what: "transparent huge pages".into(),
-            step: "transparent_hugepage/enabled = always (for every program), or \
-                   madvise(MADV_HUGEPAGE) in this one"
-                .into(),
+            step: match self.application.children {
+                // Under `always` such a server forbids huge pages to itself.
+                Children::Save => {
+                    "transparent_hugepage/enabled = madvise, `disable-thp no` in its configuration, \
+                     and an allocator that asks for them (MALLOC_CONF=thp:always)"
+                }
+                _ => {
+                    "transparent_hugepage/enabled = always (for every program), or \
+                     madvise(MADV_HUGEPAGE) in this one"
+                }
+            }
+            .into(),
             forecast,
             shape,
             notes: vec![
@@ -227,15 +236,19 @@ impl<'a> Choices<'a> {
     }
 
     fn tend(&self) -> Advice {
+        let named = |command: Command| match self.surroundings.target {
+            Some(pid) => command.of(pid),
+            None => command.to_string(),
+        };
         let forecast = match self.application.collapsible(self.page()) {
+            _ if self.surroundings.no_tend.is_some() => {
+                Err(self.surroundings.no_tend.clone().unwrap_or_default())
+            }
             None => Err("needs the coverage map of a footprint, or to look at the process".into()),
             Some((huge, split)) => self.mixed(huge.max(self.application.huge_pages), split),
         };
         let whose = match self.application.collapsible_regions {
-            Some(_) => {
-                "of the heap as it is now, as its --dry-run counts it, which prices the stop as if \
-                 children wrote (--writer child)"
-            }
+            Some(_) => "of the heap as it is now, as its --dry-run counts it",
             None => {
                 "of the heap as the footprint found it: its --dry-run says it of the heap as it is"
             }
@@ -243,7 +256,7 @@ impl<'a> Choices<'a> {
         Advice {
             choice: Choice::Tend,
             what: "tend".into(),
-            step: format!("{}, then {}", Command::TendDryRun, Command::Tend),
+            step: format!("{}, then {}", named(Command::TendDryRun), named(Command::Tend)),
             forecast,
             shape: Err("it works on the process itself, and measures what it does".into()),
             notes: vec![format!("tend: {whose}, once all that can be collapsed is")],

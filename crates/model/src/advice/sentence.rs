@@ -61,6 +61,10 @@ pub fn sentence(advice: &[Advice], name: &str) -> String {
     let total = best(Forecast::time_ns);
     let stop = best(|forecast| forecast.stop_ns.value);
     let less = |from: f64, to: f64| format!("{:.0}% less", (1.0 - to / from) * 100.0);
+    // What takes more is not worth naming before what takes less, if that shortens the stop.
+    let total = total.filter(|(one, _)| {
+        stop.as_ref().is_none_or(|(other, _)| one.choice.means() <= other.choice.means())
+    });
     match (total, stop) {
         (Some((one, then)), _) => {
             text += &format!(

@@ -134,6 +134,9 @@ fn what_children_do_decides_what_is_possible() {
         assert_eq!(advice[1].choice, Choice::Tend);
     }
     assert_eq!(Children::of("redis-server"), Children::Save);
+    // Under `always` it forbids huge pages to itself.
+    let saves = of(&of_children(Children::Save, false), &Choice::Thp).step;
+    assert!(saves.contains("= madvise") && saves.contains("disable-thp no"), "{saves}");
     let advice = of_children(Children::Execute, false);
     let cache = of(&advice, &Choice::DontFork("cache".into())).forecast.unwrap();
     near(cache.stop_ns, 30_000.0 + 40.0 * 182_144.0);
@@ -174,6 +177,21 @@ fn what_takes_least_comes_first_and_the_sentence_says_it() {
          of memory; tend would shorten the stop to 184 µs, 98% less, and the \
          writes would cost 104 ms."
     );
+    // A setting that saves more time does not keep it from being named.
+    let setting = |what: &str, share: f64| {
+        let then = Forecast {
+            stop_ns: exactly(now.stop_ns.value * share),
+            writes_ns: exactly(now.writes_ns.value * share),
+            ..now
+        };
+        Advice { choice: Choice::Thp, what: what.into(), forecast: Ok(then), ..advice[1].clone() }
+    };
+    let both = [advice[0].clone(), setting("a setting", 0.5), advice[1].clone()];
+    assert!(sentence(&both, "the server").contains("; tend would shorten the stop"));
+    assert!(sentence(&both[..2], "the server").contains("; a setting would make that"));
+    let running = Surroundings { target: Some(4711), ..Surroundings::default() };
+    let steps = advise(&machine(), &server(), &running).unwrap()[1].step.clone();
+    assert_eq!(steps, "cowlab tend 4711 --dry-run, then cowlab tend 4711");
     let busy = ApplicationProfile { threads: 1, ..server() };
     let advice = advise(&machine(), &busy, &Surroundings::default()).unwrap();
     let alone = of(&advice, &Choice::FewerThreads);
@@ -186,12 +204,13 @@ fn what_cannot_be_said_or_tried_says_why() {
     let plain = ApplicationProfile::of_pages(10_000, 1000);
     let around = Surroundings {
         no_huge_pages: Some("transparent_hugepage/enabled is never".into()),
+        no_tend: Some("process 7 has switched huge pages off for itself".into()),
         mthp_sizes_bytes: vec![65536],
         ..Surroundings::default()
     };
     let advice = advise(&machine(), &plain, &around).unwrap();
     let why = |choice: &Choice| of(&advice, choice).forecast.unwrap_err();
-    assert!(why(&Choice::Tend).contains("coverage map"));
+    assert!(why(&Choice::Tend).starts_with("process 7"));
     assert!(why(&Choice::Policy("next".into())).contains("order of the writes"));
     assert!(of(&advice, &Choice::Thp).shape.unwrap_err().contains("is never"));
     assert!(!advice.iter().any(|one| matches!(one.choice, Choice::FewerThreads)));
@@ -204,6 +223,8 @@ fn what_cannot_be_said_or_tried_says_why() {
         assert!(one.forecast.is_ok() || one.forecast.clone().unwrap_err().len() > 10);
         assert!(one.shape.is_ok() || one.shape.clone().unwrap_err().len() > 10, "{one:?}");
     }
+    let mapless = advise(&machine(), &plain, &Surroundings::default()).unwrap();
+    assert!(of(&mapless, &Choice::Tend).forecast.unwrap_err().contains("coverage map"));
     let no_thp = MachineProfile { huge_page_bytes: None, ..machine() };
     let advice = advise(&no_thp, &plain, &around).unwrap();
     assert!(of(&advice, &Choice::Hugetlb).forecast.unwrap_err().contains("calibrate"));

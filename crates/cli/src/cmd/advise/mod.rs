@@ -12,9 +12,11 @@ use cowlab_machine::{Facts, Root, usable};
 use cowlab_model::advice::{Advice, Choice, Shape, Surroundings, advise, sentence};
 use cowlab_model::application::ApplicationProfile;
 use cowlab_model::cost::Vmas;
+use cowlab_observe::Target;
 use cowlab_observe::watch::Wanted;
 use cowlab_report::Document;
 use cowlab_store::{Missing, Run};
+use cowlab_tend::Tender;
 use serde::Serialize;
 
 use crate::application::{of_pid, of_run};
@@ -47,6 +49,7 @@ pub fn run(json: bool, args: &AdviseArgs) -> Result<()> {
     let facts = Facts::probe(&Root::default());
     let base = file.profile.page_size_bytes;
     let run = Path::new(&args.target);
+    let mut target = None;
     let mut application = if run.is_dir() || args.target.contains('/') {
         let program = args.program.as_deref();
         let mut application = of_run(run, program, base)?;
@@ -55,10 +58,12 @@ pub fn run(json: bool, args: &AdviseArgs) -> Result<()> {
         application
     } else {
         let pid = Wanted::parse(&args.target).map_err(WrongUsage)?.only()?;
-        of_pid(pid, args.write_fraction, &facts)?
+        let application = of_pid(pid, args.write_fraction, &facts)?;
+        target = Some(Target::open(pid)?);
+        application
     };
     complete(&mut application.profile, args);
-    let around = surroundings(&facts);
+    let around = surroundings(&facts, target.as_ref());
     let mut advice = advise(&file.profile, &application.profile, &around)?;
     let text = sentence(&advice, &application.name);
     let mut subtitle = format!(
@@ -100,7 +105,7 @@ fn complete(profile: &mut ApplicationProfile, args: &AdviseArgs) {
     }
 }
 
-fn surroundings(facts: &Facts) -> Surroundings {
+fn surroundings(facts: &Facts, target: Option<&Target>) -> Surroundings {
     let thp = facts.thp.as_ref();
     let huge = thp.and_then(|thp| thp.pmd_size_bytes).ok_or("this kernel has no huge pages");
     Surroundings {
@@ -113,6 +118,8 @@ fn surroundings(facts: &Facts) -> Surroundings {
             Err(why) => Some(why.to_owned()),
             Ok(size) => usable::page_size(facts, size).err(),
         },
+        no_tend: Tender::refusal(target),
+        target: target.map(Target::pid),
         precopy: facts.cow.precopy.is_some(),
         other_cpus: facts.cpu.allowed.len() > 1,
     }

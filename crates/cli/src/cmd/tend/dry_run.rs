@@ -13,6 +13,7 @@ use cowlab_tend::{Survey, Tender};
 use serde::Serialize;
 
 use super::{TendPlan, messages};
+use crate::application::worker;
 use crate::args::TendArgs;
 use crate::output;
 
@@ -51,7 +52,8 @@ struct Counts {
 pub fn run(json: bool, args: &TendArgs, plan: &TendPlan) -> Result<()> {
     let targets = plan.targets();
     if targets.is_empty() {
-        bail!("nobody of that name or group runs now");
+        args.who.iter().try_for_each(|who| who.find().map(drop))?;
+        bail!("no process that is named runs now");
     }
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     let is_one = targets.len() == 1;
@@ -61,7 +63,7 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan) -> Result<()> {
             Err(error) if is_one => return Err(error),
             // The others are looked at all the same.
             Err(error) => {
-                let reason = format!("{error:#}");
+                let reason = output::message(&error);
                 output::say(&reason);
                 missing.push(Missing { metric: format!("plan of {pid}"), reason });
             }
@@ -99,9 +101,10 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan) -> Result<()> {
 
 fn look(tender: &mut Tender, plan: &TendPlan) -> Result<Found> {
     let (survey, steps, collapse_ns) = tender.look()?;
-    let stops = match tender.profile() {
-        Some(profile) => stops(profile, &survey, &steps),
-        None => Err(format!(
+    let stops = match (worker(tender.target()), tender.profile()) {
+        (Some(why), _) => Err(why),
+        (None, Some(profile)) => stops(profile, &survey, &steps),
+        (None, None) => Err(format!(
             "there is no machine profile: run `{}` once, or give --profile",
             Command::Calibrate
         )),
