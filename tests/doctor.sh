@@ -6,7 +6,17 @@ set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
 
+# at_most N: lines on standard output.
+at_most() {
+	[[ $(wc -l <out) -le $1 ]] || fail "$called: expected at most $1 lines, saw $(wc -l <out): $(cat out)"
+}
+
+# An answer of one screen; each thing that was looked at on demand.
 passes doctor
+at_most 25
+says out 'huge pages from outside'
+says out '--tables lists each'
+passes doctor --tables
 says out 'TLB flush of'
 passes --json doctor
 json page="$(getconf PAGESIZE)" 'd.format == 1 and rows == [] and (d | has("run") | not)' \
@@ -23,10 +33,21 @@ sleep 100 &
 pid=$!
 trap 'kill $pid 2>/dev/null || true' EXIT
 passes doctor "$pid"
+at_most 20
+says out "^• The next fork of sleep \($pid\) "
+for row in 'refused\?  no: ' 'copies    at most ' 'unknown   how ' 'stop      [0-9.]+ ' 'children  none now' \
+	'do now    1\. '; do
+	says out "^$row"
+done
+says out "cowlab footprint $pid --forks 1"
+passes doctor "$pid" --tables
 says out "Would a fork of process $pid fail\?"
 says out 'page tables, copied at fork'
+passes --json doctor "$pid" "$$"
+json own="$$" pid="$pid" 'd.summary.processes | map(.pid) == [$pid, $own]' 'd.summary | has("fork") | not'
 passes --json doctor "$pid"
-json 'd.summary.fork | .worst_case_bytes == .private_bytes + .page_table_bytes' \
+json 'd.summary.stop_ns | .low < .value and .value < .high and (.is_calibrated | not)' \
+	'd.summary.fork | .worst_case_bytes == .private_bytes + .page_table_bytes' \
 	'd.summary.fork.private_bytes | 0 < . and . < 67108864' \
 	'd.summary.fork.page_table_bytes > 0' \
 	'd.summary.fork.findings | all((.level | . == "ok" or . == "warning" or . == "will_fail") and
@@ -34,6 +55,15 @@ json 'd.summary.fork | .worst_case_bytes == .private_bytes + .page_table_bytes' 
 	'd.summary.fork.findings | map(select(.level != "ok")) | all(.what_to_do | . != null and . != "")'
 kill "$pid"
 wait "$pid" || true # it was killed above
+# A worker that forks nobody: the forks are its parent's.
+python3 "$REPOSITORY/tests/lib/rewrites.py" &
+parent=$!
+trap 'kill $parent "$(<worker)" 2>/dev/null || true' EXIT
+for _ in {1..100}; do [[ ! -s worker ]] || break; sleep 0.1; done
+passes doctor "$(<worker)"
+says out "is a worker of python3.* \($parent\) and forks nobody: cowlab doctor $parent"
+kill "$(<worker)"
+wait "$parent"
 
 # It has gone.
 refuses 1 "no process $pid" doctor "$pid"

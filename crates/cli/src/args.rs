@@ -169,11 +169,14 @@ pub struct ReportArgs {
 
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Judge a fork of this process
-    #[arg(value_name = "PID|NAME", value_parser = Wanted::parse, allow_negative_numbers = true)]
-    pub target: Option<Wanted>,
+    /// Judge a fork of these processes; of none: what can be done on this machine
+    #[arg(value_name = "PID|NAME|CGROUP", value_parser = Wanted::parse, allow_negative_numbers = true)]
+    pub targets: Vec<Wanted>,
+    /// Print each thing that was looked at
+    #[arg(long)]
+    pub tables: bool,
     /// The run of a footprint of it: the copies to expect
-    #[arg(long, value_name = "RUN", requires = "target")]
+    #[arg(long, value_name = "RUN", requires = "targets")]
     pub footprint: Option<PathBuf>,
     /// A Redis to ask for its last snapshot's copies and its replicas: redis://HOST:PORT, unix:///PATH
     #[arg(long, value_name = "ADDRESS")]
@@ -317,6 +320,9 @@ pub struct InsertArgs {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::path::Path;
+
     use clap::CommandFactory;
     use cowlab_schema::Command;
 
@@ -353,6 +359,67 @@ mod tests {
         assert!(slots.iter().all(|(_, flags)| *flags <= MOST.1), "{slots:?}");
         assert!(total <= MOST.0, "{total} slots: {slots:?}");
         assert!(slots.len() > 30, "{slots:?}");
+    }
+
+    /// Flags of other programs that this one runs, or tells people to use, and properties of CSS.
+    const OTHERS: &str = "aof appendonly auth auto-aof-rewrite-percentage bgsave bind caption \
+        clear-groups component daemonize dir disable-thp function logfile loglevel metrics-brief mi \
+        no-as-needed no-kernel no-libcall no-output no-pager no-sessiond no-sync no-wait num-subbuf \
+        params pdeathsig pid port preload regid reuid save server snapshot subbuf-size temp-path timeout \
+        title unixsocket username";
+
+    fn add_flags(command: &clap::Command, flags: &mut BTreeSet<String>) {
+        flags.extend(command.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)));
+        command.get_subcommands().for_each(|verb| add_flags(verb, flags));
+    }
+
+    /// The flags in what a file says: its code without tests and comments, and documentation where
+    /// that is printed.
+    fn named_flags(path: &Path, is_printed: bool, named: &mut BTreeMap<String, PathBuf>) {
+        let text = std::fs::read_to_string(path).unwrap();
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default().lines();
+        let told = code
+            .map(str::trim_start)
+            .filter(|line| !line.starts_with("//") || (is_printed && line.starts_with("///")));
+        for line in told {
+            let in_flag = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            for (at, _) in line.match_indices("--") {
+                let flag = line[at + 2..].split(|c| !in_flag(c)).next().unwrap_or_default();
+                let is_start = !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '-');
+                if is_start && flag.starts_with(|c: char| c.is_ascii_lowercase()) {
+                    named.insert(flag.to_owned(), path.to_owned());
+                }
+            }
+        }
+    }
+
+    fn walk(folder: &Path, is_printed: bool, named: &mut BTreeMap<String, PathBuf>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let stem = path.file_stem().unwrap_or_default();
+            let is_printed = is_printed || stem == "args";
+            match path.is_dir() {
+                _ if stem == "tests" => {}
+                true => walk(&path, is_printed, named),
+                false => named_flags(&path, is_printed, named),
+            }
+        }
+    }
+
+    #[test]
+    fn every_flag_that_is_named_to_people_is_one() {
+        let (mut known, mut named) = (BTreeSet::new(), BTreeMap::new());
+        known.insert("version".to_owned());
+        add_flags(&Cli::command(), &mut known);
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        for name in "analysis bench cli machine model observe report schema tend".split(' ') {
+            walk(&crates.join(name).join("src"), name == "schema", &mut named);
+        }
+        for other in OTHERS.split_whitespace() {
+            assert!(named.remove(other).is_some(), "--{other} is listed and named nowhere");
+        }
+        named.retain(|flag, _| !known.contains(flag));
+        assert!(named.is_empty(), "no command has these: {named:?}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub enum HoldError {
     /// It has no such setting, or none that reaches beyond its largest block.
     #[error(
         "this kernel's page reporting cannot be held off ({ORDER}, beyond the largest \
-         order): leave --no-page-reporting out, or ask whoever runs the hypervisor to switch it off"
+         order): leave --set page_reporting=false out, or ask whoever runs the hypervisor to switch it off"
     )]
     Unsupported,
     /// Which orders there are is not known.
@@ -25,7 +25,7 @@ pub enum HoldError {
 }
 
 /// Has no free block reported for as long as the value lives; the caller has the user's consent
-/// (`--no-page-reporting`). After an error the setting is as it was.
+/// (`--set page_reporting=false`). After an error the setting is as it was.
 pub fn hold(root: &Root) -> Result<Guard, HoldError> {
     let zones = root.read("proc/buddyinfo")?.unwrap_or_default();
     if !root.exists(ORDER) || zones.is_empty() {

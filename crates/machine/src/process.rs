@@ -114,6 +114,8 @@ pub struct ProcessFacts {
     pub accounted_bytes: u64,
     /// The largest of them, because the heuristic of overcommit looks at one at a time.
     pub largest_accounted_bytes: u64,
+    /// Size of the private writable mappings that nothing was promised for (MAP_NORESERVE).
+    pub unpromised_bytes: u64,
     /// Whether it may have transparent huge pages.
     pub thp_enabled: Option<bool>,
     /// Resource limits; `None` where they could not be read.
@@ -200,12 +202,15 @@ impl ProcessFacts {
                 continue;
             }
             self.inherited_mappings += 1;
+            let is_written = !mapping.is_shared && mapping.is_writable;
             // `ac` says it; without VmFlags, what the kernel would account by default.
-            let accounted =
-                of.has(b"ac") || (of.flags.is_empty() && !mapping.is_shared && mapping.is_writable);
+            let accounted = of.has(b"ac") || (of.flags.is_empty() && is_written);
             if accounted {
                 self.accounted_bytes += size;
                 self.largest_accounted_bytes = self.largest_accounted_bytes.max(size);
+            }
+            if !accounted && is_written && of.has(b"nr") {
+                self.unpromised_bytes += size;
             }
             if of.has(b"wf") {
                 self.wiped_bytes += size;

@@ -42,6 +42,8 @@ pub struct Finding {
 pub struct Verdict {
     /// The verdict in one sentence.
     pub sentence: String,
+    /// Whether fork itself is refused, and by which rule.
+    pub promise: String,
     /// Worst first.
     pub findings: Vec<Finding>,
     /// Page tables that the child gets at fork, at most.
@@ -100,9 +102,14 @@ pub fn fork_expecting(
     findings.extend(hidden(process));
     findings.extend(left_out(process));
     findings.extend(huge(facts, process));
+    let promise = match findings[0].level {
+        Level::Ok => format!("no: {}", findings[0].why),
+        _ => findings[0].what.clone(),
+    };
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
     let mut verdict = Verdict {
         sentence: String::new(),
+        promise,
         findings,
         page_table_bytes,
         private_bytes,
@@ -130,9 +137,17 @@ fn overcommit(facts: &Facts, process: &ProcessFacts) -> Finding {
         (Some(0), Some(memory)) => {
             let all = memory.total_bytes.saturating_add(memory.swap_total_bytes);
             let largest = process.largest_accounted_bytes;
+            let unpromised = match process.unpromised_bytes {
+                0 => String::new(),
+                size => format!(
+                    "; {} mapped without a promise (MAP_NORESERVE) is never refused, and may be what \
+                     the OOM killer ends",
+                    bytes(size)
+                ),
+            };
             let why = format!(
                 "vm.overcommit_memory is 0: a single mapping larger than RAM and swap is refused; \
-                 the largest has {}, RAM and swap together {}",
+                 the largest that is promised has {}, RAM and swap together {}{unpromised}",
                 bytes(largest),
                 bytes(all)
             );

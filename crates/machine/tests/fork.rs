@@ -94,6 +94,12 @@ fn what_makes_fork_fail_or_dangerous() {
         let helps = |level: Level, help: &str| level == Level::Ok || !help.is_empty();
         assert!(verdict.findings.iter().all(|one| helps(one.level, &one.what_to_do)));
     }
+    // What was mapped without a promise is told beside what is promised, and is no part of it.
+    let (facts, mut process) = saved();
+    process.unpromised_bytes = 64 * GIB;
+    let told = "the largest that is promised has 1.0 GiB.*64.0 GiB mapped without a promise";
+    let why = fork_of(&facts, &process).findings.remove(0).why;
+    assert!(told.split(".*").all(|part| why.contains(part)), "{why}");
     let (facts, mut process) = saved();
     process.cgroup.memory_max = vec![bound(GIB)];
     process.cgroup.tasks =
@@ -141,7 +147,9 @@ fn the_sentence_says_whether_the_next_fork_fails() {
         let not = said(&facts, &process, Some(&expecting(600 * MIB)));
         assert!(not.contains("do not fit: 602.0 MiB") && not.contains("OOM"), "{not}");
         let unknown = said(&facts, &process, None);
-        assert!(unknown.contains("is not known: give --footprint or --redis"), "{unknown}");
+        let may =
+            format!("may not fit: 1.0 GiB if every page is written, 512.0 MiB left by {file}");
+        assert!(unknown.contains(&may), "{unknown}");
     }
     // More than all of it cannot be copied.
     let capped = fork_expecting(&facts, &process, Some(&expecting(1 << 50)), None);

@@ -114,7 +114,7 @@ pub enum Stored {
 /// How a probe is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passed {
-    /// As `--name=value`.
+    /// As a flag and its value in one word.
     Named,
     /// As it is, in the order of the parameters.
     Positional,

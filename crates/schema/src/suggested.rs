@@ -33,6 +33,12 @@ commands! {
     Calibrate = "calibrate",
     /// One policy of the kernel that runs.
     CowFaults = "bench cow-faults --policy next",
+    /// What its next fork meets.
+    Doctor = "doctor PID",
+    /// Each thing that was looked at.
+    DoctorTables = "doctor PID --tables",
+    /// The same of the machine alone.
+    DoctorMachine = "doctor --tables",
     /// What a process maps and writes.
     Footprint = "footprint PID",
     /// What its next fork copies.
@@ -51,6 +57,8 @@ commands! {
     TendDryRun = "tend PID --dry-run",
     /// The same as a service.
     TendUnit = "tend PID --print-unit",
+    /// Each of its forks.
+    Watch = "watch PID",
     /// Frames, one a line.
     WatchJson = "watch --json",
 }

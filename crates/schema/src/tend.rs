@@ -68,7 +68,7 @@ bench! {
         snapshots: u32 = 20, flag, within(1.0, 1000.0), unstored;
         /// tend's --budget-us; 0: what it has by itself
         budget_us: u64 = 0, set, within(0.0, 1e6), unstored;
-        /// tend's --cpu-share
+        /// tend's cpu_share
         cpu_share: f64 = 0.05, set, within(0.001, 1.0), unstored;
         /// Have tend ask redis for its latency while it collapses
         ping: bool = false, set, unstored;

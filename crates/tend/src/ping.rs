@@ -85,7 +85,7 @@ impl Ping {
                 }
                 Err(error) => _ = other.first.set(Err(format!("{error:#}"))),
             })
-            .context("no thread for --ping")?;
+            .context("no thread can be started that asks the target (--set ping=…)")?;
         Ok(Ping { shared, thread: thread.thread().clone() })
     }
 

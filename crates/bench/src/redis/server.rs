@@ -94,7 +94,7 @@ impl Server {
     pub fn start(setup: &Setup) -> Result<Server> {
         if let Some(port) = setup.port {
             TcpListener::bind(("127.0.0.1", port)).with_context(|| {
-                format!("port {port} cannot be had: leave --port out, or name another")
+                format!("port {port} cannot be had: leave --set port=… out, or name another")
             })?;
         }
         let folder = tempfile::Builder::new()

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `doctor`: what can be measured here, and whether a fork of a process would fail.
+//! `doctor`: whether a fork of a process would fail, and what can be measured here.
+
+mod screen;
+mod tables;
 
 use std::path::Path;
 
@@ -7,24 +10,63 @@ use anyhow::{Result, bail};
 use cowlab_analysis::application::Unjudged;
 use cowlab_bench::redis::{ServerProcess, replication_of};
 use cowlab_machine::capability::{self, Capability};
-use cowlab_machine::verdict::{Expected, Level, Verdict, fork_expecting};
+use cowlab_machine::verdict::{Expected, Replication, Verdict, fork_expecting};
 use cowlab_machine::{Facts, ProcessFacts, Root};
 use cowlab_model::application::ApplicationProfile;
-use cowlab_observe::Target;
-use cowlab_report::{Block, Cell, Column, Document, Finding, Section, Table};
+use cowlab_observe::{Target, children};
+use cowlab_schema::Command;
 use cowlab_store::{Missing, Run};
+use cowlab_tend::plan::CollapsePlan;
+use cowlab_tend::stop::{stops, usual_stop};
+use cowlab_tend::{Survey, Tender};
 use serde::Serialize;
 
-use crate::application::of_run;
-use crate::args::DoctorArgs;
+use crate::application::{of_run, parent_of_worker};
+use crate::args::{DoctorArgs, ProfileArgs};
 use crate::output;
+use crate::profile_file::ProfileFile;
 
 #[derive(Serialize)]
 struct DoctorSummary<'a> {
     facts: &'a Facts,
     capabilities: &'a [Capability],
+    /// Of the only process.
     #[serde(skip_serializing_if = "Option::is_none")]
     fork: Option<&'a Verdict>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_ns: Option<&'a Stop>,
+    /// Of several.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    processes: &'a [Patient],
+}
+
+/// How long the next fork will stop a process.
+#[derive(Debug, Clone, Serialize)]
+struct Stop {
+    value: f64,
+    low: f64,
+    high: f64,
+    /// Whether a machine profile says it, not usual costs.
+    is_calibrated: bool,
+}
+
+/// One process, and what its next fork meets.
+#[derive(Debug, Clone, Serialize)]
+struct Patient {
+    pid: i32,
+    name: String,
+    fork: Verdict,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_ns: Option<Stop>,
+    /// Why its stop cannot be said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    no_stop: Option<String>,
+    /// Its living children.
+    children: Option<usize>,
+    /// Why it forks nobody, where it is a worker.
+    worker: Option<String>,
+    /// Why it cannot be tended.
+    no_tend: Option<String>,
 }
 
 /// Run the verb.
@@ -32,8 +74,7 @@ pub fn run(json: bool, args: &DoctorArgs) -> Result<()> {
     let root = Root::default();
     let facts = Facts::probe(&root);
     let capabilities = capability::list(&facts);
-    let judged = judge(&root, &facts, args)?;
-    let verdict = judged.as_ref().map(|(_, verdict)| verdict);
+    let patients = patients(&root, &facts, args)?;
     if json {
         let missing: Vec<Missing> = capabilities
             .iter()
@@ -43,30 +84,37 @@ pub fn run(json: bool, args: &DoctorArgs) -> Result<()> {
                 reason: capability.needs.clone().unwrap_or_default(),
             })
             .collect();
-        return output::json_of(
-            DoctorSummary { facts: &facts, capabilities: &capabilities, fork: verdict },
-            &[],
-            &missing,
-        );
+        let (only, processes) = match &patients[..] {
+            [only] => (Some(only), &[][..]),
+            several => (None, several),
+        };
+        let summary = DoctorSummary {
+            facts: &facts,
+            capabilities: &capabilities,
+            fork: only.map(|of| &of.fork),
+            stop_ns: only.and_then(|of| of.stop_ns.as_ref()),
+            processes,
+        };
+        return output::json_of(summary, &[], &missing);
     }
-    let mut document = Document::new("Doctor", format!("{}, Linux {}", facts.host, facts.kernel));
-    if let Some((pid, verdict)) = &judged {
-        document.sections.push(fork_section(verdict, *pid));
+    if args.tables {
+        return output::text(&tables::document(&facts, &capabilities, &patients));
     }
-    document.sections.push(capability_section(&facts, &capabilities));
-    output::text(&document)
+    if patients.is_empty() {
+        return output::text(&screen::of_machine(&facts, &capabilities));
+    }
+    let screens = patients.iter().map(|patient| screen::of_process(&facts, patient));
+    screens.into_iter().try_for_each(|screen| output::text(&screen))
 }
 
-/// The process that the flags name, and what its next fork meets.
-fn judge(root: &Root, facts: &Facts, args: &DoctorArgs) -> Result<Option<(i32, Verdict)>> {
+/// The processes that the flags name, and what the next fork of each meets.
+fn patients(root: &Root, facts: &Facts, args: &DoctorArgs) -> Result<Vec<Patient>> {
     let asked = args.redis.as_deref().map(replication_of).transpose()?;
-    let pid = match (&args.target, &asked) {
-        (Some(target), _) => target.only()?,
-        (None, Some((Some(server), _))) => local_pid(server)?,
-        (None, Some((None, _))) => bail!("the server does not say its pid: give it as well: PID"),
-        (None, None) => return Ok(None),
+    let pids = match (&args.targets[..], &asked) {
+        ([], Some((Some(server), _))) => vec![local_pid(server)?],
+        ([], Some((None, _))) => bail!("the server does not say its pid: give it as well: PID"),
+        (targets, _) => targets.iter().map(|of| Ok(of.only()?)).collect::<Result<_>>()?,
     };
-    let process = ProcessFacts::probe(root, pid)?;
     let replication = asked.map(|(_, replication)| replication);
     let last_cow = replication.as_ref().and_then(|of| of.last_cow_bytes);
     let expected = match (&args.footprint, last_cow) {
@@ -81,8 +129,53 @@ fn judge(root: &Root, facts: &Facts, args: &DoctorArgs) -> Result<Option<(i32, V
         }
         (None, None) => None,
     };
-    let verdict = fork_expecting(facts, &process, expected.as_ref(), replication.as_ref());
-    Ok(Some((pid, verdict)))
+    let judge = |pid| Patient::new(root, facts, pid, expected.as_ref(), replication.as_ref());
+    pids.into_iter().map(judge).collect()
+}
+
+impl Patient {
+    fn new(
+        root: &Root,
+        facts: &Facts,
+        pid: i32,
+        expected: Option<&Expected>,
+        replication: Option<&Replication>,
+    ) -> Result<Patient> {
+        let process = ProcessFacts::probe(root, pid)?;
+        let target = Target::open(pid)?;
+        let stop = stop(facts, &target);
+        let parent = parent_of_worker(&target);
+        Ok(Patient {
+            pid,
+            fork: fork_expecting(facts, &process, expected, replication),
+            no_stop: stop.as_ref().err().cloned(),
+            stop_ns: stop.ok(),
+            children: children::pids(&target).ok().map(|pids| pids.len()),
+            worker: parent.map(|parent| {
+                format!(
+                    "{} ({pid}) is a worker of {} ({}) and forks nobody: {}",
+                    process.name,
+                    parent.name(),
+                    parent.pid(),
+                    Command::Doctor.of(parent.pid())
+                )
+            }),
+            name: process.name,
+            no_tend: Tender::refusal(Some(&target)),
+        })
+    }
+}
+
+/// By the machine profile if there is one, else by usual costs.
+fn stop(facts: &Facts, target: &Target) -> Result<Stop, String> {
+    let huge = facts.thp.as_ref().and_then(|thp| thp.pmd_size_bytes).unwrap_or(2 << 20);
+    let survey = Survey::take(target, huge).map_err(|error| error.to_string())?;
+    let profile = ProfileFile::find_any(&ProfileArgs { profile: None }).ok().flatten();
+    let profile = profile.map(|(_, file)| file.profile);
+    let priced = profile.and_then(|of| stops(&of, &survey, &CollapsePlan::default()).ok());
+    let is_calibrated = priced.is_some();
+    let of = priced.map_or_else(|| usual_stop(&survey), |stops| stops.now);
+    Ok(Stop { value: of.value, low: of.low, high: of.high, is_calibrated })
 }
 
 /// The process here with the server's own number, if it has run for as long: in a container or on
@@ -125,69 +218,6 @@ fn expected(
         source += &format!(" ({} faults were lost: it may be more)", unjudged.lost_faults);
     }
     Expected { copied_bytes: unjudged.at_most(profile) * page_bytes, source }
-}
-
-fn capability_section(facts: &Facts, capabilities: &[Capability]) -> Section {
-    let columns = vec![
-        Column::text("what"),
-        Column::text("here"),
-        Column::text("used for"),
-        Column::text("what to do"),
-    ];
-    let mut table = Table::new("capabilities", "", columns);
-    for capability in capabilities {
-        table.push(vec![
-            Cell::text(&capability.name),
-            Cell::text(if capability.available { "yes" } else { "no" }),
-            Cell::text(capability.used_for),
-            Cell::text(capability.needs.as_deref().unwrap_or("")),
-        ]);
-    }
-    let mut blocks = vec![Block::Table(table)];
-    blocks.extend(facts.problems.iter().map(|problem| Block::Note(problem.clone())));
-    Section::new("capabilities", "What can be measured here", blocks)
-}
-
-fn fork_section(verdict: &Verdict, pid: i32) -> Section {
-    let columns = vec![
-        Column::text("level"),
-        Column::text("what"),
-        Column::text("why"),
-        Column::text("what to do"),
-    ];
-    let mut table = Table::new("fork", format!("A fork of process {pid}"), columns);
-    for finding in &verdict.findings {
-        table.push(vec![
-            Cell::text(match finding.level {
-                Level::Ok => "ok",
-                Level::Warning => "warning",
-                Level::WillFail => "will fail",
-            }),
-            Cell::text(&finding.what),
-            Cell::text(&finding.why),
-            Cell::text(&finding.what_to_do),
-        ]);
-    }
-    let columns = vec![Column::text("what"), Column::number("size")];
-    let mut sizes = Table::new("fork-memory", "Memory that the fork may take", columns);
-    for (what, bytes) in [
-        ("page tables, copied at fork", Some(verdict.page_table_bytes)),
-        ("private memory, shared until it is written", Some(verdict.private_bytes)),
-        ("expected: what is known to be written copied", verdict.expected_bytes),
-        ("worst case: every private page copied", Some(verdict.worst_case_bytes)),
-    ] {
-        let size = match bytes {
-            Some(bytes) => Cell::number(bytes as f64, "bytes"),
-            None => Cell::Missing("needs --footprint RUN or --redis ADDRESS".to_owned()),
-        };
-        sizes.push(vec![Cell::text(what), size]);
-    }
-    let verdict = Finding { headline: verdict.sentence.clone(), ..Finding::default() };
-    Section::new(
-        "fork",
-        format!("Would a fork of process {pid} fail?"),
-        vec![Block::Finding(verdict), Block::Table(table), Block::Table(sizes)],
-    )
 }
 
 #[cfg(test)]

@@ -170,11 +170,10 @@ pub(super) fn sentence(
             bytes(free)
         ),
         None => format!(
-            "{begin}, but if more than {} of its {} are written while the child lives, {what} is \
-             used up and the OOM killer may act; how much will be is not known: give --footprint or \
-             --redis.",
-            bytes(free.saturating_sub(verdict.page_table_bytes)),
-            bytes(verdict.private_bytes)
+            "{begin}, but its copies may not fit: {} if every page is written, {} left by {what}; the \
+             OOM killer may act.",
+            bytes(worst),
+            bytes(free)
         ),
     }
 }

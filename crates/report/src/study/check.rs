@@ -24,7 +24,7 @@ pub(super) fn section(study: &Study) -> Section {
             .into(),
     )];
     let Some(check) = study.check.as_ref().filter(|check| !check.points.is_empty()) else {
-        let needs = "measured points to predict (bench predict-check)";
+        let needs = "random points that the study of this machine measures and predicts";
         blocks.push(not_available(study, "The check", &["predict-check"], needs));
         return Section::new("model", title, blocks);
     };

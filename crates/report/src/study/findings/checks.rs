@@ -20,7 +20,7 @@ pub(super) fn blocks(study: &Study) -> Vec<Block> {
 
 fn model(study: &Study) -> Block {
     let Some(check) = study.check.as_ref().filter(|check| !check.points.is_empty()) else {
-        let needs = "measured points to predict (bench predict-check)";
+        let needs = "random points that the study of this machine measures and predicts";
         return not_available(study, "How good predictions are", &["predict-check"], needs);
     };
     let noise = check.repeat_noise();
