@@ -1,32 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The application profile that the samples of a footprint hold.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 use cowlab_model::application::{
     ApplicationProfile, Children, MappingShare, Region, Replay, has_collector,
 };
 use cowlab_model::cost::Vmas;
-use cowlab_model::profile::Writer;
-use cowlab_schema::{Command, footprint};
-use cowlab_store::{Named, Sample};
+use cowlab_schema::footprint::{
+    BENCH, Between, COW_PAGES, FAULTS_LEFT, FREED_UNSEEN_PAGES, LOST_FAULTS, MAPPING, METHOD,
+    Mapping, Method, PAGES_MAPPED, PAGES_WRITTEN, POLICY, PRECOPIED_PAGES, PRECOPIED_WRITTEN_PAGES,
+    PROGRAM, REGION, SPAN, SPANS, START_PAGES, UNKNOWN_PAGES, VMAS, VMAS_ANON, WRITER,
+};
+use cowlab_schema::{Command, Key, Metric, Params, Value, Writer};
+use cowlab_store::Sample;
 
-/// The name of a footprint's samples.
-pub const BENCH: &str = footprint::BENCH.name;
-/// The value of `mapping` and `region` in rows of all of them together.
-pub const ALL: &str = "all";
-/// The method that compares bytes: it does not see what was rewritten as it was.
-pub const SNAPSHOT: &str = "snapshot";
-
-/// Of a program's spans the one that a fork's cost comes from, if there is any.
-const FORK_TO_EXIT: &str = "fork-to-exit";
-/// One that executed another program instead.
-const FORK_TO_EXEC: &str = "fork-to-exec";
-/// The writer where it is only known that one of the two wrote, or of both together.
-const EITHER: &str = "either";
-/// Between two marks, or from the beginning to the end: nothing was forked.
-const NO_FORK: [&str; 3] = ["marks", "interval", "run"];
+use crate::picked::Picked;
 
 /// Which of a footprint's figures are meant: those of one program's spans of one kind, by one
 /// writer and one method.
@@ -34,70 +24,65 @@ const NO_FORK: [&str; 3] = ["marks", "interval", "run"];
 pub struct Subject {
     /// Its program.
     pub program: String,
-    /// Between which moments: `fork-to-exit`, `marks`, …
-    pub span: String,
-    /// `parent`, `child`, `either` or `own`.
-    pub writer: String,
+    /// Between which moments.
+    pub span: Between,
+    /// Whose writes.
+    pub writer: Writer,
     /// How the writes were seen.
-    pub method: String,
+    pub method: Method,
 }
 
 impl Subject {
-    fn of(sample: &Sample) -> Option<Subject> {
-        let param = |name: &str| sample.params.get(name).cloned();
+    fn of(params: &Params) -> Option<Subject> {
         Some(Subject {
-            program: param("program")?,
-            span: param("span")?,
-            writer: param("writer")?,
-            method: param("method")?,
+            program: params.get(PROGRAM.name())?.clone(),
+            span: SPAN.of(params)?,
+            writer: WRITER.of(params)?,
+            method: METHOD.of(params)?,
         })
     }
 
     /// The rows of this subject.
-    fn rows<'a>(&'a self, samples: &'a [Sample]) -> impl Iterator<Item = &'a Sample> + Clone {
-        samples.iter().filter(|s| s.bench == BENCH && Subject::of(s).as_ref() == Some(self))
+    fn rows<'a>(&self, samples: &Picked<'a>) -> Picked<'a> {
+        let of_program = samples.with(PROGRAM, &self.program).with(SPAN, self.span);
+        of_program.with(WRITER, self.writer).with(METHOD, self.method)
     }
 
     /// A figure of all its mappings together, of one span where there were several.
-    pub fn total(&self, samples: &[Sample], metric: &str) -> Option<f64> {
-        let all = |s: &&Sample| {
-            s.params.get("mapping").is_some_and(|of| of == ALL) && !s.params.contains_key("region")
-        };
-        let figure = |metric: &str| {
-            self.rows(samples).filter(all).find(|s| s.metric == metric).map(|s| s.value)
-        };
-        let spans = figure("spans").unwrap_or(1.0).max(1.0);
-        let is_sum = metric.unit() != "fraction" && metric != "spans";
-        figure(metric).map(|value| if is_sum { value / spans } else { value })
+    pub fn total(&self, samples: &Picked, metric: Metric) -> Option<f64> {
+        let all = self.rows(samples).with(MAPPING, Mapping::All).without(REGION);
+        let spans = all.first(SPANS).unwrap_or(1.0).max(1.0);
+        let is_sum = metric.unit != "fraction" && metric != SPANS;
+        all.first(metric).map(|value| if is_sum { value / spans } else { value })
     }
 
     /// A fork, whose cost a machine profile can tell.
     pub fn is_fork(&self) -> bool {
-        self.span == FORK_TO_EXIT
+        self.span == Between::ForkToExit
     }
 }
 
 /// What was looked at, the most telling first: forks before other spans, a method that sees writes
 /// before the comparison of bytes, one writer before both together, then whoever wrote most.
-pub fn subjects(samples: &[Sample]) -> Vec<Subject> {
+pub fn subjects(samples: &Picked) -> Vec<Subject> {
     let mut found: Vec<Subject> =
-        samples.iter().filter(|s| s.bench == BENCH).filter_map(Subject::of).collect();
-    found.sort();
-    found.dedup();
-    found.retain(|of| of.is_fork() || NO_FORK.contains(&of.span.as_str()));
+        samples.params().filter_map(Subject::of).collect::<BTreeSet<_>>().into_iter().collect();
+    // What is executed after a fork is another program.
+    found.retain(|of| of.span != Between::ForkToExec);
     let written = |of: &Subject| {
-        let metric = if of.is_fork() { "cow_pages" } else { "pages_written" };
-        of.total(samples, metric).unwrap_or(0.0)
+        of.total(samples, if of.is_fork() { COW_PAGES } else { PAGES_WRITTEN }).unwrap_or(0.0)
     };
     found.sort_by(|a, b| {
-        let rank = |of: &Subject| (!of.is_fork(), of.method == SNAPSHOT, of.writer == EITHER);
+        let rank = |of: &Subject| {
+            (!of.is_fork(), of.method == Method::Snapshot, of.writer == Writer::Either)
+        };
         rank(a).cmp(&rank(b)).then(written(b).total_cmp(&written(a)))
     });
     found
 }
 
 /// The most telling subject, of `program` alone if one is named.
-fn subject_of(samples: &[Sample], program: Option<&str>) -> Result<Subject> {
+fn subject_of(samples: &Picked, program: Option<&str>) -> Result<Subject> {
     let all = subjects(samples);
     if let Some(subject) = all.iter().find(|of| program.is_none_or(|name| of.program == name)) {
         return Ok(subject.clone());
@@ -125,11 +110,12 @@ impl Unjudged {
     /// What the profile that [`profile_of`] makes of the same samples leaves out. Fails without a
     /// footprint in the samples.
     pub fn of(samples: &[Sample], program: Option<&str>) -> Result<Unjudged> {
+        let samples = &Picked::of(samples, BENCH);
         let subject = subject_of(samples, program)?;
-        let pages = |metric: &str| subject.total(samples, metric).unwrap_or(0.0).ceil() as u64;
-        let pages = pages("unknown_pages") + pages("freed_unseen_pages");
-        let lost = samples.iter().find(|s| s.bench == BENCH && s.metric == "lost_faults");
-        Ok(Unjudged { pages, lost_faults: lost.map_or(0, |s| s.value as u64) })
+        let pages = |metric| subject.total(samples, metric).unwrap_or(0.0).ceil() as u64;
+        let pages = pages(UNKNOWN_PAGES) + pages(FREED_UNSEEN_PAGES);
+        let lost_faults = samples.first(LOST_FAULTS).map_or(0, |faults| faults as u64);
+        Ok(Unjudged { pages, lost_faults })
     }
 
     /// Pages that are written if all that could not be judged are.
@@ -160,23 +146,24 @@ pub fn profile_of(
     samples: &[Sample],
     program: Option<&str>,
 ) -> Result<(ApplicationProfile, Subject)> {
+    let samples = &Picked::of(samples, BENCH);
     let subject = subject_of(samples, program)?;
-    let count = |metric: &str| subject.total(samples, metric).map(|value| value.round() as u64);
-    let (Some(mapped), Some(all_written)) = (count("pages_mapped"), count("pages_written")) else {
+    let count = |metric| subject.total(samples, metric).map(|value| value.round() as u64);
+    let (Some(mapped), Some(all_written)) = (count(PAGES_MAPPED), count(PAGES_WRITTEN)) else {
         bail!("the footprint by {} lacks its totals: it is cut", subject.method);
     };
     // Of what the fork shared; pages that came after it are no copies.
     let (pages, written) = if subject.is_fork() {
-        (count("start_pages").unwrap_or(mapped), count("cow_pages").unwrap_or(all_written))
+        (count(START_PAGES).unwrap_or(mapped), count(COW_PAGES).unwrap_or(all_written))
     } else {
         (mapped, all_written)
     };
     let mut profile = ApplicationProfile::of_pages(pages.max(written), written);
-    if subject.writer == "child" {
+    if subject.writer == Writer::Child {
         profile.writer = Writer::Child;
     }
     // A footprint of before has no such figure.
-    if let (Some(all), Some(anon)) = (count("vmas"), count("vmas_anon")) {
+    if let (Some(all), Some(anon)) = (count(VMAS), count(VMAS_ANON)) {
         profile.vmas = Some(Vmas { anon, others: all.saturating_sub(anon) });
     }
     profile.children = children(samples, &subject);
@@ -188,145 +175,127 @@ pub fn profile_of(
 }
 
 /// What its children were seen to do: one that ends as it was forked worked with the memory.
-fn children(samples: &[Sample], subject: &Subject) -> Children {
-    let known = Children::of(&subject.program);
-    let is_of_it = |of: &Subject| of.program == subject.program;
-    let executes = |of: &Subject| is_of_it(of) && of.span == FORK_TO_EXEC;
-    let mut all = samples.iter().filter(|s| s.bench == BENCH).filter_map(Subject::of);
-    match known {
+fn children(samples: &Picked, subject: &Subject) -> Children {
+    let executed = samples.with(PROGRAM, &subject.program).with(SPAN, Between::ForkToExec);
+    match Children::of(&subject.program) {
         Children::Unknown if subject.is_fork() => Children::Serve,
-        Children::Unknown if all.any(|of| executes(&of)) => Children::Execute,
+        Children::Unknown if !executed.is_empty() => Children::Execute,
         known => known,
     }
 }
 
-/// Mapped and written pages by the value of one parameter, in the order of the rows: of a fork those
-/// that it shared and that were copied, also if they were given back since.
-fn pairs<'a>(
-    rows: impl Iterator<Item = &'a Sample> + Clone,
-    param: &str,
-    is_fork: bool,
-) -> Vec<(String, u64, u64)> {
-    // The map of a footprint of before has only what was there at the end.
-    let has_start = rows.clone().any(|row| row.metric == "start_pages");
-    let (mapped, written) = match is_fork && has_start {
-        true => ("start_pages", "cow_pages"),
-        false => ("pages_mapped", "pages_written"),
+/// Mapped and written pages by the value of one parameter, in its order: of a fork those that it
+/// shared and that were copied, also if they were given back since.
+fn pairs<T: Value>(rows: &Picked, key: Key<T>, is_fork: bool) -> Vec<(String, u64, u64)> {
+    let of = |(name, rows): (&str, Picked)| {
+        let pages = |metric| rows.values(metric).iter().map(|pages| *pages as u64).sum::<u64>();
+        // The map of a footprint of before has only what was there at the end.
+        let (mapped, written) = match is_fork && rows.first(START_PAGES).is_some() {
+            true => (pages(START_PAGES), pages(COW_PAGES)),
+            false => (pages(PAGES_MAPPED), pages(PAGES_WRITTEN)),
+        };
+        (name.to_owned(), mapped, written.min(mapped))
     };
-    let mut found: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-    for row in rows {
-        let Some(name) = row.params.get(param) else { continue };
-        let pages = found.entry(name.clone()).or_default();
-        match row.metric.as_str() {
-            metric if metric == mapped => pages.0 += row.value as u64,
-            metric if metric == written => pages.1 += row.value as u64,
-            _ => {}
-        }
-    }
-    found.into_iter().map(|(name, (mapped, written))| (name, mapped, written.min(mapped))).collect()
+    let mut found: Vec<_> = rows.by(key).into_iter().map(of).collect();
+    found.sort();
+    found
 }
 
-fn mappings(samples: &[Sample], subject: &Subject) -> Vec<MappingShare> {
-    let is_mapping = |s: &&Sample| {
-        !s.params.contains_key("region") && s.params.get("mapping").is_some_and(|of| of != ALL)
-    };
-    pairs(subject.rows(samples).filter(is_mapping), "mapping", subject.is_fork())
-        .into_iter()
-        .map(|(name, pages, written)| MappingShare { name, pages, written })
-        .collect()
+fn mappings(samples: &Picked, subject: &Subject) -> Vec<MappingShare> {
+    let mut found = pairs(&subject.rows(samples).without(REGION), MAPPING, subject.is_fork());
+    found.retain(|(name, ..)| name != Mapping::All.name());
+    let share = |(name, pages, written)| MappingShare { name, pages, written };
+    found.into_iter().map(share).collect()
 }
 
-fn regions(samples: &[Sample], subject: &Subject) -> Option<Vec<Region>> {
-    let rows = subject.rows(samples).filter(|s| s.params.contains_key("region"));
-    let regions = pairs(rows, "region", subject.is_fork());
+fn regions(samples: &Picked, subject: &Subject) -> Option<Vec<Region>> {
+    let regions = pairs(&subject.rows(samples), REGION, subject.is_fork());
     let region = |(_, pages, written)| Region { pages, written };
     (!regions.is_empty()).then(|| regions.into_iter().map(region).collect())
 }
 
-fn replays(samples: &[Sample], subject: &Subject) -> Vec<Replay> {
-    let mut found: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
-    for row in samples.iter().filter(|s| s.bench == BENCH) {
-        let writer = row.params.get("writer");
-        if let (Some(policy), true) =
-            (row.params.get("policy"), writer.is_some_and(|of| *of == subject.writer))
-        {
-            found.entry(policy).or_default().insert(&row.metric, row.value as u64);
-        }
-    }
-    let replay = |(policy, figures): (&str, BTreeMap<&str, u64>)| {
-        let ahead = *figures.get("precopied_pages")?;
+fn replays(samples: &Picked, subject: &Subject) -> Vec<Replay> {
+    let mut policies = samples.with(WRITER, subject.writer).by(POLICY);
+    policies.sort_by_key(|(policy, _)| *policy);
+    let replay = |(policy, rows): (&str, Picked)| {
+        let count = |metric| Some(*rows.values(metric).last()? as u64);
+        let ahead = count(PRECOPIED_PAGES)?;
         Some(Replay {
             policy: policy.to_owned(),
-            faults: *figures.get("faults_left")?,
+            faults: count(FAULTS_LEFT)?,
             ahead,
-            wasted: ahead.saturating_sub(*figures.get("precopied_written_pages")?),
+            wasted: ahead.saturating_sub(count(PRECOPIED_WRITTEN_PAGES)?),
         })
     };
-    found.into_iter().filter_map(replay).collect()
+    policies.into_iter().filter_map(replay).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cowlab_store::Params;
 
-    fn row(writer: &str, method: &str, more: &[(&str, &str)], metric: &str, value: f64) -> Sample {
-        let mut params: BTreeMap<String, String> = BTreeMap::new();
-        let of = [
-            ("program", "server"),
-            ("span", FORK_TO_EXIT),
-            ("writer", writer),
-            ("method", method),
-            ("mapping", ALL),
-        ];
-        for (key, value) in of.iter().chain(more) {
-            params.insert((*key).into(), (*value).into());
+    fn params(writer: Writer, method: Method) -> Params {
+        let mut params = Params::new();
+        PROGRAM.put(&mut params, "server");
+        SPAN.put(&mut params, Between::ForkToExit);
+        WRITER.put(&mut params, writer);
+        METHOD.put(&mut params, method);
+        MAPPING.put(&mut params, Mapping::All);
+        params
+    }
+
+    /// Rows of the parent's writes, by the page table.
+    fn rows(
+        mapping: Mapping,
+        region: Option<u64>,
+        figures: &[(Metric, f64)],
+    ) -> impl Iterator<Item = Sample> {
+        let mut params = params(Writer::Parent, Method::Exclusive);
+        MAPPING.put(&mut params, mapping);
+        if let Some(region) = region {
+            REGION.put(&mut params, region);
         }
-        Sample::new(BENCH, params, metric, value)
+        figures.iter().map(move |(metric, value)| Sample::of(*metric, params.clone(), *value))
     }
 
     /// Two forks of a server: of 1000 pages 100 are copied, 20 come new.
     fn footprint() -> Vec<Sample> {
         let mut samples = Vec::new();
         for (writer, method, copied) in [
-            ("parent", "exclusive", 100.0),
-            ("child", "exclusive", 3.0),
-            ("parent", SNAPSHOT, 90.0),
+            (Writer::Parent, Method::Exclusive, 100.0),
+            (Writer::Child, Method::Exclusive, 3.0),
+            (Writer::Parent, Method::Snapshot, 90.0),
         ] {
             for (metric, value) in [
-                ("spans", 2.0),
-                ("start_pages", 2000.0),
-                ("pages_mapped", 2040.0),
-                ("pages_written", copied * 2.0 + 40.0),
-                ("cow_pages", copied * 2.0),
-                ("vmas", 180.0),
-                ("vmas_anon", 60.0),
+                (SPANS, 2.0),
+                (START_PAGES, 2000.0),
+                (PAGES_MAPPED, 2040.0),
+                (PAGES_WRITTEN, copied * 2.0 + 40.0),
+                (COW_PAGES, copied * 2.0),
+                (VMAS, 180.0),
+                (VMAS_ANON, 60.0),
             ] {
-                samples.push(row(writer, method, &[], metric, value));
+                samples.push(Sample::of(metric, params(writer, method), value));
             }
         }
-        for (name, pages, written) in [("heap", 800.0, 90.0), ("stack", 200.0, 10.0)] {
-            let mapping = [("mapping", name)];
-            samples.push(row("parent", "exclusive", &mapping, "pages_mapped", pages));
-            samples.push(row("parent", "exclusive", &mapping, "pages_written", written));
-        }
-        for (place, pages, written) in [("0", 512.0, 100.0), ("1", 488.0, 0.0)] {
-            let region = [("mapping", "heap"), ("region", place)];
-            samples.push(row("parent", "exclusive", &region, "start_pages", pages));
-            samples.push(row("parent", "exclusive", &region, "cow_pages", written));
-            // Given back since: of the fork it counts.
-            samples.push(row("parent", "exclusive", &region, "pages_mapped", 0.0));
-            samples.push(row("parent", "exclusive", &region, "pages_written", 0.0));
-        }
-        for (metric, value) in
-            [("faults_left", 60.0), ("precopied_pages", 41.0), ("precopied_written_pages", 40.0)]
+        for (mapping, pages, written) in
+            [(Mapping::Heap, 800.0, 90.0), (Mapping::Stack, 200.0, 10.0)]
         {
-            let mut policy = row("parent", "", &[], metric, value);
-            policy.params = Params::from([
-                ("policy".to_owned(), "next".to_owned()),
-                ("writer".to_owned(), "parent".to_owned()),
-            ]);
-            samples.push(policy);
+            samples.extend(rows(mapping, None, &[(PAGES_MAPPED, pages), (PAGES_WRITTEN, written)]));
+        }
+        for (place, pages, written) in [(0, 512.0, 100.0), (1, 488.0, 0.0)] {
+            // Given back since: of the fork it counts.
+            let back = [(PAGES_MAPPED, 0.0), (PAGES_WRITTEN, 0.0)];
+            let figures = [&[(START_PAGES, pages), (COW_PAGES, written)], &back[..]].concat();
+            samples.extend(rows(Mapping::Heap, Some(place), &figures));
+        }
+        let mut policy = Params::new();
+        POLICY.put(&mut policy, "next");
+        WRITER.put(&mut policy, Writer::Parent);
+        for (metric, value) in
+            [(FAULTS_LEFT, 60.0), (PRECOPIED_PAGES, 41.0), (PRECOPIED_WRITTEN_PAGES, 40.0)]
+        {
+            samples.push(Sample::of(metric, policy.clone(), value));
         }
         samples
     }
@@ -334,7 +303,7 @@ mod tests {
     #[test]
     fn the_profile_is_of_one_fork_by_whoever_writes() {
         let (profile, subject) = profile_of(&footprint(), None).unwrap();
-        assert_eq!((subject.writer.as_str(), subject.method.as_str()), ("parent", "exclusive"));
+        assert_eq!((subject.writer, subject.method), (Writer::Parent, Method::Exclusive));
         assert_eq!((profile.pages, profile.written), (1000, 100));
         assert_eq!(profile.writer, Writer::Parent);
         assert_eq!(profile.vmas, Some(Vmas { anon: 30, others: 60 }));
@@ -344,7 +313,7 @@ mod tests {
         assert_eq!((regions[0].written, regions[1].written), (100, 0));
         let next = Replay { policy: "next".into(), faults: 60, ahead: 41, wasted: 1 };
         assert_eq!(profile.replays, [next]);
-        assert_eq!(subject.total(&footprint(), "pages_written"), Some(120.0));
+        assert_eq!(subject.total(&Picked::all(&footprint()), PAGES_WRITTEN), Some(120.0));
     }
 
     #[test]
@@ -355,10 +324,11 @@ mod tests {
         assert_eq!((none, none.at_most(&profile)), (Unjudged::default(), 100));
         assert!(none.notes(&profile).is_empty());
         // Of two spans together, and of whom the profile is not.
-        samples.push(row("parent", "exclusive", &[], "unknown_pages", 71.0));
-        samples.push(row("parent", "exclusive", &[], "freed_unseen_pages", 10.0));
-        samples.push(row("child", "exclusive", &[], "unknown_pages", 900.0));
-        samples.push(Sample::new(BENCH, Params::new(), "lost_faults", 7.0));
+        let more = [(UNKNOWN_PAGES, 71.0), (FREED_UNSEEN_PAGES, 10.0)];
+        samples.extend(rows(Mapping::All, None, &more));
+        let of_child = params(Writer::Child, Method::Exclusive);
+        samples.push(Sample::of(UNKNOWN_PAGES, of_child, 900.0));
+        samples.push(Sample::of(LOST_FAULTS, Params::new(), 7.0));
         let some = Unjudged::of(&samples, Some("server")).unwrap();
         assert_eq!(some, Unjudged { pages: 41, lost_faults: 7 });
         assert_eq!(some.at_most(&profile), 141);
@@ -376,7 +346,7 @@ mod tests {
             |samples: &[Sample], program| profile_of(samples, program).unwrap_err().to_string();
         assert!(message(&[], None).contains("cowlab footprint"));
         assert!(message(&footprint(), Some("emacs")).contains("it has server"));
-        let cut = [row("parent", "exclusive", &[], "pages_mapped", 5.0)];
+        let cut: Vec<Sample> = rows(Mapping::All, None, &[(PAGES_MAPPED, 5.0)]).collect();
         assert!(message(&cut, None).contains("lacks its totals"));
     }
 }

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How good predictions are: of points that the model was not fitted to.
 
-use std::collections::BTreeMap;
-
 use anyhow::Result;
 use cowlab_model::cost::{Prediction, Question, predict};
 use cowlab_model::profile::{MachineProfile, Writer};
 use cowlab_model::stats::{Estimate, estimate, median, quantile};
-use cowlab_store::Sample;
+use cowlab_schema::fork_sweep::{HEAP_BYTES, THREADS, WRITE_FRACTION, WRITER};
+use cowlab_schema::predict_check::{BENCH, ELAPSED_NS, POINT};
+use cowlab_store::{Params, Sample};
 use serde::Serialize;
 
-/// The name of these measurements in samples.
-pub const BENCH: &str = "predict-check";
+use crate::picked::Picked;
 
 /// One point: what was predicted and what was measured.
 #[derive(Debug, Clone, Serialize)]
@@ -67,17 +66,14 @@ impl Check {
 
 /// Predict every measured point in `samples`. `None` if there is none.
 pub fn check(samples: &[Sample], profile: &MachineProfile) -> Result<Option<Check>> {
-    let mut by_point: BTreeMap<usize, Vec<&Sample>> = BTreeMap::new();
-    for sample in samples.iter().filter(|s| s.bench == BENCH && s.metric == "elapsed_ns") {
-        if let Some(point) = sample.params.get("point").and_then(|p| p.parse().ok()) {
-            by_point.entry(point).or_default().push(sample);
-        }
-    }
+    let all = Picked::of(samples, BENCH).of_metric(ELAPSED_NS);
     let mut points = Vec::new();
-    for samples in by_point.values() {
-        let values: Vec<f64> = samples.iter().map(|s| s.value).collect();
+    for point in all.numbers(POINT) {
+        let own = all.with(POINT, point);
+        let values = own.values(ELAPSED_NS);
         let Some(measured_ns) = estimate(&values) else { continue };
-        let Some(question) = question_of(samples[0], profile.page_size_bytes) else { continue };
+        let question = own.params().next().and_then(|of| question_of(of, profile.page_size_bytes));
+        let Some(question) = question else { continue };
         let prediction = predict(profile, &question)?;
         let interval = prediction.elapsed_ns.low..=prediction.elapsed_ns.high;
         let inside = values.iter().filter(|ns| interval.contains(*ns)).count();
@@ -103,19 +99,20 @@ pub fn check(samples: &[Sample], profile: &MachineProfile) -> Result<Option<Chec
     Ok(Some(Check { points, median_error, p95_error, coverage, interval_half_width }))
 }
 
-fn question_of(sample: &Sample, page: u64) -> Option<Question> {
-    let param = |key: &str| sample.params.get(key);
-    let heap: f64 = param("heap_bytes")?.parse().ok()?;
-    let fraction: f64 = param("write_fraction")?.parse().ok()?;
-    let child = param("writer")? == "child";
-    let written = (heap * fraction / page as f64).ceil() as u64;
+fn question_of(params: &Params, page: u64) -> Option<Question> {
+    let heap = HEAP_BYTES.of(params)? as f64;
+    let written = (heap * WRITE_FRACTION.of(params)? / page as f64).ceil() as u64;
+    let writer = match WRITER.of(params)? {
+        Writer::Child => Writer::Child,
+        _ => Writer::Parent,
+    };
     Some(Question {
         pages: (heap / page as f64).ceil() as u64,
         written,
         // Steady state: the parent's own writes since the last fork.
-        written_before: if child { 0 } else { written },
-        writer: if child { Writer::Child } else { Writer::Parent },
-        threads: param("threads")?.parse().ok()?,
+        written_before: if writer == Writer::Child { 0 } else { written },
+        writer,
+        threads: THREADS.of(params)?,
         page_size_bytes: page,
         split_pages: None,
         among_work: false,

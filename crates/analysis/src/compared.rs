@@ -5,39 +5,42 @@ use std::collections::BTreeMap;
 
 use cowlab_model::Estimate;
 use cowlab_model::stats::{estimate, median, quantile};
-use cowlab_store::Named;
+use cowlab_schema::Metric;
+use cowlab_schema::snapshot::{
+    COW_FAULTS, PRECOPY_PAGES, PRECOPY_WASTED, PRECOPY_WRITTEN, PSS_SUM_BYTES, THROUGHPUT_PER_S,
+};
 
 use crate::picked::Picked;
 
+/// A metric by round.
+pub type Rounds = BTreeMap<u32, f64>;
+
+fn each_times(plain: &Rounds, case: &Rounds) -> impl Iterator<Item = f64> {
+    let plain = plain.iter().filter(|(_, value)| **value != 0.0);
+    plain.filter_map(|(round, value)| Some(case.get(round)? / value))
+}
+
+/// How many times as much the case has, round by round.
+pub fn times(plain: &Rounds, case: &Rounds) -> Option<Estimate> {
+    estimate(&each_times(plain, case).collect::<Vec<_>>())
+}
+
 /// Relative change of a metric, round by round.
-pub fn change(plain: &Picked, case: &Picked, metric: impl Named + Copy) -> Option<Estimate> {
-    let own = case.by_round(metric);
-    let changes: Vec<f64> = plain
-        .by_round(metric)
-        .into_iter()
-        .filter(|(_, value)| *value != 0.0)
-        .filter_map(|(round, value)| Some(own.get(&round)? / value - 1.0))
-        .collect();
-    estimate(&changes)
+pub fn change(plain: &Picked, case: &Picked, metric: Metric) -> Option<Estimate> {
+    let (plain, case) = (plain.by_round(metric), case.by_round(metric));
+    estimate(&each_times(&plain, &case).map(|times| times - 1.0).collect::<Vec<_>>())
 }
 
 /// Two metrics' ratio, round by round.
-pub fn ratio(samples: &Picked, above: impl Named, below: impl Named) -> Option<Estimate> {
-    let below = samples.by_round(below);
-    let ratios: Vec<f64> = samples
-        .by_round(above)
-        .into_iter()
-        .filter_map(|(round, value)| Some(value / below.get(&round).filter(|v| **v != 0.0)?))
-        .collect();
-    estimate(&ratios)
+pub fn ratio(samples: &Picked, above: Metric, below: Metric) -> Option<Estimate> {
+    times(&samples.by_round(below), &samples.by_round(above))
 }
 
 /// Throughput that forks take, round by round: less than nothing where the round with forks was the
 /// faster one.
-pub fn lost(reference: &Picked, case: &Picked) -> BTreeMap<u32, f64> {
-    let metric = "throughput_per_s";
-    let own = case.by_round(metric);
-    let lost = reference.by_round(metric).into_iter();
+pub fn lost(reference: &Picked, case: &Picked) -> Rounds {
+    let own = case.by_round(THROUGHPUT_PER_S);
+    let lost = reference.by_round(THROUGHPUT_PER_S).into_iter();
     lost.filter_map(|(round, whole)| Some((round, whole - own.get(&round)?))).collect()
 }
 
@@ -45,10 +48,7 @@ pub fn lost(reference: &Picked, case: &Picked) -> BTreeMap<u32, f64> {
 /// over the median of what there was to lose; or why there is no such part. Every round counts, also
 /// one without a loss: the losses alone that come out above 0 would make a case that does nothing win
 /// half of them back.
-pub fn won_back(
-    plain: &BTreeMap<u32, f64>,
-    case: &BTreeMap<u32, f64>,
-) -> Result<Estimate, &'static str> {
+pub fn won_back(plain: &Rounds, case: &Rounds) -> Result<Estimate, &'static str> {
     let both = plain.iter().filter_map(|(round, lost)| Some((lost - case.get(round)?, *lost)));
     let rounds: Vec<(f64, f64)> = both.collect();
     if rounds.is_empty() {
@@ -100,29 +100,27 @@ impl Random {
 }
 
 /// The median of one metric over the medians of two, `above / (above + beside)`.
-fn share(case: &Picked, above: &str, beside: &str) -> Option<f64> {
-    let value = |metric: &str| case.estimate(metric).map(|e| e.value);
-    let (above, beside) = (value(above)?, value(beside)?);
+fn share(case: &Picked, above: Metric, beside: Metric) -> Option<f64> {
+    let (above, beside) = (case.median(above)?, case.median(beside)?);
     (above + beside > 0.0).then(|| above / (above + beside))
 }
 
 /// Pages copied ahead, of all that were copied: Table 1's pre-copy ratio.
 pub fn precopied(case: &Picked) -> Option<f64> {
-    share(case, "precopy_pages", "cow_faults").filter(|share| *share > 0.0)
+    share(case, PRECOPY_PAGES, COW_FAULTS).filter(|share| *share > 0.0)
 }
 
 /// Table 1's estimator: the growth of the footprint over the share that was copied ahead. By PSS:
 /// the sum of RSS, which the document names, counts a shared page for each process and so does not
 /// grow.
 pub fn estimated_waste(plain: &Picked, case: &Picked) -> Option<f64> {
-    Some(change(plain, case, "pss_sum_bytes")?.value / precopied(case)?)
+    Some(change(plain, case, PSS_SUM_BYTES)?.value / precopied(case)?)
 }
 
 /// Of the pages copied ahead whose end is known, those that were never written.
 /// Summed over all that a round did, since a copy's end is counted in a later phase.
 pub fn counted_waste(case: &Picked) -> Option<f64> {
-    let (wasted, written) =
-        (case.sum_by_round("precopy_wasted"), case.sum_by_round("precopy_written"));
+    let (wasted, written) = (case.sum_by_round(PRECOPY_WASTED), case.sum_by_round(PRECOPY_WRITTEN));
     let share = |(round, wasted): (u32, f64)| {
         let all = wasted + written.get(&round)?;
         (all > 0.0).then(|| wasted / all)
@@ -134,7 +132,7 @@ pub fn counted_waste(case: &Picked) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn rounds(values: &[f64]) -> BTreeMap<u32, f64> {
+    fn rounds(values: &[f64]) -> Rounds {
         (0..).zip(values.iter().copied()).collect()
     }
 
@@ -146,7 +144,7 @@ mod tests {
         let shown = (0..200)
             .filter(|_| {
                 let draws: Vec<[f64; 3]> = (0..9).map(|_| [draw(), draw(), draw()]).collect();
-                let of = |at: usize| -> BTreeMap<u32, f64> {
+                let of = |at: usize| -> Rounds {
                     (0..).zip(draws.iter().map(|[whole, others @ ..]| whole - others[at])).collect()
                 };
                 won_back(&of(0), &of(1)).is_ok()

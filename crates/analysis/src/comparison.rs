@@ -69,8 +69,7 @@ pub fn of_runs(
             continue;
         };
         // One figure a round: what one process gave has its moment in common.
-        let metric = key.metric.as_str();
-        let (mut ours, mut theirs) = (ours.by_round(metric), theirs.by_round(metric));
+        let (mut ours, mut theirs) = (ours.all_by_round(), theirs.all_by_round());
         if paired {
             ours.retain(|rep, _| theirs.contains_key(rep));
             theirs.retain(|rep, _| ours.contains_key(rep));

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a workload was measured under: a kernel, its policy, a page size.
 
+use cowlab_schema::snapshot::{PAGE_SIZE_BYTES, POLICY};
+use cowlab_schema::{Policy, VARIANT};
+
 use crate::picked::Picked;
 
 /// One of them.
@@ -9,7 +12,7 @@ pub struct Configuration<'a> {
     /// The guest's kernel; `None` where there was no guest.
     pub variant: Option<&'a str>,
     /// The policy; `stock` where none was set.
-    pub policy: &'a str,
+    pub policy: Policy,
     /// The size of the workload's pages, in bytes.
     pub page: u64,
 }
@@ -27,13 +30,13 @@ pub struct Configurations<'a> {
 impl Configuration<'_> {
     /// Whether the kernel copies the written page alone.
     pub fn is_plain(&self) -> bool {
-        matches!(self.policy, "off" | "stock")
+        matches!(self.policy, Policy::Off | Policy::Stock)
     }
 
     /// Its own of some samples.
     pub fn of<'s>(&self, samples: &Picked<'s>) -> Picked<'s> {
-        let own = samples.with("policy", self.policy).with("page_size_bytes", self.page);
-        self.variant.map_or_else(|| own.clone(), |variant| own.with("variant", variant))
+        let own = samples.with(POLICY, self.policy).with(PAGE_SIZE_BYTES, self.page);
+        self.variant.map_or_else(|| own.clone(), |variant| own.with(VARIANT, variant))
     }
 }
 
@@ -41,21 +44,21 @@ impl<'a> Configurations<'a> {
     /// Every one of which there are samples, plain copy-on-write first.
     pub fn of(samples: &Picked<'a>) -> Configurations<'a> {
         let mut variants: Vec<Option<&str>> =
-            samples.words("variant").into_iter().map(Some).collect();
+            samples.words(VARIANT).into_iter().map(Some).collect();
         let kernels = variants.len() > 1;
         if variants.is_empty() {
             variants.push(None);
         }
-        let pages = samples.numbers("page_size_bytes");
+        let pages = samples.numbers(PAGE_SIZE_BYTES);
         let mut all = Vec::new();
-        for policy in samples.words("policy") {
+        for policy in samples.each(POLICY) {
             for page in &pages {
                 let each = variants.iter();
                 all.extend(each.map(|v| Configuration { variant: *v, policy, page: *page }));
             }
         }
         all.retain(|one| !one.of(samples).is_empty());
-        all.sort_by_key(|one| (!one.is_plain(), one.policy, one.page));
+        all.sort_by_cached_key(|one| (!one.is_plain(), one.policy.to_string(), one.page));
         Configurations { all, base_page: pages.first().copied().unwrap_or(4096), kernels }
     }
 

@@ -35,24 +35,17 @@ pub struct Figure {
 
 /// Samples by what they measure, in the order of their keys.
 pub fn grouped(samples: &[Sample]) -> BTreeMap<Key, Picked<'_>> {
-    let mut groups: BTreeMap<Key, Picked> = BTreeMap::new();
-    for sample in samples {
-        let key = Key {
-            bench: sample.bench.clone(),
-            params: sample.params.clone(),
-            metric: sample.metric.clone(),
-            unit: sample.unit.clone(),
-        };
-        groups.entry(key).or_default().push(sample);
-    }
-    groups
+    Picked::all(samples).grouped(|sample| Key {
+        bench: sample.bench.clone(),
+        params: sample.params.clone(),
+        metric: sample.metric.clone(),
+        unit: sample.unit.clone(),
+    })
 }
 
 /// The figures in `samples`.
 pub fn figures(samples: &[Sample]) -> Vec<Figure> {
-    let figure = |(key, samples): (Key, Picked)| {
-        let estimate = samples.estimate(key.metric.as_str())?;
-        Some(Figure { key, estimate })
-    };
+    let figure =
+        |(key, samples): (Key, Picked)| Some(Figure { key, estimate: samples.estimate_of_all()? });
     grouped(samples).into_iter().filter_map(figure).collect()
 }

@@ -9,7 +9,6 @@ pub mod configuration;
 mod difference;
 pub mod figures;
 pub mod machine;
-pub mod names;
 pub mod picked;
 pub mod predicted;
 pub mod study;

@@ -1,47 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Samples picked by what they measure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashSet};
 
 use cowlab_model::Estimate;
 use cowlab_model::stats::{estimate, median};
-use cowlab_schema::{Cell, Field, Is, Key, Stored, Value};
-use cowlab_store::{Histogram, Named, Params, Sample, deserialise};
+use cowlab_schema::{Bench, Cell, Field, Is, Key, Metric, Stored, Value};
+use cowlab_store::{Histogram, Params, Sample, deserialise};
 
-/// A parameter's name.
-pub trait Called {
-    /// As samples have it.
-    fn name(&self) -> &str;
+thread_local! {
+    /// The samples whose values were taken, while a test asks.
+    static TAKEN: RefCell<Option<HashSet<*const Sample>>> = const { RefCell::new(None) };
 }
 
-/// A parameter with values of the kind `V`.
-pub trait Param<V>: Called {
-    /// The value, as samples have it.
-    fn stored(&self, value: &V) -> String;
+fn value(sample: &Sample) -> f64 {
+    TAKEN.with_borrow_mut(|taken| taken.as_mut().map(|taken| taken.insert(sample)));
+    sample.value
 }
 
-impl<T: Value> Called for Key<T> {
-    fn name(&self) -> &str {
-        Key::name(self)
-    }
+fn histogram(sample: &Sample) -> Option<&[u8]> {
+    value(sample);
+    sample.histogram.as_deref()
 }
 
-impl<T: Value, V: Is<T>> Param<V> for Key<T> {
-    fn stored(&self, value: &V) -> String {
-        value.stored().into_owned()
-    }
-}
-
-impl Called for &str {
-    fn name(&self) -> &str {
-        self
-    }
-}
-
-impl<V: ToString> Param<V> for &str {
-    fn stored(&self, value: &V) -> String {
-        value.to_string()
-    }
+/// Of each sample, whether `work` took its value: a report shows nothing of the others.
+pub fn taken_by(samples: &[Sample], work: impl FnOnce()) -> Vec<bool> {
+    TAKEN.set(Some(HashSet::new()));
+    work();
+    let taken = TAKEN.take().unwrap_or_default();
+    samples.iter().map(|sample| taken.contains(&std::ptr::from_ref(sample))).collect()
 }
 
 /// Some of a run's samples, in their order.
@@ -55,29 +43,36 @@ impl<'a> Picked<'a> {
     }
 
     /// Those of one bench.
-    pub fn of(samples: &'a [Sample], bench: &str) -> Self {
+    pub fn of(samples: &'a [Sample], bench: &Bench) -> Self {
         Picked::all(samples).of_bench(bench)
     }
 
-    /// One more.
-    pub(crate) fn push(&mut self, sample: &'a Sample) {
-        self.0.push(sample);
+    fn filtered(&self, is_one: impl Fn(&Sample) -> bool) -> Self {
+        Picked(self.0.iter().copied().filter(|sample| is_one(sample)).collect())
     }
 
     /// Of these, those of one bench.
-    pub fn of_bench(&self, bench: &str) -> Self {
-        Picked(self.0.iter().copied().filter(|sample| sample.bench == bench).collect())
+    pub fn of_bench(&self, bench: &Bench) -> Self {
+        self.filtered(|sample| sample.bench == bench.name)
+    }
+
+    /// The same in groups, in the order of what `key` makes of them.
+    pub fn grouped<K: Ord>(&self, key: impl Fn(&Sample) -> K) -> BTreeMap<K, Picked<'a>> {
+        let mut groups: BTreeMap<K, Picked> = BTreeMap::new();
+        for sample in &self.0 {
+            groups.entry(key(sample)).or_default().0.push(sample);
+        }
+        groups
     }
 
     /// The same by their environments.
-    pub fn by_environment(&self) -> Vec<(u32, Picked<'a>)> {
-        let found: BTreeSet<u32> = self.0.iter().map(|sample| sample.environment).collect();
-        found.into_iter().map(|index| (index, self.in_environment(index))).collect()
+    pub fn by_environment(&self) -> BTreeMap<u32, Picked<'a>> {
+        self.grouped(|sample| sample.environment)
     }
 
     /// Those of one environment.
     pub fn in_environment(&self, index: u32) -> Self {
-        Picked(self.0.iter().copied().filter(|sample| sample.environment == index).collect())
+        self.filtered(|sample| sample.environment == index)
     }
 
     /// These and those.
@@ -87,34 +82,31 @@ impl<'a> Picked<'a> {
     }
 
     /// Those whose parameter `key` is `value`.
-    pub fn with<V>(&self, key: impl Param<V>, value: V) -> Self {
-        let value = key.stored(&value);
-        let has = |sample: &&Sample| sample.params.get(key.name()) == Some(&value);
-        Picked(self.0.iter().copied().filter(has).collect())
+    pub fn with<T: Value>(&self, key: Key<T>, value: impl Is<T>) -> Self {
+        let value = value.stored();
+        self.filtered(|sample| sample.params.get(key.name()).is_some_and(|own| *own == value))
     }
 
     /// Those of a bench's cell, whatever the parameters `free` are. What a run of before did not
     /// store was the default.
-    pub fn of_cell(&self, cell: &impl Cell, free: &[&str]) -> Self {
+    pub fn of_cell(&self, cell: &impl Cell, free: &[&dyn Field]) -> Self {
+        let is_free = |field: &dyn Field| free.iter().any(|of| of.name() == field.name());
         let mut values = cell.values();
-        values
-            .retain(|(field, _)| field.stored() != Stored::Never && !free.contains(&field.name()));
+        values.retain(|(field, _)| field.stored() != Stored::Never && !is_free(*field));
         let has = |sample: &Sample, field: &dyn Field, text: &str| {
             sample.params.get(field.name()).map_or(field.is_default(text), |own| own == text)
         };
-        let all = |sample: &&Sample| values.iter().all(|(field, text)| has(sample, *field, text));
-        Picked(self.0.iter().copied().filter(all).collect())
+        self.filtered(|sample| values.iter().all(|(field, text)| has(sample, *field, text)))
     }
 
     /// Those that have no parameter `key`.
-    pub fn without(&self, key: &str) -> Self {
-        let has_none = |sample: &&Sample| !sample.params.contains_key(key);
-        Picked(self.0.iter().copied().filter(has_none).collect())
+    pub fn without<T: Value>(&self, key: Key<T>) -> Self {
+        self.filtered(|sample| !sample.params.contains_key(key.name()))
     }
 
     /// Those of one metric.
-    pub fn of_metric(&self, metric: impl Named) -> Self {
-        Picked(self.0.iter().copied().filter(|sample| sample.metric == metric.name()).collect())
+    pub fn of_metric(&self, metric: Metric) -> Self {
+        self.filtered(|sample| sample.metric == metric.name)
     }
 
     /// How many there are.
@@ -127,52 +119,80 @@ impl<'a> Picked<'a> {
         self.0.is_empty()
     }
 
+    fn having<'s>(&'s self, metric: Metric) -> impl Iterator<Item = &'a Sample> + use<'s, 'a> {
+        self.0.iter().copied().filter(move |sample| sample.metric == metric.name)
+    }
+
     /// The values of one metric.
-    pub fn values(&self, metric: impl Named) -> Vec<f64> {
-        self.0.iter().filter(|s| s.metric == metric.name()).map(|s| s.value).collect()
+    pub fn values(&self, metric: Metric) -> Vec<f64> {
+        self.having(metric).map(value).collect()
+    }
+
+    /// The first value of one metric, of which there is one.
+    pub fn first(&self, metric: Metric) -> Option<f64> {
+        self.having(metric).next().map(value)
+    }
+
+    /// The largest value of one metric.
+    pub fn largest(&self, metric: Metric) -> Option<f64> {
+        self.having(metric).map(value).reduce(f64::max)
+    }
+
+    /// The median of one metric.
+    pub fn median(&self, metric: Metric) -> Option<f64> {
+        median(&self.values(metric))
     }
 
     /// The median of one metric, with its interval.
-    pub fn estimate(&self, metric: impl Named) -> Option<Estimate> {
+    pub fn estimate(&self, metric: Metric) -> Option<Estimate> {
         estimate(&self.values(metric))
     }
 
+    /// The median of all of them, which are of one metric.
+    pub(crate) fn estimate_of_all(&self) -> Option<Estimate> {
+        estimate(&self.0.iter().copied().map(value).collect::<Vec<_>>())
+    }
+
     /// Two metrics of the same invocations.
-    pub fn pairs(&self, first: impl Named, second: impl Named) -> Vec<(f64, f64)> {
-        let of = |metric: &dyn Named| -> BTreeMap<(&Params, i64, u32), f64> {
-            let found = self.0.iter().filter(|s| s.metric == metric.name());
-            found.map(|s| ((&s.params, s.start_unix_ns, s.rep), s.value)).collect()
+    pub fn pairs(&self, first: Metric, second: Metric) -> Vec<(f64, f64)> {
+        let of = |metric: Metric| -> BTreeMap<(&Params, i64, u32), f64> {
+            self.having(metric).map(|s| ((&s.params, s.start_unix_ns, s.rep), value(s))).collect()
         };
-        let seconds = of(&second);
-        of(&first).iter().filter_map(|(key, a)| Some((*a, *seconds.get(key)?))).collect()
+        let seconds = of(second);
+        of(first).iter().filter_map(|(key, a)| Some((*a, *seconds.get(key)?))).collect()
     }
 
     /// One metric by round; the median where a round has several.
-    pub fn by_round(&self, metric: impl Named) -> BTreeMap<u32, f64> {
+    pub fn by_round(&self, metric: Metric) -> BTreeMap<u32, f64> {
+        self.of_metric(metric).all_by_round()
+    }
+
+    /// All of them, which are of one metric, by round.
+    pub fn all_by_round(&self) -> BTreeMap<u32, f64> {
         let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-        for sample in self.0.iter().filter(|s| s.metric == metric.name()) {
-            rounds.entry(sample.rep).or_default().push(sample.value);
+        for sample in &self.0 {
+            rounds.entry(sample.rep).or_default().push(value(sample));
         }
         rounds.into_iter().filter_map(|(rep, values)| Some((rep, median(&values)?))).collect()
     }
 
     /// The sum of one metric by round.
-    pub fn sum_by_round(&self, metric: impl Named) -> BTreeMap<u32, f64> {
+    pub fn sum_by_round(&self, metric: Metric) -> BTreeMap<u32, f64> {
         let mut rounds: BTreeMap<u32, f64> = BTreeMap::new();
-        for sample in self.0.iter().filter(|s| s.metric == metric.name()) {
-            *rounds.entry(sample.rep).or_default() += sample.value;
+        for sample in self.having(metric) {
+            *rounds.entry(sample.rep).or_default() += value(sample);
         }
         rounds
     }
 
     /// The median of the rounds' medians, with the interval of the rounds: what one round has many
     /// of is not as many independent measurements. Of one round the interval says nothing.
-    pub fn estimate_of_rounds(&self, metric: impl Named) -> Option<Estimate> {
+    pub fn estimate_of_rounds(&self, metric: Metric) -> Option<Estimate> {
         estimate(&self.by_round(metric).into_values().collect::<Vec<_>>())
     }
 
     /// The values that a parameter has, in the order of their first samples.
-    pub fn words(&self, key: impl Called) -> Vec<&'a str> {
+    pub fn words<T: Value>(&self, key: Key<T>) -> Vec<&'a str> {
         let mut found = Vec::new();
         for value in self.0.iter().filter_map(|s| s.params.get(key.name())) {
             if !found.contains(&value.as_str()) {
@@ -182,24 +202,54 @@ impl<'a> Picked<'a> {
         found
     }
 
-    /// The values that a numeric parameter has, ascending.
-    pub fn numbers(&self, key: impl Called) -> Vec<u64> {
-        let mut found: Vec<u64> =
-            self.0.iter().filter_map(|s| s.params.get(key.name())?.parse().ok()).collect();
+    /// The same as what they are; none that is no such value.
+    pub fn each<T: Value>(&self, key: Key<T>) -> Vec<T> {
+        self.words(key).into_iter().filter_map(|word| T::parse(word).ok()).collect()
+    }
+
+    /// The same, ascending.
+    pub fn numbers<T: Value + Ord>(&self, key: Key<T>) -> Vec<T> {
+        let mut found = self.each(key);
         found.sort_unstable();
-        found.dedup();
         found
     }
 
+    /// Those that have a parameter, by its values in the order of their first samples.
+    pub fn by<T: Value>(&self, key: Key<T>) -> Vec<(&'a str, Picked<'a>)> {
+        let is = |sample: &Sample, word: &str| {
+            sample.params.get(key.name()).is_some_and(|own| own == word)
+        };
+        let of = |word| (word, self.filtered(|sample| is(sample, word)));
+        self.words(key).into_iter().map(of).collect()
+    }
+
     /// The same samples by their parameters, of which `without` is left out.
-    pub fn by_params(&self, without: &[&str]) -> Vec<(Params, Picked<'a>)> {
-        let mut groups: BTreeMap<Params, Vec<&'a Sample>> = BTreeMap::new();
-        for sample in &self.0 {
+    pub fn by_params(&self, without: &[&dyn Field]) -> BTreeMap<Params, Picked<'a>> {
+        self.grouped(|sample| {
             let mut params = sample.params.clone();
-            params.retain(|key, _| !without.contains(&key.as_str()));
-            groups.entry(params).or_default().push(sample);
-        }
-        groups.into_iter().map(|(params, samples)| (params, Picked(samples))).collect()
+            params.retain(|key, _| without.iter().all(|field| field.name() != key));
+            params
+        })
+    }
+
+    /// The parameters of each.
+    pub fn params(&self) -> impl Iterator<Item = &'a Params> + '_ {
+        self.0.iter().map(|sample| &sample.params)
+    }
+
+    /// The number of the last round.
+    pub fn last_round(&self) -> Option<u32> {
+        self.0.iter().map(|sample| sample.rep).max()
+    }
+
+    /// Of one round.
+    pub fn of_round(&self, rep: u32) -> Self {
+        self.filtered(|sample| sample.rep == rep)
+    }
+
+    /// When the first of one metric was measured, in ns since 1970.
+    pub fn start_unix_ns(&self, metric: Metric) -> Option<i64> {
+        self.having(metric).next().map(|sample| sample.start_unix_ns)
     }
 
     /// How many rounds were made.
@@ -212,8 +262,7 @@ impl<'a> Picked<'a> {
 
     /// Every distribution among them, merged. Damaged ones are left out.
     pub fn distribution(&self) -> Option<Histogram<u64>> {
-        let mut stored =
-            self.0.iter().filter_map(|sample| deserialise(sample.histogram.as_deref()?).ok());
+        let mut stored = self.0.iter().filter_map(|sample| deserialise(histogram(sample)?).ok());
         let mut merged = stored.next()?;
         // A round may hold longer times than the first one has room for.
         merged.auto(true);

@@ -6,15 +6,21 @@ use std::collections::BTreeMap;
 
 use cowlab_model::snapshot::{Ahead, Batch, Costs, Course, Store, fault_ns, run};
 use cowlab_model::stats::median;
-use cowlab_schema::{Command, Pattern, Policy, cow_faults};
+use cowlab_schema::snapshot::{
+    BENCH, BLOCK_BYTES, ELAPSED_NS, FORK_NS, FORKS, Forked, INTERVAL_NS_FOUND, PAGE_SIZE_BYTES,
+    PHASE_PERCENT, PLACEMENT, POLICY, QUANTILE, SIZE_BYTES, THROUGHPUT_PER_S, UNMEASURED_FORKS,
+    WRITES_MADE, ZIPF_ALPHA,
+};
+use cowlab_schema::{
+    Command, Field, Key, Metric, Pattern, Placement, Policy, Quantile, VARIANT, Value, cow_faults,
+};
 use cowlab_store::{Params, Sample};
 
 use crate::compared::change;
-use crate::names::SNAPSHOT as BENCH;
 use crate::picked::Picked;
 
 /// Parameters that tell configurations of one workload, or parts of one figure.
-const NOT_THE_WORKLOADS: [&str; 4] = ["policy", "forks", "quantile", "phase_percent"];
+const NOT_THE_WORKLOADS: [&dyn Field; 4] = [&POLICY, &FORKS, &QUANTILE, &PHASE_PERCENT];
 
 /// vm.cow_waste_pct's default, which `ccow` has.
 const WASTE_PERCENT: usize = 10;
@@ -50,16 +56,16 @@ pub fn foretell(
         return Err("it has no samples of `bench snapshot`".to_owned());
     }
     // Batches of huge pages cost something else.
-    let pages = Picked::all(sweep).words("page_size_bytes");
+    let pages = Picked::all(sweep).numbers(PAGE_SIZE_BYTES);
     let is_foretold = |params: &Params| {
-        let own = params.get("page_size_bytes").map(String::as_str);
+        let own = PAGE_SIZE_BYTES.of(params);
         pages.is_empty() || own.is_none_or(|own| pages.contains(&own))
     };
     let mut found = Vec::new();
     for (environment, samples) in all {
         for (params, samples) in samples.by_params(&NOT_THE_WORKLOADS) {
             if is_foretold(&params) {
-                let batches = batches_of(&kernels, params.get("variant").map(String::as_str))?;
+                let batches = batches_of(&kernels, params.get(VARIANT.name()).map(String::as_str))?;
                 found.extend(of_workload(environment, &params, &samples, batches, policies)?);
             }
         }
@@ -75,49 +81,50 @@ fn of_workload(
     policies: &[Policy],
 ) -> Result<Vec<Foretold>, String> {
     let lacks = |what: &str| format!("it has no {what} of the workload {params:?}");
-    let whole = samples.without("quantile").and(samples.with("quantile", "p50"));
-    let forking = whole.with("forks", "yes");
-    let middle =
-        |of: &Picked, metric: &str| median(&of.by_round(metric).into_values().collect::<Vec<_>>());
-    // Where no policy was set the kernel's own is plain copy-on-write.
-    let off = [Policy::Off, Policy::Stock].map(|policy| forking.with("policy", policy));
-    let off = off.into_iter().find(|own| !own.is_empty()).unwrap_or_default();
-    let plain = |metric: &str| middle(&off, metric).ok_or_else(|| lacks(metric));
-    let number = |key: &str| -> Result<f64, String> {
-        params.get(key).and_then(|text| text.parse().ok()).ok_or_else(|| lacks(key))
+    let whole = samples.without(QUANTILE).and(samples.with(QUANTILE, Quantile::P50));
+    let forking = whole.with(FORKS, Forked::Yes);
+    let middle = |of: &Picked, metric: Metric| {
+        median(&of.by_round(metric).into_values().collect::<Vec<_>>())
     };
-    let page_bytes = number("page_size_bytes")?;
-    let writes = plain("writes")?;
-    let never_ns = middle(&whole.with("forks", "no"), "elapsed_ns");
+    // Where no policy was set the kernel's own is plain copy-on-write.
+    let off = [Policy::Off, Policy::Stock].map(|policy| forking.with(POLICY, policy));
+    let off = off.into_iter().find(|own| !own.is_empty()).unwrap_or_default();
+    let plain = |metric: Metric| middle(&off, metric).ok_or_else(|| lacks(metric.name));
+    fn number<T: Value>(params: &Params, key: Key<T>) -> Result<f64, String> {
+        let number = key.of(params).and_then(Value::number);
+        number.ok_or_else(|| format!("it has no {} of the workload {params:?}", key.name()))
+    }
+    let page_bytes = number(params, PAGE_SIZE_BYTES)?;
+    let writes = plain(WRITES_MADE)?;
+    let never_ns = middle(&whole.with(FORKS, Forked::No), ELAPSED_NS);
     let never_ns = never_ns.ok_or_else(|| lacks("writes without forks"))?;
     let store = Store {
-        pages: (number("size_bytes")? / page_bytes) as usize,
-        blocks_per_page: (page_bytes / number("block_bytes")?).max(1.0) as usize,
-        zipf_alpha: number("zipf_alpha")?,
-        scattered: params.get("placement").is_none_or(|placement| placement == "scattered"),
+        pages: (number(params, SIZE_BYTES)? / page_bytes) as usize,
+        blocks_per_page: (page_bytes / number(params, BLOCK_BYTES)?).max(1.0) as usize,
+        zipf_alpha: number(params, ZIPF_ALPHA)?,
+        scattered: PLACEMENT.of(params) != Some(Placement::Ranked),
         writes: writes as u64,
-        interval_ns: Some(plain("interval_ns")?),
-        steady: plain("unmeasured_forks").is_ok(),
+        interval_ns: Some(plain(INTERVAL_NS_FOUND)?),
+        steady: plain(UNMEASURED_FORKS).is_ok(),
         seed: 1,
     };
-    let costs = Costs::new(never_ns / writes, plain("fork_ns")?, batches.to_vec())
+    let costs = Costs::new(never_ns / writes, plain(FORK_NS)?, batches.to_vec())
         .ok_or_else(|| "the sweep has no plain copy-on-write".to_owned())?;
-    let costs = match fault_ns(&store, &costs, plain("elapsed_ns")?) {
+    let costs = match fault_ns(&store, &costs, plain(ELAPSED_NS)?) {
         Some(ns) => costs.with_fault_ns(ns),
         // No slower than without forks: as the sweep says.
         None => costs,
     };
     let base = run(&store, Ahead::Nothing, &costs);
     let mut wanted = policies.to_vec();
-    let measured = samples.words("policy").into_iter().filter_map(|policy| policy.parse().ok());
-    for policy in measured {
+    for policy in samples.each(POLICY) {
         if !matches!(policy, Policy::Stock | Policy::Off) && !wanted.contains(&policy) {
             wanted.push(policy);
         }
     }
     let foretold = wanted.into_iter().map(|policy| {
         let course = run(&store, ahead(policy, page_bytes), &costs);
-        let gain = change(&off, &forking.with("policy", policy), "throughput_per_s");
+        let gain = change(&off, &forking.with(POLICY, policy), THROUGHPUT_PER_S);
         Foretold {
             environment,
             workload: params.clone(),
@@ -150,9 +157,8 @@ type OfKernel<'a> = (Option<&'a str>, Vec<Batch>);
 fn batches_by_kernel<'a>(sweep: &Picked<'a>) -> Result<Vec<OfKernel<'a>>, String> {
     let mut found: Vec<OfKernel> = Vec::new();
     for (_, own) in sweep.by_environment() {
-        let variants = own.words("variant").into_iter().map(Some);
-        for variant in variants.chain([None]) {
-            let of = variant.map_or_else(|| own.without("variant"), |of| own.with("variant", of));
+        let named = own.by(VARIANT).into_iter().map(|(variant, of)| (Some(variant), of));
+        for (variant, of) in named.chain([(None, own.without(VARIANT))]) {
             found.extend(batches(&of).map(|batches| (variant, batches)));
         }
     }
@@ -182,7 +188,7 @@ fn batches_of<'a>(kernels: &'a [OfKernel], variant: Option<&str>) -> Result<&'a 
 /// Faults by the pages that they copy: sequential writes under each depth, in which each batch is
 /// whole. `None` without plain copy-on-write or without depths.
 fn batches(sweep: &Picked) -> Option<Vec<Batch>> {
-    let writes = sweep.of_bench(cow_faults::BENCH.name);
+    let writes = sweep.of_bench(cow_faults::BENCH);
     let writes = writes.with(cow_faults::PATTERN, Pattern::Sequential).with(cow_faults::THREADS, 0);
     // The larger of the sizes, where there are two: it has every depth.
     let sizes = writes.numbers(cow_faults::SIZE_BYTES).into_iter();
@@ -191,15 +197,14 @@ fn batches(sweep: &Picked) -> Option<Vec<Batch>> {
         found.and(writes.with(cow_faults::SIZE_BYTES, bytes))
     });
     let mut by_depth = BTreeMap::new();
-    for policy in large.words("policy") {
-        let depth = match policy.parse() {
-            Ok(Policy::Off) => 0,
-            Ok(Policy::Next(depth)) => depth,
+    for policy in large.each(POLICY) {
+        let depth = match policy {
+            Policy::Off => 0,
+            Policy::Next(depth) => depth,
             _ => continue,
         };
-        let own = large.with("policy", policy);
-        let middle = |metric| median(&own.values(metric));
-        let both = middle(cow_faults::ELAPSED_NS).zip(middle(cow_faults::PAGES_WRITTEN));
+        let own = large.with(POLICY, policy);
+        let both = own.median(cow_faults::ELAPSED_NS).zip(own.median(cow_faults::PAGES_WRITTEN));
         by_depth.extend(both.map(|(elapsed, written)| (depth, elapsed / written)));
     }
     let found: Vec<Batch> = by_depth
@@ -215,31 +220,27 @@ fn batches(sweep: &Picked) -> Option<Vec<Batch>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use cowlab_schema::Cell as _;
+    use cowlab_schema::cow_faults::CowFaults;
+    use cowlab_schema::snapshot::Snapshot;
 
-    fn sample(bench: &str, params: &[(&str, &str)], metric: &str, value: f64) -> Sample {
-        let params = params.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        Sample::new(bench, params, metric, value)
-    }
+    use super::*;
 
     /// A sweep in which each page beyond the first costs a fourth of a fault of 2 µs.
     fn sweep() -> Vec<Sample> {
-        let of = |policy: &str, depth: f64| {
-            let params = [
-                ("pattern", "sequential"),
-                ("threads", "0"),
-                ("size_bytes", "67108864"),
-                ("policy", policy),
-            ];
+        let of = |policy: Policy, depth: f64| {
+            let (pattern, size_bytes) = (Pattern::Sequential, 64 << 20);
+            let cell = CowFaults { pattern, size_bytes, policy, ..CowFaults::default() };
             let faults = 16384.0 / (depth + 1.0);
-            [
-                sample("cow-faults", &params, "elapsed_ns", faults * (2000.0 + 500.0 * depth)),
-                sample("cow-faults", &params, "pages_written", 16384.0),
-            ]
+            let elapsed = faults * (2000.0 + 500.0 * depth);
+            [(cow_faults::ELAPSED_NS, elapsed), (cow_faults::PAGES_WRITTEN, 16384.0)]
+                .map(|(metric, value)| Sample::of(metric, cell.params(), value))
         };
-        [("off", 0.0), ("next", 1.0), ("next:16", 16.0), ("next:512", 512.0)]
+        [(0, 0.0), (1, 1.0), (16, 16.0), (512, 512.0)]
             .into_iter()
-            .flat_map(|(policy, depth)| of(policy, depth))
+            .flat_map(|(pages, depth)| {
+                of(if pages == 0 { Policy::Off } else { Policy::Next(pages) }, depth)
+            })
             .collect()
     }
 
@@ -259,29 +260,24 @@ mod tests {
         let costs = costs.with_fault_ns(3.0 * costs.fault_ns());
         let off = run(&store, Ahead::Nothing, &costs);
         let next = run(&store, Ahead::Next(16), &costs);
-        let of = |forks: &str, policy: &str, figures: &[(&str, f64)]| -> Vec<Sample> {
-            let params = [
-                ("size_bytes", "8388608"),
-                ("block_bytes", "1024"),
-                ("page_size_bytes", "4096"),
-                ("zipf_alpha", "1"),
-                ("placement", "scattered"),
-                ("forks", forks),
-                ("policy", policy),
-            ];
-            figures.iter().map(|(metric, value)| sample(BENCH, &params, metric, *value)).collect()
+        let of = |forks: Forked, policy: Policy, figures: &[(Metric, f64)]| -> Vec<Sample> {
+            let cell = Snapshot { size_bytes: 8 << 20, forks, policy, ..Snapshot::default() };
+            figures
+                .iter()
+                .map(|(metric, value)| Sample::of(*metric, cell.params(), *value))
+                .collect()
         };
-        let mut all = of("no", "off", &[("elapsed_ns", 100.0 * 80_000.0)]);
-        for (policy, course) in [("off", off), ("next:16", next)] {
+        let mut all = of(Forked::No, Policy::Off, &[(ELAPSED_NS, 100.0 * 80_000.0)]);
+        for (policy, course) in [(Policy::Off, off), (Policy::Next(16), next)] {
             let figures = [
-                ("elapsed_ns", course.elapsed_ns),
-                ("writes", 80_000.0),
-                ("interval_ns", 4e6),
-                ("fork_ns", 40_000.0),
-                ("unmeasured_forks", 1.0),
-                ("throughput_per_s", course.throughput_per_s(&store)),
+                (ELAPSED_NS, course.elapsed_ns),
+                (WRITES_MADE, 80_000.0),
+                (INTERVAL_NS_FOUND, 4e6),
+                (FORK_NS, 40_000.0),
+                (UNMEASURED_FORKS, 1.0),
+                (THROUGHPUT_PER_S, course.throughput_per_s(&store)),
             ];
-            all.extend(of("yes", policy, &figures));
+            all.extend(of(Forked::Yes, policy, &figures));
         }
         (all, off, next)
     }

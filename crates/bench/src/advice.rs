@@ -5,7 +5,7 @@ use cowlab_model::advice::Shape;
 use cowlab_model::profile::Writer;
 use cowlab_probes::Probe;
 use cowlab_schema::fork_sweep::DoFork;
-use cowlab_schema::{Method, Params, advise};
+use cowlab_schema::{Figure, Method, Params, advise};
 
 use crate::calibrate::WORK_US;
 use crate::task::{Recorder, Task, median_of};
@@ -46,7 +46,7 @@ pub fn tasks(shapes: Vec<(String, Shape)>, base_page_bytes: u64, scatter_bytes: 
             let result = probe.run(runner)?;
             let mut params = Params::new();
             advise::CHOICE.put(&mut params, &choice);
-            advise::FIGURE.put(&mut params, "measured");
+            advise::FIGURE.put(&mut params, Figure::Measured);
             let mut out = Recorder::new(BENCH, params, rep, result.start_unix_ns);
             if let Some(stop_ns) = median_of(&result.fork_ns) {
                 out.add(advise::STOP_NS, stop_ns);

@@ -2,7 +2,8 @@
 //! `calibrate`: the machine profile, from primitive costs and from fork cycles of growing heaps.
 
 use anyhow::{Context, Result};
-use cowlab_analysis::machine::{AMONG_WORK, BENCH, CYCLES, cycles_of};
+use cowlab_analysis::machine::cycles_of;
+use cowlab_analysis::picked::Picked;
 use cowlab_model::stats::median;
 use cowlab_probes::{PrimitivesResult, Probe, Runner, WarmMemory};
 use cowlab_schema::calibrate::Primitives;
@@ -13,6 +14,9 @@ use cowlab_schema::{
 use cowlab_store::{Params, Sample};
 
 use crate::task::{Recorder, Task, median_of};
+
+/// The name of the primitive costs in samples.
+const BENCH: &str = calibrate::BENCH.name;
 
 /// Heaps of the cycles that write nothing.
 const HEAPS_BYTES: [u64; 7] = [0, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30];
@@ -107,7 +111,12 @@ fn cycle_task(settings: DoFork) -> Task {
     Task::new(name, move |runner, rep| {
         let result = settings.run(runner)?;
         let cycle = Cycle::of(&result).context("a fork cycle was not measured")?;
-        let mut out = Recorder::new(CYCLES, cycle_params(&settings), rep, result.start_unix_ns);
+        let mut out = Recorder::new(
+            calibrate_cycle::BENCH.name,
+            cycle_params(&settings),
+            rep,
+            result.start_unix_ns,
+        );
         out.add(calibrate_cycle::FORK_NS, cycle.fork_ns);
         out.add(calibrate_cycle::WRITE_NS, cycle.write_ns);
         out.add(calibrate_cycle::REST_NS, cycle.rest_ns());
@@ -145,7 +154,8 @@ fn among_work_task(scope: Scope) -> Task {
             entries.push((heap_bytes, pte_ns));
             let mut params = cost_params(page, 0);
             calibrate_among_work::HEAP_BYTES.put(&mut params, heap_bytes);
-            let mut out = Recorder::new(AMONG_WORK, params, rep, start_unix_ns);
+            let mut out =
+                Recorder::new(calibrate_among_work::BENCH.name, params, rep, start_unix_ns);
             out.add(calibrate_among_work::PTE_AMONG_WORK_NS_PER_PAGE, pte_ns);
             by_size.append(&mut out.finish());
         }
@@ -362,48 +372,35 @@ fn huge_costs(scope: Scope, rep: u32, result: &PrimitivesResult) -> Result<Vec<S
 
 /// The costs that follow from the fork cycles of a round, as samples of that round.
 pub fn derived(samples: &[Sample], scope: Scope) -> Vec<Sample> {
-    let cycles = cycles_of(samples, "child", 0);
-    let rounds = cycles.iter().map(|s| s.rep + 1).max().unwrap_or(0);
+    let cycles = cycles_of(samples, Writer::Child, 0);
+    let reference = REFERENCE_BYTES.min(scope.largest_bytes);
+    let pages = (reference / scope.page_size_bytes) as f64;
     let mut derived = Vec::new();
-    for rep in 0..rounds {
-        let find = |heap: u64, fraction: &str, metric: Metric| {
-            let heap = heap.to_string();
-            cycles.iter().find(|s| {
-                s.rep == rep
-                    && s.metric == metric.name
-                    && s.params["heap_bytes"] == heap
-                    && s.params["write_fraction"] == fraction
-            })
+    for rep in 0..cycles.last_round().map_or(0, |last| last + 1) {
+        let of = |heap: u64, fraction: f64| {
+            let own = cycles.of_round(rep).with(calibrate_cycle::HEAP_BYTES, heap);
+            own.with(calibrate_cycle::WRITE_FRACTION, fraction)
         };
-        let value = |heap: u64, fraction: &str, metric: Metric| {
-            find(heap, fraction, metric).map(|s| s.value)
-        };
-        let Some(start) = find(0, "0", calibrate_cycle::CYCLE_NS).map(|s| s.start_unix_ns) else {
-            continue;
-        };
+        let (empty, unwritten, written) = (of(0, 0.0), of(reference, 0.0), of(reference, 1.0));
+        let Some(start) = empty.start_unix_ns(calibrate_cycle::CYCLE_NS) else { continue };
         let mut out = Recorder::new(BENCH, cost_params(scope.page_size_bytes, 0), rep, start);
-        let reference = REFERENCE_BYTES.min(scope.largest_bytes);
-        let pages = (reference / scope.page_size_bytes) as f64;
-        let growth = |metric: Metric, from: Option<f64>| {
-            Some((value(reference, "0", metric)? - from?) / pages)
+        let growth = |metric: Metric, from: &Picked, to: &Picked| {
+            Some((to.first(metric)? - from.first(metric)?) / pages)
         };
-        let (empty_fork, empty_rest) =
-            (value(0, "0", calibrate_cycle::FORK_NS), value(0, "0", calibrate_cycle::REST_NS));
-        let freed = || {
-            Some(
-                (value(reference, "1", calibrate_cycle::REST_NS)?
-                    - value(reference, "0", calibrate_cycle::REST_NS)?)
-                    / pages,
-            )
-        };
+        let of_page = |metric| growth(metric, &empty, &unwritten);
+        let first_fork = unwritten
+            .first(calibrate_cycle::FIRST_FORK_NS)
+            .zip(empty.first(calibrate_cycle::FORK_NS))
+            .map(|(first, empty)| (first - empty) / pages);
+        let freed = growth(calibrate_cycle::REST_NS, &unwritten, &written);
         out.add_known([
-            (calibrate::NEW_PROCESS_NS, value(0, "0", calibrate_cycle::CYCLE_NS)),
-            (calibrate::FORK_CALL_NS, empty_fork),
-            (calibrate::EXIT_WAIT_NS, empty_rest),
-            (calibrate::PTE_NS_PER_PAGE, growth(calibrate_cycle::FORK_NS, empty_fork)),
-            (calibrate::PTE_TEARDOWN_NS_PER_PAGE, growth(calibrate_cycle::REST_NS, empty_rest)),
-            (calibrate::FIRST_FORK_NS_PER_PAGE, growth(calibrate_cycle::FIRST_FORK_NS, empty_fork)),
-            (calibrate::COPY_FREE_NS_PER_PAGE, freed()),
+            (calibrate::NEW_PROCESS_NS, empty.first(calibrate_cycle::CYCLE_NS)),
+            (calibrate::FORK_CALL_NS, empty.first(calibrate_cycle::FORK_NS)),
+            (calibrate::EXIT_WAIT_NS, empty.first(calibrate_cycle::REST_NS)),
+            (calibrate::PTE_NS_PER_PAGE, of_page(calibrate_cycle::FORK_NS)),
+            (calibrate::PTE_TEARDOWN_NS_PER_PAGE, of_page(calibrate_cycle::REST_NS)),
+            (calibrate::FIRST_FORK_NS_PER_PAGE, first_fork),
+            (calibrate::COPY_FREE_NS_PER_PAGE, freed),
         ]);
         derived.extend(out.finish());
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Samples that guests made, as they are kept in one run at home.
 
+use cowlab_schema::VARIANT;
 use cowlab_store::{Accelerator, Environment, Missing, Run, Sample};
 
 use crate::command;
@@ -62,7 +63,7 @@ impl Guests {
         };
         for mut sample in run.samples.into_iter().filter(|sample| !is_waiting(sample)) {
             sample.environment = indices.get(sample.environment as usize).copied().unwrap_or(0);
-            sample.params.insert("variant".to_owned(), variant.to_owned());
+            VARIANT.put(&mut sample.params, variant);
             sample.rep += first_round;
             if is_counted {
                 count(&mut sample);
@@ -90,6 +91,7 @@ fn count(sample: &mut Sample) {
 
 #[cfg(test)]
 mod tests {
+    use cowlab_schema::{Metric, calibrate, command, cow_faults};
     use cowlab_store::RunInfo;
 
     use super::*;
@@ -98,10 +100,9 @@ mod tests {
         Environment { kernel: kernel.into(), accelerator, ..Environment::default() }
     }
 
-    fn run(kernel: &str, accelerator: Accelerator, metric: &str) -> Run {
+    fn run(kernel: &str, accelerator: Accelerator, metric: Metric) -> Run {
         let info = RunInfo::begin("bench-cow-faults", 1, environment(kernel, accelerator));
-        let sample =
-            |rep| Sample { rep, ..Sample::new("cow-faults", Default::default(), metric, 1.0) };
+        let sample = |rep| Sample { rep, ..Sample::of(metric, Default::default(), 1.0) };
         Run { info, samples: vec![sample(0), sample(1)] }
     }
 
@@ -109,8 +110,12 @@ mod tests {
     fn boots_of_one_kernel_share_an_environment_and_number_their_rounds_on() {
         let mut guests = Guests::default();
         for boot in 0..2 {
-            guests.add(run("6.12-plain", Accelerator::Tcg, "elapsed_ns"), "plain", boot);
-            guests.add(run("6.12-patched", Accelerator::Tcg, "elapsed_ns"), "patched", boot);
+            guests.add(run("6.12-plain", Accelerator::Tcg, cow_faults::ELAPSED_NS), "plain", boot);
+            guests.add(
+                run("6.12-patched", Accelerator::Tcg, cow_faults::ELAPSED_NS),
+                "patched",
+                boot,
+            );
         }
         let kernels: Vec<&str> = guests.environments.iter().map(|e| e.kernel.as_str()).collect();
         assert_eq!(kernels, ["6.12-plain", "6.12-patched"]);
@@ -138,10 +143,8 @@ mod tests {
     #[test]
     fn of_a_program_that_waits_only_its_cpu_time_is_counted() {
         let mut guests = Guests::default();
-        for metric in ["elapsed_ns", "cpu_ns", "minor_faults"] {
-            let mut run = run("6.12", Accelerator::Icount, metric);
-            run.samples.iter_mut().for_each(|sample| sample.bench = command::BENCH.to_owned());
-            guests.add(run, "plain", 0);
+        for metric in [command::ELAPSED_NS, command::CPU_NS, command::MINOR_FAULTS] {
+            guests.add(run("6.12", Accelerator::Icount, metric), "plain", 0);
         }
         let mut names: Vec<&str> = guests.samples.iter().map(|s| s.metric.as_str()).collect();
         names.dedup();
@@ -151,7 +154,8 @@ mod tests {
     #[test]
     fn what_a_clock_of_instructions_measured_is_no_time() {
         let mut guests = Guests::default();
-        for metric in ["elapsed_ns", "minor_faults", "pte_ns_per_page"] {
+        for metric in [cow_faults::ELAPSED_NS, cow_faults::MINOR_FAULTS, calibrate::PTE_NS_PER_PAGE]
+        {
             guests.add(run("6.12", Accelerator::Icount, metric), "plain", 0);
         }
         let names: Vec<(&str, &str)> = guests

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Random points that the model was not fitted to.
 
-use cowlab_analysis::check::BENCH;
 use cowlab_probes::Probe;
 use cowlab_schema::fork_sweep::DoFork;
 use cowlab_schema::{Cell, Writer, predict_check};
@@ -10,6 +9,9 @@ use rand::{RngExt, SeedableRng};
 
 use crate::calibrate::{Cycle, written_forks};
 use crate::task::{Recorder, Task};
+
+/// The name of these measurements in samples.
+const BENCH: &str = predict_check::BENCH.name;
 
 /// How many points.
 pub const POINTS: usize = 40;

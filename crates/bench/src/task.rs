@@ -117,9 +117,10 @@ impl Recorder {
     /// Add one figure.
     pub fn add(&mut self, metric: Metric, value: f64) -> &mut Sample {
         self.samples.push(Sample {
+            bench: self.bench.to_owned(),
             rep: self.rep,
             start_unix_ns: self.start_unix_ns,
-            ..Sample::new(self.bench, self.params.clone(), metric, value)
+            ..Sample::of(metric, self.params.clone(), value)
         });
         self.samples.last_mut().expect("one was pushed")
     }

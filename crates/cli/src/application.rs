@@ -4,12 +4,13 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use cowlab_analysis::application::{SNAPSHOT, profile_of};
+use cowlab_analysis::application::profile_of;
 use cowlab_machine::{Facts, ProcessFacts, Root, Stat};
 use cowlab_model::application::{ApplicationProfile, Children, has_collector};
 use cowlab_model::cost::Vmas;
 use cowlab_observe::Target;
 use cowlab_schema::Command;
+use cowlab_schema::footprint::Method;
 use cowlab_store::Run;
 use cowlab_tend::Survey;
 
@@ -58,7 +59,7 @@ pub fn of_run(folder: &Path, program: Option<&str>, base_page_bytes: u64) -> Res
             Command::FootprintForks
         ));
     }
-    if subject.method == SNAPSHOT {
+    if subject.method == Method::Snapshot {
         notes.push(
             "a comparison of snapshots does not see pages that were written as they were: the \
              copies may be more"

@@ -190,6 +190,8 @@ fn aligned(lines: &[Vec<String>]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use cowlab_schema::cow_faults::{self, CowFaults};
+    use cowlab_schema::{Cell as _, Pattern};
     use cowlab_store::Sample;
 
     use super::*;
@@ -205,18 +207,14 @@ mod tests {
         };
         let mut samples = Vec::new();
         for (at, policy) in policies.iter().enumerate() {
-            for (rep, pattern) in [(0, "random"), (1, "random"), (0, "sequential")] {
-                samples.push(Sample {
-                    rep,
-                    ..Sample::new(
-                        "cow-faults",
-                        [("policy", *policy), ("pattern", pattern), ("children", "1")]
-                            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                            .into(),
-                        "elapsed_ns",
-                        1e6 * (at as f64 + 1.0) + f64::from(rep),
-                    )
-                });
+            for (rep, pattern) in
+                [(0, Pattern::Random), (1, Pattern::Random), (0, Pattern::Sequential)]
+            {
+                let cell =
+                    CowFaults { policy: policy.parse().unwrap(), pattern, ..CowFaults::default() };
+                let value = 1e6 * (at as f64 + 1.0) + f64::from(rep);
+                let sample = Sample::of(cow_faults::ELAPSED_NS, cell.params(), value);
+                samples.push(Sample { rep, ..sample });
             }
         }
         Run { info: cowlab_store::RunInfo::begin("x", 1, environment), samples }

@@ -8,6 +8,8 @@
 use std::ops::Range;
 use std::path::Path;
 
+use cowlab_schema::footprint;
+
 use crate::root::ReadError;
 
 /// What a mapping is, as document 000 tells segments apart.
@@ -33,16 +35,21 @@ impl Kind {
     pub const ALL: [Kind; 6] =
         [Kind::Heap, Kind::Stack, Kind::Anonymous, Kind::Data, Kind::Named, Kind::Special];
 
+    /// As samples have it.
+    pub fn mapping(self) -> footprint::Mapping {
+        match self {
+            Kind::Heap => footprint::Mapping::Heap,
+            Kind::Stack => footprint::Mapping::Stack,
+            Kind::Anonymous => footprint::Mapping::Anonymous,
+            Kind::Data => footprint::Mapping::Data,
+            Kind::Named => footprint::Mapping::Named,
+            Kind::Special => footprint::Mapping::Special,
+        }
+    }
+
     /// Its name in samples.
     pub fn name(self) -> &'static str {
-        match self {
-            Kind::Heap => "heap",
-            Kind::Stack => "stack",
-            Kind::Anonymous => "anonymous",
-            Kind::Data => "data",
-            Kind::Named => "named",
-            Kind::Special => "special",
-        }
+        self.mapping().name()
     }
 }
 

@@ -56,6 +56,18 @@ pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
+/// The arithmetic mean.
+pub fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// The variance of what the values are a sample of.
+pub fn variance(values: &[f64]) -> Option<f64> {
+    let mean = mean(values)?;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (values.len() > 1).then(|| squares / (values.len() - 1) as f64)
+}
+
 /// The median with a percentile-bootstrap 95% interval; the same values give the same interval.
 pub fn estimate(values: &[f64]) -> Option<Estimate> {
     let value = median(values)?;

@@ -3,6 +3,7 @@
 
 use cowlab_analysis::picked::Picked;
 use cowlab_model::Estimate;
+use cowlab_schema::Metric;
 
 use crate::document::Cell;
 use crate::fmt;
@@ -36,8 +37,8 @@ pub(crate) fn estimate_or_reason(figure: Result<Estimate, &str>, unit: &str) -> 
 }
 
 /// A figure that a round has many of, with the interval of its rounds; alone where there is one.
-pub(crate) fn of_rounds(samples: &Picked, metric: &str, unit: &str, missing: &str) -> Cell {
-    estimate(samples.estimate_of_rounds(metric), unit, missing)
+pub(crate) fn of_rounds(samples: &Picked, metric: Metric, missing: &str) -> Cell {
+    estimate(samples.estimate_of_rounds(metric), metric.unit, missing)
 }
 
 /// A figure, or why it is missing.
@@ -80,6 +81,7 @@ pub(crate) fn apart(a: Estimate, b: Estimate) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use cowlab_schema::fork_sweep::FORK_NS;
     use cowlab_store::{Params, Sample};
 
     use super::*;
@@ -88,8 +90,7 @@ mod tests {
     fn samples(rounds: &[f64]) -> Vec<Sample> {
         let of = |(rep, middle): (u32, &f64)| {
             let value = |at: u32| *middle + f64::from(at % 3) - 1.0;
-            let one =
-                |at| Sample { rep, ..Sample::new("x", Params::default(), "fork_ns", value(at)) };
+            let one = |at| Sample { rep, ..Sample::of(FORK_NS, Params::default(), value(at)) };
             (0..99).map(one).collect::<Vec<_>>()
         };
         (0..).zip(rounds).flat_map(of).collect()
@@ -98,7 +99,7 @@ mod tests {
     #[test]
     fn what_a_round_has_in_common_is_not_taken_for_many_measurements() {
         let all = samples(&[100.0, 200.0, 300.0]);
-        let cell = of_rounds(&Picked::of(&all, "x"), "fork_ns", "ns", "");
+        let cell = of_rounds(&Picked::all(&all), FORK_NS, "");
         let Cell::Estimate { value, low, high, .. } = cell else { panic!("{cell:?}") };
         assert_eq!((low, value, high), (100.0, 200.0, 300.0));
     }
@@ -106,9 +107,9 @@ mod tests {
     #[test]
     fn one_round_has_a_value_and_no_interval() {
         let all = samples(&[100.0]);
-        let cell = of_rounds(&Picked::of(&all, "x"), "fork_ns", "ns", "");
+        let cell = of_rounds(&Picked::all(&all), FORK_NS, "");
         assert!(matches!(cell, Cell::Number { value: 100.0, .. }), "{cell:?}");
-        let cell = of_rounds(&Picked::default(), "fork_ns", "ns", "was not measured");
+        let cell = of_rounds(&Picked::default(), FORK_NS, "was not measured");
         assert!(matches!(cell, Cell::Missing(_)), "{cell:?}");
     }
 }

@@ -2,6 +2,7 @@
 //! What configurations are called.
 
 use cowlab_analysis::configuration::{Configuration, Configurations};
+use cowlab_schema::Policy;
 
 use crate::fmt;
 
@@ -22,11 +23,11 @@ impl Names for Configurations<'_> {
     }
 
     fn name(&self, one: &Configuration) -> String {
-        let mut name = match (one.policy, one.policy.strip_prefix("ccow:")) {
-            ("off" | "stock", _) => "CoW".to_owned(),
-            (_, Some("0")) => "CCoW-All".to_owned(),
-            (_, Some(threshold)) => format!("CCoW-{threshold}"),
-            (policy, None) => format!("`{policy}`"),
+        let mut name = match one.policy {
+            Policy::Off | Policy::Stock => "CoW".to_owned(),
+            Policy::CoverageOf(0, 0, Policy::REGION_KB) => "CCoW-All".to_owned(),
+            policy @ Policy::CoverageOf(..) => policy.to_string().replace("ccow:", "CCoW-"),
+            policy => format!("`{policy}`"),
         };
         name += &self.pages(one.page);
         match one.variant {

@@ -4,7 +4,8 @@
 
 use cowlab_analysis::picked::Picked;
 use cowlab_model::Estimate;
-use cowlab_model::stats::ratio_of_groups;
+use cowlab_model::stats::{mean, ratio_of_groups, variance};
+use cowlab_schema::{Metric, fork_sections as names};
 use cowlab_store::Sample;
 
 use crate::document::{Block, Cell, Finding, Section, Table};
@@ -14,39 +15,73 @@ use crate::rows::Rows;
 /// The kernel that nothing was changed in, in samples' param `kernel`.
 pub const BASE: &str = "traced";
 
-/// Sections as the table names them, by their name in samples.
-const SECTIONS: [(&str, &str); 6] = [
-    ("identity", "Process id and table entry"),
-    ("task", "Task and stack duplication"),
-    ("files", "Files and signals"),
-    ("areas", "Address space: areas"),
-    ("page-tables", "Address space: page tables"),
-    ("rest", "The rest"),
+/// Sections as the table names them.
+const SECTIONS: [(names::Section, &str); 6] = [
+    (names::Section::Identity, "Process id and table entry"),
+    (names::Section::Task, "Task and stack duplication"),
+    (names::Section::Files, "Files and signals"),
+    (names::Section::Areas, "Address space: areas"),
+    (names::Section::PageTables, "Address space: page tables"),
+    (names::Section::Rest, "The rest"),
 ];
 
 /// Functions shown in the table of counts.
 const MOST_FUNCTIONS: usize = 30;
 
+/// What a kernel's clock counted: the metrics of a fork in its unit.
+struct Clock {
+    /// In ids.
+    unit: &'static str,
+    title: &'static str,
+    /// In findings.
+    counted: &'static str,
+    /// A thousand of the unit, which the tables are in.
+    thousand: &'static str,
+    kernel: Metric,
+    section: Metric,
+    probes: Metric,
+    fork: Metric,
+    fork_unrecorded: Metric,
+    own: Metric,
+}
+
+const CLOCKS: [Clock; 2] = [
+    Clock {
+        unit: "ns",
+        title: "time under emulation",
+        counted: "time",
+        thousand: "µs",
+        kernel: names::KERNEL_NS,
+        section: names::SECTION_NS,
+        probes: names::PROBES_NS,
+        fork: names::FORK_NS,
+        fork_unrecorded: names::FORK_UNRECORDED_NS,
+        own: names::OWN_NS,
+    },
+    Clock {
+        unit: "instructions",
+        title: "instructions",
+        counted: "instructions",
+        thousand: "1000 instructions",
+        kernel: names::KERNEL_INSTRUCTIONS,
+        section: names::SECTION_INSTRUCTIONS,
+        probes: names::PROBES_INSTRUCTIONS,
+        fork: names::FORK_INSTRUCTIONS,
+        fork_unrecorded: names::FORK_UNRECORDED_INSTRUCTIONS,
+        own: names::OWN_INSTRUCTIONS,
+    },
+];
+
 /// The figures of one metric, by boot.
-fn groups(samples: &Picked, kernel: &str, size: u64, metric: &str, section: &str) -> Vec<Vec<f64>> {
-    let own = samples.with("kernel", kernel).with("size_bytes", size).of_metric(metric);
-    let own = match section {
-        "" => own.without("section"),
-        section => own.with("section", section),
-    };
-    let mut boots = own.words("boot");
-    boots.sort_unstable();
-    boots.into_iter().map(|boot| own.with("boot", boot).values(metric)).collect()
+fn by_boot(samples: &Picked, metric: Metric) -> Vec<Vec<f64>> {
+    let mut boots = samples.of_metric(metric).by(names::BOOT);
+    boots.sort_by_key(|(boot, _)| *boot);
+    boots.into_iter().map(|(_, own)| own.values(metric)).collect()
 }
 
-fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-}
-
-fn variance(values: &[f64]) -> Option<f64> {
-    let mean = mean(values)?;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (values.len() > 1).then(|| squares / (values.len() - 1) as f64)
+/// The samples of one kernel and size.
+fn of<'a>(samples: &Picked<'a>, kernel: &str, size: u64) -> Picked<'a> {
+    samples.with(names::KERNEL, kernel).with(names::SIZE_BYTES, size)
 }
 
 fn size_name(size: u64) -> String {
@@ -56,34 +91,31 @@ fn size_name(size: u64) -> String {
     }
 }
 
-/// Microseconds, or thousands of instructions: what the tables are in.
-fn scaled(unit: &str) -> (&'static str, f64) {
-    if unit == "ns" { ("µs", 1e3) } else { ("1000 instructions", 1e3) }
-}
-
-/// Table I of one size, of what `unit` counts: `ns` or `instructions`.
-fn table_one(samples: &Picked, size: u64, unit: &str) -> Option<Table> {
-    let flat = |metric: &str, section: &str| {
-        groups(samples, BASE, size, &format!("{metric}_{unit}"), section).concat()
-    };
-    let totals = flat("kernel", "");
+/// Table I of one size.
+fn table_one(samples: &Picked, size: u64, clock: &Clock) -> Option<Table> {
+    let own = of(samples, BASE, size);
+    let totals = own.values(clock.kernel);
     let total = mean(&totals)?;
-    let (name, scale) = scaled(unit);
-    let mut rows: Vec<(&str, Vec<f64>, bool)> =
-        SECTIONS.map(|(section, name)| (name, flat("section", section), true)).into();
+    let mut rows: Vec<(&str, Vec<f64>, bool)> = SECTIONS
+        .map(|(section, name)| {
+            (name, own.with(names::SECTION, section).values(clock.section), true)
+        })
+        .into();
     rows.push(("Total fork", totals, true));
-    rows.push(("Probes, subtracted above", flat("probes", ""), false));
-    rows.push(("fork(2) as the program sees it, probes and all", flat("fork", ""), false));
-    rows.push(("The same with nobody recording", flat("fork_unrecorded", ""), false));
-    let id = format!("table-1-{size}-{unit}");
+    rows.push(("Probes, subtracted above", own.values(clock.probes), false));
+    let seen = "fork(2) as the program sees it, probes and all";
+    rows.push((seen, own.values(clock.fork), false));
+    rows.push(("The same with nobody recording", own.values(clock.fork_unrecorded), false));
+    let name = clock.thousand;
+    let id = format!("table-1-{size}-{}", clock.unit);
     let caption = format!("Table I. Averaged results for {}", size_name(size));
     let table = Rows::of(id, caption, &rows)
         .text("Section", |(name, ..)| *name)
         .figure(&format!("Mean ({name})"), |(_, values, _)| {
-            decimals(mean(values).map(|mean| mean / scale), 2)
+            decimals(mean(values).map(|mean| mean / 1e3), 2)
         })
         .figure(&format!("Variance ({name}²)"), |(_, values, _)| {
-            decimals(variance(values).map(|variance| variance / scale / scale), 2)
+            decimals(variance(values).map(|variance| variance / 1e3 / 1e3), 2)
         })
         .figure("Total (%)", |(_, values, is_part)| match mean(values).filter(|_| *is_part) {
             Some(mean) => decimals(Some(mean / total * 100.0), 0),
@@ -93,46 +125,43 @@ fn table_one(samples: &Picked, size: u64, unit: &str) -> Option<Table> {
 }
 
 /// What is called most in a fork, of one size.
-fn counts(samples: &Picked, size: u64, unit: &str) -> Option<Table> {
-    let own_metric = format!("own_{unit}");
-    let own = samples.with("kernel", BASE).with("size_bytes", size);
-    let last = |of: &Picked, metric: &str| of.values(metric).last().copied().unwrap_or_default();
-    let figures = |function| {
-        let of = own.with("function", function);
-        (function, last(&of, "calls_per_fork"), last(&of, &own_metric))
-    };
-    let mut rows: Vec<(&str, f64, f64)> = own.words("function").into_iter().map(figures).collect();
+fn counts(samples: &Picked, size: u64, clock: &Clock) -> Option<Table> {
+    let last = |of: &Picked, metric| of.values(metric).last().copied().unwrap_or_default();
+    let figures =
+        |(name, of): (_, Picked)| (name, last(&of, names::CALLS_PER_FORK), last(&of, clock.own));
+    let own = of(samples, BASE, size).by(names::FUNCTION);
+    let mut rows: Vec<(&str, f64, f64)> = own.into_iter().map(figures).collect();
     rows.retain(|(_, calls, _)| *calls > 0.0);
     rows.sort_by(|a, b| b.2.total_cmp(&a.2).then(a.0.cmp(b.0)));
     rows.truncate(MOST_FUNCTIONS);
-    let (name, scale) = scaled(unit);
+    let name = clock.thousand;
     let caption = format!(
         "Calls of {}, the most expensive first; own time is without recorded functions below",
         size_name(size)
     );
-    let table = Rows::of(format!("counts-{size}-{unit}"), caption, &rows)
+    let table = Rows::of(format!("counts-{size}-{}", clock.unit), caption, &rows)
         .text("Function", |(function, ..)| format!("`{function}`"))
         .figure("Calls a fork", |(_, calls, _)| decimals(Some(*calls), 1))
-        .figure(&format!("Own time a fork ({name})"), |(.., own)| decimals(Some(own / scale), 2));
+        .figure(&format!("Own time a fork ({name})"), |(.., own)| decimals(Some(own / 1e3), 2));
     (!rows.is_empty()).then(|| table.table())
 }
 
 /// Table II of one change and size: each section before and after.
-fn table_two(samples: &Picked, change: &str, size: u64, unit: &str) -> Option<Table> {
-    let of = |kernel: &str, metric: &str, section: &str| {
-        groups(samples, kernel, size, &format!("{metric}_{unit}"), section)
-    };
-    let changed = mean(&of(change, "kernel", "").concat())?;
-    let (unit_name, scale) = scaled(unit);
-    let sections = SECTIONS.into_iter().map(|(section, name)| ("section", section, name));
-    let rows: Vec<_> = sections
-        .chain([("kernel", "", "Total fork")])
-        .map(|(metric, section, name)| {
-            (name, of(BASE, metric, section), of(change, metric, section))
+fn table_two(samples: &Picked, change: &str, size: u64, clock: &Clock) -> Option<Table> {
+    let both = [BASE, change].map(|kernel| of(samples, kernel, size));
+    let changed = mean(&both[1].values(clock.kernel))?;
+    let unit_name = clock.thousand;
+    let mut rows: Vec<_> = SECTIONS
+        .into_iter()
+        .map(|(section, name)| {
+            let of = |own: &Picked| by_boot(&own.with(names::SECTION, section), clock.section);
+            (name, of(&both[0]), of(&both[1]))
         })
         .collect();
-    let middle = |values: &[Vec<f64>]| decimals(mean(&values.concat()).map(|mean| mean / scale), 2);
-    let id = format!("table-2-{change}-{size}-{unit}");
+    let total = |own: &Picked| by_boot(own, clock.kernel);
+    rows.push(("Total fork", total(&both[0]), total(&both[1])));
+    let middle = |values: &[Vec<f64>]| decimals(mean(&values.concat()).map(|mean| mean / 1e3), 2);
+    let id = format!("table-2-{change}-{size}-{}", clock.unit);
     let caption = format!("Table II. {change}: {}", size_name(size));
     let table = Rows::of(id, caption, &rows)
         .text("Section", |(name, ..)| *name)
@@ -167,12 +196,11 @@ fn decimals(figure: Option<f64>, digits: usize) -> Cell {
 }
 
 /// What became of a change, in one sentence.
-fn verdict(samples: &Picked, change: &str, sizes: &[u64], unit: &str) -> Finding {
-    let metric = format!("kernel_{unit}");
+fn verdict(samples: &Picked, change: &str, sizes: &[u64], clock: &Clock) -> Finding {
     let mut parts = Vec::new();
     let (mut wins, mut loses) = (false, false);
     for size in sizes {
-        let of = |kernel: &str| groups(samples, kernel, *size, &metric, "");
+        let of = |kernel| by_boot(&of(samples, kernel, *size), clock.kernel);
         let Some(ratio) = ratio_of_groups(&of(BASE), &of(change)) else { continue };
         wins |= ratio.high < 1.0;
         loses |= ratio.low > 1.0;
@@ -186,9 +214,8 @@ fn verdict(samples: &Picked, change: &str, sizes: &[u64], unit: &str) -> Finding
         (false, true) => "loses",
         (false, false) => "makes no difference that was seen",
     };
-    let counted = if unit == "ns" { "time" } else { "instructions" };
     Finding {
-        headline: format!("{change} {what} ({counted})"),
+        headline: format!("{change} {what} ({})", clock.counted),
         detail: parts.join("; "),
         samples: None,
     }
@@ -197,14 +224,15 @@ fn verdict(samples: &Picked, change: &str, sizes: &[u64], unit: &str) -> Finding
 /// The study's sections: Table I, the counts, and Table II of each change.
 pub fn sections(samples: &[Sample]) -> Vec<Section> {
     let samples = &Picked::all(samples);
-    let sizes = samples.numbers("size_bytes");
-    let mut changes = samples.words("kernel");
+    let sizes = samples.numbers(names::SIZE_BYTES);
+    let mut changes = samples.words(names::KERNEL);
     changes.retain(|kernel| *kernel != BASE);
     changes.sort_unstable();
     let mut all = Vec::new();
-    for (unit, title) in [("ns", "time under emulation"), ("instructions", "instructions")] {
-        let each = |of: fn(&Picked, u64, &str) -> Option<Table>| -> Vec<Block> {
-            sizes.iter().filter_map(|size| of(samples, *size, unit)).map(Block::Table).collect()
+    for clock in &CLOCKS {
+        let Clock { unit, title, .. } = clock;
+        let each = |of: fn(&Picked, u64, &Clock) -> Option<Table>| -> Vec<Block> {
+            sizes.iter().filter_map(|size| of(samples, *size, clock)).map(Block::Table).collect()
         };
         let (first, calls) = (each(table_one), each(counts));
         if first.is_empty() {
@@ -213,8 +241,8 @@ pub fn sections(samples: &[Sample]) -> Vec<Section> {
         all.push(Section::new(format!("table-1-{unit}"), format!("Table I: {title}"), first));
         all.push(Section::new(format!("counts-{unit}"), format!("What is called: {title}"), calls));
         for change in &changes {
-            let mut blocks = vec![Block::Finding(verdict(samples, change, &sizes, unit))];
-            let tables = sizes.iter().filter_map(|size| table_two(samples, change, *size, unit));
+            let mut blocks = vec![Block::Finding(verdict(samples, change, &sizes, clock))];
+            let tables = sizes.iter().filter_map(|size| table_two(samples, change, *size, clock));
             blocks.extend(tables.map(Block::Table));
             if blocks.len() > 1 {
                 let id = format!("table-2-{change}-{unit}");
@@ -229,26 +257,21 @@ pub fn sections(samples: &[Sample]) -> Vec<Section> {
 mod tests {
     use super::*;
 
-    fn sample(kernel: &str, boot: &str, metric: &str, section: &str, value: f64) -> Sample {
-        let mut params: cowlab_store::Params =
-            [("kernel", kernel), ("boot", boot), ("size_bytes", "0")]
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .into();
-        if !section.is_empty() {
-            params.insert("section".to_owned(), section.to_owned());
-        }
-        Sample::new("fork-sections", params, metric, value)
-    }
-
     fn run(changed: f64) -> Vec<Sample> {
         let mut all = Vec::new();
         for (kernel, factor) in [(BASE, 1.0), ("0001-better", changed)] {
-            for boot in ["0", "1", "2"] {
+            for boot in 0..3 {
                 for noise in [0.0, 2.0] {
                     let value = 1000.0 * factor + noise;
-                    all.push(sample(kernel, boot, "kernel_ns", "", 2.0 * value));
-                    all.push(sample(kernel, boot, "section_ns", "task", value));
-                    all.push(sample(kernel, boot, "section_ns", "rest", value));
+                    let mut params = cowlab_store::Params::new();
+                    names::KERNEL.put(&mut params, kernel);
+                    names::BOOT.put(&mut params, boot);
+                    names::SIZE_BYTES.put(&mut params, 0);
+                    all.push(Sample::of(names::KERNEL_NS, params.clone(), 2.0 * value));
+                    for section in [names::Section::Task, names::Section::Rest] {
+                        names::SECTION.put(&mut params, section);
+                        all.push(Sample::of(names::SECTION_NS, params.clone(), value));
+                    }
                 }
             }
         }
@@ -257,7 +280,7 @@ mod tests {
 
     #[test]
     fn shares_are_of_the_total_and_variance_of_the_forks() {
-        let table = table_one(&Picked::all(&run(1.0)), 0, "ns").unwrap();
+        let table = table_one(&Picked::all(&run(1.0)), 0, &CLOCKS[0]).unwrap();
         let Cell::Number { value: mean, .. } = table.rows[1][1] else { panic!() };
         assert!((mean - 1.001).abs() < 1e-9);
         let Cell::Number { value: share, .. } = table.rows[1][3] else { panic!() };
@@ -268,7 +291,7 @@ mod tests {
     #[test]
     fn a_change_wins_loses_or_makes_no_difference() {
         let headline =
-            |factor| verdict(&Picked::all(&run(factor)), "0001-better", &[0], "ns").headline;
+            |factor| verdict(&Picked::all(&run(factor)), "0001-better", &[0], &CLOCKS[0]).headline;
         assert!(headline(0.9).contains("wins"));
         assert!(headline(1.1).contains("loses"));
         assert!(headline(1.0).contains("no difference"));

@@ -32,4 +32,5 @@ pub mod terminal;
 pub mod trace;
 
 pub use document::{Axis, Block, Cell, Column, Document, Finding, Plot, Section, Series, Table};
+pub use rows::Rows;
 pub use run::of_bench;

@@ -2,18 +2,16 @@
 //! Real programs side by side: what they write after a fork, what a remote fork of them would send,
 //! and what their forks cost beside what was predicted.
 
-use cowlab_analysis::application::{SNAPSHOT, Subject, subjects};
-use cowlab_analysis::names::FORECAST;
+use cowlab_analysis::application::{Subject, subjects};
 use cowlab_analysis::picked::Picked;
-use cowlab_store::{Named, Run, Sample};
+use cowlab_schema::footprint::{self, Method};
+use cowlab_schema::{Figure, Key, Metric, Text, forecast};
+use cowlab_store::Run;
 
 use crate::cells;
 use crate::document::{Block, Cell, Document, Section, Table};
 use crate::papers::SMITH;
 use crate::rows::Rows;
-
-/// The parameter that names a row.
-const NAME: &str = "name";
 
 /// Rows of document 000 that stand beside ours, and their unit of counting.
 const PUBLISHED: [(&str, &str, &str); 4] = [
@@ -26,54 +24,44 @@ const PUBLISHED: [(&str, &str, &str); 4] = [
 /// A program's samples.
 struct Program<'a> {
     name: &'a str,
-    samples: Vec<Sample>,
+    samples: Picked<'a>,
     /// By the method that sees writes, and by the one that compares bytes.
     seen: Option<Subject>,
     compared: Option<Subject>,
 }
 
-impl Program<'_> {
-    fn figure(&self, of: &Option<Subject>, metric: &str) -> Option<f64> {
+impl<'a> Program<'a> {
+    fn of((name, samples): (&'a str, Picked<'a>)) -> Program<'a> {
+        let all = subjects(&samples);
+        let seen = all.iter().find(|of| of.method != Method::Snapshot).or(all.first()).cloned();
+        // By the same writer, where the comparison tells writers apart.
+        let mut compared = all.iter().filter(|of| of.method == Method::Snapshot);
+        let same = |of: &&Subject| seen.as_ref().is_some_and(|seen| seen.writer == of.writer);
+        let compared = compared.clone().find(same).or_else(|| compared.next()).cloned();
+        Program { name, samples, seen, compared }
+    }
+
+    fn figure(&self, of: &Option<Subject>, metric: Metric) -> Option<f64> {
         of.as_ref()?.total(&self.samples, metric)
     }
 
-    fn text(&self, param: &str) -> &str {
-        self.samples.iter().find_map(|s| s.params.get(param)).map_or("", String::as_str)
+    fn seen(&self, metric: Metric) -> Cell {
+        cell(self.figure(&self.seen, metric), metric.unit, NOT_SEEN)
     }
-}
 
-fn has(sample: &Sample, param: &str, value: &str) -> bool {
-    sample.params.get(param).is_some_and(|of| of == value)
-}
-
-fn names<'a>(run: &'a Run, bench: &str) -> Vec<&'a str> {
-    let mut names: Vec<&str> = Vec::new();
-    for sample in run.samples.iter().filter(|s| s.bench == bench) {
-        if let Some(name) = sample.params.get(NAME)
-            && !names.contains(&name.as_str())
-        {
-            names.push(name);
-        }
+    fn compared(&self, metric: Metric) -> Cell {
+        cell(self.figure(&self.compared, metric), metric.unit, NOT_COMPARED)
     }
-    names
-}
 
-fn program<'a>(run: &Run, name: &'a str) -> Program<'a> {
-    let its = run.samples.iter().filter(|s| has(s, NAME, name));
-    let samples: Vec<Sample> = its.cloned().collect();
-    let all = subjects(&samples);
-    let seen = all.iter().find(|of| of.method != SNAPSHOT).or(all.first()).cloned();
-    // By the same writer, where the comparison tells writers apart.
-    let mut compared = all.iter().filter(|of| of.method == SNAPSHOT);
-    let same = |of: &&Subject| seen.as_ref().is_some_and(|seen| seen.writer == of.writer);
-    let compared = compared.clone().find(same).or_else(|| compared.next()).cloned();
-    Program { name, samples, seen, compared }
+    fn text(&self, key: Key<Text>) -> &str {
+        self.samples.words(key).first().copied().unwrap_or_default()
+    }
 }
 
 /// The section of footprints; `None` of a run without named ones.
 pub fn section(run: &Run) -> Option<Section> {
-    let programs: Vec<Program> =
-        names(run, "footprint").into_iter().map(|name| program(run, name)).collect();
+    let named = Picked::of(&run.samples, footprint::BENCH).by(footprint::NAME);
+    let programs: Vec<Program> = named.into_iter().map(Program::of).collect();
     programs.first()?;
     let mut blocks = vec![Block::Text(
         "Each program between two moments. Mapped are its private pages at the second moment, \
@@ -101,7 +89,9 @@ pub(crate) fn notes(run: &Run) -> Vec<Block> {
 /// A figure, exact where it counts pages.
 fn cell(value: Option<f64>, unit: &str, missing: &str) -> Cell {
     match value {
-        Some(value) if unit == "pages" => Cell::count(value.round() as u64),
+        Some(value) if matches!(unit, "pages" | "spans" | "faults") => {
+            Cell::count(value.round() as u64)
+        }
         value => cells::number(value, unit, missing),
     }
 }
@@ -110,22 +100,18 @@ const NOT_COMPARED: &str = "its bytes were not compared (method snapshot)";
 const NOT_SEEN: &str = "it was not seen";
 
 fn fractions(programs: &[Program]) -> Table {
-    let seen = |unit: &'static str, metric: &'static str| {
-        move |of: &Program| cell(of.figure(&of.seen, metric), unit, NOT_SEEN)
-    };
-    let compared = |unit: &'static str, metric: &'static str| {
-        move |of: &Program| cell(of.figure(&of.compared, metric), unit, NOT_COMPARED)
-    };
     let mut table = Rows::of("programs", "Write fractions of real programs", programs)
         .text("program", |of| of.name)
-        .figure("times", seen("pages", "spans"))
-        .unit("mapped", "pages", seen("pages", "pages_mapped"))
-        .unit("written", "pages", seen("pages", "pages_written"))
-        .unit("fraction, page-wise", "fraction", seen("fraction", "write_fraction"))
-        .unit("copied", "pages", seen("pages", "cow_pages"))
-        .unit("changed, by comparison", "pages", compared("pages", "pages_written"))
-        .unit("changed of 512-byte pages", "fraction", compared("fraction", "block_write_fraction"))
-        .unit("changed of bytes", "fraction", compared("fraction", "byte_write_fraction"))
+        .figure("times", |of| of.seen(footprint::SPANS))
+        .unit("mapped", "pages", |of| of.seen(footprint::PAGES_MAPPED))
+        .unit("written", "pages", |of| of.seen(footprint::PAGES_WRITTEN))
+        .unit("fraction, page-wise", "fraction", |of| of.seen(footprint::WRITE_FRACTION))
+        .unit("copied", "pages", |of| of.seen(footprint::COW_PAGES))
+        .unit("changed, by comparison", "pages", |of| of.compared(footprint::PAGES_WRITTEN))
+        .unit("changed of 512-byte pages", "fraction", |of| {
+            of.compared(footprint::BLOCK_WRITE_FRACTION)
+        })
+        .unit("changed of bytes", "fraction", |of| of.compared(footprint::BYTE_WRITE_FRACTION))
         .text("method, writer", |of| {
             let how = of.seen.as_ref().map(|seen| format!("{}, {}", seen.method, seen.writer));
             how.unwrap_or_default()
@@ -147,28 +133,24 @@ fn fractions(programs: &[Program]) -> Table {
 
 /// What a remote fork would send (document 000, section 1.2).
 fn remote(programs: &[Program]) -> Table {
-    let bytes = |of: &Option<Subject>, program: &Program, metric: &str, missing: &str| {
-        cell(program.figure(of, metric), "bytes", missing)
-    };
     Rows::of("remote-fork", "Bytes that a remote fork would send", programs)
         .text("program", |of| of.name)
-        .figure("whole", |of| bytes(&of.seen, of, "remote_whole_bytes", NOT_SEEN))
-        .figure("written pages", |of| bytes(&of.seen, of, "remote_pages_bytes", NOT_SEEN))
+        .figure("whole", |of| of.seen(footprint::REMOTE_WHOLE_BYTES))
+        .figure("written pages", |of| of.seen(footprint::REMOTE_PAGES_BYTES))
         .number("of the whole", "fraction", NOT_SEEN, |of| {
             let figure = |metric| of.figure(&of.seen, metric);
-            Some(figure("remote_pages_bytes")? / figure("remote_whole_bytes")?.max(1.0))
+            let whole = figure(footprint::REMOTE_WHOLE_BYTES)?;
+            Some(figure(footprint::REMOTE_PAGES_BYTES)? / whole.max(1.0))
         })
-        .figure("changed bytes alone", |of| {
-            bytes(&of.compared, of, "remote_changed_bytes", NOT_COMPARED)
-        })
+        .figure("changed bytes alone", |of| of.compared(footprint::REMOTE_CHANGED_BYTES))
         .table()
 }
 
 fn commands(programs: &[Program]) -> Table {
     Rows::of("program-commands", "How each row is made, in examples/footprints", programs)
         .text("program", |of| of.name)
-        .text("what", |of| of.text("what").to_owned())
-        .text("command", |of| format!("`{}`", of.text("command")))
+        .text("what", |of| of.text(footprint::WHAT).to_owned())
+        .text("command", |of| format!("`{}`", of.text(footprint::COMMAND)))
         .table()
 }
 
@@ -181,23 +163,25 @@ struct Forecast<'a> {
 
 impl Forecast<'_> {
     /// What was said beforehand: `predicted`, or an end of its interval.
-    fn said(&self, figure: &str, metric: &str) -> Option<f64> {
-        self.samples.with("figure", figure).values(metric).first().copied()
+    fn said(&self, figure: Figure, metric: Metric) -> Option<f64> {
+        self.samples.with(forecast::FIGURE, figure).first(metric)
     }
 
-    fn predicted_time(&self, metric: &str) -> Cell {
-        match ["predicted", "low", "high"].map(|figure| self.said(figure, metric)) {
-            [Some(value), Some(low), Some(high)] => Cell::estimate(value, low, high, "ns"),
-            _ => Cell::Missing(NOT_SEEN.to_owned()),
+    fn predicted(&self, metric: Metric) -> Cell {
+        let said = [Figure::Predicted, Figure::Low, Figure::High].map(|of| self.said(of, metric));
+        match said {
+            [Some(value), Some(low), Some(high)] => Cell::estimate(value, low, high, metric.unit),
+            [value, ..] => cell(value, metric.unit, NOT_SEEN),
         }
     }
 
-    fn measured(&self, metric: &str) -> Cell {
-        cells::of_rounds(&self.measured, metric, metric.unit(), NOT_SEEN)
+    fn measured(&self, metric: Metric) -> Cell {
+        cells::of_rounds(&self.measured, metric, NOT_SEEN)
     }
 
-    fn off(&self, metric: &str) -> Cell {
-        match (self.said("predicted", metric), self.measured.estimate_of_rounds(metric)) {
+    fn off(&self, metric: Metric) -> Cell {
+        let measured = self.measured.estimate_of_rounds(metric);
+        match (self.said(Figure::Predicted, metric), measured) {
             (Some(predicted), Some(measured)) if measured.value != 0.0 => {
                 let percent = (predicted / measured.value - 1.0) * 100.0;
                 Cell::Number { value: percent, text: format!("{percent:+.1} %") }
@@ -209,41 +193,41 @@ impl Forecast<'_> {
 
 /// The section of forecasts; `None` of a run without any.
 pub fn forecast_section(run: &Run) -> Option<Section> {
-    let names = names(run, FORECAST);
-    names.first()?;
-    let forecast = |name| {
-        let samples = Picked::of(&run.samples, FORECAST).with(NAME, name);
-        Forecast { name, measured: samples.with("figure", "measured"), samples }
-    };
-    let all: Vec<Forecast> = names.into_iter().map(forecast).collect();
-    let faults = |value: Option<f64>| cell(value, "pages", NOT_SEEN);
+    let named = Picked::of(&run.samples, forecast::BENCH).by(forecast::NAME);
+    let all: Vec<Forecast> = named
+        .into_iter()
+        .map(|(name, samples)| {
+            let measured = samples.with(forecast::FIGURE, Figure::Measured);
+            Forecast { name, samples, measured }
+        })
+        .collect();
+    all.first()?;
     let caption =
         "What a fork adds to a program's work: predicted and measured (medians of the rounds)";
     let table = Rows::of("forecast", caption, &all)
         .text("program", |of| of.name)
-        .figure("without a fork", |of| of.measured("alone_ns"))
-        .figure("extra time, predicted", |of| of.predicted_time("extra_ns"))
-        .figure("extra time, measured", |of| of.measured("extra_ns"))
-        .unit("off by", "percent", |of| of.off("extra_ns"))
-        .figure("extra memory, predicted", |of| {
-            cell(of.said("predicted", "extra_bytes"), "bytes", NOT_SEEN)
-        })
-        .figure("extra memory, measured", |of| of.measured("extra_bytes"))
-        .unit("off by", "percent", |of| of.off("extra_bytes"))
-        .unit("faults, predicted", "faults", |of| faults(of.said("predicted", "extra_faults")))
+        .figure("without a fork", |of| of.measured(forecast::ALONE_NS))
+        .figure("extra time, predicted", |of| of.predicted(forecast::EXTRA_NS))
+        .figure("extra time, measured", |of| of.measured(forecast::EXTRA_NS))
+        .unit("off by", "percent", |of| of.off(forecast::EXTRA_NS))
+        .figure("extra memory, predicted", |of| of.predicted(forecast::EXTRA_BYTES))
+        .figure("extra memory, measured", |of| of.measured(forecast::EXTRA_BYTES))
+        .unit("off by", "percent", |of| of.off(forecast::EXTRA_BYTES))
+        .unit("faults, predicted", "faults", |of| of.predicted(forecast::EXTRA_FAULTS))
         .unit("faults, measured", "faults", |of| {
-            faults(of.measured.estimate_of_rounds("extra_faults").map(|e| e.value))
+            let faults = of.measured.estimate_of_rounds(forecast::EXTRA_FAULTS);
+            cell(faults.map(|e| e.value), "faults", NOT_SEEN)
         })
         .table();
     let caption = "Of the extra time, the call of fork and the rest: the writes after it";
     let parts = Rows::of("forecast-parts", caption, &all)
         .text("program", |of| of.name)
-        .figure("fork, predicted", |of| of.predicted_time("fork_ns"))
-        .figure("fork, measured", |of| of.measured("fork_ns"))
-        .unit("off by", "percent", |of| of.off("fork_ns"))
-        .figure("writes, predicted", |of| of.predicted_time("write_ns"))
-        .figure("writes, measured", |of| of.measured("write_ns"))
-        .unit("off by", "percent", |of| of.off("write_ns"))
+        .figure("fork, predicted", |of| of.predicted(forecast::FORK_NS))
+        .figure("fork, measured", |of| of.measured(forecast::FORK_NS))
+        .unit("off by", "percent", |of| of.off(forecast::FORK_NS))
+        .figure("writes, predicted", |of| of.predicted(forecast::WRITE_NS))
+        .figure("writes, measured", |of| of.measured(forecast::WRITE_NS))
+        .unit("off by", "percent", |of| of.off(forecast::WRITE_NS))
         .table();
     let text = "The same work is done without a fork and beside one, in turn; measured is the CPU \
                 time of the process that works (the fork, the faults, and what cold caches cost it), \

@@ -3,35 +3,31 @@
 
 use cowlab_analysis::picked::Picked;
 use cowlab_model::Estimate;
-use cowlab_store::Named;
+use cowlab_schema::Metric;
 
 use crate::cells::{self, MISSING};
 use crate::document::{Cell, Column, Table};
 
 /// A table with a row for each of some things, to which columns are added.
-pub(crate) struct Rows<'a, T> {
+pub struct Rows<'a, T> {
     things: &'a [T],
     table: Table,
 }
 
 impl<'a, T> Rows<'a, T> {
     /// A table without columns.
-    pub(crate) fn of(
-        id: impl Into<String>,
-        caption: impl Into<String>,
-        things: &'a [T],
-    ) -> Rows<'a, T> {
+    pub fn of(id: impl Into<String>, caption: impl Into<String>, things: &'a [T]) -> Rows<'a, T> {
         let rows = things.iter().map(|_| Vec::new()).collect();
         Rows { things, table: Table { rows, ..Table::new(id, caption, Vec::new()) } }
     }
 
     /// The table.
-    pub(crate) fn table(self) -> Table {
+    pub fn table(self) -> Table {
         self.table
     }
 
     /// A column of any cells.
-    pub(crate) fn column(mut self, column: Column, cell: impl Fn(&T) -> Cell) -> Self {
+    pub fn column(mut self, column: Column, cell: impl Fn(&'a T) -> Cell) -> Self {
         self.table.columns.push(column);
         for (row, thing) in self.table.rows.iter_mut().zip(self.things) {
             row.push(cell(thing));
@@ -40,27 +36,27 @@ impl<'a, T> Rows<'a, T> {
     }
 
     /// Words.
-    pub(crate) fn text<S: Into<String>>(self, name: &str, text: impl Fn(&T) -> S) -> Self {
+    pub fn text<S: Into<String>>(self, name: &str, text: impl Fn(&'a T) -> S) -> Self {
         self.column(Column::text(name), |thing| Cell::text(text(thing)))
     }
 
     /// Figures of different units, or of none.
-    pub(crate) fn figure(self, name: &str, cell: impl Fn(&T) -> Cell) -> Self {
+    pub fn figure(self, name: &str, cell: impl Fn(&T) -> Cell) -> Self {
         self.column(Column::number(name), cell)
     }
 
     /// Exact counts.
-    pub(crate) fn count(self, name: &str, count: impl Fn(&T) -> u64) -> Self {
+    pub fn count(self, name: &str, count: impl Fn(&T) -> u64) -> Self {
         self.figure(name, |thing| Cell::count(count(thing)))
     }
 
     /// Cells with figures in `unit`.
-    pub(crate) fn unit(self, name: &str, unit: &str, cell: impl Fn(&T) -> Cell) -> Self {
+    pub fn unit(self, name: &str, unit: &str, cell: impl Fn(&T) -> Cell) -> Self {
         self.column(Column::unit(name, unit), cell)
     }
 
     /// Figures in `unit`, and why one is missing.
-    pub(crate) fn number(
+    pub fn number(
         self,
         name: &str,
         unit: &str,
@@ -71,7 +67,7 @@ impl<'a, T> Rows<'a, T> {
     }
 
     /// The same with their intervals.
-    pub(crate) fn estimate(
+    pub fn estimate(
         self,
         name: &str,
         unit: &str,
@@ -82,23 +78,23 @@ impl<'a, T> Rows<'a, T> {
     }
 
     /// A metric that each round has many of, in its own unit, with the interval of the rounds.
-    pub(crate) fn of_rounds<'s>(
+    pub fn of_rounds<'s>(
         self,
         name: &str,
-        metric: impl Named + Copy,
+        metric: Metric,
         samples: impl Fn(&T) -> Picked<'s>,
     ) -> Self {
         let figure = |thing: &T| samples(thing).estimate_of_rounds(metric);
-        self.estimate(name, metric.unit(), MISSING, figure)
+        self.estimate(name, metric.unit, MISSING, figure)
     }
 
     /// A metric of some samples, in its own unit.
-    pub(crate) fn metric<'s>(
+    pub fn metric<'s>(
         self,
         name: &str,
-        metric: impl Named + Copy,
+        metric: Metric,
         samples: impl Fn(&T) -> Picked<'s>,
     ) -> Self {
-        self.estimate(name, metric.unit(), MISSING, |thing| samples(thing).estimate(metric))
+        self.estimate(name, metric.unit, MISSING, |thing| samples(thing).estimate(metric))
     }
 }

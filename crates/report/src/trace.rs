@@ -1,112 +1,97 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `bench trace`: what an event and a call cost, beside the floor and beside one thread.
 
-use std::collections::BTreeMap;
-
-use cowlab_analysis::figures::{Key, grouped};
+use cowlab_analysis::compared::{Rounds, times};
+use cowlab_analysis::picked::Picked;
 use cowlab_model::Estimate;
 use cowlab_model::stats::estimate;
+use cowlab_schema::trace::{EVENT_NS, THREADS, TOOL, Tool, VARIANT};
+use cowlab_schema::{Key, Metric, Value, trace as names};
 use cowlab_store::{Params, Sample};
 
-use crate::cells::MISSING;
-use crate::document::{Cell, Table};
+use crate::cells::{self, MISSING};
+use crate::document::Table;
 use crate::rows::Rows;
 
 /// What the table shows, in this order; the rest is raw material.
-const METRICS: [(&str, &str); 6] = [
-    ("event_ns", "an event"),
-    ("event_off_ns", "an event, nobody records"),
-    ("call_leaf_ns", "a leaf call"),
-    ("call_nested_ns", "a nested call"),
-    ("call_leaf_off_ns", "a leaf call, nobody records"),
-    ("call_nested_off_ns", "a nested call, nobody records"),
+const METRICS: [(Metric, &str); 6] = [
+    (EVENT_NS, "an event"),
+    (names::EVENT_OFF_NS, "an event, nobody records"),
+    (names::CALL_LEAF_NS, "a leaf call"),
+    (names::CALL_NESTED_NS, "a nested call"),
+    (names::CALL_LEAF_OFF_NS, "a leaf call, nobody records"),
+    (names::CALL_NESTED_OFF_NS, "a nested call, nobody records"),
 ];
 
-/// A figure of each round, and those that it is compared with.
-struct Row<'a> {
+/// A metric by round, and what it is compared with.
+struct Row {
     what: &'static str,
-    key: &'a Key,
-    rounds: BTreeMap<u32, f64>,
-    floor: Option<BTreeMap<u32, f64>>,
-    one_thread: Option<BTreeMap<u32, f64>>,
+    params: Params,
+    rounds: Rounds,
+    /// An event of the floor with as many threads.
+    floor: Option<Rounds>,
+    /// The same with one thread.
+    one_thread: Option<Rounds>,
 }
 
 /// The figures in `samples`, with their ratios: medians of what was measured in the same round.
 pub fn table(samples: &[Sample]) -> Table {
-    let groups = grouped(samples);
-    let rounds_of = |key: &Key| Some(groups.get(key)?.by_round(key.metric.as_str()));
+    let samples = Picked::of(samples, names::BENCH);
+    let floors = samples.of_metric(EVENT_NS).with(TOOL, Tool::Floor);
     let mut rows = Vec::new();
     for (metric, what) in METRICS {
-        for key in groups.keys().filter(|key| key.metric == metric) {
-            let mut alone = key.clone();
-            alone.params.insert("threads".to_owned(), "1".to_owned());
+        let groups = samples.of_metric(metric).by_params(&[]);
+        for (params, samples) in &groups {
+            let floor = THREADS.of(params).map(|threads| floors.with(THREADS, threads));
+            let mut alone = params.clone();
+            THREADS.put(&mut alone, 1);
+            let one_thread = groups.get(&alone).filter(|_| alone != *params);
             rows.push(Row {
                 what,
-                key,
-                rounds: rounds_of(key).unwrap_or_default(),
-                floor: floor_of(key, groups.keys()).and_then(rounds_of),
-                one_thread: (alone != *key).then(|| rounds_of(&alone)).flatten(),
+                params: params.clone(),
+                rounds: samples.by_round(metric),
+                floor: floor.map(|floor| floor.by_round(EVENT_NS)),
+                one_thread: one_thread.map(|samples| samples.by_round(metric)),
             });
         }
     }
-    let param = |name: &'static str| {
-        move |row: &Row| row.key.params.get(name).cloned().unwrap_or_else(|| "–".to_owned())
-    };
-    let own = |row: &Row| estimate(&row.rounds.values().copied().collect::<Vec<_>>());
+    fn param<T: Value>(key: Key<T>) -> impl Fn(&Row) -> String {
+        move |row| row.params.get(key.name()).cloned().unwrap_or_else(|| "–".to_owned())
+    }
     let caption = "ns an event and an instrumented call; calls without what the plain call takes";
     Rows::of("trace", caption, &rows)
         .text("what", |row| row.what)
-        .text("tool", param("tool"))
-        .text("variant", param("variant"))
-        .text("threads", param("threads"))
-        .unit("median (95% interval)", "ns", |row| match own(row) {
-            Some(Estimate { value, low, high, .. }) => {
-                Cell::estimate(value, low, high, &row.key.unit)
-            }
-            None => Cell::Missing(MISSING.to_owned()),
+        .text("tool", param(TOOL))
+        .text("variant", param(VARIANT))
+        .text("threads", param(THREADS))
+        .estimate("median (95% interval)", EVENT_NS.unit, MISSING, |row| {
+            estimate(&row.rounds.values().copied().collect::<Vec<_>>())
         })
         .figure("÷ floor", |row| {
-            ratio(&row.rounds, row.floor.as_ref(), "the floor was not measured")
+            cells::estimate(against(row, &row.floor), "", "the floor was not measured")
         })
         .figure("÷ one thread", |row| {
             let missing = "is one thread, or that was not measured";
-            ratio(&row.rounds, row.one_thread.as_ref(), missing)
+            cells::estimate(against(row, &row.one_thread), "", missing)
         })
         .count("rounds", |row| row.rounds.len() as u64)
         .table()
 }
 
-/// The floor with as many threads.
-fn floor_of<'a>(key: &Key, mut keys: impl Iterator<Item = &'a Key>) -> Option<&'a Key> {
-    let is = |params: &Params, name: &str, wanted: Option<&String>| params.get(name) == wanted;
-    let floor = "floor".to_owned();
-    keys.find(|candidate| {
-        candidate.metric == "event_ns"
-            && is(&candidate.params, "tool", Some(&floor))
-            && is(&candidate.params, "threads", key.params.get("threads"))
-    })
-}
-
-/// The median of the ratios of the rounds that have both.
-fn ratio(rounds: &BTreeMap<u32, f64>, to: Option<&BTreeMap<u32, f64>>, why_not: &str) -> Cell {
-    let ratios: Vec<f64> = rounds
-        .iter()
-        .filter_map(|(round, value)| Some(value / to?.get(round).filter(|to| **to > 0.0)?))
-        .collect();
-    match estimate(&ratios) {
-        Some(Estimate { value, low, high, .. }) => Cell::estimate(value, low, high, ""),
-        None => Cell::Missing(why_not.to_owned()),
-    }
+fn against(row: &Row, to: &Option<Rounds>) -> Option<Estimate> {
+    times(to.as_ref()?, &row.rounds)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use cowlab_schema::Cell as _;
 
-    fn sample(tool: &str, threads: &str, rep: u32, value: f64) -> Sample {
-        let params = [("tool", tool), ("threads", threads), ("variant", "")]
-            .map(|(key, value)| (key.to_owned(), value.to_owned()));
-        Sample { rep, ..Sample::new("trace", params.into(), "event_ns", value) }
+    use super::*;
+    use crate::document::Cell;
+
+    fn sample(tool: Tool, threads: u32, rep: u32, value: f64) -> Sample {
+        let cell = names::Traced { tool, threads, ..names::Traced::default() };
+        Sample { rep, ..Sample::of(EVENT_NS, cell.params(), value) }
     }
 
     #[test]
@@ -114,9 +99,9 @@ mod tests {
         let mut samples = Vec::new();
         // The machine was half as fast in the second round; the ratio does not change.
         for (rep, slow) in [(0, 1.0), (1, 2.0), (2, 1.0)] {
-            samples.push(sample("floor", "1", rep, 8.0 * slow));
-            samples.push(sample("casper", "1", rep, 12.0 * slow));
-            samples.push(sample("casper", "2", rep, 15.0 * slow));
+            samples.push(sample(Tool::Floor, 1, rep, 8.0 * slow));
+            samples.push(sample(Tool::Casper, 1, rep, 12.0 * slow));
+            samples.push(sample(Tool::Casper, 2, rep, 15.0 * slow));
         }
         let table = table(&samples);
         let find = |tool: &str, threads: &str| {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `advise`: what a fork costs an application, and what each choice would change.
 
-use crate::Text;
 use crate::bench::bench;
+use crate::{Figure, Text};
 
 bench! {
     /// An application's fork under each choice, predicted and tried
@@ -11,8 +11,8 @@ bench! {
     parts {
         /// What is changed
         choice: Text;
-        /// predicted, low, high or measured
-        figure: Text;
+        /// Predicted, with its interval, or measured
+        figure: Figure;
     }
 
     metrics {

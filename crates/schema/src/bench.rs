@@ -36,6 +36,7 @@ macro_rules! bench {
         $($(
             $(#[doc = $metric_help])+
             pub const [<$metric:upper $(_ $constant:upper)?>]: crate::Metric = crate::Metric {
+                bench: $bench,
                 name: stringify!($metric),
                 unit: stringify!($unit),
                 help: concat!($($metric_help),+),

@@ -28,6 +28,8 @@ bench! {
         sys_ns: ns;
         /// Both, exact where its parts are only sampled by the kernel's tick
         cpu_ns: ns;
+        /// The same, as the instructions that an emulated CPU executed
+        cpu_instructions: instructions;
         /// Minor faults, of its children as well
         minor_faults: faults;
         /// On a patched kernel: copy-on-write faults, on the whole system meanwhile

@@ -22,5 +22,7 @@ bench! {
     metrics {
         /// Pages in which nobody saw another's data
         checked_pages: pages;
+        /// The same, in runs made before it was renamed
+        pages_checked: pages;
     }
 }

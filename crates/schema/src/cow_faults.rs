@@ -46,6 +46,8 @@ bench! {
     metrics {
         /// All writes of an untimed repetition, of the slowest writer
         elapsed_ns: ns;
+        /// The same, as the instructions that an emulated CPU executed
+        elapsed_instructions: instructions;
         /// Pages that were written in a repetition, of all writers
         pages_written: pages;
         /// Minor faults over the writes, of all writers
@@ -54,6 +56,8 @@ bench! {
         timer_ns: ns;
         /// One write, by quantile
         fault_ns: ns;
+        /// The same, as instructions
+        fault_instructions: instructions;
         /// On a patched kernel: copy-on-write faults over the writes, of all writers
         cow_faults: faults;
         /// Pages copied ahead of a write

@@ -2,7 +2,67 @@
 //! `footprint`: the application profile.
 
 use crate::bench::bench;
+use crate::choice::choices;
 use crate::{Text, Writer};
+
+choices! {
+    /// How writes are seen.
+    Method, "method", {
+        /// each fault with its address, by BPF: exact, and in their order
+        Faults = "faults",
+        /// what fork shared and is shared no longer, by the page table
+        Exclusive = "exclusive",
+        /// the kernel's soft-dirty bits
+        SoftDirty = "soft-dirty",
+        /// asynchronous write-protection, in memory that the program has registered for it
+        Uffd = "uffd",
+        /// the bytes of two moments, compared
+        Snapshot = "snapshot",
+    }
+}
+
+choices! {
+    /// Between which moments.
+    Between, "span", {
+        /// a program's exec and its end
+        Run = "run",
+        /// a fork and the child's end
+        ForkToExit = "fork-to-exit",
+        /// a fork and the child's exec
+        ForkToExec = "fork-to-exec",
+        /// two signals by which the program marks moments, or one and its end
+        Marks = "marks",
+        /// two times
+        Interval = "interval",
+    }
+}
+
+impl Between {
+    /// Whether it begins with a fork.
+    pub fn is_fork(self) -> bool {
+        matches!(self, Between::ForkToExit | Between::ForkToExec)
+    }
+}
+
+choices! {
+    /// What is mapped.
+    Mapping, "mapping", {
+        /// brk's heap
+        Heap = "heap",
+        /// the first thread's stack
+        Stack = "stack",
+        /// private memory of no file
+        Anonymous = "anonymous",
+        /// a program's or library's data segment
+        Data = "data",
+        /// other files and shared memory
+        Named = "named",
+        /// the kernel's own
+        Special = "special",
+        /// everything together
+        All = "all",
+    }
+}
 
 bench! {
     /// What a program maps and writes between two moments
@@ -11,18 +71,24 @@ bench! {
     parts {
         /// The program
         program: Text;
-        /// Between which moments: run, fork-to-exit, fork-to-exec, marks, interval
-        span: Text;
+        /// Between which moments
+        span: Between;
         /// Whose writes
         writer: Writer;
-        /// How it was seen: faults, exclusive, soft-dirty, uffd, snapshot
-        method: Text;
+        /// How it was seen
+        method: Method;
         /// The kind of mapping, or all
-        mapping: Text;
+        mapping: Mapping;
         /// The region's place among those of its process
         region: u64;
         /// A policy of copying ahead, in hindsight
         policy: Text;
+        /// Of `bench programs`: the row
+        name: Text;
+        /// Of `bench programs`: what is looked at
+        what: Text;
+        /// Of `bench programs`: the command that makes the row
+        command: Text;
     }
 
     metrics {

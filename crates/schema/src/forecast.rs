@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `forecast`: real programs' forks, predicted and measured.
 
-use crate::Text;
 use crate::bench::bench;
+use crate::{Figure, Text};
 
 bench! {
     /// What real programs' forks cost them, predicted and measured
@@ -11,8 +11,8 @@ bench! {
     parts {
         /// The program
         name: Text;
-        /// predicted, low, high or measured
-        figure: Text;
+        /// Predicted, with its interval, or measured
+        figure: Figure;
     }
 
     metrics {

@@ -43,28 +43,44 @@ bench! {
         section: Section;
         /// The kernel's function
         function: Text;
+        /// Of `study fork-sections`: the kernel, by its variant or change
+        kernel: Text;
+        /// Of `study fork-sections`: the boot
+        boot: u32;
     }
 
     metrics {
         /// One fork's time in the section, without the probes
         section_ns: ns;
+        /// The same, as instructions
+        section_instructions: instructions;
         /// One fork in the kernel, without the probes
         kernel_ns: ns;
+        /// The same, as instructions
+        kernel_instructions: instructions;
         /// The same as recorded
         kernel_raw_ns: ns;
         /// What the probes cost of it
         probes_ns: ns;
+        /// The same, as instructions
+        probes_instructions: instructions;
         /// Calls that were recorded in it
         probed_calls: calls;
         /// What recording one call costs its caller
         probe_outer_ns: ns;
         /// The parent's time in the call
         fork_ns: ns;
+        /// The same, as instructions
+        fork_instructions: instructions;
         /// The same while nobody records
         fork_unrecorded_ns: ns;
+        /// The same, as instructions
+        fork_unrecorded_instructions: instructions;
         /// Calls of the function in a fork
         calls_per_fork: calls_per_fork;
         /// The function's own time in a fork
         own_ns: ns;
+        /// The same, as instructions
+        own_instructions: instructions;
     }
 }

@@ -74,10 +74,14 @@ bench! {
         fork_ns: ns;
         /// From the call until the child's first instruction
         child_start_ns: ns;
+        /// The same, as the instructions that an emulated CPU executed
+        child_start_instructions: instructions;
         /// The writes after a fork
         write_ns: ns;
         /// From the call until the child was reaped and the writes were over
         cycle_ns: ns;
+        /// The same, as instructions
+        cycle_instructions: instructions;
     }
 }
 

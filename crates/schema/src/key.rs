@@ -38,7 +38,7 @@ macro_rules! numbers {
         }
     )+};
 }
-numbers!(u32, u64, f64);
+numbers!(u32, u64, i64, f64);
 
 impl Value for bool {
     const KIND: &'static str = "true or false";
@@ -368,6 +368,8 @@ impl<T: Value> Field for Key<T> {
 /// Something that a bench measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Metric {
+    /// The bench that measures it.
+    pub bench: &'static str,
     /// Its name in samples, which ends with its unit.
     pub name: &'static str,
     /// The unit of its values.

@@ -38,7 +38,7 @@ pub mod watch;
 use std::collections::BTreeMap;
 
 pub use cell::{Cell, product};
-pub use choice::{Counting, Method, Pattern, Placement, Writer};
+pub use choice::{Counting, Figure, Method, Pattern, Placement, Writer};
 pub use key::{Bench, Field, Is, Key, Metric, Passed, Reach, Stored, Text, Value};
 pub use policy::Policy;
 pub use quantile::{QUANTILE, QUANTILES, Quantile};
@@ -47,6 +47,9 @@ pub use suggested::Command;
 
 /// Parameters of a measurement as text: `heap_bytes` → `16777216`.
 pub type Params = BTreeMap<String, String>;
+
+/// Of samples that were measured in a guest: its kernel.
+pub const VARIANT: Key<Text> = Key::new("variant", "The guest's kernel");
 
 /// The metric of that name, of the first bench that has it.
 pub fn metric(name: &str) -> Option<Metric> {

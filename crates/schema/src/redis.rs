@@ -17,6 +17,24 @@ choices! {
     }
 }
 
+choices! {
+    /// Which requests.
+    Part, "part", {
+        /// all of them
+        All = "all",
+        /// those that met a snapshot
+        Snapshot = "snapshot",
+        /// the others
+        Outside = "outside",
+    }
+}
+
+/// The load of a closed loop, in which each client sends when it has its answer.
+pub const CLOSED: &str = "closed";
+
+/// The load of a server that is only populated.
+pub const POPULATED: &str = "populated";
+
 bench! {
     /// A real redis-server that takes snapshots under YCSB's updates: CCoW's second benchmark (2022)
     "redis";
@@ -59,10 +77,10 @@ bench! {
         load: Text;
         /// Of a distribution
         quantile: Quantile;
-        /// all requests, those that met a snapshot, those outside
-        part: Text;
+        /// Of the requests
+        part: Part;
         /// Milliseconds since the fork
-        since_fork_ms: Text;
+        since_fork_ms: i64;
     }
 
     metrics {

@@ -98,6 +98,7 @@ mod tests {
                     "mapped",
                     "wasted",
                     "unknown",
+                    "checked",
                     "attempts",
                     "success",
                     "changed",

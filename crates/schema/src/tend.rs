@@ -39,6 +39,30 @@ choices! {
     }
 }
 
+choices! {
+    /// Which requests.
+    Part, "part", {
+        /// those outside of snapshots
+        Outside = "outside",
+        /// of these, those that met no CPU time given to others
+        Undisturbed = "undisturbed",
+        /// of these, those that came while regions were collapsed
+        Tending = "tending",
+        /// those that met a snapshot
+        Snapshot = "snapshot",
+    }
+}
+
+choices! {
+    /// In which state the memory is.
+    State, "state", {
+        /// as it is
+        Now = "now",
+        /// as tending would leave it
+        After = "after",
+    }
+}
+
 bench! {
     /// A forking program tended and untended: its stops, latencies and memory over many forks; and
     /// lines of the verb
@@ -84,8 +108,8 @@ bench! {
         pid: u32;
         /// Of the verb: its name
         name: Text;
-        /// Of the verb: now, or after tending
-        state: Text;
+        /// Of the verb
+        state: State;
         /// Records of redis
         records: u64;
         /// Workers of the Python server
@@ -96,9 +120,8 @@ bench! {
         connections: u32;
         /// The snapshot's number
         snapshot: u64;
-        /// requests outside of snapshots, undisturbed ones, while tend is at work, those that met a
-        /// snapshot
-        part: Text;
+        /// Of the requests
+        part: Part;
         /// Of a distribution
         quantile: Quantile;
     }

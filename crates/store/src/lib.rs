@@ -16,4 +16,4 @@ pub use hdrhistogram::Histogram;
 pub use histogram::{deserialise, histogram_of, serialise, value_at};
 pub use redact::redacted;
 pub use run::{FORMAT, Run, RunFolder, RunInfo, WITHHELD, parse};
-pub use sample::{Missing, Named, Params, Sample};
+pub use sample::{Missing, Params, Sample};

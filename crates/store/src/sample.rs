@@ -31,47 +31,19 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// A figure in the unit that the metric's name ends with; of the first repetition, at no known
-    /// time.
-    pub fn new(bench: &str, params: Params, metric: impl Named, value: f64) -> Sample {
+    /// A figure of the metric's bench; of the first repetition, at no known time.
+    pub fn of(metric: Metric, params: Params, value: f64) -> Sample {
         Sample {
             environment: 0,
-            bench: bench.to_owned(),
+            bench: metric.bench.to_owned(),
             params,
-            metric: metric.name().to_owned(),
-            unit: metric.unit().to_owned(),
+            metric: metric.name.to_owned(),
+            unit: metric.unit.to_owned(),
             value,
             rep: 0,
             start_unix_ns: 0,
             histogram: None,
         }
-    }
-}
-
-/// A metric's name and unit.
-pub trait Named {
-    /// Its name.
-    fn name(&self) -> &str;
-    /// Its unit.
-    fn unit(&self) -> &str;
-}
-
-/// By a name of the vocabulary.
-impl Named for &str {
-    fn name(&self) -> &str {
-        self
-    }
-    fn unit(&self) -> &str {
-        cowlab_schema::metric(self).map_or("", |metric| metric.unit)
-    }
-}
-
-impl Named for Metric {
-    fn name(&self) -> &str {
-        self.name
-    }
-    fn unit(&self) -> &str {
-        self.unit
     }
 }
 

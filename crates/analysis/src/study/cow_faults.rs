@@ -51,7 +51,7 @@ impl Workload<'_> {
 
 /// Every workload: plain ones first, each pattern by size.
 pub fn workloads<'a>(study: &Study<'a>) -> Vec<Workload<'a>> {
-    let groups = study.samples(BENCH.name).by_params(&[QUANTILE.name()]).into_iter();
+    let groups = study.samples(BENCH).by_params(&[&QUANTILE]).into_iter();
     let mut found: Vec<Workload> = groups
         .filter_map(|(params, samples)| {
             Some(Workload { cell: CowFaults::from_params(&params).ok()?, samples })

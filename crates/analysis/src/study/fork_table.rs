@@ -37,7 +37,7 @@ pub struct Made {
 /// What was measured of a method at a size.
 pub fn made(study: &Study, method: Method, size_bytes: u64, touched: bool) -> Option<Made> {
     let samples = study
-        .samples(BENCH.name)
+        .samples(BENCH)
         .with(METHOD, method)
         .with(SIZE_BYTES, size_bytes)
         .with(TOUCHED, touched)

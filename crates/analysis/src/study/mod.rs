@@ -8,6 +8,7 @@ pub mod variants;
 
 use anyhow::{Context as _, Result};
 use cowlab_model::profile::MachineProfile;
+use cowlab_schema::Bench;
 use cowlab_store::{Environment, Run};
 use sweep::Sweep;
 
@@ -47,7 +48,7 @@ impl<'a> Study<'a> {
     }
 
     /// The samples of one bench on the machine itself, not in a guest.
-    pub fn samples(&self, bench: &str) -> Picked<'a> {
+    pub fn samples(&self, bench: &Bench) -> Picked<'a> {
         Picked::of(&self.run.samples, bench).in_environment(0)
     }
 

@@ -73,7 +73,7 @@ pub fn heaps_bytes() -> impl Iterator<Item = u64> {
 /// Samples of the document's own case: fork, the child writes, reaped one by one, pinned.
 pub fn document_case<'a>(study: &Study<'a>) -> Picked<'a> {
     study
-        .samples(BENCH.name)
+        .samples(BENCH)
         .with(METHOD, Method::Fork)
         .with(WRITER, Writer::Child)
         .with(REAP, Reap::Each)

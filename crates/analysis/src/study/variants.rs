@@ -3,7 +3,7 @@
 
 use cowlab_model::Estimate;
 use cowlab_schema::fork_sweep::{self, DoFork};
-use cowlab_schema::{Method, Reap, Writer};
+use cowlab_schema::{Field, Method, Reap, Writer};
 
 use super::Study;
 
@@ -127,8 +127,8 @@ pub struct Measured {
 
 /// What was measured of the program with these parameters, whatever the number of forks.
 pub fn measured(study: &Study, cell: &DoFork) -> Measured {
-    let free = [fork_sweep::FORKS.name(), fork_sweep::SETTLED.name()];
-    let samples = study.samples(fork_sweep::BENCH.name).of_cell(cell, &free);
+    let free: [&dyn Field; 2] = [&fork_sweep::FORKS, &fork_sweep::SETTLED];
+    let samples = study.samples(fork_sweep::BENCH).of_cell(cell, &free);
     let Some(forks) = samples.numbers(fork_sweep::FORKS).pop() else { return Measured::default() };
     let samples = samples.with(fork_sweep::FORKS, forks);
     let page = study.profile.page_size_bytes as f64;

@@ -8,7 +8,7 @@ use cowlab_model::application::ApplicationProfile;
 use cowlab_model::cost::predict;
 use cowlab_model::profile::MachineProfile;
 use cowlab_probes::{Interrupted, unix_ns};
-use cowlab_schema::forecast;
+use cowlab_schema::{Figure, forecast};
 use cowlab_store::{Missing, Params, Sample};
 
 use super::measure::{CYCLE, measure};
@@ -16,9 +16,9 @@ use super::{Program, Programs};
 use crate::task::{Recorder, Task};
 
 /// The name of this benchmark in samples.
-pub const FORECAST: &str = "forecast";
+pub const FORECAST: &str = forecast::BENCH.name;
 
-fn params(program: &Program, figure: &str) -> Params {
+fn params(program: &Program, figure: Figure) -> Params {
     let mut params = Params::new();
     forecast::NAME.put(&mut params, &program.name);
     forecast::FIGURE.put(&mut params, figure);
@@ -38,7 +38,7 @@ pub fn task(
     let (programs, program) = (Rc::clone(programs), program.clone());
     let pairs = pairs.div_ceil(rounds).next_multiple_of(CYCLE);
     Task::new(format!("forecast: {}", program.name), move |runner, rep| {
-        let mut out = Recorder::new(FORECAST, params(&program, "measured"), rep, unix_ns());
+        let mut out = Recorder::new(FORECAST, params(&program, Figure::Measured), rep, unix_ns());
         match measure(&programs, &program, pairs) {
             Ok(cost) => {
                 for (metric, values) in [
@@ -76,15 +76,15 @@ pub fn predicted(
     let mut samples = Vec::new();
     let (fork, write) = (&answer.fork_ns, &answer.write_ns);
     for (figure, fork_ns, write_ns) in [
-        ("predicted", fork.value, write.value),
-        ("low", fork.low, write.low),
-        ("high", fork.high, write.high),
+        (Figure::Predicted, fork.value, write.value),
+        (Figure::Low, fork.low, write.low),
+        (Figure::High, fork.high, write.high),
     ] {
         let mut out = Recorder::new(FORECAST, params(program, figure), 0, unix_ns());
         out.add(forecast::EXTRA_NS, fork_ns + write_ns);
         out.add(forecast::FORK_NS, fork_ns);
         out.add(forecast::WRITE_NS, write_ns);
-        if figure == "predicted" {
+        if figure == Figure::Predicted {
             out.add(forecast::EXTRA_BYTES, answer.extra_bytes as f64);
             out.add(forecast::EXTRA_FAULTS, application.written as f64);
         }

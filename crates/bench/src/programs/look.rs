@@ -4,6 +4,7 @@
 use std::fs;
 
 use anyhow::{Context, Result};
+use cowlab_schema::footprint;
 use cowlab_store::{Missing, Run, Sample};
 
 use super::{Program, Programs};
@@ -59,7 +60,7 @@ pub fn look(programs: &Programs, program: &Program) -> Result<(Vec<Sample>, Vec<
         let run = Run::read(&folder)?;
         let before = samples.len();
         samples.extend(run.samples.into_iter().filter(|s| is_meant(s, program)).map(|mut s| {
-            s.params.insert("name".to_owned(), program.name.clone());
+            footprint::NAME.put(&mut s.params, &program.name);
             s
         }));
         if samples.len() == before {
@@ -74,9 +75,11 @@ pub fn look(programs: &Programs, program: &Program) -> Result<(Vec<Sample>, Vec<
 
 /// Its own spans, and policies replayed over them.
 fn is_meant(sample: &Sample, program: &Program) -> bool {
-    let is = |param: &str, value: &str| sample.params.get(param).is_none_or(|of| of == value);
-    sample.bench == cowlab_analysis::application::BENCH
-        && is("program", &program.program)
-        && is("span", &program.span)
-        && (sample.params.contains_key("program") || sample.params.contains_key("policy"))
+    let is = |key: &str, value: &str| sample.params.get(key).is_none_or(|of| of == value);
+    let has = |key: &str| sample.params.contains_key(key);
+    let (of_program, of_policy) = (footprint::PROGRAM.name(), footprint::POLICY.name());
+    sample.bench == footprint::BENCH.name
+        && is(of_program, &program.program)
+        && is(footprint::SPAN.name(), &program.span)
+        && (has(of_program) || has(of_policy))
 }

@@ -3,7 +3,8 @@
 
 use cowlab_machine::cow_stats::ProcessCowStats;
 
-use cowlab_schema::{Metric, Quantile, redis as names};
+use cowlab_schema::redis::{self as names, Part};
+use cowlab_schema::{Metric, Quantile};
 use cowlab_store::value_at;
 
 use super::load::{Request, histogram_by_update, updates_of};
@@ -27,7 +28,7 @@ pub(super) fn add(out: &mut Recorder, phase: &Phase) {
     out.add(names::UPDATES_ANSWERED, phase.updates() as f64);
     out.add(names::SERVED_UPDATES, phase.served_updates as f64);
     phase.add_rate(out);
-    add_latency(out, "all", phase.requests.iter());
+    add_latency(out, Part::All, phase.requests.iter());
     add_counts(out, phase);
     if phase.taken.is_empty() {
         return;
@@ -35,8 +36,8 @@ pub(super) fn add(out: &mut Recorder, phase: &Phase) {
     out.add(names::SNAPSHOTS_TAKEN, phase.taken.len() as f64);
     let during = |request: &&Request| phase.taken.iter().any(|taken| overlap(taken, request));
     let (within, outside): (Vec<&Request>, Vec<&Request>) = phase.requests.iter().partition(during);
-    add_latency(out, "snapshot", within.iter().copied());
-    add_latency(out, "outside", outside.into_iter());
+    add_latency(out, Part::Snapshot, within.iter().copied());
+    add_latency(out, Part::Outside, outside.into_iter());
     // Until the load ended; a snapshot may have gone on without it.
     let span = |taken: &Taken| taken.end_ns.min(elapsed_ns).saturating_sub(taken.begin_ns);
     let spans: u64 = phase.taken.iter().map(span).sum();
@@ -55,7 +56,7 @@ fn overlap(taken: &Taken, request: &Request) -> bool {
     request.begin_ns <= taken.end_ns && request.end_ns >= taken.begin_ns
 }
 
-fn add_latency<'a>(out: &mut Recorder, part: &str, requests: impl Iterator<Item = &'a Request>) {
+fn add_latency<'a>(out: &mut Recorder, part: Part, requests: impl Iterator<Item = &'a Request>) {
     let histogram = histogram_by_update(requests, Request::took_ns);
     if histogram.is_empty() {
         return;
@@ -113,13 +114,15 @@ fn add_course(out: &mut Recorder, phase: &Phase) {
         for quantile in [Quantile::P99, Quantile::Max] {
             let value = value_at(&histogram, quantile) as f64;
             let sample = out.add_quantile(names::AROUND_FORK_NS, quantile, value);
-            names::SINCE_FORK_MS.put(&mut sample.params, &from_ms.to_string());
+            names::SINCE_FORK_MS.put(&mut sample.params, from_ms);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use cowlab_analysis::picked::Picked;
+
     use super::*;
 
     #[test]
@@ -141,25 +144,26 @@ mod tests {
         let mut out = Recorder::new("redis", Default::default(), 0, 0);
         add(&mut out, &phase);
         let samples = out.finish();
-        let of = |metric: &str, part: Option<&str>, quantile: Option<&str>| -> Vec<f64> {
-            let is = |s: &&cowlab_store::Sample| {
-                s.metric == metric
-                    && s.params.get("part").map(String::as_str) == part
-                    && s.params.get("quantile").map(String::as_str) == quantile
-            };
-            samples.iter().filter(is).map(|s| s.value).collect()
+        let all = Picked::all(&samples);
+        let slowest = |part| {
+            let own = all.with(names::PART, part).with(names::QUANTILE, Quantile::Max);
+            own.values(names::LATENCY_NS)
         };
-        assert_eq!(of("latency_ns", Some("snapshot"), Some("max")), [700.0]);
-        assert_eq!(of("latency_ns", Some("outside"), Some("max")), [999.0]);
-        // One was answered while it lasted.
-        assert_eq!(of("snapshot_throughput_per_s", None, None), [1e9 / 1000.0]);
-        assert_eq!(of("throughput_per_s", None, None), [4e9 / 4000.0]);
-        assert_eq!(of("server_cpu_fraction", None, None), [0.25]);
-        // Of a closed loop nobody is late.
-        assert!(of("late_ns", None, Some("p99")).is_empty());
-        assert_eq!(of("fork_ns", None, None), [7.0]);
-        assert!(of("cow_bytes", None, None).is_empty());
-        assert_eq!(of("cow_faults", None, None), [15.0]);
-        assert!(of("precopy_pages", None, None).is_empty());
+        assert_eq!(slowest(Part::Snapshot), [700.0]);
+        assert_eq!(slowest(Part::Outside), [999.0]);
+        for (metric, values) in [
+            // One was answered while it lasted.
+            (names::SNAPSHOT_THROUGHPUT_PER_S, &[1e9 / 1000.0][..]),
+            (names::THROUGHPUT_PER_S, &[4e9 / 4000.0]),
+            (names::SERVER_CPU_FRACTION, &[0.25]),
+            // Of a closed loop nobody is late.
+            (names::LATE_NS, &[]),
+            (names::FORK_NS, &[7.0]),
+            (names::COW_BYTES, &[]),
+            (names::COW_FAULTS, &[15.0]),
+            (names::PRECOPY_PAGES, &[]),
+        ] {
+            assert_eq!(all.values(metric), values, "{}", metric.name);
+        }
     }
 }

@@ -4,7 +4,8 @@
 
 use std::ops::Range;
 
-use cowlab_schema::{Metric, Quantile, tend};
+use cowlab_schema::tend::{self, Part};
+use cowlab_schema::{Metric, Quantile};
 use cowlab_store::{serialise, value_at};
 
 use super::memory::Look;
@@ -27,19 +28,19 @@ pub(super) fn add(out: &mut Recorder, phase: &Phase, looks: &[Look], tending: &[
         phase.taken.iter().any(|t| request.begin_ns <= t.end_ns && request.end_ns >= t.begin_ns)
     };
     let (within, outside): (Vec<&Request>, Vec<&Request>) = phase.requests.iter().partition(met);
-    latency(out, "outside", &outside, None);
+    latency(out, Part::Outside, &outside, None);
     if let Some(disturbed) = disturbed(looks) {
         let undisturbed: Vec<&Request> =
             outside.iter().copied().filter(|request| !touches(&disturbed, request)).collect();
         let fraction = updates_of(undisturbed.iter().copied()) as f64
             / updates_of(outside.iter().copied()).max(1) as f64;
         out.add(tend::UNDISTURBED_FRACTION, fraction);
-        latency(out, "undisturbed", &undisturbed, None);
+        latency(out, Part::Undisturbed, &undisturbed, None);
     }
     let meanwhile: Vec<&Request> =
         outside.iter().copied().filter(|request| touches(tending, request)).collect();
-    latency(out, "tending", &meanwhile, None);
-    latency(out, "snapshot", &within, None);
+    latency(out, Part::Tending, &meanwhile, None);
+    latency(out, Part::Snapshot, &within, None);
     memory(out, phase, looks);
     for (number, taken) in phase.taken.iter().enumerate() {
         one_snapshot(out, number, taken, phase);
@@ -68,7 +69,7 @@ fn touches(spans: &[Range<u64>], request: &Request) -> bool {
     spans.get(first).is_some_and(|span| span.start <= request.end_ns)
 }
 
-fn latency(out: &mut Recorder, part: &str, requests: &[&Request], snapshot: Option<usize>) {
+fn latency(out: &mut Recorder, part: Part, requests: &[&Request], snapshot: Option<usize>) {
     let histogram = histogram_by_update(requests.iter().copied(), Request::took_ns);
     if histogram.is_empty() {
         return;
@@ -128,8 +129,8 @@ fn one_snapshot(out: &mut Recorder, number: usize, taken: &Taken, phase: &Phase)
         .iter()
         .filter(|request| request.begin_ns <= taken.end_ns && request.end_ns >= taken.begin_ns)
         .collect();
-    latency(out, "outside", &between, Some(number));
-    latency(out, "snapshot", &within, Some(number));
+    latency(out, Part::Outside, &between, Some(number));
+    latency(out, Part::Snapshot, &within, Some(number));
     let mut figure = |metric: Metric, value: Option<u64>| {
         if let Some(value) = value {
             let sample = out.add(metric, value as f64);
@@ -143,6 +144,8 @@ fn one_snapshot(out: &mut Recorder, number: usize, taken: &Taken, phase: &Phase)
 
 #[cfg(test)]
 mod tests {
+    use cowlab_analysis::picked::Picked;
+
     use super::*;
 
     #[test]
@@ -183,42 +186,25 @@ mod tests {
         let tending = 2 * second..2 * second + 5;
         add(&mut out, &phase, &looks, std::slice::from_ref(&tending));
         let samples = out.finish();
-        let of = |metric: &str, key: &str, value: &str| -> Vec<f64> {
-            let is = |s: &&cowlab_store::Sample| {
-                s.metric == metric && s.params.get(key).map(String::as_str) == Some(value)
-            };
-            samples.iter().filter(is).map(|s| s.value).collect()
-        };
-        assert_eq!(of("fork_ns", "snapshot", "1"), [70.0]);
-        assert_eq!(of("fork_ns", "snapshot", "2"), [50.0]);
-        let all = |metric: &str| -> Vec<f64> {
-            samples.iter().filter(|s| s.metric == metric).map(|s| s.value).collect()
-        };
-        assert_eq!(all("rss_bytes"), [200.0]);
-        assert_eq!(all("group_bytes"), [201.0]);
-        assert_eq!(all("group_peak_bytes"), [901.0]);
-        let outside: Vec<f64> = samples
-            .iter()
-            .filter(|s| {
-                s.metric == "latency_ns"
-                    && !s.params.contains_key("snapshot")
-                    && s.params["part"] == "outside"
-                    && s.params["quantile"] == "max"
-            })
-            .map(|s| s.value)
-            .collect();
-        assert!((outside[0] / 7000.0 - 1.0).abs() < 0.01, "{outside:?}");
-        assert_eq!(of("late_ns", "quantile", "p99"), [3.0]);
+        let all = Picked::all(&samples);
+        let snapshot = |number| all.with(tend::SNAPSHOT, number).values(tend::FORK_NS);
+        assert_eq!((snapshot(1), snapshot(2)), (vec![70.0], vec![50.0]));
+        assert_eq!(all.values(tend::RSS_BYTES), [200.0]);
+        assert_eq!(all.values(tend::GROUP_BYTES), [201.0]);
+        assert_eq!(all.values(tend::GROUP_PEAK_BYTES), [901.0]);
+        let slowest = all.with(tend::QUANTILE, Quantile::Max);
         // Of the two outside, one came while regions were collapsed.
-        let tending = samples.iter().find(|s| {
-            s.params.get("part").map(String::as_str) == Some("tending")
-                && s.params["quantile"] == "max"
-        });
-        assert!((tending.unwrap().value / 7000.0 - 1.0).abs() < 0.01);
+        for part in [Part::Outside, Part::Tending] {
+            let own = slowest.with(tend::PART, part).without(tend::SNAPSHOT);
+            let longest = own.first(tend::LATENCY_NS).unwrap();
+            assert!((longest / 7000.0 - 1.0).abs() < 0.01, "{part}: {longest}");
+        }
+        let p99 = all.with(tend::QUANTILE, Quantile::P99);
+        assert_eq!(p99.values(tend::LATE_NS), [3.0]);
         // Four updates have no p99.
-        assert!(of("latency_ns", "quantile", "p99").is_empty());
+        assert!(p99.values(tend::LATENCY_NS).is_empty());
         // Nothing is told of stolen time.
-        assert!(all("undisturbed_fraction").is_empty());
+        assert!(all.values(tend::UNDISTURBED_FRACTION).is_empty());
     }
 
     #[test]

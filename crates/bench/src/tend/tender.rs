@@ -98,8 +98,8 @@ fn predicted_of(printed: &[u8]) -> Result<Option<f64>> {
     }
     let document: Document =
         serde_json::from_slice(printed).context("cowlab tend --dry-run printed no document")?;
-    let samples = Picked::of(&document.samples, tend::BENCH.name).with(tend::STATE, "now");
-    Ok(samples.values(tend::FORK_NS).first().copied())
+    let samples = Picked::of(&document.samples, tend::BENCH).with(tend::STATE, tend::State::Now);
+    Ok(samples.first(tend::FORK_NS))
 }
 
 /// A line of what tend tells: an event or figures, of which each has some.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use cowlab_analysis::comparison;
-use cowlab_observe::footprint::samples::BENCH;
+use cowlab_schema::footprint;
 use cowlab_store::Run;
 
 use crate::args::CompareArgs;
@@ -46,7 +46,7 @@ pub fn run(json: bool, args: &CompareArgs) -> Result<()> {
 /// What was run: a verb, and of a footprint the programs that it looked at.
 fn thing(run: &Run) -> String {
     let name = &run.info.name;
-    if name != BENCH {
+    if name != footprint::BENCH.name {
         return name.clone();
     }
     let programs: BTreeSet<&str> =

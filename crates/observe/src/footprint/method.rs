@@ -2,27 +2,11 @@
 //! How writes are seen: what each way needs, and which one is taken. Facts first, then a pure
 //! function.
 
-use cowlab_schema::choices;
+pub use cowlab_schema::footprint::Method;
 
 use crate::mappings;
 use crate::pagemap::Pagemap;
 use crate::target::Target;
-
-choices! {
-    /// A way of seeing which pages were written.
-    Method, "method", {
-        /// each fault with its address, by BPF: exact, and in their order
-        Faults = "faults",
-        /// what fork shared and is shared no longer, by the page table
-        Exclusive = "exclusive",
-        /// the kernel's soft-dirty bits
-        SoftDirty = "soft-dirty",
-        /// asynchronous write-protection, in memory that the program has registered for it
-        Uffd = "uffd",
-        /// the bytes of two moments, compared
-        Snapshot = "snapshot",
-    }
-}
 
 /// What is to be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

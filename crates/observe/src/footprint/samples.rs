@@ -2,16 +2,13 @@
 //! Spans as samples. No address is among them: a region is named by its place among the regions
 //! of its process.
 
-use cowlab_store::{Params, Sample};
+use cowlab_schema::footprint::{self as names, Mapping};
+use cowlab_schema::{Metric, Params};
+use cowlab_store::Sample;
 
 use super::method::Method;
 use super::spans::{Between, Key, Spans, Sum};
 use super::tally::{BLOCK_BYTES, Counts, share};
-
-/// The name of this benchmark in samples.
-pub const BENCH: &str = "footprint";
-/// Of the parameter `mapping`: everything together.
-pub const ALL: &str = "all";
 
 struct Writer<'a> {
     samples: &'a mut Vec<Sample>,
@@ -22,23 +19,21 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn add(&mut self, metric: &str, unit: &str, value: f64) {
-        self.add_rep(metric, unit, value, 0);
+    fn add(&mut self, metric: Metric, value: impl Into<Option<f64>>) {
+        self.add_rep(metric, value, 0);
     }
 
-    fn add_rep(&mut self, metric: &str, unit: &str, value: f64, rep: u32) {
-        self.samples.push(Sample {
-            unit: unit.to_owned(),
+    fn count(&mut self, metric: Metric, count: u64) {
+        self.add(metric, count as f64);
+    }
+
+    fn add_rep(&mut self, metric: Metric, value: impl Into<Option<f64>>, rep: u32) {
+        let is_told = !(self.is_bound && metric == names::WRITE_FRACTION);
+        self.samples.extend(value.into().filter(|_| is_told).map(|value| Sample {
             rep,
             start_unix_ns: self.start_unix_ns,
-            ..Sample::new(BENCH, self.params.clone(), metric, value)
-        });
-    }
-
-    fn add_share(&mut self, metric: &str, share: Option<f64>) {
-        if let Some(share) = share.filter(|_| !(self.is_bound && metric == "write_fraction")) {
-            self.add(metric, "fraction", share);
-        }
+            ..Sample::of(metric, self.params.clone(), value)
+        }));
     }
 }
 
@@ -55,111 +50,105 @@ pub fn samples(spans: &Spans, page_bytes: u64, start_unix_ns: i64) -> Vec<Sample
     }
     let mut out =
         Writer { samples: &mut found, params: Params::new(), start_unix_ns, is_bound: false };
-    out.add("forks", "forks", spans.forks as f64);
-    out.add("spawns", "spawns", spans.spawns as f64);
-    out.add("unseen", "spans", spans.unseen as f64);
-    for (rep, took) in spans.reading_ns.iter().enumerate() {
-        out.add_rep("reading_ns", "ns", *took as f64, rep as u32);
-    }
-    for (rep, took) in spans.copy_ns.iter().enumerate() {
-        out.add_rep("copy_ns", "ns", *took as f64, rep as u32);
+    out.count(names::FORKS, spans.forks);
+    out.count(names::SPAWNS, spans.spawns);
+    out.count(names::UNSEEN, spans.unseen);
+    for (metric, all) in [(names::READING_NS, &spans.reading_ns), (names::COPY_NS, &spans.copy_ns)]
+    {
+        for (rep, took) in (0..).zip(all) {
+            out.add_rep(metric, *took as f64, rep);
+        }
     }
     if spans.stops > 0 {
-        out.add("stops", "stops", spans.stops as f64);
-        out.add("stopped_ns", "ns", spans.stopped_ns as f64);
-        out.add("longest_stop_ns", "ns", spans.longest_stop_ns as f64);
-        out.add("longest_end_ns", "ns", spans.longest_end_ns as f64);
+        out.count(names::STOPS, spans.stops);
+        out.count(names::STOPPED_NS, spans.stopped_ns);
+        out.count(names::LONGEST_STOP_NS, spans.longest_stop_ns);
+        out.count(names::LONGEST_END_NS, spans.longest_end_ns);
     }
     if let (Some(read), Some(lost)) = (spans.faults_read, spans.faults_lost) {
-        out.add("write_faults", "faults", read as f64);
-        out.add("lost_faults", "faults", lost as f64);
+        out.count(names::WRITE_FAULTS, read);
+        out.count(names::LOST_FAULTS, lost);
     }
     for ((policy, writer), result) in &spans.policies {
-        out.params = Params::from([
-            ("policy".to_owned(), policy.clone()),
-            ("writer".to_owned(), writer.name().to_owned()),
-        ]);
-        out.add("first_writes", "pages", result.writes as f64);
-        out.add("faults_left", "faults", result.faults as f64);
-        out.add("precopied_pages", "pages", result.precopied as f64);
-        out.add("precopied_written_pages", "pages", result.hits as f64);
-        out.add_share("hit_fraction", result.hit_rate());
+        out.params = Params::new();
+        names::POLICY.put(&mut out.params, policy);
+        names::WRITER.put(&mut out.params, *writer);
+        out.count(names::FIRST_WRITES, result.writes);
+        out.count(names::FAULTS_LEFT, result.faults);
+        out.count(names::PRECOPIED_PAGES, result.precopied);
+        out.count(names::PRECOPIED_WRITTEN_PAGES, result.hits);
+        out.add(names::HIT_FRACTION, result.hit_rate());
     }
     found
 }
 
 fn of_sum(samples: &mut Vec<Sample>, key: &Key, sum: &Sum, page_bytes: u64) {
-    let params = Params::from(
-        [
-            ("program", key.program.as_str()),
-            ("span", key.between.name()),
-            ("writer", key.writer.name()),
-            ("method", key.method.name()),
-            ("mapping", ALL),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned())),
-    );
+    let mut params = Params::new();
+    names::PROGRAM.put(&mut params, &key.program);
+    names::SPAN.put(&mut params, key.between);
+    names::WRITER.put(&mut params, key.writer);
+    names::METHOD.put(&mut params, key.method);
+    names::MAPPING.put(&mut params, Mapping::All);
     let is_bound = is_bound(key) && sum.unknown_pages > 0;
     let mut out = Writer { samples, params, start_unix_ns: sum.start_unix_ns, is_bound };
-    out.add("spans", "spans", sum.spans as f64);
-    out.add("duration_ns", "ns", sum.duration_ns as f64);
-    out.add("unknown_pages", "pages", sum.unknown_pages as f64);
+    out.count(names::SPANS, sum.spans);
+    out.count(names::DURATION_NS, sum.duration_ns);
+    out.count(names::UNKNOWN_PAGES, sum.unknown_pages);
     if key.between.is_fork() {
-        out.add("freed_unseen_pages", "pages", sum.freed_unseen_pages as f64);
+        out.count(names::FREED_UNSEEN_PAGES, sum.freed_unseen_pages);
     }
     if sum.blind_ns > 0 {
-        out.add("blind_ns", "ns", sum.blind_ns as f64);
+        out.count(names::BLIND_NS, sum.blind_ns);
     }
     let total = sum.tally.total();
     counts(&mut out, &total, page_bytes, sum.tally.has_bytes);
-    // What a remote fork would send (document 000, section 1.2).
+    // What a remote fork would send (Smith and Maguire 1988, section 1.2).
     let whole = total.pages_mapped.max(total.start_pages) * page_bytes;
-    out.add("remote_whole_bytes", "bytes", whole as f64);
-    out.add("remote_pages_bytes", "bytes", (total.pages_written * page_bytes) as f64);
+    out.count(names::REMOTE_WHOLE_BYTES, whole);
+    out.count(names::REMOTE_PAGES_BYTES, total.pages_written * page_bytes);
     if sum.tally.has_bytes {
-        out.add("remote_changed_bytes", "bytes", total.bytes_changed as f64);
+        out.count(names::REMOTE_CHANGED_BYTES, total.bytes_changed);
     }
     for (kind, kinds) in &sum.tally.kinds {
-        out.params.insert("mapping".to_owned(), kind.name().to_owned());
+        names::MAPPING.put(&mut out.params, kind.mapping());
         counts(&mut out, kinds, page_bytes, sum.tally.has_bytes);
     }
-    for (place, region) in sum.tally.regions.values().enumerate() {
-        out.params.insert("mapping".to_owned(), region.kind.name().to_owned());
-        out.params.insert("region".to_owned(), place.to_string());
+    for (place, region) in (0u64..).zip(sum.tally.regions.values()) {
+        names::MAPPING.put(&mut out.params, region.kind.mapping());
+        names::REGION.put(&mut out.params, place);
         if key.between.is_fork() {
-            out.add("start_pages", "pages", region.counts.start_pages as f64);
-            out.add("cow_pages", "pages", region.counts.cow_pages as f64);
+            out.count(names::START_PAGES, region.counts.start_pages);
+            out.count(names::COW_PAGES, region.counts.cow_pages);
         }
-        out.add("pages_mapped", "pages", region.counts.pages_mapped as f64);
-        out.add("pages_written", "pages", region.counts.pages_written as f64);
-        out.add_share("write_fraction", region.counts.write_fraction());
+        out.count(names::PAGES_MAPPED, region.counts.pages_mapped);
+        out.count(names::PAGES_WRITTEN, region.counts.pages_written);
+        out.add(names::WRITE_FRACTION, region.counts.write_fraction());
     }
 }
 
 fn counts(out: &mut Writer<'_>, counts: &Counts, page_bytes: u64, has_bytes: bool) {
-    let pages = [
-        ("start_pages", counts.start_pages),
-        ("pages_mapped", counts.pages_mapped),
-        ("pages_written", counts.pages_written),
-        ("cow_pages", counts.cow_pages),
-        ("new_pages", counts.new_pages),
-        ("gone_pages", counts.gone_pages),
-        ("file_pages", counts.file_pages),
-    ];
-    for (metric, pages) in pages {
-        out.add(metric, "pages", pages as f64);
+    for (metric, count) in [
+        (names::START_PAGES, counts.start_pages),
+        (names::PAGES_MAPPED, counts.pages_mapped),
+        (names::PAGES_WRITTEN, counts.pages_written),
+        (names::COW_PAGES, counts.cow_pages),
+        (names::NEW_PAGES, counts.new_pages),
+        (names::GONE_PAGES, counts.gone_pages),
+        (names::FILE_PAGES, counts.file_pages),
+        (names::VMAS, counts.vmas),
+        (names::VMAS_ANON, counts.vmas_anon),
+    ] {
+        out.count(metric, count);
     }
-    out.add("vmas", "mappings", counts.vmas as f64);
-    out.add("vmas_anon", "mappings", counts.vmas_anon as f64);
-    out.add_share("write_fraction", counts.write_fraction());
-    out.add_share("cow_fraction", counts.cow_fraction());
+    out.add(names::WRITE_FRACTION, counts.write_fraction());
+    out.add(names::COW_FRACTION, counts.cow_fraction());
     if has_bytes {
         let bytes = counts.pages_mapped * page_bytes;
-        out.add("bytes_changed", "bytes", counts.bytes_changed as f64);
-        out.add("bytes_differing", "bytes", counts.bytes_differing as f64);
-        out.add("blocks_changed", "blocks", counts.blocks_changed as f64);
-        out.add_share("byte_write_fraction", share(counts.bytes_changed, bytes));
+        out.count(names::BYTES_CHANGED, counts.bytes_changed);
+        out.count(names::BYTES_DIFFERING, counts.bytes_differing);
+        out.count(names::BLOCKS_CHANGED, counts.blocks_changed);
+        out.add(names::BYTE_WRITE_FRACTION, share(counts.bytes_changed, bytes));
         let blocks = bytes / BLOCK_BYTES as u64;
-        out.add_share("block_write_fraction", share(counts.blocks_changed, blocks));
+        out.add(names::BLOCK_WRITE_FRACTION, share(counts.blocks_changed, blocks));
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use cowlab_machine::ProcessError;
 pub use cowlab_schema::Writer;
+pub use cowlab_schema::footprint::Between;
 
 use super::copy::{Copy, compare};
 use super::method::Method;
@@ -63,39 +64,6 @@ impl Moment {
         let (pagemap, unix_ns) = (Some(pagemap), since.as_nanos() as i64);
         let minor_faults = of.stat()?.minor_faults;
         Ok(Moment { reading, pagemap, copy, at, unix_ns, monotonic_ns, minor_faults })
-    }
-}
-
-/// Between which moments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Between {
-    /// A program's exec and its end.
-    Run,
-    /// A fork and the child's end.
-    ForkToExit,
-    /// A fork and the child's exec.
-    ForkToExec,
-    /// Two signals by which the program marks moments, or one and its end.
-    Marks,
-    /// Two times.
-    Interval,
-}
-
-impl Between {
-    /// Its name in samples.
-    pub fn name(self) -> &'static str {
-        match self {
-            Between::Run => "run",
-            Between::ForkToExit => "fork-to-exit",
-            Between::ForkToExec => "fork-to-exec",
-            Between::Marks => "marks",
-            Between::Interval => "interval",
-        }
-    }
-
-    /// Whether it begins with a fork.
-    pub fn is_fork(self) -> bool {
-        matches!(self, Between::ForkToExit | Between::ForkToExec)
     }
 }
 

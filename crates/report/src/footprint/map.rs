@@ -2,6 +2,7 @@
 //! The coverage map: which regions of 2 MB were written, and how much of each.
 
 use cowlab_analysis::picked::Picked;
+use cowlab_schema::footprint::{MAPPING, REGION, WRITE_FRACTION};
 
 use super::Row;
 use crate::document::{Axis, Plot, Series};
@@ -22,16 +23,16 @@ pub(super) fn plots(rows: &[Row], samples: &Picked) -> Vec<Plot> {
 }
 
 fn plot(row: &Row, samples: &Picked) -> Option<Plot> {
-    let mut own = samples.of_metric("write_fraction");
-    for (key, value) in row.params.iter().filter(|(key, _)| *key != "mapping") {
-        own = own.with(key.as_str(), value);
-    }
-    let regions = own.numbers("region");
+    let mut params = row.params.clone();
+    params.remove(MAPPING.name());
+    let all = samples.of_metric(WRITE_FRACTION);
+    let own = all.by_params(&[&MAPPING, &REGION]).remove(&params)?;
+    let regions = own.numbers(REGION);
     let last = *regions.last().filter(|_| regions.len() > 1)? as usize;
     let mut shares = vec![f64::NAN; last + 1];
     for region in regions {
-        if let Some(share) = own.with("region", region).values("write_fraction").first() {
-            shares[region as usize] = *share;
+        if let Some(share) = own.with(REGION, region).first(WRITE_FRACTION) {
+            shares[region as usize] = share;
         }
     }
     let z: Vec<Vec<f64>> = shares.chunks(ROW).map(<[f64]>::to_vec).collect();

@@ -7,6 +7,8 @@ mod tables;
 mod tests;
 
 use cowlab_analysis::picked::Picked;
+use cowlab_schema::footprint as names;
+use cowlab_schema::{Key, Value};
 use cowlab_store::{Params, Run};
 
 use crate::document::{Block, Document, Section};
@@ -14,7 +16,6 @@ use crate::document::{Block, Document, Section};
 /// Anchor of the section.
 pub const SECTION: &str = "footprint";
 
-const BENCH: &str = "footprint";
 const TITLE: &str = "What programs write after a fork (document 000, section 4)";
 
 /// One row of the profile: a program, between which moments, by whom, how it was seen.
@@ -23,44 +24,37 @@ struct Row<'a> {
     samples: Picked<'a>,
 }
 
-impl<'a> Row<'a> {
-    fn param(&self, key: &str) -> &str {
-        self.params.get(key).map_or("", String::as_str)
-    }
-
-    /// A figure that there is one of.
-    fn value(&self, metric: &str) -> Option<f64> {
-        self.samples.values(metric).first().copied()
+impl Row<'_> {
+    fn param<T: Value>(&self, key: Key<T>) -> &str {
+        self.params.get(key.name()).map_or("", String::as_str)
     }
 
     fn pages(&self) -> f64 {
-        let of = |metric| self.value(metric).unwrap_or(0.0);
-        of("pages_mapped").max(of("start_pages"))
+        let of = |metric| self.samples.first(metric).unwrap_or(0.0);
+        of(names::PAGES_MAPPED).max(of(names::START_PAGES))
     }
 
     /// `redis-server, fork-to-exit, child`.
     fn name(&self) -> String {
-        let (program, span) = (self.param("program"), self.param("span"));
-        match self.param("writer") {
+        let (program, span) = (self.param(names::PROGRAM), self.param(names::SPAN));
+        match self.param(names::WRITER) {
             "own" => format!("{program}, {span}"),
             writer => format!("{program}, {span}, {writer}"),
         }
     }
 }
 
-/// The rows of a run, the largest first.
+/// Samples as rows, by their parameters.
 fn rows<'a>(samples: &Picked<'a>) -> Vec<Row<'a>> {
-    let groups = samples.with("mapping", "all").by_params(&[]);
-    let row = |(params, samples)| Row { params, samples };
-    let mut rows: Vec<Row> = groups.into_iter().map(row).collect();
-    rows.sort_by(|one, two| two.pages().total_cmp(&one.pages()));
-    rows
+    let groups = samples.by_params(&[]).into_iter();
+    groups.map(|(params, samples)| Row { params, samples }).collect()
 }
 
 /// The section; `None` of a run without this benchmark.
 pub fn section(run: &Run) -> Option<Section> {
-    let samples = Picked::of(&run.samples, BENCH);
-    let rows = rows(&samples);
+    let samples = Picked::of(&run.samples, names::BENCH);
+    let mut rows = rows(&samples.with(names::MAPPING, names::Mapping::All));
+    rows.sort_by(|one, two| two.pages().total_cmp(&one.pages()));
     rows.first()?;
     let mut blocks = vec![Block::Text(
         "Mapped are the private pages at the second of two moments; written are those of them that \

@@ -2,6 +2,8 @@
 //! The profile's tables.
 
 use cowlab_analysis::picked::Picked;
+use cowlab_schema::footprint::{self as names, Mapping, READING_NS};
+use cowlab_schema::{Metric, Writer};
 
 use super::Row;
 use crate::document::{Cell, Table};
@@ -12,41 +14,52 @@ const MOST_ROWS: usize = 60;
 /// Rows whose mappings are shown one by one.
 const MOST_PROGRAMS: usize = 6;
 
-/// A column of a metric, in pages or as the unit says.
-fn figure(unit: &'static str, metric: &'static str) -> impl Fn(&Row) -> Cell {
-    move |row| match row.value(metric) {
-        Some(value) if matches!(unit, "pages" | "faults") => Cell::count(value as u64),
-        Some(value) => Cell::number(value, unit),
-        None if metric == "write_fraction" && row.value("pages_mapped") > Some(0.0) => {
+/// A metric of a row.
+fn cell(row: &Row, metric: Metric) -> Cell {
+    match row.samples.first(metric) {
+        Some(value) if matches!(metric.unit, "pages" | "faults" | "spans") => {
+            Cell::count(value as u64)
+        }
+        Some(value) => Cell::number(value, metric.unit),
+        None if metric == names::WRITE_FRACTION
+            && row.samples.first(names::PAGES_MAPPED) > Some(0.0) =>
+        {
             Cell::Missing("pages that were its own before are written unseen".to_owned())
         }
         None => Cell::Missing(missing(metric).to_owned()),
     }
 }
 
-fn missing(metric: &str) -> &'static str {
-    match metric {
-        "byte_write_fraction" | "block_write_fraction" | "remote_changed_bytes" => {
-            "only --method snapshot compares bytes"
-        }
-        _ => "nothing of it was there",
+fn missing(metric: Metric) -> &'static str {
+    let compared =
+        [names::BYTE_WRITE_FRACTION, names::BLOCK_WRITE_FRACTION, names::REMOTE_CHANGED_BYTES];
+    match compared.contains(&metric) {
+        true => "only --method snapshot compares bytes",
+        false => "nothing of it was there",
+    }
+}
+
+impl<'a, 's> Rows<'a, Row<'s>> {
+    /// A column of a metric, in its own unit.
+    fn shows(self, name: &str, metric: Metric) -> Self {
+        self.unit(name, metric.unit, |row| cell(row, metric))
     }
 }
 
 /// Write fractions, a row for each program and span.
 pub(super) fn fractions(rows: &[Row]) -> Table {
-    let method = rows.first().map_or("", |row| row.param("method"));
+    let method = rows.first().map_or("", |row| row.param(names::METHOD));
     let caption = format!("Write fractions, by method {method}");
     Rows::of("footprint-fractions", caption, &rows[..rows.len().min(MOST_ROWS)])
         .text("program", Row::name)
-        .figure("times", figure("pages", "spans"))
-        .unit("mapped", "pages", figure("pages", "pages_mapped"))
-        .unit("written", "pages", figure("pages", "pages_written"))
-        .unit("fraction", "fraction", figure("fraction", "write_fraction"))
-        .unit("copied", "pages", figure("pages", "cow_pages"))
-        .unit("of shared", "fraction", figure("fraction", "cow_fraction"))
-        .unit("of 512-byte pages", "fraction", figure("fraction", "block_write_fraction"))
-        .unit("of bytes", "fraction", figure("fraction", "byte_write_fraction"))
+        .figure("times", |row| cell(row, names::SPANS))
+        .shows("mapped", names::PAGES_MAPPED)
+        .shows("written", names::PAGES_WRITTEN)
+        .shows("fraction", names::WRITE_FRACTION)
+        .shows("copied", names::COW_PAGES)
+        .shows("of shared", names::COW_FRACTION)
+        .shows("of 512-byte pages", names::BLOCK_WRITE_FRACTION)
+        .shows("of bytes", names::BYTE_WRITE_FRACTION)
         .table()
 }
 
@@ -54,81 +67,74 @@ pub(super) fn fractions(rows: &[Row]) -> Table {
 pub(super) fn mappings(rows: &[Row], samples: &Picked) -> Table {
     let mut kinds = Vec::new();
     for row in rows.iter().take(MOST_PROGRAMS) {
-        for kind in ["heap", "stack", "anonymous", "data", "named"] {
+        let is_shown = |kind: &&Mapping| !matches!(kind, Mapping::Special | Mapping::All);
+        for kind in Mapping::ALL.iter().filter(is_shown) {
             let mut params = row.params.clone();
-            params.insert("mapping".to_owned(), kind.to_owned());
-            let own = samples.with("mapping", kind).by_params(&[]);
-            let own = own.into_iter().find(|(of, _)| *of == params);
-            kinds.extend(own.map(|(params, samples)| Row { params, samples }));
+            names::MAPPING.put(&mut params, *kind);
+            let own = samples.with(names::MAPPING, *kind).by_params(&[]).remove(&params);
+            kinds.extend(own.map(|samples| Row { params, samples }));
         }
     }
     Rows::of("footprint-mappings", "By mapping", &kinds)
         .text("program", Row::name)
-        .text("mapping", |row| row.param("mapping").to_owned())
-        .unit("mapped", "pages", figure("pages", "pages_mapped"))
-        .unit("written", "pages", figure("pages", "pages_written"))
-        .unit("fraction", "fraction", figure("fraction", "write_fraction"))
-        .unit("copied", "pages", figure("pages", "cow_pages"))
-        .unit("of files or shared", "pages", figure("pages", "file_pages"))
+        .text("mapping", |row| row.param(names::MAPPING).to_owned())
+        .shows("mapped", names::PAGES_MAPPED)
+        .shows("written", names::PAGES_WRITTEN)
+        .shows("fraction", names::WRITE_FRACTION)
+        .shows("copied", names::COW_PAGES)
+        .shows("of files or shared", names::FILE_PAGES)
         .table()
 }
 
 /// What a remote fork would send.
 pub(super) fn remote(rows: &[Row]) -> Table {
-    let told = rows.iter().filter(|row| row.param("writer") != "either").take(MOST_ROWS);
+    let told =
+        rows.iter().filter(|row| row.param(names::WRITER) != Writer::Either.name()).take(MOST_ROWS);
     let told: Vec<&Row> = told.collect();
-    let bytes = |metric| {
-        let figure = figure("bytes", metric);
-        move |row: &&Row| figure(row)
-    };
     let caption =
         "What a remote fork would send: everything, or what changed since the first moment";
     Rows::of("footprint-remote", caption, &told)
         .text("program", |row| row.name())
-        .unit("whole", "bytes", bytes("remote_whole_bytes"))
-        .unit("changed pages", "bytes", bytes("remote_pages_bytes"))
-        .unit("changed bytes", "bytes", bytes("remote_changed_bytes"))
+        .unit("whole", "bytes", |row| cell(row, names::REMOTE_WHOLE_BYTES))
+        .unit("changed pages", "bytes", |row| cell(row, names::REMOTE_PAGES_BYTES))
+        .unit("changed bytes", "bytes", |row| cell(row, names::REMOTE_CHANGED_BYTES))
         .table()
 }
 
 /// Policies in hindsight; `None` where the order of writes was not seen.
 pub(super) fn policies(samples: &Picked) -> Option<Table> {
-    let policies = samples.words("policy").into_iter();
-    let each = policies.flat_map(|policy| samples.with("policy", policy).by_params(&[]));
-    let each: Vec<Row> = each.map(|(params, samples)| Row { params, samples }).collect();
+    let each: Vec<Row> =
+        samples.by(names::POLICY).iter().flat_map(|(_, samples)| super::rows(samples)).collect();
     let caption = "What copying ahead would have done with these writes in their order";
     let table = Rows::of("footprint-policies", caption, &each)
-        .text("policy", |row| row.param("policy").to_owned())
-        .text("writer", |row| row.param("writer").to_owned())
-        .unit("first writes", "pages", figure("pages", "first_writes"))
-        .unit("faults left", "faults", figure("faults", "faults_left"))
-        .unit("copied ahead", "pages", figure("pages", "precopied_pages"))
-        .unit("then written", "fraction", figure("fraction", "hit_fraction"));
+        .text("policy", |row| row.param(names::POLICY).to_owned())
+        .text("writer", |row| row.param(names::WRITER).to_owned())
+        .shows("first writes", names::FIRST_WRITES)
+        .shows("faults left", names::FAULTS_LEFT)
+        .shows("copied ahead", names::PRECOPIED_PAGES)
+        .shows("then written", names::HIT_FRACTION);
     (!each.is_empty()).then(|| table.table())
 }
 
 /// What the looking cost.
 pub(super) fn cost(samples: &Picked) -> Table {
-    let median = |metric: &str| samples.estimate(metric).map(|e| e.value);
-    let first = |metric: &str| samples.values(metric).first().copied();
-    let longest = samples.values("reading_ns").into_iter().reduce(f64::max);
     let figures = [
-        ("one reading of the page tables, median", "ns", median("reading_ns")),
-        ("the longest", "ns", longest),
-        ("one copy of the memory, median", "ns", median("copy_ns")),
-        ("stops", "stops", first("stops")),
-        ("time for which somebody was stopped, together", "ns", first("stopped_ns")),
-        ("the longest stop of a process that went on", "ns", first("longest_stop_ns")),
-        ("the longest hold of one before its end or exec", "ns", first("longest_end_ns")),
-        ("forks that were seen", "forks", first("forks")),
-        (
-            "children that shared their parent's memory (vfork, posix_spawn)",
-            "spawns",
-            first("spawns"),
-        ),
-        ("ends that were not seen", "spans", first("unseen")),
+        ("one reading of the page tables, median", READING_NS, samples.median(READING_NS)),
+        ("the longest", READING_NS, samples.largest(READING_NS)),
+        ("one copy of the memory, median", names::COPY_NS, samples.median(names::COPY_NS)),
     ];
-    let known = figures.into_iter().filter_map(|(what, unit, figure)| Some((what, unit, figure?)));
+    let counted = [
+        ("stops", names::STOPS),
+        ("time for which somebody was stopped, together", names::STOPPED_NS),
+        ("the longest stop of a process that went on", names::LONGEST_STOP_NS),
+        ("the longest hold of one before its end or exec", names::LONGEST_END_NS),
+        ("forks that were seen", names::FORKS),
+        ("children that shared their parent's memory (vfork, posix_spawn)", names::SPAWNS),
+        ("ends that were not seen", names::UNSEEN),
+    ];
+    let counted = counted.map(|(what, metric)| (what, metric, samples.first(metric)));
+    let known = figures.into_iter().chain(counted);
+    let known = known.filter_map(|(what, metric, figure)| Some((what, metric.unit, figure?)));
     Rows::of("footprint-cost", "What the looking cost", &known.collect::<Vec<_>>())
         .text("what", |(what, ..)| *what)
         .figure("figure", |(_, unit, figure)| Cell::number(*figure, unit))

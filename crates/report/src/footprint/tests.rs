@@ -1,43 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use cowlab_store::{Params, Run, RunInfo, Sample};
+use cowlab_schema::{Metric, Writer};
+use cowlab_store::{RunInfo, Sample};
+use names::{Between, Mapping, Method};
 
 use super::*;
 
-fn sample(params: &[(&str, &str)], metric: &str, unit: &str, value: f64) -> Sample {
-    let params: Params =
-        params.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    Sample { unit: unit.into(), ..Sample::new(BENCH, params, metric, value) }
-}
-
 fn run() -> Run {
-    let of = |mapping, region: Option<&'static str>| {
-        let mut params = vec![
-            ("program", "server"),
-            ("span", "fork-to-exit"),
-            ("writer", "parent"),
-            ("method", "exclusive"),
-            ("mapping", mapping),
-        ];
-        params.extend(region.map(|region| ("region", region)));
-        params
+    let of = |mapping, region: Option<u64>, metric: Metric, value: f64| {
+        let mut params = Params::new();
+        names::PROGRAM.put(&mut params, "server");
+        names::SPAN.put(&mut params, Between::ForkToExit);
+        names::WRITER.put(&mut params, Writer::Parent);
+        names::METHOD.put(&mut params, Method::Exclusive);
+        names::MAPPING.put(&mut params, mapping);
+        if let Some(region) = region {
+            names::REGION.put(&mut params, region);
+        }
+        Sample::of(metric, params, value)
     };
     let mut samples = Vec::new();
-    for mapping in ["all", "heap"] {
-        for (metric, value) in [("pages_mapped", 1000.0), ("pages_written", 250.0)] {
-            samples.push(sample(&of(mapping, None), metric, "pages", value));
+    for mapping in [Mapping::All, Mapping::Heap] {
+        for (metric, value) in [
+            (names::PAGES_MAPPED, 1000.0),
+            (names::PAGES_WRITTEN, 250.0),
+            (names::WRITE_FRACTION, 0.25),
+        ] {
+            samples.push(of(mapping, None, metric, value));
         }
-        samples.push(sample(&of(mapping, None), "write_fraction", "fraction", 0.25));
     }
-    samples.push(sample(&of("all", None), "remote_whole_bytes", "bytes", 4_096_000.0));
-    for (region, share) in [("0", 0.5), ("1", 0.0)] {
-        samples.push(sample(&of("heap", Some(region)), "write_fraction", "fraction", share));
+    samples.push(of(Mapping::All, None, names::REMOTE_WHOLE_BYTES, 4_096_000.0));
+    for (region, share) in [(0, 0.5), (1, 0.0)] {
+        samples.push(of(Mapping::Heap, Some(region), names::WRITE_FRACTION, share));
     }
-    samples.push(sample(
-        &[("policy", "next:1"), ("writer", "parent")],
-        "first_writes",
-        "pages",
-        9.0,
-    ));
+    let mut policy = Params::new();
+    names::POLICY.put(&mut policy, "next:1");
+    names::WRITER.put(&mut policy, Writer::Parent);
+    samples.push(Sample::of(names::FIRST_WRITES, policy, 9.0));
     Run { info: RunInfo::begin("footprint", 1, Default::default()), samples }
 }
 

@@ -70,21 +70,16 @@ impl Depth {
     }
 }
 
-/// The policies of some samples.
-fn policies(samples: &Picked) -> Vec<Policy> {
-    samples.words(POLICY).into_iter().filter_map(|policy| policy.parse().ok()).collect()
-}
-
 impl<'a> Measured<'a> {
     /// The first environment with a policy that copies ahead; one that counts has no times.
     pub(super) fn of(run: &'a Run) -> Option<Measured<'a>> {
-        let all = Picked::of(&run.samples, BENCH.name);
+        let all = Picked::of(&run.samples, BENCH);
         let environments = (0u32..).zip(&run.info.environments);
         environments.filter(|(_, e)| e.accelerator != Accelerator::Icount).find_map(
             |(index, environment)| {
                 let samples = all.in_environment(index);
                 let ahead =
-                    policies(&samples).into_iter().any(|policy| Depth::of(policy).is_some());
+                    samples.each(POLICY).into_iter().any(|policy| Depth::of(policy).is_some());
                 ahead.then_some(Measured { samples, environment })
             },
         )
@@ -112,7 +107,7 @@ impl<'a> Measured<'a> {
 
     /// The depths that were measured for a workload, those into base pages first, ascending.
     pub(super) fn depths(&self, workload: Workload) -> Vec<Depth> {
-        let all = policies(&self.samples.with(PATTERN, workload.pattern));
+        let all = self.samples.with(PATTERN, workload.pattern).each(POLICY);
         let mut depths: Vec<Depth> = all
             .into_iter()
             .filter_map(Depth::of)

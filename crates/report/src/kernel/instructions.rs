@@ -7,7 +7,7 @@ use cowlab_analysis::picked::Picked;
 use cowlab_model::Estimate;
 use cowlab_schema::cow_faults::{self, PATTERN, POLICY, QUANTILE, SIZE_BYTES, THREADS};
 use cowlab_schema::fork_sweep::{self, HEAP_BYTES};
-use cowlab_schema::{Bench, Pattern, Quantile};
+use cowlab_schema::{Bench, Metric, Pattern, Quantile, VARIANT};
 use cowlab_store::{Accelerator, Run};
 
 use super::cases::OFF;
@@ -27,19 +27,20 @@ const MOST_RATIO: f64 = 0.01;
 struct Operation<'a> {
     name: String,
     samples: Picked<'a>,
-    metric: &'static str,
-    each: &'static str,
+    metric: Metric,
+    /// What it is counted for.
+    each: Option<Metric>,
 }
 
 pub(super) fn blocks(run: &Run) -> Vec<Block> {
     let rows: Vec<(Operation, [Option<Estimate>; 3])> = operations(run)
         .into_iter()
         .map(|operation| {
-            let of = |variant: &str| operation.samples.with("variant", variant);
+            let of = |variant: &str| operation.samples.with(VARIANT, variant);
             let (plain, patched) = (of("plain"), of("patched"));
             let each = |samples: &Picked| match operation.each {
-                "" => samples.estimate(operation.metric),
-                each => ratio(samples, operation.metric, each),
+                None => samples.estimate(operation.metric),
+                Some(each) => ratio(samples, operation.metric, each),
             };
             let figures =
                 [each(&plain), each(&patched), change(&plain, &patched, operation.metric)];
@@ -89,7 +90,7 @@ pub(super) fn blocks(run: &Run) -> Vec<Block> {
 
 fn operations(run: &Run) -> Vec<Operation<'_>> {
     let counted = |bench: &Bench| {
-        let all = Picked::of(&run.samples, bench.name);
+        let all = Picked::of(&run.samples, bench);
         let environments = (0u32..).zip(&run.info.environments);
         let mut found = Picked::default();
         for (index, environment) in environments {
@@ -103,14 +104,15 @@ fn operations(run: &Run) -> Vec<Operation<'_>> {
     let mut operations = vec![Operation {
         name: "a single write (median)".into(),
         samples: off.with(PATTERN, Pattern::Single).with(QUANTILE, Quantile::P50),
-        metric: "fault_instructions",
-        each: "",
+        metric: cow_faults::FAULT_INSTRUCTIONS,
+        each: None,
     }];
     for pattern in [Pattern::Sequential, Pattern::Random] {
         for bytes in off.numbers(SIZE_BYTES) {
             let samples = off.with(PATTERN, pattern).with(SIZE_BYTES, bytes);
             let name = format!("a copy-on-write fault: {pattern}, {}", fmt::size(bytes));
-            let (metric, each) = ("elapsed_instructions", "pages_written");
+            let metric = cow_faults::ELAPSED_INSTRUCTIONS;
+            let each = Some(cow_faults::PAGES_WRITTEN);
             operations.push(Operation { name, samples, metric, each });
         }
     }
@@ -120,12 +122,12 @@ fn operations(run: &Run) -> Vec<Operation<'_>> {
         let heap = fmt::tick(heap as f64, "bytes");
         for (what, metric) in [
             // On one CPU a long fork may return after its child has run, and then counts that too.
-            ("a fork, until its child runs", "child_start_instructions"),
-            ("a fork, its child's end and the wait", "cycle_instructions"),
+            ("a fork, until its child runs", fork_sweep::CHILD_START_INSTRUCTIONS),
+            ("a fork, its child's end and the wait", fork_sweep::CYCLE_INSTRUCTIONS),
         ] {
             let samples = samples.clone();
             let name = format!("{what}: heap of {heap}");
-            operations.push(Operation { name, samples, metric, each: "" });
+            operations.push(Operation { name, samples, metric, each: None });
         }
     }
     operations

@@ -8,8 +8,9 @@ mod tables;
 mod tests;
 
 use cowlab_analysis::configuration::{Configuration, Configurations};
-use cowlab_analysis::names::REDIS as BENCH;
 use cowlab_analysis::picked::Picked;
+use cowlab_schema::Quantile;
+use cowlab_schema::redis::{self as names, CLOSED, POPULATED, Snapshots};
 use cowlab_store::Run;
 
 use crate::configuration::Names as _;
@@ -21,13 +22,6 @@ pub const SECTION: &str = "redis";
 
 const TITLE: &str = "A Redis that takes snapshots (document 003's second benchmark)";
 
-/// The closed loop: each client sends when it has its answer.
-const CLOSED: &str = "closed";
-/// Of the parameter `snapshots`.
-const NONE: &str = "none";
-const SAVE: &str = "bgsave";
-const REWRITE: &str = "aof-rewrite";
-
 /// What was measured.
 struct Measured<'a> {
     samples: Picked<'a>,
@@ -36,20 +30,20 @@ struct Measured<'a> {
 
 impl<'a> Measured<'a> {
     /// One configuration's phases of one load.
-    fn phase(&self, one: &Configuration, load: &str, snapshots: &str) -> Picked<'a> {
-        one.of(&self.samples.with("load", load).with("snapshots", snapshots))
+    fn phase(&self, one: &Configuration, load: &str, snapshots: Snapshots) -> Picked<'a> {
+        one.of(&self.samples.with(names::LOAD, load).with(names::SNAPSHOTS_KIND, snapshots))
     }
 
     /// The same phase of what it is compared with.
-    fn plain(&self, one: &Configuration, load: &str, snapshots: &str) -> Picked<'a> {
+    fn plain(&self, one: &Configuration, load: &str, snapshots: Snapshots) -> Picked<'a> {
         let base = self.configurations.base(one);
         base.map_or_else(Picked::default, |base| self.phase(&base, load, snapshots))
     }
 
     /// The loads that were made, the closed loop first.
     fn loads(&self) -> Vec<&'a str> {
-        let mut loads = self.samples.words("load");
-        loads.retain(|load| *load != "populated");
+        let mut loads = self.samples.words(names::LOAD);
+        loads.retain(|load| *load != POPULATED);
         loads.sort_by_key(|load| (*load != CLOSED, *load));
         loads
     }
@@ -57,7 +51,7 @@ impl<'a> Measured<'a> {
 
 /// The section; `None` of a run without this benchmark.
 pub fn section(run: &Run) -> Option<Section> {
-    let samples = Picked::of(&run.samples, BENCH);
+    let samples = Picked::of(&run.samples, names::BENCH);
     let configurations = Configurations::of(&samples);
     let measured = Measured { samples, configurations };
     measured.configurations.iter().next()?;
@@ -85,13 +79,10 @@ fn around_the_fork(measured: &Measured) -> Option<Plot> {
     )
     .caption("Updates that were intended in the same 50 ms; medians of the rounds.");
     for one in measured.configurations.iter() {
-        let case = measured.phase(&one, load, SAVE).with("quantile", "p99");
-        let mut steps: Vec<i64> =
-            case.words("since_fork_ms").iter().filter_map(|ms| ms.parse().ok()).collect();
-        steps.sort_unstable();
-        let points = steps.into_iter().filter_map(|ms| {
-            let took = case.with("since_fork_ms", ms).estimate("around_fork_ns")?;
-            Some((ms as f64 * 1e6, took.value))
+        let case = measured.phase(&one, load, Snapshots::Save).with(names::QUANTILE, Quantile::P99);
+        let points = case.numbers(names::SINCE_FORK_MS).into_iter().filter_map(|ms| {
+            let took = case.with(names::SINCE_FORK_MS, ms).median(names::AROUND_FORK_NS)?;
+            Some((ms as f64 * 1e6, took))
         });
         let name = plain(&measured.configurations.name(&one));
         plot.draw(Series::line(name, points, one.is_plain()));

@@ -4,8 +4,10 @@
 
 use cowlab_analysis::compared::{change, counted_waste, estimated_waste, precopied};
 use cowlab_analysis::configuration::Configuration;
+use cowlab_schema::redis::{self as names, CLOSED, Snapshots};
+use cowlab_schema::{Metric, Policy};
 
-use super::{CLOSED, Measured, SAVE};
+use super::Measured;
 use crate::cells;
 use crate::configuration::Names as _;
 use crate::document::{Cell, Column, Table};
@@ -15,7 +17,7 @@ use crate::papers::CCOW;
 type Figure = fn(&Measured, &Configuration) -> Option<f64>;
 
 /// The document's own configuration.
-const OWN: &str = "ccow:80";
+const OWN: Policy = Policy::CoverageOf(80, 0, Policy::REGION_KB);
 
 /// What was printed: its name, the row and the quantity, where.
 const ROWS: [(&str, &str, &str, Figure, &str); 5] = [
@@ -23,28 +25,33 @@ const ROWS: [(&str, &str, &str, Figure, &str); 5] = [
         "throughput, at most",
         "fig7.redis",
         "throughput_change_most_ratio",
-        |m, one| against_plain(m, one, "throughput_per_s"),
+        |m, one| against_plain(m, one, names::THROUGHPUT_PER_S),
         "Figure 7, of all its thresholds; here CCoW-80's",
     ),
     (
         "copies made ahead",
         "table1.ccow:80",
         "precopied_ratio",
-        |m, one| precopied(&m.phase(one, CLOSED, SAVE)),
+        |m, one| precopied(&m.phase(one, CLOSED, Snapshots::Save)),
         "Table 1",
     ),
     (
         "memory",
         "table1.ccow:80",
         "memory_change_ratio",
-        |m, one| against_plain(m, one, "pss_sum_bytes"),
+        |m, one| against_plain(m, one, names::PSS_SUM_BYTES),
         "Table 1; RSS in print, PSS here",
     ),
     (
         "unnecessary, estimated",
         "table1.ccow:80",
         "unnecessary_ratio",
-        |m, one| estimated_waste(&m.plain(one, CLOSED, SAVE), &m.phase(one, CLOSED, SAVE)),
+        |m, one| {
+            estimated_waste(
+                &m.plain(one, CLOSED, Snapshots::Save),
+                &m.phase(one, CLOSED, Snapshots::Save),
+            )
+        },
         "Table 1: the growth of memory over the share made ahead; 23.4% to 35.6% of all thresholds",
     ),
     (
@@ -70,7 +77,7 @@ pub(super) fn table(measured: &Measured) -> Table {
     columns.extend(others.iter().map(|one| Column::unit(all.name(one), "fraction")));
     columns.push(Column::text("Where and how"));
     let caption = "Document 003's Redis (10 GB, Linux 5.7.7, Xeon Gold 5215) beside the same here: \
-                   the closed loop with BGSAVE; changes are against plain copy-on-write";
+                   the closed loop with BGSnapshots::Save; changes are against plain copy-on-write";
     let mut table = Table::new("redis-published", caption, columns);
     for (what, row, quantity, figure, how) in ROWS {
         let number =
@@ -89,7 +96,10 @@ pub(super) fn table(measured: &Measured) -> Table {
     table
 }
 
-fn against_plain(measured: &Measured, one: &Configuration, metric: &str) -> Option<f64> {
-    let (plain, own) = (measured.plain(one, CLOSED, SAVE), measured.phase(one, CLOSED, SAVE));
+fn against_plain(measured: &Measured, one: &Configuration, metric: Metric) -> Option<f64> {
+    let (plain, own) = (
+        measured.plain(one, CLOSED, Snapshots::Save),
+        measured.phase(one, CLOSED, Snapshots::Save),
+    );
     change(&plain, &own, metric).map(|e| e.value)
 }

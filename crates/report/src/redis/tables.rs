@@ -6,8 +6,10 @@ use cowlab_analysis::compared::{
 };
 use cowlab_analysis::configuration::Configuration;
 use cowlab_analysis::picked::Picked;
+use cowlab_schema::redis::{self as names, CLOSED, PART, Part, QUANTILE, Snapshots};
+use cowlab_schema::{Metric, Quantile};
 
-use super::{CLOSED, Measured, NONE, REWRITE, SAVE, SECTION};
+use super::{Measured, SECTION};
 use crate::cells::{self, ITSELF, MISSING, NOTHING_AHEAD};
 use crate::configuration::Names as _;
 use crate::document::{Cell, Table};
@@ -19,11 +21,11 @@ pub(super) fn all(measured: &Measured) -> [Table; 3] {
 }
 
 fn throughput(measured: &Measured, all: &[Configuration]) -> Table {
-    let of = |kind: &'static str| move |one: &Configuration| measured.phase(one, CLOSED, kind);
+    let of = |kind| move |one: &Configuration| measured.phase(one, CLOSED, kind);
     let won = |one: &Configuration| {
-        let whole = measured.plain(one, CLOSED, NONE);
-        let [plain, own] =
-            [measured.plain(one, CLOSED, SAVE), of(SAVE)(one)].map(|case| lost(&whole, &case));
+        let whole = measured.plain(one, CLOSED, Snapshots::None);
+        let [plain, own] = [measured.plain(one, CLOSED, Snapshots::Save), of(Snapshots::Save)(one)]
+            .map(|case| lost(&whole, &case));
         match measured.configurations.is_base(one) {
             true => Cell::Missing(ITSELF.into()),
             false => cells::estimate_or_reason(won_back(&plain, &own), "fraction"),
@@ -32,15 +34,15 @@ fn throughput(measured: &Measured, all: &[Configuration]) -> Table {
     let caption = "Updates of the closed loop; medians of the rounds with 95% intervals";
     Rows::of(SECTION.to_owned() + "-throughput", caption, all)
         .text("Configuration", |one| measured.configurations.name(one))
-        .metric("Without snapshots", "throughput_per_s", of(NONE))
-        .metric("BGSAVE", "throughput_per_s", of(SAVE))
+        .metric("Without snapshots", names::THROUGHPUT_PER_S, of(Snapshots::None))
+        .metric("BGSAVE", names::THROUGHPUT_PER_S, of(Snapshots::Save))
         .unit("against plain", "fraction", |one| {
-            let plain = measured.plain(one, CLOSED, SAVE);
-            beside(measured, one, &plain, &of(SAVE)(one), "throughput_per_s")
+            let plain = measured.plain(one, CLOSED, Snapshots::Save);
+            beside(measured, one, &plain, &of(Snapshots::Save)(one), names::THROUGHPUT_PER_S)
         })
         .unit("Won back", "fraction", won)
-        .metric("While one is taken", "snapshot_throughput_per_s", of(SAVE))
-        .metric("AOF rewrite", "throughput_per_s", of(REWRITE))
+        .metric("While one is taken", names::SNAPSHOT_THROUGHPUT_PER_S, of(Snapshots::Save))
+        .metric("AOF rewrite", names::THROUGHPUT_PER_S, of(Snapshots::Rewrite))
         .table()
 }
 
@@ -48,9 +50,12 @@ fn latency(measured: &Measured, all: &[Configuration]) -> Table {
     let loads = measured.loads();
     let each: Vec<(&str, &Configuration)> =
         loads.iter().flat_map(|load| all.iter().map(move |one| (*load, one))).collect();
-    let at = |quantile: &'static str| {
+    let at = |quantile| {
         move |(load, one): &(&str, &Configuration)| {
-            measured.phase(one, load, SAVE).with("part", "snapshot").with("quantile", quantile)
+            measured
+                .phase(one, load, Snapshots::Save)
+                .with(PART, Part::Snapshot)
+                .with(QUANTILE, quantile)
         }
     };
     let caption = "An update, in phases with BGSAVE: those that met a snapshot; beside them p99 of \
@@ -58,34 +63,37 @@ fn latency(measured: &Measured, all: &[Configuration]) -> Table {
     Rows::of(SECTION.to_owned() + "-latency", caption, &each)
         .text("Configuration", |(_, one)| measured.configurations.name(one))
         .text("Load", |(load, _)| (*load).to_owned())
-        .metric("p99, no snapshots", "latency_ns", |(load, one)| {
-            measured.phase(one, load, NONE).with("part", "all").with("quantile", "p99")
+        .metric("p99, no snapshots", names::LATENCY_NS, |(load, one)| {
+            measured
+                .phase(one, load, Snapshots::None)
+                .with(PART, Part::All)
+                .with(QUANTILE, Quantile::P99)
         })
-        .metric("p50", "latency_ns", at("p50"))
-        .metric("p99", "latency_ns", at("p99"))
+        .metric("p50", names::LATENCY_NS, at(Quantile::P50))
+        .metric("p99", names::LATENCY_NS, at(Quantile::P99))
         .unit("against plain", "fraction", |of @ (load, one)| {
-            let plain = measured.plain(one, load, SAVE);
-            let plain = plain.with("part", "snapshot").with("quantile", "p99");
-            beside(measured, one, &plain, &at("p99")(of), "latency_ns")
+            let plain = measured.plain(one, load, Snapshots::Save);
+            let plain = plain.with(PART, Part::Snapshot).with(QUANTILE, Quantile::P99);
+            beside(measured, one, &plain, &at(Quantile::P99)(of), names::LATENCY_NS)
         })
-        .metric("p99.9", "latency_ns", at("p99.9"))
-        .metric("max", "latency_ns", at("max"))
+        .metric("p99.9", names::LATENCY_NS, at(Quantile::P99_9))
+        .metric("max", names::LATENCY_NS, at(Quantile::Max))
         .table()
 }
 
 fn memory(measured: &Measured, all: &[Configuration]) -> Table {
-    let save = |one: &Configuration| measured.phase(one, CLOSED, SAVE);
-    let plain = |one: &Configuration| measured.plain(one, CLOSED, SAVE);
+    let save = |one: &Configuration| measured.phase(one, CLOSED, Snapshots::Save);
+    let plain = |one: &Configuration| measured.plain(one, CLOSED, Snapshots::Save);
     let caption = "Snapshots of the closed loop: the fork, what was copied, and what server and \
                    child occupied";
     Rows::of(SECTION.to_owned() + "-memory", caption, all)
         .text("Configuration", |one| measured.configurations.name(one))
-        .metric("In huge pages before", "huge_bytes", save)
-        .metric("Fork", "fork_ns", save)
-        .metric("Copied, by INFO", "cow_bytes", save)
-        .metric("Sum of PSS", "pss_sum_bytes", save)
+        .metric("In huge pages before", names::HUGE_BYTES, save)
+        .metric("Fork", names::FORK_NS, save)
+        .metric("Copied, by INFO", names::COW_BYTES, save)
+        .metric("Sum of PSS", names::PSS_SUM_BYTES, save)
         .unit("against plain", "fraction", |one| {
-            beside(measured, one, &plain(one), &save(one), "pss_sum_bytes")
+            beside(measured, one, &plain(one), &save(one), names::PSS_SUM_BYTES)
         })
         .number("Copied ahead", "fraction", NOTHING_AHEAD, |one| precopied(&save(one)))
         .number("Unnecessary, estimated", "fraction", NOTHING_AHEAD, |one| {
@@ -104,7 +112,7 @@ fn beside(
     one: &Configuration,
     plain: &Picked,
     own: &Picked,
-    metric: &str,
+    metric: Metric,
 ) -> Cell {
     match measured.configurations.is_base(one) {
         true => Cell::Missing(ITSELF.into()),

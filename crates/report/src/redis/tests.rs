@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 
+use cowlab_schema::{Cell as _, Metric, Policy};
 use cowlab_store::{RunInfo, Sample};
 
 use super::*;
 use crate::document::{Cell, Table};
 
-fn sample(policy: &str, snapshots: &str, metric: &str, value: f64) -> Sample {
-    let params = [
-        ("policy", policy),
-        ("snapshots", snapshots),
-        ("load", CLOSED),
-        ("page_size_bytes", "4096"),
-        ("zipf_alpha", "1"),
-    ]
-    .map(|(key, value)| (key.to_owned(), value.to_owned()));
-    Sample::new(BENCH, params.into(), metric, value)
+fn sample(policy: Policy, snapshots: Snapshots, metric: Metric, value: f64) -> Sample {
+    let mut params = names::Store { policy, ..names::Store::default() }.params();
+    names::SNAPSHOTS_KIND.put(&mut params, snapshots);
+    names::LOAD.put(&mut params, CLOSED);
+    Sample::of(metric, params, value)
 }
 
 fn tables(samples: Vec<Sample>) -> Vec<Table> {
@@ -35,15 +31,18 @@ fn number(cell: &Cell) -> f64 {
 
 #[test]
 fn table_1_is_computed_as_the_document_does() {
+    let (off, next) = (Policy::Off, Policy::Next(16));
+    let ccow = Policy::CoverageOf(80, 0, Policy::REGION_KB);
+    let save = Snapshots::Save;
     let round = [
-        sample("off", NONE, "throughput_per_s", 100.0),
-        sample("off", SAVE, "throughput_per_s", 80.0),
-        sample("ccow:80", SAVE, "throughput_per_s", 90.0),
-        sample("next:16", SAVE, "throughput_per_s", 84.0),
-        sample("off", SAVE, "pss_sum_bytes", 1000.0),
-        sample("ccow:80", SAVE, "pss_sum_bytes", 1067.0),
-        sample("ccow:80", SAVE, "cow_faults", 731.0),
-        sample("ccow:80", SAVE, "precopy_pages", 269.0),
+        sample(off, Snapshots::None, names::THROUGHPUT_PER_S, 100.0),
+        sample(off, save, names::THROUGHPUT_PER_S, 80.0),
+        sample(ccow, save, names::THROUGHPUT_PER_S, 90.0),
+        sample(next, save, names::THROUGHPUT_PER_S, 84.0),
+        sample(off, save, names::PSS_SUM_BYTES, 1000.0),
+        sample(ccow, save, names::PSS_SUM_BYTES, 1067.0),
+        sample(ccow, save, names::COW_FAULTS, 731.0),
+        sample(ccow, save, names::PRECOPY_PAGES, 269.0),
     ];
     let rounds = (0..2).flat_map(|rep| round.clone().map(|one| Sample { rep, ..one }));
     let tables = tables(rounds.collect());

@@ -9,8 +9,8 @@ mod tables;
 mod tests;
 mod workload;
 
-use cowlab_analysis::names::SNAPSHOT as BENCH;
 use cowlab_analysis::picked::Picked;
+use cowlab_schema::snapshot::BENCH;
 use cowlab_store::Run;
 use workload::Workload;
 

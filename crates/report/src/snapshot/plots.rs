@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Of each workload: the rate in the course of an interval, and its distribution (Figure 6).
 
+use cowlab_schema::snapshot::{AFTER_FORK_PER_S, PHASE_PERCENT, WINDOW_PER_S};
+
 use super::SECTION;
 use super::workload::Workload;
 use crate::configuration::Names as _;
@@ -26,10 +28,10 @@ fn course(workload: &Workload, number: usize) -> Plot {
     .caption("Medians over forks and rounds, in twentieths of the interval.");
     for one in workload.configurations.iter() {
         let case = workload.case(&one);
-        let phases = case.numbers("phase_percent").into_iter();
+        let phases = case.numbers(PHASE_PERCENT).into_iter();
         let points = phases.filter_map(|percent| {
-            let rate = case.with("phase_percent", percent).estimate("after_fork_per_s")?;
-            Some(((percent as f64 + HALF_A_PHASE_PERCENT) / 100.0, rate.value))
+            let rate = case.with(PHASE_PERCENT, percent).median(AFTER_FORK_PER_S)?;
+            Some(((percent as f64 + HALF_A_PHASE_PERCENT) / 100.0, rate))
         });
         let name = plain(&workload.configurations.name(&one));
         plot.draw(Series::line(name, points, one.is_plain()));
@@ -48,7 +50,7 @@ fn rates(workload: &Workload, number: usize) -> Plot {
         "Document 003's Figure 6. All rounds together; a window is a fiftieth of an interval.",
     );
     for one in workload.configurations.iter() {
-        let windows = workload.case(&one).of_metric("window_per_s").distribution();
+        let windows = workload.case(&one).of_metric(WINDOW_PER_S).distribution();
         plot.series.extend(
             windows.and_then(|rates| cdf(plain(&workload.configurations.name(&one)), &rates)),
         );

@@ -5,6 +5,7 @@ use cowlab_analysis::compared::{change, counted_waste, estimated_waste, precopie
 use cowlab_analysis::configuration::Configuration;
 use cowlab_analysis::picked::Picked;
 use cowlab_model::Estimate;
+use cowlab_schema::{Metric, Policy, Quantile, snapshot as names};
 
 use super::workload::Workload;
 use crate::configuration::Names as _;
@@ -16,7 +17,10 @@ use crate::papers::CCOW;
 const TABLE: &str = "snapshot-published";
 
 /// The document's own configuration, after its Figures 3 and 4.
-const OWN: &str = "ccow:80";
+const OWN: Policy = Policy::CoverageOf(80, 0, Policy::REGION_KB);
+
+/// The document's CCoW-All.
+const ALL: Policy = Policy::CoverageOf(0, 0, Policy::REGION_KB);
 
 /// The thresholds of its Figure 4, in percent.
 const THRESHOLDS: std::ops::RangeInclusive<u32> = 70..=95;
@@ -69,8 +73,9 @@ pub(super) fn table(workloads: &[Workload]) -> Table {
 }
 
 impl<'a> Published<'_, 'a> {
-    fn workload(&self, alpha: &str) -> Option<&Workload<'a>> {
-        self.workloads.iter().find(|workload| workload.param("zipf_alpha") == alpha)
+    fn workload(&self, alpha: f64) -> Option<&Workload<'a>> {
+        let alpha = alpha.to_string();
+        self.workloads.iter().find(|workload| workload.param(names::ZIPF_ALPHA) == alpha)
     }
 
     /// One row: what was printed, the figure of `policy` at `alpha`, and that of the fastest.
@@ -79,7 +84,7 @@ impl<'a> Published<'_, 'a> {
         what: &str,
         unit: Unit,
         there: Option<f64>,
-        (alpha, policy): (&str, &str),
+        (alpha, policy): (f64, Policy),
         figure: Figure,
         how: &str,
     ) {
@@ -114,12 +119,12 @@ impl<'a> Published<'_, 'a> {
 
     /// Figures 3 to 5.
     fn throughput(&mut self) {
-        let figure: Figure = |workload, one| against_plain(workload, one, "throughput_per_s");
+        let figure: Figure = |workload, one| against_plain(workload, one, names::THROUGHPUT_PER_S);
         for (what, row, at, how) in [
-            ("throughput, regions of 2 MB", "fig3.region-2MB", ("1", OWN), "Figure 3, α 1"),
-            ("throughput, CCoW-80", "fig5.1.ccow:80", ("1", OWN), "Figures 4 and 5b, α 1"),
-            ("throughput, CCoW-All", "fig5.0.9.ccow:0", ("0.9", "ccow:0"), "Figure 5a, α 0.9"),
-            ("throughput, CCoW-All", "fig5.1.1.ccow:0", ("1.1", "ccow:0"), "Figure 5c: the worst"),
+            ("throughput, regions of 2 MB", "fig3.region-2MB", (1.0, OWN), "Figure 3, α 1"),
+            ("throughput, CCoW-80", "fig5.1.ccow:80", (1.0, OWN), "Figures 4 and 5b, α 1"),
+            ("throughput, CCoW-All", "fig5.0.9.ccow:0", (0.9, ALL), "Figure 5a, α 0.9"),
+            ("throughput, CCoW-All", "fig5.1.1.ccow:0", (1.1, ALL), "Figure 5c: the worst"),
         ] {
             let there = CCOW.value(row, "throughput_change_ratio");
             self.add(what, Unit::Change, there, at, figure, how);
@@ -128,20 +133,21 @@ impl<'a> Published<'_, 'a> {
 
     /// Figure 6a.
     fn rates(&mut self) {
-        let lowest: Figure = |w, one| rounds(&w.case(one), "lowest_window_per_s");
-        let usual: Figure = |w, one| rounds(&w.case(one).with("quantile", "p90"), "window_per_s");
+        let lowest: Figure = |w, one| rounds(&w.case(one), names::LOWEST_WINDOW_PER_S);
+        let usual: Figure =
+            |w, one| rounds(&w.case(one).with(names::QUANTILE, Quantile::P90), names::WINDOW_PER_S);
         let how = "Figure 6a, α 1.1; here the lowest window after a fork, median of the forks";
         for (what, row, policy) in [
-            ("writes right after a fork, CoW", "fig6.1.1.off", "off"),
+            ("writes right after a fork, CoW", "fig6.1.1.off", Policy::Off),
             ("writes right after a fork, CCoW-80", "fig6.1.1.ccow:80", OWN),
         ] {
             let there = CCOW.value(row, "lowest_per_s");
-            self.add(what, Unit::Rate, there, ("1.1", policy), lowest, how);
+            self.add(what, Unit::Rate, there, (1.1, policy), lowest, how);
         }
         let there = CCOW.value("fig6.1.1.off", "usual_per_s");
         let how = "Figure 6a, α 1.1; here what a tenth of the windows exceed";
         let what = "writes when a fork is got over, CoW";
-        self.add(what, Unit::Rate, there, ("1.1", "off"), usual, how);
+        self.add(what, Unit::Rate, there, (1.1, Policy::Off), usual, how);
     }
 
     /// One row of several configurations: the figures that they have, of which `pick` is one, and
@@ -160,7 +166,7 @@ impl<'a> Published<'_, 'a> {
             own.filter_map(|one| figure(workload, &one))
         });
         let picked = pick(all.collect());
-        let workload = self.workload("1");
+        let workload = self.workload(1.0);
         let best = workload.and_then(fastest);
         let its = workload.zip(best).and_then(|(workload, one)| figure(workload, &one));
         let name = workload.zip(best).map(|(workload, one)| workload.configurations.name(&one));
@@ -173,20 +179,20 @@ impl<'a> Published<'_, 'a> {
         let there = CCOW.value("fig4.memory", "memory_change_most_ratio");
         let how = "Figures 4 and 5; RSS in print, PSS here; the fastest: at α 1";
         let what = "memory, thresholds of 70 to 95%, at most";
-        self.add_of_thresholds(what, Unit::Change, there, pss, most, how);
+        self.add_of_thresholds(what, Unit::Change, there, pss, largest, how);
     }
 
     /// What Zipf's law says of the blocks.
     fn law(&mut self) {
         let figure: Figure = |workload, one| {
             let case = workload.case(one);
-            let value = |metric: &str| case.estimate(metric).map(|e| e.value);
-            Some(Measured::Whole(value("preferred_fifth_writes")? / value("writes")?))
+            let preferred = case.median(names::PREFERRED_FIFTH_WRITES)?;
+            Some(Measured::Whole(preferred / case.median(names::WRITES_MADE)?))
         };
         let there = CCOW.value("zipf.pareto", "operations_ratio");
         let how = "section 4.1, α 1; its own 16 Mi blocks give 90.7%";
         let what = "writes to the most frequent fifth of the blocks";
-        self.add(what, Unit::Share, there, ("1", "off"), figure, how);
+        self.add(what, Unit::Share, there, (1.0, Policy::Off), figure, how);
     }
 
     /// Table 1, which is of Redis in print.
@@ -197,7 +203,7 @@ impl<'a> Published<'_, 'a> {
             |w, one| estimated_waste(&w.plain(one), &w.case(one)).map(Measured::Whole);
         let counted: Figure = |w, one| counted_waste(&w.case(one)).map(Measured::Whole);
         let how = "Table 1, CCoW-80; Redis in print, the microbenchmark at α 1 here";
-        let at = ("1", OWN);
+        let at = (1.0, OWN);
         let there = print("precopied_ratio");
         self.add("copies made ahead", Unit::Share, there, at, precopied, how);
         let there = print("memory_change_ratio");
@@ -209,7 +215,7 @@ impl<'a> Published<'_, 'a> {
         let how_range = "Table 1, of all its thresholds; Redis in print, the microbenchmark here";
         for (what, quantity, pick) in [
             ("unnecessary, estimated, at least", "unnecessary_least_ratio", least as Pick),
-            ("unnecessary, estimated, at most", "unnecessary_most_ratio", most),
+            ("unnecessary, estimated, at most", "unnecessary_most_ratio", largest),
         ] {
             self.add_of_thresholds(what, Unit::Share, range(quantity), estimated, pick, how_range);
         }
@@ -219,11 +225,11 @@ impl<'a> Published<'_, 'a> {
 }
 
 fn has_the_documents_threshold(one: &Configuration) -> bool {
-    let threshold = one.policy.strip_prefix("ccow:").and_then(|text| text.parse().ok());
-    threshold.is_some_and(|percent: u32| THRESHOLDS.contains(&percent))
+    matches!(one.policy, Policy::CoverageOf(percent, 0, Policy::REGION_KB)
+        if THRESHOLDS.contains(&percent))
 }
 
-fn most(all: Vec<Measured>) -> Option<Measured> {
+fn largest(all: Vec<Measured>) -> Option<Measured> {
     all.into_iter().max_by(|a, b| a.value().total_cmp(&b.value()))
 }
 
@@ -234,31 +240,31 @@ fn least(all: Vec<Measured>) -> Option<Measured> {
 /// Why there is no fastest.
 const FASTEST: &str = "nothing that copies ahead was measured at this α";
 
-fn with_policy<'a>(workload: &Workload<'a>, policy: &str) -> Option<Configuration<'a>> {
+fn with_policy<'a>(workload: &Workload<'a>, policy: Policy) -> Option<Configuration<'a>> {
     // Where no policy was set the kernel's own is plain copy-on-write.
-    let is = |one: &Configuration| one.policy == policy || (policy == "off" && one.is_plain());
+    let is =
+        |one: &Configuration| one.policy == policy || (policy == Policy::Off && one.is_plain());
     let base = |one: &Configuration| !one.is_plain() || workload.configurations.is_base(one);
     workload.configurations.iter().find(|one| is(one) && base(one))
 }
 
 fn fastest<'a>(workload: &Workload<'a>) -> Option<Configuration<'a>> {
-    let rate = |one: &Configuration| {
-        workload.case(one).estimate("throughput_per_s").map_or(0.0, |e| e.value)
-    };
+    let rate =
+        |one: &Configuration| workload.case(one).median(names::THROUGHPUT_PER_S).unwrap_or(0.0);
     let ahead = workload.configurations.iter().filter(|one| !one.is_plain());
     ahead.max_by(|a, b| rate(a).total_cmp(&rate(b)))
 }
 
-fn rounds(case: &Picked, metric: &str) -> Option<Measured> {
+fn rounds(case: &Picked, metric: Metric) -> Option<Measured> {
     case.estimate(metric).map(Measured::Rounds)
 }
 
-fn against_plain(workload: &Workload, one: &Configuration, metric: &str) -> Option<Measured> {
+fn against_plain(workload: &Workload, one: &Configuration, metric: Metric) -> Option<Measured> {
     change(&workload.plain(one), &workload.case(one), metric).map(Measured::Rounds)
 }
 
 fn pss(workload: &Workload, one: &Configuration) -> Option<Measured> {
-    against_plain(workload, one, "pss_sum_bytes")
+    against_plain(workload, one, names::PSS_SUM_BYTES)
 }
 
 impl Measured {

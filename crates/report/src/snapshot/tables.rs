@@ -8,6 +8,7 @@ use cowlab_analysis::compared::{
 };
 use cowlab_analysis::configuration::Configuration;
 use cowlab_analysis::picked::Picked;
+use cowlab_schema::{Metric, Quantile, snapshot as names};
 
 use super::SECTION;
 use super::workload::Workload;
@@ -61,9 +62,9 @@ fn rows<'a, 'b>(id: String, caption: String, cases: &'b [Case<'a>]) -> Rows<'b, 
 pub(super) fn free_memory(workload: &Workload, number: usize) -> Option<Table> {
     let cases: Vec<Case> =
         workload.configurations.iter().map(|one| Case::of(workload, one)).collect();
-    let told = |case: &Case| !case.samples.values("free_unusable_after_fraction").is_empty();
+    let told = |case: &Case| !case.samples.values(names::FREE_UNUSABLE_AFTER_FRACTION).is_empty();
     cases.iter().any(told).then_some(())?;
-    let sum = |metric: &'static str| {
+    let sum = |metric: Metric| {
         move |case: &Case| {
             let all = case.samples.values(metric);
             (!all.is_empty()).then(|| all.iter().sum())
@@ -76,13 +77,18 @@ pub(super) fn free_memory(workload: &Workload, number: usize) -> Option<Table> {
         workload.name()
     );
     let table = rows(format!("{SECTION}-free-{number}"), caption, &cases)
-        .number("Forks", "forks", untold, sum("forks"))
-        .metric("Too small, before", "free_unusable_before_fraction", Case::own)
-        .metric("after", "free_unusable_after_fraction", Case::own)
-        .number("Stalls", "count", untold, sum("allocation_stalls"))
-        .number("Compactions failed", "count", untold, sum("compaction_failures"))
-        .number("Huge pages not had", "count", untold, sum("huge_page_failures"))
-        .number("Copies ahead without memory", "pages", untold, sum("precopy_refused_nomem_pages"));
+        .number("Forks", "forks", untold, sum(names::FORKS_MADE))
+        .metric("Too small, before", names::FREE_UNUSABLE_BEFORE_FRACTION, Case::own)
+        .metric("after", names::FREE_UNUSABLE_AFTER_FRACTION, Case::own)
+        .number("Stalls", "count", untold, sum(names::ALLOCATION_STALLS))
+        .number("Compactions failed", "count", untold, sum(names::COMPACTION_FAILURES))
+        .number("Huge pages not had", "count", untold, sum(names::HUGE_PAGE_FAILURES))
+        .number(
+            "Copies ahead without memory",
+            "pages",
+            untold,
+            sum(names::PRECOPY_REFUSED_NOMEM_PAGES),
+        );
     Some(table.table())
 }
 
@@ -98,7 +104,7 @@ pub(super) fn all(workload: &Workload, number: usize) -> [Table; 3] {
 fn writes(workload: &Workload, number: usize, cases: &[Case]) -> Table {
     let caption = format!("{}; medians of the rounds with 95% intervals", forked(workload));
     let published = |one: &Configuration| {
-        let row = format!("fig5.{}.{}", workload.param("zipf_alpha"), one.policy);
+        let row = format!("fig5.{}.{}", workload.param(names::ZIPF_ALPHA), one.policy);
         let figure = CCOW.value(&row, "throughput_change_ratio");
         cells::number(figure, "fraction", "document 003 does not say")
     };
@@ -111,14 +117,14 @@ fn writes(workload: &Workload, number: usize, cases: &[Case]) -> Table {
         cells::estimate_or_reason(won_back(&plain, &own), "fraction")
     };
     rows(format!("{SECTION}-{number}"), caption, cases)
-        .metric("Writes", "throughput_per_s", Case::own)
+        .metric("Writes", names::THROUGHPUT_PER_S, Case::own)
         .unit("against plain", "fraction", |case| {
-            case.figure(|one| beside(workload, one, "throughput_per_s"))
+            case.figure(|one| beside(workload, one, names::THROUGHPUT_PER_S))
         })
         .unit("document 003", "fraction", |case| case.figure(published))
         .unit("Won back", "fraction", |case| case.figure(won))
         .unit("Lowest window", "per_s", |case| {
-            let lowest = case.samples.estimate("lowest_window_per_s");
+            let lowest = case.samples.estimate(names::LOWEST_WINDOW_PER_S);
             case.figure(|_| cells::estimate(lowest, "per_s", MISSING))
         })
         .table()
@@ -127,13 +133,12 @@ fn writes(workload: &Workload, number: usize, cases: &[Case]) -> Table {
 fn times<'a>(workload: &Workload, number: usize, cases: &[Case<'a>]) -> Table {
     let caption =
         format!("{}: one write in 16 is timed; a fork's time is its call's", workload.name());
-    let at =
-        |quantile: &'static str| move |case: &Case<'a>| case.samples.with("quantile", quantile);
+    let at = |quantile| move |case: &Case<'a>| case.samples.with(names::QUANTILE, quantile);
     rows(format!("{SECTION}-times-{number}"), caption, cases)
-        .metric("A write, p50", "latency_ns", at("p50"))
-        .metric("p99", "latency_ns", at("p99"))
-        .metric("p99.9", "latency_ns", at("p99.9"))
-        .metric("Fork", "fork_ns", at("p50"))
+        .metric("A write, p50", names::LATENCY_NS, at(Quantile::P50))
+        .metric("p99", names::LATENCY_NS, at(Quantile::P99))
+        .metric("p99.9", names::LATENCY_NS, at(Quantile::P99_9))
+        .metric("Fork", names::FORK_NS, at(Quantile::P50))
         .table()
 }
 
@@ -144,11 +149,11 @@ fn memory(workload: &Workload, number: usize, cases: &[Case]) -> Table {
     );
     let waste = |case: &Case| estimated_waste(&workload.plain(&case.one?), &case.samples);
     rows(format!("{SECTION}-memory-{number}"), caption, cases)
-        .metric("Sum of PSS", "pss_sum_bytes", Case::own)
+        .metric("Sum of PSS", names::PSS_SUM_BYTES, Case::own)
         .unit("against plain", "fraction", |case| {
-            case.figure(|one| beside(workload, one, "pss_sum_bytes"))
+            case.figure(|one| beside(workload, one, names::PSS_SUM_BYTES))
         })
-        .metric("Faults", "minor_faults", Case::own)
+        .metric("Faults", names::MINOR_FAULTS, Case::own)
         .number("Copied ahead", "fraction", NOTHING_AHEAD, |case| precopied(&case.samples))
         .number("Unnecessary, estimated", "fraction", NOTHING_AHEAD, waste)
         .number("never written", "fraction", NOTHING_AHEAD, |case| counted_waste(&case.samples))
@@ -157,9 +162,9 @@ fn memory(workload: &Workload, number: usize, cases: &[Case]) -> Table {
 
 /// The workload, and how often it forks.
 fn forked(workload: &Workload) -> String {
-    let ns = |of: Picked, metric: &str| of.estimate(metric).map(|e| fmt::quantity(e.value, "ns"));
-    let found = |metric: &str| ns(workload.calibration(), metric);
-    let why = match (found("recovery_ns"), found("looked_ns")) {
+    let ns = |of: Picked, metric| of.median(metric).map(|ns| fmt::quantity(ns, "ns"));
+    let found = |metric| ns(workload.calibration(), metric);
+    let why = match (found(names::RECOVERY_NS), found(names::LOOKED_NS)) {
         (Some(recovery), _) => format!("plain copy-on-write gets over one in {recovery}"),
         (None, Some(looked)) => {
             format!("plain copy-on-write did not get over one within {looked}")
@@ -167,12 +172,13 @@ fn forked(workload: &Workload) -> String {
         (None, None) => "as it was asked for".to_owned(),
     };
     let first = workload.configurations.iter().next().map(|one| workload.case(&one));
-    let interval = first.and_then(|case| ns(case, "interval_ns")).unwrap_or_else(|| "?".into());
+    let interval =
+        first.and_then(|case| ns(case, names::INTERVAL_NS_FOUND)).unwrap_or_else(|| "?".into());
     format!("{}: a fork every {interval} ({why})", workload.name())
 }
 
 /// A figure's change against plain copy-on-write.
-fn beside(workload: &Workload, one: &Configuration, metric: &str) -> Cell {
+fn beside(workload: &Workload, one: &Configuration, metric: Metric) -> Cell {
     if workload.configurations.is_base(one) {
         return Cell::Missing(ITSELF.into());
     }

@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 
+use cowlab_schema::snapshot::{self as names, Forked, Snapshot};
+use cowlab_schema::{Cell as _, Metric, Policy, VARIANT};
 use cowlab_store::{RunInfo, Sample};
+use names::THROUGHPUT_PER_S;
 
 use super::*;
 use crate::document::{Cell, Table};
 
-fn sample(policy: &str, forks: &str, metric: &str, value: f64) -> Sample {
-    let params = [
-        ("policy", policy),
-        ("forks", forks),
-        ("zipf_alpha", "1"),
-        ("size_bytes", "1048576"),
-        ("page_size_bytes", "4096"),
-        ("placement", "scattered"),
-        ("threads", "0"),
-    ]
-    .map(|(key, value)| (key.to_owned(), value.to_owned()));
-    Sample::new(BENCH, params.into(), metric, value)
+const OFF: Policy = Policy::Off;
+const CCOW: Policy = Policy::CoverageOf(80, 0, Policy::REGION_KB);
+
+fn sample(policy: Policy, forks: Forked, metric: Metric, value: f64) -> Sample {
+    let cell = Snapshot { policy, forks, size_bytes: 1 << 20, ..Snapshot::default() };
+    Sample::of(metric, cell.params(), value)
 }
 
 fn run(samples: Vec<Sample>) -> Run {
@@ -26,15 +23,15 @@ fn run(samples: Vec<Sample>) -> Run {
 /// Table 1's own row, with plain copy-on-write and the reference beside it.
 fn table_1() -> Vec<Sample> {
     let round = [
-        sample("off", "no", "throughput_per_s", 100.0),
-        sample("off", "yes", "throughput_per_s", 60.0),
-        sample("ccow:80", "yes", "throughput_per_s", 80.0),
-        sample("off", "yes", "pss_sum_bytes", 1000.0),
-        sample("ccow:80", "yes", "pss_sum_bytes", 1067.0),
-        sample("ccow:80", "yes", "cow_faults", 731.0),
-        sample("ccow:80", "yes", "precopy_pages", 269.0),
-        sample("ccow:80", "yes", "precopy_written", 250.0),
-        sample("ccow:80", "yes", "precopy_wasted", 19.0),
+        sample(OFF, Forked::No, THROUGHPUT_PER_S, 100.0),
+        sample(OFF, Forked::Yes, THROUGHPUT_PER_S, 60.0),
+        sample(CCOW, Forked::Yes, THROUGHPUT_PER_S, 80.0),
+        sample(OFF, Forked::Yes, names::PSS_SUM_BYTES, 1000.0),
+        sample(CCOW, Forked::Yes, names::PSS_SUM_BYTES, 1067.0),
+        sample(CCOW, Forked::Yes, names::COW_FAULTS, 731.0),
+        sample(CCOW, Forked::Yes, names::PRECOPY_PAGES, 269.0),
+        sample(CCOW, Forked::Yes, names::PRECOPY_WRITTEN, 250.0),
+        sample(CCOW, Forked::Yes, names::PRECOPY_WASTED, 19.0),
     ];
     (0..2).flat_map(|rep| round.clone().map(|one| Sample { rep, ..one })).collect()
 }
@@ -76,14 +73,14 @@ fn what_is_won_back_is_a_part_of_what_was_lost() {
 
 #[test]
 fn what_huge_pages_lose_is_against_huge_pages_without_forks() {
-    let huge = |rep: u32, policy: &str, forks: &str, value: f64| {
-        let mut one = sample(policy, forks, "throughput_per_s", value);
-        one.params.insert("page_size_bytes".into(), "2097152".into());
+    let huge = |rep: u32, forks: Forked, value: f64| {
+        let mut one = sample(OFF, forks, THROUGHPUT_PER_S, value);
+        names::PAGE_SIZE_BYTES.put(&mut one.params, 2 << 20);
         Sample { rep, ..one }
     };
     let mut samples = table_1();
     for rep in 0..2 {
-        samples.extend([huge(rep, "off", "no", 140.0), huge(rep, "off", "yes", 110.0)]);
+        samples.extend([huge(rep, Forked::No, 140.0), huge(rep, Forked::Yes, 110.0)]);
     }
     let tables = tables(samples);
     let table = &tables[0];
@@ -98,9 +95,9 @@ fn what_huge_pages_lose_is_against_huge_pages_without_forks() {
 #[test]
 fn the_documents_rows_stand_beside_the_same_and_beside_the_fastest() {
     let mut samples = table_1();
-    samples.push(sample("next:16", "yes", "throughput_per_s", 90.0));
-    samples.push(sample("off", "yes", "preferred_fifth_writes", 70.0));
-    samples.push(sample("off", "yes", "writes", 100.0));
+    samples.push(sample(Policy::Next(16), Forked::Yes, THROUGHPUT_PER_S, 90.0));
+    samples.push(sample(OFF, Forked::Yes, names::PREFERRED_FIFTH_WRITES, 70.0));
+    samples.push(sample(OFF, Forked::Yes, names::WRITES_MADE, 100.0));
     let tables = tables(samples);
     let published = tables.last().unwrap();
     let row = |what: &str| {
@@ -128,8 +125,8 @@ fn the_documents_rows_stand_beside_the_same_and_beside_the_fastest() {
 #[test]
 fn kernels_are_told_apart() {
     let with = |variant: &str, value| {
-        let mut one = sample("off", "yes", "throughput_per_s", value);
-        one.params.insert("variant".into(), variant.into());
+        let mut one = sample(OFF, Forked::Yes, THROUGHPUT_PER_S, value);
+        VARIANT.put(&mut one.params, variant);
         one
     };
     let tables = tables(vec![with("plain", 50.0), with("patched", 60.0)]);

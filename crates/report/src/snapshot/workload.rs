@@ -3,13 +3,18 @@
 
 use cowlab_analysis::configuration::{Configuration, Configurations};
 use cowlab_analysis::picked::Picked;
+use cowlab_schema::snapshot::{
+    FORKS, Forked, PAGE_SIZE_BYTES, PHASE_PERCENT, PLACEMENT, POLICY, QUANTILE, SIZE_BYTES,
+    THREADS, ZIPF_ALPHA,
+};
+use cowlab_schema::{Field, Key, VARIANT, Value};
 use cowlab_store::Params;
 
 use crate::fmt;
 
 /// Parameters that are no workload's: its configurations', and parts of one figure.
-const NOT_THE_WORKLOADS: [&str; 6] =
-    ["policy", "page_size_bytes", "forks", "variant", "quantile", "phase_percent"];
+const NOT_THE_WORKLOADS: [&dyn Field; 6] =
+    [&POLICY, &PAGE_SIZE_BYTES, &FORKS, &VARIANT, &QUANTILE, &PHASE_PERCENT];
 
 /// What all configurations of a workload have in common.
 pub(super) struct Workload<'a> {
@@ -23,31 +28,31 @@ impl<'a> Workload<'a> {
     /// Every workload, in the order of its parameters.
     pub(super) fn all(samples: &Picked<'a>) -> Vec<Workload<'a>> {
         let all = samples.by_params(&NOT_THE_WORKLOADS).into_iter().map(|(params, samples)| {
-            let configurations = Configurations::of(&samples.with("forks", "yes"));
+            let configurations = Configurations::of(&samples.with(FORKS, Forked::Yes));
             Workload { params, samples, configurations }
         });
         all.collect()
     }
 
     /// A parameter that its configurations have in common.
-    pub(super) fn param(&self, key: &str) -> &str {
-        self.params.get(key).map_or("", String::as_str)
+    pub(super) fn param<T: Value>(&self, key: Key<T>) -> &str {
+        self.params.get(key.name()).map_or("", String::as_str)
     }
 
     /// `α 1, 256 MiB scattered`.
     pub(super) fn name(&self) -> String {
-        let size = self.param("size_bytes").parse().unwrap_or(0.0);
-        let threads = match self.param("threads") {
+        let size = SIZE_BYTES.of(&self.params).unwrap_or(0) as f64;
+        let threads = match self.param(THREADS) {
             "0" => String::new(),
             threads => format!(", {threads} more threads running"),
         };
-        let (alpha, placement) = (self.param("zipf_alpha"), self.param("placement"));
+        let (alpha, placement) = (self.param(ZIPF_ALPHA), self.param(PLACEMENT));
         format!("α {alpha}, {} {placement}{threads}", fmt::tick(size, "bytes"))
     }
 
     /// What was measured under one of its configurations.
     pub(super) fn case(&self, one: &Configuration) -> Picked<'a> {
-        one.of(&self.samples.with("forks", "yes"))
+        one.of(&self.samples.with(FORKS, Forked::Yes))
     }
 
     /// What it is compared with.
@@ -57,7 +62,7 @@ impl<'a> Workload<'a> {
 
     /// The same writes without a fork, with pages of the same size.
     pub(super) fn reference(&self, of: &Configuration) -> Picked<'a> {
-        let all = self.samples.with("forks", "no").with("page_size_bytes", of.page);
+        let all = self.samples.with(FORKS, Forked::No).with(PAGE_SIZE_BYTES, of.page);
         // References are made under plain copy-on-write.
         let base = self.configurations.base(of);
         let own = base.map(|base| Configuration { page: of.page, ..base }.of(&all));
@@ -72,6 +77,6 @@ impl<'a> Workload<'a> {
 
     /// The calibration of its interval.
     pub(super) fn calibration(&self) -> Picked<'a> {
-        self.samples.with("forks", "once")
+        self.samples.with(FORKS, Forked::Once)
     }
 }

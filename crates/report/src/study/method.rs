@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How a study was measured, and how to repeat it.
 
-use cowlab_analysis::names::{COW_CHECK, COW_FAULTS, FORK_SWEEP, FORK_TABLE};
 use cowlab_analysis::study::Study;
-use cowlab_analysis::{check, machine};
+use cowlab_schema::{
+    calibrate, calibrate_cycle, cow_check, cow_faults, fork_sweep, fork_table, predict_check,
+};
 
 use crate::document::{Block, Cell, Section, Table};
 use crate::facts::command_line;
@@ -50,20 +51,20 @@ pub(super) fn section(study: &Study) -> Section {
 
 fn rounds(study: &Study) -> Table {
     let benches = [
-        machine::BENCH,
-        machine::CYCLES,
-        check::BENCH,
-        FORK_SWEEP,
-        FORK_TABLE,
-        COW_FAULTS,
-        COW_CHECK,
+        calibrate::BENCH,
+        calibrate_cycle::BENCH,
+        predict_check::BENCH,
+        fork_sweep::BENCH,
+        fork_table::BENCH,
+        cow_faults::BENCH,
+        cow_check::BENCH,
     ];
     let count = |count: usize| match count {
         0 => Cell::Missing("was not measured in this run".into()),
         count => Cell::count(count as u64),
     };
     Rows::of("rounds", "What was measured how often", &benches)
-        .text("Measurement", |bench| format!("`{bench}`"))
+        .text("Measurement", |bench| format!("`{}`", bench.name))
         .figure("Samples", |bench| count(study.samples(bench).len()))
         .figure("Rounds", |bench| count(study.samples(bench).rounds()))
         .table()

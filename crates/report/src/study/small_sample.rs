@@ -125,7 +125,7 @@ fn large_numbers(outside: &[Excess], inside: &[Excess], samples: &Picked) -> Opt
 fn excess(samples: &Picked, real: Metric, sys: Metric) -> (Vec<Excess>, usize) {
     let mut left_out = 0;
     let mut points = Vec::new();
-    for (params, samples) in samples.by_params(&["quantile"]) {
+    for (params, samples) in samples.by_params(&[]) {
         let pairs = samples.pairs(real, sys);
         left_out += pairs.iter().filter(|(_, sys)| *sys <= 0.0).count();
         let charged = pairs.iter().filter(|(_, sys)| *sys > 0.0);

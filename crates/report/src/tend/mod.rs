@@ -7,10 +7,9 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use cowlab_analysis::names::TEND as BENCH;
 use cowlab_analysis::picked::Picked;
-use cowlab_model::stats::median;
-use cowlab_schema::tend::Policy;
+use cowlab_schema::tend::{self as names, Part, Policy, Program};
+use cowlab_schema::{Metric, Quantile, VARIANT};
 use cowlab_store::Run;
 
 use crate::document::{Axis, Block, Cell, Document, Plot, Section, Series};
@@ -19,16 +18,16 @@ use crate::{cells, fmt};
 const TITLE: &str = "Keeping a forking process cheap to fork";
 
 /// What everything is compared with.
-const UNTENDED: &str = "untended";
+const UNTENDED: Policy = Policy::Untended;
 
 /// Why what is not tended has no figure.
 const NOBODY: &str = "nobody tends it";
 
 /// One server's size and load, under all policies.
 struct Case<'a> {
-    size_bytes: &'a str,
-    load: &'a str,
-    interval_s: &'a str,
+    size_bytes: u64,
+    load: f64,
+    interval_s: f64,
     /// The kernel, where several were booted.
     variant: Option<&'a str>,
     samples: Picked<'a>,
@@ -38,13 +37,13 @@ impl<'a> Case<'a> {
     fn all(redis: &Picked<'a>) -> Vec<Case<'a>> {
         let mut cases = Vec::new();
         for (variant, redis) in by_variant(redis) {
-            for size_bytes in redis.words("size_bytes") {
-                for load in redis.words("load") {
-                    for interval_s in redis.words("interval_s") {
+            for size_bytes in redis.each(names::SIZE_BYTES) {
+                for load in redis.each(names::LOAD) {
+                    for interval_s in redis.each(names::INTERVAL_S) {
                         let samples = redis
-                            .with("size_bytes", size_bytes)
-                            .with("load", load)
-                            .with("interval_s", interval_s);
+                            .with(names::SIZE_BYTES, size_bytes)
+                            .with(names::LOAD, load)
+                            .with(names::INTERVAL_S, interval_s);
                         if !samples.is_empty() {
                             cases.push(Case { size_bytes, load, interval_s, variant, samples });
                         }
@@ -57,10 +56,7 @@ impl<'a> Case<'a> {
 
     /// `1.50 GiB, 0.5 of the most updates, a snapshot each 60 s`.
     fn name(&self) -> String {
-        let size = self.size_bytes.parse().map_or_else(
-            |_| self.size_bytes.to_owned(),
-            |bytes: f64| fmt::quantity(bytes, "bytes"),
-        );
+        let size = fmt::quantity(self.size_bytes as f64, "bytes");
         let kernel = self.variant.map_or(String::new(), |name| format!(", the {name} kernel"));
         let (load, interval_s) = (self.load, self.interval_s);
         format!("{size}, {load} of the most updates, a snapshot each {interval_s} s{kernel}")
@@ -69,41 +65,44 @@ impl<'a> Case<'a> {
 
 /// One policy, and what was measured under it.
 struct Tended<'a> {
-    policy: &'a str,
+    policy: Policy,
     samples: Picked<'a>,
 }
 
 impl<'a> Tended<'a> {
     /// Those that were measured, as the program lists them.
     fn all(samples: &Picked<'a>) -> Vec<Tended<'a>> {
-        let mut found = samples.words("policy");
-        found.sort_by_key(|name| name.parse::<Policy>().ok());
-        let of = |policy| Tended { policy, samples: samples.with("policy", policy) };
+        let found = samples.numbers(names::POLICY);
+        let of = |policy| Tended { policy, samples: samples.with(names::POLICY, policy) };
         found.into_iter().map(of).collect()
     }
 
-    fn median(&self, metric: &str) -> Option<f64> {
-        median(&self.samples.values(metric))
+    fn name(&self) -> &'static str {
+        self.policy.name()
+    }
+
+    fn median(&self, metric: Metric) -> Option<f64> {
+        self.samples.median(metric)
     }
 
     fn first_pass(&self) -> Cell {
         let missing = "was not measured, or nobody tends it";
-        cells::number(self.median("first_pass_cpu_ns"), "ns", missing)
+        cells::number(self.median(names::FIRST_PASS_CPU_NS), "ns", missing)
     }
 }
 
 /// One kernel's samples after the other's; all of them where it was this machine's own.
 fn by_variant<'a>(samples: &Picked<'a>) -> Vec<(Option<&'a str>, Picked<'a>)> {
-    let variants = samples.words("variant");
+    let variants = samples.by(VARIANT);
     match variants.is_empty() {
         true => vec![(None, samples.clone())],
-        false => variants.into_iter().map(|of| (Some(of), samples.with("variant", of))).collect(),
+        false => variants.into_iter().map(|(name, of)| (Some(name), of)).collect(),
     }
 }
 
 /// The section; `None` of a run without this benchmark.
 pub fn section(run: &Run) -> Option<Section> {
-    let samples = Picked::of(&run.samples, BENCH);
+    let samples = Picked::of(&run.samples, names::BENCH);
     if samples.is_empty() {
         return None;
     }
@@ -113,7 +112,9 @@ pub fn section(run: &Run) -> Option<Section> {
          pages and is left alone: writes split them again."
             .into(),
     )];
-    for (number, case) in Case::all(&samples.with("program", "redis")).iter().enumerate() {
+    for (number, case) in
+        Case::all(&samples.with(names::PROGRAM, Program::Redis)).iter().enumerate()
+    {
         blocks.push(Block::Text(format!("redis-server: {}.", case.name())));
         blocks.extend(tables::all(case, number).map(Block::Table));
         blocks.extend(stops(case, number).map(Block::Plot));
@@ -121,8 +122,8 @@ pub fn section(run: &Run) -> Option<Section> {
     }
     for (variant, samples) in by_variant(&samples) {
         let (prefork, postgres) = (
-            others::prefork(&samples.with("program", "prefork")),
-            others::postgres(&samples.with("program", "postgres")),
+            others::prefork(&samples.with(names::PROGRAM, Program::Prefork)),
+            others::postgres(&samples.with(names::PROGRAM, Program::Postgres)),
         );
         if let Some(name) = variant.filter(|_| prefork.is_some() || postgres.is_some()) {
             blocks.push(Block::Text(format!("The {name} kernel:")));
@@ -149,7 +150,7 @@ fn stops(case: &Case, number: usize) -> Option<Plot> {
         Axis::log("Stop at fork", "ns"),
     )
     .caption("By Redis's own latest_fork_usec; medians of the rounds.");
-    by_snapshot(case, plot, |samples| samples.clone(), "fork_ns")
+    by_snapshot(case, plot, |samples| samples.clone(), names::FORK_NS)
 }
 
 /// What an update takes between the snapshots, over time.
@@ -164,8 +165,8 @@ fn over_time(case: &Case, number: usize) -> Option<Plot> {
     by_snapshot(
         case,
         plot,
-        |samples| samples.with("part", "outside").with("quantile", "p99"),
-        "latency_ns",
+        |samples| samples.with(names::PART, Part::Outside).with(names::QUANTILE, Quantile::P99),
+        names::LATENCY_NS,
     )
 }
 
@@ -173,16 +174,16 @@ fn by_snapshot<'a>(
     case: &Case<'a>,
     mut plot: Plot,
     of: impl Fn(&Picked<'a>) -> Picked<'a>,
-    metric: &str,
+    metric: Metric,
 ) -> Option<Plot> {
     for Tended { policy, samples } in Tended::all(&case.samples) {
         let samples = of(&samples);
-        let numbers = samples.numbers("snapshot");
+        let numbers = samples.numbers(names::SNAPSHOT);
         let at = |number: &u64| {
-            let one = samples.with("snapshot", number).estimate(metric)?;
+            let one = samples.with(names::SNAPSHOT, *number).estimate(metric)?;
             Some((*number as f64, one.value))
         };
-        plot.draw(Series::line(policy, numbers.iter().filter_map(at), policy == UNTENDED));
+        plot.draw(Series::line(policy.name(), numbers.iter().filter_map(at), policy == UNTENDED));
     }
     plot.drawn()
 }

@@ -2,6 +2,7 @@
 //! Programs that fork otherwise than for a snapshot.
 
 use cowlab_analysis::picked::Picked;
+use cowlab_schema::{Quantile, tend as names};
 
 use super::{NOBODY, Tended};
 use crate::cells::MISSING;
@@ -13,23 +14,23 @@ pub(super) fn prefork(samples: &Picked) -> Option<Table> {
     let caption = "A pre-forking Python server, tended before its first fork: the stop at its \
                    forks, its workers' requests, and the anonymous memory of all its processes \
                    half way; medians of the rounds' medians";
-    let sizes = samples.words("size_bytes").into_iter();
-    let each = sizes.flat_map(|size| Tended::all(&samples.with("size_bytes", size)));
-    let each: Vec<Tended> = each.collect();
-    let forks = |of: &Tended| of.samples.values("fork_ns");
+    let sizes = samples.by(names::SIZE_BYTES).into_iter();
+    let each: Vec<Tended> = sizes.flat_map(|(_, samples)| Tended::all(&samples)).collect();
     let table = Rows::of("tend-prefork", caption, &each)
-        .text("Policy", |of| of.policy)
+        .text("Policy", Tended::name)
         .number("Memory loaded", "bytes", MISSING, |of| {
-            of.samples.numbers("size_bytes").first().map(|size| *size as f64)
+            of.samples.numbers(names::SIZE_BYTES).first().map(|size| *size as f64)
         })
-        .count("Forks", |of| forks(of).len() as u64)
-        .of_rounds("Stop, median (95% interval)", "fork_ns", |of| of.samples.clone())
-        .number("longest", "ns", MISSING, |of| forks(of).into_iter().reduce(f64::max))
-        .of_rounds("A request, p50", "request_ns", |of| of.samples.with("quantile", "p50"))
-        .of_rounds("p99", "request_ns", |of| of.samples.with("quantile", "p99"))
-        .of_rounds("Sum of PSS", "pss_sum_bytes", |of| of.samples.clone())
+        .count("Forks", |of| of.samples.values(names::FORK_NS).len() as u64)
+        .of_rounds("Stop, median (95% interval)", names::FORK_NS, |of| of.samples.clone())
+        .number("longest", "ns", MISSING, |of| of.samples.largest(names::FORK_NS))
+        .of_rounds("A request, p50", names::REQUEST_NS, |of| {
+            of.samples.with(names::QUANTILE, Quantile::P50)
+        })
+        .of_rounds("p99", names::REQUEST_NS, |of| of.samples.with(names::QUANTILE, Quantile::P99))
+        .of_rounds("Sum of PSS", names::PSS_SUM_BYTES, |of| of.samples.clone())
         .unit("First pass, CPU time", "ns", Tended::first_pass)
-        .number("CPU time of tending since", "ns", NOBODY, |of| of.median("tending_cpu_ns"));
+        .number("CPU time of tending since", "ns", NOBODY, |of| of.median(names::TENDING_CPU_NS));
     (!each.is_empty()).then(|| table.table())
 }
 
@@ -38,14 +39,14 @@ pub(super) fn postgres(samples: &Picked) -> Option<Table> {
     let caption = "PostgreSQL, which forks for each connection: the time until a query may be sent";
     let each = Tended::all(samples);
     let table = Rows::of("tend-postgres", caption, &each)
-        .text("Policy", |of| of.policy)
-        .text("Connections at a time", |of| of.samples.words("connections").join(", "))
-        .of_rounds("p50", "connect_ns", |of| of.samples.with("quantile", "p50"))
-        .of_rounds("p99", "connect_ns", |of| of.samples.with("quantile", "p99"))
-        .of_rounds("max", "connect_ns", |of| of.samples.with("quantile", "max"))
+        .text("Policy", Tended::name)
+        .text("Connections at a time", |of| of.samples.words(names::CONNECTIONS).join(", "))
+        .of_rounds("p50", names::CONNECT_NS, |of| of.samples.with(names::QUANTILE, Quantile::P50))
+        .of_rounds("p99", names::CONNECT_NS, |of| of.samples.with(names::QUANTILE, Quantile::P99))
+        .of_rounds("max", names::CONNECT_NS, |of| of.samples.with(names::QUANTILE, Quantile::Max))
         .number("Stop at fork, predicted", "ns", "needs a machine profile", |of| {
-            of.median("predicted_fork_ns")
+            of.median(names::PREDICTED_FORK_NS)
         })
-        .number("CPU time of tending", "ns", NOBODY, |of| of.median("tending_cpu_ns"));
+        .number("CPU time of tending", "ns", NOBODY, |of| of.median(names::TENDING_CPU_NS));
     (!each.is_empty()).then(|| table.table())
 }

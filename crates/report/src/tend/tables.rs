@@ -3,6 +3,8 @@
 
 use cowlab_analysis::picked::Picked;
 use cowlab_model::stats::median;
+use cowlab_schema::tend::{self as names, Part, Policy};
+use cowlab_schema::{Metric, Quantile};
 
 use super::{Case, NOBODY, Tended, UNTENDED};
 use crate::cells::{self, ITSELF, MISSING};
@@ -20,14 +22,9 @@ pub(super) fn all(case: &Case, number: usize) -> [Table; 5] {
     ]
 }
 
-/// The largest of the values; each run has one.
-fn most(values: &[f64]) -> Option<f64> {
-    values.iter().copied().reduce(f64::max)
-}
-
 /// What `of` makes of the figure of untended and of the policy's own.
 fn beside(
-    policy: &str,
+    policy: Policy,
     base: Option<f64>,
     own: Option<f64>,
     of: impl Fn(f64, f64) -> Option<Cell>,
@@ -40,27 +37,27 @@ fn beside(
 }
 
 /// How many times as much untended has.
-fn times(policy: &str, base: Option<f64>, own: Option<f64>) -> Cell {
+fn times(policy: Policy, base: Option<f64>, own: Option<f64>) -> Cell {
     beside(policy, base, own, |base, own| (own > 0.0).then(|| Cell::number(base / own, "")))
 }
 
 /// The difference to untended, as a share of it.
-fn change(policy: &str, base: Option<f64>, own: Option<f64>) -> Cell {
+fn change(policy: Policy, base: Option<f64>, own: Option<f64>) -> Cell {
     beside(policy, base, own, |base, own| {
         (base > 0.0).then(|| Cell::number(own / base - 1.0, "fraction"))
     })
 }
 
 fn stops(case: &Case, number: usize, each: &[Tended]) -> Table {
-    let untended = case.samples.with("policy", UNTENDED);
-    let middle = |samples: &Picked| Some(samples.estimate_of_rounds("fork_ns")?.value);
-    let longest = |samples: &Picked| most(&samples.values("fork_ns"));
+    let untended = case.samples.with(names::POLICY, UNTENDED);
+    let middle = |samples: &Picked| Some(samples.estimate_of_rounds(names::FORK_NS)?.value);
+    let longest = |samples: &Picked| samples.largest(names::FORK_NS);
     let caption = "The stop at the forks of all rounds, by Redis's latest_fork_usec; the median is \
                    that of the rounds' medians, its interval that of the rounds";
     Rows::of(format!("tend-stops-table-{number}"), caption, each)
-        .text("Policy", |of| of.policy)
-        .count("Forks", |of| of.samples.values("fork_ns").len() as u64)
-        .of_rounds("Median (95% interval)", "fork_ns", |of| of.samples.clone())
+        .text("Policy", Tended::name)
+        .count("Forks", |of| of.samples.values(names::FORK_NS).len() as u64)
+        .of_rounds("Median (95% interval)", names::FORK_NS, |of| of.samples.clone())
         .unit("times shorter", "times", |of| {
             times(of.policy, middle(&untended), middle(&of.samples))
         })
@@ -69,64 +66,65 @@ fn stops(case: &Case, number: usize, each: &[Tended]) -> Table {
             times(of.policy, longest(&untended), longest(&of.samples))
         })
         .number("First, predicted", "ns", "needs a machine profile (calibrate)", |of| {
-            of.median("predicted_fork_ns")
+            of.median(names::PREDICTED_FORK_NS)
         })
         .number("First, measured", "ns", MISSING, |of| {
-            median(&of.samples.with("snapshot", "1").values("fork_ns"))
+            of.samples.with(names::SNAPSHOT, 1).median(names::FORK_NS)
         })
         .table()
 }
 
 /// A part of the updates under one policy.
-struct Part<'a> {
-    policy: &'a str,
-    part: &'static str,
+struct Row {
+    policy: Policy,
+    part: Part,
     words: &'static str,
     /// Its own row, or how far the rounds of it lie apart.
     is_spread: bool,
 }
 
 /// A quantile of the updates of one part in whole phases, a value for each.
-fn whole(case: &Case, policy: &str, part: &str, quantile: &str) -> Vec<f64> {
-    let samples = case.samples.with("policy", policy).with("part", part).with("quantile", quantile);
+fn whole(case: &Case, policy: Policy, part: Part, quantile: Quantile) -> Vec<f64> {
+    let samples = case.samples.with(names::POLICY, policy).with(names::PART, part);
     // Rows of single snapshots carry one more parameter.
-    samples.without("snapshot").values("latency_ns")
+    samples.with(names::QUANTILE, quantile).without(names::SNAPSHOT).values(names::LATENCY_NS)
 }
 
 fn latency(case: &Case, number: usize, each: &[Tended]) -> Table {
     let mut parts = Vec::new();
     for (part, words) in [
-        ("outside", "between snapshots"),
-        ("undisturbed", "of these, undisturbed"),
-        ("tending", "of these, while regions were collapsed"),
-        ("snapshot", "that met one"),
+        (Part::Outside, "between snapshots"),
+        (Part::Undisturbed, "of these, undisturbed"),
+        (Part::Tending, "of these, while regions were collapsed"),
+        (Part::Snapshot, "that met one"),
     ] {
-        let seen =
-            |of: &&Tended| part != "tending" || !whole(case, of.policy, part, "max").is_empty();
-        let of = |policy, is_spread| Part { policy, part, words, is_spread };
+        let seen = |of: &&Tended| {
+            part != Part::Tending || !whole(case, of.policy, part, Quantile::Max).is_empty()
+        };
+        let of = |policy, is_spread| Row { policy, part, words, is_spread };
         parts.extend(each.iter().filter(seen).map(|tended| of(tended.policy, false)));
-        parts.extend((part != "tending").then_some(of(UNTENDED, true)));
+        parts.extend((part != Part::Tending).then_some(of(UNTENDED, true)));
     }
-    let values = |of: &Part, quantile: &str| whole(case, of.policy, of.part, quantile);
-    let figure = |quantile: &'static str| {
-        move |of: &Part| {
+    let values = |of: &Row, quantile| whole(case, of.policy, of.part, quantile);
+    let figure = |quantile| {
+        move |of: &Row| {
             let values = values(of, quantile);
             if !of.is_spread {
                 return cells::number(median(&values), "ns", "too few updates");
             }
-            let least = values.iter().copied().reduce(f64::min);
-            let spread = most(&values).zip(least).filter(|_| values.len() > 1);
-            let spread = spread.map(|(most, least)| most - least);
+            let [least, largest] = [f64::min, f64::max].map(|of| values.iter().copied().reduce(of));
+            let spread = largest.zip(least).filter(|_| values.len() > 1);
+            let spread = spread.map(|(largest, least)| largest - least);
             cells::number(spread, "ns", "needs two rounds")
         }
     };
-    let against = |quantile: &'static str| {
-        move |of: &Part| {
+    let against = |quantile| {
+        move |of: &Row| {
             if of.is_spread {
                 return Cell::text("");
             }
             // Nobody collapses an untended one's: compared with its updates between snapshots.
-            let part = if of.part == "tending" { "outside" } else { of.part };
+            let part = if of.part == Part::Tending { Part::Outside } else { of.part };
             let base = median(&whole(case, UNTENDED, part, quantile));
             change(of.policy, base, median(&values(of, quantile)))
         }
@@ -135,38 +133,38 @@ fn latency(case: &Case, number: usize, each: &[Tended]) -> Table {
                    untended rounds (largest less smallest). Undisturbed: no CPU time was given to \
                    others by a hypervisor in the second before";
     Rows::of(format!("tend-latency-table-{number}"), caption, &parts)
-        .text("Policy", |of| if of.is_spread { "untended, spread" } else { of.policy })
+        .text("Policy", |of| if of.is_spread { "untended, spread" } else { of.policy.name() })
         .text("Updates", |of| of.words)
-        .unit("p50", "ns", figure("p50"))
-        .unit("p99", "ns", figure("p99"))
-        .unit("against untended", "fraction", against("p99"))
-        .unit("p99.9", "ns", figure("p99.9"))
-        .unit("against untended", "fraction", against("p99.9"))
-        .unit("p99.99", "ns", figure("p99.99"))
-        .unit("max", "ns", figure("max"))
+        .unit("p50", "ns", figure(Quantile::P50))
+        .unit("p99", "ns", figure(Quantile::P99))
+        .unit("against untended", "fraction", against(Quantile::P99))
+        .unit("p99.9", "ns", figure(Quantile::P99_9))
+        .unit("against untended", "fraction", against(Quantile::P99_9))
+        .unit("p99.99", "ns", figure(Quantile::P99_99))
+        .unit("max", "ns", figure(Quantile::Max))
         .table()
 }
 
 fn memory(case: &Case, number: usize, each: &[Tended]) -> Table {
-    let untended = case.samples.with("policy", UNTENDED);
-    let against = |metric: &'static str| {
-        let base = median(&untended.values(metric));
+    let untended = case.samples.with(names::POLICY, UNTENDED);
+    let against = |metric: Metric| {
+        let base = untended.median(metric);
         move |of: &Tended| change(of.policy, base, of.median(metric))
     };
     let needs = "needs a control group of the bench's own";
-    let bytes = |metric: &'static str| move |of: &Tended| of.median(metric);
+    let bytes = |metric: Metric| move |of: &Tended| of.median(metric);
     let caption = "Memory between the snapshots, and what one copies; medians of the rounds. The \
                    group is what its control group is charged, without page cache: also parts of \
                    huge pages that nobody maps any more, which RSS leaves out";
     Rows::of(format!("tend-memory-{number}"), caption, each)
-        .text("Policy", |of| of.policy)
-        .number("RSS", "bytes", needs, bytes("rss_bytes"))
-        .unit("against untended", "fraction", against("rss_bytes"))
-        .number("Group", "bytes", needs, bytes("group_bytes"))
-        .unit("against untended", "fraction", against("group_bytes"))
-        .number("Group, most", "bytes", needs, bytes("group_peak_bytes"))
-        .number("Copied by a snapshot", "bytes", needs, bytes("cow_bytes"))
-        .unit("against untended", "fraction", against("cow_bytes"))
+        .text("Policy", Tended::name)
+        .number("RSS", "bytes", needs, bytes(names::RSS_BYTES))
+        .unit("against untended", "fraction", against(names::RSS_BYTES))
+        .number("Group", "bytes", needs, bytes(names::GROUP_BYTES))
+        .unit("against untended", "fraction", against(names::GROUP_BYTES))
+        .number("Group, most", "bytes", needs, bytes(names::GROUP_PEAK_BYTES))
+        .number("Copied by a snapshot", "bytes", needs, bytes(names::COW_BYTES))
+        .unit("against untended", "fraction", against(names::COW_BYTES))
         .table()
 }
 
@@ -177,24 +175,26 @@ fn work(number: usize, each: &[Tended]) -> Table {
                    less time from fork to fork than the CPU time for a snapshot divided by tend's \
                    share of a CPU (0.05), tending does not pay in full";
     let restored = |of: &Tended| {
-        let never = match of.median("tending_cpu_fraction") {
+        let never = match of.median(names::TENDING_CPU_FRACTION) {
             Some(_) => "never was: the next snapshot came before",
             None => NOBODY,
         };
-        cells::number(of.median("restored_ns"), "ns", never)
+        cells::number(of.median(names::RESTORED_NS), "ns", never)
     };
     Rows::of(format!("tend-work-{number}"), caption, each)
-        .text("Policy", |of| of.policy)
-        .number("A snapshot", "ns", MISSING, |of| of.median("snapshot_ns"))
+        .text("Policy", Tended::name)
+        .number("A snapshot", "ns", MISSING, |of| of.median(names::SNAPSHOT_NS))
         .unit("First pass, CPU time", "ns", Tended::first_pass)
-        .number("CPU of tending since", "fraction", NOBODY, |of| of.median("tending_cpu_fraction"))
+        .number("CPU of tending since", "fraction", NOBODY, |of| {
+            of.median(names::TENDING_CPU_FRACTION)
+        })
         .number("CPU time for a snapshot", "ns", NOBODY, |of| {
-            let snapshots = of.samples.numbers("snapshot").len() as f64;
-            Some(of.median("tending_cpu_ns")? / snapshots.max(1.0))
+            let snapshots = of.samples.numbers(names::SNAPSHOT).len() as f64;
+            Some(of.median(names::TENDING_CPU_NS)? / snapshots.max(1.0))
         })
         .unit("All huge again after", "ns", restored)
         .number("Longest stall by a collapse", "ns", NOBODY, |of| {
-            most(&of.samples.values("stall_max_ns"))
+            of.samples.largest(names::STALL_MAX_NS)
         })
         .table()
 }
@@ -204,23 +204,23 @@ fn load(number: usize, each: &[Tended]) -> Table {
     let caption = "The load: updates asked for and answered, and the most that this server \
                    answered in a closed loop, each with the server's share of a CPU; how late its \
                    clients sent; CPU time that a hypervisor gave to others; medians of the rounds";
-    let of = |metric: &'static str| move |of: &Tended| of.median(metric);
+    let of = |metric: Metric| move |of: &Tended| of.median(metric);
     Rows::of(format!("tend-load-{number}"), caption, each)
-        .text("Policy", |of| of.policy)
-        .number("Asked for", "per_s", MISSING, of("intended_per_s"))
-        .number("Answered", "per_s", MISSING, of("throughput_per_s"))
-        .number("by so much of a CPU", "fraction", MISSING, of("server_cpu_fraction"))
-        .number("Most", "per_s", MISSING, of("most_per_s"))
-        .number("by so much of a CPU", "fraction", MISSING, of("most_server_cpu_fraction"))
+        .text("Policy", Tended::name)
+        .number("Asked for", "per_s", MISSING, of(names::INTENDED_PER_S))
+        .number("Answered", "per_s", MISSING, of(names::THROUGHPUT_PER_S))
+        .number("by so much of a CPU", "fraction", MISSING, of(names::SERVER_CPU_FRACTION))
+        .number("Most", "per_s", MISSING, of(names::MOST_PER_S))
+        .number("by so much of a CPU", "fraction", MISSING, of(names::MOST_SERVER_CPU_FRACTION))
         .number("Sent late, p99.9", "ns", MISSING, |of| {
-            median(&of.samples.with("quantile", "p99.9").values("late_ns"))
+            of.samples.with(names::QUANTILE, Quantile::P99_9).median(names::LATE_NS)
         })
-        .number("Stolen", "ns", MISSING, of("stolen_ns"))
+        .number("Stolen", "ns", MISSING, of(names::STOLEN_NS))
         .number(
             "Undisturbed, of updates between snapshots",
             "fraction",
             MISSING,
-            of("undisturbed_fraction"),
+            of(names::UNDISTURBED_FRACTION),
         )
         .table()
 }

@@ -1,45 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 
-use cowlab_store::{Environment, Params, Run, RunInfo, Sample};
+use cowlab_schema::Cell as _;
+use cowlab_store::{Environment, Params, RunInfo, Sample};
 
 use super::*;
 use crate::document::Cell;
 
-fn sample(policy: &str, metric: &str, more: &[(&str, &str)], value: f64) -> Sample {
-    let mut params: Params = [
-        ("program", "redis"),
-        ("policy", policy),
-        ("size_bytes", "1073741824"),
-        ("load", "0.5"),
-        ("interval_s", "60"),
-    ]
-    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-    .into();
-    params.extend(more.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
-    Sample::new(BENCH, params, metric, value)
+fn params(policy: Policy) -> Params {
+    names::Tended { policy, size_bytes: 1 << 30, ..names::Tended::default() }.params()
+}
+
+fn latency(policy: Policy, part: Part, quantile: Quantile, value: f64) -> Sample {
+    let mut params = params(policy);
+    names::PART.put(&mut params, part);
+    names::QUANTILE.put(&mut params, quantile);
+    Sample::of(names::LATENCY_NS, params, value)
 }
 
 fn run() -> Run {
     let mut samples = Vec::new();
-    for (policy, fork) in [("tended", 4e6), ("untended", 24e6)] {
-        for number in ["1", "2", "3"] {
-            samples.push(sample(policy, "fork_ns", &[("snapshot", number)], fork));
-            let of = [("snapshot", number), ("part", "outside"), ("quantile", "p99")];
-            samples.push(sample(policy, "latency_ns", &of, 9e9));
+    for (policy, fork, rss) in [(Policy::Tended, 4e6, 102.0), (UNTENDED, 24e6, 100.0)] {
+        for number in 1..=3 {
+            let fork = Sample::of(names::FORK_NS, params(policy), fork);
+            let latency = latency(policy, Part::Outside, Quantile::P99, 9e9);
+            for mut sample in [fork, latency] {
+                names::SNAPSHOT.put(&mut sample.params, number);
+                samples.push(sample);
+            }
         }
-        samples.push(sample(policy, "late_ns", &[("quantile", "p99.9")], 3e5));
-        let whole = [("part", "outside"), ("quantile", "p99")];
-        samples.push(sample(policy, "latency_ns", &whole, 1e5));
-        for quantile in ["p99", "max"].into_iter().filter(|_| policy == "tended") {
-            let meanwhile = [("part", "tending"), ("quantile", quantile)];
-            samples.push(sample(policy, "latency_ns", &meanwhile, 2e5));
+        let mut late = Sample::of(names::LATE_NS, params(policy), 3e5);
+        names::QUANTILE.put(&mut late.params, Quantile::P99_9);
+        samples.extend([late, latency(policy, Part::Outside, Quantile::P99, 1e5)]);
+        if policy == Policy::Tended {
+            for quantile in [Quantile::P99, Quantile::Max] {
+                samples.push(latency(policy, Part::Tending, quantile, 2e5));
+            }
         }
-        samples.push(sample(
-            policy,
-            "rss_bytes",
-            &[],
-            if policy == "tended" { 102.0 } else { 100.0 },
-        ));
+        samples.push(Sample::of(names::RSS_BYTES, params(policy), rss));
     }
     let info = RunInfo::begin("bench-tend", 1, Environment::default());
     Run { info, samples }

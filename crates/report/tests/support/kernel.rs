@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A kernel on which a fault costs 5 µs and a page copied ahead 2 µs, and the samples of guests.
 
+use cowlab_schema::cow_faults::{self, CowFaults};
+use cowlab_schema::fork_sweep::{self, DoFork};
+use cowlab_schema::{Cell as _, Metric, Pattern, Policy, QUANTILE, Quantile, VARIANT, command};
 use cowlab_store::{Accelerator, Environment, KernelBuild, Params, Run, RunInfo, Sample};
 
 /// A page written that faults.
@@ -34,7 +37,12 @@ pub fn run() -> Run {
         environment("patched", Accelerator::Icount),
     ];
     let mut run = Run { info, samples: Vec::new() };
-    for (pattern, mib) in [("sequential", 16), ("sequential", 64), ("random", 16), ("random", 64)] {
+    for (pattern, mib) in [
+        (Pattern::Sequential, 16),
+        (Pattern::Sequential, 64),
+        (Pattern::Random, 16),
+        (Pattern::Random, 64),
+    ] {
         for threads in [0, 1] {
             for depth in [0, 1, 16, 512] {
                 bulk(&mut run, pattern, mib, threads, depth, 0);
@@ -51,129 +59,133 @@ pub fn run() -> Run {
     run
 }
 
-fn policy(depth: u32, order: u32) -> String {
+fn policy(depth: u32, order: u32) -> Policy {
     match (depth, order) {
-        (0, _) => "off".into(),
-        (1, 0) => "next".into(),
-        (pages, 0) => format!("next:{pages}"),
-        (pages, order) => format!("next:{pages}:{order}"),
+        (0, _) => Policy::Off,
+        (pages, 0) => Policy::Next(pages),
+        (pages, order) => Policy::NextFolios(pages, order),
     }
 }
 
-fn params(pairs: &[(&str, &str)]) -> Params {
-    pairs.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
+fn workload(pattern: Pattern, mib: u64, threads: u32, policy: Policy) -> Params {
+    let cell =
+        CowFaults { pattern, size_bytes: mib << 20, threads, policy, ..CowFaults::default() };
+    with_variant(cell.params(), "patched")
 }
 
-fn workload(pattern: &str, mib: u64, threads: u32, policy: &str) -> Params {
-    params(&[
-        ("pattern", pattern),
-        ("size_bytes", &(mib << 20).to_string()),
-        ("threads", &threads.to_string()),
-        ("writer", "child"),
-        ("children", "1"),
-        ("page_size_bytes", "4096"),
-        ("policy", policy),
-        ("variant", "patched"),
-    ])
+fn with_variant(mut params: Params, variant: &str) -> Params {
+    VARIANT.put(&mut params, variant);
+    params
 }
 
 struct Add<'a> {
     run: &'a mut Run,
     environment: u32,
-    bench: &'static str,
     params: Params,
 }
 
 impl Add<'_> {
     /// A count: the same in every round.
-    fn count(&mut self, metric: &str, value: f64) {
+    fn count(&mut self, metric: Metric, value: f64) {
         self.values(metric, value, |_| 1.0);
     }
 
     /// A time.
-    fn time(&mut self, metric: &str, value: f64) {
+    fn time(&mut self, metric: Metric, value: f64) {
         self.values(metric, value, |factor| factor);
     }
 
-    fn values(&mut self, metric: &str, value: f64, scatter: fn(f64) -> f64) {
+    fn values(&mut self, metric: Metric, value: f64, scatter: fn(f64) -> f64) {
         for (rep, factor) in ROUNDS {
             self.run.samples.push(Sample {
                 environment: self.environment,
                 rep,
                 start_unix_ns: rep.into(),
-                ..Sample::new(self.bench, self.params.clone(), metric, value * scatter(factor))
+                ..Sample::of(metric, self.params.clone(), value * scatter(factor))
             });
         }
     }
 
-    fn quantile(&mut self, metric: &str, quantile: &str, value: f64) {
-        self.params.insert("quantile".into(), quantile.into());
+    fn quantile(&mut self, metric: Metric, quantile: Quantile, value: f64) {
+        QUANTILE.put(&mut self.params, quantile);
         self.time(metric, value);
-        self.params.remove("quantile");
+        self.params.remove(QUANTILE.name());
     }
 }
 
-fn bulk(run: &mut Run, pattern: &str, mib: u64, threads: u32, depth: u32, order: u32) {
+fn bulk(run: &mut Run, pattern: Pattern, mib: u64, threads: u32, depth: u32, order: u32) {
     let pages = (mib * 256) as f64;
     let share = match (pattern, depth) {
         (_, 0) => 1.0,
-        ("random", 1) => 1.0 - (-1f64).exp(),
-        ("random", depth) => 3.0 / f64::from(depth + 3),
+        (Pattern::Random, 1) => 1.0 - (-1f64).exp(),
+        (Pattern::Random, depth) => 3.0 / f64::from(depth + 3),
         (_, depth) => 1.0 / f64::from(depth + 1),
     };
     let faults = (pages * share).round();
     let ahead = pages - faults;
     let flush = if threads > 0 { 10_000.0 } else { 0.0 };
-    let scattered = if pattern == "random" { 1.1 } else { 1.0 };
+    let scattered = if pattern == Pattern::Random { 1.1 } else { 1.0 };
     let ahead_ns = if order == 0 { AHEAD_NS } else { AHEAD_IN_FOLIO_NS };
-    let params = workload(pattern, mib, threads, &policy(depth, order));
-    let mut add = Add { run, environment: 0, bench: "cow-faults", params };
-    add.count("pages_written", pages);
-    add.time("elapsed_ns", (faults * (FAULT_NS + flush) + ahead * ahead_ns) * scattered);
+    let params = workload(pattern, mib, threads, policy(depth, order));
+    let mut add = Add { run, environment: 0, params };
+    add.count(cow_faults::PAGES_WRITTEN, pages);
+    add.time(cow_faults::ELAPSED_NS, (faults * (FAULT_NS + flush) + ahead * ahead_ns) * scattered);
     for (metric, value) in [
-        ("cow_faults", faults),
-        ("flushes", faults),
-        ("ptl_holds", faults * 2.0),
-        ("allocations", faults),
-        ("precopy_pages", ahead),
-        ("precopy_success", ahead),
-        ("precopy_attempts", if depth == 0 { 0.0 } else { ahead / (1.0 - share) }),
-        ("precopy_written", ahead),
-        ("precopy_wasted", 0.0),
+        (cow_faults::COW_FAULTS, faults),
+        (cow_faults::FLUSHES, faults),
+        (cow_faults::PTL_HOLDS, faults * 2.0),
+        (cow_faults::ALLOCATIONS, faults),
+        (cow_faults::PRECOPY_PAGES, ahead),
+        (cow_faults::PRECOPY_SUCCESS, ahead),
+        (cow_faults::PRECOPY_ATTEMPTS, if depth == 0 { 0.0 } else { ahead / (1.0 - share) }),
+        (cow_faults::PRECOPY_WRITTEN, ahead),
+        (cow_faults::PRECOPY_WASTED, 0.0),
     ] {
         add.count(metric, value);
     }
-    for (quantile, ns) in [("mean", 1000.0), ("p50", 900.0), ("p99", 1500.0), ("max", 20_000.0)] {
-        add.quantile("copy_ns", quantile, ns);
+    for (quantile, ns) in [
+        (Quantile::Mean, 1000.0),
+        (Quantile::P50, 900.0),
+        (Quantile::P99, 1500.0),
+        (Quantile::Max, 20_000.0),
+    ] {
+        add.quantile(cow_faults::COPY_NS, quantile, ns);
     }
 }
 
 fn single(run: &mut Run, depth: u32) {
-    let params = workload("single", 16, 0, &policy(depth, 0));
-    let mut add = Add { run, environment: 0, bench: "cow-faults", params };
-    add.count("pages_written", 1.0);
-    add.count("cow_faults", 1.0);
-    for metric in ["precopy_pages", "precopy_attempts", "precopy_success", "precopy_wasted"] {
+    let params = workload(Pattern::Single, 16, 0, policy(depth, 0));
+    let mut add = Add { run, environment: 0, params };
+    add.count(cow_faults::PAGES_WRITTEN, 1.0);
+    add.count(cow_faults::COW_FAULTS, 1.0);
+    for metric in [
+        cow_faults::PRECOPY_PAGES,
+        cow_faults::PRECOPY_ATTEMPTS,
+        cow_faults::PRECOPY_SUCCESS,
+        cow_faults::PRECOPY_WASTED,
+    ] {
         add.count(metric, depth.into());
     }
-    add.count("precopy_written", 0.0);
+    add.count(cow_faults::PRECOPY_WRITTEN, 0.0);
     let ns = FAULT_NS + AHEAD_NS * f64::from(depth);
-    for quantile in ["min", "p50", "max"] {
-        add.quantile("fault_ns", quantile, ns);
+    for quantile in [Quantile::Min, Quantile::P50, Quantile::Max] {
+        add.quantile(cow_faults::FAULT_NS, quantile, ns);
     }
 }
 
 fn counted(run: &mut Run, environment: u32, variant: &str, factor: f64) {
-    let mut faults = workload("sequential", 16, 0, "off");
-    faults.insert("variant".into(), variant.into());
-    let mut add = Add { run: &mut *run, environment, bench: "cow-faults", params: faults };
-    add.count("pages_written", 4096.0);
-    add.count("elapsed_instructions", 4200.0 * 4096.0 * factor);
-    let forks =
-        params(&[("heap_bytes", "10000000"), ("write_fraction", "0"), ("variant", variant)]);
-    let mut add = Add { run: &mut *run, environment, bench: "fork-sweep", params: forks };
-    add.count("child_start_instructions", 500_000.0 * factor);
-    let command = params(&[("command", "sh build.sh"), ("policy", "off"), ("variant", variant)]);
-    let mut add = Add { run, environment, bench: "command", params: command };
-    add.count("cpu_instructions", 9e9 * factor);
+    let faults = workload(Pattern::Sequential, 16, 0, Policy::Off);
+    let mut command = Params::new();
+    command::COMMAND.put(&mut command, "sh build.sh");
+    command::POLICY.put(&mut command, Policy::Off);
+    let forks = DoFork::new(100, 10_000_000, 0.0, 4096).params();
+    for (params, metric, value) in [
+        (faults.clone(), cow_faults::PAGES_WRITTEN, 4096.0),
+        (faults, cow_faults::ELAPSED_INSTRUCTIONS, 4200.0 * 4096.0 * factor),
+        (forks, fork_sweep::CHILD_START_INSTRUCTIONS, 500_000.0 * factor),
+        (command, command::CPU_INSTRUCTIONS, 9e9 * factor),
+    ] {
+        let params = with_variant(params, variant);
+        Add { run: &mut *run, environment, params }.count(metric, value);
+    }
 }

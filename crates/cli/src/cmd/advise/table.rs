@@ -1,32 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Advice as a table, and as samples.
 
-use cowlab_bench::advice::BENCH;
+use cowlab_analysis::picked::Picked;
 use cowlab_model::advice::{Advice, Choice, Forecast};
 use cowlab_model::cost::Predicted;
-use cowlab_model::stats::estimate;
-use cowlab_report::{Block, Cell, Column, Finding, Section, Table};
-use cowlab_schema::{Metric, advise};
+use cowlab_report::{Block, Cell, Finding, Rows, Section, Table};
+use cowlab_schema::{Figure, Metric, advise};
 use cowlab_store::{Params, Sample};
 
 use crate::application::Application;
 
-/// A figure of a forecast, and its name.
-type Figure = (Metric, fn(&Forecast) -> Predicted);
+/// A figure of a forecast: as samples have it, and as the table names it.
+type Foretold = (Metric, &'static str, fn(&Forecast) -> Predicted);
 
-/// The figures of a forecast: as samples have them.
-const FIGURES: [Figure; 3] = [
-    (advise::STOP_NS, |f| f.stop_ns),
-    (advise::WRITES_NS, |f| f.writes_ns),
-    (advise::EXTRA_BYTES, |f| f.extra_bytes),
+/// The figures of a forecast.
+const FIGURES: [Foretold; 3] = [
+    (advise::STOP_NS, "stop at fork", |f| f.stop_ns),
+    (advise::WRITES_NS, "writes after it", |f| f.writes_ns),
+    (advise::EXTRA_BYTES, "extra memory", |f| f.extra_bytes),
 ];
-
-/// What was measured, of a run's samples.
-fn measured(samples: &[Sample]) -> impl Iterator<Item = &Sample> {
-    samples
-        .iter()
-        .filter(|s| s.bench == BENCH && s.params.get("figure").is_some_and(|f| f == "measured"))
-}
 
 /// A short name of a choice, as samples have it.
 pub fn name_of(choice: &Choice) -> String {
@@ -49,13 +41,15 @@ pub fn forecast_samples(advice: &[Advice]) -> Vec<Sample> {
     let mut samples = Vec::new();
     for one in advice {
         let Ok(forecast) = &one.forecast else { continue };
-        for (metric, of) in FIGURES {
+        for (metric, _, of) in FIGURES {
             let p = of(forecast);
-            for (figure, value) in [("predicted", p.value), ("low", p.low), ("high", p.high)] {
+            for (figure, value) in
+                [(Figure::Predicted, p.value), (Figure::Low, p.low), (Figure::High, p.high)]
+            {
                 let mut params = Params::new();
                 advise::CHOICE.put(&mut params, &name_of(&one.choice));
                 advise::FIGURE.put(&mut params, figure);
-                samples.push(Sample::new(BENCH, params, metric, value));
+                samples.push(Sample::of(metric, params, value));
             }
         }
     }
@@ -98,43 +92,29 @@ pub fn page(
 }
 
 fn table(advice: &[Advice], trials: &[Sample]) -> Table {
-    let verified = !trials.is_empty();
-    let mut columns = vec![Column::text("choice")];
-    for (figure, name) in [
-        (advise::STOP_NS, "stop at fork"),
-        (advise::WRITES_NS, "writes after it"),
-        (advise::EXTRA_BYTES, "extra memory"),
-    ] {
-        columns.push(Column::number(format!("{name}, predicted")));
-        if verified {
-            columns.push(Column::number(match figure == advise::EXTRA_BYTES {
-                true => "copies, measured".to_owned(),
-                false => format!("{name}, measured"),
-            }));
+    let all = Picked::of(trials, advise::BENCH).with(advise::FIGURE, Figure::Measured);
+    let priced: Vec<&Advice> = advice.iter().filter(|one| one.forecast.is_ok()).collect();
+    let mut rows = Rows::of("advice", "What each choice would change", &priced)
+        .text("choice", |one| &one.what);
+    for (metric, name, of) in FIGURES {
+        rows = rows.figure(&format!("{name}, predicted"), |one| match &one.forecast {
+            Ok(forecast) => predicted(of(forecast), metric.unit),
+            Err(why) => Cell::Missing(why.clone()),
+        });
+        let (name, metric) = match metric == advise::EXTRA_BYTES {
+            true => ("copies", advise::COPIED_BYTES),
+            false => (name, metric),
+        };
+        if !trials.is_empty() {
+            rows = rows.figure(&format!("{name}, measured"), |one| tried(one, &all, metric));
         }
     }
-    columns.push(Column::text("takes"));
-    columns.push(Column::text("how"));
-    let mut table = Table::new("advice", "What each choice would change", columns);
-    for one in advice.iter().filter(|one| one.forecast.is_ok()) {
-        let mut row = vec![Cell::text(&one.what)];
-        for (metric, of) in FIGURES {
-            row.push(match &one.forecast {
-                Ok(forecast) => predicted(of(forecast), metric.unit),
-                Err(why) => Cell::Missing(why.clone()),
-            });
-            if verified {
-                row.push(tried(one, trials, metric));
-            }
-        }
-        row.push(Cell::text(match one.choice {
-            Choice::AsItIs => "",
-            _ => one.choice.means().name(),
-        }));
-        row.push(Cell::text(&one.step));
-        table.push(row);
-    }
-    table
+    rows.text("takes", |one| match one.choice {
+        Choice::AsItIs => "",
+        _ => one.choice.means().name(),
+    })
+    .text("how", |one| &one.step)
+    .table()
 }
 
 fn predicted(p: Predicted, unit: &str) -> Cell {
@@ -145,24 +125,15 @@ fn predicted(p: Predicted, unit: &str) -> Cell {
     }
 }
 
-fn tried(one: &Advice, trials: &[Sample], metric: Metric) -> Cell {
+fn tried(one: &Advice, trials: &Picked, metric: Metric) -> Cell {
     if let Err(why) = &one.shape {
         return Cell::Missing(why.clone());
     }
-    let metric = if metric == advise::EXTRA_BYTES { advise::COPIED_BYTES } else { metric };
-    let values: Vec<f64> =
-        trials_of(trials, &one.choice, metric).into_iter().map(|s| s.value).collect();
-    match estimate(&values) {
+    match trials.with(advise::CHOICE, &name_of(&one.choice)).estimate(metric) {
         Some(e) if metric.unit == "bytes" => Cell::number(e.value, metric.unit),
         Some(e) => Cell::estimate(e.value, e.low, e.high, metric.unit),
         None => Cell::Missing("it was not measured".to_owned()),
     }
-}
-
-/// The trials of one choice.
-fn trials_of<'a>(trials: &'a [Sample], choice: &Choice, metric: Metric) -> Vec<&'a Sample> {
-    let name = name_of(choice);
-    measured(trials).filter(|s| s.params["choice"] == name && s.metric == metric.name).collect()
 }
 
 /// The name of an application, for a heading.

@@ -13,6 +13,7 @@ use cowlab_bench::programs::{FOOTPRINTS, FORECAST, Program, Programs, forecast, 
 use cowlab_bench::{Rounds, calibrate};
 use cowlab_machine::{Facts, Root};
 use cowlab_model::profile::MachineProfile;
+use cowlab_schema::footprint::{COMMAND, MAPPING, METHOD, Mapping, WHAT};
 use cowlab_store::{Missing, Sample};
 
 use crate::args::{Common, FootprintsArgs, ForecastArgs};
@@ -72,11 +73,11 @@ pub fn footprints(common: &Common, args: &FootprintsArgs) -> Result<()> {
 
 /// How a row is made belongs to it.
 fn name(programs: &Programs, program: &Program, samples: &mut [Sample]) {
-    for sample in samples.iter_mut().filter(|s| s.params.get("mapping").is_some_and(|m| m == "all"))
-    {
-        let method = sample.params.get("method").cloned().unwrap_or_default();
-        sample.params.insert("what".to_owned(), program.what.clone());
-        sample.params.insert("command".to_owned(), programs.footprint_command(program, &method));
+    for Sample { params, .. } in samples.iter_mut() {
+        if let (Some(Mapping::All), Some(method)) = (MAPPING.of(params), METHOD.of(params)) {
+            WHAT.put(params, &program.what);
+            COMMAND.put(params, &programs.footprint_command(program, method.name()));
+        }
     }
 }
 

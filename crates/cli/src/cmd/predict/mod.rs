@@ -6,8 +6,8 @@ mod policies;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use cowlab_model::cost::{Prediction, Question, predict};
-use cowlab_report::{Block, Cell, Column, Document, Section, Table};
+use cowlab_model::cost::{Predicted, Prediction, Question, predict};
+use cowlab_report::{Block, Cell, Document, Rows, Section, Table};
 use cowlab_schema::{Policy, predict as names};
 use cowlab_store::{Params, Sample};
 use serde::Serialize;
@@ -146,36 +146,28 @@ fn samples(answers: &[Answer], base: u64) -> Vec<Sample> {
             (names::WRITE_NS, p.write_ns.value),
             (names::EXTRA_BYTES, p.extra_bytes as f64),
         ] {
-            samples.push(Sample::new(names::BENCH.name, params(answer, base), metric, value));
+            samples.push(Sample::of(metric, params(answer, base), value));
         }
     }
     samples
 }
 
 fn table(answers: &[Answer], base: u64) -> Table {
-    let columns = vec![
-        Column::number("memory"),
-        Column::number("written pages"),
-        Column::number("threads"),
-        Column::number("page size"),
-        Column::number("stop at fork"),
-        Column::number("writes"),
-        Column::number("in all (95% prediction interval)"),
-        Column::number("extra memory"),
-    ];
-    let mut table = Table::new("prediction", "Predicted", columns);
-    for Answer { question, prediction: p, .. } in answers {
-        let cell = |p: cowlab_model::cost::Predicted| Cell::estimate(p.value, p.low, p.high, "ns");
-        table.push(vec![
-            Cell::number((question.pages * base) as f64, "bytes"),
-            Cell::count(question.written),
-            Cell::count(u64::from(question.threads)),
-            Cell::number(question.page_size_bytes as f64, "bytes"),
-            cell(p.fork_ns),
-            cell(p.write_ns),
-            cell(p.elapsed_ns),
-            Cell::number(p.extra_bytes as f64, "bytes"),
-        ]);
-    }
-    table
+    let bytes = |bytes: u64| Cell::number(bytes as f64, "bytes");
+    let predicted = |of: fn(&Prediction) -> Predicted| {
+        move |answer: &Answer| {
+            let Predicted { value, low, high } = of(&answer.prediction);
+            Cell::estimate(value, low, high, "ns")
+        }
+    };
+    Rows::of("prediction", "Predicted", answers)
+        .figure("memory", |of| bytes(of.question.pages * base))
+        .count("written pages", |of| of.question.written)
+        .count("threads", |of| of.question.threads.into())
+        .figure("page size", |of| bytes(of.question.page_size_bytes))
+        .figure("stop at fork", predicted(|of| of.fork_ns))
+        .figure("writes", predicted(|of| of.write_ns))
+        .figure("in all (95% prediction interval)", predicted(|of| of.elapsed_ns))
+        .figure("extra memory", |of| bytes(of.prediction.extra_bytes))
+        .table()
 }

@@ -4,8 +4,8 @@
 use anyhow::{Result, anyhow};
 use cowlab_analysis::predicted::{Foretold, foretell};
 use cowlab_model::stats::median;
-use cowlab_report::{Block, Cell, Column, Document, Section, Table, emulated};
-use cowlab_schema::predict;
+use cowlab_report::{Block, Cell, Document, Rows, Section, Table, emulated};
+use cowlab_schema::{Key, VARIANT, Value, predict, snapshot};
 use cowlab_store::{Run, Sample};
 use serde::Serialize;
 
@@ -65,45 +65,29 @@ fn error_points(one: &Foretold) -> Option<f64> {
 }
 
 fn table(all: &[Foretold]) -> Table {
-    let kernels = all.iter().any(|one| one.workload.contains_key("variant"));
-    let mut columns = vec![
-        Column::text("α"),
-        Column::number("memory"),
-        Column::text("policy"),
-        Column::number("gain, predicted"),
-        Column::number("gain, measured"),
-        Column::number("error"),
-        Column::number("faults"),
-        Column::number("copied ahead"),
-        Column::number("never written"),
-    ];
-    if kernels {
-        columns.insert(0, Column::text("kernel"));
+    fn param<T: Value>(one: &Foretold, key: Key<T>) -> &str {
+        one.workload.get(key.name()).map_or("", String::as_str)
     }
-    let mut table = Table::new("policies", "Throughput against plain copy-on-write", columns);
-    for one in all {
-        let param = |key: &str| one.workload.get(key).map_or("", String::as_str);
-        let percent = |value: Option<f64>| match value {
-            Some(value) => Cell::text(format!("{value:+.1}%")),
-            None => Cell::text(""),
-        };
-        let mut row = vec![
-            Cell::text(param("zipf_alpha")),
-            Cell::number(param("size_bytes").parse().unwrap_or(0.0), "bytes"),
-            Cell::text(one.policy.to_string()),
-            percent(Some(one.gain_percent)),
-            percent(one.measured_gain_percent),
-            percent(error_points(one)),
-            Cell::count(one.course.faults),
-            Cell::count(one.course.ahead_pages),
-            Cell::count(one.course.wasted_pages),
-        ];
-        if kernels {
-            row.insert(0, Cell::text(param("variant")));
-        }
-        table.push(row);
+    let percent = |value: Option<f64>| {
+        Cell::text(value.map_or_else(String::new, |value| format!("{value:+.1}%")))
+    };
+    let mut rows = Rows::of("policies", "Throughput against plain copy-on-write", all);
+    if all.iter().any(|one| one.workload.contains_key(VARIANT.name())) {
+        rows = rows.text("kernel", |one| param(one, VARIANT));
     }
-    table
+    rows.text("α", |one| param(one, snapshot::ZIPF_ALPHA))
+        .figure("memory", |one| {
+            let bytes = snapshot::SIZE_BYTES.of(&one.workload).unwrap_or(0);
+            Cell::number(bytes as f64, "bytes")
+        })
+        .text("policy", |one| one.policy.to_string())
+        .figure("gain, predicted", |one| percent(Some(one.gain_percent)))
+        .figure("gain, measured", |one| percent(one.measured_gain_percent))
+        .figure("error", |one| percent(error_points(one)))
+        .count("faults", |one| one.course.faults)
+        .count("copied ahead", |one| one.course.ahead_pages)
+        .count("never written", |one| one.course.wasted_pages)
+        .table()
 }
 
 fn samples(all: &[Foretold]) -> Vec<Sample> {
@@ -120,7 +104,7 @@ fn samples(all: &[Foretold]) -> Vec<Sample> {
         ];
         let environment = one.environment;
         figures.into_iter().filter_map(move |(metric, value)| {
-            let sample = Sample::new(predict::BENCH.name, params.clone(), metric, value?);
+            let sample = Sample::of(metric, params.clone(), value?);
             Some(Sample { environment, ..sample })
         })
     };

@@ -10,8 +10,8 @@ use cowlab_lab::{Order, Variant, boot};
 use cowlab_machine::{Facts, Root};
 use cowlab_report::Document;
 use cowlab_report::fork_study::{BASE, sections};
-use cowlab_schema::Text;
 use cowlab_schema::settings::casper::{CHANGE, Casper, IMAGE, SIZE_BYTES};
+use cowlab_schema::{Text, fork_sections};
 use cowlab_store::{Accelerator, Environment, Run};
 
 use crate::args::{Cells, Common, GuestSettings, StudyArgs};
@@ -124,8 +124,8 @@ fn add(
     all.info.environments.extend(environments.map(|of| Environment { accelerator, ..of }));
     for mut sample in samples {
         sample.environment += first;
-        sample.params.insert("kernel".to_owned(), candidate.name.clone());
-        sample.params.insert("boot".to_owned(), round.to_string());
+        fork_sections::KERNEL.put(&mut sample.params, &candidate.name);
+        fork_sections::BOOT.put(&mut sample.params, round);
         if clock == Clock::Instructions {
             if let Some(stem) = sample.metric.strip_suffix("_ns") {
                 sample.metric = format!("{stem}_instructions");

@@ -5,7 +5,8 @@ use anyhow::{Result, bail};
 use cowlab_machine::Root;
 use cowlab_machine::limits::Credentials;
 use cowlab_report::{Block, Cell, Column, Document, Section, Table};
-use cowlab_schema::{Command, Metric, tend};
+use cowlab_schema::tend::{self, State};
+use cowlab_schema::{Command, Metric};
 use cowlab_store::{Missing, Sample};
 use cowlab_tend::plan::CollapsePlan;
 use cowlab_tend::stop::{Stops, stops};
@@ -199,12 +200,12 @@ impl Found {
 
 fn samples(of: &Found) -> Vec<Sample> {
     let mut samples = Vec::new();
-    let mut add = |metric: Metric, value: f64, state: Option<&str>| {
+    let mut add = |metric: Metric, value: f64, state: Option<State>| {
         let mut params = messages::params(of.pid, &of.name);
         if let Some(state) = state {
             tend::STATE.put(&mut params, state);
         }
-        samples.push(Sample::new(messages::BENCH, params, metric, value));
+        samples.push(Sample::of(metric, params, value));
     };
     add(tend::SMALL_PAGES, of.survey.small_pages as f64, None);
     add(tend::HUGE_REGIONS, of.survey.huge_regions as f64, None);
@@ -218,7 +219,7 @@ fn samples(of: &Found) -> Vec<Sample> {
         add(tend::TENDING_CPU_NS, cpu, None);
     }
     if let Ok(Stops { now, after }) = of.stops {
-        for (state, stop) in [("now", now), ("after", after)] {
+        for (state, stop) in [(State::Now, now), (State::After, after)] {
             add(tend::FORK_NS, stop.value, Some(state));
             add(tend::FORK_LOW_NS, stop.low, Some(state));
             add(tend::FORK_HIGH_NS, stop.high, Some(state));

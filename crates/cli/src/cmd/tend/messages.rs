@@ -11,9 +11,6 @@ use cowlab_tend::figures::TendFigures;
 use cowlab_tend::{Event, Figures};
 use serde::Serialize;
 
-/// The name of the rows.
-pub const BENCH: &str = tend::BENCH.name;
-
 #[derive(Serialize)]
 struct Line<S: Serialize> {
     format: u32,
@@ -87,7 +84,7 @@ fn samples(of: &Figures) -> Vec<Sample> {
         if let Some(quantile) = quantile {
             tend::QUANTILE.put(&mut params, quantile);
         }
-        samples.push(Sample::new(BENCH, params, metric, value as f64));
+        samples.push(Sample::of(metric, params, value as f64));
     };
     add(tend::COLLAPSED_REGIONS, Some(of.collapsed_regions), None);
     add(tend::FORKS, Some(of.forks), None);

@@ -17,8 +17,6 @@ use crate::output::JsonDocument;
 
 /// Some ten times the line of a frame with all the processes that are read at once.
 pub const MOST_LINE_BYTES: u64 = 64 << 20;
-/// The name in samples.
-const BENCH: &str = "watch";
 
 /// The line, with its end.
 pub fn line(frame: &Frame) -> Result<String> {
@@ -80,7 +78,7 @@ fn samples(frame: &Frame) -> Vec<Sample> {
         rows.extend(figures.into_iter().filter_map(|(metric, value)| {
             Some(Sample {
                 start_unix_ns: frame.time_unix_ns,
-                ..Sample::new(BENCH, params.clone(), metric, value?)
+                ..Sample::of(metric, params.clone(), value?)
             })
         }));
     }

@@ -3,15 +3,12 @@
 
 use cowlab_analysis::study::Study;
 use cowlab_analysis::study::cow_faults::workloads;
-use cowlab_schema::Pattern;
+use cowlab_schema::{Pattern, cow_check};
 
 use crate::document::Block;
 use crate::fmt::{self, percent};
 use crate::study::not_available;
 use crate::study::{check, faults};
-
-/// Anchor of the isolation check's bench.
-const ISOLATION: &str = cowlab_analysis::names::COW_CHECK;
 
 pub(super) fn blocks(study: &Study) -> Vec<Block> {
     let all = [Some(model(study)), counted(study), Some(isolation(study))];
@@ -72,24 +69,25 @@ fn counted(study: &Study) -> Option<Block> {
 }
 
 fn isolation(study: &Study) -> Block {
-    let samples = study.samples(ISOLATION);
-    let checked = [samples.values("pages_checked"), samples.values("checked_pages")].concat();
+    let samples = study.samples(cow_check::BENCH);
+    let checked =
+        [cow_check::PAGES_CHECKED, cow_check::CHECKED_PAGES].map(|of| samples.values(of)).concat();
     if checked.is_empty() {
         let needs = "its samples (bench cow-check)";
-        return not_available(study, "The isolation check", &[ISOLATION], needs);
+        return not_available(study, "The isolation check", &[cow_check::BENCH.name], needs);
     }
     let pages: f64 = checked.iter().sum();
-    let children = samples.numbers("children");
+    let children = samples.numbers(cow_check::CHILDREN);
     let with = match (children.first(), children.last()) {
         (Some(least), Some(most)) if least < most => {
-            format!(" with {} to {} children at once", fmt::count(*least), fmt::count(*most))
+            format!(" with {least} to {most} children at once")
         }
         (Some(1), _) => " with 1 child".to_owned(),
-        (Some(one), _) => format!(" with {} children at once", fmt::count(*one)),
+        (Some(one), _) => format!(" with {one} children at once"),
         _ => String::new(),
     };
     let kinds: Vec<String> =
-        samples.numbers("page_size_bytes").into_iter().map(fmt::size).collect();
+        samples.numbers(cow_check::PAGE_SIZE_BYTES).into_iter().map(fmt::size).collect();
     let mut detail =
         "Parent and children changed alternating pages and then looked at every byte: \
                       their own changes were there, and nobody else's."

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A machine that obeys document 000's equation exactly, and the samples of a study on it.
 
-use cowlab_analysis::names::{COW_FAULTS, FORK_SWEEP, FORK_TABLE};
+use cowlab_analysis::machine;
 use cowlab_analysis::study::sweep::{FRACTIONS, PAPER_HEAPS_BYTES};
-use cowlab_analysis::{check, machine};
 use cowlab_model::profile::MachineProfile;
-use cowlab_schema::fork_table::METHODS;
-use cowlab_schema::{Method, QUANTILES, Quantile};
+use cowlab_schema::cow_faults::{self, CowFaults};
+use cowlab_schema::fork_sweep::{self, DoFork};
+use cowlab_schema::fork_table::{self, ForkTable, METHODS, SIZES_BYTES};
+use cowlab_schema::{
+    Cell as _, Method, Metric, Pattern, QUANTILES, Quantile, Reap, Writer, calibrate,
+    calibrate_cycle, cow_check, predict_check,
+};
 use cowlab_store::{
     Accelerator, Environment, Params, Run, RunInfo, Sample, histogram_of, serialise,
 };
@@ -68,9 +72,11 @@ pub(super) fn full() -> Run {
     fork_table(&mut run);
     cow_faults(&mut run);
     predict_check(&mut run);
-    for children in ["1", "8"] {
-        let of = params(&[("children", children), ("page_size_bytes", "4096")]);
-        add(&mut run, "cow-check", &of, "checked_pages", 1024.0);
+    for children in [1, 8] {
+        let mut of = Params::new();
+        cow_check::CHILDREN.put(&mut of, children);
+        cow_check::PAGE_SIZE_BYTES.put(&mut of, PAGE);
+        add(&mut run, &of, [(cow_check::CHECKED_PAGES, 1024.0)]);
     }
     run
 }
@@ -80,22 +86,18 @@ pub(super) fn profile(run: &Run) -> MachineProfile {
     machine::profile_of(&run.samples, PAGE, Some(HUGE)).unwrap()
 }
 
-fn params(pairs: &[(&str, &str)]) -> Params {
-    pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
-}
-
-fn add(run: &mut Run, bench: &str, params: &Params, metric: &str, value: f64) {
-    for (rep, factor) in ROUNDS {
-        run.samples.push(Sample {
+fn add<const N: usize>(run: &mut Run, params: &Params, figures: [(Metric, f64); N]) {
+    for (metric, value) in figures {
+        run.samples.extend(ROUNDS.map(|(rep, factor)| Sample {
             rep,
             start_unix_ns: rep.into(),
-            ..Sample::new(bench, params.clone(), metric, value * factor)
-        });
+            ..Sample::of(metric, params.clone(), value * factor)
+        }));
     }
 }
 
-fn write_ns(writer: &str, threads: u32) -> f64 {
-    if writer == "parent" && threads > 0 { THREADS_NS } else { WRITE_NS }
+fn write_ns(writer: Writer, threads: u32) -> f64 {
+    if writer == Writer::Parent && threads > 0 { THREADS_NS } else { WRITE_NS }
 }
 
 /// A cycle of fork, writes and end.
@@ -104,24 +106,25 @@ fn cycle_ns(pages: f64, written: f64, each: f64) -> f64 {
 }
 
 pub(super) fn calibration(run: &mut Run) {
-    for writer in ["child", "parent"] {
+    for writer in [Writer::Child, Writer::Parent] {
         for threads in [0, 1] {
             for heap in [0u64, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30] {
-                for fraction in ["0", "1"] {
+                for fraction in [0.0, 1.0] {
                     let pages = (heap / PAGE) as f64;
-                    let written = if fraction == "1" { pages } else { 0.0 };
-                    let of = params(&[
-                        ("heap_bytes", &heap.to_string()),
-                        ("write_fraction", fraction),
-                        ("writer", writer),
-                        ("threads", &threads.to_string()),
-                        ("page_size_bytes", "4096"),
-                    ]);
-                    let writes = write_ns(writer, threads) * written;
+                    let written = pages * fraction;
+                    let mut of = Params::new();
+                    calibrate_cycle::HEAP_BYTES.put(&mut of, heap);
+                    calibrate_cycle::WRITE_FRACTION.put(&mut of, fraction);
+                    calibrate_cycle::WRITER.put(&mut of, writer);
+                    calibrate_cycle::THREADS.put(&mut of, threads);
+                    calibrate_cycle::PAGE_SIZE_BYTES.put(&mut of, PAGE);
                     let rest = END_NS + TEARDOWN_NS * pages + FREE_NS * written;
-                    add(run, machine::CYCLES, &of, "fork_ns", FORK_NS + ENTRY_NS * pages);
-                    add(run, machine::CYCLES, &of, "write_ns", writes);
-                    add(run, machine::CYCLES, &of, "rest_ns", rest);
+                    let figures = [
+                        (calibrate_cycle::FORK_NS, FORK_NS + ENTRY_NS * pages),
+                        (calibrate_cycle::WRITE_NS, write_ns(writer, threads) * written),
+                        (calibrate_cycle::REST_NS, rest),
+                    ];
+                    add(run, &of, figures);
                 }
             }
         }
@@ -129,154 +132,132 @@ pub(super) fn calibration(run: &mut Run) {
 }
 
 fn primitives(run: &mut Run) {
-    let of = params(&[("page_size_bytes", "4096"), ("threads", "0")]);
-    for (metric, value) in [
-        ("new_process_ns", FORK_NS + END_NS),
-        ("pte_ns_per_page", ENTRY_NS),
-        ("pte_teardown_ns_per_page", TEARDOWN_NS),
-        ("first_fork_ns_per_page", ENTRY_NS),
-        ("cow_fault_ns", WRITE_NS),
-        ("copy_free_ns_per_page", FREE_NS),
-        ("trap_ns", 500.0),
-        ("copy_ns_per_page", 400.0),
-        ("fault_rest_ns", 1_100.0),
-        ("cow_fault_threads_ns", THREADS_NS),
-        ("remote_flush_ns", THREADS_NS - WRITE_NS),
+    let mut of = Params::new();
+    calibrate::PAGE_SIZE_BYTES.put(&mut of, PAGE);
+    calibrate::THREADS.put(&mut of, 0);
+    let figures = [
+        (calibrate::NEW_PROCESS_NS, FORK_NS + END_NS),
+        (calibrate::PTE_NS_PER_PAGE, ENTRY_NS),
+        (calibrate::PTE_TEARDOWN_NS_PER_PAGE, TEARDOWN_NS),
+        (calibrate::FIRST_FORK_NS_PER_PAGE, ENTRY_NS),
+        (calibrate::COW_FAULT_NS, WRITE_NS),
+        (calibrate::COPY_FREE_NS_PER_PAGE, FREE_NS),
+        (calibrate::TRAP_NS, 500.0),
+        (calibrate::COPY_NS_PER_PAGE, 400.0),
+        (calibrate::FAULT_REST_NS, 1_100.0),
+        (calibrate::COW_FAULT_THREADS_NS, THREADS_NS),
+        (calibrate::REMOTE_FLUSH_NS, THREADS_NS - WRITE_NS),
         // A page of 4096 bytes in 400 ns.
-        ("memcpy_bytes_per_s", 10.24e9),
-        ("first_touch_ns_per_page", 250.0),
-        ("cold_touch_ns_per_page", 2_500.0),
-        ("thp_fork_among_work_ns_per_huge_page", 500.0),
-        ("thp_split_ns", 8_000.0),
-        ("thp_split_threads_ns", 90_000.0),
-    ] {
-        add(run, machine::BENCH, &of, metric, value);
-    }
+        (calibrate::MEMCPY_BYTES_PER_S, 10.24e9),
+        (calibrate::FIRST_TOUCH_NS_PER_PAGE, 250.0),
+        (calibrate::COLD_TOUCH_NS_PER_PAGE, 2_500.0),
+        (calibrate::THP_FORK_AMONG_WORK_NS_PER_HUGE_PAGE, 500.0),
+        (calibrate::THP_SPLIT_NS, 8_000.0),
+        (calibrate::THP_SPLIT_THREADS_NS, 90_000.0),
+    ];
+    add(run, &of, figures);
 }
 
-fn fork_case(run: &mut Run, heap: u64, fraction: f64, forks: u64, departs: &[(&str, &str)]) {
-    let mut of = params(&[
-        ("forks", &forks.to_string()),
-        ("heap_bytes", &heap.to_string()),
-        ("write_fraction", &fraction.to_string()),
-        ("method", "fork"),
-        ("writer", "child"),
-        ("reap", "each"),
-        ("page_size_bytes", "4096"),
-        ("threads", "0"),
-        ("populated", "true"),
-        ("pinned", "true"),
-    ]);
-    of.extend(params(departs));
-    let mapped = of["populated"] == "true";
-    let pages = if mapped { heap as f64 / PAGE as f64 } else { 0.0 };
-    let written = heap as f64 / PAGE as f64 * fraction;
+fn fork_case(run: &mut Run, cell: &DoFork) {
+    let forks = cell.forks as f64;
+    let all_pages = cell.heap_bytes as f64 / PAGE as f64;
+    let pages = if cell.populated { all_pages } else { 0.0 };
+    let written = all_pages * cell.write_fraction;
     let cycle = cycle_ns(pages, written, WRITE_NS);
-    let real = cycle * forks as f64;
-    for (metric, value) in [
-        ("real_ns", real),
-        ("user_ns", real * 0.3),
+    let real = cycle * forks;
+    let figures = [
+        (fork_sweep::REAL_NS, real),
+        (fork_sweep::USER_NS, real * 0.3),
         // The tick saw a single fork never.
-        ("sys_ns", if forks == 1 { 0.0 } else { real * 0.7 }),
-        ("outside_real_ns", real + 1e6),
-        ("outside_sys_ns", real * 0.7),
-        ("minor_faults", written * forks as f64),
-        ("fork_ns", FORK_NS + ENTRY_NS * pages),
-        ("write_ns", WRITE_NS * written),
-        ("cycle_ns", cycle),
-    ] {
-        add(run, FORK_SWEEP, &of, metric, value);
-    }
+        (fork_sweep::SYS_NS, if cell.forks == 1 { 0.0 } else { real * 0.7 }),
+        (fork_sweep::OUTSIDE_REAL_NS, real + 1e6),
+        (fork_sweep::OUTSIDE_SYS_NS, real * 0.7),
+        (fork_sweep::MINOR_FAULTS, written * forks),
+        (fork_sweep::FORK_NS, FORK_NS + ENTRY_NS * pages),
+        (fork_sweep::WRITE_NS, WRITE_NS * written),
+        (fork_sweep::CYCLE_NS, cycle),
+    ];
+    add(run, &cell.params(), figures);
 }
 
 fn fork_sweep(run: &mut Run) {
+    let of = |forks, heap, fraction| DoFork::new(forks, heap, fraction, PAGE);
     for fraction in FRACTIONS {
-        fork_case(run, 0, fraction, 1000, &[]);
+        fork_case(run, &of(1000, 0, fraction));
         for heap in PAPER_HEAPS_BYTES.map(|bytes| bytes * 1000) {
-            fork_case(run, heap, fraction, 20, &[]);
-            fork_case(run, heap, fraction, 1, &[]);
+            fork_case(run, &of(20, heap, fraction));
+            fork_case(run, &of(1, heap, fraction));
         }
     }
-    fork_case(run, 31_622_000, 0.0, 40, &[("populated", "false")]);
-    fork_case(run, 31_622_000, 0.5, 40, &[("reap", "4"), ("pinned", "false")]);
-    fork_case(run, 268_435_456, 0.0, 20, &[("page_size_bytes", "2097152")]);
+    fork_case(run, &DoFork { populated: false, ..of(40, 31_622_000, 0.0) });
+    let reap = Reap::AtMost(4);
+    fork_case(run, &DoFork { reap, pinned: false, ..of(40, 31_622_000, 0.5) });
+    fork_case(run, &DoFork { page_size_bytes: HUGE, ..of(20, 268_435_456, 0.0) });
 }
 
 fn fork_table(run: &mut Run) {
-    for touched in ["false", "true"] {
-        for method in METHODS.map(Method::name) {
-            for size in cowlab_probes_sizes() {
-                let copies = method.starts_with("fork") && touched == "true";
-                let pages = if copies { size as f64 / PAGE as f64 } else { 0.0 };
+    for touched in [false, true] {
+        for method in METHODS {
+            for size_bytes in SIZES_BYTES {
+                let copies = touched && matches!(method, Method::Fork | Method::ForkExec);
+                let pages = if copies { size_bytes as f64 / PAGE as f64 } else { 0.0 };
                 let elapsed = cycle_ns(pages, 0.0, 0.0) * 1000.0;
-                let of = params(&[
-                    ("method", method),
-                    ("size_bytes", &size.to_string()),
-                    ("iterations", "1000"),
-                    ("touched", touched),
-                    ("pinned", "true"),
-                ]);
-                add(run, FORK_TABLE, &of, "elapsed_ns", elapsed);
-                add(run, FORK_TABLE, &of, "cpu_ns", elapsed * 0.4);
-                add(run, FORK_TABLE, &of, "cpu_with_children_ns", elapsed * 0.9);
-                add(run, FORK_TABLE, &of, "rate_per_s", 1000.0 / elapsed * 1e9);
+                let cell = ForkTable { method, size_bytes, touched, ..ForkTable::default() };
+                let figures = [
+                    (fork_table::ELAPSED_NS, elapsed),
+                    (fork_table::CPU_NS, elapsed * 0.4),
+                    (fork_table::CPU_WITH_CHILDREN_NS, elapsed * 0.9),
+                    (fork_table::RATE_PER_S, 1000.0 / elapsed * 1e9),
+                ];
+                add(run, &cell.params(), figures);
             }
         }
     }
 }
 
-fn cowlab_probes_sizes() -> [u64; 3] {
-    crate::study::table::SIZES.map(|(bytes, _)| bytes)
-}
-
 fn cow_faults(run: &mut Run) {
-    for (pattern, size, writer, threads) in [
-        ("single", 16u64 << 20, "child", 0),
-        ("sequential", 64 << 20, "child", 0),
-        ("random", 64 << 20, "child", 0),
-        ("random", 16 << 20, "parent", 1),
+    for (pattern, size_bytes, writer, threads) in [
+        (Pattern::Single, 16 << 20, Writer::Child, 0),
+        (Pattern::Sequential, 64 << 20, Writer::Child, 0),
+        (Pattern::Random, 64 << 20, Writer::Child, 0),
+        (Pattern::Random, 16 << 20, Writer::Parent, 1),
     ] {
-        let pages = if pattern == "single" { 1.0 } else { (size / PAGE) as f64 };
-        let mut of = params(&[
-            ("pattern", pattern),
-            ("size_bytes", &size.to_string()),
-            ("writer", writer),
-            ("children", "1"),
-            ("threads", &threads.to_string()),
-            ("page_size_bytes", "4096"),
-            ("pinned", "true"),
-        ]);
-        let each = write_ns(writer, threads) * if pattern == "random" { 1.1 } else { 1.0 };
-        add(run, COW_FAULTS, &of, "elapsed_ns", each * pages);
-        add(run, COW_FAULTS, &of, "pages_written", pages);
-        add(run, COW_FAULTS, &of, "minor_faults", pages);
-        for name in QUANTILES.map(Quantile::name) {
-            of.insert("quantile".into(), name.into());
-            add(run, COW_FAULTS, &of, "fault_ns", each);
+        let cell = CowFaults { pattern, size_bytes, writer, threads, ..CowFaults::default() };
+        let pages = cell.pages_written(PAGE) as f64;
+        let mut of = cell.params();
+        // As runs of before there were policies.
+        of.remove(cow_faults::POLICY.name());
+        let scattered = if pattern == Pattern::Random { 1.1 } else { 1.0 };
+        let each = write_ns(writer, threads) * scattered;
+        let figures = [
+            (cow_faults::ELAPSED_NS, each * pages),
+            (cow_faults::PAGES_WRITTEN, pages),
+            (cow_faults::MINOR_FAULTS, pages),
+        ];
+        add(run, &of, figures);
+        for quantile in QUANTILES {
+            cow_faults::QUANTILE.put(&mut of, quantile);
+            add(run, &of, [(cow_faults::FAULT_NS, each)]);
             let stored = serialise(&histogram_of([each as u64, each as u64 * 20]));
             for sample in run.samples.iter_mut().rev().take(ROUNDS.len()) {
-                sample.histogram = (name == "p50").then(|| stored.clone());
+                sample.histogram = (quantile == Quantile::P50).then(|| stored.clone());
             }
         }
     }
 }
 
 fn predict_check(run: &mut Run) {
-    let kinds = [("child", 0), ("parent", 0), ("child", 1), ("parent", 1)];
-    for (index, (writer, threads)) in (0..40u64).zip(kinds.into_iter().cycle()) {
+    let kinds = [0, 1].map(|threads| [(Writer::Child, threads), (Writer::Parent, threads)]);
+    for (point, (writer, threads)) in (0..40u64).zip(kinds.into_iter().flatten().cycle()) {
         // 4 MiB to some 700 MiB, and fractions all over 0..1.
-        let pages = (1024.0 * 1.14f64.powi(index as i32)).floor();
-        let heap = pages as u64 * PAGE;
-        let fraction = (index * 379 % 1000) as f64 / 1000.0;
-        let written = (heap as f64 * fraction / PAGE as f64).ceil();
-        let of = params(&[
-            ("point", &index.to_string()),
-            ("heap_bytes", &heap.to_string()),
-            ("write_fraction", &fraction.to_string()),
-            ("writer", writer),
-            ("threads", &threads.to_string()),
-        ]);
-        let each = write_ns(writer, threads);
-        add(run, check::BENCH, &of, "elapsed_ns", cycle_ns(pages, written, each));
+        let pages = (1024.0 * 1.14f64.powi(point as i32)).floor();
+        let heap_bytes = pages as u64 * PAGE;
+        let write_fraction = (point * 379 % 1000) as f64 / 1000.0;
+        let written = (heap_bytes as f64 * write_fraction / PAGE as f64).ceil();
+        let cell = DoFork { writer, threads, ..DoFork::new(1, heap_bytes, write_fraction, PAGE) };
+        let mut of = cell.params();
+        predict_check::POINT.put(&mut of, point);
+        let cycle = cycle_ns(pages, written, write_ns(writer, threads));
+        add(run, &of, [(predict_check::ELAPSED_NS, cycle)]);
     }
 }
