@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What was emulated says so: in every table, plot and finding.
 
-use cowlab_store::{Accelerator, Environment};
+use cowlab_store::{Accelerator, Environment, Run};
 
-use crate::document::{Block, Document};
+use crate::document::{Block, Document, Section};
+use crate::facts::headline_facts;
 
 /// What stands before a caption that shows figures from this accelerator; empty for hardware's.
 pub fn label(accelerator: Accelerator) -> &'static str {
@@ -37,4 +38,13 @@ pub(crate) fn label_blocks(blocks: &mut [Block], label: &str) {
             Block::Text(_) | Block::Note(_) => {}
         }
     }
+}
+
+/// A report of published figures beside those of a run, labelled.
+pub(crate) fn beside_published(run: &Run, title: &str, sections: Vec<Section>) -> Document {
+    let mut document = Document::new(title, "Published figures beside measured ones.");
+    document.facts = headline_facts(&run.info);
+    document.sections = sections;
+    label_document(&mut document, label_of(&run.info.environments));
+    document
 }

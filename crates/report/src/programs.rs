@@ -244,7 +244,8 @@ pub fn document(run: &Run) -> Option<Document> {
     let sections: Vec<Section> =
         [section(run), forecast_section(run)].into_iter().flatten().collect();
     let mut sections = sections.into_iter();
-    let mut document = crate::run::beside_published(run, "Real programs", vec![sections.next()?]);
+    let mut document =
+        crate::emulated::beside_published(run, "Real programs", vec![sections.next()?]);
     document.sections.extend(sections);
     Some(document)
 }

@@ -4,19 +4,11 @@
 use cowlab_store::Run;
 
 use crate::document::{Document, Section};
-use crate::{emulated, facts, kernel, programs, redis, snapshot, tend};
+use crate::emulated::beside_published;
+use crate::{kernel, programs, redis, snapshot, tend};
 
 /// The title where both of document 003's benchmarks were measured.
 const CCOW: &str = "Coverage-based copy-on-write: document 003 whole";
-
-/// The report of a run that is not a study's.
-pub(crate) fn beside_published(run: &Run, title: &str, sections: Vec<Section>) -> Document {
-    let mut document = Document::new(title, "Published figures beside measured ones.");
-    document.facts = facts::headline_facts(&run.info);
-    document.sections = sections;
-    emulated::label_document(&mut document, emulated::label_of(&run.info.environments));
-    document
-}
 
 /// The report of a run of one of the benchmarks that have their own; `None` of any other.
 pub fn of_bench(run: &Run) -> Option<Document> {

@@ -78,7 +78,7 @@ pub fn section(run: &Run) -> Option<Section> {
 /// The report of a run that has nothing else.
 pub fn document(run: &Run) -> Option<Document> {
     let section = section(run)?;
-    let mut document = crate::run::beside_published(run, "Application profile", vec![section]);
+    let mut document = crate::emulated::beside_published(run, "Application profile", vec![section]);
     document.subtitle = "What was mapped and written between two moments.".into();
     Some(document)
 }

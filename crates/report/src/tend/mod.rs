@@ -136,7 +136,7 @@ pub fn section(run: &Run) -> Option<Section> {
 /// The report of a run that has nothing else.
 pub fn document(run: &Run) -> Option<Document> {
     let section = section(run)?;
-    let mut document = crate::run::beside_published(run, TITLE, vec![section]);
+    let mut document = crate::emulated::beside_published(run, TITLE, vec![section]);
     document.subtitle = "Tended beside untended, over many forks.".into();
     Some(document)
 }
