@@ -6,7 +6,7 @@ use cowlab_analysis::machine::profile_of;
 use cowlab_bench::Rounds;
 use cowlab_bench::calibrate::{derived, tasks};
 use cowlab_model::profile::MachineProfile;
-use cowlab_report::{Block, Cell, Column, Document, Section, Table};
+use cowlab_report::{Block, Document, Section, machine_profile};
 use cowlab_schema::calibrate;
 use cowlab_store::Run;
 
@@ -14,14 +14,17 @@ use crate::context::Context;
 use crate::profile_file::PROFILE_FILE;
 use crate::run_life::{Kept, Report, RunLife};
 
+/// What copying the entry of a huge page costs.
+const THP_FORK: &str = calibrate::THP_FORK_AMONG_WORK_NS_PER_HUGE_PAGE.name;
+
 /// Say what a calibration here cannot measure, and why.
 pub fn note_missing(context: &Context, life: &mut RunLife) {
     if let Err(reason) = context.huge_page() {
-        life.lacks("thp_fork_among_work_ns_per_huge_page", reason.clone());
-        life.lacks("thp_split_ns", reason);
+        life.lacks(THP_FORK, reason.clone());
+        life.lacks(calibrate::THP_SPLIT_NS.name, reason);
     }
     if !context.other_cpus() {
-        life.lacks("remote_flush_ns", "needs two CPUs: this process may use one");
+        life.lacks(calibrate::REMOTE_FLUSH_NS.name, "needs two CPUs: this process may use one");
     }
 }
 
@@ -36,7 +39,7 @@ pub fn make(context: &Context, rounds: u32) -> Result<Kept> {
     let profile = profile_of(&samples, scope.page_size_bytes, scope.huge_page_bytes)?;
     if scope.huge_page_bytes.is_some() && profile.huge_page_bytes.is_none() {
         life.lacks(
-            "thp_fork_among_work_ns_per_huge_page",
+            THP_FORK,
             "free memory is too scattered for 64 huge pages side by side; look whether compaction \
              helps (echo 1 >/proc/sys/vm/compact_memory)",
         );
@@ -52,7 +55,7 @@ pub fn make(context: &Context, rounds: u32) -> Result<Kept> {
 }
 
 fn document(run: &Run, profile: &MachineProfile) -> Document {
-    let mut blocks = vec![Block::Table(table(profile))];
+    let mut blocks = vec![Block::Table(machine_profile::table(profile))];
     for missing in &run.info.missing {
         blocks.push(Block::Note(format!("`{}` not available: {}", missing.metric, missing.reason)));
     }
@@ -60,21 +63,4 @@ fn document(run: &Run, profile: &MachineProfile) -> Document {
     let title = "What fork and copy-on-write cost here";
     document.sections.push(Section::new("profile", title, blocks));
     document
-}
-
-fn table(profile: &MachineProfile) -> Table {
-    let columns =
-        vec![Column::text("what"), Column::number("median (95% interval)"), Column::text("name")];
-    let mut table = Table::new("machine-profile", "The machine profile", columns);
-    for metric in calibrate::BENCH.metrics {
-        if let Some(cost) = profile.costs.get(metric.name) {
-            let e = cost.estimate;
-            table.push(vec![
-                Cell::text(&cost.name),
-                Cell::estimate(e.value, e.low, e.high, &cost.unit),
-                Cell::text(metric.name),
-            ]);
-        }
-    }
-    table
 }

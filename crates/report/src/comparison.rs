@@ -4,7 +4,7 @@
 use cowlab_analysis::Verdict;
 use cowlab_analysis::comparison::{Compared, Comparison};
 
-use crate::{Block, Cell, Column, Document, Section, Table};
+use crate::{Block, Cell, Document, Rows, Section, Table};
 
 /// The figures that differ, or `all` of them.
 pub fn document(summary: &Comparison, all: bool) -> Document {
@@ -25,16 +25,6 @@ pub fn document(summary: &Comparison, all: bool) -> Document {
     for difference in &summary.environments_differ {
         blocks.push(Block::Note(format!("the environments differ: {difference}")));
     }
-    let columns = vec![
-        Column::text("bench"),
-        Column::text("parameters"),
-        Column::text("metric"),
-        Column::number("first"),
-        Column::number("second"),
-        Column::number("second ÷ first"),
-        Column::text("verdict"),
-    ];
-    let mut table = Table::new("compared", "Figures", columns);
     let mut shown: Vec<&Compared> = summary
         .figures
         .iter()
@@ -46,33 +36,34 @@ pub fn document(summary: &Comparison, all: bool) -> Document {
         if ratio.is_finite() { ratio.ln().abs() } else { f64::INFINITY }
     };
     shown.sort_by(|a, b| size(b).total_cmp(&size(a)));
-    for figure in shown {
-        let params: Vec<String> =
-            figure.key.params.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        let ratio = figure.difference.ratio;
-        table.push(vec![
-            Cell::text(&figure.key.bench),
-            Cell::text(params.join(" ")),
-            Cell::text(&figure.key.metric),
-            Cell::number(figure.first, &figure.key.unit),
-            Cell::number(figure.second, &figure.key.unit),
-            if ratio.low.is_finite() {
-                Cell::estimate(ratio.value, ratio.low, ratio.high, "")
-            } else if ratio.value.is_finite() {
-                Cell::number(ratio.value, "")
-            } else {
-                Cell::Missing("a figure of 0 or less has no ratio".into())
-            },
-            Cell::text(match figure.difference.verdict {
-                Verdict::Different => "different",
-                Verdict::NoneSeen => "no difference seen",
-                Verdict::TooFew => "too few repetitions",
-            }),
-        ]);
-    }
-    if !table.rows.is_empty() {
-        blocks.push(Block::Table(table));
+    if !shown.is_empty() {
+        blocks.push(Block::Table(table(&shown)));
     }
     document.sections.push(Section::new("comparison", "Result", blocks));
     document
+}
+
+fn table(shown: &[&Compared]) -> Table {
+    Rows::of("compared", "Figures", shown)
+        .text("bench", |of| &of.key.bench)
+        .text("parameters", |of| {
+            let params = of.key.params.iter().map(|(key, value)| format!("{key}={value}"));
+            params.collect::<Vec<_>>().join(" ")
+        })
+        .text("metric", |of| &of.key.metric)
+        .figure("first", |of| Cell::number(of.first, &of.key.unit))
+        .figure("second", |of| Cell::number(of.second, &of.key.unit))
+        .figure("second ÷ first", |of| match of.difference.ratio {
+            ratio if ratio.low.is_finite() => {
+                Cell::estimate(ratio.value, ratio.low, ratio.high, "")
+            }
+            ratio if ratio.value.is_finite() => Cell::number(ratio.value, ""),
+            _ => Cell::Missing("a figure of 0 or less has no ratio".into()),
+        })
+        .text("verdict", |of| match of.difference.verdict {
+            Verdict::Different => "different",
+            Verdict::NoneSeen => "no difference seen",
+            Verdict::TooFew => "too few repetitions",
+        })
+        .table()
 }

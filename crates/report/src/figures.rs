@@ -4,7 +4,8 @@
 use cowlab_analysis::figures::Figure;
 
 use crate::cells;
-use crate::document::{Cell, Column, Table};
+use crate::document::{Cell, Table};
+use crate::rows::Rows;
 
 /// A table of figures; parameters that are the same everywhere are left out of its columns.
 pub fn table(id: &str, caption: &str, figures: &[Figure]) -> Table {
@@ -15,20 +16,12 @@ pub fn table(id: &str, caption: &str, figures: &[Figure]) -> Table {
         let first = figures.first().and_then(|f| f.key.params.get(*name));
         figures.iter().any(|f| f.key.params.get(*name) != first)
     });
-    let mut columns: Vec<Column> = names.iter().map(|name| Column::text(name.as_str())).collect();
-    columns.push(Column::text("metric"));
-    columns.push(Column::number("median (95% interval)"));
-    columns.push(Column::number("repetitions"));
-    let mut table = Table::new(id, caption, columns);
-    for figure in figures {
-        let mut row: Vec<Cell> = names
-            .iter()
-            .map(|name| Cell::text(figure.key.params.get(*name).map_or("", String::as_str)))
-            .collect();
-        row.push(Cell::text(&figure.key.metric));
-        row.push(cells::estimate(Some(figure.estimate), &figure.key.unit, ""));
-        row.push(Cell::count(figure.estimate.count as u64));
-        table.push(row);
+    let mut rows = Rows::of(id, caption, figures);
+    for name in names {
+        rows = rows.text(name, |of| of.key.params.get(name).map_or("", String::as_str));
     }
-    table
+    rows.text("metric", |of| &of.key.metric)
+        .figure("median (95% interval)", |of| cells::estimate(Some(of.estimate), &of.key.unit, ""))
+        .figure("repetitions", |of| Cell::count(of.estimate.count as u64))
+        .table()
 }

@@ -19,6 +19,7 @@ pub mod fork_study;
 pub mod html;
 mod inline;
 pub mod kernel;
+pub mod machine_profile;
 mod papers;
 mod plot;
 pub mod programs;

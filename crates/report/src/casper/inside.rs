@@ -10,7 +10,7 @@ use cowlab_casper::symbol::Symbols;
 use super::View;
 use super::words::{chosen, code, share, span};
 use crate::rows::Rows;
-use crate::{Block, Cell, Column, Table, fmt};
+use crate::{Block, Cell, Table, fmt};
 
 /// Functions that are taken apart, where they were asked for by name.
 const MOST_APART: usize = 8;
@@ -60,33 +60,23 @@ fn sections(profile: &Profile, index: usize, function: &Function) -> Option<Tabl
         code(&function.name),
         fmt::count(function.calls)
     );
-    let mut table = Table::new(
-        format!("inside-{index}"),
-        caption,
-        vec![
-            Column::text("Section"),
-            Column::number("Calls"),
-            Column::number("Calls per call"),
-            Column::unit("Time per call", "ns"),
-            Column::unit("Total time", "fraction"),
-        ],
-    );
-    let mut row = |name: String, count: Option<u64>, ticks: f64| {
-        let none = || Cell::text("");
-        table.push(vec![
-            Cell::text(name),
-            count.map_or_else(none, Cell::count),
-            count.map_or_else(none, |count| Cell::number(count as f64 / calls, "")),
-            span(profile, Some(ticks / calls)),
-            share(ticks, whole),
-        ]);
-    };
-    for (callee, count, ticks) in parts {
-        row(code(&profile.functions.list[callee].name), Some(count), ticks);
-    }
-    row("Miscellaneous".to_owned(), None, function.own_ticks());
-    row(format!("Total {}", code(&function.name)), None, whole);
-    Some(table)
+    let called = parts.into_iter().map(|(callee, count, ticks)| {
+        (code(&profile.functions.list[callee].name), Some(count), ticks)
+    });
+    let total = format!("Total {}", code(&function.name));
+    let rest = [("Miscellaneous".to_owned(), None, function.own_ticks()), (total, None, whole)];
+    let rows: Vec<(String, Option<u64>, f64)> = called.chain(rest).collect();
+    let of_count =
+        |count: Option<u64>, cell: &dyn Fn(u64) -> Cell| count.map_or_else(|| Cell::text(""), cell);
+    let table = Rows::of(format!("inside-{index}"), caption, &rows)
+        .text("Section", |(name, ..)| name)
+        .figure("Calls", |(_, count, _)| of_count(*count, &Cell::count))
+        .figure("Calls per call", |(_, count, _)| {
+            of_count(*count, &|count| Cell::number(count as f64 / calls, ""))
+        })
+        .unit("Time per call", "ns", |(.., ticks)| span(profile, Some(ticks / calls)))
+        .unit("Total time", "fraction", |(.., ticks)| share(*ticks, whole));
+    Some(table.table())
 }
 
 /// Who called whom, from where.

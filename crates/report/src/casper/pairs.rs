@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Time between two events, and the sections of a whole.
 
-use cowlab_casper::profile::{PairTimes, Profile};
+use cowlab_casper::profile::{Moments, PairTimes, Profile};
 
 use super::View;
 use super::words::{code, share, span, spread, variance};
 use crate::rows::Rows;
-use crate::{Block, Cell, Column, Table};
+use crate::{Block, Cell, Table};
 
 pub(super) fn blocks(profile: &Profile, view: &View) -> Vec<Block> {
     if profile.pairs.is_empty() {
@@ -40,39 +40,21 @@ fn each(profile: &Profile) -> Table {
 /// As in Barkley and Schimmel's Table I.
 fn sections(profile: &Profile, total: &PairTimes) -> Table {
     let caption = format!("{}, averaged over {} times", code(&total.pair.name), total.times.count);
-    let mut table = Table::new(
-        "sections",
-        caption,
-        vec![
-            Column::text("Section"),
-            Column::unit("Mean time", "ns"),
-            Column::unit("Variance", "µs²"),
-            Column::unit("Total time", "fraction"),
-        ],
-    );
     let whole = total.times.sum();
-    let mut rest = whole;
-    for PairTimes { pair, times, .. } in profile.pairs.iter().filter(|t| t.pair != total.pair) {
-        rest -= times.sum();
-        table.push(vec![
-            Cell::text(code(&pair.name)),
-            span(profile, times.mean()),
-            variance(profile, times.variance()),
-            share(times.sum(), whole),
-        ]);
-    }
+    let parts = profile.pairs.iter().filter(|of| of.pair != total.pair);
+    let rest = whole - parts.clone().map(|of| of.times.sum()).sum::<f64>();
+    let row = |name, times: &Moments, sum| (name, times.mean(), Some(times.variance()), sum);
+    let mut rows: Vec<_> =
+        parts.map(|of| row(code(&of.pair.name), &of.times, of.times.sum())).collect();
     let mean = (total.times.count > 0).then(|| rest / total.times.count as f64);
-    table.push(vec![
-        Cell::text("Miscellaneous"),
-        span(profile, mean),
-        Cell::text(""),
-        share(rest, whole),
-    ]);
-    table.push(vec![
-        Cell::text(format!("Total {}", code(&total.pair.name))),
-        span(profile, total.times.mean()),
-        variance(profile, total.times.variance()),
-        share(whole, whole),
-    ]);
-    table
+    rows.push(("Miscellaneous".to_owned(), mean, None, rest));
+    rows.push(row(format!("Total {}", code(&total.pair.name)), &total.times, whole));
+    Rows::of("sections", caption, &rows)
+        .text("Section", |(name, ..)| name)
+        .unit("Mean time", "ns", |(_, mean, ..)| span(profile, *mean))
+        .unit("Variance", "µs²", |(_, _, times, _)| {
+            times.map_or_else(|| Cell::text(""), |times| variance(profile, times))
+        })
+        .unit("Total time", "fraction", |(.., sum)| share(*sum, whole))
+        .table()
 }

@@ -2,16 +2,14 @@
 //! This machine: its facts, its profile, and what could not be measured on it.
 
 use cowlab_analysis::study::Study;
-use cowlab_schema::calibrate;
 use cowlab_store::Environment;
 
 use super::curves;
 use crate::document::{Block, Cell, Column, Section, Table};
 use crate::facts::executed;
 use crate::fmt::{self, size};
-
-/// Anchor of the profile's table.
-pub(super) const PROFILE_TABLE: &str = "machine-profile";
+use crate::machine_profile;
+use crate::rows::Rows;
 
 pub(super) fn section(study: &Study) -> Section {
     let mut blocks = Vec::new();
@@ -26,7 +24,7 @@ pub(super) fn section(study: &Study) -> Section {
          CPU's memory of recent entries, which must be flushed when one changes."
             .into(),
     ));
-    blocks.push(Block::Table(profile(study)));
+    blocks.push(Block::Table(machine_profile::table(&study.profile)));
     blocks.extend(curves::plots(&study.profile));
     let missing = &study.run.info.missing;
     blocks.extend(
@@ -36,12 +34,8 @@ pub(super) fn section(study: &Study) -> Section {
 }
 
 fn facts(environment: &Environment) -> Table {
-    let columns = vec![Column::text("Fact"), Column::text("Value")];
-    let mut table = Table::new("environment", "Where it was measured", columns);
-    let mut add = |name: &str, value: Option<String>| {
-        let cell = value.map_or_else(|| Cell::Missing("not told by the kernel".into()), Cell::text);
-        table.push(vec![Cell::text(name), cell]);
-    };
+    let mut facts: Vec<(&str, Option<String>)> = Vec::new();
+    let mut add = |name, value| facts.push((name, value));
     add("CPU", environment.cpu_model.clone());
     add("CPUs that may be used", Some(fmt::count(environment.cpus.into())));
     add("Architecture", Some(environment.architecture.clone()));
@@ -81,48 +75,11 @@ fn facts(environment: &Environment) -> Table {
         add("Mitigations of CPU flaws, active", Some(some.unwrap_or_else(none)));
     }
     add("Measured", Some(executed(environment.accelerator).to_owned()));
-    table
-}
-
-fn profile(study: &Study) -> Table {
-    let columns = vec![
-        Column::text("Cost"),
-        Column::number("Median (95% interval)"),
-        Column::number("Rounds"),
-        Column::text("Name in the profile"),
-    ];
-    let mut table = Table::new(PROFILE_TABLE, "The machine profile", columns);
-    let costs = &study.profile.costs;
-    let known = calibrate::BENCH.metrics.iter().map(|metric| (metric.name, metric.what()));
-    // What a newer calibration added stands at the end.
-    let others = costs.iter().map(|(key, cost)| (key.as_str(), cost.name.as_str()));
-    let others =
-        others.filter(|(key, _)| !calibrate::BENCH.metrics.iter().any(|known| known.name == *key));
-    for (key, name) in known.chain(others) {
-        let (figure, rounds) = match costs.get(key) {
-            Some(cost) => {
-                let e = cost.estimate;
-                let count = Cell::count(e.count as u64);
-                // A name may say more than the unit that was recorded: `…_ns_per_huge_page`.
-                let unit = key.find("ns_per_").map_or(cost.unit.as_str(), |at| &key[at..]);
-                (Cell::estimate(e.value, e.low, e.high, unit), count)
-            }
-            None => {
-                let reason = || Cell::Missing(reason(key).into());
-                (reason(), reason())
-            }
-        };
-        table.push(vec![Cell::text(name), figure, rounds, Cell::text(format!("`{key}`"))]);
-    }
-    table
-}
-
-fn reason(key: &str) -> &'static str {
-    if key.starts_with("thp") {
-        "needs huge pages"
-    } else if key.contains("threads") || key == "remote_flush_ns" {
-        "needs a second CPU"
-    } else {
-        "was not measured in this run"
-    }
+    Rows::of("environment", "Where it was measured", &facts)
+        .text("Fact", |(name, _)| *name)
+        .column(Column::text("Value"), |(_, value)| match value {
+            Some(value) => Cell::text(value),
+            None => Cell::Missing("not told by the kernel".into()),
+        })
+        .table()
 }

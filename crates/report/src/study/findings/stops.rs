@@ -8,8 +8,9 @@ use cowlab_model::profile::Writer;
 use crate::cells;
 use crate::document::Block;
 use crate::fmt::{self, percent, size, time};
+use crate::machine_profile;
+use crate::study::curves;
 use crate::study::not_available;
-use crate::study::{curves, machine};
 
 /// The process of the findings.
 const LARGE_BYTES: u64 = 10 << 30;
@@ -150,5 +151,5 @@ fn huge_pages(study: &Study) -> Block {
         size(page),
         time(split.value)
     );
-    Block::finding(headline, detail, machine::PROFILE_TABLE)
+    Block::finding(headline, detail, machine_profile::TABLE)
 }

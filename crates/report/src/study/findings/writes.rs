@@ -8,9 +8,10 @@ use cowlab_schema::Pattern;
 use crate::cells;
 use crate::document::Block;
 use crate::fmt::{self, percent, time};
+use crate::machine_profile;
 use crate::papers::COW_STUDY;
+use crate::study::faults;
 use crate::study::not_available;
-use crate::study::{faults, machine};
 
 pub(super) fn blocks(study: &Study) -> Vec<Block> {
     [first_write(study), Some(parts(study)), order(study), cold_memory(study)]
@@ -63,7 +64,7 @@ fn first_write(study: &Study) -> Option<Block> {
             cells::words(reuse, "ns")
         ));
     }
-    Some(Block::finding(headline, detail, machine::PROFILE_TABLE))
+    Some(Block::finding(headline, detail, machine_profile::TABLE))
 }
 
 fn parts(study: &Study) -> Block {
@@ -166,5 +167,5 @@ fn cold_memory(study: &Study) -> Option<Block> {
         cells::words(cold, "ns"),
         cells::words(warm, "ns")
     );
-    Some(Block::finding(headline, detail, machine::PROFILE_TABLE))
+    Some(Block::finding(headline, detail, machine_profile::TABLE))
 }
