@@ -31,6 +31,12 @@ for table in "${tables[@]}"; do
 	[[ $(wc -l <"$table") -ge 2 ]] || fail "$table has no rows"
 done
 
+# All ways to make a process, with touched memory and without.
+for table in "$folder"/tables/fork-table-{touched,untouched}.csv; do
+	ways=$(tail -n +2 "$table" | cut -d, -f1 | sort | paste -sd ' ')
+	[[ $ways == 'fork fork+exec posix-spawn vfork vfork+exec' ]] || fail "$table has only: $ways"
+done
+
 # The page works without a network and from a file.
 page=$folder/report.html
 grep -qi '^<!doctype html>' "$page" || fail "report.html is no HTML page"

@@ -2,16 +2,19 @@
 //! Runs of before are read, and come to the same figures to the last digit: those of `old_runs/`,
 //! whose tables and summaries the program wrote that measured them (2026-11-24).
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
 use cowlab_analysis::application;
 use cowlab_analysis::figures::figures;
+use cowlab_analysis::picked::taken_by;
 use cowlab_analysis::study::Study;
 use cowlab_model::cost::predict;
 use cowlab_report::figures::table;
 use cowlab_report::{csv, footprint, of_bench, study};
-use cowlab_store::Run;
+use cowlab_schema::{Method, QUANTILE, fork_table};
+use cowlab_store::{Params, Run, Sample};
 use serde_json::Value;
 
 fn folder(name: &str) -> PathBuf {
@@ -122,4 +125,49 @@ fn a_footprint_comes_to_the_same_figures_and_is_priced_the_same() {
     assert_eq!(price.elapsed_ns.high, 10096531.394248068);
     assert_eq!(price.fork_ns.value, 1919650.9205635479);
     assert_eq!(price.extra_bytes, 3351992);
+}
+
+/// What is left out of a study's report: a bench, some of its parameters, and why.
+type LeftOut = (&'static str, &'static [(&'static str, &'static str)], &'static str);
+
+/// What a study measures and its report does not show.
+const NOT_SHOWN: [LeftOut; 0] = [];
+
+/// The combinations of parameters of which the report shows nothing.
+fn unshown(run: &Run) -> BTreeSet<(String, Params)> {
+    let study = Study::of(run).unwrap();
+    let shown = taken_by(&run.samples, || {
+        Study::of(run).unwrap();
+        study::document(&study);
+    });
+    let combination = |sample: &Sample| {
+        let mut params = sample.params.clone();
+        params.remove(QUANTILE.name());
+        (sample.bench.clone(), params)
+    };
+    let all = || run.samples.iter().zip(&shown);
+    let of = |is_shown: bool| all().filter(move |(_, shown)| **shown == is_shown);
+    let seen: BTreeSet<_> = of(true).map(|(sample, _)| combination(sample)).collect();
+    of(false).map(|(sample, _)| combination(sample)).filter(|one| !seen.contains(one)).collect()
+}
+
+#[test]
+fn every_combination_that_a_study_measures_is_shown_or_said_not_to_be() {
+    let mut run = Run::read(&folder("study")).unwrap();
+    let is_listed = |(bench, params): &(String, Params)| {
+        NOT_SHOWN.iter().any(|(of, with, _)| {
+            bench == of
+                && with.iter().all(|(key, value)| params.get(*key).is_some_and(|v| v == value))
+        })
+    };
+    let lost: Vec<_> = unshown(&run).into_iter().filter(|one| !is_listed(one)).collect();
+    assert!(lost.is_empty(), "{} are shown nowhere: {lost:#?}", lost.len());
+
+    // One that nothing looks for is found.
+    let made = run.samples.iter().find(|s| s.bench == fork_table::BENCH.name).unwrap();
+    let mut planted = made.clone();
+    fork_table::METHOD.put(&mut planted.params, Method::CloneVmVfork);
+    let expected = (planted.bench.clone(), planted.params.clone());
+    run.samples.push(planted);
+    assert!(unshown(&run).contains(&expected));
 }
