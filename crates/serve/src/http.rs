@@ -297,6 +297,13 @@ struct Client {
     until: Instant,
 }
 
+impl Drop for Client {
+    /// The thread that accepts has the connection as well, until the next one comes.
+    fn drop(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
 impl Client {
     fn left(&self) -> io::Result<Duration> {
         let left = self.until.saturating_duration_since(Instant::now()).min(self.silence);

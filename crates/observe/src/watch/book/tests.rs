@@ -39,7 +39,7 @@ fn server() -> Book {
 }
 
 fn frame(book: &Book, time_ns: u64) -> Frame {
-    let sees = Sees { events: true, stops: true, ..Sees::default() };
+    let sees = Sees { events: true, stops: true, counts: true, ..Sees::default() };
     book.frame(time_ns, 0, 1_000_000_000, sees, Own::default())
 }
 
