@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::*;
 use crate::bpf::{Event, ForkEvent, Happening};
+use crate::watch::frame::Epoch;
 
 /// Larger than any pid.
 const NOBODY: u32 = 1 << 30;
@@ -124,10 +125,18 @@ fn a_worker_is_shown_alone_with_what_it_copied() {
         let epoch = frame.processes[0].epoch.as_ref().expect("what it copied");
         assert_eq!((epoch.child, frame.groups[0].processes), (worker, 1));
     }
-    let epoch = watch.frame().processes[0].epoch.clone().unwrap();
-    assert!(epoch.copied_bytes.is_some() && epoch.walked_bytes.is_some(), "{epoch:?}");
+    let began = Instant::now();
+    let mut epoch = None;
+    while epoch.as_ref().is_none_or(|of: &Epoch| of.walked_bytes.is_none()) {
+        assert!(began.elapsed().as_secs() < 10, "it is not walked: {epoch:?}");
+        watch.until(Instant::now() + Duration::from_millis(20), || false);
+        epoch = watch.frame().processes[0].epoch.clone();
+    }
+    assert!(epoch.is_some_and(|of| of.copied_bytes.is_some()));
     shell.kill();
     in_time(|| reading::read(worker).is_none());
+    // Its parent ended as well, which makes it a process of its own first.
+    watch.frame();
     watch.frame();
     assert!(watch.is_over());
 }
