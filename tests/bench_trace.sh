@@ -7,7 +7,7 @@ set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
 
-small=(--events 16000 --rounds 2 --buffer-bytes 64KiB)
+small=(--events 16000 --rounds 2 --set buffer_bytes=64KiB)
 
 # The floor, alone.
 passes --json bench trace --tool floor --threads 1,2 "${small[@]}" --output runs
@@ -89,5 +89,5 @@ done
 no_probes_left
 
 refuses 2 'unknown tool .strace.: choose one of floor' bench trace --tool strace
-refuses 2 'buffer-bytes must be a power of two' bench trace --buffer-bytes 100000
+refuses 2 'buffer_bytes must be a power of two' bench trace --set buffer_bytes=100000
 refuses 2 'threads' bench trace --threads 0

@@ -24,7 +24,7 @@ fi
 
 # Memory that is shared on purpose: who sees what, where; and nothing is kept.
 for children in 1 8; do
-	run --json bench cow-check --set shared=true --set children="$children" --size-bytes 4MiB --output broken
+	run --json bench cow-check --set shared=true --children "$children" --size-bytes 4MiB --output broken
 	is_status 1
 	says err '(parent|child) [0-9]+ sees 0x[0-9a-f]+ where 0x[0-9a-f]+ belongs: page [0-9]+, byte [0-9]+'
 	[[ ! -s out ]] || fail "$called: expected no document, saw: $(seen)"

@@ -59,7 +59,7 @@ is_whole() {
 		'made/*' | *.unfinished) ;;
 		*.casper) "$COWLAB" trace report "$it" >read 2>&1 ;;
 		*.html) tail -c 20 "$it" | grep -q '</html>' ;;
-		*.prom) tail -n 1 "$it" | grep -q cowlab_tend_stall_seconds ;;
+		*.prom) tail -n 1 "$it" | grep -q ^cowlab_build_info ;;
 		*/recording) [[ ! -s $it ]] || "$COWLAB" watch --replay "$it" --json >read 2>&1 || grep -q 'cut short' read ;;
 		*) "$COWLAB" compare "$it" "$it" >read 2>&1 ;;
 		esac || fail "$called: $it is not whole: $(head -c 600 read) $(seen)"

@@ -79,7 +79,7 @@ impl Means {
     pub fn name(self) -> &'static str {
         match self {
             Means::Outside => "works from outside",
-            Means::Setting => "a setting of the machine, and a restart",
+            Means::Setting => "a setting and a restart",
             Means::Program => "needs a change of the program",
             Means::Kernel => "needs another kernel",
         }

@@ -10,7 +10,7 @@ bench! {
     /// One invocation of cow_check.
     cell CowCheck {
         /// Children at once
-        children: u32 = 1, set, within(1.0, 64.0), sweep("1,2,3,4,5,6,7,8");
+        children: u32 = 1, flag, within(1.0, 64.0), sweep("1,2,3,4,5,6,7,8");
         /// Memory that the processes change
         size_bytes: u64 = 16 << 20, flag, size, positional;
         /// Size of its pages

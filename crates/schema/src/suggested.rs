@@ -29,6 +29,8 @@ macro_rules! commands {
 commands! {
     /// What each choice would change for a process.
     Advise = "advise PID",
+    /// The same, whole.
+    AdviseTables = "advise PID --tables",
     /// Make the machine profile.
     Calibrate = "calibrate",
     /// One policy of the kernel that runs.

@@ -34,7 +34,7 @@ bench! {
         /// Timed events of each thread in a round
         events: u64 = 800_000, flag, within(8.0, 100e6), unstored;
         /// Size of a thread's ring, a power of two
-        buffer_bytes: u64 = 1 << 20, flag, size, within(65536.0, 1073741824.0), unstored;
+        buffer_bytes: u64 = 1 << 20, set, size, within(65536.0, 1073741824.0), unstored;
         /// Give each thread a CPU of its own
         pinned: bool = true, set;
     }
@@ -109,7 +109,7 @@ impl Traced {
     pub fn check(&self) -> Result<(), String> {
         match self.buffer_bytes.is_power_of_two() {
             true => Ok(()),
-            false => Err("--buffer-bytes must be a power of two".to_owned()),
+            false => Err("buffer_bytes must be a power of two".to_owned()),
         }
     }
 }

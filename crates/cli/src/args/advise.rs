@@ -33,6 +33,9 @@ pub struct AdviseArgs {
     pub threads: Option<u32>,
     #[command(flatten)]
     pub profile: ProfileArgs,
+    /// Every choice with its intervals, what it needs, and what the figures rest on
+    #[arg(long)]
+    pub tables: bool,
     /// Try what can be tried here: processes of the application's shape, measured in turn
     #[arg(long)]
     pub verify: bool,

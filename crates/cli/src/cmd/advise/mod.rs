@@ -26,7 +26,7 @@ use crate::output;
 use crate::profile_file::ProfileFile;
 use crate::run_life::{Report, RunLife};
 use crate::usage::WrongUsage;
-use table::{forecast_samples, name_of, page};
+use table::{forecast_samples, name_of, page, screen};
 
 /// The folio that is priced besides the base page and the huge page.
 const MTHP_BYTES: u64 = 64 << 10;
@@ -87,7 +87,11 @@ pub fn run(json: bool, args: &AdviseArgs) -> Result<()> {
     let Some(mut life) = life else {
         return match json {
             true => output::json_of(summary, &samples, &missing),
-            false => output::text(&document),
+            false if args.tables => output::text(&document),
+            false => {
+                document.sections = screen(&text, &application, &advice, &args.target);
+                output::text(&document)
+            }
         };
     };
     life.run.info.missing = missing;

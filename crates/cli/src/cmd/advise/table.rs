@@ -5,7 +5,7 @@ use cowlab_analysis::picked::Picked;
 use cowlab_model::advice::{Advice, Choice, Forecast};
 use cowlab_model::cost::Predicted;
 use cowlab_report::{Block, Cell, Finding, Rows, Section, Table};
-use cowlab_schema::{Figure, Metric, advise};
+use cowlab_schema::{Command, Figure, Metric, advise};
 use cowlab_store::{Params, Sample};
 
 use crate::application::Application;
@@ -91,6 +91,51 @@ pub fn page(
     vec![Section::new("advice", heading(application), blocks)]
 }
 
+/// Choices on one screen, the application as it is among them.
+const ON_SCREEN: usize = 5;
+
+/// One screen of it: the sentence, the first choices without intervals, and how to have the best.
+pub fn screen(
+    sentence: &str,
+    application: &Application,
+    advice: &[Advice],
+    target: &str,
+) -> Vec<Section> {
+    let priced: Vec<&Advice> = advice.iter().filter(|one| one.forecast.is_ok()).collect();
+    let shown = &priced[..priced.len().min(ON_SCREEN)];
+    let mut rows =
+        Rows::of("advice", "What each choice would change", shown).text("choice", |one| &one.what);
+    for (metric, name, of) in FIGURES {
+        rows = rows.figure(name, |one| match &one.forecast {
+            Ok(forecast) => Cell::number(of(forecast).value, metric.unit),
+            Err(why) => Cell::Missing(why.clone()),
+        });
+    }
+    let table = rows.text("takes", |one| takes(one)).table();
+    let mut blocks = vec![
+        Block::Finding(Finding {
+            headline: sentence.to_owned(),
+            detail: application.notes.join("; ") + ".",
+            samples: None,
+        }),
+        Block::Table(table),
+    ];
+    let best = shown.iter().find(|one| one.choice != Choice::AsItIs);
+    let best = best.map_or(String::new(), |best| format!("{}: {}. ", best.what, best.step));
+    blocks.push(Block::Note(format!(
+        "{best}All choices with intervals, and how to have each: {}",
+        Command::AdviseTables.of(target)
+    )));
+    vec![Section::new("advice", heading(application), blocks)]
+}
+
+fn takes(one: &Advice) -> &str {
+    match one.choice {
+        Choice::AsItIs => "",
+        _ => one.choice.means().name(),
+    }
+}
+
 fn table(advice: &[Advice], trials: &[Sample]) -> Table {
     let all = Picked::of(trials, advise::BENCH).with(advise::FIGURE, Figure::Measured);
     let priced: Vec<&Advice> = advice.iter().filter(|one| one.forecast.is_ok()).collect();
@@ -109,12 +154,7 @@ fn table(advice: &[Advice], trials: &[Sample]) -> Table {
             rows = rows.figure(&format!("{name}, measured"), |one| tried(one, &all, metric));
         }
     }
-    rows.text("takes", |one| match one.choice {
-        Choice::AsItIs => "",
-        _ => one.choice.means().name(),
-    })
-    .text("how", |one| &one.step)
-    .table()
+    rows.text("takes", |one| takes(one)).text("how", |one| &one.step).table()
 }
 
 fn predicted(p: Predicted, unit: &str) -> Cell {
