@@ -46,8 +46,8 @@ if [[ $(id -u) == 0 ]]; then
 	passes --json advise "$(<thpless)" --profile "$profile"
 	json 'pick({choice: "tend"}) == []' 'd.missing | any(.metric == "forecast of tend" and
 		(.reason | contains("switched huge pages off for itself")))'
-	kill $thpless 2>/dev/null || true
-	wait $thpless || true # it was killed above
+	kill $thpless 2>/dev/null || true # it may have ended by itself
+	wait $thpless || true # ends by the signal above
 fi
 # With another running thread the writes are dearer, and letting it sleep is a choice.
 passes --json advise "$(<pid)" --write-fraction 0.25 --threads 1 --profile "$profile"

@@ -37,7 +37,7 @@ installs() {
 	done
 	grep -q "exit ${2:-101}" seen || fail "$1: expected that services are kept from starting, saw: $(cat out err)"
 	kill -"$1" -- "-$(cat pid)"
-	wait $! || true
+	wait $! || true # ends by that signal
 }
 
 for signal in HUP INT TERM; do

@@ -43,7 +43,7 @@ pub fn told_to_end() -> Result<Arc<AtomicBool>> {
     Builder::new().name("end".into()).spawn(move || {
         let _ = woken.read_exact(&mut [0]);
         std::thread::sleep(LONGEST_END);
-        // What it waits for may be somebody who reads what it says.
+        // The stuck call may be a write to standard error.
         let say = || output::say("ended in the middle: what it waited for did not come");
         let _ = Builder::new().spawn(say);
         std::thread::sleep(GLANCE);

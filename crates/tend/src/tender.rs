@@ -99,7 +99,7 @@ pub struct Tender {
 fn admit(target: &Target, only_looks: bool) -> Result<(Collapser, Pagemap, u64), anyhow::Error> {
     let root = Root::default();
     let thp = Thp::read(&root);
-    // Before anything is tried: who is refused so is asked again and again.
+    // First, since a target that is refused for this is asked again and again.
     refusal::check_machine(thp.as_ref())?;
     let huge_page_bytes = thp.as_ref().and_then(|thp| thp.pmd_size_bytes).unwrap_or(2 << 20);
     let mut collapser = Collapser::new(huge_page_bytes)?;

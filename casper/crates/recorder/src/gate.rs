@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Asks a running program to enter a session (`struct casper_gate`).
 //!
-//! The gate is its user's, who may cut it short or hold its lock at any moment: it is read and
+//! The gate belongs to its user, who may cut it short or hold its lock at any moment: it is read and
 //! written, never mapped.
 
 use std::fs::{File, OpenOptions};

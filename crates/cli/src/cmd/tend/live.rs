@@ -45,7 +45,7 @@ struct Live<'a> {
     plan: &'a TendPlan,
     tenders: BTreeMap<i32, Tender>,
     due: BTreeMap<i32, Instant>,
-    /// Who has been asked, by which selector, and has yet to answer for the first time.
+    /// Targets that were asked, by selector, and have yet to answer for the first time.
     asked: BTreeMap<i32, (usize, Ping)>,
     /// Who could not be taken up, and what was said of it.
     refused: BTreeMap<i32, Refused>,
