@@ -7,7 +7,7 @@ set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
 
-small=(--events 16000 --rounds 2 --set buffer_bytes=64KiB)
+small=(--set events=16000 --set buffer_bytes=64KiB --rounds 2)
 
 # The floor, alone.
 passes --json bench trace --tool floor --threads 1,2 "${small[@]}" --output runs

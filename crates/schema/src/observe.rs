@@ -38,7 +38,7 @@ bench! {
         /// Heap of a program whose forks are timed from inside and outside
         heap_bytes: u64 = 16 << 20, flag, size, sweep("1MiB,16MiB,256MiB,1GiB");
         /// Forks of each heap and round
-        forks: u64 = 20, set, within(1.0, 100e3), unstored;
+        forks: u64 = 20, flag, within(1.0, 100e3), unstored;
     }
 
     metrics {

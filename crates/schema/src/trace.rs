@@ -32,7 +32,7 @@ bench! {
         /// Threads that make events at once
         threads: u32 = 1, flag, within(1.0, 64.0), sweep("1,2");
         /// Timed events of each thread in a round
-        events: u64 = 800_000, flag, within(8.0, 100e6), unstored;
+        events: u64 = 800_000, set, within(8.0, 100e6), unstored;
         /// Size of a thread's ring, a power of two
         buffer_bytes: u64 = 1 << 20, set, size, within(65536.0, 1073741824.0), unstored;
         /// Give each thread a CPU of its own
