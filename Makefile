@@ -115,6 +115,7 @@ test-hostile-long: build ## each call of six commands fails in turn; 5,000 chang
 	scripts/install test
 	COWLAB_TEST_LONG=1 COWLAB_TEST_LIMIT_S=14400 scripts/run-tests faults
 	COWLAB_TEST_LONG=1 COWLAB_TEST_LIMIT_S=14400 scripts/run-tests hostile_files
+	COWLAB_TEST_LONG=1 scripts/run-tests kernel_watch
 
 MINUTES ?= 60
 soak: build ## watch for MINUTES=60 under a storm of forks and bad scrapers: RSS, CPU, scrapes within bounds
