@@ -35,11 +35,10 @@ trap 'kill $pid 2>/dev/null || true' EXIT
 passes doctor "$pid"
 at_most 20
 says out "^• The next fork of sleep \($pid\) "
-for row in 'refused\?  no: ' 'copies    at most ' 'unknown   how ' 'stop      [0-9.]+ ' 'children  none now' \
-	'do now    1\. '; do
+for row in 'refused\?  no: ' 'copies    at most ' '          cowlab footprint [0-9]+ --forks 1: how much' 'stop      [0-9.]+ .s \([0-9.]+ .s to [0-9.]+ .s\)' \
+	'children  none now' 'do now    nothing: the stop is short'; do
 	says out "^$row"
 done
-says out "cowlab footprint $pid --forks 1"
 passes doctor "$pid" --tables
 says out "Would a fork of process $pid fail\?"
 says out 'page tables, copied at fork'

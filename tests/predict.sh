@@ -61,8 +61,12 @@ refuses 1 'nowhere.json.*calibrate' predict --profile nowhere.json --size-bytes 
 mkdir empty
 refuses 1 'no run in empty has a machine profile.*calibrate.*--profile' \
 	predict --profile empty --size-bytes 1GiB
+# Nothing was calibrated: usual costs, a third to three times.
 rm -r runs
-refuses 1 'no run in runs has a machine profile' predict --size-bytes 1GiB
+passes predict --size-bytes 1GiB
+says out 'by usual costs, a third to three times'
+passes --json predict --size-bytes 1GiB
+json '(one("fork_ns") / one("fork_low_ns") - 3 | fabs < 0.001) and (one("fork_high_ns") / one("fork_ns") - 3 | fabs < 0.001)'
 # Cut, foreign, of another version.
 for bytes in 0 1 100 1000; do
 	head -c "$bytes" "$profile" >cut.json

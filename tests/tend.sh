@@ -90,7 +90,8 @@ json 'one("candidate_regions") >= 28' \
 [[ $(huge_mib) == "$before" ]] || fail "a dry run changed something"
 mv runs away
 passes tend "$target" --dry-run
-says out 'no machine profile'
+says out 'by usual costs'
+says out 'the same after tending'
 mv away runs
 
 # Done, and once more there is next to nothing to do (Python itself maps and unmaps memory).

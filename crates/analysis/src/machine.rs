@@ -55,6 +55,7 @@ pub fn profile_of(
         costs,
         curves,
         entries_among_work,
+        is_usual: false,
     };
     try_on_half_written(&mut profile, samples);
     Ok(profile)

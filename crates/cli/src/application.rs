@@ -9,10 +9,13 @@ use cowlab_machine::{Facts, ProcessFacts, Root, Stat};
 use cowlab_model::application::{ApplicationProfile, Children, has_collector};
 use cowlab_model::cost::Vmas;
 use cowlab_observe::Target;
+use cowlab_observe::watch::Wanted;
 use cowlab_schema::Command;
 use cowlab_schema::footprint::Method;
 use cowlab_store::Run;
 use cowlab_tend::Survey;
+
+use crate::output::say;
 
 /// An application, as far as it is known.
 pub struct Application {
@@ -67,6 +70,20 @@ pub fn of_run(folder: &Path, program: Option<&str>, base_page_bytes: u64) -> Res
         );
     }
     Ok(Application { name: subject.program, profile, notes })
+}
+
+/// The one process that is meant. Of several of a name it says which.
+pub fn only(wanted: &Wanted) -> Result<i32> {
+    let pid = wanted.only()?;
+    if let Wanted::Name(name) = wanted {
+        let count = wanted.find()?.len();
+        if count > 1 {
+            say(&format!(
+                "{count} processes are named {name}: looking at {pid}, which forks the others"
+            ));
+        }
+    }
+    Ok(pid)
 }
 
 /// The parent of a process that was forked itself, and forks nobody.

@@ -38,24 +38,18 @@ impl ProfileFile {
     }
 
     /// What the flags name, and where that is: a file, the run that holds it, or the newest run of a
-    /// folder.
-    pub fn find(args: &ProfileArgs) -> Result<(PathBuf, ProfileFile)> {
-        let path = args.profile.as_deref().unwrap_or(Path::new(RUNS));
-        let own = !path.is_dir() || path.join(PROFILE_FILE).exists();
-        if args.profile.is_some() && own {
-            return Ok((path.to_owned(), ProfileFile::read(path)?));
-        }
-        let newest = newest_run(path)?;
-        let file = ProfileFile::read(&newest)?;
-        Ok((newest, file))
-    }
-
-    /// The same; `None` where none was named and there is none.
-    pub fn find_any(args: &ProfileArgs) -> Result<Option<(PathBuf, ProfileFile)>> {
-        if args.profile.is_none() && newest_run(Path::new(RUNS)).is_err() {
-            return Ok(None);
-        }
-        ProfileFile::find(args).map(Some)
+    /// folder. `None` where none was named and there is none.
+    pub fn find(args: &ProfileArgs) -> Result<Option<(PathBuf, ProfileFile)>> {
+        let path = match &args.profile {
+            Some(path) if path.is_dir() && !path.join(PROFILE_FILE).exists() => newest_run(path)?,
+            Some(path) => path.clone(),
+            None => match newest_run(Path::new(RUNS)) {
+                Ok(run) => run,
+                Err(_) => return Ok(None),
+            },
+        };
+        let file = ProfileFile::read(&path)?;
+        Ok(Some((path, file)))
     }
 
     /// Read `path`: the file, or the folder of a run that holds one.
@@ -75,6 +69,41 @@ impl ProfileFile {
         }
         Ok(read)
     }
+}
+
+/// A machine's costs, and whose they are.
+pub struct Priced {
+    /// The costs.
+    pub profile: MachineProfile,
+    /// The machine and the file, or that they are usual costs.
+    pub by: String,
+}
+
+impl Priced {
+    /// By the machine profile that is found, else by usual costs.
+    pub fn find(args: &ProfileArgs) -> Result<Priced> {
+        Ok(match ProfileFile::find(args)? {
+            Some((path, file)) => Priced {
+                by: format!(
+                    "{}, Linux {}, by {}",
+                    file.environment.host,
+                    file.environment.kernel,
+                    path.display()
+                ),
+                profile: file.profile,
+            },
+            None => Priced { profile: MachineProfile::usual(), by: usual_costs() },
+        })
+    }
+}
+
+/// Whose figures they are that rest on no calibration, and what to do about it.
+pub fn usual_costs() -> String {
+    format!(
+        "by usual costs, a third to three times: `{}` measures this machine's (2 minutes of all CPUs: \
+         not while a server must answer)",
+        Command::Calibrate
+    )
 }
 
 /// The newest run in `folder` that has a profile.

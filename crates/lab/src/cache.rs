@@ -5,6 +5,7 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use cowlab_schema::fmt::bytes;
 
 /// The cache: everything in it can be made again.
 #[derive(Debug, Clone)]
@@ -84,9 +85,9 @@ impl Cache {
             bail!(
                 "{what} needs {} in {}, where {} are free: free some, or choose another place with \
                  COWLAB_CACHE=DIR",
-                gib(needed_bytes),
+                bytes(needed_bytes),
                 self.root.display(),
-                gib(free_bytes)
+                bytes(free_bytes)
             );
         }
         Ok(())
@@ -100,10 +101,6 @@ fn free_bytes(folder: &Path) -> Result<u64> {
     Ok(about.f_bavail.saturating_mul(about.f_frsize))
 }
 
-fn gib(bytes: u64) -> String {
-    format!("{:.1} GiB", bytes as f64 / (1u64 << 30) as f64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,7 +111,7 @@ mod tests {
         let cache = Cache::new(Some(folder.path())).unwrap();
         cache.check_space(1, "a file").unwrap();
         let error = cache.check_space(u64::MAX, "a kernel").unwrap_err().to_string();
-        assert!(error.starts_with("a kernel needs 17179869184.0 GiB in /"), "{error}");
+        assert!(error.starts_with("a kernel needs 16,800,000 TiB in /"), "{error}");
         assert!(error.contains("COWLAB_CACHE=DIR"), "{error}");
     }
 

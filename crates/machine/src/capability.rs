@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What can be measured here, what cannot, and what would change that.
 
+use cowlab_schema::{Policy, fmt};
 use serde::Serialize;
 
 use crate::facts::Facts;
-use crate::human;
 use crate::limits::{CAP_SYS_ADMIN, CAP_SYS_PTRACE};
 use crate::usable;
-use cowlab_schema::Policy;
 
 /// One thing that cowlab can use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -111,11 +110,11 @@ fn pages(facts: &Facts) -> Vec<Capability> {
     };
     let mut found: Vec<Capability> = Vec::new();
     if let Some(size) = settings.pmd_size_bytes {
-        let name = format!("THP of {}", human::page_size(size));
+        let name = format!("THP of {}", fmt::size(size));
         found.push(Capability::of(name, USED_FOR, usable::page_size(facts, size)));
     }
     for &size in settings.sizes.keys().filter(|size| Some(**size) != settings.pmd_size_bytes) {
-        let words = human::page_size(size);
+        let words = fmt::size(size);
         let state = usable::page_size(facts, size).map_err(|reason| {
             let file = format!("hugepages-{}kB", size / 1024);
             reason.replace(&file, "hugepages-*kB").replace(&words, "that size")

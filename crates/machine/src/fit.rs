@@ -3,10 +3,10 @@
 
 use std::fmt;
 
+use cowlab_schema::fmt::bytes as size;
 use serde::Serialize;
 
 use crate::facts::Facts;
-use crate::human;
 
 /// The least that is left to everything else.
 const SPARE_BYTES: u64 = 256 << 20;
@@ -189,12 +189,12 @@ impl fmt::Display for Limit {
 impl fmt::Display for TooLarge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Need { heap_bytes, written_bytes, children, .. } = self.need;
-        write!(f, "a heap of {}", human::bytes(heap_bytes))?;
+        write!(f, "a heap of {}", size(heap_bytes))?;
         if children > 0 {
             let share = match written_bytes {
                 0 => "none of it".to_owned(),
                 all if all >= heap_bytes => "all".to_owned(),
-                part => format!("{} of it", human::bytes(part)),
+                part => format!("{} of it", size(part)),
             };
             let whom =
                 if children == 1 { "1 child" } else { &format!("each of {children} children") };
@@ -203,14 +203,14 @@ impl fmt::Display for TooLarge {
         write!(
             f,
             " needs {} and {} to spare, but only {} are free ({}): ",
-            human::bytes(self.needed_bytes),
-            human::bytes(self.spare_bytes),
-            human::bytes(self.free_bytes),
+            size(self.needed_bytes),
+            size(self.spare_bytes),
+            size(self.free_bytes),
             self.limit
         )?;
         match self.largest_heap_bytes {
             0 => f.write_str("no heap fits; free memory or raise that limit"),
-            bytes => write!(f, "the largest heap that fits is {}", human::bytes(bytes)),
+            bytes => write!(f, "the largest heap that fits is {}", size(bytes)),
         }
     }
 }

@@ -16,7 +16,6 @@ mod fragmentation;
 mod guard;
 mod guardian;
 pub mod guest;
-mod human;
 pub mod limits;
 pub mod mappings;
 pub mod memory;

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use cowlab_schema::fmt;
 use serde::Serialize;
 
 use crate::guard::{Guard, GuardError, selected};
-use crate::human;
 use crate::root::{Reader, Root};
 
 /// The folder of the settings.
@@ -72,7 +72,7 @@ pub(crate) fn setting_file(root: &Root, page_size_bytes: u64) -> Option<String> 
 /// already, and keeps it so. After an error the setting is as it was.
 pub fn allow(root: &Root, page_size_bytes: u64) -> Result<Guard, GuardError> {
     let file = setting_file(root, page_size_bytes)
-        .ok_or_else(|| GuardError::NoSuchSize { size: human::page_size(page_size_bytes) })?;
+        .ok_or_else(|| GuardError::NoSuchSize { size: fmt::size(page_size_bytes) })?;
     Guard::ensure(root, &file, &["madvise", "always"])
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whether a page size or a policy can be had on this machine, and if not, what would help.
 
+use cowlab_schema::fmt;
 use cowlab_schema::{Command, Policy};
 
 use crate::facts::Facts;
-use crate::human;
 use crate::thp::FOLDER;
 
 /// Can a program that calls madvise(MADV_HUGEPAGE) get pages of this size? An error names the file
@@ -13,7 +13,7 @@ pub fn page_size(facts: &Facts, page_size_bytes: u64) -> Result<(), String> {
     if page_size_bytes == facts.page_size_bytes {
         return Ok(());
     }
-    let size = human::page_size(page_size_bytes);
+    let size = fmt::size(page_size_bytes);
     let Some(thp) = &facts.thp else {
         return Err(format!(
             "pages of {size} need a kernel with CONFIG_TRANSPARENT_HUGEPAGE; this one has none \
@@ -52,7 +52,7 @@ pub fn page_size(facts: &Facts, page_size_bytes: u64) -> Result<(), String> {
             let mut sizes: Vec<u64> = huge.chain([&facts.page_size_bytes]).copied().collect();
             sizes.sort_unstable();
             sizes.dedup();
-            let sizes: Vec<String> = sizes.into_iter().map(human::page_size).collect();
+            let sizes: Vec<String> = sizes.into_iter().map(fmt::size).collect();
             Err(format!("this kernel has no pages of {size}: it has {}", sizes.join(", ")))
         }
     }
@@ -125,7 +125,7 @@ mod tests {
             ("never", "inherit", "madvise", KIB64, None),
             ("always", "inherit", "inherit", KIB64, None),
             ("always", "always", "always", 12288, Some("it has 4 KiB, 64 KiB, 2 MiB")),
-            ("always", "always", "always", 0, Some("no pages of 0 bytes")),
+            ("always", "always", "always", 0, Some("no pages of 0 B")),
         ] {
             let facts = with_sizes(global, &[(MIB2, pmd), (KIB64, small)], false);
             let answer = page_size(&facts, asked);

@@ -3,12 +3,12 @@
 
 mod expected;
 
+use cowlab_schema::fmt::{bytes, size};
 use serde::Serialize;
 
 pub use expected::{Expected, Replication};
 
 use crate::facts::Facts;
-use crate::human::bytes;
 use crate::limits::CAP_SYS_ADMIN;
 use crate::process::ProcessFacts;
 
@@ -139,17 +139,13 @@ fn overcommit(facts: &Facts, process: &ProcessFacts) -> Finding {
             let largest = process.largest_accounted_bytes;
             let unpromised = match process.unpromised_bytes {
                 0 => String::new(),
-                size => format!(
-                    "; {} mapped without a promise (MAP_NORESERVE) is never refused, and may be what \
-                     the OOM killer ends",
-                    bytes(size)
-                ),
+                size => format!("; its MAP_NORESERVE mappings ({}) do not count", bytes(size)),
             };
             let why = format!(
-                "vm.overcommit_memory is 0: a single mapping larger than RAM and swap is refused; \
-                 the largest that is promised has {}, RAM and swap together {}{unpromised}",
-                bytes(largest),
-                bytes(all)
+                "vm.overcommit_memory is 0, which refuses only a mapping larger than RAM and swap \
+                 ({}); its largest has {}{unpromised}",
+                bytes(all),
+                bytes(largest)
             );
             if largest <= all {
                 return finding(Level::Ok, "the kernel promises the child its memory", why, "");
@@ -347,7 +343,7 @@ fn huge(facts: &Facts, process: &ProcessFacts) -> Option<Finding> {
         "fork copies about {entries} page-table entries: {} are in huge pages of {}, {} in smaller \
          ones; a write splits a huge page and copies one base page",
         bytes(huge),
-        crate::human::page_size(pmd),
+        size(pmd),
         bytes(base)
     );
     let help = match process.thp_enabled {

@@ -68,11 +68,11 @@ fn the_message_is_one_sentence_with_the_largest_heap() {
     let error = check(&machine(20 * GIB), &need(64 * GIB, 64 * GIB, 1)).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "a heap of 64.0 GiB, all written by 1 child, needs 128.3 GiB and 1.0 GiB to spare, but \
-             only 20.0 GiB are free (MemAvailable): the largest heap that fits is 9.5 GiB"
+        "a heap of 64.0 GiB, all written by 1 child, needs 128 GiB and 1.00 GiB to spare, but \
+             only 20.0 GiB are free (MemAvailable): the largest heap that fits is 9.48 GiB"
     );
     let error = check(&machine(GIB), &need(4 * GIB, GIB, 3)).unwrap_err().to_string();
-    assert!(error.contains(", 1.0 GiB of it written by each of 3 children, needs"), "{error}");
+    assert!(error.contains(", 1.00 GiB of it written by each of 3 children, needs"), "{error}");
     let error = check(&machine(100 * MIB), &need(GIB, 0, 0)).unwrap_err();
     assert_eq!(error.largest_heap_bytes, 0);
     assert!(error.to_string().contains("no heap fits"), "{error}");

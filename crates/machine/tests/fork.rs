@@ -39,7 +39,7 @@ fn a_process_with_a_dontfork_mapping() {
     assert_eq!((verdict.level(), verdict.private_bytes), (Level::Ok, GIB));
     assert_eq!(verdict.page_table_bytes, 513 * 4096);
     assert_eq!(verdict.worst_case_bytes, GIB + 513 * 4096);
-    assert!(has(&verdict, Level::Ok, "left out", "512.0 MiB"));
+    assert!(has(&verdict, Level::Ok, "left out", "512 MiB"));
     assert!(has(&verdict, Level::Ok, "stop at fork", "131328 page-table entries"));
 }
 
@@ -54,7 +54,7 @@ fn what_makes_fork_fail_or_dangerous() {
     let cases: [(Change, Level, &str, &str); 14] = [
         (|f, _| f.overcommit.memory = Some(1), Level::Ok, "promises", "is 1"),
         (|_, p| p.largest_accounted_bytes = 1 << 50, Level::WillFail, "ENOMEM", "is 0"),
-        (|_, p| p.accounted_bytes = 1 << 50, Level::Ok, "promises", "a single mapping"),
+        (|_, p| p.accounted_bytes = 1 << 50, Level::Ok, "promises", "only a mapping larger"),
         (
             |f, p| (f.overcommit.memory, p.accounted_bytes) = (Some(2), 60 * GIB),
             Level::WillFail,
@@ -66,7 +66,7 @@ fn what_makes_fork_fail_or_dangerous() {
         (|_, p| p.user_tasks = Some(100), Level::WillFail, "EAGAIN", "RLIMIT_NPROC of uid 999"),
         (|f, _| f.tasks.threads = Some(127_000), Level::WillFail, "EAGAIN", "kernel.threads-max"),
         (|f, _| f.tasks.pid_max = Some(412), Level::WillFail, "EAGAIN", "kernel.pid_max"),
-        (|_, p| p.anonymous_bytes = 60 * GIB, Level::Warning, "swapped out", "8.0 GiB of swap"),
+        (|_, p| p.anonymous_bytes = 60 * GIB, Level::Warning, "swapped out", "8.00 GiB of swap"),
         (|_, p| p.anonymous_bytes = 90 * GIB, Level::Warning, "OOM killer", "available"),
         (
             |f, p| {
@@ -83,7 +83,7 @@ fn what_makes_fork_fail_or_dangerous() {
             "slow the control group",
             "memory.high",
         ),
-        (|_, p| p.hugetlb_bytes = Some(6 * MIB), Level::Warning, "SIGBUS", "4.0 MiB free"),
+        (|_, p| p.hugetlb_bytes = Some(6 * MIB), Level::Warning, "SIGBUS", "4.00 MiB free"),
     ];
     for (change, level, what, why) in cases {
         let (mut facts, mut process) = saved();
@@ -94,10 +94,10 @@ fn what_makes_fork_fail_or_dangerous() {
         let helps = |level: Level, help: &str| level == Level::Ok || !help.is_empty();
         assert!(verdict.findings.iter().all(|one| helps(one.level, &one.what_to_do)));
     }
-    // What was mapped without a promise is told beside what is promised, and is no part of it.
+    // What was mapped without a promise is told beside what counts, and is no part of it.
     let (facts, mut process) = saved();
     process.unpromised_bytes = 64 * GIB;
-    let told = "the largest that is promised has 1.0 GiB.*64.0 GiB mapped without a promise";
+    let told = "its largest has 1.00 GiB.*MAP_NORESERVE mappings (64.0 GiB) do not count";
     let why = fork_of(&facts, &process).findings.remove(0).why;
     assert!(told.split(".*").all(|part| why.contains(part)), "{why}");
     let (facts, mut process) = saved();
@@ -121,7 +121,7 @@ fn the_sentence_says_whether_the_next_fork_fails() {
     };
     let all = said(&facts, &process, None);
     assert!(
-        all.contains("redis (1234) will not be refused, and") && all.contains("1.0 GiB"),
+        all.contains("redis (1234) will not be refused, and") && all.contains("1.00 GiB"),
         "{all}"
     );
     // A group that holds less than all, and more than is expected. Version 1 and version 2 alike:
@@ -137,7 +137,7 @@ fn the_sentence_says_whether_the_next_fork_fails() {
         let fits = fork_expecting(&facts, &process, Some(&expecting(100 * MIB)), None);
         assert!(has(&fits, Level::Ok, "the copies expected fit", "by the footprint of runs/x"));
         assert!(
-            fits.sentence.contains("the copies expected fit: 102.0 MiB of 512.0 MiB"),
+            fits.sentence.contains("the copies expected fit: 102 MiB, where 512 MiB are available"),
             "{}",
             fits.sentence
         );
@@ -145,10 +145,11 @@ fn the_sentence_says_whether_the_next_fork_fails() {
         assert_eq!(fits.expected_bytes, Some(100 * MIB + fits.page_table_bytes));
         assert_eq!(fits.level(), Level::Warning);
         let not = said(&facts, &process, Some(&expecting(600 * MIB)));
-        assert!(not.contains("do not fit: 602.0 MiB") && not.contains("OOM"), "{not}");
+        assert!(not.contains("do not fit: 602 MiB") && not.contains("OOM"), "{not}");
         let unknown = said(&facts, &process, None);
-        let may =
-            format!("may not fit: 1.0 GiB if every page is written, 512.0 MiB left by {file}");
+        let may = format!(
+            "may not fit: 1.00 GiB if every page is written, where 512 MiB are available (below {file})"
+        );
         assert!(unknown.contains(&may), "{unknown}");
     }
     // More than all of it cannot be copied.
@@ -158,7 +159,7 @@ fn the_sentence_says_whether_the_next_fork_fails() {
     process.cgroup.memory_max.clear();
     process.anonymous_bytes = 60 * GIB;
     let swap = said(&facts, &process, Some(&expecting(59 * GIB)));
-    assert!(swap.contains("8.0 GiB of swap"), "{swap}");
+    assert!(swap.contains("8.00 GiB of swap"), "{swap}");
     (facts.overcommit.memory, process.accounted_bytes) = (Some(2), 90 * GIB);
     let fails = said(&facts, &process, None);
     assert!(
@@ -185,7 +186,7 @@ fn a_full_synchronisation_needs_its_buffers_too() {
     let expected = Expected { copied_bytes: 100 * MIB, source: "rdb_last_cow_size".into() };
     let judged = |of: &Replication| fork_expecting(&facts, &process, Some(&expected), Some(of));
     let one = judged(&of(0, 256 * MIB, false));
-    assert!(has(&one, Level::Ok, "a full synchronisation fits", "1 replica(s) may hold 256.0 MiB"));
+    assert!(has(&one, Level::Ok, "a full synchronisation fits", "1 replica(s) may hold 256 MiB"));
     let four = judged(&of(4, 256 * MIB, true));
     assert!(has(&four, Level::Warning, "may not fit", "slowest replica"));
     let endless = judged(&of(1, 0, true));

@@ -15,8 +15,8 @@ use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use thiserror::Error;
 
-use crate::profile::{CycleCurve, CyclePoint, MachineProfile, Measured, Writer};
-use crate::stats::{log_spread, median};
+use crate::profile::{CycleCurve, CyclePoint, MachineProfile, Measured, USUAL_FACTOR, Writer};
+use crate::stats::{Estimate, log_spread, median};
 
 /// The mappings of a process (VMAs, in the kernel's words), which fork copies one by one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -120,6 +120,8 @@ const PTE_AMONG_WORK: &str = "pte_among_work_ns_per_page";
 /// What it calls copying a mapping with pages of its own, and one without.
 const VMA_ANON: &str = "vma_anon_ns";
 const VMA: &str = "vma_ns";
+/// And copying the entry of a huge page.
+const HUGE_ENTRY: &str = "thp_fork_among_work_ns_per_huge_page";
 
 /// A term of the sum: nanoseconds, and their standard deviation.
 #[derive(Debug, Clone, Copy)]
@@ -258,10 +260,8 @@ pub fn predict(profile: &MachineProfile, question: &Question) -> Result<Predicti
     let freedom = f64::from(curve.rounds.max(2) - 1) * curve.points.len() as f64;
     let t = StudentsT::new(0.0, 1.0, freedom).map_or(1.96, |t| t.inverse_cdf(0.975));
     let misfit = curve.misfit.unwrap_or(USUAL_MISFIT);
-    let predicted = |term: Term| {
-        let half = t * term.deviation_ns.hypot(term.ns * misfit);
-        Predicted { value: term.ns, low: (term.ns - half).max(0.0), high: term.ns + half }
-    };
+    let predicted =
+        |term: Term| within(profile, term.ns, t * term.deviation_ns.hypot(term.ns * misfit));
     let table_bytes = profile.cost("page_table_bytes_per_page").unwrap_or(8.0) * pages as f64;
     Ok(Prediction {
         elapsed_ns: predicted(elapsed),
@@ -272,6 +272,42 @@ pub fn predict(profile: &MachineProfile, question: &Question) -> Result<Predicti
         extra_bytes: written * profile.page_size_bytes + table_bytes as u64,
         notes,
     })
+}
+
+/// A figure with half the width of its interval, or as wide as that of usual costs.
+fn within(profile: &MachineProfile, value: f64, half: f64) -> Predicted {
+    match profile.is_usual {
+        true => Predicted { value, low: value / USUAL_FACTOR, high: value * USUAL_FACTOR },
+        false => Predicted { value, low: (value - half).max(0.0), high: value + half },
+    }
+}
+
+/// A primitive cost by its name, with its interval.
+pub fn primitive(profile: &MachineProfile, name: &str) -> Option<Predicted> {
+    let Estimate { value, low, high, .. } = profile.costs.get(name)?.estimate;
+    Some(match profile.is_usual {
+        true => within(profile, value, value),
+        false => Predicted { value, low, high },
+    })
+}
+
+/// The stop at a fork of base pages, as `question` has them, and of huge pages beside them.
+pub fn fork_with_huge_pages(
+    profile: &MachineProfile,
+    question: &Question,
+    huge_pages: u64,
+) -> Result<Predicted, Unanswerable> {
+    let base = predict(profile, question)?.fork_ns;
+    if huge_pages == 0 {
+        return Ok(base);
+    }
+    let huge = huge_pages as f64;
+    let entry = profile.costs.get(HUGE_ENTRY).map(|cost| cost.estimate);
+    let entry = entry.ok_or_else(|| Unanswerable::NotCalibrated("huge pages".into()))?;
+    let value = base.value + huge * entry.value;
+    // Both are of single forks, and independent.
+    let half = (1.96 * huge * entry.deviation()).hypot(base.high - base.value);
+    Ok(within(profile, value, half))
 }
 
 /// What a fork costs beside its pages: its mappings, and that caches hold nothing of the fork before
@@ -383,13 +419,13 @@ fn huge_terms(
     let with_threads = question.threads > 0 && question.writer == Writer::Parent;
     let split = if with_threads { "thp_split_threads_ns" } else { "thp_split_ns" };
     let cost = |name: &str| profile.costs.get(name).map(|cost| cost.estimate).ok_or_else(missing);
-    let (entry, split) = (cost("thp_fork_among_work_ns_per_huge_page")?, cost(split)?);
+    let (entry, split) = (cost(HUGE_ENTRY)?, cost(split)?);
     let per_huge = size / profile.page_size_bytes;
     let huge_pages = question.pages.div_ceil(per_huge);
     let packed = question.written.div_ceil(per_huge);
     let split_pages =
         question.split_pages.map_or(packed, |split| split.clamp(packed, question.written));
-    let term = |estimate: crate::stats::Estimate, count: u64| Term {
+    let term = |estimate: Estimate, count: u64| Term {
         ns: estimate.value * count as f64,
         deviation_ns: estimate.deviation() * count as f64,
     };

@@ -13,7 +13,6 @@ pub mod document;
 pub mod emulated;
 mod facts;
 pub mod figures;
-pub mod fmt;
 pub mod footprint;
 pub mod fork_study;
 pub mod html;
@@ -32,6 +31,7 @@ pub mod tend;
 pub mod terminal;
 pub mod trace;
 
+pub use cowlab_schema::fmt;
 pub use document::{Axis, Block, Cell, Column, Document, Finding, Plot, Section, Series, Table};
 pub use rows::Rows;
 pub use run::of_bench;

@@ -13,6 +13,7 @@ pub mod command;
 pub mod cow_check;
 pub mod cow_faults;
 pub mod cross_check;
+pub mod fmt;
 pub mod footprint;
 pub mod forecast;
 pub mod fork_sections;

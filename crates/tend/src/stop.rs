@@ -1,47 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How long the next fork will stop the target, now and once it is tended.
 
-use cowlab_model::cost::{Predicted, Question, predict};
+use cowlab_model::cost::{Predicted, Question, fork_with_huge_pages};
 use cowlab_model::profile::{MachineProfile, Writer};
-use cowlab_schema::Command;
 use serde::Serialize;
 
 use crate::plan::{CollapsePlan, Prices};
 use crate::region::Survey;
 
-/// Costs that are assumed where there is no machine profile: they only decide what is worth while.
-const USUAL: Prices =
-    Prices { pte_ns_per_page: 40.0, huge_entry_ns: 1500.0, split_ns: 6000.0, collapse_ns: 5e5 };
-
 /// Prices of a machine profile; a collapse is measured beforehand.
-pub fn prices(profile: Option<&MachineProfile>, collapse_ns: Option<u64>) -> Prices {
-    let cost = |name: &str, usual: f64| {
-        profile.and_then(|profile| profile.cost(name)).filter(|ns| *ns > 0.0).unwrap_or(usual)
+pub fn prices(profile: &MachineProfile, collapse_ns: Option<u64>) -> Prices {
+    let usual = MachineProfile::usual();
+    let cost = |name: &str| {
+        let known = [profile, &usual].into_iter().filter_map(|of| of.cost(name));
+        known.into_iter().find(|ns| *ns > 0.0).unwrap_or_default()
     };
     Prices {
-        pte_ns_per_page: cost(
-            "pte_among_work_ns_per_page",
-            cost("pte_ns_per_page", USUAL.pte_ns_per_page),
-        ),
-        huge_entry_ns: cost("thp_fork_among_work_ns_per_huge_page", USUAL.huge_entry_ns),
-        split_ns: cost("thp_split_ns", USUAL.split_ns),
-        collapse_ns: collapse_ns.map_or(USUAL.collapse_ns, |ns| ns as f64),
+        pte_ns_per_page: cost("pte_among_work_ns_per_page"),
+        huge_entry_ns: cost("thp_fork_among_work_ns_per_huge_page"),
+        split_ns: cost("thp_split_ns"),
+        collapse_ns: collapse_ns.map_or(USUAL_COLLAPSE_NS, |ns| ns as f64),
     }
 }
 
-/// A fork of nothing, where it is not known.
-const USUAL_FORK_NS: f64 = 1e5;
-/// A mapping of it.
-const USUAL_VMA_NS: f64 = 500.0;
-
-/// The stop at the next fork by usual costs: half of it to twice of it.
-pub fn usual_stop(survey: &Survey) -> Predicted {
-    let value = USUAL_FORK_NS
-        + USUAL_VMA_NS * (survey.vmas.anon + survey.vmas.others) as f64
-        + USUAL.pte_ns_per_page * survey.small_pages as f64
-        + USUAL.huge_entry_ns * survey.huge_regions as f64;
-    Predicted { value, low: value / 2.0, high: value * 2.0 }
-}
+/// A collapse, where none could be tried: it only decides what is worth while.
+const USUAL_COLLAPSE_NS: f64 = 5e5;
 
 /// The stop at the next fork.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -90,29 +73,7 @@ fn stop(
         among_work: true,
         vmas: Some(survey.vmas),
     };
-    let base = predict(profile, &question).map_err(|error| error.to_string())?.fork_ns;
-    if huge == 0 {
-        return Ok(base);
-    }
-    let entry = profile
-        .costs
-        .get("thp_fork_among_work_ns_per_huge_page")
-        .ok_or_else(|| {
-            format!(
-                "the machine profile has no figures for huge pages: run `{}`",
-                Command::Calibrate
-            )
-        })?
-        .estimate;
-    let huge = huge as f64;
-    let half = 1.96 * huge * entry.deviation();
-    let value = base.value + huge * entry.value;
-    // Both are of single forks, and independent.
-    Ok(Predicted {
-        value,
-        low: (value - half.hypot(base.value - base.low)).max(0.0),
-        high: value + half.hypot(base.high - base.value),
-    })
+    fork_with_huge_pages(profile, &question, huge).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -152,6 +113,7 @@ mod tests {
                 points: [0, 4096, 262_144].map(point).into(),
             }],
             entries_among_work: Vec::new(),
+            is_usual: false,
         }
     }
 
@@ -177,6 +139,6 @@ mod tests {
         let survey = Survey { small_pages: 10, huge_regions: 1, ..Survey::default() };
         let said = stops(&profile, &survey, &CollapsePlan::default()).unwrap_err();
         assert!(said.contains("cowlab calibrate"), "{said}");
-        assert_eq!(prices(Some(&profile), None).pte_ns_per_page, 40.0);
+        assert!(prices(&profile, None).pte_ns_per_page > 0.0);
     }
 }

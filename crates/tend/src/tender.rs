@@ -61,7 +61,7 @@ pub struct Tender {
     pagemap: Pagemap,
     collapser: Collapser,
     settings: TenderSettings,
-    profile: Option<MachineProfile>,
+    profile: MachineProfile,
     huge_page_bytes: u64,
     began: Instant,
     forks: Forks,
@@ -133,7 +133,7 @@ impl Tender {
     pub fn new(
         target: Target,
         settings: TenderSettings,
-        profile: Option<MachineProfile>,
+        profile: MachineProfile,
         ping: Option<Ping>,
     ) -> Result<Tender, anyhow::Error> {
         let (collapser, pagemap, huge_page_bytes) = admit(&target, settings.only_looks)?;
@@ -222,7 +222,7 @@ impl Tender {
     }
 
     fn plan(&self, survey: &Survey, collapse_ns: Option<u64>) -> CollapsePlan {
-        let prices = stop::prices(self.profile.as_ref(), collapse_ns);
+        let prices = stop::prices(&self.profile, collapse_ns);
         let pages = self.huge_page_bytes / self.page_bytes();
         let rules = &self.settings.rules;
         plan::plan(&survey.regions, pages, &self.history, self.pass, &prices, rules)
@@ -234,8 +234,8 @@ impl Tender {
     }
 
     /// The machine profile.
-    pub fn profile(&self) -> Option<&MachineProfile> {
-        self.profile.as_ref()
+    pub fn profile(&self) -> &MachineProfile {
+        &self.profile
     }
 
     /// Do the next thing that is due; never longer than a collapse or a look takes. Fails once the
@@ -354,8 +354,9 @@ impl Tender {
         self.is_busy = !self.queue.is_empty();
         self.figures.small_pages = Some(survey.small_pages);
         self.figures.huge_regions = survey.knows_huge.then_some(survey.huge_regions);
-        let stops =
-            self.profile.as_ref().and_then(|profile| stop::stops(profile, &survey, &plan).ok());
+        // Usual costs decide what pays, and promise nothing.
+        let calibrated = Some(&self.profile).filter(|profile| !profile.is_usual);
+        let stops = calibrated.and_then(|profile| stop::stops(profile, &survey, &plan).ok());
         if self.is_busy || forks > 0 || self.pass == 1 {
             step.events.push(Event::Surveyed {
                 small_pages: survey.small_pages,

@@ -13,15 +13,16 @@ use cowlab_machine::capability::{self, Capability};
 use cowlab_machine::verdict::{Expected, Replication, Verdict, fork_expecting};
 use cowlab_machine::{Facts, ProcessFacts, Root};
 use cowlab_model::application::ApplicationProfile;
+use cowlab_model::profile::MachineProfile;
 use cowlab_observe::{Target, children};
 use cowlab_schema::Command;
 use cowlab_store::{Missing, Run};
 use cowlab_tend::plan::CollapsePlan;
-use cowlab_tend::stop::{stops, usual_stop};
+use cowlab_tend::stop::stops;
 use cowlab_tend::{Survey, Tender};
 use serde::Serialize;
 
-use crate::application::{of_run, parent_of_worker};
+use crate::application::{of_run, only, parent_of_worker};
 use crate::args::{DoctorArgs, ProfileArgs};
 use crate::output;
 use crate::profile_file::ProfileFile;
@@ -113,7 +114,7 @@ fn patients(root: &Root, facts: &Facts, args: &DoctorArgs) -> Result<Vec<Patient
     let pids = match (&args.targets[..], &asked) {
         ([], Some((Some(server), _))) => vec![local_pid(server)?],
         ([], Some((None, _))) => bail!("the server does not say its pid: give it as well: PID"),
-        (targets, _) => targets.iter().map(|of| Ok(of.only()?)).collect::<Result<_>>()?,
+        (targets, _) => targets.iter().map(only).collect::<Result<_>>()?,
     };
     let replication = asked.map(|(_, replication)| replication);
     let last_cow = replication.as_ref().and_then(|of| of.last_cow_bytes);
@@ -166,16 +167,18 @@ impl Patient {
     }
 }
 
-/// By the machine profile if there is one, else by usual costs.
+/// By the machine profile if there is one that can say it, else by usual costs.
 fn stop(facts: &Facts, target: &Target) -> Result<Stop, String> {
     let huge = facts.thp.as_ref().and_then(|thp| thp.pmd_size_bytes).unwrap_or(2 << 20);
     let survey = Survey::take(target, huge).map_err(|error| error.to_string())?;
-    let profile = ProfileFile::find_any(&ProfileArgs { profile: None }).ok().flatten();
-    let profile = profile.map(|(_, file)| file.profile);
-    let priced = profile.and_then(|of| stops(&of, &survey, &CollapsePlan::default()).ok());
-    let is_calibrated = priced.is_some();
-    let of = priced.map_or_else(|| usual_stop(&survey), |stops| stops.now);
-    Ok(Stop { value: of.value, low: of.low, high: of.high, is_calibrated })
+    let priced = |profile: &MachineProfile| {
+        let now = stops(profile, &survey, &CollapsePlan::default())?.now;
+        let is_calibrated = !profile.is_usual;
+        Ok(Stop { value: now.value, low: now.low, high: now.high, is_calibrated })
+    };
+    let calibrated = ProfileFile::find(&ProfileArgs { profile: None }).ok().flatten();
+    let calibrated = calibrated.and_then(|(_, file)| priced(&file.profile).ok());
+    calibrated.map_or_else(|| priced(&MachineProfile::usual()), Ok)
 }
 
 /// The process here with the server's own number, if it has run for as long: in a container or on

@@ -23,6 +23,7 @@ use cowlab_observe::footprint::{Method, Spans, live};
 use cowlab_store::Missing;
 use serde::Serialize;
 
+use crate::application::only;
 use crate::application::worker;
 use crate::args::FootprintArgs;
 use crate::output;
@@ -69,7 +70,7 @@ pub fn run(json: bool, args: &FootprintArgs) -> Result<()> {
                 .to_owned()
         )),
         [] => None,
-        [of] => Some(Target::open(of.only()?)?),
+        [of] => Some(Target::open(only(of)?)?),
         several => bail!(WrongUsage(format!(
             "footprint looks at one process at a time: {} are named",
             several.len()

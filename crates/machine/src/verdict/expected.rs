@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The copies that are expected, beside the worst case, and the verdict in one sentence.
 
+use cowlab_schema::fmt::bytes;
 use serde::Serialize;
 
 use super::{Finding, Level, Verdict, finding};
 use crate::facts::Facts;
-use crate::human::bytes;
 use crate::process::ProcessFacts;
 
 /// What the writes after a fork are known to copy.
@@ -40,13 +40,13 @@ fn room(facts: &Facts, process: &ProcessFacts) -> Option<(u64, String)> {
         let available = memory.available_bytes.unwrap_or(memory.free_bytes);
         let swap = memory.swap_free_bytes;
         let name = match swap {
-            0 => "the machine's available memory".to_owned(),
-            swap => format!("available memory and {} of swap", bytes(swap)),
+            0 => "MemAvailable".to_owned(),
+            swap => format!("MemAvailable and {} of swap", bytes(swap)),
         };
         (available.saturating_add(swap), name)
     });
     let group = process.cgroup.tightest_max();
-    let group = group.map(|bound| (bound.free_bytes(), bound.file.clone()));
+    let group = group.map(|bound| (bound.free_bytes(), format!("below {}", bound.file)));
     machine.into_iter().chain(group).min_by_key(|(free, _)| *free)
 }
 
@@ -60,7 +60,7 @@ pub(super) fn copies(
     let (free, what) = room(facts, process)?;
     let need = expected.copied_bytes.saturating_add(tables_bytes);
     let why = format!(
-        "by {} {} are copied while the child lives, with the page tables {}; {what} leaves {}",
+        "by {} {} are copied while the child lives, with the page tables {}; {} are available ({what})",
         expected.source,
         bytes(expected.copied_bytes),
         bytes(need),
@@ -101,7 +101,7 @@ pub(super) fn full_synchronisation(
     let need = copied_bytes.saturating_add(buffers);
     let mut why = format!(
         "a full synchronisation is {way}; {replicas} replica(s) may hold {} of output each \
-         (client-output-buffer-limit), with the copies {}; {what} leaves {}",
+         (client-output-buffer-limit), with the copies {}; {} are available ({what})",
         if limit == 0 { "any amount".to_owned() } else { bytes(limit) },
         if limit == 0 { "without bound".to_owned() } else { bytes(need) },
         bytes(free)
@@ -152,26 +152,26 @@ pub(super) fn sentence(
     let needs = expected.map(|of| of.copied_bytes.saturating_add(verdict.page_table_bytes));
     match needs {
         _ if worst <= free => format!(
-            "{begin}, and {what} holds all of its copies: {} if every page is written, {} are free.",
+            "{begin}, and its copies fit: {} if every page is written, where {} are available ({what}).",
             bytes(worst),
             bytes(free)
         ),
         Some(need) if need <= free => format!(
-            "{begin}, and the copies expected fit: {} of {} that are left by {what}; if every page \
-             were written it would be {}, and the OOM killer could act.",
+            "{begin}, and the copies expected fit: {}, where {} are available ({what}); if \
+             every page were written it would be {}, and the OOM killer could act.",
             bytes(need),
             bytes(free),
             bytes(worst)
         ),
         Some(need) => format!(
-            "{begin}, but the copies expected do not fit: {}, where {what} leaves {}; the OOM killer \
-             may end a process while the child lives.",
+            "{begin}, but the copies expected do not fit: {}, where {} are available ({what}); \
+             the OOM killer may end a process while the child lives.",
             bytes(need),
             bytes(free)
         ),
         None => format!(
-            "{begin}, but its copies may not fit: {} if every page is written, {} left by {what}; the \
-             OOM killer may act.",
+            "{begin}, but its copies may not fit: {} if every page is written, where {} are available \
+             ({what}); the OOM killer may act.",
             bytes(worst),
             bytes(free)
         ),

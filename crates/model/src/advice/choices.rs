@@ -8,7 +8,7 @@ use cowlab_schema::Command;
 use super::forecast::{Forecast, between, plus, scaled, spanning};
 use super::{Advice, Choice, Shape, Surroundings, exactly};
 use crate::application::{ApplicationProfile, Children, MappingShare, REGION_BYTES};
-use crate::cost::{Predicted, Question, Unanswerable, predict};
+use crate::cost::{Predicted, Question, Unanswerable, fork_with_huge_pages, predict, primitive};
 use crate::profile::MachineProfile;
 
 /// Of a fork's stop with base pages, what is left with folios of 64 KiB: 19.4 of 27.6 ms for a
@@ -91,10 +91,7 @@ impl<'a> Choices<'a> {
 
     /// A primitive cost with its interval.
     fn cost(&self, name: &str) -> Cost<Predicted> {
-        let cost = self.profile.costs.get(name);
-        let cost = cost.ok_or_else(|| format!("the machine profile has no {name}"))?;
-        let estimate = cost.estimate;
-        Ok(Predicted { value: estimate.value, low: estimate.low, high: estimate.high })
+        primitive(self.profile, name).ok_or_else(|| format!("the machine profile has no {name}"))
     }
 
     fn ask(&self, question: &Question) -> Cost<Forecast> {
@@ -125,20 +122,21 @@ impl<'a> Choices<'a> {
         let small = app.pages.saturating_sub(huge * per_huge);
         let split = split.min(huge).min(app.written);
         let question = app.question(base, base);
-        let fork = self.ask(&Question {
+        let left = Question {
             pages: small,
             written: 0,
             written_before: app.written_before.min(small),
             ..question
-        })?;
+        };
+        let stop_ns =
+            fork_with_huge_pages(self.profile, &left, huge).map_err(|error| error.to_string())?;
         let others = app.written - split;
         let writes =
             self.ask(&Question { pages: others, written: others, written_before: 0, ..question })?;
-        let entry = self.cost("thp_fork_among_work_ns_per_huge_page")?;
         let threads = app.threads > 0;
         let one_split = self.cost(if threads { "thp_split_threads_ns" } else { "thp_split_ns" })?;
         Ok(Forecast {
-            stop_ns: plus(fork.stop_ns, entry, huge as f64),
+            stop_ns,
             writes_ns: plus(writes.writes_ns, one_split, split as f64),
             extra_bytes: self.now.extra_bytes,
         })

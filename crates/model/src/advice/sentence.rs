@@ -1,36 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The advice in one plain sentence.
 
+use cowlab_schema::fmt::{quantity, time};
+
 use super::{Advice, Choice, Forecast, Means, WORTH};
-
-/// `12.3 ms`: three digits, as people read a time.
-fn time(ns: f64) -> String {
-    let (value, unit) = match ns {
-        ns if ns >= 1e9 => (ns / 1e9, "s"),
-        ns if ns >= 1e6 => (ns / 1e6, "ms"),
-        ns if ns >= 1e3 => (ns / 1e3, "µs"),
-        ns => (ns, "ns"),
-    };
-    format!("{value:.*} {unit}", digits(value))
-}
-
-/// `190 MiB`.
-fn size(bytes: f64) -> String {
-    let (value, unit) = match bytes {
-        b if b >= (1u64 << 30) as f64 => (b / (1u64 << 30) as f64, "GiB"),
-        b if b >= (1u64 << 20) as f64 => (b / (1u64 << 20) as f64, "MiB"),
-        b => (b / 1024.0, "KiB"),
-    };
-    format!("{value:.*} {unit}", digits(value))
-}
-
-fn digits(value: f64) -> usize {
-    match value {
-        v if v >= 100.0 => 0,
-        v if v >= 10.0 => 1,
-        _ => 2,
-    }
-}
 
 /// What a fork costs now, and what would help most.
 pub fn sentence(advice: &[Advice], name: &str) -> String {
@@ -43,7 +16,7 @@ pub fn sentence(advice: &[Advice], name: &str) -> String {
         "A fork stops {name} for {} here, and the writes after it cost {} and {} of memory",
         time(now.stop_ns.value),
         time(now.writes_ns.value),
-        size(now.extra_bytes.value)
+        quantity(now.extra_bytes.value, "bytes")
     );
     // What an operator can take today, on this kernel, without changing the program: what takes least
     // comes first.

@@ -36,6 +36,7 @@ fn exact() -> MachineProfile {
             points: [0, 256, 4096, 65536].map(point).into(),
         }],
         entries_among_work: Vec::new(),
+        is_usual: false,
     }
 }
 

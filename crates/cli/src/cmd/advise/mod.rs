@@ -19,11 +19,11 @@ use cowlab_store::{Missing, Run};
 use cowlab_tend::Tender;
 use serde::Serialize;
 
-use crate::application::{of_pid, of_run};
+use crate::application::{of_pid, of_run, only};
 use crate::args::{AdviseArgs, Common};
 use crate::context::Context;
 use crate::output;
-use crate::profile_file::ProfileFile;
+use crate::profile_file::Priced;
 use crate::run_life::{Report, RunLife};
 use crate::usage::WrongUsage;
 use table::{forecast_samples, name_of, page, screen};
@@ -45,9 +45,9 @@ pub struct AdviseSummary<'a> {
 /// Run the verb.
 pub fn run(json: bool, args: &AdviseArgs) -> Result<()> {
     let common = &args.run.common(json, args.set_mthp);
-    let (from, file) = ProfileFile::find(&args.profile)?;
+    let Priced { profile, by: mut subtitle } = Priced::find(&args.profile)?;
     let facts = Facts::probe(&Root::default());
-    let base = file.profile.page_size_bytes;
+    let base = profile.page_size_bytes;
     let run = Path::new(&args.target);
     let mut target = None;
     let mut application = if run.is_dir() || args.target.contains('/') {
@@ -57,21 +57,15 @@ pub fn run(json: bool, args: &AdviseArgs) -> Result<()> {
         application.notes.extend(unjudged.notes(&application.profile));
         application
     } else {
-        let pid = Wanted::parse(&args.target).map_err(WrongUsage)?.only()?;
+        let pid = only(&Wanted::parse(&args.target).map_err(WrongUsage)?)?;
         let application = of_pid(pid, args.write_fraction, &facts)?;
         target = Some(Target::open(pid)?);
         application
     };
     complete(&mut application.profile, args);
     let around = surroundings(&facts, target.as_ref());
-    let mut advice = advise(&file.profile, &application.profile, &around)?;
+    let mut advice = advise(&profile, &application.profile, &around)?;
     let text = sentence(&advice, &application.name);
-    let mut subtitle = format!(
-        "{}, Linux {}, by {}",
-        file.environment.host,
-        file.environment.kernel,
-        from.display()
-    );
     let life = args.verify.then(|| verify(common, args, &mut advice)).transpose()?;
     if life.is_some() {
         subtitle += &format!("; measured here, {} rounds", args.rounds);

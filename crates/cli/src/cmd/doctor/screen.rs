@@ -4,17 +4,18 @@
 use cowlab_machine::Facts;
 use cowlab_machine::capability::Capability;
 use cowlab_machine::verdict::Level;
-use cowlab_report::fmt::{estimate, quantity};
+use cowlab_report::fmt::{bytes, time};
 use cowlab_report::{Block, Cell, Column, Document, Section, Table};
 use cowlab_schema::Command;
 
 use super::{Patient, Stop};
+use crate::profile_file::usual_costs;
 
-fn ram_left(facts: &Facts) -> String {
-    let left = facts.memory.as_ref().and_then(|memory| memory.available_bytes);
-    left.map_or_else(
-        || "RAM left not known".to_owned(),
-        |bytes| format!("{} of RAM left", quantity(bytes as f64, "bytes")),
+fn available(facts: &Facts) -> String {
+    let available = facts.memory.as_ref().and_then(|memory| memory.available_bytes);
+    available.map_or_else(
+        || "available memory not known".to_owned(),
+        |available| format!("{} available", bytes(available)),
     )
 }
 
@@ -26,7 +27,7 @@ pub fn of_process(facts: &Facts, of: &Patient) -> Document {
         of.name,
         facts.host,
         facts.kernel,
-        ram_left(facts)
+        available(facts)
     );
     let Some(worker) = &of.worker else {
         let mut document = Document::new(title, format!("• {}", fork.sentence));
@@ -39,20 +40,18 @@ pub fn of_process(facts: &Facts, of: &Patient) -> Document {
                 Level::Ok | Level::Warning => fork.promise.clone(),
             },
         );
-        let most = quantity(fork.worst_case_bytes as f64, "bytes");
+        let most = bytes(fork.worst_case_bytes);
         row(
             "copies",
             match fork.expected_bytes {
-                Some(bytes) => {
-                    let expected = quantity(bytes as f64, "bytes");
-                    format!("{expected} are expected, {most} if every page is written")
+                Some(expected) => {
+                    format!("{} are expected, {most} if every page is written", bytes(expected))
                 }
                 None => format!("at most {most}, if every page is written while the child lives"),
             },
         );
         if fork.expected_bytes.is_none() {
-            let measure = Command::FootprintForks.of(pid);
-            row("unknown", format!("how much is written: {measure} measures it"));
+            row("", format!("{}: how much is", Command::FootprintForks.of(pid)));
         }
         let why = of.no_stop.as_deref().unwrap_or_default();
         row("stop", of.stop_ns.as_ref().map_or_else(|| format!("not known: {why}"), stop));
@@ -64,35 +63,35 @@ pub fn of_process(facts: &Facts, of: &Patient) -> Document {
                 None => "not known: they may not be looked at".to_owned(),
             },
         );
-        let mut steps = Vec::new();
-        if worst.level == Level::WillFail {
-            steps.push(worst.what_to_do.clone());
-        }
-        if of.no_tend.is_none() {
-            let tend = Command::TendDryRun.of(pid);
-            steps.push(format!("{tend}: how much shorter huge pages would make the stop"));
-        }
-        steps.push(format!("{}: what each choice would change", Command::Advise.of(pid)));
-        steps.push(format!("{}: what its next fork copies", Command::FootprintForks.of(pid)));
-        for (number, step) in steps.into_iter().take(3).enumerate() {
-            let name = if number == 0 { "do now" } else { "" };
-            row(name, format!("{}. {step}", number + 1));
-        }
+        row("do now", to_do(of));
         row("all", format!("each thing that was looked at: {}", Command::DoctorTables.of(pid)));
         return document;
     };
     Document::new(title, format!("• {worker}"))
 }
 
-fn stop(of: &Stop) -> String {
-    let figure = estimate(of.value, of.low, of.high, "ns");
-    match of.is_calibrated {
-        true => format!("{figure}, by the machine profile"),
-        false => format!(
-            "{figure}, by usual costs, half to twice: {} measures this machine's",
-            Command::Calibrate
-        ),
+/// A stop that nobody notices.
+const SHORT_NS: f64 = 1e6;
+
+/// The one thing to do next.
+fn to_do(of: &Patient) -> String {
+    let worst = &of.fork.findings[0];
+    let is_short = of.stop_ns.as_ref().is_some_and(|stop| stop.value < SHORT_NS);
+    match worst.level {
+        Level::WillFail | Level::Warning if !worst.what_to_do.is_empty() => {
+            format!("{}: {}", worst.what, worst.what_to_do)
+        }
+        _ if is_short => "nothing: the stop is short, and the copies fit".to_owned(),
+        _ => {
+            format!("{}: what would shorten the stop, and by how much", Command::Advise.of(of.pid))
+        }
     }
+}
+
+fn stop(of: &Stop) -> String {
+    let [value, low, high] = [of.value, of.low, of.high].map(time);
+    let by = if of.is_calibrated { "by the machine profile".to_owned() } else { usual_costs() };
+    format!("{value} ({low} to {high}), {by}")
 }
 
 /// What can be had on this machine.
@@ -103,7 +102,7 @@ pub fn of_machine(facts: &Facts, capabilities: &[Capability]) -> Document {
         facts.host,
         facts.kernel,
         facts.cpu.allowed.len(),
-        ram_left(facts),
+        available(facts),
         thp.unwrap_or("none")
     );
     let is_there = |name: &str| {
@@ -118,7 +117,7 @@ pub fn of_machine(facts: &Facts, capabilities: &[Capability]) -> Document {
         ("see each fork and its stop", Command::Watch, here("perf and BPF")),
         ("see each copy", Command::FootprintForks, here("perf and BPF")),
         ("huge pages from outside", Command::TendDryRun, here("THP of")),
-        ("prices in ms", Command::Advise, format!("after `{}`, once", Command::Calibrate)),
+        ("prices in ms", Command::Advise, format!("roughly; well after `{}`", Command::Calibrate)),
         ("measure this machine", Command::Calibrate, here("a quiet machine")),
     ];
     let columns = ["what", "by", "here"].map(Column::text).to_vec();

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use cowlab_model::cost::{Predicted, Prediction, Question, predict};
+use cowlab_model::profile::MachineProfile;
 use cowlab_report::{Block, Cell, Document, Rows, Section, Table};
 use cowlab_schema::{Policy, predict as names};
 use cowlab_store::{Params, Sample};
@@ -15,7 +16,7 @@ use serde::Serialize;
 use crate::application::of_run;
 use crate::args::{PredictArgs, PredictWhat};
 use crate::output;
-use crate::profile_file::ProfileFile;
+use crate::profile_file::Priced;
 use crate::usage::WrongUsage;
 
 #[derive(Serialize)]
@@ -30,24 +31,16 @@ pub fn run(json: bool, args: &PredictArgs) -> Result<()> {
     if let Some(PredictWhat::Policies(args)) = &args.what {
         return policies::run(json, args);
     }
-    let (from, file) = ProfileFile::find(&args.profile)?;
+    let Priced { profile, by } = Priced::find(&args.profile)?;
     let answers = match &args.target {
-        Some(run) => of_footprint(args, run, &file)?,
-        None => answers(args, &file)?,
+        Some(run) => of_footprint(args, run, &profile)?,
+        None => answers(args, &profile)?,
     };
     if json {
-        return output::json_of(&answers, &samples(&answers, file.profile.page_size_bytes), &[]);
+        return output::json_of(&answers, &samples(&answers, profile.page_size_bytes), &[]);
     }
-    let mut document = Document::new(
-        "Prediction",
-        format!(
-            "{}, Linux {}, by {}",
-            file.environment.host,
-            file.environment.kernel,
-            from.display()
-        ),
-    );
-    let mut blocks = vec![Block::Table(table(&answers, file.profile.page_size_bytes))];
+    let mut document = Document::new("Prediction", by);
+    let mut blocks = vec![Block::Table(table(&answers, profile.page_size_bytes))];
     let mut notes: Vec<&String> = answers.iter().flat_map(|a| &a.prediction.notes).collect();
     notes.sort();
     notes.dedup();
@@ -57,8 +50,8 @@ pub fn run(json: bool, args: &PredictArgs) -> Result<()> {
 }
 
 /// The forks of a footprint, with each number of threads and each size of pages.
-fn of_footprint(args: &PredictArgs, run: &Path, file: &ProfileFile) -> Result<Vec<Answer>> {
-    let base = file.profile.page_size_bytes;
+fn of_footprint(args: &PredictArgs, run: &Path, profile: &MachineProfile) -> Result<Vec<Answer>> {
+    let base = profile.page_size_bytes;
     let mut application = of_run(run, args.program.as_deref(), base)?;
     let pages = application.profile.pages;
     application.profile.written_before =
@@ -70,7 +63,7 @@ fn of_footprint(args: &PredictArgs, run: &Path, file: &ProfileFile) -> Result<Ve
         application.profile.threads = threads;
         for &page_size_bytes in &page_sizes {
             let question = application.profile.question(base, page_size_bytes);
-            let mut prediction = predict(&file.profile, &question)?;
+            let mut prediction = predict(profile, &question)?;
             prediction.notes.extend(application.notes.iter().cloned());
             let write_fraction = application.profile.write_fraction();
             answers.push(Answer { write_fraction, question, prediction });
@@ -79,8 +72,8 @@ fn of_footprint(args: &PredictArgs, run: &Path, file: &ProfileFile) -> Result<Ve
     Ok(answers)
 }
 
-fn answers(args: &PredictArgs, file: &ProfileFile) -> Result<Vec<Answer>> {
-    let base = file.profile.page_size_bytes;
+fn answers(args: &PredictArgs, profile: &MachineProfile) -> Result<Vec<Answer>> {
+    let base = profile.page_size_bytes;
     let sizes = args.size_bytes.iter().map(|bytes| bytes.div_ceil(base));
     let page_sizes =
         if args.page_size_bytes.is_empty() { vec![base] } else { args.page_size_bytes.clone() };
@@ -106,7 +99,7 @@ fn answers(args: &PredictArgs, file: &ProfileFile) -> Result<Vec<Answer>> {
                         among_work: args.among_work,
                         vmas: None,
                     };
-                    let prediction = predict(&file.profile, &question)?;
+                    let prediction = predict(profile, &question)?;
                     answers.push(Answer { write_fraction: fraction, question, prediction });
                 }
             }

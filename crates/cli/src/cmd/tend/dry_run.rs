@@ -5,8 +5,8 @@ use anyhow::{Result, bail};
 use cowlab_machine::Root;
 use cowlab_machine::limits::Credentials;
 use cowlab_report::{Block, Cell, Column, Document, Section, Table};
+use cowlab_schema::Metric;
 use cowlab_schema::tend::{self, State};
-use cowlab_schema::{Command, Metric};
 use cowlab_store::{Missing, Sample};
 use cowlab_tend::plan::CollapsePlan;
 use cowlab_tend::stop::{Stops, stops};
@@ -92,7 +92,7 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan) -> Result<()> {
     let own = Credentials::of_self(&Root::default());
     let mut document = Document::new(
         "What tend would do",
-        format!("nothing was done; looked at as uid {}", own.euid),
+        format!("nothing was done; looked at as uid {}; {}", own.euid, plan.priced.by),
     );
     for one in &found {
         document.sections.push(one.section());
@@ -102,13 +102,9 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan) -> Result<()> {
 
 fn look(tender: &mut Tender, plan: &TendPlan) -> Result<Found> {
     let (survey, steps, collapse_ns) = tender.look()?;
-    let stops = match (worker(tender.target()), tender.profile()) {
-        (Some(why), _) => Err(why),
-        (None, Some(profile)) => stops(profile, &survey, &steps),
-        (None, None) => Err(format!(
-            "there is no machine profile: run `{}` once, or give --profile",
-            Command::Calibrate
-        )),
+    let stops = match worker(tender.target()) {
+        Some(why) => Err(why),
+        None => stops(tender.profile(), &survey, &steps),
     };
     Ok(Found {
         pid: tender.target().pid(),

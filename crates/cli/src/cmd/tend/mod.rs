@@ -11,7 +11,6 @@ mod unit;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use cowlab_model::profile::MachineProfile;
 use cowlab_observe::Target;
 use cowlab_observe::watch::Wanted;
 use cowlab_schema::Text;
@@ -24,7 +23,7 @@ use cowlab_tend::{Tender, TenderSettings, privileges};
 
 use crate::args::TendArgs;
 use crate::output;
-use crate::profile_file::ProfileFile;
+use crate::profile_file::Priced;
 use crate::signals;
 
 /// The longest stall where nobody says another.
@@ -37,7 +36,7 @@ struct TendPlan {
     selectors: Vec<Selector>,
     budget_us: u64,
     interval: Duration,
-    profile: Option<MachineProfile>,
+    priced: Priced,
     settings: TendSettings,
 }
 
@@ -65,13 +64,12 @@ impl TendPlan {
         selectors.extend(args.who.iter().map(|who| selector(who, &ping)));
         let interval_s = args.set.list(&INTERVAL_S).first().copied();
         let interval_s = interval_s.or(file.interval_s).unwrap_or(settings.interval_s);
-        // Without one nothing is predicted, and what pays is judged by usual costs.
-        let profile = ProfileFile::find_any(&args.profile)?.map(|(_, file)| file.profile);
+        let priced = Priced::find(&args.profile)?;
         Ok(TendPlan {
             selectors,
             budget_us: args.budget_us.or(file.budget_us).unwrap_or(BUDGET_US),
             interval: Duration::from_secs_f64(interval_s),
-            profile,
+            priced,
             settings,
         })
     }
@@ -116,7 +114,7 @@ impl TendPlan {
             interval: self.interval,
             only_looks: args.dry_run,
         };
-        Tender::new(target, settings, self.profile.clone(), ping)
+        Tender::new(target, settings, self.priced.profile.clone(), ping)
     }
 }
 

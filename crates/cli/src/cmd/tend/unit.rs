@@ -22,7 +22,7 @@ pub fn text(args: &TendArgs) -> Result<String> {
     // It starts in /, where no run is the newest.
     let newest = match args.profile.profile {
         Some(_) => None,
-        None => ProfileFile::find_any(&args.profile)?.map(|(path, _)| path),
+        None => ProfileFile::find(&args.profile)?.map(|(path, _)| path),
     };
     if let Some(path) = newest.as_deref().and_then(|path| std::path::absolute(path).ok()) {
         words.extend(["--profile".to_owned(), path.display().to_string()]);

@@ -20,7 +20,7 @@ pub struct Penalty {
 impl Penalty {
     /// Of the profile that was asked for, or the newest one; `None` where there is none.
     pub fn find(args: &ProfileArgs) -> Result<Option<Penalty>> {
-        let file = ProfileFile::find_any(args)?;
+        let file = ProfileFile::find(args)?;
         Ok(file.and_then(|(_, file)| Penalty::of(&file.profile)))
     }
 

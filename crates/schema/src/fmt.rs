@@ -74,6 +74,11 @@ pub fn quantity(value: f64, unit: &str) -> String {
     in_scale(value, scale_for(value, unit))
 }
 
+/// A size: `596 MiB`.
+pub fn bytes(value: u64) -> String {
+    quantity(value as f64, "bytes")
+}
+
 /// A round value beside an axis, without zeros that say nothing: `10 µs`, `4 KiB`.
 pub fn tick(value: f64, unit: &str) -> String {
     let scale = scale_for(value, unit);
@@ -135,13 +140,13 @@ pub fn count(value: u64) -> String {
 }
 
 /// A number of bytes, short: `16 MiB`.
-pub(crate) fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     tick(bytes as f64, "bytes")
 }
 
 /// A heap: whole MiB as such, else as document 000 has it, in decimal units: 316 MB is what it chose,
 /// not 302 MiB.
-pub(crate) fn heap_size(bytes: u64) -> String {
+pub fn heap_size(bytes: u64) -> String {
     match bytes {
         0 => "none".to_owned(),
         _ if bytes.is_multiple_of(1 << 20) => size(bytes),
@@ -151,12 +156,12 @@ pub(crate) fn heap_size(bytes: u64) -> String {
 }
 
 /// A time.
-pub(crate) fn time(ns: f64) -> String {
+pub fn time(ns: f64) -> String {
     quantity(ns, "ns")
 }
 
 /// A share.
-pub(crate) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     if share > 0.0 && share < 0.000_5 {
         return "less than 0.1%".to_owned();
     }
@@ -174,7 +179,7 @@ pub fn unit_label(unit: &str) -> String {
 }
 
 /// `ns` of `ns_per_page`: the part of a unit that is scaled.
-pub(crate) fn base(unit: &str) -> &str {
+pub fn base(unit: &str) -> &str {
     ["bytes_per_s", "ns", "bytes"]
         .into_iter()
         .find(|base| unit.strip_prefix(base).is_some_and(|r| r.is_empty() || r.starts_with('_')))
