@@ -37,6 +37,24 @@ run() {
 	"$COWLAB" "$@" >out 2>err </dev/null || status=$?
 	called="cowlab $*"
 	no_panic
+	[[ ${1:-} != --json || $status != 0 ]] || summary_is_documented "${@:2}"
+}
+
+# docs/metrics.md has each key of the summary of that verb: the longest name of a verb that it begins with.
+summary_is_documented() {
+	local words=" $* " rows='' verb key
+	case $words in
+	*' --help '* | *' watch '*) return ;;
+	*' tend '*) [[ $words == *' --dry-run '* ]] || return 0; words=' tend --dry-run ' ;;
+	esac
+	for verb in "$1 ${2:-}" "$1"; do
+		rows=$(grep "^| .*\`${verb% }\`.* |" "$REPOSITORY/docs/metrics.md") && break
+	done
+	[[ $words != ' tend --dry-run ' ]] || rows=$(grep '^| `tend --dry-run`' "$REPOSITORY/docs/metrics.md")
+	while read -r key; do
+		[[ $rows == *"| \`$key\` |"* ]] ||
+			fail "$called: 'summary' has '$key', of which docs/metrics.md says nothing"
+	done < <(jq -r '.summary | if type == "array" then .[] else . end | keys[]' out | sort -u)
 }
 
 no_panic() {

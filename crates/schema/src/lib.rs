@@ -31,6 +31,7 @@ pub mod reference;
 pub mod settings;
 pub mod snapshot;
 mod suggested;
+pub mod summary;
 pub mod tend;
 pub mod trace;
 pub mod units;

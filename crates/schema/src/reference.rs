@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use crate::summary::{SUMMARIES, Summary};
 use crate::{BENCHES, Bench, Field, Reach, SETTINGS, Stored};
 
 const HEAD: &str = "# Parameters and metrics
@@ -20,7 +21,25 @@ pub fn page() -> String {
     for bench in BENCHES.iter().chain(SETTINGS) {
         of(bench, &mut page).expect("a string takes everything");
     }
+    summaries(&mut page).expect("a string takes everything");
     page
+}
+
+fn summaries(page: &mut String) -> std::fmt::Result {
+    writeln!(
+        page,
+        "\n## `summary` of each verb\n\n`report RUN` has that of the verb that made the run. The lines of \
+         `watch` and of `tend` are in [watch.md](watch.md) and [tend.md](tend.md).\n\n\
+         | verb | key | what |\n| --- | --- | --- |"
+    )?;
+    for Summary { verbs, is_list, keys } in SUMMARIES {
+        let verbs: Vec<String> = verbs.iter().map(|verb| format!("`{verb}`")).collect();
+        let each = if *is_list { ", each" } else { "" };
+        for (key, what) in *keys {
+            writeln!(page, "| {}{each} | `{key}` | {what} |", verbs.join(", "))?;
+        }
+    }
+    Ok(())
 }
 
 fn of(bench: &Bench, page: &mut String) -> std::fmt::Result {

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What each verb's `summary` has, in the document of `--json`. The end-to-end tests fail on a key that
+//! is not here.
+
+/// A verb's `summary`.
+#[derive(Debug, Clone, Copy)]
+pub struct Summary {
+    /// The verb, or several with the same.
+    pub verbs: &'static [&'static str],
+    /// Whether it is a list of these.
+    pub is_list: bool,
+    /// Each key, and what it holds; none of a document that is the rendered report itself.
+    pub keys: &'static [(&'static str, &'static str)],
+}
+
+type Keys = &'static [(&'static str, &'static str)];
+
+const fn one(verbs: &'static [&'static str], keys: Keys) -> Summary {
+    Summary { verbs, is_list: false, keys }
+}
+
+const fn list(verbs: &'static [&'static str], keys: Keys) -> Summary {
+    Summary { verbs, is_list: true, keys }
+}
+
+/// Every verb that has one.
+pub const SUMMARIES: &[Summary] = &[
+    one(
+        &["advise"],
+        &[
+            ("sentence", "the answer"),
+            ("application", "what the program maps and writes, as far as it is known"),
+            ("advice", "each choice: `choice`, `what`, `step`, `forecast`, `shape`, `notes`"),
+        ],
+    ),
+    list(
+        &["bench", "kernel bench", "study ccow", "study next-page"],
+        &[
+            ("bench", "the bench"),
+            ("params", "its parameters"),
+            ("metric", "the metric"),
+            ("unit", "its unit"),
+            ("value", "the median"),
+            ("low", "the lower end of its 95% interval"),
+            ("high", "the upper end"),
+            ("count", "samples that it rests on"),
+        ],
+    ),
+    one(
+        &["calibrate"],
+        &[
+            ("page_size_bytes", "a base page"),
+            ("huge_page_bytes", "a huge page; null without"),
+            ("costs", "each primitive cost by name, with its interval"),
+            ("curves", "fork cycles by size of the heap, for each writer and number of threads"),
+            ("entries_among_work", "an entry by size of a scattered heap"),
+        ],
+    ),
+    one(
+        &["compare"],
+        &[
+            ("first", "the first run"),
+            ("second", "the second run"),
+            ("drift_percent", "what two runs of the same differ by anyway"),
+            ("compared", "figures that both have"),
+            ("different", "those of them that differ"),
+            ("too_few_repetitions", "those that were repeated too rarely to tell"),
+            ("only_in_one", "figures that one alone has"),
+            ("environments_differ", "what of the machines is not the same"),
+            ("figures", "each figure that both have"),
+        ],
+    ),
+    one(&["completions"], &[("shell", "the shell"), ("script", "its completions")]),
+    one(
+        &["doctor"],
+        &[
+            ("facts", "the machine"),
+            ("capabilities", "what cowlab can use, whether it is here, and what it needs"),
+            ("fork", "of one process: whether its next fork is refused, and what it may take"),
+            ("stop_ns", "of one process: `value`, `low`, `high`, and whether `is_calibrated`"),
+            ("processes", "of several processes: each one's"),
+        ],
+    ),
+    one(
+        &["footprint"],
+        &[
+            ("method", "how writes were seen"),
+            ("reason", "why so"),
+            ("forks", "forks that were followed"),
+            ("spawns", "children of vfork and posix_spawn"),
+            ("unseen", "forks that ended unseen"),
+            ("longest_stop_ns", "how long the target was stopped at most, where it was"),
+            ("exit_status", "the command's, as wait(2) gives it"),
+        ],
+    ),
+    one(
+        &["insert"],
+        &[
+            ("functions_found", "functions in the sources"),
+            ("functions_instrumented", "those that report now"),
+            ("functions_not_selected", "those that no selection names"),
+            ("functions_left_alone", "those that cannot be instrumented"),
+            ("files", "each source, with its functions and why some are left alone"),
+            ("files_copied", "files that were copied as they are"),
+        ],
+    ),
+    one(
+        &["kernel boot"],
+        &[
+            ("kernel", "the kernel"),
+            ("accelerator", "how it was run"),
+            ("status", "the command's exit status"),
+            ("first_output_s", "seconds until it said something"),
+            ("duration_s", "seconds in all"),
+            ("complaints", "what the kernel complained of"),
+            ("output", "what the command printed"),
+        ],
+    ),
+    one(&["kernel build"], &[("kernels", "each kernel: where it is and what it is built from")]),
+    one(
+        &["kernel fetch"],
+        &[("source", "the source"), ("cache", "where it is kept"), ("how", "how it came there")],
+    ),
+    one(
+        &["kernel selftests"],
+        &[
+            ("problems", "cases that are worse than stock"),
+            ("sessions", "each guest, with its cases"),
+            ("left_out", "tests that are not run, and why"),
+        ],
+    ),
+    one(
+        &["kernel series"],
+        &[
+            ("mails", "the files written"),
+            ("source", "the source that they apply to"),
+            ("checkpatch", "what checkpatch says of each"),
+            ("applied", "whether they were applied to it"),
+            ("built", "the steps after which a kernel was built"),
+        ],
+    ),
+    one(
+        &["kernel test"],
+        &[
+            ("passed", "tests that passed"),
+            ("failed", "tests that failed"),
+            ("skipped", "tests that could not run"),
+            ("worse", "what a later variant does worse than the first"),
+            ("variants", "each kernel, with its tests"),
+        ],
+    ),
+    one(&["man"], &[("output", "the folder")]),
+    list(
+        &["predict"],
+        &[
+            ("write_fraction", "the share that is written"),
+            ("question", "the fork that was priced"),
+            ("prediction", "`elapsed_ns`, `fork_ns`, `write_ns`, `extra_bytes`, `notes`"),
+        ],
+    ),
+    one(
+        &["predict policies"],
+        &[
+            ("checked", "predictions that were measured as well"),
+            ("median_error_points", "their median difference, in percentage points"),
+            ("emulated", "how what they rest on was emulated, where it was"),
+        ],
+    ),
+    one(
+        &["study"],
+        &[
+            ("lines", "the line through each written fraction, and how well it fits"),
+            ("equation", "the terms of the cost model"),
+            ("service_to_copy_ratio", "what a page costs by its fault, over its copy alone"),
+            ("fork_from_intercepts_ns", "a fork of nothing, by the lines"),
+            ("fork_without_heap_ns", "the same, measured"),
+            ("check", "predictions of points that were used for no fit"),
+            ("findings", "the report's findings"),
+            ("not_available", "what could not be said, and why"),
+        ],
+    ),
+    list(
+        &["tend --dry-run"],
+        &[
+            ("pid", "the process"),
+            ("name", "its name"),
+            ("plan", "regions of each kind, and pages that would be filled in"),
+            ("stops", "the next fork's stop, `now` and `after`"),
+        ],
+    ),
+    one(
+        &["trace export"],
+        &[
+            ("file", "the trace"),
+            ("output", "the file written"),
+            ("calls", "calls in it"),
+            ("events", "events in it"),
+            ("missing_events", "events that the trace lacks"),
+        ],
+    ),
+    one(
+        &["trace record"],
+        &[
+            ("file", "the trace"),
+            ("stored_events", "events in it"),
+            ("dropped_events", "events that met a full buffer"),
+            ("overwritten_events", "events that newer ones replaced"),
+            ("no_buffer_events", "events of threads that got no buffer"),
+            ("disk_lost_events", "events that the disk did not take"),
+            ("lost_meta", "names and mappings that were lost"),
+            ("processes", "processes that were traced"),
+            ("streams", "threads that were traced"),
+            ("bytes", "size of the trace"),
+            ("breach", "the rule of the recording's memory that a program broke"),
+            ("exit_status", "the command's, as wait(2) gives it"),
+        ],
+    ),
+    one(
+        &["trace report"],
+        &[
+            ("trace", "the file, its command and when it began"),
+            ("missing", "what the trace lacks"),
+            ("overhead_subtracted", "what of the cost of recording was taken off"),
+            ("functions", "each function's calls and times"),
+            ("calls", "each call site"),
+            ("types", "events of each type"),
+            ("pairs", "times between two events"),
+            ("field", "the distribution of a field"),
+        ],
+    ),
+];
