@@ -61,6 +61,17 @@ json 'values("copied_bytes"; {choice: "posix-spawn"}) == [] # what a spawned chi
 kill $waiting
 wait $waiting || true # it was killed above
 
+# A server whose child lives: what that has copied is what is written, and tend would wait for its end.
+python3 "$REPOSITORY/tests/lib/rewrites.py" &
+parent=$!
+trap 'kill $parent "$(<worker)" 2>/dev/null || true' EXIT
+for _ in {1..100}; do [[ ! -s worker ]] || break; sleep 0.1; done
+passes --json advise "$parent" --profile "$profile"
+json 'd.summary.application | .written >= 8192 and .written < .pages' \
+	'd.missing | any(.metric == "forecast of tend" and (.reason | contains("share the memory")))'
+kill "$(<worker)"
+wait "$parent"
+
 # Of a footprint.
 run footprint --output runs --method exclusive -- python3 "$writer"
 is_status 0

@@ -5,12 +5,13 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use cowlab_analysis::application::profile_of;
-use cowlab_machine::{Facts, ProcessFacts, Root, Stat};
+use cowlab_machine::{Facts, ProcessFacts, Rollup, Root, Stat};
 use cowlab_model::application::{ApplicationProfile, Children, has_collector};
 use cowlab_model::cost::Vmas;
 use cowlab_observe::Target;
 use cowlab_observe::watch::Wanted;
 use cowlab_schema::Command;
+use cowlab_schema::fmt::bytes;
 use cowlab_schema::footprint::Method;
 use cowlab_store::Run;
 use cowlab_tend::Survey;
@@ -86,6 +87,45 @@ pub fn only(wanted: &Wanted) -> Result<i32> {
     Ok(pid)
 }
 
+/// The share of its memory that is taken to be written where nobody says and no child tells.
+const USUAL_FRACTION: f64 = 0.1;
+
+/// The living children that were forked by it and run the same program.
+fn forked_children(of: &Target) -> Vec<i32> {
+    let pids = cowlab_observe::children::pids(of).unwrap_or_default();
+    let is_forked = |pid: &i32| Target::open(*pid).is_ok_and(|child| child.forked_by().is_some());
+    pids.into_iter().filter(is_forked).collect()
+}
+
+/// What each child of a server has to itself, copied or new, ascending. A child that saves is not asked:
+/// it has only begun.
+fn own_of_children(of: &Target) -> Vec<u64> {
+    if Children::of(of.name()) == Children::Save {
+        return Vec::new();
+    }
+    let own = |pid: i32| {
+        let memory = Rollup::read(&Root::default(), pid.cast_unsigned()).ok().flatten()?;
+        memory.private_dirty_bytes
+    };
+    let mut all: Vec<u64> = forked_children(of).into_iter().filter_map(own).collect();
+    all.sort_unstable();
+    all
+}
+
+/// Why huge pages cannot be made of the memory of this process: children of its share it for as long as
+/// they live.
+pub fn shared_with_children(of: &Target) -> Option<String> {
+    let count = forked_children(of).len();
+    let ends = Children::of(of.name()) == Children::Save;
+    (count > 0 && !ends).then(|| {
+        format!(
+            "{count} children share the memory of {} ({}), and tend waits until they have ended",
+            of.name(),
+            of.pid()
+        )
+    })
+}
+
 /// The parent of a process that was forked itself, and forks nobody.
 pub fn parent_of_worker(of: &Target) -> Option<Target> {
     let has_children = cowlab_observe::children::pids(of).is_ok_and(|all| !all.is_empty());
@@ -111,16 +151,14 @@ pub fn worker(of: &Target) -> Option<String> {
 /// What the living children of a process do.
 fn children_of(target: &Target) -> Children {
     let known = Children::of(target.name());
-    let pids = cowlab_observe::children::pids(target).unwrap_or_default();
-    let is_forked = |pid: i32| Target::open(pid).is_ok_and(|child| child.forked_by().is_some());
     match known {
-        Children::Unknown if pids.into_iter().any(is_forked) => Children::Serve,
+        Children::Unknown if !forked_children(target).is_empty() => Children::Serve,
         known => known,
     }
 }
 
 /// A process as it is now, of which a share will be written.
-pub fn of_pid(pid: i32, write_fraction: f64, facts: &Facts) -> Result<Application> {
+pub fn of_pid(pid: i32, write_fraction: Option<f64>, facts: &Facts) -> Result<Application> {
     let process = ProcessFacts::probe(&Root::default(), pid)?;
     let target = Target::open(pid)?;
     if let Some(why) = worker(&target) {
@@ -128,7 +166,15 @@ pub fn of_pid(pid: i32, write_fraction: f64, facts: &Facts) -> Result<Applicatio
     }
     let page = facts.page_size_bytes;
     let pages = process.anonymous_bytes / page;
-    let written = (pages as f64 * write_fraction).ceil() as u64;
+    let own = match write_fraction {
+        None => own_of_children(&target),
+        Some(_) => Vec::new(),
+    };
+    // Half of them have more.
+    let written = match own.get(own.len() / 2) {
+        Some(own_bytes) => (own_bytes / page).min(pages),
+        None => (pages as f64 * write_fraction.unwrap_or(USUAL_FRACTION)).ceil() as u64,
+    };
     let mut profile = ApplicationProfile::of_pages(pages, written);
     let huge = facts.thp.as_ref().and_then(|thp| thp.pmd_size_bytes);
     if let (Some(huge), Some(bytes)) = (huge, process.huge_bytes) {
@@ -145,10 +191,20 @@ pub fn of_pid(pid: i32, write_fraction: f64, facts: &Facts) -> Result<Applicatio
         anon: process.inherited_anonymous_mappings,
         others: process.inherited_mappings - process.inherited_anonymous_mappings,
     });
-    let notes = vec![format!(
-        "{write_fraction} of the memory is taken to be written while the child lives \
-         (--write-fraction): `{}` measures it",
-        Command::FootprintForks.of(pid)
-    )];
+    let notes = vec![match (&own[..], write_fraction) {
+        ([], fraction) => format!(
+            "{} of the memory is taken to be written while the child lives (--write-fraction): `{}` \
+             measures it",
+            fraction.unwrap_or(USUAL_FRACTION),
+            Command::FootprintForks.of(pid)
+        ),
+        (own, _) => format!(
+            "its {} living children have {} to themselves, copied or new, half of them {} or more: so \
+             much is taken to be written after a fork",
+            own.len(),
+            bytes(own.iter().sum()),
+            bytes(own[own.len() / 2])
+        ),
+    }];
     Ok(Application { name: format!("{} ({pid})", process.name), profile, notes })
 }

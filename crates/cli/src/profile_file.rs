@@ -101,8 +101,9 @@ impl Priced {
 pub fn usual_costs() -> String {
     format!(
         "by usual costs, a third to three times: `{}` measures this machine's (2 minutes of all CPUs: \
-         not while a server must answer)",
-        Command::Calibrate
+         not while a server must answer), `{}` sees the next stop",
+        Command::Calibrate,
+        Command::Watch
     )
 }
 

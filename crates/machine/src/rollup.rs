@@ -21,6 +21,8 @@ pub struct Rollup {
     pub anonymous_bytes: Option<u64>,
     /// Pss_Anon: the same part of Pss.
     pub pss_anonymous_bytes: Option<u64>,
+    /// Private_Dirty: what no other process maps, written since it was mapped.
+    pub private_dirty_bytes: Option<u64>,
     /// AnonHugePages: the part of Anonymous that is mapped by whole huge pages.
     pub huge_bytes: Option<u64>,
 }
@@ -51,6 +53,7 @@ impl Rollup {
             pss_bytes: sums.pss_bytes,
             anonymous_bytes: sums.anonymous_bytes,
             pss_anonymous_bytes: sums.pss_anonymous_bytes,
+            private_dirty_bytes: sums.private_dirty_bytes,
             huge_bytes: sums.huge_bytes,
         })
     }

@@ -18,10 +18,10 @@ pub struct AdviseArgs {
     /// Of a footprint with several programs, this one; by default the one whose forks write most
     #[arg(long, value_name = "NAME")]
     pub program: Option<String>,
-    /// Of a process, the share of its memory that is written while a child lives, 0..1; a footprint
-    /// has its own
-    #[arg(long, default_value = "0.1", value_parser = fraction, allow_negative_numbers = true)]
-    pub write_fraction: f64,
+    /// Of a process, the share of its memory that is written while a child lives, 0..1: by default what
+    /// its living children have copied, or 0.1; a footprint has its own
+    #[arg(long, value_parser = fraction, allow_negative_numbers = true)]
+    pub write_fraction: Option<f64>,
     /// Share of the memory that the parent wrote since its last fork, 0..1
     #[arg(long, default_value = "1", value_parser = fraction, allow_negative_numbers = true)]
     pub written_before_fraction: f64,

@@ -4,7 +4,7 @@
 mod screen;
 mod tables;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use cowlab_analysis::application::Unjudged;
@@ -66,6 +66,9 @@ struct Patient {
     children: Option<usize>,
     /// Why it forks nobody, where it is a worker.
     worker: Option<String>,
+    /// The run that says what it writes.
+    #[serde(skip)]
+    footprint: Option<PathBuf>,
     /// Why it cannot be tended.
     no_tend: Option<String>,
 }
@@ -104,8 +107,11 @@ pub fn run(json: bool, args: &DoctorArgs) -> Result<()> {
     if patients.is_empty() {
         return output::text(&screen::of_machine(&facts, &capabilities));
     }
-    let screens = patients.iter().map(|patient| screen::of_process(&facts, patient));
-    screens.into_iter().try_for_each(|screen| output::text(&screen))
+    for (number, patient) in patients.iter().enumerate() {
+        output::print(if number > 0 { "\n" } else { "" })?;
+        output::text(&screen::of_process(&facts, patient))?;
+    }
+    Ok(())
 }
 
 /// The processes that the flags name, and what the next fork of each meets.
@@ -130,7 +136,10 @@ fn patients(root: &Root, facts: &Facts, args: &DoctorArgs) -> Result<Vec<Patient
         }
         (None, None) => None,
     };
-    let judge = |pid| Patient::new(root, facts, pid, expected.as_ref(), replication.as_ref());
+    let judge = |pid| {
+        let patient = Patient::new(root, facts, pid, expected.as_ref(), replication.as_ref())?;
+        Ok(Patient { footprint: args.footprint.clone(), ..patient })
+    };
     pids.into_iter().map(judge).collect()
 }
 
@@ -162,6 +171,7 @@ impl Patient {
                 )
             }),
             name: process.name,
+            footprint: None,
             no_tend: Tender::refusal(Some(&target)),
         })
     }

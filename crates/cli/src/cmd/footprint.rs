@@ -23,8 +23,7 @@ use cowlab_observe::footprint::{Method, Spans, live};
 use cowlab_store::Missing;
 use serde::Serialize;
 
-use crate::application::only;
-use crate::application::worker;
+use crate::application::{only, worker};
 use crate::args::FootprintArgs;
 use crate::output;
 use crate::run_life::{Report, RunLife};
@@ -82,7 +81,10 @@ pub fn run(json: bool, args: &FootprintArgs) -> Result<()> {
         (Some(_), true) => Subject::Fork,
         (Some(_), false) => Subject::Interval,
     };
-    let of_worker = target.as_ref().filter(|_| subject == Subject::Interval).and_then(worker);
+    let of_worker = target.as_ref().and_then(worker);
+    if let (Subject::Fork, Some(why)) = (subject, &of_worker) {
+        output::say(&format!("{why}; waiting for a fork of it all the same"));
+    }
     let bpf = AccessFacts::probe(&Root::default()).decide();
     let marking = args.allow_marking;
     let of_method =
@@ -128,6 +130,10 @@ pub fn run(json: bool, args: &FootprintArgs) -> Result<()> {
     })?;
     output::say(&format!("method {} ({})", summary.method, summary.reason));
     kept.show()?;
+    if spans.forks > 0 {
+        let next = cowlab_schema::Command::Advise.of(kept.path.display());
+        output::progress(json, &format!("what these forks cost, and what would help: {next}"));
+    }
     match status {
         Some(status) if status != 0 => Err(EndedWith::of_wait_status(status).into()),
         _ => Ok(()),
@@ -264,6 +270,15 @@ impl FootprintPlan<'_> {
         let forks = self.args.forks;
         let usual_s = if forks.is_some() { WAIT_FOR_FORK_S } else { 1.0 };
         let wait = Duration::from_secs_f64(self.args.duration_s.unwrap_or(usual_s));
+        if forks.is_some() {
+            let (name, pid, seconds) = (target.name(), target.pid(), wait.as_secs_f64());
+            output::progress(
+                self.json,
+                &format!(
+                    "waiting up to {seconds} s for a fork of {name} ({pid}), and for its child's end"
+                ),
+            );
+        }
         match (forks, self.args.stop) {
             (None, false) => live::interval(target, self.method, wait, || self.stopped()),
             (Some(forks), false) => {
@@ -284,7 +299,8 @@ impl FootprintPlan<'_> {
         let tracer = Tracer::attach(target, None)?;
         let mut follow = Follow::new(tracer, self.method, self.faults(false)?);
         follow.admit(Target::open(pid)?)?;
-        let until = Instant::now() + wait;
+        let began = Instant::now();
+        let until = began + wait;
         if let Some(wanted) = forks {
             let seen = |spans: &Spans| -> u64 {
                 let forks = spans.sums.iter().filter(|(key, _)| key.between.is_fork());
@@ -302,9 +318,9 @@ impl FootprintPlan<'_> {
         }
         let spans = follow.finish();
         if forks.is_some() && spans.forks == 0 {
-            let seconds = wait.as_secs_f64();
-            anyhow::bail!(
-                "process {pid} did not fork within {seconds} s: wait longer with --duration-s"
+            let seconds = began.elapsed().as_secs_f64();
+            bail!(
+                "process {pid} did not fork within {seconds:.1} s: wait longer with --duration-s"
             );
         }
         Ok(spans)

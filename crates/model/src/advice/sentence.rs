@@ -13,8 +13,10 @@ pub fn sentence(advice: &[Advice], name: &str) -> String {
         return format!("What a fork costs {name} here cannot be said.");
     };
     let mut text = format!(
-        "A fork stops {name} for {} here, and the writes after it cost {} and {} of memory",
+        "A fork stops {name} for {} ({} to {}) here, and the writes after it cost {} and {} of memory",
         time(now.stop_ns.value),
+        time(now.stop_ns.low),
+        time(now.stop_ns.high),
         time(now.writes_ns.value),
         quantity(now.extra_bytes.value, "bytes")
     );

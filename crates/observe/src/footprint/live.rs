@@ -101,7 +101,8 @@ pub fn forks(
 ) -> Result<Spans> {
     let spans = Spans::default();
     let mut looks = Looks { target, method, spans, faults, stop: &stop, unread: None };
-    let until = Instant::now() + wait;
+    let began = Instant::now();
+    let until = began + wait;
     if let Some(faults) = &mut looks.faults {
         faults.watch(target.pid());
     }
@@ -115,9 +116,9 @@ pub fn forks(
             return Err(anyhow::Error::from(error).context("its child could not be seen"));
         }
         bail!(
-            "process {} did not fork within {} s: wait longer with --duration-s",
+            "process {} did not fork within {:.1} s: wait longer with --duration-s",
             target.pid(),
-            wait.as_secs_f64()
+            began.elapsed().as_secs_f64()
         );
     }
     Ok(spans)

@@ -19,7 +19,7 @@ use cowlab_store::{Missing, Run};
 use cowlab_tend::Tender;
 use serde::Serialize;
 
-use crate::application::{of_pid, of_run, only};
+use crate::application::{of_pid, of_run, only, shared_with_children};
 use crate::args::{AdviseArgs, Common};
 use crate::context::Context;
 use crate::output;
@@ -116,7 +116,7 @@ fn surroundings(facts: &Facts, target: Option<&Target>) -> Surroundings {
             Err(why) => Some(why.to_owned()),
             Ok(size) => usable::page_size(facts, size).err(),
         },
-        no_tend: Tender::refusal(target),
+        no_tend: Tender::refusal(target).or_else(|| target.and_then(shared_with_children)),
         target: target.map(Target::pid),
         precopy: facts.cow.precopy.is_some(),
         other_cpus: facts.cpu.allowed.len() > 1,

@@ -4,6 +4,7 @@
 use cowlab_analysis::picked::Picked;
 use cowlab_model::advice::{Advice, Choice, Forecast};
 use cowlab_model::cost::Predicted;
+use cowlab_report::fmt::quantity;
 use cowlab_report::{Block, Cell, Finding, Rows, Section, Table};
 use cowlab_schema::{Command, Figure, Metric, advise};
 use cowlab_store::{Params, Sample};
@@ -107,6 +108,12 @@ pub fn screen(
         Rows::of("advice", "What each choice would change", shown).text("choice", |one| &one.what);
     for (metric, name, of) in FIGURES {
         rows = rows.figure(name, |one| match &one.forecast {
+            // Anything between nothing and all: the middle alone would be a promise.
+            Ok(forecast) if one.choice == Choice::Freeze && metric != advise::STOP_NS => {
+                let now = shown[0].forecast.as_ref().map_or(0.0, |now| of(now).value);
+                let most = of(forecast).high.min(now);
+                Cell::text(format!("up to {}", quantity(most, metric.unit)))
+            }
             Ok(forecast) => Cell::number(of(forecast).value, metric.unit),
             Err(why) => Cell::Missing(why.clone()),
         });

@@ -83,7 +83,11 @@ fn to_do(of: &Patient) -> String {
         }
         _ if is_short => "nothing: the stop is short, and the copies fit".to_owned(),
         _ => {
-            format!("{}: what would shorten the stop, and by how much", Command::Advise.of(of.pid))
+            let advise = match &of.footprint {
+                Some(run) => Command::Advise.of(run.display()),
+                None => Command::Advise.of(of.pid),
+            };
+            format!("{advise}: what would shorten the stop, and by how much")
         }
     }
 }

@@ -14,7 +14,7 @@ use cowlab_tend::{Survey, Tender};
 use serde::Serialize;
 
 use super::{TendPlan, messages};
-use crate::application::worker;
+use crate::application::{shared_with_children, worker};
 use crate::args::TendArgs;
 use crate::output;
 
@@ -102,7 +102,8 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan) -> Result<()> {
 
 fn look(tender: &mut Tender, plan: &TendPlan) -> Result<Found> {
     let (survey, steps, collapse_ns) = tender.look()?;
-    let stops = match worker(tender.target()) {
+    let of = tender.target();
+    let stops = match worker(of).or_else(|| shared_with_children(of)) {
         Some(why) => Err(why),
         None => stops(tender.profile(), &survey, &steps),
     };
