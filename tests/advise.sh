@@ -66,6 +66,7 @@ python3 "$REPOSITORY/tests/lib/rewrites.py" &
 parent=$!
 trap 'kill $parent "$(<worker)" 2>/dev/null || true' EXIT
 for _ in {1..100}; do [[ ! -s worker ]] || break; sleep 0.1; done
+sleep 1 # its first copies
 passes --json advise "$parent" --profile "$profile"
 json 'd.summary.application | .written >= 8192 and .written < .pages' \
 	'd.missing | any(.metric == "forecast of tend" and (.reason | contains("share the memory")))'

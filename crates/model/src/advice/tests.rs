@@ -174,7 +174,7 @@ fn what_takes_least_comes_first_and_the_sentence_says_it() {
     assert_eq!(advice[1].choice, Choice::Tend);
     assert_eq!(
         sentence(&advice, "the server"),
-        "A fork stops the server for 10.5 ms here, and the writes after it cost 103 ms and 202 MiB \
+        "A fork stops the server for 10.5 ms (10.2 ms to 10.8 ms) here, and the writes after it cost 103 ms and 202 MiB \
          of memory; tend would shorten the stop to 184 µs, 98% less, and the \
          writes would cost 104 ms."
     );
