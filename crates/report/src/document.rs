@@ -4,7 +4,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-pub use crate::plot::{Axis, Plot, Series};
+pub use crate::plot::{Axis, Kind, Plot, Series};
 
 use crate::fmt;
 use crate::inline::plain;

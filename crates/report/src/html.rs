@@ -197,7 +197,7 @@ fn mark(index: usize, of: usize) -> Markup {
 }
 
 fn plot_markup(plot: &Plot) -> Markup {
-    let names: Vec<&str> = plot.series.iter().map(|series| series.name()).collect();
+    let names: Vec<&str> = plot.series.iter().map(|series| series.name.as_str()).collect();
     let label =
         format!("{}. {} Series: {}.", plot.title, inline::plain(&plot.caption), names.join(", "));
     html! {

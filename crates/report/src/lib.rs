@@ -32,6 +32,8 @@ pub mod terminal;
 pub mod trace;
 
 pub use cowlab_schema::fmt;
-pub use document::{Axis, Block, Cell, Column, Document, Finding, Plot, Section, Series, Table};
+pub use document::{
+    Axis, Block, Cell, Column, Document, Finding, Kind, Plot, Section, Series, Table,
+};
 pub use rows::Rows;
 pub use run::of_bench;

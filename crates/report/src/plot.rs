@@ -42,89 +42,51 @@ pub struct Axis {
     pub log: bool,
 }
 
-/// Something drawn in a plot.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// How a series is drawn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Series {
-    /// Measured points, with error bars where intervals are known.
-    Points {
-        /// Legend entry.
-        name: String,
-        /// Positions.
-        x: Vec<f64>,
-        /// Values.
-        y: Vec<f64>,
-        /// Lower ends of the intervals.
-        low: Option<Vec<f64>>,
-        /// Upper ends of the intervals.
-        high: Option<Vec<f64>>,
-        /// What the pointer shows for each point besides its figures.
-        labels: Option<Vec<String>>,
-    },
+pub enum Kind {
+    /// Measured points.
+    #[default]
+    Points,
     /// A line, for a model or a guide.
-    Line {
-        /// Legend entry.
-        name: String,
-        /// Positions.
-        x: Vec<f64>,
-        /// Values.
-        y: Vec<f64>,
-        /// Whether it is dashed: for what was predicted or published, not measured here.
-        dashed: bool,
-    },
+    Line,
+    /// A dashed line, for what was predicted or published, not measured here.
+    Dashed,
     /// The line y = x, for predicted against measured; makes both axes' ranges the same.
-    Diagonal {
-        /// Legend entry.
-        name: String,
-    },
-    /// A cumulative distribution: the fraction `p` of samples is at most `x`.
-    Cdf {
-        /// Legend entry.
-        name: String,
-        /// Values, ascending.
-        x: Vec<f64>,
-        /// Fractions from 0 to 1, ascending.
-        p: Vec<f64>,
-    },
-    /// A bar for each category.
-    Bars {
-        /// Legend entry.
-        name: String,
-        /// Categories.
-        labels: Vec<String>,
-        /// Heights.
-        y: Vec<f64>,
-        /// Lower ends of the intervals.
-        low: Option<Vec<f64>>,
-        /// Upper ends of the intervals.
-        high: Option<Vec<f64>>,
-    },
+    Diagonal,
+    /// A cumulative distribution: the fraction y, from 0 to 1, of samples is at most x.
+    Cdf,
+    /// A bar for each label.
+    Bars,
     /// A surface over a grid, in three dimensions; needs [`Plot::z`].
-    Surface {
-        /// Legend entry.
-        name: String,
-        /// Grid positions along x.
-        x: Vec<f64>,
-        /// Grid positions along y.
-        y: Vec<f64>,
-        /// Values, a row for each y.
-        z: Vec<Vec<f64>>,
-    },
-    /// A grid of coloured cells; the axis shows labels where they are given.
-    Heatmap {
-        /// Legend entry.
-        name: String,
-        /// Grid positions along x.
-        x: Vec<f64>,
-        /// Grid positions along y.
-        y: Vec<f64>,
-        /// Values, a row for each y.
-        z: Vec<Vec<f64>>,
-        /// Categories along x instead of positions.
-        x_labels: Option<Vec<String>>,
-        /// Categories along y instead of positions.
-        y_labels: Option<Vec<String>>,
-    },
+    Surface,
+    /// A grid of coloured cells; needs [`Plot::z`].
+    Map,
+}
+
+/// Something drawn in a plot. What its kind does not have is empty.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Series {
+    /// Legend entry.
+    pub name: String,
+    /// How it is drawn.
+    pub kind: Kind,
+    /// Positions, of a grid as well.
+    pub x: Vec<f64>,
+    /// Values; of a grid its positions along y.
+    pub y: Vec<f64>,
+    /// Lower ends of the values' intervals, where they are known.
+    pub low: Vec<f64>,
+    /// Upper ends of the intervals.
+    pub high: Vec<f64>,
+    /// Values over a grid, a row for each y.
+    pub z: Vec<Vec<f64>>,
+    /// What the pointer shows for each point besides its figures; names of bars, and of a map's
+    /// columns instead of their positions.
+    pub labels: Vec<String>,
+    /// Names of a map's rows instead of their positions.
+    pub y_labels: Vec<String>,
 }
 
 impl Plot {
@@ -163,9 +125,13 @@ impl Plot {
         (!self.series.is_empty()).then_some(self)
     }
 
+    pub(crate) fn has(&self, kind: Kind) -> bool {
+        self.series.iter().any(|series| series.kind == kind)
+    }
+
     /// Whether it needs three dimensions, and so WebGL.
     pub fn is_spatial(&self) -> bool {
-        self.series.iter().any(|s| matches!(s, Series::Surface { .. }))
+        self.has(Kind::Surface)
     }
 }
 
@@ -188,18 +154,18 @@ impl Axis {
 }
 
 impl Series {
-    /// Points without intervals or labels.
-    pub fn points(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+    fn of(
+        kind: Kind,
+        name: impl Into<String>,
+        points: impl IntoIterator<Item = (f64, f64)>,
+    ) -> Self {
         let (x, y) = points.into_iter().unzip();
-        Series::Points { name: name.into(), x, y, low: None, high: None, labels: None }
+        Series { name: name.into(), kind, x, y, ..Series::default() }
     }
 
-    /// The same points with what the pointer shows besides their figures.
-    pub fn labelled(mut self, own: Vec<String>) -> Self {
-        if let Series::Points { labels, .. } = &mut self {
-            *labels = Some(own);
-        }
-        self
+    /// Points without intervals or labels.
+    pub fn points(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        Series::of(Kind::Points, name, points)
     }
 
     /// Points with intervals.
@@ -207,10 +173,8 @@ impl Series {
         name: impl Into<String>,
         points: impl IntoIterator<Item = (f64, Estimate)>,
     ) -> Self {
-        let (x, estimates): (_, Vec<Estimate>) = points.into_iter().unzip();
-        let of = |end: fn(&Estimate) -> f64| estimates.iter().map(end).collect();
-        let (low, high) = (Some(of(|e| e.low)), Some(of(|e| e.high)));
-        Series::Points { name: name.into(), x, y: of(|e| e.value), low, high, labels: None }
+        let (x, estimates): (Vec<f64>, Vec<Estimate>) = points.into_iter().unzip();
+        Series { name: name.into(), x, ..Series::default() }.measured(&estimates)
     }
 
     /// A line, dashed for what was not measured here.
@@ -219,35 +183,46 @@ impl Series {
         points: impl IntoIterator<Item = (f64, f64)>,
         dashed: bool,
     ) -> Self {
-        let (x, y) = points.into_iter().unzip();
-        Series::Line { name: name.into(), x, y, dashed }
+        Series::of(if dashed { Kind::Dashed } else { Kind::Line }, name, points)
+    }
+
+    /// The line y = x.
+    pub fn diagonal(name: impl Into<String>) -> Self {
+        Series::of(Kind::Diagonal, name, [])
     }
 
     /// A cumulative distribution, by its values and the shares that are at most as large.
     pub fn cdf(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        let (x, p) = points.into_iter().unzip();
-        Series::Cdf { name: name.into(), x, p }
+        Series::of(Kind::Cdf, name, points)
+    }
+
+    /// A bar for each label.
+    pub fn bars(name: impl Into<String>, labels: Vec<String>, y: Vec<f64>) -> Self {
+        Series { name: name.into(), kind: Kind::Bars, labels, y, ..Series::default() }
+    }
+
+    /// Values over a grid, a row for each y: as a surface or as a map.
+    pub fn grid(
+        kind: Kind,
+        name: impl Into<String>,
+        [x, y]: [Vec<f64>; 2],
+        z: Vec<Vec<f64>>,
+    ) -> Self {
+        Series { name: name.into(), kind, x, y, z, ..Series::default() }
+    }
+
+    /// The same with these values and their intervals.
+    pub fn measured(self, estimates: &[Estimate]) -> Self {
+        let of = |end: fn(&Estimate) -> f64| estimates.iter().map(end).collect();
+        Series { y: of(|e| e.value), low: of(|e| e.low), high: of(|e| e.high), ..self }
+    }
+
+    /// The same with what the pointer shows besides the figures, or with names instead of positions.
+    pub fn labelled(self, labels: Vec<String>) -> Self {
+        Series { labels, ..self }
     }
 
     fn is_empty(&self) -> bool {
-        match self {
-            Series::Points { x, .. } | Series::Line { x, .. } | Series::Cdf { x, .. } => {
-                x.is_empty()
-            }
-            _ => false,
-        }
-    }
-
-    /// The legend entry.
-    pub fn name(&self) -> &str {
-        match self {
-            Series::Points { name, .. }
-            | Series::Line { name, .. }
-            | Series::Diagonal { name }
-            | Series::Cdf { name, .. }
-            | Series::Bars { name, .. }
-            | Series::Surface { name, .. }
-            | Series::Heatmap { name, .. } => name,
-        }
+        self.kind != Kind::Diagonal && self.y.is_empty()
     }
 }

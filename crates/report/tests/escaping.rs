@@ -2,7 +2,8 @@
 //! A hostile string in every place that takes one runs nothing, breaks out of nothing.
 
 use cowlab_report::{
-    Axis, Block, Cell, Column, Document, Finding, Plot, Section, Series, Table, csv, html, terminal,
+    Axis, Block, Cell, Column, Document, Finding, Kind, Plot, Section, Series, Table, csv, html,
+    terminal,
 };
 
 const EVIL: &str = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`\u{2028}\u{2029}\x1b[31m&<!--";
@@ -16,27 +17,17 @@ fn document() -> Document {
     let values = || vec![1.0, 2.0];
     let grid = || vec![values(), values()];
     let names = || vec![evil(), evil()];
+    let points = [(1.0, 1.0), (2.0, 2.0)];
     let series = [
-        Series::Points {
-            name: evil(),
-            x: values(),
-            y: values(),
-            low: None,
-            high: None,
-            labels: Some(names()),
-        },
-        Series::Line { name: evil(), x: values(), y: values(), dashed: true },
-        Series::Diagonal { name: evil() },
+        Series::points(EVIL, points).labelled(names()),
+        Series::line(EVIL, points, true),
+        Series::diagonal(EVIL),
         Series::cdf(EVIL, [(1.0, 0.5), (2.0, 1.0)]),
-        Series::Bars { name: evil(), labels: names(), y: values(), low: None, high: None },
-        Series::Surface { name: evil(), x: values(), y: values(), z: grid() },
-        Series::Heatmap {
-            name: evil(),
-            x: values(),
-            y: values(),
-            z: grid(),
-            x_labels: Some(names()),
-            y_labels: Some(names()),
+        Series::bars(EVIL, names(), values()),
+        Series::grid(Kind::Surface, EVIL, [values(), values()], grid()),
+        Series {
+            y_labels: names(),
+            ..Series::grid(Kind::Map, EVIL, [values(), values()], grid()).labelled(names())
         },
     ];
     let mut table = Table::new(EVIL, EVIL, vec![Column::unit(EVIL, EVIL), Column::text(EVIL)]);

@@ -5,7 +5,7 @@ use cowlab_analysis::picked::Picked;
 use cowlab_schema::footprint::{MAPPING, REGION, WRITE_FRACTION};
 
 use super::Row;
-use crate::document::{Axis, Plot, Series};
+use crate::document::{Axis, Kind, Plot, Series};
 
 /// Programs that get a map.
 const MOST_MAPS: usize = 4;
@@ -36,14 +36,9 @@ fn plot(row: &Row, samples: &Picked) -> Option<Plot> {
         }
     }
     let z: Vec<Vec<f64>> = shares.chunks(ROW).map(<[f64]>::to_vec).collect();
-    let series = Series::Heatmap {
-        name: row.name(),
-        x: (0..ROW.min(shares.len())).map(|place| place as f64).collect(),
-        y: (0..z.len()).map(|line| (line * ROW) as f64).collect(),
-        z,
-        x_labels: None,
-        y_labels: None,
-    };
+    let places = (0..ROW.min(shares.len())).map(|place| place as f64).collect();
+    let lines = (0..z.len()).map(|line| (line * ROW) as f64).collect();
+    let series = Series::grid(Kind::Map, row.name(), [places, lines], z);
     let plot = Plot::new(
         "footprint-map",
         format!("Where {} wrote", row.name()),

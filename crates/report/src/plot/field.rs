@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::axis::{Axes, Prepared, compact, escape, round_figures};
 use super::hover::Point;
-use super::{Plot, Series};
+use super::{Axis, Kind, Plot, Series};
 use crate::fmt;
 
 /// Distinguishable without colour vision and in grey print.
@@ -15,23 +15,22 @@ const MAX_WRITTEN_CELLS: usize = 60;
 
 /// The drawing in three dimensions.
 pub(super) fn spatial(plot: &Plot, axes: &Axes) -> Value {
-    let mut data = Vec::new();
-    for series in &plot.series {
-        if let Series::Surface { name, x, y, z } = series {
-            let mut trace = json!({
-                "type": "surface", "name": escape(name),
-                "x": axes.x.scaled(x), "y": axes.y.scaled(y),
-                "z": z.iter().map(|row| axes.z.scaled(row)).collect::<Vec<_>>(),
-                "surfacecolor": colour_values(axes, z),
-                "contours": { "z": { "show": true, "usecolormap": false, "color": "$ink/0.35", "width": 1 } },
-                "lighting": { "ambient": 0.85, "diffuse": 0.4, "specular": 0.05, "roughness": 0.9 },
-            });
-            coloured(&mut trace, axes, z);
-            trace["hovertext"] = grid_texts(name, axes, x, y, z);
-            trace["hoverinfo"] = json!("text");
-            data.push(trace);
-        }
-    }
+    let surfaces = plot.series.iter().filter(|series| series.kind == Kind::Surface);
+    let data = surfaces.map(|series| {
+        let mut trace = grid(series, axes, "surface");
+        trace["x"] = json!(axes.x.scaled(&series.x));
+        trace["y"] = json!(axes.y.scaled(&series.y));
+        let heights = series.z.iter().map(|row| axes.z.scaled(row));
+        trace["z"] = json!(heights.collect::<Vec<_>>());
+        trace["surfacecolor"] = json!(colour_values(axes, &series.z));
+        trace["contours"] = json!({
+            "z": { "show": true, "usecolormap": false, "color": "$ink/0.35", "width": 1 },
+        });
+        trace["lighting"] =
+            json!({ "ambient": 0.85, "diffuse": 0.4, "specular": 0.05, "roughness": 0.9 });
+        trace
+    });
+    let data: Vec<Value> = data.collect();
     let axis = |prepared: &Prepared| {
         let mut layout = prepared.layout();
         layout.insert("nticks".into(), json!(6));
@@ -55,43 +54,47 @@ pub(super) fn spatial(plot: &Plot, axes: &Axes) -> Value {
 
 /// The same plot with its surface as a map, for where there is no WebGL.
 pub(super) fn flattened(plot: &Plot) -> Plot {
-    let map = |series: &Series| match series {
-        Series::Surface { name, x, y, z } => Some(Series::Heatmap {
-            name: name.clone(),
-            x: x.clone(),
-            y: y.clone(),
-            z: z.clone(),
-            // Steps on a logarithmic axis are even as categories, and cells would be uneven.
-            x_labels: plot.x.log.then(|| x.iter().map(|v| fmt::tick(*v, plot.x.unit())).collect()),
-            y_labels: plot.y.log.then(|| y.iter().map(|v| fmt::tick(*v, plot.y.unit())).collect()),
-        }),
-        _ => None,
+    let surfaces = plot.series.iter().filter(|series| series.kind == Kind::Surface);
+    // Steps on a logarithmic axis are even as categories, and cells would be uneven.
+    let ticks = |axis: &Axis, at: &[f64]| -> Vec<String> {
+        at.iter().filter(|_| axis.log).map(|value| fmt::tick(*value, axis.unit())).collect()
     };
-    Plot { series: plot.series.iter().filter_map(map).collect(), ..plot.clone() }
+    let map = |series: &Series| Series {
+        kind: Kind::Map,
+        labels: ticks(&plot.x, &series.x),
+        y_labels: ticks(&plot.y, &series.y),
+        ..series.clone()
+    };
+    Plot { series: surfaces.map(map).collect(), ..plot.clone() }
 }
 
-/// A heat map's trace; `None` for any other series.
-pub(super) fn heatmap(series: &Series, axes: &Axes) -> Option<Value> {
-    let Series::Heatmap { name, x, y, z, x_labels, y_labels } = series else { return None };
-    let positions = |axis: &Prepared, values: &[f64], labels: &Option<Vec<String>>| match labels {
-        Some(labels) => json!(labels.iter().map(|label| escape(label)).collect::<Vec<_>>()),
-        None => json!(axis.scaled(values)),
+/// A map's trace.
+pub(super) fn heatmap(series: &Series, axes: &Axes) -> Value {
+    let Series { x, y, z, labels, y_labels, .. } = series;
+    let positions = |axis: &Prepared, values: &[f64], labels: &[String]| match labels {
+        [] => json!(axis.scaled(values)),
+        labels => json!(labels.iter().map(|label| escape(label)).collect::<Vec<_>>()),
     };
-    let mut trace = json!({
-        "type": "heatmap", "name": escape(name),
-        "x": positions(&axes.x, x, x_labels), "y": positions(&axes.y, y, y_labels),
-        "z": colour_values(axes, z), "xgap": 1, "ygap": 1, "showlegend": false,
-    });
-    coloured(&mut trace, axes, z);
+    let mut trace = grid(series, axes, "heatmap");
+    trace["x"] = positions(&axes.x, x, labels);
+    trace["y"] = positions(&axes.y, y, y_labels);
+    trace["z"] = json!(colour_values(axes, z));
+    (trace["xgap"], trace["ygap"]) = (json!(1), json!(1));
     if z.iter().map(Vec::len).sum::<usize>() <= MAX_WRITTEN_CELLS {
         let texts: Vec<Vec<String>> =
             z.iter().map(|row| row.iter().map(|value| axes.z.text(*value)).collect()).collect();
         trace["text"] = json!(texts);
         trace["texttemplate"] = json!("%{text}");
     }
-    trace["hovertext"] = grid_texts(name, axes, x, y, z);
-    trace["hoverinfo"] = json!("text");
-    Some(trace)
+    trace
+}
+
+/// What surfaces and maps have in common: name, colours, and what the pointer shows.
+fn grid(series: &Series, axes: &Axes, drawn: &str) -> Value {
+    let mut trace = json!({ "type": drawn, "name": escape(&series.name), "hoverinfo": "text" });
+    coloured(&mut trace, axes, &series.z);
+    trace["hovertext"] = grid_texts(series, axes);
+    trace
 }
 
 /// What colours stand for: the values as drawn, or their logarithms.
@@ -128,15 +131,14 @@ fn coloured(trace: &mut Value, axes: &Axes, z: &[Vec<f64>]) {
     trace["colorscale"] = json!(COLOURS);
 }
 
-fn grid_texts(name: &str, axes: &Axes, x: &[f64], y: &[f64], z: &[Vec<f64>]) -> Value {
-    let cell = |x: f64, y: f64, z: f64| {
+fn grid_texts(Series { name, x, y, z, .. }: &Series, axes: &Axes) -> Value {
+    let text = |x: f64, y: f64, z: f64| {
         Point { at: &[(&axes.x, x), (&axes.y, y), (&axes.z, z)], interval: None, label: None }
             .text(name)
     };
-    let rows = z.iter().enumerate().map(|(row, values)| {
-        let y = y.get(row).copied().unwrap_or(f64::NAN);
-        let at = |column: usize| x.get(column).copied().unwrap_or(f64::NAN);
-        values.iter().enumerate().map(|(column, z)| cell(at(column), y, *z)).collect()
-    });
-    json!(rows.collect::<Vec<Vec<String>>>())
+    let rows = z
+        .iter()
+        .zip(y)
+        .map(|(row, y)| row.iter().zip(x).map(|(z, x)| text(*x, *y, *z)).collect::<Vec<String>>());
+    json!(rows.collect::<Vec<_>>())
 }

@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use super::axis::{Axes, Prepared};
-use super::{Plot, Series, field, trace};
+use super::{Kind, Plot, Series, field, trace};
 
 const HEIGHT: u32 = 420;
 const SPATIAL_HEIGHT: u32 = 560;
@@ -15,7 +15,7 @@ const SPATIAL_HEIGHT: u32 = 560;
 /// Everything the page needs to draw `plot`: `{data, layout, height, spatial, flat?}`.
 pub(crate) fn spec(plot: &Plot) -> Value {
     let [mut xs, mut ys, zs] = trace::extents(plot);
-    if has_diagonal(plot) {
+    if plot.has(Kind::Diagonal) {
         xs.extend(ys.iter());
         ys.clone_from(&xs);
     }
@@ -40,24 +40,23 @@ fn flat(plot: &Plot, axes: &Axes, xs: &[f64]) -> Value {
     let colours = Colours::of(plot);
     let mut data: Vec<Value> = Vec::new();
     for (index, series) in plot.series.iter().enumerate() {
-        for mut trace in trace::traces(series, axes, xs, colours.index(series.name())) {
-            let shown = stands_for_its_name(plot, index) && trace["showlegend"] != json!(false);
+        if let Some(mut trace) = trace::trace(series, axes, xs, colours.index(&series.name)) {
+            let shown = stands_for_its_name(plot, index) && series.kind != Kind::Map;
             trace["showlegend"] = json!(shown);
-            trace["legendgroup"] = json!(series.name());
+            trace["legendgroup"] = json!(series.name);
             data.push(trace);
         }
     }
     let mut x = axis(&axes.x, plot.series.iter().any(|s| categories(s)[0]));
     let mut y = axis(&axes.y, plot.series.iter().any(|s| categories(s)[1]));
-    let is_map = plot.series.iter().any(|series| matches!(series, Series::Heatmap { .. }));
-    if has_diagonal(plot) {
+    if plot.has(Kind::Diagonal) {
         let range = trace::diagonal_range(&axes.x, xs);
         x.insert("range".into(), json!(range));
         y.insert("range".into(), json!(range));
-    } else if !axes.y.log && !is_map {
+    } else if !axes.y.log && !plot.has(Kind::Map) {
         y.insert("rangemode".into(), json!("tozero"));
     }
-    if plot.series.iter().any(|series| matches!(series, Series::Cdf { .. })) {
+    if plot.has(Kind::Cdf) {
         y.insert("range".into(), json!([0, axes.y.one(1.02)]));
     }
     let named = colours.names.iter().filter(|name| !name.is_empty()).count();
@@ -84,26 +83,17 @@ fn axis(prepared: &Prepared, categorical: bool) -> Map<String, Value> {
 
 /// Whether a series puts names instead of figures on the x and the y axis.
 fn categories(series: &Series) -> [bool; 2] {
-    match series {
-        Series::Bars { .. } => [true, false],
-        Series::Heatmap { x_labels, y_labels, .. } => [x_labels.is_some(), y_labels.is_some()],
-        _ => [false, false],
-    }
+    let named = matches!(series.kind, Kind::Bars | Kind::Map);
+    [named && !series.labels.is_empty(), !series.y_labels.is_empty()]
 }
 
 /// Whether the legend shows this series for all of its name: points before lines.
 fn stands_for_its_name(plot: &Plot, index: usize) -> bool {
-    let rank = |series: &Series| match series {
-        Series::Line { .. } => 1,
-        _ => 0,
-    };
-    let name = plot.series[index].name();
-    let peers = plot.series.iter().enumerate().filter(|(_, series)| series.name() == name);
-    peers.min_by_key(|(_, series)| rank(series)).is_some_and(|(first, _)| first == index)
-}
-
-fn has_diagonal(plot: &Plot) -> bool {
-    plot.series.iter().any(|series| matches!(series, Series::Diagonal { .. }))
+    let name = &plot.series[index].name;
+    let peers = plot.series.iter().enumerate().filter(|(_, series)| series.name == *name);
+    peers
+        .min_by_key(|(_, series)| matches!(series.kind, Kind::Line | Kind::Dashed))
+        .is_some_and(|(first, _)| first == index)
 }
 
 /// Which names have which colour: in order of first appearance; the diagonal has none.
@@ -115,9 +105,8 @@ impl<'a> Colours<'a> {
     fn of(plot: &'a Plot) -> Self {
         let mut names = Vec::new();
         for series in &plot.series {
-            let own = !matches!(series, Series::Diagonal { .. });
-            if own && !names.contains(&series.name()) {
-                names.push(series.name());
+            if series.kind != Kind::Diagonal && !names.contains(&series.name.as_str()) {
+                names.push(series.name.as_str());
             }
         }
         Colours { names }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::axis::{Axes, Prepared, compact, escape};
 use super::field;
 use super::hover::{self, Point};
-use super::{Plot, Series};
+use super::{Kind, Plot, Series};
 
 const SYMBOLS: [&str; 7] =
     ["circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "star"];
@@ -17,30 +17,10 @@ const MANY: usize = 200;
 /// All raw values that lie on x, y and z.
 pub(super) fn extents(plot: &Plot) -> [Vec<f64>; 3] {
     let [mut xs, mut ys, mut zs] = [Vec::new(), Vec::new(), Vec::new()];
-    for series in &plot.series {
-        match series {
-            Series::Points { x, y, low, high, .. } => {
-                xs.extend(x);
-                ys.extend(y.iter().chain(low.iter().flatten()).chain(high.iter().flatten()));
-            }
-            Series::Line { x, y, .. } => {
-                xs.extend(x);
-                ys.extend(y);
-            }
-            Series::Cdf { x, p, .. } => {
-                xs.extend(x);
-                ys.extend(p);
-            }
-            Series::Bars { y, low, high, .. } => {
-                ys.extend(y.iter().chain(low.iter().flatten()).chain(high.iter().flatten()));
-            }
-            Series::Surface { x, y, z, .. } | Series::Heatmap { x, y, z, .. } => {
-                xs.extend(x);
-                ys.extend(y);
-                zs.extend(z.iter().flatten());
-            }
-            Series::Diagonal { .. } => {}
-        }
+    for Series { x, y, low, high, z, .. } in &plot.series {
+        xs.extend(x);
+        ys.extend(y.iter().chain(low).chain(high));
+        zs.extend(z.iter().flatten());
     }
     [xs, ys, zs]
 }
@@ -53,92 +33,56 @@ pub(super) fn diagonal_range(axis: &Prepared, values: &[f64]) -> [f64; 2] {
     [if axis.log || low < 0.0 { low - pad } else { low }, high + pad]
 }
 
-/// The traces that draw `series` in palette colour `colour`; `xs` are all values along x.
-pub(super) fn traces(series: &Series, axes: &Axes, xs: &[f64], colour: usize) -> Vec<Value> {
+/// The trace that draws `series` in palette colour `colour`; `xs` are all values along x. A surface
+/// has none: it is drawn by `field`, in three dimensions or flattened.
+pub(super) fn trace(series: &Series, axes: &Axes, xs: &[f64], colour: usize) -> Option<Value> {
+    let Series { name, kind, x, y, low, high, labels, .. } = series;
     let solid = format!("${}", colour % SYMBOLS.len());
-    let symbol = SYMBOLS[colour % SYMBOLS.len()];
-    match series {
-        Series::Points { name, x, y, low, high, labels } => {
-            let mut trace = json!({
-                "type": "scatter", "mode": "markers", "name": escape(name),
-                "x": axes.x.scaled(x), "y": axes.y.scaled(y),
-                "marker": {
-                    "color": solid, "symbol": symbol,
-                    "size": if x.len() > MANY { 5 } else { 8 },
-                    "opacity": if x.len() > MANY { 0.6 } else { 1.0 },
-                },
-            });
-            let intervals = intervals(low, high);
-            error_bars(&mut trace, axes, y, &intervals, &solid);
-            let texts = x.iter().zip(y).enumerate().map(|(index, (x, y))| {
-                Point {
-                    at: &[(&axes.x, *x), (&axes.y, *y)],
-                    interval: intervals.get(index).copied(),
-                    label: labels.as_ref().and_then(|labels| labels.get(index)).map(String::as_str),
-                }
-                .text(name)
-            });
-            hover::attach(&mut trace, texts.collect());
-            vec![trace]
+    let dash = DASHES[colour % DASHES.len()];
+    let mut trace = match kind {
+        Kind::Surface => return None,
+        Kind::Map => return Some(field::heatmap(series, axes)),
+        Kind::Points => {
+            let (size, opacity) = if x.len() > MANY { (5, 0.6) } else { (8, 1.0) };
+            let symbol = SYMBOLS[colour % SYMBOLS.len()];
+            json!({ "type": "scatter", "mode": "markers", "marker": {
+                "color": solid, "symbol": symbol, "size": size, "opacity": opacity,
+            } })
         }
-        Series::Line { name, x, y, dashed } => {
-            let dash = if *dashed { DASHES[colour % DASHES.len()] } else { "solid" };
-            let mut trace = curve(name, axes.x.scaled(x), axes.y.scaled(y));
-            trace["line"] = json!({ "color": solid, "dash": dash, "width": 2 });
-            hover::attach(&mut trace, pairs(name, axes, x, y));
-            vec![trace]
-        }
-        Series::Cdf { name, x, p } => {
-            let mut trace = curve(name, axes.x.scaled(x), axes.y.scaled(p));
-            trace["line"] = json!({ "color": solid, "shape": "hv", "width": 2 });
-            hover::attach(&mut trace, pairs(name, axes, x, p));
-            vec![trace]
-        }
-        Series::Diagonal { name } => {
-            let (low, high) = ends(&axes.x, xs);
-            let far =
-                if axes.x.log { [low / 10.0, high * 10.0] } else { [low.min(0.0), high * 2.0] };
-            let mut trace = curve(name, far.to_vec(), far.to_vec());
-            trace["line"] = json!({ "color": "$ink", "dash": "dot", "width": 1.5 });
-            trace["hoverinfo"] = json!("skip");
-            vec![trace]
-        }
-        Series::Bars { name, labels, y, low, high } => {
-            let mut trace = json!({
-                "type": "bar", "name": escape(name), "y": axes.y.scaled(y),
-                "x": labels.iter().map(|label| escape(label)).collect::<Vec<_>>(),
-                "marker": { "color": solid },
-            });
-            let intervals = intervals(low, high);
-            error_bars(&mut trace, axes, y, &intervals, "$ink");
-            let texts = labels.iter().zip(y).enumerate().map(|(index, (label, y))| {
-                let interval = intervals.get(index).copied();
-                Point { at: &[(&axes.y, *y)], interval, label: Some(label) }.text(name)
-            });
-            hover::attach(&mut trace, texts.collect());
-            vec![trace]
-        }
-        Series::Heatmap { .. } => field::heatmap(series, axes).into_iter().collect(),
-        // Drawn by `field`, in three dimensions or flattened.
-        Series::Surface { .. } => Vec::new(),
-    }
-}
-
-fn curve(name: &str, x: Vec<f64>, y: Vec<f64>) -> Value {
-    json!({ "type": "scatter", "mode": "lines", "name": escape(name), "x": x, "y": y })
-}
-
-fn pairs(name: &str, axes: &Axes, x: &[f64], y: &[f64]) -> Vec<String> {
-    let point = |(x, y): (&f64, &f64)| {
-        Point { at: &[(&axes.x, *x), (&axes.y, *y)], interval: None, label: None }.text(name)
+        Kind::Bars => json!({
+            "type": "bar", "marker": { "color": solid },
+            "x": labels.iter().map(|label| escape(label)).collect::<Vec<_>>(),
+        }),
+        Kind::Line => curve(json!({ "color": solid, "dash": "solid", "width": 2 })),
+        Kind::Dashed => curve(json!({ "color": solid, "dash": dash, "width": 2 })),
+        Kind::Cdf => curve(json!({ "color": solid, "shape": "hv", "width": 2 })),
+        Kind::Diagonal => curve(json!({ "color": "$ink", "dash": "dot", "width": 1.5 })),
     };
-    x.iter().zip(y).map(point).collect()
+    trace["name"] = json!(escape(name));
+    if *kind == Kind::Diagonal {
+        let (low, high) = ends(&axes.x, xs);
+        let far = if axes.x.log { [low / 10.0, high * 10.0] } else { [low.min(0.0), high * 2.0] };
+        (trace["x"], trace["y"], trace["hoverinfo"]) = (json!(far), json!(far), json!("skip"));
+        return Some(trace);
+    }
+    if *kind != Kind::Bars {
+        trace["x"] = json!(axes.x.scaled(x));
+    }
+    trace["y"] = json!(axes.y.scaled(y));
+    let intervals: Vec<(f64, f64)> = low.iter().copied().zip(high.iter().copied()).collect();
+    error_bars(&mut trace, axes, y, &intervals, if *kind == Kind::Bars { "$ink" } else { &solid });
+    let texts = y.iter().enumerate().map(|(index, y)| {
+        let at = x.get(index).map(|x| (&axes.x, *x)).into_iter().chain([(&axes.y, *y)]);
+        let interval = intervals.get(index).copied();
+        let label = labels.get(index).map(String::as_str);
+        Point { at: &at.collect::<Vec<_>>(), interval, label }.text(name)
+    });
+    hover::attach(&mut trace, texts.collect());
+    Some(trace)
 }
 
-/// Lower and upper ends, where both are given.
-fn intervals(low: &Option<Vec<f64>>, high: &Option<Vec<f64>>) -> Vec<(f64, f64)> {
-    let (low, high) = (low.iter().flatten(), high.iter().flatten());
-    low.copied().zip(high.copied()).collect()
+fn curve(line: Value) -> Value {
+    json!({ "type": "scatter", "mode": "lines", "line": line })
 }
 
 fn error_bars(trace: &mut Value, axes: &Axes, y: &[f64], intervals: &[(f64, f64)], colour: &str) {

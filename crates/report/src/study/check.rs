@@ -99,7 +99,7 @@ fn predicted(check: &Check) -> Plot {
         "Bars are 95% prediction intervals; points on the diagonal were predicted exactly. The \
          repeat noise of the measurements is in the plot below.",
     );
-    plot.series.push(Series::Diagonal { name: "predicted = measured".into() });
+    plot.series.push(Series::diagonal("predicted = measured"));
     for (kind, points) in by_kind(check) {
         let points = points.iter().map(|p| {
             let Predicted { value, low, high } = p.prediction.elapsed_ns;

@@ -2,7 +2,9 @@
 //! A document with every kind of block, its figures computed, not measured.
 
 use cowlab_model::Estimate;
-use cowlab_report::{Axis, Block, Cell, Column, Document, Finding, Plot, Section, Series, Table};
+use cowlab_report::{
+    Axis, Block, Cell, Column, Document, Finding, Kind, Plot, Section, Series, Table,
+};
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -98,6 +100,7 @@ fn machine() -> Vec<Block> {
     for (step, time, other, how) in rows {
         table.push(vec![Cell::text(step), time, other, Cell::count(40), Cell::text(how)]);
     }
+    let steps = || ["Trap", "Allocate", "Copy", "Flush"].map(String::from).to_vec();
     let bars = Plot::new(
         "steps",
         "Copying is the largest step",
@@ -105,20 +108,12 @@ fn machine() -> Vec<Block> {
         Axis::linear("Time", "ns_per_page"),
     )
     .caption("Bars show medians, whiskers their 95% intervals.")
-    .with(Series::Bars {
-        name: "Measured".into(),
-        labels: ["Trap", "Allocate", "Copy", "Flush"].map(String::from).into(),
-        y: vec![520.0, 610.0, 830.0, 170.0],
-        low: Some(vec![505.0, 580.0, 800.0, 150.0]),
-        high: Some(vec![540.0, 650.0, 870.0, 200.0]),
+    .with(Series {
+        low: vec![505.0, 580.0, 800.0, 150.0],
+        high: vec![540.0, 650.0, 870.0, 200.0],
+        ..Series::bars("Measured", steps(), vec![520.0, 610.0, 830.0, 170.0])
     })
-    .with(Series::Bars {
-        name: "Published".into(),
-        labels: ["Trap", "Allocate", "Copy", "Flush"].map(String::from).into(),
-        y: vec![700.0, 500.0, 1100.0, 300.0],
-        low: None,
-        high: None,
-    });
+    .with(Series::bars("Published", steps(), vec![700.0, 500.0, 1100.0, 300.0]));
     vec![
         Block::Text(
             "Each step is measured apart, interleaved with the others in `one` process tree."
@@ -160,7 +155,7 @@ fn sweep() -> Vec<Block> {
         Axis::log("Predicted", "ns"),
     )
     .caption("On the dotted line prediction and measurement agree.")
-    .with(Series::Diagonal { name: "Agreement".into() })
+    .with(Series::diagonal("Agreement"))
     .with(Series::points("Fork of a heap", points[..15].to_vec()))
     .with(Series::points("Writes after it", points[15..].to_vec()));
     vec![Block::Plot(plot), Block::Plot(agreement)]
@@ -205,11 +200,12 @@ fn model() -> Vec<Block> {
     )
     .z(Axis::log("Time", "ns"))
     .caption("Drag to turn it.")
-    .with(Series::Surface { name: "Model".into(), x: sizes.clone(), y: fractions.clone(), z });
+    .with(Series::grid(Kind::Surface, "Model", [sizes.clone(), fractions.clone()], z));
     let policies = ["none", "precopy", "batch of 16", "THP"];
     let workloads = ["single", "sequential", "random", "Zipf 0.99"];
     let saving =
         |p: usize, w: usize| if p == 0 { 0.0 } else { 0.18 * p as f64 - 0.07 * w as f64 + 0.05 };
+    let places = || (0..4).map(f64::from).collect();
     let map = Plot::new(
         "saving",
         "No policy wins everywhere",
@@ -217,13 +213,15 @@ fn model() -> Vec<Block> {
         Axis::linear("Workload", ""),
     )
     .z(Axis::linear("Time saved", "fraction"))
-    .with(Series::Heatmap {
-        name: "Saving".into(),
-        x: (0..4).map(f64::from).collect(),
-        y: (0..4).map(f64::from).collect(),
-        z: (0..4).map(|w| (0..4).map(|p| saving(p, w)).collect()).collect(),
-        x_labels: Some(policies.map(String::from).into()),
-        y_labels: Some(workloads.map(String::from).into()),
+    .with(Series {
+        labels: policies.map(String::from).into(),
+        y_labels: workloads.map(String::from).into(),
+        ..Series::grid(
+            Kind::Map,
+            "Saving",
+            [places(), places()],
+            (0..4).map(|w| (0..4).map(|p| saving(p, w)).collect()).collect(),
+        )
     });
     vec![
         Block::Plot(surface),

@@ -32,15 +32,14 @@ pub(super) fn blocks(study: &Study) -> Vec<Block> {
     let published = |quantity: &str| COW_STUDY.value("breakdown", quantity);
     let together = profile.cost("trap_ns").zip(profile.cost("fault_rest_ns")).map(|(a, b)| a + b);
     const TOGETHER: &str = "trap and rest";
-    // Label, value, interval; the sum of two medians has none of its own.
-    let mut here: Vec<(&str, [f64; 3])> =
-        measured.iter().map(|(part, e)| (part.1, [e.value, e.low, e.high])).collect();
-    here.extend(together.map(|ns| (TOGETHER, [ns; 3])));
-    let there: Vec<(&str, f64)> =
-        [("copy", published("copy_ns")), (TOGETHER, published("rest_ns"))]
-            .into_iter()
-            .filter_map(|(label, ns)| Some((label, ns?)))
-            .collect();
+    // The sum of two medians has no interval of its own.
+    let together = together.map(|ns| Estimate { value: ns, low: ns, high: ns, count: 1 });
+    let here = measured.iter().map(|(part, e)| (part.1.to_owned(), *e));
+    let here = here.chain(together.map(|sum| (TOGETHER.to_owned(), sum)));
+    let (here, figures): (Vec<String>, Vec<Estimate>) = here.unzip();
+    let there = [("copy", published("copy_ns")), (TOGETHER, published("rest_ns"))];
+    let there = there.into_iter().filter_map(|(label, ns)| Some((label.to_owned(), ns?)));
+    let (there, printed) = there.unzip();
     let plot = Plot::new(
         PLOT,
         "Where the time of a copy-on-write fault goes",
@@ -52,20 +51,8 @@ pub(super) fn blocks(study: &Study) -> Vec<Block> {
          `madvise` call without faults, the copy is a page-wise memcpy, and the rest is what \
          remains. The flush comes on top while another thread of the process runs.",
     )
-    .with(Series::Bars {
-        name: "this machine".into(),
-        labels: here.iter().map(|(label, _)| (*label).to_owned()).collect(),
-        y: here.iter().map(|(_, e)| e[0]).collect(),
-        low: Some(here.iter().map(|(_, e)| e[1]).collect()),
-        high: Some(here.iter().map(|(_, e)| e[2]).collect()),
-    })
-    .with(Series::Bars {
-        name: "document 002".into(),
-        labels: there.iter().map(|(label, _)| (*label).to_owned()).collect(),
-        y: there.iter().map(|(_, ns)| *ns).collect(),
-        low: None,
-        high: None,
-    });
+    .with(Series::bars("this machine", here, Vec::new()).measured(&figures))
+    .with(Series::bars("document 002", there, printed));
     let own = |quantity: &str| (published(quantity), "not published by itself");
     let mut rows: Vec<_> = measured
         .into_iter()
@@ -77,10 +64,8 @@ pub(super) fn blocks(study: &Study) -> Vec<Block> {
             (*name, e, there)
         })
         .collect();
-    rows.extend(together.map(|value| {
-        let there = [own("rest_ns"), own("rest_share_ratio")];
-        ("trap and the rest together", Estimate { value, low: value, high: value, count: 1 }, there)
-    }));
+    let there = [own("rest_ns"), own("rest_share_ratio")];
+    rows.extend(together.map(|sum| ("trap and the rest together", sum, there)));
     let caption = "The parts beside document 002, which measured the copy and took the difference";
     let table = Rows::of("fault-parts-table", caption, &rows)
         .text("Part", |(name, ..)| *name)
