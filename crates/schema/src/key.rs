@@ -399,3 +399,10 @@ pub struct Bench {
     /// What it answers.
     pub metrics: &'static [Metric],
 }
+
+impl Bench {
+    /// Its metric of that name.
+    pub fn metric(&self, name: &str) -> Option<Metric> {
+        self.metrics.iter().find(|metric| metric.name == name).copied()
+    }
+}

@@ -6,14 +6,15 @@ mod parts;
 
 use cowlab_analysis::study::Study;
 use cowlab_analysis::study::cow_faults::{Workload, plain, undisturbed, workloads};
-use cowlab_model::Estimate;
-use cowlab_schema::cow_faults::{CowFaults, ELAPSED_NS, MINOR_FAULTS, PAGES_WRITTEN};
-use cowlab_schema::{Metric, Pattern, Quantile};
+use cowlab_schema::Metric;
+use cowlab_schema::cow_faults::{
+    CowFaults, ELAPSED_NS, MINOR_FAULTS, PAGES_WRITTEN, PATTERN, QUANTILE, SIZE_BYTES,
+};
 
 use crate::cells::{self, MISSING};
 use crate::document::{Block, Cell, Section, Table};
 use crate::fmt::{self, percent, size};
-use crate::papers::COW_STUDY;
+use crate::papers::{COW_STUDY, Line};
 use crate::rows::Rows;
 use crate::study::not_available;
 
@@ -107,33 +108,22 @@ fn runs(workloads: &[Workload], page: u64) -> Table {
 
 /// What document 002 published, without pre-copy, beside the same here.
 fn published(workloads: &[Workload], page: u64) -> Table {
-    let single = plain(workloads, Pattern::Single, 16 << 20, page);
-    let mut all: Vec<(String, Option<f64>, Option<Estimate>)> = Vec::new();
-    for (what, row, quantile) in [
-        ("a single write, mean (here: median)", "fault.mean", Quantile::P50),
-        ("a single write, least", "fault.min", Quantile::Min),
-        ("a single write, most", "fault.max", Quantile::Max),
-    ] {
-        let here = single.and_then(|single| single.fault_ns(quantile));
-        all.push((what.into(), COW_STUDY.value(row, "fault_ns"), here));
-    }
-    for pattern in [Pattern::Sequential, Pattern::Random] {
-        for megabytes in [16, 64] {
-            let row = format!("{pattern}.{megabytes}.none");
-            let there = COW_STUDY.value(&row, "elapsed_ms").map(|ms| ms * 1e6);
-            let here = plain(workloads, pattern, megabytes << 20, page);
-            let here = here.and_then(|of| of.samples.estimate(ELAPSED_NS));
-            all.push((format!("{pattern} writes, {}", size(megabytes << 20)), there, here));
+    let here = |line: &Line| {
+        let (pattern, size) = (PATTERN.of(&line.params)?, SIZE_BYTES.of(&line.params)?);
+        let workload = plain(workloads, pattern, size, page)?;
+        match QUANTILE.of(&line.params) {
+            Some(quantile) => workload.fault_ns(quantile),
+            None => workload.samples.estimate(ELAPSED_NS),
         }
-    }
+    };
     let caption =
         "Document 002 without its pre-copy, and the same workloads here: one child writes";
-    Rows::of("cow-published", caption, &all)
-        .text("Figure", |(what, ..)| what.clone())
-        .number("Document 002 (AMD, Linux 6.8)", "ns", "not published", |(_, there, _)| *there)
-        .estimate("this machine", "ns", MISSING, |(.., here)| *here)
-        .figure("times as fast", |(_, there, here)| {
-            let factor = there.zip(*here).map(|(there, here)| there / here.value);
+    Rows::of("cow-published", caption, COW_STUDY.lines("cow-published"))
+        .text("Figure", |line| &line.what)
+        .unit("Document 002 (AMD, Linux 6.8)", "ns", |line| line.there("not published"))
+        .estimate("this machine", "ns", MISSING, here)
+        .figure("times as fast", |line| {
+            let factor = line.there.zip(here(line)).map(|(there, here)| there / here.value);
             cells::number(factor, "", "no figure on one side")
         })
         .table()
