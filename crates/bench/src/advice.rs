@@ -8,7 +8,7 @@ use cowlab_schema::fork_sweep::DoFork;
 use cowlab_schema::{Figure, Method, Params, advise};
 
 use crate::calibrate::WORK_US;
-use crate::task::{Recorder, Task, median_of};
+use crate::task::{Task, median_of};
 
 /// The name of this benchmark in samples.
 pub const BENCH: &str = advise::BENCH.name;
@@ -42,27 +42,23 @@ pub fn probe_of(shape: &Shape, base_page_bytes: u64, scatter_bytes: u64) -> DoFo
 pub fn tasks(shapes: Vec<(String, Shape)>, base_page_bytes: u64, scatter_bytes: u64) -> Vec<Task> {
     let task = |(choice, shape): (String, Shape)| {
         let probe = probe_of(&shape, base_page_bytes, scatter_bytes);
-        Task::new(format!("{BENCH}: {choice}"), move |runner, rep| {
+        Task::new(format!("{BENCH}: {choice}"), move |runner, round| {
             let result = probe.run(runner)?;
             let mut params = Params::new();
             advise::CHOICE.put(&mut params, &choice);
             advise::FIGURE.put(&mut params, Figure::Measured);
-            let mut out = Recorder::new(BENCH, params, rep, result.start_unix_ns);
-            if let Some(stop_ns) = median_of(&result.fork_ns) {
-                out.add(advise::STOP_NS, stop_ns);
-            }
+            let mut out = round.record(BENCH, params, result.start_unix_ns);
+            out.known(advise::STOP_NS, median_of(&result.fork_ns));
             // A spawned child has nothing to write, and its faults are of the program that it executes.
             if !shape.spawned {
-                if let Some(writes_ns) = median_of(&result.write_ns) {
-                    out.add(advise::WRITES_NS, writes_ns);
-                }
+                out.known(advise::WRITES_NS, median_of(&result.write_ns));
                 let faults = match probe.writer {
                     Writer::Child => result.children.minor_faults,
                     _ => result.program.minor_faults,
                 };
-                out.add(advise::COPIED_BYTES, (faults * base_page_bytes) as f64);
+                out.add(advise::COPIED_BYTES, faults * base_page_bytes);
             }
-            Ok(out.finish())
+            Ok(())
         })
     };
     shapes.into_iter().map(task).collect()

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use cowlab_analysis::machine::cycles_of;
 use cowlab_analysis::picked::Picked;
 use cowlab_model::stats::median;
-use cowlab_probes::{PrimitivesResult, Probe, Runner, WarmMemory};
+use cowlab_probes::{DoForkResult, PrimitivesResult, Probe, Runner, WarmMemory};
 use cowlab_schema::calibrate::Primitives;
 use cowlab_schema::fork_sweep::DoFork;
 use cowlab_schema::{
@@ -13,7 +13,7 @@ use cowlab_schema::{
 };
 use cowlab_store::{Params, Sample};
 
-use crate::task::{Recorder, Task, median_of};
+use crate::task::{Round, Task, median_of};
 
 /// The name of the primitive costs in samples.
 const BENCH: &str = calibrate::BENCH.name;
@@ -64,40 +64,42 @@ pub fn tasks(scope: Scope) -> Vec<Task> {
         threads: u32::from(scope.other_cpus),
         ..Primitives::default()
     };
-    tasks.push(primitives_task(base.clone(), move |runner, rep, result| {
+    tasks.push(primitives_task(base.clone(), move |runner, round, result| {
         let empty = DoFork::new(50, 0, 0.0, scope.page_size_bytes).run(runner)?;
         let empty_fork_ns = median_of(&empty.fork_ns).context("no fork was timed")?;
-        base_costs(scope, rep, result, empty_fork_ns)
+        base_costs(scope, round, result, empty_fork_ns)
     }));
     if let Some(huge) = scope.huge_page_bytes {
         let size_bytes = (128 << 20).min(scope.largest_bytes);
         let settings = Primitives { page_size_bytes: huge, size_bytes, ..base };
-        tasks.push(primitives_task(settings, move |_, rep, result| huge_costs(scope, rep, result)));
+        tasks.push(primitives_task(settings, move |_, round, result| {
+            huge_costs(scope, round, result);
+            Ok(())
+        }));
     }
     tasks.push(among_work_task(scope));
     // Another placement of the child: what pinning hides.
     let unpinned = DoFork { pinned: false, ..DoFork::new(200, 0, 0.0, scope.page_size_bytes) };
-    tasks.push(Task::new("calibrate: unpinned", move |runner, rep| {
-        let result = unpinned.run(runner)?;
-        let params = cost_params(scope.page_size_bytes, 0);
-        let mut out = Recorder::new(BENCH, params, rep, result.start_unix_ns);
-        out.add_known([(calibrate::UNPINNED_PROCESS_NS, median_of(&result.cycle_ns))]);
-        Ok(out.finish())
-    }));
     // What it would replace are forks among work.
-    let spawned = DoFork {
-        method: Method::PosixSpawn,
-        pinned: false,
-        work_us: WORK_US,
-        ..DoFork::new(10, 0, 0.0, scope.page_size_bytes)
-    };
-    tasks.push(Task::new("calibrate: spawned", move |runner, rep| {
-        let result = spawned.run(runner)?;
-        let params = cost_params(scope.page_size_bytes, 0);
-        let mut out = Recorder::new(BENCH, params, rep, result.start_unix_ns);
-        out.add_known([(calibrate::SPAWN_NS, median_of(&result.fork_ns))]);
-        Ok(out.finish())
-    }));
+    let spawned =
+        DoFork { forks: 10, method: Method::PosixSpawn, work_us: WORK_US, ..unpinned.clone() };
+    for (name, settings, metric, of) in [
+        (
+            "unpinned",
+            unpinned,
+            calibrate::UNPINNED_PROCESS_NS,
+            (|result| &result.cycle_ns) as fn(&DoForkResult) -> &Vec<u64>,
+        ),
+        ("spawned", spawned, calibrate::SPAWN_NS, |result| &result.fork_ns),
+    ] {
+        tasks.push(Task::new(format!("calibrate: {name}"), move |runner, round| {
+            let result = settings.run(runner)?;
+            let params = cost_params(scope.page_size_bytes, 0);
+            let mut out = round.record(BENCH, params, result.start_unix_ns);
+            out.known(metric, median_of(of(&result)));
+            Ok(())
+        }));
+    }
     tasks
 }
 
@@ -108,13 +110,12 @@ fn cycle_task(settings: DoFork) -> Task {
         settings.write_fraction,
         settings.writer
     );
-    Task::new(name, move |runner, rep| {
+    Task::new(name, move |runner, round| {
         let result = settings.run(runner)?;
         let cycle = Cycle::of(&result).context("a fork cycle was not measured")?;
-        let mut out = Recorder::new(
+        let mut out = round.record(
             calibrate_cycle::BENCH.name,
             cycle_params(&settings),
-            rep,
             result.start_unix_ns,
         );
         out.add(calibrate_cycle::FORK_NS, cycle.fork_ns);
@@ -122,7 +123,7 @@ fn cycle_task(settings: DoFork) -> Task {
         out.add(calibrate_cycle::REST_NS, cycle.rest_ns());
         out.add(calibrate_cycle::CYCLE_NS, cycle.cycle_ns);
         out.add(calibrate_cycle::FIRST_FORK_NS, cycle.first_fork_ns);
-        Ok(out.finish())
+        Ok(())
     })
 }
 
@@ -135,7 +136,7 @@ fn among_work_task(scope: Scope) -> Task {
     let among_work = DoFork { settled: true, work_us: WORK_US, ..DoFork::new(4, 0, 0.0, page) };
     let with_anon = DoFork { vmas_anon: VMAS, ..among_work.clone() };
     let with_files = DoFork { vmas: VMAS, ..among_work.clone() };
-    Task::new("calibrate: forks among work", move |runner, rep| {
+    Task::new("calibrate: forks among work", move |runner, round| {
         let fork = |settings: &DoFork| {
             let result = settings.run(runner)?;
             let fork_ns = median_of(&result.fork_ns).context("no fork was timed")?;
@@ -144,9 +145,6 @@ fn among_work_task(scope: Scope) -> Task {
         let (looped_ns, first) = fork(&looped)?;
         let start_unix_ns = first.start_unix_ns;
         let among_work_ns = fork(&among_work)?.0;
-        let mut out = Recorder::new(BENCH, cost_params(page, 0), rep, start_unix_ns);
-        out.add(calibrate::FORK_AMONG_WORK_NS, among_work_ns - looped_ns);
-        let mut by_size = Vec::new();
         let mut entries = Vec::new();
         for settings in scattered(scope, &among_work) {
             let heap_bytes = settings.heap_bytes;
@@ -154,33 +152,30 @@ fn among_work_task(scope: Scope) -> Task {
             entries.push((heap_bytes, pte_ns));
             let mut params = cost_params(page, 0);
             calibrate_among_work::HEAP_BYTES.put(&mut params, heap_bytes);
-            let mut out =
-                Recorder::new(calibrate_among_work::BENCH.name, params, rep, start_unix_ns);
+            let mut out = round.record(calibrate_among_work::BENCH.name, params, start_unix_ns);
             out.add(calibrate_among_work::PTE_AMONG_WORK_NS_PER_PAGE, pte_ns);
-            by_size.append(&mut out.finish());
         }
         let quoted = entries.iter().rfind(|(heap_bytes, _)| *heap_bytes <= REFERENCE_BYTES);
         let reference_ns = quoted.or(entries.first()).context("no heap was forked")?.1;
+        let mut out = round.record(BENCH, cost_params(page, 0), start_unix_ns);
+        out.add(calibrate::FORK_AMONG_WORK_NS, among_work_ns - looped_ns);
         out.add(calibrate::PTE_AMONG_WORK_NS_PER_PAGE, reference_ns);
         // Each mapping has a page, too.
         let more = |settings: &DoFork| Ok::<_, anyhow::Error>(fork(settings)?.0 - among_work_ns);
         out.add(calibrate::VMA_ANON_NS, more(&with_anon)? / VMAS as f64 - reference_ns);
         out.add(calibrate::VMA_NS, more(&with_files)? / VMAS as f64);
-        let mut samples = out.finish();
-        samples.append(&mut by_size);
         for settings in of_huge_pages(scope, &among_work) {
             let (fork_ns, result) = fork(&settings)?;
             let huge = settings.page_size_bytes;
             let pages = settings.heap_bytes / huge;
             if are_huge(pages, result.populate_faults) {
                 let entry_ns = (fork_ns - among_work_ns) / pages as f64;
-                let mut out = Recorder::new(BENCH, cost_params(huge, 0), rep, start_unix_ns);
+                let mut out = round.record(BENCH, cost_params(huge, 0), start_unix_ns);
                 out.add(calibrate::THP_FORK_AMONG_WORK_NS_PER_HUGE_PAGE, entry_ns.max(0.0));
-                samples.append(&mut out.finish());
                 break;
             }
         }
-        Ok(samples)
+        Ok(())
     })
 }
 
@@ -209,10 +204,10 @@ fn of_huge_pages(scope: Scope, among_work: &DoFork) -> Vec<DoFork> {
 /// One run of the primitives, and what `costs` makes of its totals.
 fn primitives_task(
     settings: Primitives,
-    costs: impl Fn(&Runner, u32, &PrimitivesResult) -> Result<Vec<Sample>> + 'static,
+    costs: impl Fn(&Runner, &mut Round, &PrimitivesResult) -> Result<()> + 'static,
 ) -> Task {
     let name = format!("calibrate: pages of {} bytes", settings.page_size_bytes);
-    Task::new(name, move |runner, rep| costs(runner, rep, &settings.run(runner)?))
+    Task::new(name, move |runner, round| costs(runner, round, &settings.run(runner)?))
 }
 
 /// The fork cycles of one round: nothing and everything written, by child and by parent, without
@@ -275,7 +270,7 @@ pub(crate) struct Cycle {
 }
 
 impl Cycle {
-    pub(crate) fn of(result: &cowlab_probes::DoForkResult) -> Option<Cycle> {
+    pub(crate) fn of(result: &DoForkResult) -> Option<Cycle> {
         let settled = |values: &[u64]| median_of(values.get(1..).unwrap_or(&[]));
         Some(Cycle {
             fork_ns: settled(&result.fork_ns)?,
@@ -302,14 +297,14 @@ fn cost_params(page_size_bytes: u64, threads: u32) -> Params {
 
 fn base_costs(
     scope: Scope,
-    rep: u32,
+    round: &mut Round,
     result: &PrimitivesResult,
     empty_fork_ns: f64,
-) -> Result<Vec<Sample>> {
+) -> Result<()> {
     let page = scope.page_size_bytes;
     let pages = result.pages as f64;
     let per_page = |metric: &str| median_of(&result.totals_ns(metric)).map(|total| total / pages);
-    let mut out = Recorder::new(BENCH, cost_params(page, 0), rep, result.start_unix_ns);
+    let mut out = round.record(BENCH, cost_params(page, 0), result.start_unix_ns);
     let total = |metric: &str| median_of(&result.totals_ns(metric));
     let page_tables = (result.page_table_kib > 0).then_some(result.page_table_kib as f64 * 1024.0);
     let fault = per_page("write_ns").context("copy-on-write faults were not measured")?;
@@ -336,14 +331,12 @@ fn base_costs(
         (calibrate::COW_AMONG_WORK_NS, median(&among).map(|among| among / pages)),
         (calibrate::REUSE_FAULT_NS, per_page("reuse_write_ns")),
     ]);
-    let mut samples = out.finish();
     if let Some(with_threads) = per_page("write_threads_ns") {
-        let mut out = Recorder::new(BENCH, cost_params(page, 1), rep, result.start_unix_ns);
+        let mut out = round.record(BENCH, cost_params(page, 1), result.start_unix_ns);
         out.add(calibrate::COW_FAULT_THREADS_NS, with_threads);
         out.add(calibrate::REMOTE_FLUSH_NS, with_threads - fault);
-        samples.extend(out.finish());
     }
-    Ok(samples)
+    Ok(())
 }
 
 /// Whether so many huge pages are what they were asked to be: where free memory was too scattered,
@@ -352,22 +345,18 @@ fn are_huge(pages: u64, populate_faults: u64) -> bool {
     populate_faults <= pages + pages / 20 + 1
 }
 
-fn huge_costs(scope: Scope, rep: u32, result: &PrimitivesResult) -> Result<Vec<Sample>> {
+fn huge_costs(scope: Scope, round: &mut Round, result: &PrimitivesResult) {
     let huge = scope.huge_page_bytes.unwrap_or(scope.page_size_bytes);
     if !are_huge(result.pages, result.populate_faults) {
-        return Ok(Vec::new());
+        return;
     }
     let pages = result.pages as f64;
     let median = |metric: &str| median_of(&result.totals_ns(metric));
-    let mut out = Recorder::new(BENCH, cost_params(huge, 0), rep, result.start_unix_ns);
-    out.add_known([(calibrate::THP_SPLIT_NS, median("split_write_ns").map(|ns| ns / pages))]);
-    let mut samples = out.finish();
-    if let Some(split) = median("split_write_threads_ns") {
-        let mut out = Recorder::new(BENCH, cost_params(huge, 1), rep, result.start_unix_ns);
-        out.add(calibrate::THP_SPLIT_THREADS_NS, split / pages);
-        samples.extend(out.finish());
-    }
-    Ok(samples)
+    let mut out = round.record(BENCH, cost_params(huge, 0), result.start_unix_ns);
+    out.known(calibrate::THP_SPLIT_NS, median("split_write_ns").map(|ns| ns / pages));
+    let mut out = round.record(BENCH, cost_params(huge, 1), result.start_unix_ns);
+    let split = median("split_write_threads_ns");
+    out.known(calibrate::THP_SPLIT_THREADS_NS, split.map(|split| split / pages));
 }
 
 /// The costs that follow from the fork cycles of a round, as samples of that round.
@@ -376,14 +365,15 @@ pub fn derived(samples: &[Sample], scope: Scope) -> Vec<Sample> {
     let reference = REFERENCE_BYTES.min(scope.largest_bytes);
     let pages = (reference / scope.page_size_bytes) as f64;
     let mut derived = Vec::new();
-    for rep in 0..cycles.last_round().map_or(0, |last| last + 1) {
+    for number in 0..cycles.last_round().map_or(0, |last| last + 1) {
         let of = |heap: u64, fraction: f64| {
-            let own = cycles.of_round(rep).with(calibrate_cycle::HEAP_BYTES, heap);
+            let own = cycles.of_round(number).with(calibrate_cycle::HEAP_BYTES, heap);
             own.with(calibrate_cycle::WRITE_FRACTION, fraction)
         };
         let (empty, unwritten, written) = (of(0, 0.0), of(reference, 0.0), of(reference, 1.0));
         let Some(start) = empty.start_unix_ns(calibrate_cycle::CYCLE_NS) else { continue };
-        let mut out = Recorder::new(BENCH, cost_params(scope.page_size_bytes, 0), rep, start);
+        let mut round = Round::new(number);
+        let mut out = round.record(BENCH, cost_params(scope.page_size_bytes, 0), start);
         let growth = |metric: Metric, from: &Picked, to: &Picked| {
             Some((to.first(metric)? - from.first(metric)?) / pages)
         };
@@ -402,15 +392,15 @@ pub fn derived(samples: &[Sample], scope: Scope) -> Vec<Sample> {
             (calibrate::FIRST_FORK_NS_PER_PAGE, first_fork),
             (calibrate::COPY_FREE_NS_PER_PAGE, freed),
         ]);
-        derived.extend(out.finish());
+        derived.extend(round.finish());
     }
     derived
 }
 
 /// The cost of touching memory that was not used lately, seen while it was warmed for the run.
 pub fn cold_touch_sample(page: u64, warm: &WarmMemory<'_>, start_unix_ns: i64) -> Vec<Sample> {
-    let params = cost_params(page, 0);
-    let mut out = Recorder::new(BENCH, params, 0, start_unix_ns);
+    let mut round = Round::new(0);
+    let mut out = round.record(BENCH, cost_params(page, 0), start_unix_ns);
     out.add(calibrate::COLD_TOUCH_NS_PER_PAGE, warm.touch_ns as f64 / warm.pages as f64);
-    out.finish()
+    round.finish()
 }

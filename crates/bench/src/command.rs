@@ -11,7 +11,7 @@ use cowlab_schema::command::{self, Commanded};
 use cowlab_schema::{Cell, Metric};
 use cowlab_store::redacted;
 
-use crate::task::{Recorder, Task};
+use crate::task::Task;
 
 /// The name of this benchmark in samples.
 pub const BENCH: &str = command::BENCH.name;
@@ -42,7 +42,7 @@ pub fn tasks(
         let mut params = cell.params();
         command::COMMAND.put(&mut params, &redacted(&words).join(" "));
         let name = format!("{BENCH}: {}, policy {policy}", words[0]);
-        Task::new(name, move |runner, rep| {
+        Task::new(name, move |runner, round| {
             if let Some(guard) = &guard {
                 guard.set(policy)?;
             }
@@ -52,20 +52,20 @@ pub fn tasks(
             let before = CowStats::read(&root)?;
             let timed = runner.time_command(&program[0].to_string_lossy(), called)?;
             let after = CowStats::read(&root)?;
-            let mut out = Recorder::new(BENCH, params.clone(), rep, timed.start_unix_ns);
-            out.add(command::ELAPSED_NS, timed.outside.real_ns as f64);
-            out.add(command::USER_NS, timed.outside.user_ns as f64);
-            out.add(command::SYS_NS, timed.outside.sys_ns as f64);
+            let mut out = round.record(BENCH, params.clone(), timed.start_unix_ns);
+            out.add(command::ELAPSED_NS, timed.outside.real_ns);
+            out.add(command::USER_NS, timed.outside.user_ns);
+            out.add(command::SYS_NS, timed.outside.sys_ns);
             // Exact where its parts are only sampled by the kernel's tick.
-            out.add(command::CPU_NS, (timed.outside.user_ns + timed.outside.sys_ns) as f64);
-            out.add(command::MINOR_FAULTS, timed.outside.minor_faults as f64);
+            out.add(command::CPU_NS, timed.outside.user_ns + timed.outside.sys_ns);
+            out.add(command::MINOR_FAULTS, timed.outside.minor_faults);
             if let (Some(before), Some(after)) = (before, after) {
                 out.add_known(COUNTS.map(|(metric, count)| {
                     let counts = count(&before).zip(count(&after));
                     (metric, counts.map(|(before, after)| after as f64 - before as f64))
                 }));
             }
-            Ok(out.finish())
+            Ok(())
         })
     };
     cells.into_iter().map(task).collect()

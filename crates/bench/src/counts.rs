@@ -50,7 +50,7 @@ pub(crate) fn add(out: &mut Recorder, counts: &[CowCounts], writers: usize) {
     let mut add = |name: Metric, of: &dyn Fn(&CowCounts) -> Option<f64>| {
         let sum = |chunk: &[CowCounts]| chunk.iter().map(of).sum::<Option<f64>>();
         let sums: Option<Vec<f64>> = counts.chunks(writers).map(sum).collect();
-        out.add_known([(name, sums.and_then(|sums| cowlab_model::stats::median(&sums)))]);
+        out.known(name, sums.and_then(|sums| cowlab_model::stats::median(&sums)));
     };
     for (name, count) in LOOP {
         add(name, &|counts| counts.process.of_the_writes(count));
@@ -73,7 +73,7 @@ pub(crate) fn add_times(out: &mut Recorder, stats: &[CowStats]) {
             [] => {}
             [only] => {
                 for (quantile, ns) in times(only).quantiles() {
-                    out.add_quantile(metric, quantile, ns as f64);
+                    out.add_quantile(metric, quantile, ns);
                 }
             }
             many => {
@@ -99,6 +99,7 @@ mod tests {
     use cowlab_store::Params;
 
     use super::*;
+    use crate::task::Round;
 
     fn process(faults: u64, written: u64) -> ProcessCowStats {
         ProcessCowStats {
@@ -127,13 +128,13 @@ mod tests {
     }
 
     fn recorded(record: impl Fn(&mut Recorder)) -> Vec<(String, f64)> {
-        let mut out = Recorder::new("cow-faults", Params::new(), 0, 0);
-        record(&mut out);
+        let mut round = Round::new(0);
+        record(&mut round.record("cow-faults", Params::new(), 0));
         let name = |sample: &cowlab_store::Sample| match sample.params.get("quantile") {
             Some(quantile) => format!("{} {quantile}", sample.metric),
             None => sample.metric.clone(),
         };
-        out.finish().iter().map(|sample| (name(sample), sample.value)).collect()
+        round.finish().iter().map(|sample| (name(sample), sample.value)).collect()
     }
 
     #[test]

@@ -14,7 +14,7 @@ use cowlab_schema::{Cell, Method, Pattern, Writer};
 use cowlab_store::Params;
 
 use crate::kernel_trace::Instance;
-use crate::task::{Recorder, Task, median_of};
+use crate::task::{Task, median_of};
 
 /// The name of this benchmark in samples.
 pub const BENCH: &str = cross_check::BENCH.name;
@@ -39,7 +39,7 @@ pub fn trace_tasks(mount_point: &str, asked: &CrossCheck, page: u64) -> Vec<Task
             DoFork { method: cell.method, ..DoFork::new(cell.calls, cell.heap_bytes, 0.0, page) };
         Task::new(
             format!("{BENCH}: {} calls of {}", cell.calls, cell.method),
-            move |runner, rep| {
+            move |runner, round| {
                 let trace =
                     Instance::begin(Path::new(&mount_point), &["clone", "clone3", "vfork"])?;
                 let result = settings.run(runner)?;
@@ -58,26 +58,23 @@ pub fn trace_tasks(mount_point: &str, asked: &CrossCheck, page: u64) -> Vec<Task
                     cross_check::SOURCE.put(&mut params, source);
                     params
                 };
-                let mut samples = Vec::new();
                 for (source, total) in [("cowlab", ours), ("kernel-trace", kernel)] {
-                    let mut out = Recorder::new(BENCH, params(source), rep, result.start_unix_ns);
+                    let mut out = round.record(BENCH, params(source), result.start_unix_ns);
                     out.add(cross_check::MEAN_FORK_NS, total as f64 / count as f64);
-                    samples.extend(out.finish());
                 }
                 // After a fork the parent's own stack is shared: its next write there is a fault, which
                 // the call's time holds and the system call's does not. vfork has none.
                 let faults = result.program.minor_faults as f64;
                 let copying =
                     ours as f64 - faults * single_fault_ns(runner, settings.page_size_bytes)?;
-                let mut out = Recorder::new(BENCH, params("both"), rep, result.start_unix_ns);
+                let mut out = round.record(BENCH, params("both"), result.start_unix_ns);
                 out.add(cross_check::PARENT_FAULTS_PER_FORK, faults / count as f64);
                 out.add(cross_check::COWLAB_TO_KERNEL_RATIO, ours as f64 / kernel as f64);
                 out.add(
                     cross_check::WITHOUT_PARENT_FAULTS_TO_KERNEL_RATIO,
                     copying / kernel as f64,
                 );
-                samples.extend(out.finish());
-                Ok(samples)
+                Ok(())
             },
         )
     };
@@ -103,15 +100,15 @@ fn single_fault_ns(runner: &Runner, page: u64) -> Result<f64> {
 /// stress-ng's fork and vfork stressors: time of one operation, where it is installed.
 pub fn stress_ng_tasks() -> Vec<Task> {
     let task = |stressor: Method| {
-        Task::new(format!("{BENCH}: stress-ng --{stressor}"), move |_, rep| {
+        Task::new(format!("{BENCH}: stress-ng --{stressor}"), move |_, round| {
             let start_unix_ns = unix_ns();
             let per_s = stress_ng_rate(stressor)?;
             let mut params = Params::new();
             cross_check::METHOD.put(&mut params, stressor);
             cross_check::SOURCE.put(&mut params, "stress-ng");
-            let mut out = Recorder::new(BENCH, params, rep, start_unix_ns);
+            let mut out = round.record(BENCH, params, start_unix_ns);
             out.add(cross_check::OPERATION_NS, 1e9 / per_s);
-            Ok(out.finish())
+            Ok(())
         })
         .at_most(3)
     };

@@ -8,10 +8,10 @@ use cowlab_machine::{Facts, PolicyGuard};
 use cowlab_probes::{CowFaultsResult, Probe};
 use cowlab_schema::cow_faults::{self, CowFaults};
 use cowlab_schema::{Cell, Counting, Pattern, Policy, Writer};
-use cowlab_store::{Sample, histogram_of};
+use cowlab_store::histogram_of;
 
 use crate::counts;
-use crate::task::{Recorder, Task, median_of};
+use crate::task::{Round, Task, median_of};
 
 /// The name of this benchmark in samples.
 pub const BENCH: &str = cow_faults::BENCH.name;
@@ -104,23 +104,24 @@ pub fn tasks(
             name.push_str(&format!(", policy {}", settings.policy));
         }
         let guard = guard.clone();
-        Task::new(name, move |runner, rep| {
+        Task::new(name, move |runner, round| {
             if let Some(guard) = &guard {
                 guard.set(settings.policy)?;
             }
             // Another order in every round.
-            let settings = CowFaults { seed: settings.seed + u64::from(rep), ..settings.clone() };
-            samples_of(&settings, &settings.run(runner)?, rep)
+            let settings =
+                CowFaults { seed: settings.seed + u64::from(round.number), ..settings.clone() };
+            record(round, &settings, &settings.run(runner)?)
         })
     };
     settings.into_iter().map(task).collect()
 }
 
-/// The samples of one invocation. Counts are totals over the writers of one repetition, times are
+/// What one invocation gave. Counts are totals over the writers of one repetition, times are
 /// those of the slowest writer; the time-stamp's own cost is removed from every write.
-fn samples_of(settings: &CowFaults, result: &CowFaultsResult, rep: u32) -> Result<Vec<Sample>> {
+fn record(round: &mut Round, settings: &CowFaults, result: &CowFaultsResult) -> Result<()> {
     let writers = if settings.writer == Writer::Child { settings.children as usize } else { 1 };
-    let mut out = Recorder::new(BENCH, settings.params(), rep, result.start_unix_ns);
+    let mut out = round.record(BENCH, settings.params(), result.start_unix_ns);
     let slowest: Vec<u64> =
         result.elapsed_ns.chunks(writers).filter_map(|chunk| chunk.iter().max().copied()).collect();
     let totals = |values: &[u64]| -> Vec<u64> {
@@ -140,5 +141,5 @@ fn samples_of(settings: &CowFaults, result: &CowFaultsResult, rep: u32) -> Resul
     }
     counts::add(&mut out, &result.counts, writers);
     counts::add_times(&mut out, &result.times);
-    Ok(out.finish())
+    Ok(())
 }

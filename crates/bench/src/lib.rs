@@ -24,4 +24,4 @@ mod task;
 pub mod tend;
 pub mod trace;
 
-pub use task::{Recorder, Rounds, Task, run_rounds};
+pub use task::{Number, Recorder, Round, Rounds, Task, run_rounds};

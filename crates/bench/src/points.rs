@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::calibrate::{Cycle, written_forks};
-use crate::task::{Recorder, Task};
+use crate::task::Task;
 
 /// The name of these measurements in samples.
 const BENCH: &str = predict_check::BENCH.name;
@@ -40,14 +40,13 @@ pub fn points(seed: u64, page: u64, other_cpus: bool, largest_bytes: u64) -> Vec
 /// Measure each point once a round.
 pub fn tasks(points: Vec<DoFork>) -> Vec<Task> {
     let task = |(index, settings): (usize, DoFork)| {
-        Task::new(format!("{BENCH}: point {}", index + 1), move |runner, rep| {
+        Task::new(format!("{BENCH}: point {}", index + 1), move |runner, round| {
             let result = settings.run(runner)?;
             let mut params = settings.params();
             predict_check::POINT.put(&mut params, index as u64);
-            let mut out = Recorder::new(BENCH, params, rep, result.start_unix_ns);
-            let cycle_ns = Cycle::of(&result).map(|cycle| cycle.cycle_ns);
-            out.add_known([(predict_check::ELAPSED_NS, cycle_ns)]);
-            Ok(out.finish())
+            let mut out = round.record(BENCH, params, result.start_unix_ns);
+            out.known(predict_check::ELAPSED_NS, Cycle::of(&result).map(|cycle| cycle.cycle_ns));
+            Ok(())
         })
     };
     points.into_iter().enumerate().map(task).collect()

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `fork-sweep`: document 000's program over its parameters.
 
-use anyhow::Result;
 use cowlab_analysis::study::sweep::{FRACTIONS, PAPER_HEAPS_BYTES};
 use cowlab_analysis::study::variants::{HUGE_HEAP_BYTES, Variant, variants};
 use cowlab_probes::{DoForkResult, Probe};
 use cowlab_schema::Cell;
 use cowlab_schema::fork_sweep::{self, DoFork};
 use cowlab_schema::units::bytes_text;
-use cowlab_store::{Sample, histogram_of, serialise};
+use cowlab_store::{histogram_of, serialise};
 
-use crate::task::{Recorder, Task, median_of};
+use crate::task::{Round, Task, median_of};
 
 /// The name of this benchmark in samples.
 pub const BENCH: &str = fork_sweep::BENCH.name;
@@ -52,7 +51,10 @@ fn task(settings: DoFork) -> Task {
         settings.write_fraction,
         settings.writer
     );
-    Task::new(name, move |runner, rep| samples_of(&settings, &settings.run(runner)?, rep))
+    Task::new(name, move |runner, round| {
+        record(round, &settings, &settings.run(runner)?);
+        Ok(())
+    })
 }
 
 /// One task for each of the settings.
@@ -112,19 +114,19 @@ pub fn beyond_the_document(
     tasks(own.map(|variant| variant.cell).filter(|cell| fits(cell)))
 }
 
-/// The samples of one invocation. `real_ns`, `user_ns` and `sys_ns` are totals over the forks,
+/// What one invocation gave. `real_ns`, `user_ns` and `sys_ns` are totals over the forks,
 /// the spawning of the program and the populating of its heap left out; those seen from outside
 /// hold everything.
-pub fn samples_of(settings: &DoFork, result: &DoForkResult, rep: u32) -> Result<Vec<Sample>> {
-    let mut out = Recorder::new(BENCH, settings.params(), rep, result.start_unix_ns);
-    out.add(fork_sweep::REAL_NS, result.loop_ns as f64);
-    out.add(fork_sweep::USER_NS, (result.program.user_ns + result.children.user_ns) as f64);
-    out.add(fork_sweep::SYS_NS, (result.program.sys_ns + result.children.sys_ns) as f64);
-    out.add(fork_sweep::OUTSIDE_REAL_NS, result.outside.real_ns as f64);
-    out.add(fork_sweep::OUTSIDE_USER_NS, result.outside.user_ns as f64);
-    out.add(fork_sweep::OUTSIDE_SYS_NS, result.outside.sys_ns as f64);
+fn record(round: &mut Round, settings: &DoFork, result: &DoForkResult) {
+    let mut out = round.record(BENCH, settings.params(), result.start_unix_ns);
+    out.add(fork_sweep::REAL_NS, result.loop_ns);
+    out.add(fork_sweep::USER_NS, result.program.user_ns + result.children.user_ns);
+    out.add(fork_sweep::SYS_NS, result.program.sys_ns + result.children.sys_ns);
+    out.add(fork_sweep::OUTSIDE_REAL_NS, result.outside.real_ns);
+    out.add(fork_sweep::OUTSIDE_USER_NS, result.outside.user_ns);
+    out.add(fork_sweep::OUTSIDE_SYS_NS, result.outside.sys_ns);
     let faults = result.program.minor_faults + result.children.minor_faults;
-    out.add(fork_sweep::MINOR_FAULTS, faults as f64);
+    out.add(fork_sweep::MINOR_FAULTS, faults);
     if result.populate_faults > 0 && settings.populated {
         let pages = settings.heap_bytes.div_ceil(4096.min(settings.page_size_bytes));
         out.add(fork_sweep::POPULATE_PAGES_PER_FAULT, pages as f64 / result.populate_faults as f64);
@@ -140,7 +142,6 @@ pub fn samples_of(settings: &DoFork, result: &DoForkResult, rep: u32) -> Result<
             sample.histogram = Some(serialise(&histogram_of(values.iter().map(|v| (*v).max(1)))));
         }
     }
-    Ok(out.finish())
 }
 
 #[cfg(test)]

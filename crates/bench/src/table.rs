@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `fork-table`: document 004's table and TLPI's Table 28-3.
 
-use anyhow::Result;
 pub use cowlab_analysis::study::fork_table::PAPER_ITERATIONS;
 use cowlab_probes::{ForkTableResult, Probe};
 use cowlab_schema::Cell;
 use cowlab_schema::fork_table::{self, ForkTable, METHODS, SIZES_BYTES};
-use cowlab_store::Sample;
 
-use crate::task::{Recorder, Task};
+use crate::task::{Round, Task};
 
 /// The name of this benchmark in samples.
 pub const BENCH: &str = fork_table::BENCH.name;
@@ -39,22 +37,22 @@ pub fn tasks(settings: impl IntoIterator<Item = ForkTable>) -> Vec<Task> {
             settings.size_bytes,
             if settings.touched { ", touched" } else { "" }
         );
-        Task::new(name, move |runner, rep| samples_of(&settings, &settings.run(runner)?, rep))
+        Task::new(name, move |runner, round| {
+            record(round, &settings, &settings.run(runner)?);
+            Ok(())
+        })
     };
     settings.into_iter().map(task).collect()
 }
 
-/// The samples of one invocation. `cpu_ns` is the program's own; `cpu_with_children_ns` adds its
+/// What one invocation gave. `cpu_ns` is the program's own; `cpu_with_children_ns` adds its
 /// children's.
-fn samples_of(settings: &ForkTable, result: &ForkTableResult, rep: u32) -> Result<Vec<Sample>> {
-    let mut out = Recorder::new(BENCH, settings.params(), rep, result.start_unix_ns);
+fn record(round: &mut Round, settings: &ForkTable, result: &ForkTableResult) {
+    let mut out = round.record(BENCH, settings.params(), result.start_unix_ns);
     let elapsed_ns = result.elapsed_ns as f64;
     out.add(fork_table::ELAPSED_NS, elapsed_ns);
-    out.add(fork_table::CPU_NS, result.program_cpu_ns as f64);
-    out.add(
-        fork_table::CPU_WITH_CHILDREN_NS,
-        (result.program_cpu_ns + result.children_cpu_ns) as f64,
-    );
+    out.add(fork_table::CPU_NS, result.program_cpu_ns);
+    let with_children_ns = result.program_cpu_ns + result.children_cpu_ns;
+    out.add(fork_table::CPU_WITH_CHILDREN_NS, with_children_ns);
     out.add(fork_table::RATE_PER_S, settings.iterations as f64 / (elapsed_ns / 1e9));
-    Ok(out.finish())
 }

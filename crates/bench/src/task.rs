@@ -14,8 +14,8 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 
-/// Measures once, in the round of that number.
-type Measure = Box<dyn Fn(&Runner, u32) -> Result<Vec<Sample>>>;
+/// Measures once, and records what that gives.
+type Measure = Box<dyn Fn(&Runner, &mut Round) -> Result<()>>;
 
 /// Something to measure once a round.
 pub struct Task {
@@ -27,10 +27,10 @@ pub struct Task {
 }
 
 impl Task {
-    /// A task that is measured in every round. `run` gets the number of the round.
+    /// A task that is measured in every round.
     pub fn new(
         name: impl Into<String>,
-        run: impl Fn(&Runner, u32) -> Result<Vec<Sample>> + 'static,
+        run: impl Fn(&Runner, &mut Round) -> Result<()> + 'static,
     ) -> Task {
         Task { name: name.into(), rounds: u32::MAX, run: Box::new(run) }
     }
@@ -75,67 +75,113 @@ pub fn run_rounds(
     let mut random = StdRng::seed_from_u64(seed);
     // What each task took last: what a round will take.
     let mut took = vec![Duration::ZERO; tasks.len()];
-    for round in 0..rounds.most {
+    for number in 0..rounds.most {
         let mut order: Vec<usize> =
-            (0..tasks.len()).filter(|task| round < tasks[*task].rounds).collect();
+            (0..tasks.len()).filter(|task| number < tasks[*task].rounds).collect();
         let expected: Duration = order.iter().map(|task| took[*task]).sum();
-        if round >= rounds.least && began.elapsed() + expected > rounds.within {
+        if number >= rounds.least && began.elapsed() + expected > rounds.within {
             break;
         }
         order.shuffle(&mut random);
-        let mut samples = Vec::new();
-        for (index, number) in order.iter().enumerate() {
-            let task = &tasks[*number];
+        let mut round = Round::new(number);
+        for (index, at) in order.iter().enumerate() {
+            let task = &tasks[*at];
             let by_rounds =
-                (f64::from(round) + index as f64 / order.len() as f64) / f64::from(rounds.most);
+                (f64::from(number) + index as f64 / order.len() as f64) / f64::from(rounds.most);
             let by_time = began.elapsed().as_secs_f64() / rounds.within.as_secs_f64();
             progress(&task.name, by_rounds.max(by_time).min(1.0));
             let task_began = Instant::now();
-            samples.extend((task.run)(runner, round).with_context(|| task.name.clone())?);
-            took[*number] = task_began.elapsed();
+            (task.run)(runner, &mut round).with_context(|| task.name.clone())?;
+            took[*at] = task_began.elapsed();
         }
-        whole(samples)?;
+        whole(round.samples)?;
     }
     Ok(())
 }
 
-/// Makes the samples of one measurement.
-pub struct Recorder {
-    bench: &'static str,
-    params: Params,
-    rep: u32,
-    start_unix_ns: i64,
+/// The samples of one round.
+#[derive(Debug)]
+pub struct Round {
+    /// Its number, which its samples have.
+    pub number: u32,
     samples: Vec<Sample>,
 }
 
-impl Recorder {
-    /// Samples of `bench` with `params`, measured in round `rep`.
-    pub fn new(bench: &'static str, params: Params, rep: u32, start_unix_ns: i64) -> Recorder {
-        Recorder { bench, params, rep, start_unix_ns, samples: Vec::new() }
+impl Round {
+    /// The round of that number, without samples.
+    pub fn new(number: u32) -> Round {
+        Round { number, samples: Vec::new() }
     }
 
+    /// To add figures of `bench` with `params`.
+    pub fn record(
+        &mut self,
+        bench: &'static str,
+        params: Params,
+        start_unix_ns: i64,
+    ) -> Recorder<'_> {
+        Recorder { bench, params, start_unix_ns, round: self }
+    }
+
+    /// Add those of another round.
+    pub fn append(&mut self, other: Round) {
+        self.samples.extend(other.samples);
+    }
+
+    /// The samples.
+    pub fn finish(self) -> Vec<Sample> {
+        self.samples
+    }
+}
+
+/// A figure, of whatever type it is measured as.
+pub trait Number {
+    /// As samples have it.
+    fn figure(self) -> f64;
+}
+
+macro_rules! numbers {
+    ($($type:ty),+) => {$(impl Number for $type { fn figure(self) -> f64 { self as f64 } })+};
+}
+numbers!(f64, u64, u32, usize);
+
+/// Makes the samples of one measurement.
+pub struct Recorder<'a> {
+    bench: &'static str,
+    params: Params,
+    start_unix_ns: i64,
+    round: &'a mut Round,
+}
+
+impl Recorder<'_> {
     /// Add one figure.
-    pub fn add(&mut self, metric: Metric, value: f64) -> &mut Sample {
-        self.samples.push(Sample {
+    pub fn add(&mut self, metric: Metric, value: impl Number) -> &mut Sample {
+        self.round.samples.push(Sample {
             bench: self.bench.to_owned(),
-            rep: self.rep,
+            rep: self.round.number,
             start_unix_ns: self.start_unix_ns,
-            ..Sample::of(metric, self.params.clone(), value)
+            ..Sample::of(metric, self.params.clone(), value.figure())
         });
-        self.samples.last_mut().expect("one was pushed")
+        self.round.samples.last_mut().expect("one was pushed")
+    }
+
+    /// Add a figure if it is known.
+    pub fn known(&mut self, metric: Metric, value: Option<impl Number>) {
+        value.map(|value| self.add(metric, value));
     }
 
     /// Add those of the figures that there are.
     pub fn add_known(&mut self, figures: impl IntoIterator<Item = (Metric, Option<f64>)>) {
-        for (metric, value) in figures {
-            if let Some(value) = value {
-                self.add(metric, value);
-            }
-        }
+        figures.into_iter().for_each(|(metric, value)| self.known(metric, value));
     }
 
     /// Add one figure of a quantile.
-    pub fn add_quantile(&mut self, metric: Metric, quantile: Quantile, value: f64) -> &mut Sample {
+    pub fn add_quantile(
+        &mut self,
+        metric: Metric,
+        quantile: Quantile,
+        value: impl Number,
+    ) -> &mut Sample {
         let sample = self.add(metric, value);
         QUANTILE.put(&mut sample.params, quantile);
         sample
@@ -147,19 +193,14 @@ impl Recorder {
         metric: Metric,
         histogram: &Histogram<u64>,
     ) -> &mut [Sample] {
-        let before = self.samples.len();
+        let before = self.round.samples.len();
         for quantile in QUANTILES {
-            let sample = self.add_quantile(metric, quantile, value_at(histogram, quantile) as f64);
+            let sample = self.add_quantile(metric, quantile, value_at(histogram, quantile));
             if quantile == Quantile::P50 {
                 sample.histogram = Some(serialise(histogram));
             }
         }
-        &mut self.samples[before..]
-    }
-
-    /// The samples.
-    pub fn finish(self) -> Vec<Sample> {
-        self.samples
+        &mut self.round.samples[before..]
     }
 }
 

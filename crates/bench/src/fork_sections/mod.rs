@@ -11,12 +11,12 @@ use cowlab_probes::{Probe, Runner};
 use cowlab_recorder::{Clock, Kernel, Options, ProbeCost, Recording, WhenFull};
 use cowlab_schema::Cell;
 use cowlab_schema::fork_sections::{self, ForkSections};
-use cowlab_store::{Params, Sample};
+use cowlab_store::Params;
 
 pub use forks::{Fork, Share, forks_of};
 pub use sections::{ROOT, Section};
 
-use crate::task::{Recorder, Task};
+use crate::task::{Round, Task};
 
 /// The name of this benchmark in samples.
 pub const BENCH: &str = fork_sections::BENCH.name;
@@ -40,10 +40,10 @@ pub fn tasks(cells: impl IntoIterator<Item = ForkSections>) -> Vec<Task> {
         let counted = ForkSections { forks: COUNTED_FORKS.min(cell.forks), ..cell };
         let name = format!("{BENCH}: {} forks {heap}", cell.forks);
         let sections =
-            Task::new(name, move |runner, rep| measure(runner, &cell, Detail::Sections, rep));
+            Task::new(name, move |runner, round| measure(runner, &cell, Detail::Sections, round));
         let functions =
-            Task::new(format!("{BENCH}: calls of a fork {heap}"), move |runner, rep| {
-                measure(runner, &counted, Detail::Functions, rep)
+            Task::new(format!("{BENCH}: calls of a fork {heap}"), move |runner, round| {
+                measure(runner, &counted, Detail::Functions, round)
             });
         [sections, functions.at_most(1)]
     };
@@ -51,7 +51,7 @@ pub fn tasks(cells: impl IntoIterator<Item = ForkSections>) -> Vec<Task> {
 }
 
 /// Record the kernel while the probe runs.
-fn measure(runner: &Runner, probe: &ForkSections, detail: Detail, rep: u32) -> Result<Vec<Sample>> {
+fn measure(runner: &Runner, probe: &ForkSections, detail: Detail, round: &mut Round) -> Result<()> {
     // The same with nobody recording: what the probes change that is not subtracted shows here.
     let alone = match detail {
         Detail::Sections => Some(probe.run(runner)?),
@@ -99,73 +99,62 @@ fn measure(runner: &Runner, probe: &ForkSections, detail: Detail, rep: u32) -> R
     let mut params = probe.params();
     match detail {
         Detail::Sections => {
-            let mut all = Vec::new();
+            let first = round.number * probe.forks;
             for (index, fork) in forks.iter().enumerate() {
-                let rep = rep * probe.forks + index as u32;
-                all.extend(of_sections(&params, fork, &cost, rep, result.start_unix_ns));
-                let mut out = Recorder::new(BENCH, params.clone(), rep, result.start_unix_ns);
-                out.add(fork_sections::FORK_NS, result.fork_ns[index] as f64);
-                if let Some(alone) = &alone {
-                    out.add(fork_sections::FORK_UNRECORDED_NS, alone.fork_ns[index] as f64);
-                }
-                all.extend(out.finish());
+                // Each fork is a round of its own.
+                let mut own = Round::new(first + index as u32);
+                of_sections(&mut own, &params, fork, &cost, result.start_unix_ns);
+                let mut out = own.record(BENCH, params.clone(), result.start_unix_ns);
+                out.add(fork_sections::FORK_NS, result.fork_ns[index]);
+                let alone_ns = alone.as_ref().map(|alone| alone.fork_ns[index]);
+                out.known(fork_sections::FORK_UNRECORDED_NS, alone_ns);
+                round.append(own);
             }
-            Ok(all)
         }
         Detail::Functions => {
             fork_sections::FORKS.put(&mut params, forks.len() as u32);
-            Ok(of_functions(&params, &forks, rep, result.start_unix_ns))
+            of_functions(round, &params, &forks, result.start_unix_ns);
         }
     }
+    Ok(())
 }
 
 /// One fork's sections, in ns without the probes; what the probes cost, and the sum as recorded.
 fn of_sections(
+    round: &mut Round,
     params: &Params,
     fork: &Fork,
     cost: &ProbeCost,
-    rep: u32,
     start_unix_ns: i64,
-) -> Vec<Sample> {
-    let mut all = Vec::new();
-    for &section in Section::ALL {
+) {
+    for section in Section::ALL {
         let mut params = params.clone();
-        fork_sections::SECTION.put(&mut params, section);
-        let mut out = Recorder::new(BENCH, params, rep, start_unix_ns);
-        out.add(fork_sections::SECTION_NS, fork.sections.get(&section).copied().unwrap_or(0.0));
-        all.extend(out.finish());
+        fork_sections::SECTION.put(&mut params, *section);
+        let ns = fork.sections.get(section).copied().unwrap_or(0.0);
+        round.record(BENCH, params, start_unix_ns).add(fork_sections::SECTION_NS, ns);
     }
-    let mut out = Recorder::new(BENCH, params.clone(), rep, start_unix_ns);
+    let calls: u64 = fork.functions.values().map(|share| share.calls).sum();
+    let mut out = round.record(BENCH, params.clone(), start_unix_ns);
     out.add(fork_sections::KERNEL_NS, fork.raw_ns - fork.probes_ns);
     out.add(fork_sections::KERNEL_RAW_NS, fork.raw_ns);
     out.add(fork_sections::PROBES_NS, fork.probes_ns);
-    out.add(
-        fork_sections::PROBED_CALLS,
-        fork.functions.values().map(|share| share.calls as f64).sum(),
-    );
+    out.add(fork_sections::PROBED_CALLS, calls);
     out.add(fork_sections::PROBE_OUTER_NS, cost.call_outer_ps as f64 / 1000.0);
-    all.extend(out.finish());
-    all
 }
 
 /// Means over the forks: calls and own time of each function.
-fn of_functions(params: &Params, forks: &[Fork], rep: u32, start_unix_ns: i64) -> Vec<Sample> {
+fn of_functions(round: &mut Round, params: &Params, forks: &[Fork], start_unix_ns: i64) {
     let mut sums = std::collections::BTreeMap::<&str, Share>::new();
-    for fork in forks {
-        for (name, share) in &fork.functions {
-            let sum = sums.entry(name).or_default();
-            sum.calls += share.calls;
-            sum.own_ns += share.own_ns;
-        }
+    for (name, share) in forks.iter().flat_map(|fork| &fork.functions) {
+        let sum = sums.entry(name).or_default();
+        sum.calls += share.calls;
+        sum.own_ns += share.own_ns;
     }
-    let mut all = Vec::new();
     for (name, sum) in sums {
         let mut params = params.clone();
         fork_sections::FUNCTION.put(&mut params, name);
-        let mut out = Recorder::new(BENCH, params, rep, start_unix_ns);
+        let mut out = round.record(BENCH, params, start_unix_ns);
         out.add(fork_sections::CALLS_PER_FORK, sum.calls as f64 / forks.len() as f64);
         out.add(fork_sections::OWN_NS, sum.own_ns / forks.len() as f64);
-        all.extend(out.finish());
     }
-    all
 }

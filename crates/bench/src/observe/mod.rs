@@ -14,7 +14,7 @@ use cowlab_schema::observe::{self, Observed, Watcher};
 use cowlab_schema::{Cell, Key, Pattern, Writer};
 use cowlab_store::{Missing, Params};
 
-use crate::task::{Recorder, Task, median_of};
+use crate::task::{Task, median_of};
 use others::Other;
 use own::Watching;
 
@@ -92,21 +92,22 @@ fn params(cell: &Observed, other: Key<u64>) -> Params {
 /// falls on both. Which comes first alternates.
 fn fault_task(cell: Observed, page: u64, tracing: Option<Tracing>) -> Task {
     let watcher = cell.watcher;
-    Task::new(format!("{BENCH}: faults, {watcher}"), move |runner, rep| {
-        let alone = || fault_ns(&cow_faults(&cell, page, rep).run(runner)?);
-        let before = if rep.is_multiple_of(2) { Some(alone()?) } else { None };
+    Task::new(format!("{BENCH}: faults, {watcher}"), move |runner, round| {
+        let number = round.number;
+        let alone = || fault_ns(&cow_faults(&cell, page, number).run(runner)?);
+        let before = if number.is_multiple_of(2) { Some(alone()?) } else { None };
         let guard = Guard::begin(watcher, tracing.as_ref())?;
-        let faults = cow_faults(&cell, page, rep).run(runner)?;
+        let faults = cow_faults(&cell, page, number).run(runner)?;
         let params = params(&cell, observe::HEAP_BYTES);
-        let mut out = Recorder::new(BENCH, params, rep, faults.start_unix_ns);
+        let mut out = round.record(BENCH, params, faults.start_unix_ns);
         if let Guard::Own(watching) = guard {
             let seen = watching.end()?;
             if watcher != Watcher::Events {
                 let written: u64 = faults.pages_written.iter().sum();
                 // Its untimed repetitions and everything else that it did are seen as well.
                 ensure!(seen.faults >= written, "{} of {written} faults were seen", seen.faults);
-                out.add(observe::SEEN_FAULTS, seen.faults as f64);
-                out.add(observe::LOST_FAULTS, seen.lost as f64);
+                out.add(observe::SEEN_FAULTS, seen.faults);
+                out.add(observe::LOST_FAULTS, seen.lost);
             }
         } else {
             drop(guard);
@@ -116,7 +117,7 @@ fn fault_task(cell: Observed, page: u64, tracing: Option<Tracing>) -> Task {
         out.add(observe::FAULT_NS, watched_ns);
         out.add(observe::ALONE_FAULT_NS, alone_ns);
         out.add(observe::TO_ALONE_RATIO, watched_ns / alone_ns);
-        Ok(out.finish())
+        Ok(())
     })
 }
 
@@ -142,7 +143,7 @@ fn cow_faults(cell: &Observed, page: u64, rep: u32) -> CowFaults {
 /// The same forks, as the program that forks times them and as they are seen.
 fn stop_task(cell: &Observed, page: u64) -> Task {
     let cell = Observed { watcher: Watcher::Events, ..cell.clone() };
-    Task::new(format!("{BENCH}: stops, {} MiB", cell.heap_bytes >> 20), move |runner, rep| {
+    Task::new(format!("{BENCH}: stops, {} MiB", cell.heap_bytes >> 20), move |runner, round| {
         let watching = Watching::begin(Watcher::Events)?;
         let settings = DoFork::new(cell.forks, cell.heap_bytes, 0.0, page);
         let result = settings.run(runner)?;
@@ -168,7 +169,7 @@ fn stop_task(cell: &Observed, page: u64) -> Task {
             .map(|(seen, own)| own.saturating_sub(*seen))
             .collect();
         let params = params(&cell, observe::SIZE_BYTES);
-        let mut out = Recorder::new(BENCH, params, rep, result.start_unix_ns);
+        let mut out = round.record(BENCH, params, result.start_unix_ns);
         for (metric, value) in [
             (observe::FORK_NS, median_of(&result.fork_ns)),
             (observe::STOP_NS, median_of(stops)),
@@ -177,6 +178,6 @@ fn stop_task(cell: &Observed, page: u64) -> Task {
         ] {
             out.add(metric, value.context("no fork was timed")?);
         }
-        Ok(out.finish())
+        Ok(())
     })
 }

@@ -13,7 +13,7 @@ use cowlab_store::{Missing, Params, Sample};
 
 use super::measure::{CYCLE, measure};
 use super::{Program, Programs};
-use crate::task::{Recorder, Task};
+use crate::task::{Round, Task};
 
 /// The name of this benchmark in samples.
 pub const FORECAST: &str = forecast::BENCH.name;
@@ -37,8 +37,8 @@ pub fn task(
 ) -> Task {
     let (programs, program) = (Rc::clone(programs), program.clone());
     let pairs = pairs.div_ceil(rounds).next_multiple_of(CYCLE);
-    Task::new(format!("forecast: {}", program.name), move |runner, rep| {
-        let mut out = Recorder::new(FORECAST, params(&program, Figure::Measured), rep, unix_ns());
+    Task::new(format!("forecast: {}", program.name), move |runner, round| {
+        let mut out = round.record(FORECAST, params(&program, Figure::Measured), unix_ns());
         match measure(&programs, &program, pairs) {
             Ok(cost) => {
                 for (metric, values) in [
@@ -57,7 +57,7 @@ pub fn task(
             Err(_) if runner.is_interrupted() => bail!(Interrupted),
             Err(error) => failed(&program.name, error),
         }
-        Ok(out.finish())
+        Ok(())
     })
 }
 
@@ -73,24 +73,23 @@ pub fn predicted(
     let application =
         ApplicationProfile { written_before: application.written, ..application.clone() };
     let answer = predict(profile, &application.question(base, base))?;
-    let mut samples = Vec::new();
+    let mut round = Round::new(0);
     let (fork, write) = (&answer.fork_ns, &answer.write_ns);
     for (figure, fork_ns, write_ns) in [
         (Figure::Predicted, fork.value, write.value),
         (Figure::Low, fork.low, write.low),
         (Figure::High, fork.high, write.high),
     ] {
-        let mut out = Recorder::new(FORECAST, params(program, figure), 0, unix_ns());
+        let mut out = round.record(FORECAST, params(program, figure), unix_ns());
         out.add(forecast::EXTRA_NS, fork_ns + write_ns);
         out.add(forecast::FORK_NS, fork_ns);
         out.add(forecast::WRITE_NS, write_ns);
         if figure == Figure::Predicted {
-            out.add(forecast::EXTRA_BYTES, answer.extra_bytes as f64);
-            out.add(forecast::EXTRA_FAULTS, application.written as f64);
+            out.add(forecast::EXTRA_BYTES, answer.extra_bytes);
+            out.add(forecast::EXTRA_FAULTS, application.written);
         }
-        samples.extend(out.finish());
     }
     let metric = format!("{FORECAST}: of {}", program.name);
     let missing = answer.notes.into_iter().map(|reason| Missing { metric: metric.clone(), reason });
-    Ok((samples, missing.collect()))
+    Ok((round.finish(), missing.collect()))
 }

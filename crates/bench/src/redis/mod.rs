@@ -18,9 +18,9 @@ use cowlab_machine::{Facts, PolicyGuard, Rollup, Root, thp};
 use cowlab_probes::{Runner, unix_ns};
 use cowlab_schema::redis::{self as names, Store};
 use cowlab_schema::{Cell, Policy};
-use cowlab_store::{Params, Sample};
+use cowlab_store::Params;
 
-use crate::task::{Recorder, Task};
+use crate::task::{Round, Task};
 pub use ask::{ServerProcess, replication_of};
 use load::Load;
 pub use phase::Snapshots;
@@ -128,9 +128,9 @@ pub fn tasks(cells: Vec<Redis>, base_page_bytes: u64, guard: Option<Rc<PolicyGua
         let guard = guard.clone();
         Task::new(
             format!("{BENCH}: {} records{pages}{policy}", cell.store.records),
-            move |runner, rep| {
+            move |runner, round| {
                 let mut cell = cell.clone();
-                cell.store.seed += u64::from(rep);
+                cell.store.seed += u64::from(round.number);
                 let mut most_per_s = None;
                 if !cell.load_shares.is_empty() {
                     // Without a policy the kernel stays as it is.
@@ -150,7 +150,7 @@ pub fn tasks(cells: Vec<Redis>, base_page_bytes: u64, guard: Option<Rc<PolicyGua
                     false => None,
                 };
                 let mut server = Server::start(&cell.setup(huge_pages))?;
-                measure(&cell, runner, &server, most_per_s, rep)
+                measure(&cell, runner, &server, most_per_s, round)
                     .map_err(|error| server.explain(error))
             },
         )
@@ -181,11 +181,11 @@ fn measure(
     runner: &Runner,
     server: &Server,
     most_per_s: Option<f64>,
-    rep: u32,
-) -> Result<Vec<Sample>> {
+    round: &mut Round,
+) -> Result<()> {
     let populate = |stop: &_| load::populate(server, cell.store.records, stop);
     phase::attend(runner, populate, || Ok(()))?;
-    let mut samples = of_the_server(cell, server, rep)?;
+    of_the_server(cell, server, round)?;
     let mut took_ns = None;
     if cell.store.policy != Policy::Stock {
         // A server's first snapshot is one of many. No policy knows then what will be written.
@@ -208,16 +208,12 @@ fn measure(
         }
         all_were_taken(kind, cell.store.snapshots, phase.taken.len())?;
         let named = share.map_or_else(|| "closed".to_owned(), |share| share.to_string());
-        let mut out = Recorder::new(BENCH, cell.params(kind, &named), rep, start_unix_ns);
-        let huge_bytes = before.and_then(|before| before.huge_bytes);
-        out.add_known([
-            (names::INTENDED_PER_S, load.rate_per_s),
-            (names::HUGE_BYTES, huge_bytes.map(|bytes| bytes as f64)),
-        ]);
+        let mut out = round.record(BENCH, cell.params(kind, &named), start_unix_ns);
+        out.known(names::INTENDED_PER_S, load.rate_per_s);
+        out.known(names::HUGE_BYTES, before.and_then(|before| before.huge_bytes));
         samples::add(&mut out, &phase);
-        samples.extend(out.finish());
     }
-    Ok(samples)
+    Ok(())
 }
 
 /// Fewer snapshots than were asked for are another measurement, and none is that of another phase.
@@ -232,23 +228,18 @@ fn all_were_taken(kind: Snapshots, asked: u32, taken: usize) -> Result<()> {
 }
 
 /// What the populated server says of itself; its records must all be there.
-fn of_the_server(cell: &Redis, server: &Server, rep: u32) -> Result<Vec<Sample>> {
+fn of_the_server(cell: &Redis, server: &Server, round: &mut Round) -> Result<()> {
     let mut control = server.connect()?;
     let keys: u64 = redis::cmd("DBSIZE").query(&mut control)?;
     if keys != cell.store.records {
         bail!("redis-server has {keys} records, not {}", cell.store.records);
     }
     let params = cell.params(Snapshots::None, "populated");
-    let mut out = Recorder::new(BENCH, params, rep, unix_ns());
-    out.add(names::RECORDS_STORED, keys as f64);
-    for (metric, key) in
-        [(names::USED_BYTES, "used_memory"), (names::RESIDENT_BYTES, "used_memory_rss")]
-    {
-        if let Some(bytes) = server::info(&mut control, "memory", key)? {
-            out.add(metric, bytes as f64);
-        }
-    }
-    Ok(out.finish())
+    let mut out = round.record(BENCH, params, unix_ns());
+    out.add(names::RECORDS_STORED, keys);
+    out.known(names::USED_BYTES, server::info(&mut control, "memory", "used_memory")?);
+    out.known(names::RESIDENT_BYTES, server::info(&mut control, "memory", "used_memory_rss")?);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -115,19 +115,15 @@ impl Phase {
     /// Add the rate, and what tells whether it was the server's.
     pub fn add_rate(&self, out: &mut Recorder) {
         out.add(names::THROUGHPUT_PER_S, self.throughput_per_s());
-        if let Some(fraction) = self.server_cpu_fraction() {
-            out.add(names::SERVER_CPU_FRACTION, fraction);
-        }
-        if let Some(stolen_ns) = self.stolen_ns {
-            out.add(names::STOLEN_NS, stolen_ns as f64);
-        }
+        out.known(names::SERVER_CPU_FRACTION, self.server_cpu_fraction());
+        out.known(names::STOLEN_NS, self.stolen_ns);
         let late = load::histogram_by_update(&self.requests, |request| request.late_ns);
         // In a closed loop nobody is late.
         if late.is_empty() || late.max() == 0 {
             return;
         }
         for quantile in [Quantile::P50, Quantile::P99, Quantile::P99_9] {
-            out.add_quantile(names::LATE_NS, quantile, value_at(&late, quantile) as f64);
+            out.add_quantile(names::LATE_NS, quantile, value_at(&late, quantile));
         }
     }
 }

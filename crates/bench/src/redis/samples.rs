@@ -24,16 +24,16 @@ type Figure = (Metric, fn(&Taken) -> Option<u64>);
 /// Add a phase's figures.
 pub(super) fn add(out: &mut Recorder, phase: &Phase) {
     let elapsed_ns = phase.elapsed_ns.max(1);
-    out.add(names::ELAPSED_NS, elapsed_ns as f64);
-    out.add(names::UPDATES_ANSWERED, phase.updates() as f64);
-    out.add(names::SERVED_UPDATES, phase.served_updates as f64);
+    out.add(names::ELAPSED_NS, elapsed_ns);
+    out.add(names::UPDATES_ANSWERED, phase.updates());
+    out.add(names::SERVED_UPDATES, phase.served_updates);
     phase.add_rate(out);
     add_latency(out, Part::All, phase.requests.iter());
     add_counts(out, phase);
     if phase.taken.is_empty() {
         return;
     }
-    out.add(names::SNAPSHOTS_TAKEN, phase.taken.len() as f64);
+    out.add(names::SNAPSHOTS_TAKEN, phase.taken.len());
     let during = |request: &&Request| phase.taken.iter().any(|taken| overlap(taken, request));
     let (within, outside): (Vec<&Request>, Vec<&Request>) = phase.requests.iter().partition(during);
     add_latency(out, Part::Snapshot, within.iter().copied());
@@ -124,6 +124,7 @@ mod tests {
     use cowlab_analysis::picked::Picked;
 
     use super::*;
+    use crate::task::Round;
 
     #[test]
     fn an_update_that_meets_a_snapshot_belongs_to_it() {
@@ -141,9 +142,9 @@ mod tests {
             stolen_ns: Some(5),
             counts: Some([counts(10), counts(25)]),
         };
-        let mut out = Recorder::new("redis", Default::default(), 0, 0);
-        add(&mut out, &phase);
-        let samples = out.finish();
+        let mut round = Round::new(0);
+        add(&mut round.record("redis", Default::default(), 0), &phase);
+        let samples = round.finish();
         let all = Picked::all(&samples);
         let slowest = |part| {
             let own = all.with(names::PART, part).with(names::QUANTILE, Quantile::Max);

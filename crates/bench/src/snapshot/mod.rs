@@ -13,9 +13,8 @@ use cowlab_machine::{Facts, Fragmentation, PolicyGuard, Root};
 use cowlab_probes::{Probe, Runner};
 use cowlab_schema::Policy;
 use cowlab_schema::snapshot::{self, Forked, Snapshot};
-use cowlab_store::Sample;
 
-use crate::task::Task;
+use crate::task::{Round, Task};
 
 /// The name of this benchmark in samples.
 pub const BENCH: &str = snapshot::BENCH.name;
@@ -155,11 +154,10 @@ fn task(
         (_, policy) => format!("policy {policy}"),
     };
     let name = format!("{BENCH}: alpha {}, {} MiB, {what}", cell.zipf_alpha, cell.size_bytes >> 20);
-    Task::new(name, move |runner, rep| {
+    Task::new(name, move |runner, round| {
         let set = |policy: Policy| guard.as_ref().map_or(Ok(()), |guard| guard.set(policy));
         // Other blocks in every round, and the same ones for all of a round's cells.
-        let seed = cell.seed + u64::from(rep);
-        let mut samples = Vec::new();
+        let seed = cell.seed + u64::from(round.number);
         let (forks, interval_ns) = match &interval {
             None => (Forked::No, 0),
             Some(interval) => (
@@ -169,8 +167,7 @@ fn task(
                     None => {
                         set(workload.policy)?;
                         let plain = Snapshot { seed, ..workload.clone() };
-                        let (ns, found) = calibrate(&plain, runner, rep)?;
-                        samples.extend(found);
+                        let ns = calibrate(&plain, runner, round)?;
                         *interval.get_or_init(|| ns)
                     }
                 },
@@ -182,16 +179,16 @@ fn task(
         let free_memory = || Fragmentation::read(&Root::default()).ok().flatten();
         let before = free_memory();
         let result = cell.run(runner)?;
-        samples.extend(samples::of(&cell, &result, rep)?);
+        samples::of(round, &cell, &result)?;
         if let (Some(before), Some(after)) = (before, free_memory()) {
-            samples.extend(samples::of_free_memory(&cell, &result, [before, after], rep));
+            samples::of_free_memory(round, &cell, &result, [before, after]);
         }
-        Ok(samples)
+        Ok(())
     })
 }
 
 /// How often to fork: the time that plain copy-on-write takes to get over a fork.
-fn calibrate(plain: &Snapshot, runner: &Runner, rep: u32) -> Result<(u64, Vec<Sample>)> {
+fn calibrate(plain: &Snapshot, runner: &Runner, round: &mut Round) -> Result<u64> {
     let turnover = plain.size_bytes / plain.block_bytes;
     let once = Snapshot {
         writes: plain.writes + 2 * turnover,
@@ -207,12 +204,14 @@ fn calibrate(plain: &Snapshot, runner: &Runner, rep: u32) -> Result<(u64, Vec<Sa
     let longest_ns = (found.looked_ns / LONGEST_PART).min(undisturbed_ns / 2).max(1);
     let shortest_ns = (found.looked_ns / FORKS_MOST).clamp(1, longest_ns);
     let interval_ns = found.recovery_ns.unwrap_or(found.looked_ns).clamp(shortest_ns, longest_ns);
-    Ok((interval_ns, samples::of_calibration(&once, &result, &found, interval_ns, rep)))
+    samples::of_calibration(round, &once, &result, &found, interval_ns);
+    Ok(interval_ns)
 }
 
 #[cfg(test)]
 mod tests {
     use cowlab_machine::memory::Memory;
+    use cowlab_store::Sample;
 
     use super::*;
 

@@ -7,12 +7,12 @@ use cowlab_model::stats::{median, quantile};
 use cowlab_probes::{Footprint, SnapshotResult};
 use cowlab_schema::snapshot::{self, Forked, Snapshot};
 use cowlab_schema::{Cell, Metric, Quantile};
-use cowlab_store::{Histogram, Sample, histogram_of, serialise};
+use cowlab_store::{Histogram, histogram_of, serialise};
 
 use super::BENCH;
 use super::windows::{Curve, Recovery, epochs};
 use crate::counts;
-use crate::task::{Recorder, median_of};
+use crate::task::{Recorder, Round, median_of};
 
 /// Windows of an interval between forks.
 const WINDOWS: u64 = 50;
@@ -40,57 +40,53 @@ const HUGE_BYTES: u64 = 2 << 20;
 /// A figure of one, and what its mean and its largest sum are in samples.
 type Figure = (Metric, Metric, fn(&Rollup) -> Option<u64>);
 
-pub(super) fn of(settings: &Snapshot, result: &SnapshotResult, rep: u32) -> Result<Vec<Sample>> {
-    let mut out = Recorder::new(BENCH, settings.params(), rep, result.start_unix_ns);
+pub(super) fn of(round: &mut Round, settings: &Snapshot, result: &SnapshotResult) -> Result<()> {
+    let mut out = round.record(BENCH, settings.params(), result.start_unix_ns);
     let elapsed_ns = result.elapsed_ns();
-    out.add(snapshot::ELAPSED_NS, elapsed_ns as f64);
+    out.add(snapshot::ELAPSED_NS, elapsed_ns);
     out.add(snapshot::THROUGHPUT_PER_S, result.writes as f64 * 1e9 / elapsed_ns.max(1) as f64);
-    out.add(snapshot::WRITES_MADE, result.writes as f64);
-    out.add(snapshot::PREFERRED_FIFTH_WRITES, result.preferred_fifth_writes as f64);
-    out.add(snapshot::FORKS_MADE, result.forks.len() as f64);
+    out.add(snapshot::WRITES_MADE, result.writes);
+    out.add(snapshot::PREFERRED_FIFTH_WRITES, result.preferred_fifth_writes);
+    out.add(snapshot::FORKS_MADE, result.forks.len());
     add_windows(&mut out, settings, result);
     if !result.forks.is_empty() {
         out.add(snapshot::UNMEASURED_FORKS, 1.0);
         let took = result.forks.iter().map(|fork| (fork.end_ns - fork.begin_ns).max(1));
         out.add_distribution(snapshot::FORK_NS, &histogram_of(took));
-        out.add(
-            snapshot::FIRST_WRITTEN_PAGES,
-            result.first_written_pages.iter().sum::<u64>() as f64,
-        );
+        out.add(snapshot::FIRST_WRITTEN_PAGES, result.first_written_pages.iter().sum::<u64>());
         add_coverage(&mut out, &result.by_percent_regions);
     }
     add_latency(&mut out, result)?;
-    out.add(snapshot::MINOR_FAULTS, result.minor_faults as f64);
+    out.add(snapshot::MINOR_FAULTS, result.minor_faults);
     add_footprints(&mut out, result);
     counts::add(&mut out, result.counts.as_slice(), 1);
-    Ok(out.finish())
+    Ok(())
 }
 
 /// What the calibration found; its parameter `forks` is `once`.
 pub(super) fn of_calibration(
+    round: &mut Round,
     settings: &Snapshot,
     result: &SnapshotResult,
     found: &Recovery,
     interval_ns: u64,
-    rep: u32,
-) -> Vec<Sample> {
-    let mut out = Recorder::new(BENCH, settings.params(), rep, result.start_unix_ns);
+) {
+    let mut out = round.record(BENCH, settings.params(), result.start_unix_ns);
     out.add(snapshot::NORMAL_PER_S, found.normal_per_s);
-    out.add(snapshot::LOOKED_NS, found.looked_ns as f64);
-    out.add_known([(snapshot::RECOVERY_NS, found.recovery_ns.map(|ns| ns as f64))]);
-    out.add(snapshot::INTERVAL_NS_FOUND, interval_ns as f64);
-    out.finish()
+    out.add(snapshot::LOOKED_NS, found.looked_ns);
+    out.known(snapshot::RECOVERY_NS, found.recovery_ns);
+    out.add(snapshot::INTERVAL_NS_FOUND, interval_ns);
 }
 
 /// What became of free memory from before a run until after it, and how often an allocation, of
 /// anybody, had to wait for memory or did not get what it asked for.
 pub(super) fn of_free_memory(
+    round: &mut Round,
     settings: &Snapshot,
     result: &SnapshotResult,
     [before, after]: [Fragmentation; 2],
-    rep: u32,
-) -> Vec<Sample> {
-    let mut out = Recorder::new(BENCH, settings.params(), rep, result.start_unix_ns);
+) {
+    let mut out = round.record(BENCH, settings.params(), result.start_unix_ns);
     let order = (HUGE_BYTES / rustix::param::page_size() as u64).max(1).ilog2();
     let more = |count: fn(&Fragmentation) -> Option<u64>| {
         Some(count(&after)?.saturating_sub(count(&before)?) as f64)
@@ -102,7 +98,6 @@ pub(super) fn of_free_memory(
         (snapshot::COMPACTION_FAILURES, more(|of| of.compaction_failures)),
         (snapshot::HUGE_PAGE_FAILURES, more(|of| of.huge_page_failures)),
     ]);
-    out.finish()
 }
 
 /// Windows and phases are measured from each fork's return; the fork itself has a figure of its own.
@@ -110,7 +105,7 @@ fn add_windows(out: &mut Recorder, settings: &Snapshot, result: &SnapshotResult)
     let elapsed_ns = result.elapsed_ns();
     let interval_ns = (settings.forks == Forked::Yes).then_some(settings.interval_ns);
     let window_ns = interval_ns.map_or(elapsed_ns / REFERENCE_WINDOWS, |ns| ns / WINDOWS).max(1);
-    out.add(snapshot::WINDOW_NS, window_ns as f64);
+    out.add(snapshot::WINDOW_NS, window_ns);
     let curve = Curve::of(result);
     let epochs = epochs(result);
     let before = result.forks.first().map_or(elapsed_ns, |fork| fork.begin_ns);
@@ -132,7 +127,7 @@ fn add_windows(out: &mut Recorder, settings: &Snapshot, result: &SnapshotResult)
         }
     }
     let Some(interval_ns) = interval_ns else { return };
-    out.add(snapshot::INTERVAL_NS_FOUND, interval_ns as f64);
+    out.add(snapshot::INTERVAL_NS_FOUND, interval_ns);
     out.add_known([(snapshot::LOWEST_WINDOW_PER_S, median(&lowest))]);
     let phase_ns = (interval_ns / PHASES).max(1);
     let courses: Vec<Vec<f64>> =
@@ -198,8 +193,7 @@ fn add_footprints(out: &mut Recorder, result: &SnapshotResult) {
         let Some(sums) = sums.filter(|sums| !sums.is_empty()) else { continue };
         let mean = sums.iter().sum::<u64>() as f64 / sums.len() as f64;
         out.add(mean_metric, mean);
-        let largest = sums.iter().max().copied().unwrap_or(0);
-        out.add(max_metric, largest as f64);
+        out.known(max_metric, sums.iter().max().copied());
     }
 }
 

@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use cowlab_probes::unix_ns;
 use cowlab_schema::tend;
-use cowlab_store::{Params, Sample, histogram_of};
+use cowlab_store::{Params, histogram_of};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::BENCH;
 use super::policy::{self, Policy};
 use super::tender::Tending;
-use crate::task::{Recorder, Task};
+use crate::task::{Round, Task};
 
 /// The server's port, which only names its socket.
 const PORT: u16 = 54321;
@@ -69,7 +69,7 @@ impl Connections {
 pub fn tasks(cells: Vec<Connections>) -> Vec<Task> {
     let task = |cell: Connections| {
         let name = format!("{BENCH}: PostgreSQL, {}", cell.policy);
-        Task::new(name, move |_, rep| measure(&cell, rep))
+        Task::new(name, move |_, round| measure(&cell, round))
     };
     cells.into_iter().map(task).collect()
 }
@@ -193,10 +193,10 @@ impl Drop for Server {
     }
 }
 
-fn measure(cell: &Connections, rep: u32) -> Result<Vec<Sample>> {
+fn measure(cell: &Connections, round: &mut Round) -> Result<()> {
     let server = Server::start(&cell.programs, cell.connections)?;
     let pid = server.child.id();
-    let mut out = Recorder::new(BENCH, cell.params(), rep, unix_ns());
+    let mut out = round.record(BENCH, cell.params(), unix_ns());
     let log = tempfile::NamedTempFile::new()?;
     let mut tend = None;
     if policy::is_tended(cell.policy) {
@@ -204,9 +204,7 @@ fn measure(cell: &Connections, rep: u32) -> Result<Vec<Sample>> {
         tend = Some(cell.tending.start(pid, None, log.path())?);
         std::thread::sleep(Duration::from_secs(2));
     }
-    if let Some(predicted_ns) = cell.tending.predict(pid)? {
-        out.add(tend::PREDICTED_FORK_NS, predicted_ns);
-    }
+    out.known(tend::PREDICTED_FORK_NS, cell.tending.predict(pid)?);
     let mut took = Vec::new();
     for _ in 0..cell.turns {
         let mut open = Vec::new();
@@ -220,12 +218,10 @@ fn measure(cell: &Connections, rep: u32) -> Result<Vec<Sample>> {
     }
     out.add_distribution(tend::CONNECT_NS, &histogram_of(took));
     if let Some(tend) = tend {
-        if let Some(cpu_ns) = tend.cpu_ns() {
-            out.add(tend::TENDING_CPU_NS, cpu_ns as f64);
-        }
+        out.known(tend::TENDING_CPU_NS, tend.cpu_ns());
         tend.end(log.path())?;
     }
-    Ok(out.finish())
+    Ok(())
 }
 
 #[cfg(test)]

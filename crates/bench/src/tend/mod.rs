@@ -20,14 +20,14 @@ use cowlab_machine::Root;
 use cowlab_probes::{Runner, unix_ns};
 use cowlab_schema::Cell;
 use cowlab_schema::tend::{self, Tended};
-use cowlab_store::{Params, Sample};
+use cowlab_store::Params;
 
 use crate::redis::Snapshots;
 use crate::redis::load::{self, Load};
 use crate::redis::phase::{self, Looks};
 use crate::redis::saturation::Saturation;
 use crate::redis::server::{HugePages, Placement, Server, Setup};
-use crate::task::{Recorder, Task};
+use crate::task::{Round, Task};
 use memory::Group;
 use tender::Tending;
 
@@ -93,9 +93,9 @@ pub fn tasks(cells: Vec<Balance>) -> Vec<Task> {
     let task = |cell: Balance| {
         let most = Rc::clone(&most);
         let name = format!("{BENCH}: redis, {} records, {}", cell.records, cell.asked.policy);
-        Task::new(name, move |runner, rep| {
+        Task::new(name, move |runner, round| {
             let mut cell = cell.clone();
-            cell.asked.seed += u64::from(rep);
+            cell.asked.seed += u64::from(round.number);
             let base_pages = cell.setup(HugePages::Forbidden);
             let most_per_s = most.per_s(runner, &base_pages, &cell.closed())?;
             let _settings = policy::set(cell.asked.policy, &Root::default())?;
@@ -103,7 +103,7 @@ pub fn tasks(cells: Vec<Balance>) -> Vec<Task> {
             let group;
             let mut server = Server::start(&cell.setup(policy::huge_pages(cell.asked.policy)))?;
             group = Group::of(server.pid());
-            measure(&cell, runner, &server, &group, most_per_s, rep)
+            measure(&cell, runner, &server, &group, most_per_s, round)
                 .map_err(|error| server.explain(error))
         })
     };
@@ -116,8 +116,8 @@ fn measure(
     server: &Server,
     group: &Result<Group, String>,
     most_per_s: f64,
-    rep: u32,
-) -> Result<Vec<Sample>> {
+    round: &mut Round,
+) -> Result<()> {
     let populate = |stop: &_| load::populate(server, cell.records, stop);
     phase::attend(runner, populate, || Ok(()))?;
     let closed = cell.closed();
@@ -131,24 +131,18 @@ fn measure(
     };
 
     let log = tempfile::NamedTempFile::new()?;
-    let mut out = Recorder::new(BENCH, cell.params(), rep, unix_ns());
+    let mut out = round.record(BENCH, cell.params(), unix_ns());
     out.add(tend::INTENDED_PER_S, rate_per_s);
     out.add(tend::MOST_PER_S, own.throughput_per_s());
-    if let Some(fraction) = own.server_cpu_fraction() {
-        out.add(tend::MOST_SERVER_CPU_FRACTION, fraction);
-    }
+    out.known(tend::MOST_SERVER_CPU_FRACTION, own.server_cpu_fraction());
     let mut tend = None;
     if policy::is_tended(cell.asked.policy) {
-        if let Some(cpu_ns) = cell.tending.once(server.pid())? {
-            out.add(tend::FIRST_PASS_CPU_NS, cpu_ns as f64);
-        }
+        out.known(tend::FIRST_PASS_CPU_NS, cell.tending.once(server.pid())?);
         let socket = server.socket();
         tend = Some(cell.tending.start(server.pid(), socket.as_deref(), log.path())?);
     }
     // What is predicted of the first fork, which finds the memory as it is now.
-    if let Some(predicted_ns) = cell.tending.predict(server.pid())? {
-        out.add(tend::PREDICTED_FORK_NS, predicted_ns);
-    }
+    out.known(tend::PREDICTED_FORK_NS, cell.tending.predict(server.pid())?);
     let cpu_before = tend.as_ref().and_then(tender::Tend::cpu_ns);
     let stop = AtomicBool::new(false);
     let (began, began_unix_ns) = (Instant::now(), unix_ns());
@@ -167,7 +161,7 @@ fn measure(
             tend.cpu_ns().zip(cpu_before).and_then(|(after, before)| after.checked_sub(before));
         let elapsed_ns = began.elapsed().as_nanos() as f64;
         if let Some(cpu_ns) = cpu {
-            out.add(tend::TENDING_CPU_NS, cpu_ns as f64);
+            out.add(tend::TENDING_CPU_NS, cpu_ns);
             out.add(tend::TENDING_CPU_FRACTION, cpu_ns as f64 / elapsed_ns);
         }
         let told = fs::read_to_string(log.path()).context("what tend said cannot be read")?;
@@ -187,5 +181,5 @@ fn measure(
         );
     }
     samples::add(&mut out, &phase, &looks, &tending);
-    Ok(out.finish())
+    Ok(())
 }

@@ -8,14 +8,14 @@ use anyhow::{Context, Result, bail};
 use cowlab_machine::Rollup;
 use cowlab_probes::unix_ns;
 use cowlab_schema::tend;
-use cowlab_store::{Params, Sample, histogram_of};
+use cowlab_store::{Params, histogram_of};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 
 use super::BENCH;
 use super::policy::{self, Policy};
 use super::tender::Tending;
-use crate::task::{Recorder, Task, family};
+use crate::task::{Round, Task, family};
 
 const PROGRAM: &str = include_str!("prefork.py");
 
@@ -58,7 +58,7 @@ impl Prefork {
 pub fn tasks(cells: Vec<Prefork>) -> Vec<Task> {
     let task = |cell: Prefork| {
         let name = format!("{BENCH}: pre-forking Python, {}", cell.policy);
-        Task::new(name, move |_, rep| measure(&cell, rep))
+        Task::new(name, move |_, round| measure(&cell, round))
     };
     cells.into_iter().map(task).collect()
 }
@@ -73,7 +73,7 @@ impl Drop for Server {
     }
 }
 
-fn measure(cell: &Prefork, rep: u32) -> Result<Vec<Sample>> {
+fn measure(cell: &Prefork, round: &mut Round) -> Result<()> {
     use std::os::unix::process::CommandExt;
     let numbers =
         [cell.size_bytes >> 20, cell.workers.into(), cell.forks.into(), cell.requests.into()];
@@ -89,39 +89,33 @@ fn measure(cell: &Prefork, rep: u32) -> Result<Vec<Sample>> {
     let mut out = BufReader::new(server.0.stdout.take().context("its output")?);
     let mut stdin = server.0.stdin.take().context("its input")?;
     let pid = server.0.id();
-    let mut recorder = Recorder::new(BENCH, cell.params(), rep, unix_ns());
+    let mut recorder = round.record(BENCH, cell.params(), unix_ns());
     expect(&mut out, "loaded")?;
     let log = tempfile::NamedTempFile::new()?;
     let mut tend = None;
     if policy::is_tended(cell.policy) {
-        if let Some(cpu_ns) = cell.tending.once(pid)? {
-            recorder.add(tend::FIRST_PASS_CPU_NS, cpu_ns as f64);
-        }
+        recorder.known(tend::FIRST_PASS_CPU_NS, cell.tending.once(pid)?);
         tend = Some(cell.tending.start(pid, None, log.path())?);
     }
     stdin.write_all(b"go\n")?;
     expect(&mut out, "half")?;
-    if let Some(bytes) = pss_sum_bytes(pid)? {
-        recorder.add(tend::PSS_SUM_BYTES, bytes as f64);
-    }
+    recorder.known(tend::PSS_SUM_BYTES, pss_sum_bytes(pid)?);
     stdin.write_all(b"go\n")?;
     let mut line = String::new();
     out.read_line(&mut line)?;
     let times: Times = serde_json::from_str(&line)
         .with_context(|| format!("the server's last line was {line:?}"))?;
     if let Some(tend) = tend {
-        if let Some(cpu_ns) = tend.cpu_ns() {
-            recorder.add(tend::TENDING_CPU_NS, cpu_ns as f64);
-        }
+        recorder.known(tend::TENDING_CPU_NS, tend.cpu_ns());
         // The server may have ended, and tend with it.
         let _ = tend.end(log.path());
     }
     for (number, fork_ns) in times.fork_ns.iter().enumerate() {
-        let sample = recorder.add(tend::FORK_NS, *fork_ns as f64);
+        let sample = recorder.add(tend::FORK_NS, *fork_ns);
         tend::SNAPSHOT.put(&mut sample.params, number as u64 + 1);
     }
     recorder.add_distribution(tend::REQUEST_NS, &histogram_of(times.request_ns));
-    Ok(recorder.finish())
+    Ok(())
 }
 
 fn expect(out: &mut impl BufRead, word: &str) -> Result<()> {

@@ -108,9 +108,7 @@ fn memory(out: &mut Recorder, phase: &Phase, looks: &[Look]) {
             out.add(metric, median);
         }
     }
-    if let Some(most) = looks.iter().filter_map(|look| look.group_bytes).max() {
-        out.add(tend::GROUP_PEAK_BYTES, most as f64);
-    }
+    out.known(tend::GROUP_PEAK_BYTES, looks.iter().filter_map(|look| look.group_bytes).max());
 }
 
 /// One snapshot, and the time from the one before until it.
@@ -147,6 +145,7 @@ mod tests {
     use cowlab_analysis::picked::Picked;
 
     use super::*;
+    use crate::task::Round;
 
     #[test]
     fn each_snapshot_has_its_rows_and_memory_is_that_between_them() {
@@ -182,10 +181,11 @@ mod tests {
             look(2 * second + 10, 800),
             look(2_900_000_000, 300),
         ];
-        let mut out = Recorder::new("tend", Default::default(), 0, 0);
+        let mut round = Round::new(0);
         let tending = 2 * second..2 * second + 5;
+        let mut out = round.record("tend", Default::default(), 0);
         add(&mut out, &phase, &looks, std::slice::from_ref(&tending));
-        let samples = out.finish();
+        let samples = round.finish();
         let all = Picked::all(&samples);
         let snapshot = |number| all.with(tend::SNAPSHOT, number).values(tend::FORK_NS);
         assert_eq!((snapshot(1), snapshot(2)), (vec![70.0], vec![50.0]));

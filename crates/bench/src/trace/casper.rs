@@ -50,29 +50,22 @@ pub(super) fn tasks(
             let run = run_of(cell, cell.buffer_bytes);
             let name = format!("{BENCH}: {tool} {}, {threads} threads", link.name);
             let sources = Rc::clone(sources);
-            tasks.push(Task::new(name, move |runner, rep| {
+            tasks.push(Task::new(name, move |runner, round| {
                 let program = Called { runner, sources: &sources };
                 let params = samples::params(tool, link.name, &run, None);
-                let mut all = Vec::new();
                 if tool == Tool::Casper {
                     let events = program.recorded(&run, link.events, 1)?;
-                    all.extend(samples::of_events(samples::EVENT, params.clone(), &events, rep)?);
+                    samples::of_events(round, samples::EVENT, params.clone(), &events)?;
                     let off = program.alone(&run, link.events)?;
-                    all.extend(samples::of_events(samples::EVENT_OFF, params.clone(), &off, rep)?);
+                    samples::of_events(round, samples::EVENT_OFF, params.clone(), &off)?;
                 }
                 let calls = if tool == Tool::Casper { link.insert } else { link.hooks };
-                all.extend(samples::of_calls(samples::CALLS, &params, &run, runner, rep, |run| {
+                samples::of_calls(round, samples::CALLS, &params, &run, runner, |run| {
                     program.recorded(run, calls, 2)
-                })?);
-                all.extend(samples::of_calls(
-                    samples::CALLS_OFF,
-                    &params,
-                    &run,
-                    runner,
-                    rep,
-                    |run| program.alone(run, calls),
-                )?);
-                Ok(all)
+                })?;
+                samples::of_calls(round, samples::CALLS_OFF, &params, &run, runner, |run| {
+                    program.alone(run, calls)
+                })
             }));
         }
     }

@@ -11,14 +11,10 @@ pub(super) fn tasks(cells: &[&Traced]) -> Vec<Task> {
     let task = |cell: &&Traced| {
         let threads = cell.threads;
         let run = run_of(cell, cell.buffer_bytes);
-        Task::new(format!("{BENCH}: floor, {threads} threads"), move |runner, rep| {
+        Task::new(format!("{BENCH}: floor, {threads} threads"), move |runner, round| {
             let result = run.run(runner, Program::TraceFloor)?;
-            samples::of_events(
-                samples::EVENT,
-                samples::params(Tool::Floor, "", &run, None),
-                &result,
-                rep,
-            )
+            let params = samples::params(Tool::Floor, "", &run, None);
+            samples::of_events(round, samples::EVENT, params, &result)
         })
     };
     cells.iter().map(task).collect()

@@ -9,11 +9,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use cowlab_probes::{TraceResult, TraceRun, TraceSources};
 use cowlab_schema::trace;
-use cowlab_store::Sample;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{BENCH, INSTALL, Tool, Traced, run_of, samples};
-use crate::task::{Recorder, Task};
+use crate::task::Task;
 
 /// How long the daemon may take to answer, and to go.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -79,7 +78,7 @@ pub(super) fn tasks(cells: &[&Traced], sources: &Rc<TraceSources>) -> Result<Vec
             let (daemon, events) = (Rc::clone(&daemon), events.clone());
             let (calls, version, sources) = (calls.clone(), version.clone(), Rc::clone(sources));
             let name = format!("{BENCH}: LTTng-UST {}, {threads} threads", mode.name());
-            tasks.push(Task::new(name, move |runner, rep| {
+            tasks.push(Task::new(name, move |runner, round| {
                 let params = samples::params(Tool::LttngUst, mode.name(), &run, Some(&version));
                 let output = sources.folder().join("lttng");
                 let session = daemon.session(mode, bytes, SAMPLE_EVENT, &output)?;
@@ -88,48 +87,32 @@ pub(super) fn tasks(cells: &[&Traced], sources: &Rc<TraceSources>) -> Result<Vec
                     bail!("LTTng recorded nothing: the program did not find its session daemon");
                 }
                 let lost = session.end()?;
-                let mut samples = Vec::new();
                 if lost == 0 {
-                    samples.extend(samples::of_events(
-                        samples::EVENT,
-                        params.clone(),
-                        &result,
-                        rep,
-                    )?);
+                    samples::of_events(round, samples::EVENT, params.clone(), &result)?;
                 }
-                let mut out = Recorder::new(BENCH, params.clone(), rep, result.start_unix_ns);
-                out.add(trace::LOST_EVENTS, lost as f64);
-                if mode == Mode::Discard && rep == 0 {
+                let is_first = round.number == 0;
+                let mut out = round.record(BENCH, params.clone(), result.start_unix_ns);
+                out.add(trace::LOST_EVENTS, lost);
+                if mode == Mode::Discard && is_first {
                     out.add(trace::MISSING_EVENTS, missing_events(&output, &result)?);
                 }
-                samples.extend(out.finish());
                 let _ = std::fs::remove_dir_all(&output);
                 if mode == Mode::Overwrite {
-                    samples.extend(calls_of(&daemon, &calls, &params, &run, bytes, runner, rep)?);
+                    // Calls of functions that LTTng's helper library was told of by the compiler.
+                    samples::of_calls(round, samples::CALLS, &params, &run, runner, |run| {
+                        let (mode, no_output) = (Mode::Overwrite, Path::new(""));
+                        let session = daemon.session(mode, bytes, CALL_EVENTS, no_output)?;
+                        let command = daemon.command(&calls);
+                        let result = run.run_command(runner, "trace_calls", command)?;
+                        session.end()?;
+                        Ok(result)
+                    })?;
                 }
-                Ok(samples)
+                Ok(())
             }));
         }
     }
     Ok(tasks)
-}
-
-/// Calls of functions that LTTng's helper library was told of by the compiler.
-fn calls_of(
-    daemon: &Daemon,
-    program: &Path,
-    params: &cowlab_store::Params,
-    run: &TraceRun,
-    bytes: u64,
-    runner: &cowlab_probes::Runner,
-    rep: u32,
-) -> Result<Vec<Sample>> {
-    samples::of_calls(samples::CALLS, params, run, runner, rep, |run| {
-        let session = daemon.session(Mode::Overwrite, bytes, CALL_EVENTS, Path::new(""))?;
-        let result = run.run_command(runner, "trace_calls", daemon.command(program))?;
-        session.end()?;
-        Ok(result)
-    })
 }
 
 /// The share of one CPU in `bytes`: LTTng makes a buffer for each CPU that there may be. A power

@@ -4,10 +4,10 @@
 use anyhow::{Context, Result};
 use cowlab_probes::{Program, Runner, TraceResult, TraceRun};
 use cowlab_schema::{Metric, trace};
-use cowlab_store::{Params, Sample, histogram_of, serialise};
+use cowlab_store::{Params, histogram_of, serialise};
 
 use super::{BENCH, Tool};
-use crate::task::{Recorder, median_of};
+use crate::task::{Recorder, Round, median_of};
 
 /// The parameters of a cell. `variant` tells apart what one tool can do in several ways.
 pub(super) fn params(tool: Tool, variant: &str, run: &TraceRun, version: Option<&str>) -> Params {
@@ -80,44 +80,41 @@ pub(super) fn add(out: &mut Recorder, (metric, batch): Timed, result: &TraceResu
 
 /// The samples of events alone.
 pub(super) fn of_events(
+    round: &mut Round,
     metric: Timed,
     params: Params,
     result: &TraceResult,
-    rep: u32,
-) -> Result<Vec<Sample>> {
-    let mut out = Recorder::new(BENCH, params, rep, result.start_unix_ns);
-    add(&mut out, metric, result)?;
-    Ok(out.finish())
+) -> Result<()> {
+    let mut out = round.record(BENCH, params, result.start_unix_ns);
+    add(&mut out, metric, result).map(drop)
 }
 
 /// Leaf and nested calls by `traced`, each beside the same calls in a program that nobody traces.
 /// Which of the two comes first alternates.
 pub(super) fn of_calls(
+    round: &mut Round,
     calls: [Call; 2],
     params: &Params,
     run: &TraceRun,
     runner: &Runner,
-    rep: u32,
     traced: impl Fn(&TraceRun) -> Result<TraceResult>,
-) -> Result<Vec<Sample>> {
-    let mut samples = Vec::new();
+) -> Result<()> {
     for ((metric, of_traced, of_plain), nested) in calls.into_iter().zip([false, true]) {
         let run = TraceRun { nested, ..run.clone() };
         let plain = || TraceRun { pause_ms: 0, ..run.clone() }.run(runner, Program::TraceCalls);
-        let (plain, traced) = if rep.is_multiple_of(2) {
+        let (plain, traced) = if round.number.is_multiple_of(2) {
             let plain = plain()?;
             (plain, traced(&run)?)
         } else {
             let traced = traced(&run)?;
             (plain()?, traced)
         };
-        let mut out = Recorder::new(BENCH, params.clone(), rep, traced.start_unix_ns);
+        let mut out = round.record(BENCH, params.clone(), traced.start_unix_ns);
         let with = add(&mut out, of_traced, &traced)?;
         let without = add(&mut out, of_plain, &plain)?;
         out.add(metric, with - without);
-        samples.extend(out.finish());
     }
-    Ok(samples)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -134,7 +131,9 @@ mod tests {
             recorded: None,
         };
         assert_eq!(event_ns(&result).unwrap(), 13.0);
-        let samples = of_events(EVENT, Params::new(), &result, 3).unwrap();
+        let mut round = Round::new(3);
+        of_events(&mut round, EVENT, Params::new(), &result).unwrap();
+        let samples = round.finish();
         let metrics: Vec<_> = samples.iter().map(|s| (s.metric.as_str(), s.value)).collect();
         assert_eq!(metrics[0], ("event_ns", 13.0));
         assert_eq!(metrics[1].0, "event_batch_ns");

@@ -43,9 +43,9 @@ pub(super) fn tasks(cells: &[&Traced], sources: &Rc<TraceSources>) -> Result<Vec
             let (sources, program, version) =
                 (Rc::clone(sources), program.clone(), version.clone());
             let name = format!("{BENCH}: uftrace {build}, {threads} threads");
-            tasks.push(Task::new(name, move |runner, rep| {
+            tasks.push(Task::new(name, move |runner, round| {
                 let params = samples::params(Tool::Uftrace, build, &run, Some(&version));
-                samples::of_calls(samples::CALLS, &params, &run, runner, rep, |run| {
+                samples::of_calls(round, samples::CALLS, &params, &run, runner, |run| {
                     record(runner, run, &program, &sources.folder().join("uftrace"))
                 })
             }));
