@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Samples that guests made, as they are kept in one run at home.
 
-use cowlab_schema::VARIANT;
+use cowlab_schema::{VARIANT, in_instructions};
 use cowlab_store::{Accelerator, Environment, Missing, Run, Sample};
 
 use crate::command;
@@ -80,12 +80,9 @@ impl Guests {
 
 /// The clock ticked once an instruction: what it measured is no time.
 fn count(sample: &mut Sample) {
-    if let Some(what) = sample.metric.strip_suffix("_ns") {
-        sample.metric = format!("{what}_instructions");
-        sample.unit = "instructions".to_owned();
-    } else if sample.metric.contains("ns_per_") {
-        sample.metric = sample.metric.replace("ns_per_", "instructions_per_");
-        sample.unit = sample.unit.replace("ns_per_", "instructions_per_");
+    let counted = in_instructions(&sample.metric).zip(in_instructions(&sample.unit));
+    if let Some((metric, unit)) = counted {
+        (sample.metric, sample.unit) = (metric, unit);
     }
 }
 

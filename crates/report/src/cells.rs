@@ -15,9 +15,19 @@ pub(crate) const ITSELF: &str = "is what the others are compared with";
 /// Why there is no share of copies ahead.
 pub(crate) const NOTHING_AHEAD: &str = "nothing was copied ahead, or the kernel does not tell";
 
+/// A cell, or why there is none.
+pub(crate) fn or(cell: Option<Cell>, missing: &str) -> Cell {
+    cell.unwrap_or_else(|| Cell::Missing(missing.to_owned()))
+}
+
+/// A figure against plain copy-on-write, which has none itself.
+pub(crate) fn unless_itself(is_base: bool, cell: impl FnOnce() -> Cell) -> Cell {
+    or((!is_base).then(cell), ITSELF)
+}
+
 /// A figure with its interval, or why it is missing.
 pub(crate) fn estimate(figure: Option<Estimate>, unit: &str, missing: &str) -> Cell {
-    figure.map_or_else(|| Cell::Missing(missing.to_owned()), |e| known(e, unit))
+    or(figure.map(|e| known(e, unit)), missing)
 }
 
 /// One measurement has no interval.
@@ -30,10 +40,7 @@ fn known(e: Estimate, unit: &str) -> Cell {
 
 /// The same where it is known why.
 pub(crate) fn estimate_or_reason(figure: Result<Estimate, &str>, unit: &str) -> Cell {
-    match figure {
-        Ok(e) => known(e, unit),
-        Err(reason) => Cell::Missing(reason.to_owned()),
-    }
+    figure.map_or_else(|reason| Cell::Missing(reason.to_owned()), |e| known(e, unit))
 }
 
 /// A figure that a round has many of, with the interval of its rounds; alone where there is one.
@@ -43,7 +50,17 @@ pub(crate) fn of_rounds(samples: &Picked, metric: Metric, missing: &str) -> Cell
 
 /// A figure, or why it is missing.
 pub(crate) fn number(figure: Option<f64>, unit: &str, missing: &str) -> Cell {
-    figure.map_or_else(|| Cell::Missing(missing.to_owned()), |value| Cell::number(value, unit))
+    or(figure.map(|value| Cell::number(value, unit)), missing)
+}
+
+/// The same, exact where it is a count of pages or the like.
+pub(crate) fn counted(figure: Option<f64>, unit: &str, missing: &str) -> Cell {
+    match figure {
+        Some(count) if matches!(unit, "pages" | "spans" | "faults") => {
+            Cell::count(count.round() as u64)
+        }
+        figure => number(figure, unit, missing),
+    }
 }
 
 /// `+17.0%`, `-0.13%`: a tenth of a percent matters where little changes.
@@ -54,11 +71,11 @@ pub(crate) fn signed(change: f64) -> String {
 
 /// A relative change with its sign.
 pub(crate) fn change(figure: Option<Estimate>, missing: &str) -> Cell {
-    let Some(Estimate { value, low, high, .. }) = figure else {
-        return Cell::Missing(missing.to_owned());
+    let known = |Estimate { value, low, high, .. }| {
+        let text = format!("{} ({} to {})", signed(value), signed(low), signed(high));
+        Cell::Estimate { value, low, high, text }
     };
-    let text = format!("{} ({} to {})", signed(value), signed(low), signed(high));
-    Cell::Estimate { value, low, high, text }
+    or(figure.map(known), missing)
 }
 
 /// `2.13 µs (2.05 to 2.21)`.

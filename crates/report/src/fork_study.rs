@@ -8,6 +8,7 @@ use cowlab_model::stats::{mean, ratio_of_groups, variance};
 use cowlab_schema::{Metric, fork_sections as names};
 use cowlab_store::Sample;
 
+use crate::cells;
 use crate::document::{Block, Cell, Finding, Section, Table};
 use crate::fmt;
 use crate::rows::Rows;
@@ -28,7 +29,7 @@ const SECTIONS: [(names::Section, &str); 6] = [
 /// Functions shown in the table of counts.
 const MOST_FUNCTIONS: usize = 30;
 
-/// What a kernel's clock counted: the metrics of a fork in its unit.
+/// What a kernel's clock counted.
 struct Clock {
     /// In ids.
     unit: &'static str,
@@ -37,12 +38,8 @@ struct Clock {
     counted: &'static str,
     /// A thousand of the unit, which the tables are in.
     thousand: &'static str,
-    kernel: Metric,
-    section: Metric,
-    probes: Metric,
-    fork: Metric,
-    fork_unrecorded: Metric,
-    own: Metric,
+    /// A time's metric in its unit.
+    of: fn(Metric) -> Metric,
 }
 
 const CLOCKS: [Clock; 2] = [
@@ -51,24 +48,14 @@ const CLOCKS: [Clock; 2] = [
         title: "time under emulation",
         counted: "time",
         thousand: "µs",
-        kernel: names::KERNEL_NS,
-        section: names::SECTION_NS,
-        probes: names::PROBES_NS,
-        fork: names::FORK_NS,
-        fork_unrecorded: names::FORK_UNRECORDED_NS,
-        own: names::OWN_NS,
+        of: |metric| metric,
     },
     Clock {
         unit: "instructions",
         title: "instructions",
         counted: "instructions",
         thousand: "1000 instructions",
-        kernel: names::KERNEL_INSTRUCTIONS,
-        section: names::SECTION_INSTRUCTIONS,
-        probes: names::PROBES_INSTRUCTIONS,
-        fork: names::FORK_INSTRUCTIONS,
-        fork_unrecorded: names::FORK_UNRECORDED_INSTRUCTIONS,
-        own: names::OWN_INSTRUCTIONS,
+        of: |metric| metric.instructions().expect("the bench counts what it times"),
     },
 ];
 
@@ -94,18 +81,22 @@ fn size_name(size: u64) -> String {
 /// Table I of one size.
 fn table_one(samples: &Picked, size: u64, clock: &Clock) -> Option<Table> {
     let own = of(samples, BASE, size);
-    let totals = own.values(clock.kernel);
+    let totals = own.values((clock.of)(names::KERNEL_NS));
     let total = mean(&totals)?;
     let mut rows: Vec<(&str, Vec<f64>, bool)> = SECTIONS
         .map(|(section, name)| {
-            (name, own.with(names::SECTION, section).values(clock.section), true)
+            (name, own.with(names::SECTION, section).values((clock.of)(names::SECTION_NS)), true)
         })
         .into();
     rows.push(("Total fork", totals, true));
-    rows.push(("Probes, subtracted above", own.values(clock.probes), false));
+    rows.push(("Probes, subtracted above", own.values((clock.of)(names::PROBES_NS)), false));
     let seen = "fork(2) as the program sees it, probes and all";
-    rows.push((seen, own.values(clock.fork), false));
-    rows.push(("The same with nobody recording", own.values(clock.fork_unrecorded), false));
+    rows.push((seen, own.values((clock.of)(names::FORK_NS)), false));
+    rows.push((
+        "The same with nobody recording",
+        own.values((clock.of)(names::FORK_UNRECORDED_NS)),
+        false,
+    ));
     let name = clock.thousand;
     let id = format!("table-1-{size}-{}", clock.unit);
     let caption = format!("Table I. Averaged results for {}", size_name(size));
@@ -127,8 +118,9 @@ fn table_one(samples: &Picked, size: u64, clock: &Clock) -> Option<Table> {
 /// What is called most in a fork, of one size.
 fn counts(samples: &Picked, size: u64, clock: &Clock) -> Option<Table> {
     let last = |of: &Picked, metric| of.values(metric).last().copied().unwrap_or_default();
-    let figures =
-        |(name, of): (_, Picked)| (name, last(&of, names::CALLS_PER_FORK), last(&of, clock.own));
+    let figures = |(name, of): (_, Picked)| {
+        (name, last(&of, names::CALLS_PER_FORK), last(&of, (clock.of)(names::OWN_NS)))
+    };
     let own = of(samples, BASE, size).by(names::FUNCTION);
     let mut rows: Vec<(&str, f64, f64)> = own.into_iter().map(figures).collect();
     rows.retain(|(_, calls, _)| *calls > 0.0);
@@ -149,16 +141,18 @@ fn counts(samples: &Picked, size: u64, clock: &Clock) -> Option<Table> {
 /// Table II of one change and size: each section before and after.
 fn table_two(samples: &Picked, change: &str, size: u64, clock: &Clock) -> Option<Table> {
     let both = [BASE, change].map(|kernel| of(samples, kernel, size));
-    let changed = mean(&both[1].values(clock.kernel))?;
+    let changed = mean(&both[1].values((clock.of)(names::KERNEL_NS)))?;
     let unit_name = clock.thousand;
     let mut rows: Vec<_> = SECTIONS
         .into_iter()
         .map(|(section, name)| {
-            let of = |own: &Picked| by_boot(&own.with(names::SECTION, section), clock.section);
+            let of = |own: &Picked| {
+                by_boot(&own.with(names::SECTION, section), (clock.of)(names::SECTION_NS))
+            };
             (name, of(&both[0]), of(&both[1]))
         })
         .collect();
-    let total = |own: &Picked| by_boot(own, clock.kernel);
+    let total = |own: &Picked| by_boot(own, (clock.of)(names::KERNEL_NS));
     rows.push(("Total fork", total(&both[0]), total(&both[1])));
     let middle = |values: &[Vec<f64>]| decimals(mean(&values.concat()).map(|mean| mean / 1e3), 2);
     let id = format!("table-2-{change}-{size}-{}", clock.unit);
@@ -171,13 +165,12 @@ fn table_two(samples: &Picked, change: &str, size: u64, clock: &Clock) -> Option
             decimals(Some(mean(&after.concat()).map_or(0.0, |mean| mean / changed * 100.0)), 0)
         })
         .figure("Change (%), 95% interval", |(_, before, after)| {
-            match ratio_of_groups(before, after).map(percent) {
-                Some(Estimate { value, low, high, .. }) => {
-                    let text = format!("{value:+.1} ({low:+.1} to {high:+.1})");
-                    Cell::Estimate { value, low, high, text }
-                }
-                None => Cell::Missing("not measured in both".to_owned()),
-            }
+            let cell = |Estimate { value, low, high, .. }| {
+                let text = format!("{value:+.1} ({low:+.1} to {high:+.1})");
+                Cell::Estimate { value, low, high, text }
+            };
+            let change = ratio_of_groups(before, after).map(percent);
+            cells::or(change.map(cell), "not measured in both")
         });
     Some(table.table())
 }
@@ -189,10 +182,8 @@ fn percent(ratio: Estimate) -> Estimate {
 
 /// A figure with so many decimals.
 fn decimals(figure: Option<f64>, digits: usize) -> Cell {
-    match figure {
-        Some(value) => Cell::Number { value, text: format!("{value:.digits$}") },
-        None => Cell::Missing("not measured".to_owned()),
-    }
+    let cell = |value| Cell::Number { value, text: format!("{value:.digits$}") };
+    cells::or(figure.map(cell), "not measured")
 }
 
 /// What became of a change, in one sentence.
@@ -200,7 +191,7 @@ fn verdict(samples: &Picked, change: &str, sizes: &[u64], clock: &Clock) -> Find
     let mut parts = Vec::new();
     let (mut wins, mut loses) = (false, false);
     for size in sizes {
-        let of = |kernel| by_boot(&of(samples, kernel, *size), clock.kernel);
+        let of = |kernel| by_boot(&of(samples, kernel, *size), (clock.of)(names::KERNEL_NS));
         let Some(ratio) = ratio_of_groups(&of(BASE), &of(change)) else { continue };
         wins |= ratio.high < 1.0;
         loses |= ratio.low > 1.0;
@@ -256,6 +247,7 @@ pub fn sections(samples: &[Sample]) -> Vec<Section> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::number;
 
     fn run(changed: f64) -> Vec<Sample> {
         let mut all = Vec::new();
@@ -281,11 +273,17 @@ mod tests {
     #[test]
     fn shares_are_of_the_total_and_variance_of_the_forks() {
         let table = table_one(&Picked::all(&run(1.0)), 0, &CLOCKS[0]).unwrap();
-        let Cell::Number { value: mean, .. } = table.rows[1][1] else { panic!() };
-        assert!((mean - 1.001).abs() < 1e-9);
-        let Cell::Number { value: share, .. } = table.rows[1][3] else { panic!() };
-        assert!((share - 50.0).abs() < 1e-9);
+        assert!((number(&table.rows[1][1]) - 1.001).abs() < 1e-9);
+        assert!((number(&table.rows[1][3]) - 50.0).abs() < 1e-9);
         assert!(matches!(table.rows[0][1], Cell::Missing(_)), "absent is absent");
+    }
+
+    #[test]
+    fn every_clock_has_its_metrics() {
+        for clock in &CLOCKS {
+            let times = names::BENCH.metrics.iter().filter(|of| of.instructions().is_some());
+            assert!(times.map(|time| (clock.of)(*time)).all(|of| of.unit == clock.unit));
+        }
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub mod snapshot;
 pub mod study;
 pub mod tend;
 pub mod terminal;
+#[cfg(test)]
+mod testing;
 pub mod trace;
 
 pub use cowlab_schema::fmt;

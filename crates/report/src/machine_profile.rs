@@ -4,6 +4,7 @@
 use cowlab_model::profile::{Cost, MachineProfile};
 use cowlab_schema::{Metric, calibrate};
 
+use crate::cells;
 use crate::document::{Cell, Table};
 use crate::rows::Rows;
 
@@ -12,9 +13,8 @@ pub(crate) const TABLE: &str = "machine-profile";
 
 /// Every primitive cost, and why one is missing.
 pub fn table(profile: &MachineProfile) -> Table {
-    let of = |metric: &Metric, cell: fn(&Cost) -> Cell| match profile.costs.get(metric.name) {
-        Some(cost) => cell(cost),
-        None => Cell::Missing(reason(metric.name).to_owned()),
+    let of = |metric: &Metric, cell: fn(&Cost) -> Cell| {
+        cells::or(profile.costs.get(metric.name).map(cell), reason(metric.name))
     };
     Rows::of(TABLE, "The machine profile", calibrate::BENCH.metrics)
         .text("Cost", Metric::what)

@@ -46,11 +46,11 @@ impl<'a> Program<'a> {
     }
 
     fn seen(&self, metric: Metric) -> Cell {
-        cell(self.figure(&self.seen, metric), metric.unit, NOT_SEEN)
+        cells::counted(self.figure(&self.seen, metric), metric.unit, NOT_SEEN)
     }
 
     fn compared(&self, metric: Metric) -> Cell {
-        cell(self.figure(&self.compared, metric), metric.unit, NOT_COMPARED)
+        cells::counted(self.figure(&self.compared, metric), metric.unit, NOT_COMPARED)
     }
 
     fn text(&self, key: Key<Text>) -> &str {
@@ -86,16 +86,6 @@ pub(crate) fn notes(run: &Run) -> Vec<Block> {
     run.info.missing.iter().map(note).collect()
 }
 
-/// A figure, exact where it counts pages.
-fn cell(value: Option<f64>, unit: &str, missing: &str) -> Cell {
-    match value {
-        Some(value) if matches!(unit, "pages" | "spans" | "faults") => {
-            Cell::count(value.round() as u64)
-        }
-        value => cells::number(value, unit, missing),
-    }
-}
-
 const NOT_COMPARED: &str = "its bytes were not compared (method snapshot)";
 const NOT_SEEN: &str = "it was not seen";
 
@@ -118,7 +108,7 @@ fn fractions(programs: &[Program]) -> Table {
         })
         .table();
     for (id, name, counted) in PUBLISHED {
-        let printed = |metric, unit| cell(SMITH.value(id, metric), unit, "not printed");
+        let printed = |metric, unit| cells::counted(SMITH.value(id, metric), unit, "not printed");
         let absent = || Cell::Missing("not printed".to_owned());
         let fraction =
             |of| if of == counted { printed("write_fraction", "fraction") } else { absent() };
@@ -171,7 +161,7 @@ impl Forecast<'_> {
         let said = [Figure::Predicted, Figure::Low, Figure::High].map(|of| self.said(of, metric));
         match said {
             [Some(value), Some(low), Some(high)] => Cell::estimate(value, low, high, metric.unit),
-            [value, ..] => cell(value, metric.unit, NOT_SEEN),
+            [value, ..] => cells::counted(value, metric.unit, NOT_SEEN),
         }
     }
 
@@ -216,7 +206,7 @@ pub fn forecast_section(run: &Run) -> Option<Section> {
         .unit("faults, predicted", "faults", |of| of.predicted(forecast::EXTRA_FAULTS))
         .unit("faults, measured", "faults", |of| {
             let faults = of.measured.estimate_of_rounds(forecast::EXTRA_FAULTS);
-            cell(faults.map(|e| e.value), "faults", NOT_SEEN)
+            cells::counted(faults.map(|e| e.value), "faults", NOT_SEEN)
         })
         .table();
     let caption = "Of the extra time, the call of fork and the rest: the writes after it";

@@ -88,6 +88,7 @@ mod tests {
 
     use super::*;
     use crate::document::Cell;
+    use crate::testing::number;
 
     fn sample(tool: Tool, threads: u32, rep: u32, value: f64) -> Sample {
         let cell = names::Traced { tool, threads, ..names::Traced::default() };
@@ -108,12 +109,8 @@ mod tests {
             let row = |row: &&Vec<Cell>| row[1].display() == tool && row[3].display() == threads;
             table.rows.iter().find(row).unwrap().clone()
         };
-        let value = |cell: &Cell| match cell {
-            Cell::Estimate { value, .. } => Some(*value),
-            _ => None,
-        };
-        assert_eq!(value(&find("casper", "1")[5]), Some(1.5));
-        assert_eq!(value(&find("casper", "2")[6]), Some(1.25));
+        assert_eq!(number(&find("casper", "1")[5]), 1.5);
+        assert_eq!(number(&find("casper", "2")[6]), 1.25);
         // There is no floor with two threads here, and one thread is not compared with itself.
         assert!(matches!(find("casper", "2")[5], Cell::Missing(_)));
         assert!(matches!(find("casper", "1")[6], Cell::Missing(_)));

@@ -383,6 +383,22 @@ impl Metric {
     pub fn what(&self) -> &'static str {
         self.help.trim()
     }
+
+    /// The same time by a clock that ticks once an instruction, if its bench has that.
+    pub fn instructions(&self) -> Option<Metric> {
+        let bench = crate::BENCHES.iter().find(|bench| bench.name == self.bench)?;
+        bench.metric(&in_instructions(self.name)?)
+    }
+}
+
+/// What a metric or a unit is called where the clock ticks once an instruction; `None` of what is no
+/// time.
+pub fn in_instructions(name: &str) -> Option<String> {
+    match name.strip_suffix("ns").filter(|rest| rest.is_empty() || rest.ends_with('_')) {
+        Some(rest) => Some(format!("{rest}instructions")),
+        None if name.contains("ns_per_") => Some(name.replace("ns_per_", "instructions_per_")),
+        None => None,
+    }
 }
 
 /// A measurement: its parameters and metrics.

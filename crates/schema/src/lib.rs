@@ -41,7 +41,7 @@ use std::collections::BTreeMap;
 
 pub use cell::{Cell, product};
 pub use choice::{Counting, Figure, Method, Pattern, Placement, Writer};
-pub use key::{Bench, Field, Is, Key, Metric, Passed, Reach, Stored, Text, Value};
+pub use key::{Bench, Field, Is, Key, Metric, Passed, Reach, Stored, Text, Value, in_instructions};
 pub use policy::Policy;
 pub use quantile::{QUANTILE, QUANTILES, Quantile};
 pub use reap::Reap;

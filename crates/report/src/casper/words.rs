@@ -4,8 +4,8 @@
 use cowlab_casper::profile::{Function, Moments, Profile};
 
 use super::{Order, View};
-use crate::Cell;
 use crate::rows::Rows;
+use crate::{Cell, cells};
 
 /// A name out of a trace, in which no markup is understood.
 pub(super) fn code(name: &str) -> String {
@@ -14,27 +14,19 @@ pub(super) fn code(name: &str) -> String {
 
 /// A span of ticks.
 pub(super) fn span(profile: &Profile, ticks: Option<f64>) -> Cell {
-    match ticks {
-        Some(ticks) => Cell::number(profile.clock.span_ns(ticks), "ns"),
-        None => Cell::Missing("nothing was timed".to_owned()),
-    }
+    cells::number(ticks.map(|ticks| profile.clock.span_ns(ticks)), "ns", "nothing was timed")
 }
 
 /// A quantile, in ticks.
 fn quantile(profile: &Profile, ticks: Option<u64>) -> Cell {
-    match ticks {
-        Some(ticks) => span(profile, Some(ticks as f64)),
-        None => Cell::Missing("no distribution was kept".to_owned()),
-    }
+    let ns = ticks.map(|ticks| profile.clock.span_ns(ticks as f64));
+    cells::number(ns, "ns", "no distribution was kept")
 }
 
 /// A variance in µs².
 pub(super) fn variance(profile: &Profile, ticks: Option<f64>) -> Cell {
     let us = profile.clock.span_ns(1.0) / 1000.0;
-    match ticks {
-        Some(ticks) => Cell::number(ticks * us * us, "µs²"),
-        None => Cell::Missing("needs two values".to_owned()),
-    }
+    cells::number(ticks.map(|ticks| ticks * us * us), "µs²", "needs two values")
 }
 
 /// Columns of how durations spread.
@@ -56,11 +48,7 @@ pub(super) fn spread<'r, T>(
 
 /// A share of a whole; a dash where there is no whole.
 pub(super) fn share(part: f64, whole: f64) -> Cell {
-    if whole > 0.0 {
-        Cell::number(part / whole, "fraction")
-    } else {
-        Cell::Missing("the whole is 0".to_owned())
-    }
+    cells::number((whole > 0.0).then(|| part / whole), "fraction", "the whole is 0")
 }
 
 /// The functions of a view, in its order.

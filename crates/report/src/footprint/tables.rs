@@ -6,6 +6,7 @@ use cowlab_schema::footprint::{self as names, Mapping, READING_NS};
 use cowlab_schema::{Metric, Writer};
 
 use super::Row;
+use crate::cells;
 use crate::document::{Cell, Table};
 use crate::rows::Rows;
 
@@ -16,27 +17,16 @@ const MOST_PROGRAMS: usize = 6;
 
 /// A metric of a row.
 fn cell(row: &Row, metric: Metric) -> Cell {
-    match row.samples.first(metric) {
-        Some(value) if matches!(metric.unit, "pages" | "faults" | "spans") => {
-            Cell::count(value as u64)
-        }
-        Some(value) => Cell::number(value, metric.unit),
-        None if metric == names::WRITE_FRACTION
-            && row.samples.first(names::PAGES_MAPPED) > Some(0.0) =>
-        {
-            Cell::Missing("pages that were its own before are written unseen".to_owned())
-        }
-        None => Cell::Missing(missing(metric).to_owned()),
-    }
-}
-
-fn missing(metric: Metric) -> &'static str {
     let compared =
         [names::BYTE_WRITE_FRACTION, names::BLOCK_WRITE_FRACTION, names::REMOTE_CHANGED_BYTES];
-    match compared.contains(&metric) {
-        true => "only --method snapshot compares bytes",
-        false => "nothing of it was there",
-    }
+    let missing = match metric {
+        names::WRITE_FRACTION if row.samples.first(names::PAGES_MAPPED) > Some(0.0) => {
+            "pages that were its own before are written unseen"
+        }
+        metric if compared.contains(&metric) => "only --method snapshot compares bytes",
+        _ => "nothing of it was there",
+    };
+    cells::counted(row.samples.first(metric), metric.unit, missing)
 }
 
 impl<'a, 's> Rows<'a, Row<'s>> {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use cowlab_schema::{Metric, Writer};
-use cowlab_store::{RunInfo, Sample};
+use cowlab_store::Sample;
 use names::{Between, Mapping, Method};
 
 use super::*;
+use crate::testing;
 
 fn run() -> Run {
     let of = |mapping, region: Option<u64>, metric: Metric, value: f64| {
@@ -36,7 +37,7 @@ fn run() -> Run {
     names::POLICY.put(&mut policy, "next:1");
     names::WRITER.put(&mut policy, Writer::Parent);
     samples.push(Sample::of(names::FIRST_WRITES, policy, 9.0));
-    Run { info: RunInfo::begin("footprint", 1, Default::default()), samples }
+    testing::run("footprint", samples)
 }
 
 #[test]

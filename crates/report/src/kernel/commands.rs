@@ -47,9 +47,9 @@ pub(super) fn blocks(run: &Run) -> Vec<Block> {
             }
         }
         let count = |metric: Metric| {
-            move |of: &Case| match of.case.median(metric) {
-                Some(count) => Cell::count(count.max(0.0).round() as u64),
-                None => Cell::Missing("this kernel does not tell".into()),
+            move |of: &Case| {
+                let count = of.case.median(metric).map(|count| count.max(0.0).round() as u64);
+                cells::or(count.map(Cell::count), "this kernel does not tell")
             }
         };
         let id = format!("pre-copy-commands-{index}");

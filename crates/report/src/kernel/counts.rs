@@ -87,10 +87,7 @@ fn cases<'a>(measured: &Measured<'a>) -> impl Iterator<Item = Case<'a>> {
 
 /// Four decimals: half a thousandth matters here.
 fn exact(value: Option<f64>) -> Cell {
-    match value {
-        Some(value) => Cell::Number { value, text: format!("{value:.4}") },
-        None => Cell::Missing(UNTOLD.into()),
-    }
+    cells::or(value.map(|value| Cell::Number { value, text: format!("{value:.4}") }), UNTOLD)
 }
 
 /// Of a random permutation the depth 1 leaves 1 - 1/e of the faults.

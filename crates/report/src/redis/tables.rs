@@ -10,7 +10,7 @@ use cowlab_schema::redis::{self as names, CLOSED, PART, Part, QUANTILE, Snapshot
 use cowlab_schema::{Metric, Quantile};
 
 use super::{Measured, SECTION};
-use crate::cells::{self, ITSELF, MISSING, NOTHING_AHEAD};
+use crate::cells::{self, MISSING, NOTHING_AHEAD};
 use crate::configuration::Names as _;
 use crate::document::{Cell, Table};
 use crate::rows::Rows;
@@ -26,10 +26,9 @@ fn throughput(measured: &Measured, all: &[Configuration]) -> Table {
         let whole = measured.plain(one, CLOSED, Snapshots::None);
         let [plain, own] = [measured.plain(one, CLOSED, Snapshots::Save), of(Snapshots::Save)(one)]
             .map(|case| lost(&whole, &case));
-        match measured.configurations.is_base(one) {
-            true => Cell::Missing(ITSELF.into()),
-            false => cells::estimate_or_reason(won_back(&plain, &own), "fraction"),
-        }
+        cells::unless_itself(measured.configurations.is_base(one), || {
+            cells::estimate_or_reason(won_back(&plain, &own), "fraction")
+        })
     };
     let caption = "Updates of the closed loop; medians of the rounds with 95% intervals";
     Rows::of(SECTION.to_owned() + "-throughput", caption, all)
@@ -114,8 +113,7 @@ fn beside(
     own: &Picked,
     metric: Metric,
 ) -> Cell {
-    match measured.configurations.is_base(one) {
-        true => Cell::Missing(ITSELF.into()),
-        false => cells::estimate(change(plain, own, metric), "fraction", MISSING),
-    }
+    cells::unless_itself(measured.configurations.is_base(one), || {
+        cells::estimate(change(plain, own, metric), "fraction", MISSING)
+    })
 }

@@ -1,32 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 
 use cowlab_schema::{Cell as _, Metric, Policy};
-use cowlab_store::{RunInfo, Sample};
+use cowlab_store::Sample;
 
 use super::*;
-use crate::document::{Cell, Table};
+use crate::document::Cell;
+use crate::testing::{self, number, run};
 
 fn sample(policy: Policy, snapshots: Snapshots, metric: Metric, value: f64) -> Sample {
     let mut params = names::Store { policy, ..names::Store::default() }.params();
     names::SNAPSHOTS_KIND.put(&mut params, snapshots);
     names::LOAD.put(&mut params, CLOSED);
     Sample::of(metric, params, value)
-}
-
-fn tables(samples: Vec<Sample>) -> Vec<Table> {
-    let run = Run { info: RunInfo::begin("bench-redis", 1, Default::default()), samples };
-    let table = |block| match block {
-        Block::Table(table) => Some(table),
-        _ => None,
-    };
-    section(&run).unwrap().blocks.into_iter().filter_map(table).collect()
-}
-
-fn number(cell: &Cell) -> f64 {
-    match cell {
-        Cell::Number { value, .. } | Cell::Estimate { value, .. } => *value,
-        _ => panic!("{cell:?}"),
-    }
 }
 
 #[test]
@@ -45,10 +30,9 @@ fn table_1_is_computed_as_the_document_does() {
         sample(ccow, save, names::PRECOPY_PAGES, 269.0),
     ];
     let rounds = (0..2).flat_map(|rep| round.clone().map(|one| Sample { rep, ..one }));
-    let tables = tables(rounds.collect());
+    let tables = testing::tables(section(&run("bench-redis", rounds.collect())).unwrap());
     let [throughput, latency, _, published] = &tables[..] else { panic!("{tables:?}") };
-    let names: Vec<&str> = throughput.rows.iter().map(|row| row[0].display()).collect();
-    assert_eq!(names, ["CoW", "CCoW-80", "`next:16`"]);
+    assert_eq!(testing::names(throughput), ["CoW", "CCoW-80", "`next:16`"]);
     assert!((number(&throughput.rows[1][3]) - 0.125).abs() < 1e-9);
     assert!((number(&throughput.rows[1][4]) - 0.5).abs() < 1e-9);
     assert!((number(&throughput.rows[2][4]) - 0.2).abs() < 1e-9);
@@ -65,6 +49,5 @@ fn table_1_is_computed_as_the_document_does() {
 
 #[test]
 fn another_benchmark_has_no_section() {
-    let run = Run { info: RunInfo::begin("x", 1, Default::default()), samples: Vec::new() };
-    assert!(section(&run).is_none());
+    assert!(section(&run("x", Vec::new())).is_none());
 }

@@ -7,6 +7,7 @@ use cowlab_model::Estimate;
 use cowlab_schema::{Metric, Policy, Quantile, snapshot as names};
 
 use super::workload::Workload;
+use crate::cells;
 use crate::configuration::Names as _;
 use crate::document::{Cell, Column, Table};
 use crate::fmt;
@@ -40,18 +41,17 @@ pub(super) fn table(workloads: &[Workload]) -> Table {
     let best = |line: &Line| at(line).and_then(|own| Some((own, fastest(own)?)));
     Rows::of(TABLE, caption, CCOW.lines(TABLE))
         .text("Figure", |line| &line.what)
-        .figure("Document 003", |line| match line.there {
-            Some(value) => Cell::Number { value, text: written(value, &line.unit) },
-            None => Cell::Missing("document 003 does not say".into()),
+        .figure("Document 003", |line| {
+            cell(line.there.map(Measured::Whole), &line.unit, "document 003 does not say")
         })
         .figure("the same here (95% interval)", |line| same(workloads, at(line), line))
         .figure("the fastest here", |line| {
             let its = best(line).and_then(|(own, one)| figure(own, &one, &line.figure));
             cell(its, &line.unit, FASTEST)
         })
-        .column(Column::text("which is"), |line| match best(line) {
-            Some((own, one)) => Cell::text(own.configurations.name(&one)),
-            None => Cell::Missing(FASTEST.into()),
+        .column(Column::text("which is"), |line| {
+            let name = best(line).map(|(own, one)| own.configurations.name(&one));
+            cells::or(name.map(Cell::text), FASTEST)
         })
         .text("Where and how", |line| &line.how)
         .table()

@@ -12,7 +12,7 @@ use cowlab_schema::{Metric, Quantile, snapshot as names};
 
 use super::SECTION;
 use super::workload::Workload;
-use crate::cells::{self, ITSELF, MISSING, NOTHING_AHEAD};
+use crate::cells::{self, MISSING, NOTHING_AHEAD};
 use crate::configuration::Names as _;
 use crate::document::{Cell, Table};
 use crate::fmt;
@@ -49,7 +49,7 @@ impl<'a> Case<'a> {
     }
 
     fn figure(&self, of: impl Fn(&Configuration<'a>) -> Cell) -> Cell {
-        self.one.as_ref().map_or_else(|| Cell::Missing("there is no fork".into()), of)
+        cells::or(self.one.as_ref().map(of), "there is no fork")
     }
 }
 
@@ -109,12 +109,11 @@ fn writes(workload: &Workload, number: usize, cases: &[Case]) -> Table {
         cells::number(figure, "fraction", "document 003 does not say")
     };
     let won = |one: &Configuration| {
-        if workload.configurations.is_base(one) {
-            return Cell::Missing(ITSELF.into());
-        }
-        let plain = lost(&workload.plain_reference(one), &workload.plain(one));
-        let own = lost(&workload.reference(one), &workload.case(one));
-        cells::estimate_or_reason(won_back(&plain, &own), "fraction")
+        let plain = || lost(&workload.plain_reference(one), &workload.plain(one));
+        let own = || lost(&workload.reference(one), &workload.case(one));
+        cells::unless_itself(workload.configurations.is_base(one), || {
+            cells::estimate_or_reason(won_back(&plain(), &own()), "fraction")
+        })
     };
     rows(format!("{SECTION}-{number}"), caption, cases)
         .metric("Writes", names::THROUGHPUT_PER_S, Case::own)
@@ -179,9 +178,8 @@ fn forked(workload: &Workload) -> String {
 
 /// A figure's change against plain copy-on-write.
 fn beside(workload: &Workload, one: &Configuration, metric: Metric) -> Cell {
-    if workload.configurations.is_base(one) {
-        return Cell::Missing(ITSELF.into());
-    }
-    let change = change(&workload.plain(one), &workload.case(one), metric);
-    cells::estimate(change, "fraction", MISSING)
+    cells::unless_itself(workload.configurations.is_base(one), || {
+        let change = change(&workload.plain(one), &workload.case(one), metric);
+        cells::estimate(change, "fraction", MISSING)
+    })
 }

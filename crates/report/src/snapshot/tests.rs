@@ -2,11 +2,12 @@
 
 use cowlab_schema::snapshot::{self as names, Forked, Snapshot};
 use cowlab_schema::{Cell as _, Metric, Policy, VARIANT};
-use cowlab_store::{RunInfo, Sample};
+use cowlab_store::Sample;
 use names::THROUGHPUT_PER_S;
 
 use super::*;
 use crate::document::{Cell, Table};
+use crate::testing::{self, names, number, run};
 
 const OFF: Policy = Policy::Off;
 const CCOW: Policy = Policy::CoverageOf(80, 0, Policy::REGION_KB);
@@ -14,10 +15,6 @@ const CCOW: Policy = Policy::CoverageOf(80, 0, Policy::REGION_KB);
 fn sample(policy: Policy, forks: Forked, metric: Metric, value: f64) -> Sample {
     let cell = Snapshot { policy, forks, size_bytes: 1 << 20, ..Snapshot::default() };
     Sample::of(metric, cell.params(), value)
-}
-
-fn run(samples: Vec<Sample>) -> Run {
-    Run { info: RunInfo::begin("bench-snapshot", 1, Default::default()), samples }
 }
 
 /// Table 1's own row, with plain copy-on-write and the reference beside it.
@@ -37,23 +34,7 @@ fn table_1() -> Vec<Sample> {
 }
 
 fn tables(samples: Vec<Sample>) -> Vec<Table> {
-    let blocks = section(&run(samples)).unwrap().blocks.into_iter();
-    let table = |block| match block {
-        Block::Table(table) => Some(table),
-        _ => None,
-    };
-    blocks.filter_map(table).collect()
-}
-
-fn number(cell: &Cell) -> f64 {
-    match cell {
-        Cell::Number { value, .. } | Cell::Estimate { value, .. } => *value,
-        _ => panic!("{cell:?}"),
-    }
-}
-
-fn names(table: &Table) -> Vec<&str> {
-    table.rows.iter().map(|row| row[0].display()).collect()
+    testing::tables(section(&run("bench-snapshot", samples)).unwrap())
 }
 
 #[test]
@@ -136,5 +117,5 @@ fn kernels_are_told_apart() {
 
 #[test]
 fn another_benchmark_has_no_section() {
-    assert!(section(&run(Vec::new())).is_none());
+    assert!(section(&run("x", Vec::new())).is_none());
 }

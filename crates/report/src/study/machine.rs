@@ -5,6 +5,7 @@ use cowlab_analysis::study::Study;
 use cowlab_store::Environment;
 
 use super::curves;
+use crate::cells;
 use crate::document::{Block, Cell, Column, Section, Table};
 use crate::facts::executed;
 use crate::fmt::{self, size};
@@ -77,9 +78,8 @@ fn facts(environment: &Environment) -> Table {
     add("Measured", Some(executed(environment.accelerator).to_owned()));
     Rows::of("environment", "Where it was measured", &facts)
         .text("Fact", |(name, _)| *name)
-        .column(Column::text("Value"), |(_, value)| match value {
-            Some(value) => Cell::text(value),
-            None => Cell::Missing("not told by the kernel".into()),
+        .column(Column::text("Value"), |(_, value)| {
+            cells::or(value.as_ref().map(Cell::text), "not told by the kernel")
         })
         .table()
 }

@@ -6,6 +6,7 @@ use cowlab_schema::{
     calibrate, calibrate_cycle, cow_check, cow_faults, fork_sweep, fork_table, predict_check,
 };
 
+use crate::cells;
 use crate::document::{Block, Cell, Section, Table};
 use crate::facts::command_line;
 use crate::rows::Rows;
@@ -59,9 +60,8 @@ fn rounds(study: &Study) -> Table {
         cow_faults::BENCH,
         cow_check::BENCH,
     ];
-    let count = |count: usize| match count {
-        0 => Cell::Missing("was not measured in this run".into()),
-        count => Cell::count(count as u64),
+    let count = |count: usize| {
+        cells::or((count > 0).then(|| Cell::count(count as u64)), "was not measured in this run")
     };
     Rows::of("rounds", "What was measured how often", &benches)
         .text("Measurement", |bench| format!("`{}`", bench.name))

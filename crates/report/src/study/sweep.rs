@@ -189,9 +189,9 @@ fn by_fraction(
     let heap = |heap: &u64| Cell::Number { value: *heap as f64, text: heap_size(*heap) };
     let mut rows = Rows::of(id, caption, &heaps).unit("Heap", "bytes", heap);
     for fraction in FRACTIONS {
-        rows = rows.column(column(fraction), |heap| match study.sweep.point(*heap, fraction) {
-            Some(point) => cell(point),
-            None => Cell::Missing("needs more memory or more time".into()),
+        rows = rows.column(column(fraction), |heap| {
+            let point = study.sweep.point(*heap, fraction);
+            cells::or(point.map(&cell), "needs more memory or more time")
         });
     }
     rows.table()

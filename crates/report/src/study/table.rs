@@ -139,10 +139,8 @@ fn published() -> Table {
         for id in ids.map(|id| format!("{prefix}{method}.{id}")) {
             let time = |quantity| paper.value(&id, quantity).map(|s| fmt::quantity(s * 1e9, "ns"));
             let cpu = time("cpu_s").map_or(String::new(), |cpu| format!(" ({cpu})"));
-            row.push(match time("elapsed_s") {
-                Some(elapsed) => Cell::text(format!("{elapsed}{cpu}")),
-                None => Cell::Missing("not published".into()),
-            });
+            let elapsed = time("elapsed_s").map(|elapsed| Cell::text(format!("{elapsed}{cpu}")));
+            row.push(cells::or(elapsed, "not published"));
             row.push(cells::number(paper.value(&id, "rate_per_s"), "per_s", "not published"));
         }
         table.push(row);

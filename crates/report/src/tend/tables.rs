@@ -7,7 +7,7 @@ use cowlab_schema::tend::{self as names, Part, Policy};
 use cowlab_schema::{Metric, Quantile};
 
 use super::{Case, NOBODY, Tended, UNTENDED};
-use crate::cells::{self, ITSELF, MISSING};
+use crate::cells::{self, MISSING};
 use crate::document::{Cell, Table};
 use crate::rows::Rows;
 
@@ -29,11 +29,8 @@ fn beside(
     own: Option<f64>,
     of: impl Fn(f64, f64) -> Option<Cell>,
 ) -> Cell {
-    if policy == UNTENDED {
-        return Cell::Missing(ITSELF.into());
-    }
-    let both = base.zip(own).and_then(|(base, own)| of(base, own));
-    both.unwrap_or_else(|| Cell::Missing(MISSING.into()))
+    let both = || base.zip(own).and_then(|(base, own)| of(base, own));
+    cells::unless_itself(policy == UNTENDED, || cells::or(both(), MISSING))
 }
 
 /// How many times as much untended has.

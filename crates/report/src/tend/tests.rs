@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 
 use cowlab_schema::Cell as _;
-use cowlab_store::{Environment, Params, RunInfo, Sample};
+use cowlab_store::{Params, Sample};
 
 use super::*;
 use crate::document::Cell;
+use crate::testing::{self, number};
 
 fn params(policy: Policy) -> Params {
     names::Tended { policy, size_bytes: 1 << 30, ..names::Tended::default() }.params()
@@ -38,8 +39,7 @@ fn run() -> Run {
         }
         samples.push(Sample::of(names::RSS_BYTES, params(policy), rss));
     }
-    let info = RunInfo::begin("bench-tend", 1, Environment::default());
-    Run { info, samples }
+    testing::run("bench-tend", samples)
 }
 
 #[test]
@@ -48,17 +48,12 @@ fn policies_stand_beside_untended() {
     let table = |id: &str| document.tables().find(|table| table.id == id).unwrap();
     let stops = table("tend-stops-table-0");
     assert_eq!(stops.rows.len(), 2);
-    let Cell::Text(first) = &stops.rows[0][0] else { panic!("no policy") };
-    assert_eq!(first, "untended");
-    let value = |cell: &Cell| match cell {
-        Cell::Number { value, .. } => *value,
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(value(&stops.rows[1][3]), 6.0);
+    assert_eq!(stops.rows[0][0].display(), "untended");
+    assert_eq!(number(&stops.rows[1][3]), 6.0);
     assert!(matches!(stops.rows[0][3], Cell::Missing(_)));
     // The rows of single snapshots are not those of the whole phase.
     let latency = table("tend-latency-table-0");
-    assert_eq!(value(&latency.rows[0][3]), 1e5);
+    assert_eq!(number(&latency.rows[0][3]), 1e5);
     // Of an untended server no update came while its regions were collapsed: against those between snapshots.
     let meanwhile: Vec<_> = latency
         .rows
@@ -66,10 +61,10 @@ fn policies_stand_beside_untended() {
         .filter(|row| matches!(&row[1], Cell::Text(part) if part.contains("collapsed")))
         .collect();
     assert_eq!(meanwhile.len(), 1);
-    assert_eq!((value(&meanwhile[0][3]), value(&meanwhile[0][4])), (2e5, 1.0));
-    assert!((value(&table("tend-memory-0").rows[1][2]) - 0.02).abs() < 1e-9);
+    assert_eq!((number(&meanwhile[0][3]), number(&meanwhile[0][4])), (2e5, 1.0));
+    assert!((number(&table("tend-memory-0").rows[1][2]) - 0.02).abs() < 1e-9);
     assert!(matches!(table("tend-memory-0").rows[1][3], Cell::Missing(_)));
-    assert_eq!(value(&table("tend-load-0").rows[1][6]), 3e5);
+    assert_eq!(number(&table("tend-load-0").rows[1][6]), 3e5);
     assert!(matches!(table("tend-work-0").rows[0][2], Cell::Missing(_)));
     let plot = document.plots().find(|plot| plot.id == "tend-stops-0").unwrap();
     assert_eq!(plot.series.len(), 2);

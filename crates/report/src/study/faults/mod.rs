@@ -87,9 +87,9 @@ fn short(cell: &CowFaults) -> String {
 
 fn runs(workloads: &[Workload], page: u64) -> Table {
     let count = |metric: Metric| {
-        move |of: &Workload| match of.samples.estimate(metric) {
-            Some(e) => Cell::count(e.value.round() as u64),
-            None => Cell::Missing(MISSING.into()),
+        move |of: &Workload| {
+            let count = of.samples.estimate(metric).map(|e| e.value.round() as u64);
+            cells::or(count.map(Cell::count), MISSING)
         }
     };
     let caption = "Whole runs: medians over the rounds with 95% intervals; the kernel's count of \
