@@ -16,7 +16,7 @@ use cowlab_schema::footprint::{
 use cowlab_schema::{Command, Key, Metric, Params, Value, Writer};
 use cowlab_store::Sample;
 
-use crate::picked::Picked;
+use crate::samples::Samples;
 
 /// Which of a footprint's figures are meant: those of one program's spans of one kind, by one
 /// writer and one method.
@@ -43,13 +43,13 @@ impl Subject {
     }
 
     /// The rows of this subject.
-    fn rows<'a>(&self, samples: &Picked<'a>) -> Picked<'a> {
+    fn rows<'a>(&self, samples: &Samples<'a>) -> Samples<'a> {
         let of_program = samples.with(PROGRAM, &self.program).with(SPAN, self.span);
         of_program.with(WRITER, self.writer).with(METHOD, self.method)
     }
 
     /// A figure of all its mappings together, of one span where there were several.
-    pub fn total(&self, samples: &Picked, metric: Metric) -> Option<f64> {
+    pub fn total(&self, samples: &Samples, metric: Metric) -> Option<f64> {
         let all = self.rows(samples).with(MAPPING, Mapping::All).without(REGION);
         let spans = all.first(SPANS).unwrap_or(1.0).max(1.0);
         let is_sum = metric.unit != "fraction" && metric != SPANS;
@@ -64,7 +64,7 @@ impl Subject {
 
 /// What was looked at, the most telling first: forks before other spans, a method that sees writes
 /// before the comparison of bytes, one writer before both together, then whoever wrote most.
-pub fn subjects(samples: &Picked) -> Vec<Subject> {
+pub fn subjects(samples: &Samples) -> Vec<Subject> {
     let mut found: Vec<Subject> =
         samples.params().filter_map(Subject::of).collect::<BTreeSet<_>>().into_iter().collect();
     // What is executed after a fork is another program.
@@ -82,7 +82,7 @@ pub fn subjects(samples: &Picked) -> Vec<Subject> {
 }
 
 /// The most telling subject, of `program` alone if one is named.
-fn subject_of(samples: &Picked, program: Option<&str>) -> Result<Subject> {
+fn subject_of(samples: &Samples, program: Option<&str>) -> Result<Subject> {
     let all = subjects(samples);
     if let Some(subject) = all.iter().find(|of| program.is_none_or(|name| of.program == name)) {
         return Ok(subject.clone());
@@ -110,7 +110,7 @@ impl Unjudged {
     /// What the profile that [`profile_of`] makes of the same samples leaves out. Fails without a
     /// footprint in the samples.
     pub fn of(samples: &[Sample], program: Option<&str>) -> Result<Unjudged> {
-        let samples = &Picked::of(samples, BENCH);
+        let samples = &Samples::of(samples, BENCH);
         let subject = subject_of(samples, program)?;
         let pages = |metric| subject.total(samples, metric).unwrap_or(0.0).ceil() as u64;
         let pages = pages(UNKNOWN_PAGES) + pages(FREED_UNSEEN_PAGES);
@@ -146,7 +146,7 @@ pub fn profile_of(
     samples: &[Sample],
     program: Option<&str>,
 ) -> Result<(ApplicationProfile, Subject)> {
-    let samples = &Picked::of(samples, BENCH);
+    let samples = &Samples::of(samples, BENCH);
     let subject = subject_of(samples, program)?;
     let count = |metric| subject.total(samples, metric).map(|value| value.round() as u64);
     let (Some(mapped), Some(all_written)) = (count(PAGES_MAPPED), count(PAGES_WRITTEN)) else {
@@ -175,7 +175,7 @@ pub fn profile_of(
 }
 
 /// What its children were seen to do: one that ends as it was forked worked with the memory.
-fn children(samples: &Picked, subject: &Subject) -> Children {
+fn children(samples: &Samples, subject: &Subject) -> Children {
     let executed = samples.with(PROGRAM, &subject.program).with(SPAN, Between::ForkToExec);
     match Children::of(&subject.program) {
         Children::Unknown if subject.is_fork() => Children::Serve,
@@ -186,8 +186,8 @@ fn children(samples: &Picked, subject: &Subject) -> Children {
 
 /// Mapped and written pages by the value of one parameter, in its order: of a fork those that it
 /// shared and that were copied, also if they were given back since.
-fn pairs<T: Value>(rows: &Picked, key: Key<T>, is_fork: bool) -> Vec<(String, u64, u64)> {
-    let of = |(name, rows): (&str, Picked)| {
+fn pairs<T: Value>(rows: &Samples, key: Key<T>, is_fork: bool) -> Vec<(String, u64, u64)> {
+    let of = |(name, rows): (&str, Samples)| {
         let pages = |metric| rows.values(metric).iter().map(|pages| *pages as u64).sum::<u64>();
         // The map of a footprint of before has only what was there at the end.
         let (mapped, written) = match is_fork && rows.first(START_PAGES).is_some() {
@@ -201,23 +201,23 @@ fn pairs<T: Value>(rows: &Picked, key: Key<T>, is_fork: bool) -> Vec<(String, u6
     found
 }
 
-fn mappings(samples: &Picked, subject: &Subject) -> Vec<MappingShare> {
+fn mappings(samples: &Samples, subject: &Subject) -> Vec<MappingShare> {
     let mut found = pairs(&subject.rows(samples).without(REGION), MAPPING, subject.is_fork());
     found.retain(|(name, ..)| name != Mapping::All.name());
     let share = |(name, pages, written)| MappingShare { name, pages, written };
     found.into_iter().map(share).collect()
 }
 
-fn regions(samples: &Picked, subject: &Subject) -> Option<Vec<Region>> {
+fn regions(samples: &Samples, subject: &Subject) -> Option<Vec<Region>> {
     let regions = pairs(&subject.rows(samples), REGION, subject.is_fork());
     let region = |(_, pages, written)| Region { pages, written };
     (!regions.is_empty()).then(|| regions.into_iter().map(region).collect())
 }
 
-fn replays(samples: &Picked, subject: &Subject) -> Vec<Replay> {
+fn replays(samples: &Samples, subject: &Subject) -> Vec<Replay> {
     let mut policies = samples.with(WRITER, subject.writer).by(POLICY);
     policies.sort_by_key(|(policy, _)| *policy);
-    let replay = |(policy, rows): (&str, Picked)| {
+    let replay = |(policy, rows): (&str, Samples)| {
         let count = |metric| Some(*rows.values(metric).last()? as u64);
         let ahead = count(PRECOPIED_PAGES)?;
         Some(Replay {
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!((regions[0].written, regions[1].written), (100, 0));
         let next = Replay { policy: "next".into(), faults: 60, ahead: 41, wasted: 1 };
         assert_eq!(profile.replays, [next]);
-        assert_eq!(subject.total(&Picked::all(&footprint()), PAGES_WRITTEN), Some(120.0));
+        assert_eq!(subject.total(&Samples::all(&footprint()), PAGES_WRITTEN), Some(120.0));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use cowlab_schema::predict_check::{BENCH, ELAPSED_NS, POINT};
 use cowlab_store::{Params, Sample};
 use serde::Serialize;
 
-use crate::picked::Picked;
+use crate::samples::Samples;
 
 /// One point: what was predicted and what was measured.
 #[derive(Debug, Clone, Serialize)]
@@ -66,7 +66,7 @@ impl Check {
 
 /// Predict every measured point in `samples`. `None` if there is none.
 pub fn check(samples: &[Sample], profile: &MachineProfile) -> Result<Option<Check>> {
-    let all = Picked::of(samples, BENCH).of_metric(ELAPSED_NS);
+    let all = Samples::of(samples, BENCH).of_metric(ELAPSED_NS);
     let mut points = Vec::new();
     for point in all.numbers(POINT) {
         let own = all.with(POINT, point);

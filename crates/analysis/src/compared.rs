@@ -10,7 +10,7 @@ use cowlab_schema::snapshot::{
     COW_FAULTS, PRECOPY_PAGES, PRECOPY_WASTED, PRECOPY_WRITTEN, PSS_SUM_BYTES, THROUGHPUT_PER_S,
 };
 
-use crate::picked::Picked;
+use crate::samples::Samples;
 
 /// A metric by round.
 pub type Rounds = BTreeMap<u32, f64>;
@@ -26,19 +26,19 @@ pub fn times(plain: &Rounds, case: &Rounds) -> Option<Estimate> {
 }
 
 /// Relative change of a metric, round by round.
-pub fn change(plain: &Picked, case: &Picked, metric: Metric) -> Option<Estimate> {
+pub fn change(plain: &Samples, case: &Samples, metric: Metric) -> Option<Estimate> {
     let (plain, case) = (plain.by_round(metric), case.by_round(metric));
     estimate(&each_times(&plain, &case).map(|times| times - 1.0).collect::<Vec<_>>())
 }
 
 /// Two metrics' ratio, round by round.
-pub fn ratio(samples: &Picked, above: Metric, below: Metric) -> Option<Estimate> {
+pub fn ratio(samples: &Samples, above: Metric, below: Metric) -> Option<Estimate> {
     times(&samples.by_round(below), &samples.by_round(above))
 }
 
 /// Throughput that forks take, round by round: less than nothing where the round with forks was the
 /// faster one.
-pub fn lost(reference: &Picked, case: &Picked) -> Rounds {
+pub fn lost(reference: &Samples, case: &Samples) -> Rounds {
     let own = case.by_round(THROUGHPUT_PER_S);
     let lost = reference.by_round(THROUGHPUT_PER_S).into_iter();
     lost.filter_map(|(round, whole)| Some((round, whole - own.get(&round)?))).collect()
@@ -100,26 +100,26 @@ impl Random {
 }
 
 /// The median of one metric over the medians of two, `above / (above + beside)`.
-fn share(case: &Picked, above: Metric, beside: Metric) -> Option<f64> {
+fn share(case: &Samples, above: Metric, beside: Metric) -> Option<f64> {
     let (above, beside) = (case.median(above)?, case.median(beside)?);
     (above + beside > 0.0).then(|| above / (above + beside))
 }
 
 /// Pages copied ahead, of all that were copied: Table 1's pre-copy ratio.
-pub fn precopied(case: &Picked) -> Option<f64> {
+pub fn precopied(case: &Samples) -> Option<f64> {
     share(case, PRECOPY_PAGES, COW_FAULTS).filter(|share| *share > 0.0)
 }
 
 /// Table 1's estimator: the growth of the footprint over the share that was copied ahead. By PSS:
 /// the sum of RSS, which the document names, counts a shared page for each process and so does not
 /// grow.
-pub fn estimated_waste(plain: &Picked, case: &Picked) -> Option<f64> {
+pub fn estimated_waste(plain: &Samples, case: &Samples) -> Option<f64> {
     Some(change(plain, case, PSS_SUM_BYTES)?.value / precopied(case)?)
 }
 
 /// Of the pages copied ahead whose end is known, those that were never written.
 /// Summed over all that a round did, since a copy's end is counted in a later phase.
-pub fn counted_waste(case: &Picked) -> Option<f64> {
+pub fn counted_waste(case: &Samples) -> Option<f64> {
     let (wasted, written) = (case.sum_by_round(PRECOPY_WASTED), case.sum_by_round(PRECOPY_WRITTEN));
     let share = |(round, wasted): (u32, f64)| {
         let all = wasted + written.get(&round)?;

@@ -4,7 +4,7 @@
 use cowlab_schema::snapshot::{PAGE_SIZE_BYTES, POLICY};
 use cowlab_schema::{Policy, VARIANT};
 
-use crate::picked::Picked;
+use crate::samples::Samples;
 
 /// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Configuration<'_> {
     }
 
     /// Its own of some samples.
-    pub fn of<'s>(&self, samples: &Picked<'s>) -> Picked<'s> {
+    pub fn of<'s>(&self, samples: &Samples<'s>) -> Samples<'s> {
         let own = samples.with(POLICY, self.policy).with(PAGE_SIZE_BYTES, self.page);
         self.variant.map_or_else(|| own.clone(), |variant| own.with(VARIANT, variant))
     }
@@ -42,7 +42,7 @@ impl Configuration<'_> {
 
 impl<'a> Configurations<'a> {
     /// Every one of which there are samples, plain copy-on-write first.
-    pub fn of(samples: &Picked<'a>) -> Configurations<'a> {
+    pub fn of(samples: &Samples<'a>) -> Configurations<'a> {
         let mut variants: Vec<Option<&str>> =
             samples.words(VARIANT).into_iter().map(Some).collect();
         let kernels = variants.len() > 1;

@@ -7,7 +7,7 @@ use cowlab_model::Estimate;
 use cowlab_store::{Params, Sample};
 use serde::Serialize;
 
-use crate::picked::Picked;
+use crate::samples::Samples;
 
 /// What makes samples comparable.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -34,8 +34,8 @@ pub struct Figure {
 }
 
 /// Samples by what they measure, in the order of their keys.
-pub fn grouped(samples: &[Sample]) -> BTreeMap<Key, Picked<'_>> {
-    Picked::all(samples).grouped(|sample| Key {
+pub fn grouped(samples: &[Sample]) -> BTreeMap<Key, Samples<'_>> {
+    Samples::all(samples).grouped(|sample| Key {
         bench: sample.bench.clone(),
         params: sample.params.clone(),
         metric: sample.metric.clone(),
@@ -46,6 +46,6 @@ pub fn grouped(samples: &[Sample]) -> BTreeMap<Key, Picked<'_>> {
 /// The figures in `samples`.
 pub fn figures(samples: &[Sample]) -> Vec<Figure> {
     let figure =
-        |(key, samples): (Key, Picked)| Some(Figure { key, estimate: samples.estimate_of_all()? });
+        |(key, samples): (Key, Samples)| Some(Figure { key, estimate: samples.estimate_of_all()? });
     grouped(samples).into_iter().filter_map(figure).collect()
 }

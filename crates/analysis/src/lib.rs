@@ -9,8 +9,8 @@ pub mod configuration;
 mod difference;
 pub mod figures;
 pub mod machine;
-pub mod picked;
 pub mod predicted;
+pub mod samples;
 pub mod study;
 
 pub use difference::{Difference, Verdict};

@@ -15,7 +15,7 @@ use cowlab_schema::calibrate_cycle::{
 use cowlab_schema::{Metric, calibrate, calibrate_among_work, calibrate_cycle};
 use cowlab_store::Sample;
 
-use crate::picked::Picked;
+use crate::samples::Samples;
 
 /// The machine profile that the samples of a calibration give. Fails without a calibration in the
 /// samples.
@@ -24,7 +24,7 @@ pub fn profile_of(
     page_size_bytes: u64,
     huge_page_bytes: Option<u64>,
 ) -> Result<MachineProfile> {
-    let measured = Picked::of(samples, calibrate::BENCH);
+    let measured = Samples::of(samples, calibrate::BENCH);
     let cost = |metric: &Metric| {
         let (name, unit) = (metric.what().to_owned(), metric.unit.to_owned());
         let estimate = measured.estimate(*metric)?;
@@ -63,7 +63,7 @@ pub fn profile_of(
 
 /// What one entry costs among work, by size of the heap.
 fn entries_of(samples: &[Sample], page: u64) -> Vec<EntryPoint> {
-    let entries = Picked::of(samples, calibrate_among_work::BENCH);
+    let entries = Samples::of(samples, calibrate_among_work::BENCH);
     let heaps = entries.numbers(calibrate_among_work::HEAP_BYTES).into_iter();
     let point = |heap: u64| {
         let own = entries.with(calibrate_among_work::HEAP_BYTES, heap);
@@ -78,8 +78,8 @@ fn measured_of(values: &[f64]) -> Option<Measured> {
 }
 
 /// The fork cycles of one curve.
-pub fn cycles_of(samples: &[Sample], writer: Writer, threads: u32) -> Picked<'_> {
-    Picked::of(samples, calibrate_cycle::BENCH).with(WRITER, writer).with(THREADS, threads)
+pub fn cycles_of(samples: &[Sample], writer: Writer, threads: u32) -> Samples<'_> {
+    Samples::of(samples, calibrate_cycle::BENCH).with(WRITER, writer).with(THREADS, threads)
 }
 
 /// Predict the heaps of which half was written and keep how far off that is. Every round of every
@@ -117,7 +117,7 @@ fn try_on_half_written(profile: &mut MachineProfile, samples: &[Sample]) {
     }
 }
 
-fn points_of(cycles: &Picked, page: u64) -> Vec<CyclePoint> {
+fn points_of(cycles: &Samples, page: u64) -> Vec<CyclePoint> {
     let point = |heap: u64| {
         let own = cycles.with(HEAP_BYTES, heap);
         let measured = |fraction: f64, metric: Metric| {

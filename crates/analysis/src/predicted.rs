@@ -17,7 +17,7 @@ use cowlab_schema::{
 use cowlab_store::{Params, Sample};
 
 use crate::compared::change;
-use crate::picked::Picked;
+use crate::samples::Samples;
 
 /// Parameters that tell configurations of one workload, or parts of one figure.
 const NOT_THE_WORKLOADS: [&dyn Field; 4] = [&POLICY, &FORKS, &QUANTILE, &PHASE_PERCENT];
@@ -49,14 +49,14 @@ pub fn foretell(
     sweep: &[Sample],
     policies: &[Policy],
 ) -> Result<Vec<Foretold>, String> {
-    let kernels = batches_by_kernel(&Picked::all(sweep))?;
+    let kernels = batches_by_kernel(&Samples::all(sweep))?;
     // Kernels are kept apart: the rounds of one stand beside its own plain copy-on-write.
-    let all = Picked::of(samples, BENCH).by_environment();
+    let all = Samples::of(samples, BENCH).by_environment();
     if all.is_empty() {
         return Err("it has no samples of `bench snapshot`".to_owned());
     }
     // Batches of huge pages cost something else.
-    let pages = Picked::all(sweep).numbers(PAGE_SIZE_BYTES);
+    let pages = Samples::all(sweep).numbers(PAGE_SIZE_BYTES);
     let is_foretold = |params: &Params| {
         let own = PAGE_SIZE_BYTES.of(params);
         pages.is_empty() || own.is_none_or(|own| pages.contains(&own))
@@ -76,14 +76,14 @@ pub fn foretell(
 fn of_workload(
     environment: u32,
     params: &Params,
-    samples: &Picked,
+    samples: &Samples,
     batches: &[Batch],
     policies: &[Policy],
 ) -> Result<Vec<Foretold>, String> {
     let lacks = |what: &str| format!("it has no {what} of the workload {params:?}");
     let whole = samples.without(QUANTILE).and(samples.with(QUANTILE, Quantile::P50));
     let forking = whole.with(FORKS, Forked::Yes);
-    let middle = |of: &Picked, metric: Metric| {
+    let middle = |of: &Samples, metric: Metric| {
         median(&of.by_round(metric).into_values().collect::<Vec<_>>())
     };
     // Where no policy was set the kernel's own is plain copy-on-write.
@@ -154,7 +154,7 @@ fn ahead(policy: Policy, page_bytes: f64) -> Ahead {
 type OfKernel<'a> = (Option<&'a str>, Vec<Batch>);
 
 /// The costs on each kernel of a sweep that has them.
-fn batches_by_kernel<'a>(sweep: &Picked<'a>) -> Result<Vec<OfKernel<'a>>, String> {
+fn batches_by_kernel<'a>(sweep: &Samples<'a>) -> Result<Vec<OfKernel<'a>>, String> {
     let mut found: Vec<OfKernel> = Vec::new();
     for (_, own) in sweep.by_environment() {
         let named = own.by(VARIANT).into_iter().map(|(variant, of)| (Some(variant), of));
@@ -187,13 +187,13 @@ fn batches_of<'a>(kernels: &'a [OfKernel], variant: Option<&str>) -> Result<&'a 
 
 /// Faults by the pages that they copy: sequential writes under each depth, in which each batch is
 /// whole. `None` without plain copy-on-write or without depths.
-fn batches(sweep: &Picked) -> Option<Vec<Batch>> {
+fn batches(sweep: &Samples) -> Option<Vec<Batch>> {
     let writes = sweep.of_bench(cow_faults::BENCH);
     let writes = writes.with(cow_faults::PATTERN, Pattern::Sequential).with(cow_faults::THREADS, 0);
     // The larger of the sizes, where there are two: it has every depth.
     let sizes = writes.numbers(cow_faults::SIZE_BYTES).into_iter();
     let large = sizes.filter(|bytes| *bytes >= 32 << 20);
-    let large = large.fold(Picked::default(), |found, bytes| {
+    let large = large.fold(Samples::default(), |found, bytes| {
         found.and(writes.with(cow_faults::SIZE_BYTES, bytes))
     });
     let mut by_depth = BTreeMap::new();
@@ -256,7 +256,7 @@ mod tests {
             steady: true,
             seed: 1,
         };
-        let costs = Costs::new(100.0, 40_000.0, batches(&Picked::all(&sweep())).unwrap()).unwrap();
+        let costs = Costs::new(100.0, 40_000.0, batches(&Samples::all(&sweep())).unwrap()).unwrap();
         let costs = costs.with_fault_ns(3.0 * costs.fault_ns());
         let off = run(&store, Ahead::Nothing, &costs);
         let next = run(&store, Ahead::Next(16), &costs);

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result};
 use cowlab_analysis::machine::cycles_of;
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_model::stats::median;
 use cowlab_probes::{DoForkResult, PrimitivesResult, Probe, Runner, WarmMemory};
 use cowlab_schema::calibrate::Primitives;
@@ -374,7 +374,7 @@ pub fn derived(samples: &[Sample], scope: Scope) -> Vec<Sample> {
         let Some(start) = empty.start_unix_ns(calibrate_cycle::CYCLE_NS) else { continue };
         let mut round = Round::new(number);
         let mut out = round.record(BENCH, cost_params(scope.page_size_bytes, 0), start);
-        let growth = |metric: Metric, from: &Picked, to: &Picked| {
+        let growth = |metric: Metric, from: &Samples, to: &Samples| {
             Some((to.first(metric)? - from.first(metric)?) / pages)
         };
         let of_page = |metric| growth(metric, &empty, &unwritten);

@@ -99,7 +99,7 @@ pub fn growing_numbers(page: u64) -> Vec<Task> {
 
 /// What the document could not ask: untouched heaps, overlapping children, a writing parent, other
 /// running threads, other ways to make a process, huge pages.
-pub fn beyond_the_document(
+pub fn variant_tasks(
     page: u64,
     other_cpus: bool,
     huge_page: Option<u64>,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Table cells of what may not have been measured.
 
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_model::Estimate;
 use cowlab_schema::Metric;
 
@@ -44,7 +44,7 @@ pub(crate) fn estimate_or_reason(figure: Result<Estimate, &str>, unit: &str) -> 
 }
 
 /// A figure that a round has many of, with the interval of its rounds; alone where there is one.
-pub(crate) fn of_rounds(samples: &Picked, metric: Metric, missing: &str) -> Cell {
+pub(crate) fn of_rounds(samples: &Samples, metric: Metric, missing: &str) -> Cell {
     estimate(samples.estimate_of_rounds(metric), metric.unit, missing)
 }
 
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn what_a_round_has_in_common_is_not_taken_for_many_measurements() {
         let all = samples(&[100.0, 200.0, 300.0]);
-        let cell = of_rounds(&Picked::all(&all), FORK_NS, "");
+        let cell = of_rounds(&Samples::all(&all), FORK_NS, "");
         let Cell::Estimate { value, low, high, .. } = cell else { panic!("{cell:?}") };
         assert_eq!((low, value, high), (100.0, 200.0, 300.0));
     }
@@ -124,9 +124,9 @@ mod tests {
     #[test]
     fn one_round_has_a_value_and_no_interval() {
         let all = samples(&[100.0]);
-        let cell = of_rounds(&Picked::all(&all), FORK_NS, "");
+        let cell = of_rounds(&Samples::all(&all), FORK_NS, "");
         assert!(matches!(cell, Cell::Number { value: 100.0, .. }), "{cell:?}");
-        let cell = of_rounds(&Picked::default(), FORK_NS, "was not measured");
+        let cell = of_rounds(&Samples::default(), FORK_NS, "was not measured");
         assert!(matches!(cell, Cell::Missing(_)), "{cell:?}");
     }
 }

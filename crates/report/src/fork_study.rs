@@ -2,7 +2,7 @@
 //! Document 001's tables for Linux: what a fork's sections take, what is called how often, and what
 //! a change makes of both.
 
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_model::Estimate;
 use cowlab_model::stats::{mean, ratio_of_groups, variance};
 use cowlab_schema::{Metric, fork_sections as names};
@@ -60,14 +60,14 @@ const CLOCKS: [Clock; 2] = [
 ];
 
 /// The figures of one metric, by boot.
-fn by_boot(samples: &Picked, metric: Metric) -> Vec<Vec<f64>> {
+fn by_boot(samples: &Samples, metric: Metric) -> Vec<Vec<f64>> {
     let mut boots = samples.of_metric(metric).by(names::BOOT);
     boots.sort_by_key(|(boot, _)| *boot);
     boots.into_iter().map(|(_, own)| own.values(metric)).collect()
 }
 
 /// The samples of one kernel and size.
-fn of<'a>(samples: &Picked<'a>, kernel: &str, size: u64) -> Picked<'a> {
+fn of<'a>(samples: &Samples<'a>, kernel: &str, size: u64) -> Samples<'a> {
     samples.with(names::KERNEL, kernel).with(names::SIZE_BYTES, size)
 }
 
@@ -79,7 +79,7 @@ fn size_name(size: u64) -> String {
 }
 
 /// Table I of one size.
-fn table_one(samples: &Picked, size: u64, clock: &Clock) -> Option<Table> {
+fn table_one(samples: &Samples, size: u64, clock: &Clock) -> Option<Table> {
     let own = of(samples, BASE, size);
     let totals = own.values((clock.of)(names::KERNEL_NS));
     let total = mean(&totals)?;
@@ -116,9 +116,9 @@ fn table_one(samples: &Picked, size: u64, clock: &Clock) -> Option<Table> {
 }
 
 /// What is called most in a fork, of one size.
-fn counts(samples: &Picked, size: u64, clock: &Clock) -> Option<Table> {
-    let last = |of: &Picked, metric| of.values(metric).last().copied().unwrap_or_default();
-    let figures = |(name, of): (_, Picked)| {
+fn counts(samples: &Samples, size: u64, clock: &Clock) -> Option<Table> {
+    let last = |of: &Samples, metric| of.values(metric).last().copied().unwrap_or_default();
+    let figures = |(name, of): (_, Samples)| {
         (name, last(&of, names::CALLS_PER_FORK), last(&of, (clock.of)(names::OWN_NS)))
     };
     let own = of(samples, BASE, size).by(names::FUNCTION);
@@ -139,20 +139,20 @@ fn counts(samples: &Picked, size: u64, clock: &Clock) -> Option<Table> {
 }
 
 /// Table II of one change and size: each section before and after.
-fn table_two(samples: &Picked, change: &str, size: u64, clock: &Clock) -> Option<Table> {
+fn table_two(samples: &Samples, change: &str, size: u64, clock: &Clock) -> Option<Table> {
     let both = [BASE, change].map(|kernel| of(samples, kernel, size));
     let changed = mean(&both[1].values((clock.of)(names::KERNEL_NS)))?;
     let unit_name = clock.thousand;
     let mut rows: Vec<_> = SECTIONS
         .into_iter()
         .map(|(section, name)| {
-            let of = |own: &Picked| {
+            let of = |own: &Samples| {
                 by_boot(&own.with(names::SECTION, section), (clock.of)(names::SECTION_NS))
             };
             (name, of(&both[0]), of(&both[1]))
         })
         .collect();
-    let total = |own: &Picked| by_boot(own, (clock.of)(names::KERNEL_NS));
+    let total = |own: &Samples| by_boot(own, (clock.of)(names::KERNEL_NS));
     rows.push(("Total fork", total(&both[0]), total(&both[1])));
     let middle = |values: &[Vec<f64>]| decimals(mean(&values.concat()).map(|mean| mean / 1e3), 2);
     let id = format!("table-2-{change}-{size}-{}", clock.unit);
@@ -187,7 +187,7 @@ fn decimals(figure: Option<f64>, digits: usize) -> Cell {
 }
 
 /// What became of a change, in one sentence.
-fn verdict(samples: &Picked, change: &str, sizes: &[u64], clock: &Clock) -> Finding {
+fn verdict(samples: &Samples, change: &str, sizes: &[u64], clock: &Clock) -> Finding {
     let mut parts = Vec::new();
     let (mut wins, mut loses) = (false, false);
     for size in sizes {
@@ -214,7 +214,7 @@ fn verdict(samples: &Picked, change: &str, sizes: &[u64], clock: &Clock) -> Find
 
 /// The study's sections: Table I, the counts, and Table II of each change.
 pub fn sections(samples: &[Sample]) -> Vec<Section> {
-    let samples = &Picked::all(samples);
+    let samples = &Samples::all(samples);
     let sizes = samples.numbers(names::SIZE_BYTES);
     let mut changes = samples.words(names::KERNEL);
     changes.retain(|kernel| *kernel != BASE);
@@ -222,7 +222,7 @@ pub fn sections(samples: &[Sample]) -> Vec<Section> {
     let mut all = Vec::new();
     for clock in &CLOCKS {
         let Clock { unit, title, .. } = clock;
-        let each = |of: fn(&Picked, u64, &Clock) -> Option<Table>| -> Vec<Block> {
+        let each = |of: fn(&Samples, u64, &Clock) -> Option<Table>| -> Vec<Block> {
             sizes.iter().filter_map(|size| of(samples, *size, clock)).map(Block::Table).collect()
         };
         let (first, calls) = (each(table_one), each(counts));
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn shares_are_of_the_total_and_variance_of_the_forks() {
-        let table = table_one(&Picked::all(&run(1.0)), 0, &CLOCKS[0]).unwrap();
+        let table = table_one(&Samples::all(&run(1.0)), 0, &CLOCKS[0]).unwrap();
         assert!((number(&table.rows[1][1]) - 1.001).abs() < 1e-9);
         assert!((number(&table.rows[1][3]) - 50.0).abs() < 1e-9);
         assert!(matches!(table.rows[0][1], Cell::Missing(_)), "absent is absent");
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn a_change_wins_loses_or_makes_no_difference() {
         let headline =
-            |factor| verdict(&Picked::all(&run(factor)), "0001-better", &[0], &CLOCKS[0]).headline;
+            |factor| verdict(&Samples::all(&run(factor)), "0001-better", &[0], &CLOCKS[0]).headline;
         assert!(headline(0.9).contains("wins"));
         assert!(headline(1.1).contains("loses"));
         assert!(headline(1.0).contains("no difference"));

@@ -3,7 +3,7 @@
 //! and what their forks cost beside what was predicted.
 
 use cowlab_analysis::application::{Subject, subjects};
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_schema::footprint::{self, Method};
 use cowlab_schema::{Figure, Key, Metric, Text, forecast};
 use cowlab_store::Run;
@@ -24,14 +24,14 @@ const PUBLISHED: [(&str, &str, &str); 4] = [
 /// A program's samples.
 struct Program<'a> {
     name: &'a str,
-    samples: Picked<'a>,
+    samples: Samples<'a>,
     /// By the method that sees writes, and by the one that compares bytes.
     seen: Option<Subject>,
     compared: Option<Subject>,
 }
 
 impl<'a> Program<'a> {
-    fn of((name, samples): (&'a str, Picked<'a>)) -> Program<'a> {
+    fn of((name, samples): (&'a str, Samples<'a>)) -> Program<'a> {
         let all = subjects(&samples);
         let seen = all.iter().find(|of| of.method != Method::Snapshot).or(all.first()).cloned();
         // By the same writer, where the comparison tells writers apart.
@@ -60,7 +60,7 @@ impl<'a> Program<'a> {
 
 /// The section of footprints; `None` of a run without named ones.
 pub fn section(run: &Run) -> Option<Section> {
-    let named = Picked::of(&run.samples, footprint::BENCH).by(footprint::NAME);
+    let named = Samples::of(&run.samples, footprint::BENCH).by(footprint::NAME);
     let programs: Vec<Program> = named.into_iter().map(Program::of).collect();
     programs.first()?;
     let mut blocks = vec![Block::Text(
@@ -147,8 +147,8 @@ fn commands(programs: &[Program]) -> Table {
 /// A program's forks: what was predicted of them, and what was measured.
 struct Forecast<'a> {
     name: &'a str,
-    samples: Picked<'a>,
-    measured: Picked<'a>,
+    samples: Samples<'a>,
+    measured: Samples<'a>,
 }
 
 impl Forecast<'_> {
@@ -183,7 +183,7 @@ impl Forecast<'_> {
 
 /// The section of forecasts; `None` of a run without any.
 pub fn forecast_section(run: &Run) -> Option<Section> {
-    let named = Picked::of(&run.samples, forecast::BENCH).by(forecast::NAME);
+    let named = Samples::of(&run.samples, forecast::BENCH).by(forecast::NAME);
     let all: Vec<Forecast> = named
         .into_iter()
         .map(|(name, samples)| {

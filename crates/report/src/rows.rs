@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tables made column by column: what a column is called stands beside what it shows.
 
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_model::Estimate;
 use cowlab_schema::Metric;
 
@@ -82,7 +82,7 @@ impl<'a, T> Rows<'a, T> {
         self,
         name: &str,
         metric: Metric,
-        samples: impl Fn(&T) -> Picked<'s>,
+        samples: impl Fn(&T) -> Samples<'s>,
     ) -> Self {
         let figure = |thing: &T| samples(thing).estimate_of_rounds(metric);
         self.estimate(name, metric.unit, MISSING, figure)
@@ -93,7 +93,7 @@ impl<'a, T> Rows<'a, T> {
         self,
         name: &str,
         metric: Metric,
-        samples: impl Fn(&T) -> Picked<'s>,
+        samples: impl Fn(&T) -> Samples<'s>,
     ) -> Self {
         self.estimate(name, metric.unit, MISSING, |thing| samples(thing).estimate(metric))
     }

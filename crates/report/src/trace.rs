@@ -2,7 +2,7 @@
 //! `bench trace`: what an event and a call cost, beside the floor and beside one thread.
 
 use cowlab_analysis::compared::{Rounds, times};
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_model::Estimate;
 use cowlab_model::stats::estimate;
 use cowlab_schema::trace::{EVENT_NS, THREADS, TOOL, Tool, VARIANT};
@@ -36,7 +36,7 @@ struct Row {
 
 /// The figures in `samples`, with their ratios: medians of what was measured in the same round.
 pub fn table(samples: &[Sample]) -> Table {
-    let samples = Picked::of(samples, names::BENCH);
+    let samples = Samples::of(samples, names::BENCH);
     let floors = samples.of_metric(EVENT_NS).with(TOOL, Tool::Floor);
     let mut rows = Vec::new();
     for (metric, what) in METRICS {

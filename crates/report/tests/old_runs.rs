@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use cowlab_analysis::application;
 use cowlab_analysis::figures::figures;
-use cowlab_analysis::picked::taken_by;
+use cowlab_analysis::samples::taken_by;
 use cowlab_analysis::study::Study;
 use cowlab_model::cost::predict;
 use cowlab_report::figures::table;

@@ -10,7 +10,7 @@ use cowlab_schema::{Cell as _, Pattern, Quantile, Writer};
 use cowlab_store::Histogram;
 
 use super::Study;
-use crate::picked::Picked;
+use crate::samples::Samples;
 
 /// One workload, and its samples.
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ pub struct Workload<'a> {
     /// Its parameters.
     pub cell: CowFaults,
     /// What was measured of it.
-    pub samples: Picked<'a>,
+    pub samples: Samples<'a>,
 }
 
 impl Workload<'_> {

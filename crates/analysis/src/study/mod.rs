@@ -14,7 +14,7 @@ use sweep::Sweep;
 
 use crate::check::{Check, check};
 use crate::machine::profile_of;
-use crate::picked::Picked;
+use crate::samples::Samples;
 
 /// A study: what was measured, and what it was condensed to.
 #[derive(Debug, Clone)]
@@ -48,8 +48,8 @@ impl<'a> Study<'a> {
     }
 
     /// The samples of one bench on the machine itself, not in a guest.
-    pub fn samples(&self, bench: &Bench) -> Picked<'a> {
-        Picked::of(&self.run.samples, bench).in_environment(0)
+    pub fn samples(&self, bench: &Bench) -> Samples<'a> {
+        Samples::of(&self.run.samples, bench).in_environment(0)
     }
 
     /// The machine.

@@ -10,7 +10,7 @@ use cowlab_schema::fork_sweep::{
 use cowlab_schema::{Method, Reap, Writer};
 
 use super::Study;
-use crate::picked::Picked;
+use crate::samples::Samples;
 
 /// The document's heaps in bytes; ours are a thousand times as large.
 pub const PAPER_HEAPS_BYTES: [u64; 6] = [1_000, 3_162, 10_000, 31_622, 100_000, 316_228];
@@ -71,7 +71,7 @@ pub fn heaps_bytes() -> impl Iterator<Item = u64> {
 }
 
 /// Samples of the document's own case: fork, the child writes, reaped one by one, pinned.
-pub fn document_case<'a>(study: &Study<'a>) -> Picked<'a> {
+pub fn document_case<'a>(study: &Study<'a>) -> Samples<'a> {
     study
         .samples(BENCH)
         .with(METHOD, Method::Fork)

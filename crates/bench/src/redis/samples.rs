@@ -121,7 +121,7 @@ fn add_course(out: &mut Recorder, phase: &Phase) {
 
 #[cfg(test)]
 mod tests {
-    use cowlab_analysis::picked::Picked;
+    use cowlab_analysis::samples::Samples;
 
     use super::*;
     use crate::task::Round;
@@ -145,7 +145,7 @@ mod tests {
         let mut round = Round::new(0);
         add(&mut round.record("redis", Default::default(), 0), &phase);
         let samples = round.finish();
-        let all = Picked::all(&samples);
+        let all = Samples::all(&samples);
         let slowest = |part| {
             let own = all.with(names::PART, part).with(names::QUANTILE, Quantile::Max);
             own.values(names::LATENCY_NS)

@@ -142,7 +142,7 @@ fn one_snapshot(out: &mut Recorder, number: usize, taken: &Taken, phase: &Phase)
 
 #[cfg(test)]
 mod tests {
-    use cowlab_analysis::picked::Picked;
+    use cowlab_analysis::samples::Samples;
 
     use super::*;
     use crate::task::Round;
@@ -186,7 +186,7 @@ mod tests {
         let mut out = round.record("tend", Default::default(), 0);
         add(&mut out, &phase, &looks, std::slice::from_ref(&tending));
         let samples = round.finish();
-        let all = Picked::all(&samples);
+        let all = Samples::all(&samples);
         let snapshot = |number| all.with(tend::SNAPSHOT, number).values(tend::FORK_NS);
         assert_eq!((snapshot(1), snapshot(2)), (vec![70.0], vec![50.0]));
         assert_eq!(all.values(tend::RSS_BYTES), [200.0]);

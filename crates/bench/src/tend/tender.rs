@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_schema::{Metric, tend};
 use cowlab_store::Sample;
 use rustix::process::{Pid, Signal, kill_process};
@@ -98,7 +98,7 @@ fn predicted_of(printed: &[u8]) -> Result<Option<f64>> {
     }
     let document: Document =
         serde_json::from_slice(printed).context("cowlab tend --dry-run printed no document")?;
-    let samples = Picked::of(&document.samples, tend::BENCH).with(tend::STATE, tend::State::Now);
+    let samples = Samples::of(&document.samples, tend::BENCH).with(tend::STATE, tend::State::Now);
     Ok(samples.first(tend::FORK_NS))
 }
 

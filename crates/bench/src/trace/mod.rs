@@ -47,7 +47,7 @@ fn run_of(cell: &Traced, buffer_bytes: u64) -> TraceRun {
 }
 
 /// What can be measured here.
-pub struct Plan {
+pub struct TracePlan {
     /// To be run in rounds.
     pub tasks: Vec<Task>,
     /// What is not there, and what helps.
@@ -56,9 +56,9 @@ pub struct Plan {
 
 /// Get everything ready that the rounds need: compile the peers' programs, start LTTng's daemon.
 /// It ends with the last task that is dropped.
-pub fn plan(cells: &[Traced]) -> Result<Plan> {
+pub fn plan(cells: &[Traced]) -> Result<TracePlan> {
     let sources = Rc::new(TraceSources::new()?);
-    let mut plan = Plan { tasks: Vec::new(), missing: Vec::new() };
+    let mut plan = TracePlan { tasks: Vec::new(), missing: Vec::new() };
     for &tool in Tool::ALL {
         let own: Vec<&Traced> = cells.iter().filter(|cell| cell.tool == tool).collect();
         if own.is_empty() {

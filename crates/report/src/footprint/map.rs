@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The coverage map: which regions of 2 MB were written, and how much of each.
 
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_schema::footprint::{MAPPING, REGION, WRITE_FRACTION};
 
 use super::Row;
@@ -13,7 +13,7 @@ const MOST_MAPS: usize = 4;
 const ROW: usize = 64;
 
 /// A map for each of the largest rows with more than one region.
-pub(super) fn plots(rows: &[Row], samples: &Picked) -> Vec<Plot> {
+pub(super) fn plots(rows: &[Row], samples: &Samples) -> Vec<Plot> {
     let maps = rows.iter().filter_map(|row| plot(row, samples));
     let mut plots: Vec<Plot> = maps.take(MOST_MAPS).collect();
     for (index, plot) in plots.iter_mut().enumerate() {
@@ -22,7 +22,7 @@ pub(super) fn plots(rows: &[Row], samples: &Picked) -> Vec<Plot> {
     plots
 }
 
-fn plot(row: &Row, samples: &Picked) -> Option<Plot> {
+fn plot(row: &Row, samples: &Samples) -> Option<Plot> {
     let mut params = row.params.clone();
     params.remove(MAPPING.name());
     let all = samples.of_metric(WRITE_FRACTION);

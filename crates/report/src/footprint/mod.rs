@@ -6,7 +6,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_schema::footprint as names;
 use cowlab_schema::{Key, Value};
 use cowlab_store::{Params, Run};
@@ -21,7 +21,7 @@ const TITLE: &str = "What programs write after a fork (document 000, section 4)"
 /// One row of the profile: a program, between which moments, by whom, how it was seen.
 struct Row<'a> {
     params: Params,
-    samples: Picked<'a>,
+    samples: Samples<'a>,
 }
 
 impl Row<'_> {
@@ -45,14 +45,14 @@ impl Row<'_> {
 }
 
 /// Samples as rows, by their parameters.
-fn rows<'a>(samples: &Picked<'a>) -> Vec<Row<'a>> {
+fn rows<'a>(samples: &Samples<'a>) -> Vec<Row<'a>> {
     let groups = samples.by_params(&[]).into_iter();
     groups.map(|(params, samples)| Row { params, samples }).collect()
 }
 
 /// The section; `None` of a run without this benchmark.
 pub fn section(run: &Run) -> Option<Section> {
-    let samples = Picked::of(&run.samples, names::BENCH);
+    let samples = Samples::of(&run.samples, names::BENCH);
     let mut rows = rows(&samples.with(names::MAPPING, names::Mapping::All));
     rows.sort_by(|one, two| two.pages().total_cmp(&one.pages()));
     rows.first()?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The profile's tables.
 
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_schema::footprint::{self as names, Mapping, READING_NS};
 use cowlab_schema::{Metric, Writer};
 
@@ -54,7 +54,7 @@ pub(super) fn fractions(rows: &[Row]) -> Table {
 }
 
 /// The largest rows by kind of mapping.
-pub(super) fn mappings(rows: &[Row], samples: &Picked) -> Table {
+pub(super) fn mappings(rows: &[Row], samples: &Samples) -> Table {
     let mut kinds = Vec::new();
     for row in rows.iter().take(MOST_PROGRAMS) {
         let is_shown = |kind: &&Mapping| !matches!(kind, Mapping::Special | Mapping::All);
@@ -92,7 +92,7 @@ pub(super) fn remote(rows: &[Row]) -> Table {
 }
 
 /// Policies in hindsight; `None` where the order of writes was not seen.
-pub(super) fn policies(samples: &Picked) -> Option<Table> {
+pub(super) fn policies(samples: &Samples) -> Option<Table> {
     let each: Vec<Row> =
         samples.by(names::POLICY).iter().flat_map(|(_, samples)| super::rows(samples)).collect();
     let caption = "What copying ahead would have done with these writes in their order";
@@ -107,7 +107,7 @@ pub(super) fn policies(samples: &Picked) -> Option<Table> {
 }
 
 /// What the looking cost.
-pub(super) fn cost(samples: &Picked) -> Table {
+pub(super) fn cost(samples: &Samples) -> Table {
     let figures = [
         ("one reading of the page tables, median", READING_NS, samples.median(READING_NS)),
         ("the longest", READING_NS, samples.largest(READING_NS)),

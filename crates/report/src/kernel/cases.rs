@@ -2,7 +2,7 @@
 //! The samples of one workload under one policy, and how two of them differ.
 
 use cowlab_analysis::compared::ratio;
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_model::Estimate;
 use cowlab_schema::cow_faults::{
     self, BENCH, CHILDREN, PAGE_SIZE_BYTES, PATTERN, POLICY, SIZE_BYTES, THREADS, WRITER,
@@ -19,7 +19,7 @@ pub(super) const NEXT: Policy = Policy::Next(1);
 
 /// Everything that was measured under policies, in the one environment that has them.
 pub(super) struct Measured<'a> {
-    samples: Picked<'a>,
+    samples: Samples<'a>,
     environment: &'a Environment,
 }
 
@@ -73,7 +73,7 @@ impl Depth {
 impl<'a> Measured<'a> {
     /// The first environment with a policy that copies ahead; one that counts has no times.
     pub(super) fn of(run: &'a Run) -> Option<Measured<'a>> {
-        let all = Picked::of(&run.samples, BENCH);
+        let all = Samples::of(&run.samples, BENCH);
         let environments = (0u32..).zip(&run.info.environments);
         environments.filter(|(_, e)| e.accelerator != Accelerator::Icount).find_map(
             |(index, environment)| {
@@ -94,7 +94,7 @@ impl<'a> Measured<'a> {
     }
 
     /// The samples of one workload under one policy.
-    pub(super) fn case(&self, workload: Workload, policy: Policy) -> Picked<'a> {
+    pub(super) fn case(&self, workload: Workload, policy: Policy) -> Samples<'a> {
         self.samples
             .with(PATTERN, workload.pattern)
             .with(SIZE_BYTES, workload.bytes)
@@ -119,6 +119,6 @@ impl<'a> Measured<'a> {
 }
 
 /// A metric for each page written.
-pub(super) fn per_page(samples: &Picked, metric: Metric) -> Option<Estimate> {
+pub(super) fn per_page(samples: &Samples, metric: Metric) -> Option<Estimate> {
     ratio(samples, metric, cow_faults::PAGES_WRITTEN)
 }

@@ -2,7 +2,7 @@
 //! Whole programs under each kernel and policy, against the plain kernel or, without one, `off`.
 
 use cowlab_analysis::compared::change;
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_schema::{Metric, VARIANT, command};
 use cowlab_store::Run;
 
@@ -17,12 +17,12 @@ struct Case<'a> {
     command: &'a str,
     variant: &'a str,
     policy: &'a str,
-    base: Picked<'a>,
-    case: Picked<'a>,
+    base: Samples<'a>,
+    case: Samples<'a>,
 }
 
 pub(super) fn blocks(run: &Run) -> Vec<Block> {
-    let all = Picked::of(&run.samples, command::BENCH);
+    let all = Samples::of(&run.samples, command::BENCH);
     let mut blocks = Vec::new();
     for (index, metric, measured) in [
         ("times", command::ELAPSED_NS, "Elapsed"),
@@ -70,7 +70,7 @@ pub(super) fn blocks(run: &Run) -> Vec<Block> {
 }
 
 /// What the others are compared with.
-fn base<'a>(samples: &Picked<'a>) -> Picked<'a> {
+fn base<'a>(samples: &Samples<'a>) -> Samples<'a> {
     let plain = samples.with(VARIANT, "plain").with(command::POLICY, OFF);
     if !plain.is_empty() { plain } else { samples.with(command::POLICY, OFF) }
 }

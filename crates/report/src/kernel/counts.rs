@@ -2,7 +2,7 @@
 //! What the kernel counted: exact, whoever executed it.
 
 use cowlab_analysis::compared::ratio;
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_schema::{Metric, Pattern, Policy, cow_faults};
 
 use super::cases::{Measured, NEXT, OFF, Workload, per_page};
@@ -71,7 +71,7 @@ fn table(measured: &Measured) -> Table {
 }
 
 /// A workload under a policy.
-type Case<'a> = (Workload, Policy, Picked<'a>);
+type Case<'a> = (Workload, Policy, Samples<'a>);
 
 /// Each workload under `off` and under each depth.
 fn cases<'a>(measured: &Measured<'a>) -> impl Iterator<Item = Case<'a>> {

@@ -3,7 +3,7 @@
 //! that ticks once an instruction, on kernels booted in turn.
 
 use cowlab_analysis::compared::{change, ratio};
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_model::Estimate;
 use cowlab_schema::cow_faults::{self, PATTERN, POLICY, QUANTILE, SIZE_BYTES, THREADS};
 use cowlab_schema::fork_sweep::{self, HEAP_BYTES};
@@ -26,7 +26,7 @@ const MOST_RATIO: f64 = 0.01;
 /// One operation: its samples by variant.
 struct Operation<'a> {
     name: String,
-    samples: Picked<'a>,
+    samples: Samples<'a>,
     metric: Metric,
     /// What it is counted for.
     each: Option<Metric>,
@@ -38,7 +38,7 @@ pub(super) fn blocks(run: &Run) -> Vec<Block> {
         .map(|operation| {
             let of = |variant: &str| operation.samples.with(VARIANT, variant);
             let (plain, patched) = (of("plain"), of("patched"));
-            let each = |samples: &Picked| match operation.each {
+            let each = |samples: &Samples| match operation.each {
                 None => samples.estimate(operation.metric),
                 Some(each) => ratio(samples, operation.metric, each),
             };
@@ -90,9 +90,9 @@ pub(super) fn blocks(run: &Run) -> Vec<Block> {
 
 fn operations(run: &Run) -> Vec<Operation<'_>> {
     let counted = |bench: &Bench| {
-        let all = Picked::of(&run.samples, bench);
+        let all = Samples::of(&run.samples, bench);
         let environments = (0u32..).zip(&run.info.environments);
-        let mut found = Picked::default();
+        let mut found = Samples::default();
         for (index, environment) in environments {
             if environment.accelerator == Accelerator::Icount {
                 found = found.and(all.in_environment(index));

@@ -2,7 +2,7 @@
 //! Document 002, every figure that it published, beside the same here at its depth of one page.
 
 use cowlab_analysis::compared::{change, ratio};
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_model::Estimate;
 use cowlab_model::stats::estimate;
 use cowlab_schema::cow_faults::{
@@ -102,7 +102,7 @@ fn of_both(measured: &Measured, figure: &str) -> Option<Estimate> {
 }
 
 /// The run with pre-copy is its faults, each as dear as without, and the pages copied ahead.
-fn precopy_ns(off: &Picked, next: &Picked) -> Option<Estimate> {
+fn precopy_ns(off: &Samples, next: &Samples) -> Option<Estimate> {
     let by = |metric: Metric| next.by_round(metric);
     let (faults, ahead, elapsed) = (by(COW_FAULTS), by(PRECOPY_PAGES), by(ELAPSED_NS));
     let (off_elapsed, pages) = (off.by_round(ELAPSED_NS), off.by_round(PAGES_WRITTEN));

@@ -8,7 +8,7 @@ mod tables;
 mod tests;
 
 use cowlab_analysis::configuration::{Configuration, Configurations};
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_schema::Quantile;
 use cowlab_schema::redis::{self as names, CLOSED, POPULATED, Snapshots};
 use cowlab_store::Run;
@@ -24,20 +24,20 @@ const TITLE: &str = "A Redis that takes snapshots (document 003's second benchma
 
 /// What was measured.
 struct Measured<'a> {
-    samples: Picked<'a>,
+    samples: Samples<'a>,
     configurations: Configurations<'a>,
 }
 
 impl<'a> Measured<'a> {
     /// One configuration's phases of one load.
-    fn phase(&self, one: &Configuration, load: &str, snapshots: Snapshots) -> Picked<'a> {
+    fn phase(&self, one: &Configuration, load: &str, snapshots: Snapshots) -> Samples<'a> {
         one.of(&self.samples.with(names::LOAD, load).with(names::SNAPSHOTS_KIND, snapshots))
     }
 
     /// The same phase of what it is compared with.
-    fn plain(&self, one: &Configuration, load: &str, snapshots: Snapshots) -> Picked<'a> {
+    fn plain(&self, one: &Configuration, load: &str, snapshots: Snapshots) -> Samples<'a> {
         let base = self.configurations.base(one);
-        base.map_or_else(Picked::default, |base| self.phase(&base, load, snapshots))
+        base.map_or_else(Samples::default, |base| self.phase(&base, load, snapshots))
     }
 
     /// The loads that were made, the closed loop first.
@@ -51,7 +51,7 @@ impl<'a> Measured<'a> {
 
 /// The section; `None` of a run without this benchmark.
 pub fn section(run: &Run) -> Option<Section> {
-    let samples = Picked::of(&run.samples, names::BENCH);
+    let samples = Samples::of(&run.samples, names::BENCH);
     let configurations = Configurations::of(&samples);
     let measured = Measured { samples, configurations };
     measured.configurations.iter().next()?;

@@ -5,7 +5,7 @@ use cowlab_analysis::compared::{
     change, counted_waste, estimated_waste, lost, precopied, won_back,
 };
 use cowlab_analysis::configuration::Configuration;
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_schema::redis::{self as names, CLOSED, PART, Part, QUANTILE, Snapshots};
 use cowlab_schema::{Metric, Quantile};
 
@@ -109,8 +109,8 @@ fn memory(measured: &Measured, all: &[Configuration]) -> Table {
 fn beside(
     measured: &Measured,
     one: &Configuration,
-    plain: &Picked,
-    own: &Picked,
+    plain: &Samples,
+    own: &Samples,
     metric: Metric,
 ) -> Cell {
     cells::unless_itself(measured.configurations.is_base(one), || {

@@ -9,7 +9,7 @@ mod tables;
 mod tests;
 mod workload;
 
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_schema::snapshot::BENCH;
 use cowlab_store::Run;
 use workload::Workload;
@@ -23,7 +23,7 @@ const TITLE: &str = "A store that takes snapshots (document 003's microbenchmark
 
 /// The section; `None` of a run without this benchmark.
 pub fn section(run: &Run) -> Option<Section> {
-    let workloads = Workload::all(&Picked::of(&run.samples, BENCH));
+    let workloads = Workload::all(&Samples::of(&run.samples, BENCH));
     if workloads.is_empty() {
         return None;
     }

@@ -7,7 +7,7 @@ use cowlab_analysis::compared::{
     change, counted_waste, estimated_waste, lost, precopied, won_back,
 };
 use cowlab_analysis::configuration::Configuration;
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_schema::{Metric, Quantile, snapshot as names};
 
 use super::SECTION;
@@ -22,7 +22,7 @@ use crate::rows::Rows;
 /// A row: what a configuration measured, or the same writes without forks.
 struct Case<'a> {
     name: String,
-    samples: Picked<'a>,
+    samples: Samples<'a>,
     /// `None` without forks.
     one: Option<Configuration<'a>>,
 }
@@ -44,7 +44,7 @@ impl<'a> Case<'a> {
         first.map(case).collect()
     }
 
-    fn own(&self) -> Picked<'a> {
+    fn own(&self) -> Samples<'a> {
         self.samples.clone()
     }
 
@@ -161,7 +161,7 @@ fn memory(workload: &Workload, number: usize, cases: &[Case]) -> Table {
 
 /// The workload, and how often it forks.
 fn forked(workload: &Workload) -> String {
-    let ns = |of: Picked, metric| of.median(metric).map(|ns| fmt::quantity(ns, "ns"));
+    let ns = |of: Samples, metric| of.median(metric).map(|ns| fmt::quantity(ns, "ns"));
     let found = |metric| ns(workload.calibration(), metric);
     let why = match (found(names::RECOVERY_NS), found(names::LOOKED_NS)) {
         (Some(recovery), _) => format!("plain copy-on-write gets over one in {recovery}"),

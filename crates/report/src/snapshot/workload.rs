@@ -2,7 +2,7 @@
 //! Workloads, and what was measured of each.
 
 use cowlab_analysis::configuration::{Configuration, Configurations};
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_schema::snapshot::{
     FORKS, Forked, PAGE_SIZE_BYTES, PHASE_PERCENT, PLACEMENT, POLICY, QUANTILE, SIZE_BYTES,
     THREADS, ZIPF_ALPHA,
@@ -19,14 +19,14 @@ const NOT_THE_WORKLOADS: [&dyn Field; 6] =
 /// What all configurations of a workload have in common.
 pub(super) struct Workload<'a> {
     params: Params,
-    samples: Picked<'a>,
+    samples: Samples<'a>,
     /// Of the runs that fork.
     pub(super) configurations: Configurations<'a>,
 }
 
 impl<'a> Workload<'a> {
     /// Every workload, in the order of its parameters.
-    pub(super) fn all(samples: &Picked<'a>) -> Vec<Workload<'a>> {
+    pub(super) fn all(samples: &Samples<'a>) -> Vec<Workload<'a>> {
         let all = samples.by_params(&NOT_THE_WORKLOADS).into_iter().map(|(params, samples)| {
             let configurations = Configurations::of(&samples.with(FORKS, Forked::Yes));
             Workload { params, samples, configurations }
@@ -51,17 +51,17 @@ impl<'a> Workload<'a> {
     }
 
     /// What was measured under one of its configurations.
-    pub(super) fn case(&self, one: &Configuration) -> Picked<'a> {
+    pub(super) fn case(&self, one: &Configuration) -> Samples<'a> {
         one.of(&self.samples.with(FORKS, Forked::Yes))
     }
 
     /// What it is compared with.
-    pub(super) fn plain(&self, beside: &Configuration) -> Picked<'a> {
-        self.configurations.base(beside).map_or_else(Picked::default, |one| self.case(&one))
+    pub(super) fn plain(&self, beside: &Configuration) -> Samples<'a> {
+        self.configurations.base(beside).map_or_else(Samples::default, |one| self.case(&one))
     }
 
     /// The same writes without a fork, with pages of the same size.
-    pub(super) fn reference(&self, of: &Configuration) -> Picked<'a> {
+    pub(super) fn reference(&self, of: &Configuration) -> Samples<'a> {
         let all = self.samples.with(FORKS, Forked::No).with(PAGE_SIZE_BYTES, of.page);
         // References are made under plain copy-on-write.
         let base = self.configurations.base(of);
@@ -70,13 +70,13 @@ impl<'a> Workload<'a> {
     }
 
     /// The same for what it is compared with.
-    pub(super) fn plain_reference(&self, beside: &Configuration) -> Picked<'a> {
+    pub(super) fn plain_reference(&self, beside: &Configuration) -> Samples<'a> {
         let base = self.configurations.base(beside);
-        base.map_or_else(Picked::default, |one| self.reference(&one))
+        base.map_or_else(Samples::default, |one| self.reference(&one))
     }
 
     /// The calibration of its interval.
-    pub(super) fn calibration(&self) -> Picked<'a> {
+    pub(super) fn calibration(&self) -> Samples<'a> {
         self.samples.with(FORKS, Forked::Once)
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Document 000's figures 5 and 6: how far real time exceeds system time, by the number of forks.
 
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_analysis::study::Study;
 use cowlab_analysis::study::sweep::document_case;
 use cowlab_model::stats::median;
@@ -84,7 +84,7 @@ pub(super) fn blocks(study: &Study) -> Vec<Block> {
 }
 
 /// What the figures say at the largest number of forks.
-fn large_numbers(outside: &[Excess], inside: &[Excess], samples: &Picked) -> Option<String> {
+fn large_numbers(outside: &[Excess], inside: &[Excess], samples: &Samples) -> Option<String> {
     let largest = outside.iter().chain(inside).map(|p| p.forks).max()?;
     let at = |points: &[Excess]| {
         let ratios: Vec<f64> =
@@ -122,7 +122,7 @@ fn large_numbers(outside: &[Excess], inside: &[Excess], samples: &Picked) -> Opt
 }
 
 /// The median ratio of each point, and how many runs were charged no system time.
-fn excess(samples: &Picked, real: Metric, sys: Metric) -> (Vec<Excess>, usize) {
+fn excess(samples: &Samples, real: Metric, sys: Metric) -> (Vec<Excess>, usize) {
     let mut left_out = 0;
     let mut points = Vec::new();
     for (params, samples) in samples.by_params(&[]) {

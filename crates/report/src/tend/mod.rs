@@ -7,7 +7,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_schema::tend::{self as names, Part, Policy, Program};
 use cowlab_schema::{Metric, Quantile, VARIANT};
 use cowlab_store::Run;
@@ -30,11 +30,11 @@ struct Case<'a> {
     interval_s: f64,
     /// The kernel, where several were booted.
     variant: Option<&'a str>,
-    samples: Picked<'a>,
+    samples: Samples<'a>,
 }
 
 impl<'a> Case<'a> {
-    fn all(redis: &Picked<'a>) -> Vec<Case<'a>> {
+    fn all(redis: &Samples<'a>) -> Vec<Case<'a>> {
         let mut cases = Vec::new();
         for (variant, redis) in by_variant(redis) {
             for size_bytes in redis.each(names::SIZE_BYTES) {
@@ -66,12 +66,12 @@ impl<'a> Case<'a> {
 /// One policy, and what was measured under it.
 struct Tended<'a> {
     policy: Policy,
-    samples: Picked<'a>,
+    samples: Samples<'a>,
 }
 
 impl<'a> Tended<'a> {
     /// Those that were measured, as the program lists them.
-    fn all(samples: &Picked<'a>) -> Vec<Tended<'a>> {
+    fn all(samples: &Samples<'a>) -> Vec<Tended<'a>> {
         let found = samples.numbers(names::POLICY);
         let of = |policy| Tended { policy, samples: samples.with(names::POLICY, policy) };
         found.into_iter().map(of).collect()
@@ -92,7 +92,7 @@ impl<'a> Tended<'a> {
 }
 
 /// One kernel's samples after the other's; all of them where it was this machine's own.
-fn by_variant<'a>(samples: &Picked<'a>) -> Vec<(Option<&'a str>, Picked<'a>)> {
+fn by_variant<'a>(samples: &Samples<'a>) -> Vec<(Option<&'a str>, Samples<'a>)> {
     let variants = samples.by(VARIANT);
     match variants.is_empty() {
         true => vec![(None, samples.clone())],
@@ -102,7 +102,7 @@ fn by_variant<'a>(samples: &Picked<'a>) -> Vec<(Option<&'a str>, Picked<'a>)> {
 
 /// The section; `None` of a run without this benchmark.
 pub fn section(run: &Run) -> Option<Section> {
-    let samples = Picked::of(&run.samples, names::BENCH);
+    let samples = Samples::of(&run.samples, names::BENCH);
     if samples.is_empty() {
         return None;
     }
@@ -173,7 +173,7 @@ fn over_time(case: &Case, number: usize) -> Option<Plot> {
 fn by_snapshot<'a>(
     case: &Case<'a>,
     mut plot: Plot,
-    of: impl Fn(&Picked<'a>) -> Picked<'a>,
+    of: impl Fn(&Samples<'a>) -> Samples<'a>,
     metric: Metric,
 ) -> Option<Plot> {
     for Tended { policy, samples } in Tended::all(&case.samples) {

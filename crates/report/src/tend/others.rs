@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Programs that fork otherwise than for a snapshot.
 
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_schema::{Quantile, tend as names};
 
 use super::{NOBODY, Tended};
@@ -10,7 +10,7 @@ use crate::document::Table;
 use crate::rows::Rows;
 
 /// The pre-forking Python server; `None` where it was not measured.
-pub(super) fn prefork(samples: &Picked) -> Option<Table> {
+pub(super) fn prefork(samples: &Samples) -> Option<Table> {
     let caption = "A pre-forking Python server, tended before its first fork: the stop at its \
                    forks, its workers' requests, and the anonymous memory of all its processes \
                    half way; medians of the rounds' medians";
@@ -35,7 +35,7 @@ pub(super) fn prefork(samples: &Picked) -> Option<Table> {
 }
 
 /// PostgreSQL; `None` where it was not measured.
-pub(super) fn postgres(samples: &Picked) -> Option<Table> {
+pub(super) fn postgres(samples: &Samples) -> Option<Table> {
     let caption = "PostgreSQL, which forks for each connection: the time until a query may be sent";
     let each = Tended::all(samples);
     let table = Rows::of("tend-postgres", caption, &each)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Stops, latencies, memory and work of one server under all policies.
 
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_model::stats::median;
 use cowlab_schema::tend::{self as names, Part, Policy};
 use cowlab_schema::{Metric, Quantile};
@@ -47,8 +47,8 @@ fn change(policy: Policy, base: Option<f64>, own: Option<f64>) -> Cell {
 
 fn stops(case: &Case, number: usize, each: &[Tended]) -> Table {
     let untended = case.samples.with(names::POLICY, UNTENDED);
-    let middle = |samples: &Picked| Some(samples.estimate_of_rounds(names::FORK_NS)?.value);
-    let longest = |samples: &Picked| samples.largest(names::FORK_NS);
+    let middle = |samples: &Samples| Some(samples.estimate_of_rounds(names::FORK_NS)?.value);
+    let longest = |samples: &Samples| samples.largest(names::FORK_NS);
     let caption = "The stop at the forks of all rounds, by Redis's latest_fork_usec; the median is \
                    that of the rounds' medians, its interval that of the rounds";
     Rows::of(format!("tend-stops-table-{number}"), caption, each)

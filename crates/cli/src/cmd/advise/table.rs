@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Advice as a table, and as samples.
 
-use cowlab_analysis::picked::Picked;
+use cowlab_analysis::samples::Samples;
 use cowlab_model::advice::{Advice, Choice, Forecast};
 use cowlab_model::cost::Predicted;
 use cowlab_report::fmt::quantity;
@@ -144,7 +144,7 @@ fn takes(one: &Advice) -> &str {
 }
 
 fn table(advice: &[Advice], trials: &[Sample]) -> Table {
-    let all = Picked::of(trials, advise::BENCH).with(advise::FIGURE, Figure::Measured);
+    let all = Samples::of(trials, advise::BENCH).with(advise::FIGURE, Figure::Measured);
     let priced: Vec<&Advice> = advice.iter().filter(|one| one.forecast.is_ok()).collect();
     let mut rows = Rows::of("advice", "What each choice would change", &priced)
         .text("choice", |one| &one.what);
@@ -172,7 +172,7 @@ fn predicted(p: Predicted, unit: &str) -> Cell {
     }
 }
 
-fn tried(one: &Advice, trials: &Picked, metric: Metric) -> Cell {
+fn tried(one: &Advice, trials: &Samples, metric: Metric) -> Cell {
     if let Err(why) = &one.shape {
         return Cell::Missing(why.clone());
     }

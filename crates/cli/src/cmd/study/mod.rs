@@ -184,7 +184,7 @@ fn tasks(context: &Context, plan: &StudyPlan, life: &mut RunLife) -> Result<Vec<
     tasks.extend(sweep::document_sweep(plan.extent, page, fits));
     tasks.extend(sweep::single_forks(page, fits));
     tasks.extend(sweep::growing_numbers(page));
-    tasks.extend(sweep::beyond_the_document(page, other_cpus, huge_page, fits));
+    tasks.extend(sweep::variant_tasks(page, other_cpus, huge_page, fits));
     tasks.extend(table::document_table(plan.table_iterations));
     tasks.extend(faults::document_workloads(page, other_cpus, huge_page, seed));
     let points = points::points(seed, page, other_cpus, scope.largest_bytes);

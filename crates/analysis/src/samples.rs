@@ -34,21 +34,21 @@ pub fn taken_by(samples: &[Sample], work: impl FnOnce()) -> Vec<bool> {
 
 /// Some of a run's samples, in their order.
 #[derive(Debug, Clone, Default)]
-pub struct Picked<'a>(Vec<&'a Sample>);
+pub struct Samples<'a>(Vec<&'a Sample>);
 
-impl<'a> Picked<'a> {
+impl<'a> Samples<'a> {
     /// Every sample.
     pub fn all(samples: &'a [Sample]) -> Self {
-        Picked(samples.iter().collect())
+        Samples(samples.iter().collect())
     }
 
     /// Those of one bench.
     pub fn of(samples: &'a [Sample], bench: &Bench) -> Self {
-        Picked::all(samples).of_bench(bench)
+        Samples::all(samples).of_bench(bench)
     }
 
     fn filtered(&self, is_one: impl Fn(&Sample) -> bool) -> Self {
-        Picked(self.0.iter().copied().filter(|sample| is_one(sample)).collect())
+        Samples(self.0.iter().copied().filter(|sample| is_one(sample)).collect())
     }
 
     /// Of these, those of one bench.
@@ -57,8 +57,8 @@ impl<'a> Picked<'a> {
     }
 
     /// The same in groups, in the order of what `key` makes of them.
-    pub fn grouped<K: Ord>(&self, key: impl Fn(&Sample) -> K) -> BTreeMap<K, Picked<'a>> {
-        let mut groups: BTreeMap<K, Picked> = BTreeMap::new();
+    pub fn grouped<K: Ord>(&self, key: impl Fn(&Sample) -> K) -> BTreeMap<K, Samples<'a>> {
+        let mut groups: BTreeMap<K, Samples> = BTreeMap::new();
         for sample in &self.0 {
             groups.entry(key(sample)).or_default().0.push(sample);
         }
@@ -66,7 +66,7 @@ impl<'a> Picked<'a> {
     }
 
     /// The same by their environments.
-    pub fn by_environment(&self) -> BTreeMap<u32, Picked<'a>> {
+    pub fn by_environment(&self) -> BTreeMap<u32, Samples<'a>> {
         self.grouped(|sample| sample.environment)
     }
 
@@ -215,7 +215,7 @@ impl<'a> Picked<'a> {
     }
 
     /// Those that have a parameter, by its values in the order of their first samples.
-    pub fn by<T: Value>(&self, key: Key<T>) -> Vec<(&'a str, Picked<'a>)> {
+    pub fn by<T: Value>(&self, key: Key<T>) -> Vec<(&'a str, Samples<'a>)> {
         let is = |sample: &Sample, word: &str| {
             sample.params.get(key.name()).is_some_and(|own| own == word)
         };
@@ -224,7 +224,7 @@ impl<'a> Picked<'a> {
     }
 
     /// The same samples by their parameters, of which `without` is left out.
-    pub fn by_params(&self, without: &[&dyn Field]) -> BTreeMap<Params, Picked<'a>> {
+    pub fn by_params(&self, without: &[&dyn Field]) -> BTreeMap<Params, Samples<'a>> {
         self.grouped(|sample| {
             let mut params = sample.params.clone();
             params.retain(|key, _| without.iter().all(|field| field.name() != key));
