@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
-# study ccow: refused before anything is measured; in a guest, both of document 003's benchmarks and
+# study ccow: refused before anything is measured; in a guest, both of CCoW's benchmarks and
 # the sweep are in one run, from which the report and predictions are made.
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
@@ -37,7 +37,7 @@ json 'rows | distinct("bench") | same(["snapshot", "redis", "cow-faults"])' \
 	'values("precopy_pages"; {bench: "redis", policy: "ccow:0"}) | add > 0'
 folder=$(only_run runs)
 "$COWLAB" report --tables "$folder" >text
-for title in "document 003's microbenchmark" "document 003's second benchmark" 'document 002, patched' \
+for title in "CCoW's microbenchmark" "CCoW's second benchmark" 'next-page study, patched' \
 	'CCoW-All' 'too small for a huge page'; do
 	grep -q "$title" text || fail "the report has nothing of '$title'"
 done

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `ccow`: document 003 whole. Its microbenchmark and its Redis under its policies and the kernel's
-//! own, and the writes from which predictions take what batches cost. All of a round are measured
-//! in one order, so that every figure of the document stands beside one of the same hour.
+//! `ccow`: the paper CCoW (2022) whole. Its microbenchmark and its Redis under its policies and the
+//! kernel's own, and the writes from which predictions take what batches cost. All of a round are
+//! measured in one order, so that every figure of the document stands beside one of the same hour.
 
 use std::rc::Rc;
 

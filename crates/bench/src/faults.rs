@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `cow-faults`: document 002's workloads.
+//! `cow-faults`: the next-page study's workloads.
 
 use std::rc::Rc;
 

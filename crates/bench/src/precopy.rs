@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `pre-copy`: document 002's workloads under its policy, and the depths beyond it. Its samples are
-//! those of `cow-faults`.
+//! `pre-copy`: the next-page study's workloads under its policy, and the depths beyond it. Its
+//! samples are those of `cow-faults`.
 
 use cowlab_schema::cow_faults::CowFaults;
 use cowlab_schema::{Counting, Pattern, Policy};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `fork-sweep`: document 000's program over its parameters.
+//! `fork-sweep`: Smith & Maguire's program over its parameters.
 
 use cowlab_analysis::study::sweep::{FRACTIONS, PAPER_HEAPS_BYTES};
 use cowlab_analysis::study::variants::{HUGE_HEAP_BYTES, Variant, variants};

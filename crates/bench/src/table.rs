@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `fork-table`: document 004's table and TLPI's Table 28-3.
+//! `fork-table`: TLPI's Table 28-3 and its replay.
 
 pub use cowlab_analysis::study::fork_table::PAPER_ITERATIONS;
 use cowlab_probes::{ForkTableResult, Probe};

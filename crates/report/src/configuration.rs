@@ -10,7 +10,7 @@ use crate::fmt;
 pub(crate) trait Names {
     /// `, 2 MiB pages`; nothing of base pages.
     fn pages(&self, page: u64) -> String;
-    /// A configuration's name, after document 003's.
+    /// A configuration's name, after CCoW's.
     fn name(&self, one: &Configuration) -> String;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Document 001's tables for Linux: what a fork's sections take, what is called how often, and what
-//! a change makes of both.
+//! Barkley & Schimmel's tables (CASPER, 1988) for Linux: what a fork's sections take, what is
+//! called how often, and what a change makes of both.
 
 use cowlab_analysis::samples::Samples;
 use cowlab_model::Estimate;

@@ -13,7 +13,7 @@ use crate::document::{Block, Cell, Document, Section, Table};
 use crate::papers::SMITH;
 use crate::rows::Rows;
 
-/// Rows of document 000 that stand beside ours, and their unit of counting.
+/// Rows of Smith & Maguire (1988) that stand beside ours, and their unit of counting.
 const PUBLISHED: [(&str, &str, &str); 4] = [
     ("franz.all", "Franz Lisp, ABSTRIPS, VAX (1988)", "blocks"),
     ("emacs.after", "GNU Emacs, (hanoi 10), VAX (1988)", "bytes"),
@@ -65,10 +65,10 @@ pub fn section(run: &Run) -> Option<Section> {
     programs.first()?;
     let mut blocks = vec![Block::Text(
         "Each program between two moments. Mapped are its private pages at the second moment, \
-         written are those of them that were written since the first, new ones included: document \
-         000's fraction. Copied are the pages that the fork shared and that were written. Changed \
-         are the pages, 512-byte pages and bytes that differ between the moments when their bytes \
-         are compared: the ground truth for pages, less what was written as it was."
+         written are those of them that were written since the first, new ones included: Smith & \
+         Maguire's fraction. Copied are the pages that the fork shared and that were written. \
+         Changed are the pages, 512-byte pages and bytes that differ between the moments when \
+         their bytes are compared: the ground truth for pages, less what was written as it was."
             .into(),
     )];
     blocks.push(Block::Table(fractions(&programs)));
@@ -121,7 +121,7 @@ fn fractions(programs: &[Program]) -> Table {
     table
 }
 
-/// What a remote fork would send (document 000, section 1.2).
+/// What a remote fork would send (Smith & Maguire 1988, section 1.2).
 fn remote(programs: &[Program]) -> Table {
     Rows::of("remote-fork", "Bytes that a remote fork would send", programs)
         .text("program", |of| of.name)

@@ -7,8 +7,8 @@ use crate::document::{Document, Section};
 use crate::emulated::beside_published;
 use crate::{kernel, programs, redis, snapshot, tend};
 
-/// The title where both of document 003's benchmarks were measured.
-const CCOW: &str = "Coverage-based copy-on-write: document 003 whole";
+/// The title where both of CCoW's benchmarks were measured.
+const CCOW: &str = "Coverage-based copy-on-write: CCoW (2022) whole";
 
 /// The report of a run of one of the benchmarks that have their own; `None` of any other.
 pub fn of_bench(run: &Run) -> Option<Document> {

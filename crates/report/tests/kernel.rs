@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Document 002's kernel in the report: the derived figures, the labels, and the whole section
-//! against a saved file.
+//! The next-page study's kernel in the report: the derived figures, the labels, and the whole
+//! section against a saved file.
 
 #[path = "support/golden.rs"]
 mod golden;

@@ -144,8 +144,8 @@ pub fn size(bytes: u64) -> String {
     tick(bytes as f64, "bytes")
 }
 
-/// A heap: whole MiB as such, else as document 000 has it, in decimal units: 316 MB is what it chose,
-/// not 302 MiB.
+/// A heap: whole MiB as such, else as Smith & Maguire (1988) has it, in decimal units: 316 MB is
+/// what it chose, not 302 MiB.
 pub fn heap_size(bytes: u64) -> String {
     match bytes {
         0 => "none".to_owned(),

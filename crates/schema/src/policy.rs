@@ -41,7 +41,7 @@ pub enum Policy {
     /// kernel's own settings: `ccow`.
     Coverage,
     /// The whole region, if so much of it (in percent) was written between the last two forks, into
-    /// folios of up to 2^order pages, and the region's size in KiB: document 003's `ccow:80`,
+    /// folios of up to 2^order pages, and the region's size in KiB: CCoW's `ccow:80`,
     /// `ccow:0` for every region, `ccow:80:4`, and `ccow:80:0:32`.
     CoverageOf(u32, u32, u32),
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Writes after a fork, one by one, in order and at random: document 002's workloads.
+//! Writes after a fork, one by one, in order and at random: the next-page study's workloads.
 
 use cowlab_model::Estimate;
 use cowlab_model::stats::estimate;
@@ -65,7 +65,7 @@ pub fn workloads<'a>(study: &Study<'a>) -> Vec<Workload<'a>> {
     found
 }
 
-/// Document 002's own case: one child writes base pages of `page` bytes, no other thread.
+/// The next-page study's own case: one child writes base pages of `page` bytes, no other thread.
 pub fn plain<'a, 'b>(
     workloads: &'b [Workload<'a>],
     pattern: Pattern,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Processes made, by method and size: document 004's table and TLPI's table 28-3.
+//! Processes made, by method and size: TLPI's table 28-3 and its replay.
 
 use cowlab_model::Estimate;
 use cowlab_schema::Method;
@@ -10,7 +10,7 @@ use cowlab_schema::fork_table::{
 
 use super::Study;
 
-/// Iterations of document 004.
+/// Iterations of TLPI's table 28-3 and of its replay.
 pub const PAPER_ITERATIONS: u64 = 100_000;
 
 /// What one process takes.

@@ -25,7 +25,7 @@ pub struct Study<'a> {
     pub profile: MachineProfile,
     /// Predictions beside measurements, if any were made.
     pub check: Option<Check>,
-    /// Document 000's sweep.
+    /// Smith & Maguire's sweep.
     pub sweep: Sweep,
 }
 

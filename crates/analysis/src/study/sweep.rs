@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Document 000's sweep: real time over the heap's size, and a line for each write fraction.
+//! Smith & Maguire's sweep: real time over the heap's size, and a line for each write fraction.
 
 use cowlab_model::Estimate;
 use cowlab_model::regression::{Line, Weighting, fit};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `fork-sections`: document 001's Table I. Forks of the smallest possible process, and of larger
-//! ones, taken apart by CASPER in the kernel. Runs on a kernel whose fork is instrumented.
+//! `fork-sections`: Barkley & Schimmel's Table I (CASPER, 1988). Forks of the smallest possible
+//! process, and of larger ones, taken apart by CASPER in the kernel. Runs on a kernel whose fork is
+//! instrumented.
 
 mod forks;
 mod sections;

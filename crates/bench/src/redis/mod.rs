@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `redis`: document 003's second benchmark, a real redis-server that takes snapshots under YCSB's
+//! `redis`: CCoW's second benchmark, a real redis-server that takes snapshots under YCSB's
 //! updates.
 
 mod ask;
@@ -39,7 +39,7 @@ const OPEN: [Snapshots; 2] = [Snapshots::None, Snapshots::Save];
 /// The number of the phase that is not measured: no other phase's, and so other choices of records.
 const LEARNING: u64 = 1 << 8;
 
-/// Document 003's records.
+/// CCoW's records.
 const LARGEST_BYTES: u64 = 10_000_000_000;
 /// Fewer are updated before a snapshot has begun.
 const SMALLEST_BYTES: u64 = 16 << 20;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `snapshot`: document 003's microbenchmark, with forks as often as it says and without any.
+//! `snapshot`: CCoW's microbenchmark, with forks as often as it says and without any.
 
 mod samples;
 mod windows;

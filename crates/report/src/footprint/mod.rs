@@ -16,7 +16,7 @@ use crate::document::{Block, Document, Section};
 /// Anchor of the section.
 pub const SECTION: &str = "footprint";
 
-const TITLE: &str = "What programs write after a fork (document 000, section 4)";
+const TITLE: &str = "What programs write after a fork (Smith & Maguire 1988, section 4)";
 
 /// One row of the profile: a program, between which moments, by whom, how it was seen.
 struct Row<'a> {
@@ -58,8 +58,8 @@ pub fn section(run: &Run) -> Option<Section> {
     rows.first()?;
     let mut blocks = vec![Block::Text(
         "Mapped are the private pages at the second of two moments; written are those of them that \
-         changed since the first, new ones included: document 000's fraction. Of a fork, copied are \
-         the pages that it shared and one side wrote, which is what copy-on-write costs."
+         changed since the first, new ones included: Smith & Maguire's fraction. Of a fork, copied \
+         are the pages that it shared and one side wrote, which is what copy-on-write costs."
             .into(),
     )];
     blocks.push(Block::Table(tables::fractions(&rows)));

@@ -14,7 +14,7 @@ use crate::fmt;
 
 /// The policy that copies the written page alone.
 pub(super) const OFF: Policy = Policy::Off;
-/// Document 002's own.
+/// The next-page study's own.
 pub(super) const NEXT: Policy = Policy::Next(1);
 
 /// Everything that was measured under policies, in the one environment that has them.

@@ -108,8 +108,9 @@ fn one_over_e(measured: &Measured) -> Option<Block> {
     let within = if points <= 0.5 { "within" } else { "NOT within" };
     let detail = format!(
         "{}: {} faults a page written ({} to {}), {} points from 1/e, {within} half a point. \
-         Document 002 published 36.3% fewer. A write faults unless its page was copied ahead, which \
-         its lower neighbour does if it faults first; over all orders that leaves 1 - 1/e.",
+         The next-page study published 36.3% fewer. A write faults unless its page was copied \
+         ahead, which its lower neighbour does if it faults first; over all orders that leaves 1 - \
+         1/e.",
         workload.name(),
         fmt::number(faults.value),
         fmt::number(faults.low),

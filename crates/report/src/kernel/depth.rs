@@ -217,8 +217,8 @@ fn fate(measured: &Measured) -> Option<Plot> {
         Axis::linear("Share", "fraction"),
     )
     .caption(
-        "Hit rate: copied over looked at, as document 002 defines it. Written later: of the copied \
-         ones, those that were written before the process ended.",
+        "Hit rate: copied over looked at, as the next-page study defines it. Written later: of the \
+         copied ones, those that were written before the process ended.",
     );
     for workload in [Workload::of(Pattern::Random, 64), SINGLE] {
         for (name, above, below) in [

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Document 002's kernel: its pre-copy beside what it published, counts before times, the depths
-//! beyond it, and what the patches cost while they are switched off.
+//! The next-page study's kernel: its pre-copy beside what it published, counts before times, the
+//! depths beyond it, and what the patches cost while they are switched off.
 
 mod cases;
 mod commands;
@@ -19,13 +19,13 @@ use crate::emulated;
 /// Anchor of the section.
 pub const SECTION: &str = "pre-copy";
 
-const TITLE: &str = "Copying ahead of a write (document 002, patched kernel)";
+const TITLE: &str = "Copying ahead of a write (next-page study, patched kernel)";
 
 /// The section; `None` of a run that measured no policy and counted no instructions.
 pub fn section(run: &Run) -> Option<Section> {
     let mut blocks = vec![Block::Text(
-        "Document 002 copies the page that follows a written one in the same fault, so that its \
-         own write finds it copied. `off` copies the written page alone, `next` one neighbour, \
+        "The next-page study copies the page that follows a written one in the same fault, so that \
+         its own write finds it copied. `off` copies the written page alone, `next` one neighbour, \
          `next:N` up to N of them in one batch. Counts come first: they are exact wherever they \
          are made. Times stand below them, labelled with what executed them."
             .into(),
@@ -51,7 +51,7 @@ fn label_times(blocks: &mut [Block], accelerator: Accelerator) {
 /// The report of a run that has nothing else.
 pub fn document(run: &Run) -> Option<Document> {
     let section = section(run)?;
-    let title = "Copying ahead of a write: document 002 on this machine's guest";
+    let title = "Copying ahead of a write: the next-page study on this machine's guest";
     let mut document = Document::new(title, "Published figures beside measured ones.");
     document.facts = crate::facts::headline_facts(&run.info);
     let environments = run.info.environments.iter();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Document 002, every figure that it published, beside the same here at its depth of one page.
+//! The next-page study, every figure that it published, beside the same here at its depth of one
+//! page.
 
 use cowlab_analysis::compared::{change, ratio};
 use cowlab_analysis::samples::Samples;
@@ -21,11 +22,11 @@ use crate::rows::Rows;
 pub(super) const TABLE: &str = "pre-copy-published";
 
 pub(super) fn table(measured: &Measured) -> Table {
-    let caption = "Document 002's figures beside the same here, with its own depth of one page: \
-                   changes are `next` against `off`, round by round in one boot";
+    let caption = "The next-page study's figures beside the same here, with its own depth of one \
+                   page: changes are `next` against `off`, round by round in one boot";
     Rows::of(TABLE, caption, COW_STUDY.lines(TABLE))
         .text("Figure", |line| &line.what)
-        .figure("Document 002", |line| line.there("not published"))
+        .figure("Next-page study", |line| line.there("not published"))
         .figure("here (95% interval)", |line| match &line.never {
             Some(reason) => Cell::Missing(reason.clone()),
             None => estimate_cell(here(measured, line), &line.unit),

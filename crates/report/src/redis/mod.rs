@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Document 003's second benchmark: a Redis that takes snapshots, under every configuration, beside
+//! CCoW's second benchmark: a Redis that takes snapshots, under every configuration, beside
 //! what the document says of its own.
 
 mod published;
@@ -20,7 +20,7 @@ use crate::inline::plain;
 /// Anchor of the section.
 pub const SECTION: &str = "redis";
 
-const TITLE: &str = "A Redis that takes snapshots (document 003's second benchmark)";
+const TITLE: &str = "A Redis that takes snapshots (CCoW's second benchmark)";
 
 /// What was measured.
 struct Measured<'a> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Figure 7 and Table 1 of document 003 beside the same here and beside every other that copies
+//! Figure 7 and Table 1 of CCoW (2022) beside the same here and beside every other that copies
 //! ahead.
 
 use cowlab_analysis::compared::{change, counted_waste, estimated_waste, precopied};
@@ -39,13 +39,13 @@ fn figure(measured: &Measured, one: &Configuration, figure: &str) -> Option<f64>
 pub(super) fn table(measured: &Measured) -> Table {
     let all = &measured.configurations;
     let own = all.iter().find(|one| one.policy == OWN);
-    let caption = "Document 003's Redis (10 GB, Linux 5.7.7, Xeon Gold 5215) beside the same here: \
+    let caption = "CCoW's Redis (10 GB, Linux 5.7.7, Xeon Gold 5215) beside the same here: \
                    the closed loop with BGSnapshots::Save; changes are against plain copy-on-write";
     let share = |figure, missing: &str| cells::number(figure, "fraction", missing);
     let missing = "`ccow:80` was not measured, or is not counted";
     let mut rows = Rows::of(TABLE, caption, CCOW.lines(TABLE))
         .text("Figure", |line| &line.what)
-        .unit("Document 003", "fraction", |line| share(line.there, "document 003 does not say"))
+        .unit("CCoW (2022)", "fraction", |line| share(line.there, "the paper does not say"))
         .number("CCoW-80 here", "fraction", missing, |line: &Line| {
             figure(measured, &own?, &line.figure)
         });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Document 003's microbenchmark: every configuration of a workload beside plain copy-on-write and
+//! CCoW's microbenchmark: every configuration of a workload beside plain copy-on-write and
 //! beside the same writes without a fork, and what the document says of it.
 
 mod plots;
@@ -19,7 +19,7 @@ use crate::document::{Block, Section};
 /// Anchor of the section.
 pub const SECTION: &str = "snapshot";
 
-const TITLE: &str = "A store that takes snapshots (document 003's microbenchmark)";
+const TITLE: &str = "A store that takes snapshots (CCoW's microbenchmark)";
 
 /// The section; `None` of a run without this benchmark.
 pub fn section(run: &Run) -> Option<Section> {

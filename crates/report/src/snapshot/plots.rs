@@ -46,9 +46,7 @@ fn rates(workload: &Workload, number: usize) -> Plot {
         Axis::linear("Writes", "per_s"),
         Axis::linear("Share of the windows that are at most as fast", "fraction"),
     )
-    .caption(
-        "Document 003's Figure 6. All rounds together; a window is a fiftieth of an interval.",
-    );
+    .caption("CCoW's Figure 6. All rounds together; a window is a fiftieth of an interval.");
     for one in workload.configurations.iter() {
         let windows = workload.case(&one).of_metric(WINDOW_PER_S).distribution();
         plot.series.extend(

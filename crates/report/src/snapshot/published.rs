@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Document 003, every figure that its text states, beside the same here and beside the best here.
+//! CCoW (2022), every figure that its text states, beside the same here and beside the best here.
 
 use cowlab_analysis::compared::{change, counted_waste, estimated_waste, precopied};
 use cowlab_analysis::configuration::Configuration;
@@ -31,7 +31,7 @@ enum Measured {
 const FASTEST: &str = "nothing that copies ahead was measured at this α";
 
 pub(super) fn table(workloads: &[Workload]) -> Table {
-    let caption = "Document 003's figures (16 GB, Linux 5.7.7, Xeon Gold 5215) beside the same \
+    let caption = "CCoW's figures (16 GB, Linux 5.7.7, Xeon Gold 5215) beside the same \
                    configuration here, and beside the one that wrote fastest of all that copy ahead \
                    at that α; changes are against plain copy-on-write, round by round";
     let at = |line: &Line| {
@@ -41,8 +41,8 @@ pub(super) fn table(workloads: &[Workload]) -> Table {
     let best = |line: &Line| at(line).and_then(|own| Some((own, fastest(own)?)));
     Rows::of(TABLE, caption, CCOW.lines(TABLE))
         .text("Figure", |line| &line.what)
-        .figure("Document 003", |line| {
-            cell(line.there.map(Measured::Whole), &line.unit, "document 003 does not say")
+        .figure("CCoW (2022)", |line| {
+            cell(line.there.map(Measured::Whole), &line.unit, "the paper does not say")
         })
         .figure("the same here (95% interval)", |line| same(workloads, at(line), line))
         .figure("the fastest here", |line| {

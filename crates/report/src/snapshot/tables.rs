@@ -106,7 +106,7 @@ fn writes(workload: &Workload, number: usize, cases: &[Case]) -> Table {
     let published = |one: &Configuration| {
         let row = format!("fig5.{}.{}", workload.param(names::ZIPF_ALPHA), one.policy);
         let figure = CCOW.value(&row, "throughput_change_ratio");
-        cells::number(figure, "fraction", "document 003 does not say")
+        cells::number(figure, "fraction", "the paper does not say")
     };
     let won = |one: &Configuration| {
         let plain = || lost(&workload.plain_reference(one), &workload.plain(one));
@@ -120,7 +120,7 @@ fn writes(workload: &Workload, number: usize, cases: &[Case]) -> Table {
         .unit("against plain", "fraction", |case| {
             case.figure(|one| beside(workload, one, names::THROUGHPUT_PER_S))
         })
-        .unit("document 003", "fraction", |case| case.figure(published))
+        .unit("CCoW (2022)", "fraction", |case| case.figure(published))
         .unit("Won back", "fraction", |case| case.figure(won))
         .unit("Lowest window", "per_s", |case| {
             let lowest = case.samples.estimate(names::LOWEST_WINDOW_PER_S);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Document 000's derived figures beside the published ones: rates, ratio, base cost, equation.
+//! Smith & Maguire's derived figures beside the published ones: rates, ratio, base cost, equation.
 
 use cowlab_analysis::study::Study;
 use cowlab_analysis::study::sweep::{FORKS, Terms, terms_of};
@@ -144,14 +144,14 @@ fn published_terms(machine: &str, page: u64) -> Option<Terms> {
     terms_of(&slopes?, page, process)
 }
 
-/// Document 000's equation with this machine's terms, from the lines and from the calibration.
+/// Smith & Maguire's equation with this machine's terms, from the lines and from the calibration.
 fn equation(study: &Study) -> Option<String> {
     let profile = &study.profile;
     let terms = study.sweep.terms(profile.page_size_bytes)?;
     let mut out = format!(
-        "Document 000's equation, t(fork) = t(copy one page) · frac · pages + t(page-table entry) \
-         · pages + t(new process), reads on this machine: {} · frac · pages + {} · pages + {}. \
-         The first two terms are fitted to the slopes of all fractions.",
+        "Smith & Maguire's equation, t(fork) = t(copy one page) · frac · pages + t(page-table \
+         entry) · pages + t(new process), reads on this machine: {} · frac · pages + {} · pages + \
+         {}. The first two terms are fitted to the slopes of all fractions.",
         time(terms.copied_page.value),
         time(terms.entry.value),
         time(terms.process),

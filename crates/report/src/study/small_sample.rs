@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Document 000's figures 5 and 6: how far real time exceeds system time, by the number of forks.
+//! Smith & Maguire's figures 5 and 6: how far real time exceeds system time, by the number of
+//! forks.
 
 use cowlab_analysis::samples::Samples;
 use cowlab_analysis::study::Study;

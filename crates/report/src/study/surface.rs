@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Document 000's figures 3 and 4: real time over memory and write fraction.
+//! Smith & Maguire's figures 3 and 4: real time over memory and write fraction.
 
 use cowlab_analysis::study::Study;
 use cowlab_analysis::study::sweep::FRACTIONS;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Document 000's sweep: its lines, rates and equation beside the published ones.
+//! Smith & Maguire's sweep: its lines, rates and equation beside the published ones.
 
 use cowlab_analysis::study::Study;
 use cowlab_analysis::study::sweep::FRACTIONS;
@@ -38,7 +38,7 @@ pub(super) fn section(study: &Study) -> Section {
     Section::new("sweep", TITLE, blocks)
 }
 
-const TITLE: &str = "Memory, write fraction and time (document 000)";
+const TITLE: &str = "Memory, write fraction and time (Smith & Maguire 1988)";
 
 fn line_blocks(study: &Study) -> Vec<Block> {
     let sweep = &study.sweep;

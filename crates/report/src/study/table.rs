@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Document 004's table and Table 28-3: processes made by method and size.
+//! TLPI's Table 28-3 and its replay: processes made by method and size.
 
 use cowlab_analysis::study::Study;
 use cowlab_analysis::study::fork_table::{Made, PAPER_ITERATIONS, made};
@@ -19,7 +19,7 @@ pub(super) const TABLE: &str = "fork-table-touched";
 /// The sizes in bytes, and what Table 28-3 calls them.
 pub(super) const SIZES: [(u64, &str); 3] =
     [(1_782_579, "1.70"), (2_831_155, "2.70"), (12_268_339, "11.70")];
-const TITLE: &str = "Ways to make a process, by size (document 004, TLPI table 28-3)";
+const TITLE: &str = "Ways to make a process, by size (TLPI table 28-3 and its replay)";
 
 pub(super) fn section(study: &Study) -> Section {
     let touched = table(study, true);
@@ -58,7 +58,7 @@ pub(super) fn section(study: &Study) -> Section {
     blocks.extend(rates(study).map(Block::Plot));
     blocks.push(Block::Table(summary_file(study)));
     blocks.push(Block::Note(
-        "The published columns are not quite the same quantity: document 004 names what malloc was \
+        "The published columns are not quite the same quantity: the replay names what malloc was \
          asked for, table 28-3 the whole virtual memory of the process. The document's first table \
          counts its children's CPU time, its second does not."
             .into(),
@@ -113,7 +113,7 @@ fn figures(study: &Study) -> Table {
         .estimate("A process", "ns", MISSING, |made| Some(made.elapsed_ns))
         .estimate("CPU of the program", "ns", MISSING, |made| made.cpu_ns)
         .estimate("CPU with its children", "ns", MISSING, |made| made.with_children_ns)
-        .number("Document 004, a process", "ns", "not published", |made| {
+        .number("The replay, a process", "ns", "not published", |made| {
             each(&FORK_TABLE, &format!("{}.{}.{}", state(made), made.method, made.size_bytes))
         })
         .number("TLPI 28-3, a process", "ns", "not published", |made| {
@@ -124,14 +124,14 @@ fn figures(study: &Study) -> Table {
         .table()
 }
 
-/// Document 004's two tables and the book's, in their own layout.
+/// The replay's two tables and the book's, in their own layout.
 fn published() -> Table {
     let mut columns = vec![Column::text("Method, published in")];
     for (_, megabytes) in SIZES {
         columns.push(Column::text(format!("{megabytes} MB: time (CPU)")));
         columns.push(Column::unit("rate", "per_s"));
     }
-    let caption = "Published: document 004 (arm64 guest, Linux 6.1) and table 28-3 (x86-32, Linux \
+    let caption = "Published: the replay (arm64 guest, Linux 6.1) and table 28-3 (x86-32, Linux \
                    2.6.27); CPU times of the latter were not taken over. * CPU with the children's";
     let mut table = Table::new("fork-table-published", caption, columns);
     let mut add = |source: &str, paper: &Paper, prefix: &str, method: &str, ids: [String; 3]| {
@@ -145,7 +145,7 @@ fn published() -> Table {
         }
         table.push(row);
     };
-    for (source, prefix) in [("004 touched", "touched."), ("004 untouched*", "untouched.")] {
+    for (source, prefix) in [("replay touched", "touched."), ("replay untouched*", "untouched.")] {
         for method in ["fork", "vfork"] {
             add(source, &FORK_TABLE, prefix, method, SIZES.map(|(size, _)| size.to_string()));
         }
@@ -164,7 +164,7 @@ fn rates(study: &Study) -> Option<Plot> {
         Axis::log("Processes a second", "per_s"),
     )
     .caption(
-        "Dashed: document 004's guest. What falls with size copies page tables; what is flat does \
+        "Dashed: the replay's guest. What falls with size copies page tables; what is flat does \
          not.",
     );
     for method in METHODS {
@@ -178,7 +178,7 @@ fn rates(study: &Study) -> Option<Plot> {
     for method in ["fork", "vfork"] {
         let rate = |size| FORK_TABLE.value(&format!("touched.{method}.{size}"), "rate_per_s");
         let points = SIZES.iter().filter_map(|(size, _)| Some((*size as f64, rate(*size)?)));
-        plot.draw(Series::line(format!("{method}, document 004"), points, true));
+        plot.draw(Series::line(format!("{method}, the replay"), points, true));
     }
     Some(plot)
 }

@@ -23,7 +23,7 @@ fn described(variant: &Variant) -> String {
 }
 
 pub(super) fn section(study: &Study) -> Section {
-    let title = "Beyond document 000";
+    let title = "Beyond Smith & Maguire (1988)";
     let page = study.profile.page_size_bytes;
     let huge = study.environment().and_then(|e| e.thp_size_bytes);
     let huge = huge.or(study.profile.huge_page_bytes);
@@ -82,7 +82,8 @@ fn untouched(study: &Study) -> Option<String> {
     let [filled, asked_for, none] = untouched_forks(study)?;
     Some(format!(
         "Memory that was asked for but never touched: fork took {} with {} of it, {} without any, \
-         and {} once it had been written ({} times as long). Document 004 found the same.",
+         and {} once it had been written ({} times as long). The replay of TLPI's table 28-3 found \
+         the same.",
         cells::words(asked_for, "ns"),
         size(HEAP_BYTES),
         cells::words(none, "ns"),

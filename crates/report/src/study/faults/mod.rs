@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Document 002's workloads: writes after a fork, one by one, in order and at random.
+//! The next-page study's workloads: writes after a fork, one by one, in order and at random.
 
 mod latency;
 mod parts;
@@ -23,7 +23,7 @@ pub(super) const RUNS_TABLE: &str = "cow-runs";
 /// Anchor of the plot of a fault's parts.
 pub(super) const PARTS_PLOT: &str = parts::PLOT;
 
-const TITLE: &str = "Writes after a fork (document 002)";
+const TITLE: &str = "Writes after a fork (next-page study)";
 
 pub(super) fn section(study: &Study) -> Section {
     let mut blocks = vec![Block::Text(
@@ -106,7 +106,7 @@ fn runs(workloads: &[Workload], page: u64) -> Table {
         .table()
 }
 
-/// What document 002 published, without pre-copy, beside the same here.
+/// What the next-page study published, without pre-copy, beside the same here.
 fn published(workloads: &[Workload], page: u64) -> Table {
     let here = |line: &Line| {
         let (pattern, size) = (PATTERN.of(&line.params)?, SIZE_BYTES.of(&line.params)?);
@@ -117,10 +117,10 @@ fn published(workloads: &[Workload], page: u64) -> Table {
         }
     };
     let caption =
-        "Document 002 without its pre-copy, and the same workloads here: one child writes";
+        "The next-page study without its pre-copy, and the same workloads here: one child writes";
     Rows::of("cow-published", caption, COW_STUDY.lines("cow-published"))
         .text("Figure", |line| &line.what)
-        .unit("Document 002 (AMD, Linux 6.8)", "ns", |line| line.there("not published"))
+        .unit("Next-page study (AMD, Linux 6.8)", "ns", |line| line.there("not published"))
         .estimate("this machine", "ns", MISSING, here)
         .figure("times as fast", |line| {
             let factor = line.there.zip(here(line)).map(|(there, here)| there / here.value);

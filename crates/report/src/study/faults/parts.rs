@@ -52,7 +52,7 @@ pub(super) fn blocks(study: &Study) -> Vec<Block> {
          remains. The flush comes on top while another thread of the process runs.",
     )
     .with(Series::bars("this machine", here, Vec::new()).measured(&figures))
-    .with(Series::bars("document 002", there, printed));
+    .with(Series::bars("next-page study", there, printed));
     let own = |quantity: &str| (published(quantity), "not published by itself");
     let mut rows: Vec<_> = measured
         .into_iter()
@@ -66,12 +66,12 @@ pub(super) fn blocks(study: &Study) -> Vec<Block> {
         .collect();
     let there = [own("rest_ns"), own("rest_share_ratio")];
     rows.extend(together.map(|sum| ("trap and the rest together", sum, there)));
-    let caption = "The parts beside document 002, which measured the copy and took the difference";
+    let caption = "The parts beside the next-page study, which measured the copy and took the rest";
     let table = Rows::of("fault-parts-table", caption, &rows)
         .text("Part", |(name, ..)| *name)
         .estimate("Time", "ns", "", |(_, e, _)| Some(*e))
         .unit("Of a fault", "fraction", |(_, e, _)| Cell::number(e.value / fault, "fraction"))
-        .unit("Document 002", "ns", |(.., [(ns, none), _])| cells::number(*ns, "ns", none))
+        .unit("Next-page study", "ns", |(.., [(ns, none), _])| cells::number(*ns, "ns", none))
         .unit("of a fault, as published", "fraction", |(.., [_, (share, none)])| {
             cells::number(*share, "fraction", none)
         })

@@ -84,7 +84,7 @@ fn untouched(study: &Study) -> Block {
     Block::finding(headline, detail, variants::TABLE)
 }
 
-/// Document 000's result on this machine.
+/// Smith & Maguire's result on this machine.
 fn law(study: &Study) -> Block {
     let sweep = &study.sweep;
     let figures = || {
@@ -93,7 +93,7 @@ fn law(study: &Study) -> Block {
     };
     let Some((line, service, (worst_line, residual))) = figures() else {
         let needs = "three sizes at least of the sweep (bench fork-sweep)";
-        return not_available(study, "Document 000's lines", &["fork-sweep"], needs);
+        return not_available(study, "Smith & Maguire's lines", &["fork-sweep"], needs);
     };
     let headline = if residual.abs() <= explain::LARGE {
         format!(

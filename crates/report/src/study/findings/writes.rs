@@ -94,8 +94,8 @@ fn parts(study: &Study) -> Block {
     if let (Some(copy), Some(rest)) = (published("copy_share_ratio"), published("rest_share_ratio"))
     {
         detail.push_str(&format!(
-            " Document 002 measured {copy} for the copy and took the other {rest} for the trap and \
-             what belongs to it."
+            " The next-page study measured {copy} for the copy and took the other {rest} for the \
+             trap and what belongs to it."
         ));
     }
     detail.push_str(if rest.value > trap.value.max(copy.value) {
@@ -131,8 +131,8 @@ fn order(study: &Study) -> Option<Block> {
         COW_STUDY.recomputed("random-over-sequential", quantity).map(percent).unwrap_or_default()
     };
     let detail = format!(
-        "A page: {} at random, {} in order, one child writing. By document 002's run times it was \
-         {} to {} more there.",
+        "A page: {} at random, {} in order, one child writing. By the next-page study's run times \
+         it was {} to {} more there.",
         cells::words(random, "ns"),
         cells::words(sequential, "ns"),
         published("random_over_sequential_low_ratio"),

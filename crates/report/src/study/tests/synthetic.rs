@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A machine that obeys document 000's equation exactly, and the samples of a study on it.
+//! A machine that obeys Smith & Maguire's equation exactly, and the samples of a study on it.
 
 use cowlab_analysis::machine;
 use cowlab_analysis::study::sweep::{FRACTIONS, PAPER_HEAPS_BYTES};
