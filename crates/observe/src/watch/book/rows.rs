@@ -10,24 +10,25 @@ use cowlab_machine::Stat;
 /// Children in a frame, the newest.
 const CHILDREN: usize = 50;
 
+fn add_fork(totals: &mut super::Totals, fork: &ForkEvent) {
+    let made = match fork.shares_memory {
+        true => &mut totals.spawns,
+        false => &mut totals.forks,
+    };
+    *made.get_or_insert(0) += 1;
+    if let Some(stop_ns) = fork.stop_ns {
+        totals.stops.get_or_insert_default().add(stop_ns);
+    }
+}
+
 impl Book {
     /// A watched process forked. `child`: who the child is, unless it was reaped already, and what
     /// it has.
     pub fn forked(&mut self, event: &Event, fork: &ForkEvent, child: (Option<Stat>, Reading)) {
         let Some(parent) = self.accounts.get_mut(&event.tgid) else { return };
         let (name, group) = (parent.name.clone(), parent.group.clone());
-        let sum_up = |totals: &mut super::Totals| {
-            let made = match fork.shares_memory {
-                true => &mut totals.spawns,
-                false => &mut totals.forks,
-            };
-            *made.get_or_insert(0) += 1;
-            if let Some(stop_ns) = fork.stop_ns {
-                totals.stops.get_or_insert_default().add(stop_ns);
-            }
-        };
-        sum_up(&mut parent.totals);
-        sum_up(self.group(&group));
+        add_fork(&mut parent.totals, fork);
+        add_fork(self.group(&group), fork);
         let Some(pid) = fork.child_tgid else { return };
         // Grandchildren stand beside their parents, so that a frame is no tree.
         let (stat, reading) = child;
@@ -54,6 +55,11 @@ impl Book {
                 share.own_at_fork.counts = share.own_at_fork.counts.map(|_| Default::default());
             }
         }
+    }
+
+    /// A process forked that ended before it could be read: its name counts, which the event has.
+    pub fn forked_unseen(&mut self, event: &Event, fork: &ForkEvent) {
+        add_fork(self.group(&event.comm), fork);
     }
 
     /// A watched process runs another program: it shares nothing any more.

@@ -35,7 +35,7 @@ impl Gatherer {
 
     /// Books an event by what it says alone. The child of a fork is not followed, and the end of a
     /// process that is in the book is found by a refresh.
-    fn count(&mut self, event: &Event) {
+    pub(super) fn count(&mut self, event: &Event) {
         let pid = event.tgid;
         if pid == std::process::id() {
             return;
@@ -47,6 +47,8 @@ impl Gatherer {
                 if is_known || self.take_up(event) {
                     let fork = ForkEvent { child_tgid: None, ..*fork };
                     self.book.forked(event, &fork, Default::default());
+                } else {
+                    self.count_unseen(event, fork);
                 }
                 if let Some(child) = fork.child_tgid {
                     self.forget(child);
@@ -65,10 +67,11 @@ impl Gatherer {
             return;
         }
         if !self.book.knows(pid) && !self.take_up(event) {
-            // Its fork was lost, or its end is booked. It would keep its place among those that BPF
-            // watches for ever, and there are only so many.
-            if !matches!(event.what, Happening::Fork(_)) {
-                self.forget(pid);
+            match &event.what {
+                Happening::Fork(fork) => self.count_unseen(event, fork),
+                // Its fork was lost, or its end is booked. It would keep its place among those that
+                // BPF watches for ever, and there are only so many.
+                _ => self.forget(pid),
             }
             return;
         }
@@ -85,6 +88,13 @@ impl Gatherer {
             // The end of its first thread alone: a refresh finds that of the last one.
             Happening::Exit if executes || self.goes_on(pid) => {}
             Happening::Exit => self.end(pid, event.time_ns),
+        }
+    }
+
+    /// Where everything is watched, a fork of one that has ended and left nothing to read.
+    fn count_unseen(&mut self, event: &Event, fork: &ForkEvent) {
+        if self.wanted == Wanted::All {
+            self.book.forked_unseen(event, fork);
         }
     }
 

@@ -241,3 +241,30 @@ fn a_storm_of_forks_costs_no_more_than_its_share_and_every_fork_is_counted() {
     assert_eq!(forks + lost, PER_S * SECONDS);
     assert!((1..=forks).contains(&watch.pace.unread_events), "{}", watch.pace.unread_events);
 }
+
+#[test]
+fn forks_of_programs_that_have_ended_count_by_their_name() {
+    let mut watch = watch(Wanted::All);
+    (watch.sees.events, watch.sees.stops) = (true, true);
+    let storm: Vec<Event> = (0..10_000).map(|n| fork(NOBODY + n, NOBODY + 20_000)).collect();
+    watch.pace.pass(Instant::now());
+    watch.take(&storm[0], false);
+    let before = watch.pace.unread_events;
+    storm[1..].iter().for_each(|event| watch.count(event));
+    assert_eq!(watch.pace.unread_events - before, 9_999);
+    let frame = watch.frame();
+    let sum = &frame.groups.iter().find(|group| group.name == "x").unwrap().totals;
+    assert_eq!(
+        (sum.forks, sum.stops.as_ref().map(|stops| stops.count)),
+        (Some(10_000), Some(10_000))
+    );
+    // However many names there are.
+    for n in 0..1000 {
+        let name = format!("x{n}");
+        watch.count(&Event { comm: name, ..fork(NOBODY + n, NOBODY + 20_000) });
+    }
+    let frame = watch.frame();
+    assert!(frame.groups.len() <= 101, "{}", frame.groups.len());
+    let forks: u64 = frame.groups.iter().filter_map(|group| group.totals.forks).sum();
+    assert_eq!(forks, 11_000);
+}
