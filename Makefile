@@ -16,8 +16,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # One profile and one set of features for everything, so that nothing is compiled twice.
 CARGO_FLAGS := --release --workspace
 
-.PHONY: help study build test test-long test-slowdown test-casper-long test-insert-long test-hostile-long \
-	fuzz-insert fuzz-reader soak deny kernels test-kernel test-kernel-long test-kernel-regions test-study-long test-tend-long unit e2e lint man picture bindings bench-trace install clean
+.PHONY: help study build test fuzz-short test-long test-slowdown test-casper-long test-insert-long test-hostile-long \
+	fuzz fuzz-insert fuzz-reader soak deny kernels test-kernel test-kernel-long test-kernel-regions test-study-long test-tend-long unit e2e lint man picture bindings bench-trace install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -30,7 +30,7 @@ build: ## target/release/cowlab and target/libcasper
 	$(CARGO) build $(CARGO_FLAGS)
 	$(MAKE) -s -C casper/libcasper all reader BUILD=$(CURDIR)/target/libcasper CARGO_BUILD=$(CURDIR)/target/release
 
-test: lint unit e2e ## everything that a change must pass
+test: lint unit fuzz-short e2e ## everything that a change must pass
 
 test-long: test test-study-long test-kernel-long test-casper-long test-slowdown test-insert-long test-tend-long \
 	test-hostile-long deny ## the long tests as well (hours)
@@ -38,6 +38,10 @@ test-long: test test-study-long test-kernel-long test-casper-long test-slowdown 
 unit: build
 	scripts/install kernel
 	$(CARGO) test $(CARGO_FLAGS)
+
+fuzz-short:
+	scripts/install test
+	scripts/fuzz-files 3
 
 kernels: build ## the plain and the patched kernel, unless they are cached (5 minutes each on 2 CPUs)
 	scripts/install kernel
@@ -116,12 +120,17 @@ test-hostile-long: build ## each call of six commands fails in turn; 5,000 chang
 	COWLAB_TEST_LONG=1 COWLAB_TEST_LIMIT_S=14400 scripts/run-tests faults
 	COWLAB_TEST_LONG=1 COWLAB_TEST_LIMIT_S=14400 scripts/run-tests hostile_files
 	COWLAB_TEST_LONG=1 scripts/run-tests kernel_watch
+	$(MAKE) fuzz
 
 MINUTES ?= 60
 soak: build ## watch for MINUTES=60 under a storm of forks and bad scrapers: RSS, CPU, scrapes within bounds
 	scripts/watch-soak --minutes $(MINUTES)
 
 SECONDS ?= 60
+fuzz: ## fuzz each reader of files and answers of others for SECONDS=60, on all cores
+	scripts/install test
+	scripts/fuzz-files $(SECONDS)
+
 fuzz-insert: ## fuzz insert on one core for SECONDS=60
 	scripts/install test-long
 	scripts/fuzz insert -max_total_time=$(SECONDS)

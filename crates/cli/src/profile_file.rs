@@ -63,8 +63,7 @@ impl ProfileFile {
             )
         })?;
         let read: ProfileFile = cowlab_store::parse(&text, &file)?;
-        let sizes = [Some(read.profile.page_size_bytes), read.profile.huge_page_bytes];
-        if !sizes.iter().flatten().all(|size| size.is_power_of_two()) {
+        if !read.profile.has_page_sizes() {
             bail!("{}: a page size is no power of two: the file is damaged", file.display());
         }
         Ok(read)

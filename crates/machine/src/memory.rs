@@ -58,7 +58,7 @@ pub struct Overcommit {
 }
 
 pub(crate) fn probe(reader: &Reader<'_>) -> Option<Memory> {
-    let info: Meminfo = reader.parse("proc/meminfo")?;
+    let info: Meminfo = reader.parse_ascii("proc/meminfo")?;
     Some(Memory {
         total_bytes: info.mem_total,
         available_bytes: info.mem_available,

@@ -137,6 +137,20 @@ impl<'a> Reader<'a> {
         self.keep(self.root.parse(file))
     }
 
+    /// The same of a file without names. procfs-core slices into the keys of meminfo, and panics in the
+    /// middle of a character.
+    pub(crate) fn parse_ascii<T: FromRead>(&self, file: &str) -> Option<T> {
+        match self.root.read(file) {
+            Ok(Some(text)) if !text.is_ascii() => {
+                self.malformed(file, "not understood: it is not ASCII");
+                None
+            }
+            text => self.keep(text.and_then(|text| {
+                text.map(|text| parse_text(&self.root.path(file), &text)).transpose()
+            })),
+        }
+    }
+
     /// The text without the space around it; an empty file is a problem.
     pub(crate) fn text(&self, file: &str) -> Option<String> {
         let text = self.keep(self.root.read(file))?;

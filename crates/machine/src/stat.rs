@@ -57,13 +57,14 @@ impl Stat {
 
     /// Decodes the file's text; `None` where it is cut or foreign.
     pub fn decode(text: &[u8]) -> Option<Stat> {
-        // procfs-core indexes beside the brackets. The name may hold brackets, blanks and ends of
-        // lines; the last bracket ends it.
+        // procfs-core indexes beside the brackets, after it has trimmed. The name may hold brackets,
+        // blanks and ends of lines; the last bracket ends it.
         let open = text.iter().position(|byte| *byte == b'(')?;
-        let close = text.iter().rposition(|byte| *byte == b')')?;
-        let is_whole = text[..open].ends_with(b" ")
-            && text.get(close + 1) == Some(&b' ')
-            && text[close + 1..].ends_with(b"\n");
+        let close = text.iter().rposition(|byte| *byte == b')').filter(|close| open < *close)?;
+        let (pid, rest) = (text[..open].strip_suffix(b" ")?, text[close + 1..].strip_prefix(b" ")?);
+        let is_whole = pid.first().is_some_and(u8::is_ascii_digit)
+            && rest.first().is_some_and(u8::is_ascii_alphabetic)
+            && rest.ends_with(b"\n");
         let stat =
             is_whole.then(|| procfs_core::process::Stat::from_read(text)).and_then(Result::ok)?;
         Some(Stat {
@@ -132,7 +133,16 @@ mod tests {
                 assert_eq!(Stat::decode(&whole[..cut]), None, "{name:?} {cut}");
             }
         }
-        for foreign in [&b"(a) S 1\n"[..], b"7(a) S 1\n", b"7 (a)S 1\n", b"7 (a) S 1\n", b")(\n"] {
+        for foreign in [
+            &b"(a) S 1\n"[..],
+            b"7(a) S 1\n",
+            b"7 (a)S 1\n",
+            b"7 (a) S 1\n",
+            b")(\n",
+            b"7 a) S (1\n",
+            b" (a) S 1\n",
+            b"7 (a) \n",
+        ] {
             assert_eq!(Stat::decode(foreign), None, "{foreign:?}");
         }
     }

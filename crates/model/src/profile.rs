@@ -129,6 +129,12 @@ impl MachineProfile {
         usual
     }
 
+    /// Whether its page sizes are some: figures are divided by them.
+    pub fn has_page_sizes(&self) -> bool {
+        let sizes = [Some(self.page_size_bytes), self.huge_page_bytes];
+        sizes.iter().flatten().all(|size| size.is_power_of_two())
+    }
+
     /// The median of a primitive cost.
     pub fn cost(&self, name: &str) -> Option<f64> {
         self.costs.get(name).map(|cost| cost.estimate.value)

@@ -245,15 +245,15 @@ fn read_head(client: &mut Client) -> io::Result<Result<Request, Answer>> {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         }
-        if let Some(request) = parse(&head[..length]).transpose() {
+        if let Some(request) = parse_head(&head[..length]).transpose() {
             return Ok(request);
         }
     }
     Ok(Err(Answer::refusal(431, "too long")))
 }
 
-/// `None` if there is more to come.
-fn parse(head: &[u8]) -> Result<Option<Request>, Answer> {
+/// The request in a head; `None` if there is more to come.
+pub fn parse_head(head: &[u8]) -> Result<Option<Request>, Answer> {
     let mut headers = [EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(head) {

@@ -6,4 +6,5 @@ mod http;
 mod metrics;
 
 pub use file::{replace, write_metrics};
+pub use http::{Answer, Request, parse_head};
 pub use metrics::{Endpoint, Family, Kind, Labels, Newest, Value, build, text_of};

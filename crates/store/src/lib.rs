@@ -5,6 +5,7 @@
 mod environment;
 mod file;
 mod histogram;
+mod pages;
 mod parquet;
 mod redact;
 mod run;

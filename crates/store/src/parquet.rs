@@ -9,18 +9,21 @@ use std::sync::{Arc, Once};
 use anyhow::{Context, Result, anyhow};
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::{Params, Sample, open_regular};
+use crate::{Params, Sample, open_regular, pages};
 
 /// What a file, and what is in it, may have.
 struct Limits {
     bytes: usize,
     rows: i64,
 }
+
+/// Of a batch.
+const MOST_ROWS: u64 = 1024;
 
 /// Some ten times the largest runs.
 const LIMITS: Limits = Limits { bytes: 1 << 30, rows: 20_000_000 };
@@ -115,10 +118,15 @@ fn decode(path: &Path, limits: &Limits) -> Result<Vec<Sample>> {
         return Err(too_large());
     }
     let broken = || format!("{} is cut, damaged or not Parquet", path.display());
-    let builder = ParquetRecordBatchReaderBuilder::try_new(file).with_context(broken)?;
-    if builder.metadata().file_metadata().num_rows() > limits.rows {
+    let metadata = ArrowReaderMetadata::load(&file, Default::default()).with_context(broken)?;
+    if metadata.metadata().file_metadata().num_rows() > limits.rows {
         return Err(too_large());
     }
+    let largest = pages::largest(&file, metadata.metadata()).with_context(broken)?;
+    // A page may be one long name, which every row has.
+    let rows = (limits.bytes as u64 / largest.max(1)).clamp(1, MOST_ROWS) as usize;
+    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
+    let builder = builder.with_batch_size(rows);
     let mut samples = Vec::new();
     let mut bytes = 0;
     for batch in builder.build().with_context(broken)? {
@@ -190,6 +198,13 @@ mod tests {
         for (bytes, rows) in [(all, 200), (10, 200), (1 << 30, 199)] {
             assert!(read(bytes, rows).unwrap_err().contains("larger than"), "{bytes}, {rows}");
         }
+    }
+
+    #[test]
+    fn pages_are_looked_at_before_they_are_unpacked() {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/samples/");
+        let error = read(&Path::new(corpus).join("found-page-of-2-gib")).unwrap_err();
+        assert!(format!("{error:#}").contains("a page "), "{error:#}");
     }
 
     #[test]

@@ -224,6 +224,11 @@ impl Connection {
     }
 }
 
+/// How long the answer to one question took, over a connection that is there.
+pub fn ask_once(connection: OwnedFd) -> Result<u64> {
+    Connection(connection).ask()
+}
+
 fn attend(shared: &Shared, asker: &mut Asker) {
     let mut is_first = true;
     let mut failed: Option<Instant> = None;

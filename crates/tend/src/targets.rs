@@ -47,7 +47,12 @@ impl PolicyFile {
     pub fn read(path: &Path) -> Result<PolicyFile> {
         let text = read_text(path, TEXT_BYTES)
             .with_context(|| format!("cannot read the policy file {}", path.display()))?;
-        let file: PolicyFile = toml::from_str(&text)
+        PolicyFile::parse(&text, path)
+    }
+
+    /// The same of the text of `path`, which errors name.
+    pub fn parse(text: &str, path: &Path) -> Result<PolicyFile> {
+        let file: PolicyFile = toml::from_str(text)
             .with_context(|| format!("{} is no policy file", path.display()))?;
         if file.target.is_empty() {
             bail!("{} names nobody: it needs a [[target]]", path.display());

@@ -2,6 +2,9 @@
 //! What is known at one refresh: the format of `--json`, recordings and `--replay`, and what views
 //! and metrics are made of. docs/watch.md describes it.
 
+use anyhow::{Context, Result, bail};
+use cowlab_schema::Command;
+use cowlab_store::FORMAT;
 use serde::{Deserialize, Serialize};
 
 use super::reading::Reading;
@@ -29,7 +32,24 @@ pub struct Frame {
     pub own: Own,
 }
 
+#[derive(Deserialize)]
+struct Line {
+    format: u32,
+    summary: Frame,
+}
+
 impl Frame {
+    /// Reads a line of a recording. Older versions wrote 0 for what they did not see.
+    pub fn parse(text: &str) -> Result<Frame> {
+        let line: Line = serde_json::from_str(text)
+            .with_context(|| format!("not a line of `{}`", Command::WatchJson))?;
+        let frame_format = line.summary.frame_format;
+        if line.format != FORMAT || frame_format != FRAME_FORMAT {
+            bail!("format {}.{frame_format} is another version's", line.format);
+        }
+        Ok(line.summary.only_seen())
+    }
+
     /// Leaves out what cannot be seen by `sees`, which recordings of older versions have as 0; what
     /// can be seen, and was not yet, is 0.
     pub fn only_seen(mut self) -> Frame {

@@ -77,7 +77,7 @@ impl Source {
         // What is no recording is told at once.
         let mut first = None;
         if let Some((_, line)) = lines.next() {
-            first = Some(stream::parse(&line?).with_context(|| format!("{name}, line 1"))?);
+            first = Some(Frame::parse(&line?).with_context(|| format!("{name}, line 1"))?);
         }
         let first = first.with_context(|| format!("{name} is empty: no recording"))?;
         let missing = Vec::new();
@@ -89,7 +89,7 @@ impl Source {
                 return Ok(());
             }
             for (number, line) in lines {
-                let frame = match line.and_then(|line| stream::parse(&line)) {
+                let frame = match line.and_then(|line| Frame::parse(&line)) {
                     Ok(frame) => frame,
                     Err(error) => {
                         let place = format!("{name}, line {}: cut short?", number + 1);

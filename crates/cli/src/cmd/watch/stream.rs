@@ -7,11 +7,10 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use cowlab_observe::watch::{FRAME_FORMAT, Frame};
-use cowlab_schema::{Command, watch};
+use cowlab_observe::watch::Frame;
+use cowlab_schema::watch;
 use cowlab_store::{FORMAT, Missing, Params, Sample};
 use rustix::fs::OFlags;
-use serde::Deserialize;
 
 use crate::output::JsonDocument;
 
@@ -38,23 +37,6 @@ pub fn line(frame: &Frame) -> Result<String> {
         missing: &missing,
     };
     Ok(serde_json::to_string(&document)? + "\n")
-}
-
-#[derive(Deserialize)]
-struct Line {
-    format: u32,
-    summary: Frame,
-}
-
-/// Reads a line again. Older versions wrote 0 for what they did not see.
-pub fn parse(text: &str) -> Result<Frame> {
-    let line: Line = serde_json::from_str(text)
-        .with_context(|| format!("not a line of `{}`", Command::WatchJson))?;
-    let frame_format = line.summary.frame_format;
-    if line.format != FORMAT || frame_format != FRAME_FORMAT {
-        bail!("format {}.{frame_format} is another version's", line.format);
-    }
-    Ok(line.summary.only_seen())
 }
 
 /// The figures of a frame as rows, those that are known.
@@ -181,7 +163,7 @@ fn whole_bytes(file: &File) -> Result<Option<u64>> {
     // Of a first line that is torn, nothing else is known.
     let is_ours = match whole {
         0 => first.is_empty() || first.starts_with("{\"format\":"),
-        _ => parse(&first).is_ok(),
+        _ => Frame::parse(&first).is_ok(),
     };
     Ok(is_ours.then_some(whole))
 }
@@ -189,7 +171,7 @@ fn whole_bytes(file: &File) -> Result<Option<u64>> {
 #[cfg(test)]
 pub mod tests {
     use cowlab_observe::watch::{
-        ChildRow, Epoch, Group, MappingRow, Own, Process, RegionRow, Sees, Stops,
+        ChildRow, Epoch, FRAME_FORMAT, Group, MappingRow, Own, Process, RegionRow, Sees, Stops,
     };
 
     use super::*;
@@ -287,7 +269,7 @@ pub mod tests {
         let frame = example();
         let line = line(&frame).unwrap();
         assert!(line.ends_with("}\n") && line.matches('\n').count() == 1);
-        assert_eq!(parse(&line).unwrap(), frame);
+        assert_eq!(Frame::parse(&line).unwrap(), frame);
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(value["missing"][0]["metric"], "time in copies");
         let sample = &value["samples"][0];
@@ -301,7 +283,7 @@ pub mod tests {
     fn what_an_older_version_did_not_see_is_none_and_not_its_0() {
         let older = line(&example()).unwrap().replace("\"events\":true", "\"events\":false");
         let older = older.replace("\"stops\":true", "\"stops\":false");
-        let frame = parse(&older).unwrap();
+        let frame = Frame::parse(&older).unwrap();
         let totals = &frame.processes[0].totals;
         assert_eq!((totals.forks, totals.exits, totals.stops.as_ref()), (None, None, None));
         assert_eq!(frame.own.lost_events, None);
@@ -311,9 +293,9 @@ pub mod tests {
     #[test]
     fn other_versions_and_other_files_are_refused() {
         let line = line(&example()).unwrap();
-        assert!(parse(&line.replace("\"frame_format\":1", "\"frame_format\":2")).is_err());
-        assert!(parse(&line[..line.len() / 2]).is_err());
-        assert!(parse("{}").is_err());
+        assert!(Frame::parse(&line.replace("\"frame_format\":1", "\"frame_format\":2")).is_err());
+        assert!(Frame::parse(&line[..line.len() / 2]).is_err());
+        assert!(Frame::parse("{}").is_err());
     }
 
     #[test]

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What reads bytes of others, as a table: `make fuzz` changes the bytes, a test gives it those of
+//! `fuzz/corpus`. A target may refuse what it gets; it must not panic, hang or fill the memory.
+
+mod tree;
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::{fs, thread_local};
+
+use cowlab_analysis::figures::figures;
+use cowlab_lab::{ktap, selftests};
+use cowlab_machine::cow_stats::{CowStats, ProcessCowStats};
+use cowlab_machine::{Rollup, Stat, mappings, status};
+use cowlab_model::cost::{Question, predict};
+use cowlab_model::profile::{MachineProfile, Writer};
+use cowlab_observe::bpf::{Event, Fault};
+use cowlab_observe::watch::Frame;
+use cowlab_probes::Rows;
+use cowlab_store::{Environment, Run, RunInfo};
+use cowlab_tend::{ping, targets::PolicyFile};
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, send, shutdown, socketpair};
+use serde::Deserialize;
+use tempfile::TempDir;
+
+/// A reader of bytes.
+pub struct Target {
+    /// As in `fuzz/corpus/NAME`.
+    pub name: &'static str,
+    /// Reads them.
+    pub read: fn(&[u8]),
+}
+
+/// Every one.
+pub const TARGETS: [Target; 14] = [
+    Target { name: "samples", read: samples },
+    Target { name: "run", read: |bytes| drop(parsed::<RunInfo>(bytes)) },
+    Target { name: "profile", read: profile },
+    Target { name: "recording", read: recording },
+    Target { name: "histogram", read: histogram },
+    Target { name: "policy", read: |bytes| drop(PolicyFile::parse(&text(bytes), here())) },
+    Target { name: "selftests", read: |bytes| drop(selftests::List::parse(&text(bytes))) },
+    Target { name: "ktap", read: |bytes| drop(ktap::parse(&text(bytes))) },
+    Target { name: "rows", read: |bytes| drop(Rows::decode(&text(bytes))) },
+    Target { name: "process", read: process },
+    Target { name: "machine", read: tree::machine },
+    Target { name: "events", read: events },
+    Target { name: "ping", read: answer },
+    Target { name: "request", read: |bytes| drop(cowlab_serve::parse_head(bytes)) },
+];
+
+fn here() -> &'static Path {
+    Path::new("input")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn parsed<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Option<T> {
+    cowlab_store::parse(&text(bytes), here()).ok()
+}
+
+thread_local! {
+    /// A run whose samples are given.
+    static RUN: TempDir = {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let info = include_bytes!("../../report/tests/old_runs/footprint/run.json");
+        fs::write(folder.path().join("run.json"), info).expect("a file can be written");
+        folder
+    };
+}
+
+fn samples(bytes: &[u8]) {
+    let read = RUN.with(|folder| {
+        fs::write(folder.path().join("samples.parquet"), bytes).expect("a file can be written");
+        Run::read(folder.path())
+    });
+    let Ok(run) = read else { return };
+    run.samples.iter().filter_map(|sample| sample.histogram.as_deref()).for_each(histogram);
+    figures(&run.samples);
+}
+
+/// As in `profile.json`.
+#[derive(Deserialize)]
+struct Profile {
+    #[serde(rename = "environment")]
+    _environment: Environment,
+    profile: MachineProfile,
+}
+
+fn profile(bytes: &[u8]) {
+    let Some(Profile { profile, .. }) = parsed(bytes) else { return };
+    for page_size_bytes in profile.has_page_sizes().then_some([4096, 2 << 20]).iter().flatten() {
+        let question = Question {
+            pages: 262_144,
+            written: 1000,
+            written_before: 262_144,
+            writer: Writer::Child,
+            threads: 0,
+            page_size_bytes: *page_size_bytes,
+            split_pages: None,
+            among_work: true,
+            vmas: None,
+        };
+        drop(predict(&profile, &question));
+    }
+}
+
+fn recording(bytes: &[u8]) {
+    let Ok(frame) = Frame::parse(&text(bytes)) else { return };
+    serde_json::to_string(&frame).expect("what was read can be written");
+}
+
+fn histogram(bytes: &[u8]) {
+    let Ok(histogram) = cowlab_store::deserialise(bytes) else { return };
+    for quantile in cowlab_schema::QUANTILES {
+        cowlab_store::value_at(&histogram, quantile);
+    }
+    cowlab_store::serialise(&histogram);
+}
+
+/// The files of one process, which has the name and the mappings that it wants.
+fn process(bytes: &[u8]) {
+    let text = text(bytes);
+    Stat::decode(bytes);
+    drop(mappings::parse(here(), &text));
+    drop(Rollup::decode(&text, here()));
+    drop(CowStats::decode(&text, here()));
+    drop(ProcessCowStats::decode(&text, here()));
+    status::bytes(&text, "VmRSS");
+}
+
+fn events(bytes: &[u8]) {
+    Event::decode(bytes);
+    Fault::decode(bytes);
+}
+
+/// What a program answers to PING, before it goes away.
+fn answer(bytes: &[u8]) {
+    let flags = SocketFlags::CLOEXEC;
+    let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let (own, other): (OwnedFd, OwnedFd) = pair.expect("sockets can be made");
+    // More than an answer may have, and less than a socket holds.
+    let bytes = &bytes[..bytes.len().min(4096)];
+    send(&other, bytes, rustix::net::SendFlags::NOSIGNAL).expect("it fits");
+    shutdown(&other, Shutdown::Write).expect("it is open");
+    drop(ping::ask_once(own));
+}
