@@ -17,7 +17,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO_FLAGS := --release --workspace
 
 .PHONY: help study build test fuzz-short test-long test-slowdown test-casper-long test-insert-long test-hostile-long \
-	fuzz fuzz-insert fuzz-reader soak deny kernels test-kernel test-kernel-long test-kernel-regions test-study-long test-tend-long unit e2e lint man picture bindings bench-trace install clean
+	fuzz fuzz-insert fuzz-reader soak deny sbom kernels test-kernel test-kernel-long test-kernel-regions test-study-long test-tend-long unit e2e lint man picture bindings bench-trace install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -33,7 +33,7 @@ build: ## target/release/cowlab and target/libcasper
 test: lint unit fuzz-short e2e ## everything that a change must pass
 
 test-long: test test-study-long test-kernel-long test-casper-long test-slowdown test-insert-long test-tend-long \
-	test-hostile-long deny ## the long tests as well (hours)
+	test-hostile-long deny sbom ## the long tests as well (hours)
 
 unit: build
 	scripts/install kernel
@@ -143,6 +143,10 @@ fuzz-reader: ## fuzz the reader of traces on one core with RUNS=100000 inputs
 deny: ## licences, versions and sources of every library
 	scripts/install deny
 	PATH=$(CURDIR)/target/tools/bin:$$PATH $(CARGO) deny check bans licenses sources
+
+sbom: ## target/cowlab.cdx.json: the crates that the program is built from (CycloneDX 1.6)
+	scripts/install sbom
+	scripts/sbom target/cowlab.cdx.json
 
 lint: ## formats, warnings, licence tags, layers, links
 	scripts/install test
