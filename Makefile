@@ -115,11 +115,12 @@ docs/metrics.md: FORCE ## the table of parameters and metrics, from crates/schem
 	mv $@.new $@
 FORCE:
 
-test-hostile-long: build ## each call of six commands fails in turn; 5,000 changes of each file that others hand us
+test-hostile-long: build ## each call of six commands fails in turn; 5,000 changes of each file that others hand us; 10,000 processes
 	scripts/install test
 	COWLAB_TEST_LONG=1 COWLAB_TEST_LIMIT_S=14400 scripts/run-tests faults
 	COWLAB_TEST_LONG=1 COWLAB_TEST_LIMIT_S=14400 scripts/run-tests hostile_files
 	COWLAB_TEST_LONG=1 scripts/run-tests kernel_watch
+	scripts/watch-soak --minutes 1 --sleepers 10000
 	$(MAKE) fuzz
 
 MINUTES ?= 60
