@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
 # odd_guest.sh FOLDER: in a guest, as root. `watch` beside pids that are used again, CPUs that come and go,
-# and a clock that is set; its lines go to FOLDER/frames, what it says to FOLDER/err.
+# a clock that is set, and a pause of the whole guest once FOLDER/pause is there; its lines go to FOLDER/frames, what it says to FOLDER/err.
 set -euo pipefail
 
 : "${COWLAB:?is the program under test}" "${REPOSITORY:?is the folder with tests/lib}"
@@ -39,6 +39,11 @@ for step in '+1 hour' '-2 hours' '+1 hour'; do
 	tell fork
 	sleep 1
 done
+tell fork
+touch pause
+# It stands still within this.
+sleep 5
+tell fork
 tell none
 sleep 1
 kill "$forker"
