@@ -44,7 +44,9 @@ impl Gatherer {
         let is_known = self.book.knows(pid);
         match &event.what {
             Happening::Fork(fork) => {
-                if is_known || self.take_up(event) {
+                // One that nobody knows yet is found by a refresh: looking for it here takes longer than
+                // all the rest, and events would be lost.
+                if is_known {
                     let fork = ForkEvent { child_tgid: None, ..*fork };
                     self.book.forked(event, &fork, Default::default());
                 } else {
