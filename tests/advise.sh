@@ -88,7 +88,7 @@ json 'd.summary.application.written | 1024 <= . and . < 1400' \
 passes advise "$footprint" --profile "$profile"
 says out 'A fork stops python3 for'
 says out 'works from outside'
-(($(wc -l <out) <= 24)) || fail "expected one screen, saw $(wc -l <out) lines: $(<out)"
+(($(wc -l <out) <= 22)) || fail "expected one screen, saw $(wc -l <out) lines: $(<out)"
 says out "cowlab advise $footprint --tables"
 passes advise "$footprint" --profile "$profile" --tables
 says out 'MAP_HUGETLB'

@@ -33,7 +33,7 @@ sleep 100 &
 pid=$!
 trap 'kill $pid 2>/dev/null || true' EXIT
 passes doctor "$pid"
-at_most 20
+at_most 16
 says out "^• The next fork of sleep \($pid\) "
 for row in 'refused\?  no: ' 'copies    at most ' '          cowlab footprint [0-9]+ --forks 1: how much' 'stop      [0-9.]+ .s \([0-9.]+ .s to [0-9.]+ .s\)' \
 	'children  none now' 'do now    nothing: the stop is short'; do

@@ -99,10 +99,9 @@ impl Priced {
 /// Whose figures they are that rest on no calibration, and what to do about it.
 pub fn usual_costs() -> String {
     format!(
-        "by usual costs, a third to three times: `{}` measures this machine's (2 minutes of all CPUs: \
-         not while a server must answer), `{}` sees the next stop",
-        Command::Calibrate,
-        Command::Watch
+        "by usual costs, a third to three times; `{}`, at a quiet hour, takes all CPUs for 2 minutes and says \
+         it better",
+        Command::Calibrate
     )
 }
 

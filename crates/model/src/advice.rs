@@ -80,8 +80,8 @@ impl Means {
         match self {
             Means::Outside => "works from outside",
             Means::Setting => "a setting and a restart",
-            Means::Program => "needs a change of the program",
-            Means::Kernel => "needs another kernel",
+            Means::Program => "a change of the program",
+            Means::Kernel => "another kernel",
         }
     }
 }

@@ -35,7 +35,10 @@ impl Writer {
     fn section(&self, section: &Section) -> String {
         let title = clean(&section.title);
         let rule = "─".repeat(char_width(&title).min(self.width.into()));
-        let mut parts = vec![format!("{}\n{}", self.bold(&title), self.dim(&rule))];
+        let mut parts = Vec::new();
+        if !title.is_empty() {
+            parts.push(format!("{}\n{}", self.bold(&title), self.dim(&rule)));
+        }
         parts.extend(section.blocks.iter().map(|block| match block {
             Block::Text(text) => self.wrapped(&inline::plain(text), "", ""),
             Block::Note(text) => self.dim(&self.wrapped(&inline::plain(text), "Note: ", "      ")),

@@ -26,7 +26,7 @@ use crate::output;
 use crate::profile_file::Priced;
 use crate::run_life::{Report, RunLife};
 use crate::usage::WrongUsage;
-use table::{forecast_samples, name_of, page, screen};
+use table::{forecast_samples, heading, name_of, page, screen};
 
 /// The folio that is priced besides the base page and the huge page.
 const MTHP_BYTES: u64 = 64 << 10;
@@ -83,6 +83,7 @@ pub fn run(json: bool, args: &AdviseArgs) -> Result<()> {
             true => output::json_of(summary, &samples, &missing),
             false if args.tables => output::text(&document),
             false => {
+                document.title = heading(&application);
                 document.sections = screen(&text, &application, &advice, &args.target);
                 output::text(&document)
             }

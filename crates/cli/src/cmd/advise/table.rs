@@ -104,8 +104,7 @@ pub fn screen(
 ) -> Vec<Section> {
     let priced: Vec<&Advice> = advice.iter().filter(|one| one.forecast.is_ok()).collect();
     let shown = &priced[..priced.len().min(ON_SCREEN)];
-    let mut rows =
-        Rows::of("advice", "What each choice would change", shown).text("choice", |one| &one.what);
+    let mut rows = Rows::of("advice", "", shown).text("choice", |one| &one.what);
     for (metric, name, of) in FIGURES {
         rows = rows.figure(name, |one| match &one.forecast {
             // Anything between nothing and all: the middle alone would be a promise.
@@ -133,7 +132,7 @@ pub fn screen(
         "{best}All choices with intervals, and how to have each: {}",
         Command::AdviseTables.of(target)
     )));
-    vec![Section::new("advice", heading(application), blocks)]
+    vec![Section::new("advice", "", blocks)]
 }
 
 fn takes(one: &Advice) -> &str {
@@ -184,6 +183,6 @@ fn tried(one: &Advice, trials: &Samples, metric: Metric) -> Cell {
 }
 
 /// The name of an application, for a heading.
-fn heading(application: &Application) -> String {
+pub fn heading(application: &Application) -> String {
     format!("What a fork costs {}, and what each choice would change", application.name)
 }

@@ -4,9 +4,10 @@
 use anyhow::{Result, bail};
 use cowlab_machine::Root;
 use cowlab_machine::limits::Credentials;
-use cowlab_report::{Block, Cell, Column, Document, Section, Table};
-use cowlab_schema::Metric;
+use cowlab_report::fmt::time;
+use cowlab_report::{Block, Cell, Column, Document, Finding, Section, Table};
 use cowlab_schema::tend::{self, State};
+use cowlab_schema::{Command, Metric};
 use cowlab_store::{Missing, Sample};
 use cowlab_tend::plan::CollapsePlan;
 use cowlab_tend::stop::{Stops, stops};
@@ -187,11 +188,27 @@ impl Found {
             }
             _ => row("CPU time of one collapse", absent("no huge page is free now")),
         }
+        let headline = Finding { headline: self.sentence(), ..Finding::default() };
         Section::new(
             format!("tend-{}", self.pid),
             format!("{} ({})", self.name, self.pid),
-            vec![Block::Table(table)],
+            vec![Block::Finding(headline), Block::Table(table)],
         )
+    }
+
+    /// What tending would save, and how to have it.
+    fn sentence(&self) -> String {
+        let regions = self.steps.steps.len();
+        match &self.stops {
+            Err(why) => format!("What would be saved cannot be said: {why}."),
+            Ok(_) if regions == 0 => "There is nothing to collapse.".to_owned(),
+            Ok(Stops { now, after }) => format!(
+                "Tending would make the stop at the next fork {} instead of {}: {}",
+                time(after.value),
+                time(now.value),
+                Command::Tend.of(self.pid)
+            ),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::args::{ExportFormat, TraceExportArgs};
 use crate::output;
 
 #[derive(Serialize)]
-struct Summary<'a> {
+struct ExportSummary<'a> {
     file: &'a Path,
     output: &'a Path,
     calls: u64,
@@ -41,7 +41,7 @@ pub fn run(json: bool, args: &TraceExportArgs) -> Result<()> {
     }
     if json {
         let summary =
-            Summary { file: &args.file, output: &args.output, calls, events, missing_events };
+            ExportSummary { file: &args.file, output: &args.output, calls, events, missing_events };
         return output::json_of(summary, &[], &missing(&profile));
     }
     let (out, what) = (
