@@ -44,19 +44,18 @@ impl Head {
     fn parse(bytes: &[u8]) -> Option<Head> {
         let mut rest = Compact(bytes);
         let (mut id, mut sizes) = (0, [None; 2]);
-        loop {
-            let field = rest.byte()?;
-            match (field >> 4, field & 15) {
-                (0, 0) => break,
-                // Out of order: one could be told twice.
-                (0, _) => return None,
-                (more, kind) => {
-                    id += usize::from(more);
-                    match sizes.get_mut(id.wrapping_sub(2)) {
-                        Some(size) if kind == 5 => *size = Some(rest.size()?),
-                        _ => rest.skip(kind, 0)?,
-                    }
-                }
+        // The library takes each field for what the format says it is, whatever the head says, and
+        // goes on at the file's end as if there were zeros: what is told otherwise is refused.
+        while let (field, kind) = rest.field(&mut id)?
+            && kind != 0
+        {
+            match (field, kind) {
+                (2 | 3, 5) => sizes[field - 2] = Some(rest.size()?),
+                // The page's type, and its checksum.
+                (1 | 4, 5) => drop(rest.number()?),
+                // What is told of data, of a dictionary and of data in the second version.
+                (5 | 7 | 8, 12) => rest.skip_figures()?,
+                _ => return None,
             }
         }
         let bytes = (bytes.len() - rest.0.len()) as u64;
@@ -91,31 +90,28 @@ impl Compact<'_> {
             .map(|it| it / 2)
     }
 
-    /// What a head holds besides: no lists, no maps.
-    fn skip(&mut self, kind: u8, depth: u8) -> Option<()> {
-        match kind {
-            1 | 2 => {}
-            3 => drop(self.byte()?),
-            4..=6 => drop(self.number()?),
-            7 => drop(self.0.split_off(..8)?),
-            8 => {
-                let length = usize::try_from(self.number()?).ok()?;
-                self.0.split_off(..length)?;
-            }
-            12 if depth < 4 => loop {
-                match self.byte()? {
-                    0 => break,
-                    field => {
-                        if field < 16 {
-                            self.number()?;
-                        }
-                        self.skip(field & 15, depth + 1)?;
-                    }
-                }
-            },
-            _ => return None,
+    /// A field's number and kind; kind 0 ends a structure.
+    fn field(&mut self, id: &mut usize) -> Option<(usize, u8)> {
+        let head = self.byte()?;
+        // One that is out of order could be told twice.
+        if head != 0 && head < 16 {
+            return None;
         }
-        Some(())
+        *id += usize::from(head >> 4);
+        Some((*id, head & 15))
+    }
+
+    /// A structure of 32-bit figures and truth values: ours holds no statistics.
+    fn skip_figures(&mut self) -> Option<()> {
+        let mut id = 0;
+        loop {
+            match self.field(&mut id)? {
+                (_, 0) => return Some(()),
+                (_, 1 | 2) => {}
+                (_, 5) => drop(self.number()?),
+                _ => return None,
+            }
+        }
     }
 }
 
@@ -125,17 +121,21 @@ mod tests {
 
     #[test]
     fn a_head_says_both_sizes_once() {
-        // Kind 0; 64 bytes of 4; a structure with a flag and a text, as of a data page.
-        let bytes = [0x15, 0, 0x15, 0x80, 1, 0x15, 8, 0x2c, 0x11, 0x18, 2, b'a', b'b', 0, 0];
+        // Kind 0; 64 bytes of 4; a structure with a figure and a flag, as of a dictionary.
+        let bytes = [0x15, 0, 0x15, 0x80, 1, 0x15, 8, 0x2c, 0x15, 2, 0x11, 0, 0];
         let head = Head::parse(&bytes).unwrap();
-        assert_eq!((head.bytes, head.packed, head.unpacked), (15, 4, 64));
+        assert_eq!((head.bytes, head.packed, head.unpacked), (13, 4, 64));
         for cut in 0..bytes.len() {
             assert!(Head::parse(&bytes[..cut]).is_none(), "cut at {cut}");
         }
-        // Negative, twice, and a list.
-        for bytes in
-            [&[0x15, 0, 0x15, 1, 0x15, 8, 0][..], &[0x25, 8, 5, 4, 9, 0x15, 8, 0], &[0x19, 0]]
-        {
+        // Negative, twice, a list, a text in a structure, and a figure where a structure belongs.
+        for bytes in [
+            &[0x15, 0, 0x15, 1, 0x15, 8, 0][..],
+            &[0x25, 8, 5, 4, 9, 0x15, 8, 0],
+            &[0x19, 0],
+            &[0x15, 0, 0x15, 8, 0x15, 8, 0x2c, 0x18, 1, b'a', 0, 0],
+            &[0x15, 0, 0x15, 8, 0x15, 8, 0x25, 0, 0],
+        ] {
             assert!(Head::parse(bytes).is_none(), "{bytes:?}");
         }
     }
