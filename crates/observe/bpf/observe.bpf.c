@@ -136,6 +136,28 @@ static __always_inline struct cowlab_event *new_event(__u32 kind, __u64 id)
 	return event;
 }
 
+/* One lookup for what is not watched; the counts of this CPU for what is. */
+static __always_inline __u64 *counts_of(__u32 tgid)
+{
+	__u64 *counts = bpf_map_lookup_elem(&watched, &tgid);
+
+	if (counts || !every_process)
+		return counts;
+	add_process(tgid);
+	return bpf_map_lookup_elem(&watched, &tgid);
+}
+
+static __always_inline void count(__u64 *counts, __u64 error_code)
+{
+	counts[COWLAB_FAULTS] += 1;
+	if (error_code == COWLAB_WRITE_PRESENT)
+		counts[COWLAB_WRITES_PRESENT] += 1;
+	else if (error_code == COWLAB_WRITE_ABSENT)
+		counts[COWLAB_WRITES_ABSENT] += 1;
+}
+
+#include "copies.h"
+
 /* percpu_alloc_percpu(call_site, …): the last thing before dup_mmap() that can be seen. */
 SEC("raw_tp/percpu_alloc_percpu")
 int fork_begins(struct bpf_raw_tracepoint_args *ctx)
@@ -166,6 +188,8 @@ int fork_ends(struct bpf_raw_tracepoint_args *ctx)
 		bpf_probe_read_kernel(&child, sizeof(child), (void *)(ctx->args[0] + tgid_offset));
 	if (child && !every_process)
 		add_process(child);
+	if (child)
+		inherit_stack(tid, child);
 	event = new_event(COWLAB_FORK, id);
 	if (!event)
 		return 0;
@@ -210,26 +234,6 @@ int execs(struct bpf_raw_tracepoint_args *ctx)
 	if (event)
 		bpf_ringbuf_submit(event, 0);
 	return 0;
-}
-
-/* One lookup for what is not watched; the counts of this CPU for what is. */
-static __always_inline __u64 *counts_of(__u32 tgid)
-{
-	__u64 *counts = bpf_map_lookup_elem(&watched, &tgid);
-
-	if (counts || !every_process)
-		return counts;
-	add_process(tgid);
-	return bpf_map_lookup_elem(&watched, &tgid);
-}
-
-static __always_inline void count(__u64 *counts, __u64 error_code)
-{
-	counts[COWLAB_FAULTS] += 1;
-	if (error_code == COWLAB_WRITE_PRESENT)
-		counts[COWLAB_WRITES_PRESENT] += 1;
-	else if (error_code == COWLAB_WRITE_ABSENT)
-		counts[COWLAB_WRITES_ABSENT] += 1;
 }
 
 /* page_fault_user(address, regs, error_code), counted by process. */

@@ -38,7 +38,42 @@ struct cowlab_fault {
 	__u32 unused;
 };
 
-/* A CPU's ring of them. Each number has a cache line of its own: different CPUs write them. */
+/* A page that was copied because it was written, in copies mode. A piece of the writer's stack
+ * follows, from `sp` upward. */
+struct cowlab_copy {
+	__u64 time_ns;
+	__u64 address;
+	__u64 ip; /* registers in user mode */
+	__u64 sp;
+	__u64 fp;
+	__u32 tgid;
+	__u32 tid;
+	__u32 every;   /* one copy in so many was told at this time */
+	__s32 syscall; /* the kernel wrote, in this system call; -1: an instruction of the program
+			*/
+	__u32 stack_bytes;
+	__u32 is_32_bit;
+};
+
+/* The most that is taken of a stack, and the least room in the ring that is taken for it. */
+#define COWLAB_STACK_MOST 65536
+#define COWLAB_STACK_LEAST 1024
+/* The most that is taken where nobody said where the stack begins. */
+#define COWLAB_STACK_PROBED 16384
+/* The smallest share of copies that is told: one in so many. */
+#define COWLAB_EVERY_MOST 65536
+
+/* What user space sets in copies mode, and what was learned. */
+struct cowlab_sampling {
+	__u32 every;	/* tell one copy in so many; 0: none */
+	__u32 learner;	/* a thread that makes one copy so that `copy_gfp` is known */
+	__u32 copy_gfp; /* flags of the allocation for a copy; 0: not known */
+	__u32 doubling; /* after so many `every` doubles, so that a burst costs little; 0: never */
+	__u32 told;	/* since that or since it was set */
+	__u32 unused;
+};
+
+/* A CPU's ring of faults. Each number has a cache line of its own: different CPUs write them. */
 struct cowlab_ring {
 	__u64 written; /* records since the beginning; the programs' */
 	__u64 unused_written[7];
@@ -56,8 +91,11 @@ struct cowlab_ring {
 /* Faults of one process, on one CPU: positions in an array of __u64. */
 enum cowlab_count {
 	COWLAB_FAULTS,	       /* every user fault */
-	COWLAB_WRITES_PRESENT, /* error code COWLAB_WRITE_PRESENT */
+	COWLAB_WRITES_PRESENT, /* error code COWLAB_WRITE_PRESENT; in copies mode the kernel's, too
+				*/
 	COWLAB_WRITES_ABSENT,  /* error code COWLAB_WRITE_ABSENT */
+	COWLAB_COPIES,	       /* pages that were copied, in copies mode */
+	COWLAB_TELLING_NS,     /* time for telling them, in copies mode */
 	COWLAB_COUNTS,
 };
 
@@ -67,6 +105,7 @@ enum cowlab_loss {
 	COWLAB_LOST_FAULTS,    /* a ring of faults was full */
 	COWLAB_LOST_PROCESSES, /* no room to count another process */
 	COWLAB_LOST_REGIONS,   /* no room to count another GiB of a process */
+	COWLAB_LOST_COPIES,    /* the ring of copies was full */
 	COWLAB_LOSSES,
 };
 

@@ -7,6 +7,7 @@
 
 pub mod access;
 mod attach;
+mod copies;
 pub mod decode;
 mod error;
 mod fault_rings;
@@ -15,7 +16,7 @@ mod observer;
 mod programs;
 pub mod record;
 
-pub use decode::{Counts, Event, Fault, ForkEvent, Happening};
+pub use decode::{Copied, Counts, Event, Fault, ForkEvent, Happening};
 pub use error::BpfError;
 pub use learn::Learned;
 pub use observer::{Lost, Observer, cpus};

@@ -94,7 +94,7 @@ impl Target {
     }
 
     /// Where its first stack begins (proc_pid_stat(5), field 28); 0 there means that it is not told.
-    fn stack_start(&self) -> Option<u64> {
+    pub fn stack_start(&self) -> Option<u64> {
         let text = self.read("stat").ok()?;
         let (_, rest) = text.rsplit_once(')')?;
         rest.split_whitespace().nth(25)?.parse().ok().filter(|start| *start > 0)

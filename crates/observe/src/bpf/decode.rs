@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use zerocopy::FromBytes;
 
 use super::record::{
-    COWLAB_EXEC, COWLAB_EXIT, COWLAB_FAULTS, COWLAB_FORK, COWLAB_WRITES_ABSENT,
-    COWLAB_WRITES_PRESENT, cowlab_event, cowlab_fault,
+    COWLAB_COPIES, COWLAB_COUNTS, COWLAB_EXEC, COWLAB_EXIT, COWLAB_FAULTS, COWLAB_FORK,
+    COWLAB_TELLING_NS, COWLAB_WRITES_ABSENT, COWLAB_WRITES_PRESENT, cowlab_copy, cowlab_event,
+    cowlab_fault,
 };
 
 const CLONE_VM: u64 = 0x100;
@@ -79,6 +80,47 @@ impl Fault {
     }
 }
 
+/// A page that was copied because it was written, and by whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Copied {
+    /// CLOCK_MONOTONIC.
+    pub time_ns: u64,
+    /// Where it was written.
+    pub address: u64,
+    /// The process.
+    pub tgid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// One copy in so many was told at that time.
+    pub every: u32,
+    /// The number of the system call in which the kernel wrote; `None`: the program did.
+    pub syscall: Option<u32>,
+    /// The registers that stacks are unwound from: instruction, stack and frame pointer.
+    pub registers: [u64; 3],
+    /// The stack from its pointer on, or the piece of it that was there.
+    pub stack: Vec<u8>,
+    /// Whether the program is a 32-bit one.
+    pub is_32_bit: bool,
+}
+
+impl Copied {
+    /// Decodes one record of the ring of copies; `None` where it is not one.
+    pub fn decode(bytes: &[u8]) -> Option<Copied> {
+        let (raw, stack) = cowlab_copy::read_from_prefix(bytes).ok()?;
+        Some(Copied {
+            time_ns: raw.time_ns,
+            address: raw.address,
+            tgid: raw.tgid,
+            tid: raw.tid,
+            every: raw.every.max(1),
+            syscall: raw.syscall.try_into().ok(),
+            registers: [raw.ip, raw.sp, raw.fp],
+            stack: stack.get(..raw.stack_bytes as usize)?.to_vec(),
+            is_32_bit: raw.is_32_bit != 0,
+        })
+    }
+}
+
 impl Event {
     /// Decodes one record of the ring of events; `None` where it is not one.
     pub fn decode(bytes: &[u8]) -> Option<Event> {
@@ -116,15 +158,26 @@ pub struct Counts {
     pub writes_to_present: u64,
     /// Writes to pages that were not there.
     pub writes_to_absent: u64,
+    /// Pages that were copied, in copies mode: those that no fault in user mode asked for as well.
+    #[serde(default)]
+    pub copies: u64,
+    /// How long telling them took its threads (ns), in copies mode.
+    #[serde(default)]
+    pub telling_ns: u64,
 }
 
+/// A process's counts on one CPU, as `cowlab_count` orders them.
+pub(super) type CpuCounts = [u64; COWLAB_COUNTS as usize];
+
 impl Counts {
-    /// The sum over the CPUs, each with an array as `cowlab_count` orders it.
-    pub fn sum<'a>(of_cpus: impl IntoIterator<Item = &'a [u64; 3]>) -> Counts {
+    /// The sum over the CPUs.
+    pub(super) fn sum<'a>(of_cpus: impl IntoIterator<Item = &'a CpuCounts>) -> Counts {
         of_cpus.into_iter().fold(Counts::default(), |sum, cpu| Counts {
             faults: sum.faults + cpu[COWLAB_FAULTS as usize],
             writes_to_present: sum.writes_to_present + cpu[COWLAB_WRITES_PRESENT as usize],
             writes_to_absent: sum.writes_to_absent + cpu[COWLAB_WRITES_ABSENT as usize],
+            copies: sum.copies + cpu[COWLAB_COPIES as usize],
+            telling_ns: sum.telling_ns + cpu[COWLAB_TELLING_NS as usize],
         })
     }
 }
@@ -196,7 +249,8 @@ mod tests {
 
     #[test]
     fn counts_add_up_over_cpus() {
-        let sum = Counts::sum(&[[5, 2, 1], [7, 0, 7]]);
-        assert_eq!(sum, Counts { faults: 12, writes_to_present: 2, writes_to_absent: 8 });
+        let sum = Counts::sum(&[[5, 2, 1, 1, 20], [7, 0, 7, 0, 3]]);
+        let counts = [sum.faults, sum.writes_to_present, sum.writes_to_absent];
+        assert_eq!((counts, sum.copies, sum.telling_ns), ([12, 2, 8], 1, 23));
     }
 }

@@ -11,20 +11,23 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::access::AccessFacts;
 use super::attach::{E2BIG, EEXIST, attach, errno_of, refused};
-use super::decode::{Counts, Event, Fault};
+use super::copies::Copies;
+use super::decode::{Copied, Counts, CpuCounts, Event, Fault};
 use super::error::BpfError;
 use super::fault_rings::FaultRings;
 use super::learn::{self, Learned};
 use super::programs::{FaultMode, ObserverSettings, Scope, wanted};
 use super::record::{
-    COWLAB_LOST_EVENTS, COWLAB_LOST_FAULTS, COWLAB_LOST_PROCESSES, COWLAB_LOST_REGIONS,
-    COWLAB_REGION_SHIFT, cowlab_fault,
+    COWLAB_COUNTS, COWLAB_LOST_COPIES, COWLAB_LOST_EVENTS, COWLAB_LOST_FAULTS,
+    COWLAB_LOST_PROCESSES, COWLAB_LOST_REGIONS, COWLAB_REGION_SHIFT, cowlab_fault,
 };
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/observe.bpf.o"));
 
 /// GiB of all watched processes together whose regions are counted.
 const GIBS: u32 = 2048;
+/// Threads that are known in copies mode: those that wrote last.
+const THREADS: u32 = 16384;
 
 /// What did not fit, since the observer was attached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,6 +40,9 @@ pub struct Lost {
     pub processes: u64,
     /// Copies whose region there was no room for. They are in the counts.
     pub regions: u64,
+    /// Copies with their stacks, in copies mode: they were not read soon enough. They are in the
+    /// counts.
+    pub copies: u64,
 }
 
 /// Attached programs. Dropped, or killed, it leaves nothing in the kernel.
@@ -46,7 +52,9 @@ pub struct Observer {
     events: RingBuf<MapData>,
     /// Where faults are told one by one.
     faults: Option<FaultRings>,
-    watched: PerCpuHashMap<MapData, u32, [u64; 3]>,
+    /// In copies mode.
+    copies: Option<Copies>,
+    watched: PerCpuHashMap<MapData, u32, CpuCounts>,
     regions: HashMap<MapData, [u32; 2], [u32; 512]>,
     losses: PerCpuArray<MapData, u64>,
     /// Holds the programs and what they hang on.
@@ -74,19 +82,56 @@ impl Observer {
         let watched = PerCpuHashMap::try_from(take("watched")).map_err(reading)?;
         let regions = HashMap::try_from(take("regions")).map_err(reading)?;
         let losses = PerCpuArray::try_from(take("losses")).map_err(reading)?;
+        let copies = match settings.faults {
+            FaultMode::Copies => Some(Copies::of(&mut take)?),
+            _ => None,
+        };
         for program in wanted(&settings, &learned) {
             attach(&mut ebpf, program.name, program.tracepoint)?;
         }
-        Ok(Observer {
+        let mut observer = Observer {
             settings,
             learned,
             events,
             faults,
+            copies,
             watched,
             regions,
             losses,
             _programs: ebpf,
-        })
+        };
+        if observer.copies.is_some() {
+            let own = std::process::id();
+            observer.watch(own)?;
+            observer.copies.as_mut().expect("it was just seen").learn()?;
+            observer.forget(own);
+        }
+        Ok(observer)
+    }
+
+    /// In copies mode: tell one copy in `every` from now on, and half as many each time that so many
+    /// (`doubling`) were told; 0 tells none, and all are counted.
+    pub fn tell_copies(&mut self, every: u32, doubling: Option<u32>) -> Result<(), BpfError> {
+        self.copies.as_mut().map_or(Ok(()), |copies| copies.tell(every, doubling))
+    }
+
+    /// In copies mode: one copy in so many is told now.
+    pub fn told_every(&self) -> Option<u32> {
+        self.copies.as_ref()?.every()
+    }
+
+    /// In copies mode: where the stack of a thread begins, above which nothing is taken. Children have
+    /// it of the thread that forked them; an exec makes another.
+    pub fn stack_starts(&mut self, tid: u32, start: u64) {
+        if let Some(copies) = &mut self.copies {
+            copies.stack_starts(tid, start);
+        }
+    }
+
+    /// Gives each waiting copy to `take`, each CPU's in their order; how many there were. As for
+    /// faults, nobody is woken.
+    pub fn read_copies(&mut self, take: impl FnMut(Copied)) -> usize {
+        self.copies.as_mut().map_or(0, |copies| copies.read(take))
     }
 
     /// Whether forks are told with their stop time and child here.
@@ -104,7 +149,7 @@ impl Observer {
         if nobody_is_listed(&self.settings) {
             return Ok(());
         }
-        let zeros = aya::maps::PerCpuValues::try_from(vec![[0; 3]; cpus()?])
+        let zeros = aya::maps::PerCpuValues::try_from(vec![[0; COWLAB_COUNTS as usize]; cpus()?])
             .map_err(|error| BpfError::of("counting CPUs", &error))?;
         const KEEP_WHAT_IS_THERE: u64 = 1; // BPF_NOEXIST
         match self.watched.insert(tgid, zeros, KEEP_WHAT_IS_THERE) {
@@ -200,6 +245,7 @@ impl Observer {
             faults: of(COWLAB_LOST_FAULTS),
             processes: of(COWLAB_LOST_PROCESSES),
             regions: of(COWLAB_LOST_REGIONS),
+            copies: of(COWLAB_LOST_COPIES),
         }
     }
 }
@@ -229,6 +275,7 @@ fn load(settings: &ObserverSettings, learned: &Learned) -> Result<Ebpf, BpfError
         FaultMode::Every => (slots(settings), u32::try_from(cpus()?).unwrap_or(u32::MAX)),
         _ => (1, 1),
     };
+    let by_copy = settings.faults == FaultMode::Copies;
     EbpfLoader::new()
         .btf(None)
         .override_global("tgid_offset", &offset, true)
@@ -239,6 +286,9 @@ fn load(settings: &ObserverSettings, learned: &Learned) -> Result<Ebpf, BpfError
         .map_max_entries("rings", rings)
         .map_max_entries("faults", rings.saturating_mul(slots))
         .map_max_entries("regions", if by_region { GIBS } else { 1 })
+        .map_max_entries("marks", if by_copy { THREADS } else { 1 })
+        .map_max_entries("stacks", if by_copy { THREADS } else { 1 })
+        .map_max_entries("copies", if by_copy { settings.copies_bytes } else { 4096 })
         .load(OBJECT)
         .map_err(|error| refused("loading the programs", &error))
 }

@@ -25,6 +25,9 @@ pub enum FaultMode {
     Regions,
     /// Each with its address, in the order in which they happened.
     Every,
+    /// How many; and of writes to present pages those that copied, each or a share of them with the
+    /// writer's stack ([`super::Observer::read_copies`]).
+    Copies,
 }
 
 /// What an observer attaches.
@@ -36,12 +39,15 @@ pub struct ObserverSettings {
     pub events: bool,
     /// What is told of faults.
     pub faults: FaultMode,
-    /// In every-fault mode, also the writes that the kernel makes for a process at its own
+    /// In every-fault and copies mode, also the writes that the kernel makes for a process at its own
     /// addresses: where read(2) writes into a page that a fork shares, for one.
     pub kernel_faults: bool,
     /// Room for faults that wait to be read, in every-fault mode, on each CPU that may come to be. A
     /// fault takes 32 bytes; at 500,000 a second 2 MiB last 0.13 s.
     pub fault_ring_bytes: u32,
+    /// Room for copies that wait to be read, in copies mode: a power of two. One takes its stack,
+    /// 1 to 64 KiB.
+    pub copies_bytes: u32,
     /// How many processes there is room for.
     pub processes: u32,
 }
@@ -54,6 +60,7 @@ impl Default for ObserverSettings {
             faults: FaultMode::None,
             kernel_faults: false,
             fault_ring_bytes: 2 << 20,
+            copies_bytes: 64 << 20,
             processes: 4096,
         }
     }
@@ -88,9 +95,20 @@ pub(crate) fn wanted(settings: &ObserverSettings, learned: &Learned) -> Vec<Prog
         FaultMode::Count => wanted.push(program("count_faults", FAULT)),
         FaultMode::Regions => wanted.push(program("count_regions", FAULT)),
         FaultMode::Every => wanted.push(program("every_fault", FAULT)),
+        FaultMode::Copies => {
+            wanted.push(program("mark_fault", FAULT));
+            wanted.push(program("tell_allocation", "mm_page_alloc"));
+        }
     }
-    if settings.faults == FaultMode::Every && settings.kernel_faults {
-        wanted.push(program("every_kernel_fault", "page_fault_kernel"));
+    const KERNEL_FAULT: &str = "page_fault_kernel";
+    match settings.faults {
+        FaultMode::Every if settings.kernel_faults => {
+            wanted.push(program("every_kernel_fault", KERNEL_FAULT));
+        }
+        FaultMode::Copies if settings.kernel_faults => {
+            wanted.push(program("mark_kernel_fault", KERNEL_FAULT));
+        }
+        _ => {}
     }
     wanted
 }

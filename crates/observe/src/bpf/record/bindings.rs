@@ -5,6 +5,10 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+pub const COWLAB_STACK_MOST: u32 = 65536;
+pub const COWLAB_STACK_LEAST: u32 = 1024;
+pub const COWLAB_STACK_PROBED: u32 = 16384;
+pub const COWLAB_EVERY_MOST: u32 = 65536;
 pub const COWLAB_WRITE: u32 = 2;
 pub const COWLAB_WRITE_PRESENT: u32 = 7;
 pub const COWLAB_WRITE_ABSENT: u32 = 6;
@@ -40,6 +44,31 @@ pub struct cowlab_fault {
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct cowlab_copy {
+    pub time_ns: u64,
+    pub address: u64,
+    pub ip: u64,
+    pub sp: u64,
+    pub fp: u64,
+    pub tgid: u32,
+    pub tid: u32,
+    pub every: u32,
+    pub syscall: i32,
+    pub stack_bytes: u32,
+    pub is_32_bit: u32,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
+pub struct cowlab_sampling {
+    pub every: u32,
+    pub learner: u32,
+    pub copy_gfp: u32,
+    pub doubling: u32,
+    pub told: u32,
+    pub unused: u32,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct cowlab_ring {
     pub written: u64,
     pub unused_written: [u64; 7usize],
@@ -49,13 +78,16 @@ pub struct cowlab_ring {
 pub const COWLAB_FAULTS: cowlab_count = 0;
 pub const COWLAB_WRITES_PRESENT: cowlab_count = 1;
 pub const COWLAB_WRITES_ABSENT: cowlab_count = 2;
-pub const COWLAB_COUNTS: cowlab_count = 3;
+pub const COWLAB_COPIES: cowlab_count = 3;
+pub const COWLAB_TELLING_NS: cowlab_count = 4;
+pub const COWLAB_COUNTS: cowlab_count = 5;
 pub type cowlab_count = u32;
 pub const COWLAB_LOST_EVENTS: cowlab_loss = 0;
 pub const COWLAB_LOST_FAULTS: cowlab_loss = 1;
 pub const COWLAB_LOST_PROCESSES: cowlab_loss = 2;
 pub const COWLAB_LOST_REGIONS: cowlab_loss = 3;
-pub const COWLAB_LOSSES: cowlab_loss = 4;
+pub const COWLAB_LOST_COPIES: cowlab_loss = 4;
+pub const COWLAB_LOSSES: cowlab_loss = 5;
 pub type cowlab_loss = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]

@@ -17,8 +17,12 @@ fn faults(minor_faults: u64) -> Reading {
 }
 
 fn counted(minor_faults: u64, present: u64, absent: u64) -> Reading {
-    let counts =
-        Counts { faults: minor_faults, writes_to_present: present, writes_to_absent: absent };
+    let counts = Counts {
+        faults: minor_faults,
+        writes_to_present: present,
+        writes_to_absent: absent,
+        ..Counts::default()
+    };
     Reading { counts: Some(counts), ..faults(minor_faults) }
 }
 
@@ -162,6 +166,7 @@ fn what_was_counted_of_a_child_that_was_reaped_is_its_own() {
         faults: present + absent,
         writes_to_present: present,
         writes_to_absent: absent,
+        ..Counts::default()
     };
     let mut book = Book::new(PAGE, false);
     book.add(SERVER, &stat("server", 7), counted(500, 10, 0), None);

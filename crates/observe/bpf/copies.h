@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * Which code copies pages. A write fault on a page that is there is a copy if a page is allocated
+ * while it is handled; else the page was nobody else's any more, and was taken as it was. So the
+ * fault leaves a mark, and the allocation that follows it tells the copy, with the registers that
+ * the program had and its stack.
+ */
+#ifndef COWLAB_OBSERVE_COPIES_H
+#define COWLAB_OBSERVE_COPIES_H
+
+#include <linux/ptrace.h>
+
+/* The kernel's name for pages that it may move: all that belong to programs. */
+#define MIGRATE_MOVABLE 1
+/* Of x86-64's error codes. */
+#define PRESENT 1
+#define FROM_USER 4
+/* The code segment of 32-bit programs (arch/x86/include/asm/segment.h). */
+#define USER32_CS 0x23
+
+#define PAGE_BYTES 4096
+
+/* A write fault that is being handled. */
+struct mark {
+	__u64 address;
+	const struct pt_regs *user; /* where the kernel keeps the registers of user mode */
+	__u64 ip;
+	__u64 sp;
+	__u64 orig_ax;
+	__u32 is_kernels;
+	__u32 unused;
+};
+
+/* By thread. A fault that copied nothing leaves its mark until the next one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct mark);
+} marks SEC(".maps");
+
+/* Where the stack of a thread begins, as user space says: of a process's first thread by
+ * proc_pid_stat(5), field 28. Least recently used: threads end unseen. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} stacks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} copies SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cowlab_sampling);
+} sampling SEC(".maps");
+
+static __always_inline void inherit_stack(__u32 parent, __u32 child)
+{
+	__u64 *start = bpf_map_lookup_elem(&stacks, &parent);
+
+	if (start)
+		bpf_map_update_elem(&stacks, &child, start, BPF_ANY);
+}
+
+static __always_inline void leave_mark(__u64 address, const struct pt_regs *user, __u32 is_kernels)
+{
+	struct mark mark = { .address = address, .user = user, .is_kernels = is_kernels };
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	struct pt_regs regs;
+
+	if (bpf_probe_read_kernel(&regs, sizeof(regs), user))
+		return;
+	mark.ip = regs.rip;
+	mark.sp = regs.rsp;
+	mark.orig_ax = regs.orig_rax;
+	bpf_map_update_elem(&marks, &tid, &mark, BPF_ANY);
+}
+
+static __always_inline void drop_mark(void)
+{
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+
+	bpf_map_delete_elem(&marks, &tid);
+}
+
+/* page_fault_user(address, regs, error_code) */
+SEC("raw_tp/page_fault_user")
+int mark_fault(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 *counts = counts_of(bpf_get_current_pid_tgid() >> 32);
+
+	if (!counts)
+		return 0;
+	count(counts, ctx->args[2]);
+	if (ctx->args[2] == COWLAB_WRITE_PRESENT)
+		leave_mark(ctx->args[0], (const struct pt_regs *)ctx->args[1], 0);
+	else
+		drop_mark();
+	return 0;
+}
+
+/* page_fault_kernel(address, regs, error_code): a system call writes to the program's memory. */
+SEC("raw_tp/page_fault_kernel")
+int mark_kernel_fault(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 *counts;
+
+	if ((__s64)ctx->args[0] < 0)
+		return 0;
+	counts = counts_of(bpf_get_current_pid_tgid() >> 32);
+	if (!counts)
+		return 0;
+	if ((ctx->args[2] & (PRESENT | COWLAB_WRITE | FROM_USER)) != (PRESENT | COWLAB_WRITE)) {
+		drop_mark();
+		return 0;
+	}
+	counts[COWLAB_WRITES_PRESENT] += 1;
+	leave_mark(ctx->args[0],
+		   (const struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf()), 1);
+	return 0;
+}
+
+/* How much of the stack there is to take: to where it begins, or some of what is above `sp`. */
+static __always_inline __u32 stack_bytes(__u32 tid, __u64 sp)
+{
+	__u64 *start = bpf_map_lookup_elem(&stacks, &tid), end = sp;
+	__u8 byte;
+
+	if (start && *start > sp)
+		return *start - sp <= COWLAB_STACK_MOST ? *start - sp : COWLAB_STACK_MOST;
+	for (int page = 0; page < COWLAB_STACK_PROBED / PAGE_BYTES; page++) {
+		if (bpf_probe_read_user(&byte, sizeof(byte), (const void *)end))
+			break;
+		end = (end & ~(__u64)(PAGE_BYTES - 1)) + PAGE_BYTES;
+	}
+	return end - sp;
+}
+
+/* The verifier has to see the bound itself, which the compiler knows already. */
+#define BOUND(bytes, most)                                                                         \
+	do {                                                                                       \
+		__asm__ volatile("" : "+r"(bytes));                                                \
+		if ((bytes) > (most))                                                              \
+			(bytes) = (most);                                                          \
+	} while (0)
+
+/* Nobody is woken: the reader looks often enough, or it is counted. */
+#define TELL(room)                                                                                 \
+	do {                                                                                       \
+		struct cowlab_copy *to = bpf_ringbuf_reserve(&copies, sizeof(*to) + (room), 0);    \
+		if (!to) {                                                                         \
+			lost(COWLAB_LOST_COPIES);                                                  \
+			return;                                                                    \
+		}                                                                                  \
+		*to = *copy;                                                                       \
+		BOUND(bytes, (__u64)(room));                                                       \
+		if (!bpf_probe_read_user(to + 1, bytes, (const void *)copy->sp))                   \
+			to->stack_bytes = bytes;                                                   \
+		bpf_ringbuf_submit(to, BPF_RB_NO_WAKEUP);                                          \
+	} while (0)
+
+static __always_inline void tell_copy(const struct cowlab_copy *copy)
+{
+	__u64 bytes = stack_bytes(copy->tid, copy->sp);
+
+	if (bytes <= COWLAB_STACK_LEAST)
+		TELL(COWLAB_STACK_LEAST);
+	else if (bytes <= 2 * COWLAB_STACK_LEAST)
+		TELL(2 * COWLAB_STACK_LEAST);
+	else if (bytes <= 4 * COWLAB_STACK_LEAST)
+		TELL(4 * COWLAB_STACK_LEAST);
+	else if (bytes <= 8 * COWLAB_STACK_LEAST)
+		TELL(8 * COWLAB_STACK_LEAST);
+	else if (bytes <= 16 * COWLAB_STACK_LEAST)
+		TELL(16 * COWLAB_STACK_LEAST);
+	else
+		TELL(COWLAB_STACK_MOST);
+}
+
+/* mm_page_alloc(page, order, gfp_flags, migratetype) */
+SEC("raw_tp/mm_page_alloc")
+int tell_allocation(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid(), began_ns, *counts;
+	__u32 tid = (__u32)id, zero = 0, gfp = ctx->args[2];
+	struct cowlab_copy copy = { .tgid = id >> 32, .tid = tid };
+	struct cowlab_sampling *settings;
+	struct pt_regs regs;
+	struct mark *mark;
+
+	if (ctx->args[1] != 0 || (__u32)ctx->args[3] != MIGRATE_MOVABLE)
+		return 0;
+	mark = bpf_map_lookup_elem(&marks, &tid);
+	if (!mark)
+		return 0;
+	settings = bpf_map_lookup_elem(&sampling, &zero);
+	if (!settings)
+		return 0;
+	if (tid == settings->learner)
+		settings->copy_gfp = gfp;
+	/* What is allocated for anything else has other flags: a page of zeros, of a file. */
+	if (settings->copy_gfp && settings->copy_gfp != gfp)
+		return 0;
+	/* Another stay in the kernel has other registers: the fault ended without a copy. */
+	if (bpf_probe_read_kernel(&regs, sizeof(regs), mark->user) || regs.rip != mark->ip ||
+	    regs.rsp != mark->sp || regs.orig_rax != mark->orig_ax) {
+		drop_mark();
+		return 0;
+	}
+	counts = counts_of(copy.tgid);
+	if (counts && tid != settings->learner) {
+		counts[COWLAB_COPIES] += 1;
+		copy.every = settings->every;
+		if (copy.every == 1 || (copy.every && bpf_get_prandom_u32() % copy.every == 0)) {
+			began_ns = bpf_ktime_get_ns();
+			copy.time_ns = began_ns;
+			copy.address = mark->address;
+			copy.ip = regs.rip;
+			copy.sp = regs.rsp;
+			copy.fp = regs.rbp;
+			copy.syscall = mark->is_kernels ? (__s32)regs.orig_rax : -1;
+			copy.is_32_bit = regs.cs == USER32_CS;
+			tell_copy(&copy);
+			if (settings->doubling && ++settings->told >= settings->doubling) {
+				settings->told = 0;
+				if (settings->every < COWLAB_EVERY_MOST)
+					settings->every *= 2;
+			}
+			counts[COWLAB_TELLING_NS] += bpf_ktime_get_ns() - began_ns;
+		}
+	}
+	drop_mark();
+	return 0;
+}
+
+#endif
