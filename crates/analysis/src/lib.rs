@@ -2,6 +2,7 @@
 //! From samples to results: pure, without files or processes. How results look is the report's.
 
 pub mod application;
+pub mod blame;
 pub mod check;
 pub mod compared;
 pub mod comparison;

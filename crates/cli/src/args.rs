@@ -4,6 +4,7 @@
 mod advise;
 mod bench;
 mod bench_tend;
+mod blame;
 mod cells;
 mod footprint;
 mod kernel;
@@ -28,6 +29,7 @@ use cowlab_schema::{Key, Writer};
 pub use advise::AdviseArgs;
 pub use bench::{Bench, BenchArgs, CellArgs, CommandArgs};
 pub use bench_tend::BenchTendArgs;
+pub use blame::BlameArgs;
 pub use cells::{Cells, base_page_bytes};
 pub use footprint::FootprintArgs;
 pub use kernel::{
@@ -102,7 +104,7 @@ pub struct ProfileArgs {
 pub enum Verb {
     /// Measure this machine, fit the model, compare with the papers, write one report
     Study(StudyArgs),
-    /// Say again what the samples of a study, a footprint or a bench say
+    /// Say again what the samples of a study, a footprint, a blame or a bench say
     Report(ReportArgs),
     /// What can be measured here, and whether a fork of a process would fail
     Doctor(DoctorArgs),
@@ -118,6 +120,8 @@ pub enum Verb {
     Kernel(Kernel),
     /// The application profile: what a program maps and writes between two moments
     Footprint(FootprintArgs),
+    /// Which code copies the pages that forks share
+    Blame(BlameArgs),
     /// Predict what a fork costs on the machine of a profile
     #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
     Predict(PredictArgs),
@@ -286,6 +290,9 @@ pub struct CompareArgs {
     /// Show every figure, not only those that differ
     #[arg(long)]
     pub all: bool,
+    /// Of two blames: write the flame graph of their difference to this file
+    #[arg(long, value_name = "FILE")]
+    pub flame_graph: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -334,7 +341,7 @@ mod tests {
     const SHARED: [&str; 6] = ["json", "output", "seed", "set-mthp", "help", "version"];
 
     /// All slots of flags, and those of one verb.
-    const MOST: (usize, usize) = (190, 9);
+    const MOST: (usize, usize) = (193, 9);
 
     fn count(command: &clap::Command, name: &str, slots: &mut Vec<(String, usize)>) {
         let mut verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).peekable();
@@ -412,7 +419,7 @@ mod tests {
         known.insert("version".to_owned());
         add_flags(&Cli::command(), &mut known);
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        for name in "analysis bench cli machine model observe report schema tend".split(' ') {
+        for name in "analysis bench blame cli machine model observe report schema tend".split(' ') {
             walk(&crates.join(name).join("src"), name == "schema", &mut named);
         }
         for other in OTHERS.split_whitespace() {

@@ -49,6 +49,7 @@ fn dispatch(matches: &ArgMatches) -> Result<()> {
             let (_, own) = own.subcommand().unwrap_or(("", own));
             cmd::kernel::run(json, &kernel, own)
         }
+        Verb::Blame(args) => cmd::blame::run(json, &args),
         Verb::Footprint(args) => cmd::footprint::run(json, &args),
         Verb::Predict(args) => cmd::predict::run(json, &args),
         Verb::Advise(args) => cmd::advise::run(json, &args),

@@ -4,21 +4,28 @@
 
 mod tree;
 
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::{fs, thread_local};
+use std::sync::Arc;
+use std::thread_local;
 
+use cowlab_analysis::blame::{blame, folded};
 use cowlab_analysis::figures::figures;
 use cowlab_lab::{ktap, selftests};
 use cowlab_machine::cow_stats::{CowStats, ProcessCowStats};
 use cowlab_machine::{Rollup, Stat, mappings, status};
 use cowlab_model::cost::{Question, predict};
 use cowlab_model::profile::{MachineProfile, Writer};
-use cowlab_observe::bpf::{Event, Fault};
+use cowlab_observe::bpf::{Copied, Event, Fault};
 use cowlab_observe::watch::Frame;
 use cowlab_probes::Rows;
+use cowlab_stacks::{Image, Names, PerfMap, Place};
+use cowlab_store::stacks::CopyStacks;
 use cowlab_store::{Environment, Run, RunInfo};
 use cowlab_tend::{ping, targets::PolicyFile};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, send, shutdown, socketpair};
 use serde::Deserialize;
 use tempfile::TempDir;
@@ -32,7 +39,7 @@ pub struct Target {
 }
 
 /// Every one.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 17] = [
     Target { name: "samples", read: samples },
     Target { name: "run", read: |bytes| drop(parsed::<RunInfo>(bytes)) },
     Target { name: "profile", read: profile },
@@ -45,6 +52,9 @@ pub const TARGETS: [Target; 14] = [
     Target { name: "process", read: process },
     Target { name: "machine", read: tree::machine },
     Target { name: "events", read: events },
+    Target { name: "stacks", read: stacks },
+    Target { name: "elf", read: elf },
+    Target { name: "perf_map", read: |bytes| drop(PerfMap::decode(bytes).name(0x7f00)) },
     Target { name: "ping", read: answer },
     Target { name: "request", read: |bytes| drop(cowlab_serve::parse_head(bytes)) },
 ];
@@ -79,6 +89,24 @@ fn samples(bytes: &[u8]) {
     let Ok(run) = read else { return };
     run.samples.iter().filter_map(|sample| sample.histogram.as_deref()).for_each(histogram);
     figures(&run.samples);
+}
+
+fn stacks(bytes: &[u8]) {
+    let Ok(stacks) = CopyStacks::of_profile(bytes) else { return };
+    drop((blame(&stacks, 1000.0), folded(&stacks)));
+    stacks.encode(4096).expect("what was read can be written");
+}
+
+fn elf(bytes: &[u8]) {
+    let mut file = File::from(
+        memfd_create(c"input", MemfdFlags::CLOEXEC).expect("a file in memory can be made"),
+    );
+    file.write_all(bytes).expect("a file in memory can be written");
+    let Some(image) = Image::read("input".to_owned(), file) else { return };
+    let (image, mut names) = (Arc::new(image), Names::default());
+    for address in [0, 0x1139, u64::MAX] {
+        names.at(&Place::File(Arc::clone(&image), address));
+    }
 }
 
 /// As in `profile.json`.
@@ -132,8 +160,7 @@ fn process(bytes: &[u8]) {
 }
 
 fn events(bytes: &[u8]) {
-    Event::decode(bytes);
-    Fault::decode(bytes);
+    drop((Event::decode(bytes), Fault::decode(bytes), Copied::decode(bytes)));
 }
 
 /// What a program answers to PING, before it goes away.

@@ -45,8 +45,22 @@ pub enum Block {
     Table(Table),
     /// A plot.
     Plot(Plot),
+    /// A drawing that answers to the mouse by itself.
+    Drawing(Drawing),
     /// How to read what stands near it, a caveat, or "not available: needs …"; markup as in `Text`.
     Note(String),
+}
+
+/// A drawing.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Drawing {
+    /// Anchor, unique in the document.
+    pub id: String,
+    /// What it shows.
+    pub caption: String,
+    /// The picture (SVG). It is ours: nothing in it comes from anywhere unescaped.
+    #[serde(skip)]
+    pub svg: String,
 }
 
 /// A result in one sentence, with what supports it.

@@ -34,6 +34,7 @@ pub(crate) fn label_blocks(blocks: &mut [Block], label: &str) {
         match block {
             Block::Table(table) => table.caption.insert_str(0, label),
             Block::Plot(plot) => plot.title.insert_str(0, label),
+            Block::Drawing(drawing) => drawing.caption.insert_str(0, label),
             Block::Finding(finding) => finding.headline.insert_str(0, label),
             Block::Text(_) | Block::Note(_) => {}
         }

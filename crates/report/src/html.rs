@@ -4,7 +4,7 @@
 use base64::Engine;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::document::{Block, Cell, Column, Document, Finding, Plot, Section, Table};
+use crate::document::{Block, Cell, Column, Document, Drawing, Finding, Plot, Section, Table};
 use crate::inline;
 use crate::{csv, plot};
 
@@ -106,6 +106,21 @@ fn block_markup(block: &Block) -> Markup {
         Block::Finding(finding) => finding_markup(finding),
         Block::Table(table) => table_markup(table),
         Block::Plot(plot) => plot_markup(plot),
+        Block::Drawing(drawing) => drawing_markup(drawing),
+    }
+}
+
+/// In a page of its own, whose script finds its own drawing and no other.
+fn drawing_markup(drawing: &Drawing) -> Markup {
+    let page = format!(
+        "<!DOCTYPE html><style>body{{margin:0}}svg{{display:block;width:100%}}</style>{}",
+        drawing.svg
+    );
+    html! {
+        figure.drawing id=(drawing.id) {
+            figcaption { strong { a.anchor href={ "#" (drawing.id) } { (drawing.caption) } } }
+            iframe title=(drawing.caption) sandbox="allow-scripts" srcdoc=(page) {}
+        }
     }
 }
 

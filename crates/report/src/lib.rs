@@ -3,6 +3,7 @@
 //!
 //! [`document`] is what a report says; [`html`], [`terminal`] and [`csv`] are how it looks.
 
+pub mod blame;
 pub mod casper;
 mod cells;
 pub mod comparison;
@@ -13,6 +14,7 @@ pub mod document;
 pub mod emulated;
 mod facts;
 pub mod figures;
+mod flame;
 pub mod footprint;
 pub mod fork_study;
 pub mod html;
@@ -35,7 +37,7 @@ pub mod trace;
 
 pub use cowlab_schema::fmt;
 pub use document::{
-    Axis, Block, Cell, Column, Document, Finding, Kind, Plot, Section, Series, Table,
+    Axis, Block, Cell, Column, Document, Drawing, Finding, Kind, Plot, Section, Series, Table,
 };
 pub use rows::Rows;
 pub use run::of_bench;

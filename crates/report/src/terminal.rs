@@ -5,7 +5,7 @@ mod grid;
 
 use grid::{Grid, TIED};
 
-use crate::document::{Block, Document, Finding, Plot, Section, Table};
+use crate::document::{Block, Document, Finding, Section, Table};
 use crate::inline;
 
 /// Where no width is known: output that goes to a file.
@@ -44,7 +44,8 @@ impl Writer {
             Block::Note(text) => self.dim(&self.wrapped(&inline::plain(text), "Note: ", "      ")),
             Block::Finding(finding) => self.finding(finding),
             Block::Table(table) => self.table(table),
-            Block::Plot(plot) => self.plot(plot),
+            Block::Plot(plot) => self.plot(&plot.title, &plot.id),
+            Block::Drawing(drawing) => self.plot(&drawing.caption, &drawing.id),
         }));
         parts.join("\n\n")
     }
@@ -67,12 +68,8 @@ impl Writer {
         out
     }
 
-    fn plot(&self, plot: &Plot) -> String {
-        self.dim(&self.wrapped(
-            &format!("{}: see report.html#{}", plot.title, plot.id),
-            "Plot: ",
-            "      ",
-        ))
+    fn plot(&self, title: &str, id: &str) -> String {
+        self.dim(&self.wrapped(&format!("{title}: see report.html#{id}"), "Plot: ", "      "))
     }
 
     fn table(&self, table: &Table) -> String {

@@ -4,6 +4,7 @@
 
 pub mod advise;
 mod bench;
+pub mod blame;
 pub mod calibrate;
 pub mod calibrate_among_work;
 pub mod calibrate_cycle;
@@ -86,6 +87,7 @@ pub const BENCHES: &[&Bench] = &[
     calibrate_among_work::BENCH,
     predict_check::BENCH,
     footprint::BENCH,
+    blame::BENCH,
     forecast::BENCH,
     predict::BENCH,
     advise::BENCH,

@@ -47,6 +47,24 @@ pub const SUMMARIES: &[Summary] = &[
         ],
     ),
     one(
+        &["blame"],
+        &[
+            ("copied_pages", "pages that forks share and that were copied"),
+            ("copied_bytes", "the same in bytes"),
+            ("other_pages", "copied pages that no fork shares: of files, when a program begins"),
+            ("workers", "by program: how many processes that were forked copied some"),
+            ("told_stacks", "stacks that it rests on"),
+            ("whole_stacks", "of them, those that go to where the program or thread begins"),
+            ("lost_stacks", "stacks that came faster than they could be read"),
+            ("told_every", "of the copies one in so many was told, at the least"),
+            (
+                "places",
+                "code: `program`, `writer`, `functions` (the innermost first), `cause`, `share`, `pages` with \
+                 `low_pages` and `high_pages`, `worker_bytes`",
+            ),
+        ],
+    ),
+    one(
         &["calibrate"],
         &[
             ("page_size_bytes", "a base page"),

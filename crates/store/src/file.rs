@@ -24,17 +24,23 @@ pub fn open_regular(path: &Path) -> Result<File> {
 
 /// The text of a regular file of at most `limit` bytes.
 pub fn read_text(path: &Path, limit: u64) -> Result<String> {
-    let mut text = String::new();
-    let read = open_regular(path)?.take(limit + 1).read_to_string(&mut text);
+    let cannot = || format!("cannot read {}", path.display());
+    String::from_utf8(read_bytes(path, limit)?).with_context(cannot)
+}
+
+/// The bytes of a regular file, at most `limit` of them.
+pub fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = open_regular(path)?.take(limit + 1).read_to_end(&mut bytes);
     read.with_context(|| format!("cannot read {}", path.display()))?;
-    if text.len() as u64 > limit {
+    if bytes.len() as u64 > limit {
         bail!(
             "{} is larger than the {} MiB that such a file may have",
             path.display(),
             limit >> 20
         );
     }
-    Ok(text)
+    Ok(bytes)
 }
 
 /// The lines of a regular file, each of at most `limit` bytes.

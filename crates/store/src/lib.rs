@@ -7,9 +7,11 @@ mod file;
 mod histogram;
 mod pages;
 mod parquet;
+mod pprof;
 mod redact;
 mod run;
 mod sample;
+pub mod stacks;
 
 pub use environment::{Accelerator, Environment, KernelBuild};
 pub use file::{TEXT_BYTES, open_regular, read_lines, read_text};

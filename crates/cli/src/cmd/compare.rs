@@ -4,10 +4,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use cowlab_analysis::comparison;
+use cowlab_report::blame::{self, Blamed};
 use cowlab_schema::footprint;
 use cowlab_store::Run;
+use cowlab_store::stacks::CopyStacks;
 
 use crate::args::CompareArgs;
 use crate::output;
@@ -27,6 +29,15 @@ pub fn run(json: bool, args: &CompareArgs) -> Result<()> {
         );
     }
     let names = [&args.first, &args.second].map(|path| name(path));
+    if let (Some(one), Some(other)) =
+        (CopyStacks::read(&args.first)?, CopyStacks::read(&args.second)?)
+        && !json
+    {
+        return blames([(&first, &one), (&second, &other)], &names, args);
+    }
+    if args.flame_graph.is_some() {
+        bail!(WrongUsage("--flame-graph is for two runs of `cowlab blame`".to_owned()));
+    }
     let bench = args.bench.as_deref();
     let summary = comparison::of_runs([&first, &second], names, bench, args.drift_percent);
     if summary.compared == 0 {
@@ -41,6 +52,17 @@ pub fn run(json: bool, args: &CompareArgs) -> Result<()> {
         return output::json_of(summary, &[], &[]);
     }
     output::text(&cowlab_report::comparison::document(&summary, args.all))
+}
+
+/// Two runs of `blame`, code by code.
+fn blames(both: [(&Run, &CopyStacks); 2], names: &[String; 2], args: &CompareArgs) -> Result<()> {
+    let [one, other] = both.map(|(run, stacks)| Blamed::of(run, stacks));
+    let (document, svg) = blame::comparison([&one, &other], [&names[0], &names[1]])?;
+    if let (Some(file), Some(svg)) = (&args.flame_graph, svg) {
+        cowlab_serve::replace(file, svg.as_bytes())
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    output::text(&document)
 }
 
 /// What was run: a verb, and of a footprint the programs that it looked at.

@@ -3,6 +3,7 @@
 
 pub mod advise;
 pub mod bench;
+pub mod blame;
 pub mod calibrate;
 pub mod compare;
 pub mod doctor;

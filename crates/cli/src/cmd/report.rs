@@ -4,10 +4,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use cowlab_analysis::figures::figures;
 use cowlab_analysis::study::Study;
+use cowlab_report::blame::Blamed;
 use cowlab_report::{Document, footprint, kernel, of_bench, programs, study};
+use cowlab_store::stacks::CopyStacks;
 use cowlab_store::{Run, RunFolder, WITHHELD};
 
 use crate::args::ReportArgs;
@@ -20,9 +22,20 @@ pub fn run(json: bool, args: &ReportArgs) -> Result<()> {
     if args.share.is_some() {
         run = run.without_names();
     }
-    let (document, summary) = match Study::of(&run) {
-        Ok(own) => (study::document(&own), study::summary(&own)),
-        Err(error) => match without_profile(&run)? {
+    let blamed = match CopyStacks::read(&args.run)? {
+        // Addresses, and the names of what runs here, are not given away.
+        Some(stacks) if args.share.is_none() => Some(Blamed::of(&run, &stacks)),
+        Some(_) => bail!(
+            "{} has stacks, which hold names and addresses of its programs: give away its flame.svg \
+             and report.html if you want to",
+            args.run.display()
+        ),
+        None => None,
+    };
+    let (document, summary) = match (&blamed, Study::of(&run)) {
+        (Some(blamed), _) => (blamed.document(&run)?, serde_json::to_value(blamed.summary())?),
+        (None, Ok(own)) => (study::document(&own), study::summary(&own)),
+        (None, Err(error)) => match without_profile(&run)? {
             Some(both) => both,
             None => {
                 let benches: BTreeSet<&str> =

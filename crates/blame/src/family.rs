@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who forked whom, and the code that each had mapped at which time.
+
+use std::rc::Rc;
+
+use cowlab_machine::mappings::Mapping;
+use cowlab_observe::bpf::{Event, Happening};
+use cowlab_observe::{Target, mappings};
+use cowlab_schema::Writer;
+use cowlab_stacks::{Images, PerfMap, Space};
+use rustc_hash::FxHashMap;
+
+/// How often mappings may be read anew because an address is in none.
+const BETWEEN_LOOKS_NS: u64 = 100_000_000;
+/// Processes that ended are forgotten after that, when nobody tells of them any more.
+const KEPT_NS: u64 = 2_000_000_000;
+
+/// What is known of a process.
+#[derive(Default)]
+struct Member {
+    /// One for each program that it ran while it was watched, in their order.
+    lives: Vec<Life>,
+    ended_ns: Option<u64>,
+    looked_ns: u64,
+}
+
+/// A process from its fork or exec to the next exec.
+#[derive(Default)]
+struct Life {
+    from_ns: u64,
+    name: String,
+    /// When it was forked, 0 if before it was watched; `None` of a program that was executed.
+    forked_ns: Option<u64>,
+    /// Its own first and last fork.
+    forks_ns: Option<(u64, u64)>,
+    /// What it has mapped; `None` if nobody looked yet.
+    space: Option<Rc<Space>>,
+}
+
+impl Member {
+    fn life(&self, time_ns: u64) -> Option<&Life> {
+        self.lives.iter().rev().find(|life| life.from_ns <= time_ns)
+    }
+
+    fn now(&mut self) -> &mut Life {
+        if self.lives.is_empty() {
+            self.lives.push(Life::default());
+        }
+        self.lives.last_mut().expect("there is one")
+    }
+}
+
+/// All processes that are watched.
+#[derive(Default)]
+pub struct Family {
+    members: FxHashMap<u32, Member>,
+    images: Images,
+}
+
+impl Family {
+    /// Takes in a process that is there.
+    pub fn admit(&mut self, target: &Target, now_ns: u64) {
+        let life = Life {
+            name: target.name().to_owned(),
+            forked_ns: target.forked_by().map(|_| 0),
+            space: look(target, &mut self.images),
+            ..Life::default()
+        };
+        let member = Member { lives: vec![life], looked_ns: now_ns, ..Member::default() };
+        self.members.insert(target.pid() as u32, member);
+    }
+
+    /// Takes in what happened.
+    pub fn take(&mut self, event: &Event) {
+        let time_ns = event.time_ns;
+        match event.what {
+            Happening::Fork(fork) => {
+                let Some(child) = fork.child_tgid else { return };
+                let forked_ns = time_ns.saturating_sub(fork.stop_ns.unwrap_or(0));
+                let parent = self.members.entry(event.tgid).or_default().now();
+                if !fork.shares_memory {
+                    let (first, _) = parent.forks_ns.unwrap_or((forked_ns, forked_ns));
+                    parent.forks_ns = Some((first, forked_ns));
+                }
+                let life = Life {
+                    from_ns: forked_ns,
+                    name: event.comm.clone(),
+                    forked_ns: (!fork.shares_memory).then_some(forked_ns),
+                    space: parent.space.clone(),
+                    ..Life::default()
+                };
+                let member = Member { lives: vec![life], ..Member::default() };
+                self.members.insert(child, member);
+            }
+            Happening::Exec => {
+                let member = self.members.entry(event.tgid).or_default();
+                member.looked_ns = 0;
+                let name = event.comm.clone();
+                member.lives.push(Life { from_ns: time_ns, name, ..Life::default() });
+            }
+            Happening::Exit => {
+                if let Some(member) = self.members.get_mut(&event.tgid) {
+                    member.ended_ns = Some(time_ns);
+                }
+            }
+        }
+    }
+
+    /// Those that ended a while ago: they are forgotten.
+    pub fn take_gone(&mut self, now_ns: u64) -> Vec<u32> {
+        let is_gone =
+            |member: &Member| member.ended_ns.is_some_and(|ended| ended + KEPT_NS < now_ns);
+        let gone: Vec<u32> = self
+            .members
+            .iter()
+            .filter(|(_, member)| is_gone(member))
+            .map(|(pid, _)| *pid)
+            .collect();
+        for pid in &gone {
+            self.members.remove(pid);
+        }
+        gone
+    }
+
+    /// Its name, whose writes those at a time are, and how long since the fork that shares its pages.
+    pub fn known(&self, pid: u32, time_ns: u64) -> (String, Writer, Option<u64>) {
+        let Some(life) = self.members.get(&pid).and_then(|member| member.life(time_ns)) else {
+            return (String::new(), Writer::Own, None);
+        };
+        let since = |from: u64| (from > 0).then(|| time_ns.saturating_sub(from));
+        let last_fork = life
+            .forks_ns
+            .and_then(|(first, last)| [last, first].into_iter().find(|forked| *forked <= time_ns));
+        let (writer, since_ns) = match (last_fork, life.forked_ns) {
+            (Some(forked), _) => (Writer::Parent, since(forked)),
+            (None, Some(forked)) => (Writer::Child, since(forked)),
+            (None, None) => (Writer::Own, None),
+        };
+        (life.name.clone(), writer, since_ns)
+    }
+
+    /// What a process had mapped at a time.
+    pub fn space(&mut self, pid: u32, time_ns: u64, now_ns: u64) -> Option<Rc<Space>> {
+        let life = self.members.get(&pid).and_then(|member| member.life(time_ns));
+        match life.and_then(|life| life.space.clone()) {
+            Some(space) => Some(space),
+            None => self.look_again(pid, now_ns),
+        }
+    }
+
+    /// Reads what it has mapped now; `None` where it ended, or was looked at a moment ago.
+    pub fn look_again(&mut self, pid: u32, now_ns: u64) -> Option<Rc<Space>> {
+        let member = self.members.entry(pid).or_default();
+        if member.looked_ns > 0 && now_ns < member.looked_ns + BETWEEN_LOOKS_NS {
+            return None;
+        }
+        member.looked_ns = now_ns;
+        let target = Target::open(pid as i32).ok()?;
+        let space = look(&target, &mut self.images)?;
+        member.now().space = Some(space.clone());
+        Some(space)
+    }
+
+    /// The names that living processes wrote down for code that they made.
+    pub fn perf_maps(&self) -> FxHashMap<u32, PerfMap> {
+        let of = |pid: &u32| {
+            let target = Target::open(*pid as i32).ok()?;
+            let status = target.read("status").ok()?;
+            let inside = cowlab_machine::status::field(&status, "NSpid")?
+                .split_whitespace()
+                .last()?
+                .parse()
+                .ok()?;
+            Some((*pid, PerfMap::read(target.pid(), inside, target.uid())?))
+        };
+        self.members.keys().filter_map(of).collect()
+    }
+
+    /// What would make interpreters tell the names of their functions, by the files that are mapped.
+    pub fn hints(&self, told: &FxHashMap<u32, PerfMap>) -> Vec<String> {
+        let silent = self.members.iter().filter(|(pid, _)| !told.contains_key(pid));
+        let spaces = silent.filter_map(|(_, member)| member.lives.last()?.space.as_ref());
+        let mut hints: Vec<String> = spaces
+            .flat_map(|space| space.images())
+            .filter_map(|image| hint(image.short_name()))
+            .map(str::to_owned)
+            .collect();
+        hints.sort_unstable();
+        hints.dedup();
+        hints
+    }
+
+    /// The pids.
+    pub fn pids(&self) -> impl Iterator<Item = u32> {
+        self.members.keys().copied()
+    }
+}
+
+/// How an interpreter is asked for the names of its functions, by the name of its file.
+fn hint(file: &str) -> Option<&'static str> {
+    let (_, hint) = HINTS.iter().find(|(name, _)| file.starts_with(name))?;
+    Some(hint)
+}
+
+const HINTS: [(&str, &str); 6] = [
+    ("libpython3", PYTHON),
+    ("python3", PYTHON),
+    ("node", "Node.js names its functions if it is started with --perf-basic-prof"),
+    ("libruby", "Ruby names what YJIT compiled if it is started with --yjit-perf=map"),
+    ("libjvm", "a JVM names its functions by `jcmd PID Compiler.perfmap` (JDK 17)"),
+    ("php", "PHP names what its JIT compiled with opcache.jit_debug=0x10"),
+];
+
+const PYTHON: &str =
+    "CPython names its functions if it is started with -X perf (3.12), and not before that version";
+
+fn look(target: &Target, images: &mut Images) -> Option<Rc<Space>> {
+    let all: Vec<Mapping> = mappings::mappings(target).ok()?;
+    Some(Rc::new(Space::new(target.pid(), all, images)))
+}

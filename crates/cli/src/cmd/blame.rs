@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `blame`: which code copies the pages that forks share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use cowlab_blame::{Collected, Collector, LOOK, Share};
+use cowlab_machine::{Facts, Root};
+use cowlab_observe::Target;
+use cowlab_report::blame::Blamed;
+use cowlab_schema::blame as names;
+use cowlab_schema::{Metric, Params};
+use cowlab_store::Sample;
+use cowlab_store::stacks::STACKS_FILE;
+
+use crate::args::BlameArgs;
+use crate::run_life::{Report, RunLife};
+use crate::usage::{EndedWith, WrongUsage};
+use crate::{output, signals};
+
+/// How long running processes are looked at, if not given.
+const USUAL_S: f64 = 10.0;
+
+/// Run the verb.
+pub fn run(json: bool, args: &BlameArgs) -> Result<()> {
+    let common = &args.run.common(json, false);
+    if args.targets.is_empty() && args.command.is_empty() {
+        bail!(WrongUsage(
+            "name running processes by PID|NAME, or a command behind `--`, as in `cowlab blame -- \
+             python3 program.py`"
+                .to_owned()
+        ));
+    }
+    let mut targets = Vec::new();
+    for wanted in &args.targets {
+        for (pid, _) in wanted.find()? {
+            targets.push(Target::open(pid.cast_signed())?);
+        }
+    }
+    let share = args.every.map_or(Share::ByCost, Share::Fixed);
+    let facts = Facts::probe(&Root::default());
+    let interrupts = signals::last()?;
+    let mut collector = Collector::attach(share)?;
+    let mut life = RunLife::begin(common, names::BENCH.name, facts.environment())?;
+    let began = Instant::now();
+    let stopped = || interrupts.load(Ordering::Relaxed) != 0;
+    let status = match targets.is_empty() {
+        true => Some(command(&mut collector, args, json, &interrupts)?),
+        false => {
+            for target in &targets {
+                collector.watch(target)?;
+            }
+            let until = Duration::from_secs_f64(args.duration_s.unwrap_or(USUAL_S));
+            let seconds = until.as_secs_f64();
+            output::progress(json, &format!("looking for {seconds} s; Ctrl-C ends it earlier"));
+            while began.elapsed() < until && !stopped() && targets.iter().any(Target::is_alive) {
+                std::thread::sleep(LOOK);
+                collector.look();
+            }
+            None
+        }
+    };
+    let lasted = began.elapsed();
+    let got = collector.finish();
+    let start_unix_ns = life.run.info.started.as_nanosecond() as i64;
+    life.run.samples = samples(&got, lasted, start_unix_ns);
+    lacking(&mut life, &got);
+    let page_bytes = facts.page_size_bytes;
+    let mut notes = Vec::new();
+    let kept = life.end(Ok(()), |run| {
+        let blamed = Blamed::of(run, &got.stacks);
+        notes = blamed.notes();
+        let mut report = Report::new(blamed.document(run)?, blamed.summary())?;
+        let file = |name: &str, bytes: Vec<u8>| (name.to_owned(), bytes);
+        report.files.push(file(STACKS_FILE, got.stacks.encode(page_bytes)?));
+        report.files.push(file("stacks.folded", blamed.folded().as_bytes().to_vec()));
+        if let Some(svg) = blamed.flame_graph()? {
+            report.files.push(file("flame.svg", svg.into_bytes()));
+        }
+        Ok(report)
+    })?;
+    kept.print_findings(false)?;
+    notes.iter().for_each(|note| output::say(note));
+    for missing in &kept.run.info.missing {
+        output::say(&format!("{}: {}", missing.metric, missing.reason));
+    }
+    match status {
+        Some(status) if status != 0 => Err(EndedWith::of_wait_status(status).into()),
+        _ => Ok(()),
+    }
+}
+
+/// Runs the command and looks until it has ended.
+fn command(
+    collector: &mut Collector,
+    args: &BlameArgs,
+    json: bool,
+    interrupts: &AtomicUsize,
+) -> Result<i32> {
+    use std::os::unix::process::ExitStatusExt as _;
+    let (program, arguments) = args.command.split_first().context("no command was given")?;
+    let mut start = Command::new(program);
+    start.args(arguments);
+    if json {
+        // Standard output has the document, and nothing else.
+        start.stdout(std::io::stderr());
+    }
+    collector.watch_own_children()?;
+    let started = start.spawn();
+    collector.leave();
+    let mut child =
+        started.with_context(|| format!("cannot start {}", program.to_string_lossy()))?;
+    loop {
+        std::thread::sleep(LOOK);
+        collector.look();
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.into_raw());
+        }
+        let signal = interrupts.swap(0, Ordering::Relaxed);
+        if signal != 0 {
+            signals::forward(signal as i32, child.id() as i32);
+        }
+    }
+}
+
+fn samples(got: &Collected, lasted: Duration, start_unix_ns: i64) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    let mut add = |metric: Metric, params: &Params, value: f64| {
+        samples.push(Sample { start_unix_ns, ..Sample::of(metric, params.clone(), value) });
+    };
+    #[derive(Default)]
+    struct Sum {
+        pages: f64,
+        stacks: u64,
+        whole: u64,
+        processes: BTreeSet<u32>,
+    }
+    let mut sums: BTreeMap<(&str, &str), Sum> = BTreeMap::new();
+    for copy in &got.stacks.copies {
+        let sum = sums.entry((&copy.process, &copy.writer)).or_default();
+        sum.pages += f64::from(copy.every);
+        sum.stacks += 1;
+        sum.whole += u64::from(copy.is_whole);
+        sum.processes.insert(copy.pid);
+    }
+    let told: f64 = sums.values().map(|sum| sum.pages).sum();
+    for ((program, writer), sum) in &sums {
+        let mut params = Params::new();
+        names::PROGRAM.put(&mut params, *program);
+        params.insert(names::WRITER.name().to_owned(), (*writer).to_owned());
+        add(names::COPIED_PAGES, &params, sum.pages * got.copies as f64 / told);
+        add(names::PROCESSES, &params, sum.processes.len() as f64);
+        add(names::TOLD_STACKS, &params, sum.stacks as f64);
+        add(names::WHOLE_STACKS, &params, sum.whole as f64);
+    }
+    let all = Params::new();
+    let every = got.stacks.copies.iter().map(|copy| copy.every).max();
+    if let Some(every) = every {
+        add(names::TOLD_EVERY, &all, every.into());
+    }
+    add(names::LOST_STACKS, &all, got.lost.copies as f64);
+    add(names::REUSE_FAULTS, &all, got.reuses as f64);
+    add(names::TELLING_NS, &all, got.telling_ns as f64);
+    add(names::READING_NS, &all, got.reading_ns as f64);
+    add(names::RAN_NS, &all, got.ran_ns as f64);
+    add(names::DURATION_NS, &all, lasted.as_nanos() as f64);
+    samples
+}
+
+/// What this run could not see.
+fn lacking(life: &mut RunLife, got: &Collected) {
+    if let Some(why) = &got.sees_kernel {
+        life.lacks("copies in system calls", format!("this kernel does not show them ({why})"));
+    }
+    if got.lost.copies > 0 {
+        life.lacks(
+            "told_stacks",
+            format!(
+                "{} stacks were lost because they came faster than they could be read: their copies are \
+                 counted, and the others stand for them; --every N tells fewer",
+                got.lost.copies
+            ),
+        );
+    }
+    if got.lost.events > 0 || got.lost.processes > 0 {
+        let (events, processes) = (got.lost.events, got.lost.processes);
+        life.lacks(
+            "copied_pages",
+            format!("{events} forks and ends were missed, and {processes} processes had no room"),
+        );
+    }
+    let is_unnamed = |of: &&cowlab_store::stacks::Copy| of.mapping.is_empty();
+    let unnamed = got.stacks.copies.iter().filter(is_unnamed).count();
+    if unnamed > 0 {
+        life.lacks(
+            "mapping",
+            format!("{unnamed} stacks are of programs that ended before they could be looked at"),
+        );
+    }
+    for hint in &got.hints {
+        life.lacks("names of interpreted code", hint.clone());
+    }
+}

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which code copies the pages that forks share.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
+use cowlab_analysis::blame::{self, Blame, Changed, Place, blame};
+use cowlab_analysis::samples::Samples;
+use cowlab_model::Estimate;
+use cowlab_schema::blame as names;
+use cowlab_store::Run;
+use cowlab_store::stacks::CopyStacks;
+use serde::Serialize;
+
+use crate::{Block, Cell, Column, Document, Drawing, Finding, Rows, Section, flame, fmt};
+
+/// Places that have a sentence of their own.
+const TOLD: usize = 10;
+/// Places in the table.
+const LISTED: usize = 60;
+
+/// What `--json` has.
+#[derive(Debug, Serialize)]
+pub struct BlameSummary {
+    copied_pages: f64,
+    copied_bytes: f64,
+    other_pages: f64,
+    workers: BTreeMap<String, usize>,
+    told_stacks: usize,
+    whole_stacks: usize,
+    lost_stacks: Option<f64>,
+    told_every: u32,
+    places: Vec<PlaceSummary>,
+}
+
+#[derive(Debug, Serialize)]
+struct PlaceSummary {
+    program: String,
+    writer: String,
+    functions: Vec<String>,
+    cause: Option<String>,
+    share: f64,
+    pages: f64,
+    low_pages: f64,
+    high_pages: f64,
+    worker_bytes: Option<f64>,
+}
+
+/// A run with its stacks.
+pub struct Blamed {
+    blame: Blame,
+    folded: String,
+    page_bytes: f64,
+    lost_stacks: Option<f64>,
+    /// What telling and reading took, by what the programs ran.
+    cost: Option<f64>,
+}
+
+impl Blamed {
+    /// Of a run and the stacks that are kept beside it.
+    pub fn of(run: &Run, stacks: &CopyStacks) -> Blamed {
+        let samples = Samples::of(&run.samples, names::BENCH);
+        let all = |metric| samples.values(metric).iter().sum::<f64>();
+        let first = |metric| samples.first(metric);
+        let environment = run.info.environments.first();
+        let spent = first(names::TELLING_NS).zip(first(names::READING_NS)).map(|(t, r)| t + r);
+        Blamed {
+            blame: blame(stacks, all(names::COPIED_PAGES)),
+            folded: blame::folded(stacks),
+            page_bytes: environment.map_or(4096.0, |of| of.page_size_bytes as f64),
+            lost_stacks: first(names::LOST_STACKS),
+            cost: spent.zip(first(names::RAN_NS)).map(|(spent, ran)| spent / ran.max(1.0)),
+        }
+    }
+
+    /// Stacks by the line, for other programs.
+    pub fn folded(&self) -> &str {
+        &self.folded
+    }
+
+    /// The flame graph; `None` without copies.
+    pub fn flame_graph(&self) -> Result<Option<String>> {
+        flame::graph(&self.folded, "Pages copied after a fork, by code", "pages")
+    }
+
+    /// What would tell more.
+    pub fn notes(&self) -> Vec<String> {
+        let note = |file: &String| {
+            format!(
+                "{file} has no symbols: its debug package (NAME-dbg or NAME-dbgsym) names its functions"
+            )
+        };
+        self.blame.unnamed.iter().map(note).collect()
+    }
+
+    /// What `--json` has.
+    pub fn summary(&self) -> BlameSummary {
+        let blame = &self.blame;
+        let places = blame.places.iter().map(|place| PlaceSummary {
+            program: place.program.clone(),
+            writer: place.writer.clone(),
+            functions: place.functions.clone(),
+            cause: place.cause.map(|cause| cause.id.clone()),
+            share: place.share,
+            pages: place.pages.value,
+            low_pages: place.pages.low,
+            high_pages: place.pages.high,
+            worker_bytes: place.worker_pages.map(|pages| pages.value * self.page_bytes),
+        });
+        BlameSummary {
+            copied_pages: blame.pages,
+            copied_bytes: blame.pages * self.page_bytes,
+            other_pages: blame.other_pages,
+            workers: blame.workers.clone(),
+            told_stacks: blame.told,
+            whole_stacks: blame.whole,
+            lost_stacks: self.lost_stacks,
+            told_every: blame.every,
+            places: places.collect(),
+        }
+    }
+
+    /// The report.
+    pub fn document(&self, run: &Run) -> Result<Document> {
+        let mut document =
+            Document::new("Which code copies pages", format!("{} {}", self.answer(), self.how()));
+        document.facts = crate::facts::headline_facts(&run.info);
+        document.sections.push(self.code(run)?);
+        Ok(document)
+    }
+
+    fn bytes(&self, pages: f64) -> String {
+        fmt::bytes((pages * self.page_bytes).round() as u64)
+    }
+
+    /// The one sentence that was asked for.
+    fn answer(&self) -> String {
+        let blame = &self.blame;
+        let Some(first) = blame.places.first() else {
+            return match blame.other_pages > 0.0 {
+                true => {
+                    "No page that a fork shares was copied; only pages of files, as programs began."
+                        .to_owned()
+                }
+                false => "No page was copied.".to_owned(),
+            };
+        };
+        let each = match (blame.workers.get(&first.program), first.worker_pages) {
+            (Some(workers), Some(pages)) => {
+                let each = self.bytes(pages.value / first.share * first_share(blame, first));
+                match workers {
+                    1 => format!(" ({each} by the worker of {})", first.program),
+                    _ => format!(" ({each} by each of {workers} workers of {})", first.program),
+                }
+            }
+            _ => String::new(),
+        };
+        format!(
+            "{} of pages that forks share were copied{each}, {} of them by {}.",
+            self.bytes(blame.pages),
+            fmt::percent(first.share),
+            first.name()
+        )
+    }
+
+    fn code(&self, run: &Run) -> Result<Section> {
+        let blame = &self.blame;
+        let mut blocks: Vec<Block> = Vec::new();
+        let mut told = BTreeSet::new();
+        for place in blame.places.iter().take(TOLD) {
+            // What is known of a cause is said once.
+            let is_new = place.cause.is_none_or(|cause| told.insert(&cause.id));
+            blocks.push(self.finding(place, is_new));
+        }
+        if let Some(rest) = blame.places.get(TOLD..).filter(|rest| !rest.is_empty()) {
+            let pages: f64 = rest.iter().map(|place| place.pages.value).sum();
+            blocks.push(Block::Text(format!(
+                "{} other places copied {} pages together ({}).",
+                rest.len(),
+                fmt::count(pages.round() as u64),
+                fmt::percent(pages / blame.pages)
+            )));
+        }
+        if let Some(svg) = self.flame_graph()? {
+            let caption = "Pages copied, by code".to_owned();
+            blocks.push(Block::Drawing(Drawing { id: "flame".to_owned(), caption, svg }));
+        }
+        if !blame.places.is_empty() {
+            let listed = &blame.places[..blame.places.len().min(LISTED)];
+            blocks.push(Block::Table(self.places(listed)));
+            blocks.push(Block::Table(self.mappings()));
+        }
+        blocks.extend(self.notes().into_iter().map(Block::Note));
+        for missing in &run.info.missing {
+            blocks.push(Block::Note(format!("`{}`: {}.", missing.metric, missing.reason)));
+        }
+        Ok(Section::new("blame", "By code", blocks))
+    }
+
+    /// What the figures rest on.
+    fn how(&self) -> String {
+        let blame = &self.blame;
+        let mut text = match blame.every {
+            1 => format!(
+                "Each copy was told with its stack: {} stacks",
+                fmt::count(blame.told as u64)
+            ),
+            every => format!(
+                "Copies were counted, and told with their stacks one in up to {every}: {} stacks; \
+                 intervals (95%) are of that sample",
+                fmt::count(blame.told as u64)
+            ),
+        };
+        if blame.told > 0 {
+            let whole = blame.whole as f64 / blame.told as f64;
+            text +=
+                &format!(", {} of them whole, to where the program begins", fmt::percent(whole));
+        }
+        if let Some(cost) = self.cost {
+            text += &format!(
+                ". Telling and reading took {} of the time that the programs ran",
+                fmt::percent(cost)
+            );
+        }
+        text + "."
+    }
+
+    fn finding(&self, place: &Place, is_new: bool) -> Block {
+        let of = match place.worker_pages {
+            Some(pages) => format!("{} a worker", self.bytes(pages.value)),
+            None => format!("{} of the {}", self.bytes(place.pages.value), place.writer),
+        };
+        let functions: Vec<String> =
+            place.functions.iter().map(|name| format!("`{name}`")).collect();
+        let mut detail = Vec::new();
+        if let Some(cause) = place.cause.filter(|_| is_new) {
+            let (means, remedy) = (capital(&cause.means), &cause.remedy);
+            detail.push(format!("{means}; to avoid it: {remedy} ({}).", cause.source));
+        }
+        if let Some(ns) = place.half_ns {
+            detail.push(format!("Half of it within {} of the fork.", fmt::time(ns as f64)));
+        }
+        if place.pages.low < place.pages.high {
+            let [low, high] = [place.pages.low, place.pages.high].map(|of| of / self.blame.pages);
+            detail.push(format!("95% interval: {} to {}.", fmt::percent(low), fmt::percent(high)));
+        }
+        Block::Finding(Finding {
+            headline: format!(
+                "{} of the copies, {of}: {}",
+                fmt::percent(place.share),
+                functions.join(" ← ").replace('`', "")
+            ),
+            detail: detail.join(" "),
+            samples: Some("places".to_owned()),
+        })
+    }
+
+    fn places(&self, listed: &[Place]) -> crate::Table {
+        let bytes = self.page_bytes;
+        Rows::of("places", "Code that copies pages", listed)
+            .text("code", Place::name)
+            .text("program", |place| &place.program)
+            .text("side", |place| &place.writer)
+            .figure("share", |place| Cell::number(place.share, "fraction"))
+            .unit("pages", "pages", |place| estimate(place.pages, "pages"))
+            .unit("a worker", "bytes", |place| match place.worker_pages {
+                Some(pages) => estimate(pages.scaled(bytes), "bytes"),
+                None => Cell::Missing("the parent wrote".to_owned()),
+            })
+            .unit("half after", "ns", |place| match place.half_ns {
+                Some(ns) => Cell::number(ns as f64, "ns"),
+                None => Cell::Missing("the fork was before".to_owned()),
+            })
+            .text("cause", |place| place.cause.map_or("", |cause| &cause.id))
+            .table()
+    }
+
+    fn mappings(&self) -> crate::Table {
+        let listed = &self.blame.mappings[..self.blame.mappings.len().min(LISTED)];
+        Rows::of("mappings", "What is mapped where pages were copied", listed)
+            .text("mapping", |(name, _)| match name.as_str() {
+                "" => "gone before it could be looked up",
+                name => name,
+            })
+            .unit("pages", "pages", |(_, pages)| estimate(*pages, "pages"))
+            .table()
+    }
+}
+
+/// What all workers of a place's program copied, by what was copied in all.
+fn first_share(blame: &Blame, of: &Place) -> f64 {
+    let same = blame.places.iter().filter(|p| p.program == of.program && p.writer == of.writer);
+    same.map(|place| place.share).sum()
+}
+
+fn estimate(of: Estimate, unit: &str) -> Cell {
+    match of.low < of.high {
+        true => Cell::estimate(of.value, of.low, of.high, unit),
+        false => Cell::number(of.value, unit),
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// Two runs, and the flame graph of their difference.
+pub fn comparison(both: [&Blamed; 2], names: [&str; 2]) -> Result<(Document, Option<String>)> {
+    let changes = blame::changes(both.map(|of| &of.blame));
+    // Of the program that copied most, where both have workers of it.
+    let first = both[0].blame.places.iter().find(|place| place.worker_pages.is_some());
+    let program = first
+        .map(|place| place.program.clone())
+        .filter(|program| both.iter().all(|of| of.blame.workers.contains_key(program)));
+    let each = |of: &Blamed| match &program {
+        None => of.blame.pages,
+        Some(program) => {
+            let places = of.blame.places.iter().filter(|place| place.program == *program);
+            places.filter_map(|place| place.worker_pages).map(|pages| pages.value).sum()
+        }
+    };
+    let [before, after] = both.map(|of| each(of) * of.page_bytes);
+    let per = program.map_or_else(String::new, |program| format!(" a worker of {program}"));
+    let saved = before - after;
+    let what = if saved >= 0.0 { "less" } else { "more" };
+    let answer = format!(
+        "{} copied{per} in {}, {} in {}: {} {what} ({}).",
+        fmt::bytes(before.round() as u64),
+        names[0],
+        fmt::bytes(after.round() as u64),
+        names[1],
+        fmt::bytes(saved.abs().round() as u64),
+        fmt::percent(saved.abs() / before.max(1.0))
+    );
+    let mut document = Document::new("Comparison of two blames", answer);
+    let bytes = both[0].page_bytes;
+    let cell = |pages: Option<Estimate>| match pages {
+        Some(pages) => estimate(pages.scaled(bytes), "bytes"),
+        None => Cell::Missing("not seen there".to_owned()),
+    };
+    let listed = &changes[..changes.len().min(LISTED)];
+    let value = |of: &Changed, at: usize| of.pages[at].map_or(0.0, |pages| pages.value * bytes);
+    let table = Rows::of(
+        "changes",
+        "Code, the largest change first; a worker, or of the parent in all",
+        listed,
+    )
+    .text("code", |of| &of.name)
+    .text("program", |of| &of.who)
+    .unit("first", "bytes", |of| cell(of.pages[0]))
+    .unit("second", "bytes", |of| cell(of.pages[1]))
+    .column(Column::unit("change", "bytes"), |of| {
+        Cell::number(value(of, 1) - value(of, 0), "bytes")
+    })
+    .table();
+    let svg = flame::difference(
+        both.map(|of| of.folded.as_str()),
+        "Pages copied after a fork: difference",
+        "pages",
+    )?;
+    let blocks = vec![Block::Table(table)];
+    document.sections.push(Section::new("comparison", "By code", blocks));
+    Ok((document, svg))
+}

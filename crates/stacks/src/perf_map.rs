@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The functions of code that a program made itself, as it writes them down for profilers
+//! (linux: tools/perf/Documentation/jit-interface.txt).
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::image::open_file;
+
+/// A map of more is not read to its end.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// Functions by address.
+#[derive(Debug, Default)]
+pub struct PerfMap {
+    /// Address, size, name; sorted. Of two at one address the later one holds.
+    functions: Vec<(u64, u64, String)>,
+}
+
+impl PerfMap {
+    /// Reads the map of process `pid`, which is `inside` to those of its pid namespace; `None` where
+    /// there is none, or it is neither that process's user's nor root's.
+    pub fn read(pid: i32, inside: i32, uid: u32) -> Option<PerfMap> {
+        let path = format!("/proc/{pid}/root/tmp/perf-{inside}.map");
+        let file = open_file(Path::new(&path))?;
+        let owner = file.metadata().ok()?.uid();
+        (owner == uid || owner == 0).then(|| PerfMap::decode(BufReader::new(file.take(MOST_BYTES))))
+    }
+
+    /// Decodes lines of start, size and name; others are left out.
+    pub fn decode(text: impl BufRead) -> PerfMap {
+        let line = |line: Vec<u8>| {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            let mut words = line.splitn(3, ' ');
+            let hex =
+                |word: Option<&str>| u64::from_str_radix(word?.trim_start_matches("0x"), 16).ok();
+            Some((hex(words.next())?, hex(words.next())?, words.next()?.trim().to_owned()))
+        };
+        let lines = text.split(b'\n').map_while(Result::ok);
+        let mut functions: Vec<_> = lines.filter_map(line).collect();
+        functions.sort_by_key(|(start, ..)| *start);
+        PerfMap { functions }
+    }
+
+    /// The function that has an address.
+    pub fn name(&self, address: u64) -> Option<&str> {
+        let after = self.functions.partition_point(|(start, ..)| *start <= address);
+        let (start, bytes, name) = self.functions.get(after.checked_sub(1)?)?;
+        (address - start < *bytes).then_some(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_gives_names() {
+        let text =
+            b"7f00 20 LazyCompile:~work /srv/app.js:3\n0x7f40 10 py::f:/a b.py\nrubbish\n\xff 1\n";
+        let map = PerfMap::decode(&text[..]);
+        assert_eq!(map.name(0x7f1f), Some("LazyCompile:~work /srv/app.js:3"));
+        assert_eq!(map.name(0x7f20), None);
+        assert_eq!(map.name(0x7f40), Some("py::f:/a b.py"));
+        assert_eq!(map.name(0), None);
+    }
+}

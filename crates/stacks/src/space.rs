@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The code of one process, and its stacks.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use cowlab_machine::mappings::Mapping;
+use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
+use framehop::{Error, ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder};
+
+use crate::image::{Bytes, Image, Images};
+
+/// No real stack has more frames; one that has goes round.
+const FRAMES_MOST: usize = 512;
+
+/// Where an instruction stands.
+#[derive(Debug, Clone)]
+pub enum Place {
+    /// In a file, at an address of the file's own.
+    File(Arc<Image>, u64),
+    /// Anywhere else: code that the program made itself, or nothing that is known.
+    Memory(u64),
+}
+
+/// How unwinding ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    /// At the outermost frame.
+    Whole,
+    /// The piece of stack was too short.
+    TooShort,
+    /// At code that has no unwind tables, and did not keep frame pointers either.
+    NoTables,
+}
+
+/// A stack, its innermost frame first. Of a frame that called another, the place is in the call.
+#[derive(Debug, Clone)]
+pub struct Stack {
+    /// The frames.
+    pub places: Vec<Place>,
+    /// How they end.
+    pub end: End,
+}
+
+/// What one thread keeps for unwinding: the rules that it met.
+pub struct Unwinding(CacheX86_64);
+
+impl Default for Unwinding {
+    fn default() -> Self {
+        Unwinding(CacheX86_64::new())
+    }
+}
+
+/// The code that a process had mapped at a moment.
+pub struct Space {
+    mappings: Vec<Mapping>,
+    unwinder: UnwinderX86_64<Bytes>,
+    /// By address.
+    code: Vec<Code>,
+}
+
+struct Code {
+    range: Range<u64>,
+    bias: u64,
+    image: Arc<Image>,
+}
+
+impl Space {
+    /// Of the mappings of process `pid`, whose files are opened now.
+    pub fn new(pid: i32, mappings: Vec<Mapping>, images: &mut Images) -> Space {
+        let (mut unwinder, mut code) = (UnwinderX86_64::new(), Vec::new());
+        for mapping in mappings.iter().filter(|mapping| mapping.is_executable) {
+            let Some(image) = images.of(pid, mapping) else { continue };
+            let Some(bias) = image.bias(mapping) else { continue };
+            unwinder.add_module(module(&image, mapping.range.clone(), bias));
+            code.push(Code { range: mapping.range.clone(), bias, image });
+        }
+        Space { mappings, unwinder, code }
+    }
+
+    /// The mapping of an address.
+    pub fn mapping(&self, address: u64) -> Option<&Mapping> {
+        let after = self.mappings.partition_point(|mapping| mapping.range.start <= address);
+        let mapping = self.mappings.get(after.checked_sub(1)?)?;
+        mapping.range.contains(&address).then_some(mapping)
+    }
+
+    /// The files whose code is mapped.
+    pub fn images(&self) -> impl Iterator<Item = &Arc<Image>> {
+        self.code.iter().map(|code| &code.image)
+    }
+
+    /// Unwinds from the registers (instruction, stack and frame pointer) with the stack from its
+    /// pointer on.
+    pub fn unwind(&self, with: &mut Unwinding, registers: [u64; 3], stack: &[u8]) -> Stack {
+        let [ip, sp, fp] = registers;
+        let mut is_short = false;
+        let mut read = |address: u64| {
+            let at = address.checked_sub(sp).ok_or(())?;
+            let at = usize::try_from(at).map_err(|_| ())?;
+            let word = at.checked_add(8).and_then(|end| stack.get(at..end));
+            is_short |= word.is_none();
+            Ok(u64::from_le_bytes(word.ok_or(())?.try_into().expect("eight bytes")))
+        };
+        let start = UnwindRegsX86_64::new(ip, sp, fp);
+        let mut frames = self.unwinder.iter_frames(ip, start, &mut with.0, &mut read);
+        let mut places = Vec::new();
+        let end = loop {
+            match frames.next() {
+                Ok(Some(frame)) if places.len() < FRAMES_MOST => places.push(self.place(frame)),
+                Ok(None) => break End::Whole,
+                Err(Error::CouldNotReadStack(_)) => break End::TooShort,
+                Ok(Some(_)) | Err(_) => break End::NoTables,
+            }
+        };
+        let is_known = |place: &Place| matches!(place, Place::File(..));
+        // Frame pointers that are none end anywhere, as if that were the outermost frame.
+        let end = match end {
+            End::Whole if is_short => End::TooShort,
+            End::Whole if !places.last().is_some_and(is_known) => End::NoTables,
+            end => end,
+        };
+        Stack { places, end }
+    }
+
+    fn place(&self, frame: FrameAddress) -> Place {
+        let address = frame.address_for_lookup();
+        let after = self.code.partition_point(|code| code.range.start <= address);
+        let code = after.checked_sub(1).and_then(|at| self.code.get(at));
+        match code.filter(|code| code.range.contains(&address)) {
+            Some(code) => Place::File(code.image.clone(), address.wrapping_sub(code.bias)),
+            None => Place::Memory(address),
+        }
+    }
+}
+
+fn module(image: &Image, range: Range<u64>, bias: u64) -> Module<Bytes> {
+    let parts = |section: &Option<(Range<u64>, Bytes)>| section.clone().unzip();
+    let (eh_frame_svma, eh_frame) = parts(&image.eh_frame);
+    let (eh_frame_hdr_svma, eh_frame_hdr) = parts(&image.eh_frame_hdr);
+    let sections = ExplicitModuleSectionInfo {
+        base_svma: 0,
+        text_svma: image.text.clone(),
+        got_svma: image.got.clone(),
+        eh_frame_svma,
+        eh_frame,
+        eh_frame_hdr_svma,
+        eh_frame_hdr,
+        debug_frame: image.debug_frame.clone(),
+        ..Default::default()
+    };
+    Module::new(image.path.clone(), range, bias, sections)
+}
