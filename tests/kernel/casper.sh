@@ -40,6 +40,37 @@ chmod 600 /dev/casper
 [[ $status == 1 ]] && grep -q 'CAP_PERFMON' err ||
 	fail "expected nobody to be refused for want of CAP_PERFMON; saw status $status, $(cat err)"
 
+# Its memory is charged to the reader: 64 buffers of 1 MiB to begin with.
+group=/sys/fs/cgroup/casper_reader
+echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+mkdir "$group"
+sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$group" \
+	"$COWLAB" trace record --kernel --duration-s 60 -o charged.casper 2>err &
+reader=$!
+for _ in {1..100}; do
+	charged_bytes=$(awk '$1 == "vmalloc" { print $2 }' "$group/memory.stat")
+	((charged_bytes < 64 << 20)) || break
+	sleep 0.1
+done
+kill "$reader"
+wait "$reader" || fail "trace record: $(<err)"
+((charged_bytes >= 64 << 20)) ||
+	fail "expected 64 MiB to be charged to the reader; saw $charged_bytes bytes of vmalloc"
+rmdir "$group"
+
+# A reader that /proc/kallsyms shows no addresses to finds none in its trace: where the text begins and ends.
+shown=$(</proc/sys/kernel/kptr_restrict)
+for kptr_restrict in 0 2; do
+	echo $kptr_restrict >/proc/sys/kernel/kptr_restrict
+	"$COWLAB" trace record --kernel --force -o text.casper -- true 2>err || fail "trace record: $(<err)"
+	at=$(LC_ALL=C grep -abo -m 1 vmlinux text.casper | head -n 1 | cut -d: -f1)
+	text=$(od -An -v -tx8 -j $((at - 48)) -N 16 text.casper | xargs)
+	symbol=$(grep ' _stext$' /proc/kallsyms | cut -d' ' -f1)
+	[[ ${text% *} == "$symbol" && ($kptr_restrict == 0 || $text == "$symbol $symbol") ]] ||
+		fail "expected the text at $symbol with kptr_restrict=$kptr_restrict; saw $text"
+done
+echo "$shown" >/proc/sys/kernel/kptr_restrict
+
 # A kernel cannot wait for its reader.
 status=0
 "$COWLAB" trace record --kernel --when-full wait -- true 2>err || status=$?
