@@ -62,6 +62,25 @@ pub enum GuardError {
     },
 }
 
+/// A lock on a setting's file. It is given up when this is dropped, not when its last descriptor is
+/// closed: a child that another thread starts has a copy of that until it executes its program.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Lock {
+    fn take(path: &Path, lock: fn(&File) -> Result<(), TryLockError>) -> Result<Lock, GuardError> {
+        let file = File::open(path).map_err(|error| at(path, error))?;
+        lock(&file).map_err(|error| taken(path, error))?;
+        Ok(Lock(file))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
 /// Holds settings, and puts them back as they were when it is dropped.
 ///
 /// A [`Guardian`] puts them back, whatever ends this process. Locks on the files keep two runs from
@@ -74,7 +93,7 @@ pub struct Guard {
     /// The settings as they were, in the order in which they are put back.
     old: Vec<Held>,
     guardian: Option<Guardian>,
-    _locks: Vec<File>,
+    _locks: Vec<Lock>,
 }
 
 impl Guard {
@@ -98,9 +117,7 @@ impl Guard {
         let (mut locks, mut old) = (Vec::new(), Vec::new());
         for file in files {
             let path = root.path(file);
-            let lock = File::open(&path).map_err(|error| at(&path, error))?;
-            lock.try_lock().map_err(|error| taken(&path, error))?;
-            locks.push(lock);
+            locks.push(Lock::take(&path, File::try_lock)?);
             let record = Record::of(root, file);
             if let Some(value) = record.stale(root) {
                 write(&path, &value)?;
@@ -113,19 +130,21 @@ impl Guard {
         }
         let path = old.first().map(|held| held.path.clone()).unwrap_or_default();
         old.reverse();
-        let mut locks = locks.into_iter();
-        let guardian = locks.next().map(|first| Guardian::start(&old, first)).transpose();
-        let guardian =
-            guardian.map_err(|reason| GuardError::Guardian { path: path.clone(), reason })?;
-        Ok(Guard { root: root.clone(), path, old, guardian, _locks: locks.collect() })
+        let guardian = locks.first().map(|Lock(first)| {
+            let first = first.try_clone().map_err(|error| error.to_string())?;
+            Guardian::start(&old, first)
+        });
+        let guardian = guardian
+            .transpose()
+            .map_err(|reason| GuardError::Guardian { path: path.clone(), reason })?;
+        Ok(Guard { root: root.clone(), path, old, guardian, _locks: locks })
     }
 
     /// Has the setting in `file` at one of `words`: leaves it alone where it is, and keeps it so;
     /// else writes the first. After an error the setting is as it was.
     pub fn ensure(root: &Root, file: &str, words: &[&str]) -> Result<Guard, GuardError> {
         let path = root.path(file);
-        let lock = File::open(&path).map_err(|error| at(&path, error))?;
-        lock.try_lock_shared().map_err(|error| taken(&path, error))?;
+        let lock = Lock::take(&path, File::try_lock_shared)?;
         let is_stale = Record::of(root, file).stale(root).is_some();
         if !is_stale && words.contains(&read(&path)?.as_str()) {
             let (root, old) = (root.clone(), Vec::new());
@@ -287,6 +306,26 @@ mod tests {
         fs::write(root.path(SWITCH), "2\n").unwrap();
         Guard::set(&root, &[(SWITCH, "1")]).unwrap().restore().unwrap();
         assert_eq!((text().as_str(), records()), ("2\n", 0));
+    }
+
+    #[test]
+    fn children_of_other_threads_keep_no_setting_held() {
+        const SWITCH: &str = "proc/sys/kernel/task_delayacct";
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        fs::create_dir_all(root.path(SWITCH).parent().unwrap()).unwrap();
+        fs::write(root.path(SWITCH), "0\n").unwrap();
+        let (over, ends) = std::sync::mpsc::channel::<()>();
+        let starts = std::thread::spawn(move || {
+            while ends.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+                std::process::Command::new("/bin/true").status().unwrap();
+            }
+        });
+        for _ in 0..100 {
+            Guard::ensure(&root, SWITCH, &["1"]).unwrap().restore().unwrap();
+        }
+        drop(over);
+        starts.join().unwrap();
     }
 
     #[test]
