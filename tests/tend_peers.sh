@@ -88,9 +88,26 @@ python3 "$REPOSITORY/tests/lib/named.py" $'a\x1b[31mb' >named &
 named=$!
 started+=("$named")
 comes grep -q ready named
-run tend "$named" --duration-s 1
-run tend "$named" --duration-s 1 --set ping=127.0.0.1:1
-! grep -q $'\x1b' out err || fail "the name reaches the terminal: $(cat -v out err)"
+has_no_escape() {
+	! grep -q $'\x1b' out err || fail "the name reaches the terminal: $(cat -v out err)"
+}
+passes tend "$named" --duration-s 1
+says out 'a .31mb'
+has_no_escape
+refuses 1 'nobody answers' tend "$named" --duration-s 1 --set ping=127.0.0.1:1
+has_no_escape
+
+# More processes than it takes at a time: 64 are tended, and it says so.
+cp "$(command -v sleep)" crowd
+for _ in {1..70}; do
+	./crowd 300 &
+	started+=("$!")
+done
+run tend crowd --json --duration-s 1
+is_status 0
+says err 'more than 64 processes match'
+tended=$(jq -s '[.[].summary.pid | numbers] | unique | length' out)
+[[ $tended == 64 ]] || fail "expected 64 processes to be tended, saw $tended"
 
 # A reader that never reads, of what it prints or of what it says.
 mkfifo full

@@ -28,6 +28,15 @@ for unit in cowlab-watch cowlab-tend; do
 	tail -n 1 rated
 done
 
+# The manifest: beside what it asks for stands why, and Prometheus alone reaches it.
+manifest=$REPOSITORY/dist/kubernetes/daemonset.yaml
+for asked in 'hostPID: true' 'runAsUser: 0' 'add: .*SYS_PTRACE' appArmorProfile: seLinuxOptions:; do
+	grep -B 1 -E "^ *$asked" "$manifest" | head -n 1 | grep -q '^ *#' ||
+		fail "the manifest does not have '$asked' with a reason above it"
+done
+grep -A 30 '^kind: NetworkPolicy' "$manifest" | grep -A 1 'policyTypes: \["Ingress", "Egress"\]' | grep -q 'ingress:' ||
+	fail "the manifest has no NetworkPolicy that lets scrapers in and nothing out"
+
 # What they call, traced.
 strace -f -qq -o watch.trace "$COWLAB" watch "$target" --listen 127.0.0.1:0 --count --interval-s 0.2 \
 	--refreshes 4 2>err >out

@@ -89,6 +89,22 @@ is_status 0
 json 'd.summary.stored_events > 50'
 kill $pid
 
+# A mapped file that is large: it is not read into memory.
+cp ticks large
+truncate -s 1000M large
+./large &
+pid=$!
+sleep 0.3
+"$COWLAB" trace record --force --json --duration-s 1 $pid >out 2>err </dev/null &
+recorder=$!
+while kib=$(awk '$1 == "VmHWM:" { print $2 }' /proc/$recorder/status 2>/dev/null) && [[ -n $kib ]]; do
+	most_kib=$kib
+	sleep 0.05
+done
+wait $recorder || fail "expected a large mapped file to be no obstacle, saw: $(<err)"
+kill $pid
+((most_kib < 300 << 10)) || fail "expected 300 MiB at most beside a mapped file of 1000 MiB, saw $most_kib KiB"
+
 # A link where the trace should be: what it names stays as it is.
 echo something >victim
 chmod 644 victim
