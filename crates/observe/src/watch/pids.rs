@@ -12,6 +12,9 @@ use crate::target::Target;
 /// Where control groups are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
+/// So much of a command line tells which it is.
+const COMMAND_CHARS: usize = 100;
+
 /// Which processes to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
@@ -44,11 +47,22 @@ pub enum WantedError {
     )]
     NotACgroup(PathBuf),
     /// Several, where one is meant.
-    #[error("several processes are meant: give the pid of one: {}", .0.iter().map(u32::to_string).collect::<Vec<_>>().join(", "))]
+    #[error("several processes are meant: give the pid of one:{}", command_lines(.0))]
     Several(Vec<u32>),
     /// An empty group.
     #[error("no process is in the control group {}", .0.display())]
     EmptyCgroup(PathBuf),
+}
+
+/// A line each, with the pid.
+fn command_lines(of: &[u32]) -> String {
+    let line = |pid: &u32| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words = String::from_utf8_lossy(&words).replace('\0', " ");
+        let short: String = words.trim_end().chars().take(COMMAND_CHARS).collect();
+        format!("\n{pid:>8}  {short}")
+    };
+    of.iter().map(line).collect()
 }
 
 impl Wanted {
@@ -211,7 +225,10 @@ mod tests {
         };
         assert_eq!(group(&[own, fork]).unwrap(), own.cast_signed());
         let error = group(&[1, own, fork]).unwrap_err().to_string();
-        assert!(error.contains("give the pid of one: 1, "), "{error}");
+        assert!(
+            error.contains("give the pid of one:\n       1  ") && error.contains("sleep 60"),
+            "{error}"
+        );
         rustix::process::kill_process(
             rustix::process::Pid::from_raw(fork.cast_signed()).unwrap(),
             rustix::process::Signal::KILL,
