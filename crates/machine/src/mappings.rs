@@ -87,12 +87,20 @@ pub struct Details {
     pub pss_bytes: Option<u64>,
     /// Pss_Anon: only of smaps_rollup.
     pub pss_anonymous_bytes: Option<u64>,
+    /// Pss_File: likewise.
+    pub pss_file_bytes: Option<u64>,
+    /// Pss_Shmem: likewise.
+    pub pss_shmem_bytes: Option<u64>,
     /// Anonymous.
     pub anonymous_bytes: Option<u64>,
     /// AnonHugePages: the part in PMD-mapped huge pages.
     pub huge_bytes: Option<u64>,
     /// Swap.
     pub swapped_bytes: Option<u64>,
+    /// SwapPss.
+    pub pss_swapped_bytes: Option<u64>,
+    /// KSM: the part of Anonymous that the kernel merged with pages of the same content.
+    pub ksm_bytes: Option<u64>,
     /// Locked.
     pub locked_bytes: Option<u64>,
     /// Private_Hugetlb.
@@ -200,6 +208,10 @@ fn add_detail(details: &mut Details, key: &str, value: &str) -> Option<()> {
         "Rss" => &mut details.rss_bytes,
         "Pss" => &mut details.pss_bytes,
         "Pss_Anon" => &mut details.pss_anonymous_bytes,
+        "Pss_File" => &mut details.pss_file_bytes,
+        "Pss_Shmem" => &mut details.pss_shmem_bytes,
+        "SwapPss" => &mut details.pss_swapped_bytes,
+        "KSM" => &mut details.ksm_bytes,
         "Locked" => &mut details.locked_bytes,
         "Private_Hugetlb" => &mut details.hugetlb_bytes,
         "Private_Clean" => &mut details.private_clean_bytes,

@@ -21,6 +21,16 @@ pub struct Rollup {
     pub anonymous_bytes: Option<u64>,
     /// Pss_Anon: the same part of Pss.
     pub pss_anonymous_bytes: Option<u64>,
+    /// Pss_File: that of pages of files.
+    pub pss_file_bytes: Option<u64>,
+    /// Pss_Shmem: that of shared memory.
+    pub pss_shmem_bytes: Option<u64>,
+    /// KSM: the part of Anonymous that was merged because its content is the same.
+    pub ksm_bytes: Option<u64>,
+    /// Swap.
+    pub swapped_bytes: Option<u64>,
+    /// SwapPss: of each swapped page its share.
+    pub pss_swapped_bytes: Option<u64>,
     /// Private_Dirty: what no other process maps, written since it was mapped.
     pub private_dirty_bytes: Option<u64>,
     /// AnonHugePages: the part of Anonymous that is mapped by whole huge pages.
@@ -53,6 +63,11 @@ impl Rollup {
             pss_bytes: sums.pss_bytes,
             anonymous_bytes: sums.anonymous_bytes,
             pss_anonymous_bytes: sums.pss_anonymous_bytes,
+            pss_file_bytes: sums.pss_file_bytes,
+            pss_shmem_bytes: sums.pss_shmem_bytes,
+            ksm_bytes: sums.ksm_bytes,
+            swapped_bytes: sums.swapped_bytes,
+            pss_swapped_bytes: sums.pss_swapped_bytes,
             private_dirty_bytes: sums.private_dirty_bytes,
             huge_bytes: sums.huge_bytes,
         })

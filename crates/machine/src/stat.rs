@@ -81,6 +81,19 @@ impl Stat {
         })
     }
 
+    /// The minor faults and the resident pages alone, of one that has not ended: for what is asked of
+    /// many at each look. `None` of a text that is cut before them, or foreign.
+    pub fn faults_and_pages(text: &[u8]) -> Option<(u64, u64)> {
+        let close = text.iter().rposition(|byte| *byte == b')')?;
+        let mut fields = text.get(close + 2..)?.split(|byte| *byte == b' ');
+        if matches!(fields.next()?, b"Z" | b"X" | b"x") {
+            return None;
+        }
+        let number = |field| std::str::from_utf8(field).ok()?.parse().ok();
+        // Fields 10 and 24; the state was the third.
+        Some((number(fields.nth(6)?)?, number(fields.nth(13)?)?))
+    }
+
     /// Whether it has ended and only waits to be reaped.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x')
@@ -110,6 +123,9 @@ mod tests {
             let stat = Stat::decode(&text(name.as_bytes(), "S")).unwrap();
             assert_eq!((stat.name.as_str(), stat.state, stat.parent), (name, 'S', 4), "{name:?}");
             assert_eq!((stat.minor_faults, stat.reaped_minor_faults), (10, 11), "{name:?}");
+            let [alive, ended] =
+                ["S", "Z"].map(|state| Stat::faults_and_pages(&text(name.as_bytes(), state)));
+            assert_eq!((alive, ended), (Some((10, 24)), None), "{name:?}");
         }
         assert_eq!(Stat::decode(&text(b"a\xff)\xfe", "S")).unwrap().name, "a\u{fffd})\u{fffd}");
     }
