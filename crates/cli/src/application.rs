@@ -92,9 +92,8 @@ const USUAL_FRACTION: f64 = 0.1;
 
 /// The living children that were forked by it and run the same program.
 fn forked_children(of: &Target) -> Vec<i32> {
-    let pids = cowlab_observe::children::pids(of).unwrap_or_default();
-    let is_forked = |pid: &i32| Target::open(*pid).is_ok_and(|child| child.forked_by().is_some());
-    pids.into_iter().filter(is_forked).collect()
+    let forked = cowlab_observe::children::forked(of).map(|(forked, _)| forked);
+    forked.unwrap_or_default().iter().map(Target::pid).collect()
 }
 
 /// What each child of a server has to itself, copied or new, ascending. A child that saves is not asked:

@@ -28,6 +28,20 @@ pub fn children(of: &Target) -> Result<Vec<Child>, ProcessError> {
     Ok(pids.into_iter().filter_map(read).collect())
 }
 
+/// The living children that run on as they were forked; and those of which that may not be seen.
+pub fn forked(of: &Target) -> Result<(Vec<Target>, Vec<i32>), ProcessError> {
+    let image = of.image()?;
+    let (mut forked, mut unseen) = (Vec::new(), Vec::new());
+    for target in pids(of)?.into_iter().filter_map(|pid| Target::open(pid).ok()) {
+        match target.image() {
+            Ok(its) if its == image => forked.push(target),
+            Err(ProcessError::NoPermission { pid, .. }) => unseen.push(pid),
+            _ => {}
+        }
+    }
+    Ok((forked, unseen))
+}
+
 /// The numbers of the children alone, which is cheaper by the read of a file for each; those who wait
 /// to be reaped are among them. Fails once the process itself has ended.
 pub fn pids(of: &Target) -> Result<Vec<i32>, ProcessError> {

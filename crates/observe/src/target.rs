@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One process, held so that nobody who gets its number later is taken for it.
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use cowlab_machine::{ProcessError, ReadError, Stat};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags, open, openat};
+use rustix::fs::{Mode, OFlags, open, openat, readlinkat};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -23,6 +24,13 @@ pub struct Target {
     pidfd: Option<OwnedFd>,
     stat: Stat,
     uid: u32,
+}
+
+/// What forks have in common until one of them executes something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    exe: CString,
+    stack: u64,
 }
 
 impl Target {
@@ -87,17 +95,20 @@ impl Target {
     /// `None` as well where that may not be looked at.
     pub fn forked_by(&self) -> Option<Target> {
         let parent = Target::open(self.stat().ok()?.parent).ok()?;
-        let exe = |of: &Target| std::fs::read_link(of.path("exe")).ok();
-        // Each exec puts the stack elsewhere; a fork leaves it where it is.
-        let is_same = self.stack_start()? == parent.stack_start()? && exe(self)? == exe(&parent)?;
-        is_same.then_some(parent)
+        (self.image().ok()? == parent.image().ok()?).then_some(parent)
     }
 
-    /// Where its first stack begins (proc_pid_stat(5), field 28); 0 there means that it is not told.
+    /// Where its first stack begins; `None` where that is not told.
     pub fn stack_start(&self) -> Option<u64> {
-        let text = self.read("stat").ok()?;
-        let (_, rest) = text.rsplit_once(')')?;
-        rest.split_whitespace().nth(25)?.parse().ok().filter(|start| *start > 0)
+        self.stat().ok().map(|stat| stat.stack).filter(|start| *start > 0)
+    }
+
+    /// The program that it runs, and where its first stack begins: each exec puts that elsewhere, a
+    /// fork leaves it where it is. Fails where this process may not be looked at.
+    pub fn image(&self) -> Result<Image, ProcessError> {
+        let exe = readlinkat(&self.folder, "exe", Vec::new())
+            .map_err(|error| self.failed("exe", error.into()))?;
+        Ok(Image { exe, stack: self.stat()?.stack })
     }
 
     /// Waits for its end, but no longer than `at_most`; whether it has ended.
