@@ -11,6 +11,7 @@ pub mod footprint;
 pub mod mappings;
 pub mod pagemap;
 mod scan;
+pub mod sharing;
 pub mod target;
 pub mod watch;
 

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What looks at a family say. Pure.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::Serialize;
+
+use super::look::{Look, Seen};
+use super::slots::Slots;
+
+/// Looks that are kept of a worker: the columns of a wide terminal.
+const KEPT: usize = 200;
+/// Looks that say how fast sharing is lost now.
+const RECENT: usize = 16;
+
+/// What was seen of one process, oldest first: when, shared bytes, own bytes.
+#[derive(Debug, Clone, Default)]
+pub struct History(VecDeque<(u64, u64, u64)>);
+
+impl History {
+    /// One more look.
+    pub fn add(&mut self, at_ns: u64, seen: &Seen) {
+        if self.0.len() == KEPT {
+            self.0.pop_front();
+        }
+        self.0.push_back((at_ns, shared_bytes(seen).unwrap_or(0), seen.pages.own_bytes));
+    }
+
+    /// How fast shared memory becomes less, over the most recent looks; 0 where it does not.
+    fn erosion_bytes_per_s(&self) -> Option<f64> {
+        let from = self.0.get(self.0.len().saturating_sub(RECENT))?;
+        let to = self.0.back()?;
+        let passed_s = (to.0 - from.0) as f64 / 1e9;
+        (passed_s > 0.0).then(|| from.1.saturating_sub(to.1) as f64 / passed_s)
+    }
+}
+
+/// Memory by what shares it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct ByKind {
+    /// Private memory, which a fork shares.
+    pub fork_bytes: Option<u64>,
+    /// Pages of files.
+    pub file_bytes: Option<u64>,
+    /// Shared memory: MAP_SHARED, /dev/shm, memfd, System V.
+    pub shm_bytes: Option<u64>,
+}
+
+/// One process.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Worker {
+    /// Its pid.
+    pub pid: i32,
+    /// Who forked it; `None` of the parent of all.
+    pub parent: Option<i32>,
+    /// Its place in metrics; `None` of the parent, and where there is none left.
+    pub slot: Option<usize>,
+    /// Since it was forked.
+    pub age_s: f64,
+    /// Rss: in RAM, as ps shows it.
+    pub rss_bytes: Option<u64>,
+    /// Pss: the same with shared pages divided by those who map them.
+    pub pss_bytes: Option<u64>,
+    /// Private memory that others map as well, since a fork.
+    pub shared_bytes: Option<u64>,
+    /// Private memory that it alone maps.
+    pub own_bytes: u64,
+    /// The part of that at addresses at which its parent has a page as well.
+    pub copied_bytes: Option<u64>,
+    /// Pages of files.
+    pub file_bytes: Option<u64>,
+    /// Shared memory.
+    pub shm_bytes: Option<u64>,
+    /// Merged because the content is the same, which no fork did.
+    pub ksm_bytes: Option<u64>,
+    /// In swap, where own and shared cannot be told apart.
+    pub swapped_bytes: Option<u64>,
+    /// How fast `shared_bytes` becomes less now; `None` before the second look.
+    pub erosion_bytes_per_s: Option<f64>,
+    /// Until nothing is shared, at that rate; `None` where it is 0 or not known.
+    pub shared_ends_s: Option<f64>,
+    /// `own_bytes` at each look, oldest first.
+    #[serde(skip)]
+    pub own_history: Vec<u64>,
+}
+
+/// A family.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Figures {
+    /// The parent.
+    pub pid: i32,
+    /// Its name.
+    pub name: String,
+    /// Everybody's Rss added up, as ps shows it.
+    pub rss_bytes: Option<u64>,
+    /// Everybody's Pss added up: what is really used.
+    pub pss_bytes: Option<u64>,
+    /// The difference, by what shares it.
+    pub saved: ByKind,
+    /// KSM's pages of everybody: as much of `saved.fork_bytes`, at most, is its doing.
+    pub ksm_bytes: Option<u64>,
+    /// In swap, shared pages divided by those who map them.
+    pub swapped_bytes: Option<u64>,
+    /// What would be used less if no worker had more of its own than the youngest; `None` of one
+    /// worker, which is the youngest.
+    pub restart_saves_bytes: Option<u64>,
+    /// Children that may not be looked at.
+    pub unseen: Vec<i32>,
+    /// The parent first, then its workers, the oldest first.
+    pub workers: Vec<Worker>,
+}
+
+/// Private memory in RAM that others map as well. What KSM merged is not among it, as far as its pages
+/// are not counted as the process's own.
+fn shared_bytes(of: &Seen) -> Option<u64> {
+    let shared = of.rollup.anonymous_bytes?.saturating_sub(of.pages.own_bytes);
+    Some(shared.saturating_sub(of.rollup.ksm_bytes.unwrap_or(0)))
+}
+
+/// Rss − Anonymous − RssShmem. What was locked or written meanwhile may make it a page too little.
+fn file_bytes(of: &Seen) -> Option<u64> {
+    let others = of.rollup.anonymous_bytes? + of.shm_bytes?;
+    Some(of.rollup.rss_bytes?.saturating_sub(others))
+}
+
+impl Worker {
+    fn of(seen: &Seen, now_ns: u64, history: Option<&History>, slot: Option<usize>) -> Worker {
+        let shared_bytes = shared_bytes(seen);
+        let erosion = history.and_then(History::erosion_bytes_per_s);
+        let left = |(rate, shared): (f64, u64)| (rate > 0.0).then(|| shared as f64 / rate);
+        Worker {
+            pid: seen.pid,
+            parent: seen.parent,
+            slot,
+            age_s: now_ns.saturating_sub(seen.started_ns) as f64 / 1e9,
+            rss_bytes: seen.rollup.rss_bytes,
+            pss_bytes: seen.rollup.pss_bytes,
+            shared_bytes,
+            own_bytes: seen.pages.own_bytes,
+            copied_bytes: seen.pages.copied_bytes,
+            file_bytes: file_bytes(seen),
+            shm_bytes: seen.shm_bytes,
+            ksm_bytes: seen.rollup.ksm_bytes,
+            swapped_bytes: seen.rollup.swapped_bytes,
+            erosion_bytes_per_s: shared_bytes.and(erosion),
+            shared_ends_s: erosion.zip(shared_bytes).and_then(left),
+            own_history: history.map_or(Vec::new(), |all| all.0.iter().map(|of| of.2).collect()),
+        }
+    }
+}
+
+impl Figures {
+    /// Of the newest look.
+    pub fn of(
+        name: &str,
+        look: &Look,
+        histories: &BTreeMap<(i32, u64), History>,
+        slots: &Slots,
+    ) -> Figures {
+        let members = &look.members;
+        let sum = |of: fn(&Seen) -> Option<u64>| members.iter().map(of).sum::<Option<u64>>();
+        let saved = |whole: fn(&Seen) -> Option<u64>, shares: fn(&Seen) -> Option<u64>| {
+            Some(sum(whole)?.saturating_sub(sum(shares)?))
+        };
+        let mut workers: Vec<Worker> = members
+            .iter()
+            .map(|seen| {
+                let key = seen.key();
+                Worker::of(seen, look.at_ns, histories.get(&key), slots.of(key))
+            })
+            .collect();
+        let is_parent = |one: &Worker| one.parent.is_none();
+        workers.sort_by(|a, b| is_parent(b).cmp(&is_parent(a)).then(b.age_s.total_cmp(&a.age_s)));
+        Figures {
+            pid: members.first().map_or(0, |parent| parent.pid),
+            name: name.to_owned(),
+            rss_bytes: sum(|of| of.rollup.rss_bytes),
+            pss_bytes: sum(|of| of.rollup.pss_bytes),
+            saved: ByKind {
+                fork_bytes: saved(
+                    |of| of.rollup.anonymous_bytes,
+                    |of| of.rollup.pss_anonymous_bytes,
+                ),
+                file_bytes: saved(file_bytes, |of| of.rollup.pss_file_bytes),
+                shm_bytes: saved(|of| of.shm_bytes, |of| of.rollup.pss_shmem_bytes),
+            },
+            ksm_bytes: sum(|of| of.rollup.ksm_bytes),
+            swapped_bytes: sum(|of| of.rollup.pss_swapped_bytes),
+            restart_saves_bytes: restart_saves(&workers),
+            unseen: look.unseen.clone(),
+            workers,
+        }
+    }
+
+    /// Without the parent of all, the oldest first.
+    pub fn forked(&self) -> impl DoubleEndedIterator<Item = &Worker> {
+        self.workers.iter().filter(|one| one.parent.is_some())
+    }
+}
+
+fn restart_saves(workers: &[Worker]) -> Option<u64> {
+    let mut forked = workers.iter().filter(|one| one.parent.is_some()).rev();
+    let youngest = forked.next()?.own_bytes;
+    let more = forked.map(|one| one.own_bytes.saturating_sub(youngest));
+    more.reduce(|sum, one| sum + one)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use cowlab_machine::Rollup;
+
+    use super::super::look::Pages;
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const S: u64 = 1_000_000_000;
+
+    /// Saved lines of a smaps_rollup (Linux 6.18), some changed.
+    fn rollup(lines: &[(&str, u64)]) -> Rollup {
+        let head = "5651b049d000-7fff01dac000 ---p 00000000 00:00 0    [rollup]\n".to_owned();
+        let line = |(key, mib): &(&str, u64)| format!("{key}:{:>17} kB\n", mib << 10);
+        let text = head + &lines.iter().map(line).collect::<String>();
+        Rollup::decode(&text, Path::new("smaps_rollup")).unwrap()
+    }
+
+    fn seen(pid: i32, own: u64, started_s: u64, lines: &[(&str, u64)]) -> Seen {
+        let parent = (pid != 1).then_some(1);
+        Seen {
+            pid,
+            parent,
+            started_ns: started_s * S,
+            rollup: rollup(lines),
+            shm_bytes: Some(20 * MIB),
+            pages: Pages { own_bytes: own * MIB, copied_bytes: parent.map(|_| own / 2 * MIB) },
+        }
+    }
+
+    const USUAL: [(&str, u64); 9] = [
+        ("Rss", 150),
+        ("Pss", 60),
+        ("Pss_Anon", 45),
+        ("Pss_File", 5),
+        ("Pss_Shmem", 10),
+        ("Anonymous", 100),
+        ("KSM", 0),
+        ("Swap", 0),
+        ("SwapPss", 0),
+    ];
+
+    fn figures(members: Vec<Seen>) -> Figures {
+        let look = Look { at_ns: 1000 * S, members, unseen: vec![9] };
+        Figures::of("server", &look, &BTreeMap::new(), &Slots::default())
+    }
+
+    #[test]
+    fn what_fork_files_and_shared_memory_save_is_told_apart() {
+        let all = figures(vec![
+            seen(1, 10, 0, &USUAL),
+            seen(3, 40, 900, &USUAL),
+            seen(2, 60, 100, &USUAL),
+        ]);
+        assert_eq!((all.rss_bytes, all.pss_bytes), (Some(450 * MIB), Some(180 * MIB)));
+        let by_kind = (all.saved.fork_bytes, all.saved.file_bytes, all.saved.shm_bytes);
+        assert_eq!(by_kind, (Some(165 * MIB), Some(75 * MIB), Some(30 * MIB)));
+        let pids: Vec<i32> = all.workers.iter().map(|one| one.pid).collect();
+        assert_eq!((pids, all.unseen), (vec![1, 2, 3], vec![9]));
+        let oldest = &all.workers[1];
+        assert_eq!((oldest.shared_bytes, oldest.copied_bytes), (Some(40 * MIB), Some(30 * MIB)));
+        assert_eq!((oldest.age_s, oldest.file_bytes), (900.0, Some(30 * MIB)));
+        // The one of 60 MiB over the youngest's 40.
+        assert_eq!(all.restart_saves_bytes, Some(20 * MIB));
+        assert_eq!((oldest.erosion_bytes_per_s, oldest.shared_ends_s), (None, None));
+    }
+
+    #[test]
+    fn what_ksm_merged_and_swap_took_is_not_shared_by_fork() {
+        let mut lines = USUAL;
+        (lines[6], lines[7], lines[8]) = (("KSM", 30), ("Swap", 16), ("SwapPss", 8));
+        let all = figures(vec![seen(1, 10, 0, &lines), seen(2, 60, 100, &lines)]);
+        assert_eq!(all.workers[1].shared_bytes, Some(10 * MIB));
+        assert_eq!((all.ksm_bytes, all.swapped_bytes), (Some(60 * MIB), Some(16 * MIB)));
+        assert_eq!(all.workers[1].swapped_bytes, Some(16 * MIB));
+        assert_eq!(all.restart_saves_bytes, None, "there is one worker");
+    }
+
+    #[test]
+    fn a_line_that_the_kernel_lacks_is_absent_and_never_0() {
+        let old: Vec<_> = USUAL.into_iter().filter(|(key, _)| !key.contains('_')).collect();
+        let all = figures(vec![seen(1, 10, 0, &old[..3]), seen(2, 60, 100, &old[..3])]);
+        assert_eq!(all.saved, ByKind::default());
+        assert_eq!((all.ksm_bytes, all.swapped_bytes), (None, None));
+        assert_eq!(all.workers[1].shared_bytes, Some(40 * MIB));
+        let none = figures(vec![seen(1, 10, 0, &old[..2])]);
+        assert_eq!(none.workers[0].shared_bytes, None);
+    }
+
+    #[test]
+    fn erosion_is_of_the_recent_looks_and_what_grows_loses_nothing() {
+        let mut history = History::default();
+        assert_eq!(history.erosion_bytes_per_s(), None);
+        for look in 0..300u64 {
+            // Fast at first, then a MiB in 10 s.
+            let own = 20 + if look < 200 { 0 } else { (look - 200) / 10 };
+            history.add(look * S, &seen(2, own, 0, &USUAL));
+            assert_eq!(history.erosion_bytes_per_s().is_some(), look > 0);
+        }
+        let rate = history.erosion_bytes_per_s().unwrap();
+        assert!((MIB as f64 / 15.0..=MIB as f64 / 7.0).contains(&rate), "{rate}");
+        assert_eq!(history.0.len(), KEPT);
+        let now = seen(2, 29, 0, &USUAL);
+        let worker = Worker::of(&now, 300 * S, Some(&history), None);
+        let ends_s = worker.shared_ends_s.unwrap();
+        assert!((ends_s * rate - (71 * MIB) as f64).abs() < 1.0, "{ends_s}");
+        history.add(301 * S, &seen(2, 1, 0, &USUAL));
+        assert_eq!(history.erosion_bytes_per_s(), Some(0.0));
+        let worker = Worker::of(&now, 300 * S, Some(&history), None);
+        assert_eq!(worker.shared_ends_s, None);
+    }
+}
