@@ -12,6 +12,7 @@ mod predict_policies;
 mod programs;
 mod redis;
 mod rounds;
+mod sharing;
 mod study;
 mod tend;
 mod trace;
@@ -40,6 +41,7 @@ pub use predict_policies::{PredictPoliciesArgs, PredictWhat};
 pub use programs::{FootprintsArgs, ForecastArgs};
 pub use redis::RedisArgs;
 pub use rounds::RoundsArgs;
+pub use sharing::SharingArgs;
 pub use study::{Paper, StudyArgs};
 pub use tend::TendArgs;
 pub use trace::{ExportFormat, Trace, TraceExportArgs, TraceRecordArgs, WhenFull};
@@ -129,6 +131,8 @@ pub enum Verb {
     Advise(AdviseArgs),
     /// Watch processes that fork: stops, copies, where, and metrics of them
     Watch(WatchArgs),
+    /// How much memory a parent and its workers share, and how fast they lose it; without root
+    Sharing(SharingArgs),
     /// Keep a forking process cheap to fork, from outside
     Tend(TendArgs),
     /// Compare two runs, figure by figure
@@ -341,7 +345,7 @@ mod tests {
     const SHARED: [&str; 6] = ["json", "output", "seed", "set-mthp", "help", "version"];
 
     /// All slots of flags, and those of one verb.
-    const MOST: (usize, usize) = (193, 9);
+    const MOST: (usize, usize) = (197, 9);
 
     fn count(command: &clap::Command, name: &str, slots: &mut Vec<(String, usize)>) {
         let mut verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).peekable();

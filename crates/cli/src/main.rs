@@ -54,6 +54,7 @@ fn dispatch(matches: &ArgMatches) -> Result<()> {
         Verb::Predict(args) => cmd::predict::run(json, &args),
         Verb::Advise(args) => cmd::advise::run(json, &args),
         Verb::Watch(args) => cmd::watch::run(json, &args),
+        Verb::Sharing(args) => cmd::sharing::run(json, &args),
         Verb::Tend(args) => cmd::tend::run(json, &args),
         Verb::Compare(args) => cmd::compare::run(json, &args),
         Verb::Insert(args) => cmd::insert::run(json, &args),

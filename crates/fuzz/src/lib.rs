@@ -152,6 +152,7 @@ fn histogram(bytes: &[u8]) {
 fn process(bytes: &[u8]) {
     let text = text(bytes);
     Stat::decode(bytes);
+    Stat::faults_and_pages(bytes);
     drop(mappings::parse(here(), &text));
     drop(Rollup::decode(&text, here()));
     drop(CowStats::decode(&text, here()));

@@ -160,6 +160,24 @@ pub fn time(ns: f64) -> String {
     quantity(ns, "ns")
 }
 
+/// A long time, of which two units say enough: `45 s`, `12 min`, `1 h 40 min`, `3 d 2 h`.
+pub fn age(seconds: f64) -> String {
+    if !seconds.is_finite() || seconds < 0.0 {
+        return "–".into();
+    }
+    let two = |large: u64, small: u64, names: [&str; 2]| match small {
+        0 => format!("{} {}", grouped(&large.to_string()), names[0]),
+        _ => format!("{} {} {small} {}", grouped(&large.to_string()), names[0], names[1]),
+    };
+    let minutes = (seconds / 60.0).round() as u64;
+    match minutes {
+        _ if seconds < 99.5 => format!("{} s", seconds.round()),
+        0..100 => format!("{minutes} min"),
+        100..2880 => two(minutes / 60, minutes % 60, ["h", "min"]),
+        _ => two(minutes / 1440, minutes % 1440 / 60, ["d", "h"]),
+    }
+}
+
 /// A share.
 pub fn percent(share: f64) -> String {
     if share > 0.0 && share < 0.000_5 {
@@ -252,6 +270,24 @@ mod tests {
         ];
         for (value, unit, text) in cases {
             assert_eq!(quantity(value, unit), text, "{value} {unit}");
+        }
+    }
+
+    #[test]
+    fn an_age_has_two_units_at_most() {
+        let cases = [
+            (0.2, "0 s"),
+            (99.0, "99 s"),
+            (99.6, "2 min"),
+            (5_000.0, "83 min"),
+            (6_000.0, "1 h 40 min"),
+            (7_200.0, "2 h"),
+            (266_400.0, "3 d 2 h"),
+            (1e9, "11,574 d 1 h"),
+            (f64::INFINITY, "–"),
+        ];
+        for (seconds, text) in cases {
+            assert_eq!(age(seconds), text, "{seconds}");
         }
     }
 

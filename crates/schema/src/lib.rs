@@ -30,6 +30,7 @@ mod reap;
 pub mod redis;
 pub mod reference;
 pub mod settings;
+pub mod sharing;
 pub mod snapshot;
 mod suggested;
 pub mod summary;
@@ -92,4 +93,5 @@ pub const BENCHES: &[&Bench] = &[
     predict::BENCH,
     advise::BENCH,
     watch::BENCH,
+    sharing::BENCH,
 ];

@@ -51,6 +51,10 @@ commands! {
     KernelBoot = "kernel boot",
     /// A kernel that records its functions.
     KernelBuildTraced = "kernel build --variant traced",
+    /// Which memory workers share, now.
+    Sharing = "sharing PID",
+    /// How fast they lose it.
+    SharingRate = "sharing PID --duration-s 60",
     /// What copying ahead saves, by depth.
     StudyNextPage = "study next-page",
     /// Keep a process cheap to fork.

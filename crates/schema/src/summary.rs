@@ -185,6 +185,30 @@ pub const SUMMARIES: &[Summary] = &[
         ],
     ),
     one(
+        &["sharing"],
+        &[
+            ("sentences", "the answer"),
+            ("pid", "the parent"),
+            ("name", "its name"),
+            ("rss_bytes", "Rss of the parent and all workers, as ps adds it up"),
+            ("pss_bytes", "their Pss: what they use together"),
+            ("saved", "the difference: `fork_bytes`, `file_bytes`, `shm_bytes`"),
+            ("ksm_bytes", "pages that KSM merged: at most so much of `fork_bytes` is its doing"),
+            ("swapped_bytes", "in swap, each page divided by the processes that have it"),
+            (
+                "restart_saves_bytes",
+                "own memory of the workers above the youngest's; null of one worker",
+            ),
+            ("unseen", "pids of children that may not be looked at"),
+            (
+                "workers",
+                "the parent and each worker: `pid`, `parent`, `slot`, `age_s`, `rss_bytes`, `pss_bytes`, \
+                 `shared_bytes`, `own_bytes`, `copied_bytes`, `file_bytes`, `shm_bytes`, `ksm_bytes`, \
+                 `swapped_bytes`, `erosion_bytes_per_s`, `shared_ends_s`",
+            ),
+        ],
+    ),
+    one(
         &["study"],
         &[
             ("lines", "the line through each written fraction, and how well it fits"),

@@ -48,7 +48,8 @@ pub struct WatchArgs {
     pub profile: ProfileArgs,
 }
 
-fn interval(text: &str) -> Result<f64, String> {
+/// From one look to the next.
+pub(super) fn interval(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if (0.1..=3600.0).contains(&value) => Ok(value),
         _ => Err(format!("'{text}' is not a number of seconds from 0.1 to 3600")),

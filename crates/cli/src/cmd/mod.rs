@@ -13,6 +13,7 @@ pub mod kernel;
 pub mod manual;
 pub mod predict;
 pub mod report;
+pub mod sharing;
 pub mod study;
 pub mod tend;
 pub mod trace;

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The flags of `sharing`.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+use cowlab_observe::watch::Wanted;
+
+use super::seconds;
+use super::watch::interval;
+
+/// Which family to look at, and for how long.
+#[derive(Debug, Args)]
+pub struct SharingArgs {
+    /// A parent or one of its workers by its pid; or the family by its name as `ps -o comm` shows it,
+    /// or by its control group
+    #[arg(value_name = "PID|NAME|CGROUP", value_parser = Wanted::parse, allow_negative_numbers = true)]
+    pub target: Wanted,
+    /// Go on looking: a live view on a terminal, elsewhere a page a look
+    #[arg(long)]
+    pub watch: bool,
+    /// Seconds from one look to the next; pages are looked at less often where that took 1% of a CPU
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = interval, allow_negative_numbers = true)]
+    pub interval_s: f64,
+    /// Look for so long, which tells how fast sharing is lost, and end
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    pub duration_s: Option<f64>,
+    /// Serve OpenMetrics at http://ADDRESS/metrics; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+}

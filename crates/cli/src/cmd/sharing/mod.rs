@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `sharing`: what a parent and its workers share, and how fast they lose it.
+
+mod draw;
+mod metrics;
+mod rows;
+mod text;
+
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use cowlab_machine::ProcessError;
+use cowlab_observe::sharing::{Figures, Sharing};
+use cowlab_observe::watch::Budget;
+use cowlab_serve::{Endpoint, Newest};
+use cowlab_tend::act::thread_cpu_ns;
+use cowlab_tend::privileges::allow_files;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind};
+use rustix::event::{Timespec, poll};
+
+use crate::args::SharingArgs;
+use crate::sinks::Printer;
+use crate::{output, signals};
+
+/// The part of a CPU that walking page tables may take where somebody looks, and where nobody does.
+const CPU_SHARE: f64 = 0.01;
+const SERVED_CPU_SHARE: f64 = 0.001;
+/// A signal that came just before a wait is seen within this time.
+const NAP: Duration = Duration::from_secs(1);
+/// Pages that may wait for a reader.
+const WAITING: usize = 4;
+
+/// Run the verb.
+pub fn run(json: bool, args: &SharingArgs) -> Result<()> {
+    let stop = signals::told_to_end()?;
+    allow_files();
+    let newest = Newest::default();
+    let endpoint = args.listen.map(|address| Endpoint::open(address, &newest)).transpose()?;
+    let mut looks = Looks::begin(args)?;
+    if let Some(endpoint) = &endpoint {
+        output::say(&format!("metrics at http://{}/metrics", endpoint.address()));
+    }
+    let goes_on = args.watch || args.listen.is_some();
+    if args.watch && !json && std::io::stdout().is_terminal() {
+        if let Some(end) = terminal(&mut looks, &newest, &stop)? {
+            output::say(&end);
+        }
+        return Ok(());
+    }
+    // Where metrics are served, nobody reads lines, unless they are asked for.
+    let prints = json || args.watch;
+    let mut printer = Printer::start(WAITING)?;
+    let mut shown = None;
+    while !stop.load(Ordering::Relaxed) {
+        newest.set(metrics::of(&looks));
+        if goes_on && prints {
+            // What was not looked at again is not said again.
+            let is_new = shown.replace(looks.looked) != Some(looks.looked);
+            let is_read =
+                !is_new || printer.offer(text::one_of_many(json, &looks.figures, looks.looked)?);
+            if args.listen.is_none() && (!is_read || output::reader_has_gone()) {
+                break;
+            }
+        }
+        if looks.is_last() {
+            break;
+        }
+        looks.wait(&stop);
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        if let Some(end) = looks.next()? {
+            output::say(&end);
+            break;
+        }
+    }
+    printer.finish(&stop)?;
+    if goes_on { Ok(()) } else { text::only(json, &looks.figures, looks.looked) }
+}
+
+/// One look after the other.
+struct Looks {
+    sharing: Sharing,
+    budget: Budget,
+    interval: Duration,
+    /// When the next one is due, when the last one is, and when time was last paid for.
+    due: Instant,
+    until: Option<Instant>,
+    paid: Instant,
+    /// What the newest one said.
+    figures: Figures,
+    /// When that was so.
+    looked: jiff::Timestamp,
+}
+
+impl Looks {
+    fn begin(args: &SharingArgs) -> Result<Looks> {
+        let now = Instant::now();
+        let cpu_ns = thread_cpu_ns();
+        let sharing = Sharing::begin(&args.target)?;
+        if sharing.figures().forked().next().is_none() && args.listen.is_some() {
+            output::say(&format!("{} has no worker yet", sharing.parent().name()));
+        }
+        let is_served = args.listen.is_some() && !args.watch;
+        let share = if is_served { SERVED_CPU_SHARE } else { CPU_SHARE };
+        let mut budget = Budget::new(share, 0.0);
+        budget.spend(thread_cpu_ns() - cpu_ns);
+        let once = !args.watch && args.listen.is_none() && args.duration_s.is_none();
+        let until =
+            args.duration_s.map(|s| now + Duration::from_secs_f64(s)).or(once.then_some(now));
+        Ok(Looks {
+            budget,
+            interval: Duration::from_secs_f64(args.interval_s),
+            due: now + Duration::from_secs_f64(args.interval_s),
+            until,
+            paid: now,
+            figures: sharing.figures(),
+            sharing,
+            looked: jiff::Timestamp::now(),
+        })
+    }
+
+    fn is_last(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// How long until the next look.
+    fn pause(&self) -> Duration {
+        let due = self.until.map_or(self.due, |until| until.min(self.due));
+        due.saturating_duration_since(Instant::now())
+    }
+
+    /// Waits for the next look, or for a signal.
+    fn wait(&self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) && !self.pause().is_zero() {
+            let nap = self.pause().min(NAP);
+            let nap = Timespec {
+                tv_sec: nap.as_secs().cast_signed(),
+                tv_nsec: nap.subsec_nanos().into(),
+            };
+            // A signal ends it.
+            let _ = poll(&mut [], Some(&nap));
+        }
+    }
+
+    /// Looks once more, at pages only where they may have changed and the budget allows it, or for
+    /// the last time. How the parent ended, if it did.
+    fn next(&mut self) -> Result<Option<String>> {
+        let now = Instant::now();
+        // A late look is left out, not made up for.
+        while self.due <= now {
+            self.due += self.interval;
+        }
+        self.budget.pass((now - self.paid).as_nanos() as u64);
+        self.paid = now;
+        let has_changed = self.sharing.may_have_changed();
+        if has_changed && !self.is_last() && !self.budget.allows() {
+            return Ok(None);
+        }
+        let cpu_ns = thread_cpu_ns();
+        let looked = match has_changed {
+            true => self.sharing.look(),
+            false => {
+                self.sharing.repeat();
+                Ok(())
+            }
+        };
+        self.budget.spend(thread_cpu_ns() - cpu_ns);
+        match looked {
+            Ok(()) => {
+                self.figures = self.sharing.figures();
+                self.looked = jiff::Timestamp::now();
+                Ok(None)
+            }
+            Err(error @ (ProcessError::Vanished { .. } | ProcessError::Executed { .. })) => {
+                Ok(Some(error.to_string()))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Puts the terminal back when it goes.
+struct Restored(ratatui::DefaultTerminal);
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+/// The live view; how the parent ended, if that ended it.
+fn terminal(looks: &mut Looks, newest: &Newest, stop: &AtomicBool) -> Result<Option<String>> {
+    let terminal = ratatui::try_init().context("cannot use this terminal: leave --watch out")?;
+    let mut terminal = Restored(terminal);
+    while !stop.load(Ordering::Relaxed) {
+        newest.set(metrics::of(looks));
+        let age_s = jiff::Timestamp::now().duration_since(looks.looked).as_secs_f64();
+        terminal.0.draw(|frame| draw::draw(frame, &looks.figures, age_s))?;
+        if looks.is_last() {
+            return Ok(None);
+        }
+        // A key, or another size, shows the same again.
+        let mut is_same = false;
+        while !is_same && !looks.pause().is_zero() && !stop.load(Ordering::Relaxed) {
+            if event::poll(looks.pause().min(NAP / 4))? {
+                match event::read()? {
+                    Event::Key(key) if key.kind == KeyEventKind::Press => {
+                        let is_end = matches!(key.code, KeyCode::Char('q') | KeyCode::Esc);
+                        // Raw: the terminal sends no signal.
+                        let is_stop = key.code == KeyCode::Char('c')
+                            && key.modifiers.contains(event::KeyModifiers::CONTROL);
+                        if is_end || is_stop {
+                            return Ok(None);
+                        }
+                    }
+                    Event::Resize(..) => is_same = true,
+                    _ => {}
+                }
+            }
+        }
+        if !is_same
+            && !stop.load(Ordering::Relaxed)
+            && let Some(end) = looks.next()?
+        {
+            return Ok(Some(end));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a look says: in sentences and a table, or as JSON.
+
+use anyhow::Result;
+use cowlab_observe::sharing::{Figures, Worker};
+use cowlab_report::{Block, Cell, Column, Document, Section, Table};
+use cowlab_schema::fmt::{age, bytes};
+use cowlab_schema::{Command, sharing};
+use cowlab_store::{FORMAT, Missing, Params, Sample};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::rows::{COLUMNS, a_minute};
+use crate::output::{self, JsonDocument};
+
+/// Workers that get a row on a page; of more, those with most of their own.
+const ROWS: usize = 40;
+
+#[derive(Serialize)]
+struct Summary<'a> {
+    sentences: Vec<String>,
+    #[serde(flatten)]
+    figures: &'a Figures,
+}
+
+/// Prints the only one.
+pub fn only(json: bool, figures: &Figures, at: Timestamp) -> Result<()> {
+    if !json {
+        return output::text(&page(figures));
+    }
+    let summary = Summary { sentences: sentences(figures), figures };
+    output::json_of(summary, &samples(figures, at), &missing(figures))
+}
+
+/// One of many: a line of JSON, or a page.
+pub fn one_of_many(json: bool, figures: &Figures, at: Timestamp) -> Result<String> {
+    if !json {
+        return Ok(cowlab_report::terminal::render(&page(figures), None, false) + "\n");
+    }
+    let document = JsonDocument {
+        format: FORMAT,
+        run: None,
+        samples: &samples(figures, at),
+        summary: Summary { sentences: sentences(figures), figures },
+        missing: &missing(figures),
+    };
+    Ok(serde_json::to_string(&document)? + "\n")
+}
+
+fn page(figures: &Figures) -> Document {
+    let sentences = sentences(figures);
+    let title = format!("{} ({})", figures.name, figures.pid);
+    let mut document = Document::new(title, format!("• {}", sentences[0]));
+    let mut blocks = vec![Block::Table(table(figures))];
+    blocks.extend(sentences.into_iter().skip(1).map(Block::Text));
+    document.sections.push(Section::new("workers", "", blocks));
+    document
+}
+
+fn table(figures: &Figures) -> Table {
+    let shown: Vec<_> = COLUMNS.iter().filter(|column| (column.is_shown)(figures)).collect();
+    let mut heads: Vec<Column> = shown.iter().map(|column| Column::number(column.head)).collect();
+    heads[0].numeric = false;
+    let mut table = Table::new("workers", "", heads);
+    let mut rows: Vec<&Worker> = figures.workers.iter().collect();
+    if rows.len() > ROWS {
+        rows[1..].sort_by_key(|one| std::cmp::Reverse(one.own_bytes));
+        table.caption = format!("The parent and the {} workers with most of their own:", ROWS - 1);
+    }
+    for one in rows.into_iter().take(ROWS) {
+        let cell = |cell: Option<String>| Cell::text(cell.unwrap_or_else(|| "–".to_owned()));
+        table.push(shown.iter().map(|column| cell((column.cell)(one))).collect());
+    }
+    table
+}
+
+/// The answer, the most wanted first.
+pub fn sentences(of: &Figures) -> Vec<String> {
+    let mut all = vec![together(of)];
+    all.extend(lost(of));
+    all.extend(restarts(of));
+    if let Some(ksm @ 1..) = of.ksm_bytes {
+        all.push(format!(
+            "KSM merged {} of their pages; that is not counted as shared by fork, but at most as much \
+             of what sharing saves is its doing.",
+            bytes(ksm)
+        ));
+    }
+    if let Some(swapped @ 1..) = of.swapped_bytes {
+        all.push(format!("{} more are in swap.", bytes(swapped)));
+    }
+    all.extend(unseen(of));
+    all
+}
+
+fn together(of: &Figures) -> String {
+    let count = of.forked().count();
+    if count == 0 {
+        return format!(
+            "{} ({}) has no worker: no child of its runs its program.",
+            of.name, of.pid
+        );
+    }
+    let who = if count == 1 {
+        "1 worker and its parent".into()
+    } else {
+        format!("{count} workers and their parent")
+    };
+    let (Some(rss), Some(pss)) = (of.rss_bytes, of.pss_bytes) else {
+        return format!("{who}: this kernel does not say what they use together.");
+    };
+    let mut text = format!(
+        "{who} use {} together; ps adds up to {}: sharing saves {}",
+        bytes(pss),
+        bytes(rss),
+        bytes(rss.saturating_sub(pss))
+    );
+    let saved = &of.saved;
+    if let (Some(fork), Some(file), Some(shm)) =
+        (saved.fork_bytes, saved.file_bytes, saved.shm_bytes)
+    {
+        text += &format!(", {} of it by fork, {} files", bytes(fork), bytes(file));
+        if shm > 0 {
+            text += &format!(", {} shared memory", bytes(shm));
+        }
+    }
+    text + "."
+}
+
+/// Who is the first to share nothing, or how to know.
+fn lost(of: &Figures) -> Option<String> {
+    of.forked().next()?;
+    let rates = of.forked().filter_map(|one| Some((one, one.erosion_bytes_per_s?)));
+    let ends_s = |one: &Worker| one.shared_ends_s.unwrap_or(f64::INFINITY);
+    let Some((one, rate)) = rates.min_by(|a, b| ends_s(a.0).total_cmp(&ends_s(b.0))) else {
+        let command = Command::SharingRate.of(of.pid);
+        return Some(format!("How fast they lose it takes two looks: `{command}`."));
+    };
+    let (Some(shared), Some(ends_s)) = (one.shared_bytes, one.shared_ends_s) else {
+        return Some("No worker loses shared memory now.".to_owned());
+    };
+    Some(format!(
+        "Worker {} loses {} a minute: at this rate nothing of its {} is shared any more in {}.",
+        one.pid,
+        a_minute(rate),
+        bytes(shared),
+        age(ends_s)
+    ))
+}
+
+/// What younger workers would save, as far as those that live say it.
+fn restarts(of: &Figures) -> Option<String> {
+    let saves = of.restart_saves_bytes?;
+    let (oldest, youngest) = (of.forked().next()?, of.forked().next_back()?);
+    let ages = (oldest.age_s, youngest.age_s);
+    if ages.1 * 2.0 > ages.0 {
+        let about = age(ages.1);
+        return Some(format!(
+            "All workers are about as old ({about}): they do not tell what restarting them would save."
+        ));
+    }
+    let have = format!(
+        "Worker {}, forked {} ago, has {} of its own; the youngest, {}, forked {} ago, has {}",
+        oldest.pid,
+        age(ages.0),
+        bytes(oldest.own_bytes),
+        youngest.pid,
+        age(ages.1),
+        bytes(youngest.own_bytes)
+    );
+    Some(match saves > of.pss_bytes.unwrap_or(0) / 100 {
+        true => format!("{have}: with every worker as young, {} less would be used.", bytes(saves)),
+        false => format!("{have}: restarting workers would save next to nothing."),
+    })
+}
+
+fn unseen(of: &Figures) -> Option<String> {
+    let count = of.unseen.len();
+    let children = if count == 1 { "child" } else { "children" };
+    (count > 0).then(|| {
+        format!(
+            "{count} more {children} may not be looked at: root, or CAP_SYS_PTRACE, would count them \
+             as well."
+        )
+    })
+}
+
+fn missing(of: &Figures) -> Vec<Missing> {
+    let row = |metric: &str, reason: String| Missing { metric: metric.into(), reason };
+    let is_known = of.workers.iter().any(|one| one.erosion_bytes_per_s.is_some());
+    let erosion = (!is_known)
+        .then(|| row(sharing::EROSION_BYTES_PER_S.name, "needs two looks: --duration-s".into()));
+    erosion.into_iter().chain(unseen(of).map(|reason| row("workers", reason))).collect()
+}
+
+/// The figures that are known, as rows.
+fn samples(of: &Figures, at: Timestamp) -> Vec<Sample> {
+    let mut rows = Vec::new();
+    let start_unix_ns = at.as_nanosecond().try_into().unwrap_or(0);
+    for one in &of.workers {
+        let mut params = Params::new();
+        sharing::PID.put(&mut params, one.pid.cast_unsigned());
+        sharing::NAME.put(&mut params, &of.name);
+        let whole = |value: Option<u64>| value.map(|value| value as f64);
+        let figures = [
+            (sharing::RSS_BYTES, whole(one.rss_bytes)),
+            (sharing::PSS_BYTES, whole(one.pss_bytes)),
+            (sharing::SHARED_BYTES, whole(one.shared_bytes)),
+            (sharing::OWN_BYTES, whole(Some(one.own_bytes))),
+            (sharing::COPIED_BYTES, whole(one.copied_bytes)),
+            (sharing::EROSION_BYTES_PER_S, one.erosion_bytes_per_s),
+        ];
+        let known = figures.into_iter().filter_map(|(metric, value)| Some((metric, value?)));
+        rows.extend(known.map(|(metric, value)| Sample {
+            start_unix_ns,
+            ..Sample::of(metric, params.clone(), value)
+        }));
+    }
+    rows
+}
+
+#[cfg(test)]
+pub mod tests {
+    use cowlab_observe::sharing::ByKind;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A server with three workers, for tests of all that shows one.
+    pub fn example() -> Figures {
+        let one = |pid, age_s, own: u64, rate: f64| Worker {
+            pid,
+            parent: Some(4700),
+            slot: Some(pid as usize - 4711),
+            age_s,
+            rss_bytes: Some(220 * MIB),
+            pss_bytes: Some((own + 30) * MIB),
+            shared_bytes: Some((200 - own) * MIB),
+            own_bytes: own * MIB,
+            copied_bytes: Some(own * MIB / 2),
+            file_bytes: Some(20 * MIB),
+            shm_bytes: Some(0),
+            ksm_bytes: Some(0),
+            swapped_bytes: Some(0),
+            erosion_bytes_per_s: Some(rate),
+            shared_ends_s: (rate > 0.0).then(|| ((200 - own) * MIB) as f64 / rate),
+            own_history: (0..own).map(|mib| mib * MIB).collect(),
+        };
+        let parent =
+            Worker { parent: None, slot: None, copied_bytes: None, ..one(4711, 90_000.0, 5, 0.0) };
+        Figures {
+            pid: 4700,
+            name: "gunicorn".into(),
+            rss_bytes: Some(890 * MIB),
+            pss_bytes: Some(312 * MIB),
+            saved: ByKind {
+                fork_bytes: Some(521 * MIB),
+                file_bytes: Some(57 * MIB),
+                shm_bytes: Some(0),
+            },
+            ksm_bytes: Some(0),
+            swapped_bytes: Some(0),
+            restart_saves_bytes: Some(100 * MIB),
+            unseen: Vec::new(),
+            workers: vec![
+                Worker { pid: 4700, ..parent },
+                one(4711, 10_800.0, 80, 20_971.52),
+                one(4712, 7_200.0, 60, 0.0),
+                one(4713, 300.0, 20, 10.0),
+            ],
+        }
+    }
+
+    #[test]
+    fn the_answer_comes_first_and_says_what_to_expect() {
+        let text = sentences(&example()).join("\n");
+        assert_eq!(
+            text,
+            "3 workers and their parent use 312 MiB together; ps adds up to 890 MiB: sharing saves \
+             578 MiB, 521 MiB of it by fork, 57.0 MiB files.\n\
+             Worker 4711 loses 1.20 MiB a minute: at this rate nothing of its 120 MiB is shared any \
+             more in 1 h 40 min.\n\
+             Worker 4711, forked 3 h ago, has 80.0 MiB of its own; the youngest, 4713, forked 5 min \
+             ago, has 20.0 MiB: with every worker as young, 100 MiB less would be used."
+        );
+    }
+
+    #[test]
+    fn what_one_look_cannot_tell_is_absent_everywhere() {
+        let mut figures = example();
+        for one in &mut figures.workers {
+            (one.erosion_bytes_per_s, one.shared_ends_s) = (None, None);
+        }
+        figures.unseen = vec![1, 2];
+        let text = one_of_many(false, &figures, Timestamp::UNIX_EPOCH).unwrap();
+        for expected in
+            ["cowlab sharing 4700 --duration-s 60", "2 more children", "CAP_SYS_PTRACE", "files"]
+        {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        assert!(!text.contains("loses/min") && !text.contains("swapped"), "{text}");
+        let line = one_of_many(true, &figures, Timestamp::UNIX_EPOCH).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert!(document["summary"]["workers"][1]["erosion_bytes_per_s"].is_null());
+        assert_eq!(document["missing"].as_array().unwrap().len(), 2);
+        assert!(!document["samples"].to_string().contains("erosion"), "{line}");
+    }
+
+    #[test]
+    fn workers_of_one_age_tell_nothing_of_restarts_and_nobody_is_no_family() {
+        let mut figures = example();
+        figures.workers.truncate(3);
+        assert!(sentences(&figures)[2].contains("about as old (2 h)"));
+        figures.workers.truncate(1);
+        figures.restart_saves_bytes = None;
+        assert_eq!(
+            sentences(&figures),
+            ["gunicorn (4700) has no worker: no child of its runs its program."]
+        );
+    }
+
+    #[test]
+    fn a_page_fits_in_a_hundred_columns_and_many_workers_are_cut() {
+        let text = one_of_many(false, &example(), Timestamp::UNIX_EPOCH).unwrap();
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        assert!(text.contains("parent 4700") && text.contains("1 h 40 min"), "{text}");
+        let mut figures = example();
+        figures.workers = vec![figures.workers[1].clone(); 100];
+        assert!(
+            one_of_many(false, &figures, Timestamp::UNIX_EPOCH).unwrap().lines().count()
+                < ROWS + 15
+        );
+    }
+}
