@@ -38,6 +38,12 @@ if command -v redis-server >/dev/null; then
 else
 	lacking+=(redis-server)
 fi
+if compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; then
+	# Sessions are forked in the handler of a signal.
+	whole postgres glibc-malloc ./postgres.sh true
+else
+	lacking+=(postgres)
+fi
 if command -v node >/dev/null; then
 	whole node - env FOOTPRINT_MARKS=hold LD_PRELOAD="$PWD/marks.so" node work.js
 else

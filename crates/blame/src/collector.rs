@@ -124,6 +124,9 @@ impl Collector {
         for child in children::pids(target).unwrap_or_default() {
             if let Ok(child) = Target::open(child) {
                 self.watch(&child)?;
+                if child.forked_by().is_some() {
+                    self.family.has_forked(pid);
+                }
             }
         }
         Ok(())

@@ -70,6 +70,12 @@ impl Family {
         self.members.insert(target.pid() as u32, member);
     }
 
+    /// It has children from before it was watched.
+    pub fn has_forked(&mut self, pid: u32) {
+        let life = self.members.entry(pid).or_default().now();
+        life.forks_ns.get_or_insert((0, 0));
+    }
+
     /// Takes in what happened.
     pub fn take(&mut self, event: &Event) {
         let time_ns = event.time_ns;

@@ -376,8 +376,8 @@ mod tests {
     const OTHERS: &str = "aof appendonly auth auto-aof-rewrite-percentage bgsave bind caption \
         clear-groups component daemonize dir disable-thp function logfile loglevel metrics-brief mi \
         no-as-needed no-kernel no-libcall no-output no-pager no-sessiond no-sync no-wait num-subbuf \
-        params pdeathsig pid port preload regid reuid save server snapshot subbuf-size temp-path timeout \
-        title unixsocket username";
+        params pdeathsig perf-basic-prof pid port preload regid reuid save server snapshot subbuf-size temp-path timeout \
+        title unixsocket username yjit-perf";
 
     fn add_flags(command: &clap::Command, flags: &mut BTreeSet<String>) {
         flags.extend(command.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)));

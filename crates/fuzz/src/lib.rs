@@ -54,7 +54,7 @@ pub const TARGETS: [Target; 17] = [
     Target { name: "events", read: events },
     Target { name: "stacks", read: stacks },
     Target { name: "elf", read: elf },
-    Target { name: "perf_map", read: |bytes| drop(PerfMap::decode(bytes).name(0x7f00)) },
+    Target { name: "perf_map", read: perf_map },
     Target { name: "ping", read: answer },
     Target { name: "request", read: |bytes| drop(cowlab_serve::parse_head(bytes)) },
 ];
@@ -95,6 +95,10 @@ fn stacks(bytes: &[u8]) {
     let Ok(stacks) = CopyStacks::of_profile(bytes) else { return };
     drop((blame(&stacks, 1000.0), folded(&stacks)));
     stacks.encode(4096).expect("what was read can be written");
+}
+
+fn perf_map(bytes: &[u8]) {
+    PerfMap::decode(bytes).name(0x7f00);
 }
 
 fn elf(bytes: &[u8]) {

@@ -20,20 +20,28 @@
 
 #define PAGE_BYTES 4096
 
-/* A write fault that is being handled. */
-struct mark {
-	__u64 address;
-	const struct pt_regs *user; /* where the kernel keeps the registers of user mode */
-	__u64 ip;
-	__u64 sp;
-	__u64 orig_ax;
-	__u32 is_kernels;
-	__u32 unused;
+/* What tells one stay in the kernel from another: of the registers of user mode, as the kernel
+ * keeps them, those from `orig_rax` on. */
+struct stay {
+	__u64 orig_rax;
+	__u64 rip;
+	__u64 cs;
+	__u64 eflags;
+	__u64 rsp;
 };
 
-/* By thread. A fault that copied nothing leaves its mark until the next one. */
+/* A write fault that is being handled. */
+struct mark {
+	__u64 address; /* 0: none is */
+	const struct pt_regs *user;
+	struct stay stay;
+	__u64 is_kernels;
+};
+
+/* By thread, for as long as it lives. A fault that copied nothing leaves its mark until the next.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct mark);
@@ -68,24 +76,43 @@ static __always_inline void inherit_stack(__u32 parent, __u32 child)
 		bpf_map_update_elem(&stacks, &child, start, BPF_ANY);
 }
 
-static __always_inline void leave_mark(__u64 address, const struct pt_regs *user, __u32 is_kernels)
-{
-	struct mark mark = { .address = address, .user = user, .is_kernels = is_kernels };
-	__u32 tid = (__u32)bpf_get_current_pid_tgid();
-	struct pt_regs regs;
+static const struct mark no_mark;
 
-	if (bpf_probe_read_kernel(&regs, sizeof(regs), user))
+static __always_inline int read_stay(struct stay *stay, const struct pt_regs *user)
+{
+	return bpf_probe_read_kernel(stay, sizeof(*stay), &user->orig_rax);
+}
+
+static __always_inline void leave_mark(__u64 address, const struct pt_regs *user, __u64 is_kernels)
+{
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	struct mark *mark = bpf_map_lookup_elem(&marks, &tid);
+
+	if (!mark) {
+		bpf_map_update_elem(&marks, &tid, &no_mark, BPF_NOEXIST);
+		mark = bpf_map_lookup_elem(&marks, &tid);
+	}
+	if (!mark) {
+		lost(COWLAB_LOST_COPIES);
 		return;
-	mark.ip = regs.rip;
-	mark.sp = regs.rsp;
-	mark.orig_ax = regs.orig_rax;
-	bpf_map_update_elem(&marks, &tid, &mark, BPF_ANY);
+	}
+	mark->address = read_stay(&mark->stay, user) ? 0 : address;
+	mark->user = user;
+	mark->is_kernels = is_kernels;
 }
 
 static __always_inline void drop_mark(void)
 {
 	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	struct mark *mark = bpf_map_lookup_elem(&marks, &tid);
 
+	if (mark)
+		mark->address = 0;
+}
+
+/* A thread ends. */
+static __always_inline void forget_mark(__u32 tid)
+{
 	bpf_map_delete_elem(&marks, &tid);
 }
 
@@ -191,13 +218,13 @@ int tell_allocation(struct bpf_raw_tracepoint_args *ctx)
 	__u32 tid = (__u32)id, zero = 0, gfp = ctx->args[2];
 	struct cowlab_copy copy = { .tgid = id >> 32, .tid = tid };
 	struct cowlab_sampling *settings;
-	struct pt_regs regs;
 	struct mark *mark;
+	struct stay stay;
 
 	if (ctx->args[1] != 0 || (__u32)ctx->args[3] != MIGRATE_MOVABLE)
 		return 0;
 	mark = bpf_map_lookup_elem(&marks, &tid);
-	if (!mark)
+	if (!mark || !mark->address)
 		return 0;
 	settings = bpf_map_lookup_elem(&sampling, &zero);
 	if (!settings)
@@ -207,35 +234,33 @@ int tell_allocation(struct bpf_raw_tracepoint_args *ctx)
 	/* What is allocated for anything else has other flags: a page of zeros, of a file. */
 	if (settings->copy_gfp && settings->copy_gfp != gfp)
 		return 0;
-	/* Another stay in the kernel has other registers: the fault ended without a copy. */
-	if (bpf_probe_read_kernel(&regs, sizeof(regs), mark->user) || regs.rip != mark->ip ||
-	    regs.rsp != mark->sp || regs.orig_rax != mark->orig_ax) {
-		drop_mark();
+	copy.address = mark->address;
+	mark->address = 0;
+	/* Another stay in the kernel: the fault ended without a copy. */
+	if (read_stay(&stay, mark->user) || stay.rip != mark->stay.rip ||
+	    stay.rsp != mark->stay.rsp || stay.orig_rax != mark->stay.orig_rax)
 		return 0;
-	}
 	counts = counts_of(copy.tgid);
-	if (counts && tid != settings->learner) {
-		counts[COWLAB_COPIES] += 1;
-		copy.every = settings->every;
-		if (copy.every == 1 || (copy.every && bpf_get_prandom_u32() % copy.every == 0)) {
-			began_ns = bpf_ktime_get_ns();
-			copy.time_ns = began_ns;
-			copy.address = mark->address;
-			copy.ip = regs.rip;
-			copy.sp = regs.rsp;
-			copy.fp = regs.rbp;
-			copy.syscall = mark->is_kernels ? (__s32)regs.orig_rax : -1;
-			copy.is_32_bit = regs.cs == USER32_CS;
-			tell_copy(&copy);
-			if (settings->doubling && ++settings->told >= settings->doubling) {
-				settings->told = 0;
-				if (settings->every < COWLAB_EVERY_MOST)
-					settings->every *= 2;
-			}
-			counts[COWLAB_TELLING_NS] += bpf_ktime_get_ns() - began_ns;
-		}
+	if (!counts || tid == settings->learner)
+		return 0;
+	counts[COWLAB_COPIES] += 1;
+	copy.every = settings->every;
+	if (!copy.every || (copy.every > 1 && bpf_get_prandom_u32() % copy.every != 0))
+		return 0;
+	began_ns = bpf_ktime_get_ns();
+	copy.time_ns = began_ns;
+	copy.ip = stay.rip;
+	copy.sp = stay.rsp;
+	bpf_probe_read_kernel(&copy.fp, sizeof(copy.fp), &mark->user->rbp);
+	copy.syscall = mark->is_kernels ? (__s32)stay.orig_rax : -1;
+	copy.is_32_bit = stay.cs == USER32_CS;
+	tell_copy(&copy);
+	if (settings->doubling && ++settings->told >= settings->doubling) {
+		settings->told = 0;
+		if (settings->every < COWLAB_EVERY_MOST)
+			settings->every *= 2;
 	}
-	drop_mark();
+	counts[COWLAB_TELLING_NS] += bpf_ktime_get_ns() - began_ns;
 	return 0;
 }
 

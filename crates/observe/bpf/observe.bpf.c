@@ -214,6 +214,7 @@ int exits(struct bpf_raw_tracepoint_args *ctx)
 	__u64 id = bpf_get_current_pid_tgid();
 	struct cowlab_event *event;
 
+	forget_mark((__u32)id);
 	if ((__u32)id != id >> 32 || !is_watched(id >> 32))
 		return 0;
 	event = new_event(COWLAB_EXIT, id);

@@ -27,7 +27,7 @@ bench! {
         /// Stacks that were lost because nobody read them in time; the copies are counted
         lost_stacks: stacks;
         /// Of the copies one in so many was told, at the least
-        told_every: copies;
+        told_every_copies: copies;
         /// Write faults that copied nothing, because the page was nobody else's any more
         reuse_faults: faults;
         /// What telling took of the programs' time

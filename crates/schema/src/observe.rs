@@ -17,6 +17,10 @@ choices! {
         Regions = "regions",
         /// every fault with its address
         Every = "every-fault",
+        /// copies counted, as those that `blame` does not tell
+        Counted = "copies-counted",
+        /// every copy with its stack, as `blame --every 1`
+        Copies = "copies",
         /// bpftrace, counting exceptions:page_fault_user
         Bpftrace = "bpftrace",
         /// perf record of the same
@@ -32,7 +36,7 @@ bench! {
     cell Observed {
         /// Who watches
         watcher: Watcher = Watcher::Alone, flag,
-            sweep("alone,events,count,regions,every-fault,bpftrace,perf");
+            sweep("alone,events,count,regions,every-fault,copies-counted,copies,bpftrace,perf");
         /// Memory of which every page is copied in each repetition
         size_bytes: u64 = 64 << 20, flag, size;
         /// Heap of a program whose forks are timed from inside and outside

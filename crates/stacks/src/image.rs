@@ -46,6 +46,8 @@ pub struct Image {
     segments: Vec<Segment>,
     /// Where functions begin, sorted.
     starts: Vec<u64>,
+    /// Where handlers of signals return to.
+    signal_returns: Vec<u64>,
 }
 
 /// What of the file is mapped where.
@@ -87,6 +89,7 @@ impl Image {
             debug_frame: bytes(".debug_frame"),
             segments: segments.collect(),
             starts: starts.unwrap_or_default(),
+            signal_returns: signal_returns(&path, elf.section_by_name(".text")),
             path,
             file,
         };
@@ -117,6 +120,11 @@ impl Image {
         self.entry != 0 && (self.entry..self.entry + ENTRY_BYTES).contains(&address)
     }
 
+    /// Whether handlers of signals return to an address.
+    pub(crate) fn returns_from_signal(&self, address: u64) -> bool {
+        self.signal_returns.contains(&address)
+    }
+
     /// The file's name without its folders.
     pub fn short_name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
@@ -126,6 +134,20 @@ impl Image {
     pub(crate) fn reopen(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
     }
+}
+
+/// What a C library has handlers of signals return to: `mov $SYS_rt_sigreturn, %rax; syscall`. Its unwind
+/// tables say so by an expression, which framehop does not evaluate.
+fn signal_returns<'a>(path: &str, text: Option<impl ObjectSection<'a>>) -> Vec<u64> {
+    const CODE: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
+    let file = path.rsplit('/').next().unwrap_or(path);
+    let is_library = ["libc.so", "libc-2", "ld-musl"].iter().any(|name| file.starts_with(name));
+    let Some(text) = text.filter(|text| is_library && text.size() <= SECTION_MOST_BYTES) else {
+        return Vec::new();
+    };
+    let bytes = text.data().unwrap_or_default();
+    let places = bytes.windows(CODE.len()).enumerate().filter(|(_, code)| *code == CODE);
+    places.map(|(at, _)| text.address() + at as u64).collect()
 }
 
 /// The table of `.eh_frame_hdr` (Linux Standard Base, 10.6.2): where functions begin, in its usual

@@ -102,16 +102,35 @@ impl Space {
             is_short |= word.is_none();
             Ok(u64::from_le_bytes(word.ok_or(())?.try_into().expect("eight bytes")))
         };
-        let start = UnwindRegsX86_64::new(ip, sp, fp);
-        let mut frames = self.unwinder.iter_frames(ip, start, &mut with.0, &mut read);
-        let mut places = Vec::new();
+        let mut registers = UnwindRegsX86_64::new(ip, sp, fp);
+        let mut address = FrameAddress::from_instruction_pointer(ip);
+        let mut places = vec![self.place(address)];
         let end = loop {
-            match frames.next() {
-                Ok(Some(frame)) if places.len() < FRAMES_MOST => places.push(self.place(frame)),
-                Ok(None) => break End::Whole,
+            let caller =
+                self.unwinder.unwind_frame(address, &mut registers, &mut with.0, &mut read);
+            let caller = match caller {
+                Ok(caller) => caller,
                 Err(Error::CouldNotReadStack(_)) => break End::TooShort,
-                Ok(Some(_)) | Err(_) => break End::NoTables,
+                Err(_) => break End::NoTables,
+            };
+            let Some(return_address) = caller.filter(|address| *address != 0) else {
+                break End::Whole;
+            };
+            if places.len() == FRAMES_MOST {
+                break End::NoTables;
             }
+            if self.returns_from_signal(return_address) {
+                match interrupted(registers.sp(), &mut read) {
+                    Ok([ip, sp, fp]) => {
+                        registers = UnwindRegsX86_64::new(ip, sp, fp);
+                        address = FrameAddress::from_instruction_pointer(ip);
+                    }
+                    Err(()) => break End::TooShort,
+                }
+            } else if let Some(caller) = FrameAddress::from_return_address(return_address) {
+                address = caller;
+            }
+            places.push(self.place(address));
         };
         let is_known = |place: &Place| matches!(place, Place::File(..));
         // Frame pointers that are none end anywhere, as if that were the outermost frame.
@@ -123,15 +142,39 @@ impl Space {
         Stack { places, end }
     }
 
+    fn code(&self, address: u64) -> Option<&Code> {
+        let after = self.code.partition_point(|code| code.range.start <= address);
+        let code = self.code.get(after.checked_sub(1)?)?;
+        code.range.contains(&address).then_some(code)
+    }
+
+    /// Whether code is where a signal's handler returns to.
+    fn returns_from_signal(&self, address: u64) -> bool {
+        let code = self.code(address);
+        code.is_some_and(|code| code.image.returns_from_signal(address.wrapping_sub(code.bias)))
+    }
+
     fn place(&self, frame: FrameAddress) -> Place {
         let address = frame.address_for_lookup();
-        let after = self.code.partition_point(|code| code.range.start <= address);
-        let code = after.checked_sub(1).and_then(|at| self.code.get(at));
-        match code.filter(|code| code.range.contains(&address)) {
+        match self.code(address) {
             Some(code) => Place::File(code.image.clone(), address.wrapping_sub(code.bias)),
             None => Place::Memory(address),
         }
     }
+}
+
+/// The registers of what a signal interrupted (instruction, stack and frame pointer), of the ucontext_t
+/// that the kernel left where the handler returns (sigaction(2); sys/ucontext.h of glibc).
+fn interrupted(
+    ucontext: u64,
+    read: &mut impl FnMut(u64) -> Result<u64, ()>,
+) -> Result<[u64; 3], ()> {
+    const GREGS_BYTES: u64 = 40;
+    const RIP: u64 = 16;
+    const RSP: u64 = 15;
+    const RBP: u64 = 10;
+    let mut register = |number: u64| read(ucontext.wrapping_add(GREGS_BYTES + 8 * number));
+    Ok([register(RIP)?, register(RSP)?, register(RBP)?])
 }
 
 fn module(image: &Image, range: Range<u64>, bias: u64) -> Module<Bytes> {

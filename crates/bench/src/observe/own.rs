@@ -39,6 +39,7 @@ impl Watching {
             Watcher::Count => FaultMode::Count,
             Watcher::Regions => FaultMode::Regions,
             Watcher::Every => FaultMode::Every,
+            Watcher::Counted | Watcher::Copies => FaultMode::Copies,
             _ => FaultMode::None,
         };
         let stop = Arc::new(AtomicBool::new(false));
@@ -49,12 +50,13 @@ impl Watching {
                 Observer::attach(ObserverSettings { faults, ..ObserverSettings::default() })
                     .and_then(|mut observer| {
                         observer.watch(std::process::id())?;
+                        observer.tell_copies(u32::from(watcher == Watcher::Copies), None)?;
                         Ok(observer)
                     });
             match observer {
                 Ok(observer) => {
                     let _ = sender.send(Ok(()));
-                    Ok(read(observer, faults, &stopped))
+                    Ok(read(observer, watcher, &stopped))
                 }
                 Err(error) => {
                     let _ = sender.send(Err(anyhow!(error)));
@@ -84,7 +86,8 @@ impl Drop for Watching {
     }
 }
 
-fn read(mut observer: Observer, faults: FaultMode, stop: &AtomicBool) -> Seen {
+fn read(mut observer: Observer, watcher: Watcher, stop: &AtomicBool) -> Seen {
+    let faults = observer.settings().faults;
     let mut seen = Seen::default();
     let own = std::process::id();
     let mut told = 0;
@@ -98,17 +101,19 @@ fn read(mut observer: Observer, faults: FaultMode, stop: &AtomicBool) -> Seen {
             }
         });
         told += observer.read_faults(|_| {}) as u64;
+        told += observer.read_copies(|_| {}) as u64;
         if is_last {
             break;
         }
         match faults {
-            FaultMode::Every => std::thread::sleep(LOOK),
+            FaultMode::Every | FaultMode::Copies => std::thread::sleep(LOOK),
             _ => observer.wait(Duration::from_millis(100)),
         }
     }
-    seen.lost = observer.lost().faults;
+    seen.lost = observer.lost().faults + observer.lost().copies;
     seen.faults = match faults {
         FaultMode::Every => told,
+        FaultMode::Copies if watcher == Watcher::Copies => told,
         _ => {
             let counts = observer.watched().into_iter().filter(|pid| *pid != own);
             counts.filter_map(|pid| observer.counts(pid)).map(|counts| counts.faults).sum()

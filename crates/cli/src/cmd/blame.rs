@@ -159,7 +159,7 @@ fn samples(got: &Collected, lasted: Duration, start_unix_ns: i64) -> Vec<Sample>
     let all = Params::new();
     let every = got.stacks.copies.iter().map(|copy| copy.every).max();
     if let Some(every) = every {
-        add(names::TOLD_EVERY, &all, every.into());
+        add(names::TOLD_EVERY_COPIES, &all, every.into());
     }
     add(names::LOST_STACKS, &all, got.lost.copies as f64);
     add(names::REUSE_FAULTS, &all, got.reuses as f64);
