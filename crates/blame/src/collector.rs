@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Takes the copies in as they are told, unwinds their stacks, and names the functions at the end.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,8 @@ use cowlab_observe::{Target, children};
 use cowlab_schema::Writer;
 use cowlab_stacks::{End, Function, Names, Place, Space, Stack, Unwinding};
 use cowlab_store::stacks::{Copy, CopyStacks, Frame};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::family::Family;
 use crate::pace::{Pace, Share};
@@ -18,6 +20,11 @@ use crate::pace::{Pace, Share};
 pub const LOOK: Duration = Duration::from_millis(10);
 /// How often the share that is told is set anew.
 const PACE: Duration = Duration::from_millis(100);
+
+/// Copies that are taken in at once, so that a look ends.
+const LOOK_MOST: usize = 16_384;
+/// Copies that are kept: some 500 MB. Where more come, those that are there are thinned out.
+const KEPT_MOST: usize = 500_000;
 
 /// Where programs and threads begin: glibc's names and musl's, and Go's.
 const OUTERMOST: [&str; 7] =
@@ -34,6 +41,10 @@ pub struct Collected {
     pub copies: u64,
     /// Write faults on pages that were there and needed no copy any more.
     pub reuses: u64,
+    /// Those that were forked and copied something, by their program.
+    pub workers: BTreeMap<String, u64>,
+    /// Whether processes that were forked meanwhile were looked at.
+    pub sees_children: bool,
     /// What did not fit.
     pub lost: Lost,
     /// What telling took: of the processes' time, and of ours.
@@ -54,15 +65,19 @@ pub struct Collector {
     sees_kernel: Option<String>,
     family: Family,
     unwinding: Unwinding,
-    /// Those other than processes' first ones whose stacks were looked up.
-    threads: FxHashSet<u32>,
+    /// Where the stacks of others than processes' first ones end.
+    threads: FxHashMap<u32, u64>,
     share: Share,
     pace: Pace,
     paced: Instant,
     /// Counts of processes that ended.
     ended: [u64; 3],
     ran: FxHashMap<u32, u64>,
+    /// How long those ran that were there before.
+    ran_before: FxHashMap<u32, u64>,
     ran_ended_ns: u64,
+    /// Those that were forked and copied something, by their program.
+    workers: BTreeMap<String, u64>,
     copies: Vec<Told>,
     began_ns: u64,
 }
@@ -86,6 +101,9 @@ impl Collector {
             kernel_faults: true,
             ..ObserverSettings::default()
         };
+        // A descriptor for each file that is executed.
+        let files = getrlimit(Resource::Nofile);
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files });
         // Where a task's registers are asks for the kernel's own types (BTF).
         let (mut observer, sees_kernel) = match Observer::attach(settings) {
             Ok(observer) => (observer, None),
@@ -101,13 +119,15 @@ impl Collector {
             sees_kernel,
             family: Family::default(),
             unwinding: Unwinding::default(),
-            threads: FxHashSet::default(),
+            threads: FxHashMap::default(),
             share,
             pace: Pace::default(),
             paced: Instant::now(),
             ended: [0; 3],
             ran: FxHashMap::default(),
+            ran_before: FxHashMap::default(),
             ran_ended_ns: 0,
+            workers: BTreeMap::new(),
             copies: Vec::new(),
             began_ns: own_cpu_ns(),
         })
@@ -117,6 +137,7 @@ impl Collector {
     pub fn watch(&mut self, target: &Target) -> Result<(), BpfError> {
         let pid = target.pid() as u32;
         self.observer.watch(pid)?;
+        self.ran_before.insert(pid, ran_ns(pid).unwrap_or(0));
         if let Some(start) = target.stack_start() {
             self.observer.stack_starts(pid, start);
         }
@@ -144,6 +165,17 @@ impl Collector {
 
     /// Takes in what has come; every [`LOOK`] or so.
     pub fn look(&mut self) {
+        self.take();
+        if self.paced.elapsed() >= PACE {
+            self.paced = Instant::now();
+            self.set_pace(monotonic_ns());
+        }
+    }
+
+    /// Takes in what waits, but not more than a look may take; how many copies there were.
+    fn take(&mut self) -> usize {
+        // Copies before forks and execs: those that they come after are known then.
+        let came = self.observer.read_copies(LOOK_MOST);
         let now_ns = monotonic_ns();
         let mut executed = Vec::new();
         let family = &mut self.family;
@@ -158,15 +190,26 @@ impl Collector {
                 self.observer.stack_starts(pid, target.stack_start().unwrap_or(0));
             }
         }
-        let (own, mut came) = (std::process::id(), Vec::new());
-        self.observer.read_copies(|copied| came.extend((copied.tgid != own).then_some(copied)));
-        for copied in came {
+        let (own, count) = (std::process::id(), came.len());
+        for copied in came.into_iter().filter(|copied| copied.tgid != own) {
             let told = self.told(copied, now_ns);
             self.copies.push(told);
         }
-        if self.paced.elapsed() >= PACE {
-            self.paced = Instant::now();
-            self.set_pace(now_ns);
+        if self.copies.len() >= KEPT_MOST {
+            self.thin_out();
+        }
+        count
+    }
+
+    /// Keeps every second copy, which then stands for two.
+    fn thin_out(&mut self) {
+        let mut keeps = false;
+        self.copies.retain(|_| {
+            keeps = !keeps;
+            keeps
+        });
+        for told in &mut self.copies {
+            told.copied.every = told.copied.every.saturating_mul(2);
         }
     }
 
@@ -187,8 +230,8 @@ impl Collector {
         let mapping = space.as_ref().and_then(|space| space.mapping(copied.address));
         let [_, sp, _] = copied.registers;
         if copied.tid != pid
-            && self.threads.insert(copied.tid)
             && let Some(stack) = space.as_ref().and_then(|space| space.mapping(sp))
+            && self.threads.insert(copied.tid, stack.range.end) != Some(stack.range.end)
         {
             self.observer.stack_starts(copied.tid, stack.range.end);
         }
@@ -216,12 +259,17 @@ impl Collector {
 
     /// Looks how long everybody ran and what telling took; sets the share by it.
     fn set_pace(&mut self, now_ns: u64) {
-        for pid in self.family.pids() {
+        for pid in self.family.pids().filter(|pid| *pid != std::process::id()) {
             if let Some(ns) = ran_ns(pid) {
-                self.ran.insert(pid, ns);
+                let before_ns = self.ran_before.get(&pid).unwrap_or(&0);
+                self.ran.insert(pid, ns.saturating_sub(*before_ns));
             }
         }
-        for pid in self.family.take_gone(now_ns) {
+        let own = std::process::id();
+        for pid in self.family.gone(now_ns).into_iter().filter(|pid| *pid != own) {
+            self.count_worker(pid);
+            self.family.forget(pid);
+            self.ran_before.remove(&pid);
             self.ran_ended_ns += self.ran.remove(&pid).unwrap_or(0);
             let counts = self.counts(pid);
             self.ended.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
@@ -233,6 +281,14 @@ impl Collector {
             let every = self.pace.next(self.ran_ns(), spent_ns, reached);
             // The next look tells if it fails.
             let _ = self.observer.tell_copies(every, doubling(self.share));
+        }
+    }
+
+    fn count_worker(&mut self, pid: u32) {
+        let program = self.family.worker(pid).map(str::to_owned);
+        let [copies, ..] = self.counts(pid);
+        if let Some(program) = program.filter(|_| copies > 0) {
+            *self.workers.entry(program).or_default() += 1;
         }
     }
 
@@ -263,8 +319,14 @@ impl Collector {
     /// Ends, and names the functions.
     pub fn finish(mut self) -> Collected {
         let _ = self.observer.tell_copies(0, None);
-        self.look();
+        while self.take() > 0 {}
+        for pid in self.family.pids().collect::<Vec<_>>() {
+            self.count_worker(pid);
+        }
         let [copies, writes_to_present, telling_ns] = self.totals();
+        let (lost, ran_ns) = (self.observer.lost(), self.ran_ns());
+        let sees_children = self.observer.learned().tgid_offset.is_some();
+        drop(self.observer);
         let reading_ns = own_cpu_ns().saturating_sub(self.began_ns);
         let maps = self.family.perf_maps();
         let hints = self.family.hints(&maps);
@@ -307,10 +369,12 @@ impl Collector {
             stacks: CopyStacks { frames: table.frames, copies: rows },
             copies,
             reuses: writes_to_present.saturating_sub(copies),
-            lost: self.observer.lost(),
+            lost,
+            workers: self.workers,
+            sees_children,
             telling_ns,
             reading_ns,
-            ran_ns: self.ran_ns(),
+            ran_ns,
             sees_kernel: self.sees_kernel,
             hints,
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who forked whom, and the code that each had mapped at which time.
 
+use std::path::Path;
 use std::rc::Rc;
 
 use cowlab_machine::mappings::Mapping;
@@ -40,6 +41,11 @@ struct Life {
 impl Member {
     fn life(&self, time_ns: u64) -> Option<&Life> {
         self.lives.iter().rev().find(|life| life.from_ns <= time_ns)
+    }
+
+    /// When the program that it runs now began.
+    fn last_ns(&self) -> Option<u64> {
+        self.lives.last().map(|life| life.from_ns)
     }
 
     fn now(&mut self) -> &mut Life {
@@ -100,7 +106,7 @@ impl Family {
             }
             Happening::Exec => {
                 let member = self.members.entry(event.tgid).or_default();
-                member.looked_ns = 0;
+                (member.looked_ns, member.ended_ns) = (0, None);
                 let name = event.comm.clone();
                 member.lives.push(Life { from_ns: time_ns, name, ..Life::default() });
             }
@@ -112,20 +118,26 @@ impl Family {
         }
     }
 
-    /// Those that ended a while ago: they are forgotten.
-    pub fn take_gone(&mut self, now_ns: u64) -> Vec<u32> {
-        let is_gone =
-            |member: &Member| member.ended_ns.is_some_and(|ended| ended + KEPT_NS < now_ns);
-        let gone: Vec<u32> = self
-            .members
-            .iter()
-            .filter(|(_, member)| is_gone(member))
-            .map(|(pid, _)| *pid)
-            .collect();
-        for pid in &gone {
-            self.members.remove(pid);
-        }
-        gone
+    /// Those that ended a while ago.
+    pub fn gone(&self, now_ns: u64) -> Vec<u32> {
+        // A first thread may end long before its process.
+        let is_gone = |pid: u32, member: &Member| {
+            member.ended_ns.is_some_and(|ended| ended + KEPT_NS < now_ns)
+                && !Path::new(&format!("/proc/{pid}")).exists()
+        };
+        let members = self.members.iter();
+        members.filter(|(pid, member)| is_gone(**pid, member)).map(|(pid, _)| *pid).collect()
+    }
+
+    /// Forgets one.
+    pub fn forget(&mut self, pid: u32) {
+        self.members.remove(&pid);
+    }
+
+    /// The program of a process that runs on as it was forked.
+    pub fn worker(&self, pid: u32) -> Option<&str> {
+        let life = self.members.get(&pid)?.lives.last()?;
+        life.forked_ns.map(|_| life.name.as_str())
     }
 
     /// Its name, whose writes those at a time are, and how long since the fork that shares its pages.
@@ -147,9 +159,12 @@ impl Family {
 
     /// What a process had mapped at a time.
     pub fn space(&mut self, pid: u32, time_ns: u64, now_ns: u64) -> Option<Rc<Space>> {
-        let life = self.members.get(&pid).and_then(|member| member.life(time_ns));
+        let member = self.members.get(&pid);
+        let life = member.and_then(|member| member.life(time_ns));
         match life.and_then(|life| life.space.clone()) {
             Some(space) => Some(space),
+            // What it has mapped now is not what another program had.
+            None if life.map(|life| life.from_ns) != member.and_then(Member::last_ns) => None,
             None => self.look_again(pid, now_ns),
         }
     }

@@ -93,7 +93,7 @@ fn samples(bytes: &[u8]) {
 
 fn stacks(bytes: &[u8]) {
     let Ok(stacks) = CopyStacks::of_profile(bytes) else { return };
-    drop((blame(&stacks, 1000.0), folded(&stacks)));
+    drop((blame(&stacks, 1000.0, &Default::default()), folded(&stacks)));
     stacks.encode(4096).expect("what was read can be written");
 }
 

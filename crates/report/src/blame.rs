@@ -7,6 +7,7 @@ use anyhow::Result;
 use cowlab_analysis::blame::{self, Blame, Changed, Place, blame};
 use cowlab_analysis::samples::Samples;
 use cowlab_model::Estimate;
+use cowlab_schema::Writer;
 use cowlab_schema::blame as names;
 use cowlab_store::Run;
 use cowlab_store::stacks::CopyStacks;
@@ -52,6 +53,8 @@ pub struct Blamed {
     folded: String,
     page_bytes: f64,
     lost_stacks: Option<f64>,
+    /// All copies, also those of which no stack is there.
+    total_pages: f64,
     /// What telling and reading took, by what the programs ran.
     cost: Option<f64>,
 }
@@ -64,8 +67,16 @@ impl Blamed {
         let first = |metric| samples.first(metric);
         let environment = run.info.environments.first();
         let spent = first(names::TELLING_NS).zip(first(names::READING_NS)).map(|(t, r)| t + r);
+        let mut workers = BTreeMap::new();
+        let children = samples.with(names::WRITER, Writer::Child);
+        for (program, of) in children.by(names::PROGRAM) {
+            let count = of.first(names::PROCESSES).unwrap_or(0.0);
+            workers.insert(program.to_owned(), (count as usize).max(1));
+        }
+        let total_pages = all(names::COPIED_PAGES);
         Blamed {
-            blame: blame(stacks, all(names::COPIED_PAGES)),
+            total_pages,
+            blame: blame(stacks, total_pages, &workers),
             folded: blame::folded(stacks),
             page_bytes: environment.map_or(4096.0, |of| of.page_size_bytes as f64),
             lost_stacks: first(names::LOST_STACKS),
@@ -87,7 +98,8 @@ impl Blamed {
     pub fn notes(&self) -> Vec<String> {
         let note = |file: &String| {
             format!(
-                "{file} has no symbols: its debug package (NAME-dbg or NAME-dbgsym) names its functions"
+                "{file} has no symbols: install its debug package (NAME-dbg or NAME-dbgsym) to see the names \
+                 of its functions"
             )
         };
         self.blame.unnamed.iter().map(note).collect()
@@ -137,12 +149,16 @@ impl Blamed {
     fn answer(&self) -> String {
         let blame = &self.blame;
         let Some(first) = blame.places.first() else {
-            return match blame.other_pages > 0.0 {
-                true => {
-                    "No page that a fork shares was copied; only pages of files, as programs began."
-                        .to_owned()
-                }
-                false => "No page was copied.".to_owned(),
+            let all = fmt::count(self.total_pages.round() as u64);
+            return match (self.total_pages > 0.0, blame.other_pages > 0.0) {
+                (false, _) => "No page was copied.".to_owned(),
+                (_, true) => format!(
+                    "No page that a fork shares was copied; {all} copies were of private pages of files, \
+                     which programs write when they start."
+                ),
+                _ => format!(
+                    "{all} pages were copied, and the stack of none was recorded: take a smaller --every."
+                ),
             };
         };
         let each = match (blame.workers.get(&first.program), first.worker_pages) {
@@ -150,13 +166,16 @@ impl Blamed {
                 let each = self.bytes(pages.value / first.share * first_share(blame, first));
                 match workers {
                     1 => format!(" ({each} by the worker of {})", first.program),
-                    _ => format!(" ({each} by each of {workers} workers of {})", first.program),
+                    _ => format!(
+                        " (on average {each} by each of {workers} workers of {})",
+                        first.program
+                    ),
                 }
             }
             _ => String::new(),
         };
         format!(
-            "{} of pages that forks share were copied{each}, {} of them by {}.",
+            "{} that forks share were copied{each}, {} of it by {} (← is \"called by\").",
             self.bytes(blame.pages),
             fmt::percent(first.share),
             first.name()
@@ -201,26 +220,23 @@ impl Blamed {
     fn how(&self) -> String {
         let blame = &self.blame;
         let mut text = match blame.every {
-            1 => format!(
-                "Each copy was told with its stack: {} stacks",
-                fmt::count(blame.told as u64)
-            ),
+            1 if self.lost_stacks.is_some_and(|lost| lost > 0.0) => {
+                format!("{} copies were recorded with their stacks", fmt::count(blame.told as u64))
+            }
+            1 => format!("All copies were recorded: {} stacks", fmt::count(blame.told as u64)),
             every => format!(
-                "Copies were counted, and told with their stacks one in up to {every}: {} stacks; \
-                 intervals (95%) are of that sample",
+                "All copies were counted, and at least 1 in {every} was recorded with its stack: {} \
+                 stacks; the 95% intervals are of that sample",
                 fmt::count(blame.told as u64)
             ),
         };
         if blame.told > 0 {
-            let whole = blame.whole as f64 / blame.told as f64;
-            text +=
-                &format!(", {} of them whole, to where the program begins", fmt::percent(whole));
+            let whole = fmt::percent(blame.whole as f64 / blame.told as f64);
+            text += &format!(", {whole} of them complete, from main or a thread's beginning");
         }
         if let Some(cost) = self.cost {
-            text += &format!(
-                ". Telling and reading took {} of the time that the programs ran",
-                fmt::percent(cost)
-            );
+            let cost = fmt::percent(cost);
+            text += &format!(". Recording took CPU time equal to {cost} of the programs' own");
         }
         text + "."
     }
@@ -228,7 +244,7 @@ impl Blamed {
     fn finding(&self, place: &Place, is_new: bool) -> Block {
         let of = match place.worker_pages {
             Some(pages) => format!("{} a worker", self.bytes(pages.value)),
-            None => format!("{} of the {}", self.bytes(place.pages.value), place.writer),
+            None => format!("{} in the {}", self.bytes(place.pages.value), place.writer),
         };
         let functions: Vec<String> =
             place.functions.iter().map(|name| format!("`{name}`")).collect();
@@ -238,7 +254,10 @@ impl Blamed {
             detail.push(format!("{means}; to avoid it: {remedy} ({}).", cause.source));
         }
         if let Some(ns) = place.half_ns {
-            detail.push(format!("Half of it within {} of the fork.", fmt::time(ns as f64)));
+            detail.push(format!(
+                "Half of them happened within {} of the fork.",
+                fmt::time(ns as f64)
+            ));
         }
         if place.pages.low < place.pages.high {
             let [low, high] = [place.pages.low, place.pages.high].map(|of| of / self.blame.pages);
@@ -269,7 +288,7 @@ impl Blamed {
             })
             .unit("half after", "ns", |place| match place.half_ns {
                 Some(ns) => Cell::number(ns as f64, "ns"),
-                None => Cell::Missing("the fork was before".to_owned()),
+                None => Cell::Missing("forked before this run".to_owned()),
             })
             .text("cause", |place| place.cause.map_or("", |cause| &cause.id))
             .table()
@@ -305,8 +324,8 @@ fn capital(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Two runs, and the flame graph of their difference.
-pub fn comparison(both: [&Blamed; 2], names: [&str; 2]) -> Result<(Document, Option<String>)> {
+/// Two runs.
+pub fn comparison(both: [&Blamed; 2], names: [&str; 2]) -> Document {
     let changes = blame::changes(both.map(|of| &of.blame));
     // Of the program that copied most, where both have workers of it.
     let first = both[0].blame.places.iter().find(|place| place.worker_pages.is_some());
@@ -337,13 +356,13 @@ pub fn comparison(both: [&Blamed; 2], names: [&str; 2]) -> Result<(Document, Opt
     let bytes = both[0].page_bytes;
     let cell = |pages: Option<Estimate>| match pages {
         Some(pages) => estimate(pages.scaled(bytes), "bytes"),
-        None => Cell::Missing("not seen there".to_owned()),
+        None => Cell::Missing("not in this run".to_owned()),
     };
     let listed = &changes[..changes.len().min(LISTED)];
     let value = |of: &Changed, at: usize| of.pages[at].map_or(0.0, |pages| pages.value * bytes);
     let table = Rows::of(
         "changes",
-        "Code, the largest change first; a worker, or of the parent in all",
+        "Code, the largest change first: of children a worker, of parents in all",
         listed,
     )
     .text("code", |of| &of.name)
@@ -354,12 +373,13 @@ pub fn comparison(both: [&Blamed; 2], names: [&str; 2]) -> Result<(Document, Opt
         Cell::number(value(of, 1) - value(of, 0), "bytes")
     })
     .table();
-    let svg = flame::difference(
-        both.map(|of| of.folded.as_str()),
-        "Pages copied after a fork: difference",
-        "pages",
-    )?;
     let blocks = vec![Block::Table(table)];
     document.sections.push(Section::new("comparison", "By code", blocks));
-    Ok((document, svg))
+    document
+}
+
+/// The flame graph of their difference; `None` where the second copied nothing.
+pub fn difference(both: [&Blamed; 2]) -> Result<Option<String>> {
+    let title = "Pages copied after a fork: difference";
+    flame::difference(both.map(|of| of.folded.as_str()), title, "pages")
 }

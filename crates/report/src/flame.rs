@@ -14,6 +14,9 @@ pub fn graph(folded: &str, title: &str, unit: &str) -> Result<Option<String>> {
 
 /// The same of two runs: as wide as the second, red where it has more and blue where it has less.
 pub fn difference(both: [&str; 2], title: &str, unit: &str) -> Result<Option<String>> {
+    if both[1].is_empty() {
+        return Ok(None);
+    }
     let mut lines = Vec::new();
     let [before, after] = both.map(str::as_bytes);
     differential::from_readers(differential::Options::default(), before, after, &mut lines)?;

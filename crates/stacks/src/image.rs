@@ -2,18 +2,19 @@
 //! Files that programs have mapped to execute: what unwinds them, and where their functions begin.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cowlab_machine::mappings::Mapping;
 use object::{Object, ObjectSection, ObjectSegment, ReadCache};
+use rustix::fs::{FileType, Mode, OFlags};
 
 /// No real program has so much for unwinding; a file that says so is not read.
-pub(crate) const SECTION_MOST_BYTES: u64 = 256 << 20;
+const SECTION_MOST_BYTES: u64 = 64 << 20;
 
 /// The bytes of a section, shared by all who unwind with it.
 #[derive(Debug, Clone, Default)]
@@ -117,7 +118,7 @@ impl Image {
     /// up the arguments of the C library's beginning, and calls that.
     pub fn is_entry(&self, address: u64) -> bool {
         const ENTRY_BYTES: u64 = 0x40;
-        self.entry != 0 && (self.entry..self.entry + ENTRY_BYTES).contains(&address)
+        self.entry != 0 && address.checked_sub(self.entry).is_some_and(|at| at < ENTRY_BYTES)
     }
 
     /// Whether handlers of signals return to an address.
@@ -147,7 +148,7 @@ fn signal_returns<'a>(path: &str, text: Option<impl ObjectSection<'a>>) -> Vec<u
     };
     let bytes = text.data().unwrap_or_default();
     let places = bytes.windows(CODE.len()).enumerate().filter(|(_, code)| *code == CODE);
-    places.map(|(at, _)| text.address() + at as u64).collect()
+    places.map(|(at, _)| text.address().wrapping_add(at as u64)).collect()
 }
 
 /// The table of `.eh_frame_hdr` (Linux Standard Base, 10.6.2): where functions begin, in its usual
@@ -194,17 +195,22 @@ fn open(pid: i32, mapping: &Mapping, path: &str) -> Option<File> {
     let Range { start, end } = &mapping.range;
     let itself = format!("/proc/{pid}/map_files/{start:x}-{end:x}");
     let there = format!("/proc/{pid}/root{path}");
-    open_file(Path::new(&itself)).or_else(|| {
-        let found = open_file(Path::new(&there))?;
+    open_file(Path::new(&itself), OFlags::empty()).or_else(|| {
+        let found = open_file(Path::new(&there), OFlags::NOFOLLOW)?;
         (found.metadata().ok()?.ino() == mapping.inode).then_some(found)
     })
 }
 
-/// A path that others chose may be anything: a FIFO would block.
-pub(crate) fn open_file(path: &Path) -> Option<File> {
-    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    let found = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
-    found.metadata().ok()?.is_file().then_some(found)
+/// A path that others chose may be anything, and opening a device does something: what it is, is asked
+/// before it is opened.
+pub(crate) fn open_file(path: &Path, more: OFlags) -> Option<File> {
+    let place =
+        rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC | more, Mode::empty()).ok()?;
+    let kind = rustix::fs::fstat(&place).ok()?.st_mode;
+    if FileType::from_raw_mode(kind) != FileType::RegularFile {
+        return None;
+    }
+    File::open(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()
 }
 
 #[cfg(test)]

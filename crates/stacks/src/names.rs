@@ -4,15 +4,14 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Write as _;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use object::{Object, ObjectSection, ObjectSymbol, ReadCache, SymbolKind};
+use object::{Object, ObjectSymbol, ReadCache, SymbolKind};
+use rustix::fs::OFlags;
 
-use crate::image::{Image, SECTION_MOST_BYTES, open_file};
+use crate::image::{Image, open_file};
 use crate::space::Place;
 
 /// A function as people know it.
@@ -32,14 +31,15 @@ pub struct Names {
     files: HashMap<PathBuf, Symbols>,
 }
 
+/// Names of one file take no more; the rest of them is left out.
+const NAMES_MOST_BYTES: usize = 256 << 20;
+
 /// What is known of a file.
 #[derive(Default)]
 struct Symbols {
     /// Address, size, name; sorted. Of its own tables and of its debug file's.
     functions: Vec<(u64, u64, String)>,
     debug: Option<addr2line::Loader>,
-    /// Copied, so that nobody can cut it while it is read.
-    _copy: Option<File>,
 }
 
 impl Names {
@@ -60,16 +60,17 @@ impl Symbols {
     fn read(image: &Arc<Image>) -> Symbols {
         let mut functions = Vec::new();
         let debug_file = debug_file(&image.build_id);
-        let found = debug_file.as_deref().and_then(open_file);
+        let open = |path| open_file(path, OFlags::empty());
+        let found = debug_file.as_deref().and_then(open);
         for file in [image.file.try_clone().ok(), found].into_iter().flatten() {
             add_functions(file, &mut functions);
         }
         functions.sort();
-        let (debug, copy) = match debug_file {
-            Some(path) => (addr2line::Loader::new(path).ok(), None),
-            None => own_debug(image).map_or((None, None), |(debug, copy)| (Some(debug), copy)),
+        let debug = match debug_file {
+            Some(path) => addr2line::Loader::new(path).ok(),
+            None => own_debug(image),
         };
-        Symbols { functions, debug, _copy: copy }
+        Symbols { functions, debug }
     }
 
     fn at(&self, image: &Image, address: u64) -> Vec<Function> {
@@ -117,9 +118,14 @@ impl Symbols {
 fn add_functions(file: File, functions: &mut Vec<(u64, u64, String)>) {
     let cache = ReadCache::new(file);
     let Ok(elf) = object::File::parse(&cache) else { return };
+    let mut bytes = 0;
     for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
         if symbol.is_definition() && symbol.kind() == SymbolKind::Text {
             let Ok(name) = symbol.name() else { continue };
+            bytes += name.len() + size_of::<(u64, u64, String)>();
+            if bytes > NAMES_MOST_BYTES {
+                return;
+            }
             functions.push((symbol.address(), symbol.size(), name.to_owned()));
         }
     }
@@ -133,24 +139,14 @@ fn debug_file(build_id: &[u8]) -> Option<PathBuf> {
     path.is_file().then_some(path)
 }
 
-/// The debug information in the file itself. It is mapped while it is read: what others may cut is
-/// copied before.
-fn own_debug(image: &Image) -> Option<(addr2line::Loader, Option<File>)> {
-    let cache = ReadCache::new(image.file.try_clone().ok()?);
-    let elf = object::File::parse(&cache).ok()?;
-    elf.section_by_name(".debug_info")?;
-    let unpacked = elf.sections().filter_map(|section| section.compressed_file_range().ok());
-    if unpacked.map(|range| range.uncompressed_size).any(|bytes| bytes > SECTION_MOST_BYTES) {
+/// The debug information in the file itself, of root's files alone: it is mapped while it is read, so that
+/// others could cut it, and it may name other files, which would be opened.
+fn own_debug(image: &Image) -> Option<addr2line::Loader> {
+    let file = image.file.metadata().ok()?;
+    if file.uid() != 0 || file.mode() & 0o022 != 0 {
         return None;
     }
-    if image.file.metadata().ok()?.uid() == 0 {
-        return Some((addr2line::Loader::new(image.reopen()).ok()?, None));
-    }
-    let flags = rustix::fs::MemfdFlags::CLOEXEC;
-    let mut copy = File::from(rustix::fs::memfd_create(c"cowlab", flags).ok()?);
-    let mut original = File::open(image.reopen()).ok()?;
-    std::io::copy(&mut original, &mut copy).ok()?;
-    copy.flush().ok()?;
-    let path = format!("/proc/self/fd/{}", copy.as_raw_fd());
-    Some((addr2line::Loader::new(Path::new(&path)).ok()?, Some(copy)))
+    let cache = ReadCache::new(image.file.try_clone().ok()?);
+    object::File::parse(&cache).ok()?.section_by_name(".debug_info")?;
+    addr2line::Loader::new(image.reopen()).ok()
 }

@@ -6,6 +6,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use rustix::fs::OFlags;
+
 use crate::image::open_file;
 
 /// A map of more is not read to its end.
@@ -23,7 +25,7 @@ impl PerfMap {
     /// there is none, or it is neither that process's user's nor root's.
     pub fn read(pid: i32, inside: i32, uid: u32) -> Option<PerfMap> {
         let path = format!("/proc/{pid}/root/tmp/perf-{inside}.map");
-        let file = open_file(Path::new(&path))?;
+        let file = open_file(Path::new(&path), OFlags::NOFOLLOW)?;
         let owner = file.metadata().ok()?.uid();
         (owner == uid || owner == 0).then(|| PerfMap::decode(BufReader::new(file.take(MOST_BYTES))))
     }

@@ -3,7 +3,7 @@
 
 mod causes;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use cowlab_model::Estimate;
 use cowlab_schema::Writer;
@@ -73,19 +73,13 @@ impl Place {
 /// Functions that a place is named by.
 const NAMED: usize = 3;
 
-/// Adds up copies, of which there were `total_pages` in all.
-pub fn blame(stacks: &CopyStacks, total_pages: f64) -> Blame {
+/// Adds up copies, of which there were `total_pages` in all, by `workers` of each program.
+pub fn blame(stacks: &CopyStacks, total_pages: f64, workers: &BTreeMap<String, usize>) -> Blame {
     let told: f64 = stacks.copies.iter().map(|copy| f64::from(copy.every)).sum();
     // How many there were is known; the told ones say which.
     let scale = if told > 0.0 { total_pages / told } else { 0.0 };
     let is_own = |copy: &&Copy| copy.writer == Writer::Own.to_string();
     let (other, of_forks): (Vec<&Copy>, Vec<&Copy>) = stacks.copies.iter().partition(is_own);
-    let mut pids: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
-    for copy in of_forks.iter().filter(|copy| copy.writer == Writer::Child.to_string()) {
-        pids.entry(copy.process.clone()).or_default().insert(copy.pid);
-    }
-    let workers: BTreeMap<String, usize> =
-        pids.into_iter().map(|(program, pids)| (program, pids.len())).collect();
     let mut sum = Summing { all: Weights::default(), scale };
     of_forks.iter().for_each(|copy| sum.all.add(copy));
 
@@ -130,7 +124,7 @@ pub fn blame(stacks: &CopyStacks, total_pages: f64) -> Blame {
     Blame {
         pages: sum.all.sum * scale,
         other_pages: other.iter().map(|copy| f64::from(copy.every)).sum::<f64>() * scale,
-        workers,
+        workers: workers.clone(),
         places,
         mappings,
         told: of_forks.len(),
@@ -281,9 +275,10 @@ pub fn changes(both: [&Blame; 2]) -> Vec<Changed> {
 pub fn folded(stacks: &CopyStacks) -> String {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for copy in stacks.copies.iter().filter(|copy| copy.writer != Writer::Own.to_string()) {
-        let mut names = vec![format!("{} ({})", copy.process, copy.writer)];
+        let clean = |name: &str| name.replace([';', '\n'], ":");
+        let mut names = vec![clean(&format!("{} ({})", copy.process, copy.writer))];
         let functions = stacks.functions(copy);
-        names.extend(functions.iter().rev().map(|(name, _)| name.replace([';', '\n'], ":")));
+        names.extend(functions.iter().rev().map(|(name, _)| clean(name)));
         names.extend(copy.syscall.as_ref().map(|name| format!("{name}(2)")));
         *counts.entry(names.join(";")).or_default() += u64::from(copy.every);
     }
@@ -330,7 +325,8 @@ mod tests {
             ),
             (&["_dl_relocate_object"], 3, "own", 1),
         ]);
-        let blame = blame(&all, 4.0);
+        let workers = BTreeMap::from([("server".to_owned(), 2)]);
+        let blame = blame(&all, 4.0, &workers);
         assert_eq!((blame.pages, blame.other_pages, blame.workers["server"]), (3.0, 1.0, 2));
         let [work, collector] = &blame.places[..] else { panic!("{:?}", blame.places) };
         assert_eq!((work.name(), work.pages.value), ("write ← work ← main".to_owned(), 2.0));
@@ -344,7 +340,7 @@ mod tests {
     fn a_sample_has_an_interval_and_keeps_the_total() {
         let mut of = vec![(&["one"][..], 1, "parent", 10); 50];
         of.extend(vec![(&["two"][..], 1, "parent", 10); 150]);
-        let blame = blame(&stacks(&of), 2100.0);
+        let blame = blame(&stacks(&of), 2100.0, &BTreeMap::new());
         assert_eq!(blame.pages, 2100.0);
         let one = blame.places.iter().find(|place| place.name() == "one").unwrap();
         assert_eq!((one.pages.value, one.worker_pages), (525.0, None));

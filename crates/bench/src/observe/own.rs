@@ -101,7 +101,7 @@ fn read(mut observer: Observer, watcher: Watcher, stop: &AtomicBool) -> Seen {
             }
         });
         told += observer.read_faults(|_| {}) as u64;
-        told += observer.read_copies(|_| {}) as u64;
+        told += observer.read_copies(usize::MAX).len() as u64;
         if is_last {
             break;
         }

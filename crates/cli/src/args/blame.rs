@@ -21,14 +21,15 @@ pub struct BlameArgs {
         allow_negative_numbers = true
     )]
     pub targets: Vec<Wanted>,
-    /// Of running processes: for how long; without, for 10 s
+    /// How long to look at running processes (10 s)
     #[arg(long, value_name = "SECONDS", requires = "targets", value_parser = seconds, allow_negative_numbers = true)]
     pub duration_s: Option<f64>,
-    /// Tell one copy in so many with its stack, 1 for each; by default as many as cost the processes
-    /// 2% of their time at most
+    /// Record the stack of one in N copies, 1 for all; by default so many that recording takes 2% of
+    /// the programs' CPU time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub every: Option<u32>,
-    /// A command and its arguments; it and all that it starts are looked at
+    /// A command and its arguments, with cowlab's rights; it and all that it starts are looked at until
+    /// it ends
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }

@@ -12,7 +12,7 @@ use cowlab_machine::{Facts, Root};
 use cowlab_observe::Target;
 use cowlab_report::blame::Blamed;
 use cowlab_schema::blame as names;
-use cowlab_schema::{Metric, Params};
+use cowlab_schema::{Metric, Params, Writer};
 use cowlab_store::Sample;
 use cowlab_store::stacks::STACKS_FILE;
 
@@ -55,7 +55,7 @@ pub fn run(json: bool, args: &BlameArgs) -> Result<()> {
             }
             let until = Duration::from_secs_f64(args.duration_s.unwrap_or(USUAL_S));
             let seconds = until.as_secs_f64();
-            output::progress(json, &format!("looking for {seconds} s; Ctrl-C ends it earlier"));
+            output::progress(json, &format!("recording for {seconds} s; Ctrl-C ends it earlier"));
             while began.elapsed() < until && !stopped() && targets.iter().any(Target::is_alive) {
                 std::thread::sleep(LOOK);
                 collector.look();
@@ -152,11 +152,16 @@ fn samples(got: &Collected, lasted: Duration, start_unix_ns: i64) -> Vec<Sample>
         names::PROGRAM.put(&mut params, *program);
         params.insert(names::WRITER.name().to_owned(), (*writer).to_owned());
         add(names::COPIED_PAGES, &params, sum.pages * got.copies as f64 / told);
-        add(names::PROCESSES, &params, sum.processes.len() as f64);
+        let seen = sum.processes.len() as u64;
+        let counted = got.workers.get(*program).filter(|_| *writer == Writer::Child.to_string());
+        add(names::PROCESSES, &params, *counted.unwrap_or(&seen).max(&seen) as f64);
         add(names::TOLD_STACKS, &params, sum.stacks as f64);
         add(names::WHOLE_STACKS, &params, sum.whole as f64);
     }
     let all = Params::new();
+    if sums.is_empty() {
+        add(names::COPIED_PAGES, &all, got.copies as f64);
+    }
     let every = got.stacks.copies.iter().map(|copy| copy.every).max();
     if let Some(every) = every {
         add(names::TOLD_EVERY_COPIES, &all, every.into());
@@ -180,9 +185,15 @@ fn lacking(life: &mut RunLife, got: &Collected) {
             "told_stacks",
             format!(
                 "{} stacks were lost because they came faster than they could be read: their copies are \
-                 counted, and the others stand for them; --every N tells fewer",
+                 counted, but the places of bursts are under-represented; a larger --every loses fewer",
                 got.lost.copies
             ),
+        );
+    }
+    if !got.sees_children {
+        life.lacks(
+            "copied_pages",
+            "who forks whom is not told by this kernel: children that are forked meanwhile are not seen",
         );
     }
     if got.lost.events > 0 || got.lost.processes > 0 {

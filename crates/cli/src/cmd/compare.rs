@@ -57,12 +57,13 @@ pub fn run(json: bool, args: &CompareArgs) -> Result<()> {
 /// Two runs of `blame`, code by code.
 fn blames(both: [(&Run, &CopyStacks); 2], names: &[String; 2], args: &CompareArgs) -> Result<()> {
     let [one, other] = both.map(|(run, stacks)| Blamed::of(run, stacks));
-    let (document, svg) = blame::comparison([&one, &other], [&names[0], &names[1]])?;
-    if let (Some(file), Some(svg)) = (&args.flame_graph, svg) {
+    if let Some(file) = &args.flame_graph {
+        let svg = blame::difference([&one, &other])?;
+        let svg = svg.with_context(|| format!("{} copied nothing: there is no graph", names[1]))?;
         cowlab_serve::replace(file, svg.as_bytes())
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
-    output::text(&document)
+    output::text(&blame::comparison([&one, &other], [&names[0], &names[1]]))
 }
 
 /// What was run: a verb, and of a footprint the programs that it looked at.

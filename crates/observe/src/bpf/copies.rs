@@ -56,15 +56,14 @@ impl Copies {
         let _ = self.stacks.insert(tid, start, 0);
     }
 
-    pub(super) fn read(&mut self, mut take: impl FnMut(Copied)) -> usize {
-        let mut count = 0;
-        while let Some(record) = self.ring.next() {
-            if let Some(copied) = Copied::decode(&record) {
-                take(copied);
-                count += 1;
-            }
+    pub(super) fn read(&mut self, most: usize) -> Vec<Copied> {
+        let mut copies = Vec::new();
+        while copies.len() < most
+            && let Some(record) = self.ring.next()
+        {
+            copies.extend(Copied::decode(&record));
         }
-        count
+        copies
     }
 }
 

@@ -26,7 +26,7 @@ static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/observe
 
 /// GiB of all watched processes together whose regions are counted.
 const GIBS: u32 = 2048;
-/// Threads that are known in copies mode: those that wrote last.
+/// Threads that are known in copies mode.
 const THREADS: u32 = 16384;
 
 /// What did not fit, since the observer was attached.
@@ -128,10 +128,9 @@ impl Observer {
         }
     }
 
-    /// Gives each waiting copy to `take`, each CPU's in their order; how many there were. As for
-    /// faults, nobody is woken.
-    pub fn read_copies(&mut self, take: impl FnMut(Copied)) -> usize {
-        self.copies.as_mut().map_or(0, |copies| copies.read(take))
+    /// Waiting copies, `most` of them, in about their order. As for faults, nobody is woken.
+    pub fn read_copies(&mut self, most: usize) -> Vec<Copied> {
+        self.copies.as_mut().map_or_else(Vec::new, |copies| copies.read(most))
     }
 
     /// Whether forks are told with their stop time and child here.
