@@ -193,7 +193,7 @@ fn lacking(life: &mut RunLife, got: &Collected) {
     if !got.sees_children {
         life.lacks(
             "copied_pages",
-            "who forks whom is not told by this kernel: children that are forked meanwhile are not seen",
+            "this kernel does not tell which process forks which: children that are forked meanwhile are not seen",
         );
     }
     if got.lost.events > 0 || got.lost.processes > 0 {

@@ -4,7 +4,7 @@
 /// The most workers that are told apart.
 pub const SLOTS: usize = 64;
 
-/// Who has which place: a worker keeps its own, and one that ended leaves it to the next.
+/// Which worker has which place: it keeps its own, and one that ended leaves it to the next.
 #[derive(Debug)]
 pub struct Slots([Option<(i32, u64)>; SLOTS]);
 

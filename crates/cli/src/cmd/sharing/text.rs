@@ -127,7 +127,7 @@ fn together(of: &Figures) -> String {
     text + "."
 }
 
-/// Who is the first to share nothing, or how to know.
+/// Which worker is the first to share nothing, or how to find out.
 fn lost(of: &Figures) -> Option<String> {
     of.forked().next()?;
     let rates = of.forked().filter_map(|one| Some((one, one.erosion_bytes_per_s?)));
