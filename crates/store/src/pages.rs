@@ -53,8 +53,11 @@ impl Head {
                 (2 | 3, 5) => sizes[field - 2] = Some(rest.size()?),
                 // The page's type, and its checksum.
                 (1 | 4, 5) => drop(rest.number()?),
-                // What is told of data, of a dictionary and of data in the second version.
-                (5 | 7 | 8, 12) => rest.skip_figures()?,
+                // What is told of data, of a dictionary and of data in the second version: so many
+                // figures, and then perhaps a truth value.
+                (5, 12) => rest.skip_figures(4, false)?,
+                (7, 12) => rest.skip_figures(2, true)?,
+                (8, 12) => rest.skip_figures(6, true)?,
                 _ => return None,
             }
         }
@@ -101,14 +104,14 @@ impl Compact<'_> {
         Some((*id, head & 15))
     }
 
-    /// A structure of 32-bit figures and truth values: ours holds no statistics.
-    fn skip_figures(&mut self) -> Option<()> {
+    /// A structure of 32-bit figures and, after them, a truth value: ours holds no statistics.
+    fn skip_figures(&mut self, figures: usize, has_flag: bool) -> Option<()> {
         let mut id = 0;
         loop {
             match self.field(&mut id)? {
                 (_, 0) => return Some(()),
-                (_, 1 | 2) => {}
-                (_, 5) => drop(self.number()?),
+                (it, 1 | 2) if has_flag && it == figures + 1 => {}
+                (it, 5) if it <= figures => drop(self.number()?),
                 _ => return None,
             }
         }
@@ -122,19 +125,21 @@ mod tests {
     #[test]
     fn a_head_says_both_sizes_once() {
         // Kind 0; 64 bytes of 4; a structure with a figure and a flag, as of a dictionary.
-        let bytes = [0x15, 0, 0x15, 0x80, 1, 0x15, 8, 0x2c, 0x15, 2, 0x11, 0, 0];
+        let bytes = [0x15, 0, 0x15, 0x80, 1, 0x15, 8, 0x4c, 0x15, 2, 0x21, 0, 0];
         let head = Head::parse(&bytes).unwrap();
         assert_eq!((head.bytes, head.packed, head.unpacked), (13, 4, 64));
         for cut in 0..bytes.len() {
             assert!(Head::parse(&bytes[..cut]).is_none(), "cut at {cut}");
         }
-        // Negative, twice, a list, a text in a structure, and a figure where a structure belongs.
+        // Negative, twice, a list, a text in a structure, a figure where a structure belongs, and a
+        // truth value where a figure does: the library would read on for a number.
         for bytes in [
             &[0x15, 0, 0x15, 1, 0x15, 8, 0][..],
             &[0x25, 8, 5, 4, 9, 0x15, 8, 0],
             &[0x19, 0],
             &[0x15, 0, 0x15, 8, 0x15, 8, 0x2c, 0x18, 1, b'a', 0, 0],
             &[0x15, 0, 0x15, 8, 0x15, 8, 0x25, 0, 0],
+            &[0x15, 0, 0x15, 8, 0x15, 8, 0x2c, 0x11, 0, 0],
         ] {
             assert!(Head::parse(bytes).is_none(), "{bytes:?}");
         }
