@@ -37,7 +37,14 @@ fn of_a_worker_the_parent_is_meant_and_a_program_of_its_own_is_no_worker() {
     assert!(workers[0].copied_bytes.unwrap() <= workers[0].own_bytes);
     let of_worker = Sharing::begin(&Wanted::Pid(worker)).unwrap();
     assert_eq!(of_worker.parent().pid(), figures.pid);
-    // Both wait.
+    // Both come to wait, and then nothing changes.
+    for _ in 0..500 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        if !sharing.may_have_changed() {
+            break;
+        }
+        sharing.look().unwrap();
+    }
     assert!(!sharing.may_have_changed());
     sharing.repeat();
     assert_eq!(sharing.figures().forked().next().unwrap().erosion_bytes_per_s, Some(0.0));
