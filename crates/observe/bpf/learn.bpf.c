@@ -2,8 +2,8 @@
 /*
  * Looks at what cowlab itself does for a moment: it starts a thread, whose pid and tgid it knows,
  * and forks once. From a copy of the thread's task_struct it learns where the tgid is, and from the
- * fork which caller allocates per-CPU memory before the page tables are copied. So neither BTF nor
- * a kernel's version is needed.
+ * fork which caller allocates per-CPU memory before the page tables are copied, or that it locks
+ * its own memory and the child's last. So neither BTF nor a kernel's version is needed.
  */
 #include <linux/bpf.h>
 
@@ -46,6 +46,19 @@ int learn_site(struct bpf_raw_tracepoint_args *ctx)
 		what->site[index] = ctx->args[0];
 		what->sites = index + 1;
 	}
+	return 0;
+}
+
+/* mmap_lock_start_locking(mm, …) */
+SEC("raw_tp/mmap_lock_start_locking")
+int learn_locks(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct cowlab_learned *what = mine();
+
+	if (!what || what->forks)
+		return 0;
+	what->locked[0] = what->locked[1];
+	what->locked[1] = ctx->args[0];
 	return 0;
 }
 

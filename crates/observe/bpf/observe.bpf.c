@@ -18,7 +18,8 @@
 
 /* Of `tgid` in task_struct; 0 where it was not learned. */
 const volatile __u32 tgid_offset;
-/* The caller that allocates per-CPU memory for a new mm, before its page tables are copied. */
+/* The caller that allocates per-CPU memory for a new mm, before its page tables are copied; where
+ * that is the anchor. */
 const volatile __u64 fork_site;
 /* Every process, or only those in `watched`. */
 const volatile __u32 every_process;
@@ -34,13 +35,18 @@ struct {
 	__type(value, __u64[COWLAB_COUNTS]);
 } watched SEC(".maps");
 
+struct begun {
+	__u64 fork_ns;
+	__u64 lock_ns; /* when it last asked for a lock, where locks are the anchor */
+};
+
 /* When each thread that is in a fork began. Least recently used: a fork that failed, or an exec,
  * leaves an entry that nobody takes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, struct begun);
 } begun SEC(".maps");
 
 struct {
@@ -163,12 +169,31 @@ SEC("raw_tp/percpu_alloc_percpu")
 int fork_begins(struct bpf_raw_tracepoint_args *ctx)
 {
 	__u64 id = bpf_get_current_pid_tgid();
+	struct begun now = {};
 	__u32 tid = (__u32)id;
-	__u64 now;
 
 	if (ctx->args[0] != fork_site || !is_watched(id >> 32))
 		return 0;
-	now = bpf_ktime_get_ns();
+	now.fork_ns = bpf_ktime_get_ns();
+	bpf_map_update_elem(&begun, &tid, &now, BPF_ANY);
+	return 0;
+}
+
+/* mmap_lock_start_locking: dup_mmap() begins with asking for the parent's mmap_lock, and then for
+ * the child's; nothing on the way to the fork's end asks for another. */
+SEC("raw_tp/mmap_lock_start_locking")
+int asks_for_lock(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	struct begun now = {}, *before;
+	__u32 tid = (__u32)id;
+
+	if (!is_watched(id >> 32))
+		return 0;
+	before = bpf_map_lookup_elem(&begun, &tid);
+	if (before)
+		now.fork_ns = before->lock_ns;
+	now.lock_ns = bpf_ktime_get_ns();
 	bpf_map_update_elem(&begun, &tid, &now, BPF_ANY);
 	return 0;
 }
@@ -180,7 +205,7 @@ int fork_ends(struct bpf_raw_tracepoint_args *ctx)
 	__u64 id = bpf_get_current_pid_tgid(), flags = ctx->args[1];
 	struct cowlab_event *event;
 	__u32 tid = (__u32)id, child = 0;
-	__u64 *begin;
+	struct begun *begin;
 
 	if (flags & CLONE_THREAD || !is_watched(id >> 32))
 		return 0;
@@ -199,7 +224,7 @@ int fork_ends(struct bpf_raw_tracepoint_args *ctx)
 	if (!(flags & CLONE_VM)) {
 		begin = bpf_map_lookup_elem(&begun, &tid);
 		if (begin)
-			event->begin_ns = *begin;
+			event->begin_ns = begin->fork_ns;
 		bpf_map_delete_elem(&begun, &tid);
 	}
 	bpf_ringbuf_submit(event, 0);

@@ -119,14 +119,16 @@ struct cowlab_gib {
 	__u32 gib; /* the address divided by 1 GiB */
 };
 
-/* What learn.bpf.c leaves: a piece of a new thread's task_struct, and where a fork allocated. */
+/* What learn.bpf.c leaves: a piece of a new thread's task_struct, where a fork allocated, and whose
+ * memory it locked. */
 #define COWLAB_TASK_BYTES 8192
 #define COWLAB_SITES 8
 struct cowlab_learned {
 	__u32 sites; /* in use, in their order since the fork began */
 	__u32 forks; /* seen to end */
 	__u64 site[COWLAB_SITES];
-	__u32 threads; /* seen to be made; the last one's task_struct is below */
+	__u64 locked[2]; /* the last two mm whose lock was asked for before the fork's end */
+	__u32 threads;	 /* seen to be made; the last one's task_struct is below */
 	__u32 task_failed;
 	__u8 task[COWLAB_TASK_BYTES];
 };

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The programs on the running kernel: what a shell does is told, and nothing stays.
 
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cowlab_observe::bpf::{
-    BpfError, Event, Fault, FaultMode, Happening, Observer, ObserverSettings, Scope,
+    Anchor, Anchors, BpfError, Event, Fault, FaultMode, Happening, Observer, ObserverSettings,
+    Scope,
 };
 
 /// An observer of this process, or the reason why there is none here.
@@ -76,7 +78,7 @@ fn a_shell_is_told_and_nothing_stays() {
     assert_eq!(spawned.stop_ns, None, "nothing is copied");
     let forked = of(shell).expect("the shell's fork");
     assert!(!forked.shares_memory && forked.child_tgid.is_some());
-    if learned.fork_site.is_some() {
+    if learned.anchor.is_some() {
         let stop_ns = forked.stop_ns.expect("its beginning was seen");
         assert!((1_000..1_000_000_000).contains(&stop_ns), "{stop_ns} ns");
     }
@@ -122,4 +124,49 @@ fn a_shell_is_told_and_nothing_stays() {
     let counting = Observer::attach(everything).unwrap();
     Command::new("/bin/true").status().unwrap();
     assert!(!counting.watched().is_empty(), "whoever faults is counted");
+    drop(counting);
+    both_anchors_show_the_same_stop();
+}
+
+/// Both look at the same forks of this process, which has 64 MiB.
+fn both_anchors_show_the_same_stop() {
+    let by = |anchors| {
+        let settings = ObserverSettings { anchors, ..ObserverSettings::default() };
+        let mut observer = Observer::attach(settings).unwrap();
+        observer.watch(std::process::id()).unwrap();
+        observer
+    };
+    let mut observers = [by(Anchors::All), by(Anchors::Locks)];
+    let [first, locks] = observers.each_ref().map(|observer| observer.learned().anchor);
+    assert_eq!(locks, Some(Anchor::Locks), "Linux has it since 5.11");
+    if !matches!(first, Some(Anchor::Allocation(_))) {
+        return eprintln!("skipped: this kernel allocates nothing per CPU in a fork");
+    }
+    // To learn is to fork.
+    for observer in &mut observers {
+        observer.read_events(drop);
+    }
+    let memory = std::hint::black_box(vec![1_u8; 64 << 20]);
+    const FORKS: usize = 20;
+    for _ in 0..FORKS {
+        // A user id makes the library fork.
+        let same_user = rustix::process::getuid().as_raw();
+        Command::new("/bin/true").uid(same_user).status().unwrap();
+    }
+    drop(memory);
+    let [first, locks] = observers.each_mut().map(|observer| {
+        let mut stops = Vec::new();
+        observer.read_events(|event| match event.what {
+            Happening::Fork(fork) if event.tgid == std::process::id() => stops.extend(fork.stop_ns),
+            _ => {}
+        });
+        assert_eq!(stops.len(), FORKS, "{:?}", observer.learned().anchor);
+        stops
+    });
+    // Between an allocation and the lock nothing happens but waiting for it.
+    let shares: Vec<_> =
+        locks.iter().zip(&first).map(|(lock, site)| *lock as f64 / *site as f64).collect();
+    assert!(shares.iter().all(|share| *share <= 1.05), "{shares:?}");
+    let alike = shares.iter().filter(|share| **share > 0.9).count();
+    assert!(alike > FORKS / 2, "{shares:?}");
 }

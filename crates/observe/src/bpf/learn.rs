@@ -11,6 +11,7 @@ use zerocopy::FromBytes;
 
 use super::attach::attach;
 use super::error::BpfError;
+use super::programs::Anchors;
 use super::record::cowlab_learned;
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/learn.bpf.o"));
@@ -23,13 +24,23 @@ const TRIES: usize = 8;
 pub struct Learned {
     /// Of `tgid` in task_struct.
     pub tgid_offset: Option<u32>,
-    /// The caller that allocates per-CPU memory for a new mm; `None` where no such event comes
-    /// between the beginning and the end of a fork (Linux before 6.2, or without the tracepoint).
-    pub fork_site: Option<u64>,
+    /// `None` where neither comes between the beginning and the end of a fork (Linux before 5.11, or
+    /// without the tracepoints).
+    pub anchor: Option<Anchor>,
+}
+
+/// What shows that a fork begins to copy memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Anchor {
+    /// percpu_alloc_percpu: this caller allocates per-CPU memory for a new mm (Linux 6.2 to now).
+    Allocation(u64),
+    /// mmap_lock_start_locking: of the parent's memory and then of the child's. Asked by others as
+    /// well, so it costs more.
+    Locks,
 }
 
 /// Makes two threads and two forks of this process and looks at them.
-pub(crate) fn learn() -> Result<Learned, BpfError> {
+pub(crate) fn learn(anchors: Anchors) -> Result<Learned, BpfError> {
     let own = std::process::id();
     let mut ebpf = EbpfLoader::new()
         .btf(None)
@@ -37,14 +48,22 @@ pub(crate) fn learn() -> Result<Learned, BpfError> {
         .load(OBJECT)
         .map_err(|error| BpfError::of("loading what learns", &error))?;
     attach(&mut ebpf, "learn_task", "task_newtask")?;
-    // Not everywhere; without it forks have no stop time.
-    let sites = attach(&mut ebpf, "learn_site", "percpu_alloc_percpu").is_ok();
+    // Not everywhere; without them forks have no stop time.
+    let sites =
+        anchors == Anchors::All && attach(&mut ebpf, "learn_site", "percpu_alloc_percpu").is_ok();
+    let locks = attach(&mut ebpf, "learn_locks", "mmap_lock_start_locking").is_ok();
     let map = ebpf.take_map("learned").expect("learn.bpf.c has it");
     let mut map: Array<MapData, [u8; BYTES]> =
         Array::try_from(map).map_err(|error| BpfError::of("reading what was learned", &error))?;
     let tgid_offset = twice(|| offset(&mut map, own));
-    let fork_site = if sites { twice(|| site(&mut map)) } else { None };
-    Ok(Learned { tgid_offset, fork_site })
+    let mut anchor = None;
+    if sites {
+        anchor = twice(|| fork(&mut map)?.allocation());
+    }
+    if anchor.is_none() && locks {
+        anchor = twice(|| fork(&mut map)?.locks());
+    }
+    Ok(Learned { tgid_offset, anchor })
 }
 
 /// What two looks in succession agree on.
@@ -92,15 +111,27 @@ fn find_tgid(task: &[u8], tid: u32, tgid: u32) -> Option<u32> {
     second.is_none().then_some(first as u32 + 4)
 }
 
-/// The first per-CPU allocation of a fork.
-fn site(map: &mut Array<MapData, [u8; BYTES]>) -> Option<u64> {
+/// What a fork shows.
+fn fork(map: &mut Array<MapData, [u8; BYTES]>) -> Option<cowlab_learned> {
     cleared(map)?;
     // A user id makes the library fork where it would spawn with shared memory otherwise; there is
     // nothing to execute, so the child ends at once.
     let same_user = rustix::process::getuid().as_raw();
     let _ = Command::new("/proc/self/nothing").uid(same_user).spawn();
-    let learned = read(map)?;
-    (learned.forks == 1 && learned.sites > 0).then_some(learned.site[0])
+    read(map).filter(|learned| learned.forks == 1)
+}
+
+impl cowlab_learned {
+    /// The first per-CPU allocation.
+    fn allocation(&self) -> Option<Anchor> {
+        (self.sites > 0).then_some(Anchor::Allocation(self.site[0]))
+    }
+
+    /// The last two locks are of different memory.
+    fn locks(&self) -> Option<Anchor> {
+        let [parent, child] = self.locked;
+        (parent != 0 && child != 0 && parent != child).then_some(Anchor::Locks)
+    }
 }
 
 #[cfg(test)]

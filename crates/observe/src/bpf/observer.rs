@@ -15,7 +15,7 @@ use super::copies::Copies;
 use super::decode::{Copied, Counts, CpuCounts, Event, Fault};
 use super::error::BpfError;
 use super::fault_rings::FaultRings;
-use super::learn::{self, Learned};
+use super::learn::{self, Anchor, Learned};
 use super::programs::{FaultMode, ObserverSettings, Scope, wanted};
 use super::record::{
     COWLAB_COUNTS, COWLAB_LOST_COPIES, COWLAB_LOST_EVENTS, COWLAB_LOST_FAULTS,
@@ -69,7 +69,8 @@ impl Observer {
         // Before Linux 5.11 maps count as locked memory. Where it may not be raised, it may do.
         let unlimited = Rlimit { current: None, maximum: None };
         let _ = setrlimit(Resource::Memlock, unlimited);
-        let learned = if settings.events { learn::learn()? } else { Learned::default() };
+        let learned =
+            if settings.events { learn::learn(settings.anchors)? } else { Learned::default() };
         let mut ebpf = load(&settings, &learned)?;
         let observer = |ebpf: &mut Ebpf, name| ebpf.take_map(name).expect("observe.bpf.c has it");
         let mut take = |name| observer(&mut ebpf, name);
@@ -268,7 +269,11 @@ fn slots(settings: &ObserverSettings) -> u32 {
 
 fn load(settings: &ObserverSettings, learned: &Learned) -> Result<Ebpf, BpfError> {
     let everything = u32::from(settings.scope == Scope::Everything);
-    let (offset, site) = (learned.tgid_offset.unwrap_or(0), learned.fork_site.unwrap_or(0));
+    let offset = learned.tgid_offset.unwrap_or(0);
+    let site = match learned.anchor {
+        Some(Anchor::Allocation(site)) => site,
+        Some(Anchor::Locks) | None => 0,
+    };
     let by_region = settings.faults == FaultMode::Regions;
     let (slots, rings) = match settings.faults {
         FaultMode::Every => (slots(settings), u32::try_from(cpus()?).unwrap_or(u32::MAX)),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is asked of an observer, and which programs that takes.
 
-use super::learn::Learned;
+use super::learn::{Anchor, Learned};
 
 /// Whose events are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,6 +30,16 @@ pub enum FaultMode {
     Copies,
 }
 
+/// By which events the beginning of a fork may be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Anchors {
+    /// The first of [`Anchor`]'s that this kernel shows.
+    #[default]
+    All,
+    /// Locks alone, as where a kernel allocates nothing per CPU.
+    Locks,
+}
+
 /// What an observer attaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObserverSettings {
@@ -37,6 +47,8 @@ pub struct ObserverSettings {
     pub scope: Scope,
     /// Whether forks, exits and execs are told. Children join in only where they are.
     pub events: bool,
+    /// By what the beginning of a fork is seen.
+    pub anchors: Anchors,
     /// What is told of faults.
     pub faults: FaultMode,
     /// In every-fault and copies mode, also the writes that the kernel makes for a process at its own
@@ -57,6 +69,7 @@ impl Default for ObserverSettings {
         ObserverSettings {
             scope: Scope::Chosen,
             events: true,
+            anchors: Anchors::All,
             faults: FaultMode::None,
             kernel_faults: false,
             fault_ring_bytes: 2 << 20,
@@ -77,14 +90,15 @@ const fn program(name: &'static str, tracepoint: &'static str) -> Program {
     Program { name, tracepoint }
 }
 
-/// The programs that `settings` takes. Without a known fork site, the beginning of a fork cannot be
-/// seen, and its program is left out.
+/// The programs that `settings` takes. Without an anchor, the beginning of a fork cannot be seen, and
+/// its program is left out.
 pub(crate) fn wanted(settings: &ObserverSettings, learned: &Learned) -> Vec<Program> {
     let mut wanted = Vec::new();
     if settings.events {
-        if learned.fork_site.is_some() {
-            wanted.push(program("fork_begins", "percpu_alloc_percpu"));
-        }
+        wanted.extend(learned.anchor.map(|anchor| match anchor {
+            Anchor::Allocation(_) => program("fork_begins", "percpu_alloc_percpu"),
+            Anchor::Locks => program("asks_for_lock", "mmap_lock_start_locking"),
+        }));
         wanted.push(program("fork_ends", "task_newtask"));
         wanted.push(program("exits", "sched_process_exit"));
         wanted.push(program("execs", "sched_process_exec"));
@@ -119,12 +133,12 @@ mod tests {
 
     #[test]
     fn the_default_has_nothing_on_the_way_of_a_fault() {
-        let learned = Learned { tgid_offset: Some(1), fork_site: Some(1) };
+        let learned = Learned { tgid_offset: Some(1), anchor: Some(Anchor::Locks) };
         let programs = wanted(&ObserverSettings::default(), &learned);
         assert!(programs.iter().all(|program| program.tracepoint != "page_fault_user"));
         assert_eq!(programs.len(), 4);
-        let older = wanted(&ObserverSettings::default(), &Learned { fork_site: None, ..learned });
-        assert!(older.iter().all(|program| program.name != "fork_begins"));
+        let older = wanted(&ObserverSettings::default(), &Learned { anchor: None, ..learned });
+        assert_eq!(older, programs[1..]);
     }
 
     #[test]

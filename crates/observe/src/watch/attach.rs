@@ -42,7 +42,7 @@ pub(super) fn attach(wanted: &Wanted, options: &Options) -> (Option<Observer>, S
         Ok(observer) => {
             let learned = observer.learned();
             sees.events = learned.tgid_offset.is_some();
-            sees.stops = learned.fork_site.is_some();
+            sees.stops = learned.anchor.is_some();
             sees.counts = observer.settings().faults != FaultMode::None;
             if !sees.events {
                 sees.missing
@@ -50,8 +50,8 @@ pub(super) fn attach(wanted: &Wanted, options: &Options) -> (Option<Observer>, S
             }
             if !sees.stops {
                 sees.missing.push(
-                    "the stop of a fork: no percpu_alloc_percpu event comes in a fork (Linux before \
-                     6.2)"
+                    "the stop of a fork: neither percpu_alloc_percpu nor mmap_lock_start_locking comes \
+                     in a fork (Linux before 5.11, or built without them)"
                         .into(),
                 );
             }

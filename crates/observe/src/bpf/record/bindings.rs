@@ -101,6 +101,7 @@ pub struct cowlab_learned {
     pub sites: u32,
     pub forks: u32,
     pub site: [u64; 8usize],
+    pub locked: [u64; 2usize],
     pub threads: u32,
     pub task_failed: u32,
     pub task: [u8; 8192usize],
