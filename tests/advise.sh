@@ -121,7 +121,30 @@ json 'd.summary.fork | 1024 * 4096 <= .expected_bytes and .expected_bytes <= .wo
 kill $waiting
 wait $waiting || true # it was killed above
 
-# Redis: its last snapshot, its replicas.
+# One that forks all the time: how often, what each fork copied, and what its children do.
+if [[ $(id -u) == 0 ]]; then
+	for kind in write exec; do
+		python3 "$REPOSITORY/tests/lib/fork_server.py" $kind &
+		server=$!
+		trap 'kill $server 2>/dev/null || true' EXIT
+		sleep 1 # it has its memory
+		passes --json advise $server --profile "$profile"
+		kill $server
+		wait $server || true # it was killed above
+		json 'd.summary.application.forks_per_s > 2' \
+			'one("forks_per_s"; {choice: "thp", figure: "predicted"})
+				> one("forks_per_s"; {choice: "as-it-is", figure: "predicted"})'
+		case $kind in
+		# Python itself writes some.
+		write) json 'd.summary.application | .children == "serve" and
+			.written >= 1000 and .written < 1300' ;;
+		exec) json 'd.summary.application | .children == "execute" and .written < 300' \
+			'rows | distinct("choice") | any(test("^dontfork:anonymous [0-9a-f]+-[0-9a-f]+$"))' ;;
+		esac
+	done
+fi
+
+# Redis: its last snapshot, its replicas, how it saves.
 if command -v redis-server >/dev/null; then
 	redis-server --port 0 --unixsocket "$PWD/socket" --dir "$PWD" --save '' --daemonize no >/dev/null &
 	server=$!
@@ -131,9 +154,13 @@ if command -v redis-server >/dev/null; then
 	json server="$server" \
 		'd.summary.fork.findings | any(.what | contains("full synchronisation"))' \
 		'd.summary.fork.sentence | contains("redis-server (\($server))")'
+	passes --json advise "unix://$PWD/socket" --profile "$profile"
+	json 'd.summary.advice | any(.choice == {forkless: false} and
+		(.step | contains("this is Redis")) and .forecast.Ok.stop_ns.value == 0)'
 	kill -9 $server
 fi
 refuses 1 'no Redis answers at unix:///nowhere' doctor --redis unix:///nowhere
+refuses 1 'no Redis answers at unix:///nowhere' advise unix:///nowhere --profile "$profile"
 
 # What makes no sense.
 refuses 2 'RUN' advise --profile "$profile"

@@ -5,17 +5,20 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use cowlab_analysis::application::profile_of;
+use cowlab_bench::redis::Asked;
 use cowlab_machine::{Facts, ProcessFacts, Rollup, Root, Stat};
-use cowlab_model::application::{ApplicationProfile, Children, has_collector};
+use cowlab_model::application::{ApplicationProfile, Children, MappingShare, has_collector};
 use cowlab_model::cost::Vmas;
-use cowlab_observe::Target;
+use cowlab_observe::mappings::detailed_mappings;
 use cowlab_observe::watch::Wanted;
+use cowlab_observe::{Kind, Mapping, Target};
 use cowlab_schema::Command;
-use cowlab_schema::fmt::bytes;
+use cowlab_schema::fmt::{bytes, time};
 use cowlab_schema::footprint::Method;
 use cowlab_store::Run;
 use cowlab_tend::Survey;
 
+use crate::fork_rate::fork_rate;
 use crate::output::say;
 
 /// An application, as far as it is known.
@@ -26,6 +29,8 @@ pub struct Application {
     pub profile: ApplicationProfile,
     /// What the profile cannot tell.
     pub notes: Vec<String>,
+    /// Its stop, where it forks all the time and was just seen to.
+    pub stop_ns: Option<f64>,
 }
 
 /// The profile in the run of a footprint, whose pages must be those of the machine profile.
@@ -70,7 +75,7 @@ pub fn of_run(folder: &Path, program: Option<&str>, base_page_bytes: u64) -> Res
                 .to_owned(),
         );
     }
-    Ok(Application { name: subject.program, profile, notes })
+    Ok(Application { name: subject.program, profile, notes, stop_ns: None })
 }
 
 /// The one process that is meant. Of several of a name it says which.
@@ -86,6 +91,32 @@ pub fn only(wanted: &Wanted) -> Result<i32> {
     }
     Ok(pid)
 }
+
+/// The process here with the server's own number, if it has run for as long: in a container or on
+/// another machine that number is somebody else's.
+pub fn local_pid(asked: &Asked) -> Result<i32> {
+    let Some(server) = asked.process else {
+        bail!("the server does not say its pid: name it by its pid")
+    };
+    let age_s = || -> Option<u64> {
+        let target = Target::open(i32::try_from(server.pid).ok()?).ok()?;
+        let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
+        let uptime_s: f64 = uptime.split_whitespace().next()?.parse().ok()?;
+        let started_s = target.start_ticks() / rustix::param::clock_ticks_per_second();
+        Some((uptime_s as u64).saturating_sub(started_s))
+    };
+    let pid = server.pid;
+    match age_s() {
+        Some(age_s) if age_s.abs_diff(server.uptime_s) <= SAME_AGE_S => Ok(pid as i32),
+        _ => bail!(
+            "the server calls itself process {pid}, and no process {pid} here has run for as long: \
+             it is in a container or on another machine; name it by its number here"
+        ),
+    }
+}
+
+/// How far two accounts of one process's age may be apart: it reads its configuration first.
+const SAME_AGE_S: u64 = 10;
 
 /// The share of its memory that is taken to be written where nobody says and no child tells.
 const USUAL_FRACTION: f64 = 0.1;
@@ -156,8 +187,14 @@ fn children_of(target: &Target) -> Children {
     }
 }
 
-/// A process as it is now, of which a share will be written.
-pub fn of_pid(pid: i32, write_fraction: Option<f64>, facts: &Facts) -> Result<Application> {
+/// A process as it is now, of which a share will be written: what `write_fraction` says, else what it
+/// says itself, else what its children have copied.
+pub fn of_pid(
+    pid: i32,
+    write_fraction: Option<f64>,
+    asked: Option<&Asked>,
+    facts: &Facts,
+) -> Result<Application> {
     let process = ProcessFacts::probe(&Root::default(), pid)?;
     let target = Target::open(pid)?;
     if let Some(why) = worker(&target) {
@@ -165,12 +202,15 @@ pub fn of_pid(pid: i32, write_fraction: Option<f64>, facts: &Facts) -> Result<Ap
     }
     let page = facts.page_size_bytes;
     let pages = process.anonymous_bytes / page;
-    let own = match write_fraction {
-        None => own_of_children(&target),
-        Some(_) => Vec::new(),
+    let last_cow_bytes = asked
+        .filter(|_| write_fraction.is_none())
+        .and_then(|asked| asked.replication.last_cow_bytes);
+    let own = match (write_fraction, last_cow_bytes) {
+        (None, None) => own_of_children(&target),
+        _ => Vec::new(),
     };
     // Half of them have more.
-    let written = match own.get(own.len() / 2) {
+    let written = match last_cow_bytes.or(own.get(own.len() / 2).copied()) {
         Some(own_bytes) => (own_bytes / page).min(pages),
         None => (pages as f64 * write_fraction.unwrap_or(USUAL_FRACTION)).ceil() as u64,
     };
@@ -190,7 +230,11 @@ pub fn of_pid(pid: i32, write_fraction: Option<f64>, facts: &Facts) -> Result<Ap
         anon: process.inherited_anonymous_mappings,
         others: process.inherited_mappings - process.inherited_anonymous_mappings,
     });
-    let notes = vec![match (&own[..], write_fraction) {
+    let mut notes = vec![match (&own[..], write_fraction) {
+        ([], None) if let Some(copied) = last_cow_bytes => format!(
+            "its last snapshot copied {} (rdb_last_cow_size): so much is taken to be written",
+            bytes(copied)
+        ),
         ([], fraction) => format!(
             "{} of the memory is taken to be written while the child lives (--write-fraction): `{}` \
              measures it",
@@ -205,5 +249,52 @@ pub fn of_pid(pid: i32, write_fraction: Option<f64>, facts: &Facts) -> Result<Ap
             bytes(own[own.len() / 2])
         ),
     }];
-    Ok(Application { name: format!("{} ({pid})", process.name), profile, notes })
+    let mut stop_ns = None;
+    match fork_rate(&target) {
+        Ok(None) => {}
+        Ok(Some(rate)) => {
+            profile.forks_per_s = Some(rate.per_s);
+            stop_ns = rate.stop_ns;
+            if let (Some(copies), None) = (rate.copies, write_fraction) {
+                profile.written = (copies.ceil() as u64).min(pages);
+                notes.clear();
+            }
+            let stopped = |ns| format!(", stopped for {} each", time(ns));
+            let copied = |pages| format!(", {pages:.0} pages copied each");
+            notes.push(format!(
+                "it forked {:.0} times in a second{}{}: each choice has the rate that it would leave, if it waits for each child",
+                rate.per_s,
+                rate.stop_ns.map_or_else(String::new, stopped),
+                rate.copies.map_or_else(String::new, copied)
+            ));
+            if rate.execute {
+                profile.children = Children::Execute;
+                profile.mappings = large_mappings(&target, page)?;
+            } else if profile.children == Children::Unknown {
+                profile.children = Children::Serve;
+                notes.push(
+                    "a child that does many executions, as in AFL's persistent mode, forks once for \
+                     all of them"
+                        .into(),
+                );
+            }
+        }
+        Err(why) => notes.push(format!("it forks all the time; how often is not known: {why}")),
+    }
+    Ok(Application { name: format!("{} ({pid})", process.name), profile, notes, stop_ns })
+}
+
+/// Its anonymous mappings, by their addresses: names alone do not say on which memory to call
+/// madvise(2).
+fn large_mappings(of: &Target, page_bytes: u64) -> Result<Vec<MappingShare>> {
+    let share = |mapping: &Mapping| {
+        let anonymous = mapping.details.as_ref()?.anonymous_bytes?;
+        let (kind, range) = (mapping.kind.name(), &mapping.range);
+        (anonymous > 0 && !mapping.is_shared && mapping.kind != Kind::Stack).then(|| MappingShare {
+            name: format!("{kind} {:x}-{:x}", range.start, range.end),
+            pages: anonymous / page_bytes,
+            written: 0,
+        })
+    };
+    Ok(detailed_mappings(of)?.iter().filter_map(share).collect())
 }

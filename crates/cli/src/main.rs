@@ -6,6 +6,7 @@ mod args;
 mod calibration;
 mod cmd;
 mod context;
+mod fork_rate;
 mod lab;
 mod measure;
 mod output;

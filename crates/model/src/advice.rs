@@ -28,10 +28,23 @@ pub struct Surroundings {
     pub no_tend: Option<String>,
     /// The process, where it is one that runs.
     pub target: Option<i32>,
+    /// What the server says of itself, where it was asked.
+    pub server: Option<Server>,
     /// Whether this kernel has `vm.cow_precopy`.
     pub precopy: bool,
     /// Whether a second CPU is there for another thread of the process.
     pub other_cpus: bool,
+}
+
+/// A server that saves its memory, as it says itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Server {
+    /// Valkey; else Redis, or what calls itself so.
+    pub is_valkey: bool,
+    /// The first two numbers.
+    pub version: (u32, u32),
+    /// Whether it saves without a fork; `None` where it does not know of such a thing.
+    pub saves_without_fork: Option<bool>,
 }
 
 /// What is done.
@@ -56,6 +69,9 @@ pub enum Choice {
     FewerThreads,
     /// posix_spawn or vfork instead of fork.
     Spawn,
+    /// Snapshots by a thread of the server, without a fork.
+    /// True where this server has it: a setting and a restart.
+    Forkless(bool),
     /// A kernel that copies ahead of the faults, by the policy named.
     Policy(String),
 }
@@ -92,10 +108,12 @@ impl Choice {
         match self {
             Choice::AsItIs | Choice::Tend => Means::Outside,
             Choice::Thp | Choice::Mthp(_) => Means::Setting,
+            Choice::Forkless(true) => Means::Setting,
             Choice::Hugetlb
             | Choice::Freeze
             | Choice::DontFork(_)
             | Choice::FewerThreads
+            | Choice::Forkless(false)
             | Choice::Spawn => Means::Program,
             Choice::Policy(_) => Means::Kernel,
         }

@@ -129,6 +129,8 @@ pub struct ApplicationProfile {
     pub children: Children,
     /// Whether it is a program with a garbage collector, which writes to pages that nobody changed.
     pub has_collector: bool,
+    /// How often it forks, where it does so all the time.
+    pub forks_per_s: Option<f64>,
 }
 
 impl ApplicationProfile {
@@ -148,6 +150,7 @@ impl ApplicationProfile {
             collapsible_regions: None,
             children: Children::Unknown,
             has_collector: false,
+            forks_per_s: None,
         }
     }
 

@@ -85,6 +85,8 @@ pub struct Prediction {
     pub fork_ns: Predicted,
     /// The writes.
     pub write_ns: Predicted,
+    /// Starting the child, its exit, and the wait for it.
+    pub rest_ns: Predicted,
     /// Copied pages and the second set of page tables.
     pub extra_bytes: u64,
     /// Where the answer rests on less than a measurement.
@@ -267,6 +269,7 @@ pub fn predict(profile: &MachineProfile, question: &Question) -> Result<Predicti
         elapsed_ns: predicted(elapsed),
         fork_ns: predicted(fork),
         write_ns: predicted(terms.write),
+        rest_ns: predicted(rest),
         // Also for huge pages: fork gives the child a table for each, for the day of its split
         // (copy_huge_pmd of mm/huge_memory.c).
         extra_bytes: written * profile.page_size_bytes + table_bytes as u64,

@@ -114,19 +114,24 @@ impl MachineProfile {
     pub fn usual() -> MachineProfile {
         let mut usual: MachineProfile = serde_json::from_str(MEASURED).expect("it is our own file");
         usual.is_usual = true;
-        for cost in usual.costs.values_mut().filter(|cost| cost.unit.starts_with("ns")) {
-            cost.estimate = cost.estimate.scaled(USUAL_SHARE);
+        usual.scaled(USUAL_SHARE)
+    }
+
+    /// The same machine, `factor` times as slow.
+    pub fn scaled(mut self, factor: f64) -> MachineProfile {
+        for cost in self.costs.values_mut().filter(|cost| cost.unit.starts_with("ns")) {
+            cost.estimate = cost.estimate.scaled(factor);
         }
-        let scale = |of: &mut Measured| of.ns *= USUAL_SHARE;
-        for curve in &mut usual.curves {
+        let scale = |of: &mut Measured| of.ns *= factor;
+        for curve in &mut self.curves {
             for point in &mut curve.points {
                 [&mut point.fork, &mut point.rest].into_iter().for_each(scale);
                 let written = point.written.as_mut().into_iter();
                 written.flat_map(|of| [&mut of.fork, &mut of.write, &mut of.rest]).for_each(scale);
             }
         }
-        usual.entries_among_work.iter_mut().for_each(|point| scale(&mut point.entry));
-        usual
+        self.entries_among_work.iter_mut().for_each(|point| scale(&mut point.entry));
+        self
     }
 
     /// Whether its page sizes are some: figures are divided by them.

@@ -18,6 +18,6 @@ pub mod record;
 
 pub use decode::{Copied, Counts, Event, Fault, ForkEvent, Happening};
 pub use error::BpfError;
-pub use learn::{Anchor, Learned};
+pub use learn::{Anchor, Anchors, Learned};
 pub use observer::{Lost, Observer, cpus};
-pub use programs::{Anchors, FaultMode, ObserverSettings, Scope};
+pub use programs::{FaultMode, ObserverSettings, Scope};

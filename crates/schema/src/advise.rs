@@ -22,6 +22,8 @@ bench! {
         writes_ns: ns;
         /// Memory that the copies take
         extra_bytes: bytes;
+        /// How often one forks that forks all the time
+        forks_per_s: per_s;
         /// Memory that was copied
         copied_bytes: bytes;
     }

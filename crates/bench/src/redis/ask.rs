@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use cowlab_machine::verdict::Replication;
+use cowlab_model::advice::Server;
 use redis::{Client, Connection, InfoDict};
 
 /// A server that does not answer for so long is not waited for.
@@ -19,13 +20,21 @@ pub struct ServerProcess {
     pub uptime_s: u64,
 }
 
-/// The process of the server at `address` (`redis://host:port`, `unix:///path`), and what it says.
-pub fn replication_of(address: &str) -> Result<(Option<ServerProcess>, Replication)> {
+/// What a server says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// `None` where it does not say.
+    pub process: Option<ServerProcess>,
+    /// Its snapshots and replicas.
+    pub replication: Replication,
+    /// What it is.
+    pub server: Option<Server>,
+}
+
+/// What the server at `address` (`redis://host:port`, `unix:///path`) says.
+pub fn ask(address: &str) -> Result<Asked> {
     let no_answer = || {
-        format!(
-            "no Redis answers at {address}: give --redis redis://[:PASSWORD@]HOST:PORT or \
-             unix:///PATH"
-        )
+        format!("no Redis answers at {address}: give redis://[:PASSWORD@]HOST:PORT or unix:///PATH")
     };
     let client = Client::open(address).with_context(no_answer)?;
     let mut server = client.get_connection_with_timeout(ANSWER_LIMIT).with_context(no_answer)?;
@@ -47,7 +56,22 @@ pub fn replication_of(address: &str) -> Result<(Option<ServerProcess>, Replicati
         used_memory_bytes: number("used_memory"),
     };
     let process = number("process_id").zip(number("uptime_in_seconds"));
-    Ok((process.map(|(pid, uptime_s)| ServerProcess { pid, uptime_s }), replication))
+    let process = process.map(|(pid, uptime_s)| ServerProcess { pid, uptime_s });
+    let method = setting(&mut server, "bgsave-default-method");
+    let saves_without_fork = method.map(|method| method == "forkless");
+    let version = |key: &str| info.get::<String>(key).as_deref().and_then(version);
+    let server = match (version("valkey_version"), version("redis_version")) {
+        (Some(version), _) => Some(Server { is_valkey: true, version, saves_without_fork }),
+        (None, Some(version)) => Some(Server { is_valkey: false, version, saves_without_fork }),
+        (None, None) => None,
+    };
+    Ok(Asked { process, replication, server })
+}
+
+/// The first two numbers of `9.2.0-rc1`.
+fn version(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.trim().split('.').map_while(|number| number.parse().ok());
+    Some((numbers.next()?, numbers.next()?))
 }
 
 fn setting(server: &mut Connection, name: &str) -> Option<String> {
@@ -65,6 +89,13 @@ fn replica_limit(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_have_two_numbers() {
+        assert_eq!(version("9.2.0-rc1"), Some((9, 2)));
+        assert_eq!(version("255.255.255"), Some((255, 255)));
+        assert_eq!(version("unstable"), None);
+    }
 
     #[test]
     fn the_hard_limit_of_replicas() {

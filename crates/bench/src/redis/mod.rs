@@ -21,7 +21,7 @@ use cowlab_schema::{Cell, Policy};
 use cowlab_store::Params;
 
 use crate::task::{Round, Task};
-pub use ask::{ServerProcess, replication_of};
+pub use ask::{Asked, ServerProcess, ask};
 use load::Load;
 pub use phase::Snapshots;
 use phase::{Looks, Taken};

@@ -11,9 +11,9 @@ use super::{ProfileArgs, RunArgs, forecast_writer, fraction};
 pub struct AdviseArgs {
     #[command(flatten)]
     pub run: RunArgs,
-    /// The run of a footprint (a folder), or a process: its memory now, and a share of it that you
-    /// say is written
-    #[arg(value_name = "RUN|PID|NAME", allow_negative_numbers = true)]
+    /// The run of a footprint (a folder); a process; or the address of a Redis or Valkey here, which is
+    /// asked (INFO, CONFIG GET) what its snapshots copied and what it can do
+    #[arg(value_name = "RUN|PID|NAME|redis://…", allow_negative_numbers = true)]
     pub target: String,
     /// Of a footprint with several programs, this one; by default the one whose forks write most
     #[arg(long, value_name = "NAME")]

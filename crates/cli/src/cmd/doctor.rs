@@ -6,9 +6,9 @@ mod tables;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use cowlab_analysis::application::Unjudged;
-use cowlab_bench::redis::{ServerProcess, replication_of};
+use cowlab_bench::redis::ask;
 use cowlab_machine::capability::{self, Capability};
 use cowlab_machine::verdict::{Expected, Replication, Verdict, fork_expecting};
 use cowlab_machine::{Facts, ProcessFacts, Root};
@@ -22,7 +22,7 @@ use cowlab_tend::stop::stops;
 use cowlab_tend::{Survey, Tender};
 use serde::Serialize;
 
-use crate::application::{of_run, only, parent_of_worker};
+use crate::application::{local_pid, of_run, only, parent_of_worker};
 use crate::args::{DoctorArgs, ProfileArgs};
 use crate::output;
 use crate::profile_file::ProfileFile;
@@ -116,13 +116,12 @@ pub fn run(json: bool, args: &DoctorArgs) -> Result<()> {
 
 /// The processes that the flags name, and what the next fork of each meets.
 fn patients(root: &Root, facts: &Facts, args: &DoctorArgs) -> Result<Vec<Patient>> {
-    let asked = args.redis.as_deref().map(replication_of).transpose()?;
+    let asked = args.redis.as_deref().map(ask).transpose()?;
     let pids = match (&args.targets[..], &asked) {
-        ([], Some((Some(server), _))) => vec![local_pid(server)?],
-        ([], Some((None, _))) => bail!("the server does not say its pid: give it as well: PID"),
+        ([], Some(asked)) => vec![local_pid(asked)?],
         (targets, _) => targets.iter().map(only).collect::<Result<_>>()?,
     };
-    let replication = asked.map(|(_, replication)| replication);
+    let replication = asked.map(|asked| asked.replication);
     let last_cow = replication.as_ref().and_then(|of| of.last_cow_bytes);
     let expected = match (&args.footprint, last_cow) {
         (Some(run), _) => {
@@ -190,29 +189,6 @@ fn stop(facts: &Facts, target: &Target) -> Result<Stop, String> {
     let calibrated = calibrated.and_then(|(_, file)| priced(&file.profile).ok());
     calibrated.map_or_else(|| priced(&MachineProfile::usual()), Ok)
 }
-
-/// The process here with the server's own number, if it has run for as long: in a container or on
-/// another machine that number is somebody else's.
-fn local_pid(server: &ServerProcess) -> Result<i32> {
-    let age_s = || -> Option<u64> {
-        let target = Target::open(i32::try_from(server.pid).ok()?).ok()?;
-        let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
-        let uptime_s: f64 = uptime.split_whitespace().next()?.parse().ok()?;
-        let started_s = target.start_ticks() / rustix::param::clock_ticks_per_second();
-        Some((uptime_s as u64).saturating_sub(started_s))
-    };
-    let pid = server.pid;
-    match age_s() {
-        Some(age_s) if age_s.abs_diff(server.uptime_s) <= SAME_AGE_S => Ok(pid as i32),
-        _ => bail!(
-            "the server calls itself process {pid}, and no process {pid} here has run for as long: \
-             it is in a container or on another machine; name it by its number here"
-        ),
-    }
-}
-
-/// How far two accounts of one process's age may be apart: it reads its configuration first.
-const SAME_AGE_S: u64 = 10;
 
 /// The copies that a footprint lets expect: what it could not judge counts as written, since too
 /// little would be a promise.

@@ -6,7 +6,7 @@ mod policies;
 use cowlab_schema::Command;
 
 use super::forecast::{Forecast, between, plus, scaled, spanning};
-use super::{Advice, Choice, Shape, Surroundings, exactly};
+use super::{Advice, Choice, Server, Shape, Surroundings, exactly};
 use crate::application::{ApplicationProfile, Children, MappingShare, REGION_BYTES};
 use crate::cost::{Predicted, Question, Unanswerable, fork_with_huge_pages, predict, primitive};
 use crate::profile::MachineProfile;
@@ -17,6 +17,9 @@ use crate::profile::MachineProfile;
 const MTHP_STOP_SHARE: f64 = 0.7;
 /// A mapping with less than this share of the memory is not worth keeping out of a fork.
 const WORTH: f64 = 0.1;
+
+/// The first Valkey that can save without a fork (pull request 4460).
+const FORKLESS_SINCE: (u32, u32) = (9, 2);
 
 type Cost<T> = Result<T, String>;
 
@@ -70,6 +73,7 @@ impl<'a> Choices<'a> {
         let mthp = self.surroundings.mthp_sizes_bytes.iter();
         all.extend(mthp.map(|size| self.mthp(*size)));
         all.extend([self.hugetlb(), self.tend(), self.freeze(), self.spawn()]);
+        all.extend(self.forkless());
         all.extend(self.dont_fork());
         all.extend(self.fewer_threads());
         all.extend(self.policies());
@@ -135,9 +139,12 @@ impl<'a> Choices<'a> {
             self.ask(&Question { pages: others, written: others, written_before: 0, ..question })?;
         let threads = app.threads > 0;
         let one_split = self.cost(if threads { "thp_split_threads_ns" } else { "thp_split_ns" })?;
+        let entry = self.cost("thp_fork_among_work_ns_per_huge_page")?;
+        let rest = self.ask(&Question { pages: small + others, written: others, ..left })?.rest_ns;
         Ok(Forecast {
             stop_ns,
             writes_ns: plus(writes.writes_ns, one_split, split as f64),
+            rest_ns: plus(rest, entry, huge as f64),
             extra_bytes: self.now.extra_bytes,
         })
     }
@@ -156,8 +163,10 @@ impl<'a> Choices<'a> {
             step: match self.application.children {
                 // Under `always` such a server forbids huge pages to itself.
                 Children::Save => {
-                    "transparent_hugepage/enabled = madvise, `disable-thp no` in its configuration, \
-                     and an allocator that asks for them (MALLOC_CONF=thp:always)"
+                    "`disable-thp no` in its configuration, an allocator that asks for them \
+                     (MALLOC_CONF=thp:always), and transparent_hugepage/enabled = madvise, or from \
+                     Linux 6.18 on prctl(PR_SET_THP_DISABLE, 1, PR_THP_DISABLE_EXCEPT_ADVISED) in \
+                     what starts it"
                 }
                 _ => {
                     "transparent_hugepage/enabled = always (for every program), or \
@@ -212,8 +221,10 @@ impl<'a> Choices<'a> {
             let entry = self.cost("thp_fork_among_work_ns_per_huge_page")?;
             let copy = scaled(self.cost("memcpy_ns_per_page")?, (huge / self.page()) as f64);
             let writes = plus(exactly(0.0), copy, regions as f64);
+            let empty = self.ask(&self.empty())?;
             Ok(Forecast {
-                stop_ns: plus(self.ask(&self.empty())?.stop_ns, entry, pages as f64),
+                stop_ns: plus(empty.stop_ns, entry, pages as f64),
+                rest_ns: plus(empty.rest_ns, entry, pages as f64),
                 writes_ns: plus(writes, self.cost("trap_ns")?, regions as f64),
                 extra_bytes: exactly((regions * huge) as f64),
             })
@@ -271,6 +282,7 @@ impl<'a> Choices<'a> {
             forecast: match self.application.has_collector {
                 true => Ok(Forecast {
                     stop_ns: self.now.stop_ns,
+                    rest_ns: self.now.rest_ns,
                     writes_ns: spanning(exactly(0.0), self.now.writes_ns),
                     extra_bytes: between(tables.max(0.0), self.now.extra_bytes.value),
                 }),
@@ -287,6 +299,54 @@ impl<'a> Choices<'a> {
         }
     }
 
+    /// Of a server that is known to save its memory.
+    fn forkless(&self) -> Option<Advice> {
+        if self.application.children != Children::Save {
+            return None;
+        }
+        let server = self.surroundings.server;
+        let here = server.filter(|of| of.is_valkey && of.version >= FORKLESS_SINCE);
+        let (major, minor) = FORKLESS_SINCE;
+        let how = "`forkless-infrastructure-enabled yes` and `bgsave-default-method forkless`";
+        let forecast = match here {
+            Some(Server { saves_without_fork: Some(true), .. }) => {
+                Err("it saves so already: what is priced is a fork for the AOF or a replica".into())
+            }
+            _ => Ok(Forecast {
+                stop_ns: exactly(0.0),
+                writes_ns: exactly(0.0),
+                rest_ns: exactly(0.0),
+                extra_bytes: exactly(0.0),
+            }),
+        };
+        Some(Advice {
+            choice: Choice::Forkless(here.is_some()),
+            what: "saving without a fork".into(),
+            step: match (here, server) {
+                (Some(_), _) => format!("{how} in its configuration"),
+                (None, Some(server)) => format!(
+                    "Valkey {major}.{minor} or later with {how}; this is {} {}.{}",
+                    if server.is_valkey { "Valkey" } else { "Redis" },
+                    server.version.0,
+                    server.version.1
+                ),
+                (None, None) => format!(
+                    "Valkey {major}.{minor} or later with {how}; which one this is: give \
+                     redis://HOST:PORT instead"
+                ),
+            },
+            forecast,
+            shape: Err("only the server can save so".into()),
+            notes: vec![
+                "saving without a fork: nothing is copied on write; instead each key takes 4 bytes \
+                 more, and a write to a key waits while that key is saved (not measured here). The \
+                 AOF's rewrite and a replica's full synchronisation fork as before, and a module \
+                 that does not support it brings the fork back (valkey pull request 4460)"
+                    .into(),
+            ],
+        })
+    }
+
     fn spawn(&self) -> Advice {
         let forecast = || -> Cost<Forecast> {
             if self.application.children.need_memory() {
@@ -296,7 +356,12 @@ impl<'a> Choices<'a> {
                 Ok(measured) => measured,
                 Err(_) => spanning(self.cost("fork_call_ns")?, self.cost("unpinned_process_ns")?),
             };
-            Ok(Forecast { stop_ns: stop, writes_ns: exactly(0.0), extra_bytes: exactly(0.0) })
+            Ok(Forecast {
+                stop_ns: stop,
+                writes_ns: exactly(0.0),
+                rest_ns: self.ask(&self.empty())?.rest_ns,
+                extra_bytes: exactly(0.0),
+            })
         };
         let shape = Shape {
             spawned: true,
@@ -308,8 +373,10 @@ impl<'a> Choices<'a> {
         Advice {
             choice: Choice::Spawn,
             what: "posix_spawn".into(),
-            step: "posix_spawn() or vfork() and exec, where the child only executes a program"
-                .into(),
+            step:
+                "posix_spawn(), or clone3(CLONE_VM | CLONE_VFORK) and exec, where the child only \
+                   executes a program"
+                    .into(),
             shape: forecast.as_ref().map(|_| shape).map_err(Clone::clone),
             forecast,
             notes: match self.application.children {

@@ -237,6 +237,41 @@ fn what_cannot_be_said_or_tried_says_why() {
 }
 
 #[test]
+fn a_server_that_can_save_without_a_fork_is_told_how() {
+    let saves = ApplicationProfile { children: Children::Save, ..server() };
+    let asked = |is_valkey, version, saves_without_fork| {
+        let server = Some(Server { is_valkey, version, saves_without_fork });
+        let around = Surroundings { server, ..Surroundings::default() };
+        let advice = advise(&machine(), &saves, &around).unwrap();
+        advice.into_iter().find(|one| matches!(one.choice, Choice::Forkless(_))).unwrap()
+    };
+    let new = asked(true, (9, 2), Some(false));
+    assert_eq!((new.choice.means(), new.forecast.unwrap().time_ns()), (Means::Setting, 0.0));
+    assert!(asked(true, (10, 0), Some(true)).forecast.unwrap_err().starts_with("it saves so"));
+    let old = asked(true, (9, 1), None);
+    assert_eq!(old.choice.means(), Means::Program);
+    assert!(old.step.ends_with("this is Valkey 9.1"), "{}", old.step);
+    assert!(asked(false, (9, 9), None).step.ends_with("this is Redis 9.9"));
+    let others = advise(&machine(), &server(), &Surroundings::default()).unwrap();
+    assert!(!others.iter().any(|one| matches!(one.choice, Choice::Forkless(_))));
+}
+
+#[test]
+fn what_is_saved_of_a_fork_is_saved_of_its_period() {
+    let of = |ns: f64| Forecast {
+        stop_ns: exactly(ns),
+        writes_ns: exactly(ns),
+        rest_ns: exactly(ns),
+        extra_bytes: exactly(0.0),
+    };
+    // 10 ms, of which 3 are the fork's; then 7 are left.
+    assert!((of(0.0).forks_per_s(&of(1e6), 100.0) - 1000.0 / 7.0).abs() < 1e-6);
+    assert!((of(2e6).forks_per_s(&of(1e6), 100.0) - 1000.0 / 13.0).abs() < 1e-6);
+    // More than there is time for cannot be saved.
+    assert!((of(1e6).forks_per_s(&of(1e8), 100.0) - 1000.0 / 3.0).abs() < 1e-6);
+}
+
+#[test]
 fn replays_and_huge_pages_that_are_there_already() {
     let replay = Replay { policy: "next".into(), faults: 30_000, ahead: 21_300, wasted: 0 };
     let known = ApplicationProfile { replays: vec![replay], ..server() };

@@ -11,7 +11,6 @@ use zerocopy::FromBytes;
 
 use super::attach::attach;
 use super::error::BpfError;
-use super::programs::Anchors;
 use super::record::cowlab_learned;
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/learn.bpf.o"));
@@ -36,6 +35,16 @@ pub enum Anchor {
     Allocation(u64),
     /// mmap_lock_start_locking: of the parent's memory and then of the child's. Asked by others as
     /// well, so it costs more.
+    Locks,
+}
+
+/// By which events the beginning of a fork may be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Anchors {
+    /// The first of [`Anchor`]'s that this kernel shows.
+    #[default]
+    All,
+    /// Locks alone, as where a kernel allocates nothing per CPU.
     Locks,
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is asked of an observer, and which programs that takes.
 
-use super::learn::{Anchor, Learned};
+use super::learn::{Anchor, Anchors, Learned};
 
 /// Whose events are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,16 +28,6 @@ pub enum FaultMode {
     /// How many; and of writes to present pages those that copied, each or a share of them with the
     /// writer's stack ([`super::Observer::read_copies`]).
     Copies,
-}
-
-/// By which events the beginning of a fork may be seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Anchors {
-    /// The first of [`Anchor`]'s that this kernel shows.
-    #[default]
-    All,
-    /// Locks alone, as where a kernel allocates nothing per CPU.
-    Locks,
 }
 
 /// What an observer attaches.

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use cowlab_analysis::application::Unjudged;
+use cowlab_bench::redis::ask;
 use cowlab_bench::{Rounds, advice as trial};
 use cowlab_machine::{Facts, Root, usable};
 use cowlab_model::advice::{Advice, Choice, Shape, Surroundings, advise, sentence};
@@ -19,7 +20,7 @@ use cowlab_store::{Missing, Run};
 use cowlab_tend::Tender;
 use serde::Serialize;
 
-use crate::application::{of_pid, of_run, only, shared_with_children};
+use crate::application::{local_pid, of_pid, of_run, only, shared_with_children};
 use crate::args::{AdviseArgs, Common};
 use crate::context::Context;
 use crate::output;
@@ -30,6 +31,9 @@ use table::{forecast_samples, heading, name_of, page, screen};
 
 /// The folio that is priced besides the base page and the huge page.
 const MTHP_BYTES: u64 = 64 << 10;
+
+/// Of a shorter stop too much is what a look at the kernel's events does not see.
+const LONG_STOP_NS: f64 = 500_000.0;
 
 /// What `--json` has beside the samples.
 #[derive(Serialize)]
@@ -50,21 +54,36 @@ pub fn run(json: bool, args: &AdviseArgs) -> Result<()> {
     let base = profile.page_size_bytes;
     let run = Path::new(&args.target);
     let mut target = None;
-    let mut application = if run.is_dir() || args.target.contains('/') {
+    let address = ["redis://", "unix://"].iter().any(|scheme| args.target.starts_with(scheme));
+    let asked = address.then(|| ask(&args.target)).transpose()?;
+    let mut application = if !address && (run.is_dir() || args.target.contains('/')) {
         let program = args.program.as_deref();
         let mut application = of_run(run, program, base)?;
         let unjudged = Unjudged::of(&Run::read(run)?.samples, program)?;
         application.notes.extend(unjudged.notes(&application.profile));
         application
     } else {
-        let pid = only(&Wanted::parse(&args.target).map_err(WrongUsage)?)?;
-        let application = of_pid(pid, args.write_fraction, &facts)?;
+        let pid = match &asked {
+            Some(asked) => local_pid(asked)?,
+            None => only(&Wanted::parse(&args.target).map_err(WrongUsage)?)?,
+        };
+        let application = of_pid(pid, args.write_fraction, asked.as_ref(), &facts)?;
         target = Some(Target::open(pid)?);
         application
     };
     complete(&mut application.profile, args);
-    let around = surroundings(&facts, target.as_ref());
+    let around = Surroundings {
+        server: asked.as_ref().and_then(|asked| asked.server),
+        ..surroundings(&facts, target.as_ref())
+    };
     let mut advice = advise(&profile, &application.profile, &around)?;
+    let now = advice[0].forecast.as_ref().ok();
+    let seen = application.stop_ns.filter(|stop_ns| *stop_ns > LONG_STOP_NS);
+    if let (Some(seen), Some(now)) = (seen, now) {
+        let factor = seen / now.stop_ns.value;
+        advice = advise(&profile.scaled(factor), &application.profile, &around)?;
+        subtitle += &format!("; times are {factor:.2} of these, as its stops were just seen");
+    }
     let text = sentence(&advice, &application.name);
     let life = args.verify.then(|| verify(common, args, &mut advice)).transpose()?;
     if life.is_some() {
@@ -73,7 +92,7 @@ pub fn run(json: bool, args: &AdviseArgs) -> Result<()> {
     let trials = life.as_ref().map_or(&[][..], |life| &life.run.samples);
     let mut document = Document::new("Advice", subtitle);
     document.sections = page(&text, &application, &advice, trials);
-    let mut samples = forecast_samples(&advice);
+    let mut samples = forecast_samples(&advice, &application.profile);
     samples.extend(trials.iter().cloned());
     let missing = missing(&advice, args.verify);
     let summary =
@@ -119,6 +138,7 @@ fn surroundings(facts: &Facts, target: Option<&Target>) -> Surroundings {
         },
         no_tend: Tender::refusal(target).or_else(|| target.and_then(shared_with_children)),
         target: target.map(Target::pid),
+        server: None,
         precopy: facts.cow.precopy.is_some(),
         other_cpus: facts.cpu.allowed.len() > 1,
     }

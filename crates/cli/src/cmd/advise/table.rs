@@ -3,6 +3,7 @@
 
 use cowlab_analysis::samples::Samples;
 use cowlab_model::advice::{Advice, Choice, Forecast};
+use cowlab_model::application::ApplicationProfile;
 use cowlab_model::cost::Predicted;
 use cowlab_report::fmt::quantity;
 use cowlab_report::{Block, Cell, Finding, Rows, Section, Table};
@@ -33,12 +34,13 @@ pub fn name_of(choice: &Choice) -> String {
         Choice::DontFork(mapping) => format!("dontfork:{mapping}"),
         Choice::FewerThreads => "fewer-threads".into(),
         Choice::Spawn => "posix-spawn".into(),
+        Choice::Forkless(_) => "forkless".into(),
         Choice::Policy(policy) => format!("policy:{policy}"),
     }
 }
 
 /// The forecasts as samples, with the parameters `choice` and `figure` (value, low, high).
-pub fn forecast_samples(advice: &[Advice]) -> Vec<Sample> {
+pub fn forecast_samples(advice: &[Advice], profile: &ApplicationProfile) -> Vec<Sample> {
     let mut samples = Vec::new();
     for one in advice {
         let Ok(forecast) = &one.forecast else { continue };
@@ -47,14 +49,46 @@ pub fn forecast_samples(advice: &[Advice]) -> Vec<Sample> {
             for (figure, value) in
                 [(Figure::Predicted, p.value), (Figure::Low, p.low), (Figure::High, p.high)]
             {
-                let mut params = Params::new();
-                advise::CHOICE.put(&mut params, &name_of(&one.choice));
-                advise::FIGURE.put(&mut params, figure);
-                samples.push(Sample::of(metric, params, value));
+                samples.push(Sample::of(metric, params(one, figure), value));
             }
         }
+        let rate = rate(forecast, advice, profile);
+        samples.extend(
+            rate.map(|rate| Sample::of(advise::FORKS_PER_S, params(one, Figure::Predicted), rate)),
+        );
     }
     samples
+}
+
+fn params(of: &Advice, figure: Figure) -> Params {
+    let mut params = Params::new();
+    advise::CHOICE.put(&mut params, &name_of(&of.choice));
+    advise::FIGURE.put(&mut params, figure);
+    params
+}
+
+/// How often one forks that forks all the time.
+fn rate(then: &Forecast, advice: &[Advice], profile: &ApplicationProfile) -> Option<f64> {
+    let now = advice.iter().find(|one| one.choice == Choice::AsItIs)?.forecast.as_ref().ok()?;
+    Some(then.forks_per_s(now, profile.forks_per_s?))
+}
+
+/// A column of it, where it does.
+fn with_rate<'a>(
+    rows: Rows<'a, &'a Advice>,
+    advice: &[Advice],
+    profile: &ApplicationProfile,
+) -> Rows<'a, &'a Advice> {
+    if profile.forks_per_s.is_none() {
+        return rows;
+    }
+    rows.figure("forks a second", |one| {
+        let then = one.forecast.as_ref().ok();
+        match then.and_then(|then| rate(then, advice, profile)) {
+            Some(rate) => Cell::number(rate, advise::FORKS_PER_S.unit),
+            None => Cell::Missing("it has no forecast".into()),
+        }
+    })
 }
 
 /// The page: the sentence, the table, and what it rests on.
@@ -70,7 +104,7 @@ pub fn page(
             detail: application.notes.join("; ") + ".",
             samples: None,
         }),
-        Block::Table(table(advice, trials)),
+        Block::Table(table(advice, &application.profile, trials)),
     ];
     let priced = advice.iter().filter(|one| one.forecast.is_ok());
     let mut notes: Vec<&String> = priced.flat_map(|one| &one.notes).collect();
@@ -117,7 +151,8 @@ pub fn screen(
             Err(why) => Cell::Missing(why.clone()),
         });
     }
-    let table = rows.text("takes", |one| takes(one)).table();
+    let table =
+        with_rate(rows, advice, &application.profile).text("takes", |one| takes(one)).table();
     let mut blocks = vec![
         Block::Finding(Finding {
             headline: sentence.to_owned(),
@@ -142,7 +177,7 @@ fn takes(one: &Advice) -> &str {
     }
 }
 
-fn table(advice: &[Advice], trials: &[Sample]) -> Table {
+fn table(advice: &[Advice], profile: &ApplicationProfile, trials: &[Sample]) -> Table {
     let all = Samples::of(trials, advise::BENCH).with(advise::FIGURE, Figure::Measured);
     let priced: Vec<&Advice> = advice.iter().filter(|one| one.forecast.is_ok()).collect();
     let mut rows = Rows::of("advice", "What each choice would change", &priced)
@@ -160,7 +195,10 @@ fn table(advice: &[Advice], trials: &[Sample]) -> Table {
             rows = rows.figure(&format!("{name}, measured"), |one| tried(one, &all, metric));
         }
     }
-    rows.text("takes", |one| takes(one)).text("how", |one| &one.step).table()
+    with_rate(rows, advice, profile)
+        .text("takes", |one| takes(one))
+        .text("how", |one| &one.step)
+        .table()
 }
 
 fn predicted(p: Predicted, unit: &str) -> Cell {

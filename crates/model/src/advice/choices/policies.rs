@@ -74,6 +74,7 @@ impl Choices<'_> {
             let faulted = scaled(one_fault, faults as f64);
             Ok(Forecast {
                 stop_ns: self.now.stop_ns,
+                rest_ns: self.now.rest_ns,
                 writes_ns: plus(faulted, ahead_ns, ahead as f64),
                 extra_bytes: exactly(self.now.extra_bytes.value + (wasted * self.page()) as f64),
             })
