@@ -14,6 +14,7 @@ pub mod document;
 pub mod emulated;
 mod facts;
 pub mod figures;
+pub mod firefox;
 mod flame;
 pub mod footprint;
 pub mod fork_study;
