@@ -95,7 +95,7 @@ pub fn only(wanted: &Wanted) -> Result<i32> {
 /// The process here with the server's own number, if it has run for as long: in a container or on
 /// another machine that number is somebody else's.
 pub fn local_pid(asked: &Asked) -> Result<i32> {
-    let Some(server) = asked.process else {
+    let Some(server) = &asked.process else {
         bail!("the server does not say its pid: name it by its pid")
     };
     let age_s = || -> Option<u64> {
@@ -106,8 +106,17 @@ pub fn local_pid(asked: &Asked) -> Result<i32> {
         Some((uptime_s as u64).saturating_sub(started_s))
     };
     let pid = server.pid;
+    // Where both are known; in a container the path may be another, the file's name is not.
+    let name = |path: &Path| path.file_name().map(ToOwned::to_owned);
+    let runs = std::fs::read_link(format!("/proc/{pid}/exe")).ok().as_deref().and_then(name);
+    let is_another = match (&server.executable, runs) {
+        (Some(says), Some(runs)) => name(Path::new(says)).is_some_and(|says| says != runs),
+        _ => false,
+    };
     match age_s() {
-        Some(age_s) if age_s.abs_diff(server.uptime_s) <= SAME_AGE_S => Ok(pid as i32),
+        Some(age_s) if !is_another && age_s.abs_diff(server.uptime_s) <= SAME_AGE_S => {
+            Ok(pid as i32)
+        }
         _ => bail!(
             "the server calls itself process {pid}, and no process {pid} here has run for as long: \
              it is in a container or on another machine; name it by its number here"
@@ -255,7 +264,7 @@ pub fn of_pid(
         Ok(Some(rate)) => {
             profile.forks_per_s = Some(rate.per_s);
             stop_ns = rate.stop_ns;
-            if let (Some(copies), None) = (rate.copies, write_fraction) {
+            if let (Some(copies), None, None) = (rate.copies, write_fraction, last_cow_bytes) {
                 profile.written = (copies.ceil() as u64).min(pages);
                 notes.clear();
             }

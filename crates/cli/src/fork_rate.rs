@@ -14,7 +14,10 @@ const GLANCE: Duration = Duration::from_millis(100);
 /// So long the forks of one that forks all the time are counted.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What the forks of a process were like.
+/// Fewer in a look say little.
+const LEAST_FORKS: usize = 5;
+
+/// What the forks of a process were like whose children soon end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ForkRate {
     /// Forks a second.
@@ -52,9 +55,11 @@ pub fn fork_rate(target: &Target) -> Result<Option<ForkRate>, String> {
         observer.wait(left);
         observer.read_events(|event| events.push(event));
     }
+    if observer.lost() != Lost::default() {
+        return Err("events were lost".to_owned());
+    }
     let copies = |tgid| observer.counts(tgid).map(|counts| counts.copies);
-    Ok(of_events(&events, pid, begin.elapsed(), copies)
-        .filter(|_| observer.lost() == Lost::default()))
+    Ok(of_events(&events, pid, begin.elapsed(), copies))
 }
 
 fn of_events(
@@ -75,10 +80,19 @@ fn of_events(
         memory.remove(&event.tgid);
     }
     let execs = children - memory.len();
+    let ended = events.iter().filter(|event| event.what == Happening::Exit);
+    let ended: BTreeSet<u32> = ended.map(|event| event.tgid).collect();
+    // Of one that lives on it is not known what it will copy, nor that anybody waits for it.
+    let lived = forks.iter().filter_map(|fork| fork.child_tgid).filter(|pid| ended.contains(pid));
+    let lived = lived.count();
+    // The last one may still be at work.
+    if lived < LEAST_FORKS || forks.len() - lived > 1 + forks.len() / 10 {
+        return None;
+    }
     memory.insert(pid);
     let copied: Option<u64> = memory.into_iter().map(copies).sum();
     let stops: Vec<f64> = forks.iter().filter_map(|fork| Some(fork.stop_ns? as f64)).collect();
-    (!forks.is_empty()).then(|| ForkRate {
+    Some(ForkRate {
         per_s: forks.len() as f64 / time.as_secs_f64(),
         stop_ns: median(&stops),
         copies: copied.map(|pages| pages as f64 / forks.len() as f64),
@@ -99,20 +113,25 @@ mod tests {
             let shares_memory = stop_ns.is_none();
             Happening::Fork(ForkEvent { child_tgid: Some(child), shares_memory, stop_ns })
         };
-        let events = [
-            event(7, fork(20, Some(1000))),
+        let mut events = vec![
             event(20, Happening::Exec),
-            event(7, fork(21, Some(3000))),
-            event(20, fork(22, Some(9000))),
-            event(7, fork(23, None)),
-            event(22, Happening::Exec),
+            event(20, fork(40, Some(9000))),
+            event(7, fork(41, None)),
+            event(40, Happening::Exec),
         ];
+        for child in 20..26 {
+            events.insert(0, event(7, fork(child, Some(u64::from(child) * 1000))));
+            events.push(event(child, Happening::Exit));
+        }
         let copies = |tgid| Some(u64::from(tgid));
         let rate = of_events(&events, 7, Duration::from_secs(2), copies).unwrap();
-        // Of 20, which has executed, nothing counts, and of 22, whose parent it is, neither.
-        let copies_each = Some((7.0 + 21.0) / 2.0);
-        let (per_s, stop_ns) = (1.0, Some(2000.0));
+        // Of 20, which has executed, nothing counts, and of 40, whose parent it is, neither.
+        let copies_each = Some((7.0 + 21.0 + 22.0 + 23.0 + 24.0 + 25.0) / 6.0);
+        let (per_s, stop_ns) = (3.0, Some(22_500.0));
         assert_eq!(rate, ForkRate { per_s, stop_ns, copies: copies_each, execute: false });
+        // Where a child lives on, what it will have copied is not known.
+        events.truncate(events.len() - 2);
+        assert_eq!(of_events(&events, 7, Duration::from_secs(2), copies), None);
         assert_eq!(of_events(&events, 8, Duration::from_secs(2), copies), None);
     }
 }

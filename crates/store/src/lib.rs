@@ -17,6 +17,6 @@ pub use environment::{Accelerator, Environment, KernelBuild};
 pub use file::{TEXT_BYTES, open_regular, read_lines, read_text};
 pub use hdrhistogram::Histogram;
 pub use histogram::{deserialise, histogram_of, serialise, value_at};
-pub use redact::redacted;
+pub use redact::{redacted, without_user};
 pub use run::{FORMAT, Run, RunFolder, RunInfo, WITHHELD, parse};
 pub use sample::{Missing, Params, Sample};

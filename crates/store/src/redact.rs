@@ -31,7 +31,7 @@ fn names_secret(name: &str) -> bool {
 }
 
 /// `redis://user:password@host` as `redis://…@host`, however many there are.
-fn without_user(word: &str) -> String {
+pub fn without_user(word: &str) -> String {
     let Some((scheme, rest)) = word.split_once("://") else { return word.to_owned() };
     let end = rest.find(|c: char| "/?# '\"".contains(c)).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);

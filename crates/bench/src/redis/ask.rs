@@ -6,18 +6,21 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use cowlab_machine::verdict::Replication;
 use cowlab_model::advice::Server;
+use cowlab_store::without_user;
 use redis::{Client, Connection, InfoDict};
 
 /// A server that does not answer for so long is not waited for.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// The server's process, as it tells itself: a number of its own machine or container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerProcess {
     /// Its pid there.
     pub pid: u64,
     /// How long it has run.
     pub uptime_s: u64,
+    /// The program's file.
+    pub executable: Option<String>,
 }
 
 /// What a server says of itself.
@@ -34,6 +37,7 @@ pub struct Asked {
 /// What the server at `address` (`redis://host:port`, `unix:///path`) says.
 pub fn ask(address: &str) -> Result<Asked> {
     let no_answer = || {
+        let address = without_user(address);
         format!("no Redis answers at {address}: give redis://[:PASSWORD@]HOST:PORT or unix:///PATH")
     };
     let client = Client::open(address).with_context(no_answer)?;
@@ -56,7 +60,8 @@ pub fn ask(address: &str) -> Result<Asked> {
         used_memory_bytes: number("used_memory"),
     };
     let process = number("process_id").zip(number("uptime_in_seconds"));
-    let process = process.map(|(pid, uptime_s)| ServerProcess { pid, uptime_s });
+    let executable = info.get("executable");
+    let process = process.map(|(pid, uptime_s)| ServerProcess { pid, uptime_s, executable });
     let method = setting(&mut server, "bgsave-default-method");
     let saves_without_fork = method.map(|method| method == "forkless");
     let version = |key: &str| info.get::<String>(key).as_deref().and_then(version);

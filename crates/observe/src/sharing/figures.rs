@@ -13,9 +13,18 @@ const KEPT: usize = 200;
 /// Looks that say how fast sharing is lost now.
 const RECENT: usize = 16;
 
-/// What was seen of one process, oldest first: when, shared bytes, own bytes.
+/// What was seen of one process, oldest first.
 #[derive(Debug, Clone, Default)]
-pub struct History(VecDeque<(u64, u64, u64)>);
+pub struct History(VecDeque<Point>);
+
+#[derive(Debug, Clone, Copy)]
+struct Point {
+    at_ns: u64,
+    shared_bytes: u64,
+    own_bytes: u64,
+    /// In swap, or merged by KSM: out of the shared memory, and nobody copied it.
+    elsewhere_bytes: u64,
+}
 
 impl History {
     /// One more look.
@@ -23,15 +32,24 @@ impl History {
         if self.0.len() == KEPT {
             self.0.pop_front();
         }
-        self.0.push_back((at_ns, shared_bytes(seen).unwrap_or(0), seen.pages.own_bytes));
+        let rollup = &seen.rollup;
+        self.0.push_back(Point {
+            at_ns,
+            shared_bytes: shared_bytes(seen).unwrap_or(0),
+            own_bytes: seen.pages.own_bytes,
+            elsewhere_bytes: rollup.swapped_bytes.unwrap_or(0) + rollup.ksm_bytes.unwrap_or(0),
+        });
     }
 
-    /// How fast shared memory becomes less, over the most recent looks; 0 where it does not.
+    /// How fast shared memory becomes less, over the most recent looks; 0 where it does not. `None`
+    /// where some of it was swapped out or merged meanwhile: that is not lost.
     fn erosion_bytes_per_s(&self) -> Option<f64> {
         let from = self.0.get(self.0.len().saturating_sub(RECENT))?;
         let to = self.0.back()?;
-        let passed_s = (to.0 - from.0) as f64 / 1e9;
-        (passed_s > 0.0).then(|| from.1.saturating_sub(to.1) as f64 / passed_s)
+        let passed_s = (to.at_ns - from.at_ns) as f64 / 1e9;
+        let lost = from.shared_bytes.saturating_sub(to.shared_bytes);
+        let is_known = lost == 0 || to.elsewhere_bytes <= from.elsewhere_bytes;
+        (passed_s > 0.0 && is_known).then(|| lost as f64 / passed_s)
     }
 }
 
@@ -101,8 +119,8 @@ pub struct Figures {
     pub ksm_bytes: Option<u64>,
     /// In swap, shared pages divided by those who map them.
     pub swapped_bytes: Option<u64>,
-    /// What would be used less if no worker had more of its own than the youngest; `None` of one
-    /// worker, which is the youngest.
+    /// What would be used less if no worker had more of its own than the youngest; `None` where all
+    /// are about as old.
     pub restart_saves_bytes: Option<u64>,
     /// Children that may not be looked at.
     pub unseen: Vec<i32>,
@@ -144,7 +162,8 @@ impl Worker {
             swapped_bytes: seen.rollup.swapped_bytes,
             erosion_bytes_per_s: shared_bytes.and(erosion),
             shared_ends_s: erosion.zip(shared_bytes).and_then(left),
-            own_history: history.map_or(Vec::new(), |all| all.0.iter().map(|of| of.2).collect()),
+            own_history: history
+                .map_or(Vec::new(), |all| all.0.iter().map(|of| of.own_bytes).collect()),
         }
     }
 }
@@ -194,15 +213,31 @@ impl Figures {
 
     /// Without the parent of all, the oldest first.
     pub fn forked(&self) -> impl DoubleEndedIterator<Item = &Worker> {
-        self.workers.iter().filter(|one| one.parent.is_some())
+        forked(&self.workers)
+    }
+
+    /// The oldest worker and the youngest that tell what restarting saves: they have very different ages.
+    pub fn oldest_and_youngest(&self) -> Option<(&Worker, &Worker)> {
+        oldest_and_youngest(&self.workers)
     }
 }
 
+/// A younger one may be a child that is about to execute another program.
+const GROWN_S: f64 = 2.0;
+
+fn forked(workers: &[Worker]) -> impl DoubleEndedIterator<Item = &Worker> {
+    workers.iter().filter(|one| one.parent.is_some())
+}
+
+fn oldest_and_youngest(workers: &[Worker]) -> Option<(&Worker, &Worker)> {
+    let oldest = forked(workers).next()?;
+    let youngest = forked(workers).rfind(|one| one.age_s >= GROWN_S)?;
+    (youngest.age_s * 2.0 <= oldest.age_s).then_some((oldest, youngest))
+}
+
 fn restart_saves(workers: &[Worker]) -> Option<u64> {
-    let mut forked = workers.iter().filter(|one| one.parent.is_some()).rev();
-    let youngest = forked.next()?.own_bytes;
-    let more = forked.map(|one| one.own_bytes.saturating_sub(youngest));
-    more.reduce(|sum, one| sum + one)
+    let (_, youngest) = oldest_and_youngest(workers)?;
+    Some(forked(workers).map(|one| one.own_bytes.saturating_sub(youngest.own_bytes)).sum())
 }
 
 #[cfg(test)]
@@ -313,6 +348,12 @@ mod tests {
         let worker = Worker::of(&now, 300 * S, Some(&history), None);
         let ends_s = worker.shared_ends_s.unwrap();
         assert!((ends_s * rate - (71 * MIB) as f64).abs() < 1.0, "{ends_s}");
+        // What is swapped out is not lost.
+        let mut lines = USUAL;
+        (lines[5], lines[7]) = (("Anonymous", 50), ("Swap", 50));
+        let mut swapped = history.clone();
+        swapped.add(301 * S, &seen(2, 29, 0, &lines));
+        assert_eq!(swapped.erosion_bytes_per_s(), None);
         history.add(301 * S, &seen(2, 1, 0, &USUAL));
         assert_eq!(history.erosion_bytes_per_s(), Some(0.0));
         let worker = Worker::of(&now, 300 * S, Some(&history), None);

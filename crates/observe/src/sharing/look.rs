@@ -10,7 +10,7 @@ use rustix::time::ClockId;
 
 use super::family::{Family, Member};
 use crate::clock::nanoseconds;
-use crate::mappings::mappings;
+use crate::mappings::{Mapping, mappings};
 use crate::pagemap::Pagemap;
 use crate::target::Target;
 
@@ -127,7 +127,12 @@ impl Walk {
         let mut pagemap = Pagemap::open(of)?;
         let page_bytes = pagemap.page_bytes();
         let mut parents = parents.iter().peekable();
-        for mapping in mappings(of)?.into_iter().filter(|mapping| mapping.is_private()) {
+        // Huge pages of the pool are in neither Rss nor Anonymous.
+        let is_of_pool = |mapping: &Mapping| {
+            mapping.name.as_ref().is_some_and(|name| name.starts_with("/anon_hugepage"))
+        };
+        let mappings = mappings(of)?;
+        for mapping in mappings.into_iter().filter(|one| one.is_private() && !is_of_pool(one)) {
             pagemap.for_each(of, mapping.range, |first, pages| {
                 for (page, address) in pages.iter().zip((first..).step_by(page_bytes as usize)) {
                     if let (true, Some(there)) = (page.is_there(), &mut self.there) {
@@ -145,6 +150,7 @@ impl Walk {
                 }
             })?;
         }
-        Ok(())
+        // Of memory that is gone no page is there, which is no error of the kernel's.
+        if pagemap.is_current() { Ok(()) } else { Err(of.lost_memory()) }
     }
 }

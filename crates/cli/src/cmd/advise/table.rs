@@ -8,7 +8,7 @@ use cowlab_model::cost::Predicted;
 use cowlab_report::fmt::quantity;
 use cowlab_report::{Block, Cell, Finding, Rows, Section, Table};
 use cowlab_schema::{Command, Figure, Metric, advise};
-use cowlab_store::{Params, Sample};
+use cowlab_store::{Params, Sample, without_user};
 
 use crate::application::Application;
 
@@ -165,7 +165,7 @@ pub fn screen(
     let best = best.map_or(String::new(), |best| format!("{}: {}. ", best.what, best.step));
     blocks.push(Block::Note(format!(
         "{best}All choices with intervals, and how to have each: {}",
-        Command::AdviseTables.of(target)
+        Command::AdviseTables.of(without_user(target))
     )));
     vec![Section::new("advice", "", blocks)]
 }

@@ -107,8 +107,19 @@ fn of_figures(of: &Figures) -> Vec<Family> {
         BYTES,
         saved.into_iter().filter_map(row).collect(),
     ));
-    let workers = vec![(vec![process()], of.forked().count() as f64)];
-    families.push(gauge("cowlab_sharing_workers", "Workers that live", None, workers));
+    let count = of.forked().count();
+    // None that can be seen is not none.
+    let is_known = count > 0 || of.unseen.is_empty();
+    let workers = is_known.then(|| (vec![process()], count as f64)).into_iter().collect();
+    families.push(gauge(
+        "cowlab_sharing_workers",
+        "Workers that live and may be read",
+        None,
+        workers,
+    ));
+    let unseen = vec![(vec![process()], of.unseen.len() as f64)];
+    let help = "Children that may not be read: root, or CAP_SYS_PTRACE, would see them";
+    families.push(gauge("cowlab_sharing_unseen", help, None, unseen));
     families
 }
 
@@ -130,9 +141,14 @@ mod tests {
             "cowlab_sharing_erosion_bytes_per_second{process=\"gunicorn\",slot=\"rest\"} 10\n",
             "cowlab_sharing_saved_bytes{process=\"gunicorn\",by=\"fork\"} 546308096\n",
             "cowlab_sharing_workers{process=\"gunicorn\"} 3\n",
+            "cowlab_sharing_unseen{process=\"gunicorn\"} 0\n",
         ] {
             assert!(text.contains(expected), "{expected}{text}");
         }
         assert!(!text.contains("erosion_bytes_per_second{process=\"gunicorn\",slot=\"0\"}"));
+        figures.workers.truncate(1);
+        figures.unseen = vec![9];
+        let text = cowlab_serve::text_of(&of_figures(&figures));
+        assert!(!text.contains("cowlab_sharing_workers{"), "none that can be seen is not none");
     }
 }

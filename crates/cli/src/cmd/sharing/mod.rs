@@ -156,7 +156,9 @@ impl Looks {
         self.budget.pass((now - self.paid).as_nanos() as u64);
         self.paid = now;
         let has_changed = self.sharing.may_have_changed();
-        if has_changed && !self.is_last() && !self.budget.allows() {
+        // One that has ended costs no walk, and what it was is not shown any more.
+        let is_alive = self.sharing.parent().is_alive();
+        if is_alive && has_changed && !self.is_last() && !self.budget.allows() {
             return Ok(None);
         }
         let cpu_ns = thread_cpu_ns();

@@ -95,6 +95,13 @@ pub fn sentences(of: &Figures) -> Vec<String> {
 
 fn together(of: &Figures) -> String {
     let count = of.forked().count();
+    if let (0, unseen @ 1..) = (count, of.unseen.len()) {
+        return format!(
+            "Whether {} ({}) has workers cannot be said: {unseen} of its children may not \
+                        be looked at.",
+            of.name, of.pid
+        );
+    }
     if count == 0 {
         return format!(
             "{} ({}) has no worker: no child of its runs its program.",
@@ -150,15 +157,15 @@ fn lost(of: &Figures) -> Option<String> {
 
 /// What younger workers would save, as far as those that live say it.
 fn restarts(of: &Figures) -> Option<String> {
-    let saves = of.restart_saves_bytes?;
-    let (oldest, youngest) = (of.forked().next()?, of.forked().next_back()?);
-    let ages = (oldest.age_s, youngest.age_s);
-    if ages.1 * 2.0 > ages.0 {
-        let about = age(ages.1);
+    let Some((oldest, youngest)) = of.oldest_and_youngest() else {
+        let age_s = of.forked().nth(1)?.age_s;
         return Some(format!(
-            "All workers are about as old ({about}): they do not tell what restarting them would save."
+            "All workers are about as old ({}): they do not tell what restarting them would save.",
+            age(age_s)
         ));
-    }
+    };
+    let saves = of.restart_saves_bytes?;
+    let ages = (oldest.age_s, youngest.age_s);
     let have = format!(
         "Worker {}, forked {} ago, has {} of its own; the youngest, {}, forked {} ago, has {}",
         oldest.pid,
