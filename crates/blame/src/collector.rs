@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::family::Family;
+use crate::memory::Memory;
 use crate::pace::{Pace, Share};
 
 /// How often copies are read.
@@ -65,6 +66,7 @@ pub struct Collector {
     sees_kernel: Option<String>,
     family: Family,
     unwinding: Unwinding,
+    memory: Memory,
     /// Where the stacks of others than processes' first ones end.
     threads: FxHashMap<u32, u64>,
     share: Share,
@@ -119,6 +121,7 @@ impl Collector {
             sees_kernel,
             family: Family::default(),
             unwinding: Unwinding::default(),
+            memory: Memory::default(),
             threads: FxHashMap::default(),
             share,
             pace: Pace::default(),
@@ -249,9 +252,13 @@ impl Collector {
     }
 
     fn unwind(&mut self, space: Option<&Space>, copied: &Copied, piece: &[u8]) -> Stack {
+        let memory = &mut self.memory;
+        memory.renew();
         match space {
             Some(space) if !copied.is_32_bit => {
-                space.unwind(&mut self.unwinding, copied.registers, piece)
+                space.unwind(&mut self.unwinding, copied.registers, piece, |address| {
+                    memory.word(copied.tgid, address)
+                })
             }
             _ => Stack { places: vec![Place::Memory(copied.registers[0])], end: End::NoTables },
         }

@@ -3,10 +3,11 @@
 //! wrote.
 //!
 //! [`Collector`] is fed by the programs of `observe`; [`family`] knows who forked whom and what each had
-//! mapped; [`pace`] how large a share is told.
+//! mapped; [`memory`] reads what of a stack was too far away to be told; [`pace`] how large a share is told.
 
 mod collector;
 mod family;
+mod memory;
 mod pace;
 
 pub use collector::{Collected, Collector, LOOK};

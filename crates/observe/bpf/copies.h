@@ -153,20 +153,23 @@ int mark_kernel_fault(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* How much of the stack there is to take: to where it begins, or some of what is above `sp`. */
+/* How much of the stack there is to take: to where it begins, or some of what is above `sp`, but
+ * not beyond a page that is not there. Ruby's threads have a megabyte on their stacks of which most
+ * was never touched.
+ */
 static __always_inline __u32 stack_bytes(__u32 tid, __u64 sp)
 {
-	__u64 *start = bpf_map_lookup_elem(&stacks, &tid), end = sp;
+	__u64 *start = bpf_map_lookup_elem(&stacks, &tid), end = sp, most = COWLAB_STACK_PROBED;
 	__u8 byte;
 
 	if (start && *start > sp)
-		return *start - sp <= COWLAB_STACK_MOST ? *start - sp : COWLAB_STACK_MOST;
-	for (int page = 0; page < COWLAB_STACK_PROBED / PAGE_BYTES; page++) {
+		most = *start - sp <= COWLAB_STACK_MOST ? *start - sp : COWLAB_STACK_MOST;
+	for (int page = 0; page < COWLAB_STACK_MOST / PAGE_BYTES && end - sp < most; page++) {
 		if (bpf_probe_read_user(&byte, sizeof(byte), (const void *)end))
 			break;
 		end = (end & ~(__u64)(PAGE_BYTES - 1)) + PAGE_BYTES;
 	}
-	return end - sp;
+	return end - sp < most ? end - sp : most;
 }
 
 /* The verifier has to see the bound itself, which the compiler knows already. */

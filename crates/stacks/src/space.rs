@@ -91,16 +91,26 @@ impl Space {
     }
 
     /// Unwinds from the registers (instruction, stack and frame pointer) with the stack from its
-    /// pointer on.
-    pub fn unwind(&self, with: &mut Unwinding, registers: [u64; 3], stack: &[u8]) -> Stack {
+    /// pointer on; `beyond` has what is above that.
+    pub fn unwind(
+        &self,
+        with: &mut Unwinding,
+        registers: [u64; 3],
+        stack: &[u8],
+        mut beyond: impl FnMut(u64) -> Option<u64>,
+    ) -> Stack {
         let [ip, sp, fp] = registers;
         let mut is_short = false;
         let mut read = |address: u64| {
             let at = address.checked_sub(sp).ok_or(())?;
             let at = usize::try_from(at).map_err(|_| ())?;
             let word = at.checked_add(8).and_then(|end| stack.get(at..end));
+            let word = match word {
+                Some(word) => Some(u64::from_le_bytes(word.try_into().expect("eight bytes"))),
+                None => beyond(address),
+            };
             is_short |= word.is_none();
-            Ok(u64::from_le_bytes(word.ok_or(())?.try_into().expect("eight bytes")))
+            word.ok_or(())
         };
         let mut registers = UnwindRegsX86_64::new(ip, sp, fp);
         let mut address = FrameAddress::from_instruction_pointer(ip);
