@@ -15,38 +15,66 @@ cd programs
 # A prefix of PATH: the distribution's own programs.
 PATH=/usr/bin:/bin:$PATH
 lacking=()
+servers=$REPOSITORY/examples/servers
 
-# whole PROGRAM CAUSE COMMAND...: of the stacks of PROGRAM's copies 95% are whole, and one has the cause.
+# whole PROGRAM CAUSE [LEAST]: of the stacks of PROGRAM's copies 95% are whole, and one has the cause.
 whole() {
-	local program=$1 cause=$2
-	shift 2
-	passes --json blame --every 1 --output ../runs -- "$@"
-	json program="$program" cause="$cause" \
+	json program="$1" cause="$2" least="${3:-0.95}" \
 		'def of($metric): values($metric; {program: $program, writer: "child"}) +
 				values($metric; {program: $program, writer: "parent"}) | add;
-			of("told_stacks") > 100 and of("whole_stacks") / of("told_stacks") >= 0.95' \
+			of("told_stacks") > 50 and of("whole_stacks") / of("told_stacks") >= $least' \
 		'$cause == "-" or any(d.summary.places[]; .program == $program and .cause == $cause)'
-	jq -r --arg program "$program" '[.samples[] | select(.params.program == $program and
+	jq -r --arg program "$1" '[.samples[] | select(.params.program == $program and
 		.params.writer != "own")] | "\($program): \(map(select(.metric == "whole_stacks") | .value) |
 		add) of \(map(select(.metric == "told_stacks") | .value) | add) stacks are whole"' out
 }
 
-whole python3 cpython-collector python3 prefork.py
-whole perl perl-upgrades perl zygote.pl
-if command -v redis-server >/dev/null; then
-	whole redis-server redis-updates python3 redis_save.py
-else
-	lacking+=(redis-server)
+# served SERVER PROGRAM CAUSE [LEAST]: the same of a server of examples/servers under its load.
+served() {
+	called="examples/servers/run $1" status=0
+	"$servers/run" "$1" --seconds 3 --json --output ../runs >out 2>err </dev/null || status=$?
+	if grep -q 'is not here: apt install' err; then
+		lacking+=("$1")
+		return
+	fi
+	no_panic
+	is_status 0
+	whole "${@:2}"
+}
+
+passes --json blame --every 1 --output ../runs -- python3 prefork.py
+whole python3 cpython-collector
+passes --json blame --every 1 --output ../runs -- perl zygote.pl
+whole perl perl-upgrades
+served gunicorn gunicorn cpython-references
+served puma puma ruby-append
+[[ " ${lacking[*]} " == *" puma "* ]] || json 'any(d.summary.places[]; .cause == "ruby-objects" or .cause == "ruby-collector")'
+# Sessions are forked in the handler of a signal.
+served postgres postgres glibc-malloc
+served redis redis-server redis-updates
+# Its workers are executed: what they copy until then is all.
+served node node - 0.9
+if [[ " ${lacking[*]} " != *" node "* ]]; then
+	json 'd.summary.copied_bytes < 2097152'
+	passes --json blame --every 1 --output ../runs -- env FOOTPRINT_MARKS=hold LD_PRELOAD="$PWD/marks.so" node work.js
+	whole node -
 fi
-if compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; then
-	# Sessions are forked in the handler of a signal.
-	whole postgres glibc-malloc ./postgres.sh true
-else
-	lacking+=(postgres)
-fi
-if command -v node >/dev/null; then
-	whole node - env FOOTPRINT_MARKS=hold LD_PRELOAD="$PWD/marks.so" node work.js
-else
-	lacking+=(node)
+
+# What is killed leaves nothing behind.
+if [[ " ${lacking[*]} " != *" gunicorn "* ]]; then
+	ours() { grep -lzxF "COWLAB_TEST_MARK=$COWLAB_TEST_MARK" /proc/[0-9]*/environ 2>/dev/null | xargs -n 1 dirname | xargs -I {} cat {}/comm; }
+	TMPDIR=$PWD "$servers/run" gunicorn --seconds 60 --output ../runs >killed 2>&1 &
+	for _ in {1..100}; do
+		[[ $(ours) != *wrk* ]] || break
+		sleep 0.1
+	done
+	[[ $(ours) == *wrk* ]] || fail "the load did not start: $(cat killed)"
+	kill -KILL $!
+	for _ in {1..50}; do
+		left=$(ours | grep -cE 'gunicorn|wrk|cowlab' || :) folders=$(compgen -G "$PWD/cowlab-servers-*" || :)
+		[[ $left != 0 || -n $folders ]] || break
+		sleep 0.1
+	done
+	[[ $left == 0 && -z $folders ]] || fail "expected nothing to be left, saw: $(ours) $folders"
 fi
 [[ ${#lacking[@]} == 0 ]] || skip "not here: ${lacking[*]}; the others passed"
