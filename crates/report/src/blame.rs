@@ -327,8 +327,8 @@ fn capital(text: &str) -> String {
 /// Two runs.
 pub fn comparison(both: [&Blamed; 2], names: [&str; 2]) -> Document {
     let changes = blame::changes(both.map(|of| &of.blame));
-    // Of the program that copied most, where both have workers of it.
-    let first = both[0].blame.places.iter().find(|place| place.worker_pages.is_some());
+    // Of the program that copied most, where its workers did and both have some of it.
+    let first = both[0].blame.places.first().filter(|place| place.worker_pages.is_some());
     let program = first
         .map(|place| place.program.clone())
         .filter(|program| both.iter().all(|of| of.blame.workers.contains_key(program)));
