@@ -51,7 +51,7 @@ class Gunicorn(Web):
     needs = {"gunicorn": "gunicorn python3-django", "wrk": "wrk"}
     variants = {
         "freeze": "gc.freeze() when the application is loaded",
-        "packed": "a category is a pickle until it is asked for",
+        "packed": "a category is three objects, its items pickled until they are asked for",
         "jemalloc": JEMALLOC,
     }
 
