@@ -73,6 +73,11 @@ pub enum Event {
         /// The stop at a fork with all candidates collapsed.
         fork_after_ns: Option<Predicted>,
     },
+    /// Children of before share its memory.
+    Shared {
+        /// How many.
+        alive: usize,
+    },
     /// It forked.
     Forked {
         /// Children that share its memory.
@@ -106,4 +111,6 @@ pub struct Step {
     pub events: Vec<Event>,
     /// When to step again, at the latest.
     pub wait: Duration,
+    /// CPU time that the share does not bound: of the first pass, and of warming.
+    pub apart_ns: u64,
 }

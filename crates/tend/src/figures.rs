@@ -14,6 +14,8 @@ pub struct Figures {
     pub pid: i32,
     /// Its name.
     pub name: String,
+    /// What a region is.
+    pub huge_page_bytes: u64,
     /// Regions made huge.
     pub collapsed_regions: u64,
     /// Regions that the kernel did not make huge, by the reason.
@@ -26,14 +28,20 @@ pub struct Figures {
     pub stall_ns: Histogram<u64>,
     /// CPU time for this target.
     pub cpu_ns: u64,
+    /// Of it, that of warming the huge pages that collapses took.
+    pub warming_cpu_ns: u64,
     /// Forks that were seen.
     pub forks: u64,
     /// Base pages that a fork would copy an entry for, when it was last looked at.
     pub small_pages: Option<u64>,
     /// Huge pages.
     pub huge_regions: Option<u64>,
-    /// Regions left to do.
+    /// Regions that the last look found to do.
+    pub pass_regions: u64,
+    /// Of them those left to do.
     pub regions_left: u64,
+    /// How long these take, at the rate since that look; `None` where nothing is under way.
+    pub done_in: Option<Duration>,
     /// How long after a child's end everything was huge again, the last time.
     pub restored: Option<Duration>,
 }
@@ -45,16 +53,20 @@ impl Figures {
         Figures {
             pid,
             name,
+            huge_page_bytes: 0,
             collapsed_regions: 0,
             failed_regions: BTreeMap::new(),
             rests: BTreeMap::new(),
             call_ns: empty(),
             stall_ns: empty(),
             cpu_ns: 0,
+            warming_cpu_ns: 0,
             forks: 0,
             small_pages: None,
             huge_regions: None,
+            pass_regions: 0,
             regions_left: 0,
+            done_in: None,
             restored: None,
         }
     }
@@ -64,6 +76,7 @@ impl Figures {
         self.collapsed_regions += of.collapsed_regions;
         self.regions_left += of.regions_left;
         self.cpu_ns += of.cpu_ns;
+        self.warming_cpu_ns += of.warming_cpu_ns;
         self.forks += of.forks;
         for (sums, more) in
             [(&mut self.failed_regions, &of.failed_regions), (&mut self.rests, &of.rests)]
@@ -96,10 +109,12 @@ impl Figures {
             stall_p99_ns: quantile(&self.stall_ns, 0.99),
             stall_max_ns: quantile(&self.stall_ns, 1.0),
             cpu_ns: self.cpu_ns,
+            warming_cpu_ns: self.warming_cpu_ns,
             forks: self.forks,
             small_pages: self.small_pages,
             huge_regions: self.huge_regions,
             regions_left: self.regions_left,
+            done_in_ns: self.done_in.map(|left| left.as_nanos() as u64),
             restored_ns: self.restored.map(|took| took.as_nanos() as u64),
         }
     }
@@ -118,9 +133,11 @@ pub struct TendFigures<'a> {
     stall_p99_ns: Option<u64>,
     stall_max_ns: Option<u64>,
     cpu_ns: u64,
+    warming_cpu_ns: u64,
     forks: u64,
     small_pages: Option<u64>,
     huge_regions: Option<u64>,
     regions_left: u64,
+    done_in_ns: Option<u64>,
     restored_ns: Option<u64>,
 }

@@ -52,7 +52,8 @@ pub fn patience(now: Duration, alive_since: Option<Duration>) -> Duration {
 /// What is known of a target's forks. Times since the target was first looked at.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Forks {
-    alive: BTreeSet<Name>,
+    /// `None` before the first look.
+    alive: Option<BTreeSet<Name>>,
     /// When the last ones were seen, the latest last.
     seen: Vec<Duration>,
     count: u64,
@@ -63,7 +64,8 @@ pub struct Forks {
 impl Forks {
     /// These share memory now. Whether there are any.
     pub fn observe(&mut self, now: Duration, sharing: BTreeSet<Name>) -> bool {
-        let new = sharing.difference(&self.alive).count() as u64;
+        // When those that are there at first were forked is not known, nor whether they are workers.
+        let new = self.alive.as_ref().map_or(0, |alive| sharing.difference(alive).count()) as u64;
         if new > 0 {
             self.count += new;
             // Those that are seen at once are one event for whoever waits for the next.
@@ -72,11 +74,17 @@ impl Forks {
                 self.seen.remove(0);
             }
         }
-        if !self.alive.is_empty() && sharing.is_empty() {
+        let is_shared = !sharing.is_empty();
+        if self.alive() > 0 && !is_shared {
             self.ended = Some(now);
         }
-        self.alive = sharing;
-        !self.alive.is_empty()
+        self.alive = Some(sharing);
+        is_shared
+    }
+
+    /// Whether anything is known.
+    pub fn has_looked(&self) -> bool {
+        self.alive.is_some()
     }
 
     /// Forks that were seen.
@@ -86,12 +94,12 @@ impl Forks {
 
     /// Children that share its memory.
     pub fn alive(&self) -> usize {
-        self.alive.len()
+        self.alive.as_ref().map_or(0, BTreeSet::len)
     }
 
     /// Since when a child has been alive.
     pub fn alive_since(&self) -> Option<Duration> {
-        (!self.alive.is_empty()).then(|| self.seen.last().copied().unwrap_or_default())
+        (self.alive() > 0).then(|| self.seen.last().copied().unwrap_or_default())
     }
 
     /// When the last child ended.
@@ -137,6 +145,16 @@ mod tests {
         forks.observe(at(75), BTreeSet::new());
         forks.observe(at(90), [(6, 3), (7, 3)].into());
         assert_eq!((forks.count(), forks.interval()), (4, Some(at(20))));
+    }
+
+    #[test]
+    fn children_of_before_are_no_forks() {
+        let at = Duration::from_secs;
+        let mut forks = Forks::default();
+        assert!(forks.observe(at(1), [(5, 1), (6, 1)].into()));
+        assert_eq!((forks.count(), forks.alive(), forks.alive_since()), (0, 2, Some(at(0))));
+        forks.observe(at(2), [(5, 1), (6, 1), (7, 1)].into());
+        assert_eq!((forks.count(), forks.alive()), (1, 3));
     }
 
     #[test]

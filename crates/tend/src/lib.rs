@@ -29,4 +29,4 @@ pub use event::{Event, Rest, Step};
 pub use figures::Figures;
 pub use refusal::Refusal;
 pub use region::{Region, Survey};
-pub use tender::{Tender, TenderSettings};
+pub use tender::{Tender, TenderSettings, Trial};

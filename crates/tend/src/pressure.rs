@@ -79,6 +79,11 @@ impl Gauges {
         spare(&memory, before.as_ref().map(|(_, before)| before), since, own)
     }
 
+    /// MemAvailable, as it was at the last look.
+    pub fn available_bytes(&self) -> Option<u64> {
+        self.last.as_ref()?.1.available_bytes
+    }
+
     /// Reads them; a kernel without pressure stall information has none.
     fn read(&self) -> Vec<Duration> {
         let texts = self.files.iter().filter_map(|file| std::fs::read_to_string(file).ok());

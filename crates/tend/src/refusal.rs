@@ -18,7 +18,7 @@ pub struct Facts {
     pub thp: Option<Thp>,
     /// The capability that this process lacks.
     pub missing_right: Option<Right>,
-    /// How a collapse of memory of our own went.
+    /// Why memory of our own could not be collapsed.
     pub rehearsal: Option<Outcome>,
     /// The target's pid.
     pub pid: i32,
@@ -220,7 +220,7 @@ mod tests {
         Facts {
             thp: Some(thp),
             missing_right: None,
-            rehearsal: Some(Outcome::Collapsed(Default::default())),
+            rehearsal: None,
             pid: 7,
             name: "redis-server".into(),
             may_have_huge_pages: Some(true),

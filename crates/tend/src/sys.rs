@@ -113,16 +113,34 @@ impl OwnRegion {
         start..start + self.bytes as u64
     }
 
-    /// Makes a huge page of it, and gives it back to the kernel. Errors are as [`collapse`]'s.
-    pub fn try_collapse(&mut self) -> io::Result<()> {
+    /// Fills it with base pages, as a target has them.
+    pub fn fill(&mut self, page_bytes: usize) {
+        // SAFETY: the region is this value's own, and there is nothing in it. Where the advice is not
+        // known there are no huge pages either.
+        let advise = |advice| unsafe {
+            let _ = madvise(self.region.as_ptr(), self.bytes, advice);
+        };
+        advise(Advice::LinuxNoHugepage);
+        for at in (0..self.bytes).step_by(page_bytes) {
+            // SAFETY: a byte of the region, which is mapped writable and nobody else's.
+            unsafe { self.region.byte_add(at).cast::<u8>().write_volatile(1) };
+        }
+        advise(Advice::LinuxHugepage);
+    }
+
+    /// Makes a huge page of it. Errors are as [`collapse`]'s.
+    pub fn collapse(&mut self) -> io::Result<()> {
         // SAFETY: one byte of memory that is mapped writable and that nobody else has.
         unsafe { self.region.cast::<u8>().write_volatile(1) };
         // SAFETY: the region is this value's own; its one byte is kept.
         let done = unsafe { libc::madvise(self.region.as_ptr(), self.bytes, MADV_COLLAPSE) };
-        let result = if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Gives its memory back to the kernel.
+    pub fn release(&mut self) {
         // SAFETY: the region is this value's own, and nothing in it is needed.
         let _ = unsafe { madvise(self.region.as_ptr(), self.bytes, Advice::LinuxDontNeed) };
-        result
     }
 }
 
@@ -144,7 +162,10 @@ mod tests {
         // No huge page, no such advice, or none for this process: anything else is a defect of ours.
         let reasons = [libc::ENOMEM, libc::EINVAL, libc::EAGAIN, libc::EBUSY];
         for _ in 0..3 {
-            if let Err(error) = own.try_collapse() {
+            own.fill(4096);
+            let collapsed = own.collapse();
+            own.release();
+            if let Err(error) = collapsed {
                 assert!(
                     error.raw_os_error().is_some_and(|code| reasons.contains(&code)),
                     "{error}"

@@ -16,13 +16,14 @@ use crate::event::{Event, Rest, Step};
 use crate::figures::Figures;
 use crate::forks::{self, Forks, LOOK, patience, sharing};
 use crate::history::History;
-use crate::pace::{Limits, Next, Pace};
+use crate::pace::{Haste, Limits, Next, Pace};
 use crate::ping::{Listening, Ping};
 use crate::plan::{self, CollapsePlan, Rules, in_turn};
 use crate::pressure::{self, Gauges};
 use crate::refusal;
 use crate::region::{Pages, Survey};
 use crate::stop;
+use crate::sys::OwnRegion;
 
 /// The rest after memory was tight.
 const TIGHT_REST: Duration = Duration::from_secs(10);
@@ -40,6 +41,9 @@ const MOST_TRIES: u32 = 4;
 const TRIALS: usize = 4;
 /// The part of the time from a look until the next fork in which what it found should be done.
 const PART_OF_INTERVAL: f64 = 0.5;
+/// Regions of our own that a dry run collapses, where an eighth of the memory that is left has room.
+const MOST_TRIED: u64 = 32;
+const TRIED_PART: u64 = 8;
 
 /// How one target is tended.
 #[derive(Debug, Clone)]
@@ -50,8 +54,48 @@ pub struct TenderSettings {
     pub limits: Limits,
     /// Between two looks at a target that has not forked since.
     pub interval: Duration,
+    /// The first pass pays no regard to the target.
+    pub at_once: bool,
     /// Nothing is collapsed: no right to is needed.
     pub only_looks: bool,
+}
+
+/// What a first pass takes here and now, by a part of it on memory of our own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Trial {
+    /// Regions that were collapsed.
+    pub regions: u64,
+    /// Regions that are to be.
+    pub planned_regions: u64,
+    elapsed_ns: u64,
+    cpu_ns: u64,
+    warming_cpu_ns: u64,
+}
+
+impl Trial {
+    fn of_all(&self, ns: u64) -> f64 {
+        ns as f64 * self.planned_regions as f64 / self.regions.max(1) as f64
+    }
+
+    /// How long all take.
+    pub fn tending_ns(&self) -> f64 {
+        self.of_all(self.elapsed_ns)
+    }
+
+    /// The CPU time of that.
+    pub fn cpu_ns(&self) -> f64 {
+        self.of_all(self.cpu_ns)
+    }
+
+    /// Of it, what warms the huge pages that collapses take.
+    pub fn warming_cpu_ns(&self) -> f64 {
+        self.of_all(self.warming_cpu_ns)
+    }
+
+    /// CPU time of one.
+    pub fn collapse_ns(&self) -> f64 {
+        self.cpu_ns as f64 / self.regions.max(1) as f64
+    }
 }
 
 /// Tends one process.
@@ -83,6 +127,10 @@ pub struct Tender {
     restored_from: Option<Duration>,
     collapsed_at_survey: u64,
     is_busy: bool,
+    /// Not yet was all huge that could be.
+    is_first_pass: bool,
+    /// When the next collapse may come.
+    next_at: Duration,
     /// It rested since it looked: what is queued may be gone.
     is_stale: bool,
     /// Faults of its children that had ended by the last look (proc_pid_stat(5), cminflt).
@@ -108,7 +156,7 @@ fn admit(target: &Target, only_looks: bool) -> Result<(Collapser, Pagemap, u64),
     refusal::check(&refusal::Facts {
         thp,
         missing_right: refusal::missing_right(target, &own, pagemap.as_ref().err(), only_looks),
-        rehearsal: Some(collapser.rehearse()),
+        rehearsal: collapser.rehearse().err(),
         pid: target.pid(),
         name: target.name().to_owned(),
         may_have_huge_pages: refusal::may_have_huge_pages(target)?,
@@ -139,7 +187,10 @@ impl Tender {
         let (collapser, pagemap, huge_page_bytes) = admit(&target, settings.only_looks)?;
         let gauges = Gauges::of(&Cgroup::of(&Root::default(), target.pid()));
         Ok(Tender {
-            figures: Figures::new(target.pid(), target.name().to_owned()),
+            figures: Figures {
+                huge_page_bytes,
+                ..Figures::new(target.pid(), target.name().to_owned())
+            },
             pace: Pace::new(settings.limits),
             target,
             pagemap,
@@ -162,6 +213,8 @@ impl Tender {
             restored_from: None,
             collapsed_at_survey: 0,
             is_busy: false,
+            is_first_pass: true,
+            next_at: Duration::ZERO,
             is_stale: false,
             reaped_faults: None,
             rest_until: None,
@@ -183,22 +236,76 @@ impl Tender {
             && self.rest_until.is_none()
     }
 
-    /// Look at the target and decide; nothing is done to it. Also the CPU time that a collapse takes.
-    pub fn look(&mut self) -> Result<(Survey, CollapsePlan, Option<u64>), ProcessError> {
+    /// Look at the target and decide; nothing is done to it. Also what a first pass would take, or why
+    /// that cannot be told.
+    pub fn look(
+        &mut self,
+    ) -> Result<(Survey, CollapsePlan, Result<Trial, &'static str>), ProcessError> {
         let survey = Survey::take(&self.target, self.huge_page_bytes)?;
         let collapse_ns = self.collapse_ns();
         let plan = self.plan(&survey, collapse_ns);
-        Ok((survey, plan, collapse_ns))
+        let trial = self.try_out(&plan)?;
+        Ok((survey, plan, trial))
     }
 
-    /// The CPU time of one: two collapses of memory of our own, since each is rehearsed. The first
-    /// meets memory that nobody has touched for long.
+    /// The first pass, on memory of our own and at the same pace; all else that a region takes is done
+    /// to the target's. Its huge pages are not given back before the end: the next would get those.
+    fn try_out(
+        &mut self,
+        plan: &CollapsePlan,
+    ) -> Result<Result<Trial, &'static str>, ProcessError> {
+        if let Err(tight) = self.gauges.check(self.began.elapsed(), self.target.pid()) {
+            return Ok(Err(tight.words()));
+        }
+        let room = self.gauges.available_bytes().unwrap_or(0) / TRIED_PART / self.huge_page_bytes;
+        let page_bytes = self.page_bytes() as usize;
+        let like = (0..room.clamp(1, MOST_TRIED)).map(|_| {
+            let mut region = OwnRegion::map(self.huge_page_bytes).ok()?;
+            region.fill(page_bytes);
+            Some(region)
+        });
+        let mut like: Vec<OwnRegion> = like.take(plan.steps.len()).flatten().collect();
+        let mut pace = Pace::new(self.settings.limits);
+        let mut trial = Trial { planned_regions: plan.steps.len() as u64, ..Trial::default() };
+        let (began, cpu_before) = (Instant::now(), thread_cpu_ns());
+        let mut pause_ns = 0;
+        for (step, like) in plan.steps.iter().zip(&mut like) {
+            let next_at = Instant::now() + Duration::from_nanos(pause_ns);
+            let region = step.start..step.start + self.huge_page_bytes;
+            sharing(&self.target)?;
+            let Ok(warming_ns) = self.collapser.warm(&self.target) else { break };
+            std::thread::sleep(next_at.saturating_duration_since(Instant::now()));
+            sharing(&self.target)?;
+            Pages::of(&self.target, &mut self.pagemap, region)?;
+            let Ok(cost) = self.collapser.try_out(&self.target, like) else { break };
+            trial.regions += 1;
+            trial.warming_cpu_ns += warming_ns;
+            pause_ns = match pace.after(&cost, self.haste(Duration::ZERO)) {
+                Next::Pause { ns } | Next::Rest { ns } => ns,
+            };
+        }
+        trial.elapsed_ns = began.elapsed().as_nanos() as u64;
+        trial.cpu_ns = thread_cpu_ns().saturating_sub(cpu_before);
+        self.collapser.release();
+        Ok(match trial.regions {
+            0 if !plan.steps.is_empty() => Err("no huge page is free now"),
+            _ => Ok(trial),
+        })
+    }
+
+    /// The CPU time of one with its warming, tried on memory of our own. The first of them meets memory
+    /// that nobody has touched for long.
     fn collapse_ns(&mut self) -> Option<u64> {
-        let rehearse = |collapser: &mut Collapser| match collapser.rehearse() {
-            Outcome::Collapsed(cost) => Some(2 * cost.cpu_ns),
-            _ => None,
+        let mut like = OwnRegion::map(self.huge_page_bytes).ok()?;
+        let page_bytes = self.page_bytes() as usize;
+        let mut one = || {
+            like.fill(page_bytes);
+            self.collapser.warm(&self.target).ok()?;
+            let cost = self.collapser.try_out(&self.target, &mut like).ok()?;
+            like.release();
+            Some(cost.cpu_ns + cost.warming_cpu_ns)
         };
-        (0..3).filter_map(|_| rehearse(&mut self.collapser)).min()
+        (0..3).filter_map(|_| one()).min()
     }
 
     /// By what collapses cost here: once real ones were timed, there is no need to try. Where they
@@ -241,21 +348,48 @@ impl Tender {
     /// Do the next thing that is due; never longer than a collapse or a look takes. Fails once the
     /// target has ended or may not be looked at any more.
     pub fn step(&mut self) -> Result<Step, ProcessError> {
-        let (cpu_before, collapsed_before) = (thread_cpu_ns(), self.figures.collapsed_regions);
+        let cpu_before = thread_cpu_ns();
+        let before = (self.pass, self.figures.warming_cpu_ns, self.figures.collapsed_regions);
+        let is_first_pass = self.is_first_pass;
         let mut step = Step { wait: LOOK, ..Step::default() };
         let result = self.advance(&mut step);
         let cpu_ns = thread_cpu_ns().saturating_sub(cpu_before);
+        let warming_ns = self.figures.warming_cpu_ns - before.1;
+        let did_work =
+            before.0 != self.pass || warming_ns > 0 || before.2 != self.figures.collapsed_regions;
+        step.apart_ns = if is_first_pass && did_work { cpu_ns } else { warming_ns };
+        let charged_ns = cpu_ns.saturating_sub(step.apart_ns);
         let limits = &self.settings.limits;
         // To look alone costs as much as the target has children, and uses up nothing that was saved.
-        let wait = match self.figures.collapsed_regions == collapsed_before {
-            true => limits.wait_after(cpu_ns),
-            false => limits.pause_after(cpu_ns),
+        let wait = match self.figures.collapsed_regions == before.2 {
+            true => limits.wait_after(charged_ns),
+            false => limits.pause_after(charged_ns),
         };
         step.wait = step.wait.max(wait);
         self.figures.cpu_ns += cpu_ns;
         self.figures.forks = self.forks.count();
         self.figures.regions_left = self.queue.len() as u64;
+        self.figures.done_in = self.done_in();
         result.map(|()| step)
+    }
+
+    /// How long what is left of this pass takes, at its rate so far.
+    fn done_in(&self) -> Option<Duration> {
+        let left = self.queue.len() as u64;
+        let did = self.figures.pass_regions.checked_sub(left).filter(|did| *did > 0)?;
+        let took = self.began.elapsed().saturating_sub(self.surveyed?);
+        self.is_busy.then(|| took.mul_f64(left as f64 / did as f64))
+    }
+
+    fn haste(&self, now: Duration) -> Haste {
+        match self.is_first_pass {
+            true if self.settings.at_once => Haste::AtOnce,
+            true => Haste::FirstPass,
+            false => Haste::Upkeep {
+                regions_left: self.queue.len() as u64,
+                left_ns: self.done_by.map(|by| by.saturating_sub(now).as_nanos() as u64),
+            },
+        }
     }
 
     fn advance(&mut self, step: &mut Step) -> Result<(), ProcessError> {
@@ -296,8 +430,33 @@ impl Tender {
             self.rest(now, Rest::Memory(tight), TIGHT_REST, step);
             return Ok(());
         }
+        // Between two collapses a huge page is warmed for the next, while the target goes on.
+        if !self.collapser.is_warm() {
+            return self.warm(start, now, step);
+        }
+        if now < self.next_at {
+            step.wait = self.next_at - now;
+            return Ok(());
+        }
         self.queue.pop_front();
         self.collapse(start, now, step)
+    }
+
+    fn warm(&mut self, start: u64, now: Duration, step: &mut Step) -> Result<(), ProcessError> {
+        let began = Instant::now();
+        let warmed = self.collapser.warm(&self.target);
+        self.gauges.waited_ourselves(began.elapsed());
+        match warmed {
+            Ok(ns) => {
+                self.figures.warming_cpu_ns += ns;
+                step.wait = self.next_at.saturating_sub(self.began.elapsed());
+                Ok(())
+            }
+            Err(outcome) => {
+                self.queue.pop_front();
+                self.judge(outcome, start, now, step)
+            }
+        }
     }
 
     /// Whether huge pages were switched off on this machine since: a collapse on request would be made
@@ -316,7 +475,11 @@ impl Tender {
     /// Whether no forked child lives; tells when that changes.
     fn is_alone(&mut self, now: Duration, step: &mut Step) -> Result<bool, ProcessError> {
         let before = (self.forks.alive_since(), self.forks.count());
+        let is_first_look = !self.forks.has_looked();
         let shared = self.forks.observe(now, sharing(&self.target)?);
+        if is_first_look && shared {
+            step.events.push(Event::Shared { alive: self.forks.alive() });
+        }
         if self.forks.count() != before.1 {
             step.events.push(Event::Forked { alive: self.forks.alive() });
             self.is_busy = false;
@@ -352,6 +515,7 @@ impl Tender {
         self.forks_at_survey = self.forks.count();
         self.collapsed_at_survey = self.figures.collapsed_regions;
         self.is_busy = !self.queue.is_empty();
+        self.figures.pass_regions = self.queue.len() as u64;
         self.figures.small_pages = Some(survey.small_pages);
         self.figures.huge_regions = survey.knows_huge.then_some(survey.huge_regions);
         // Usual costs decide what pays, and promise nothing.
@@ -374,6 +538,7 @@ impl Tender {
 
     fn rest(&mut self, now: Duration, reason: Rest, how_long: Duration, step: &mut Step) {
         self.is_stale = true;
+        self.collapser.release();
         self.rest_until = Some(now + how_long);
         *self.figures.rests.entry(reason.name()).or_insert(0) += 1;
         step.events.push(Event::Resting { reason, for_ns: how_long.as_nanos() as u64 });
@@ -395,23 +560,28 @@ impl Tender {
             return Ok(());
         }
         let Some(pidfd) = self.target.pidfd() else { return Ok(()) };
-        let listening = self.ping.as_ref().map(Ping::listen);
+        let haste = self.haste(now);
+        let ping = self.ping.as_ref().filter(|_| haste != Haste::AtOnce);
+        let listening = ping.map(Ping::listen);
         let began = Instant::now();
-        let outcome = match self.collapser.prepare(&self.target) {
-            // It may have forked while a huge page was made ready.
-            Ok(_) if !sharing(&self.target)?.is_empty() => {
-                self.queue.push_front(start);
-                step.wait = Duration::ZERO;
-                return Ok(());
-            }
-            Ok(ready) => self.collapser.collapse(ready, &self.target, pidfd, start),
-            Err(outcome) => outcome,
-        };
+        let mut outcome = self.collapser.collapse(&self.target, pidfd, start);
         self.gauges.waited_ourselves(began.elapsed());
         let told_ns = listening.and_then(Listening::heard_ns);
+        if let Outcome::Collapsed(cost) = &mut outcome {
+            cost.told_ns = told_ns;
+        }
+        self.judge(outcome, start, now, step)
+    }
+
+    fn judge(
+        &mut self,
+        outcome: Outcome,
+        start: u64,
+        now: Duration,
+        step: &mut Step,
+    ) -> Result<(), ProcessError> {
         match outcome {
-            Outcome::Collapsed(mut cost) => {
-                cost.told_ns = told_ns;
+            Outcome::Collapsed(cost) => {
                 self.no_page_rest = NO_PAGE_REST;
                 self.history.collapsed(start, self.pass);
                 self.last.remove(&start);
@@ -423,9 +593,11 @@ impl Tender {
                 }
                 self.figures.call_ns.record(cost.call_ns.max(1)).expect("it resizes itself");
                 self.figures.stall_ns.record(cost.stall_ns().max(1)).expect("it resizes itself");
-                let left = self.done_by.map(|by| by.saturating_sub(now).as_nanos() as u64);
-                match self.pace.after(&cost, self.queue.len() as u64, left) {
-                    Next::Pause { ns } => step.wait = Duration::from_nanos(ns),
+                match self.pace.after(&cost, self.haste(now)) {
+                    Next::Pause { ns } => {
+                        self.next_at = self.began.elapsed() + Duration::from_nanos(ns);
+                        step.wait = Duration::ZERO;
+                    }
                     Next::Rest { ns } => {
                         self.rest(now, Rest::Stalls, Duration::from_nanos(ns), step);
                     }
@@ -483,6 +655,8 @@ impl Tender {
             return;
         }
         self.last.clear();
+        self.collapser.release();
+        self.is_first_pass = false;
         let surveyed = self.surveyed.unwrap_or_default();
         // Later passes over the same memory are not what the fork left behind.
         if let Some(ended) = self.forks.ended().filter(|ended| self.restored_from != Some(*ended))

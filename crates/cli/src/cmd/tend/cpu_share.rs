@@ -27,6 +27,11 @@ impl CpuShare {
         CpuShare { budget, cpu_ns: process_cpu_ns(), at: Instant::now() }
     }
 
+    /// So much of what was used is not of the share.
+    pub fn excuse(&mut self, cpu_ns: u64) {
+        self.cpu_ns += cpu_ns;
+    }
+
     /// How long nothing may be done.
     pub fn wait(&mut self, now: Instant) -> Duration {
         self.wait_after(now, process_cpu_ns())
@@ -60,6 +65,10 @@ mod tests {
         let used = used + 10_000_000;
         assert_eq!(cpu_share.wait_after(began + ms(20), used), ms(180));
         assert_eq!(cpu_share.wait_after(began + ms(120), used), ms(80));
+        assert_eq!(cpu_share.wait_after(began + ms(200), used), Duration::ZERO);
+        // What is excused is not paid.
+        cpu_share.excuse(5_000_000);
+        let used = used + 5_000_000;
         assert_eq!(cpu_share.wait_after(began + ms(200), used), Duration::ZERO);
         // An idle hour buys what an idle minute does: 3 s of work.
         let hour = began + ms(3_600_000);

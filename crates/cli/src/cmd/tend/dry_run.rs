@@ -11,7 +11,7 @@ use cowlab_schema::{Command, Metric};
 use cowlab_store::{Missing, Sample};
 use cowlab_tend::plan::CollapsePlan;
 use cowlab_tend::stop::{Stops, stops};
-use cowlab_tend::{Survey, Tender};
+use cowlab_tend::{Survey, Tender, Trial};
 use serde::Serialize;
 
 use super::{TendPlan, messages};
@@ -25,10 +25,9 @@ struct Found {
     name: String,
     survey: Survey,
     steps: CollapsePlan,
-    collapse_ns: Option<u64>,
+    trial: Result<Trial, &'static str>,
     stops: Result<Stops, String>,
     page_bytes: u64,
-    cpu_share: f64,
 }
 
 #[derive(Serialize)]
@@ -60,7 +59,7 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan) -> Result<()> {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     let is_one = targets.len() == 1;
     for (pid, number) in targets {
-        match plan.tender(args, pid, number, None).and_then(|mut tender| look(&mut tender, plan)) {
+        match plan.tender(args, pid, number, None).and_then(|mut tender| look(&mut tender)) {
             Ok(one) => found.push(one),
             Err(error) if is_one => return Err(error),
             // The others are looked at all the same.
@@ -101,8 +100,8 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan) -> Result<()> {
     output::text(&document)
 }
 
-fn look(tender: &mut Tender, plan: &TendPlan) -> Result<Found> {
-    let (survey, steps, collapse_ns) = tender.look()?;
+fn look(tender: &mut Tender) -> Result<Found> {
+    let (survey, steps, trial) = tender.look()?;
     let of = tender.target();
     let stops = match worker(of).or_else(|| shared_with_children(of)) {
         Some(why) => Err(why),
@@ -113,10 +112,9 @@ fn look(tender: &mut Tender, plan: &TendPlan) -> Result<Found> {
         name: tender.target().name().to_owned(),
         survey,
         steps,
-        collapse_ns,
+        trial,
         stops,
         page_bytes: tender.page_bytes(),
-        cpu_share: plan.settings.cpu_share,
     })
 }
 
@@ -137,12 +135,6 @@ impl Found {
             },
             stops: self.stops.as_ref().ok().copied(),
         }
-    }
-
-    /// The time that it would take at the full share of a CPU, and the CPU time.
-    fn takes_ns(&self) -> Option<(f64, f64)> {
-        let cpu = self.collapse_ns? as f64 * self.steps.steps.len() as f64;
-        Some((cpu / self.cpu_share, cpu))
     }
 
     fn section(&self) -> Section {
@@ -174,19 +166,16 @@ impl Found {
         row("regions that do not pay", Cell::count(self.steps.unprofitable_regions));
         let filled: u64 = self.steps.steps.iter().map(|step| step.absent_pages).sum();
         row("memory that is filled in", Cell::number((filled * self.page_bytes) as f64, "bytes"));
-        match (self.collapse_ns, self.takes_ns()) {
-            (Some(one), Some((elapsed, cpu))) => {
+        match &self.trial {
+            Ok(trial) => {
                 row(
-                    "CPU time of one collapse, tried on memory of our own",
-                    Cell::number(one as f64, "ns"),
+                    "all of them take, by a part of it tried on memory of our own",
+                    Cell::number(trial.tending_ns(), "ns"),
                 );
-                row(
-                    "all of them, at the share of a CPU that is allowed",
-                    Cell::number(elapsed, "ns"),
-                );
-                row("CPU time of that", Cell::number(cpu, "ns"));
+                row("CPU time of that", Cell::number(trial.cpu_ns(), "ns"));
+                row("of it to warm the huge pages", Cell::number(trial.warming_cpu_ns(), "ns"));
             }
-            _ => row("CPU time of one collapse", absent("no huge page is free now")),
+            Err(reason) => row("what all of them take", absent(reason)),
         }
         let headline = Finding { headline: self.sentence(), ..Finding::default() };
         Section::new(
@@ -225,12 +214,13 @@ fn samples(of: &Found) -> Vec<Sample> {
     add(tend::HUGE_REGIONS, of.survey.huge_regions as f64, None);
     add(tend::CANDIDATE_REGIONS, of.steps.steps.len() as f64, None);
     add(tend::SPARSE_REGIONS, of.steps.sparse_regions as f64, None);
-    if let Some(ns) = of.collapse_ns {
-        add(tend::COLLAPSE_NS, ns as f64, None);
-    }
-    if let Some((elapsed, cpu)) = of.takes_ns() {
-        add(tend::TENDING_NS, elapsed, None);
-        add(tend::TENDING_CPU_NS, cpu, None);
+    if let Ok(trial) = &of.trial {
+        if trial.regions > 0 {
+            add(tend::COLLAPSE_NS, trial.collapse_ns(), None);
+        }
+        add(tend::TENDING_NS, trial.tending_ns(), None);
+        add(tend::TENDING_CPU_NS, trial.cpu_ns(), None);
+        add(tend::WARMING_CPU_NS, trial.warming_cpu_ns(), None);
     }
     if let Ok(Stops { now, after }) = of.stops {
         for (state, stop) in [(State::Now, now), (State::After, after)] {

@@ -150,7 +150,7 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan, interrupted: &AtomicBoo
                 search_at = now + live.search();
                 live.tell_refused();
             }
-            next = live.step(now)?;
+            next = live.step(now, &mut cpu_share)?;
         }
         if live.is_over()? {
             reason = "done";
@@ -283,13 +283,14 @@ impl Live<'_> {
     }
 
     /// Step everyone who is due; when the next one is.
-    fn step(&mut self, now: Instant) -> Result<Instant> {
+    fn step(&mut self, now: Instant, cpu_share: &mut CpuShare) -> Result<Instant> {
         let due: Vec<i32> =
             self.due.iter().filter(|(_, at)| **at <= now).map(|(pid, _)| *pid).collect();
         for pid in due {
             let Some(tender) = self.tenders.get_mut(&pid) else { continue };
             match tender.step() {
                 Ok(step) => {
+                    cpu_share.excuse(step.apart_ns);
                     for event in &step.events {
                         let text = messages::event(self.json, &tender.figures, event)?;
                         self.printer.offer(text);
@@ -308,7 +309,7 @@ impl Live<'_> {
                         ProcessError::Vanished { .. } => "it has ended".to_owned(),
                         other => other.to_string(),
                     };
-                    let text = messages::figures(self.json, &tender.figures, Some(&reason))?;
+                    let text = messages::ended(self.json, &tender.figures, &reason)?;
                     self.printer.offer(text);
                     self.is_incomplete = true;
                     self.due.remove(&pid);
@@ -333,8 +334,10 @@ impl Live<'_> {
     }
 
     fn report(&mut self) -> Result<()> {
-        for tender in self.tenders.values().filter(|_| self.json) {
-            self.printer.offer(messages::figures(true, &tender.figures, None)?);
+        for tender in self.tenders.values() {
+            if let Some(text) = messages::progress(self.json, &tender.figures)? {
+                self.printer.offer(text);
+            }
         }
         self.write_metrics();
         Ok(())
@@ -357,7 +360,7 @@ impl Live<'_> {
 
     fn finish(mut self, reason: &str, interrupted: &AtomicBool) -> Result<()> {
         for tender in self.tenders.values() {
-            self.printer.offer(messages::figures(self.json, &tender.figures, Some(reason))?);
+            self.printer.offer(messages::ended(self.json, &tender.figures, reason)?);
         }
         self.write_metrics();
         if self.printer.skipped > 0 {

@@ -45,15 +45,31 @@ pub fn event(json: bool, figures: &Figures, event: &Event) -> Result<String> {
     Ok(format!("{} ({}): {}\n", clean(&figures.name), figures.pid, words(event)))
 }
 
-/// The figures, from time to time and at the end.
-pub fn figures(json: bool, of: &Figures, reason: Option<&str>) -> Result<String> {
-    let samples = samples(of);
+/// How far it is, from time to time; of nothing under way only the figures are told.
+pub fn progress(json: bool, of: &Figures) -> Result<Option<String>> {
     if json {
-        let (event, reason) =
-            (if reason.is_some() { "ended" } else { "figures" }, reason.unwrap_or(""));
-        return line(Ended { event, reason, figures: of.summary() }, samples);
+        return line(Ended { event: "figures", reason: "", figures: of.summary() }, samples(of))
+            .map(Some);
     }
-    let Some(reason) = reason else { return Ok(String::new()) };
+    let Some(left) = of.done_in else { return Ok(None) };
+    let done = of.pass_regions - of.regions_left;
+    Ok(Some(format!(
+        "{} ({}): {} of {} regions, {} of {}; done in about {}\n",
+        clean(&of.name),
+        of.pid,
+        count(done),
+        count(of.pass_regions),
+        quantity((done * of.huge_page_bytes) as f64, "bytes"),
+        quantity((of.pass_regions * of.huge_page_bytes) as f64, "bytes"),
+        quantity(left.as_nanos() as f64, "ns"),
+    )))
+}
+
+/// The figures at the end.
+pub fn ended(json: bool, of: &Figures, reason: &str) -> Result<String> {
+    if json {
+        return line(Ended { event: "ended", reason, figures: of.summary() }, samples(of));
+    }
     let stall = match of.stall_ns.is_empty() {
         true => String::new(),
         false => format!(
@@ -62,12 +78,14 @@ pub fn figures(json: bool, of: &Figures, reason: Option<&str>) -> Result<String>
         ),
     };
     Ok(format!(
-        "{} ({}): {reason}: {} regions were collapsed{stall}; {} forks were seen; {} of CPU time\n",
+        "{} ({}): {reason}: {} regions were collapsed{stall}; {} forks were seen; {} of CPU time, {} of it to \
+         warm memory\n",
         clean(&of.name),
         of.pid,
         count(of.collapsed_regions),
         count(of.forks),
         quantity(of.cpu_ns as f64, "ns"),
+        quantity(of.warming_cpu_ns as f64, "ns"),
     ))
 }
 
@@ -89,6 +107,7 @@ fn samples(of: &Figures) -> Vec<Sample> {
     add(tend::COLLAPSED_REGIONS, Some(of.collapsed_regions), None);
     add(tend::FORKS, Some(of.forks), None);
     add(tend::CPU_NS, Some(of.cpu_ns), None);
+    add(tend::WARMING_CPU_NS, Some(of.warming_cpu_ns), None);
     add(tend::SMALL_PAGES, of.small_pages, None);
     add(tend::HUGE_REGIONS, of.huge_regions, None);
     for quantile in QUANTILES {
@@ -140,6 +159,9 @@ fn words(event: &Event) -> String {
                 count(*sparse_regions),
                 count(*backed_off_regions)
             )
+        }
+        Event::Shared { alive } => {
+            format!("{alive} that it forked before share its memory: waiting")
         }
         Event::Forked { alive } => format!("forked, {alive} now share its memory: waiting"),
         Event::Alone { after_ns } => {

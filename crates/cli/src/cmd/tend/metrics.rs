@@ -52,7 +52,7 @@ impl Sums {
 /// Kind, name, unit, help, and the figure; absent where it is not known.
 type Metric = (Kind, &'static str, Option<&'static str>, &'static str, fn(&Figures) -> Option<f64>);
 
-const METRICS: [Metric; 6] = [
+const METRICS: [Metric; 7] = [
     (Kind::Counter, "cowlab_tend_collapsed_regions", None, "Regions made one huge page", |of| {
         Some(of.collapsed_regions as f64)
     }),
@@ -62,6 +62,13 @@ const METRICS: [Metric; 6] = [
     (Kind::Counter, "cowlab_tend_cpu", Some("seconds"), "CPU time of tending", |of| {
         Some(of.cpu_ns as f64 / 1e9)
     }),
+    (
+        Kind::Counter,
+        "cowlab_tend_warming_cpu",
+        Some("seconds"),
+        "Of it, that of warming the huge pages that collapses took",
+        |of| Some(of.warming_cpu_ns as f64 / 1e9),
+    ),
     (
         Kind::Gauge,
         "cowlab_tend_small_pages",

@@ -112,6 +112,7 @@ impl TendPlan {
                 ..Limits::default()
             },
             interval: self.interval,
+            at_once: self.settings.at_once,
             only_looks: args.dry_run,
         };
         Tender::new(target, settings, self.priced.profile.clone(), ping)
