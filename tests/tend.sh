@@ -127,7 +127,7 @@ at_once=()
 for _ in {1..5}; do
 	ends
 	target 64
-	passes --json tend "$target" --once --set at_once=true,cpu_share=0.01 --profile "$profile"
+	passes --json tend "$target" --once --set at_once=true --set cpu_share=0.01 --profile "$profile"
 	at_once+=("$(jq -s '[.[].summary | select(.event == "done").took_ns][0]' out)")
 done
 tell check whole
