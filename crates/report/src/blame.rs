@@ -80,7 +80,10 @@ impl Blamed {
             folded: blame::folded(stacks),
             page_bytes: environment.map_or(4096.0, |of| of.page_size_bytes as f64),
             lost_stacks: first(names::LOST_STACKS),
-            cost: spent.zip(first(names::RAN_NS)).map(|(spent, ran)| spent / ran.max(1.0)),
+            // Of programs that hardly ran a share says nothing.
+            cost: spent
+                .zip(first(names::RAN_NS).filter(|ran_ns| *ran_ns > 1e7))
+                .map(|(spent, ran)| spent / ran),
         }
     }
 
