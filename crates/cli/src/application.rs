@@ -106,13 +106,12 @@ pub fn local_pid(asked: &Asked) -> Result<i32> {
         Some((uptime_s as u64).saturating_sub(started_s))
     };
     let pid = server.pid;
-    // Where both are known; in a container the path may be another, the file's name is not.
-    let name = |path: &Path| path.file_name().map(ToOwned::to_owned);
-    let runs = std::fs::read_link(format!("/proc/{pid}/exe")).ok().as_deref().and_then(name);
-    let is_another = match (&server.executable, runs) {
-        (Some(says), Some(runs)) => name(Path::new(says)).is_some_and(|says| says != runs),
-        _ => false,
-    };
+    // It is started by this name, of which the kernel keeps 15 bytes. (Debian's is a link to another.)
+    let says = server.executable.as_deref().and_then(|path| Path::new(path).file_name());
+    let says = says.map(|name| name.to_string_lossy().into_owned());
+    let runs = Stat::of(pid).map(|stat| stat.name);
+    let is_another =
+        says.zip(runs).is_some_and(|(says, runs)| !says.as_bytes().starts_with(runs.as_bytes()));
     match age_s() {
         Some(age_s) if !is_another && age_s.abs_diff(server.uptime_s) <= SAME_AGE_S => {
             Ok(pid as i32)

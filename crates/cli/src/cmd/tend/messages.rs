@@ -175,3 +175,27 @@ fn words(event: &Event) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_pass_under_way_says_how_far_it_is_and_when_it_will_be_done() {
+        let mut figures = Figures {
+            pass_regions: 600,
+            regions_left: 450,
+            huge_page_bytes: 2 << 20,
+            ..Figures::new(7, "redis-server".to_owned())
+        };
+        assert_eq!(progress(false, &figures).unwrap(), None, "nothing is under way");
+        figures.done_in = Some(Duration::from_secs(30));
+        assert_eq!(
+            progress(false, &figures).unwrap().unwrap(),
+            "redis-server (7): 150 of 600 regions, 300 MiB of 1.17 GiB; done in about 30.0 s\n"
+        );
+        assert!(progress(true, &figures).unwrap().unwrap().contains("\"event\":\"figures\""));
+    }
+}

@@ -86,7 +86,7 @@ pub fn text(args: &TendArgs) -> Result<String> {
          # CAP_SYS_PTRACE is for collapsing memory: what reads or writes it is refused.\n\
          SystemCallFilter=@system-service\n\
          SystemCallFilter=~process_vm_writev process_vm_readv ptrace kcmp @privileged @resources\n\
-         SystemCallFilter=process_madvise capset sched_setscheduler sched_setattr setrlimit\n\
+         SystemCallFilter=process_madvise capset sched_setscheduler sched_setattr sched_setaffinity setrlimit\n\
          SystemCallErrorNumber=EPERM\n\
          MemoryMax=256M\n\
          \n\
