@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""forks_late.py FORKS BEFORE_S CHILD_S: forks after a while, and again when its child has ended. Ends 1 s
+"""forks_late.py FORKS BEFORE_S CHILD_S: forks after a while, and again when its child has ended. Ends 2 s
 after its last fork."""
 
 import os
@@ -14,4 +14,4 @@ for fork in range(forks):
         os._exit(0)
     if fork + 1 < forks:
         os.wait()
-time.sleep(1)
+time.sleep(2)
