@@ -14,37 +14,8 @@ huge=/sys/kernel/mm/transparent_hugepage
 [[ $(id -u) == 0 ]] || skip "needs root"
 profile=$REPOSITORY/tests/fixtures/profile.json
 
-started=()
-trap 'for pid in "${started[@]}"; do kill -9 "$pid" 2>/dev/null || true; done' EXIT
-
-# target MIB: a program with so much memory of a known pattern; its pid in $target.
-target() {
-	rm -f to from
-	mkfifo to from
-	python3 "$REPOSITORY/tests/tend/target.py" "$1" <to >from &
-	target=$!
-	started+=("$target")
-	exec 7>to 8<from
-	hears ready
-}
-
-# tell WORD ANSWER
-tell() {
-	echo "$1" >&7
-	hears "$2"
-}
-
-hears() {
-	local line=
-	read -r -t 60 line <&8 || fail "the target does not answer '$1'"
-	[[ $line == $1* ]] || fail "expected '$1' of the target, saw '$line'"
-}
-
-ends() {
-	exec 7>&- 8<&-
-	kill -9 "$target" 2>/dev/null || true # it may have ended by itself
-	wait "$target" 2>/dev/null || true # its status is its own or the signal's
-}
+# shellcheck source=tests/tend/target.sh
+. "$REPOSITORY/tests/tend/target.sh"
 
 # Pages of the target in huge pages, in MiB.
 huge_mib() {
@@ -105,34 +76,6 @@ holds out '$documents | all(keys | includes(["format", "samples", "summary", "mi
 	'$documents | last.samples | distinct("metric") | includes(["collapsed_regions", "stall_ns"])'
 passes --json tend "$target" --dry-run --profile "$profile"
 json 'one("candidate_regions") <= 2' 'one("huge_regions") >= 28'
-
-# A dry run keeps its word: what it says beside what comes, as medians of five. The rule is 30%; here a
-# pass takes some 300 ms, of which one stall beyond the budget, by whoever shares the machine, is 100 ms.
-promised=() took=()
-for _ in {1..5}; do
-	ends
-	target 64
-	passes --json tend "$target" --dry-run --profile "$profile"
-	promised+=("$(jq '.samples[] | select(.metric == "tending_ns") | .value' out)")
-	passes --json tend "$target" --once --profile "$profile"
-	took+=("$(jq -s '[.[].summary | select(.event == "done").took_ns][0]' out)")
-done
-median() { printf '%s\n' "$@" | sort -g | sed -n 3p; }
-awk -v promised="$(median "${promised[@]}")" -v took="$(median "${took[@]}")" \
-	'BEGIN { ratio = took / promised; exit !(ratio > 0.4 && ratio < 2.5) }' ||
-	fail "the dry run promised ${promised[*]} ns, it took ${took[*]}"
-
-# At once, the same is several times faster; and its first pass is no matter of its share of a CPU.
-at_once=()
-for _ in {1..5}; do
-	ends
-	target 64
-	passes --json tend "$target" --once --set at_once=true --set cpu_share=0.01 --profile "$profile"
-	at_once+=("$(jq -s '[.[].summary | select(.event == "done").took_ns][0]' out)")
-done
-tell check whole
-awk -v at_once="$(median "${at_once[@]}")" -v took="$(median "${took[@]}")" 'BEGIN { exit at_once > took }' ||
-	fail "at once it took ${at_once[*]} ns, else ${took[*]}"
 
 # Metrics are written without root's right to others' folders: refused at once, and later only said.
 refuses 1 'gives up the right to other users.*--output.*[Pp]ermission denied' \
@@ -222,28 +165,6 @@ called="tend --json | head"
 is_status 0
 ((SECONDS <= 10)) || fail "tend went on for $SECONDS s without a reader"
 says out '"event"'
-# Hundreds of children and steady forks: looking at them takes no more of a CPU than it may, once what it
-# took to start is paid for: seconds as a rule, and more than 20 have been seen.
-tell crowd crowded
-SECONDS=0
-"$COWLAB" tend "$target" --set cpu_share=0.01 --duration-s 120 >out 2>err </dev/null &
-tend=$!
-started+=("$tend")
-for _ in {1..1100}; do ! grep -q 'share its memory' out || break; sleep 0.1; done
-sleep 5
-# utime and stime of proc_pid_stat(5), in ticks.
-used=$(awk -v hz="$(getconf CLK_TCK)" '{ print ($14 + $15) / hz }' "/proc/$tend/stat")
-awk -v used="$used" -v time="$SECONDS" 'BEGIN { exit used > 0.4 + 0.01 * time }' ||
-	fail "looking for $SECONDS s took $used s of CPU time: $(cat out err)"
-kill "$tend"
-status=0
-wait "$tend" || status=$?
-called="tend of hundreds of children"
-is_status 0
-says out '300 that it forked before share its memory'
-hears alone
-tell release released
-
 # The target ends: that is said, and the tender ends as well.
 "$COWLAB" tend "$target" >out 2>err </dev/null &
 tend=$!

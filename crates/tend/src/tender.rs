@@ -23,7 +23,10 @@ use crate::pressure::{self, Gauges};
 use crate::refusal;
 use crate::region::{Pages, Survey};
 use crate::stop;
-use crate::sys::OwnRegion;
+
+mod trial;
+
+pub use trial::Trial;
 
 /// The rest after memory was tight.
 const TIGHT_REST: Duration = Duration::from_secs(10);
@@ -41,10 +44,6 @@ const MOST_TRIES: u32 = 4;
 const TRIALS: usize = 4;
 /// The part of the time from a look until the next fork in which what it found should be done.
 const PART_OF_INTERVAL: f64 = 0.5;
-/// Regions of our own that a dry run collapses, where an eighth of the memory that is left has room.
-const MOST_TRIED: u64 = 32;
-const TRIED_PART: u64 = 8;
-
 /// How one target is tended.
 #[derive(Debug, Clone)]
 pub struct TenderSettings {
@@ -58,44 +57,6 @@ pub struct TenderSettings {
     pub at_once: bool,
     /// Nothing is collapsed: no right to is needed.
     pub only_looks: bool,
-}
-
-/// What a first pass takes here and now, by a part of it on memory of our own.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Trial {
-    /// Regions that were collapsed.
-    pub regions: u64,
-    /// Regions that are to be.
-    pub planned_regions: u64,
-    elapsed_ns: u64,
-    cpu_ns: u64,
-    warming_cpu_ns: u64,
-}
-
-impl Trial {
-    fn of_all(&self, ns: u64) -> f64 {
-        ns as f64 * self.planned_regions as f64 / self.regions.max(1) as f64
-    }
-
-    /// How long all take.
-    pub fn tending_ns(&self) -> f64 {
-        self.of_all(self.elapsed_ns)
-    }
-
-    /// The CPU time of that.
-    pub fn cpu_ns(&self) -> f64 {
-        self.of_all(self.cpu_ns)
-    }
-
-    /// Of it, what warms the huge pages that collapses take.
-    pub fn warming_cpu_ns(&self) -> f64 {
-        self.of_all(self.warming_cpu_ns)
-    }
-
-    /// CPU time of one.
-    pub fn collapse_ns(&self) -> f64 {
-        self.cpu_ns as f64 / self.regions.max(1) as f64
-    }
 }
 
 /// Tends one process.
@@ -133,6 +94,8 @@ pub struct Tender {
     next_at: Duration,
     /// It rested since it looked: what is queued may be gone.
     is_stale: bool,
+    /// This step looked, warmed or collapsed, and did not only wait.
+    did_work: bool,
     /// Faults of its children that had ended by the last look (proc_pid_stat(5), cminflt).
     reaped_faults: Option<u64>,
     rest_until: Option<Duration>,
@@ -216,6 +179,7 @@ impl Tender {
             is_first_pass: true,
             next_at: Duration::ZERO,
             is_stale: false,
+            did_work: false,
             reaped_faults: None,
             rest_until: None,
             no_page_rest: NO_PAGE_REST,
@@ -246,66 +210,6 @@ impl Tender {
         let plan = self.plan(&survey, collapse_ns);
         let trial = self.try_out(&plan)?;
         Ok((survey, plan, trial))
-    }
-
-    /// The first pass, on memory of our own and at the same pace; all else that a region takes is done
-    /// to the target's. Its huge pages are not given back before the end: the next would get those.
-    fn try_out(
-        &mut self,
-        plan: &CollapsePlan,
-    ) -> Result<Result<Trial, &'static str>, ProcessError> {
-        if let Err(tight) = self.gauges.check(self.began.elapsed(), self.target.pid()) {
-            return Ok(Err(tight.words()));
-        }
-        let room = self.gauges.available_bytes().unwrap_or(0) / TRIED_PART / self.huge_page_bytes;
-        let page_bytes = self.page_bytes() as usize;
-        let like = (0..room.clamp(1, MOST_TRIED)).map(|_| {
-            let mut region = OwnRegion::map(self.huge_page_bytes).ok()?;
-            region.fill(page_bytes);
-            Some(region)
-        });
-        let mut like: Vec<OwnRegion> = like.take(plan.steps.len()).flatten().collect();
-        let mut pace = Pace::new(self.settings.limits);
-        let mut trial = Trial { planned_regions: plan.steps.len() as u64, ..Trial::default() };
-        let (began, cpu_before) = (Instant::now(), thread_cpu_ns());
-        let mut pause_ns = 0;
-        for (step, like) in plan.steps.iter().zip(&mut like) {
-            let next_at = Instant::now() + Duration::from_nanos(pause_ns);
-            let region = step.start..step.start + self.huge_page_bytes;
-            sharing(&self.target)?;
-            let Ok(warming_ns) = self.collapser.warm(&self.target) else { break };
-            std::thread::sleep(next_at.saturating_duration_since(Instant::now()));
-            sharing(&self.target)?;
-            Pages::of(&self.target, &mut self.pagemap, region)?;
-            let Ok(cost) = self.collapser.try_out(&self.target, like) else { break };
-            trial.regions += 1;
-            trial.warming_cpu_ns += warming_ns;
-            pause_ns = match pace.after(&cost, self.haste(Duration::ZERO)) {
-                Next::Pause { ns } | Next::Rest { ns } => ns,
-            };
-        }
-        trial.elapsed_ns = began.elapsed().as_nanos() as u64;
-        trial.cpu_ns = thread_cpu_ns().saturating_sub(cpu_before);
-        self.collapser.release();
-        Ok(match trial.regions {
-            0 if !plan.steps.is_empty() => Err("no huge page is free now"),
-            _ => Ok(trial),
-        })
-    }
-
-    /// The CPU time of one with its warming, tried on memory of our own. The first of them meets memory
-    /// that nobody has touched for long.
-    fn collapse_ns(&mut self) -> Option<u64> {
-        let mut like = OwnRegion::map(self.huge_page_bytes).ok()?;
-        let page_bytes = self.page_bytes() as usize;
-        let mut one = || {
-            like.fill(page_bytes);
-            self.collapser.warm(&self.target).ok()?;
-            let cost = self.collapser.try_out(&self.target, &mut like).ok()?;
-            like.release();
-            Some(cost.cpu_ns + cost.warming_cpu_ns)
-        };
-        (0..3).filter_map(|_| one()).min()
     }
 
     /// By what collapses cost here: once real ones were timed, there is no need to try. Where they
@@ -349,19 +253,18 @@ impl Tender {
     /// target has ended or may not be looked at any more.
     pub fn step(&mut self) -> Result<Step, ProcessError> {
         let cpu_before = thread_cpu_ns();
-        let before = (self.pass, self.figures.warming_cpu_ns, self.figures.collapsed_regions);
+        let before = (self.figures.warming_cpu_ns, self.figures.collapsed_regions);
         let is_first_pass = self.is_first_pass;
+        self.did_work = false;
         let mut step = Step { wait: LOOK, ..Step::default() };
         let result = self.advance(&mut step);
         let cpu_ns = thread_cpu_ns().saturating_sub(cpu_before);
-        let warming_ns = self.figures.warming_cpu_ns - before.1;
-        let did_work =
-            before.0 != self.pass || warming_ns > 0 || before.2 != self.figures.collapsed_regions;
-        step.apart_ns = if is_first_pass && did_work { cpu_ns } else { warming_ns };
+        let warming_ns = self.figures.warming_cpu_ns - before.0;
+        step.apart_ns = if is_first_pass && self.did_work { cpu_ns } else { warming_ns };
         let charged_ns = cpu_ns.saturating_sub(step.apart_ns);
         let limits = &self.settings.limits;
         // To look alone costs as much as the target has children, and uses up nothing that was saved.
-        let wait = match self.figures.collapsed_regions == before.2 {
+        let wait = match self.figures.collapsed_regions == before.1 {
             true => limits.wait_after(charged_ns),
             false => limits.pause_after(charged_ns),
         };
@@ -443,6 +346,7 @@ impl Tender {
     }
 
     fn warm(&mut self, start: u64, now: Duration, step: &mut Step) -> Result<(), ProcessError> {
+        self.did_work = true;
         let began = Instant::now();
         let warmed = self.collapser.warm(&self.target);
         self.gauges.waited_ourselves(began.elapsed());
@@ -491,6 +395,7 @@ impl Tender {
     }
 
     fn survey(&mut self, now: Duration, step: &mut Step) -> Result<(), ProcessError> {
+        self.did_work = true;
         self.pass += 1;
         let forks = self.forks.count() - self.forks_at_survey;
         // A child that lived for less than the time between two looks splits huge pages too.
@@ -551,6 +456,7 @@ impl Tender {
     }
 
     fn collapse(&mut self, start: u64, now: Duration, step: &mut Step) -> Result<(), ProcessError> {
+        self.did_work = true;
         // The plan may be minutes old, and the kernel fills in whatever is absent.
         let region = start..start + self.huge_page_bytes;
         let pages = Pages::of(&self.target, &mut self.pagemap, region)?;
@@ -598,9 +504,11 @@ impl Tender {
                         self.next_at = self.began.elapsed() + Duration::from_nanos(ns);
                         step.wait = Duration::ZERO;
                     }
-                    Next::Rest { ns } => {
+                    // After the last there is nothing to be left alone for.
+                    Next::Rest { ns } if !self.queue.is_empty() => {
                         self.rest(now, Rest::Stalls, Duration::from_nanos(ns), step);
                     }
+                    Next::Rest { .. } => step.wait = Duration::ZERO,
                 }
             }
             Outcome::NoHugePage => {

@@ -72,7 +72,6 @@ struct Refused {
 
 /// Run it.
 pub fn run(json: bool, args: &TendArgs, plan: &TendPlan, interrupted: &AtomicBool) -> Result<()> {
-    let mut cpu_share = CpuShare::new(plan.settings.cpu_share);
     let newest = Newest::default();
     newest.set(metrics::of(&Sums::default()));
     if let Some(file) = &args.output {
@@ -121,6 +120,9 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan, interrupted: &AtomicBoo
     // What serves or keeps metrics is of use without a reader, and once is what was asked for.
     let goes_on = args.listen.is_some() || args.output.is_some() || args.once;
     let mut reason = "told to end";
+    // To get ready is not counted.
+    let mut cpu_share = CpuShare::new(plan.settings.cpu_share);
+    let (mut free_at, mut due_at) = (began, began);
     loop {
         let now = Instant::now();
         if interrupted.load(Ordering::Relaxed) {
@@ -144,19 +146,22 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan, interrupted: &AtomicBoo
         if live.hear() {
             live.tell_refused();
         }
-        let mut next = now + cpu_share.wait(now);
-        if next == now {
+        if now >= free_at {
             if now >= search_at && !args.once && !plan.is_by_pid() {
                 search_at = now + live.search();
                 live.tell_refused();
             }
-            next = live.step(now, &mut cpu_share)?;
+            due_at = live.step(now, &mut cpu_share)?;
+            // Not counted again before the next: to wake up costs something as well, and after a small
+            // share's wait for that nothing would ever be done.
+            let now = Instant::now();
+            free_at = now + cpu_share.wait(now);
         }
         if live.is_over()? {
             reason = "done";
             break;
         }
-        let next = next.min(now + NAP).min(until.unwrap_or(now + NAP));
+        let next = due_at.max(free_at).min(now + NAP).min(until.unwrap_or(now + NAP));
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
     }
     live.finish(reason, interrupted)
