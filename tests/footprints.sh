@@ -41,6 +41,12 @@ json 'rows | distinct("name") == ["shell"]' \
 says "$(only_run runs)/report.html" 'What real programs write'
 rm -r runs
 
+# Between a fork and the end of its child the writer's CPU time is seen, and a prediction says what follows.
+passes --json bench footprints --programs "$list" sqlite-rows
+json 'one("writer_cpu_ns"; {writer: "parent", mapping: "all"}) / one("cow_pages"; {writer: "parent", mapping: "all"}) |
+	1000 < . and . < 1000000'
+rm -r runs
+
 if command -v sbcl >/dev/null; then
 	sbcl --script "$programs/planner/test.lisp" >plans || fail "the planner: $(<plans)"
 	says plans 'ok slippers, 4 . 4: a plan'

@@ -12,6 +12,7 @@ use cowlab_schema::footprint::{
     BENCH, Between, COW_PAGES, FAULTS_LEFT, FREED_UNSEEN_PAGES, LOST_FAULTS, MAPPING, METHOD,
     Mapping, Method, PAGES_MAPPED, PAGES_WRITTEN, POLICY, PRECOPIED_PAGES, PRECOPIED_WRITTEN_PAGES,
     PROGRAM, REGION, SPAN, SPANS, START_PAGES, UNKNOWN_PAGES, VMAS, VMAS_ANON, WRITER,
+    WRITER_CPU_NS,
 };
 use cowlab_schema::{Command, Key, Metric, Params, Value, Writer};
 use cowlab_store::Sample;
@@ -166,6 +167,8 @@ pub fn profile_of(
     if let (Some(all), Some(anon)) = (count(VMAS), count(VMAS_ANON)) {
         profile.vmas = Some(Vmas { anon, others: all.saturating_sub(anon) });
     }
+    let cpu_ns = subject.total(samples, WRITER_CPU_NS).filter(|_| subject.is_fork() && written > 0);
+    profile.cpu_ns_per_copy = cpu_ns.map(|ns| ns / written as f64);
     profile.children = children(samples, &subject);
     profile.has_collector = has_collector(&subject.program);
     profile.mappings = mappings(samples, &subject);

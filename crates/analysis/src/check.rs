@@ -116,6 +116,7 @@ fn question_of(params: &Params, page: u64) -> Option<Question> {
         page_size_bytes: page,
         split_pages: None,
         among_work: false,
+        cpu_ns_per_copy: None,
         vmas: None,
     })
 }

@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use anyhow::{Result, bail};
 use cowlab_model::cost::{Question, predict};
 use cowlab_model::profile::{
-    Cost, CycleCurve, CyclePoint, EntryPoint, MachineProfile, Measured, Writer, WrittenCycle,
+    Cost, CycleCurve, CyclePoint, EntryPoint, MachineProfile, Measured, PacePoint, Writer,
+    WrittenCycle,
 };
 use cowlab_model::stats::{log_spread, median, quantile};
 use cowlab_schema::calibrate_cycle::{
     CYCLE_NS, FORK_NS, HEAP_BYTES, REST_NS, THREADS, WRITE_FRACTION, WRITE_NS, WRITER,
 };
-use cowlab_schema::{Metric, calibrate, calibrate_among_work, calibrate_cycle};
+use cowlab_schema::{Metric, calibrate, calibrate_among_work, calibrate_cycle, calibrate_pace};
 use cowlab_store::Sample;
 
 use crate::samples::Samples;
@@ -55,6 +56,7 @@ pub fn profile_of(
         costs,
         curves,
         entries_among_work,
+        copies_by_pace: copies_of(samples),
         is_usual: false,
     };
     try_on_half_written(&mut profile, samples);
@@ -71,6 +73,18 @@ fn entries_of(samples: &[Sample], page: u64) -> Vec<EntryPoint> {
         Some(EntryPoint { pages: heap / page, entry: measured_of(&values)? })
     };
     heaps.filter_map(point).collect()
+}
+
+/// What a copy costs by the program's own work between two, least first.
+fn copies_of(samples: &[Sample]) -> Vec<PacePoint> {
+    let paces = Samples::of(samples, calibrate_pace::BENCH);
+    let point = |work_reads: u64| {
+        let own = paces.with(calibrate_pace::WORK_READS, work_reads);
+        let own_ns = median(&own.values(calibrate_pace::OWN_NS))?;
+        let copy = measured_of(&own.values(calibrate_pace::COW_AT_PACE_NS))?;
+        Some(PacePoint { own_ns, copy })
+    };
+    paces.numbers(calibrate_pace::WORK_READS).into_iter().filter_map(point).collect()
 }
 
 fn measured_of(values: &[f64]) -> Option<Measured> {
@@ -101,6 +115,7 @@ fn try_on_half_written(profile: &mut MachineProfile, samples: &[Sample]) {
                 page_size_bytes: profile.page_size_bytes,
                 split_pages: None,
                 among_work: false,
+                cpu_ns_per_copy: None,
                 vmas: None,
             };
             let Ok(prediction) = predict(profile, &question) else { continue };

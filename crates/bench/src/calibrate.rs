@@ -9,7 +9,7 @@ use cowlab_probes::{DoForkResult, PrimitivesResult, Probe, Runner, WarmMemory};
 use cowlab_schema::calibrate::Primitives;
 use cowlab_schema::fork_sweep::DoFork;
 use cowlab_schema::{
-    Cell, Method, Metric, Writer, calibrate, calibrate_among_work, calibrate_cycle,
+    Cell, Method, Metric, Writer, calibrate, calibrate_among_work, calibrate_cycle, calibrate_pace,
 };
 use cowlab_store::{Params, Sample};
 
@@ -36,6 +36,8 @@ const HUGE_AMONG_WORK_PAGES: [u64; 4] = [512, 256, 128, 64];
 pub(crate) const WORK_US: u64 = 20_000;
 /// Mappings that are enough to be told from noise.
 const VMAS: u64 = 1024;
+/// Reads before each write (probes/calibrate.c); the most make a copy as dear as it gets.
+const WORK_READS: [u64; 4] = [0, 10, 50, 400];
 /// Of a process without a heap, and the most of any.
 const FORKS_OF_NO_HEAP: u64 = 60;
 /// The heap whose costs are quoted as the machine's: larger than most caches.
@@ -146,10 +148,16 @@ fn among_work_task(scope: Scope) -> Task {
         let start_unix_ns = first.start_unix_ns;
         let among_work_ns = fork(&among_work)?.0;
         let mut entries = Vec::new();
+        let mut written_ns = None;
         for settings in scattered(scope, &among_work) {
             let heap_bytes = settings.heap_bytes;
             let pte_ns = (fork(&settings)?.0 - among_work_ns) / (heap_bytes / page) as f64;
             entries.push((heap_bytes, pte_ns));
+            if heap_bytes == REFERENCE_BYTES.min(scope.largest_bytes) {
+                let written = DoFork { writer: Writer::Parent, write_fraction: 1.0, ..settings };
+                let pages = (heap_bytes / page) as f64;
+                written_ns = Some((fork(&written)?.0 - among_work_ns) / pages - pte_ns);
+            }
             let mut params = cost_params(page, 0);
             calibrate_among_work::HEAP_BYTES.put(&mut params, heap_bytes);
             let mut out = round.record(calibrate_among_work::BENCH.name, params, start_unix_ns);
@@ -160,6 +168,7 @@ fn among_work_task(scope: Scope) -> Task {
         let mut out = round.record(BENCH, cost_params(page, 0), start_unix_ns);
         out.add(calibrate::FORK_AMONG_WORK_NS, among_work_ns - looped_ns);
         out.add(calibrate::PTE_AMONG_WORK_NS_PER_PAGE, reference_ns);
+        out.known(calibrate::PTE_WRITTEN_AMONG_WORK_NS_PER_PAGE, written_ns);
         // Each mapping has a page, too.
         let more = |settings: &DoFork| Ok::<_, anyhow::Error>(fork(settings)?.0 - among_work_ns);
         out.add(calibrate::VMA_ANON_NS, more(&with_anon)? / VMAS as f64 - reference_ns);
@@ -310,8 +319,17 @@ fn base_costs(
     let fault = per_page("write_ns").context("copy-on-write faults were not measured")?;
     let copy = per_page("page_copy_ns").context("copies were not measured")?;
     let (bulk, populate) = (per_page("memcpy_ns"), per_page("populate_ns"));
-    let (alone, beside) = (result.totals_ns("work_ns"), result.totals_ns("work_write_ns"));
-    let among: Vec<f64> = beside.iter().zip(&alone).map(|(b, a)| *b as f64 - *a as f64).collect();
+    let copy_ns = |alone: &str, beside: &str| {
+        let (alone, beside) = (result.totals_ns(alone), result.totals_ns(beside));
+        let extra = beside.iter().zip(&alone).map(|(b, a)| *b as f64 - *a as f64);
+        median(&extra.collect::<Vec<_>>()).map(|extra| extra / pages)
+    };
+    let pace = |reads: &u64| {
+        let (alone, beside) = (format!("work_{reads}_ns"), format!("work_{reads}_write_ns"));
+        Some((*reads, per_page(&alone)?, copy_ns(&alone, &beside)?))
+    };
+    let paces: Vec<_> = WORK_READS.iter().filter_map(pace).collect();
+    let among = paces.last().map(|(.., copy_ns)| *copy_ns);
     out.add_known([
         (calibrate::WAIT_NS, total("reap_ns")),
         (calibrate::TIMER_NS, total("timer_reads_ns").map(|ns| ns / result.timer_reads as f64)),
@@ -328,9 +346,16 @@ fn base_costs(
         (calibrate::COW_POPULATE_NS, populate),
         (calibrate::TRAP_NS, populate.map(|populate| fault - populate)),
         (calibrate::FAULT_REST_NS, populate.map(|populate| populate - copy)),
-        (calibrate::COW_AMONG_WORK_NS, median(&among).map(|among| among / pages)),
+        (calibrate::COW_AMONG_WORK_NS, among),
         (calibrate::REUSE_FAULT_NS, per_page("reuse_write_ns")),
     ]);
+    for (work_reads, own_ns, copy_ns) in paces {
+        let mut params = cost_params(page, 0);
+        calibrate_pace::WORK_READS.put(&mut params, work_reads);
+        let mut out = round.record(calibrate_pace::BENCH.name, params, result.start_unix_ns);
+        out.add(calibrate_pace::OWN_NS, own_ns);
+        out.add(calibrate_pace::COW_AT_PACE_NS, copy_ns);
+    }
     if let Some(with_threads) = per_page("write_threads_ns") {
         let mut out = round.record(BENCH, cost_params(page, 1), result.start_unix_ns);
         out.add(calibrate::COW_FAULT_THREADS_NS, with_threads);

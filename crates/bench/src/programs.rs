@@ -132,13 +132,13 @@ impl Programs {
             .stdin(Stdio::null())
             .output()
             .with_context(|| {
-                format!("{name}: {first} is not installed: scripts/install footprints")
+                format!("{name}: {first} is not installed: scripts/install programs")
             })?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             let last: Vec<&str> = said.lines().rev().take(3).collect();
             bail!(
-                "{name}: `{}` ended with {}: {}; scripts/install footprints installs what the \
+                "{name}: `{}` ended with {}: {}; scripts/install programs installs what the \
                  programs need",
                 words.join(" "),
                 output.status,

@@ -133,6 +133,7 @@ fn profile(bytes: &[u8]) {
             page_size_bytes: *page_size_bytes,
             split_pages: None,
             among_work: true,
+            cpu_ns_per_copy: None,
             vmas: None,
         };
         drop(predict(&profile, &question));

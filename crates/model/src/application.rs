@@ -113,6 +113,9 @@ pub struct ApplicationProfile {
     pub writer: Writer,
     /// Other running threads of the forking process.
     pub threads: u32,
+    /// CPU time of the writer by the pages that it copied, the copies with it; `None` where it was not
+    /// seen.
+    pub cpu_ns_per_copy: Option<f64>,
     /// Huge pages among the memory, of the machine's huge size.
     pub huge_pages: u64,
     /// How many mappings there are; `None` where they were not counted.
@@ -142,6 +145,7 @@ impl ApplicationProfile {
             written_before: pages,
             writer: Writer::Parent,
             threads: 0,
+            cpu_ns_per_copy: None,
             huge_pages: 0,
             vmas: None,
             mappings: Vec::new(),
@@ -191,6 +195,7 @@ impl ApplicationProfile {
             split_pages: (page_size_bytes > base_page_bytes)
                 .then(|| self.written_regions(base_page_bytes)),
             among_work: true,
+            cpu_ns_per_copy: self.cpu_ns_per_copy,
             vmas: self.vmas,
         }
     }

@@ -11,6 +11,7 @@
 //! is cheaper: it is measured at several sizes and interpolated over the logarithm of the size.
 
 use cowlab_schema::Command;
+use cowlab_schema::fmt::quantity;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use thiserror::Error;
@@ -61,6 +62,9 @@ pub struct Question {
     /// Whether the program does something between its writes, as all but probes do: caches are
     /// colder then.
     pub among_work: bool,
+    /// Its CPU time by the pages that it copies, the copies with it; `None`: not known, and taken to be
+    /// as much as makes a copy dearest.
+    pub cpu_ns_per_copy: Option<f64>,
     /// Its mappings; `None`: not known, and priced as a probe's.
     pub vmas: Option<Vmas>,
 }
@@ -89,6 +93,8 @@ pub struct Prediction {
     pub rest_ns: Predicted,
     /// Copied pages and the second set of page tables.
     pub extra_bytes: u64,
+    /// What made it as cheap or as dear as it is.
+    pub reasons: Vec<String>,
     /// Where the answer rests on less than a measurement.
     pub notes: Vec<String>,
 }
@@ -111,6 +117,9 @@ pub enum Unanswerable {
 
 /// Relative error of the model that is assumed where it was not measured.
 const USUAL_MISFIT: f64 = 0.05;
+/// Relative error of what copies cost a program, of eight of them: what its own caches lose to a copy is
+/// in no calibration (docs/results/2026-11-unseen-programs.md).
+const PROGRAMS_MISFIT: f64 = 0.12;
 /// Relative spread between rounds that is assumed at least: a quiet machine is not always quiet.
 const LEAST_SPREAD: f64 = 0.01;
 
@@ -119,6 +128,8 @@ const AMONG_WORK: &str = "cow_among_work_ns";
 /// What a fork without a heap costs more there, and what copying an entry costs.
 const FORK_AMONG_WORK: &str = "fork_among_work_ns";
 const PTE_AMONG_WORK: &str = "pte_among_work_ns_per_page";
+/// And what it costs more of a page that was written since the last fork.
+const PTE_WRITTEN_AMONG_WORK: &str = "pte_written_among_work_ns_per_page";
 /// What it calls copying a mapping with pages of its own, and one without.
 const VMA_ANON: &str = "vma_anon_ns";
 const VMA: &str = "vma_ns";
@@ -252,11 +263,26 @@ pub fn predict(profile: &MachineProfile, question: &Question) -> Result<Predicti
             Command::Calibrate
         ));
     }
+    let (seen, priced) = (question.cpu_ns_per_copy.is_some(), !profile.copies_by_pace.is_empty());
+    if question.among_work && written > 0 && seen && !priced {
+        notes.push(format!(
+            "the machine profile has no copies_by_pace: copies are priced as if the program did much \
+             between two, and cost a quick one less; `{}` measures it",
+            Command::Calibrate
+        ));
+    }
     let beside = beside_the_pages(profile, question, &mut notes);
     let constant = |m: Measured| Term { ns: m.ns, deviation_ns: m.ns * m.log_spread };
     let fork = Term::sum(&[constant(no_heap.fork), terms.fork, beside]);
     let rest = Term::sum(&[constant(no_heap.rest), terms.rest]);
-    let elapsed = Term::sum(&[fork, terms.write, rest]);
+    let write = match question.among_work {
+        true => Term {
+            deviation_ns: terms.write.deviation_ns.hypot(terms.write.ns * PROGRAMS_MISFIT),
+            ..terms.write
+        },
+        false => terms.write,
+    };
+    let elapsed = Term::sum(&[fork, write, rest]);
 
     // The spreads are pooled over the sizes of the curve.
     let freedom = f64::from(curve.rounds.max(2) - 1) * curve.points.len() as f64;
@@ -268,11 +294,12 @@ pub fn predict(profile: &MachineProfile, question: &Question) -> Result<Predicti
     Ok(Prediction {
         elapsed_ns: predicted(elapsed),
         fork_ns: predicted(fork),
-        write_ns: predicted(terms.write),
+        write_ns: predicted(write),
         rest_ns: predicted(rest),
         // Also for huge pages: fork gives the child a table for each, for the day of its split
         // (copy_huge_pmd of mm/huge_memory.c).
         extra_bytes: written * profile.page_size_bytes + table_bytes as u64,
+        reasons: reasons(profile, question, curve.rounds),
         notes,
     })
 }
@@ -384,20 +411,64 @@ fn base_terms(
     let entries_among = PerPage::pooled(by_size, curve.rounds)
         .term(pages, pages)
         .or_else(|| times(profile, PTE_AMONG_WORK, pages));
-    let fork = [
-        among(entries_among, entries.term(pages, pages).ok_or_else(missing)?),
-        protects.term(question.written_before, question.written_before).ok_or_else(missing)?,
-    ];
+    // In a loop the writes before a fork also empty the caches for it, which work has done already.
+    let before = question.written_before;
+    let protect_among = times(profile, PTE_WRITTEN_AMONG_WORK, before)
+        .filter(|_| question.among_work)
+        .map(|term| Term { ns: term.ns.max(0.0), ..term });
+    let protect = protect_among.or_else(|| protects.term(before, before)).ok_or_else(missing)?;
+    let fork = [among(entries_among, entries.term(pages, pages).ok_or_else(missing)?), protect];
     let rest = [
         teardown.term(pages, pages).ok_or_else(missing)?,
         frees.term(written, written).ok_or_else(missing)?,
     ];
     let alone = writes.term(written, written).ok_or_else(missing)?;
-    Ok(Terms {
-        fork: Term::sum(&fork),
-        write: among(times(profile, AMONG_WORK, written), alone),
-        rest: Term::sum(&rest),
-    })
+    let write = match copy_at_pace(profile, question, curve.rounds) {
+        Some((_, copy)) => PerPage(vec![(1.0, copy)]).term(written, 1).ok_or_else(missing)?,
+        None => among(times(profile, AMONG_WORK, written), alone),
+    };
+    Ok(Terms { fork: Term::sum(&fork), write, rest: Term::sum(&rest) })
+}
+
+/// How much a program as `question`'s does between two copies, and what one costs it then; `None` where
+/// that or its price is not known.
+fn copy_at_pace(
+    profile: &MachineProfile,
+    question: &Question,
+    rounds: u32,
+) -> Option<(f64, Measured)> {
+    let cpu_ns = question.cpu_ns_per_copy.filter(|_| question.among_work)?;
+    let points = profile.copies_by_pace.iter();
+    let by_pace = points.map(|point| (point.own_ns.max(1.0), point.copy));
+    let by_pace = PerPage::pooled(by_pace, rounds);
+    // What is left beside the copy is the program's own, which the copy's price depends on: both grow.
+    let (mut low, mut high) = (1.0, cpu_ns.max(1.0));
+    for _ in 0..40 {
+        let middle = (low + high) / 2.0;
+        match middle + by_pace.at(middle)?.ns < cpu_ns {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    let own_ns = low;
+    Some((own_ns, by_pace.at(own_ns)?))
+}
+
+/// In words, what the price of a copy follows from.
+fn reasons(profile: &MachineProfile, question: &Question, rounds: u32) -> Vec<String> {
+    let Some((own_ns, copy)) = copy_at_pace(profile, question, rounds) else { return Vec::new() };
+    let ends = profile.copies_by_pace.first().zip(profile.copies_by_pace.last());
+    let [own, copy] = [own_ns, copy.ns].map(|ns| quantity(ns, "ns"));
+    ends.filter(|_| question.written > 0)
+        .map(|(quick, slow)| {
+            let [quick, slow] = [quick, slow].map(|point| quantity(point.copy.ns, "ns"));
+            format!(
+                "copies: {own} of the program's own work lie between two, at which one costs {copy} \
+                 ({quick} in a loop that does nothing else, {slow} where much is done)"
+            )
+        })
+        .into_iter()
+        .collect()
 }
 
 /// The same in a program that does something in between: how much memory fits a cache is of no use

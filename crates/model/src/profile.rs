@@ -80,6 +80,15 @@ pub struct EntryPoint {
     pub entry: Measured,
 }
 
+/// What a copy costs a program that does so much between two.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PacePoint {
+    /// CPU time of its own between two copies.
+    pub own_ns: f64,
+    /// One copy.
+    pub copy: Measured,
+}
+
 /// A machine profile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MachineProfile {
@@ -95,6 +104,10 @@ pub struct MachineProfile {
     /// measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entries_among_work: Vec<EntryPoint>,
+    /// Copies by the program's own work between two, least first; empty in profiles of before they were
+    /// measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copies_by_pace: Vec<PacePoint>,
     /// Whether it is of no machine in particular: [`MachineProfile::usual`].
     #[serde(skip)]
     pub is_usual: bool,
@@ -131,6 +144,10 @@ impl MachineProfile {
             }
         }
         self.entries_among_work.iter_mut().for_each(|point| scale(&mut point.entry));
+        for point in &mut self.copies_by_pace {
+            point.own_ns *= factor;
+            scale(&mut point.copy);
+        }
         self
     }
 

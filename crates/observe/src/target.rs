@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cowlab_machine::{ProcessError, ReadError, Stat};
+use cowlab_machine::{ProcessError, ReadError, Stat, status};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open, openat, readlinkat};
 use rustix::io::Errno;
@@ -137,6 +137,14 @@ impl Target {
     pub fn read(&self, file: &str) -> Result<String, ProcessError> {
         Ok(String::from_utf8(self.read_bytes(file)?)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    }
+
+    /// CPU time of its first thread, which is all of it where there is one; `None` where there are more,
+    /// or the kernel does not tell (`schedstat` in Documentation/scheduler/sched-stats.rst).
+    pub fn cpu_ns(&self) -> Option<u64> {
+        let is_one = status::field(&self.read("status").ok()?, "Threads") == Some("1");
+        let text = self.read("schedstat").ok().filter(|_| is_one)?;
+        text.split_ascii_whitespace().next()?.parse().ok()
     }
 
     fn read_bytes(&self, file: &str) -> Result<Vec<u8>, ProcessError> {

@@ -38,8 +38,12 @@ fn numbers(line: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Methods of the fork table that the program of before measured and did not show.
+/// Methods of the fork table that the program of before measured and did not show, and a cost that it did
+/// not measure.
 fn was_not_shown(table: &str, line: &str) -> bool {
+    if table == "machine-profile.csv" {
+        return line.contains("pte_written_among_work_ns_per_page");
+    }
     table.starts_with("fork-table")
         && table != "fork-table-published.csv"
         && ["fork+exec", "vfork+exec"]
@@ -122,7 +126,8 @@ fn a_footprint_comes_to_the_same_figures_and_is_priced_the_same() {
     // What `predict --footprint` said of the two.
     let price = predict(&machine, &profile.question(page, page)).unwrap();
     assert_eq!(price.elapsed_ns.value, 5067248.754666782);
-    assert_eq!(price.elapsed_ns.high, 10096531.394248068);
+    // Wider by what copies differ between programs.
+    assert_eq!(price.elapsed_ns.high, 10150504.175479652);
     assert_eq!(price.fork_ns.value, 1919650.9205635479);
     assert_eq!(price.extra_bytes, 3351992);
 }

@@ -84,6 +84,8 @@ bench! {
         fork_among_work_ns: ns;
         /// copying an entry there, of a heap that copies have scattered
         pte_among_work_ns_per_page: ns_per_page;
+        /// and what it costs more there where the page was written since the last fork
+        pte_written_among_work_ns_per_page: ns_per_page;
         /// copying a mapping that has pages of its own, at fork
         vma_anon_ns: ns;
         /// copying a mapping that has none

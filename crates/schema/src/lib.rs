@@ -8,6 +8,7 @@ pub mod blame;
 pub mod calibrate;
 pub mod calibrate_among_work;
 pub mod calibrate_cycle;
+pub mod calibrate_pace;
 mod cell;
 mod choice;
 pub mod command;
@@ -86,6 +87,7 @@ pub const BENCHES: &[&Bench] = &[
     calibrate::BENCH,
     calibrate_cycle::BENCH,
     calibrate_among_work::BENCH,
+    calibrate_pace::BENCH,
     predict_check::BENCH,
     footprint::BENCH,
     blame::BENCH,

@@ -72,6 +72,7 @@ pub const SUMMARIES: &[Summary] = &[
             ("costs", "each primitive cost by name, with its interval"),
             ("curves", "fork cycles by size of the heap, for each writer and number of threads"),
             ("entries_among_work", "an entry by size of a scattered heap"),
+            ("copies_by_pace", "a copy by the program's own CPU time between two"),
         ],
     ),
     one(

@@ -71,6 +71,7 @@ fn stop(
         page_size_bytes: profile.page_size_bytes,
         split_pages: None,
         among_work: true,
+        cpu_ns_per_copy: None,
         vmas: Some(survey.vmas),
     };
     fork_with_huge_pages(profile, &question, huge).map_err(|error| error.to_string())
@@ -113,6 +114,7 @@ mod tests {
                 points: [0, 4096, 262_144].map(point).into(),
             }],
             entries_among_work: Vec::new(),
+            copies_by_pace: Vec::new(),
             is_usual: false,
         }
     }

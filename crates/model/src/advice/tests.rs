@@ -56,6 +56,7 @@ fn machine() -> MachineProfile {
         costs: costs.map(cost).into(),
         curves: vec![curve(0, 2000.0), curve(1, 10_000.0)],
         entries_among_work: Vec::new(),
+        copies_by_pace: Vec::new(),
         is_usual: false,
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 
 use super::*;
-use crate::profile::{Cost, EntryPoint, WrittenCycle};
+use crate::profile::{Cost, EntryPoint, PacePoint, WrittenCycle};
 use crate::stats::Estimate;
 
 fn measured(ns: f64) -> Measured {
@@ -36,6 +36,7 @@ fn exact() -> MachineProfile {
             points: [0, 256, 4096, 65536].map(point).into(),
         }],
         entries_among_work: Vec::new(),
+        copies_by_pace: Vec::new(),
         is_usual: false,
     }
 }
@@ -50,6 +51,7 @@ fn ask(pages: u64, written: u64) -> Question {
         page_size_bytes: 4096,
         split_pages: None,
         among_work: false,
+        cpu_ns_per_copy: None,
         vmas: None,
     }
 }
@@ -102,7 +104,7 @@ fn copies_among_work_cost_what_was_measured_among_work() {
     let question = Question { among_work: true, ..ask(10_000, 1000) };
     let alone = predict(&exact(), &ask(10_000, 1000)).unwrap();
     let unknown = predict(&exact(), &question).unwrap();
-    assert_eq!(unknown.write_ns, alone.write_ns);
+    assert_eq!(unknown.write_ns.value, alone.write_ns.value);
     let tells = |notes: &[String], name: &str| notes.iter().any(|note| note.contains(name));
     assert!(tells(&unknown.notes, AMONG_WORK), "{:?}", unknown.notes);
 
@@ -114,6 +116,46 @@ fn copies_among_work_cost_what_was_measured_among_work() {
     assert!((among.write_ns.value - 3000.0 * 1000.0).abs() < 1e-6);
     assert!(!tells(&among.notes, AMONG_WORK) && among.write_ns.high > among.write_ns.value);
     assert_eq!(predict(&profile, &ask(10_000, 1000)).unwrap().write_ns, alone.write_ns);
+}
+
+#[test]
+fn a_copy_costs_a_quick_program_less() {
+    let mut profile = exact();
+    let point = |own_ns, ns| PacePoint { own_ns, copy: measured(ns) };
+    profile.copies_by_pace = vec![point(10.0, 2000.0), point(1000.0, 3000.0)];
+    let write = |profile: &MachineProfile, cpu_ns_per_copy, among_work| {
+        let question = Question { among_work, cpu_ns_per_copy, ..ask(10_000, 1000) };
+        let answer = predict(profile, &question).unwrap();
+        (answer.write_ns.value / 1000.0, answer.reasons, answer.notes)
+    };
+    // Of 2,010 ns one copy is 2,000, and of 4,000 one is 3,000; between them what is left depends on it.
+    let costs = |cpu_ns, ns: f64| (write(&profile, Some(cpu_ns), true).0 / ns - 1.0).abs() < 0.005;
+    assert!(costs(2010.0, 2000.0) && costs(9000.0, 3000.0));
+    let (price, reasons, _) = write(&profile, Some(2600.0), true);
+    let own_ns = 2600.0 - price;
+    let expected = 2000.0 + 500.0 * (own_ns / 10.0).log10();
+    assert!((price / expected - 1.0).abs() < 0.005, "{price}");
+    assert!(reasons[0].contains("of the program's own work"), "{reasons:?}");
+    // A loop is priced as one, and so is what was not seen.
+    assert_eq!(write(&profile, Some(2600.0), false), write(&exact(), None, false));
+    // A profile of before says what it lacks.
+    let (_, reasons, notes) = write(&exact(), Some(2600.0), true);
+    assert!(reasons.is_empty() && notes.iter().any(|n| n.contains("copies_by_pace")), "{notes:?}");
+}
+
+#[test]
+fn what_was_written_before_is_priced_among_work_where_it_is_known() {
+    let mut profile = exact();
+    let question = Question { among_work: true, written_before: 1000, ..ask(1000, 0) };
+    let fork = |profile: &MachineProfile| predict(profile, &question).unwrap().fork_ns.value;
+    let by_the_loop = fork(&profile);
+    for (ns, less) in [(5.0, 5_000.0), (-3.0, 10_000.0)] {
+        let estimate = Estimate { value: ns, low: ns, high: ns, count: 4 };
+        let cost = Cost { name: String::new(), unit: "ns".to_owned(), estimate };
+        profile.costs.insert(PTE_WRITTEN_AMONG_WORK.to_owned(), cost);
+        // The loop's is 10 ns a page.
+        assert!((by_the_loop - fork(&profile) - less).abs() < 1e-6, "{ns}");
+    }
 }
 
 #[test]

@@ -93,6 +93,9 @@ fn of_sum(samples: &mut Vec<Sample>, key: &Key, sum: &Sum, page_bytes: u64) {
     let mut out = Writer { samples, params, start_unix_ns: sum.start_unix_ns, is_bound };
     out.count(names::SPANS, sum.spans);
     out.count(names::DURATION_NS, sum.duration_ns);
+    if let Some(cpu_ns) = sum.writer_cpu_ns {
+        out.count(names::WRITER_CPU_NS, cpu_ns);
+    }
     out.count(names::UNKNOWN_PAGES, sum.unknown_pages);
     if key.between.is_fork() {
         out.count(names::FREED_UNSEEN_PAGES, sum.freed_unseen_pages);

@@ -33,7 +33,19 @@ pub fn since_fork(
     faults: Option<&mut FaultLog>,
 ) -> Result<Vec<Span>, ProcessError> {
     let [parent_now, child_now] = [now_of(&parent), now_of(&child)];
-    let span = |(writer, tally)| Span::since(fork, between, program, writer, method, tally);
+    let cpu_ns = |side: &Option<Side<'_>>| {
+        side.as_ref().filter(|side| !side.is_gone).and_then(|side| side.target.cpu_ns())
+    };
+    let parents_cpu_ns = cpu_ns(&parent).zip(fork.cpu_ns).and_then(|(now, at)| now.checked_sub(at));
+    let childs_cpu_ns = cpu_ns(&child);
+    let span = |(writer, tally)| Span {
+        writer_cpu_ns: match writer {
+            Writer::Parent => parents_cpu_ns,
+            Writer::Child => childs_cpu_ns,
+            _ => None,
+        },
+        ..Span::since(fork, between, program, writer, method, tally)
+    };
     if let Some(faults) = faults {
         // A fault tells of a page that is in swap or gone by now as well.
         faults.drain();

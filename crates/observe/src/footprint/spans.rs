@@ -34,13 +34,16 @@ pub struct Moment {
     pub monotonic_ns: u64,
     /// Minor faults of the process so far.
     pub minor_faults: u64,
+    /// Its CPU time so far, where it has one thread.
+    pub cpu_ns: Option<u64>,
 }
 
 impl Moment {
     /// A moment made of parts, for tests.
     pub fn of(reading: Reading, monotonic_ns: u64) -> Moment {
         let (at, unix_ns) = (Instant::now(), 0);
-        Moment { reading, pagemap: None, copy: None, at, unix_ns, monotonic_ns, minor_faults: 0 }
+        let (pagemap, copy, minor_faults, cpu_ns) = (None, None, 0, None);
+        Moment { reading, pagemap, copy, at, unix_ns, monotonic_ns, minor_faults, cpu_ns }
     }
 
     /// Fails if `of` has ended, or has another program's memory by now.
@@ -63,7 +66,8 @@ impl Moment {
         let copy = if copies { Some(Copy::take(of, &reading)?) } else { None };
         let (pagemap, unix_ns) = (Some(pagemap), since.as_nanos() as i64);
         let minor_faults = of.stat()?.minor_faults;
-        Ok(Moment { reading, pagemap, copy, at, unix_ns, monotonic_ns, minor_faults })
+        let cpu_ns = of.cpu_ns();
+        Ok(Moment { reading, pagemap, copy, at, unix_ns, monotonic_ns, minor_faults, cpu_ns })
     }
 }
 
@@ -84,6 +88,8 @@ pub struct Span {
     pub start_unix_ns: i64,
     /// How long it lasted.
     pub duration_ns: u64,
+    /// CPU time of the writer meanwhile, where it was seen.
+    pub writer_cpu_ns: Option<u64>,
     /// Pages of which nothing is known: in swap, or unreadable.
     pub unknown_pages: u64,
     /// Of the pages that are gone, those that may have been copied before, unseen: at most so many.
@@ -110,6 +116,7 @@ impl Span {
             tally,
             start_unix_ns: since.unix_ns,
             duration_ns: since.at.elapsed().as_nanos() as u64,
+            writer_cpu_ns: None,
             unknown_pages: 0,
             freed_unseen_pages: 0,
             blind_ns: 0,
@@ -190,6 +197,8 @@ pub struct Sum {
     pub start_unix_ns: i64,
     /// How long they lasted together.
     pub duration_ns: u64,
+    /// CPU time of the writers meanwhile; `None` once it was not seen of one.
+    pub writer_cpu_ns: Option<u64>,
     /// Pages of which nothing is known.
     pub unknown_pages: u64,
     /// Pages that may have been copied and given back, unseen: at most so many.
@@ -245,6 +254,7 @@ impl Spans {
             largest_pages: 0,
             start_unix_ns: span.start_unix_ns,
             duration_ns: 0,
+            writer_cpu_ns: Some(0),
             unknown_pages: 0,
             freed_unseen_pages: 0,
             blind_ns: 0,
@@ -256,6 +266,7 @@ impl Spans {
             sum.tally.regions = tally.regions;
         }
         sum.duration_ns += span.duration_ns;
+        sum.writer_cpu_ns = sum.writer_cpu_ns.zip(span.writer_cpu_ns).map(|(sum, more)| sum + more);
         sum.unknown_pages += span.unknown_pages;
         sum.freed_unseen_pages += span.freed_unseen_pages;
         sum.blind_ns = sum.blind_ns.max(span.blind_ns);

@@ -94,6 +94,7 @@ impl Place<'_> {
             page_size_bytes: page,
             split_pages: None,
             among_work: false,
+            cpu_ns_per_copy: None,
             vmas: None,
         };
         let ns = predict(profile, &question).ok()?.elapsed_ns.value * FORKS - self.line_ns;

@@ -41,7 +41,10 @@ pub fn run(json: bool, args: &PredictArgs) -> Result<()> {
     }
     let mut document = Document::new("Prediction", by);
     let mut blocks = vec![Block::Table(table(&answers, profile.page_size_bytes))];
-    let mut notes: Vec<&String> = answers.iter().flat_map(|a| &a.prediction.notes).collect();
+    let mut notes: Vec<&String> = answers
+        .iter()
+        .flat_map(|a| a.prediction.reasons.iter().chain(&a.prediction.notes))
+        .collect();
     notes.sort();
     notes.dedup();
     blocks.extend(notes.into_iter().map(|note| Block::Note(note.clone())));
@@ -97,6 +100,7 @@ fn answers(args: &PredictArgs, profile: &MachineProfile) -> Result<Vec<Answer>> 
                         page_size_bytes,
                         split_pages: None,
                         among_work: args.among_work,
+                        cpu_ns_per_copy: None,
                         vmas: None,
                     };
                     let prediction = predict(profile, &question)?;

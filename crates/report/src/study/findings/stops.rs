@@ -31,6 +31,7 @@ fn ask(study: &Study, written_before: u64, threads: u32, page: u64) -> Option<Pr
         page_size_bytes: page,
         split_pages: None,
         among_work: false,
+        cpu_ns_per_copy: None,
         vmas: None,
     };
     // The parent is who stands still; a profile without its curve still has the child's.
