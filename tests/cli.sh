@@ -16,10 +16,10 @@ passes --version
 says out '^cowlab [0-9]+\.[0-9]+\.[0-9]+$'
 passes --help
 mapfile -t verbs < <(verbs_of)
-# The list is the program's own; what docs/usage.md has a row for is in it.
+# The list is the program's own; what the pages name as "cowlab VERB" is in it.
 while read -r verb; do
-	[[ " ${verbs[*]} " == *" $verb "* ]] || fail "docs/usage.md has $verb, --help has ${verbs[*]}"
-done < <(sed -n 's/^| `\([a-z]*\)[ `].*/\1/p' "$REPOSITORY/docs/usage.md")
+	[[ " ${verbs[*]} " == *" $verb "* ]] || fail "README.md or docs/ has $verb, --help has ${verbs[*]}"
+done < <(grep -oh '`cowlab [a-z][a-z]*' "$REPOSITORY"/README.md "$REPOSITORY"/docs/*.md | sed 's/.*cowlab //' | sort -u)
 all=()
 for verb in "${verbs[@]}"; do
 	all+=("$verb")
