@@ -52,9 +52,15 @@ impl Subject {
     /// A figure of all its mappings together, of one span where there were several.
     pub fn total(&self, samples: &Samples, metric: Metric) -> Option<f64> {
         let all = self.rows(samples).with(MAPPING, Mapping::All).without(REGION);
-        let spans = all.first(SPANS).unwrap_or(1.0).max(1.0);
         let is_sum = metric.unit != "fraction" && metric != SPANS;
+        let spans = self.spans(samples) as f64;
         all.first(metric).map(|value| if is_sum { value / spans } else { value })
+    }
+
+    /// Spans that it rests on.
+    pub fn spans(&self, samples: &Samples) -> u64 {
+        let all = self.rows(samples).with(MAPPING, Mapping::All).without(REGION);
+        all.first(SPANS).unwrap_or(1.0).max(1.0) as u64
     }
 
     /// A fork, whose cost a machine profile can tell.

@@ -10,6 +10,7 @@ pub mod configuration;
 mod difference;
 pub mod figures;
 pub mod machine;
+pub mod plan;
 pub mod predicted;
 pub mod samples;
 pub mod study;

@@ -23,6 +23,7 @@ pub mod fork_sweep;
 pub mod fork_table;
 mod key;
 pub mod observe;
+pub mod plan;
 mod policy;
 pub mod predict;
 pub mod predict_check;
@@ -96,4 +97,5 @@ pub const BENCHES: &[&Bench] = &[
     advise::BENCH,
     watch::BENCH,
     sharing::BENCH,
+    plan::BENCH,
 ];

@@ -3,6 +3,7 @@
 
 mod draw;
 mod metrics;
+mod plan;
 mod rows;
 mod text;
 
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use cowlab_machine::ProcessError;
 use cowlab_observe::sharing::{Figures, Sharing};
-use cowlab_observe::watch::Budget;
+use cowlab_observe::watch::{Budget, Wanted};
 use cowlab_serve::{Endpoint, Newest};
 use cowlab_tend::act::thread_cpu_ns;
 use cowlab_tend::privileges::allow_files;
@@ -34,11 +35,12 @@ const WAITING: usize = 4;
 
 /// Run the verb.
 pub fn run(json: bool, args: &SharingArgs) -> Result<()> {
+    let Some(target) = &args.target else { return plan::run(json, &args.plan) };
     let stop = signals::told_to_end()?;
     allow_files();
     let newest = Newest::default();
     let endpoint = args.listen.map(|address| Endpoint::open(address, &newest)).transpose()?;
-    let mut looks = Looks::begin(args)?;
+    let mut looks = Looks::begin(target, args)?;
     if let Some(endpoint) = &endpoint {
         output::say(&format!("metrics at http://{}/metrics", endpoint.address()));
     }
@@ -96,10 +98,10 @@ struct Looks {
 }
 
 impl Looks {
-    fn begin(args: &SharingArgs) -> Result<Looks> {
+    fn begin(target: &Wanted, args: &SharingArgs) -> Result<Looks> {
         let now = Instant::now();
         let cpu_ns = thread_cpu_ns();
-        let sharing = Sharing::begin(&args.target)?;
+        let sharing = Sharing::begin(target)?;
         if sharing.figures().forked().next().is_none() && args.listen.is_some() {
             output::say(&format!("{} has no worker yet", sharing.parent().name()));
         }
