@@ -88,3 +88,20 @@ json 'd.summary.whole_stacks / d.summary.told_stacks > 0.95' \
 passes blame $! --duration-s 60 --output runs
 run blame --output runs -- sh -c 'exit 7'
 is_status 7
+
+# Code that its parent compiled before the fork, and dumped: in /tmp, or where it is mapped.
+"${cc[@]}" -o jitted "$source/jitted.c"
+for folder in /tmp "$PWD"; do
+	./jitted "$folder" 500 &
+	jitted=$!
+	sleep 0.2
+	passes --json blame $jitted --every 1 --duration-s 1.5 --output runs
+	json 'd.summary.places[0] | .functions[0] == "compiled_before" and .pages >= 490 and .pages % 500 <= 10'
+	# Another user's names are not believed.
+	chown nobody "$folder/jit-$jitted.dump"
+	passes --json blame $jitted --every 1 --duration-s 1.5 --output runs
+	json 'd.summary.places[0].functions[0] == "[unnamed code]"'
+	rm "$folder/jit-$jitted.dump"
+	kill $jitted
+	wait $jitted || :
+done

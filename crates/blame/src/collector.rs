@@ -335,17 +335,16 @@ impl Collector {
         let sees_children = self.observer.learned().tgid_offset.is_some();
         drop(self.observer);
         let reading_ns = own_cpu_ns().saturating_sub(self.began_ns);
-        let maps = self.family.perf_maps();
-        let hints = self.family.hints(&maps);
+        let made = self.family.made_code();
+        let hints = self.family.hints(&made);
         let mut names = Names::default();
         let mut table = FrameTable::default();
         let mut rows = Vec::new();
         for told in &self.copies {
-            let map = maps.get(&told.copied.tgid);
             let frames = told.stack.places.iter().map(|place| {
                 table.of(place, || match place {
                     Place::Memory(address) => {
-                        let name = map.and_then(|map| map.name(*address)).unwrap_or(UNNAMED);
+                        let name = made.name(told.copied.tgid, *address).unwrap_or(UNNAMED);
                         let name = name.to_owned();
                         vec![Function { name, module: String::new(), source: None }]
                     }

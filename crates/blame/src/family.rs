@@ -8,8 +8,10 @@ use cowlab_machine::mappings::Mapping;
 use cowlab_observe::bpf::{Event, Happening};
 use cowlab_observe::{Target, mappings};
 use cowlab_schema::Writer;
-use cowlab_stacks::{Images, PerfMap, Space};
+use cowlab_stacks::{Images, Space};
 use rustc_hash::FxHashMap;
+
+use crate::made::MadeCode;
 
 /// How often mappings may be read anew because an address is in none.
 const BETWEEN_LOOKS_NS: u64 = 100_000_000;
@@ -32,6 +34,8 @@ struct Life {
     name: String,
     /// When it was forked, 0 if before it was watched; `None` of a program that was executed.
     forked_ns: Option<u64>,
+    /// Who forked it, if it was forked.
+    parent: Option<u32>,
     /// Its own first and last fork.
     forks_ns: Option<(u64, u64)>,
     /// What it has mapped; `None` if nobody looked yet.
@@ -66,9 +70,11 @@ pub struct Family {
 impl Family {
     /// Takes in a process that is there.
     pub fn admit(&mut self, target: &Target, now_ns: u64) {
+        let parent = target.forked_by();
         let life = Life {
             name: target.name().to_owned(),
-            forked_ns: target.forked_by().map(|_| 0),
+            forked_ns: parent.as_ref().map(|_| 0),
+            parent: parent.map(|parent| parent.pid().cast_unsigned()),
             space: look(target, &mut self.images),
             ..Life::default()
         };
@@ -98,6 +104,7 @@ impl Family {
                     from_ns: forked_ns,
                     name: event.comm.clone(),
                     forked_ns: (!fork.shares_memory).then_some(forked_ns),
+                    parent: Some(event.tgid),
                     space: parent.space.clone(),
                     ..Life::default()
                 };
@@ -183,23 +190,14 @@ impl Family {
     }
 
     /// The names that living processes wrote down for code that they made.
-    pub fn perf_maps(&self) -> FxHashMap<u32, PerfMap> {
-        let of = |pid: &u32| {
-            let target = Target::open(*pid as i32).ok()?;
-            let status = target.read("status").ok()?;
-            let inside = cowlab_machine::status::field(&status, "NSpid")?
-                .split_whitespace()
-                .last()?
-                .parse()
-                .ok()?;
-            Some((*pid, PerfMap::read(target.pid(), inside, target.uid())?))
-        };
-        self.members.keys().filter_map(of).collect()
+    pub fn made_code(&self) -> MadeCode {
+        let parent = |member: &Member| member.lives.last()?.parent;
+        MadeCode::read(self.members.iter().map(|(pid, member)| (*pid, parent(member))))
     }
 
     /// What would make interpreters tell the names of their functions, by the files that are mapped.
-    pub fn hints(&self, told: &FxHashMap<u32, PerfMap>) -> Vec<String> {
-        let silent = self.members.iter().filter(|(pid, _)| !told.contains_key(pid));
+    pub fn hints(&self, told: &MadeCode) -> Vec<String> {
+        let silent = self.members.iter().filter(|(pid, _)| !told.has(**pid));
         let spaces = silent.filter_map(|(_, member)| member.lives.last()?.space.as_ref());
         let mut hints: Vec<String> = spaces
             .flat_map(|space| space.images())

@@ -3,10 +3,12 @@
 //! wrote.
 //!
 //! [`Collector`] is fed by the programs of `observe`; [`family`] knows who forked whom and what each had
-//! mapped; [`memory`] reads what of a stack was too far away to be told; [`pace`] how large a share is told.
+//! mapped; [`made`] names code that programs made themselves; [`memory`] reads what of a stack was too far
+//! away to be told; [`pace`] how large a share is told.
 
 mod collector;
 mod family;
+mod made;
 mod memory;
 mod pace;
 

@@ -21,7 +21,7 @@ use cowlab_model::profile::{MachineProfile, Writer};
 use cowlab_observe::bpf::{Copied, Event, Fault};
 use cowlab_observe::watch::Frame;
 use cowlab_probes::Rows;
-use cowlab_stacks::{Image, Names, PerfMap, Place};
+use cowlab_stacks::{Image, Names, PerfMap, Place, jitdump};
 use cowlab_store::stacks::CopyStacks;
 use cowlab_store::{Environment, Run, RunInfo};
 use cowlab_tend::{ping, targets::PolicyFile};
@@ -39,7 +39,7 @@ pub struct Target {
 }
 
 /// Every one.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     Target { name: "samples", read: samples },
     Target { name: "run", read: |bytes| drop(parsed::<RunInfo>(bytes)) },
     Target { name: "profile", read: profile },
@@ -55,6 +55,7 @@ pub const TARGETS: [Target; 17] = [
     Target { name: "stacks", read: stacks },
     Target { name: "elf", read: elf },
     Target { name: "perf_map", read: perf_map },
+    Target { name: "jitdump", read: jitdump },
     Target { name: "ping", read: answer },
     Target { name: "request", read: |bytes| drop(cowlab_serve::parse_head(bytes)) },
 ];
@@ -99,6 +100,10 @@ fn stacks(bytes: &[u8]) {
 
 fn perf_map(bytes: &[u8]) {
     PerfMap::decode(bytes).name(0x7f00);
+}
+
+fn jitdump(bytes: &[u8]) {
+    jitdump::decode(bytes).name(0x7f00);
 }
 
 fn elf(bytes: &[u8]) {

@@ -3,9 +3,10 @@
 //!
 //! [`Space`] is the code that a process had mapped, and unwinds by its unwind tables (`.eh_frame`), by
 //! frame pointers where code has none. [`Names`] tells functions: of files by their symbols and the
-//! debug information that is installed, of interpreters by the maps that they write for profilers.
+//! debug information that is installed, of interpreters by what they write for profilers.
 
 mod image;
+pub mod jitdump;
 mod names;
 mod perf_map;
 mod space;

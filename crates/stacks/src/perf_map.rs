@@ -2,6 +2,7 @@
 //! The functions of code that a program made itself, as it writes them down for profilers
 //! (linux: tools/perf/Documentation/jit-interface.txt).
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -10,8 +11,8 @@ use rustix::fs::OFlags;
 
 use crate::image::open_file;
 
-/// A map of more is not read to its end.
-const MOST_BYTES: u64 = 256 << 20;
+/// A file of more is not read to its end.
+pub(crate) const MOST_BYTES: u64 = 256 << 20;
 
 /// Functions by address.
 #[derive(Debug, Default)]
@@ -24,10 +25,20 @@ impl PerfMap {
     /// Reads the map of process `pid`, which is `inside` to those of its pid namespace; `None` where
     /// there is none, or it is neither that process's user's nor root's.
     pub fn read(pid: i32, inside: i32, uid: u32) -> Option<PerfMap> {
-        let path = format!("/proc/{pid}/root/tmp/perf-{inside}.map");
-        let file = open_file(Path::new(&path), OFlags::NOFOLLOW)?;
-        let owner = file.metadata().ok()?.uid();
-        (owner == uid || owner == 0).then(|| PerfMap::decode(BufReader::new(file.take(MOST_BYTES))))
+        let file = of_program(pid, &format!("/tmp/perf-{inside}.map"), uid)?;
+        Some(PerfMap::decode(BufReader::new(file.take(MOST_BYTES))))
+    }
+
+    /// Of starts, sizes and names, of which the later holds.
+    pub(crate) fn of(functions: impl IntoIterator<Item = (u64, u64, String)>) -> PerfMap {
+        let mut functions: Vec<_> = functions.into_iter().collect();
+        functions.sort_by_key(|(start, ..)| *start);
+        PerfMap { functions }
+    }
+
+    /// These, and of code that has none here those.
+    pub fn or(self, other: PerfMap) -> PerfMap {
+        PerfMap::of(other.functions.into_iter().chain(self.functions))
     }
 
     /// Decodes lines of start, size and name; others are left out.
@@ -40,9 +51,7 @@ impl PerfMap {
             Some((hex(words.next())?, hex(words.next())?, words.next()?.trim().to_owned()))
         };
         let lines = text.split(b'\n').map_while(Result::ok);
-        let mut functions: Vec<_> = lines.filter_map(line).collect();
-        functions.sort_by_key(|(start, ..)| *start);
-        PerfMap { functions }
+        PerfMap::of(lines.filter_map(line))
     }
 
     /// The function that has an address.
@@ -51,6 +60,15 @@ impl PerfMap {
         let (start, bytes, name) = self.functions.get(after.checked_sub(1)?)?;
         (address - start < *bytes).then_some(name)
     }
+}
+
+/// A file that process `pid` wrote down, at a path of its own: of its user or root alone, since others would
+/// choose the names.
+pub(crate) fn of_program(pid: i32, path: &str, uid: u32) -> Option<File> {
+    let path = format!("/proc/{pid}/root{path}");
+    let file = open_file(Path::new(&path), OFlags::NOFOLLOW)?;
+    let owner = file.metadata().ok()?.uid();
+    (owner == uid || owner == 0).then_some(file)
 }
 
 #[cfg(test)]

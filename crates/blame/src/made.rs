@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The names of code that programs made themselves.
+
+use cowlab_observe::{Target, mappings};
+use cowlab_stacks::{PerfMap, jitdump};
+use rustc_hash::FxHashMap;
+
+/// No family is deeper; one that is goes round.
+const GENERATIONS_MOST: usize = 64;
+
+/// What processes wrote down for profilers.
+#[derive(Default)]
+pub struct MadeCode {
+    own: FxHashMap<u32, PerfMap>,
+    /// Who forked whom.
+    parents: FxHashMap<u32, u32>,
+}
+
+impl MadeCode {
+    /// Of living processes, each with the one that forked it, if it runs on as it was forked.
+    pub fn read(processes: impl Iterator<Item = (u32, Option<u32>)>) -> MadeCode {
+        let mut all = MadeCode::default();
+        for (pid, parent) in processes {
+            all.own.extend(written_down(pid).map(|map| (pid, map)));
+            all.parents.extend(parent.map(|parent| (pid, parent)));
+        }
+        all
+    }
+
+    /// The function of a process at an address. Code from before a fork is in what the parent wrote.
+    pub fn name(&self, pid: u32, address: u64) -> Option<&str> {
+        self.ancestors(pid).find_map(|pid| self.own.get(&pid)?.name(address))
+    }
+
+    /// Whether a process, or one that it was forked by, wrote anything.
+    pub fn has(&self, pid: u32) -> bool {
+        self.ancestors(pid).any(|pid| self.own.contains_key(&pid))
+    }
+
+    fn ancestors(&self, pid: u32) -> impl Iterator<Item = u32> {
+        let parent = |pid: &u32| self.parents.get(pid).copied();
+        std::iter::successors(Some(pid), parent).take(GENERATIONS_MOST)
+    }
+}
+
+/// The map and the dump of a process; of code in both the map's name holds.
+fn written_down(pid: u32) -> Option<PerfMap> {
+    let target = Target::open(pid.cast_signed()).ok()?;
+    let status = target.read("status").ok()?;
+    let inside = cowlab_machine::status::field(&status, "NSpid")?;
+    let inside = inside.split_whitespace().last()?.parse().ok()?;
+    let dump_name = format!("/{}", jitdump::file_name(inside));
+    let mapped = mappings::mappings(&target).unwrap_or_default();
+    let mapped =
+        mapped.into_iter().filter_map(|of| of.name).find(|name| name.ends_with(&dump_name));
+    let map = PerfMap::read(target.pid(), inside, target.uid());
+    let dump = jitdump::read(target.pid(), inside, target.uid(), mapped.as_deref());
+    match (map, dump) {
+        (Some(map), Some(dump)) => Some(map.or(dump)),
+        (map, dump) => map.or(dump),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_has_the_names_of_its_parent_and_its_own_before() {
+        let own = [(1, &b"10 8 old\n20 8 kept\n"[..]), (2, b"10 8 new\n")];
+        let own = own.map(|(pid, text)| (pid, PerfMap::decode(text))).into_iter().collect();
+        let made = MadeCode { own, parents: [(2, 1), (3, 2), (5, 5)].into_iter().collect() };
+        assert_eq!(made.name(1, 0x10), Some("old"));
+        assert_eq!((made.name(3, 0x10), made.name(3, 0x20)), (Some("new"), Some("kept")));
+        assert_eq!((made.name(4, 0x10), made.name(5, 0x10)), (None, None));
+        assert!(made.has(3) && !made.has(5));
+    }
+}
