@@ -16,6 +16,7 @@ mod run_life;
 mod signals;
 mod sinks;
 mod usage;
+mod workers;
 
 use std::process::ExitCode;
 

@@ -10,8 +10,8 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Sparkline, Wrap};
 
-use super::rows::{COLUMNS, Column};
 use super::text::sentences;
+use crate::workers::{COLUMNS, Column};
 
 /// From this width on every column has room.
 const WIDE: u16 = 140;
@@ -49,7 +49,7 @@ fn workers(frame: &mut Frame<'_>, area: Rect, figures: &Figures) -> Option<(u64,
     let is_wide = area.width >= WIDE;
     let shown: Vec<&Column> = COLUMNS
         .iter()
-        .filter(|column| (is_wide || column.is_main) && (column.is_shown)(figures))
+        .filter(|column| (is_wide || column.rank == 0) && (column.is_shown)(figures))
         .collect();
     let row = |cell: &dyn Fn(&Column) -> String| -> String {
         let cells = shown.iter().map(|of| format!("{:>1$} ", cell(of), usize::from(of.width)));

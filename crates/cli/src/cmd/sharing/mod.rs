@@ -4,7 +4,6 @@
 mod draw;
 mod metrics;
 mod plan;
-mod rows;
 mod text;
 
 use std::io::IsTerminal;

@@ -10,8 +10,8 @@ use cowlab_store::{FORMAT, Missing, Params, Sample};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::rows::{COLUMNS, a_minute};
 use crate::output::{self, JsonDocument};
+use crate::workers::{COLUMNS, a_minute};
 
 /// Workers that get a row on a page; of more, those with most of their own.
 const ROWS: usize = 40;

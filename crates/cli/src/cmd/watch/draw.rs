@@ -9,6 +9,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Gauge, Paragraph, Row, Sparkline, Table, Wrap};
 
+use super::children::children;
 use super::heat;
 use super::lines::{bytes, forks, looked_at};
 use super::penalty::Penalty;
@@ -242,29 +243,6 @@ fn heat_map(frame: &mut Frame<'_>, area: Rect, regions: &[RegionRow], what: &str
     let lines: Vec<Line<'_>> =
         cells.chunks(width).map(|row| Line::from_iter(row.iter().map(span))).collect();
     frame.render_widget(Paragraph::new(lines), inside);
-}
-
-fn children(frame: &mut Frame<'_>, area: Rect, view: &View, process: &Process) {
-    let title = format!("Children alive ({})", count(process.children_alive));
-    let block = Block::new().borders(Borders::TOP).title(title);
-    let rows = view.children(process).into_iter().map(|child| {
-        let age = child.age_ns.map_or("?".to_owned(), |age| quantity(age as f64, "ns"));
-        let (copied, shared) = match child.apart {
-            true => ("apart".to_owned(), String::new()),
-            false if child.copied_bytes.is_none() => ("not yet".to_owned(), String::new()),
-            false => (bytes(child.copied_bytes), bytes(child.shared_bytes)),
-        };
-        Row::new([child.pid.to_string(), age, copied, shared, child.name.clone()])
-    });
-    let widths = [
-        Constraint::Length(8),
-        Constraint::Length(8),
-        Constraint::Length(9),
-        Constraint::Length(9),
-        Constraint::Min(4),
-    ];
-    let head = Row::new(["pid", "age", "copied", "shared", "name"]).style(Modifier::DIM);
-    frame.render_widget(Table::new(rows, widths).header(head).block(block), area);
 }
 
 fn histogram(frame: &mut Frame<'_>, area: Rect, stops: &Stops) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `watch`: a live view of processes that fork; their metrics; recordings.
 
+mod children;
 mod draw;
+mod family;
 mod heat;
 mod lines;
 mod metrics;
@@ -24,6 +26,7 @@ use cowlab_serve::{Endpoint, Newest};
 use crate::args::WatchArgs;
 use crate::sinks::{Complaint, Printer};
 use crate::{output, signals};
+use family::Family;
 use penalty::Penalty;
 use source::Source;
 use stream::Recording;
@@ -71,7 +74,9 @@ pub fn run(json: bool, args: &WatchArgs) -> Result<()> {
         args.refreshes.is_some_and(|most| seen >= most)
     };
     let result = if !json && !args.plain && std::io::stdout().is_terminal() {
-        terminal::run(&source, penalty.as_ref(), &stop, &mut keep)
+        // Of a recording the processes are over.
+        let family = args.replay.is_none().then(Family::begin);
+        terminal::run(&source, family.as_ref(), penalty.as_ref(), &stop, &mut keep)
     } else {
         // Where metrics are served, nobody reads lines, unless they are asked for.
         let silent = args.listen.is_some() && !json && !args.plain;

@@ -9,7 +9,9 @@ use cowlab_observe::watch::Frame;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
+use super::children::SHARING_WIDTH;
 use super::draw::draw;
+use super::family::Family;
 use super::penalty::Penalty;
 use super::source::Source;
 use super::view::View;
@@ -29,6 +31,7 @@ impl Drop for Restored {
 /// Shows frames until the user, a signal or the end of what is watched ends it.
 pub fn run(
     source: &Source,
+    family: Option<&Family>,
     penalty: Option<&Penalty>,
     stop: &AtomicBool,
     keep: &mut dyn FnMut(&mut Frame) -> bool,
@@ -53,6 +56,13 @@ pub fn run(
             {
                 return Ok(());
             }
+        }
+        if !view.paused {
+            let is_wide = terminal.0.size()?.width >= SHARING_WIDTH;
+            let asked = family.filter(|_| is_wide).zip(view.chosen());
+            let figures = asked.and_then(|(family, process)| family.of(process));
+            changed |= figures != view.sharing;
+            view.sharing = figures;
         }
         if changed {
             terminal.0.draw(|frame| draw(frame, &view, penalty))?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The columns of a table of workers, for the page and for the live view.
+//! The columns of a table of workers, for the page and for live views.
 
 use cowlab_observe::sharing::{Figures, Worker};
 use cowlab_schema::fmt::{age, bytes, quantity};
@@ -10,8 +10,9 @@ pub struct Column {
     pub head: &'static str,
     /// Of its cells, at most.
     pub width: u16,
-    /// Whether it has a place on a narrow terminal.
-    pub is_main: bool,
+    /// What is wanted less has a higher one, and goes first where there is no room; 0 has a place on a narrow
+    /// terminal.
+    pub rank: u8,
     /// A cell; `None` of what is not known.
     pub cell: fn(&Worker) -> Option<String>,
     /// Whether it is worth its place; that of what is 0 everywhere is not.
@@ -19,7 +20,7 @@ pub struct Column {
 }
 
 const fn main(head: &'static str, width: u16, cell: fn(&Worker) -> Option<String>) -> Column {
-    Column { head, width, is_main: true, cell, is_shown: |_| true }
+    Column { head, width, rank: 0, cell, is_shown: |_| true }
 }
 
 /// Every column.
@@ -29,22 +30,22 @@ pub const COLUMNS: [Column; 11] = [
         Some(format!("{role} {}", of.pid))
     }),
     main("age", 10, |of| Some(age(of.age_s))),
-    Column { is_main: false, ..main("resident", 9, |of| of.rss_bytes.map(bytes)) },
+    Column { rank: 2, ..main("resident", 9, |of| of.rss_bytes.map(bytes)) },
     main("shared", 9, |of| of.shared_bytes.map(bytes)),
     main("own", 9, |of| Some(bytes(of.own_bytes))),
-    Column { is_main: false, ..main("copied", 9, |of| of.copied_bytes.map(bytes)) },
+    Column { rank: 1, ..main("copied", 9, |of| of.copied_bytes.map(bytes)) },
     Column {
-        is_main: false,
+        rank: 3,
         is_shown: |of| of.workers.iter().all(|one| one.erosion_bytes_per_s.is_none()),
         ..main("files", 9, |of| of.file_bytes.map(bytes))
     },
     Column {
-        is_main: false,
+        rank: 3,
         is_shown: |of| any(of, |one| one.shm_bytes),
         ..main("shm", 9, |of| of.shm_bytes.map(bytes))
     },
     Column {
-        is_main: false,
+        rank: 3,
         is_shown: |of| any(of, |one| one.swapped_bytes),
         ..main("swapped", 9, |of| of.swapped_bytes.map(bytes))
     },
@@ -57,6 +58,17 @@ pub const COLUMNS: [Column; 11] = [
         ..main("none in", 12, |of| of.shared_ends_s.map(age))
     },
 ];
+
+/// The columns that are worth their place and have one in so many characters, a space behind each; `None` where
+/// the first two ranks have not.
+pub fn fitting(figures: &Figures, room: u16) -> Option<Vec<&'static Column>> {
+    let shown = |rank| {
+        let is_shown = move |of: &&Column| of.rank <= rank && (of.is_shown)(figures);
+        COLUMNS.iter().filter(is_shown).collect::<Vec<_>>()
+    };
+    let fits = |of: &Vec<&Column>| of.iter().map(|of| of.width + 1).sum::<u16>() <= room;
+    (1..=3).rev().map(shown).find(fits)
+}
 
 fn any(of: &Figures, bytes: fn(&Worker) -> Option<u64>) -> bool {
     of.workers.iter().filter_map(bytes).any(|bytes| bytes > 0)
