@@ -4,8 +4,8 @@
  * fork from time to time a child that stays idle for two intervals: an
  * in-memory store that takes snapshots, without the store.
  *
- * Document 003's microbenchmark (papers/). docs/snapshot.md has the options,
- * the rows and what differs from the document.
+ * The microbenchmark of CCoW (2022, papers/003). docs/probes.md has the
+ * options, docs/snapshot.md what differs from the paper.
  */
 #include "cow_stats.h"
 #include "probe.h"

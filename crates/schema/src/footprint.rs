@@ -152,7 +152,7 @@ bench! {
         bytes_changed: bytes;
         /// Bytes that differ in the end
         bytes_differing: bytes;
-        /// Blocks of 64 bytes that changed
+        /// Blocks of 512 bytes that changed
         blocks_changed: blocks;
         /// Bytes changed by bytes mapped
         byte_write_fraction: fraction;

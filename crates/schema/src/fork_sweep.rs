@@ -47,8 +47,8 @@ bench! {
         vmas_anon: u64 = 0, set, within(0.0, 60e3), rare;
         /// Mappings of a file beside the heap, without a page of their own: program text, say
         vmas: u64 = 0, set, within(0.0, 60e3), rare;
-        /// Microseconds of other work before each fork, through as much memory as four second-level
-        /// caches hold
+        /// Microseconds of other work before each fork, through twice as much memory as the largest
+        /// cache holds
         work_us: u64 = 0, set, within(0.0, 10e6), rare;
     }
 

@@ -28,7 +28,7 @@ choices! {
         Thp = "thp",
         /// the same, and `cowlab tend`
         ThpTended = "thp+tended",
-        /// it asks, and gets pages of 64 KiB
+        /// all of its memory has pages of 64 KiB, by the machine's setting
         Mthp = "mthp",
         /// the same, and `cowlab tend`
         MthpTended = "mthp+tended",

@@ -8,19 +8,19 @@ use super::{GuestArgs, RunArgs};
 /// A paper, by its name or by its number in papers/.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Paper {
-    /// 000, Smith and Maguire (1988): forks of a heap of which a fraction is written
+    /// Smith and Maguire (1988): forks of a heap of which a fraction is written
     #[value(alias = "000")]
     SmithMaguire,
-    /// 001, Barkley and Schimmel (1988): a fork taken apart, on kernels that are built for it
+    /// Barkley and Schimmel (1988): a fork taken apart, on kernels that are built for it
     #[value(alias = "001")]
     Casper,
-    /// 002, the Copy-on-Write Optimization Study: faults under next-page pre-copy and beyond
+    /// the Copy-on-Write Optimization Study: faults under next-page pre-copy and beyond
     #[value(alias = "002")]
     NextPage,
-    /// 003, CCoW (2022): snapshots and Redis under coverage-based copy-on-write
+    /// CCoW (2022): snapshots and Redis under coverage-based copy-on-write
     #[value(alias = "003")]
     Ccow,
-    /// 004, TLPI's table 28-3 and its replay: processes made by fork, vfork, spawn and exec
+    /// TLPI's table 28-3 and its replay: processes made by fork, vfork, spawn and exec
     #[value(alias = "004")]
     Tlpi,
 }

@@ -12,7 +12,7 @@ use crate::cost::{Predicted, Question, Unanswerable, fork_with_huge_pages, predi
 use crate::profile::MachineProfile;
 
 /// Of a fork's stop with base pages, what is left with folios of 64 KiB: 19.4 of 27.6 ms for a
-/// redis-server of 1.6 GB (`cowlab --set-mthp bench redis --page-size-bytes 4KiB,64KiB`). No
+/// redis-server of 1.6 GB (`cowlab bench redis --set-mthp --page-size-bytes 4KiB,64KiB`). No
 /// calibration measures it.
 const MTHP_STOP_SHARE: f64 = 0.7;
 /// A mapping with less than this share of the memory is not worth keeping out of a fork.
