@@ -17,7 +17,11 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 use thiserror::Error;
 
 use crate::profile::{CycleCurve, CyclePoint, MachineProfile, Measured, USUAL_FACTOR, Writer};
-use crate::stats::{Estimate, log_spread, median};
+use crate::stats::Estimate;
+
+mod terms;
+
+use terms::{PerPage, Term};
 
 /// The mappings of a process (VMAs, in the kernel's words), which fork copies one by one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -120,8 +124,6 @@ const USUAL_MISFIT: f64 = 0.05;
 /// Relative error of what copies cost a program, of eight of them: what its own caches lose to a copy is
 /// in no calibration (docs/results/2026-11-unseen-programs.md).
 const PROGRAMS_MISFIT: f64 = 0.12;
-/// Relative spread between rounds that is assumed at least: a quiet machine is not always quiet.
-const LEAST_SPREAD: f64 = 0.01;
 
 /// What `calibrate` calls a copy in a program that does something between two.
 const AMONG_WORK: &str = "cow_among_work_ns";
@@ -135,100 +137,6 @@ const VMA_ANON: &str = "vma_anon_ns";
 const VMA: &str = "vma_ns";
 /// And copying the entry of a huge page.
 const HUGE_ENTRY: &str = "thp_fork_among_work_ns_per_huge_page";
-
-/// A term of the sum: nanoseconds, and their standard deviation.
-#[derive(Debug, Clone, Copy)]
-struct Term {
-    ns: f64,
-    deviation_ns: f64,
-}
-
-impl Term {
-    fn sum(terms: &[Term]) -> Term {
-        Term {
-            ns: terms.iter().map(|term| term.ns).sum(),
-            // Rounds that are slow are slow in every term: deviations add up, not their squares.
-            deviation_ns: terms.iter().map(|term| term.deviation_ns).sum(),
-        }
-    }
-}
-
-/// A cost per page at some numbers of pages, ascending.
-struct PerPage(Vec<(f64, Measured)>);
-
-impl PerPage {
-    /// The curve's cost beyond `base`, divided by the pages.
-    fn above(
-        curve: &CycleCurve,
-        of: impl Fn(&CyclePoint) -> Option<Measured>,
-        base: f64,
-    ) -> PerPage {
-        let per_page = |point: &CyclePoint| {
-            let pages = point.pages as f64;
-            let total = of(point)?;
-            let ns = (total.ns - base).max(0.0) / pages;
-            Some((pages, Measured { ns, log_spread: total.log_spread }))
-        };
-        let points = curve.points.iter().filter(|point| point.pages > 0);
-        PerPage::pooled(points.filter_map(per_page), curve.rounds)
-    }
-
-    /// Costs with one spread for all: a few rounds tell little of the spread at one size, but all
-    /// sizes together tell much.
-    ///
-    /// And costs drawn towards their common mean as far as their differences may be noise (an
-    /// empirical Bayes estimate): with another running thread a copy costs one of two figures for
-    /// seconds at a time on some machines, and the median of a few rounds is one or the other.
-    fn pooled(costs: impl Iterator<Item = (f64, Measured)>, rounds: u32) -> PerPage {
-        let mut costs: Vec<(f64, Measured)> = costs.collect();
-        let spreads: Vec<f64> = costs.iter().map(|(_, cost)| cost.log_spread).collect();
-        let spread = median(&spreads).unwrap_or(0.0).max(LEAST_SPREAD);
-        let logs: Vec<f64> = costs.iter().map(|(_, cost)| cost.ns.ln()).collect();
-        let between = log_spread(&costs.iter().map(|(_, cost)| cost.ns).collect::<Vec<_>>());
-        // The variance of a median of normal values is π/2 times that of their mean.
-        let noise = spread.powi(2) * std::f64::consts::FRAC_PI_2 / f64::from(rounds.max(1));
-        let trust = match between {
-            Some(between) if between > 0.0 && logs.iter().all(|log| log.is_finite()) => {
-                (1.0 - noise / between.powi(2)).max(0.0)
-            }
-            _ => 1.0,
-        };
-        let centre = logs.iter().sum::<f64>() / logs.len().max(1) as f64;
-        for (_, cost) in &mut costs {
-            cost.log_spread = spread;
-            if trust < 1.0 {
-                cost.ns = (centre + trust * (cost.ns.ln() - centre)).exp();
-            }
-        }
-        PerPage(costs)
-    }
-
-    /// Interpolated over ln(pages); constant beyond the ends.
-    fn at(&self, pages: f64) -> Option<Measured> {
-        let (first, last) = (self.0.first()?, self.0.last()?);
-        if pages <= first.0 {
-            return Some(first.1);
-        }
-        if pages >= last.0 {
-            return Some(last.1);
-        }
-        let above = self.0.iter().position(|point| point.0 >= pages)?;
-        let ((x0, a), (x1, b)) = (self.0[above - 1], self.0[above]);
-        let share = (pages / x0).ln() / (x1 / x0).ln();
-        let mix = |a: f64, b: f64| a + (b - a) * share;
-        Some(Measured { ns: mix(a.ns, b.ns), log_spread: mix(a.log_spread, b.log_spread) })
-    }
-
-    /// The cost of `pages` of them, where the cost of one depends on `scale` pages.
-    fn term(&self, pages: u64, scale: u64) -> Option<Term> {
-        if pages == 0 {
-            return Some(Term { ns: 0.0, deviation_ns: 0.0 });
-        }
-        let cost = self.at(scale as f64)?;
-        let ns = cost.ns * pages as f64;
-        Some(Term { ns, deviation_ns: ns * cost.log_spread })
-    }
-}
 
 /// Predict a fork on the machine of `profile`.
 pub fn predict(profile: &MachineProfile, question: &Question) -> Result<Prediction, Unanswerable> {
