@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
-# The kernels' own tests (tests/kernel), quick, on the plain kernel and on the patched one.
+# The kernels' own tests (tests/kernel), quick, on the plain kernel and on the patched one, and the
+# selftest of the step that most of the kernel's memory management meets.
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
@@ -25,3 +26,8 @@ done
 if grep -E '^ok [0-9]+ patched .* # SKIP' out >skipped; then
 	fail "expected no skip on the patched kernel, saw: $(<skipped)"
 fi
+run kernel selftests --variant patched --policy defer --filter cow_defer
+[[ $status == 0 ]] || cat out err
+is_status 0
+grep -q '^ok .*each page table is copied or dropped, once' out ||
+	fail "expected the selftest cow_defer to run, saw: $(<out)"

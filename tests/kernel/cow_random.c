@@ -383,7 +383,13 @@ static void change_policy(void)
 	static const long batches[] = { 16, 128, 2048 };
 	static const long wastes[] = { 10, 100 };
 	static const long histories[] = { 0, 1, 1, 3 };
+	static const long delays[] = { 0, 5, 200 };
 
+	/* Whoever copies ahead by coverage copies page tables in fork. */
+	if (has_setting("cow_defer")) {
+		set("cow_defer_delay_ms", delays[below(3)]);
+		set("cow_defer", below(3) ? 2 : 0);
+	}
 	set("cow_precopy_order", orders[below(5)]);
 	switch (below(has_setting("cow_region_kb") ? 6 : 2)) {
 	case 0:
