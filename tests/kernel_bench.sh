@@ -70,6 +70,15 @@ json 'rows | all(.metric | endswith("_ns") | not)' \
 	'rows | distinct("rep") == [0, 1]'
 rm -r runs
 
+# Page tables that are copied later are no part of fork's instructions.
+guest icount --json fork-sweep --set policy=off,defer --heap-bytes 64MiB --write-fraction 0 \
+	--forks 5 --rounds 2
+is_status 0
+json 'values("fork_instructions"; {policy: "off"}) as $off |
+	values("fork_instructions"; {policy: "defer"}) as $defer |
+	($off | length) == 2 and ($defer | length) == 2 and ($off | min) > 10 * ($defer | max)'
+rm -r runs
+
 # A program of one's own, and one that fails.
 guest tcg --json command --policy off,next --rounds 1 -- \
 	sh -c 'for i in 1 2 3; do /bin/true; done'

@@ -118,7 +118,7 @@ fn of_workload(
     let base = run(&store, Ahead::Nothing, &costs);
     let mut wanted = policies.to_vec();
     for policy in samples.each(POLICY) {
-        if !matches!(policy, Policy::Stock | Policy::Off) && !wanted.contains(&policy) {
+        if !matches!(policy, Policy::Stock | Policy::Off | Policy::Defer) && !wanted.contains(&policy) {
             wanted.push(policy);
         }
     }
@@ -137,10 +137,11 @@ fn of_workload(
     Ok(foretold.collect())
 }
 
-/// Folios are copied as the same pages: what they save is not in the model.
+/// Folios are copied as the same pages: what they save is not in the model, and what fork saves is
+/// not, either.
 fn ahead(policy: Policy, page_bytes: f64) -> Ahead {
     match policy {
-        Policy::Stock | Policy::Off => Ahead::Nothing,
+        Policy::Stock | Policy::Off | Policy::Defer => Ahead::Nothing,
         Policy::Next(depth) | Policy::NextFolios(depth, _) => Ahead::Next(depth as usize),
         Policy::CoverageOf(threshold, _, region_kb) => Ahead::Region {
             pages: (f64::from(region_kb) * 1024.0 / page_bytes).max(1.0) as usize,

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `fork-sweep`: Smith & Maguire's program over its parameters.
 
+use std::rc::Rc;
+
 use cowlab_analysis::study::sweep::{FRACTIONS, PAPER_HEAPS_BYTES};
 use cowlab_analysis::study::variants::{HUGE_HEAP_BYTES, Variant, variants};
+use cowlab_machine::PolicyGuard;
 use cowlab_probes::{DoForkResult, Probe};
 use cowlab_schema::Cell;
 use cowlab_schema::fork_sweep::{self, DoFork};
@@ -39,7 +42,7 @@ pub fn forks_for(heap_bytes: u64, write_fraction: f64, extent: Extent) -> u64 {
     (target / work).clamp(2, 1000)
 }
 
-fn task(settings: DoFork) -> Task {
+fn task(settings: DoFork, guard: Option<Rc<PolicyGuard>>) -> Task {
     let name = format!(
         "{BENCH}: {} × {} of {}, fraction {}, {} writes",
         settings.forks,
@@ -52,14 +55,25 @@ fn task(settings: DoFork) -> Task {
         settings.writer
     );
     Task::new(name, move |runner, round| {
+        if let Some(guard) = &guard {
+            guard.set(settings.policy)?;
+        }
         record(round, &settings, &settings.run(runner)?);
         Ok(())
     })
 }
 
-/// One task for each of the settings.
+/// One task for each of the settings, with the kernel as it is.
 pub fn tasks(settings: impl IntoIterator<Item = DoFork>) -> Vec<Task> {
-    settings.into_iter().map(task).collect()
+    under_policies(settings, None)
+}
+
+/// One task for each of the settings, each under its policy.
+pub fn under_policies(
+    settings: impl IntoIterator<Item = DoFork>,
+    guard: Option<Rc<PolicyGuard>>,
+) -> Vec<Task> {
+    settings.into_iter().map(|settings| task(settings, guard.clone())).collect()
 }
 
 /// The document's sweep: its fractions over heaps of 1 MB to 316 MB and none, 1000 forks or fewer.

@@ -30,8 +30,11 @@ pub(crate) const GATE: &str = "proc/sys/vm/cow_gate_forks";
 pub(crate) const GATE_KB: &str = "proc/sys/vm/cow_gate_kb";
 /// Whether a worker copies ahead of the faults.
 pub(crate) const WORKER: &str = "proc/sys/vm/cow_worker";
+/// 0: fork copies page tables; 2: it leaves them for later, in every process.
+pub(crate) const DEFER: &str = "proc/sys/vm/cow_defer";
 /// Every setting that a policy may change, and those that measurements do.
-pub(crate) const ALL: [&str; 12] = [
+pub(crate) const ALL: [&str; 13] = [
+    DEFER,
     PRECOPY,
     PRECOPY_PAGES,
     PRECOPY_ORDER,
@@ -65,6 +68,8 @@ pub struct CowSettings {
     pub precopy_ramp: Option<u64>,
     /// `vm.cow_threshold_pct`.
     pub threshold_pct: Option<u64>,
+    /// `vm.cow_defer`.
+    pub defer: Option<u64>,
     /// `vm.cow_stats`.
     pub times: Option<u64>,
     /// Whether there is `/proc/cow_stats`.
@@ -86,6 +91,7 @@ pub(crate) fn probe(reader: &Reader<'_>) -> CowSettings {
         precopy_order: setting(PRECOPY_ORDER),
         precopy_ramp: setting("proc/sys/vm/cow_precopy_ramp"),
         threshold_pct: setting(THRESHOLD),
+        defer: setting(DEFER),
         times: setting(TIMES),
         counts: reader.root.exists("proc/cow_stats"),
         process_counts: reader.root.exists("proc/self/cow_stats"),
@@ -95,10 +101,13 @@ pub(crate) fn probe(reader: &Reader<'_>) -> CowSettings {
 /// The kernel's settings, as files below the root, with their values, in the order in which they
 /// are to be written; none of a kernel that is left as it is.
 pub fn settings(policy: Policy) -> Vec<(&'static str, u32)> {
-    let next = |pages, order| vec![(PRECOPY_PAGES, pages), (PRECOPY_ORDER, order), (PRECOPY, 1)];
+    let next = |pages, order| {
+        vec![(DEFER, 0), (PRECOPY_PAGES, pages), (PRECOPY_ORDER, order), (PRECOPY, 1)]
+    };
     match policy {
         Policy::Stock => Vec::new(),
-        Policy::Off => vec![(PRECOPY, 0)],
+        Policy::Off => vec![(DEFER, 0), (PRECOPY, 0)],
+        Policy::Defer => vec![(PRECOPY, 0), (DEFER, 2)],
         Policy::Next(pages) => next(pages, 0),
         Policy::NextFolios(pages, order) => next(pages, order),
         Policy::Coverage => coverage_settings(OWN),
@@ -112,14 +121,14 @@ pub fn settings(policy: Policy) -> Vec<(&'static str, u32)> {
 
 fn coverage_settings(values: [u32; 9]) -> Vec<(&'static str, u32)> {
     let files = [THRESHOLD, WASTE, REGION, BATCH, HISTORY, GATE, GATE_KB, WORKER, PRECOPY_ORDER];
-    files.into_iter().zip(values).chain([(PRECOPY, 2)]).collect()
+    [(DEFER, 0)].into_iter().chain(files.into_iter().zip(values)).chain([(PRECOPY, 2)]).collect()
 }
 
 /// What a kernel without the setting does.
 pub(crate) fn built_in(setting: &str) -> Option<u32> {
     match setting {
         PRECOPY_PAGES => Some(1),
-        PRECOPY_ORDER => Some(0),
+        PRECOPY_ORDER | DEFER => Some(0),
         _ => None,
     }
 }

@@ -70,12 +70,15 @@ pub fn policy(facts: &Facts, policy: Policy) -> Result<(), String> {
     };
     match policy {
         Policy::Stock => return Ok(()),
-        Policy::Off if settings.precopy.unwrap_or(0) == 0 => return Ok(()),
+        Policy::Off if settings.precopy.unwrap_or(0) + settings.defer.unwrap_or(0) == 0 => {
+            return Ok(());
+        }
         Policy::Off => {}
         _ if settings.precopy.is_none() => return Err(lacks("vm.cow_precopy")),
         Policy::Coverage | Policy::CoverageOf(..) if settings.threshold_pct.is_none() => {
             return Err(lacks("vm.cow_threshold_pct"));
         }
+        Policy::Defer if settings.defer.is_none() => return Err(lacks("vm.cow_defer")),
         Policy::NextFolios(..) if settings.precopy_order.is_none() => {
             return Err(lacks("vm.cow_precopy_order"));
         }
@@ -86,7 +89,7 @@ pub fn policy(facts: &Facts, policy: Policy) -> Result<(), String> {
     }
     match &facts.credentials {
         Some(own) if own.euid == 0 => Ok(()),
-        _ => Err(format!("--policy {policy}: changing vm.cow_precopy needs root")),
+        _ => Err(format!("--policy {policy}: changing the kernel's settings needs root")),
     }
 }
 
@@ -174,6 +177,8 @@ mod tests {
         assert!(folios.unwrap_err().contains("cow_precopy_order"));
         let coverage = policy(&with_policies(Some(0), Some(1), 0), Policy::Coverage);
         assert!(coverage.unwrap_err().contains("cow_threshold_pct"));
+        let defer = policy(&with_policies(Some(0), Some(1), 0), Policy::Defer);
+        assert!(defer.unwrap_err().contains("no vm.cow_defer:"));
         let user = with_policies(Some(0), Some(1), 1000);
         assert_eq!(policy(&user, Policy::Off), Ok(()));
         assert!(policy(&user, Policy::Next(1)).unwrap_err().contains("needs root"));

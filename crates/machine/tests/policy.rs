@@ -32,6 +32,7 @@ fn whole() -> tempfile::TempDir {
         ("cow_gate_forks", "5\n"),
         ("cow_gate_kb", "64\n"),
         ("cow_worker", "0\n"),
+        ("cow_defer", "1\n"),
         ("cow_stats", "1\n"),
     ])
 }
@@ -92,6 +93,26 @@ fn coverage_sets_its_threshold_and_all_that_goes_with_it() {
     drop(guard);
     assert_eq!(coverage(), "0 70 20 512 64 0 5 64 0");
     assert_eq!(settings(tree.path()), "0 4 2 1");
+}
+
+#[test]
+fn page_tables_are_deferred_by_one_policy_only() {
+    let tree = whole();
+    let value = || fs::read_to_string(tree.path().join("proc/sys/vm/cow_defer")).unwrap();
+    let guard = PolicyGuard::new(&Root::new(tree.path())).unwrap();
+    for (policy, expected) in [
+        (Policy::Defer, "2"),
+        (Policy::Next(1), "0"),
+        (Policy::Defer, "2"),
+        (Policy::Coverage, "0"),
+        (Policy::Defer, "2"),
+        (Policy::Off, "0"),
+    ] {
+        guard.set(policy).unwrap();
+        assert_eq!(value().trim(), expected, "{policy}");
+    }
+    drop(guard);
+    assert_eq!(value().trim(), "1");
 }
 
 #[test]

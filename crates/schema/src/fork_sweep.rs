@@ -2,7 +2,7 @@
 //! `fork-sweep`: Smith and Maguire's program (1988) over its parameters.
 
 use crate::bench::bench;
-use crate::{Method, Reap, Writer};
+use crate::{Method, Policy, Reap, Writer};
 
 /// The ways to make a process that it knows.
 pub const METHODS: [Method; 4] =
@@ -50,6 +50,8 @@ bench! {
         /// Microseconds of other work before each fork, through twice as much memory as the largest
         /// cache holds
         work_us: u64 = 0, set, within(0.0, 10e6), rare;
+        /// What is copied at a fault, and when fork's page tables are
+        policy: Policy = Policy::Stock, set, apart, rare;
     }
 
     metrics {
@@ -194,6 +196,7 @@ mod tests {
         let told = DoFork { pinned: false, ..DoFork::new(3, 1 << 20, 0.5, 4096) }.arguments();
         assert_eq!(told[told.len() - 3..], ["3", "1048576", "0.5"]);
         assert!(told.contains(&"--pinned=false".to_owned()), "{told:?}");
-        assert_eq!(told.len(), BENCH.params.len());
+        // All but the policy, which is the kernel's.
+        assert_eq!(told.len(), BENCH.params.len() - 1);
     }
 }

@@ -12,7 +12,7 @@ const DEPTHS: RangeInclusive<u32> = 1..=512;
 
 /// For messages.
 const NAMES: &str = "stock (the kernel as it is), off, next, next:PAGES, next:PAGES:ORDER, ccow, \
-                     ccow:THRESHOLD, ccow:THRESHOLD:ORDER:REGION_KB";
+                     ccow:THRESHOLD, ccow:THRESHOLD:ORDER:REGION_KB, defer";
 
 /// The thresholds that vm.cow_threshold_pct takes.
 const THRESHOLDS: RangeInclusive<u32> = 0..=100;
@@ -26,7 +26,7 @@ const REGIONS_KB: RangeInclusive<u32> = 32..=8192;
 /// The orders that vm.cow_precopy_order takes, but for 0.
 const ORDERS: RangeInclusive<u32> = 2..=8;
 
-/// What is copied at a copy-on-write fault.
+/// What is copied at a copy-on-write fault, and when fork's page tables are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Policy {
     /// Whatever the kernel is set to: `stock`.
@@ -44,6 +44,8 @@ pub enum Policy {
     /// folios of up to 2^order pages, and the region's size in KiB: CCoW's `ccow:80`,
     /// `ccow:0` for every region, `ccow:80:4`, and `ccow:80:0:32`.
     CoverageOf(u32, u32, u32),
+    /// The page that was written; page tables after fork, when they are needed: `defer`.
+    Defer,
 }
 
 impl Policy {
@@ -53,7 +55,11 @@ impl Policy {
     /// The forks before which the policy knows nothing of a process.
     pub fn forks_to_learn(self) -> u64 {
         match self {
-            Policy::Stock | Policy::Off | Policy::Next(_) | Policy::NextFolios(..) => 0,
+            Policy::Stock
+            | Policy::Off
+            | Policy::Next(_)
+            | Policy::NextFolios(..)
+            | Policy::Defer => 0,
             // From the first on its pages are watched.
             Policy::Coverage | Policy::CoverageOf(..) => 1,
         }
@@ -69,6 +75,7 @@ impl fmt::Display for Policy {
             Policy::Next(pages) => write!(f, "next:{pages}"),
             Policy::NextFolios(pages, order) => write!(f, "next:{pages}:{order}"),
             Policy::Coverage => f.write_str("ccow"),
+            Policy::Defer => f.write_str("defer"),
             Policy::CoverageOf(threshold, 0, REGION_KB) => write!(f, "ccow:{threshold}"),
             Policy::CoverageOf(threshold, order, REGION_KB) => {
                 write!(f, "ccow:{threshold}:{order}")
@@ -89,6 +96,7 @@ impl FromStr for Policy {
             None if text == "off" => Ok(Policy::Off),
             None if text == "next" => Ok(Policy::Next(1)),
             None if text == "ccow" => Ok(Policy::Coverage),
+            None if text == "defer" => Ok(Policy::Defer),
             Some(("next", rest)) => match numbers(text, rest, "pages of next:PAGES", DEPTHS)? {
                 (pages, 0) => Ok(Policy::Next(pages)),
                 (pages, order) => Ok(Policy::NextFolios(pages, order)),
@@ -160,7 +168,7 @@ mod tests {
         }
         let coverage = [(0, 0, 2048), (80, 0, 2048), (100, 0, 2048), (80, 4, 2048), (80, 0, 32)]
             .map(|(threshold, order, region)| Policy::CoverageOf(threshold, order, region));
-        for policy in coverage.into_iter().chain([Policy::Coverage]) {
+        for policy in coverage.into_iter().chain([Policy::Coverage, Policy::Defer]) {
             assert_eq!(policy.to_string().parse(), Ok(policy));
         }
         assert_eq!("next:16:0".parse(), Ok(Policy::Next(16)));

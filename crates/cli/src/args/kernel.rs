@@ -171,7 +171,7 @@ pub struct KernelSelftestsArgs {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "off,next,next:16,next:512,next:512:4,ccow:0,ccow:80,ccow:100"
+        default_value = "off,next,next:16,next:512,next:512:4,ccow:0,ccow:80,ccow:100,defer"
     )]
     pub policy: Vec<Policy>,
     /// Run stress-ng's stressors as well, each for this time

@@ -83,7 +83,10 @@ fn fork_sweep(common: &Common, args: &CellArgs<DoFork>) -> Result<()> {
         };
         context.check_fits(cell.heap_bytes, written, children, context.page())?;
     }
-    finish(&context, sweep::BENCH, &sweep::tasks(cells), args.rounds.exactly())
+    let policies: Vec<Policy> = cells.iter().map(|cell| cell.policy).collect();
+    let guard = context.policies(&policies)?;
+    let tasks = sweep::under_policies(cells, guard);
+    finish(&context, sweep::BENCH, &tasks, args.rounds.exactly())
 }
 
 fn fork_table(common: &Common, args: &CellArgs<ForkTable>) -> Result<()> {
