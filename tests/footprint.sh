@@ -209,6 +209,14 @@ run --json footprint -- sh -c '(exit 0); /bin/true; x=$(echo a | cat); exit 7'
 is_status 7
 json 'rows | distinct("span") | includes(["run", "fork-to-exit", "fork-to-exec"])'
 
+# A script that starts the program of its own name, as R's does: its subshells are not that program's forks.
+mkdir -p bin && cp truth bin/alike
+printf '#!/bin/sh\nx=$(:); y=$(:); exec bin/alike "$@"\n' >alike && chmod +x alike
+passes --json footprint -- ./alike child $PAGES $STEP
+within fork-to-exit child cow_pages $written 0.005
+json 'values("spans"; {program: "alike", writer: "child", mapping: "all"}) == [1]'
+json 'values("spans"; {program: "alike until its exec", writer: "child", mapping: "all"}) == [2]'
+
 # SIGTERM is the command's, and ends with it; one that goes on is let go by the second.
 rm -rf told && background "$COWLAB" footprint --output told -- ./truth forever 100 2
 looking=$pid

@@ -25,6 +25,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 struct Process {
     target: Target,
     program: String,
+    /// Which program it has, a number of its own since the exec; its forks have the same until theirs.
+    image: u32,
     /// At its exec.
     exec: Option<Moment>,
     /// At the fork that made it, of its parent.
@@ -41,6 +43,7 @@ pub struct Follow {
     tracer: Tracer,
     method: Method,
     processes: HashMap<i32, Process>,
+    images: u32,
     /// What was seen.
     pub spans: Spans,
     faults: Option<FaultLog>,
@@ -50,7 +53,7 @@ impl Follow {
     /// Begins with one process, which `tracer` follows.
     pub fn new(tracer: Tracer, method: Method, faults: Option<FaultLog>) -> Follow {
         let (processes, spans) = (HashMap::new(), Spans::default());
-        Follow { tracer, method, processes, spans, faults }
+        Follow { tracer, method, processes, images: 0, spans, faults }
     }
 
     /// Looks at the first instruction of `pid`, which stands there, and lets it go on. If it cannot
@@ -66,7 +69,7 @@ impl Follow {
 
     /// Takes in a process that runs already; its own run is not looked at, its forks are.
     pub fn admit(&mut self, target: Target) -> Result<(), ProcessError> {
-        let process = Process::new(target)?;
+        let process = Process::new(target, self.new_image())?;
         if let Some(faults) = &mut self.faults {
             faults.watch(process.target.pid());
         }
@@ -169,6 +172,7 @@ impl Follow {
             faults.finish(&mut self.spans);
         }
         self.tracer.detach();
+        self.spans.all_settled();
         self.spans
     }
 
@@ -212,7 +216,11 @@ impl Follow {
     }
 
     fn executed(&mut self, pid: i32) -> Result<(), ProcessError> {
-        let mut process = Process::new(Target::open(pid)?)?;
+        // One that was forked shares its image with its parent, which has it still.
+        if let Some(before) = self.processes.get(&pid).filter(|process| process.fork.is_none()) {
+            self.spans.replaced(before.image);
+        }
+        let mut process = Process::new(Target::open(pid)?, self.new_image())?;
         let moment = Moment::take(&process.target, self.method)?;
         self.spans.note(&moment);
         process.exec = Some(moment);
@@ -229,7 +237,8 @@ impl Follow {
             faults.watch(child);
         }
         let moment = self.look_at(pid)?;
-        let mut process = Process::new(Target::open(child)?)?;
+        let image = self.process(pid)?.image;
+        let mut process = Process::new(Target::open(child)?, image)?;
         process.fork = Some((Rc::new(moment), pid));
         self.processes.insert(child, process);
         Ok(())
@@ -265,7 +274,10 @@ impl Follow {
     }
 
     fn ended(&mut self, pid: i32) {
-        self.processes.remove(&pid);
+        let process = self.processes.remove(&pid);
+        if let Some(process) = process.filter(|process| process.fork.is_none()) {
+            self.spans.settled(process.image);
+        }
         if let Some(faults) = &mut self.faults {
             faults.forget(pid);
         }
@@ -303,16 +315,23 @@ impl Follow {
         let minor_faults = target.stat()?.minor_faults;
         let child = Some(Side { target, now: &child, minor_faults, is_gone: false });
         let (method, faults) = (self.method, self.faults.as_mut());
-        since_fork(fork, between, &process.program, method, [parent, child], faults)
+        let image = process.image;
+        let spans = since_fork(fork, between, &process.program, method, [parent, child], faults)?;
+        Ok(spans.into_iter().map(|span| Span { image, ..span }).collect())
+    }
+
+    fn new_image(&mut self) -> u32 {
+        self.images += 1;
+        self.images
     }
 }
 
 impl Process {
-    fn new(target: Target) -> Result<Process, ProcessError> {
+    fn new(target: Target, image: u32) -> Result<Process, ProcessError> {
         let program = target.stat()?.name;
         let until_exec = Vec::new();
         let (exec, fork, mark) = (None, None, None);
-        Ok(Process { target, program, exec, fork, mark, marks: 0, until_exec })
+        Ok(Process { target, program, image, exec, fork, mark, marks: 0, until_exec })
     }
 }
 

@@ -2,6 +2,7 @@
 //! What lies between two moments of a process, and all such spans of a run together.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use cowlab_machine::ProcessError;
@@ -74,6 +75,8 @@ impl Moment {
 /// What lies between two moments.
 #[derive(Debug, Clone)]
 pub struct Span {
+    /// Of a fork, which program's: see [`Spans::replaced`].
+    pub image: u32,
     /// Between which.
     pub between: Between,
     /// The program's name.
@@ -109,6 +112,7 @@ impl Span {
         tally: Tally,
     ) -> Span {
         Span {
+            image: 0,
             between,
             program: program.to_owned(),
             writer,
@@ -176,6 +180,8 @@ pub fn compared(
 pub struct Key {
     /// The program.
     pub program: String,
+    /// Of those of this name, the one that may yet execute another; 0: all others.
+    image: u32,
     /// Between which moments.
     pub between: Between,
     /// Whose writes.
@@ -205,6 +211,23 @@ pub struct Sum {
     pub freed_unseen_pages: u64,
     /// The longest time of one without a look before its end.
     pub blind_ns: u64,
+}
+
+impl Sum {
+    fn add(&mut self, other: Sum) {
+        self.spans += other.spans;
+        self.tally.add_kinds(&other.tally);
+        if other.largest_pages >= self.largest_pages {
+            self.largest_pages = other.largest_pages;
+            self.tally.regions = other.tally.regions;
+        }
+        self.start_unix_ns = self.start_unix_ns.min(other.start_unix_ns);
+        self.duration_ns += other.duration_ns;
+        self.writer_cpu_ns = self.writer_cpu_ns.zip(other.writer_cpu_ns).map(|(a, b)| a + b);
+        self.unknown_pages += other.unknown_pages;
+        self.freed_unseen_pages += other.freed_unseen_pages;
+        self.blind_ns = self.blind_ns.max(other.blind_ns);
+    }
 }
 
 /// Everything that was seen.
@@ -245,31 +268,53 @@ pub struct Spans {
 impl Spans {
     /// Adds one.
     pub fn add(&mut self, span: Span) {
-        let Span { between, program, writer, method, tally, .. } = span;
-        let key = Key { program, between, writer, method };
+        let Span { image, between, program, writer, method, tally, .. } = span;
         let pages = tally.total().start_pages.max(tally.total().pages_mapped);
-        let sum = self.sums.entry(key).or_insert_with(|| Sum {
-            spans: 0,
-            tally: Tally::default(),
-            largest_pages: 0,
+        let sum = Sum {
+            spans: 1,
+            tally,
+            largest_pages: pages,
             start_unix_ns: span.start_unix_ns,
-            duration_ns: 0,
-            writer_cpu_ns: Some(0),
-            unknown_pages: 0,
-            freed_unseen_pages: 0,
-            blind_ns: 0,
-        });
-        sum.spans += 1;
-        sum.tally.add_kinds(&tally);
-        if pages >= sum.largest_pages {
-            sum.largest_pages = pages;
-            sum.tally.regions = tally.regions;
+            duration_ns: span.duration_ns,
+            writer_cpu_ns: span.writer_cpu_ns,
+            unknown_pages: span.unknown_pages,
+            freed_unseen_pages: span.freed_unseen_pages,
+            blind_ns: span.blind_ns,
+        };
+        self.add_sum(Key { program, image, between, writer, method }, sum);
+    }
+
+    fn add_sum(&mut self, key: Key, sum: Sum) {
+        match self.sums.entry(key) {
+            Entry::Vacant(entry) => _ = entry.insert(sum),
+            Entry::Occupied(entry) => entry.into_mut().add(sum),
         }
-        sum.duration_ns += span.duration_ns;
-        sum.writer_cpu_ns = sum.writer_cpu_ns.zip(span.writer_cpu_ns).map(|(sum, more)| sum + more);
-        sum.unknown_pages += span.unknown_pages;
-        sum.freed_unseen_pages += span.freed_unseen_pages;
-        sum.blind_ns = sum.blind_ns.max(span.blind_ns);
+    }
+
+    /// The process of this image has executed something else: the forks that it made are those of another
+    /// program, as of the script that starts one of its own name.
+    pub fn replaced(&mut self, image: u32) {
+        self.rename(|of| of == image, |program| format!("{program} until its exec"));
+    }
+
+    /// It will not any more.
+    pub fn settled(&mut self, image: u32) {
+        self.rename(|of| of == image, |program| program);
+    }
+
+    /// None will any more.
+    pub fn all_settled(&mut self) {
+        self.rename(|_| true, |program| program);
+    }
+
+    fn rename(&mut self, is_meant: impl Fn(u32) -> bool, name: impl Fn(String) -> String) {
+        let is_own = |key: &Key| key.image != 0 && is_meant(key.image);
+        let (own, others): (BTreeMap<_, _>, _) =
+            std::mem::take(&mut self.sums).into_iter().partition(|(key, _)| is_own(key));
+        self.sums = others;
+        for (key, sum) in own {
+            self.add_sum(Key { program: name(key.program), image: 0, ..key }, sum);
+        }
     }
 
     /// Notes what a moment cost.
@@ -279,5 +324,31 @@ impl Spans {
             self.copy_ns.push(copy.took_ns);
             self.copy_bytes = self.copy_bytes.max(copy.bytes());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_forks_of_a_script_are_not_those_of_the_program_that_it_executes() {
+        let moment = Moment::of(Reading::of(Vec::new(), Vec::new(), 4096), 0);
+        let fork = |image| {
+            let (between, writer, method) =
+                (Between::ForkToExit, Writer::Parent, Method::Exclusive);
+            let span = Span::since(&moment, between, "R", writer, method, Tally::default());
+            Span { image, ..span }
+        };
+        let mut spans = Spans::default();
+        [1, 1, 3].into_iter().for_each(|image| spans.add(fork(image)));
+        spans.replaced(1);
+        [2, 2, 2].into_iter().for_each(|image| spans.add(fork(image)));
+        // Of another process with the same program.
+        spans.settled(3);
+        spans.all_settled();
+        let found: Vec<(&str, u64)> =
+            spans.sums.iter().map(|(key, sum)| (key.program.as_str(), sum.spans)).collect();
+        assert_eq!(found, [("R", 4), ("R until its exec", 2)]);
     }
 }
