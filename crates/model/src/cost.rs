@@ -319,8 +319,12 @@ fn base_terms(
     let entries_among = PerPage::pooled(by_size, curve.rounds)
         .term(pages, pages)
         .or_else(|| times(profile, PTE_AMONG_WORK, pages));
-    // In a loop the writes before a fork also empty the caches for it, which work has done already.
-    let before = question.written_before;
+    // In a loop the writes before a fork also empty the caches for it, whoever made them, which work has
+    // done already.
+    let before = match question.among_work {
+        true => question.written_before,
+        false => question.written_before.max(written),
+    };
     let protect_among = times(profile, PTE_WRITTEN_AMONG_WORK, before)
         .filter(|_| question.among_work)
         .map(|term| Term { ns: term.ns.max(0.0), ..term });

@@ -60,7 +60,8 @@ fn ask(pages: u64, written: u64) -> Question {
 fn the_documents_equation_is_reproduced_at_any_size() {
     for (pages, written) in [(0, 0), (10, 5), (300, 100), (10_000, 9_999), (1_000_000, 5)] {
         let answer = predict(&exact(), &ask(pages, written)).unwrap();
-        let expected = 50_000.0 + 100.0 * pages as f64 + 2100.0 * written as f64;
+        // With the 10 ns more that an entry costs in a loop of forks that writes its page.
+        let expected = 50_000.0 + 100.0 * pages as f64 + 2110.0 * written as f64;
         let error = (answer.elapsed_ns.value / expected - 1.0).abs();
         assert!(error < 1e-9, "{pages} pages, {written} written: {error}");
         assert!(answer.elapsed_ns.low < expected && expected < answer.elapsed_ns.high);
