@@ -90,7 +90,7 @@ test-study-long: build ## study --quick with all of its rounds, as `make study` 
 	scripts/install test
 	COWLAB_TEST_LONG=1 scripts/run-tests study
 
-test-slowdown: build ## would compare find a slowdown of 10%? (7 minutes; see CONTRIBUTING.md)
+test-slowdown: build ## would compare find a slowdown of 10%? (half an hour; see CONTRIBUTING.md)
 	scripts/install test
 	scripts/test-slowdown
 

@@ -59,6 +59,11 @@ impl Check {
         self.median(|p| (p.measured_ns.high - p.measured_ns.low) / 2.0 / p.measured_ns.value)
     }
 
+    /// The largest absolute relative error.
+    pub fn worst_error(&self) -> f64 {
+        self.points.iter().map(|point| point.relative_error().abs()).fold(0.0, f64::max)
+    }
+
     fn median(&self, of: impl Fn(&Checked) -> f64) -> f64 {
         median(&self.points.iter().map(of).collect::<Vec<_>>()).unwrap_or(f64::NAN)
     }

@@ -67,7 +67,7 @@ fn arrangements(first: usize, second: usize, paired: bool) -> Vec<f64> {
 /// Beyond so many pairwise values their number is counted no more: the normal approximation is as good.
 const MOST_COUNTED: usize = 2500;
 /// Pairs of which fewer have no interval of 95%, by the signed ranks.
-const FEWEST_PAIRS: usize = 6;
+pub const FEWEST_PAIRS: usize = 6;
 
 /// How many of the sorted pairwise values to leave out at each end for 95%; `None`: too few.
 fn left_out(first: usize, second: usize, paired: bool) -> Option<usize> {
@@ -91,6 +91,26 @@ fn left_out(first: usize, second: usize, paired: bool) -> Option<usize> {
     None
 }
 
+/// How well positive measurements tell what they are of: half the width of its 95% interval (the signed
+/// ranks'), relative to it. `None` of too few for an interval, and of what is not positive.
+pub fn half_width(values: &[f64]) -> Option<f64> {
+    let logs: Vec<f64> = values.iter().filter(|value| **value > 0.0).map(|v| v.ln()).collect();
+    if logs.len() < values.len() {
+        return None;
+    }
+    let skip = left_out(logs.len(), logs.len(), true)?;
+    let walsh = walsh_averages(&logs);
+    Some((walsh[walsh.len() - 1 - skip] - walsh[skip]) / 2.0)
+}
+
+/// The means of all pairs, each with itself as well, ascending.
+fn walsh_averages(values: &[f64]) -> Vec<f64> {
+    let of = |i: usize| values[i..].iter().map(move |other| (values[i] + other) / 2.0);
+    let mut means: Vec<f64> = (0..values.len()).flat_map(of).collect();
+    means.sort_by(f64::total_cmp);
+    means
+}
+
 /// Compare measurements: by their ratios, or where one is 0 or less by their differences, which give
 /// a verdict and no ratio. `drift` is the relative difference between runs of the same thing that is
 /// not to be called one (0.02 for 2%). `paired`: the i-th of both belong together; too few pairs for
@@ -103,17 +123,13 @@ pub fn compare(first: &[f64], second: &[f64], paired: bool, drift: f64) -> Optio
         false => (first.to_vec(), second.to_vec()),
     };
     let paired = paired && a.len() == b.len() && a.len() >= FEWEST_PAIRS;
-    let mut shifts: Vec<f64> = if paired {
-        // Walsh averages of the pairs' differences.
-        let pairs: Vec<f64> = a.iter().zip(&b).map(|(a, b)| b - a).collect();
-        (0..pairs.len())
-            .flat_map(|i| (i..pairs.len()).map(move |j| (i, j)))
-            .map(|(i, j)| (pairs[i] + pairs[j]) / 2.0)
-            .collect()
+    let shifts = if paired {
+        walsh_averages(&a.iter().zip(&b).map(|(a, b)| b - a).collect::<Vec<_>>())
     } else {
-        b.iter().flat_map(|b| a.iter().map(move |a| b - a)).collect()
+        let mut shifts: Vec<f64> = b.iter().flat_map(|b| a.iter().map(move |a| b - a)).collect();
+        shifts.sort_by(f64::total_cmp);
+        shifts
     };
-    shifts.sort_by(f64::total_cmp);
     let shift = median(&shifts)?;
     let as_ratio = |shift: f64| if is_positive { shift.exp() } else { f64::NAN };
     let value = as_ratio(shift);
@@ -153,6 +169,17 @@ mod tests {
         }
         assert_eq!(left_out(3, 3, false), None);
         assert_eq!(left_out(5, 5, true), None);
+    }
+
+    #[test]
+    fn the_width_of_an_interval_falls_with_the_root_of_the_measurements() {
+        let mut random = StdRng::seed_from_u64(11);
+        // Of a relative deviation of 1.41%.
+        let mut of = |count| half_width(&noisy(&mut random, 50.0, count)).unwrap();
+        let (few, many) = (of(10), of(90));
+        assert!((0.005..0.015).contains(&few) && (0.002..0.004).contains(&many), "{few} {many}");
+        assert_eq!(half_width(&[1.0, 1.1, 1.0, 1.1, 1.0]), None, "five have no interval of 95%");
+        assert_eq!(half_width(&[0.0; 9]), None);
     }
 
     fn noisy(random: &mut StdRng, centre: f64, count: usize) -> Vec<f64> {

@@ -33,14 +33,21 @@ pub struct Figure {
     pub estimate: Estimate,
 }
 
+impl Key {
+    /// What `sample` is of.
+    pub fn of(sample: &Sample) -> Key {
+        Key {
+            bench: sample.bench.clone(),
+            params: sample.params.clone(),
+            metric: sample.metric.clone(),
+            unit: sample.unit.clone(),
+        }
+    }
+}
+
 /// Samples by what they measure, in the order of their keys.
 pub fn grouped(samples: &[Sample]) -> BTreeMap<Key, Samples<'_>> {
-    Samples::all(samples).grouped(|sample| Key {
-        bench: sample.bench.clone(),
-        params: sample.params.clone(),
-        metric: sample.metric.clone(),
-        unit: sample.unit.clone(),
-    })
+    Samples::all(samples).grouped(Key::of)
 }
 
 /// The figures in `samples`.

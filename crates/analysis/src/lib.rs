@@ -11,6 +11,7 @@ mod difference;
 pub mod figures;
 pub mod machine;
 pub mod plan;
+pub mod precision;
 pub mod predicted;
 pub mod samples;
 pub mod study;

@@ -38,7 +38,11 @@ pub fn profile_of(
             let of_curve = cycles_of(samples, writer, threads);
             let points = points_of(&of_curve, page_size_bytes);
             if !points.is_empty() {
-                let rounds = of_curve.last_round().map_or(0, |last| last + 1);
+                // Of its points some were measured more often.
+                let of_heap =
+                    |heap| of_curve.with(HEAP_BYTES, heap).with(WRITE_FRACTION, 0.0).rounds();
+                let rounds = of_curve.numbers(HEAP_BYTES).into_iter().map(of_heap);
+                let rounds = rounds.filter(|rounds| *rounds > 0).min().unwrap_or(0) as u32;
                 curves.push(CycleCurve { writer, threads, rounds, misfit: None, points });
             }
         }

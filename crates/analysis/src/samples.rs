@@ -109,6 +109,11 @@ impl<'a> Samples<'a> {
         self.filtered(|sample| sample.metric == metric.name)
     }
 
+    /// Each, for what counts them: to count is not to show.
+    pub(crate) fn unshown(&self) -> impl Iterator<Item = &'a Sample> {
+        self.0.iter().copied()
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()

@@ -14,6 +14,7 @@ pub mod guest;
 mod kernel_trace;
 pub mod observe;
 pub mod points;
+mod precision;
 pub mod precopy;
 pub mod programs;
 pub mod redis;

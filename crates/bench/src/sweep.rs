@@ -24,9 +24,7 @@ pub const FORKS: [u64; 7] = [1, 3, 10, 32, 100, 316, 1000];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     /// Large heaps with fewer forks, so that a round takes seconds.
-    Quick,
-    /// Twice the forks.
-    Full,
+    Short,
     /// The document's own sizes and numbers as well, and 1000 forks everywhere.
     Paper,
 }
@@ -37,9 +35,8 @@ pub fn forks_for(heap_bytes: u64, write_fraction: f64, extent: Extent) -> u64 {
     if extent == Extent::Paper {
         return 1000;
     }
-    let target = if extent == Extent::Full { 400 << 20 } else { 64 << 20 };
     let work = heap_bytes / 12 + (heap_bytes as f64 * write_fraction) as u64 + (256 << 10);
-    (target / work).clamp(2, 1000)
+    ((64 << 20) / work).clamp(2, 1000)
 }
 
 fn task(settings: DoFork, guard: Option<Rc<PolicyGuard>>) -> Task {
@@ -163,14 +160,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_heaps_get_a_thousand_forks_and_large_ones_fewer() {
-        assert_eq!(forks_for(0, 0.0, Extent::Full), 1000);
+    fn small_heaps_get_hundreds_of_forks_and_large_ones_two() {
+        assert_eq!(forks_for(0, 0.0, Extent::Short), 256);
         assert_eq!(forks_for(0, 0.0, Extent::Paper), 1000);
-        assert_eq!(forks_for(316_228_000, 1.0, Extent::Quick), 2);
-        for extent in [Extent::Quick, Extent::Full] {
-            let forks: Vec<_> =
-                PAPER_HEAPS_BYTES.iter().map(|heap| forks_for(heap * 1000, 0.5, extent)).collect();
-            assert!(forks.is_sorted_by(|a, b| a >= b), "{forks:?}");
-        }
+        assert_eq!(forks_for(316_228_000, 1.0, Extent::Short), 2);
+        let forks: Vec<_> = PAPER_HEAPS_BYTES
+            .iter()
+            .map(|heap| forks_for(heap * 1000, 0.5, Extent::Short))
+            .collect();
+        assert!(forks.is_sorted_by(|a, b| a >= b), "{forks:?}");
     }
 }

@@ -36,7 +36,7 @@ pub struct StudyArgs {
     /// About 3 minutes; the default without a paper
     #[arg(long, group = "extent")]
     pub quick: bool,
-    /// More forks and more rounds, about 15 minutes
+    /// More rounds, until each time is known to 3%: 12 minutes at most
     #[arg(long, group = "extent")]
     pub full: bool,
     /// So many rounds of everything, instead of as many as the time allows; intervals widen

@@ -348,6 +348,7 @@ mod tests {
             [Writer::Parent, Writer::Child, Writer::Either].into_iter().zip(unknown_pages)
         {
             spans.add(Span {
+                image: 0,
                 between: Between::ForkToExit,
                 program: "server".to_owned(),
                 writer,

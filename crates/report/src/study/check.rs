@@ -39,6 +39,7 @@ fn figures(check: &Check) -> Table {
     let figures = [
         ("median error", check.median_error, "half of the predictions are closer, either way"),
         ("95th percentile of the error", check.p95_error, "19 of 20 predictions are closer"),
+        ("worst error", check.worst_error(), "of all of them"),
         (
             "coverage",
             check.coverage,

@@ -43,6 +43,7 @@ pub fn summary(study: &Study) -> Value {
             "points": check.points.len(),
             "median_error_ratio": check.median_error,
             "p95_error_ratio": check.p95_error,
+            "worst_error_ratio": check.worst_error(),
             "coverage_ratio": check.coverage,
             "interval_half_width_ratio": check.interval_half_width,
         })

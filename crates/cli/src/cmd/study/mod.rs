@@ -6,6 +6,7 @@ mod ccow;
 mod next_page;
 
 use anyhow::{Context as _, Result, bail};
+use cowlab_analysis::precision::FEWEST_ROUNDS;
 use cowlab_analysis::study::Study;
 use cowlab_bench::guest::Guests;
 use cowlab_bench::sweep::Extent;
@@ -25,13 +26,12 @@ use crate::measure;
 use crate::run_life::{Report, RunLife};
 use crate::usage::WrongUsage;
 
-/// Rounds that measure the points which check the model.
-const POINT_ROUNDS: u32 = 3;
-
 /// How much to measure.
 struct StudyPlan {
     extent: Extent,
     rounds: Rounds,
+    /// Of the points which check the model.
+    point_rounds: u32,
     table_iterations: u64,
 }
 
@@ -45,24 +45,24 @@ impl StudyPlan {
     }
 
     fn usual(args: &StudyArgs) -> StudyPlan {
+        // Three minutes with all that comes before and after.
+        let quick = StudyPlan {
+            extent: Extent::Short,
+            rounds: rounds_within(4, 6, 163),
+            point_rounds: 3,
+            table_iterations: 200,
+        };
         if args.full {
-            StudyPlan {
-                extent: Extent::Full,
-                rounds: rounds_within(8, 12, 15 * 60),
-                table_iterations: 2000,
-            }
+            let rounds = rounds_within(FEWEST_ROUNDS as u32, 1000, 12 * 60);
+            StudyPlan { rounds, point_rounds: u32::MAX, ..quick }
         } else if args.quick || args.paper.is_none() {
-            // Three minutes with all that comes before and after.
-            StudyPlan {
-                extent: Extent::Quick,
-                rounds: rounds_within(4, 6, 163),
-                table_iterations: 200,
-            }
+            quick
         } else {
             StudyPlan {
                 extent: Extent::Paper,
                 rounds: Rounds::exactly(table::PAPER_RUNS),
                 table_iterations: table::PAPER_ITERATIONS,
+                ..quick
             }
         }
     }
@@ -188,7 +188,7 @@ fn tasks(context: &Context, plan: &StudyPlan, life: &mut RunLife) -> Result<Vec<
     tasks.extend(table::document_table(plan.table_iterations));
     tasks.extend(faults::document_workloads(page, other_cpus, huge_page, seed));
     let points = points::points(seed, page, other_cpus, scope.largest_bytes);
-    tasks.extend(points::tasks(points).into_iter().map(|task| task.at_most(POINT_ROUNDS)));
+    tasks.extend(points::tasks(points).into_iter().map(|task| task.at_most(plan.point_rounds)));
     let sizes: Vec<u64> = [Some(page), huge_page].into_iter().flatten().collect();
     let checks = sizes.into_iter().flat_map(|page_size_bytes| {
         let of = move |children| CowCheck {
