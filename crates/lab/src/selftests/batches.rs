@@ -98,7 +98,7 @@ pub fn batches(list: &List, tests: &[&Test], order: &Order<'_>) -> Result<Vec<Ba
 mod tests {
     use super::*;
 
-    const SETTINGS: &str = "'SETTINGS=/proc/sys/vm/cow_precopy_pages=16 \
+    const SETTINGS: &str = "'SETTINGS=/proc/sys/vm/cow_defer=0 /proc/sys/vm/cow_precopy_pages=16 \
                             /proc/sys/vm/cow_precopy_order=0 /proc/sys/vm/cow_precopy=1 \
                             /proc/sys/vm/cow_precopy_ramp=0'";
 
