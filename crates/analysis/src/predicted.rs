@@ -118,7 +118,9 @@ fn of_workload(
     let base = run(&store, Ahead::Nothing, &costs);
     let mut wanted = policies.to_vec();
     for policy in samples.each(POLICY) {
-        if !matches!(policy, Policy::Stock | Policy::Off | Policy::Defer) && !wanted.contains(&policy) {
+        if !matches!(policy, Policy::Stock | Policy::Off | Policy::Defer)
+            && !wanted.contains(&policy)
+        {
             wanted.push(policy);
         }
     }

@@ -87,6 +87,12 @@ impl<'a> Samples<'a> {
         self.filtered(|sample| sample.params.get(key.name()).is_some_and(|own| *own == value))
     }
 
+    /// Those whose parameter `key` is anything but `value`, or that have none.
+    pub fn not_with<T: Value>(&self, key: Key<T>, value: impl Is<T>) -> Self {
+        let value = value.stored();
+        self.filtered(|sample| sample.params.get(key.name()).is_none_or(|own| *own != value))
+    }
+
     /// Those of a bench's cell, whatever the parameters `free` are. What a run of before did not
     /// store was the default.
     pub fn of_cell(&self, cell: &impl Cell, free: &[&dyn Field]) -> Self {

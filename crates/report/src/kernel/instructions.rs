@@ -7,7 +7,7 @@ use cowlab_analysis::samples::Samples;
 use cowlab_model::Estimate;
 use cowlab_schema::cow_faults::{self, PATTERN, POLICY, QUANTILE, SIZE_BYTES, THREADS};
 use cowlab_schema::fork_sweep::{self, HEAP_BYTES};
-use cowlab_schema::{Bench, Metric, Pattern, Quantile, VARIANT};
+use cowlab_schema::{Bench, Metric, Pattern, Policy, Quantile, VARIANT};
 use cowlab_store::{Accelerator, Run};
 
 use super::cases::OFF;
@@ -19,6 +19,9 @@ use crate::rows::Rows;
 
 /// Anchor of the table.
 const TABLE: &str = "pre-copy-instructions";
+
+/// Of the table of deferred page tables.
+const DEFERRED: &str = "deferred-instructions";
 
 /// More than that is not switched off.
 const MOST_RATIO: f64 = 0.01;
@@ -84,23 +87,26 @@ pub(super) fn blocks(run: &Run) -> Vec<Block> {
         blocks.push(Block::finding(headline, detail, TABLE));
     }
     blocks.push(Block::Table(table));
+    blocks.extend(deferred(run));
     emulated::label_blocks(&mut blocks, emulated::label(Accelerator::Icount));
     blocks
 }
 
-fn operations(run: &Run) -> Vec<Operation<'_>> {
-    let counted = |bench: &Bench| {
-        let all = Samples::of(&run.samples, bench);
-        let environments = (0u32..).zip(&run.info.environments);
-        let mut found = Samples::default();
-        for (index, environment) in environments {
-            if environment.accelerator == Accelerator::Icount {
-                found = found.and(all.in_environment(index));
-            }
+/// What was measured by a clock that counts instructions.
+fn counted<'a>(run: &'a Run, bench: &Bench) -> Samples<'a> {
+    let all = Samples::of(&run.samples, bench);
+    let environments = (0u32..).zip(&run.info.environments);
+    let mut found = Samples::default();
+    for (index, environment) in environments {
+        if environment.accelerator == Accelerator::Icount {
+            found = found.and(all.in_environment(index));
         }
-        found
-    };
-    let off = counted(cow_faults::BENCH).with(POLICY, OFF).with(THREADS, 0);
+    }
+    found
+}
+
+fn operations(run: &Run) -> Vec<Operation<'_>> {
+    let off = counted(run, cow_faults::BENCH).with(POLICY, OFF).with(THREADS, 0);
     let mut operations = vec![Operation {
         name: "a single write (median)".into(),
         samples: off.with(PATTERN, Pattern::Single).with(QUANTILE, Quantile::P50),
@@ -116,7 +122,13 @@ fn operations(run: &Run) -> Vec<Operation<'_>> {
             operations.push(Operation { name, samples, metric, each });
         }
     }
-    let forks = counted(fork_sweep::BENCH);
+    let forks = counted(run, fork_sweep::BENCH);
+    operations.extend(fork_operations(&forks.not_with(fork_sweep::POLICY, Policy::Defer)));
+    operations
+}
+
+fn fork_operations<'a>(forks: &Samples<'a>) -> Vec<Operation<'a>> {
+    let mut operations = Vec::new();
     for heap in forks.numbers(HEAP_BYTES) {
         let samples = forks.with(HEAP_BYTES, heap);
         let heap = fmt::tick(heap as f64, "bytes");
@@ -131,4 +143,39 @@ fn operations(run: &Run) -> Vec<Operation<'_>> {
         }
     }
     operations
+}
+
+/// Forks that copy their page tables beside forks that leave them for later.
+fn deferred(run: &Run) -> Option<Block> {
+    let forks = counted(run, fork_sweep::BENCH);
+    let defer = forks.with(fork_sweep::POLICY, Policy::Defer);
+    let rows: Vec<(Operation, [Option<Estimate>; 3])> =
+        fork_operations(&forks.not_with(fork_sweep::POLICY, Policy::Defer))
+            .into_iter()
+            .zip(fork_operations(&defer))
+            .map(|(now, later)| {
+                let of = |samples: &Samples| samples.estimate(now.metric);
+                let change = change(&now.samples, &later.samples, now.metric);
+                let figures = [of(&now.samples), of(&later.samples), change];
+                (now, figures)
+            })
+            .collect();
+    if rows.is_empty() {
+        return None;
+    }
+    let caption = "Instructions of a fork that copies its page tables, and of one that leaves them \
+                   for later";
+    let none = "was not counted";
+    let count = |at: usize| {
+        move |(_, figures): &(Operation, [Option<Estimate>; 3])| {
+            cells::estimate(figures[at], "instructions", none)
+        }
+    };
+    let table = Rows::of(DEFERRED, caption, &rows)
+        .text("Operation", |(operation, _)| operation.name.clone())
+        .figure("`off`", count(0))
+        .figure("`defer`", count(1))
+        .unit("Change", "fraction", |(_, figures)| cells::change(figures[2], none))
+        .table();
+    Some(Block::Table(table))
 }
