@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * defer_waits MIB FORKS: what a process waits for after fork, with fork's page tables copied in it
  * and left for later (vm.cow_defer, alternating).
