@@ -106,6 +106,7 @@ struct cow_defer_block {
  * @cuts: of page tables that the mapping does not fill, the entries that are to be copied
  * @key: of @block, the last in @blocks that fork has used
  * @work: the worker's
+ * @free: what frees it, where it may sleep
  */
 struct cow_defer {
 	struct mutex lock; /* of all that follows */
@@ -119,7 +120,7 @@ struct cow_defer {
 	unsigned long key;
 	struct cow_defer_block *block;
 	struct delayed_work work;
-	struct rcu_head rcu;
+	struct rcu_work free;
 };
 
 static struct cow_defer *cow_defer_get(struct mm_struct *mm)
@@ -137,9 +138,9 @@ static void cow_defer_dead(void)
 		wake_up_all(&cow_defer_none_live);
 }
 
-static void cow_defer_free(struct rcu_head *rcu)
+static void cow_defer_free(struct work_struct *work)
 {
-	struct cow_defer *defer = container_of(rcu, struct cow_defer, rcu);
+	struct cow_defer *defer = container_of(to_rcu_work(work), struct cow_defer, free);
 	struct cow_defer_block *block;
 	unsigned long key;
 
@@ -154,7 +155,7 @@ static void cow_defer_free(struct rcu_head *rcu)
 static void cow_defer_put(struct cow_defer *defer)
 {
 	if (refcount_dec_and_test(&defer->users))
-		call_rcu(&defer->rcu, cow_defer_free);
+		queue_rcu_work(system_unbound_wq, &defer->free);
 }
 
 /* The part of the page table at @addr that fork is to copy. */
@@ -503,6 +504,7 @@ int __cow_defer_fork(struct mm_struct *child, struct mm_struct *parent)
 	xa_init(&defer->blocks);
 	xa_init(&defer->cuts);
 	INIT_DELAYED_WORK(&defer->work, cow_defer_work);
+	INIT_RCU_WORK(&defer->free, cow_defer_free);
 	rcu_assign_pointer(child->cow_defer, defer);
 	rcu_assign_pointer(parent->cow_defer, defer);
 	return 0;

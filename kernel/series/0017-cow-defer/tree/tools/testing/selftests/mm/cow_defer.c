@@ -585,7 +585,8 @@ static void inject(const char *setting, const char *value)
 static void lacks_memory(void)
 {
 	long lost = global("defer_lost");
-	int ends[2], status, pid;
+	int ends[2], status, pid, helper;
+	volatile bool *over;
 
 	if (access(FAIL "probability", F_OK)) {
 		ksft_test_result_skip("needs CONFIG_FAIL_PAGE_ALLOC\n");
@@ -594,6 +595,16 @@ static void lacks_memory(void)
 	area_make(0);
 	if (pipe(ends))
 		ksft_exit_fail_perror("pipe");
+	/* For which nothing fails: this process may not even get what switching it off needs. */
+	over = mmap(NULL, page_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	*over = false;
+	helper = fork();
+	if (!helper) {
+		while (!*over)
+			usleep(1000);
+		inject("probability", "0");
+		_exit(0);
+	}
 	pid = fork();
 	if (!pid) {
 		wait_for(ends[0]);
@@ -607,8 +618,9 @@ static void lacks_memory(void)
 	number_write("/proc/self/make-it-fail", 1);
 	/* The entry is writable already, once nothing is left for later: no page is needed. */
 	writes_one();
+	*over = true;
+	waitpid(helper, NULL, 0);
 	number_write("/proc/self/make-it-fail", 0);
-	inject("probability", "0");
 	meet(ends[1]);
 	waitpid(pid, &status, 0);
 	ksft_test_result(wrong() < 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL &&
