@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Fork without copying page tables: what fork, faults, unmapping and whoever reads
+ * Fork without copying page tables: what fork, faults, unmapping and code that reads
  * or changes page tables call. See mm/cow_defer.c.
  */
 #ifndef _LINUX_COW_DEFER_H
