@@ -30,13 +30,19 @@
  * An address space is one side of one fork at most: the next fork of either copies
  * first what the one before has left.
  *
+ * The parent should never wait for long. So a page table is copied in one go: who holds
+ * cow_defer.lock gives the CPU up only where memory is short. And the worker sleeps as
+ * much as it copies: it would otherwise take turns with the parent by whole time slices.
+ *
  * Migration entries are waited for and not copied: rmap walks look at the mappings of
  * a page in an order that is only sure to be the parent's first as long as fork
  * holds the locks of both, and an entry copied behind a walk's back would stay.
  */
 #include <linux/atomic.h>
 #include <linux/bitmap.h>
+#include <linux/delay.h>
 #include <linux/init.h>
+#include <linux/ktime.h>
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
@@ -69,6 +75,9 @@ enum {
 
 /* Copying less of a page table than this is cheaper than deferring it. */
 #define COW_DEFER_CUT_MIN	SZ_256K
+
+/* The worker copies for about this long, then sleeps for as long. */
+#define COW_DEFER_BURST_US	100
 
 static int sysctl_cow_defer;
 static unsigned int sysctl_cow_defer_delay_ms = 5;
@@ -446,6 +455,7 @@ void __cow_defer_exit(struct mm_struct *mm)
 static void cow_defer_work(struct work_struct *work)
 {
 	struct cow_defer *defer = container_of(to_delayed_work(work), struct cow_defer, work);
+	ktime_t pause = ktime_add_us(ktime_get(), COW_DEFER_BURST_US);
 	struct cow_defer_block *block;
 	unsigned long key;
 	unsigned int index;
@@ -455,7 +465,10 @@ static void cow_defer_work(struct work_struct *work)
 			if (cow_defer_copy(defer, block, index, cow_defer_addr(key, index),
 					   false, COW_DEFER_BY_WORKER))
 				goto out;
-			cond_resched();
+			if (ktime_before(ktime_get(), pause))
+				continue;
+			fsleep(COW_DEFER_BURST_US);
+			pause = ktime_add_us(ktime_get(), COW_DEFER_BURST_US);
 		}
 	}
 out:
