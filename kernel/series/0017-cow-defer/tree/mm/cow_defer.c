@@ -30,7 +30,7 @@
  * An address space is one side of one fork at most: the next fork of either copies
  * first what the one before has left.
  *
- * The parent should never wait for long. So a page table is copied in one go: who holds
+ * The parent should never wait for long. So a page table is copied in one go: the holder of
  * cow_defer.lock gives the CPU up only where memory is short. And the worker sleeps as
  * much as it copies: it would otherwise take turns with the parent by whole time slices.
  *
