@@ -6,9 +6,9 @@
  * A heap of MIB in base pages is written once. After each fork, while the child sleeps, or reads
  * all of the heap, the parent does one operation after the other for a second or until it has
  * written to each MiB: a write to a page that it has not touched since, a mapping of 1 MiB, a
- * page more of brk, an unmapping of 64 KiB of the heap. Then a snapshot: the child reads the heap
- * and ends, the parent writes each fifth page and waits for it; on one CPU without a host (icount)
- * that is the CPU time of all, the kernel's worker with it. Prints a line for each operation: how
+ * page more of brk, an unmapping of 64 KiB of the heap. Then a snapshot: the parent writes each fifth
+ * page, then the child reads the heap and ends; on one CPU without a host (icount) that is the CPU
+ * time of all, the kernel's worker with it. Prints a line for each operation: how
  * many, and the median, the 99th and 99.9th percentile and the longest, in ns.
  */
 #define _GNU_SOURCE
@@ -93,19 +93,27 @@ static void child_life(int reads)
 
 static void one_snapshot(int policy)
 {
-	uint64_t begin = now();
-	pid_t child = fork();
+	uint64_t begin;
+	int written[2];
+	pid_t child;
+	char byte;
 
+	if (pipe(written))
+		die("pipe");
+	begin = now();
+	child = fork();
 	if (child < 0)
 		die("fork");
 	if (!child) {
-		read_all();
-		_exit(0);
+		close(written[1]);
+		_exit(read(written[0], &byte, 1) ? 1 : (read_all(), 0));
 	}
 	for (size_t at = 0; at < heap_bytes; at += 5 * 4096)
 		((volatile char *)heap)[at]++;
+	close(written[1]);
 	waitpid(child, NULL, 0);
 	note(&times[policy][1][SNAPSHOT], begin);
+	close(written[0]);
 	for (size_t at = 0; at < heap_bytes; at += 4096)
 		((volatile char *)heap)[at]++;
 }

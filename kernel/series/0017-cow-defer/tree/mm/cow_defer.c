@@ -340,13 +340,11 @@ static int cow_defer_copy_range(struct cow_defer *defer, struct mm_struct *mm,
 		return 0;
 	xa_for_each_range(&defer->blocks, key, block, start >> PUD_SHIFT,
 			  (end - 1) >> PUD_SHIFT) {
-		unsigned int index;
+		unsigned int index = key == start >> PUD_SHIFT ? pmd_index(start) : 0;
 
-		for_each_set_bit(index, block->pending, PTRS_PER_PMD) {
+		for_each_set_bit_from(index, block->pending, PTRS_PER_PMD) {
 			unsigned long addr = cow_defer_addr(key, index);
 
-			if (addr + PMD_SIZE <= start)
-				continue;
 			if (addr >= end)
 				break;
 			err = cow_defer_copy(defer, block, index, addr, !is_child, who);
@@ -375,16 +373,32 @@ int __cow_defer_sync(struct mm_struct *mm, unsigned long start, unsigned long en
 	return err;
 }
 
+/* Whether a touch of @addr has to wait for a copy. Most faults come by here: no lock, no count. */
+static bool cow_defer_waits(struct mm_struct *mm, unsigned long addr, bool changes)
+{
+	struct cow_defer_block *block;
+	struct cow_defer *defer;
+
+	guard(rcu)();
+	defer = rcu_dereference(mm->cow_defer);
+	/* Reading the parent's pages harms nobody. */
+	if (!defer || (!changes && READ_ONCE(defer->child) != mm))
+		return false;
+	block = xa_load(&defer->blocks, addr >> PUD_SHIFT);
+	return block && test_bit_acquire(pmd_index(addr), block->pending);
+}
+
 int __cow_defer_touch(struct mm_struct *mm, unsigned long addr, bool changes)
 {
-	struct cow_defer *defer = cow_defer_get(mm);
-	int err = 0;
+	struct cow_defer *defer;
+	int err;
 
+	if (!cow_defer_waits(mm, addr, changes))
+		return 0;
+	defer = cow_defer_get(mm);
 	if (!defer)
 		return 0;
-	/* Reading the parent's pages harms nobody. */
-	if (changes || READ_ONCE(defer->child) == mm)
-		err = cow_defer_copy_range(defer, mm, addr, addr + 1);
+	err = cow_defer_copy_range(defer, mm, addr, addr + 1);
 	cow_defer_put(defer);
 	/* What the child would see is not what it had: it must not go on. */
 	if (err == -EFAULT && mm == current->mm)
