@@ -22,21 +22,10 @@
  * reclaim, migration and KSM may change the parent's entries at any time: they only
  * change where a page is, and what is copied later is what is there then.
  *
- * Locks, outermost first: the mappings of the side that comes (mmap_lock or the
- * lock of one mapping), cow_defer.lock, the PMD's and the page tables' locks, the
- * child's before the parent's. Nobody waits for the mappings of the other side:
- * copying takes no mapping, but what stands for one (cow_defer_vma()).
- *
  * An address space is one side of one fork at most: the next fork of either copies
  * first what the one before has left.
  *
- * The parent should never wait for long. So a page table is copied in one go: the holder of
- * cow_defer.lock gives the CPU up only where memory is short. And the worker sleeps as
- * much as it copies: it would otherwise take turns with the parent by whole time slices.
- *
- * Migration entries are waited for and not copied: rmap walks look at the mappings of
- * a page in an order that is only sure to be the parent's first as long as fork
- * holds the locks of both, and an entry copied behind a walk's back would stay.
+ * Documentation/mm/cow_defer.rst has who copies when, and the locks.
  */
 #include <linux/atomic.h>
 #include <linux/bitmap.h>
