@@ -16,7 +16,7 @@ pub mod casper {
             forks: u32 = 100, set, within(1.0, 500.0), unstored;
             /// Heaps beyond the smallest possible process
             size_bytes: u64 = 0, set, size, sweep("0,10MiB,100MiB,1GiB");
-            /// Changes of kernel/study, by number or name; `none`: Table I alone
+            /// Changes of kernel/study, by number or name, or `defer` (vm.cow_defer=2); `none`: Table I alone
             change: Text = Text(""), set, by_machine("all of them");
             /// Kernels that were built elsewhere: NAME=FILE, the unchanged one first
             image: Text = Text(""), set, by_machine("those that are built here");

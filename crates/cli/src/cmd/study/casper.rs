@@ -24,6 +24,9 @@ use crate::usage::WrongUsage;
 /// A boot and its forks: 1 GiB forked a hundred times takes a minute under emulation.
 const BOOT_LIMIT_S: f64 = 1800.0;
 
+/// The change that is no patch: page tables are left for after fork.
+const DEFER: &str = "defer";
+
 /// A kernel of the study.
 struct Candidate {
     name: String,
@@ -167,6 +170,11 @@ fn candidates(lab: &Lab, images: &[String], asked: &[String]) -> Result<Vec<Cand
         let name = change.map_or_else(|| BASE.to_owned(), |change| stem(change));
         all.push(Candidate { name, image: built.image(), identity: built.words() });
     }
+    if is_asked(DEFER, asked) {
+        let mut identity = all[0].identity.clone();
+        identity.push("sysctl.vm.cow_defer=2".to_owned());
+        all.push(Candidate { name: DEFER.to_owned(), image: all[0].image.clone(), identity });
+    }
     Ok(all)
 }
 
@@ -186,19 +194,21 @@ fn changes(kernel: &Path, asked: &[String]) -> Result<Vec<PathBuf>> {
         }
     }
     all.sort();
-    let known = || all.iter().map(|path| stem(path)).collect::<Vec<_>>().join(", ");
+    let mut known: Vec<String> = all.iter().map(|path| stem(path)).collect();
+    known.push(DEFER.to_owned());
     for name in asked {
-        if !all.iter().any(|path| stem(path).starts_with(name.as_str())) {
-            bail!(WrongUsage(format!(
-                "--set change={name}: no such change; there are: {}",
-                known()
-            )));
+        if !known.iter().any(|known| known.starts_with(name.as_str())) {
+            let known = known.join(", ");
+            bail!(WrongUsage(format!("--set change={name}: no such change; there are: {known}")));
         }
     }
-    all.retain(|path| {
-        asked.is_empty() || asked.iter().any(|name| stem(path).starts_with(name.as_str()))
-    });
+    all.retain(|path| is_asked(&stem(path), asked));
     Ok(all)
+}
+
+/// Whether a change is to be tried: by the beginning of its name, or as all are.
+fn is_asked(change: &str, asked: &[String]) -> bool {
+    asked.is_empty() || asked.iter().any(|name| change.starts_with(name.as_str()))
 }
 
 fn stem(path: &Path) -> String {
