@@ -83,6 +83,10 @@ json 'd.summary.application.written | 1024 <= . and . < 1400' \
 	'd.summary.application.regions | length > 0' \
 	'one("stop_ns"; {choice: "tend", figure: "predicted"}) > 0' \
 	'one("writes_ns"; {choice: "policy:ccow:80", figure: "predicted"}) > 0' \
+	'all("as-it-is", "policy:defer"; one("stop_ns"; {choice: ., figure: "predicted"}) > 0)' \
+	'one("stop_ns"; {choice: "policy:defer", figure: "high"}) < one("stop_ns"; {choice: "as-it-is", figure: "low"})' \
+	'one("writes_ns"; {choice: "policy:defer", figure: "predicted"})
+		> one("writes_ns"; {choice: "as-it-is", figure: "predicted"})' \
 	'rows | distinct("choice") | all(startswith("dontfork:") | not) # its child would be killed' \
 	'pick({choice: "posix-spawn"}) == []'
 passes advise "$footprint" --profile "$profile"
@@ -92,10 +96,11 @@ says out 'works from outside'
 says out "cowlab advise $footprint --tables"
 passes advise "$footprint" --profile "$profile" --tables
 says out 'MAP_HUGETLB'
+says out 'the kernel policy defer: what a patched kernel would do'
 
 # predict of the same.
 passes --json predict "$footprint" --profile "$profile" --page-size-bytes 4096,2MiB
-json 'values("fork_ns") | length == 2' \
+json 'values("fork_ns"; {policy: "stock"}) | length == 2' 'values("fork_ns"; {policy: "defer"}) | length == 1' \
 	'rows[0].params | (.write_fraction | tonumber) * (.pages | tonumber) | 1024 <= . and . < 1400'
 refuses 2 'cannot be used with' predict "$footprint" --size-bytes 20KiB --profile "$profile"
 

@@ -171,6 +171,12 @@ impl ApplicationProfile {
         }
     }
 
+    /// Base pages whose page tables no kernel leaves for after fork: those of files, and stacks.
+    pub fn kept_pages(&self) -> u64 {
+        let is_deferred = |name: &str| name.starts_with("heap") || name.starts_with("anonymous");
+        self.mappings.iter().filter(|of| !is_deferred(&of.name)).map(|of| of.pages).sum()
+    }
+
     /// Regions that are full, or nearly so: they could be one huge page each. And those of them that
     /// are written, which splits them again.
     pub fn collapsible(&self, base_page_bytes: u64) -> Option<(u64, u64)> {
@@ -192,8 +198,7 @@ impl ApplicationProfile {
             writer: self.writer,
             threads: self.threads,
             page_size_bytes,
-            split_pages: (page_size_bytes > base_page_bytes)
-                .then(|| self.written_regions(base_page_bytes)),
+            split_pages: Some(self.written_regions(base_page_bytes)),
             among_work: true,
             cpu_ns_per_copy: self.cpu_ns_per_copy,
             vmas: self.vmas,

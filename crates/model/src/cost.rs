@@ -19,8 +19,10 @@ use thiserror::Error;
 use crate::profile::{CycleCurve, CyclePoint, MachineProfile, Measured, USUAL_FACTOR, Writer};
 use crate::stats::Estimate;
 
+mod deferred;
 mod terms;
 
+pub use deferred::{Deferred, deferred};
 use terms::{PerPage, Term};
 
 /// The mappings of a process (VMAs, in the kernel's words), which fork copies one by one.
@@ -61,7 +63,7 @@ pub struct Question {
     pub threads: u32,
     /// Size of the pages that the memory is made of.
     pub page_size_bytes: u64,
-    /// Huge pages in which a page is written; `None`: the writes lie packed.
+    /// Huge pages, or page tables, in which a page is written; `None`: the writes lie packed.
     pub split_pages: Option<u64>,
     /// Whether the program does something between its writes, as all but probes do: caches are
     /// colder then.
@@ -218,6 +220,20 @@ fn within(profile: &MachineProfile, value: f64, half: f64) -> Predicted {
         true => Predicted { value, low: value / USUAL_FACTOR, high: value * USUAL_FACTOR },
         false => Predicted { value, low: (value - half).max(0.0), high: value + half },
     }
+}
+
+/// A figure and a number of times a cost.
+pub(crate) fn plus(base: Predicted, cost: Predicted, count: f64) -> Predicted {
+    Predicted {
+        value: base.value + cost.value * count,
+        low: base.low + cost.low * count,
+        high: base.high + cost.high * count,
+    }
+}
+
+/// A share of a figure, or so many times it.
+pub(crate) fn scaled(base: Predicted, share: f64) -> Predicted {
+    Predicted { value: base.value * share, low: base.low * share, high: base.high * share }
 }
 
 /// A primitive cost by its name, with its interval.

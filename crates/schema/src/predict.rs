@@ -23,7 +23,7 @@ bench! {
         threads: u32;
         /// Size of its pages
         page_size_bytes: u64;
-        /// What the kernel copies at a fault
+        /// What the kernel copies at a fault; `defer`: page tables after fork
         policy: Policy;
         /// Of a program that works between two forks; stored where it is so
         among_work: bool;
@@ -42,8 +42,10 @@ bench! {
         fork_low_ns: ns;
         /// Its upper end
         fork_high_ns: ns;
-        /// The writes
+        /// The writes; under `defer`, at most
         write_ns: ns;
+        /// Under `defer`, the first write to a page table
+        first_write_ns: ns;
         /// Memory that the copies take
         extra_bytes: bytes;
         /// What the policy would gain of the rate

@@ -47,10 +47,14 @@ commands! {
     FootprintForks = "footprint PID --forks 1",
     /// Kernel policies side by side.
     KernelCowFaults = "kernel bench cow-faults --policy off,next",
+    /// Forks that copy page tables, and that leave them for later.
+    KernelForkSweep = "kernel bench fork-sweep --set policy=off,defer",
     /// The patched kernel.
     KernelBoot = "kernel boot",
     /// A kernel that records its functions.
     KernelBuildTraced = "kernel build --variant traced",
+    /// A fork, priced.
+    Predict = "predict --size-bytes 1GiB",
     /// Which memory workers share, now.
     Sharing = "sharing PID",
     /// How fast they lose it.

@@ -175,6 +175,10 @@ pub const SUMMARIES: &[Summary] = &[
             ("write_fraction", "the share that is written"),
             ("question", "the fork that was priced"),
             ("prediction", "`elapsed_ns`, `fork_ns`, `write_ns`, `extra_bytes`, `notes`"),
+            (
+                "deferred",
+                "of base pages, a kernel with `vm.cow_defer`: `fork_ns`, `first_write_ns`, `tables_ns`",
+            ),
         ],
     ),
     one(

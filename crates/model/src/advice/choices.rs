@@ -5,10 +5,12 @@ mod policies;
 
 use cowlab_schema::Command;
 
-use super::forecast::{Forecast, between, plus, scaled, spanning};
+use super::forecast::{Forecast, between, spanning};
 use super::{Advice, Choice, Server, Shape, Surroundings, exactly};
 use crate::application::{ApplicationProfile, Children, MappingShare, REGION_BYTES};
-use crate::cost::{Predicted, Question, Unanswerable, fork_with_huge_pages, predict, primitive};
+use crate::cost::{
+    Predicted, Question, Unanswerable, fork_with_huge_pages, plus, predict, primitive, scaled,
+};
 use crate::profile::MachineProfile;
 
 /// Of a fork's stop with base pages, what is left with folios of 64 KiB: 19.4 of 27.6 ms for a

@@ -55,20 +55,6 @@ pub(super) fn between(one: f64, other: f64) -> Predicted {
     Predicted { value: (one + other) / 2.0, low: one.min(other), high: one.max(other) }
 }
 
-/// A figure and a number of times a cost that lies between two.
-pub(super) fn plus(base: Predicted, cost: Predicted, count: f64) -> Predicted {
-    Predicted {
-        value: base.value + cost.value * count,
-        low: base.low + cost.low * count,
-        high: base.high + cost.high * count,
-    }
-}
-
-/// A share of a figure.
-pub(super) fn scaled(base: Predicted, share: f64) -> Predicted {
-    Predicted { value: base.value * share, low: base.low * share, high: base.high * share }
-}
-
 /// From the least of one to the most of the other.
 pub(super) fn spanning(least: Predicted, most: Predicted) -> Predicted {
     Predicted {

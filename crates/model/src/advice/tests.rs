@@ -295,3 +295,27 @@ fn replays_and_huge_pages_that_are_there_already() {
     };
     assert!(spread(100, 100) && !spread(51_200, 100));
 }
+
+#[test]
+fn a_kernel_that_defers_page_tables_shortens_the_stop_and_makes_writes_dearer() {
+    let defer = |profile: &MachineProfile, of: &ApplicationProfile| {
+        let advice = advise(profile, of, &Surroundings::default()).unwrap();
+        self::of(&advice, &Choice::Policy("defer".into()))
+    };
+    let known = defer(&machine(), &server());
+    assert_eq!((known.choice.means(), known.shape.is_err()), (Means::Kernel, true));
+    assert!(known.notes[0].contains("a patched kernel would"), "{:?}", known.notes);
+    let then = known.forecast.unwrap();
+    // Page tables of its stack and of the file are copied now, 352 are marked.
+    near(then.stop_ns, 30_000.0 + 40.0 * (82_144.0 + 28.0 + 0.98 * 352.0));
+    // 200 of them are written to.
+    near(then.writes_ns, 2000.0 * 51_300.0 + 200.0 * 512.0 * 40.0);
+    assert!(then.writes_ns.low < 2000.0 * 51_300.0);
+    let huge = ApplicationProfile { huge_pages: 256, mappings: Vec::new(), ..server() };
+    near(
+        defer(&machine(), &huge).forecast.unwrap().stop_ns,
+        30_000.0 + 40.0 * 28.0 + 256.0 * (300.0 + 0.98 * 40.0),
+    );
+    let no_thp = MachineProfile { huge_page_bytes: None, ..machine() };
+    assert!(defer(&no_thp, &huge).forecast.unwrap_err().contains("calibrate"));
+}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 
+use super::deferred::{MARK_ENTRIES, RECORD_ENTRIES};
 use super::*;
 use crate::profile::{Cost, EntryPoint, PacePoint, WrittenCycle};
 use crate::stats::Estimate;
@@ -219,4 +220,66 @@ fn what_was_not_measured_is_refused_or_noted() {
     ] {
         predict(&exact(), &question).unwrap_err();
     }
+}
+
+/// [`exact`], whose entries cost 10 ns more where the page was written since the last fork.
+fn defers(question: &Question, kept_pages: u64, huge_pages: u64) -> Deferred {
+    deferred(&exact(), question, kept_pages, huge_pages).unwrap()
+}
+
+#[test]
+fn a_deferred_fork_marks_tables_and_the_first_write_copies_one() {
+    for pages in [4096, 10_000, 1 << 20] {
+        let found = defers(&Question { written_before: pages, ..ask(pages, 0) }, 0, 0);
+        let marks = MARK_ENTRIES * pages.div_ceil(512) as f64;
+        let stop = 30_000.0 + 50.0 * (RECORD_ENTRIES + marks);
+        assert!((found.fork_ns.value / stop - 1.0).abs() < 1e-9, "{pages}: {found:?}");
+        assert!((found.first_write_ns.value / (2000.0 + 512.0 * 50.0) - 1.0).abs() < 1e-9);
+        assert_eq!(found.tables_ns.value, 0.0);
+        for of in [found.fork_ns, found.first_write_ns] {
+            assert!(of.low < of.value && of.value < of.high, "{of:?}");
+        }
+    }
+    // A heap of less than a table has no more entries than pages, and nothing has none.
+    assert!(
+        (defers(&ask(256, 0), 0, 0).first_write_ns.value - (2000.0 + 256.0 * 40.0)).abs() < 1e-6
+    );
+    let none = defers(&ask(0, 0), 0, 0);
+    assert!((none.fork_ns.value - 30_000.0).abs() < 1e-6 && none.tables_ns.value == 0.0);
+    assert!((none.first_write_ns.value - 2000.0).abs() < 1e-6);
+}
+
+#[test]
+fn each_table_that_is_written_to_is_copied_once() {
+    let before = Question { written_before: 10_240, ..ask(10_240, 1000) };
+    let tables = |split_pages| {
+        let found = defers(&Question { split_pages, ..before }, 0, 0);
+        (found.tables_ns.value / (512.0 * 50.0)).round()
+    };
+    // Packed by default; no fewer than hold the pages, and no more than there are.
+    assert_eq!(
+        (tables(None), tables(Some(7)), tables(Some(1)), tables(Some(99))),
+        (2.0, 7.0, 2.0, 20.0)
+    );
+}
+
+#[test]
+fn what_cannot_be_deferred_is_copied_in_fork() {
+    let question = ask(10_240, 0);
+    let stop = |kept| defers(&question, kept, 0).fork_ns.value;
+    assert!((stop(1024) - stop(0) - (1024.0 - 2.0 * MARK_ENTRIES) * 40.0).abs() < 1e-6);
+    let now = predict(&exact(), &question).unwrap().fork_ns.value;
+    assert!((stop(10_240) - now).abs() < 1e-6 && stop(99_999) == stop(10_240));
+
+    deferred(&exact(), &question, 0, 1).unwrap_err();
+    deferred(&exact(), &ask(10, 11), 0, 0).unwrap_err();
+    let mut empty = exact();
+    empty.curves.clear();
+    deferred(&empty, &question, 0, 0).unwrap_err();
+    let mut huge = exact();
+    let estimate = Estimate { value: 300.0, low: 299.0, high: 301.0, count: 4 };
+    let cost = Cost { name: String::new(), unit: "ns".into(), estimate };
+    huge.costs.insert(HUGE_ENTRY.to_owned(), cost);
+    let with_huge = deferred(&huge, &question, 0, 10).unwrap().fork_ns.value;
+    assert!((with_huge - stop(0) - 3000.0).abs() < 1e-6);
 }

@@ -6,7 +6,7 @@ mod policies;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use cowlab_model::cost::{Predicted, Prediction, Question, predict};
+use cowlab_model::cost::{Deferred, Predicted, Prediction, Question, deferred, predict};
 use cowlab_model::profile::MachineProfile;
 use cowlab_report::{Block, Cell, Document, Rows, Section, Table};
 use cowlab_schema::{Policy, predict as names};
@@ -24,6 +24,29 @@ struct Answer {
     write_fraction: f64,
     question: Question,
     prediction: Prediction,
+    /// Of base pages, on a kernel that leaves page tables for after fork.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deferred: Option<Deferred>,
+}
+
+impl Answer {
+    fn of(
+        profile: &MachineProfile,
+        question: Question,
+        write_fraction: f64,
+        kept_pages: u64,
+    ) -> Result<Answer> {
+        let prediction = predict(profile, &question)?;
+        let is_base = question.page_size_bytes == profile.page_size_bytes;
+        let deferred = is_base.then(|| deferred(profile, &question, kept_pages, 0)).transpose()?;
+        Ok(Answer { write_fraction, question, prediction, deferred })
+    }
+
+    /// The writes then, at most.
+    fn most_write_ns(&self, deferred: &Deferred) -> Predicted {
+        let (now, more) = (self.prediction.write_ns, deferred.tables_ns);
+        Predicted { value: now.value + more.value, low: now.low, high: now.high + more.high }
+    }
 }
 
 /// Run the verb.
@@ -49,6 +72,7 @@ pub fn run(json: bool, args: &PredictArgs) -> Result<()> {
     notes.dedup();
     blocks.extend(notes.into_iter().map(|note| Block::Note(note.clone())));
     document.sections.push(Section::new("prediction", "What the fork costs", blocks));
+    document.sections.extend(of_deferral(&answers, profile.page_size_bytes));
     output::text(&document)
 }
 
@@ -66,10 +90,10 @@ fn of_footprint(args: &PredictArgs, run: &Path, profile: &MachineProfile) -> Res
         application.profile.threads = threads;
         for &page_size_bytes in &page_sizes {
             let question = application.profile.question(base, page_size_bytes);
-            let mut prediction = predict(profile, &question)?;
-            prediction.notes.extend(application.notes.iter().cloned());
-            let write_fraction = application.profile.write_fraction();
-            answers.push(Answer { write_fraction, question, prediction });
+            let of = &application.profile;
+            let mut answer = Answer::of(profile, question, of.write_fraction(), of.kept_pages())?;
+            answer.prediction.notes.extend(application.notes.iter().cloned());
+            answers.push(answer);
         }
     }
     Ok(answers)
@@ -103,8 +127,7 @@ fn answers(args: &PredictArgs, profile: &MachineProfile) -> Result<Vec<Answer>> 
                         cpu_ns_per_copy: None,
                         vmas: None,
                     };
-                    let prediction = predict(profile, &question)?;
-                    answers.push(Answer { write_fraction: fraction, question, prediction });
+                    answers.push(Answer::of(profile, question, fraction, 0)?);
                 }
             }
         }
@@ -145,8 +168,41 @@ fn samples(answers: &[Answer], base: u64) -> Vec<Sample> {
         ] {
             samples.push(Sample::of(metric, params(answer, base), value));
         }
+        let Some(then) = &answer.deferred else { continue };
+        let mut params = params(answer, base);
+        names::POLICY.put(&mut params, Policy::Defer);
+        for (metric, value) in [
+            (names::FORK_NS, then.fork_ns.value),
+            (names::FORK_LOW_NS, then.fork_ns.low),
+            (names::FORK_HIGH_NS, then.fork_ns.high),
+            (names::FIRST_WRITE_NS, then.first_write_ns.value),
+            (names::WRITE_NS, answer.most_write_ns(then).value),
+        ] {
+            samples.push(Sample::of(metric, params.clone(), value));
+        }
     }
     samples
+}
+
+/// The same forks where page tables are copied after them; none of huge pages alone.
+fn of_deferral(answers: &[Answer], base: u64) -> Option<Section> {
+    let all: Vec<(&Answer, &Deferred)> =
+        answers.iter().filter_map(|answer| Some((answer, answer.deferred.as_ref()?))).collect();
+    let cell = |p: Predicted| Cell::estimate(p.value, p.low, p.high, "ns");
+    let table = Rows::of("deferral", "Predicted for the patched kernel", &all)
+        .figure("memory", |(of, _)| Cell::number((of.question.pages * base) as f64, "bytes"))
+        .count("written pages", |(of, _)| of.question.written)
+        .count("threads", |(of, _)| of.question.threads.into())
+        .figure("stop at fork", |(_, then)| cell(then.fork_ns))
+        .figure("first write to a page table", |(_, then)| cell(then.first_write_ns))
+        .figure("writes, at most", |(of, then)| cell(of.most_write_ns(then)))
+        .table();
+    let note = "This is what the patched kernel would do with vm.cow_defer, not what this kernel does: \
+                fork marks page tables, and the first write to each copies it. The writes are the \
+                most: a worker copies some of the page tables before them";
+    let blocks = vec![Block::Table(table), Block::Note(note.into())];
+    (!all.is_empty())
+        .then(|| Section::new("deferral", "If fork left page tables for later", blocks))
 }
 
 fn table(answers: &[Answer], base: u64) -> Table {

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `predict policies`: what policies would change, beside what they did.
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use cowlab_analysis::predicted::{Foretold, foretell};
 use cowlab_model::stats::median;
 use cowlab_report::{Block, Cell, Document, Rows, Section, Table, emulated};
-use cowlab_schema::{Key, VARIANT, Value, predict, snapshot};
+use cowlab_schema::{Command, Key, Policy, VARIANT, Value, predict, snapshot};
 use cowlab_store::{Run, Sample};
 use serde::Serialize;
 
 use crate::args::PredictPoliciesArgs;
 use crate::output;
+use crate::usage::WrongUsage;
 
 #[derive(Serialize)]
 struct PoliciesSummary {
@@ -26,6 +27,12 @@ struct PoliciesSummary {
 
 /// Run the verb.
 pub fn run(json: bool, args: &PredictPoliciesArgs) -> Result<()> {
+    if args.policy.contains(&Policy::Defer) {
+        bail!(WrongUsage(format!(
+            "--policy defer copies nothing ahead of the writes: `{}` says what it does to a fork",
+            Command::Predict
+        )));
+    }
     let snapshot = &args.snapshot;
     let sweep = args.sweep.as_ref().unwrap_or(snapshot);
     let store = Run::read(snapshot)?;

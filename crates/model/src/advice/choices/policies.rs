@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Policies of a kernel that copies ahead of the faults.
+//! Policies of a kernel that copies ahead of the faults, or its page tables after fork.
 
 use cowlab_schema::Command;
 
-use super::super::forecast::{plus, scaled, spanning};
+use super::super::forecast::spanning;
 use super::super::{Advice, Choice, exactly};
 use super::{Choices, Cost, Forecast};
+use crate::cost::{Predicted, Question, deferred, plus, scaled};
 
 /// The coverage from which on a region is copied whole: `vm.cow_precopy=2`'s default, per cent.
 const COVERAGE_PERCENT: u64 = 80;
@@ -51,7 +52,43 @@ impl Choices<'_> {
                 notes: Vec::new(),
             });
         }
+        all.push(self.defer());
         all
+    }
+
+    /// Page tables that are copied after fork.
+    fn defer(&self) -> Advice {
+        let (app, base) = (self.application, self.page());
+        let forecast = || -> Cost<Forecast> {
+            let small = match app.huge_pages {
+                0 => app.pages,
+                huge => app.pages.saturating_sub(huge * (self.huge_page()? / base)),
+            };
+            let question = Question {
+                pages: small,
+                written: app.written.min(small),
+                written_before: app.written_before.min(small),
+                ..app.question(base, base)
+            };
+            let then = deferred(self.profile, &question, app.kept_pages(), app.huge_pages)
+                .map_err(|error| error.to_string())?;
+            let now = self.now.writes_ns;
+            let writes_ns = Predicted { low: now.low, ..plus(now, then.tables_ns, 1.0) };
+            Ok(Forecast { stop_ns: then.fork_ns, writes_ns, ..self.now })
+        };
+        Advice {
+            choice: Choice::Policy("defer".into()),
+            what: "the kernel policy defer".into(),
+            step: "vm.cow_defer=2 of the patched kernel (x86-64)".into(),
+            forecast: forecast(),
+            shape: Err(format!("`{}` runs a kernel that has it", Command::KernelForkSweep)),
+            notes: vec![
+                "the kernel policy defer: what a patched kernel would do. The writes are the most: \
+                 its worker copies some of the page tables before them. The child's end and memory \
+                 are as now, and less where it executes or ends at once"
+                    .into(),
+            ],
+        }
     }
 
     fn no_policy(&self) -> String {
