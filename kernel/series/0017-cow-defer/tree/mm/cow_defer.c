@@ -19,7 +19,7 @@
  *
  * Nothing is ever shared: a page table belongs to one address space, and the counts
  * of pages, RSS and page tables are those of the page tables that are there. So
- * reclaim, migration and KSM may change the parent's entries at any time: they only
+ * reclaim, migration and KSM's merging may change the parent's entries at any time: they only
  * change where a page is, and what is copied later is what is there then.
  *
  * An address space is one side of one fork at most: the next fork of either copies
@@ -67,6 +67,9 @@ enum {
 
 /* The worker copies for about this long, then sleeps for as long. */
 #define COW_DEFER_BURST_US	100
+
+/* Where there was no memory, it comes again after this. */
+#define COW_DEFER_RETRY		HZ
 
 static int sysctl_cow_defer;
 static unsigned int sysctl_cow_defer_delay_ms = 5;
@@ -193,11 +196,23 @@ static void cow_defer_end_if_done(struct cow_defer *defer)
 		cow_defer_put(defer);
 }
 
+/*
+ * Nothing of it is pending for whoever asks. Wait for who settled the last page table, and may
+ * still have to take the record from an address space.
+ */
+static void cow_defer_settled(struct cow_defer *defer)
+{
+	mutex_lock(&defer->lock);
+	cow_defer_end_if_done(defer);
+	mutex_unlock(&defer->lock);
+	cow_defer_put(defer);
+}
+
 /* Page table number @index of @block needs no more copying. */
 static void cow_defer_done(struct cow_defer *defer, struct cow_defer_block *block,
 			   unsigned int index)
 {
-	/* Whoever sees the mark gone sees the entries write-protected. */
+	/* If it was copied: whoever sees the mark gone sees the entries write-protected. */
 	smp_wmb();
 	if (!defer->lost)
 		pmd_clear_deferred(block->parent + index);
@@ -447,11 +462,8 @@ void __cow_defer_exit(struct mm_struct *mm)
 		cow_defer_drop(defer, 0, ULONG_MAX);
 	else
 		cow_defer_copy_range(defer, mm, 0, ULONG_MAX);
-	/* Whoever copied the last may still be at @mm; and fork may have failed early. */
-	mutex_lock(&defer->lock);
-	cow_defer_end_if_done(defer);
-	mutex_unlock(&defer->lock);
-	cow_defer_put(defer);
+	/* Fork may have failed early. */
+	cow_defer_settled(defer);
 }
 
 /* What fork had not yet copied, while nobody else needed it. */
@@ -462,11 +474,14 @@ static void cow_defer_work(struct work_struct *work)
 	struct cow_defer_block *block;
 	unsigned long key;
 	unsigned int index;
+	bool again;
+	int err;
 
 	xa_for_each(&defer->blocks, key, block) {
 		for_each_set_bit(index, block->pending, PTRS_PER_PMD) {
-			if (cow_defer_copy(defer, block, index, cow_defer_addr(key, index),
-					   false, COW_DEFER_BY_WORKER))
+			err = cow_defer_copy(defer, block, index, cow_defer_addr(key, index),
+					     false, COW_DEFER_BY_WORKER);
+			if (err)
 				goto out;
 			if (ktime_before(ktime_get(), pause))
 				continue;
@@ -474,8 +489,17 @@ static void cow_defer_work(struct work_struct *work)
 			pause = ktime_add_us(ktime_get(), COW_DEFER_BURST_US);
 		}
 	}
-out:
 	cow_defer_put(defer);
+	return;
+out:
+	/* There may be memory later. Under the lock, nobody can cancel what is not queued yet. */
+	mutex_lock(&defer->lock);
+	again = err == -ENOMEM && defer->pending;
+	if (again)
+		queue_delayed_work(system_unbound_wq, &defer->work, COW_DEFER_RETRY);
+	mutex_unlock(&defer->lock);
+	if (!again)
+		cow_defer_put(defer);
 }
 
 /* Whether a fork of @mm is to leave page tables for later. */
@@ -500,11 +524,15 @@ static bool cow_defer_wanted(struct mm_struct *mm)
 
 int __cow_defer_fork(struct mm_struct *child, struct mm_struct *parent)
 {
-	struct cow_defer *defer;
-	int err = __cow_defer_sync(parent, 0, ULONG_MAX);
+	struct cow_defer *defer = cow_defer_get(parent);
+	int err;
 
-	if (err)
-		return -ENOMEM;
+	if (defer) {
+		err = cow_defer_copy_range(defer, parent, 0, ULONG_MAX);
+		cow_defer_settled(defer);
+		if (err)
+			return -ENOMEM;
+	}
 	atomic_inc(&cow_defer_live);
 	/* Before the policy is read: see cow_defer_handler(). */
 	smp_mb__after_atomic();
@@ -533,6 +561,9 @@ void __cow_defer_forked(struct mm_struct *child, struct mm_struct *parent)
 {
 	struct cow_defer *defer = cow_defer_get(child);
 
+	/* khugepaged knows the child already, and may have been here. */
+	if (!defer)
+		return;
 	mutex_lock(&defer->lock);
 	if (defer->pending) {
 		cow_count(COW_DEFER_FORKS, 1);

@@ -17,7 +17,7 @@ int copy_pte_range(struct vm_area_struct *dst_vma, struct vm_area_struct *src_vm
  */
 static inline bool cow_defer_vma(const struct vm_area_struct *vma)
 {
-	return IS_ENABLED(CONFIG_COW_DEFER) && !vma->anon_vma;
+	return IS_ENABLED(CONFIG_COW_DEFER) && !vma->anon_vma && !vma->vm_file;
 }
 
 #ifdef CONFIG_COW_DEFER
