@@ -610,11 +610,12 @@ static void lacks_memory(void)
 		wait_for(ends[0]);
 		_exit(wrong() >= 0);
 	}
-	inject("probability", "100");
+	/* First for whom: without it, even what follows could fail. */
+	inject("task-filter", "Y");
 	inject("times", "-1");
 	inject("min-order", "0");
 	inject("ignore-gfp-wait", "N");
-	inject("task-filter", "Y");
+	inject("probability", "100");
 	number_write("/proc/self/make-it-fail", 1);
 	/* The entry is writable already, once nothing is left for later: no page is needed. */
 	writes_one();
