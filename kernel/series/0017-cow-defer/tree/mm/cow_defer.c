@@ -197,8 +197,8 @@ static void cow_defer_end_if_done(struct cow_defer *defer)
 }
 
 /*
- * Nothing of it is pending for whoever asks. Wait for who settled the last page table, and may
- * still have to take the record from an address space.
+ * The caller has found nothing pending. A CPU that has just cleared the last bit may still hold
+ * the lock, and be about to take the record from both address spaces: wait for it.
  */
 static void cow_defer_settled(struct cow_defer *defer)
 {
