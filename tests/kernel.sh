@@ -156,6 +156,25 @@ boot --kernel-argument rootfstype=none -- true
 is_status 1
 says err 'the guest panicked; its log, .*console.log, ends:'
 says err 'Kernel panic - not syncing: VFS'
+# An old QEMU's kernel that dies at boot of its own breakpoint is booted once more, any other death is final.
+mkdir -p old
+cat >old/qemu-system-x86_64 <<'END'
+#!/bin/sh
+[ "$1" != --version ] || { echo 'QEMU emulator version 7.2.22'; exit; }
+echo boot >>"$BOOTS"
+for word; do case $word in *file:*console.log*)
+	printf '%s\nKernel panic - not syncing\n' "$OOPS" >"/${word#*file:/}" ;; esac
+done
+END
+chmod +x old/qemu-system-x86_64
+for expected in '2 Oops: int3: 0000' '1 Oops: 0002'; do
+	rm -f boots
+	BOOTS=$PWD/boots OOPS=${expected#* } PATH=$PWD/old:$PATH run kernel boot --image old/qemu-system-x86_64 \
+		--guest accelerator=tcg,memory=256MiB -- true
+	says err 'the guest panicked'
+	[[ $(wc -l <boots) == "${expected%% *}" ]] || fail "booted $(wc -l <boots) times: $expected"
+done
+
 run kernel boot --variant plain --guest time_limit_s=2 -- sleep 1000
 is_status 1
 says err 'did not end within 2 s \(--guest time_limit_s=SECONDS\) and was killed'
