@@ -33,7 +33,7 @@ no_guests_left() {
 
 # Wrong usage.
 refuses 2 'a shell needs a terminal: give a command after --' kernel boot
-refuses 2 "unknown variant 'fast': choose one of plain, patched, debug, traced" kernel build --variant fast
+refuses 2 "unknown variant 'fast': choose one of plain, patched, debug, kcsan, traced" kernel build --variant fast
 refuses 2 'cannot be used with' kernel boot --variant plain --image x -- true
 refuses 2 'invalid value' kernel boot --guest time_limit_s=-1 -- true
 

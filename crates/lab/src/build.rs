@@ -37,6 +37,8 @@ choices! {
         Patched = "patched",
         /// the same with the kernel's own checks: KASAN, lockdep, DEBUG_VM
         Debug = "debug",
+        /// the same as patched, with the kernel's own search for data races
+        Kcsan = "kcsan",
         /// the same as patched, with functions that tell CASPER when they begin and end
         Traced = "traced",
     }
@@ -226,7 +228,7 @@ fn gather(
     fragments.extend(steps.iter().filter_map(Step::config));
     let own = kernel.file(&format!("config.{}", order.variant));
     match order.variant {
-        Variant::Debug | Variant::Traced if !own.is_file() => {
+        Variant::Debug | Variant::Kcsan | Variant::Traced if !own.is_file() => {
             bail!("{} is missing", own.display());
         }
         _ if own.is_file() => fragments.push(own),
