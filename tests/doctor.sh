@@ -44,6 +44,17 @@ says out "Would a fork of process $pid fail\?"
 says out 'page tables, copied at fork'
 passes --json doctor "$pid" "$$"
 json own="$$" pid="$pid" 'd.summary.processes | map(.pid) == [$pid, $own]' 'd.summary | has("fork") | not'
+# One that is not there keeps nobody else's answer back.
+run doctor nosuch "$pid" 99999999999
+is_status 1
+says out "^• The next fork of sleep \\($pid\\) "
+says err '^cowlab: no process is named nosuch: '
+says err '^cowlab: .*no process'
+[[ $(wc -l <err) == 2 ]] || fail "$called: expected a line for each, saw: $(<err)"
+run --json doctor "$pid" nosuch
+is_status 1
+json pid="$pid" 'd.summary.processes | map(.pid) == [$pid]' \
+	'd.missing | any(.metric == "processes" and (.reason | contains("nosuch")))'
 passes --json doctor "$pid"
 json 'd.summary.stop_ns | .low < .value and .value < .high and (.is_calibrated | not)' \
 	'd.summary.fork | .worst_case_bytes == .private_bytes + .page_table_bytes' \

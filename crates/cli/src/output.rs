@@ -3,7 +3,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use cowlab_report::Document;
 use cowlab_store::{FORMAT, Missing, Run, RunInfo, Sample};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -53,8 +53,36 @@ pub fn text(document: &Document) -> Result<()> {
     print(&cowlab_report::terminal::render(document, width, terminal))
 }
 
+/// Print several documents as text, an empty line between two.
+pub fn texts(documents: impl IntoIterator<Item = Document>) -> Result<()> {
+    for (number, document) in documents.into_iter().enumerate() {
+        print(if number > 0 { "\n" } else { "" })?;
+        text(&document)?;
+    }
+    Ok(())
+}
+
+/// Of several things asked for, those that can be had, and why the others cannot.
+pub fn parted<T>(all: impl Iterator<Item = Result<T>>) -> (Vec<T>, Vec<Error>) {
+    let (mut had, mut errors) = (Vec::new(), Vec::new());
+    for one in all {
+        match one {
+            Ok(one) => had.push(one),
+            Err(error) => errors.push(error),
+        }
+    }
+    (had, errors)
+}
+
+/// Each error is a line of its own; the last becomes the program's.
+pub fn errors(mut all: Vec<Error>) -> Result<()> {
+    let last = all.pop();
+    all.iter().for_each(|error| say(&message(error)));
+    last.map_or(Ok(()), Err)
+}
+
 /// An error with its causes, each once: what a text holds already is not repeated.
-pub fn message(error: &anyhow::Error) -> String {
+pub fn message(error: &Error) -> String {
     error.chain().skip(1).fold(error.to_string(), |text, cause| {
         let cause = cause.to_string();
         if text.contains(&cause) { text } else { format!("{text}: {cause}") }

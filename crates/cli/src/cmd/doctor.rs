@@ -6,7 +6,7 @@ mod tables;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use cowlab_analysis::application::Unjudged;
 use cowlab_bench::redis::ask;
 use cowlab_machine::capability::{self, Capability};
@@ -78,9 +78,12 @@ pub fn run(json: bool, args: &DoctorArgs) -> Result<()> {
     let root = Root::default();
     let facts = Facts::probe(&root);
     let capabilities = capability::list(&facts);
-    let patients = patients(&root, &facts, args)?;
+    let (patients, errors) = patients(&root, &facts, args)?;
+    if patients.is_empty() && !errors.is_empty() {
+        return output::errors(errors);
+    }
     if json {
-        let missing: Vec<Missing> = capabilities
+        let mut missing: Vec<Missing> = capabilities
             .iter()
             .filter(|capability| !capability.available)
             .map(|capability| Missing {
@@ -88,8 +91,12 @@ pub fn run(json: bool, args: &DoctorArgs) -> Result<()> {
                 reason: capability.needs.clone().unwrap_or_default(),
             })
             .collect();
+        missing.extend(errors.iter().map(|error| Missing {
+            metric: "processes".to_owned(),
+            reason: output::message(error),
+        }));
         let (only, processes) = match &patients[..] {
-            [only] => (Some(only), &[][..]),
+            [only] if errors.is_empty() => (Some(only), &[][..]),
             several => (None, several),
         };
         let summary = DoctorSummary {
@@ -99,27 +106,23 @@ pub fn run(json: bool, args: &DoctorArgs) -> Result<()> {
             stop_ns: only.and_then(|of| of.stop_ns.as_ref()),
             processes,
         };
-        return output::json_of(summary, &[], &missing);
+        output::json_of(summary, &[], &missing)?;
+    } else if args.tables {
+        output::text(&tables::document(&facts, &capabilities, &patients))?;
+    } else if patients.is_empty() {
+        output::text(&screen::of_machine(&facts, &capabilities))?;
+    } else {
+        output::texts(patients.iter().map(|patient| screen::of_process(&facts, patient)))?;
     }
-    if args.tables {
-        return output::text(&tables::document(&facts, &capabilities, &patients));
-    }
-    if patients.is_empty() {
-        return output::text(&screen::of_machine(&facts, &capabilities));
-    }
-    for (number, patient) in patients.iter().enumerate() {
-        output::print(if number > 0 { "\n" } else { "" })?;
-        output::text(&screen::of_process(&facts, patient))?;
-    }
-    Ok(())
+    output::errors(errors)
 }
 
-/// The processes that the flags name, and what the next fork of each meets.
-fn patients(root: &Root, facts: &Facts, args: &DoctorArgs) -> Result<Vec<Patient>> {
+/// What the next fork of each process that the flags name meets, and why that of others is not known.
+fn patients(root: &Root, facts: &Facts, args: &DoctorArgs) -> Result<(Vec<Patient>, Vec<Error>)> {
     let asked = args.redis.as_deref().map(ask).transpose()?;
     let pids = match (&args.targets[..], &asked) {
-        ([], Some(asked)) => vec![local_pid(asked)?],
-        (targets, _) => targets.iter().map(only).collect::<Result<_>>()?,
+        ([], Some(asked)) => vec![local_pid(asked)],
+        (targets, _) => targets.iter().map(only).collect(),
     };
     let replication = asked.map(|asked| asked.replication);
     let last_cow = replication.as_ref().and_then(|of| of.last_cow_bytes);
@@ -135,11 +138,11 @@ fn patients(root: &Root, facts: &Facts, args: &DoctorArgs) -> Result<Vec<Patient
         }
         (None, None) => None,
     };
-    let judge = |pid| {
-        let patient = Patient::new(root, facts, pid, expected.as_ref(), replication.as_ref())?;
+    let judge = |pid: Result<i32>| {
+        let patient = Patient::new(root, facts, pid?, expected.as_ref(), replication.as_ref())?;
         Ok(Patient { footprint: args.footprint.clone(), ..patient })
     };
-    pids.into_iter().map(judge).collect()
+    Ok(output::parted(pids.into_iter().map(judge)))
 }
 
 impl Patient {
