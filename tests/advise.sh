@@ -94,6 +94,11 @@ says out 'A fork stops python3 for'
 says out 'works from outside'
 (($(wc -l <out) <= 22)) || fail "expected one screen, saw $(wc -l <out) lines: $(<out)"
 says out "cowlab advise $footprint --tables"
+# Several: each has its answer, and one that has none keeps nobody else's back.
+run advise "$footprint" nosuch "$footprint" --profile "$profile"
+is_status 1
+[[ $(grep -c '^• A fork stops python3 for' out) == 2 ]] || fail "$called: expected two answers, saw: $(<out)"
+says err '^cowlab: no process is named nosuch: '
 passes advise "$footprint" --profile "$profile" --tables
 says out 'MAP_HUGETLB'
 says out 'the kernel policy defer: what a patched kernel would do'
@@ -169,7 +174,8 @@ refuses 1 'no Redis answers at unix:///nowhere' advise unix:///nowhere --profile
 
 # What makes no sense.
 refuses 2 'RUN' advise --profile "$profile"
-refuses 2 "unexpected argument '1'" advise "$footprint" 1 --profile "$profile"
+refuses 2 '--json takes one target: run advise once for each' --json advise "$footprint" 1 --profile "$profile"
+refuses 2 '--verify takes one target' advise "$footprint" 1 --verify --profile "$profile"
 refuses 1 'no process 0' advise 0 --profile "$profile"
 refuses 1 'there is no ./nowhere: runs are below' advise ./nowhere --profile "$profile"
 refuses 1 'holds no footprint' advise "$(only_run tried)" --profile "$profile"

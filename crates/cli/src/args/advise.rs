@@ -11,10 +11,10 @@ use super::{ProfileArgs, RunArgs, forecast_writer, fraction};
 pub struct AdviseArgs {
     #[command(flatten)]
     pub run: RunArgs,
-    /// The run of a footprint (a folder); a process; or the address of a Redis or Valkey here, which is
-    /// asked (INFO, CONFIG GET) what its snapshots copied and what it can do
-    #[arg(value_name = "RUN|PID|NAME|redis://…", allow_negative_numbers = true)]
-    pub target: String,
+    /// Runs of footprints (folders), processes, or addresses of Redis or Valkey servers here, which are
+    /// asked (INFO, CONFIG GET) what their snapshots copied and what they can do
+    #[arg(value_name = "RUN|PID|NAME|redis://…", required = true, allow_negative_numbers = true)]
+    pub targets: Vec<String>,
     /// Of a footprint with several programs, this one; by default the one whose forks write most
     #[arg(long, value_name = "NAME")]
     pub program: Option<String>,

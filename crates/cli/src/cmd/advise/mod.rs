@@ -5,7 +5,7 @@ mod table;
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use cowlab_analysis::application::Unjudged;
 use cowlab_bench::redis::ask;
 use cowlab_bench::{Rounds, advice as trial};
@@ -48,15 +48,34 @@ pub struct AdviseSummary<'a> {
 
 /// Run the verb.
 pub fn run(json: bool, args: &AdviseArgs) -> Result<()> {
-    let common = &args.run.common(json, args.set_mthp);
-    let Priced { profile, by: mut subtitle } = Priced::find(&args.profile)?;
+    if args.targets.len() > 1 && (json || args.verify) {
+        let flag = if json { "--json" } else { "--verify" };
+        bail!(WrongUsage(format!("{flag} takes one target: run advise once for each")));
+    }
+    let priced = Priced::find(&args.profile)?;
     let facts = Facts::probe(&Root::default());
+    let advised = args.targets.iter().map(|word| of_target(json, args, word, &priced, &facts));
+    let (documents, errors) = output::parted(advised);
+    output::texts(documents.into_iter().flatten())?;
+    output::errors(errors)
+}
+
+/// The advice for one target: to be printed, unless that was done.
+fn of_target(
+    json: bool,
+    args: &AdviseArgs,
+    word: &str,
+    Priced { profile, by }: &Priced,
+    facts: &Facts,
+) -> Result<Option<Document>> {
+    let common = &args.run.common(json, args.set_mthp);
+    let mut subtitle = by.clone();
     let base = profile.page_size_bytes;
-    let run = Path::new(&args.target);
+    let run = Path::new(word);
     let mut target = None;
-    let address = ["redis://", "unix://"].iter().any(|scheme| args.target.starts_with(scheme));
-    let asked = address.then(|| ask(&args.target)).transpose()?;
-    let mut application = if !address && (run.is_dir() || args.target.contains('/')) {
+    let address = ["redis://", "unix://"].iter().any(|scheme| word.starts_with(scheme));
+    let asked = address.then(|| ask(word)).transpose()?;
+    let mut application = if !address && (run.is_dir() || word.contains('/')) {
         let program = args.program.as_deref();
         let mut application = of_run(run, program, base)?;
         let unjudged = Unjudged::of(&Run::read(run)?.samples, program)?;
@@ -65,23 +84,23 @@ pub fn run(json: bool, args: &AdviseArgs) -> Result<()> {
     } else {
         let pid = match &asked {
             Some(asked) => local_pid(asked)?,
-            None => only(&Wanted::parse(&args.target).map_err(WrongUsage)?)?,
+            None => only(&Wanted::parse(word).map_err(WrongUsage)?)?,
         };
-        let application = of_pid(pid, args.write_fraction, asked.as_ref(), &facts)?;
+        let application = of_pid(pid, args.write_fraction, asked.as_ref(), facts)?;
         target = Some(Target::open(pid)?);
         application
     };
     complete(&mut application.profile, args);
     let around = Surroundings {
         server: asked.as_ref().and_then(|asked| asked.server),
-        ..surroundings(&facts, target.as_ref())
+        ..surroundings(facts, target.as_ref())
     };
-    let mut advice = advise(&profile, &application.profile, &around)?;
+    let mut advice = advise(profile, &application.profile, &around)?;
     let now = advice[0].forecast.as_ref().ok();
     let seen = application.stop_ns.filter(|stop_ns| *stop_ns > LONG_STOP_NS);
     if let (Some(seen), Some(now)) = (seen, now) {
         let factor = seen / now.stop_ns.value;
-        advice = advise(&profile.scaled(factor), &application.profile, &around)?;
+        advice = advise(&profile.clone().scaled(factor), &application.profile, &around)?;
         subtitle += &format!("; times are {factor:.2} of these, as its stops were just seen");
     }
     let text = sentence(&advice, &application.name);
@@ -98,20 +117,21 @@ pub fn run(json: bool, args: &AdviseArgs) -> Result<()> {
     let summary =
         AdviseSummary { sentence: &text, application: &application.profile, advice: &advice };
     let Some(mut life) = life else {
-        return match json {
-            true => output::json_of(summary, &samples, &missing),
-            false if args.tables => output::text(&document),
-            false => {
-                document.title = heading(&application);
-                document.sections = screen(&text, &application, &advice, &args.target);
-                output::text(&document)
-            }
-        };
+        if json {
+            output::json_of(summary, &samples, &missing)?;
+            return Ok(None);
+        }
+        if !args.tables {
+            document.title = heading(&application);
+            document.sections = screen(&text, &application, &advice, word);
+        }
+        return Ok(Some(document));
     };
     life.run.info.missing = missing;
     life.run.samples = samples;
     let report = Report::new(document, summary)?;
-    life.end(Ok(()), |_| Ok(report))?.show()
+    life.end(Ok(()), |_| Ok(report))?.show()?;
+    Ok(None)
 }
 
 /// What the flags say of the application.
