@@ -164,6 +164,18 @@ if command -v redis-server >/dev/null; then
 	json server="$server" \
 		'd.summary.fork.findings | any(.what | contains("full synchronisation"))' \
 		'd.summary.fork.sentence | contains("redis-server (\($server))")'
+	# Before its first fork it has no figure of one, and afterwards its own.
+	json 'd.summary | has("last_fork_ns") | not'
+	passes doctor --redis "unix://$PWD/socket"
+	! grep -qE 'last fork|--redis' out || fail "$called: expected nothing of a last fork, saw: $(<out)"
+	passes doctor "$server"
+	says out '^ +cowlab doctor --redis redis://HOST:PORT: what the server measured'
+	redis-cli -s socket bgsave >said
+	own_us=$(redis-cli -s socket info stats | sed -n 's/^latest_fork_usec:\([0-9]*\).*/\1/p')
+	passes --json doctor --redis "unix://$PWD/socket"
+	json own_us="$own_us" 'd.summary.last_fork_ns == $own_us * 1000 and $own_us > 0'
+	passes doctor --redis "unix://$PWD/socket"
+	says out '^ +[0-9.]+ .s at its last fork, as the server measured it \(latest_fork_usec\)'
 	passes --json advise "unix://$PWD/socket" --profile "$profile"
 	json 'd.summary.advice | any(.choice == {forkless: false} and
 		(.step | contains("this is Redis")) and .forecast.Ok.stop_ns.value == 0)'

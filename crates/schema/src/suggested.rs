@@ -37,6 +37,8 @@ commands! {
     CowFaults = "bench cow-faults --policy next",
     /// What its next fork meets.
     Doctor = "doctor PID",
+    /// The same of a server that is asked.
+    DoctorRedis = "doctor --redis redis://HOST:PORT",
     /// Each thing that was looked at.
     DoctorTables = "doctor PID --tables",
     /// The same of the machine alone.

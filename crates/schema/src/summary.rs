@@ -97,6 +97,10 @@ pub const SUMMARIES: &[Summary] = &[
             ("capabilities", "what cowlab can use, whether it is here, and what it needs"),
             ("fork", "of one process: whether its next fork is refused, and what it may take"),
             ("stop_ns", "of one process: `value`, `low`, `high`, and whether `is_calibrated`"),
+            (
+                "last_fork_ns",
+                "of a Redis that was asked: how long its last fork stopped it, by its own clock",
+            ),
             ("processes", "of several processes: each one's"),
         ],
     ),

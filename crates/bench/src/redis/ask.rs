@@ -28,6 +28,8 @@ pub struct ServerProcess {
 pub struct Asked {
     /// `None` where it does not say.
     pub process: Option<ServerProcess>,
+    /// How long its last fork stopped it, by its own clock (latest_fork_usec); `None` before the first.
+    pub last_fork_ns: Option<u64>,
     /// Its snapshots and replicas.
     pub replication: Replication,
     /// What it is.
@@ -59,6 +61,8 @@ pub fn ask(address: &str) -> Result<Asked> {
         max_memory_bytes: number("maxmemory"),
         used_memory_bytes: number("used_memory"),
     };
+    let last_fork_ns =
+        number("latest_fork_usec").filter(|us| *us > 0).map(|us| us.saturating_mul(1000));
     let process = number("process_id").zip(number("uptime_in_seconds"));
     let executable = info.get("executable");
     let process = process.map(|(pid, uptime_s)| ServerProcess { pid, uptime_s, executable });
@@ -70,7 +74,7 @@ pub fn ask(address: &str) -> Result<Asked> {
         (None, Some(version)) => Some(Server { is_valkey: false, version, saves_without_fork }),
         (None, None) => None,
     };
-    Ok(Asked { process, replication, server })
+    Ok(Asked { process, last_fork_ns, replication, server })
 }
 
 /// The first two numbers of `9.2.0-rc1`.

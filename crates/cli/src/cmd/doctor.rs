@@ -36,6 +36,8 @@ struct DoctorSummary<'a> {
     fork: Option<&'a Verdict>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stop_ns: Option<&'a Stop>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_fork_ns: Option<u64>,
     /// Of several.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     processes: &'a [Patient],
@@ -62,6 +64,12 @@ struct Patient {
     /// Why its stop cannot be said.
     #[serde(skip_serializing_if = "Option::is_none")]
     no_stop: Option<String>,
+    /// How long a Redis says that its last fork took.
+    #[serde(skip)]
+    last_fork_ns: Option<u64>,
+    /// Whether a server was asked.
+    #[serde(skip)]
+    asked: bool,
     /// Its living children.
     children: Option<usize>,
     /// Why it forks nobody, where it is a worker.
@@ -104,6 +112,7 @@ pub fn run(json: bool, args: &DoctorArgs) -> Result<()> {
             capabilities: &capabilities,
             fork: only.map(|of| &of.fork),
             stop_ns: only.and_then(|of| of.stop_ns.as_ref()),
+            last_fork_ns: only.and_then(|of| of.last_fork_ns),
             processes,
         };
         output::json_of(summary, &[], &missing)?;
@@ -124,6 +133,9 @@ fn patients(root: &Root, facts: &Facts, args: &DoctorArgs) -> Result<(Vec<Patien
         ([], Some(asked)) => vec![local_pid(asked)],
         (targets, _) => targets.iter().map(only).collect(),
     };
+    // Of several processes it is not known which one the server is.
+    let last_fork_ns =
+        asked.as_ref().filter(|_| pids.len() == 1).and_then(|asked| asked.last_fork_ns);
     let replication = asked.map(|asked| asked.replication);
     let last_cow = replication.as_ref().and_then(|of| of.last_cow_bytes);
     let expected = match (&args.footprint, last_cow) {
@@ -140,7 +152,12 @@ fn patients(root: &Root, facts: &Facts, args: &DoctorArgs) -> Result<(Vec<Patien
     };
     let judge = |pid: Result<i32>| {
         let patient = Patient::new(root, facts, pid?, expected.as_ref(), replication.as_ref())?;
-        Ok(Patient { footprint: args.footprint.clone(), ..patient })
+        Ok(Patient {
+            footprint: args.footprint.clone(),
+            last_fork_ns,
+            asked: args.redis.is_some(),
+            ..patient
+        })
     };
     Ok(output::parted(pids.into_iter().map(judge)))
 }
@@ -161,6 +178,8 @@ impl Patient {
             pid,
             fork: fork_expecting(facts, &process, expected, replication),
             no_stop: stop.as_ref().err().cloned(),
+            last_fork_ns: None,
+            asked: false,
             stop_ns: stop.ok(),
             children: children::pids(&target).ok().map(|pids| pids.len()),
             worker: parent.map(|parent| {

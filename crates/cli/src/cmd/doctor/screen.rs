@@ -4,6 +4,7 @@
 use cowlab_machine::Facts;
 use cowlab_machine::capability::Capability;
 use cowlab_machine::verdict::Level;
+use cowlab_model::application::Children;
 use cowlab_report::fmt::{bytes, time};
 use cowlab_report::{Block, Cell, Column, Document, Section, Table};
 use cowlab_schema::Command;
@@ -55,6 +56,19 @@ pub fn of_process(facts: &Facts, of: &Patient) -> Document {
         }
         let why = of.no_stop.as_deref().unwrap_or_default();
         row("stop", of.stop_ns.as_ref().map_or_else(|| format!("not known: {why}"), stop));
+        match of.last_fork_ns {
+            Some(last) => row(
+                "",
+                format!(
+                    "{} at its last fork, as the server measured it (latest_fork_usec)",
+                    time(last as f64)
+                ),
+            ),
+            None if !of.asked && Children::of(&of.name) == Children::Save => {
+                row("", format!("{}: what the server measured", Command::DoctorRedis))
+            }
+            None => {}
+        }
         row(
             "children",
             match of.children {
@@ -76,7 +90,8 @@ const SHORT_NS: f64 = 1e6;
 /// The one thing to do next.
 fn to_do(of: &Patient) -> String {
     let worst = &of.fork.findings[0];
-    let is_short = of.stop_ns.as_ref().is_some_and(|stop| stop.value < SHORT_NS);
+    let is_short = of.stop_ns.as_ref().is_some_and(|stop| stop.value < SHORT_NS)
+        && of.last_fork_ns.is_none_or(|last| (last as f64) < SHORT_NS);
     match worst.level {
         Level::WillFail | Level::Warning if !worst.what_to_do.is_empty() => {
             format!("{}: {}", worst.what, worst.what_to_do)
