@@ -254,8 +254,24 @@ says err '^said$'
 rm -rf kept && passes footprint --output kept -- ./truth child 100 2
 kept=$(only_run kept)
 [[ -s $kept/report.html && -s $kept/tables/footprint-fractions.csv ]] || fail "expected a report in $kept"
+# One screen that begins with the answer; the run has every table.
+(($(wc -l <out) <= 40)) || fail "$called: expected one screen, saw $(wc -l <out) lines: $(<out)"
+says out '^• A fork of truth shares [0-9.]+ .iB with its child; .* \([0-9.]+%\) was copied before the child'
+says out '^do now +(nothing|cowlab advise )'
+says out "^all +every table of this run: cowlab report $kept"
 passes report "$kept"
 says out 'Write fractions'
+says out '^A fork of truth shares '
+# Many programs, and no fork.
+passes footprint --output many_programs -- bash -c 'for i in 1 2 3; do (:); ls | cat >/dev/null; python3 -c "import subprocess as s; s.run([\"true\"])"; done'
+(($(wc -l <out) <= 40)) || fail "$called: expected one screen, saw $(wc -l <out) lines: $(<out)"
+# A damaged machine profile takes the prices away, and nothing else.
+mkdir -p runs/damaged && echo '{' >runs/damaged/profile.json
+passes footprint --output unpriced -- ./truth child 100 2
+says out '^prices +not known: .*profile.json'
+rm -r runs/damaged
+passes footprint --output alone -- true
+says out '^• No fork of true was seen: of its [0-9.]+ KiB of private memory it wrote'
 
 # Bad input.
 refuses 1 'there is no process 999999' footprint 999999

@@ -57,6 +57,8 @@ commands! {
     KernelBuildTraced = "kernel build --variant traced",
     /// A fork, priced.
     Predict = "predict --size-bytes 1GiB",
+    /// A run with all its tables.
+    Report = "report PID",
     /// Which memory workers share, now.
     Sharing = "sharing PID",
     /// How fast they lose it.

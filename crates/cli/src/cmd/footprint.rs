@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `footprint`: the application profile of a command or of a running process.
 
+mod screen;
+
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -123,17 +125,17 @@ pub fn run(json: bool, args: &FootprintArgs) -> Result<()> {
     };
     let start_unix_ns = life.run.info.started.as_nanosecond() as i64;
     life.run.samples = samples(&spans, plan.facts.page_size_bytes, start_unix_ns);
-    let kept = life.end(Ok(()), |run| {
+    let mut kept = life.end(Ok(()), |run| {
         let document = cowlab_report::footprint::document(run)
             .context("nothing was seen: the process, or the looking at it, ended too early")?;
         Report::new(document, &summary)
     })?;
     output::say(&format!("method {} ({})", summary.method, summary.reason));
-    kept.show()?;
-    if spans.forks > 0 {
-        let next = cowlab_schema::Command::Advise.of(kept.path.display());
-        output::progress(json, &format!("what these forks cost, and what would help: {next}"));
+    if !json {
+        let whole = &kept.report.document;
+        kept.report.document = screen::of(&kept.run, &kept.path, whole, spans.forks, &plan.facts)?;
     }
+    kept.show()?;
     match status {
         Some(status) if status != 0 => Err(EndedWith::of_wait_status(status).into()),
         _ => Ok(()),

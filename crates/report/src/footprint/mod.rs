@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The application profile: what programs mapped and wrote between two moments.
 
+mod answer;
 mod map;
 mod tables;
 #[cfg(test)]
@@ -10,6 +11,8 @@ use cowlab_analysis::samples::Samples;
 use cowlab_schema::footprint as names;
 use cowlab_schema::{Key, Value};
 use cowlab_store::{Params, Run};
+
+pub use answer::answer;
 
 use crate::document::{Block, Document, Section};
 
@@ -27,6 +30,10 @@ struct Row<'a> {
 impl Row<'_> {
     fn param<T: Value>(&self, key: Key<T>) -> &str {
         self.params.get(key.name()).map_or("", String::as_str)
+    }
+
+    fn is_fork(&self) -> bool {
+        names::SPAN.of(&self.params).is_some_and(names::Between::is_fork)
     }
 
     fn pages(&self) -> f64 {
@@ -56,12 +63,13 @@ pub fn section(run: &Run) -> Option<Section> {
     let mut rows = rows(&samples.with(names::MAPPING, names::Mapping::All));
     rows.sort_by(|one, two| two.pages().total_cmp(&one.pages()));
     rows.first()?;
-    let mut blocks = vec![Block::Text(
+    let mut blocks: Vec<Block> = answer(run).map(Block::Text).into_iter().collect();
+    blocks.push(Block::Text(
         "Mapped are the private pages at the second of two moments; written are those of them that \
          changed since the first, new ones included: Smith & Maguire's fraction. Of a fork, copied \
          are the pages that it shared and one side wrote, which is what copy-on-write costs."
             .into(),
-    )];
+    ));
     blocks.push(Block::Table(tables::fractions(&rows)));
     blocks.push(Block::Table(tables::mappings(&rows, &samples)));
     blocks.push(Block::Table(tables::remote(&rows)));
@@ -73,6 +81,22 @@ pub fn section(run: &Run) -> Option<Section> {
             .push(Block::Note(format!("`{}`: not available: {}.", missing.metric, missing.reason)));
     }
     Some(Section::new(SECTION, TITLE, blocks))
+}
+
+/// One screen of it: the largest rows, of forks where there were some, and what makes them a lower bound.
+pub fn screen(run: &Run) -> Option<Section> {
+    let samples = Samples::of(&run.samples, names::BENCH);
+    let mut rows = rows(&samples.with(names::MAPPING, names::Mapping::All));
+    if rows.iter().any(Row::is_fork) {
+        rows.retain(Row::is_fork);
+    }
+    rows.sort_by(|one, two| two.pages().total_cmp(&one.pages()));
+    let mut blocks = vec![Block::Table(tables::largest(&rows))];
+    // What a method never sees is no news about this run.
+    let never = [names::BYTES_CHANGED.name, names::HIT_FRACTION.name];
+    let missing = run.info.missing.iter().filter(|of| !never.contains(&of.metric.as_str()));
+    blocks.extend(missing.map(|of| Block::Note(format!("`{}`: {}.", of.metric, of.reason))));
+    (!rows.is_empty()).then(|| Section::new(SECTION, "", blocks))
 }
 
 /// The report of a run that has nothing else.

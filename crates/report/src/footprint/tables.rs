@@ -12,6 +12,8 @@ use crate::rows::Rows;
 
 /// Rows shown of a run with many programs.
 const MOST_ROWS: usize = 60;
+/// Rows on one screen.
+const ON_SCREEN: usize = 9;
 /// Rows whose mappings are shown one by one.
 const MOST_PROGRAMS: usize = 6;
 
@@ -51,6 +53,29 @@ pub(super) fn fractions(rows: &[Row]) -> Table {
         .shows("of 512-byte pages", names::BLOCK_WRITE_FRACTION)
         .shows("of bytes", names::BYTE_WRITE_FRACTION)
         .table()
+}
+
+/// The largest rows on one screen: of forks what they share and copy, else what was written.
+pub(super) fn largest(rows: &[Row]) -> Table {
+    let shown = &rows[..rows.len().min(ON_SCREEN)];
+    let caption = match rows.len() - shown.len() {
+        0 => "All times together".to_owned(),
+        more => format!("All times together; {more} smaller rows are in the report"),
+    };
+    let table = Rows::of("footprint-largest", caption, shown)
+        .text("program", Row::name)
+        .figure("times", |row| cell(row, names::SPANS));
+    let table = match rows.iter().any(Row::is_fork) {
+        true => table
+            .shows("shared", names::START_PAGES)
+            .shows("copied", names::COW_PAGES)
+            .shows("of shared", names::COW_FRACTION),
+        false => table
+            .shows("mapped", names::PAGES_MAPPED)
+            .shows("written", names::PAGES_WRITTEN)
+            .shows("fraction", names::WRITE_FRACTION),
+    };
+    table.table()
 }
 
 /// The largest rows by kind of mapping.

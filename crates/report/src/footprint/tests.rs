@@ -62,6 +62,43 @@ fn every_table_has_its_row_and_the_map_its_cells() {
     assert_eq!(plot.series[0].z, [[0.5, 0.0]]);
 }
 
+/// Three forks, of which parent and child together copied a quarter.
+fn forks(writer: Writer, unknown_pages: f64) -> Run {
+    let mut run = run();
+    let mut params = Params::new();
+    names::PROGRAM.put(&mut params, "server");
+    names::SPAN.put(&mut params, Between::ForkToExit);
+    names::WRITER.put(&mut params, writer);
+    names::METHOD.put(&mut params, Method::Faults);
+    names::MAPPING.put(&mut params, Mapping::All);
+    let figures = [
+        (names::SPANS, 3.0),
+        (names::START_PAGES, 3072.0),
+        (names::COW_PAGES, 768.0),
+        (names::COW_FRACTION, 0.25),
+        (names::UNKNOWN_PAGES, unknown_pages),
+    ];
+    run.info.environments[0].page_size_bytes = 4096;
+    run.samples = figures.map(|(metric, value)| Sample::of(metric, params.clone(), value)).to_vec();
+    run
+}
+
+#[test]
+fn the_answer_is_what_a_fork_shares_and_what_was_copied() {
+    let told = answer(&forks(Writer::Either, 0.0)).unwrap();
+    assert_eq!(
+        told,
+        "A fork of server shares 4.00 MiB with its child, on average over 3 forks; 1.00 MiB of that \
+         (25.0%) was copied before the child ended."
+    );
+    // One side's copies, or pages that nobody could judge, are not all.
+    for part in [forks(Writer::Child, 0.0), forks(Writer::Either, 1.0)] {
+        assert!(answer(&part).unwrap().contains("; at least 1.00 MiB"), "{part:?}");
+    }
+    let section = screen(&forks(Writer::Either, 0.0)).unwrap();
+    assert!(matches!(&section.blocks[..], [Block::Table(table)] if table.rows.len() == 1));
+}
+
 #[test]
 fn a_run_of_something_else_has_none() {
     let mut other = run();

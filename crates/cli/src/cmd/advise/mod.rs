@@ -13,6 +13,7 @@ use cowlab_machine::{Facts, Root, usable};
 use cowlab_model::advice::{Advice, Choice, Shape, Surroundings, advise, sentence};
 use cowlab_model::application::ApplicationProfile;
 use cowlab_model::cost::Vmas;
+use cowlab_model::profile::MachineProfile;
 use cowlab_observe::Target;
 use cowlab_observe::watch::Wanted;
 use cowlab_report::Document;
@@ -132,6 +133,12 @@ fn of_target(
     let report = Report::new(document, summary)?;
     life.end(Ok(()), |_| Ok(report))?.show()?;
     Ok(None)
+}
+
+/// What a fork of the program of a footprint costs, and what each choice would change.
+pub fn of_footprint(run: &Path, profile: &MachineProfile, facts: &Facts) -> Result<Vec<Advice>> {
+    let application = of_run(run, None, profile.page_size_bytes)?;
+    Ok(advise(profile, &application.profile, &surroundings(facts, None))?)
 }
 
 /// What the flags say of the application.
