@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 /*
  * defer_memory: page tables that fork has left for later (vm.cow_defer), and a memory cgroup at its
- * limit. A child there lives when its parent writes; and where the OOM killer ends parent and child,
- * both end: nobody waits for memory with a lock that they need for it.
+ * limit. A child there lives when its parent writes; and where the OOM killer ends parent and
+ * child, both end: nobody waits for memory with a lock that they need for it.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -136,7 +136,8 @@ static bool group_empties(void)
 	return false;
 }
 
-/* A third needs the memory of a parent and its child: whether these end, with all page tables copied. */
+/* A third needs the memory of a parent and its child: whether these end, with all page tables
+ * copied. */
 static bool victims_end(void)
 {
 	long lost = figure("/proc/cow_stats", "defer_lost: "), before = killed();
@@ -174,8 +175,7 @@ static bool victims_end(void)
 	end = group_empties();
 	if (!end)
 		put(GROUP "cgroup.kill", "1");
-	return end && killed() - before >= 2 &&
-	       figure("/proc/cow_stats", "defer_lost: ") == lost;
+	return end && killed() - before >= 2 && figure("/proc/cow_stats", "defer_lost: ") == lost;
 }
 
 int main(void)
