@@ -116,11 +116,28 @@ static bool cow_vma_guessable(struct vm_area_struct *vma)
 }
 
 /*
+ * Whether anybody has a reference on @folio beside the mappings and the fault. I/O without a pin
+ * (FOLL_GET) may still write to it: then it must stay the parent's. A reference of the caches before
+ * the LRU is none; others' mappings come and go meanwhile, so that all must agree.
+ */
+static bool cow_in_use(const struct vm_fault *vmf, struct folio *folio)
+{
+	int mapped = folio_mapcount(folio);
+	int references = folio_ref_count(folio) - !folio_test_lru(folio);
+
+	/* The fault's reference on its page, of which @folio may be a part. */
+	if (vmf->page && page_folio(vmf->page) == folio)
+		references--;
+	return references != mapped || folio_mapcount(folio) != mapped;
+}
+
+/*
  * May the page that @pte maps at @addr be copied before it is written to?
  * COW_PRECOPY_SUCCESS, or the counter of the reason why not.
  */
-static enum cow_count cow_judge(struct vm_area_struct *vma, unsigned long addr, pte_t pte)
+static enum cow_count cow_judge(struct vm_fault *vmf, unsigned long addr, pte_t pte)
 {
+	struct vm_area_struct *vma = vmf->vma;
 	struct folio *folio;
 	struct page *page;
 
@@ -152,7 +169,7 @@ static enum cow_count cow_judge(struct vm_area_struct *vma, unsigned long addr, 
 		return COW_REFUSED_SPECIAL;
 	if (PageHWPoison(page))
 		return COW_REFUSED_SPECIAL;
-	if (folio_maybe_dma_pinned(folio))
+	if (folio_maybe_dma_pinned(folio) || cow_in_use(vmf, folio))
 		return COW_REFUSED_PINNED;
 	if (pte_uffd_wp(pte))
 		return COW_REFUSED_UFFD;
@@ -182,7 +199,7 @@ static void cow_scan(struct vm_fault *vmf, struct cow_batch *batch, unsigned lon
 		if (addr == vmf->address) {
 			batch->fault = batch->nr;
 		} else {
-			enum cow_count verdict = cow_judge(vmf->vma, addr,
+			enum cow_count verdict = cow_judge(vmf, addr,
 							   ptep_get(cow_entry(vmf, index)));
 
 			if (verdict != COW_PRECOPY_SUCCESS) {
@@ -385,8 +402,13 @@ static bool cow_get_new(struct vm_fault *vmf, struct cow_batch *batch)
 		if (folio_page_idx(page_folio(batch->new[i]), batch->new[i]))
 			continue;
 		full = full || mem_cgroup_charge(page_folio(batch->new[i]), mm, GFP_COW_GUESS);
-		if (full)
+		if (full) {
+			unsigned int nr = folio_nr_pages(page_folio(batch->new[i]));
+
+			/* Those that it counts are not to be counted again. */
 			cow_drop(batch, i, COW_REFUSED_NOMEM);
+			i += nr - 1;
+		}
 	}
 	return batch->new[batch->fault];
 }

@@ -25,12 +25,12 @@ static inline unsigned int cow_window(unsigned long addr, unsigned long vma_end,
  * process that writes a handful of pages and ends wastes none, and one that
  * writes on comes to @depth in a few faults. A @depth of one needs no ramp.
  */
-static inline unsigned int cow_ramp(unsigned int depth, unsigned long copied,
-				    unsigned int ramp)
+static inline unsigned int cow_ramp(unsigned int depth, long copied, unsigned int ramp)
 {
 	if (!ramp || depth == 1)
 		return depth;
-	return min(copied / ramp, (unsigned long)depth);
+	/* Faults beside a fork are counted in an order of their own. */
+	return min(max(copied, 0L) / ramp, (long)depth);
 }
 
 bool cow_precopy_range(struct vm_fault *vmf, unsigned long start, unsigned long end);

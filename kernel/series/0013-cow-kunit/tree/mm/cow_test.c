@@ -91,6 +91,7 @@ static void cow_test_ramp(struct kunit *test)
 
 	/* Nothing for the first pages, never more than asked for. */
 	KUNIT_EXPECT_EQ(test, cow_ramp(512, 3, 4), 0);
+	KUNIT_EXPECT_EQ(test, cow_ramp(512, -3, 4), 0);
 	KUNIT_EXPECT_EQ(test, cow_ramp(16, 40, 4), 10);
 	KUNIT_EXPECT_EQ(test, cow_ramp(16, 1000, 4), 16);
 	/* One neighbour, or no ramp. */

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+/*
+ * held_pages: a page of which the kernel holds a reference, as I/O without a pin does (FOLL_GET:
+ * direct I/O of NFS, Ceph and 9p), is never copied ahead: what the device writes would go to the
+ * old page.
+ *
+ * A page in a pipe stands for it (vmsplice). Its neighbour is written to; the page must stay the
+ * same frame, while the pages beside it are copied.
+ */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+
+#include "settings.h"
+
+#define PAGES 512
+#define HELD 9
+
+static char *memory;
+static long page_size;
+static int pagemap;
+
+/* The number of the frame that a page is in. */
+static uint64_t frame(size_t page)
+{
+	uint64_t entry, at = (uintptr_t)memory / page_size + page;
+
+	if (pread(pagemap, &entry, sizeof(entry), at * sizeof(entry)) != sizeof(entry))
+		die("pagemap");
+	return entry & ((1ULL << 55) - 1);
+}
+
+/* Whether the held page stays where it is, and its neighbour does not. */
+static bool stays(void)
+{
+	struct iovec held = { memory + HELD * page_size, page_size };
+	uint64_t before, beside;
+	int ends[2];
+	pid_t child;
+	bool right;
+
+	memset(memory, 1, PAGES * page_size);
+	if (pipe(ends) || vmsplice(ends[1], &held, 1, 0) != page_size)
+		die("vmsplice");
+	child = fork();
+	if (child < 0)
+		die("fork");
+	if (child == 0) {
+		pause();
+		_exit(0);
+	}
+	before = frame(HELD);
+	beside = frame(HELD + 1);
+	if (!before)
+		die("frames are hidden");
+	memory[(HELD - 1) * page_size]++;
+	right = frame(HELD) == before && frame(HELD + 1) != beside;
+	if (!right)
+		printf("# held: %d, beside it: %d\n", frame(HELD) == before,
+		       frame(HELD + 1) != beside);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	close(ends[0]);
+	close(ends[1]);
+	return right;
+}
+
+int main(void)
+{
+	bool next, region = true;
+
+	if (!has_setting("cow_precopy")) {
+		printf("this kernel has no vm.cow_precopy\n");
+		return 4;
+	}
+	page_size = sysconf(_SC_PAGESIZE);
+	pagemap = open("/proc/self/pagemap", O_RDONLY);
+	memory = mmap(NULL, 2 * PAGES * page_size, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED || pagemap < 0)
+		die("memory and pagemap");
+	memory += -(uintptr_t)memory % (PAGES * page_size);
+	madvise(memory, PAGES * page_size, MADV_NOHUGEPAGE);
+	remember_settings();
+	printf("KTAP version 1\n1..2\n");
+	set("cow_precopy_pages", 16);
+	set("cow_precopy_order", 0);
+	set("cow_precopy_ramp", 0);
+	set("cow_precopy", 1);
+	next = stays();
+	printf("%sok 1 next:16 leaves a page that the kernel holds\n", next ? "" : "not ");
+	if (has_setting("cow_region_kb")) {
+		set("cow_region_kb", 2048);
+		set("cow_batch_kb", 2048);
+		set("cow_threshold_pct", 0);
+		set("cow_gate_forks", 0);
+		set("cow_gate_kb", 0);
+		set("cow_worker", 0);
+		set("cow_history", 0);
+		set("cow_precopy", 2);
+		region = stays();
+		printf("%sok 2 and so does ccow:0\n", region ? "" : "not ");
+	} else {
+		printf("ok 2 and so does ccow:0 # SKIP no vm.cow_region_kb\n");
+	}
+	return !next || !region;
+}
