@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 /*
- * defer_memory: page tables that fork has left for later (vm.cow_defer), and a memory cgroup at its
- * limit. A child there lives when its parent writes; and where the OOM killer ends parent and
- * child, both end: nobody waits for memory with a lock that they need for it.
+ * defer_memory: deferred page tables (vm.cow_defer) and a memory cgroup at its limit. A child in
+ * the full cgroup survives its parent's writes. A parent and child that the OOM killer chooses both
+ * exit: no task waits for memory while it holds a lock that they need in order to exit.
  */
 #define _GNU_SOURCE
 #include <signal.h>

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 /*
- * held_pages: a page of which the kernel holds a reference, as I/O without a pin does (FOLL_GET:
- * direct I/O of NFS, Ceph and 9p), is never copied ahead: what the device writes would go to the
- * old page.
+ * held_pages: the kernel must never copy ahead a page that I/O references without a pin (FOLL_GET:
+ * direct I/O of NFS, Ceph and 9p), or the device would write to the old page.
  *
- * A page in a pipe stands for it (vmsplice). Its neighbour is written to; the page must stay the
- * same frame, while the pages beside it are copied.
+ * A page in a pipe (vmsplice) stands in for it. The test writes to the page before it: the held
+ * page must keep its frame, and the page after it must be copied ahead.
  */
 #define _GNU_SOURCE
 #include <signal.h>
