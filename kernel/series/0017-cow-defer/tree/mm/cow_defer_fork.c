@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Fork without copying page tables: which a fork leaves for later, and who may ask for
- * that. What becomes of them is in mm/cow_defer.c.
+ * Fork without copying page tables: which page tables a fork leaves for later, and the
+ * sysctls and prctl that ask for it. Copying them is in mm/cow_defer.c.
  */
 #include <linux/atomic.h>
 #include <linux/init.h>
