@@ -16,7 +16,7 @@ use crate::key::{Key, hash_of_file};
 use crate::make::Make;
 use crate::overlay::Overlay;
 use crate::patch::Offset;
-use crate::series::{KernelFolder, Step};
+use crate::series::{KernelFolder, Series, Step};
 use crate::source::{self, Source};
 use crate::tools;
 use crate::tree;
@@ -33,7 +33,9 @@ choices! {
     Variant, "variant", {
         /// the source as it is
         Plain = "plain",
-        /// with the series, everything of it switched off until somebody switches it on
+        /// with the steps that Linux itself could take
+        Upstream = "upstream",
+        /// with those of research on top, each switched off until somebody switches it on
         Patched = "patched",
         /// the same with the kernel's own checks: KASAN, lockdep, DEBUG_VM
         Debug = "debug",
@@ -41,6 +43,22 @@ choices! {
         Kcsan = "kcsan",
         /// the same as patched, with functions that tell CASPER when they begin and end
         Traced = "traced",
+    }
+}
+
+impl Variant {
+    /// The series whose steps it has.
+    pub fn series(self) -> &'static [Series] {
+        match self {
+            Variant::Plain => &[],
+            Variant::Upstream => &[Series::Upstream],
+            _ => Series::ALL,
+        }
+    }
+
+    /// Whether it has the settings that policies are made of.
+    pub fn has_policies(self) -> bool {
+        self.series().contains(&Series::Research)
     }
 }
 
@@ -221,8 +239,7 @@ fn gather(
         Variant::Plain if order.through.is_some() => {
             bail!("the plain kernel has no steps: --through needs another --variant")
         }
-        Variant::Plain => Vec::new(),
-        _ => kernel.steps(order.through.as_deref())?,
+        variant => kernel.steps(variant.series(), order.through.as_deref())?,
     };
     let mut fragments = vec![kernel.file("config")];
     fragments.extend(steps.iter().filter_map(Step::config));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
-use cowlab_lab::{AcceleratorChoice, Variant};
+use cowlab_lab::{AcceleratorChoice, Series, Variant};
 use cowlab_machine::Policy;
 
 use super::{BenchArgs, RunArgs, seconds, size};
@@ -27,7 +27,7 @@ pub enum Kernel {
     /// Run upstream's selftests of mm and the project's own, as kernel/selftests.toml lists them,
     /// under each policy
     Selftests(KernelSelftestsArgs),
-    /// Export the series as mails, checked and ready for git am
+    /// Export a series as mails, checked and ready for git am
     Series(KernelSeriesArgs),
 }
 
@@ -40,11 +40,12 @@ pub struct KernelFetchArgs {
 
 #[derive(Debug, Args)]
 pub struct KernelBuildArgs {
-    /// plain (no change at all), patched (all of it switched off), debug (with the kernel's own
-    /// checks), traced (its functions tell CASPER)
+    /// plain (no change at all), upstream (what Linux itself could take), patched (research on top,
+    /// switched off), debug (with the kernel's own checks), kcsan (with its search for data races),
+    /// traced (its functions tell CASPER)
     #[arg(long, value_delimiter = ',', default_value = "patched")]
     pub variant: Vec<Variant>,
-    /// Apply the steps of the series up to this one, by number or name
+    /// Apply the variant's steps up to this one, by number or name
     #[arg(long, value_name = "STEP")]
     pub through: Option<String>,
     /// Compilers at once; by default one a CPU
@@ -167,7 +168,7 @@ pub struct KernelSelftestsArgs {
     /// Only the test of this whole name
     #[arg(long, value_name = "NAME")]
     pub filter: Option<String>,
-    /// The policies that kernels with the series are tested under
+    /// The policies that kernels with research's steps are tested under; plain and upstream have none
     #[arg(
         long,
         value_delimiter = ',',
@@ -184,6 +185,9 @@ pub struct KernelSelftestsArgs {
 
 #[derive(Debug, Args)]
 pub struct KernelSeriesArgs {
+    /// Which: upstream (what Linux itself could take), or research, whose mails apply on top of it
+    #[arg(long, default_value = "upstream")]
+    pub series: Series,
     /// Folder for the mails; it must not hold any
     #[arg(long, value_name = "DIR")]
     pub output: PathBuf,

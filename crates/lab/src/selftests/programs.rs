@@ -13,7 +13,7 @@ use crate::build::compose;
 use crate::cache::Cache;
 use crate::console::tail;
 use crate::key::Key;
-use crate::series::KernelFolder;
+use crate::series::{KernelFolder, Series};
 use crate::source::{self, Source};
 use crate::testing::compile;
 use crate::tools;
@@ -59,7 +59,7 @@ pub fn programs(
         Some(source) => source,
         None => source::fetch(cache, None, watch.say)?.source,
     };
-    let steps = kernel.steps(None)?;
+    let steps = kernel.steps(Series::ALL, None)?;
     let owned = own_sources(own)?;
     let mut key = Key::default();
     key.text("source", &source.sha256);
