@@ -4,21 +4,21 @@
  * after the other, copy the pages of an aligned block in one fault.
  *
  * The page table says whether they do: if the pages directly before, or directly
- * after, the faulting one are writable, they have been copied since fork. Nothing
- * is remembered, so nothing is to be configured beside mTHP's sizes, which also
- * say how large a block is: the largest that is enabled for the mapping.
+ * after, the faulting one are writable, they have been copied since fork, as a
+ * rule. Nothing is remembered, so nothing is to be configured beside mTHP's
+ * sizes, which also say how large a block is.
  *
- * A block that is shared as a whole becomes one folio. Else the pages of it that
- * are shared are copied to base pages. A page whose state is in any way special
- * is left to its own fault, and no allocation for a page that was not written
- * to waits.
+ * The largest block of an enabled size that is shared as a whole becomes one
+ * folio. If there is none, the shared pages of the smallest are copied to base
+ * pages. A page whose state is in any way special is left to its own fault, and
+ * no allocation reclaims: the ordinary path does, for the faulting page.
  */
 #include <linux/mm.h>
 #include <linux/delayacct.h>
 #include <linux/gfp.h>
 #include <linux/highmem.h>
 #include <linux/huge_mm.h>
-#include <linux/hugetlb.h>
+#include <linux/hugetlb.h>	/* for flush_tlb_range() of x86 */
 #include <linux/kmsan.h>
 #include <linux/memcontrol.h>
 #include <linux/mempolicy.h>
@@ -36,8 +36,12 @@
 /* So many pages in a row must be private already. */
 #define COW_AROUND_RUN		3
 
-/* One fault copies no more than this, whatever sizes are enabled. */
-#define COW_AROUND_ORDERS	(BIT(ilog2(SZ_256K / PAGE_SIZE) + 1) - 1)
+/*
+ * One fault copies no more than 128 KiB, or 4 pages, whatever sizes are enabled:
+ * then x86 still flushes page by page.
+ */
+#define COW_AROUND_ORDER_MAX	(PAGE_SIZE < SZ_64K ? ilog2(SZ_128K / PAGE_SIZE) : 2)
+#define COW_AROUND_ORDERS	(BIT(COW_AROUND_ORDER_MAX + 1) - 1)
 
 #define GFP_COW_AROUND							\
 	((GFP_HIGHUSER_MOVABLE | __GFP_NOMEMALLOC | __GFP_NORETRY |	\
@@ -48,7 +52,7 @@
  * @start: its address
  * @order: of its size
  * @fault: number of the page that was written to
- * @shared: how many pages are to be copied
+ * @shared: how many pages are to be copied, the faulting one included
  * @pages: for each page that is to be copied, itself, once it is allocated its
  *	copy, and its entry when it was looked at
  */
@@ -74,29 +78,34 @@ static pte_t *cow_block_ptep(struct vm_fault *vmf, const struct cow_block *block
 	return vmf->pte - block->fault + i;
 }
 
-/*
- * Whether the pages directly before, or after, the faulting one are private
- * already: those of the same page table, whichever mapping they are of.
- */
+/* Whether the pages directly before, or after, the faulting one are private already. */
 static bool cow_beside_run(struct vm_fault *vmf)
 {
+	const unsigned long run = COW_AROUND_RUN * PAGE_SIZE;
 	unsigned long index = pte_index(vmf->address);
-	int i = 0;
+	int i;
 
-	if (index >= COW_AROUND_RUN)
-		while (pte_write(ptep_get(vmf->pte - ++i)))
-			if (i == COW_AROUND_RUN)
-				return true;
-	i = 0;
-	if (index + COW_AROUND_RUN < PTRS_PER_PTE)
-		while (pte_write(ptep_get(vmf->pte + ++i)))
-			if (i == COW_AROUND_RUN)
-				return true;
+	for (i = 1; index >= COW_AROUND_RUN; i++) {
+		pte_t pte = ptep_get(vmf->pte - i);
+
+		if (!pte_present(pte) || !pte_write(pte))
+			break;
+		if (i == COW_AROUND_RUN)
+			return vmf->address - vmf->vma->vm_start >= run;
+	}
+	for (i = 1; index + COW_AROUND_RUN < PTRS_PER_PTE; i++) {
+		pte_t pte = ptep_get(vmf->pte + i);
+
+		if (!pte_present(pte) || !pte_write(pte))
+			break;
+		if (i == COW_AROUND_RUN)
+			return vmf->vma->vm_end - vmf->address > run;
+	}
 	return false;
 }
 
-/* The order of the block to copy; 0 for none. */
-static unsigned int cow_block_order(struct vm_fault *vmf)
+/* The orders that a block may be of. */
+static unsigned long cow_block_orders(struct vm_fault *vmf)
 {
 	struct vm_area_struct *vma = vmf->vma;
 	unsigned long orders;
@@ -108,8 +117,7 @@ static unsigned int cow_block_order(struct vm_fault *vmf)
 		return 0;
 	orders = thp_vma_allowable_orders(vma, vma->vm_flags, TVA_IN_PF | TVA_ENFORCE_SYSFS,
 					  COW_AROUND_ORDERS);
-	orders = thp_vma_suitable_orders(vma, vmf->address, orders);
-	return orders ? highest_order(orders) : 0;
+	return thp_vma_suitable_orders(vma, vmf->address, orders);
 }
 
 /*
@@ -151,11 +159,39 @@ static bool cow_copyable(const struct vm_fault *vmf, unsigned long addr, pte_t p
 	return !folio_maybe_dma_pinned(folio) && !cow_in_use(vmf, folio);
 }
 
-/* Look at the pages of the block, with the page table lock held. NULL: nothing to gain. */
-static struct cow_block *cow_block_find(struct vm_fault *vmf, unsigned int order)
+/* Whether all pages of the block of @order in @block are to be copied. */
+static bool cow_block_whole(const struct cow_block *block, unsigned int order)
 {
+	unsigned int i, first = ALIGN_DOWN(block->fault, 1U << order);
+
+	for (i = first; i < first + (1U << order); i++)
+		if (!block->pages[i].old)
+			return false;
+	return true;
+}
+
+/* Narrow @block to the largest of @orders that is whole; or, if none is, to the smallest. */
+static void cow_block_narrow(struct cow_block *block, unsigned long orders)
+{
+	unsigned int i, first, order = block->order;
+
+	while (!cow_block_whole(block, order) && (orders & (BIT(order) - 1)))
+		order = next_order(&orders, order);
+	first = ALIGN_DOWN(block->fault, 1U << order);
+	memmove(block->pages, block->pages + first, sizeof(block->pages[0]) << order);
+	block->start += first * PAGE_SIZE;
+	block->fault -= first;
+	block->order = order;
+	block->shared = 0;
+	for (i = 0; i < cow_block_nr(block); i++)
+		block->shared += !!block->pages[i].old;
+}
+
+/* Find the pages to copy, with the page table lock held. NULL: no more than the one. */
+static struct cow_block *cow_block_find(struct vm_fault *vmf, unsigned long orders)
+{
+	unsigned int i, order = highest_order(orders);
 	struct cow_block *block;
-	unsigned int i;
 
 	block = kzalloc(struct_size(block, pages, 1U << order), GFP_NOWAIT | __GFP_NOWARN);
 	if (!block)
@@ -172,13 +208,16 @@ static struct cow_block *cow_block_find(struct vm_fault *vmf, unsigned int order
 			continue;
 		block->pages[i].old = pte_page(pte);
 		block->pages[i].pte = pte;
-		block->shared++;
 	}
+	cow_block_narrow(block, orders);
 	if (block->shared == 1) {
 		kfree(block);
 		return NULL;
 	}
-	/* The fault has its own reference. */
+	/*
+	 * The fault has its own reference. With these nobody else re-uses the
+	 * pages, that is, makes them exclusive, before they are put.
+	 */
 	for (i = 0; i < cow_block_nr(block); i++)
 		if (i != block->fault && block->pages[i].old)
 			folio_get(page_folio(block->pages[i].old));
@@ -232,29 +271,38 @@ static bool cow_block_alloc_folio(struct vm_fault *vmf, struct cow_block *block)
 	return true;
 }
 
+static bool cow_block_alloc_page(struct vm_fault *vmf, struct cow_block *block, unsigned int i)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	struct folio *folio;
+
+	folio = vma_alloc_folio(GFP_COW_AROUND, 0, vma, block->start + i * PAGE_SIZE, false);
+	if (!folio)
+		return false;
+	if (mem_cgroup_charge(folio, vma->vm_mm, GFP_COW_AROUND)) {
+		folio_put(folio);
+		return false;
+	}
+	block->pages[i].new = &folio->page;
+	return true;
+}
+
 /* Base pages, as many as there are. False: not even one beside the faulting page's. */
 static bool cow_block_alloc_pages(struct vm_fault *vmf, struct cow_block *block)
 {
-	struct vm_area_struct *vma = vmf->vma;
 	unsigned int i, nr = 0;
 
+	if (!cow_block_alloc_page(vmf, block, block->fault))
+		return false;
+	folio_throttle_swaprate(page_folio(block->pages[block->fault].new), GFP_KERNEL);
 	for (i = 0; i < cow_block_nr(block); i++) {
-		struct folio *folio;
-
-		if (!block->pages[i].old)
+		if (!block->pages[i].old || i == block->fault)
 			continue;
-		folio = vma_alloc_folio(GFP_COW_AROUND, 0, vma, block->start + i * PAGE_SIZE,
-					false);
-		if (!folio)
+		if (!cow_block_alloc_page(vmf, block, i))
 			break;
-		if (mem_cgroup_charge(folio, vma->vm_mm, GFP_COW_AROUND)) {
-			folio_put(folio);
-			break;
-		}
-		block->pages[i].new = &folio->page;
 		nr++;
 	}
-	return nr > 1 && block->pages[block->fault].new;
+	return nr;
 }
 
 /* Fill the copies. False: a page cannot be read, so each is left to its own fault. */
@@ -279,6 +327,12 @@ static bool cow_block_copy(struct vm_fault *vmf, struct cow_block *block)
 	return true;
 }
 
+/* Whether the entry that was @old is still the same. That it was read meanwhile is no change. */
+static bool cow_same(pte_t pte, pte_t old)
+{
+	return pte_present(pte) && pte_same(pte_mkold(pte), pte_mkold(old));
+}
+
 /*
  * The lock was dropped for the copies. Give up those of pages that were zapped,
  * migrated, copied by their own fault, ... meanwhile. False: give up all.
@@ -293,8 +347,7 @@ static bool cow_block_unchanged(struct vm_fault *vmf, struct cow_block *block)
 		if (!block->pages[i].new || i == block->fault)
 			continue;
 		pte = ptep_get(cow_block_ptep(vmf, block, i));
-		/* That it was read meanwhile is no change. */
-		if (pte_present(pte) && pte_same(pte_mkold(pte), pte_mkold(block->pages[i].pte)))
+		if (cow_same(pte, block->pages[i].pte) && !PageAnonExclusive(block->pages[i].old))
 			continue;
 		if (cow_block_is_folio(block))
 			return false;
@@ -335,19 +388,30 @@ static void cow_block_set_pages(struct vm_fault *vmf, struct cow_block *block)
 			continue;
 		folio_add_new_anon_rmap(page_folio(page), vma, addr, RMAP_EXCLUSIVE);
 		folio_add_lru_vma(page_folio(page), vma);
-		/* Old, so that reclaim finds first what is never written. */
-		entry = mk_pte(page, vma->vm_page_prot);
-		entry = i == block->fault ? pte_sw_mkyoung(entry) : pte_mkold(entry);
+		entry = pte_sw_mkyoung(mk_pte(page, vma->vm_page_prot));
 		set_pte_at(vma->vm_mm, addr, ptep, maybe_mkwrite(pte_mkdirty(entry), vma));
 		update_mmu_cache_range(vmf, vma, addr, ptep, 1);
 	}
 }
 
+/* How many pages from number @i on are replaced and follow each other in one folio. */
+static unsigned int cow_block_run(const struct cow_block *block, unsigned int i)
+{
+	struct page *old = block->pages[i].old;
+	unsigned int run = 1;
+
+	while (i + run < cow_block_nr(block) && block->pages[i + run].new &&
+	       block->pages[i + run].old == old + run &&
+	       page_folio(old + run) == page_folio(old))
+		run++;
+	return run;
+}
+
 /* Put the copies in the place of the pages. Called with the page table lock held. */
 static void cow_block_replace(struct vm_fault *vmf, struct cow_block *block)
 {
+	unsigned int i, run, nr = 0, first = block->fault, last = block->fault;
 	struct vm_area_struct *vma = vmf->vma;
-	unsigned int i, nr = 0;
 
 	for (i = 0; i < cow_block_nr(block); i++) {
 		unsigned long addr = block->start + i * PAGE_SIZE;
@@ -356,6 +420,8 @@ static void cow_block_replace(struct vm_fault *vmf, struct cow_block *block)
 			continue;
 		flush_cache_page(vma, addr, page_to_pfn(block->pages[i].old));
 		ptep_get_and_clear(vma->vm_mm, addr, cow_block_ptep(vmf, block, i));
+		first = min(first, i);
+		last = max(last, i);
 		nr++;
 	}
 	/*
@@ -364,19 +430,25 @@ static void cow_block_replace(struct vm_fault *vmf, struct cow_block *block)
 	 * so flush between clearing and setting, before the old rmap goes (see
 	 * wp_page_copy()).
 	 */
-	flush_tlb_range(vma, block->start, block->start + (PAGE_SIZE << block->order));
+	flush_tlb_range(vma, block->start + first * PAGE_SIZE,
+			block->start + (last + 1) * PAGE_SIZE);
 	if (cow_block_is_folio(block))
 		cow_block_set_folio(vmf, block);
 	else
 		cow_block_set_pages(vmf, block);
-	for (i = 0; i < cow_block_nr(block); i++) {
+	for (i = 0; i < cow_block_nr(block); i += run) {
 		struct page *old = block->pages[i].old;
 
-		if (block->pages[i].new)
-			folio_remove_rmap_pte(page_folio(old), old, vma);
+		run = 1;
+		if (!block->pages[i].new)
+			continue;
+		run = cow_block_run(block, i);
+		folio_remove_rmap_ptes(page_folio(old), old, run, vma);
 	}
-	count_vm_event(COW_AROUND);
-	count_vm_events(COW_AROUND_PAGES, nr - 1);
+	if (nr > 1) {
+		count_vm_event(COW_AROUND);
+		count_vm_events(COW_AROUND_PAGES, nr - 1);
+	}
 }
 
 /* Put the references of the block, and those of the entries that are replaced. */
@@ -417,7 +489,7 @@ static bool cow_block_do(struct vm_fault *vmf, struct cow_block *block)
 				block->start + (PAGE_SIZE << block->order));
 	mmu_notifier_invalidate_range_start(&range);
 	vmf->pte = pte_offset_map_lock(vma->vm_mm, vmf->pmd, vmf->address, &vmf->ptl);
-	if (!vmf->pte || !pte_same(ptep_get(vmf->pte), vmf->orig_pte)) {
+	if (!vmf->pte || !cow_same(ptep_get(vmf->pte), vmf->orig_pte)) {
 		/* Somebody else solved the fault, or it will be taken again. */
 		if (vmf->pte)
 			update_mmu_tlb(vma, vmf->address, vmf->pte);
@@ -439,15 +511,15 @@ static noinline bool cow_around_run(struct vm_fault *vmf)
 {
 	struct vm_area_struct *vma = vmf->vma;
 	struct cow_block *block;
-	unsigned int order;
+	unsigned long orders;
 	bool done;
 
 	if (vmf->flags & (FAULT_FLAG_UNSHARE | FAULT_FLAG_REMOTE))
 		return false;
-	order = cow_block_order(vmf);
-	if (!order || folio_test_ksm(page_folio(vmf->page)))
+	orders = cow_block_orders(vmf);
+	if (!orders || folio_test_ksm(page_folio(vmf->page)))
 		return false;
-	block = cow_block_find(vmf, order);
+	block = cow_block_find(vmf, orders);
 	if (!block)
 		return false;
 	pte_unmap_unlock(vmf->pte, vmf->ptl);

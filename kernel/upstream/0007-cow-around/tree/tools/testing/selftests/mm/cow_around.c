@@ -26,7 +26,9 @@
 #include "../kselftest.h"
 #include "thp_settings.h"
 
-#define ORDER		4
+/* Sizes of blocks that one fault copies with any size of pages: the smallest, and 64 KiB. */
+#define SMALL_ORDER	2
+#define ORDER		(page_size < 16384 ? 4 : 2)
 #define BLOCK		(1l << ORDER)
 #define TABLES		2
 /* So many pages in a row are copied one by one before a block is. */
@@ -127,9 +129,11 @@ static void all_but_one(void)
 			write_page(p);
 }
 
+/* The second word of each page, which no other test writes to. */
 static void *thread_downwards(void *unused)
 {
-	downwards();
+	for (long p = pages - 1; p >= 0; p--)
+		at(p)[1] = p + 1;
 	return NULL;
 }
 
@@ -141,6 +145,14 @@ static void two_threads(void)
 		ksft_exit_fail_msg("pthread_create: %s\n", strerror(errno));
 	upwards();
 	pthread_join(thread, NULL);
+	for (long p = 0; p < pages; p++)
+		if (at(p)[1] != p + 1)
+			write_page(p - 1); /* lost: let the look at the pages fail */
+}
+
+static void beside(void)
+{
+	write_page(SPECIAL);
 }
 
 /* --- What is done to the area before the fork -------------------------------------------------- */
@@ -195,6 +207,30 @@ static void cut(void)
 		ksft_exit_fail_msg("mprotect: %s\n", strerror(errno));
 }
 
+/* Writable, and yet no evidence of writes in a row. */
+static void shared_neighbours(void)
+{
+	char *start = (char *)at(SPECIAL - RUN);
+
+	if (mmap(start, RUN * page_size, PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != start)
+		ksft_exit_fail_msg("mmap: %s\n", strerror(errno));
+	for (long p = SPECIAL - RUN; p < SPECIAL; p++)
+		*at(p) = p;
+}
+
+/* Where there is swap: its entries have bits of their own. */
+static void swapped_neighbours(void)
+{
+	madvise(at(SPECIAL - RUN), RUN * page_size, MADV_PAGEOUT);
+}
+
+static void small_too(void)
+{
+	thp_current_settings()->hugepages[SMALL_ORDER].enabled = THP_MADVISE;
+	thp_write_settings(thp_current_settings());
+}
+
 static void no_sizes(void)
 {
 	thp_current_settings()->hugepages[ORDER].enabled = THP_NEVER;
@@ -228,6 +264,9 @@ static const struct test {
 	{ "memory that userfaultfd watches", watched, upwards, PARENT },
 	{ "memory that is locked", locked, upwards, CHILD },
 	{ "a block of two mappings", cut, all_but_one, CHILD, .special = true },
+	{ "beside a shared mapping", shared_neighbours, beside, CHILD },
+	{ "beside swapped pages", swapped_neighbours, beside, CHILD },
+	{ "two sizes are enabled", small_too, upwards, CHILD },
 	{ "no size is enabled", no_sizes, upwards, CHILD },
 };
 
@@ -238,7 +277,7 @@ static struct expected expect(const struct test *test, bool of_folios)
 
 	if (test->alone || test->before == watched || test->before == no_sizes)
 		return none;
-	if (test->write == lone || test->write == few)
+	if (test->write == lone || test->write == few || test->write == beside)
 		return none;
 	if (test->write == enough)
 		/* The last of them takes the rest of the block along. */
@@ -246,6 +285,13 @@ static struct expected expect(const struct test *test, bool of_folios)
 	else
 		/* A few pages alone, the rest of their block, and then block by block. */
 		one = (struct expected){ of_table, table - of_table - RUN, of_table - 1 };
+	/* Of the first block, the smaller ones that are whole: all but the first. */
+	if (test->before == small_too && ORDER > SMALL_ORDER) {
+		long small = BLOCK >> SMALL_ORDER;
+
+		one.events += small - 2;
+		one.pages -= small - 1;
+	}
 	one.events *= TABLES;
 	one.pages *= TABLES;
 	one.folios = one.folios * TABLES - test->special;
@@ -271,6 +317,8 @@ static bool written(const struct test *test, long page)
 		return i >= 5 && i <= 5 + RUN;
 	if (test->write == all_but_one)
 		return page != SPECIAL;
+	if (test->write == beside)
+		return page == SPECIAL;
 	return true;
 }
 
@@ -369,7 +417,7 @@ static void run(const struct test *test, bool of_folios)
 	} else {
 		fine = test->alone || shared->right;
 	}
-	fine = fine && r.right && WIFEXITED(status);
+	fine = fine && r.right && WIFEXITED(status) && !WEXITSTATUS(status);
 	if (test->before == in_a_pipe) {
 		long held;
 
@@ -403,7 +451,7 @@ int main(void)
 
 	ksft_print_header();
 	page_size = getpagesize();
-	table = page_size / sizeof(void *);
+	table = read_num("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size") / page_size;
 	pages = TABLES * table;
 	if (vmstat("cow_around") < 0 || !(thp_supported_orders() & (1 << ORDER)))
 		ksft_exit_skip("no copy-on-write around, or no folios of order %d\n", ORDER);
