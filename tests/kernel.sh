@@ -56,6 +56,21 @@ COWLAB_CACHE=own refuses 1 'cannot unpack x.tar' kernel fetch --source x.tar
 COWLAB_CACHE=own refuses 1 "no-such.tar" kernel fetch --source no-such.tar
 COWLAB_CACHE=/proc/none refuses 1 'COWLAB_CACHE=DIR' kernel fetch --source x.tar
 COWLAB_KERNEL=own refuses 1 'has no config' kernel build
+# A release that no package list has: the machine's own, and no other where it does not use Debian's archive.
+mkdir apt
+printf '#!/bin/sh\n' >apt/apt-cache
+printf '#!/bin/sh\necho "$@" >>asked\necho "Other|http://other.example/"\n' >apt/apt-get
+chmod +x apt/*
+COWLAB_CACHE=own PATH=$PWD/apt:$PATH refuses 1 \
+	"apt knows no linux-source-9\.9: run scripts/install kernel, or .* --source FILE: none of .* Debian's archive" \
+	kernel build --variant plain --source 9.9
+# Debian's archive is asked, by lists in the cache.
+printf '#!/bin/sh\necho "$@" >>asked\necho "Debian Backports|http://no.example/"\necho "Debian|http://yes.example/"\n' \
+	>apt/apt-get
+COWLAB_CACHE=own PATH=$PWD/apt:$PATH refuses 1 "linux-source-9\.9: .*: nor does Debian's trixie-backports" \
+	kernel fetch --source 9.9
+grep -q 'Dir::State::lists=.*/own/.* update$' asked || fail "expected apt to use lists of its own, saw: $(<asked)"
+[[ ! -e own/source/current-9.9 ]] || fail 'expected no source of a release that there is not'
 
 # Without QEMU.
 mkdir bin

@@ -17,7 +17,7 @@ use crate::make::Make;
 use crate::overlay::Overlay;
 use crate::patch::Offset;
 use crate::series::{KernelFolder, Series, Step};
-use crate::source::{self, Source};
+use crate::source::{BASE, Source, SourceChoice};
 use crate::tools;
 use crate::tree;
 use crate::watch::Watch;
@@ -76,6 +76,8 @@ pub trait Prepare {
 pub struct Order<'a> {
     /// Which variant.
     pub variant: Variant,
+    /// Of which source; what was fetched last if not given.
+    pub source: Option<SourceChoice>,
     /// The last step that is applied; all of them if not given.
     pub through: Option<String>,
     /// Compilers at once.
@@ -85,10 +87,10 @@ pub struct Order<'a> {
 }
 
 impl Order<'_> {
-    /// The variant with all steps, on as many CPUs as this process may use.
+    /// The variant with all steps, of what was fetched last, on as many CPUs as this process may use.
     pub fn of(variant: Variant) -> Order<'static> {
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-        Order { variant, through: None, jobs, prepare: None }
+        Order { variant, source: None, through: None, jobs, prepare: None }
     }
 }
 
@@ -115,6 +117,21 @@ pub struct BuildInfo {
     pub duration_s: f64,
     /// Lines of make's output that name an object.
     pub objects: u64,
+}
+
+impl BuildInfo {
+    /// What tells it from kernels of other variants and releases: `plain`, `plain-7.3`.
+    pub fn name(&self) -> String {
+        place(self.variant, &self.source)
+    }
+}
+
+/// A variant's name, with the release unless that is the usual one.
+fn place(variant: Variant, source: &Source) -> String {
+    match source.release() {
+        BASE => variant.to_string(),
+        release => format!("{variant}-{release}"),
+    }
 }
 
 /// A kernel in the cache.
@@ -174,23 +191,22 @@ pub fn build(
     watch: &Watch<'_>,
 ) -> Result<Built> {
     tools::check_build()?;
-    let source = match Source::current(cache) {
-        Some(source) => source,
-        None => source::fetch(cache, None, watch.say)?.source,
-    };
+    let source = Source::find(cache, order.source.as_ref(), watch.say)?;
     let ingredients = gather(cache, kernel, order, source)?;
     let name = order.variant.name();
+    // A tree for each release: one that changed between two builds would be built anew.
+    let place = place(order.variant, &ingredients.source);
     let folder = cache.folder("kernel")?.join(format!("{name}-{}", ingredients.key));
     if let Some(built) = Built::read(folder.clone()) {
         return Ok(built);
     }
     let waiting = || watch.say(&format!("another cowlab builds the {name} kernel: waiting"));
-    let _lock = cache.lock(&format!("build-{name}"), waiting)?;
+    let _lock = cache.lock(&format!("build-{place}"), waiting)?;
     if let Some(built) = Built::read(folder.clone()) {
         return Ok(built);
     }
     let began = Instant::now();
-    let work = cache.folder(&format!("work/{name}"))?;
+    let work = cache.folder(&format!("work/{place}"))?;
     let is_first = !work.join("objects").is_file();
     cache.check_space(
         if is_first { NEEDED_BYTES } else { NEEDED_BYTES / 4 },
@@ -376,6 +392,17 @@ mod tests {
         fn run(&self, folder: &Path) -> Result<()> {
             Ok(fs::write(folder.join("mm/a.c"), self.0)?)
         }
+    }
+
+    #[test]
+    fn a_release_has_trees_of_its_own() {
+        let of = |version: &str| {
+            let version = version.to_owned();
+            let source =
+                Source { id: String::new(), version, package: None, sha256: String::new() };
+            place(Variant::Plain, &source)
+        };
+        assert_eq!([of("6.12.117"), of("7.3.4")], ["plain", "plain-7.3"]);
     }
 
     #[test]

@@ -31,5 +31,6 @@ pub use boot::{Ended, Guest, boot};
 pub use build::{Built, Order, Variant, build};
 pub use cache::Cache;
 pub use series::{KernelFolder, Series, Step};
+pub use source::SourceChoice;
 pub use traced::Traced;
 pub use watch::{Interrupted, Watch};

@@ -284,7 +284,7 @@ mod tests {
 
     use super::*;
     use crate::series::{KernelFolder, Series};
-    use crate::source;
+    use crate::source::SourceChoice;
 
     /// A cache with a small source, and a series that adds, changes and deletes.
     fn fake() -> (tempfile::TempDir, Cache, Source, Vec<Step>) {
@@ -320,7 +320,7 @@ mod tests {
             .arg("linux"))
         .unwrap();
         let cache = Cache::new(Some(&folder.path().join("cache"))).unwrap();
-        let source = source::fetch(&cache, Some(&tarball), &|_| {}).unwrap().source;
+        let source = Source::find(&cache, Some(&SourceChoice::Tarball(tarball)), &|_| {}).unwrap();
         let kernel = KernelFolder::find(Some(&folder.path().join("kernel"))).unwrap();
         let steps = kernel.steps(Series::ALL, None).unwrap();
         (folder, cache, source, steps)

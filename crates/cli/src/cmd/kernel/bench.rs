@@ -23,7 +23,7 @@ pub fn run(json: bool, args: &KernelBenchArgs, matches: &ArgMatches) -> Result<(
     let mut measurement = Measurement::of_matches(name, own);
     check_policies(&measurement.policies(), &args.variant)?;
     let common = &args.what.run.common(json, args.what.set_mthp);
-    let lab = Lab::open(json)?;
+    let lab = Lab::open(json)?.of(&args.source);
     let name = format!("kernel-bench-{}", args.what.bench.name());
     let host = Facts::probe(&Root::default()).environment();
     let mut life = RunLife::begin(common, &name, host)?;

@@ -56,7 +56,7 @@ pub fn run(json: bool, args: &KernelSelftestsArgs, matches: &ArgMatches) -> Resu
     if args.guest.memory_bytes.is_some() || args.guest.cpus.is_some() {
         bail!(WrongUsage("--guest: the list has memory and CPUs (kernel/selftests.toml)".into()));
     }
-    let lab = Lab::open(json)?;
+    let lab = Lab::open(json)?.of(&args.source);
     boot::check_tools()?;
     let kernel = lab.kernel()?;
     let list = List::read(&kernel.file("selftests.toml"))?;
@@ -73,7 +73,9 @@ pub fn run(json: bool, args: &KernelSelftestsArgs, matches: &ArgMatches) -> Resu
     let waiting = || lab.say("another cowlab runs the selftests: waiting");
     let _lock = lab.cache.lock("selftests", waiting)?;
     let own = kernel.path().join("../tests/kernel");
-    let programs = lab.watched(|watch| programs(&lab.cache, &kernel, &own, &list.build, watch))?;
+    let source = lab.source()?;
+    let programs =
+        lab.watched(|watch| programs(&lab.cache, &kernel, &source, &own, &list.build, watch))?;
     let mut sessions: Vec<Session> = Vec::new();
     let mut guests = Vec::new();
     for variant in &args.variant {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, Result, bail};
 use cowlab_lab::mail::{self, Author, Checked};
-use cowlab_lab::source::{self, Source};
+use cowlab_lab::source::Source;
 use cowlab_lab::{Order, Series, Variant, cover};
 use cowlab_store::Run;
 use serde::Serialize;
@@ -27,7 +27,7 @@ struct SeriesSummary {
 
 /// Run the verb.
 pub fn run(json: bool, args: &KernelSeriesArgs) -> Result<()> {
-    let lab = Lab::open(json)?;
+    let lab = Lab::open(json)?.of(&args.source);
     let kernel = lab.kernel()?;
     let below: &[Series] = match args.series {
         Series::Upstream => &[],
@@ -46,10 +46,7 @@ pub fn run(json: bool, args: &KernelSeriesArgs) -> Result<()> {
     let quoted = quoted.as_ref().map(|(folder, run)| (*folder, run));
     let mut letter = cover::read(&kernel.file(&format!("{}/COVER", args.series)), quoted)?;
     let say = |what: &str| lab.say(what);
-    let source = match Source::current(&lab.cache) {
-        Some(source) => source,
-        None => source::fetch(&lab.cache, None, &say)?.source,
-    };
+    let source = lab.source()?;
     let package = source.package.as_deref().map_or(String::new(), |p| format!(" (Debian {p})"));
     let with = if below.is_empty() { "" } else { ", with the series upstream" };
     letter.body += &format!("\nBased on Linux {}{package}{with}.\n", source.version);
@@ -68,6 +65,7 @@ pub fn run(json: bool, args: &KernelSeriesArgs) -> Result<()> {
     let mut built = Vec::new();
     for step in steps.iter().filter(|_| args.build) {
         let mut order = Order::of(variant);
+        order.source.clone_from(&lab.source);
         order.through = Some(step.name.clone());
         lab.watched(|watch| cowlab_lab::build(&lab.cache, &kernel, &order, watch))
             .with_context(|| format!("with the steps up to {}", step.name))?;
