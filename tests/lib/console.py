@@ -8,12 +8,14 @@ the first words of each line must be printed. A comment before a block says what
 
 <!-- file: NAME -->            the block is no command but this file
 <!-- not run: WHY -->          it takes too long, or needs what a test has not; its commands are still checked
-<!-- until Ctrl-C -->          the command goes on for ever: it is interrupted after 2 s"""
+<!-- until Ctrl-C -->          the command goes on for ever: it is interrupted after 3 s, and once it has printed that"""
 
+import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from functools import cache
 
 LIMIT_S = 30
@@ -39,8 +41,8 @@ def commands(body):
 
 
 def plain(text):
-    """Words, with each number and its unit a #, whatever the width of the lines."""
-    return " ".join(NUMBER.sub("#", text.replace("`", "")).split())
+    """Words, with each number and its unit a #, whatever the width of lines and rules."""
+    return " ".join(NUMBER.sub("#", re.sub("[`─]", "", text)).split())
 
 
 def unprinted(shown, printed):
@@ -50,6 +52,26 @@ def unprinted(shown, printed):
     return [begin for begin in begins if begin not in printed]
 
 
+def done(command, shown, is_endless):
+    """A command's exit status, and what it printed. One that is endless is interrupted once it printed what is shown."""
+    with open("printed", "w", encoding="utf-8") as out:
+        child = subprocess.Popen(["bash", "-c", command], stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                 start_new_session=True)
+    began = time.monotonic()
+    printed = ""
+    while child.poll() is None and time.monotonic() - began < LIMIT_S:
+        time.sleep(0.1)
+        printed = open("printed", encoding="utf-8").read()
+        if is_endless and time.monotonic() - began > 3 and not unprinted(shown, printed):
+            break
+    if child.poll() is not None:
+        return child.returncode, open("printed", encoding="utf-8").read()
+    os.killpg(child.pid, signal.SIGINT)
+    status = child.wait(10)
+    printed = open("printed", encoding="utf-8").read()
+    return (0 if is_endless and status in (0, 130) else f"{status} after {LIMIT_S} s"), printed
+
+
 def run(page):
     for note, kind, body in blocks(open(page, encoding="utf-8").read()):
         if note.startswith("file: "):
@@ -57,18 +79,7 @@ def run(page):
         if kind != "console" or note.startswith("not run: "):
             continue
         for command, shown in commands(body):
-            is_endless = note == "until Ctrl-C"
-            with open("printed", "w+", encoding="utf-8") as out:
-                child = subprocess.Popen(["bash", "-c", f"exec {command}" if is_endless else command], stdout=out,
-                                         stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-                try:
-                    status = child.wait(2 if is_endless else LIMIT_S)
-                except subprocess.TimeoutExpired:
-                    child.send_signal(signal.SIGINT)
-                    status = child.wait(5) if is_endless else f"none after {LIMIT_S} s"
-                    status = 0 if status == 130 else status
-                out.seek(0)
-                printed = out.read()
+            status, printed = done(command, shown, note == "until Ctrl-C")
             lacking = unprinted(shown, printed)
             if status != 0 or lacking:
                 sys.exit(f"{page}: $ {command}\nexit status {status}; not printed: {lacking}; printed:\n{printed}")
