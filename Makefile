@@ -65,7 +65,7 @@ test-kernel-long: kernels ## all of them, on the kernels debug and traced as wel
 	$(COWLAB) kernel test --variant plain,patched,debug --time-limit-s 1500
 	$(COWLAB) kernel build --variant traced
 	$(COWLAB) kernel test --variant traced --filter casper
-	$(COWLAB) kernel selftests --variant plain,patched
+	$(COWLAB) kernel selftests --variant plain,upstream,patched
 	for test in $(ON_DEBUG); do $(COWLAB) kernel selftests --filter $$test \
 		--stress-s $(STRESS_S) --variant debug --policy next:16 || exit 1; done
 

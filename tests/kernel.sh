@@ -33,11 +33,15 @@ no_guests_left() {
 
 # Wrong usage.
 refuses 2 'a shell needs a terminal: give a command after --' kernel boot
-refuses 2 "unknown variant 'fast': choose one of plain, patched, debug, kcsan, traced" kernel build --variant fast
+refuses 2 "unknown variant 'fast': choose one of plain, upstream, patched, debug, kcsan, traced" kernel build --variant fast
 refuses 2 'cannot be used with' kernel boot --variant plain --image x -- true
 refuses 2 'invalid value' kernel boot --guest time_limit_s=-1 -- true
 
 refuses 2 'the pages of next:PAGES must be in 1..512' kernel selftests --policy next:513
+refuses 2 "policy next: kernels without research's steps have no policies: add patched" \
+	kernel selftests --policy off,next --variant plain,upstream
+refuses 2 "unknown series 'mainline': choose one of upstream, research" \
+	kernel series --output x --series mainline
 refuses 2 "no test 'cwo'; there are: cow, " kernel selftests --filter cwo
 refuses 2 'the list has memory and CPUs' kernel selftests --guest memory=1GiB
 refuses 2 'the list has memory and CPUs' kernel selftests --guest cpus=2
@@ -52,6 +56,21 @@ COWLAB_CACHE=own refuses 1 'cannot unpack x.tar' kernel fetch --source x.tar
 COWLAB_CACHE=own refuses 1 "no-such.tar" kernel fetch --source no-such.tar
 COWLAB_CACHE=/proc/none refuses 1 'COWLAB_CACHE=DIR' kernel fetch --source x.tar
 COWLAB_KERNEL=own refuses 1 'has no config' kernel build
+# A release that no package list has: the machine's own, and no other where it does not use Debian's archive.
+mkdir apt
+printf '#!/bin/sh\n' >apt/apt-cache
+printf '#!/bin/sh\necho "$@" >>asked\necho "Other|http://other.example/"\n' >apt/apt-get
+chmod +x apt/*
+COWLAB_CACHE=own PATH=$PWD/apt:$PATH refuses 1 \
+	"apt knows no linux-source-9\.9: run scripts/install kernel, or .* --source FILE: none of .* Debian's archive" \
+	kernel build --variant plain --source 9.9
+# Debian's archive is asked, by lists in the cache.
+printf '#!/bin/sh\necho "$@" >>asked\necho "Debian Backports|http://no.example/"\necho "Debian|http://yes.example/"\n' \
+	>apt/apt-get
+COWLAB_CACHE=own PATH=$PWD/apt:$PATH refuses 1 "linux-source-9\.9: .*: nor does Debian's trixie-backports" \
+	kernel fetch --source 9.9
+grep -q 'Dir::State::lists=.*/own/.* update$' asked || fail "expected apt to use lists of its own, saw: $(<asked)"
+[[ ! -e own/source/current-9.9 ]] || fail 'expected no source of a release that there is not'
 
 # Without QEMU.
 mkdir bin
@@ -74,11 +93,11 @@ says err 'without ld, flex, bison, bc, .*: run scripts/install kernel'
 passes kernel build --json --variant plain
 json 'd.summary.kernels[0] | .variant == "plain" and .steps == []'
 
-# A series that does not fit this source: the step, the file, the hunk and the reject are named.
-mkdir -p misfit/series/0001-misfit
+# A step that does not fit this source: the step, the file, the hunk and the reject are named.
+mkdir -p misfit/upstream/0001-misfit
 cp "$COWLAB_KERNEL/config" misfit/
-echo 'mm: misfit' >misfit/series/0001-misfit/MESSAGE
-cat >misfit/series/0001-misfit/hooks.patch <<'END'
+echo 'mm: misfit' >misfit/upstream/0001-misfit/MESSAGE
+cat >misfit/upstream/0001-misfit/hooks.patch <<'END'
 --- a/mm/memory.c
 +++ b/mm/memory.c
 @@ -1,4 +1,4 @@
@@ -91,6 +110,10 @@ END
 COWLAB_KERNEL=misfit refuses 1 'step 0001-misfit: mm/memory.c hunk 1 of ' kernel build
 says err '^- \*  another file'
 COWLAB_KERNEL=misfit refuses 1 "no step '0002'" kernel build --through 0002
+mkdir misfit/research
+cp -r misfit/upstream/0001-misfit misfit/research/
+COWLAB_KERNEL=misfit refuses 1 'number is not higher' kernel build
+COWLAB_KERNEL=misfit refuses 1 'step 0001-misfit: ' kernel build --variant upstream
 # An option that the configuration does not take.
 mkdir wrong
 {
@@ -237,22 +260,40 @@ refuses 1 "no test in .* has 'none' in its name" kernel test --variant plain \
 	--tests guest-tests --filter none
 
 # A series of one step: mails that apply, and what checkpatch finds in them.
-mkdir -p one/series/0001-one/tree/mm
+mkdir -p one/upstream/0001-one/tree/mm
 cp "$COWLAB_KERNEL/config" one/
 printf 'mm: add a file that nobody builds\n\nIt is there to be mailed.\n' \
-	>one/series/0001-one/MESSAGE
+	>one/upstream/0001-one/MESSAGE
 printf '// SPDX-License-Identifier: GPL-2.0\nint nobody_builds_this;\n' \
-	>one/series/0001-one/tree/mm/nobody.c
-printf 'mm: one step\n\nA letter.\n' >one/series/COVER
+	>one/upstream/0001-one/tree/mm/nobody.c
+printf 'mm: one step\n\nA letter.\n' >one/upstream/COVER
 person='A Person <a@example.org>'
 COWLAB_KERNEL=one passes kernel series --output mails --author "$person" --check
 says out '1 errors|0 errors'
 says out 'applied by git am to a fresh source'
 grep -q '^Subject: \[PATCH 0/1\] mm: one step$' mails/*cover-letter.patch ||
 	fail "expected the letter's subject, saw: $(head -n 5 mails/*cover-letter.patch)"
+# One of research on top of it, which changes its file: only research's is mailed.
+mkdir -p one/research/0002-two
+printf 'mm: change it\n\nIt is there to be mailed, too.\n' >one/research/0002-two/MESSAGE
+cat >one/research/0002-two/hooks.patch <<'END'
+--- a/mm/nobody.c
++++ b/mm/nobody.c
+@@ -1,2 +1,2 @@
+ // SPDX-License-Identifier: GPL-2.0
+-int nobody_builds_this;
++int nobody_needs_this;
+END
+printf 'mm: on top\n\nAnother letter.\n' >one/research/COVER
+COWLAB_KERNEL=one passes kernel series --series research --output more --author "$person" --check
+says out 'applied by git am to a fresh source'
+[[ $(LC_ALL=C ls more | xargs) == '0000-cover-letter.patch 0001-mm-change-it.patch' ]] ||
+	fail "expected the mails of research alone, saw: $(ls more)"
+grep -q '^Based on Linux .*, with the series upstream\.$' more/0000-cover-letter.patch ||
+	fail "expected what the mails apply to, saw: $(<more/0000-cover-letter.patch)"
 COWLAB_KERNEL=one refuses 1 'holds mails already' kernel series --output mails --author "$person"
-COWLAB_KERNEL=one refuses 1 'is no author' kernel series --output more --author Nobody
-printf 'int  x ;   \n' >one/series/0001-one/tree/mm/nobody.c
+COWLAB_KERNEL=one refuses 1 'is no author' kernel series --output none --author Nobody
+printf 'int  x ;   \n' >one/upstream/0001-one/tree/mm/nobody.c
 COWLAB_KERNEL=one run kernel series --output bad --author "$person"
 is_status 1
 says err 'checkpatch has [1-9][0-9]* errors'

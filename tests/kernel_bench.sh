@@ -17,6 +17,8 @@ guest() {
 refuses 2 'next:PAGES' kernel bench cow-faults --policy nonsense
 refuses 2 '1\.\.512' kernel bench cow-faults --policy next:513
 refuses 2 'one CPU' kernel bench cow-faults --guest accelerator=icount,cpus=2
+refuses 2 'policy next: kernels without .* add patched' \
+	kernel bench --variant plain,upstream cow-faults --policy off,next
 refuses 2 'twice' kernel bench --variant patched,patched cow-faults
 if [[ ! -e /proc/sys/vm/cow_precopy ]]; then
 	refuses 1 'no vm\.cow_precopy: boot the patched one with .cowlab kernel boot.' \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * The sysctls of copying ahead (kernel/series, Documentation/admin-guide/mm/cow.rst): a test sets
+ * The sysctls of copying ahead (kernel/research, Documentation/admin-guide/mm/cow.rst): a test sets
  * what it needs, and each is as it was when the test has ended.
  */
 #ifndef SETTINGS_H

@@ -35,7 +35,7 @@ pub use cells::{Cells, base_page_bytes};
 pub use footprint::FootprintArgs;
 pub use kernel::{
     GuestArgs, GuestSettings, Kernel, KernelBenchArgs, KernelBootArgs, KernelBuildArgs,
-    KernelFetchArgs, KernelSelftestsArgs, KernelSeriesArgs, KernelTestArgs,
+    KernelFetchArgs, KernelSelftestsArgs, KernelSeriesArgs, KernelTestArgs, SourceArgs,
 };
 pub use predict_policies::{PredictPoliciesArgs, PredictWhat};
 pub use programs::{FootprintsArgs, ForecastArgs};

@@ -16,8 +16,8 @@ use crate::key::{Key, hash_of_file};
 use crate::make::Make;
 use crate::overlay::Overlay;
 use crate::patch::Offset;
-use crate::series::{KernelFolder, Step};
-use crate::source::{self, Source};
+use crate::series::{KernelFolder, Series, Step};
+use crate::source::{BASE, Source, SourceChoice};
 use crate::tools;
 use crate::tree;
 use crate::watch::Watch;
@@ -33,7 +33,9 @@ choices! {
     Variant, "variant", {
         /// the source as it is
         Plain = "plain",
-        /// with the series, everything of it switched off until somebody switches it on
+        /// with the steps that Linux itself could take
+        Upstream = "upstream",
+        /// with those of research on top, each switched off until somebody switches it on
         Patched = "patched",
         /// the same with the kernel's own checks: KASAN, lockdep, DEBUG_VM
         Debug = "debug",
@@ -41,6 +43,22 @@ choices! {
         Kcsan = "kcsan",
         /// the same as patched, with functions that tell CASPER when they begin and end
         Traced = "traced",
+    }
+}
+
+impl Variant {
+    /// The series whose steps it has.
+    pub fn series(self) -> &'static [Series] {
+        match self {
+            Variant::Plain => &[],
+            Variant::Upstream => &[Series::Upstream],
+            _ => Series::ALL,
+        }
+    }
+
+    /// Whether it has the settings that policies are made of.
+    pub fn has_policies(self) -> bool {
+        self.series().contains(&Series::Research)
     }
 }
 
@@ -58,6 +76,8 @@ pub trait Prepare {
 pub struct Order<'a> {
     /// Which variant.
     pub variant: Variant,
+    /// Of which source; what was fetched last if not given.
+    pub source: Option<SourceChoice>,
     /// The last step that is applied; all of them if not given.
     pub through: Option<String>,
     /// Compilers at once.
@@ -67,10 +87,10 @@ pub struct Order<'a> {
 }
 
 impl Order<'_> {
-    /// The variant with all steps, on as many CPUs as this process may use.
+    /// The variant with all steps, of what was fetched last, on as many CPUs as this process may use.
     pub fn of(variant: Variant) -> Order<'static> {
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-        Order { variant, through: None, jobs, prepare: None }
+        Order { variant, source: None, through: None, jobs, prepare: None }
     }
 }
 
@@ -97,6 +117,21 @@ pub struct BuildInfo {
     pub duration_s: f64,
     /// Lines of make's output that name an object.
     pub objects: u64,
+}
+
+impl BuildInfo {
+    /// What tells it from kernels of other variants and releases: `plain`, `plain-7.3`.
+    pub fn name(&self) -> String {
+        place(self.variant, &self.source)
+    }
+}
+
+/// A variant's name, with the release unless that is the usual one.
+fn place(variant: Variant, source: &Source) -> String {
+    match source.release() {
+        BASE => variant.to_string(),
+        release => format!("{variant}-{release}"),
+    }
 }
 
 /// A kernel in the cache.
@@ -156,23 +191,22 @@ pub fn build(
     watch: &Watch<'_>,
 ) -> Result<Built> {
     tools::check_build()?;
-    let source = match Source::current(cache) {
-        Some(source) => source,
-        None => source::fetch(cache, None, watch.say)?.source,
-    };
+    let source = Source::find(cache, order.source.as_ref(), watch.say)?;
     let ingredients = gather(cache, kernel, order, source)?;
     let name = order.variant.name();
+    // A tree for each release: one that changed between two builds would be built anew.
+    let place = place(order.variant, &ingredients.source);
     let folder = cache.folder("kernel")?.join(format!("{name}-{}", ingredients.key));
     if let Some(built) = Built::read(folder.clone()) {
         return Ok(built);
     }
     let waiting = || watch.say(&format!("another cowlab builds the {name} kernel: waiting"));
-    let _lock = cache.lock(&format!("build-{name}"), waiting)?;
+    let _lock = cache.lock(&format!("build-{place}"), waiting)?;
     if let Some(built) = Built::read(folder.clone()) {
         return Ok(built);
     }
     let began = Instant::now();
-    let work = cache.folder(&format!("work/{name}"))?;
+    let work = cache.folder(&format!("work/{place}"))?;
     let is_first = !work.join("objects").is_file();
     cache.check_space(
         if is_first { NEEDED_BYTES } else { NEEDED_BYTES / 4 },
@@ -221,8 +255,7 @@ fn gather(
         Variant::Plain if order.through.is_some() => {
             bail!("the plain kernel has no steps: --through needs another --variant")
         }
-        Variant::Plain => Vec::new(),
-        _ => kernel.steps(order.through.as_deref())?,
+        variant => kernel.steps(variant.series(), order.through.as_deref())?,
     };
     let mut fragments = vec![kernel.file("config")];
     fragments.extend(steps.iter().filter_map(Step::config));
@@ -359,6 +392,17 @@ mod tests {
         fn run(&self, folder: &Path) -> Result<()> {
             Ok(fs::write(folder.join("mm/a.c"), self.0)?)
         }
+    }
+
+    #[test]
+    fn a_release_has_trees_of_its_own() {
+        let of = |version: &str| {
+            let version = version.to_owned();
+            let source =
+                Source { id: String::new(), version, package: None, sha256: String::new() };
+            place(Variant::Plain, &source)
+        };
+        assert_eq!([of("6.12.117"), of("7.3.4")], ["plain", "plain-7.3"]);
     }
 
     #[test]

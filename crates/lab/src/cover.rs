@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The cover letter: `kernel/series/COVER`, with a run's figures in it.
+//! The cover letter: a series' `COVER`, with a run's figures in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -87,16 +87,16 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::series::KernelFolder;
+    use crate::series::{KernelFolder, Series};
 
     fn name_of(change: impl Fn(&Path)) -> String {
         let folder = tempfile::tempdir().unwrap();
-        let step = folder.path().join("series/0001-a");
+        let step = folder.path().join("research/0001-a");
         fs::create_dir_all(step.join("tree/mm")).unwrap();
         for (path, text) in [
             ("config", ""),
-            ("series/0001-a/tree/mm/x.c", "int x;\n"),
-            ("series/0001-a/MESSAGE", "mm: x\n"),
+            ("research/0001-a/tree/mm/x.c", "int x;\n"),
+            ("research/0001-a/MESSAGE", "mm: x\n"),
             ("record.h", "struct r;\n"),
         ] {
             fs::write(folder.path().join(path), text).unwrap();
@@ -104,7 +104,8 @@ mod tests {
         std::os::unix::fs::symlink("../../../../record.h", step.join("tree/mm/r.h")).unwrap();
         change(folder.path());
         let mut key = Key::default();
-        for step in KernelFolder::find(Some(folder.path())).unwrap().steps(None).unwrap() {
+        let kernel = KernelFolder::find(Some(folder.path())).unwrap();
+        for step in kernel.steps(Series::ALL, None).unwrap() {
             key.step(&step).unwrap();
         }
         key.name()
@@ -119,10 +120,10 @@ mod tests {
         assert_eq!(before, name_of(|_| {}));
         assert_eq!(before.len(), 16);
         let changed = [
-            write("series/0001-a/tree/mm/x.c", "int y;\n"),
-            write("series/0001-a/tree/mm/y.c", "int x;\n"),
-            write("series/0001-a/hooks.patch", "x"),
-            write("series/0001-a/config", "x"),
+            write("research/0001-a/tree/mm/x.c", "int y;\n"),
+            write("research/0001-a/tree/mm/y.c", "int x;\n"),
+            write("research/0001-a/hooks.patch", "x"),
+            write("research/0001-a/config", "x"),
             // Behind the link.
             write("record.h", "struct s;\n"),
         ];
@@ -130,7 +131,7 @@ mod tests {
             assert_ne!(*name, before, "change {at}");
             assert!(!changed[..at].contains(name), "change {at}");
         }
-        assert_eq!(before, write("series/0001-a/MESSAGE", "mm: y\n"));
+        assert_eq!(before, write("research/0001-a/MESSAGE", "mm: y\n"));
     }
 
     #[test]

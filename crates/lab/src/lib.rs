@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The kernel lab: fetches a kernel's source, builds it with the steps of `kernel/series`, boots it
-//! in a guest on this machine's files, and judges what the guest's tests and its log say.
+//! The kernel lab: fetches a kernel's source, builds it with the steps of `kernel/upstream` and
+//! `kernel/research`, boots it in a guest on this machine's files, and judges what the guest's tests and its log say.
 
 pub mod accelerator;
 pub mod boot;
@@ -30,6 +30,7 @@ pub use accelerator::AcceleratorChoice;
 pub use boot::{Ended, Guest, boot};
 pub use build::{Built, Order, Variant, build};
 pub use cache::Cache;
-pub use series::{KernelFolder, Step};
+pub use series::{KernelFolder, Series, Step};
+pub use source::SourceChoice;
 pub use traced::Traced;
 pub use watch::{Interrupted, Watch};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The steps as a mail series: commits on top of the source, formatted by git, looked at by
+//! A series as mails: commits on top of the source, formatted by git, looked at by
 //! checkpatch, and applied again to see that they apply.
 
 use std::fs;
@@ -55,7 +55,7 @@ impl Author {
 
 /// A series as commits.
 #[derive(Debug)]
-pub struct Series {
+pub struct Commits {
     repository: PathBuf,
     base: String,
     tip: String,
@@ -74,26 +74,27 @@ pub struct Checked {
     pub messages: Vec<String>,
 }
 
-/// Make commits of `steps` on top of `source`.
+/// Make commits of the steps `below`, which are not mailed, and of `steps` on top of `source`.
 pub fn commit(
     cache: &Cache,
     source: &Source,
+    below: &[Step],
     steps: &[Step],
     author: &Author,
     say: &dyn Fn(&str),
-) -> Result<Series> {
+) -> Result<Commits> {
     if steps.is_empty() {
         bail!("the series has no steps");
     }
     let tree = source.tree(cache);
-    let (repository, base) = repository(cache, source, say)?;
+    let (repository, linux) = repository(cache, source, say)?;
     let git = Git { repository: &repository, author: Some(author) };
     let scratch = tempfile::tempdir_in(cache.root()).context("cannot write to the cache")?;
     let mut overlay = Overlay::new(scratch.path())?;
     let index = scratch.path().join("index");
-    run(git.command(&["read-tree", &base]).env("GIT_INDEX_FILE", &index))?;
-    let mut tip = base.clone();
-    for step in steps {
+    run(git.command(&["read-tree", &linux]).env("GIT_INDEX_FILE", &index))?;
+    let (mut base, mut tip) = (linux.clone(), linux);
+    for (number, step) in below.iter().chain(steps).enumerate() {
         overlay.apply(&tree, step)?;
         let mut update = git.command(&["update-index", "--add", "--remove", "--"]);
         update.env("GIT_WORK_TREE", overlay.folder()).current_dir(overlay.folder());
@@ -103,8 +104,11 @@ pub fn commit(
         fs::write(&message, step.message()?)?;
         let mut make = git.command(&["commit-tree", "-p", &tip, "-F"]);
         tip = run(make.arg(&message).arg(content.trim()))?.trim().to_owned();
+        if number < below.len() {
+            base.clone_from(&tip);
+        }
     }
-    Ok(Series { repository, base, tip })
+    Ok(Commits { repository, base, tip })
 }
 
 /// The repository with one commit, the source. Made once for each source.
@@ -137,7 +141,7 @@ fn repository(cache: &Cache, source: &Source, say: &dyn Fn(&str)) -> Result<(Pat
     Ok((repository, made))
 }
 
-impl Series {
+impl Commits {
     /// Write the mails into `folder`; their paths, the cover letter first.
     pub fn write(
         &self,
@@ -178,7 +182,7 @@ impl Series {
         Ok(mails)
     }
 
-    /// Apply `mails` with git am to a fresh source; they must give what they were made from.
+    /// Apply `mails` with git am to what is below them; they must give what they were made from.
     pub fn apply_again(&self, cache: &Cache, mails: &[PathBuf], author: &Author) -> Result<()> {
         cache.check_space(CHECK_OUT_BYTES, "a fresh source")?;
         let folder = tempfile::Builder::new().prefix("am-").tempdir_in(cache.root())?;
@@ -279,8 +283,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use crate::series::KernelFolder;
-    use crate::source;
+    use crate::series::{KernelFolder, Series};
+    use crate::source::SourceChoice;
 
     /// A cache with a small source, and a series that adds, changes and deletes.
     fn fake() -> (tempfile::TempDir, Cache, Source, Vec<Step>) {
@@ -294,18 +298,18 @@ mod tests {
         write("linux/mm/memory.c", "one\ntwo\n");
         write("linux/mm/old.c", "old\n");
         write("kernel/config", "");
-        write("kernel/series/0001-a/MESSAGE", "mm: add a file\n\nIt is new.\n");
-        write("kernel/series/0001-a/tree/mm/cow.c", "cow\n");
-        write("kernel/series/0002-b/MESSAGE", "mm: call it\n\nAnd change it.\n");
+        write("kernel/research/0001-a/MESSAGE", "mm: add a file\n\nIt is new.\n");
+        write("kernel/research/0001-a/tree/mm/cow.c", "cow\n");
+        write("kernel/research/0002-b/MESSAGE", "mm: call it\n\nAnd change it.\n");
         write(
-            "kernel/series/0002-b/hooks.patch",
+            "kernel/research/0002-b/hooks.patch",
             "--- a/mm/memory.c\n+++ b/mm/memory.c\n@@ -1,2 +1,3 @@\n one\n+hook\n two\n\
              --- a/mm/cow.c\n+++ b/mm/cow.c\n@@ -1 +1 @@\n-cow\n+calf\n\
              --- a/mm/old.c\n+++ /dev/null\n@@ -1 +0,0 @@\n-old\n",
         );
-        write("kernel/series/0003-c/MESSAGE", "mm: add a script\n\nIt is run.\n");
-        write("kernel/series/0003-c/tree/run.sh", "#!/bin/sh\n");
-        let script = folder.path().join("kernel/series/0003-c/tree/run.sh");
+        write("kernel/research/0003-c/MESSAGE", "mm: add a script\n\nIt is run.\n");
+        write("kernel/research/0003-c/tree/run.sh", "#!/bin/sh\n");
+        let script = folder.path().join("kernel/research/0003-c/tree/run.sh");
         fs::set_permissions(script, fs::Permissions::from_mode(0o755)).unwrap();
         let tarball = folder.path().join("linux.tar.gz");
         run(Command::new("tar")
@@ -316,9 +320,9 @@ mod tests {
             .arg("linux"))
         .unwrap();
         let cache = Cache::new(Some(&folder.path().join("cache"))).unwrap();
-        let source = source::fetch(&cache, Some(&tarball), &|_| {}).unwrap().source;
+        let source = Source::find(&cache, Some(&SourceChoice::Tarball(tarball)), &|_| {}).unwrap();
         let kernel = KernelFolder::find(Some(&folder.path().join("kernel"))).unwrap();
-        let steps = kernel.steps(None).unwrap();
+        let steps = kernel.steps(Series::ALL, None).unwrap();
         (folder, cache, source, steps)
     }
 
@@ -329,7 +333,7 @@ mod tests {
     #[test]
     fn mails_are_written_and_apply_again() {
         let (folder, cache, source, steps) = fake();
-        let series = commit(&cache, &source, &steps, &author(), &|_| {}).unwrap();
+        let series = commit(&cache, &source, &[], &steps, &author(), &|_| {}).unwrap();
         let cover = Cover { subject: "mm: two steps".into(), body: "Why.\n".into() };
         let first = series.write(&folder.path().join("first"), 1, &cover, &author()).unwrap();
         assert!(first[1].ends_with("0001-mm-add-a-file.patch"), "{first:?}");
@@ -362,6 +366,22 @@ mod tests {
         fs::write(&mails[2], last.replace("-cow", "-dog")).unwrap();
         let error = series.apply_again(&cache, &mails, &author()).unwrap_err().to_string();
         assert!(error.contains("git am does not apply"), "{error}");
+    }
+
+    #[test]
+    fn steps_below_are_there_and_not_mailed() {
+        let (folder, cache, source, steps) = fake();
+        let cover = Cover { subject: "mm: on top".into(), body: "Why.\n".into() };
+        let (below, own) = steps.split_at(1);
+        let commits = commit(&cache, &source, below, own, &author(), &|_| {}).unwrap();
+        let to = folder.path().join("mails");
+        let mails = commits.write(&to, 1, &cover, &author()).unwrap();
+        assert_eq!(mails.len(), 3);
+        // It changes a file that is new below it.
+        assert!(mails[1].ends_with("0001-mm-call-it.patch"), "{mails:?}");
+        commits.apply_again(&cache, &mails, &author()).unwrap();
+        let error = commit(&cache, &source, below, &[], &author(), &|_| {}).unwrap_err();
+        assert!(error.to_string().contains("no steps"), "{error}");
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Overlay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::series::KernelFolder;
+    use crate::series::{KernelFolder, Series};
 
     /// A source with one file of 60 numbered lines, and a step that changes its line 30.
     struct Fake {
@@ -123,16 +123,17 @@ mod tests {
             };
             write("source/mm/memory.c", source);
             write("kernel/config", "");
-            write("kernel/series/0001-count/MESSAGE", "mm: count\n");
-            write("kernel/series/0001-count/tree/mm/cow.c", "int cow;\n");
-            write("kernel/series/0001-count/hooks.patch", hooks);
+            write("kernel/research/0001-count/MESSAGE", "mm: count\n");
+            write("kernel/research/0001-count/tree/mm/cow.c", "int cow;\n");
+            write("kernel/research/0001-count/hooks.patch", hooks);
             Fake { folder }
         }
 
         fn compose(&self) -> Result<Overlay> {
             let root = self.folder.path();
             let mut overlay = Overlay::new(root).unwrap();
-            for step in KernelFolder::find(Some(&root.join("kernel"))).unwrap().steps(None)? {
+            let kernel = KernelFolder::find(Some(&root.join("kernel"))).unwrap();
+            for step in kernel.steps(Series::ALL, None)? {
                 overlay.apply(&root.join("source"), &step)?;
             }
             Ok(overlay)

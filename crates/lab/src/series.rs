@@ -1,11 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `kernel/`: the config fragments and the steps of the series, as they are in the repository.
+//! `kernel/`: the config fragments and the steps of both series, as they are in the repository.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use cowlab_schema::choices;
+
+choices! {
+    /// A series of steps: a folder of `kernel/`. A later one applies on top of those before it.
+    Series, "series", {
+        /// what Linux itself could take
+        Upstream = "upstream",
+        /// what repeats and measures the published documents
+        Research = "research",
+    }
+}
 
 /// The repository's `kernel/`.
 #[derive(Debug, Clone)]
@@ -13,7 +24,7 @@ pub struct KernelFolder {
     path: PathBuf,
 }
 
-/// One step: `kernel/series/NNNN-name`.
+/// One step: `kernel/SERIES/NNNN-name`.
 #[derive(Debug, Clone)]
 pub struct Step {
     /// `NNNN-name`.
@@ -55,40 +66,53 @@ impl KernelFolder {
         self.path.join(name)
     }
 
-    /// The steps in order, up to and with `through`, which may be a step's number or name.
-    pub fn steps(&self, through: Option<&str>) -> Result<Vec<Step>> {
-        let series = self.path.join("series");
-        let mut names = Vec::new();
-        let entries = match fs::read_dir(&series) {
-            Ok(entries) => entries,
-            // git keeps no empty folder.
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error).with_context(|| cannot_read(&series)),
-        };
-        for entry in entries {
-            let name = entry?.file_name().to_string_lossy().into_owned();
-            let number = name.split('-').next().unwrap_or("");
-            if number.len() == 4 && number.bytes().all(|byte| byte.is_ascii_digit()) {
-                names.push(name);
-            }
+    /// The steps of all `series` in the order in which they apply, up to and with `through`, which
+    /// may be a step's number or name.
+    pub fn steps(&self, series: &[Series], through: Option<&str>) -> Result<Vec<Step>> {
+        let mut found = Vec::new();
+        for one in series {
+            let folder = self.path.join(one.name());
+            let mut names = step_names(&folder)?;
+            names.sort();
+            found.extend(names.into_iter().map(|name| (folder.join(&name), name)));
         }
-        names.sort();
-        if let Some(twice) = names.windows(2).find(|pair| pair[0][..4] == pair[1][..4]) {
-            bail!("{}: {} and {} have one number", series.display(), twice[0], twice[1]);
+        if let Some(pair) = found.windows(2).find(|pair| pair[0].1[..4] >= pair[1].1[..4]) {
+            bail!(
+                "{} applies after {}, and its number is not higher",
+                pair[1].0.display(),
+                pair[0].0.display()
+            );
         }
         if let Some(last) = through {
-            let is_last = |name: &String| name == last || name.split('-').next() == Some(last);
-            let Some(at) = names.iter().position(is_last) else {
-                bail!("no step '{last}' in {}; there are: {}", series.display(), list(&names));
+            let is_last = |name: &str| name == last || name.split('-').next() == Some(last);
+            let Some(at) = found.iter().position(|(_, name)| is_last(name)) else {
+                let names: Vec<&str> = found.iter().map(|(_, name)| name.as_str()).collect();
+                let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+                bail!("no step '{last}' in {}; there are: {names}", self.path.display());
             };
-            names.truncate(at + 1);
+            found.truncate(at + 1);
         }
-        names.into_iter().map(|name| Step::read(series.join(&name), name)).collect()
+        found.into_iter().map(|(folder, name)| Step::read(folder, name)).collect()
     }
 }
 
-fn list(names: &[String]) -> String {
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+/// The names of the steps in a series' folder.
+fn step_names(series: &Path) -> Result<Vec<String>> {
+    let entries = match fs::read_dir(series) {
+        Ok(entries) => entries,
+        // git keeps no empty folder.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).with_context(|| cannot_read(series)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let number = name.split('-').next().unwrap_or("");
+        if number.len() == 4 && number.bytes().all(|byte| byte.is_ascii_digit()) {
+            names.push(name);
+        }
+    }
+    Ok(names)
 }
 
 fn cannot_read(path: &Path) -> String {
@@ -158,9 +182,8 @@ mod tests {
     fn folder_with(steps: &[&str]) -> (tempfile::TempDir, KernelFolder) {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("config"), "").unwrap();
-        fs::create_dir(folder.path().join("series")).unwrap();
         for step in steps {
-            let step = folder.path().join("series").join(step);
+            let step = folder.path().join(step);
             fs::create_dir_all(step.join("tree/mm")).unwrap();
             fs::write(step.join("tree/mm/x.c"), "").unwrap();
             fs::write(step.join("MESSAGE"), "mm: x\n").unwrap();
@@ -175,28 +198,56 @@ mod tests {
 
     #[test]
     fn steps_come_in_order_up_to_the_one_named() {
-        let (_folder, kernel) = folder_with(&["0002-b", "0001-a", "0010-c"]);
-        assert_eq!(names(kernel.steps(None)), ["0001-a", "0002-b", "0010-c"]);
-        assert_eq!(names(kernel.steps(Some("0002"))), ["0001-a", "0002-b"]);
-        assert_eq!(names(kernel.steps(Some("0001-a"))), ["0001-a"]);
-        let error = kernel.steps(Some("0003")).unwrap_err().to_string();
+        let (_folder, kernel) =
+            folder_with(&["upstream/0002-b", "upstream/0001-a", "research/0010-c"]);
+        let of = |series, through| kernel.steps(series, through);
+        assert_eq!(names(of(Series::ALL, None)), ["0001-a", "0002-b", "0010-c"]);
+        assert_eq!(names(of(Series::ALL, Some("0002"))), ["0001-a", "0002-b"]);
+        assert_eq!(names(of(&[Series::Upstream], Some("0001-a"))), ["0001-a"]);
+        assert_eq!(names(of(&[Series::Research], None)), ["0010-c"]);
+        assert_eq!(names(of(&[], None)), [""; 0]);
+        let error = of(Series::ALL, Some("0003")).unwrap_err().to_string();
         assert!(error.contains("0001-a, 0002-b, 0010-c"), "{error}");
+        let error = of(&[Series::Upstream], Some("0010")).unwrap_err().to_string();
+        assert!(error.ends_with("there are: 0001-a, 0002-b"), "{error}");
     }
 
     #[test]
-    fn a_step_without_content_or_with_another_ones_number_is_refused() {
-        let (folder, kernel) = folder_with(&["0001-a", "0001-b"]);
-        assert!(kernel.steps(None).unwrap_err().to_string().contains("one number"));
-        fs::remove_dir_all(folder.path().join("series/0001-b")).unwrap();
-        fs::remove_dir_all(folder.path().join("series/0001-a/tree")).unwrap();
-        assert!(kernel.steps(None).unwrap_err().to_string().contains("neither tree/ nor"));
+    fn the_repositorys_series_are_in_order() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel");
+        let kernel = KernelFolder::find(Some(&path)).unwrap();
+        let all = kernel.steps(Series::ALL, None).unwrap();
+        for series in Series::ALL {
+            let own = kernel.steps(&[*series], None).unwrap();
+            assert!(!own.is_empty() && own.len() < all.len(), "{series}");
+        }
+    }
+
+    #[test]
+    fn a_step_without_content_or_out_of_order_is_refused() {
+        let error = |steps: &[&str]| {
+            let (_folder, kernel) = folder_with(steps);
+            kernel.steps(Series::ALL, None).unwrap_err().to_string()
+        };
+        for steps in
+            [["upstream/0001-a", "upstream/0001-b"], ["upstream/0002-a", "research/0001-b"]]
+        {
+            let error = error(&steps);
+            let ends = format!("{}, and its number is not higher", steps[0]);
+            assert!(error.contains(steps[1]) && error.ends_with(&ends), "{error}");
+        }
+        let (folder, kernel) = folder_with(&["upstream/0001-a"]);
+        fs::remove_dir_all(folder.path().join("upstream/0001-a/tree")).unwrap();
+        let error = kernel.steps(Series::ALL, None).unwrap_err().to_string();
+        assert!(error.contains("neither tree/ nor"), "{error}");
     }
 
     #[test]
     fn a_link_to_nothing_is_named() {
-        let (folder, kernel) = folder_with(&["0001-a"]);
-        let link = folder.path().join("series/0001-a/tree/mm/r.h");
+        let (folder, kernel) = folder_with(&["upstream/0001-a"]);
+        let link = folder.path().join("upstream/0001-a/tree/mm/r.h");
         std::os::unix::fs::symlink("../nowhere.h", &link).unwrap();
-        assert!(kernel.steps(None).unwrap_err().to_string().contains("mm/r.h leads to no file"));
+        let error = kernel.steps(Series::ALL, None).unwrap_err().to_string();
+        assert!(error.contains("mm/r.h leads to no file"), "{error}");
     }
 }

@@ -1,31 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The kernel's source: Debian's package, or a tarball, unpacked once into the cache.
+//! The kernel's source: a package of Debian's, or a tarball, unpacked once into the cache.
 
+use std::convert::Infallible;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::str::FromStr;
 
 use anyhow::{Context, Error, Result, bail};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Lock};
 use crate::key::hash_of_file;
 use crate::tools;
 use crate::watch::Interrupted;
 
-/// Debian's package of the source.
-pub const PACKAGE: &str = "linux-source-6.12";
+/// The release that is built where none is named.
+pub const BASE: &str = "6.12";
 
-/// The file in it.
-const TARBALL: &str = "usr/src/linux-source-6.12.tar.xz";
+/// Debian's suite with newer releases than a machine's own suites have.
+const BACKPORTS: &str = "trixie-backports";
+
+/// What that suite is signed with.
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// What a source takes unpacked, and while it is unpacked.
 const NEEDED_BYTES: u64 = 2 << 30;
 
 /// What the folder of a source is called until it is whole.
 const UNPACKING: &str = ".unpacking-";
+
+/// Which source is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SourceChoice {
+    /// Debian's package of a release, as `6.12`.
+    Release(String),
+    /// A kernel's tarball.
+    Tarball(PathBuf),
+}
+
+impl FromStr for SourceChoice {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<SourceChoice, Infallible> {
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        let is_release =
+            text.split_once('.').is_some_and(|(one, two)| is_number(one) && is_number(two));
+        Ok(match is_release {
+            true => SourceChoice::Release(text.to_owned()),
+            false => SourceChoice::Tarball(text.into()),
+        })
+    }
+}
 
 /// A source in the cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,10 +83,39 @@ impl Source {
         cache.root().join("source").join(&self.id).join("tree")
     }
 
-    /// The source that was fetched last.
-    pub fn current(cache: &Cache) -> Option<Source> {
-        let id = fs::read_to_string(cache.root().join("source/current")).ok()?;
-        Source::read(cache, id.trim())
+    /// Its release: `6.12` of `6.12.117`.
+    pub fn release(&self) -> &str {
+        let end = self.version.match_indices('.').nth(1).map(|(at, _)| at);
+        &self.version[..end.unwrap_or(self.version.len())]
+    }
+
+    /// The source of `release` that was fetched last. Without one, what was fetched last of a
+    /// tarball or of [`BASE`].
+    pub fn current(cache: &Cache, release: Option<&str>) -> Option<Source> {
+        let name = current_name(release.unwrap_or(BASE));
+        let id = fs::read_to_string(cache.root().join("source").join(name)).ok()?;
+        let source = Source::read(cache, id.trim())?;
+        release.is_none_or(|release| source.release() == release).then_some(source)
+    }
+
+    /// The source that is meant, got into the cache if need be.
+    pub fn find(
+        cache: &Cache,
+        choice: Option<&SourceChoice>,
+        say: &dyn Fn(&str),
+    ) -> Result<Source> {
+        let known = match choice {
+            None => Source::current(cache, None),
+            Some(SourceChoice::Release(release)) => Source::current(cache, Some(release)),
+            Some(SourceChoice::Tarball(tarball)) => {
+                let _lock = lock(cache, say)?;
+                return unpack(cache, tarball, None, say);
+            }
+        };
+        match known {
+            Some(source) => Ok(source),
+            None => Ok(fetch(cache, choice, say)?.source),
+        }
     }
 
     fn read(cache: &Cache, id: &str) -> Option<Source> {
@@ -70,15 +127,36 @@ impl Source {
     }
 }
 
-/// Get Debian's newest source, or unpack `tarball`. `say` is told what takes time.
-pub fn fetch(cache: &Cache, tarball: Option<&Path>, say: &dyn Fn(&str)) -> Result<Fetched> {
-    let _lock = cache.lock("source", || say("another cowlab fetches a source: waiting"))?;
-    if let Some(tarball) = tarball {
-        let source = unpack(cache, tarball, None, say)?;
-        return Ok(Fetched { how: format!("unpacked {}", tarball.display()), source });
-    }
-    let current = Source::current(cache).filter(|source| source.package.is_some());
-    match newest(cache, current.as_ref(), say) {
+/// The file that names the source of `release` that was fetched last.
+fn current_name(release: &str) -> String {
+    if release == BASE { "current".to_owned() } else { format!("current-{release}") }
+}
+
+fn lock(cache: &Cache, say: &dyn Fn(&str)) -> Result<Lock> {
+    cache.lock("source", || say("another cowlab fetches a source: waiting"))
+}
+
+/// Get the newest source of a release, [`BASE`] if none is named, or unpack a tarball. `say` is told
+/// what takes time.
+pub fn fetch(cache: &Cache, choice: Option<&SourceChoice>, say: &dyn Fn(&str)) -> Result<Fetched> {
+    let _lock = lock(cache, say)?;
+    let (fetched, release) = match choice {
+        Some(SourceChoice::Tarball(tarball)) => {
+            let source = unpack(cache, tarball, None, say)?;
+            (Fetched { how: format!("unpacked {}", tarball.display()), source }, BASE)
+        }
+        Some(SourceChoice::Release(release)) => (fetch_release(cache, release, say)?, &**release),
+        None => (fetch_release(cache, BASE, say)?, BASE),
+    };
+    let current = cache.root().join("source").join(current_name(release));
+    fs::write(&current, &fetched.source.id)
+        .with_context(|| format!("cannot write {}", current.display()))?;
+    Ok(fetched)
+}
+
+fn fetch_release(cache: &Cache, release: &str, say: &dyn Fn(&str)) -> Result<Fetched> {
+    let current = Source::current(cache, Some(release)).filter(|source| source.package.is_some());
+    match newest(cache, release, current.as_ref(), say) {
         Ok(fetched) => Ok(fetched),
         Err(error) => fall_back(error, current),
     }
@@ -95,22 +173,27 @@ fn fall_back(error: Error, current: Option<Source>) -> Result<Fetched> {
     }
 }
 
-fn newest(cache: &Cache, current: Option<&Source>, say: &dyn Fn(&str)) -> Result<Fetched> {
-    let candidate = candidate()?;
+fn newest(
+    cache: &Cache,
+    release: &str,
+    current: Option<&Source>,
+    say: &dyn Fn(&str),
+) -> Result<Fetched> {
+    let name = format!("linux-source-{release}");
+    let tarball = format!("usr/src/{name}.tar.xz");
+    let scratch = tempfile::tempdir_in(cache.root()).context("cannot write to the cache")?;
+    let (candidate, apt) = candidate(&name, scratch.path())?;
     if let Some(source) = current.filter(|source| source.package.as_ref() == Some(&candidate)) {
-        let how = format!("{PACKAGE} {candidate} is the newest, and cached");
+        let how = format!("{name} {candidate} is the newest, and cached");
         return Ok(Fetched { source: source.clone(), how });
     }
-    if installed().as_ref() == Some(&candidate) {
-        let source = unpack(cache, &Path::new("/").join(TARBALL), Some(candidate), say)?;
-        return Ok(Fetched { source, how: format!("unpacked the installed {PACKAGE}") });
+    if installed(&name).as_ref() == Some(&candidate) {
+        let source = unpack(cache, &Path::new("/").join(tarball), Some(candidate), say)?;
+        return Ok(Fetched { source, how: format!("unpacked the installed {name}") });
     }
-    let scratch = tempfile::tempdir_in(cache.root()).context("cannot write to the cache")?;
-    say(&format!("downloading {PACKAGE} {candidate}"));
-    let name = format!("{PACKAGE}={candidate}");
-    // As root, apt would download as a user who may not write here.
-    let as_self = ["-o", "APT::Sandbox::User="];
-    run(Command::new("apt-get").arg("download").args(as_self).arg(name).current_dir(&scratch))?;
+    say(&format!("downloading {name} {candidate}"));
+    let package = format!("{name}={candidate}");
+    run(apt.command("apt-get").arg("download").arg(package).current_dir(&scratch))?;
     let packages = fs::read_dir(&scratch)?.filter_map(|entry| Some(entry.ok()?.path()));
     let package = packages
         .into_iter()
@@ -118,28 +201,89 @@ fn newest(cache: &Cache, current: Option<&Source>, say: &dyn Fn(&str)) -> Result
         .context("apt-get download left no package")?;
     let content = scratch.path().join("content");
     run(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&content))?;
-    let source = unpack(cache, &content.join(TARBALL), Some(candidate), say)?;
-    Ok(Fetched { source, how: format!("downloaded {PACKAGE}") })
+    let source = unpack(cache, &content.join(tarball), Some(candidate), say)?;
+    Ok(Fetched { source, how: format!("downloaded {name}") })
 }
 
-/// The version that apt would take.
-fn candidate() -> Result<String> {
-    let said = run(Command::new("apt-cache").args(["policy", PACKAGE]).env("LC_ALL", "C"))?;
-    let version = said.lines().find_map(|line| line.trim().strip_prefix("Candidate: "));
-    version.filter(|version| *version != "(none)").map(str::to_owned).with_context(|| {
+/// The version that apt would take, and the apt that would: this machine's, or one that reads the
+/// backports, in `scratch`.
+fn candidate(name: &str, scratch: &Path) -> Result<(String, Apt)> {
+    let own = Apt::default();
+    if let Some(version) = own.candidate(name)? {
+        return Ok((version, own));
+    }
+    let of_backports = || -> Result<(String, Apt)> {
+        let apt = Apt::of_backports(scratch)?;
+        let version = apt.candidate(name)?;
+        Ok((version.with_context(|| format!("nor does Debian's {BACKPORTS}"))?, apt))
+    };
+    of_backports().with_context(|| {
         format!(
-            "apt knows no {PACKAGE}: {}, or give a kernel's tarball with --source FILE",
+            "apt knows no {name}: {}, or give a kernel's tarball with --source FILE",
             tools::HELP
         )
     })
 }
 
+/// apt as this user, with options.
+#[derive(Default)]
+struct Apt(Vec<String>);
+
+impl Apt {
+    /// One with lists of its own, in `scratch`: the machine's apt goes without this suite.
+    fn of_backports(scratch: &Path) -> Result<Apt> {
+        let at = |name: &str| scratch.join(name).display().to_string();
+        for folder in ["lists/partial", "cache/archives/partial"] {
+            fs::create_dir_all(scratch.join(folder))?;
+        }
+        let list = format!("deb [signed-by={KEYRING}] {} {BACKPORTS} main\n", archive()?);
+        fs::write(scratch.join("sources.list"), list)?;
+        let apt = Apt(vec![
+            format!("Dir::Etc::sourcelist={}", at("sources.list")),
+            "Dir::Etc::sourceparts=-".to_owned(),
+            format!("Dir::State::lists={}", at("lists")),
+            format!("Dir::Cache={}", at("cache")),
+        ]);
+        // A suite that cannot be read is an error, not a warning.
+        run(apt.command("apt-get").args(["-o", "APT::Update::Error-Mode=any", "-qq", "update"]))?;
+        Ok(apt)
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        // As root, apt would download as a user who may not write here.
+        command.args(["-o", "APT::Sandbox::User="]).env("LC_ALL", "C");
+        for option in &self.0 {
+            command.args(["-o", option]);
+        }
+        command
+    }
+
+    fn candidate(&self, name: &str) -> Result<Option<String>> {
+        let said = run(self.command("apt-cache").args(["policy", name]))?;
+        let version = said.lines().find_map(|line| line.trim().strip_prefix("Candidate: "));
+        Ok(version.filter(|version| *version != "(none)").map(str::to_owned))
+    }
+}
+
+/// Where this machine gets Debian's packages: all suites are there.
+fn archive() -> Result<String> {
+    let said = run(Apt::default().command("apt-get").args([
+        "indextargets",
+        "--format",
+        "$(LABEL)|$(REPO_URI)",
+    ]))?;
+    let archive = said.lines().find_map(|line| line.strip_prefix("Debian|"));
+    Ok(archive.context("none of this machine's package lists is of Debian's archive")?.to_owned())
+}
+
 /// The version that is installed on this machine.
-fn installed() -> Option<String> {
+fn installed(name: &str) -> Option<String> {
     let format = "-f=${db:Status-Status} ${Version}";
-    let said = run(Command::new("dpkg-query").args(["-W", format, PACKAGE])).ok()?;
+    let said = run(Command::new("dpkg-query").args(["-W", format, name])).ok()?;
     let version = said.strip_prefix("installed ")?;
-    Path::new("/").join(TARBALL).is_file().then(|| version.trim().to_owned())
+    let tarball = Path::new("/usr/src").join(format!("{name}.tar.xz"));
+    tarball.is_file().then(|| version.trim().to_owned())
 }
 
 fn unpack(
@@ -161,7 +305,6 @@ fn unpack(
         }
         let known = name.ok().and_then(|id| Source::read(cache, &id));
         if let Some(source) = known.filter(|source| source.sha256 == sha256) {
-            fs::write(all.join("current"), &source.id)?;
             return Ok(source);
         }
     }
@@ -185,7 +328,6 @@ fn unpack(
         fs::remove_dir_all(&folder)?;
     }
     fs::rename(making.keep(), &folder)?;
-    fs::write(all.join("current"), &source.id)?;
     Ok(source)
 }
 
@@ -244,15 +386,51 @@ mod tests {
         let cache = Cache::new(Some(&folder.path().join("cache"))).unwrap();
         let makefile = "VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 117\nEXTRAVERSION = -x\n";
         let path = tarball(folder.path(), makefile);
-        let first = fetch(&cache, Some(&path), &|_| {}).unwrap().source;
+        let choice = SourceChoice::Tarball(path);
+        let first = fetch(&cache, Some(&choice), &|_| {}).unwrap().source;
         assert_eq!(first.version, "6.12.117-x");
         assert_eq!(first.id, format!("6.12.117-x-{}", &first.sha256[..8]));
         assert!(first.tree(&cache).join("Makefile").is_file());
         // The child of another test has the lock as well until it has executed its program.
         let nothing_done = |what: &str| assert!(what.contains("waiting"), "{what}");
-        let again = fetch(&cache, Some(&path), &nothing_done).unwrap().source;
+        let again = fetch(&cache, Some(&choice), &nothing_done).unwrap().source;
         assert_eq!(again, first);
-        assert_eq!(Source::current(&cache), Some(first));
+        assert_eq!(Source::current(&cache, None), Some(first));
+    }
+
+    #[test]
+    fn each_release_has_a_source_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(Some(&folder.path().join("cache"))).unwrap();
+        let choice = |version: u32, patch: u32| {
+            let makefile = format!("VERSION = {version}\nPATCHLEVEL = {patch}\nSUBLEVEL = 4\n");
+            let own = folder.path().join(format!("{version}.{patch}"));
+            SourceChoice::Tarball(tarball(&own, &makefile))
+        };
+        let (old, new) = (choice(6, 12), choice(7, 3));
+        let find = |choice: &SourceChoice| Source::find(&cache, Some(choice), &|_| {}).unwrap();
+        let old = fetch(&cache, Some(&old), &|_| {}).unwrap().source;
+        // A tarball that is built once is not what others get.
+        let new = find(&new);
+        assert_eq!((old.release(), new.release()), ("6.12", "7.3"));
+        assert_eq!(Source::find(&cache, None, &|_| {}).unwrap(), old);
+        assert_eq!(Source::current(&cache, Some("7.3")), None);
+        fs::write(cache.root().join("source/current-7.3"), &new.id).unwrap();
+        assert_eq!(find(&"7.3".parse().unwrap()), new);
+        assert_eq!(find(&"6.12".parse().unwrap()), old);
+        // Where a tarball of another release was fetched last, that is no 6.12.
+        fs::write(cache.root().join("source/current"), &new.id).unwrap();
+        assert_eq!(Source::current(&cache, Some("6.12")), None);
+        assert_eq!(Source::current(&cache, None), Some(new));
+    }
+
+    #[test]
+    fn a_release_is_two_numbers_and_all_else_a_file() {
+        let of = |text: &str| text.parse::<SourceChoice>().unwrap();
+        assert_eq!(of("7.3"), SourceChoice::Release("7.3".to_owned()));
+        for file in ["./7.3", "7.3.4", "7.", "7.3-rc1", "linux.tar.xz"] {
+            assert_eq!(of(file), SourceChoice::Tarball(file.into()));
+        }
     }
 
     #[test]
@@ -276,14 +454,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(Some(&folder.path().join("cache"))).unwrap();
         let makefile = "VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 117\n";
-        let path = tarball(folder.path(), makefile);
-        let source = fetch(&cache, Some(&path), &|_| {}).unwrap().source;
+        let choice = SourceChoice::Tarball(tarball(folder.path(), makefile));
+        let source = fetch(&cache, Some(&choice), &|_| {}).unwrap().source;
         let all = cache.root().join("source");
         let left = all.join(".unpacking-x");
         fs::rename(all.join(&source.id), &left).unwrap();
         fs::remove_file(all.join("current")).unwrap();
         assert_eq!(Source::read(&cache, ".unpacking-x"), None);
-        assert_eq!(fetch(&cache, Some(&path), &|_| {}).unwrap().source, source);
+        assert_eq!(fetch(&cache, Some(&choice), &|_| {}).unwrap().source, source);
         assert!(source.tree(&cache).join("Makefile").is_file() && !left.exists());
     }
 
@@ -292,12 +470,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(Some(&folder.path().join("cache"))).unwrap();
         let path = tarball(folder.path(), "all:\n");
-        let error = format!("{:#}", fetch(&cache, Some(&path), &|_| {}).unwrap_err());
+        let choice = SourceChoice::Tarball(path.clone());
+        let error = format!("{:#}", fetch(&cache, Some(&choice), &|_| {}).unwrap_err());
         assert!(error.contains("no kernel's source: no VERSION"), "{error}");
         fs::write(&path, "no archive").unwrap();
-        let error = format!("{:#}", fetch(&cache, Some(&path), &|_| {}).unwrap_err());
+        let error = format!("{:#}", fetch(&cache, Some(&choice), &|_| {}).unwrap_err());
         assert!(error.contains("cannot unpack"), "{error}");
         assert_eq!(fs::read_dir(cache.root().join("source")).unwrap().count(), 0);
-        assert_eq!(Source::current(&cache), None);
+        assert_eq!(Source::current(&cache, None), None);
     }
 }

@@ -110,7 +110,7 @@ mod tests {
 
     fn folder(list: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
-        fs::create_dir_all(folder.path().join("kernel/series")).unwrap();
+        fs::create_dir_all(folder.path().join("kernel")).unwrap();
         fs::write(folder.path().join("kernel/config"), "").unwrap();
         fs::write(folder.path().join("kernel/traced.toml"), list).unwrap();
         fs::create_dir_all(folder.path().join("tree/mm")).unwrap();

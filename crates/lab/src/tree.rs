@@ -83,7 +83,7 @@ fn set(file: &Path, wanted: Option<&Path>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::series::KernelFolder;
+    use crate::series::{KernelFolder, Series};
 
     struct Fake {
         folder: tempfile::TempDir,
@@ -95,10 +95,10 @@ mod tests {
             fake.write("source/mm/memory.c", "one\ntwo\n");
             fake.write("source/mm/other.c", "other\n");
             fake.write("kernel/config", "");
-            fake.write("kernel/series/0001-a/MESSAGE", "a\n");
-            fake.write("kernel/series/0001-a/tree/mm/cow.c", "cow\n");
+            fake.write("kernel/research/0001-a/MESSAGE", "a\n");
+            fake.write("kernel/research/0001-a/tree/mm/cow.c", "cow\n");
             fake.write(
-                "kernel/series/0001-a/hooks.patch",
+                "kernel/research/0001-a/hooks.patch",
                 "--- a/mm/memory.c\n+++ b/mm/memory.c\n@@ -1,2 +1,2 @@\n one\n-two\n+hook\n",
             );
             fake
@@ -120,7 +120,8 @@ mod tests {
         fn prepare(&self, with_steps: bool) {
             let mut overlay = Overlay::new(self.folder.path()).unwrap();
             let kernel = KernelFolder::find(Some(&self.path("kernel"))).unwrap();
-            for step in kernel.steps(None).unwrap().iter().filter(|_| with_steps) {
+            let series: &[Series] = if with_steps { Series::ALL } else { &[] };
+            for step in &kernel.steps(series, None).unwrap() {
                 overlay.apply(&self.path("source"), step).unwrap();
             }
             prepare(self.folder.path(), "id", &self.path("source"), &overlay).unwrap();
@@ -140,7 +141,7 @@ mod tests {
         assert_eq!(fake.read("source/mm/memory.c"), "one\ntwo\n", "the source is never written");
         let (hooked, other) = (fake.time("tree/mm/memory.c"), fake.time("tree/mm/other.c"));
 
-        fake.write("kernel/series/0001-a/tree/mm/cow.c", "new\n");
+        fake.write("kernel/research/0001-a/tree/mm/cow.c", "new\n");
         fake.prepare(true);
         assert_eq!(fake.read("tree/mm/cow.c"), "new\n");
         assert_eq!(fake.time("tree/mm/memory.c"), hooked, "the same content keeps its time");

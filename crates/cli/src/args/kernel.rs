@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
-use cowlab_lab::{AcceleratorChoice, Variant};
+use cowlab_lab::{AcceleratorChoice, Series, SourceChoice, Variant};
 use cowlab_machine::Policy;
 
 use super::{BenchArgs, RunArgs, seconds, size};
@@ -14,7 +14,7 @@ use super::{BenchArgs, RunArgs, seconds, size};
 /// What is done with the patched kernel.
 #[derive(Debug, Subcommand)]
 pub enum Kernel {
-    /// Get Debian's source of Linux 6.12 into the cache
+    /// Get Debian's newest source of a release of Linux into the cache
     Fetch(KernelFetchArgs),
     /// Build variants of the kernel, unless the cache has them
     Build(KernelBuildArgs),
@@ -27,24 +27,37 @@ pub enum Kernel {
     /// Run upstream's selftests of mm and the project's own, as kernel/selftests.toml lists them,
     /// under each policy
     Selftests(KernelSelftestsArgs),
-    /// Export the series as mails, checked and ready for git am
+    /// Export a series as mails, checked and ready for git am
     Series(KernelSeriesArgs),
+}
+
+/// The source of kernels.
+#[derive(Debug, Clone, Args)]
+pub struct SourceArgs {
+    /// Linux of this release (6.12, 7.3, …: a package of Debian's), or from a kernel's tarball; by
+    /// default what was fetched last of 6.12 or of a tarball
+    #[arg(long, value_name = "RELEASE|FILE", global = true)]
+    pub source: Option<SourceChoice>,
 }
 
 #[derive(Debug, Args)]
 pub struct KernelFetchArgs {
-    /// A kernel's tarball instead of Debian's package
-    #[arg(long, value_name = "FILE")]
-    pub source: Option<PathBuf>,
+    /// A release (6.12, 7.3, …: a package of Debian's), or a kernel's tarball, which is built from
+    /// then on where no source is named; by default 6.12
+    #[arg(long, value_name = "RELEASE|FILE")]
+    pub source: Option<SourceChoice>,
 }
 
 #[derive(Debug, Args)]
 pub struct KernelBuildArgs {
-    /// plain (no change at all), patched (all of it switched off), debug (with the kernel's own
-    /// checks), traced (its functions tell CASPER)
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// plain (no change at all), upstream (what Linux itself could take), patched (research on top,
+    /// switched off), debug (with the kernel's own checks), kcsan (with its search for data races),
+    /// traced (its functions tell CASPER)
     #[arg(long, value_delimiter = ',', default_value = "patched")]
     pub variant: Vec<Variant>,
-    /// Apply the steps of the series up to this one, by number or name
+    /// Apply the variant's steps up to this one, by number or name
     #[arg(long, value_name = "STEP")]
     pub through: Option<String>,
     /// Compilers at once; by default one a CPU
@@ -107,11 +120,13 @@ pub struct GuestArgs {
 
 #[derive(Debug, Args)]
 pub struct KernelBootArgs {
+    #[command(flatten)]
+    pub source: SourceArgs,
     /// Which kernel
     #[arg(long, default_value = "patched")]
     pub variant: Variant,
     /// This bzImage instead, of a kernel that was built elsewhere
-    #[arg(long, value_name = "FILE", conflicts_with = "variant")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["variant", "source"])]
     pub image: Option<PathBuf>,
     /// A guest for measurements, as `kernel bench` has: its memory is there before it boots, and an
     /// old QEMU too gives each CPU a thread, where switching tracepoints can kill its kernel
@@ -135,6 +150,8 @@ pub struct KernelBootArgs {
 
 #[derive(Debug, Args)]
 pub struct KernelTestArgs {
+    #[command(flatten)]
+    pub source: SourceArgs,
     /// The kernels that are tested, each in a boot of its own
     #[arg(long, value_delimiter = ',', default_value = "patched")]
     pub variant: Vec<Variant>,
@@ -158,6 +175,8 @@ pub struct KernelTestArgs {
 pub struct KernelSelftestsArgs {
     #[command(flatten)]
     pub run: RunArgs,
+    #[command(flatten)]
+    pub source: SourceArgs,
     /// The kernels that are tested, each in a boot of its own
     #[arg(long, value_delimiter = ',', default_value = "patched")]
     pub variant: Vec<Variant>,
@@ -167,7 +186,7 @@ pub struct KernelSelftestsArgs {
     /// Only the test of this whole name
     #[arg(long, value_name = "NAME")]
     pub filter: Option<String>,
-    /// The policies that kernels with the series are tested under
+    /// The policies that kernels with research's steps are tested under; plain and upstream have none
     #[arg(
         long,
         value_delimiter = ',',
@@ -184,6 +203,11 @@ pub struct KernelSelftestsArgs {
 
 #[derive(Debug, Args)]
 pub struct KernelSeriesArgs {
+    /// Which: upstream (what Linux itself could take), or research, whose mails apply on top of it
+    #[arg(long, default_value = "upstream")]
+    pub series: Series,
+    #[command(flatten)]
+    pub source: SourceArgs,
     /// Folder for the mails; it must not hold any
     #[arg(long, value_name = "DIR")]
     pub output: PathBuf,
@@ -207,6 +231,8 @@ pub struct KernelSeriesArgs {
 #[derive(Debug, Args)]
 #[command(subcommand_value_name = "NAME", subcommand_help_heading = "Measurements")]
 pub struct KernelBenchArgs {
+    #[command(flatten)]
+    pub source: SourceArgs,
     /// Which kernel; several are booted in turn, and their samples are in one run
     #[arg(long, value_delimiter = ',', default_value = "patched", global = true)]
     pub variant: Vec<Variant>,

@@ -98,8 +98,8 @@ impl GuestRuns<'_> {
             qemu_arguments: &[],
         };
         let measurement = match variant {
-            Variant::Plain => self.measurement.clone().without_policies(),
-            _ => self.measurement.clone(),
+            variant if variant.has_policies() => self.measurement.clone(),
+            _ => self.measurement.clone().without_policies(),
         };
         machine.measure(lab, &variant.to_string(), measurement, seed)
     }

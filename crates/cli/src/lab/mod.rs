@@ -12,12 +12,15 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
 use cowlab_lab::build::Prepare;
+use cowlab_lab::source::Source;
 use cowlab_lab::{
-    AcceleratorChoice, Built, Cache, KernelFolder, Order, Traced, Variant, Watch, accelerator,
+    AcceleratorChoice, Built, Cache, KernelFolder, Order, SourceChoice, Traced, Variant, Watch,
+    accelerator,
 };
 use cowlab_store::Accelerator;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::args::SourceArgs;
 use crate::output;
 use crate::signals;
 
@@ -34,6 +37,8 @@ pub struct Lab {
     pub interrupted: Arc<AtomicBool>,
     /// Whether nothing but errors is said.
     pub quiet: bool,
+    /// What kernels are built from; what was fetched last if not given.
+    pub source: Option<SourceChoice>,
 }
 
 impl Lab {
@@ -44,7 +49,18 @@ impl Lab {
             cache: Cache::new(None)?,
             interrupted,
             quiet: json && !std::io::stderr().is_terminal(),
+            source: None,
         })
+    }
+
+    /// The same with kernels of this source.
+    pub fn of(self, source: &SourceArgs) -> Lab {
+        Lab { source: source.source.clone(), ..self }
+    }
+
+    /// The source that kernels are built from.
+    pub fn source(&self) -> Result<Source> {
+        Source::find(&self.cache, self.source.as_ref(), &|what| self.say(what))
     }
 
     /// The repository's kernel/.
@@ -101,8 +117,13 @@ impl Lab {
             _ => None,
         };
         let prepare = traced.as_ref().map(|traced| traced as &dyn Prepare);
-        let order =
-            Order { variant: order.variant, through: order.through, jobs: order.jobs, prepare };
+        let order = Order {
+            variant: order.variant,
+            source: self.source.clone(),
+            through: order.through,
+            jobs: order.jobs,
+            prepare,
+        };
         self.watched(|watch| cowlab_lab::build(&self.cache, &kernel, &order, watch))
     }
 }

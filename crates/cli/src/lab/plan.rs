@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::{ArgMatches, CommandFactory, parser::ValueSource};
+use cowlab_machine::Policy;
 use serde::{Deserialize, Serialize};
 
 use crate::args::Cli;
@@ -70,6 +71,12 @@ impl Measurement {
             }
         }
         measurement
+    }
+
+    /// The policies that it names.
+    pub fn policies(&self) -> Vec<Policy> {
+        let named = self.flags.iter().filter_map(|flag| flag.strip_prefix("--policy="));
+        named.filter_map(|name| name.parse().ok()).collect()
     }
 
     /// The same for a kernel that has one policy, `off`, whatever the others are measured under.
@@ -146,6 +153,7 @@ mod tests {
         }
         let policies = matches("cow-faults --policy off,next --policy ccow");
         assert_eq!(policies.flags, ["--policy=off", "--policy=next", "--policy=ccow"]);
+        assert_eq!(policies.policies().len(), 3);
         assert_eq!(policies.without_policies().flags, ["--policy=off"]);
         let other = matches("tend --tending tended");
         assert_eq!(other.clone().without_policies(), other);

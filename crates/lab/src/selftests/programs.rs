@@ -13,8 +13,8 @@ use crate::build::compose;
 use crate::cache::Cache;
 use crate::console::tail;
 use crate::key::Key;
-use crate::series::KernelFolder;
-use crate::source::{self, Source};
+use crate::series::{KernelFolder, Series};
+use crate::source::Source;
 use crate::testing::compile;
 use crate::tools;
 use crate::watch::Watch;
@@ -46,6 +46,7 @@ const SHOWN_LINES: usize = 30;
 pub fn programs(
     cache: &Cache,
     kernel: &KernelFolder,
+    source: &Source,
     own: &Path,
     build: &Build,
     watch: &Watch<'_>,
@@ -55,11 +56,7 @@ pub fn programs(
     if !missing.is_empty() {
         bail!("the selftests cannot be built without {}: {HELP}", missing.join(", "));
     }
-    let source = match Source::current(cache) {
-        Some(source) => source,
-        None => source::fetch(cache, None, watch.say)?.source,
-    };
-    let steps = kernel.steps(None)?;
+    let steps = kernel.steps(Series::ALL, None)?;
     let owned = own_sources(own)?;
     let mut key = Key::default();
     key.text("source", &source.sha256);

@@ -7,6 +7,7 @@ use cowlab_bench::guest::Guests;
 use cowlab_lab::AcceleratorChoice;
 use cowlab_machine::{Facts, Root};
 
+use super::check_policies;
 use crate::args::{Bench, KernelBenchArgs};
 use crate::lab::Lab;
 use crate::lab::guests::{self, GuestRuns};
@@ -18,13 +19,14 @@ use crate::usage::WrongUsage;
 /// Run the verb.
 pub fn run(json: bool, args: &KernelBenchArgs, matches: &ArgMatches) -> Result<()> {
     check(args)?;
+    let (name, own) = matches.subcommand().context("which measurement?")?;
+    let mut measurement = Measurement::of_matches(name, own);
+    check_policies(&measurement.policies(), &args.variant)?;
     let common = &args.what.run.common(json, args.what.set_mthp);
-    let lab = Lab::open(json)?;
+    let lab = Lab::open(json)?.of(&args.source);
     let name = format!("kernel-bench-{}", args.what.bench.name());
     let host = Facts::probe(&Root::default()).environment();
     let mut life = RunLife::begin(common, &name, host)?;
-    let (name, own) = matches.subcommand().context("which measurement?")?;
-    let mut measurement = Measurement::of_matches(name, own);
     measurement.flags.extend(args.what.set_mthp.then(|| "--set-mthp".to_owned()));
     let boots = args.boots.unwrap_or(if args.variant.len() > 1 { 2 } else { 1 });
     let accelerator = guests::ready(&lab, args.guest.settings.accelerator, &args.variant)?;

@@ -37,7 +37,7 @@ pub fn run(json: bool, args: &KernelBootArgs) -> Result<()> {
         let why = "a shell needs a terminal: give a command after --";
         return Err(WrongUsage(why.to_owned()).into());
     }
-    let lab = Lab::open(json)?;
+    let lab = Lab::open(json)?.of(&args.source);
     boot::check_tools()?;
     let (image, mut kernel_arguments) = match &args.image {
         // Nobody knows what it was built from.

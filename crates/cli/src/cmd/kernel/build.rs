@@ -27,7 +27,7 @@ struct One<'a> {
 
 /// Run the verb.
 pub fn run(json: bool, args: &KernelBuildArgs) -> Result<()> {
-    let lab = Lab::open(json)?;
+    let lab = Lab::open(json)?.of(&args.source);
     let mut all = Vec::new();
     for variant in &args.variant {
         let mut order = Order::of(*variant);

@@ -19,7 +19,7 @@ struct FetchSummary<'a> {
 /// Run the verb.
 pub fn run(json: bool, args: &KernelFetchArgs) -> Result<()> {
     let lab = Lab::open(json)?;
-    let fetched = source::fetch(&lab.cache, args.source.as_deref(), &|what| lab.say(what))?;
+    let fetched = source::fetch(&lab.cache, args.source.as_ref(), &|what| lab.say(what))?;
     if json {
         let cache = lab.cache.root().display().to_string();
         return output::json_of(

@@ -11,8 +11,11 @@ mod test;
 
 use anyhow::Result;
 use clap::ArgMatches;
+use cowlab_lab::Variant;
+use cowlab_machine::Policy;
 
 use crate::args::Kernel;
+use crate::usage::WrongUsage;
 
 /// Run the verb.
 pub fn run(json: bool, verb: &Kernel, matches: &ArgMatches) -> Result<()> {
@@ -20,9 +23,24 @@ pub fn run(json: bool, verb: &Kernel, matches: &ArgMatches) -> Result<()> {
         Kernel::Fetch(args) => fetch::run(json, args),
         Kernel::Build(args) => build::run(json, args),
         Kernel::Boot(args) => boot::run(json, args),
-        Kernel::Selftests(args) => selftests::run(json, args),
+        Kernel::Selftests(args) => selftests::run(json, args, matches),
         Kernel::Bench(args) => bench::run(json, args, matches),
         Kernel::Test(args) => test::run(json, args),
         Kernel::Series(args) => series::run(json, args),
+    }
+}
+
+/// Refuse policies that were asked for where no kernel has any.
+fn check_policies(asked: &[Policy], variants: &[Variant]) -> Result<()> {
+    let of_every_kernel = |policy: &Policy| matches!(policy, Policy::Off | Policy::Stock);
+    match asked.iter().find(|policy| !of_every_kernel(policy)) {
+        Some(policy) if !variants.iter().any(|variant| variant.has_policies()) => {
+            Err(WrongUsage(format!(
+                "--policy {policy}: kernels without research's steps have no policies: add patched \
+                 to --variant"
+            ))
+            .into())
+        }
+        _ => Ok(()),
     }
 }

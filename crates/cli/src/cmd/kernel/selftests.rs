@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `kernel selftests`: upstream's selftests and the project's own, on the plain kernel and on
-//! the patched one under each policy; the results are compared, and kept as lists in a run.
+//! others, on the patched one under each policy; the results are compared, and kept as lists in a run.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use clap::ArgMatches;
+use clap::parser::ValueSource;
 use cowlab_lab::ktap::Outcome;
 use cowlab_lab::outcome::TestResult;
 use cowlab_lab::selftests::batches::Order;
@@ -18,6 +20,7 @@ use cowlab_machine::{Facts, Policy, Root};
 use cowlab_store::{Accelerator, Environment, KernelBuild};
 use serde::Serialize;
 
+use super::check_policies;
 use crate::args::KernelSelftestsArgs;
 use crate::lab::Lab;
 use crate::run_life::{Report, RunLife};
@@ -45,12 +48,15 @@ struct Session {
 }
 
 /// Run the verb.
-pub fn run(json: bool, args: &KernelSelftestsArgs) -> Result<()> {
+pub fn run(json: bool, args: &KernelSelftestsArgs, matches: &ArgMatches) -> Result<()> {
+    if matches.value_source("policy") == Some(ValueSource::CommandLine) {
+        check_policies(&args.policy, &args.variant)?;
+    }
     let common = &args.run.common(json, false);
     if args.guest.memory_bytes.is_some() || args.guest.cpus.is_some() {
         bail!(WrongUsage("--guest: the list has memory and CPUs (kernel/selftests.toml)".into()));
     }
-    let lab = Lab::open(json)?;
+    let lab = Lab::open(json)?.of(&args.source);
     boot::check_tools()?;
     let kernel = lab.kernel()?;
     let list = List::read(&kernel.file("selftests.toml"))?;
@@ -67,7 +73,9 @@ pub fn run(json: bool, args: &KernelSelftestsArgs) -> Result<()> {
     let waiting = || lab.say("another cowlab runs the selftests: waiting");
     let _lock = lab.cache.lock("selftests", waiting)?;
     let own = kernel.path().join("../tests/kernel");
-    let programs = lab.watched(|watch| programs(&lab.cache, &kernel, &own, &list.build, watch))?;
+    let source = lab.source()?;
+    let programs =
+        lab.watched(|watch| programs(&lab.cache, &kernel, &source, &own, &list.build, watch))?;
     let mut sessions: Vec<Session> = Vec::new();
     let mut guests = Vec::new();
     for variant in &args.variant {
@@ -143,7 +151,7 @@ fn on_variant(
     let variant = built.info.variant;
     let folder = lab.cache.folder(&format!("test/selftests-{variant}"))?;
     let none: &[Policy] = &[];
-    let policies = if variant == Variant::Plain { none } else { &args.policy };
+    let policies = if variant.has_policies() { &args.policy } else { none };
     let cowlab = std::env::current_exe().context("where is cowlab?")?;
     let order =
         Order { programs, folder: &folder, cowlab: &cowlab, policies, stress_s: args.stress_s };
@@ -182,7 +190,7 @@ fn on_variant(
     };
     let mut sessions: Vec<Session> = batches.iter().map(|batch| of_batch(&batch.label)).collect();
     // What the log says outside of any test belongs to no policy.
-    if variant != Variant::Plain && all.iter().any(|result| result.batch.is_empty()) {
+    if !policies.is_empty() && all.iter().any(|result| result.batch.is_empty()) {
         sessions.push(of_batch(""));
     }
     Ok(sessions)

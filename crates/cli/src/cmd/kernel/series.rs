@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `kernel series`: the steps as a mail series.
+//! `kernel series`: the steps of one series as mails.
 
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result, bail};
 use cowlab_lab::mail::{self, Author, Checked};
-use cowlab_lab::source::{self, Source};
-use cowlab_lab::{Order, Variant, cover};
+use cowlab_lab::source::Source;
+use cowlab_lab::{Order, Series, Variant, cover};
 use cowlab_store::Run;
 use serde::Serialize;
 
@@ -27,9 +27,14 @@ struct SeriesSummary {
 
 /// Run the verb.
 pub fn run(json: bool, args: &KernelSeriesArgs) -> Result<()> {
-    let lab = Lab::open(json)?;
+    let lab = Lab::open(json)?.of(&args.source);
     let kernel = lab.kernel()?;
-    let steps = kernel.steps(None)?;
+    let below: &[Series] = match args.series {
+        Series::Upstream => &[],
+        Series::Research => &[Series::Upstream],
+    };
+    let steps = kernel.steps(&[args.series], None)?;
+    let below = kernel.steps(below, None)?;
     let author = match &args.author {
         Some(text) => Author::parse(text)?,
         None => Author::of_git(kernel.path())?,
@@ -39,25 +44,28 @@ pub fn run(json: bool, args: &KernelSeriesArgs) -> Result<()> {
         None => None,
     };
     let quoted = quoted.as_ref().map(|(folder, run)| (*folder, run));
-    let mut letter = cover::read(&kernel.file("series/COVER"), quoted)?;
+    let mut letter = cover::read(&kernel.file(&format!("{}/COVER", args.series)), quoted)?;
     let say = |what: &str| lab.say(what);
-    let source = match Source::current(&lab.cache) {
-        Some(source) => source,
-        None => source::fetch(&lab.cache, None, &say)?.source,
-    };
+    let source = lab.source()?;
     let package = source.package.as_deref().map_or(String::new(), |p| format!(" (Debian {p})"));
-    letter.body += &format!("\nBased on Linux {}{package}.\n", source.version);
-    let series = mail::commit(&lab.cache, &source, &steps, &author, &say)?;
-    let mails = series.write(&args.output, args.reroll, &letter, &author)?;
+    let with = if below.is_empty() { "" } else { ", with the series upstream" };
+    letter.body += &format!("\nBased on Linux {}{package}{with}.\n", source.version);
+    let commits = mail::commit(&lab.cache, &source, &below, &steps, &author, &say)?;
+    let mails = commits.write(&args.output, args.reroll, &letter, &author)?;
     // checkpatch has nothing to say about a letter.
     let checkpatch = mail::checkpatch(&source.tree(&lab.cache), &mails[1..])?;
     if args.check {
         lab.say("applying the mails to a fresh source");
-        series.apply_again(&lab.cache, &mails, &author)?;
+        commits.apply_again(&lab.cache, &mails, &author)?;
     }
+    let variant = match args.series {
+        Series::Upstream => Variant::Upstream,
+        Series::Research => Variant::Patched,
+    };
     let mut built = Vec::new();
     for step in steps.iter().filter(|_| args.build) {
-        let mut order = Order::of(Variant::Patched);
+        let mut order = Order::of(variant);
+        order.source.clone_from(&lab.source);
         order.through = Some(step.name.clone());
         lab.watched(|watch| cowlab_lab::build(&lab.cache, &kernel, &order, watch))
             .with_context(|| format!("with the steps up to {}", step.name))?;

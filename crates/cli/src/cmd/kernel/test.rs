@@ -36,7 +36,7 @@ struct Tested {
 
 /// Run the verb.
 pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
-    let lab = Lab::open(json)?;
+    let lab = Lab::open(json)?.of(&args.source);
     boot::check_tools()?;
     let folder = match &args.tests {
         Some(folder) => folder.clone(),
@@ -52,7 +52,7 @@ pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
     let mut all = Vec::new();
     for variant in &args.variant {
         let built = lab.built(*variant)?;
-        let folder = lab.cache.folder(&format!("test/{variant}"))?;
+        let folder = lab.cache.folder(&format!("test/{}", built.info.name()))?;
         let mut kernel_arguments = built.words();
         kernel_arguments.extend_from_slice(&own_arguments);
         let batch = Batch { label: String::new(), setup: String::new(), tests: tests.clone() };

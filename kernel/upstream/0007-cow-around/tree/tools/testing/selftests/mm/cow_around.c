@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Copy-on-write around (mm/cow_around.c): writes in a row to pages that fork shares are copied
+ * block by block, any others page by page, and both processes see what they would have seen.
+ *
+ * Each test forks with an area of which page p holds p. One of the two writes to some of the
+ * pages; then both look at every page, and /proc/vmstat tells how the pages were copied.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../kselftest.h"
+#include "thp_settings.h"
+
+/* Sizes of blocks that one fault copies with any size of pages: the smallest, and 64 KiB. */
+#define SMALL_ORDER	2
+#define ORDER		(page_size < 16384 ? 4 : 2)
+#define BLOCK		(1l << ORDER)
+#define TABLES		2
+/* So many pages in a row are copied one by one before a block is. */
+#define RUN		3
+/* The page that some tests make special, in the middle of a block. */
+#define SPECIAL		(3 * BLOCK + 2)
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE	23
+#endif
+
+static size_t page_size;
+static long pages, table; /* of the area, and of one page table */
+static char *mem;
+
+/* What a test expects of the writes. */
+struct expected {
+	long events; /* faults that copied more than their page */
+	long pages; /* pages that they copied beside it */
+	long folios; /* large folios among the copies */
+};
+
+static long *at(long page)
+{
+	return (long *)(mem + page * page_size);
+}
+
+static long vmstat(const char *name)
+{
+	FILE *file = fopen("/proc/vmstat", "r");
+	char line[128], key[64];
+	long value, found = -1;
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "%63s %ld", key, &value) == 2 && !strcmp(key, name))
+			found = value;
+	if (file)
+		fclose(file);
+	return found;
+}
+
+static long folios(void)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path),
+		 "/sys/kernel/mm/transparent_hugepage/hugepages-%lukB/stats/anon_fault_alloc",
+		 (BLOCK * page_size) >> 10);
+	return (long)read_num(path);
+}
+
+/* --- Ways to write: each leaves -p - 1 in the pages that it writes to -------------------------- */
+
+static void write_page(long page)
+{
+	*at(page) = -page - 1;
+}
+
+static void upwards(void)
+{
+	for (long p = 0; p < pages; p++)
+		write_page(p);
+}
+
+static void downwards(void)
+{
+	for (long p = pages - 1; p >= 0; p--)
+		write_page(p);
+}
+
+static void lone(void)
+{
+	for (long p = 5; p < pages; p += 2 * BLOCK)
+		write_page(p);
+}
+
+static void in_a_row(long nr)
+{
+	for (long p = 5; p < pages; p += 2 * BLOCK)
+		for (long i = 0; i < nr; i++)
+			write_page(p + i);
+}
+
+static void few(void)
+{
+	in_a_row(RUN);
+}
+
+static void enough(void)
+{
+	in_a_row(RUN + 1);
+}
+
+static void all_but_one(void)
+{
+	for (long p = 0; p < pages; p++)
+		if (p != SPECIAL)
+			write_page(p);
+}
+
+/* The second word of each page, which no other test writes to. */
+static void *thread_downwards(void *unused)
+{
+	for (long p = pages - 1; p >= 0; p--)
+		at(p)[1] = p + 1;
+	return NULL;
+}
+
+static void two_threads(void)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, thread_downwards, NULL))
+		ksft_exit_fail_msg("pthread_create: %s\n", strerror(errno));
+	upwards();
+	pthread_join(thread, NULL);
+	for (long p = 0; p < pages; p++)
+		if (at(p)[1] != p + 1)
+			write_page(p - 1); /* lost: let the look at the pages fail */
+}
+
+static void beside(void)
+{
+	write_page(SPECIAL);
+}
+
+/* --- What is done to the area before the fork -------------------------------------------------- */
+
+static int pipe_of_page[2];
+static int uffd = -1;
+
+static void hole(void)
+{
+	if (madvise(at(SPECIAL), page_size, MADV_DONTNEED))
+		ksft_exit_fail_msg("MADV_DONTNEED: %s\n", strerror(errno));
+}
+
+/* A reference that is no pin. */
+static void in_a_pipe(void)
+{
+	struct iovec vector = { at(SPECIAL), page_size };
+
+	if (pipe(pipe_of_page) || vmsplice(pipe_of_page[1], &vector, 1, 0) != (ssize_t)page_size)
+		ksft_exit_fail_msg("vmsplice: %s\n", strerror(errno));
+}
+
+static void given_up(void)
+{
+	if (madvise(at(SPECIAL), page_size, MADV_FREE))
+		ksft_exit_fail_msg("MADV_FREE: %s\n", strerror(errno));
+}
+
+static void watched(void)
+{
+	struct uffdio_register range = {
+		.range = { (uintptr_t)mem, pages * page_size },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	struct uffdio_api api = { .api = UFFD_API };
+
+	uffd = syscall(__NR_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+	if (uffd < 0 || ioctl(uffd, UFFDIO_API, &api) || ioctl(uffd, UFFDIO_REGISTER, &range))
+		ksft_exit_fail_msg("userfaultfd: %s\n", strerror(errno));
+}
+
+static void locked(void)
+{
+	if (mlock(mem, pages * page_size))
+		ksft_exit_fail_msg("mlock: %s\n", strerror(errno));
+}
+
+/* The mapping ends in the middle of a block, and begins there. */
+static void cut(void)
+{
+	if (mprotect(at(SPECIAL), page_size, PROT_READ))
+		ksft_exit_fail_msg("mprotect: %s\n", strerror(errno));
+}
+
+/* Writable, and yet no evidence of writes in a row. */
+static void shared_neighbours(void)
+{
+	char *start = (char *)at(SPECIAL - RUN);
+
+	if (mmap(start, RUN * page_size, PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != start)
+		ksft_exit_fail_msg("mmap: %s\n", strerror(errno));
+	for (long p = SPECIAL - RUN; p < SPECIAL; p++)
+		*at(p) = p;
+}
+
+/* Where there is swap: its entries have bits of their own. */
+static void swapped_neighbours(void)
+{
+	madvise(at(SPECIAL - RUN), RUN * page_size, MADV_PAGEOUT);
+}
+
+static void small_too(void)
+{
+	thp_current_settings()->hugepages[SMALL_ORDER].enabled = THP_MADVISE;
+	thp_write_settings(thp_current_settings());
+}
+
+static void no_sizes(void)
+{
+	thp_current_settings()->hugepages[ORDER].enabled = THP_NEVER;
+	thp_write_settings(thp_current_settings());
+}
+
+/* --- The frame ------------------------------------------------------------------------------------ */
+
+enum writer { CHILD, PARENT };
+
+static const struct test {
+	const char *name;
+	void (*before)(void);
+	void (*write)(void);
+	enum writer writer;
+	bool alone; /* the child has ended before the parent writes */
+	bool raced; /* how the pages are copied depends on the order of the threads */
+	bool special; /* a page is, so that its block is not copied to a folio */
+} tests[] = {
+	{ "the child writes upwards", NULL, upwards, CHILD },
+	{ "the child writes downwards", NULL, downwards, CHILD },
+	{ "the parent writes upwards", NULL, upwards, PARENT },
+	{ "lone writes", NULL, lone, CHILD },
+	{ "a few writes in a row", NULL, few, CHILD },
+	{ "enough writes in a row", NULL, enough, CHILD },
+	{ "two threads that meet", NULL, two_threads, CHILD, .raced = true },
+	{ "the child is gone", NULL, upwards, PARENT, .alone = true },
+	{ "a page that is not there", hole, upwards, CHILD, .special = true },
+	{ "a page in a pipe", in_a_pipe, upwards, CHILD, .special = true },
+	{ "a page that is given up", given_up, upwards, CHILD, .special = true },
+	{ "memory that userfaultfd watches", watched, upwards, PARENT },
+	{ "memory that is locked", locked, upwards, CHILD },
+	{ "a block of two mappings", cut, all_but_one, CHILD, .special = true },
+	{ "beside a shared mapping", shared_neighbours, beside, CHILD },
+	{ "beside swapped pages", swapped_neighbours, beside, CHILD },
+	{ "two sizes are enabled", small_too, upwards, CHILD },
+	{ "no size is enabled", no_sizes, upwards, CHILD },
+};
+
+static struct expected expect(const struct test *test, bool of_folios)
+{
+	struct expected none = { 0 }, one;
+	long of_table = table / BLOCK;
+
+	if (test->alone || test->before == watched || test->before == no_sizes)
+		return none;
+	if (test->write == lone || test->write == few || test->write == beside)
+		return none;
+	if (test->write == enough)
+		/* The last of them takes the rest of the block along. */
+		one = (struct expected){ of_table / 2, of_table / 2 * (BLOCK - RUN - 1), 0 };
+	else
+		/* A few pages alone, the rest of their block, and then block by block. */
+		one = (struct expected){ of_table, table - of_table - RUN, of_table - 1 };
+	/* Of the first block, the smaller ones that are whole: all but the first. */
+	if (test->before == small_too && ORDER > SMALL_ORDER) {
+		long small = BLOCK >> SMALL_ORDER;
+
+		one.events += small - 2;
+		one.pages -= small - 1;
+	}
+	one.events *= TABLES;
+	one.pages *= TABLES;
+	one.folios = one.folios * TABLES - test->special;
+	/* The whole block is in use by the pipe, or not in one mapping; or a page of it is special. */
+	if (test->before == cut || (test->before == in_a_pipe && of_folios)) {
+		one.events--;
+		one.pages -= BLOCK - 1;
+	} else if (test->special) {
+		one.pages--;
+	}
+	return one;
+}
+
+static bool written(const struct test *test, long page)
+{
+	long i = page % (2 * BLOCK);
+
+	if (test->write == lone)
+		return i == 5;
+	if (test->write == few)
+		return i >= 5 && i < 5 + RUN;
+	if (test->write == enough)
+		return i >= 5 && i <= 5 + RUN;
+	if (test->write == all_but_one)
+		return page != SPECIAL;
+	if (test->write == beside)
+		return page == SPECIAL;
+	return true;
+}
+
+/* Whether the area is as it has to be for the process that @wrote, or did not. */
+static bool right(const struct test *test, bool wrote)
+{
+	for (long p = 0; p < pages; p++) {
+		long holds = wrote && written(test, p) ? -p - 1 : p;
+
+		if (p == SPECIAL && test->before == hole && !wrote)
+			holds = 0;
+		if (*at(p) != holds) {
+			/* MADV_FREE: it may be gone, unless it was written to. */
+			if (p == SPECIAL && test->before == given_up && !wrote && !*at(p))
+				continue;
+			ksft_print_msg("page %ld holds %ld, not %ld\n", p, *at(p), holds);
+			return false;
+		}
+	}
+	return true;
+}
+
+static void map_area(bool of_folios)
+{
+	size_t size = pages * page_size, align = table * page_size;
+	char *all = mmap(NULL, size + align, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			 -1, 0);
+
+	if (all == MAP_FAILED)
+		ksft_exit_fail_msg("mmap: %s\n", strerror(errno));
+	mem = (char *)(((uintptr_t)all + align - 1) & ~(align - 1));
+	madvise(mem, size, of_folios ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+	for (long p = 0; p < pages; p++)
+		*at(p) = p;
+	if (madvise(mem, size, MADV_HUGEPAGE))
+		ksft_exit_fail_msg("MADV_HUGEPAGE: %s\n", strerror(errno));
+}
+
+struct result {
+	bool right;
+	struct expected counts;
+};
+
+static struct result watch_writes(const struct test *test)
+{
+	struct result r = { .counts = { vmstat("cow_around"), vmstat("cow_around_pages"), folios() } };
+
+	test->write();
+	r.counts.events = vmstat("cow_around") - r.counts.events;
+	r.counts.pages = vmstat("cow_around_pages") - r.counts.pages;
+	r.counts.folios = folios() - r.counts.folios;
+	r.right = right(test, true);
+	return r;
+}
+
+static void run(const struct test *test, bool of_folios)
+{
+	struct expected expected = expect(test, of_folios);
+	struct result *shared, r;
+	int done[2], status;
+	bool fine;
+	pid_t pid;
+	char byte;
+
+	shared = mmap(NULL, page_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED || pipe(done))
+		ksft_exit_fail_msg("cannot begin: %s\n", strerror(errno));
+	thp_push_settings(thp_current_settings());
+	map_area(of_folios);
+	if (test->before)
+		test->before();
+	pid = fork();
+	if (pid < 0)
+		ksft_exit_fail_msg("fork: %s\n", strerror(errno));
+	if (!pid) {
+		close(done[1]);
+		if (test->writer == CHILD)
+			*shared = watch_writes(test);
+		else if (!test->alone && read(done[0], &byte, 1) == 0)
+			shared->right = right(test, false);
+		_exit(0);
+	}
+	close(done[0]);
+	if (test->alone)
+		waitpid(pid, &status, 0);
+	if (test->writer == PARENT) {
+		r = watch_writes(test);
+		close(done[1]);
+	}
+	if (!test->alone)
+		waitpid(pid, &status, 0);
+	if (test->writer == CHILD) {
+		r = *shared;
+		close(done[1]);
+		fine = right(test, false);
+	} else {
+		fine = test->alone || shared->right;
+	}
+	fine = fine && r.right && WIFEXITED(status) && !WEXITSTATUS(status);
+	if (test->before == in_a_pipe) {
+		long held;
+
+		fine = fine && read(pipe_of_page[0], &held, sizeof(held)) == sizeof(held) &&
+		       held == SPECIAL;
+		close(pipe_of_page[0]);
+		close(pipe_of_page[1]);
+	}
+	if (uffd >= 0)
+		close(uffd);
+	uffd = -1;
+	thp_pop_settings();
+	munmap(mem, pages * page_size);
+	munmap(shared, page_size);
+
+	if (test->raced)
+		expected = r.counts;
+	ksft_print_msg("%ld faults copied %ld pages beside theirs, %ld folios\n", r.counts.events,
+		       r.counts.pages, r.counts.folios);
+	if (memcmp(&expected, &r.counts, sizeof(expected))) {
+		ksft_print_msg("expected: %ld, %ld, %ld\n", expected.events, expected.pages,
+			       expected.folios);
+		fine = false;
+	}
+	ksft_test_result(fine, "%s, in %s\n", test->name, of_folios ? "folios" : "base pages");
+}
+
+int main(void)
+{
+	struct thp_settings settings;
+
+	ksft_print_header();
+	page_size = getpagesize();
+	table = read_num("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size") / page_size;
+	pages = TABLES * table;
+	if (vmstat("cow_around") < 0 || !(thp_supported_orders() & (1 << ORDER)))
+		ksft_exit_skip("no copy-on-write around, or no folios of order %d\n", ORDER);
+	if (geteuid())
+		ksft_exit_skip("needs root, for the sizes of folios\n");
+	ksft_set_plan(2 * ARRAY_SIZE(tests));
+
+	thp_save_settings();
+	thp_read_settings(&settings);
+	for (int order = 0; order < NR_ORDERS; order++)
+		settings.hugepages[order].enabled = THP_NEVER;
+	settings.hugepages[ORDER].enabled = THP_MADVISE;
+	thp_push_settings(&settings);
+	for (size_t i = 0; i < ARRAY_SIZE(tests); i++) {
+		run(&tests[i], false);
+		run(&tests[i], true);
+	}
+	thp_restore_settings();
+	ksft_finished();
+}
