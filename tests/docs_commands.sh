@@ -43,7 +43,7 @@ pages=(README.md docs/{tutorials,how-to}/*.md)
 cd "$OLDPWD"
 
 for server in redis-server gunicorn; do
-	command -v $server >/dev/null || skip "needs $server: scripts/install redis footprints"
+	command -v $server >/dev/null || skip "needs $server: scripts/install docs"
 	[[ -z $(pgrep -x -r S,R,D $server) ]] || skip "a $server runs on this machine, which the pages' commands would find"
 done
 
