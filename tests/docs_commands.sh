@@ -42,6 +42,9 @@ python3 "$console" check README.md CONTRIBUTING.md docs/*.md docs/{tutorials,how
 pages=(README.md docs/{tutorials,how-to}/*.md)
 cd "$OLDPWD"
 
+# Elsewhere Redis forbids itself huge pages, or nobody has any: the pages say so, and print something else.
+grep -qsF '[madvise]' /sys/kernel/mm/transparent_hugepage/enabled ||
+	skip "needs transparent_hugepage/enabled = madvise, by which the pages' output was made"
 for server in redis-server gunicorn; do
 	command -v $server >/dev/null || skip "needs $server: scripts/install docs"
 	[[ -z $(pgrep -x -r S,R,D $server) ]] || skip "a $server runs on this machine, which the pages' commands would find"
