@@ -53,6 +53,7 @@ e2e: kernels
 	scripts/install redis
 	scripts/install footprints
 	scripts/install watch
+	scripts/install docs
 	scripts/install kernel-test
 	scripts/run-tests
 

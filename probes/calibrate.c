@@ -3,7 +3,7 @@
  * calibrate: the primitive costs that a fork and its copies are made of, each
  * measured ROUNDS times, interleaved, in one process with SIZE_BYTES.
  *
- * Every row is the total time of one round; docs/probes.md says which totals
+ * Every row is the total time of one round; docs/reference/probes.md says which totals
  * are subtracted from each other to get the cost of a trap, a copy or a flush.
  */
 #include "probe.h"

@@ -4,7 +4,7 @@
  * (or to a single one) and time it, as a whole and write by write.
  *
  * The workloads of document 002 (papers/): single-page, sequential and random
- * writes, seen from user space. docs/probes.md has the options and the rows.
+ * writes, seen from user space. docs/reference/probes.md has the options and the rows.
  */
 #include "cow_stats.h"
 #include "probe.h"

@@ -5,7 +5,7 @@
  *
  * The workload of Smith and Maguire, "Effects of copy-on-write memory
  * management on the response time of UNIX fork operations", 1988, appendix A,
- * with what Linux needs to be measured truly as options. docs/probes.md has
+ * with what Linux needs to be measured truly as options. docs/reference/probes.md has
  * the options, the rows and their definitions.
  */
 #include "probe.h"

@@ -4,8 +4,8 @@
  * fork from time to time a child that stays idle for two intervals: an
  * in-memory store that takes snapshots, without the store.
  *
- * The microbenchmark of CCoW (2022, papers/003). docs/probes.md has the
- * options, docs/snapshot.md what differs from the paper.
+ * The microbenchmark of CCoW (2022, papers/003). docs/reference/probes.md has the
+ * options, docs/reference/snapshot.md what differs from the paper.
  */
 #include "cow_stats.h"
 #include "probe.h"

@@ -19,7 +19,7 @@ mapfile -t verbs < <(verbs_of)
 # The list is the program's own; what the pages name as "cowlab VERB" is in it.
 while read -r verb; do
 	[[ " ${verbs[*]} " == *" $verb "* ]] || fail "README.md or docs/ has $verb, --help has ${verbs[*]}"
-done < <(grep -oh '`cowlab [a-z][a-z]*' "$REPOSITORY"/README.md "$REPOSITORY"/docs/*.md | sed 's/.*cowlab //' | sort -u)
+done < <(grep -oh '`cowlab [a-z][a-z]*' "$REPOSITORY"/README.md "$REPOSITORY"/docs/{,tutorials/,how-to/,reference/,explanation/}*.md | sed 's/.*cowlab //' | sort -u)
 all=()
 for verb in "${verbs[@]}"; do
 	all+=("$verb")

@@ -29,7 +29,7 @@ fn summaries(page: &mut String) -> std::fmt::Result {
     writeln!(
         page,
         "\n## `summary` of each verb\n\n`report RUN` has that of the verb that made the run. The lines of \
-         `watch` and of `tend` are in [watch.md](watch.md) and [tend.md](tend.md).\n\n\
+         `watch` and of `tend` are in [watch.md](reference/watch.md) and [tend.md](reference/tend.md).\n\n\
          | verb | key | what |\n| --- | --- | --- |"
     )?;
     for Summary { verbs, is_list, keys } in SUMMARIES {

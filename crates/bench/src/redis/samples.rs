@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A phase as samples. docs/redis.md says what each figure is.
+//! A phase as samples. docs/reference/redis.md says what each figure is.
 
 use cowlab_machine::cow_stats::ProcessCowStats;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A run of the probe as samples. docs/snapshot.md says what each figure is.
+//! A run of the probe as samples. docs/reference/snapshot.md says what each figure is.
 
 use anyhow::{Result, bail};
 use cowlab_machine::{Fragmentation, Rollup};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A server's phase as samples: as a whole, and snapshot by snapshot. docs/bench-tend.md says what each
-//! figure is.
+//! A server's phase as samples: as a whole, and snapshot by snapshot. docs/reference/bench-tend.md
+//! says what each figure is.
 
 use std::ops::Range;
 

@@ -13,7 +13,8 @@ pub enum Scope {
     Everything,
 }
 
-/// What is told of page faults, from the cheapest to the dearest; docs/watch.md has the figures.
+/// What is told of page faults, from the cheapest to the dearest;
+/// docs/reference/watch.md has the figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FaultMode {
     /// Nothing, at no cost.

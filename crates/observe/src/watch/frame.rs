@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is known at one refresh: the format of `--json`, recordings and `--replay`, and what views
-//! and metrics are made of. docs/watch.md describes it.
+//! and metrics are made of. docs/reference/watch.md describes it.
 
 use anyhow::{Context, Result, bail};
 use cowlab_schema::Command;
