@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
 # The kernels' own tests (tests/kernel), quick, on the plain kernel and on the patched one, and the
-# selftest of the step that most of the kernel's memory management meets.
+# selftests of the step that most of the kernel's memory management meets, and of the candidate.
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
@@ -26,7 +26,9 @@ done
 if grep -E '^ok [0-9]+ patched .* # SKIP' out >skipped; then
 	fail "expected no skip on the patched kernel, saw: $(<skipped)"
 fi
-run kernel selftests --variant patched --policy defer --filter cow_defer
-[[ $status == 0 ]] || cat out err
-is_status 0
-grep -Eq '^patched defer +[1-9][0-9]+ +0 +0$' out || fail "expected cow_defer to pass, saw: $(<out)"
+for test in cow_defer cow_around; do
+	run kernel selftests --variant patched --policy defer --filter $test
+	[[ $status == 0 ]] || cat out err
+	is_status 0
+	grep -Eq '^patched defer +[1-9][0-9]+ +0 +0$' out || fail "expected $test to pass, saw: $(<out)"
+done
