@@ -48,7 +48,7 @@
 	  __GFP_NOWARN) & ~__GFP_RECLAIM)
 
 /**
- * struct cow_block - an aligned block of pages
+ * struct cow_span - an aligned block of pages
  * @start: its address
  * @order: of its size
  * @fault: number of the page that was written to
@@ -56,7 +56,7 @@
  * @pages: for each page that is to be copied, itself, once it is allocated its
  *	copy, and its entry when it was looked at
  */
-struct cow_block {
+struct cow_span {
 	unsigned long start;
 	unsigned int order;
 	unsigned int fault;
@@ -68,14 +68,14 @@ struct cow_block {
 	} pages[];
 };
 
-static unsigned int cow_block_nr(const struct cow_block *block)
+static unsigned int cow_span_nr(const struct cow_span *span)
 {
-	return 1U << block->order;
+	return 1U << span->order;
 }
 
-static pte_t *cow_block_ptep(struct vm_fault *vmf, const struct cow_block *block, unsigned int i)
+static pte_t *cow_span_ptep(struct vm_fault *vmf, const struct cow_span *span, unsigned int i)
 {
-	return vmf->pte - block->fault + i;
+	return vmf->pte - span->fault + i;
 }
 
 /* Whether the pages directly before, or after, the faulting one are private already. */
@@ -105,7 +105,7 @@ static bool cow_beside_run(struct vm_fault *vmf)
 }
 
 /* The orders that a block may be of. */
-static unsigned long cow_block_orders(struct vm_fault *vmf)
+static unsigned long cow_span_orders(struct vm_fault *vmf)
 {
 	struct vm_area_struct *vma = vmf->vma;
 	unsigned long orders;
@@ -159,146 +159,146 @@ static bool cow_copyable(const struct vm_fault *vmf, unsigned long addr, pte_t p
 	return !folio_maybe_dma_pinned(folio) && !cow_in_use(vmf, folio);
 }
 
-/* Whether all pages of the block of @order in @block are to be copied. */
-static bool cow_block_whole(const struct cow_block *block, unsigned int order)
+/* Whether all pages of the block of @order in @span are to be copied. */
+static bool cow_span_whole(const struct cow_span *span, unsigned int order)
 {
-	unsigned int i, first = ALIGN_DOWN(block->fault, 1U << order);
+	unsigned int i, first = ALIGN_DOWN(span->fault, 1U << order);
 
 	for (i = first; i < first + (1U << order); i++)
-		if (!block->pages[i].old)
+		if (!span->pages[i].old)
 			return false;
 	return true;
 }
 
-/* Narrow @block to the largest of @orders that is whole; or, if none is, to the smallest. */
-static void cow_block_narrow(struct cow_block *block, unsigned long orders)
+/* Narrow @span to the largest of @orders that is whole; or, if none is, to the smallest. */
+static void cow_span_narrow(struct cow_span *span, unsigned long orders)
 {
-	unsigned int i, first, order = block->order;
+	unsigned int i, first, order = span->order;
 
-	while (!cow_block_whole(block, order) && (orders & (BIT(order) - 1)))
+	while (!cow_span_whole(span, order) && (orders & (BIT(order) - 1)))
 		order = next_order(&orders, order);
-	first = ALIGN_DOWN(block->fault, 1U << order);
-	memmove(block->pages, block->pages + first, sizeof(block->pages[0]) << order);
-	block->start += first * PAGE_SIZE;
-	block->fault -= first;
-	block->order = order;
-	block->shared = 0;
-	for (i = 0; i < cow_block_nr(block); i++)
-		block->shared += !!block->pages[i].old;
+	first = ALIGN_DOWN(span->fault, 1U << order);
+	memmove(span->pages, span->pages + first, sizeof(span->pages[0]) << order);
+	span->start += first * PAGE_SIZE;
+	span->fault -= first;
+	span->order = order;
+	span->shared = 0;
+	for (i = 0; i < cow_span_nr(span); i++)
+		span->shared += !!span->pages[i].old;
 }
 
 /* Find the pages to copy, with the page table lock held. NULL: no more than the one. */
-static struct cow_block *cow_block_find(struct vm_fault *vmf, unsigned long orders)
+static struct cow_span *cow_span_find(struct vm_fault *vmf, unsigned long orders)
 {
 	unsigned int i, order = highest_order(orders);
-	struct cow_block *block;
+	struct cow_span *span;
 
-	block = kzalloc(struct_size(block, pages, 1U << order), GFP_NOWAIT | __GFP_NOWARN);
-	if (!block)
+	span = kzalloc(struct_size(span, pages, 1U << order), GFP_NOWAIT | __GFP_NOWARN);
+	if (!span)
 		return NULL;
-	block->order = order;
-	block->start = ALIGN_DOWN(vmf->address, PAGE_SIZE << order);
-	block->fault = (vmf->address - block->start) >> PAGE_SHIFT;
-	for (i = 0; i < cow_block_nr(block); i++) {
-		pte_t pte = ptep_get(cow_block_ptep(vmf, block, i));
+	span->order = order;
+	span->start = ALIGN_DOWN(vmf->address, PAGE_SIZE << order);
+	span->fault = (vmf->address - span->start) >> PAGE_SHIFT;
+	for (i = 0; i < cow_span_nr(span); i++) {
+		pte_t pte = ptep_get(cow_span_ptep(vmf, span, i));
 
-		if (i == block->fault)
+		if (i == span->fault)
 			pte = vmf->orig_pte;
-		else if (!cow_copyable(vmf, block->start + i * PAGE_SIZE, pte))
+		else if (!cow_copyable(vmf, span->start + i * PAGE_SIZE, pte))
 			continue;
-		block->pages[i].old = pte_page(pte);
-		block->pages[i].pte = pte;
+		span->pages[i].old = pte_page(pte);
+		span->pages[i].pte = pte;
 	}
-	cow_block_narrow(block, orders);
-	if (block->shared == 1) {
-		kfree(block);
+	cow_span_narrow(span, orders);
+	if (span->shared == 1) {
+		kfree(span);
 		return NULL;
 	}
 	/*
 	 * The fault has its own reference. With these nobody else re-uses the
 	 * pages, that is, makes them exclusive, before they are put.
 	 */
-	for (i = 0; i < cow_block_nr(block); i++)
-		if (i != block->fault && block->pages[i].old)
-			folio_get(page_folio(block->pages[i].old));
-	return block;
+	for (i = 0; i < cow_span_nr(span); i++)
+		if (i != span->fault && span->pages[i].old)
+			folio_get(page_folio(span->pages[i].old));
+	return span;
 }
 
-static bool cow_block_is_folio(const struct cow_block *block)
+static bool cow_span_is_folio(const struct cow_span *span)
 {
-	return folio_test_large(page_folio(block->pages[block->fault].new));
+	return folio_test_large(page_folio(span->pages[span->fault].new));
 }
 
 /* Give up the copies. */
-static void cow_block_drop(struct cow_block *block)
+static void cow_span_drop(struct cow_span *span)
 {
 	unsigned int i;
 
-	for (i = 0; i < cow_block_nr(block); i++) {
-		struct page *page = block->pages[i].new;
+	for (i = 0; i < cow_span_nr(span); i++) {
+		struct page *page = span->pages[i].new;
 
 		/* A folio's reference is that of its first page. */
 		if (page && !PageTail(page))
 			put_page(page);
-		block->pages[i].new = NULL;
+		span->pages[i].new = NULL;
 	}
 }
 
 /* A folio for the whole block. */
-static bool cow_block_alloc_folio(struct vm_fault *vmf, struct cow_block *block)
+static bool cow_span_alloc_folio(struct vm_fault *vmf, struct cow_span *span)
 {
 	struct vm_area_struct *vma = vmf->vma;
 	gfp_t gfp = vma_thp_gfp_mask(vma) & ~__GFP_DIRECT_RECLAIM;
 	struct folio *folio;
 	unsigned int i;
 
-	if (block->shared < cow_block_nr(block))
+	if (span->shared < cow_span_nr(span))
 		return false;
-	folio = vma_alloc_folio(gfp, block->order, vma, block->start, true);
+	folio = vma_alloc_folio(gfp, span->order, vma, span->start, true);
 	if (!folio) {
-		count_mthp_stat(block->order, MTHP_STAT_ANON_FAULT_FALLBACK);
+		count_mthp_stat(span->order, MTHP_STAT_ANON_FAULT_FALLBACK);
 		return false;
 	}
 	if (mem_cgroup_charge(folio, vma->vm_mm, gfp)) {
-		count_mthp_stat(block->order, MTHP_STAT_ANON_FAULT_FALLBACK);
-		count_mthp_stat(block->order, MTHP_STAT_ANON_FAULT_FALLBACK_CHARGE);
+		count_mthp_stat(span->order, MTHP_STAT_ANON_FAULT_FALLBACK);
+		count_mthp_stat(span->order, MTHP_STAT_ANON_FAULT_FALLBACK_CHARGE);
 		folio_put(folio);
 		return false;
 	}
 	folio_throttle_swaprate(folio, gfp);
-	for (i = 0; i < cow_block_nr(block); i++)
-		block->pages[i].new = folio_page(folio, i);
+	for (i = 0; i < cow_span_nr(span); i++)
+		span->pages[i].new = folio_page(folio, i);
 	return true;
 }
 
-static bool cow_block_alloc_page(struct vm_fault *vmf, struct cow_block *block, unsigned int i)
+static bool cow_span_alloc_page(struct vm_fault *vmf, struct cow_span *span, unsigned int i)
 {
 	struct vm_area_struct *vma = vmf->vma;
 	struct folio *folio;
 
-	folio = vma_alloc_folio(GFP_COW_AROUND, 0, vma, block->start + i * PAGE_SIZE, false);
+	folio = vma_alloc_folio(GFP_COW_AROUND, 0, vma, span->start + i * PAGE_SIZE, false);
 	if (!folio)
 		return false;
 	if (mem_cgroup_charge(folio, vma->vm_mm, GFP_COW_AROUND)) {
 		folio_put(folio);
 		return false;
 	}
-	block->pages[i].new = &folio->page;
+	span->pages[i].new = &folio->page;
 	return true;
 }
 
 /* Base pages, as many as there are. False: not even one beside the faulting page's. */
-static bool cow_block_alloc_pages(struct vm_fault *vmf, struct cow_block *block)
+static bool cow_span_alloc_pages(struct vm_fault *vmf, struct cow_span *span)
 {
 	unsigned int i, nr = 0;
 
-	if (!cow_block_alloc_page(vmf, block, block->fault))
+	if (!cow_span_alloc_page(vmf, span, span->fault))
 		return false;
-	folio_throttle_swaprate(page_folio(block->pages[block->fault].new), GFP_KERNEL);
-	for (i = 0; i < cow_block_nr(block); i++) {
-		if (!block->pages[i].old || i == block->fault)
+	folio_throttle_swaprate(page_folio(span->pages[span->fault].new), GFP_KERNEL);
+	for (i = 0; i < cow_span_nr(span); i++) {
+		if (!span->pages[i].old || i == span->fault)
 			continue;
-		if (!cow_block_alloc_page(vmf, block, i))
+		if (!cow_span_alloc_page(vmf, span, i))
 			break;
 		nr++;
 	}
@@ -306,24 +306,24 @@ static bool cow_block_alloc_pages(struct vm_fault *vmf, struct cow_block *block)
 }
 
 /* Fill the copies. False: a page cannot be read, so each is left to its own fault. */
-static bool cow_block_copy(struct vm_fault *vmf, struct cow_block *block)
+static bool cow_span_copy(struct vm_fault *vmf, struct cow_span *span)
 {
 	unsigned int i;
 
-	for (i = 0; i < cow_block_nr(block); i++) {
-		struct page *from = block->pages[i].old;
-		struct page *to = block->pages[i].new;
+	for (i = 0; i < cow_span_nr(span); i++) {
+		struct page *from = span->pages[i].old;
+		struct page *to = span->pages[i].new;
 
 		if (!to)
 			continue;
-		if (copy_mc_user_highpage(to, from, block->start + i * PAGE_SIZE, vmf->vma))
+		if (copy_mc_user_highpage(to, from, span->start + i * PAGE_SIZE, vmf->vma))
 			return false;
 		kmsan_copy_page_meta(to, from);
-		if (!cow_block_is_folio(block))
+		if (!cow_span_is_folio(span))
 			__folio_mark_uptodate(page_folio(to));
 	}
-	if (cow_block_is_folio(block))
-		__folio_mark_uptodate(page_folio(block->pages[0].new));
+	if (cow_span_is_folio(span))
+		__folio_mark_uptodate(page_folio(span->pages[0].new));
 	return true;
 }
 
@@ -337,52 +337,52 @@ static bool cow_same(pte_t pte, pte_t old)
  * The lock was dropped for the copies. Give up those of pages that were zapped,
  * migrated, copied by their own fault, ... meanwhile. False: give up all.
  */
-static bool cow_block_unchanged(struct vm_fault *vmf, struct cow_block *block)
+static bool cow_span_unchanged(struct vm_fault *vmf, struct cow_span *span)
 {
 	unsigned int i;
 
-	for (i = 0; i < cow_block_nr(block); i++) {
+	for (i = 0; i < cow_span_nr(span); i++) {
 		pte_t pte;
 
-		if (!block->pages[i].new || i == block->fault)
+		if (!span->pages[i].new || i == span->fault)
 			continue;
-		pte = ptep_get(cow_block_ptep(vmf, block, i));
-		if (cow_same(pte, block->pages[i].pte) && !PageAnonExclusive(block->pages[i].old))
+		pte = ptep_get(cow_span_ptep(vmf, span, i));
+		if (cow_same(pte, span->pages[i].pte) && !PageAnonExclusive(span->pages[i].old))
 			continue;
-		if (cow_block_is_folio(block))
+		if (cow_span_is_folio(span))
 			return false;
-		put_page(block->pages[i].new);
-		block->pages[i].new = NULL;
+		put_page(span->pages[i].new);
+		span->pages[i].new = NULL;
 	}
 	return true;
 }
 
-static void cow_block_set_folio(struct vm_fault *vmf, struct cow_block *block)
+static void cow_span_set_folio(struct vm_fault *vmf, struct cow_span *span)
 {
-	struct folio *folio = page_folio(block->pages[0].new);
+	struct folio *folio = page_folio(span->pages[0].new);
 	struct vm_area_struct *vma = vmf->vma;
-	pte_t entry, *ptep = cow_block_ptep(vmf, block, 0);
-	unsigned int nr = cow_block_nr(block);
+	pte_t entry, *ptep = cow_span_ptep(vmf, span, 0);
+	unsigned int nr = cow_span_nr(span);
 
 	folio_ref_add(folio, nr - 1);
-	folio_add_new_anon_rmap(folio, vma, block->start, RMAP_EXCLUSIVE);
+	folio_add_new_anon_rmap(folio, vma, span->start, RMAP_EXCLUSIVE);
 	folio_add_lru_vma(folio, vma);
 	entry = pte_sw_mkyoung(mk_pte(&folio->page, vma->vm_page_prot));
 	entry = maybe_mkwrite(pte_mkdirty(entry), vma);
-	set_ptes(vma->vm_mm, block->start, ptep, entry, nr);
-	update_mmu_cache_range(vmf, vma, block->start, ptep, nr);
-	count_mthp_stat(block->order, MTHP_STAT_ANON_FAULT_ALLOC);
+	set_ptes(vma->vm_mm, span->start, ptep, entry, nr);
+	update_mmu_cache_range(vmf, vma, span->start, ptep, nr);
+	count_mthp_stat(span->order, MTHP_STAT_ANON_FAULT_ALLOC);
 }
 
-static void cow_block_set_pages(struct vm_fault *vmf, struct cow_block *block)
+static void cow_span_set_pages(struct vm_fault *vmf, struct cow_span *span)
 {
 	struct vm_area_struct *vma = vmf->vma;
 	unsigned int i;
 
-	for (i = 0; i < cow_block_nr(block); i++) {
-		unsigned long addr = block->start + i * PAGE_SIZE;
-		pte_t entry, *ptep = cow_block_ptep(vmf, block, i);
-		struct page *page = block->pages[i].new;
+	for (i = 0; i < cow_span_nr(span); i++) {
+		unsigned long addr = span->start + i * PAGE_SIZE;
+		pte_t entry, *ptep = cow_span_ptep(vmf, span, i);
+		struct page *page = span->pages[i].new;
 
 		if (!page)
 			continue;
@@ -395,31 +395,31 @@ static void cow_block_set_pages(struct vm_fault *vmf, struct cow_block *block)
 }
 
 /* How many pages from number @i on are replaced and follow each other in one folio. */
-static unsigned int cow_block_run(const struct cow_block *block, unsigned int i)
+static unsigned int cow_span_run(const struct cow_span *span, unsigned int i)
 {
-	struct page *old = block->pages[i].old;
+	struct page *old = span->pages[i].old;
 	unsigned int run = 1;
 
-	while (i + run < cow_block_nr(block) && block->pages[i + run].new &&
-	       block->pages[i + run].old == old + run &&
+	while (i + run < cow_span_nr(span) && span->pages[i + run].new &&
+	       span->pages[i + run].old == old + run &&
 	       page_folio(old + run) == page_folio(old))
 		run++;
 	return run;
 }
 
 /* Put the copies in the place of the pages. Called with the page table lock held. */
-static void cow_block_replace(struct vm_fault *vmf, struct cow_block *block)
+static void cow_span_replace(struct vm_fault *vmf, struct cow_span *span)
 {
-	unsigned int i, run, nr = 0, first = block->fault, last = block->fault;
+	unsigned int i, run, nr = 0, first = span->fault, last = span->fault;
 	struct vm_area_struct *vma = vmf->vma;
 
-	for (i = 0; i < cow_block_nr(block); i++) {
-		unsigned long addr = block->start + i * PAGE_SIZE;
+	for (i = 0; i < cow_span_nr(span); i++) {
+		unsigned long addr = span->start + i * PAGE_SIZE;
 
-		if (!block->pages[i].new)
+		if (!span->pages[i].new)
 			continue;
-		flush_cache_page(vma, addr, page_to_pfn(block->pages[i].old));
-		ptep_get_and_clear(vma->vm_mm, addr, cow_block_ptep(vmf, block, i));
+		flush_cache_page(vma, addr, page_to_pfn(span->pages[i].old));
+		ptep_get_and_clear(vma->vm_mm, addr, cow_span_ptep(vmf, span, i));
 		first = min(first, i);
 		last = max(last, i);
 		nr++;
@@ -430,19 +430,19 @@ static void cow_block_replace(struct vm_fault *vmf, struct cow_block *block)
 	 * so flush between clearing and setting, before the old rmap goes (see
 	 * wp_page_copy()).
 	 */
-	flush_tlb_range(vma, block->start + first * PAGE_SIZE,
-			block->start + (last + 1) * PAGE_SIZE);
-	if (cow_block_is_folio(block))
-		cow_block_set_folio(vmf, block);
+	flush_tlb_range(vma, span->start + first * PAGE_SIZE,
+			span->start + (last + 1) * PAGE_SIZE);
+	if (cow_span_is_folio(span))
+		cow_span_set_folio(vmf, span);
 	else
-		cow_block_set_pages(vmf, block);
-	for (i = 0; i < cow_block_nr(block); i += run) {
-		struct page *old = block->pages[i].old;
+		cow_span_set_pages(vmf, span);
+	for (i = 0; i < cow_span_nr(span); i += run) {
+		struct page *old = span->pages[i].old;
 
 		run = 1;
-		if (!block->pages[i].new)
+		if (!span->pages[i].new)
 			continue;
-		run = cow_block_run(block, i);
+		run = cow_span_run(span, i);
 		folio_remove_rmap_ptes(page_folio(old), old, run, vma);
 	}
 	if (nr > 1) {
@@ -451,50 +451,50 @@ static void cow_block_replace(struct vm_fault *vmf, struct cow_block *block)
 	}
 }
 
-/* Put the references of the block, and those of the entries that are replaced. */
-static void cow_block_free(struct cow_block *block, bool keep)
+/* Put the references of the span, and those of the entries that are replaced. */
+static void cow_span_free(struct cow_span *span, bool keep)
 {
 	unsigned int i;
 
-	for (i = 0; i < cow_block_nr(block); i++) {
+	for (i = 0; i < cow_span_nr(span); i++) {
 		struct folio *folio;
 
-		if (!block->pages[i].old || (keep && i == block->fault))
+		if (!span->pages[i].old || (keep && i == span->fault))
 			continue;
-		folio = page_folio(block->pages[i].old);
+		folio = page_folio(span->pages[i].old);
 		/* Of the others none was in the swap cache. */
-		if (block->pages[i].new && i == block->fault)
+		if (span->pages[i].new && i == span->fault)
 			free_swap_cache(folio);
-		folio_put_refs(folio, block->pages[i].new ? 2 : 1);
+		folio_put_refs(folio, span->pages[i].new ? 2 : 1);
 	}
-	kfree(block);
+	kfree(span);
 }
 
 /*
  * Copy the block. Called without the lock. False: the faulting page is to be
  * copied alone.
  */
-static bool cow_block_do(struct vm_fault *vmf, struct cow_block *block)
+static bool cow_span_do(struct vm_fault *vmf, struct cow_span *span)
 {
 	struct vm_area_struct *vma = vmf->vma;
 	struct mmu_notifier_range range;
 	bool done = true, replaced = false;
 
-	if ((!cow_block_alloc_folio(vmf, block) && !cow_block_alloc_pages(vmf, block)) ||
-	    !cow_block_copy(vmf, block)) {
-		cow_block_drop(block);
+	if ((!cow_span_alloc_folio(vmf, span) && !cow_span_alloc_pages(vmf, span)) ||
+	    !cow_span_copy(vmf, span)) {
+		cow_span_drop(span);
 		return false;
 	}
-	mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, vma->vm_mm, block->start,
-				block->start + (PAGE_SIZE << block->order));
+	mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0, vma->vm_mm, span->start,
+				span->start + (PAGE_SIZE << span->order));
 	mmu_notifier_invalidate_range_start(&range);
 	vmf->pte = pte_offset_map_lock(vma->vm_mm, vmf->pmd, vmf->address, &vmf->ptl);
 	if (!vmf->pte || !cow_same(ptep_get(vmf->pte), vmf->orig_pte)) {
 		/* Somebody else solved the fault, or it will be taken again. */
 		if (vmf->pte)
 			update_mmu_tlb(vma, vmf->address, vmf->pte);
-	} else if (cow_block_unchanged(vmf, block)) {
-		cow_block_replace(vmf, block);
+	} else if (cow_span_unchanged(vmf, span)) {
+		cow_span_replace(vmf, span);
 		replaced = true;
 	} else {
 		done = false;
@@ -503,31 +503,31 @@ static bool cow_block_do(struct vm_fault *vmf, struct cow_block *block)
 		pte_unmap_unlock(vmf->pte, vmf->ptl);
 	mmu_notifier_invalidate_range_end(&range);
 	if (!replaced)
-		cow_block_drop(block);
+		cow_span_drop(span);
 	return done;
 }
 
 static noinline bool cow_around_run(struct vm_fault *vmf)
 {
 	struct vm_area_struct *vma = vmf->vma;
-	struct cow_block *block;
+	struct cow_span *span;
 	unsigned long orders;
 	bool done;
 
 	if (vmf->flags & (FAULT_FLAG_UNSHARE | FAULT_FLAG_REMOTE))
 		return false;
-	orders = cow_block_orders(vmf);
+	orders = cow_span_orders(vmf);
 	if (!orders || folio_test_ksm(page_folio(vmf->page)))
 		return false;
-	block = cow_block_find(vmf, orders);
-	if (!block)
+	span = cow_span_find(vmf, orders);
+	if (!span)
 		return false;
 	pte_unmap_unlock(vmf->pte, vmf->ptl);
 
 	delayacct_wpcopy_start();
-	done = cow_block_do(vmf, block);
+	done = cow_span_do(vmf, span);
 	delayacct_wpcopy_end();
-	cow_block_free(block, !done);
+	cow_span_free(span, !done);
 	if (done)
 		return true;
 
@@ -544,7 +544,7 @@ static noinline bool cow_around_run(struct vm_fault *vmf)
 }
 
 /**
- * cow_around - copy the shared pages of a block, if writes come in a row
+ * cow_around - copy the shared pages of a span, if writes come in a row
  * @vmf: a write fault that has to copy @vmf->page, an anonymous page
  *
  * Called with the page table lock held and a reference on the page's folio.
