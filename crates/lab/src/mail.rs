@@ -322,7 +322,7 @@ mod tests {
         let cache = Cache::new(Some(&folder.path().join("cache"))).unwrap();
         let source = Source::find(&cache, Some(&SourceChoice::Tarball(tarball)), &|_| {}).unwrap();
         let kernel = KernelFolder::find(Some(&folder.path().join("kernel"))).unwrap();
-        let steps = kernel.steps(Series::ALL, None).unwrap();
+        let steps = kernel.steps(Series::ALL, None, "6.12").unwrap();
         (folder, cache, source, steps)
     }
 
