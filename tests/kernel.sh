@@ -113,7 +113,6 @@ COWLAB_KERNEL=misfit refuses 1 "no step '0002'" kernel build --through 0002
 mkdir misfit/research
 cp -r misfit/upstream/0001-misfit misfit/research/
 COWLAB_KERNEL=misfit refuses 1 'number is not higher' kernel build
-COWLAB_KERNEL=misfit refuses 1 'step 0001-misfit: ' kernel build --variant upstream
 # An option that the configuration does not take.
 mkdir wrong
 {
