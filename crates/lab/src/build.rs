@@ -255,18 +255,9 @@ fn gather(
         Variant::Plain if order.through.is_some() => {
             bail!("the plain kernel has no steps: --through needs another --variant")
         }
-        variant => kernel.steps(variant.series(), order.through.as_deref())?,
+        variant => kernel.steps(variant.series(), order.through.as_deref(), source.release())?,
     };
-    let mut fragments = vec![kernel.file("config")];
-    fragments.extend(steps.iter().filter_map(Step::config));
-    let own = kernel.file(&format!("config.{}", order.variant));
-    match order.variant {
-        Variant::Debug | Variant::Kcsan | Variant::Traced if !own.is_file() => {
-            bail!("{} is missing", own.display());
-        }
-        _ if own.is_file() => fragments.push(own),
-        _ => {}
-    }
+    let fragments = fragments(kernel, order.variant, source.release(), &steps)?;
     let compiler = tools::version("gcc")?;
     let mut key = Key::default();
     key.text("variant", order.variant.name());
@@ -284,6 +275,29 @@ fn gather(
         prepared(&mut key, &cache.folder("work")?, &source.tree(cache), &steps, prepare)?;
     }
     Ok(Ingredients { source, steps, fragments, compiler, key: key.name() })
+}
+
+/// What is asked of the configuration; a later one counts.
+fn fragments(
+    kernel: &KernelFolder,
+    variant: Variant,
+    release: &str,
+    steps: &[Step],
+) -> Result<Vec<PathBuf>> {
+    let mut fragments = vec![kernel.file("config")];
+    // Options that are called otherwise there.
+    let of_release = kernel.file(&format!("config-{release}"));
+    fragments.extend(Some(of_release).filter(|path| path.is_file()));
+    fragments.extend(steps.iter().filter_map(Step::config));
+    let own = kernel.file(&format!("config.{variant}"));
+    match variant {
+        Variant::Debug | Variant::Kcsan | Variant::Traced if !own.is_file() => {
+            bail!("{} is missing", own.display());
+        }
+        _ if own.is_file() => fragments.push(own),
+        _ => {}
+    }
+    Ok(fragments)
 }
 
 /// What `prepare` makes of its files: it can change while all that it is told stays the same.
@@ -403,6 +417,23 @@ mod tests {
             place(Variant::Plain, &source)
         };
         assert_eq!([of("6.12.117"), of("7.3.4")], ["plain", "plain-7.3"]);
+    }
+
+    #[test]
+    fn a_release_and_a_variant_add_to_the_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["config", "config-7.3", "config.debug"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let kernel = KernelFolder::find(Some(folder.path())).unwrap();
+        let names = |variant, release| -> Result<Vec<String>> {
+            let found = fragments(&kernel, variant, release, &[])?.into_iter();
+            let name = |path: PathBuf| path.file_name().map(|n| n.to_string_lossy().into_owned());
+            Ok(found.filter_map(name).collect())
+        };
+        assert_eq!(names(Variant::Plain, "6.12").unwrap(), ["config"]);
+        assert_eq!(names(Variant::Debug, "7.3").unwrap(), ["config", "config-7.3", "config.debug"]);
+        assert!(names(Variant::Kcsan, "7.3").unwrap_err().to_string().contains("is missing"));
     }
 
     #[test]

@@ -44,9 +44,9 @@ impl Key {
             self.text("mode", &mode.to_string());
             self.file(&path.to_string_lossy(), &file)?;
         }
-        for (name, file) in [("hooks.patch", step.patch()), ("config", step.config())] {
+        for (name, file) in [("hooks.patch", &step.patch), ("config", &step.config())] {
             if let Some(file) = file {
-                self.file(name, &file)?;
+                self.file(name, file)?;
             }
         }
         Ok(())
@@ -105,7 +105,7 @@ mod tests {
         change(folder.path());
         let mut key = Key::default();
         let kernel = KernelFolder::find(Some(folder.path())).unwrap();
-        for step in kernel.steps(Series::ALL, None).unwrap() {
+        for step in kernel.steps(Series::ALL, None, "6.12").unwrap() {
             key.step(&step).unwrap();
         }
         key.name()

@@ -225,7 +225,11 @@ pub fn checkpatch(source_tree: &Path, mails: &[PathBuf]) -> Result<Vec<Checked>>
             .stdin(Stdio::null())
             .output()
             .with_context(|| format!("cannot run perl: {}", tools::HELP))?;
-        let said = String::from_utf8_lossy(&output.stdout);
+        let said = match output.status.success() && output.stdout.is_empty() {
+            // With --terse it has no total where there is nothing to say.
+            true => "total: 0 errors, 0 warnings".into(),
+            false => String::from_utf8_lossy(&output.stdout),
+        };
         let name = mail.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let checked = read_checkpatch(&name, &said).with_context(|| {
             let said = String::from_utf8_lossy(&output.stderr);
@@ -322,7 +326,7 @@ mod tests {
         let cache = Cache::new(Some(&folder.path().join("cache"))).unwrap();
         let source = Source::find(&cache, Some(&SourceChoice::Tarball(tarball)), &|_| {}).unwrap();
         let kernel = KernelFolder::find(Some(&folder.path().join("kernel"))).unwrap();
-        let steps = kernel.steps(Series::ALL, None).unwrap();
+        let steps = kernel.steps(Series::ALL, None, "6.12").unwrap();
         (folder, cache, source, steps)
     }
 
@@ -394,6 +398,19 @@ mod tests {
         assert_eq!(checked.messages[0], "v1-0001-a.patch:14: ERROR: trailing whitespace");
         assert_eq!(checked.messages[1], "v1-0001-a.patch:20: CHECK: Please don't use a/b");
         assert!(read_checkpatch("x", "").is_err());
+    }
+
+    #[test]
+    fn a_clean_mail_has_no_errors() {
+        let folder = tempfile::tempdir().unwrap();
+        let check = |script: &str| {
+            fs::create_dir_all(folder.path().join("scripts")).unwrap();
+            fs::write(folder.path().join("scripts/checkpatch.pl"), script).unwrap();
+            checkpatch(folder.path(), &[folder.path().join("0001-a.patch")])
+        };
+        let checked = check("exit 0").unwrap().remove(0);
+        assert_eq!((checked.errors, checked.warnings, checked.messages.len()), (0, 0, 0));
+        assert!(check("exit 2").unwrap_err().to_string().contains("said nothing"));
     }
 
     #[test]

@@ -63,13 +63,13 @@ impl Overlay {
             // Follows a link, and keeps the mode.
             self.take(&step.new_file(path), path)?;
         }
-        let Some(patch) = step.patch() else { return Ok(()) };
-        let text = fs::read_to_string(&patch)
+        let Some(patch) = &step.patch else { return Ok(()) };
+        let text = fs::read_to_string(patch)
             .with_context(|| format!("cannot read {}", patch.display()))?;
-        for path in patch::files(&text, &patch)? {
+        for path in patch::files(&text, patch)? {
             self.bring(source, &path).with_context(|| format!("step {}", step.name))?;
         }
-        let offsets = patch::apply(self.folder.path(), &patch, &step.name)?;
+        let offsets = patch::apply(self.folder.path(), patch, &step.name)?;
         self.offsets.extend(offsets);
         Ok(())
     }
@@ -133,7 +133,7 @@ mod tests {
             let root = self.folder.path();
             let mut overlay = Overlay::new(root).unwrap();
             let kernel = KernelFolder::find(Some(&root.join("kernel"))).unwrap();
-            for step in kernel.steps(Series::ALL, None)? {
+            for step in kernel.steps(Series::ALL, None, "6.12")? {
                 overlay.apply(&root.join("source"), &step)?;
             }
             Ok(overlay)

@@ -33,6 +33,8 @@ pub struct Step {
     pub folder: PathBuf,
     /// Its new files, relative to `tree/`, sorted.
     pub new_files: Vec<PathBuf>,
+    /// Its changes to files that are there, if it has any.
+    pub patch: Option<PathBuf>,
 }
 
 impl KernelFolder {
@@ -66,9 +68,14 @@ impl KernelFolder {
         self.path.join(name)
     }
 
-    /// The steps of all `series` in the order in which they apply, up to and with `through`, which
-    /// may be a step's number or name.
-    pub fn steps(&self, series: &[Series], through: Option<&str>) -> Result<Vec<Step>> {
+    /// The steps of all `series` for a release of Linux, in the order in which they apply, up to and
+    /// with `through`, which may be a step's number or name.
+    pub fn steps(
+        &self,
+        series: &[Series],
+        through: Option<&str>,
+        release: &str,
+    ) -> Result<Vec<Step>> {
         let mut found = Vec::new();
         for one in series {
             let folder = self.path.join(one.name());
@@ -92,7 +99,9 @@ impl KernelFolder {
             };
             found.truncate(at + 1);
         }
-        found.into_iter().map(|(folder, name)| Step::read(folder, name)).collect()
+        // The file says why.
+        found.retain(|(folder, _)| !folder.join(format!("not-for-{release}")).is_file());
+        found.into_iter().map(|(folder, name)| Step::read(folder, name, release)).collect()
     }
 }
 
@@ -120,25 +129,22 @@ fn cannot_read(path: &Path) -> String {
 }
 
 impl Step {
-    fn read(folder: PathBuf, name: String) -> Result<Step> {
+    fn read(folder: PathBuf, name: String, release: &str) -> Result<Step> {
         let mut new_files = Vec::new();
         let tree = folder.join("tree");
         if tree.is_dir() {
             walk(&tree, Path::new(""), &mut new_files)?;
         }
         new_files.sort();
-        if new_files.is_empty() && !folder.join("hooks.patch").is_file() {
+        let patches = [format!("hooks-{release}.patch"), "hooks.patch".to_owned()];
+        let patch = patches.map(|name| folder.join(name)).into_iter().find(|path| path.is_file());
+        if new_files.is_empty() && patch.is_none() {
             bail!("{} has neither tree/ nor hooks.patch", folder.display());
         }
         if !folder.join("MESSAGE").is_file() {
             bail!("{} has no MESSAGE", folder.display());
         }
-        Ok(Step { name, folder, new_files })
-    }
-
-    /// Its changes to files that are there, if it has any.
-    pub fn patch(&self) -> Option<PathBuf> {
-        Some(self.folder.join("hooks.patch")).filter(|path| path.is_file())
+        Ok(Step { name, folder, new_files, patch })
     }
 
     /// The options that it adds to the kernel's configuration, if any.
@@ -200,7 +206,7 @@ mod tests {
     fn steps_come_in_order_up_to_the_one_named() {
         let (_folder, kernel) =
             folder_with(&["upstream/0002-b", "upstream/0001-a", "research/0010-c"]);
-        let of = |series, through| kernel.steps(series, through);
+        let of = |series, through| kernel.steps(series, through, "6.12");
         assert_eq!(names(of(Series::ALL, None)), ["0001-a", "0002-b", "0010-c"]);
         assert_eq!(names(of(Series::ALL, Some("0002"))), ["0001-a", "0002-b"]);
         assert_eq!(names(of(&[Series::Upstream], Some("0001-a"))), ["0001-a"]);
@@ -216,9 +222,9 @@ mod tests {
     fn the_repositorys_series_are_in_order() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel");
         let kernel = KernelFolder::find(Some(&path)).unwrap();
-        let all = kernel.steps(Series::ALL, None).unwrap();
+        let all = kernel.steps(Series::ALL, None, "6.12").unwrap();
         for series in Series::ALL {
-            let own = kernel.steps(&[*series], None).unwrap();
+            let own = kernel.steps(&[*series], None, "6.12").unwrap();
             assert!(!own.is_empty() && own.len() < all.len(), "{series}");
         }
     }
@@ -227,7 +233,7 @@ mod tests {
     fn a_step_without_content_or_out_of_order_is_refused() {
         let error = |steps: &[&str]| {
             let (_folder, kernel) = folder_with(steps);
-            kernel.steps(Series::ALL, None).unwrap_err().to_string()
+            kernel.steps(Series::ALL, None, "6.12").unwrap_err().to_string()
         };
         for steps in
             [["upstream/0001-a", "upstream/0001-b"], ["upstream/0002-a", "research/0001-b"]]
@@ -238,8 +244,28 @@ mod tests {
         }
         let (folder, kernel) = folder_with(&["upstream/0001-a"]);
         fs::remove_dir_all(folder.path().join("upstream/0001-a/tree")).unwrap();
-        let error = kernel.steps(Series::ALL, None).unwrap_err().to_string();
+        let error = kernel.steps(Series::ALL, None, "6.12").unwrap_err().to_string();
         assert!(error.contains("neither tree/ nor"), "{error}");
+    }
+
+    #[test]
+    fn a_release_may_have_hooks_of_its_own_or_none() {
+        let (folder, kernel) = folder_with(&["upstream/0001-a"]);
+        let patch = |release: &str| {
+            let steps = kernel.steps(Series::ALL, None, release).unwrap();
+            let patch = steps[0].patch.as_ref().and_then(|path| path.file_name());
+            patch.map(|name| name.to_string_lossy().into_owned())
+        };
+        assert_eq!(patch("7.3"), None);
+        let step = folder.path().join("upstream/0001-a");
+        fs::write(step.join("hooks-7.3.patch"), "x").unwrap();
+        assert_eq!(patch("6.12"), None);
+        fs::write(step.join("hooks.patch"), "x").unwrap();
+        let found = ["6.12", "7.3", "7.30"].map(|release| patch(release).unwrap());
+        assert_eq!(found, ["hooks.patch", "hooks-7.3.patch", "hooks.patch"]);
+        fs::write(step.join("not-for-7.3"), "It is mended there.\n").unwrap();
+        assert!(kernel.steps(Series::ALL, Some("0001"), "7.3").unwrap().is_empty());
+        assert_eq!(patch("6.12").unwrap(), "hooks.patch");
     }
 
     #[test]
@@ -247,7 +273,7 @@ mod tests {
         let (folder, kernel) = folder_with(&["upstream/0001-a"]);
         let link = folder.path().join("upstream/0001-a/tree/mm/r.h");
         std::os::unix::fs::symlink("../nowhere.h", &link).unwrap();
-        let error = kernel.steps(Series::ALL, None).unwrap_err().to_string();
+        let error = kernel.steps(Series::ALL, None, "6.12").unwrap_err().to_string();
         assert!(error.contains("mm/r.h leads to no file"), "{error}");
     }
 }

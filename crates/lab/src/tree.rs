@@ -121,7 +121,7 @@ mod tests {
             let mut overlay = Overlay::new(self.folder.path()).unwrap();
             let kernel = KernelFolder::find(Some(&self.path("kernel"))).unwrap();
             let series: &[Series] = if with_steps { Series::ALL } else { &[] };
-            for step in &kernel.steps(series, None).unwrap() {
+            for step in &kernel.steps(series, None, "6.12").unwrap() {
                 overlay.apply(&self.path("source"), step).unwrap();
             }
             prepare(self.folder.path(), "id", &self.path("source"), &overlay).unwrap();

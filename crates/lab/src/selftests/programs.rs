@@ -56,7 +56,7 @@ pub fn programs(
     if !missing.is_empty() {
         bail!("the selftests cannot be built without {}: {HELP}", missing.join(", "));
     }
-    let steps = kernel.steps(Series::ALL, None)?;
+    let steps = kernel.steps(Series::ALL, None, source.release())?;
     let owned = own_sources(own)?;
     let mut key = Key::default();
     key.text("source", &source.sha256);

@@ -33,8 +33,9 @@ pub fn run(json: bool, args: &KernelSeriesArgs) -> Result<()> {
         Series::Upstream => &[],
         Series::Research => &[Series::Upstream],
     };
-    let steps = kernel.steps(&[args.series], None)?;
-    let below = kernel.steps(below, None)?;
+    let source = lab.source()?;
+    let steps = kernel.steps(&[args.series], None, source.release())?;
+    let below = kernel.steps(below, None, source.release())?;
     let author = match &args.author {
         Some(text) => Author::parse(text)?,
         None => Author::of_git(kernel.path())?,
@@ -46,7 +47,6 @@ pub fn run(json: bool, args: &KernelSeriesArgs) -> Result<()> {
     let quoted = quoted.as_ref().map(|(folder, run)| (*folder, run));
     let mut letter = cover::read(&kernel.file(&format!("{}/COVER", args.series)), quoted)?;
     let say = |what: &str| lab.say(what);
-    let source = lab.source()?;
     let package = source.package.as_deref().map_or(String::new(), |p| format!(" (Debian {p})"));
     let with = if below.is_empty() { "" } else { ", with the series upstream" };
     letter.body += &format!("\nBased on Linux {}{package}{with}.\n", source.version);
