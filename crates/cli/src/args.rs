@@ -50,13 +50,18 @@ pub use watch::WatchArgs;
 
 /// What fork() and copy-on-write cost, and how to pay less.
 #[derive(Debug, Parser)]
-#[command(name = "cowlab", version, max_term_width = 100, subcommand_required = true)]
+#[command(
+    name = "cowlab",
+    version,
+    max_term_width = 100,
+    after_help = "Without a command: the running programs that fork, and what their next fork costs."
+)]
 pub struct Cli {
     /// Print one JSON document on standard output, and nothing else there
     #[arg(long, global = true)]
     pub json: bool,
     #[command(subcommand)]
-    pub verb: Verb,
+    pub verb: Option<Verb>,
 }
 
 /// Folder of runs where no other is named.

@@ -9,6 +9,7 @@ mod context;
 mod fork_rate;
 mod lab;
 mod measure;
+mod next_stop;
 mod output;
 mod profile_file;
 mod progress;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
 /// Do what a command line says.
 fn dispatch(matches: &ArgMatches) -> Result<()> {
     let Cli { json, verb } = Cli::from_arg_matches(matches).unwrap_or_else(|error| error.exit());
+    let Some(verb) = verb else { return cmd::overview::run(json) };
     match verb {
         Verb::Guest { plan } => {
             let words = GuestPlan::read(&plan)?;

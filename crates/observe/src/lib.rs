@@ -8,6 +8,7 @@ pub mod bpf;
 pub mod children;
 mod clock;
 pub mod footprint;
+pub mod forkers;
 pub mod mappings;
 pub mod pagemap;
 mod scan;

@@ -31,6 +31,8 @@ commands! {
     Advise = "advise PID",
     /// The same, whole.
     AdviseTables = "advise PID --tables",
+    /// Which code copies.
+    Blame = "blame PID",
     /// Make the machine profile.
     Calibrate = "calibrate",
     /// One policy of the kernel that runs.

@@ -91,6 +91,31 @@ pub const SUMMARIES: &[Summary] = &[
     ),
     one(&["completions"], &[("shell", "the shell"), ("script", "its completions")]),
     one(
+        &["cowlab"],
+        &[
+            ("host", "the machine's name"),
+            ("kernel", "its kernel"),
+            ("cpus", "CPUs that may be used"),
+            ("available_bytes", "memory that could be had now"),
+            ("thp", "the setting of huge pages; null without"),
+            (
+                "abilities",
+                "what an operator needs: `what`, the `command`, and what it `needs` (null: nothing)",
+            ),
+            (
+                "programs",
+                "programs that fork, worst first: `pid`, `name`, `how` (`workers`, `save`, `programs`), \
+                 `workers` and `executed` (living children that share its memory, and others), \
+                 `anonymous_bytes`, `stop_ns`, `is_surveyed` (false: the stop is by its size alone), `own_bytes` (its \
+                 workers'), `saved_bytes` (by sharing), `may_look` (false: workers are told by name), `alike` \
+                 (pids of the same name that cost less)",
+            ),
+            ("left_out", "processes that fork, and cost less than those"),
+            ("unseen", "processes whose memory may not be looked at"),
+            ("commands", "what would tell more about the first: `command`, `what`, `needs_root`"),
+        ],
+    ),
+    one(
         &["doctor"],
         &[
             ("facts", "the machine"),

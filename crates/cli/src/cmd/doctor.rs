@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `doctor`: whether a fork of a process would fail, and what can be measured here.
 
-mod screen;
+pub mod screen;
 mod tables;
 
 use std::path::{Path, PathBuf};
@@ -13,19 +13,16 @@ use cowlab_machine::capability::{self, Capability};
 use cowlab_machine::verdict::{Expected, Replication, Verdict, fork_expecting};
 use cowlab_machine::{Facts, ProcessFacts, Root};
 use cowlab_model::application::ApplicationProfile;
-use cowlab_model::profile::MachineProfile;
 use cowlab_observe::{Target, children};
 use cowlab_schema::Command;
 use cowlab_store::{Missing, Run};
-use cowlab_tend::plan::CollapsePlan;
-use cowlab_tend::stop::stops;
-use cowlab_tend::{Survey, Tender};
+use cowlab_tend::Tender;
 use serde::Serialize;
 
 use crate::application::{local_pid, of_run, only, parent_of_worker};
-use crate::args::{DoctorArgs, ProfileArgs};
+use crate::args::DoctorArgs;
+use crate::next_stop::{NextStop, Prices};
 use crate::output;
-use crate::profile_file::ProfileFile;
 
 #[derive(Serialize)]
 struct DoctorSummary<'a> {
@@ -35,22 +32,12 @@ struct DoctorSummary<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     fork: Option<&'a Verdict>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    stop_ns: Option<&'a Stop>,
+    stop_ns: Option<&'a NextStop>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_fork_ns: Option<u64>,
     /// Of several.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     processes: &'a [Patient],
-}
-
-/// How long the next fork will stop a process.
-#[derive(Debug, Clone, Serialize)]
-struct Stop {
-    value: f64,
-    low: f64,
-    high: f64,
-    /// Whether a machine profile says it, not usual costs.
-    is_calibrated: bool,
 }
 
 /// One process, and what its next fork meets.
@@ -60,7 +47,7 @@ struct Patient {
     name: String,
     fork: Verdict,
     #[serde(skip_serializing_if = "Option::is_none")]
-    stop_ns: Option<Stop>,
+    stop_ns: Option<NextStop>,
     /// Why its stop cannot be said.
     #[serde(skip_serializing_if = "Option::is_none")]
     no_stop: Option<String>,
@@ -172,7 +159,7 @@ impl Patient {
     ) -> Result<Patient> {
         let process = ProcessFacts::probe(root, pid)?;
         let target = Target::open(pid)?;
-        let stop = stop(facts, &target);
+        let stop = NextStop::of(facts, &target, &Prices::find());
         let parent = parent_of_worker(&target);
         Ok(Patient {
             pid,
@@ -196,20 +183,6 @@ impl Patient {
             no_tend: Tender::refusal(Some(&target)),
         })
     }
-}
-
-/// By the machine profile if there is one that can say it, else by usual costs.
-fn stop(facts: &Facts, target: &Target) -> Result<Stop, String> {
-    let huge = facts.thp.as_ref().and_then(|thp| thp.pmd_size_bytes).unwrap_or(2 << 20);
-    let survey = Survey::take(target, huge).map_err(|error| error.to_string())?;
-    let priced = |profile: &MachineProfile| {
-        let now = stops(profile, &survey, &CollapsePlan::default())?.now;
-        let is_calibrated = !profile.is_usual;
-        Ok(Stop { value: now.value, low: now.low, high: now.high, is_calibrated })
-    };
-    let calibrated = ProfileFile::find(&ProfileArgs { profile: None }).ok().flatten();
-    let calibrated = calibrated.and_then(|(_, file)| priced(&file.profile).ok());
-    calibrated.map_or_else(|| priced(&MachineProfile::usual()), Ok)
 }
 
 /// The copies that a footprint lets expect: what it could not judge counts as written, since too

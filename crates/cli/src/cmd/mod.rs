@@ -11,6 +11,7 @@ pub mod footprint;
 pub mod insert;
 pub mod kernel;
 pub mod manual;
+pub mod overview;
 pub mod predict;
 pub mod report;
 pub mod sharing;

@@ -9,7 +9,8 @@ use cowlab_report::fmt::{bytes, time};
 use cowlab_report::{Block, Cell, Column, Document, Section, Table};
 use cowlab_schema::Command;
 
-use super::{Patient, Stop};
+use super::Patient;
+use crate::next_stop::NextStop;
 use crate::profile_file::usual_costs;
 
 fn available(facts: &Facts) -> String {
@@ -21,7 +22,7 @@ fn available(facts: &Facts) -> String {
 }
 
 /// What the next fork of a process meets.
-pub fn of_process(facts: &Facts, of: &Patient) -> Document {
+pub(super) fn of_process(facts: &Facts, of: &Patient) -> Document {
     let (pid, fork) = (of.pid, &of.fork);
     let title = format!(
         "{} ({pid}) on {}, Linux {}, {}",
@@ -107,42 +108,53 @@ fn to_do(of: &Patient) -> String {
     }
 }
 
-fn stop(of: &Stop) -> String {
+fn stop(of: &NextStop) -> String {
     let [value, low, high] = [of.value, of.low, of.high].map(time);
     let by = if of.is_calibrated { "by the machine profile".to_owned() } else { usual_costs() };
     format!("{value} ({low} to {high}), {by}")
 }
 
-/// What can be had on this machine.
-pub fn of_machine(facts: &Facts, capabilities: &[Capability]) -> Document {
+/// The machine in a line.
+pub fn machine_title(facts: &Facts) -> String {
     let thp = facts.thp.as_ref().and_then(|thp| thp.enabled.as_deref());
-    let title = format!(
+    format!(
         "{}, Linux {}, {} CPUs, {}, huge pages: {}",
         facts.host,
         facts.kernel,
         facts.cpu.allowed.len(),
         available(facts),
         thp.unwrap_or("none")
-    );
-    let is_there = |name: &str| {
-        capabilities.iter().find(|of| of.name.starts_with(name)).map(|of| match &of.needs {
-            None => "yes".to_owned(),
-            Some(needs) => format!("no: {needs}"),
-        })
+    )
+}
+
+/// What an operator needs, the command that does it, and what is missing for it here.
+pub fn abilities(
+    capabilities: &[Capability],
+) -> [(&'static str, Command, Result<String, String>); 6] {
+    let here = |name: &str| match capabilities.iter().find(|of| of.name.starts_with(name)) {
+        Some(of) => of.needs.clone().map_or_else(|| Ok("yes".to_owned()), Err),
+        None => Err("this kernel has none".to_owned()),
     };
-    let here = |name: &str| is_there(name).unwrap_or_else(|| "no: this kernel has none".to_owned());
-    let rows = [
+    let prices = format!("roughly; well after `{}`", Command::Calibrate);
+    [
         ("look at a process", Command::FootprintForks, here("processes of other users")),
         ("see each fork and its stop", Command::Watch, here("perf and BPF")),
         ("see each copy", Command::FootprintForks, here("perf and BPF")),
         ("huge pages from outside", Command::TendDryRun, here("THP of")),
-        ("prices in ms", Command::Advise, format!("roughly; well after `{}`", Command::Calibrate)),
+        ("prices in ms", Command::Advise, Ok(prices)),
         ("measure this machine", Command::Calibrate, here("a quiet machine")),
-    ];
+    ]
+}
+
+/// What can be had on this machine.
+pub fn of_machine(facts: &Facts, capabilities: &[Capability]) -> Document {
+    let title = machine_title(facts);
+    let rows = abilities(capabilities);
     let columns = ["what", "by", "here"].map(Column::text).to_vec();
     let mut table = Table::new("doctor", "", columns);
-    let lacks = rows.iter().filter(|(.., here)| here.starts_with("no:")).count();
+    let lacks = rows.iter().filter(|(.., here)| here.is_err()).count();
     for (what, by, here) in rows {
+        let here = here.unwrap_or_else(|needs| format!("no: {needs}"));
         table.push(vec![Cell::text(what), Cell::text(by.to_string()), Cell::text(here)]);
     }
     let answer = match lacks {

@@ -84,7 +84,9 @@ mod tests {
         let words = format!("cowlab kernel bench {line}");
         let cli = Cli::try_parse_from(words.split_whitespace()).map_err(|e| e.to_string())?;
         match cli.verb {
-            Verb::Kernel(Kernel::Bench(args)) => check(&args).map_err(|error| error.to_string()),
+            Some(Verb::Kernel(Kernel::Bench(args))) => {
+                check(&args).map_err(|error| error.to_string())
+            }
             other => panic!("{other:?}"),
         }
     }

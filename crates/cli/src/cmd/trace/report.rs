@@ -165,7 +165,7 @@ mod tests {
     fn parse(flags: &str) -> Result<(ProfileSettings, View)> {
         let words = format!("cowlab trace report t {flags}");
         match Cli::try_parse_from(words.split_whitespace())?.verb {
-            Top::Trace(Verb::Report(args)) => settings(&args),
+            Some(Top::Trace(Verb::Report(args))) => settings(&args),
             _ => unreachable!(),
         }
     }

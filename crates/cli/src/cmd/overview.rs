@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `cowlab` without a verb: what this machine can do, and what the next forks of its programs cost.
+
+mod screen;
+
+use std::cmp::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use cowlab_machine::capability::{self, Capability};
+use cowlab_machine::{Facts, Root, Stat};
+use cowlab_model::application::Children;
+use cowlab_observe::Target;
+use cowlab_observe::forkers::{self, Forker};
+use cowlab_observe::sharing::Sharing;
+use cowlab_observe::watch::Wanted;
+use cowlab_schema::Command;
+use cowlab_store::Missing;
+use cowlab_tend::Survey;
+use cowlab_tend::privileges::allow_files;
+use serde::Serialize;
+
+use crate::cmd::doctor::screen::abilities;
+use crate::next_stop::{NextStop, Prices};
+use crate::output;
+
+/// What a page costs that is looked at, on a busy machine: in a survey of a process, and in a look at what
+/// a family shares, which asks each page who else has it.
+const SURVEY_NS_PER_PAGE: u64 = 100;
+const FAMILY_NS_PER_PAGE: u64 = 400;
+/// No look is begun that would end later: the answer is to be there within 300 ms.
+const LOOKED_BY: Duration = Duration::from_millis(200);
+/// As many are looked at, by what they would cost at most.
+const LOOKED_AT: usize = 20;
+/// As many are shown.
+const SHOWN: usize = 10;
+
+/// How a program forks, as far as it shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum How {
+    /// It has children that share its memory.
+    Workers,
+    /// It is known to save its memory by a child.
+    Save,
+    /// Its children execute other programs: by vfork or posix_spawn it would not be stopped for long.
+    Programs,
+}
+
+/// A program that forks.
+#[derive(Debug, Clone, Serialize)]
+struct Program {
+    pid: i32,
+    name: String,
+    how: How,
+    /// Living children that share its memory, and that execute another program.
+    workers: usize,
+    executed: usize,
+    anonymous_bytes: Option<u64>,
+    stop_ns: Option<NextStop>,
+    /// Whether its page tables were looked at. Without, the stop is by its size alone: neither huge pages
+    /// nor mappings are known.
+    is_surveyed: bool,
+    /// What its workers have to themselves, and what sharing saves.
+    own_bytes: Option<u64>,
+    saved_bytes: Option<u64>,
+    may_look: bool,
+    /// Others of its name that fork as it does and cost less.
+    alike: Vec<i32>,
+    #[serde(skip)]
+    family_bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Ability {
+    what: &'static str,
+    command: String,
+    needs: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Next {
+    command: String,
+    what: &'static str,
+    needs_root: bool,
+}
+
+#[derive(Serialize)]
+struct OverviewSummary {
+    host: String,
+    kernel: String,
+    cpus: usize,
+    available_bytes: Option<u64>,
+    thp: Option<String>,
+    abilities: Vec<Ability>,
+    programs: Vec<Program>,
+    left_out: usize,
+    unseen: usize,
+    commands: Vec<Next>,
+}
+
+/// Run it.
+pub fn run(json: bool) -> Result<()> {
+    let begin = Instant::now();
+    // A look at a family keeps some files of each worker open.
+    allow_files();
+    let facts = Facts::probe(&Root::default());
+    let capabilities = capability::list(&facts);
+    let all = forkers::look();
+    let prices = Prices::find();
+    let page_bytes = facts.page_size_bytes.max(1);
+    let priced = |of| Program::roughly(of, &prices, page_bytes);
+    let mut programs = ranked(forkers::forkers(&all).into_iter().map(priced).collect());
+    for program in programs.iter_mut().take(LOOKED_AT).filter(|program| program.may_look) {
+        let has_time = |bytes: Option<u64>, ns_per_page: u64| {
+            let pages = bytes.unwrap_or(0) / page_bytes;
+            begin.elapsed() + Duration::from_nanos(pages * ns_per_page) < LOOKED_BY
+        };
+        program.look(&facts, &prices, has_time);
+    }
+    let mut programs = ranked(programs);
+    let left_out = programs.split_off(programs.len().min(SHOWN)).iter().map(Program::count).sum();
+    let unseen = all.iter().filter(|seen| !seen.may_look).count();
+    let summary = OverviewSummary {
+        host: facts.host.clone(),
+        kernel: facts.kernel.clone(),
+        cpus: facts.cpu.allowed.len(),
+        available_bytes: facts.memory.as_ref().and_then(|memory| memory.available_bytes),
+        thp: facts.thp.as_ref().and_then(|thp| thp.enabled.clone()),
+        abilities: own_abilities(&capabilities),
+        commands: next(programs.first(), &capabilities),
+        programs,
+        left_out,
+        unseen,
+    };
+    match json {
+        true => output::json_of(&summary, &[], &missing(unseen, &summary.programs)),
+        false => output::text(&screen::document(&facts, &summary)),
+    }
+}
+
+/// What the answer lacks: a row for all processes that may not be looked at, and one for all for which there
+/// was no time.
+fn missing(unseen: usize, programs: &[Program]) -> Vec<Missing> {
+    let row = |metric: &str, reason| Missing { metric: metric.to_owned(), reason };
+    let not_seen = || {
+        format!(
+            "the memory of {unseen} processes may not be looked at, which needs root or CAP_SYS_PTRACE \
+             (where it is so already, a container or a security module forbids it): their sizes are by \
+             /proc/PID/status, their workers by name"
+        )
+    };
+    let late = programs.iter().filter(|of| of.is_late()).count();
+    let no_time = || format!("of {late} programs with workers: {NO_TIME}");
+    let rows = [
+        (unseen > 0).then(|| row("programs", not_seen())),
+        (late > 0).then(|| row("own_bytes", no_time())),
+    ];
+    rows.into_iter().flatten().collect()
+}
+
+/// Why it is not known what the workers of a program share.
+const NO_TIME: &str = "a look would have taken too long; `cowlab sharing PID` takes the time";
+
+fn own_abilities(capabilities: &[Capability]) -> Vec<Ability> {
+    let ability = |(what, command, here): (_, Command, Result<String, String>)| Ability {
+        what,
+        command: command.to_string(),
+        needs: here.err(),
+    };
+    abilities(capabilities).into_iter().map(ability).collect()
+}
+
+/// Three commands that tell more about the worst program, or about the machine where none forks.
+fn next(worst: Option<&Program>, capabilities: &[Capability]) -> Vec<Next> {
+    let told: [(Command, &'static str); 3] = match worst.map(|worst| worst.how) {
+        Some(How::Workers) => [
+            (Command::SharingRate, "how fast its workers lose the memory that they share"),
+            (Command::Advise, "what would make its forks cheaper, and by how much"),
+            (Command::Blame, "which code copies the shared pages"),
+        ],
+        Some(How::Save) => [
+            (Command::Doctor, "whether its next fork would fail, and what it may copy"),
+            (Command::Advise, "what would shorten its stop, and by how much"),
+            (Command::Watch, "each fork as it comes: its stop and its copies"),
+        ],
+        Some(How::Programs) => [
+            (Command::Watch, "whether it forks, how often, and each stop"),
+            (Command::Doctor, "whether its next fork would fail"),
+            (Command::Advise, "what would make its forks cheaper, and by how much"),
+        ],
+        None => [
+            (Command::DoctorMachine, "everything that cowlab can use here, and what is missing"),
+            (Command::Calibrate, "what forks and copies cost on this machine, in 2 minutes"),
+            (Command::Predict, "what a fork of a program of that size would cost"),
+        ],
+    };
+    let sees_events = abilities(capabilities)
+        .iter()
+        .any(|(_, command, here)| *command == Command::Watch && here.is_ok());
+    let next = |(command, what): (Command, &'static str)| {
+        let follows_events = matches!(command, Command::Blame | Command::Watch);
+        let needs_root = follows_events && !sees_events || worst.is_some_and(|of| !of.may_look);
+        Next {
+            command: worst.map_or_else(|| command.to_string(), |worst| command.of(worst.pid)),
+            what,
+            needs_root,
+        }
+    };
+    told.into_iter().map(next).collect()
+}
+
+impl Program {
+    /// By what everybody may read: its anonymous memory, taken as base pages.
+    fn roughly(of: Forker, prices: &Prices, page_bytes: u64) -> Program {
+        let process = of.process;
+        let how = match Children::of(&process.name) {
+            Children::Save => How::Save,
+            _ if of.workers.is_empty() => How::Programs,
+            _ => How::Workers,
+        };
+        let survey = |bytes: u64| Survey {
+            small_pages: bytes / page_bytes,
+            threads: Stat::other_running_threads(process.pid),
+            ..Survey::default()
+        };
+        let stop_ns = process.anonymous_bytes.and_then(|bytes| prices.of(&survey(bytes)).ok());
+        Program {
+            pid: process.pid,
+            name: process.name,
+            how,
+            workers: of.workers.len(),
+            executed: of.executed,
+            anonymous_bytes: process.anonymous_bytes,
+            stop_ns,
+            is_surveyed: false,
+            own_bytes: None,
+            saved_bytes: None,
+            may_look: process.may_look,
+            alike: Vec::new(),
+            family_bytes: of.family_bytes,
+        }
+    }
+
+    /// By its page tables and its workers', as far as there is time. One that has gone meanwhile stays as
+    /// it was.
+    fn look(
+        &mut self,
+        facts: &Facts,
+        prices: &Prices,
+        has_time: impl Fn(Option<u64>, u64) -> bool,
+    ) {
+        let has_time_to_survey = has_time(self.anonymous_bytes, SURVEY_NS_PER_PAGE);
+        let target = has_time_to_survey.then(|| Target::open(self.pid).ok()).flatten();
+        if let Some(stop) = target.and_then(|target| NextStop::of(facts, &target, prices).ok()) {
+            self.stop_ns = Some(stop);
+            self.is_surveyed = true;
+        }
+        if self.workers > 0 && has_time(self.family_bytes, FAMILY_NS_PER_PAGE) {
+            let wanted = Wanted::Pid(self.pid.cast_unsigned());
+            let figures = Sharing::begin(&wanted).ok().map(|sharing| sharing.figures());
+            let Some(figures) = figures.filter(|figures| figures.unseen.is_empty()) else { return };
+            self.own_bytes = Some(figures.forked().map(|worker| worker.own_bytes).sum());
+            self.saved_bytes = figures.saved.fork_bytes;
+        }
+    }
+
+    /// Whether there was no time to look at its workers.
+    fn is_late(&self) -> bool {
+        self.how == How::Workers && self.may_look && self.own_bytes.is_none()
+    }
+
+    /// Processes that it stands for.
+    fn count(&self) -> usize {
+        1 + self.alike.len()
+    }
+
+    fn cost_ns(&self) -> f64 {
+        self.stop_ns.as_ref().map_or(0.0, |stop| stop.value)
+    }
+
+    /// The worst first. What may never fork without an exec comes last, whatever that would cost.
+    fn order(&self, other: &Program) -> Ordering {
+        let may_spawn = |of: &Program| of.how == How::Programs;
+        let by_how = may_spawn(self).cmp(&may_spawn(other));
+        by_how.then(other.cost_ns().total_cmp(&self.cost_ns())).then(self.pid.cmp(&other.pid))
+    }
+}
+
+/// The worst first; of those with the same name that fork in the same way, the worst stands for all.
+fn ranked(mut programs: Vec<Program>) -> Vec<Program> {
+    programs.sort_by(Program::order);
+    let mut kept: Vec<Program> = Vec::new();
+    for program in programs {
+        let is_alike =
+            |other: &&mut Program| other.name == program.name && other.how == program.how;
+        match kept.iter_mut().find(is_alike) {
+            Some(worse) => {
+                worse.alike.push(program.pid);
+                worse.alike.extend(program.alike);
+            }
+            None => kept.push(program),
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use cowlab_observe::forkers::Seen;
+
+    use super::*;
+
+    fn program(pid: i32, name: &str, mib: Option<u64>, workers: usize) -> Program {
+        let process = Seen {
+            pid,
+            name: name.to_owned(),
+            anonymous_bytes: mib.map(|mib| mib << 20),
+            ..Seen::default()
+        };
+        let workers = (0..workers as i32).map(|worker| 1000 + worker).collect();
+        let prices = Prices::usual();
+        Program::roughly(Forker { process, workers, ..Forker::default() }, &prices, 4096)
+    }
+
+    #[test]
+    fn the_worst_comes_first_and_stands_for_its_like() {
+        let all = vec![
+            program(1, "shell", Some(4096), 0),
+            program(2, "web", Some(100), 4),
+            program(3, "redis-server", Some(1000), 0),
+            program(4, "shell", Some(1), 0),
+            program(5, "web", Some(200), 2),
+            program(6, "old", None, 1),
+        ];
+        let ranked = ranked(all);
+        let told: Vec<_> = ranked.iter().map(|of| (of.pid, of.how, of.alike.clone())).collect();
+        assert_eq!(
+            told,
+            [
+                (3, How::Save, vec![]),
+                (5, How::Workers, vec![2]),
+                (6, How::Workers, vec![]),
+                (1, How::Programs, vec![4]),
+            ]
+        );
+        assert_eq!(ranked[2].stop_ns, None, "what is not known is not 0");
+        assert_eq!(ranked[1].count(), 2);
+    }
+
+    #[test]
+    fn three_commands_name_the_worst() {
+        for (worst, first) in [
+            (Some(program(7, "web", Some(1), 1)), "cowlab sharing 7 --duration-s 60"),
+            (Some(program(7, "redis-server", Some(1), 0)), "cowlab doctor 7"),
+            (Some(program(7, "sh", Some(1), 0)), "cowlab watch 7"),
+            (None, "cowlab doctor --tables"),
+        ] {
+            let told = next(worst.as_ref(), &[]);
+            assert_eq!((told.len(), told[0].command.as_str()), (3, first));
+            assert_eq!(told.iter().all(|of| of.needs_root), worst.is_some());
+            assert!(told.iter().all(|of| !of.command.contains("PID")));
+        }
+    }
+
+    #[test]
+    fn what_was_not_seen_is_one_row() {
+        assert!(missing(0, &[]).is_empty());
+        let mut late = program(2, "web", Some(100), 4);
+        late.may_look = true;
+        let rows = missing(74, &[program(1, "sh", Some(1), 0), late]);
+        let told: Vec<_> = rows.iter().map(|row| row.metric.as_str()).collect();
+        assert_eq!(told, ["programs", "own_bytes"]);
+        assert!(rows[0].reason.contains("of 74 processes"), "{rows:?}");
+        assert!(rows[1].reason.starts_with("of 1 programs"), "{rows:?}");
+    }
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The same for people, on one screen.
+
+use cowlab_machine::Facts;
+use cowlab_report::fmt::{bytes, time};
+use cowlab_report::{Block, Cell, Column, Document, Section, Table};
+use cowlab_schema::Command;
+
+use super::{Ability, How, NO_TIME, OverviewSummary, Program};
+use crate::cmd::doctor::screen::machine_title;
+
+/// All of it.
+pub fn document(facts: &Facts, of: &OverviewSummary) -> Document {
+    let mut document = Document::new(machine_title(facts), format!("• {}", answer(of)));
+    let mut row = |name: &str, value: String| document.facts.push((name.to_owned(), value));
+    let can: Vec<&str> =
+        of.abilities.iter().filter(|of| of.needs.is_none()).map(|of| of.what).collect();
+    row("here", can.join(", "));
+    let lacking = lacking(&of.abilities);
+    if !lacking.is_empty() {
+        row("not here", lacking);
+    }
+    if of.unseen > 0 {
+        let processes = count(of.unseen, "process", "processes");
+        row("not seen", format!("the memory of {processes}: needs root, or CAP_SYS_PTRACE"));
+    }
+    let is_usual = |of: &Program| of.stop_ns.as_ref().is_some_and(|stop| !stop.is_calibrated);
+    if of.programs.iter().any(is_usual) {
+        let by = "by usual costs, a third to three times";
+        row("stops", format!("{by}; `{}` says it better", Command::Calibrate));
+    }
+    if !of.programs.is_empty() {
+        document.sections.push(Section::new("programs", "Programs that fork", programs(of)));
+    }
+    let title = match of.programs.first() {
+        Some(worst) => format!("More about {} ({})", worst.name, worst.pid),
+        None => "What to do next".to_owned(),
+    };
+    let mut table = Table::new("next", "", ["type", "to learn"].map(Column::text).to_vec());
+    for next in &of.commands {
+        let needs = if next.needs_root { "; needs root" } else { "" };
+        table.push(vec![Cell::text(&next.command), Cell::text(format!("{}{needs}", next.what))]);
+    }
+    document.sections.push(Section::new("next", title, vec![Block::Table(table)]));
+    document
+}
+
+/// The answer in a sentence.
+fn answer(of: &OverviewSummary) -> String {
+    let Some(worst) = of.programs.first() else {
+        return "No running program was seen to fork.".to_owned();
+    };
+    let subject = format!("{} ({})", worst.name, worst.pid);
+    let Some(stop) = stop(worst) else {
+        return format!("{subject} forks. How long its next fork stops it is not known.");
+    };
+    let about = if worst.is_surveyed { "about " } else { "" };
+    let rank = match worst.how {
+        How::Programs => {
+            "the longest below. No program was seen to share its memory: these only start others"
+        }
+        How::Workers | How::Save => "the longest of the programs that share their memory by fork",
+    };
+    let is_alone = of.programs.len() == 1 && worst.alike.is_empty();
+    let rank = if is_alone { String::new() } else { format!(", {rank}") };
+    format!("The next fork of {subject} stops it for {about}{stop}{rank}.")
+}
+
+/// What cannot be had, by what it needs.
+fn lacking(abilities: &[Ability]) -> String {
+    let mut by_need: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (what, needs) in abilities.iter().filter_map(|of| Some((of.what, of.needs.as_deref()?))) {
+        match by_need.iter_mut().find(|(known, _)| *known == needs) {
+            Some((_, all)) => all.push(what),
+            None => by_need.push((needs, vec![what])),
+        }
+    }
+    let told = |(needs, what): (&str, Vec<&str>)| format!("{}: needs {needs}", what.join(", "));
+    by_need.into_iter().map(told).collect::<Vec<_>>().join("; ")
+}
+
+fn stop(of: &Program) -> Option<String> {
+    let roughly = if of.is_surveyed { "" } else { "roughly " };
+    of.stop_ns.as_ref().map(|stop| format!("{roughly}{}", time(stop.value)))
+}
+
+fn count(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+fn children(of: &Program) -> String {
+    match of.how {
+        How::Save if of.workers == 0 => "saves by fork".to_owned(),
+        How::Save => format!("{} now, saves by fork", of.workers),
+        // Only the name says so.
+        How::Workers if !of.may_look => format!("{} of its name", of.workers),
+        How::Workers => count(of.workers, "shares memory", "share memory"),
+        How::Programs if of.executed == 0 => "have ended".to_owned(),
+        How::Programs => count(of.executed, "program", "programs"),
+    }
+}
+
+fn programs(of: &OverviewSummary) -> Vec<Block> {
+    const HEADS: [&str; 6] = ["program", "children", "memory", "next stop", "their own", "saved"];
+    let mut table = Table::new("programs", "", HEADS.map(Column::text).to_vec());
+    let size = |of: Option<u64>| Cell::text(of.map_or_else(|| "–".to_owned(), bytes));
+    let shared = |of: &Program, size: Option<u64>| match size {
+        Some(size) => Cell::text(bytes(size)),
+        None if of.is_late() => Cell::Missing(NO_TIME.to_owned()),
+        None => Cell::text(""),
+    };
+    for program in &of.programs {
+        let alike = match program.alike.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        table.push(vec![
+            Cell::text(format!("{} ({}){alike}", program.name, program.pid)),
+            Cell::text(children(program)),
+            size(program.anonymous_bytes),
+            Cell::text(stop(program).unwrap_or_else(|| "not known".to_owned())),
+            shared(program, program.own_bytes),
+            shared(program, program.saved_bytes),
+        ]);
+    }
+    let mut blocks = vec![Block::Table(table)];
+    let starts = of.programs.iter().any(|of| of.how == How::Programs);
+    let notes = [
+        (of.left_out > 0).then(|| format!("{} more processes fork, and cost less.", of.left_out)),
+        starts.then(|| {
+            "Programs that only start others are last: by vfork or posix_spawn they are hardly stopped."
+                .to_owned()
+        }),
+        of.programs.iter().any(|of| of.saved_bytes.is_some()).then(|| {
+            format!(
+                "Their own: what the children share no more. Saved: what sharing saves. `{}` has each child.",
+                Command::Sharing
+            )
+        }),
+    ];
+    let notes: Vec<String> = notes.into_iter().flatten().collect();
+    if !notes.is_empty() {
+        blocks.push(Block::Text(notes.join(" ")));
+    }
+    blocks
+}
