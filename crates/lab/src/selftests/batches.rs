@@ -27,6 +27,8 @@ pub struct Order<'a> {
     pub folder: &'a Path,
     /// This cowlab, for tests that are benches of its own.
     pub cowlab: &'a Path,
+    /// Whether the kernel has upstream's steps.
+    pub upstream: bool,
     /// The policies; none for a kernel that has none.
     pub policies: &'a [Policy],
     /// How long stressors run.
@@ -59,6 +61,7 @@ pub fn batches(list: &List, tests: &[&Test], order: &Order<'_>) -> Result<Vec<Ba
     let of = |number: usize, policy: Option<&Policy>| {
         let wanted = tests.iter().filter(|test| match test.only {
             Some(Only::Patched) => policy.is_some() && number == 0,
+            Some(Only::Upstream) => order.upstream && number == 0,
             None => true,
         });
         let mut begin = vec![OsString::from("env")];
@@ -103,12 +106,13 @@ mod tests {
                             /proc/sys/vm/cow_precopy_ramp=0'";
 
     #[test]
-    fn tests_of_the_patched_kernel_run_there_and_once() {
+    fn tests_of_changed_kernels_run_there_and_once() {
         let list = List::parse(
             "left_out = []\n[build]\n[guest]\ncpus = 3\nmemory_mib = 1\nkernel_arguments = []\n\
              hugetlb_pages = 7\nswap_mib = 9\n\
              [[test]]\nname = 'a'\ncommand = \"sh -c 'exit 3'\"\nlimit_s = 5\n\
-             [[test]]\nname = 'b'\ncommand = 'b'\nlimit_s = 5\nonly = 'patched'\n",
+             [[test]]\nname = 'b'\ncommand = 'b'\nlimit_s = 5\nonly = 'patched'\n\
+             [[test]]\nname = 'c'\ncommand = 'c'\nlimit_s = 5\nonly = 'upstream'\n",
         )
         .unwrap();
         let tests: Vec<&Test> = list.tests.iter().collect();
@@ -118,6 +122,7 @@ mod tests {
             programs: Path::new("/p"),
             folder: folder.path(),
             cowlab: Path::new("/c"),
+            upstream: true,
             policies: &policies,
             stress_s: 0,
         };
@@ -125,10 +130,13 @@ mod tests {
             batch.tests.iter().map(|test| test.name.clone()).collect()
         };
         let all = batches(&list, &tests, &order).unwrap();
-        assert_eq!(all.iter().map(names).collect::<Vec<_>>(), [vec!["a", "b"], vec!["a"]]);
+        assert_eq!(all.iter().map(names).collect::<Vec<_>>(), [vec!["a", "b", "c"], vec!["a"]]);
         assert!(all[1].setup.contains(SETTINGS), "{}", all[1].setup);
         assert_eq!(all[1].tests[0].command.last().unwrap(), "sh -c 'exit 3'");
-        let plain = batches(&list, &tests, &Order { policies: &[], ..order }).unwrap();
+        let upstream = batches(&list, &tests, &Order { policies: &[], ..order }).unwrap();
+        assert_eq!(upstream.iter().map(names).collect::<Vec<_>>(), [vec!["a", "c"]]);
+        let plain = Order { policies: &[], upstream: false, ..order };
+        let plain = batches(&list, &tests, &plain).unwrap();
         assert_eq!(plain.iter().map(names).collect::<Vec<_>>(), [vec!["a"]]);
         assert!(plain[0].setup.contains("'SETTINGS='"), "{}", plain[0].setup);
     }

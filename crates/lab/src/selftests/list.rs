@@ -87,8 +87,10 @@ pub struct Test {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Only {
-    /// Kernels with the series, once: it sets the policies itself.
+    /// Kernels with research's steps, once: it sets the policies itself.
     Patched,
+    /// Kernels with upstream's steps, once.
+    Upstream,
 }
 
 /// A text of a result, and why it may be there.

@@ -153,8 +153,14 @@ fn on_variant(
     let none: &[Policy] = &[];
     let policies = if variant.has_policies() { &args.policy } else { none };
     let cowlab = std::env::current_exe().context("where is cowlab?")?;
-    let order =
-        Order { programs, folder: &folder, cowlab: &cowlab, policies, stress_s: args.stress_s };
+    let order = Order {
+        programs,
+        folder: &folder,
+        cowlab: &cowlab,
+        upstream: variant != Variant::Plain,
+        policies,
+        stress_s: args.stress_s,
+    };
     let batches = batches(list, tests, &order)?;
     let mut kernel_arguments = built.words();
     kernel_arguments.extend(list.guest.kernel_arguments.iter().cloned());
