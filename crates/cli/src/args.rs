@@ -345,9 +345,9 @@ mod tests {
     use super::*;
 
     /// Flags that mean the same wherever they stand, and are counted nowhere: the document (every
-    /// verb), where something is written (every verb that writes), and of what measures the seed and
-    /// whether settings of THP may be changed.
-    const SHARED: [&str; 6] = ["json", "output", "seed", "set-mthp", "help", "version"];
+    /// verb), where something is written (every verb that writes), of what measures the seed and
+    /// whether settings of THP may be changed, and of the lab which Linux.
+    const SHARED: [&str; 7] = ["json", "output", "seed", "set-mthp", "source", "help", "version"];
 
     /// All slots of flags, and those of one verb. The last that came is `sharing --plan`, which reads runs and
     /// looks at no process: an argument alone could mean either.
