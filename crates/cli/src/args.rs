@@ -6,6 +6,7 @@ mod bench;
 mod bench_tend;
 mod blame;
 mod cells;
+mod explain;
 mod footprint;
 mod kernel;
 mod predict_policies;
@@ -32,6 +33,7 @@ pub use bench::{Bench, BenchArgs, CellArgs, CommandArgs};
 pub use bench_tend::BenchTendArgs;
 pub use blame::BlameArgs;
 pub use cells::{Cells, base_page_bytes};
+pub use explain::ExplainArgs;
 pub use footprint::FootprintArgs;
 pub use kernel::{
     GuestArgs, GuestSettings, Kernel, KernelBenchArgs, KernelBootArgs, KernelBuildArgs,
@@ -115,6 +117,8 @@ pub enum Verb {
     Report(ReportArgs),
     /// What can be measured here, and whether a fork of a process would fail
     Doctor(DoctorArgs),
+    /// One program in plain words: how it forks, what that costs, what would help; half a minute
+    Explain(ExplainArgs),
     /// Measure the machine profile: a minute or two
     Calibrate(CalibrateArgs),
     /// Run one measurement

@@ -45,6 +45,7 @@ fn dispatch(matches: &ArgMatches) -> Result<()> {
         Verb::Study(args) => cmd::study::run(json, &args),
         Verb::Report(args) => cmd::report::run(json, &args),
         Verb::Doctor(args) => cmd::doctor::run(json, &args),
+        Verb::Explain(args) => cmd::explain::run(json, &args),
         Verb::Calibrate(args) => cmd::calibrate::run(json, &args),
         Verb::Bench(args) => cmd::bench::run(json, &args),
         Verb::Trace(trace) => cmd::trace::run(json, &trace),

@@ -45,6 +45,8 @@ commands! {
     DoctorTables = "doctor PID --tables",
     /// The same of the machine alone.
     DoctorMachine = "doctor --tables",
+    /// One program in plain words.
+    Explain = "explain PID",
     /// What a process maps and writes.
     Footprint = "footprint PID",
     /// What its next fork copies.

@@ -130,6 +130,28 @@ pub const SUMMARIES: &[Summary] = &[
         ],
     ),
     one(
+        &["explain"],
+        &[
+            ("pid", "the program's process: of a worker, its parent"),
+            ("name", "its name"),
+            ("fork", "whether its next fork is refused, and what it may take, as `doctor` says it"),
+            ("stop_ns", "its next stop: `value`, `low`, `high`, and whether `is_calibrated`"),
+            (
+                "seen_forks",
+                "what it did while it was watched: `duration_s`, `forks`, `executed` (of the children), `spawns` \
+                 (by vfork and posix_spawn), `stop_ns` (the median) and `longest_stop_ns`; null where that was not \
+                 seen",
+            ),
+            ("sharing", "what its workers share, as `sharing` says it; null without workers"),
+            (
+                "copies",
+                "which code copied pages meanwhile, as `blame` says it; null where that was not seen",
+            ),
+            ("advice_sentence", "what would help, in a sentence; null where that is not known"),
+            ("advice", "each choice, as `advise` says it"),
+        ],
+    ),
+    one(
         &["footprint"],
         &[
             ("method", "how writes were seen"),

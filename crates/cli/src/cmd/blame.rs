@@ -14,8 +14,8 @@ use cowlab_report::blame::Blamed;
 use cowlab_report::firefox;
 use cowlab_schema::blame as names;
 use cowlab_schema::{Metric, Params, Writer};
-use cowlab_store::Sample;
 use cowlab_store::stacks::STACKS_FILE;
+use cowlab_store::{Missing, Sample};
 
 use crate::args::BlameArgs;
 use crate::run_life::{Report, RunLife};
@@ -68,7 +68,7 @@ pub fn run(json: bool, args: &BlameArgs) -> Result<()> {
     let got = collector.finish();
     let start_unix_ns = life.run.info.started.as_nanosecond() as i64;
     life.run.samples = samples(&got, lasted, start_unix_ns);
-    lacking(&mut life, &got);
+    life.run.info.missing.extend(lacking(&got));
     let page_bytes = facts.page_size_bytes;
     let mut notes = Vec::new();
     let kept = life.end(Ok(()), |run| {
@@ -131,7 +131,8 @@ fn command(
     }
 }
 
-fn samples(got: &Collected, lasted: Duration, start_unix_ns: i64) -> Vec<Sample> {
+/// What was collected, as samples.
+pub fn samples(got: &Collected, lasted: Duration, start_unix_ns: i64) -> Vec<Sample> {
     let mut samples = Vec::new();
     let mut add = |metric: Metric, params: &Params, value: f64| {
         samples.push(Sample { start_unix_ns, ..Sample::of(metric, params.clone(), value) });
@@ -181,12 +182,16 @@ fn samples(got: &Collected, lasted: Duration, start_unix_ns: i64) -> Vec<Sample>
 }
 
 /// What this run could not see.
-fn lacking(life: &mut RunLife, got: &Collected) {
+pub fn lacking(got: &Collected) -> Vec<Missing> {
+    let mut rows = Vec::new();
+    let mut lacks = |metric: &str, reason: String| {
+        rows.push(Missing { metric: metric.to_owned(), reason });
+    };
     if let Some(why) = &got.sees_kernel {
-        life.lacks("copies in system calls", format!("this kernel does not show them ({why})"));
+        lacks("copies in system calls", format!("this kernel does not show them ({why})"));
     }
     if got.lost.copies > 0 {
-        life.lacks(
+        lacks(
             "told_stacks",
             format!(
                 "{} stacks were lost because they came faster than they could be read: their copies are \
@@ -196,14 +201,14 @@ fn lacking(life: &mut RunLife, got: &Collected) {
         );
     }
     if !got.sees_children {
-        life.lacks(
+        lacks(
             "copied_pages",
-            "this kernel does not tell which process forks which: children that are forked meanwhile are not seen",
+            "this kernel does not tell which process forks which: children that are forked meanwhile are not seen".to_owned(),
         );
     }
     if got.lost.events > 0 || got.lost.processes > 0 {
         let (events, processes) = (got.lost.events, got.lost.processes);
-        life.lacks(
+        lacks(
             "copied_pages",
             format!("{events} forks and ends were missed, and {processes} processes had no room"),
         );
@@ -211,12 +216,13 @@ fn lacking(life: &mut RunLife, got: &Collected) {
     let is_unnamed = |of: &&cowlab_store::stacks::Copy| of.mapping.is_empty();
     let unnamed = got.stacks.copies.iter().filter(is_unnamed).count();
     if unnamed > 0 {
-        life.lacks(
+        lacks(
             "mapping",
             format!("{unnamed} stacks are of programs that ended before they could be looked at"),
         );
     }
     for hint in &got.hints {
-        life.lacks("names of interpreted code", hint.clone());
+        lacks("names of interpreted code", hint.clone());
     }
+    rows
 }

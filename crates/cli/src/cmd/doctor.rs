@@ -42,15 +42,19 @@ struct DoctorSummary<'a> {
 
 /// One process, and what its next fork meets.
 #[derive(Debug, Clone, Serialize)]
-struct Patient {
-    pid: i32,
-    name: String,
-    fork: Verdict,
+pub struct Patient {
+    /// Its pid.
+    pub pid: i32,
+    /// Its name.
+    pub name: String,
+    /// What its next fork may take, and whether that is refused.
+    pub fork: Verdict,
+    /// How long its next fork stops it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    stop_ns: Option<NextStop>,
+    pub stop_ns: Option<NextStop>,
     /// Why its stop cannot be said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    no_stop: Option<String>,
+    pub no_stop: Option<String>,
     /// How long a Redis says that its last fork took.
     #[serde(skip)]
     last_fork_ns: Option<u64>,
@@ -58,7 +62,7 @@ struct Patient {
     #[serde(skip)]
     asked: bool,
     /// Its living children.
-    children: Option<usize>,
+    pub children: Option<usize>,
     /// Why it forks nobody, where it is a worker.
     worker: Option<String>,
     /// The run that says what it writes.
@@ -150,6 +154,11 @@ fn patients(root: &Root, facts: &Facts, args: &DoctorArgs) -> Result<(Vec<Patien
 }
 
 impl Patient {
+    /// As it shows from outside, without a footprint and without asking a server.
+    pub fn of(facts: &Facts, pid: i32) -> Result<Patient> {
+        Patient::new(&Root::default(), facts, pid, None, None)
+    }
+
     fn new(
         root: &Root,
         facts: &Facts,

@@ -7,6 +7,7 @@ pub mod blame;
 pub mod calibrate;
 pub mod compare;
 pub mod doctor;
+pub mod explain;
 pub mod footprint;
 pub mod insert;
 pub mod kernel;

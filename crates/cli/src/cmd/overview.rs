@@ -25,7 +25,7 @@ use crate::next_stop::{NextStop, Prices};
 use crate::output;
 
 /// What a page costs that is looked at, on a busy machine: in a survey of a process, and in a look at what
-/// a family shares, which asks each page who else has it.
+/// a family shares, which asks of each page whether others map it.
 const SURVEY_NS_PER_PAGE: u64 = 100;
 const FAMILY_NS_PER_PAGE: u64 = 400;
 /// No look is begun that would end later: the answer is to be there within 300 ms.
@@ -175,19 +175,19 @@ fn own_abilities(capabilities: &[Capability]) -> Vec<Ability> {
 fn next(worst: Option<&Program>, capabilities: &[Capability]) -> Vec<Next> {
     let told: [(Command, &'static str); 3] = match worst.map(|worst| worst.how) {
         Some(How::Workers) => [
+            (Command::Explain, "all of it in plain words, in half a minute"),
             (Command::SharingRate, "how fast its workers lose the memory that they share"),
-            (Command::Advise, "what would make its forks cheaper, and by how much"),
             (Command::Blame, "which code copies the shared pages"),
         ],
         Some(How::Save) => [
-            (Command::Doctor, "whether its next fork would fail, and what it may copy"),
+            (Command::Explain, "all of it in plain words, in half a minute"),
             (Command::Advise, "what would shorten its stop, and by how much"),
             (Command::Watch, "each fork as it comes: its stop and its copies"),
         ],
         Some(How::Programs) => [
             (Command::Watch, "whether it forks, how often, and each stop"),
             (Command::Doctor, "whether its next fork would fail"),
-            (Command::Advise, "what would make its forks cheaper, and by how much"),
+            (Command::Explain, "all of it in plain words, in half a minute"),
         ],
         None => [
             (Command::DoctorMachine, "everything that cowlab can use here, and what is missing"),
@@ -351,8 +351,8 @@ mod tests {
     #[test]
     fn three_commands_name_the_worst() {
         for (worst, first) in [
-            (Some(program(7, "web", Some(1), 1)), "cowlab sharing 7 --duration-s 60"),
-            (Some(program(7, "redis-server", Some(1), 0)), "cowlab doctor 7"),
+            (Some(program(7, "web", Some(1), 1)), "cowlab explain 7"),
+            (Some(program(7, "redis-server", Some(1), 0)), "cowlab explain 7"),
             (Some(program(7, "sh", Some(1), 0)), "cowlab watch 7"),
             (None, "cowlab doctor --tables"),
         ] {

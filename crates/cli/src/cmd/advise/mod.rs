@@ -17,18 +17,20 @@ use cowlab_model::profile::MachineProfile;
 use cowlab_observe::Target;
 use cowlab_observe::watch::Wanted;
 use cowlab_report::Document;
+use cowlab_report::fmt::bytes;
 use cowlab_store::{Missing, Run};
 use cowlab_tend::Tender;
 use serde::Serialize;
 
-use crate::application::{local_pid, of_pid, of_run, only, shared_with_children};
+use crate::application::{Application, local_pid, of_pid, of_run, only, shared_with_children};
 use crate::args::{AdviseArgs, Common};
 use crate::context::Context;
 use crate::output;
 use crate::profile_file::Priced;
 use crate::run_life::{Report, RunLife};
 use crate::usage::WrongUsage;
-use table::{forecast_samples, heading, name_of, page, screen};
+pub use table::screen;
+use table::{forecast_samples, heading, name_of, page};
 
 /// The folio that is priced besides the base page and the huge page.
 const MTHP_BYTES: u64 = 64 << 10;
@@ -96,13 +98,9 @@ fn of_target(
         server: asked.as_ref().and_then(|asked| asked.server),
         ..surroundings(facts, target.as_ref())
     };
-    let mut advice = advise(profile, &application.profile, &around)?;
-    let now = advice[0].forecast.as_ref().ok();
-    let seen = application.stop_ns.filter(|stop_ns| *stop_ns > LONG_STOP_NS);
-    if let (Some(seen), Some(now)) = (seen, now) {
-        let factor = seen / now.stop_ns.value;
-        advice = advise(&profile.clone().scaled(factor), &application.profile, &around)?;
-        subtitle += &format!("; times are {factor:.2} of these, as its stops were just seen");
+    let (mut advice, factor) = as_seen(profile, &application, &around)?;
+    if let Some(factor) = factor {
+        subtitle += &scaled_by(factor);
     }
     let text = sentence(&advice, &application.name);
     let life = args.verify.then(|| verify(common, args, &mut advice)).transpose()?;
@@ -133,6 +131,58 @@ fn of_target(
     let report = Report::new(document, summary)?;
     life.end(Ok(()), |_| Ok(report))?.show()?;
     Ok(None)
+}
+
+/// Each choice; where the program's stops were just seen, with all times multiplied by what those are of the
+/// predicted ones.
+fn as_seen(
+    profile: &MachineProfile,
+    application: &Application,
+    around: &Surroundings,
+) -> Result<(Vec<Advice>, Option<f64>)> {
+    let advice = advise(profile, &application.profile, around)?;
+    let now = advice[0].forecast.as_ref().ok();
+    let seen = application.stop_ns.filter(|stop_ns| *stop_ns > LONG_STOP_NS);
+    let (Some(seen), Some(now)) = (seen, now) else { return Ok((advice, None)) };
+    let factor = seen / now.stop_ns.value;
+    let advice = advise(&profile.clone().scaled(factor), &application.profile, around)?;
+    Ok((advice, Some(factor)))
+}
+
+/// Behind whose prices they are.
+pub fn scaled_by(factor: f64) -> String {
+    format!("; times are {factor:.2} of these, as its stops were just seen")
+}
+
+/// What was just seen of a process's forks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Seen {
+    /// Half of the stops were longer.
+    pub stop_ns: Option<f64>,
+    /// Pages copied by both sides.
+    pub pages_per_fork: Option<f64>,
+}
+
+/// What a fork costs a process as it is now, and what each choice would change; and by how much its stops
+/// differ from the predicted ones.
+pub fn of_process(
+    target: &Target,
+    seen: Seen,
+    profile: &MachineProfile,
+    facts: &Facts,
+) -> Result<(Application, Vec<Advice>, Option<f64>)> {
+    let mut application = of_pid(target.pid(), None, None, facts)?;
+    application.stop_ns = application.stop_ns.or(seen.stop_ns);
+    // Of one that forks all the time, of_pid has seen the copies itself.
+    let pages = seen.pages_per_fork.filter(|_| application.profile.forks_per_s.is_none());
+    if let Some(pages) = pages {
+        application.profile.written = (pages.ceil() as u64).min(application.profile.pages);
+        let copied = bytes(application.profile.written * facts.page_size_bytes);
+        application.notes =
+            vec![format!("{copied} were copied after each fork that was just seen")];
+    }
+    let (advice, factor) = as_seen(profile, &application, &surroundings(facts, Some(target)))?;
+    Ok((application, advice, factor))
 }
 
 /// What a fork of the program of a footprint costs, and what each choice would change.

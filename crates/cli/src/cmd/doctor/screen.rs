@@ -22,7 +22,7 @@ fn available(facts: &Facts) -> String {
 }
 
 /// What the next fork of a process meets.
-pub(super) fn of_process(facts: &Facts, of: &Patient) -> Document {
+pub fn of_process(facts: &Facts, of: &Patient) -> Document {
     let (pid, fork) = (of.pid, &of.fork);
     let title = format!(
         "{} ({pid}) on {}, Linux {}, {}",

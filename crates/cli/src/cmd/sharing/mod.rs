@@ -4,7 +4,7 @@
 mod draw;
 mod metrics;
 mod plan;
-mod text;
+pub mod text;
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};

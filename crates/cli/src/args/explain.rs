@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The flags of `explain`.
+
+use clap::Args;
+use cowlab_observe::watch::Wanted;
+
+/// Which program.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The program, by the pid or the name of a process of it; of a worker, its parent
+    #[arg(value_name = "PID|NAME|CGROUP", value_parser = Wanted::parse, allow_negative_numbers = true)]
+    pub target: Wanted,
+}

@@ -1,0 +1,76 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# explain: one page on one program, with what root allows and without.
+set -euo pipefail
+# shellcheck source=tests/lib/common.sh
+. "$REPOSITORY/tests/lib/common.sh"
+
+# A parent of 64 MiB that forks again and again, and copies 16 MiB each time.
+name=snap$$
+python3 - "$name" <<'PYTHON' &
+import mmap
+import os
+import sys
+import time
+
+memory = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+for at in range(0, len(memory), 4096):
+    memory[at] = 1
+open("/proc/self/comm", "w").write(sys.argv[1])
+open("ready", "w").close()
+while True:
+    child = os.fork()
+    if child == 0:
+        time.sleep(0.5)
+        os._exit(0)
+    for at in range(0, 16 << 20, 4096):
+        memory[at] = 2
+    os.waitpid(child, 0)
+    time.sleep(0.5)
+PYTHON
+parent=$!
+trap 'kill $parent 2>/dev/null || true' EXIT
+for _ in {1..200}; do [[ ! -e ready ]] || break; sleep 0.1; done
+
+passes --json explain "$name"
+json parent="$parent" name="$name" 'd.summary.pid == $parent and d.summary.name == $name' \
+	'd.summary.stop_ns | 0 < .low and .low < .value and .value < .high' \
+	'd.summary.fork.worst_case_bytes > 67108864' \
+	'd.summary.advice | length > 2' \
+	'd.summary.advice_sentence | contains("A fork stops")' \
+	'(d.summary.copies == null) == (d.missing | any(.metric == "copies"))'
+[[ ! -e runs ]] || fail "$called: expected no run to be kept, saw: $(ls runs)"
+if [[ $(jq '.summary.seen_forks' out) != null ]]; then
+	json 'd.summary.seen_forks | 5 <= .forks and .forks <= 12 and .executed == 0 and .spawns == 0' \
+		'd.summary.copies.copied_bytes / d.summary.seen_forks.forks | 15e6 < . and . < 21e6' \
+		'd.summary.advice[0].forecast | tostring | contains("extra_bytes")'
+fi
+passes explain "$parent"
+for part in "^$name \\($parent\\), explained$" '^How it forks$' '^Its next fork$' '^What it copies$' '^What would help$'; do
+	says out "$part"
+done
+
+# Without root: of one's own program, and what is not seen has a reason and a command.
+if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then
+	place=$(mktemp -d)
+	cp "$COWLAB" "$place/cowlab"
+	chmod -R 755 "$place"
+	as=(setpriv --reuid 65534 --regid 65534 --clear-groups --)
+	printf '#!/bin/bash\nexec %s %q "$@"\n' "${as[*]}" "$place/cowlab" >"$place/nobody"
+	chmod 755 "$place/nobody"
+	"${as[@]}" sleep 100 &
+	own=$!
+	trap 'rm -rf "$place"; kill $parent $own 2>/dev/null || true' EXIT
+	for _ in {1..100}; do [[ $(<"/proc/$own/comm") != sleep ]] || break; sleep 0.1; done
+	COWLAB=$place/nobody
+	passes --json explain "$own"
+	json 'd.summary.seen_forks == null and d.summary.copies == null and d.summary.sharing == null' \
+		'd.missing | map(.metric) | index("seen_forks") != null and index("copies") != null' \
+		'd.summary.stop_ns.value > 0'
+	passes explain "$own"
+	says out "As root: cowlab blame $own\\."
+	refuses 1 "process $parent: .*run as root" explain "$parent"
+fi
+refuses 1 'no process is named nosuch' explain nosuch
+refuses 2 'PID' explain
