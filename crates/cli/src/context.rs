@@ -2,6 +2,7 @@
 //! What every verb that measures needs: the machine's facts, a runner that Ctrl-C stops, progress.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use cowlab_bench::{Rounds, Task, run_rounds};
 use cowlab_machine::fit::{self, Need};
 use cowlab_machine::{Facts, Guard, Policy, PolicyGuard, Root, thp, usable};
 use cowlab_probes::{DoFork, Runner, WarmMemory, unix_ns};
+use cowlab_schema::fmt;
 use cowlab_store::Sample;
 
 use crate::args::Common;
@@ -42,7 +44,7 @@ pub struct Context {
     pub size_flag: Cell<&'static str>,
     /// What touching the memory cost that was warmed for the last measurement.
     pub cold_touch: RefCell<Vec<Sample>>,
-    _thp: Option<Guard>,
+    _thp: Vec<Guard>,
 }
 
 impl Context {
@@ -51,11 +53,11 @@ impl Context {
         let interrupted = signals::interrupted()?;
         let root = Root::default();
         let mut facts = Facts::probe(&root);
-        let mut guard = None;
+        let mut guards = Vec::new();
         if let (true, Some(size)) = (common.set_mthp, page_size_bytes)
             && usable::page_size(&facts, size).is_err()
         {
-            guard = Some(thp::allow(&root, size)?);
+            guards = thp::allow(&root, size)?;
             facts = Facts::probe(&root);
         }
         Ok(Context {
@@ -65,15 +67,25 @@ impl Context {
             largest_need: Cell::new(0),
             size_flag: Cell::new("--size-bytes"),
             cold_touch: RefCell::default(),
-            _thp: guard,
+            _thp: guards,
         })
     }
 
     /// The same for pages of these sizes, refused if a program does not get them here.
     pub fn of_pages(common: &Common, sizes: impl Iterator<Item = u64>) -> Result<Context> {
-        let sizes: Vec<u64> = sizes.collect();
+        let sizes: BTreeSet<u64> = sizes.collect();
         // Huge pages are what --set-mthp has to switch on, not the base page.
-        let context = Context::new(common, sizes.iter().max().copied())?;
+        let context = Context::new(common, sizes.last().copied())?;
+        let huge: Vec<String> =
+            sizes.range(context.page() + 1..).map(|size| fmt::size(*size)).collect();
+        if huge.len() > 1 {
+            return Err(WrongUsage(format!(
+                "a program gets the largest pages that are enabled, so a run has huge pages of one \
+                 size: measure {} in runs of their own",
+                huge.join(" and ")
+            ))
+            .into());
+        }
         sizes.into_iter().try_for_each(|size| context.check_page_size(size))?;
         Ok(context)
     }

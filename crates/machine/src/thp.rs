@@ -68,12 +68,19 @@ pub(crate) fn setting_file(root: &Root, page_size_bytes: u64) -> Option<String> 
 }
 
 /// Has pages of that size given to programs that ask for them (`madvise`) for as long as the value
-/// lives; the caller has the user's consent (`--set-mthp`). Changes nothing where they are given
-/// already, and keeps it so. After an error the setting is as it was.
-pub fn allow(root: &Root, page_size_bytes: u64) -> Result<Guard, GuardError> {
+/// lives, and no larger ones, which they would get instead; the caller has the user's consent
+/// (`--set-mthp`). Changes nothing where it is so already, and keeps it so. After an error the
+/// settings are as they were.
+pub fn allow(root: &Root, page_size_bytes: u64) -> Result<Vec<Guard>, GuardError> {
     let file = setting_file(root, page_size_bytes)
         .ok_or_else(|| GuardError::NoSuchSize { size: fmt::size(page_size_bytes) })?;
-    Guard::ensure(root, &file, &["madvise", "always"])
+    let mut guards = vec![Guard::ensure(root, &file, &["madvise", "always"])?];
+    let sizes = Thp::read(root).map(|thp| thp.sizes).unwrap_or_default();
+    for (larger, _) in sizes.range(page_size_bytes + 1..) {
+        let file = format!("{FOLDER}/hugepages-{}kB/enabled", larger / 1024);
+        guards.push(Guard::ensure(root, &file, &["never"])?);
+    }
+    Ok(guards)
 }
 
 /// Whether this kernel has pages of that size, whatever their setting is.

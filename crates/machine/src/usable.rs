@@ -36,9 +36,18 @@ pub fn page_size(facts: &Facts, page_size_bytes: u64) -> Result<(), String> {
     let own = || format!("{FOLDER}/hugepages-{}kB/enabled", page_size_bytes / 1024);
     let global = thp.enabled.as_deref().unwrap_or("not readable");
     let allows = |setting: &str| matches!(setting, "always" | "madvise");
+    let given = |setting: &str| allows(setting) || setting == "inherit" && allows(global);
+    let mut larger = thp.sizes.range(page_size_bytes + 1..);
     match thp.sizes.get(&page_size_bytes).map(String::as_str) {
-        Some(setting) if allows(setting) => Ok(()),
-        Some("inherit") if allows(global) => Ok(()),
+        Some(setting) if given(setting) => match larger.find(|(_, setting)| given(setting)) {
+            None => Ok(()),
+            Some((larger, setting)) => Err(format!(
+                "{FOLDER}/hugepages-{}kB/enabled is `{setting}`, and a program gets the largest pages \
+                 that are enabled: write `never` into it to use pages of {size}, or give --set-mthp, \
+                 which does so for the run and puts it back",
+                larger / 1024
+            )),
+        },
         Some("inherit") => {
             switch_on(format!("{FOLDER}/enabled (which {} inherits)", own()), global)
         }
@@ -126,7 +135,9 @@ mod tests {
             ("always", "never", "never", MIB2, Some("hugepages-2048kB/enabled is `never`")),
             ("madvise", "inherit", "never", KIB64, Some("hugepages-64kB/enabled is `never`")),
             ("never", "inherit", "madvise", KIB64, None),
-            ("always", "inherit", "inherit", KIB64, None),
+            ("always", "never", "inherit", KIB64, None),
+            ("always", "inherit", "inherit", KIB64, Some("hugepages-2048kB/enabled is `inherit`")),
+            ("never", "madvise", "always", KIB64, Some("hugepages-2048kB/enabled is `madvise`")),
             ("always", "always", "always", 12288, Some("it has 4 KiB, 64 KiB, 2 MiB")),
             ("always", "always", "always", 0, Some("no pages of 0 B")),
         ] {

@@ -45,8 +45,9 @@ fn dropping_and_restoring_put_the_old_word_back() {
     assert!(matches!(thp::allow(&root, KIB64), Err(GuardError::Busy { .. })));
     drop(guard);
     assert_eq!(setting(tree.path()), "inherit");
-    let guard = thp::allow(&root, KIB64).unwrap();
-    guard.restore().unwrap();
+    for guard in thp::allow(&root, KIB64).unwrap() {
+        guard.restore().unwrap();
+    }
     assert_eq!(setting(tree.path()), "inherit");
 }
 
@@ -57,6 +58,20 @@ fn a_usable_setting_is_left_alone() {
     let guards = [thp::allow(&root, KIB64).unwrap(), thp::allow(&root, KIB64).unwrap()];
     drop(guards);
     assert_eq!(setting(tree.path()), "[always] inherit madvise never");
+}
+
+#[test]
+fn larger_sizes_are_switched_off_meanwhile() {
+    let tree = tree("always inherit madvise [never]\n");
+    let larger = tree.path().join(SETTING.replace("64", "2048"));
+    fs::create_dir_all(larger.parent().unwrap()).unwrap();
+    fs::write(&larger, "always [inherit] madvise never\n").unwrap();
+    let guards = thp::allow(&Root::new(tree.path()), KIB64).unwrap();
+    assert_eq!(setting(tree.path()), "madvise");
+    assert_eq!(fs::read_to_string(&larger).unwrap().trim(), "never");
+    drop(guards);
+    assert_eq!(setting(tree.path()), "never");
+    assert_eq!(fs::read_to_string(&larger).unwrap().trim(), "inherit");
 }
 
 #[test]

@@ -146,8 +146,8 @@ pub fn tasks(cells: Vec<Redis>, base_page_bytes: u64, guard: Option<Rc<PolicyGua
                 }
                 let huge_pages = cell.store.page_size_bytes != base_page_bytes;
                 let _thp = match huge_pages && cell.set_mthp {
-                    true => Some(thp::allow(&Root::default(), cell.store.page_size_bytes)?),
-                    false => None,
+                    true => thp::allow(&Root::default(), cell.store.page_size_bytes)?,
+                    false => Vec::new(),
                 };
                 let mut server = Server::start(&cell.setup(huge_pages))?;
                 measure(&cell, runner, &server, most_per_s, round)
