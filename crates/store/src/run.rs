@@ -99,7 +99,13 @@ impl Run {
         let text = read_text(&path, TEXT_BYTES).with_context(|| {
             format!("{} is not a run of cowlab: cannot read its run.json", folder.display())
         })?;
-        let info = parse(&text, &path)?;
+        let info: RunInfo = parse(&text, &path)?;
+        // Figures are divided by it.
+        if let Some(of) = info.environments.iter().find(|of| !of.page_size_bytes.is_power_of_two())
+        {
+            let size = of.page_size_bytes;
+            bail!("{} is damaged: pages of {size} bytes, which is no power of two", path.display());
+        }
         let samples = parquet::read(&folder.join("samples.parquet"))?;
         Ok(Run { info, samples })
     }
@@ -305,5 +311,10 @@ mod tests {
             let error = format!("{:#}", Run::read(parent.path()).unwrap_err());
             assert!(error.contains(expected), "{text:?} gave {error}");
         }
+        let mut info = info();
+        info.environments[0].page_size_bytes = 0;
+        fs::write(parent.path().join("run.json"), serde_json::to_vec(&info).unwrap()).unwrap();
+        let error = Run::read(parent.path()).unwrap_err().to_string();
+        assert!(error.contains("pages of 0 bytes"), "{error}");
     }
 }
