@@ -51,6 +51,19 @@ passes --json predict --profile "$folder/profile.json" --size-bytes 64MiB
 cmp newest out || fail "the newest run and its file predict differently"
 json 'one("elapsed_low_ns") <= one("elapsed_ns") and one("elapsed_ns") <= one("elapsed_high_ns")'
 
+# Where nothing was calibrated predict does so first, for a short while, unless other work runs here.
+[[ ! -e runs ]] || fail "expected no runs yet, saw: $(ls runs)"
+passes --json predict --size-bytes 64MiB
+if grep -q 'a short one is measured first' err; then
+	[[ -s $(only_run runs)/profile.json ]] || fail "expected a run that has a profile, saw: $(find runs)"
+	json '(one("fork_high_ns") / one("fork_ns") - 3 | fabs) > 0.01'
+	passes --json predict --size-bytes 64MiB
+	! grep -q 'measured first' err || fail "$called: expected the profile of before, saw: $(seen)"
+else
+	says err 'the load average is .*: nothing is measured, the prices are usual ones'
+	[[ ! -e runs ]] || fail "expected no runs, saw: $(ls runs)"
+fi
+
 # The run is one that compare reads; with itself it does not differ.
 passes --json compare "$folder" "$folder"
 json 'd.summary.different == 0' 'd.summary.compared > 0'

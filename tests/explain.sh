@@ -46,7 +46,10 @@ if [[ $(jq '.summary.seen_forks' out) != null ]]; then
 		'd.summary.copies.copied_bytes / d.summary.seen_forks.forks | 15e6 < . and . < 21e6' \
 		'd.summary.advice[0].forecast | tostring | contains("extra_bytes")'
 fi
-passes explain "$parent"
+passes explain "$parent" --html page.html
+for part in '<title>' explained 'What would help'; do says page.html "$part"; done
+[[ ! -s page.html.unfinished ]]
+if grep -q 'were copied' out; then says page.html 'Pages copied, by code'; fi
 for part in "^$name \\($parent\\), explained$" '^How it forks$' '^Its next fork$' '^What it copies$' '^What would help$'; do
 	says out "$part"
 done
@@ -73,4 +76,5 @@ if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then
 	refuses 1 "process $parent: .*run as root" explain "$parent"
 fi
 refuses 1 'no process is named nosuch' explain nosuch
+refuses 2 'no folder no: make it first' explain "$parent" --html no/page.html
 refuses 2 'PID' explain

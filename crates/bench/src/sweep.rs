@@ -4,8 +4,8 @@
 use std::rc::Rc;
 
 use cowlab_analysis::study::sweep::{FRACTIONS, PAPER_HEAPS_BYTES};
-use cowlab_analysis::study::variants::{HUGE_HEAP_BYTES, Variant, variants};
-use cowlab_machine::PolicyGuard;
+use cowlab_analysis::study::variants::{HUGE_HEAP_BYTES, Variant, stops, variants};
+use cowlab_machine::{PolicyGuard, Root, thp};
 use cowlab_probes::{DoForkResult, Probe};
 use cowlab_schema::Cell;
 use cowlab_schema::fork_sweep::{self, DoFork};
@@ -123,6 +123,26 @@ pub fn variant_tasks(
     };
     let own = variants(page, huge_page.unwrap_or(page)).into_iter().filter(can);
     tasks(own.map(|variant| variant.cell).filter(|cell| fits(cell)))
+}
+
+/// First forks of heaps in pages of larger sizes. With `allowed`, whatever is enabled here: the setting is
+/// changed for each of them and put back, with the user's consent.
+pub fn stop_tasks(sizes: &[u64], allowed: bool, fits: impl Fn(&DoFork) -> bool) -> Vec<Task> {
+    let cells = sizes.iter().flat_map(|size| stops(*size)).filter(|cell| fits(cell));
+    let one = |cell: DoFork| {
+        let name = format!(
+            "{BENCH}: a fork of {} in {}",
+            bytes_text(cell.heap_bytes),
+            bytes_text(cell.page_size_bytes)
+        );
+        Task::new(name, move |runner, round| {
+            let size = cell.page_size_bytes;
+            let _pages = allowed.then(|| thp::allow(&Root::default(), size)).transpose()?;
+            record(round, &cell, &cell.run(runner)?);
+            Ok(())
+        })
+    };
+    cells.map(one).collect()
 }
 
 /// What one invocation gave. `real_ns`, `user_ns` and `sys_ns` are totals over the forks,

@@ -20,6 +20,7 @@ mod trace;
 mod trace_report;
 mod watch;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -69,6 +70,9 @@ pub struct Cli {
 /// Folder of runs where no other is named.
 pub const RUNS: &str = "runs";
 
+/// The seed of random choices where no other is given.
+pub const DEFAULT_SEED: u64 = 1988;
+
 /// Flags of every verb that keeps a run.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
@@ -76,7 +80,7 @@ pub struct RunArgs {
     #[arg(long, global = true, value_name = "DIR", default_value = RUNS)]
     pub output: PathBuf,
     /// Seed of every random choice
-    #[arg(long, global = true, value_name = "N", default_value_t = 1988)]
+    #[arg(long, global = true, value_name = "N", default_value_t = DEFAULT_SEED)]
     pub seed: u64,
 }
 
@@ -104,7 +108,7 @@ pub struct Common {
 #[derive(Debug, Clone, Args)]
 pub struct ProfileArgs {
     /// The machine profile: a profile.json, a run that has one, or a folder of runs, whose newest
-    /// is taken; by default runs/
+    /// is taken; by default runs/. `usual`: what such costs usually are, nothing measured
     #[arg(long, value_name = "PATH")]
     pub profile: Option<PathBuf>,
 }
@@ -247,6 +251,11 @@ fn fraction(text: &str) -> Result<f64, String> {
     }
 }
 
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "an address of this machine and a port, such as 127.0.0.1:9464".to_owned())
+}
+
 /// Of those who may write, the one of whom something can be predicted.
 fn forecast_writer(text: &str) -> Result<Writer, String> {
     Key::new("writer", "").only(&[Writer::Child, Writer::Parent]).parse(text)
@@ -353,9 +362,9 @@ mod tests {
     /// whether settings of THP may be changed, and of the lab which Linux.
     const SHARED: [&str; 7] = ["json", "output", "seed", "set-mthp", "source", "help", "version"];
 
-    /// All slots of flags, and those of one verb. The last that came is `sharing --plan`, which reads runs and
-    /// looks at no process: an argument alone could mean either.
-    const MOST: (usize, usize) = (198, 9);
+    /// All slots of flags, and those of one verb. The last that came is `explain --html`: its page is sent to
+    /// others while the text stays on the screen.
+    const MOST: (usize, usize) = (199, 9);
 
     fn count(command: &clap::Command, name: &str, slots: &mut Vec<(String, usize)>) {
         let mut verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).peekable();

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
+use cowlab_analysis::study::variants::FOLIO_BYTES;
 use cowlab_bench::calibrate::{Scope, cold_touch_sample};
 use cowlab_bench::{Rounds, Task, run_rounds};
 use cowlab_machine::fit::{self, Need};
@@ -105,6 +106,14 @@ impl Context {
         let size = self.facts.thp.as_ref().and_then(|thp| thp.pmd_size_bytes);
         let size = size.ok_or("needs a kernel with transparent huge pages")?;
         usable::page_size(&self.facts, size).map(|()| size)
+    }
+
+    /// A size of larger pages below huge ones that a program here gets, or is given with --set-mthp; an error
+    /// says what it needs.
+    pub fn folios(&self) -> Result<u64, String> {
+        let usable = usable::page_size(&self.facts, FOLIO_BYTES);
+        let is_given = self.common.set_mthp && thp::exists(&Root::default(), FOLIO_BYTES);
+        if is_given { Ok(FOLIO_BYTES) } else { usable.map(|()| FOLIO_BYTES) }
     }
 
     /// Refuse page sizes that a program here does not get.

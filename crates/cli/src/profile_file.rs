@@ -15,6 +15,9 @@ use crate::args::{ProfileArgs, RUNS};
 /// The file in a run that holds its machine profile.
 pub const PROFILE_FILE: &str = "profile.json";
 
+/// Given for a profile: usual costs, whatever is found here.
+const USUAL: &str = "usual";
+
 /// A machine profile with the machine that it is of.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ProfileFile {
@@ -41,6 +44,7 @@ impl ProfileFile {
     /// folder. `None` where none was named and there is none.
     pub fn find(args: &ProfileArgs) -> Result<Option<(PathBuf, ProfileFile)>> {
         let path = match &args.profile {
+            Some(path) if path == Path::new(USUAL) => return Ok(None),
             Some(path) if path.is_dir() && !path.join(PROFILE_FILE).exists() => newest_run(path)?,
             Some(path) => path.clone(),
             None => match newest_run(Path::new(RUNS)) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Errors that say with which status the program ends: 2 where they are the caller's.
 
+use std::ffi::OsStr;
 use std::fmt;
 
 /// A combination of flags, or a value, that makes no sense here.
@@ -14,6 +15,11 @@ impl fmt::Display for WrongUsage {
 }
 
 impl std::error::Error for WrongUsage {}
+
+/// A command could not be run.
+pub fn cannot_start(program: &OsStr) -> String {
+    format!("cannot start {} (give its path, or a name in PATH)", program.to_string_lossy())
+}
 
 /// The command that was run failed: cowlab ends as it did, and has nothing to add.
 #[derive(Debug)]

@@ -16,7 +16,9 @@ use crate::root::{ReadError, Reader, Root};
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// There is no process with this pid.
-    #[error("there is no process {pid}")]
+    #[error(
+        "there is no process {pid}: it has ended, or never was; `cowlab` lists those that fork"
+    )]
     NoSuchProcess {
         /// The pid.
         pid: i32,

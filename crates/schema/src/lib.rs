@@ -31,6 +31,7 @@ mod quantile;
 mod reap;
 pub mod redis;
 pub mod reference;
+pub mod running;
 pub mod settings;
 pub mod sharing;
 pub mod snapshot;
@@ -90,6 +91,7 @@ pub const BENCHES: &[&Bench] = &[
     calibrate_among_work::BENCH,
     calibrate_pace::BENCH,
     predict_check::BENCH,
+    running::BENCH,
     footprint::BENCH,
     blame::BENCH,
     forecast::BENCH,

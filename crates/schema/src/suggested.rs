@@ -51,6 +51,8 @@ commands! {
     Footprint = "footprint PID",
     /// What its next fork copies.
     FootprintForks = "footprint PID --forks 1",
+    /// Record a program's events.
+    TraceRecord = "trace record -- COMMAND",
     /// Kernel policies side by side.
     KernelCowFaults = "kernel bench cow-faults --policy off,next",
     /// Forks that copy page tables, and that leave them for later.

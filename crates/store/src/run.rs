@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use cowlab_schema::running;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -97,7 +98,10 @@ impl Run {
         }
         let path = folder.join("run.json");
         let text = read_text(&path, TEXT_BYTES).with_context(|| {
-            format!("{} is not a run of cowlab: cannot read its run.json", folder.display())
+            format!(
+                "{} is not a run of cowlab (a folder below runs/): cannot read its run.json",
+                folder.display()
+            )
         })?;
         let info: RunInfo = parse(&text, &path)?;
         // Figures are divided by it.
@@ -110,11 +114,15 @@ impl Run {
         Ok(Run { info, samples })
     }
 
-    /// The same without the host's name and the command line, to be given away.
+    /// The same without the host's name, the command line and the names of programs that ran beside, to be
+    /// given away.
     pub fn without_names(mut self) -> Run {
         self.info.command.clear();
         for environment in &mut self.info.environments {
             environment.host = WITHHELD.to_owned();
+        }
+        for beside in self.samples.iter_mut().filter(|of| of.bench == running::BENCH.name) {
+            running::NAME.put(&mut beside.params, WITHHELD);
         }
         self
     }

@@ -12,6 +12,14 @@ pub const HEAP_BYTES: u64 = 31_622_000;
 /// The heap of the variants with huge pages.
 pub const HUGE_HEAP_BYTES: u64 = 268_435_456;
 
+/// A size of larger pages that programs without huge ones may get (mTHP).
+pub const FOLIO_BYTES: u64 = 64 << 10;
+
+/// First forks of heaps in pages of that size, for the chart of stops.
+pub fn stops(page_size_bytes: u64) -> [DoFork; 3] {
+    [16, 64, 256].map(|mib| DoFork::new(1, mib << 20, 0.0, page_size_bytes))
+}
+
 /// One of them.
 #[derive(Debug, Clone)]
 pub struct Variant {

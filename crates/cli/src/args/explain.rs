@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The flags of `explain`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use cowlab_observe::watch::Wanted;
 
@@ -10,4 +12,7 @@ pub struct ExplainArgs {
     /// The program, by the pid or the name of a process of it; of a worker, its parent
     #[arg(value_name = "PID|NAME|CGROUP", value_parser = Wanted::parse, allow_negative_numbers = true)]
     pub target: Wanted,
+    /// Write it as a page as well, with the flame graph of what it copies: to send to a colleague
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }

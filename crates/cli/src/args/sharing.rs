@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::Args;
 use cowlab_observe::watch::Wanted;
 
-use super::seconds;
 use super::watch::interval;
+use super::{address, seconds};
 
 /// Which family to look at, and for how long.
 #[derive(Debug, Args)]
@@ -32,7 +32,7 @@ pub struct SharingArgs {
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub duration_s: Option<f64>,
     /// Serve OpenMetrics at http://ADDRESS/metrics; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     pub listen: Option<SocketAddr>,
     /// What a warm-up of the parent saves its workers, by runs of blame or footprint after 1, 10, 100
     /// requests a worker, as RUN:100; of a parent that served 10 before it forked, RUN:10+100

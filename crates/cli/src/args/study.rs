@@ -46,6 +46,9 @@ pub struct StudyArgs {
     /// explained in docs/metrics.md
     #[arg(long, value_name = "KEY=VALUE[,VALUE…]", requires = "paper", action = ArgAction::Append)]
     pub set: Vec<String>,
+    /// Measure pages of 64 KiB as well: sets their THP setting meanwhile (needs root) and puts it back
+    #[arg(long, conflicts_with = "paper")]
+    pub set_mthp: bool,
     /// Print all tables, not the findings alone
     #[arg(long)]
     pub tables: bool,

@@ -8,7 +8,7 @@ use clap::Args;
 use cowlab_observe::watch::Wanted;
 use cowlab_schema::settings::tend::TendSettings;
 
-use super::{Cells, ProfileArgs};
+use super::{Cells, ProfileArgs, address};
 
 /// Whom to tend, how far, and what it may cost.
 #[derive(Debug, Args)]
@@ -42,7 +42,7 @@ pub struct TendArgs {
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Serve OpenMetrics at http://ADDRESS/metrics; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "dry_run")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address, conflicts_with = "dry_run")]
     pub listen: Option<SocketAddr>,
     /// End after so many seconds
     #[arg(long, value_name = "S", value_parser = super::seconds, allow_negative_numbers = true)]

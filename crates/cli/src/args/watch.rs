@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use cowlab_observe::watch::Wanted;
 
-use super::ProfileArgs;
+use super::{ProfileArgs, address};
 
 /// What to watch, how often, and where to show it.
 #[derive(Debug, Args)]
@@ -42,7 +42,7 @@ pub struct WatchArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     pub output: Option<PathBuf>,
     /// Serve OpenMetrics at http://ADDRESS/metrics; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "replay")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address, conflicts_with = "replay")]
     pub listen: Option<SocketAddr>,
     #[command(flatten)]
     pub profile: ProfileArgs,

@@ -19,7 +19,7 @@ use cowlab_store::{Missing, Sample};
 
 use crate::args::BlameArgs;
 use crate::run_life::{Report, RunLife};
-use crate::usage::{EndedWith, WrongUsage};
+use crate::usage::{EndedWith, WrongUsage, cannot_start};
 use crate::{output, signals};
 
 /// How long running processes are looked at, if not given.
@@ -116,8 +116,7 @@ fn command(
     collector.watch_own_children()?;
     let started = start.spawn();
     collector.leave();
-    let mut child =
-        started.with_context(|| format!("cannot start {}", program.to_string_lossy()))?;
+    let mut child = started.with_context(|| cannot_start(program))?;
     loop {
         std::thread::sleep(LOOK);
         collector.look();

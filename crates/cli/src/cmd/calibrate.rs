@@ -27,11 +27,10 @@ fn announce(context: &Context, rounds: u32) {
         of_all(ROUND_S.0) / 60.0,
         of_all(ROUND_S.1)
     ));
-    let cpus = context.facts.cpu.allowed.len();
-    if let Some(load) = context.facts.load_average.filter(|load| *load >= cpus as f64 / 2.0) {
+    if let Some(busy) = calibration::busy(&context.facts) {
         output::say(&format!(
-            "the load average is {load} on {cpus} CPUs: that work is slowed and falsifies the figures; \
-             calibrate when it is over, or take less with --rounds 2"
+            "{busy}: that work is slowed and falsifies the figures; calibrate when it is over, or take \
+             less with --rounds 2"
         ));
     }
 }

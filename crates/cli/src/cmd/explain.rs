@@ -3,10 +3,11 @@
 
 mod page;
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, bail};
 use cowlab_blame::{Collector, LOOK, Share};
 use cowlab_machine::verdict::Verdict;
 use cowlab_machine::{Facts, Root};
@@ -16,6 +17,7 @@ use cowlab_observe::Target;
 use cowlab_observe::bpf::{Event, Happening, Lost, Observer, ObserverSettings};
 use cowlab_observe::sharing::{Figures, Sharing};
 use cowlab_observe::watch::Wanted;
+use cowlab_report::Document;
 use cowlab_report::blame::{BlameSummary, Blamed};
 use cowlab_schema::blame as names;
 use cowlab_store::{Missing, Run, RunInfo};
@@ -28,6 +30,7 @@ use crate::cmd::blame::{lacking, samples};
 use crate::cmd::doctor::Patient;
 use crate::next_stop::NextStop;
 use crate::profile_file::Priced;
+use crate::usage::WrongUsage;
 use crate::{output, signals};
 
 /// How long it is watched; with what is read before and after, the answer takes half a minute at most.
@@ -85,6 +88,15 @@ struct Explained {
 
 /// Run the verb.
 pub fn run(json: bool, args: &ExplainArgs) -> Result<()> {
+    if let Some(folder) =
+        args.html.as_deref().and_then(Path::parent).filter(|of| *of != Path::new(""))
+        && !folder.is_dir()
+    {
+        bail!(WrongUsage(format!(
+            "--html: there is no folder {}: make it first",
+            folder.display()
+        )));
+    }
     let facts = Facts::probe(&Root::default());
     let mut target = Target::open(only(&args.target)?)?;
     if let Some(parent) = parent_of_worker(&target) {
@@ -125,10 +137,19 @@ pub fn run(json: bool, args: &ExplainArgs) -> Result<()> {
         advised: advised.map_err(|error| output::message(&error)),
         by,
     };
+    if let Some(file) = &args.html {
+        write_page(file, page::document(&facts, &explained, true)?)?;
+    }
     match json {
         true => explained.json(),
-        false => output::text(&page::document(&facts, &explained)?),
+        false => output::text(&page::document(&facts, &explained, false)?),
     }
+}
+
+fn write_page(file: &Path, page: Document) -> Result<()> {
+    let page = cowlab_report::html::render(&page);
+    cowlab_serve::replace(file, page.as_bytes())
+        .with_context(|| format!("--html {}: the page cannot be written", file.display()))
 }
 
 fn has_workers(of: &Figures) -> bool {

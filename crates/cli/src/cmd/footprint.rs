@@ -30,7 +30,7 @@ use crate::args::FootprintArgs;
 use crate::output;
 use crate::run_life::{Report, RunLife};
 use crate::signals;
-use crate::usage::{EndedWith, WrongUsage};
+use crate::usage::{EndedWith, WrongUsage, cannot_start};
 
 /// How long the wait for a fork is, if not given.
 const WAIT_FOR_FORK_S: f64 = 60.0;
@@ -244,7 +244,7 @@ impl FootprintPlan<'_> {
             // Standard output has the document, and nothing else.
             start.stdout(std::io::stderr());
         }
-        let cannot = || format!("cannot start {}", program.to_string_lossy());
+        let cannot = || cannot_start(program);
         let faults = self.faults(false)?;
         let (tracer, root) = Tracer::start(start, self.args.mark).with_context(cannot)?;
         let mut follow = Follow::new(tracer, self.method, faults);

@@ -37,7 +37,7 @@ pub enum WantedError {
     #[error(transparent)]
     Process(#[from] ProcessError),
     /// Nobody has the name.
-    #[error("no process is named {0}: names are the kernel's, as `ps -o comm` shows them")]
+    #[error("no process is named {}: {}", .0, name_hint(.0))]
     NoSuchName(String),
     /// No such group.
     #[error(
@@ -52,6 +52,16 @@ pub enum WantedError {
     /// An empty group.
     #[error("no process is in the control group {}", .0.display())]
     EmptyCgroup(PathBuf),
+}
+
+/// What to do about a name that no process has.
+fn name_hint(name: &str) -> &'static str {
+    match name.contains('/') {
+        true => "to start a program write `--` before it, where the verb takes one",
+        false => {
+            "names are the kernel's, as `ps -o comm` shows them; `cowlab` lists those that fork"
+        }
+    }
 }
 
 /// A line each, with the pid.

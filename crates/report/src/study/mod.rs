@@ -10,6 +10,7 @@ mod machine;
 mod method;
 mod shares;
 mod small_sample;
+mod stop_chart;
 mod summary;
 mod surface;
 mod sweep;

@@ -15,11 +15,12 @@ use crate::cmd::{advise, sharing};
 /// Places in the code that are named.
 const PLACES: usize = 3;
 
-/// All of it.
-pub fn document(facts: &Facts, of: &Explained) -> Result<Document> {
+/// All of it; with drawings for a page, without for a terminal.
+pub fn document(facts: &Facts, of: &Explained, is_page: bool) -> Result<Document> {
     let patient = &of.patient;
     let title = format!("{} ({}), explained", patient.name, patient.pid);
-    let mut document = Document::new(title, format!("• {}", patient.fork.sentence));
+    let bullet = if is_page { "" } else { "• " };
+    let mut document = Document::new(title, format!("{bullet}{}", patient.fork.sentence));
     document.facts.push(("machine".to_owned(), machine_title(facts)));
     document.facts.push(("prices".to_owned(), of.by.clone()));
     let mut section = |id: &str, title: &str, blocks: Vec<Block>| {
@@ -27,7 +28,7 @@ pub fn document(facts: &Facts, of: &Explained) -> Result<Document> {
     };
     section("forks", "How it forks", texts(how_it_forks(of)));
     section("stop", "Its next fork", texts(next_fork(of)));
-    section("copies", "What it copies", copies(of)?);
+    section("copies", "What it copies", copies(of, is_page)?);
     if let Some(figures) = &of.sharing {
         section("sharing", "What its workers share", texts(sharing::text::sentences(figures)));
     }
@@ -124,7 +125,7 @@ fn next_fork(of: &Explained) -> Vec<String> {
 }
 
 /// Of the copies' report the answer, and the places that copy most.
-fn copies(of: &Explained) -> Result<Vec<Block>> {
+fn copies(of: &Explained, is_page: bool) -> Result<Vec<Block>> {
     let pid = of.patient.pid;
     let Watched { blamed, run, .. } = match &of.watched {
         Ok(watched) => watched,
@@ -140,7 +141,13 @@ fn copies(of: &Explained) -> Result<Vec<Block>> {
     let notes = blocks().filter(|block| matches!(block, Block::Note(_)));
     let mut all = vec![Block::Text(report.subtitle.clone())];
     all.extend(findings.chain(notes).cloned());
-    all.push(Block::Text(format!("`{}` has the flame graph.", Command::Blame.of(pid))));
+    let is_seen = |block: &&Block| matches!(block, Block::Drawing(_) | Block::Table(_));
+    match is_page {
+        true => all.extend(blocks().filter(is_seen).cloned()),
+        false => {
+            all.push(Block::Text(format!("`{}` has the flame graph.", Command::Blame.of(pid))));
+        }
+    }
     Ok(all)
 }
 

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::application::of_run;
 use crate::args::{PredictArgs, PredictWhat};
+use crate::calibration::priced;
 use crate::output;
 use crate::profile_file::Priced;
 use crate::usage::WrongUsage;
@@ -54,7 +55,7 @@ pub fn run(json: bool, args: &PredictArgs) -> Result<()> {
     if let Some(PredictWhat::Policies(args)) = &args.what {
         return policies::run(json, args);
     }
-    let Priced { profile, by } = Priced::find(&args.profile)?;
+    let Priced { profile, by } = priced(json, &args.profile)?;
     let answers = match &args.target {
         Some(run) => of_footprint(args, run, &profile)?,
         None => answers(args, &profile)?,

@@ -4,6 +4,7 @@
 mod casper;
 mod ccow;
 mod next_page;
+mod running;
 
 use anyhow::{Context as _, Result, bail};
 use cowlab_analysis::precision::FEWEST_ROUNDS;
@@ -12,7 +13,7 @@ use cowlab_bench::guest::Guests;
 use cowlab_bench::sweep::Extent;
 use cowlab_bench::{Rounds, Task, calibrate, cow_check, faults, points, sweep, table};
 use cowlab_lab::Variant;
-use cowlab_machine::{Facts, Root};
+use cowlab_machine::{Facts, Root, thp};
 use cowlab_report::study;
 use cowlab_schema::cow_check::CowCheck;
 use cowlab_store::Accelerator;
@@ -70,7 +71,7 @@ impl StudyPlan {
 
 /// Run the verb.
 pub fn run(json: bool, args: &StudyArgs) -> Result<()> {
-    let common = &args.run.common(json, false);
+    let common = &args.run.common(json, args.set_mthp);
     match args.paper {
         Some(Paper::Casper) => casper::run(common, args),
         Some(Paper::NextPage) => next_page::run(common, args),
@@ -87,7 +88,8 @@ fn on_this_machine(common: &Common, args: &StudyArgs) -> Result<()> {
     if args.rounds == Some(1) {
         bail!(WrongUsage("--rounds: a calibration takes two at least".to_owned()));
     }
-    let context = Context::new(common, None)?;
+    let context =
+        Context::new(common, thp::Thp::read(&Root::default()).and_then(|of| of.pmd_size_bytes))?;
     let scope = context.scope()?;
     let name = match args.paper {
         Some(Paper::SmithMaguire) => "study-smith-maguire",
@@ -97,6 +99,7 @@ fn on_this_machine(common: &Common, args: &StudyArgs) -> Result<()> {
     let mut life = RunLife::begin(common, name, context.facts.environment())?;
     calibration::note_missing(&context, &mut life);
     let plan = StudyPlan::of(args);
+    let beside = args.paper.is_none().then(|| running::samples(&context.facts));
     let tasks = match args.paper {
         Some(paper) => paper_tasks(&context, paper, &plan)?,
         None => tasks(&context, &plan, &mut life)?,
@@ -104,6 +107,7 @@ fn on_this_machine(common: &Common, args: &StudyArgs) -> Result<()> {
     let mut samples = context.measure(&tasks, plan.rounds)?;
     samples.append(&mut context.cold_touch.borrow_mut());
     samples.extend(calibrate::derived(&samples, scope));
+    samples.extend(beside.into_iter().flatten());
     life.run.samples = samples;
     let kept = life.end(Ok(()), |run| {
         let study = Study::of(run)?;
@@ -185,6 +189,10 @@ fn tasks(context: &Context, plan: &StudyPlan, life: &mut RunLife) -> Result<Vec<
     tasks.extend(sweep::single_forks(page, fits));
     tasks.extend(sweep::growing_numbers(page));
     tasks.extend(sweep::variant_tasks(page, other_cpus, huge_page, fits));
+    let folios = context.folios();
+    let sizes: Vec<u64> =
+        [folios.as_ref().ok().copied(), huge_page].into_iter().flatten().collect();
+    tasks.extend(sweep::stop_tasks(&sizes, context.common.set_mthp, fits));
     tasks.extend(table::document_table(plan.table_iterations));
     tasks.extend(faults::document_workloads(page, other_cpus, huge_page, seed));
     let points = points::points(seed, page, other_cpus, scope.largest_bytes);
@@ -203,6 +211,9 @@ fn tasks(context: &Context, plan: &StudyPlan, life: &mut RunLife) -> Result<Vec<
 
     if let Err(reason) = huge {
         life.lacks("fork-sweep, cow-faults and cow-check over THP", reason);
+    }
+    if let Err(reason) = folios {
+        life.lacks("fork-sweep over pages of 64 KiB", reason);
     }
     if !other_cpus {
         life.lacks("everything with another running thread", "needs a second CPU".to_owned());

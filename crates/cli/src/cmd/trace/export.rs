@@ -4,11 +4,10 @@
 use std::path::Path;
 
 use anyhow::Result;
-use cowlab_casper::read::Trace;
 use cowlab_export::{Clocks, Exported, Format, create, export};
 use serde::Serialize;
 
-use super::{missing, missing_events};
+use super::{missing, missing_events, open};
 use crate::args::{ExportFormat, TraceExportArgs};
 use crate::output;
 
@@ -24,7 +23,7 @@ struct ExportSummary<'a> {
 
 /// Run the verb.
 pub fn run(json: bool, args: &TraceExportArgs) -> Result<()> {
-    let trace = Trace::open(&args.file)?;
+    let trace = open(&args.file)?;
     let format = match args.format {
         ExportFormat::Perfetto => Format::Perfetto,
         ExportFormat::Csv => Format::Csv,

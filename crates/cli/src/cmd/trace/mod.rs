@@ -5,8 +5,12 @@ mod export;
 mod record;
 mod report;
 
-use anyhow::Result;
+use std::path::Path;
+
+use anyhow::{Result, bail};
 use cowlab_casper::profile::Profile;
+use cowlab_casper::read;
+use cowlab_schema::Command;
 use cowlab_store::Missing;
 
 use crate::args::Trace;
@@ -18,6 +22,14 @@ pub fn run(json: bool, trace: &Trace) -> Result<()> {
         Trace::Record(args) => record::run(json, args),
         Trace::Report(args) => report::run(json, args),
     }
+}
+
+/// Open a trace; where there is none, say how one is made.
+fn open(file: &Path) -> Result<read::Trace> {
+    if !file.exists() {
+        bail!("there is no {}: `{}` makes one", file.display(), Command::TraceRecord);
+    }
+    Ok(read::Trace::open(file)?)
 }
 
 /// Events that the trace lacks: lost while recording, or from the file since.

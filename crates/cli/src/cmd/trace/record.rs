@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::args::{self, TraceRecordArgs, globs};
 use crate::output;
 use crate::signals::{self, Signals};
-use crate::usage::{EndedWith, WrongUsage};
+use crate::usage::{EndedWith, WrongUsage, cannot_start};
 
 #[derive(Serialize)]
 struct RecordSummary {
@@ -191,8 +191,7 @@ impl Watch {
         if let Some(library) = library {
             start.env("LD_PRELOAD", library);
         }
-        let child =
-            start.spawn().with_context(|| format!("cannot start {}", program.to_string_lossy()))?;
+        let child = start.spawn().with_context(|| cannot_start(program))?;
         let status = self.until_it_ends(child.id())?;
         self.until_orphans_end();
         Ok(status)

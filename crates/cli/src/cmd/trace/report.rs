@@ -8,7 +8,7 @@ use cowlab_casper::read::Trace;
 use cowlab_report::casper::{self, Group, View};
 use serde_json::json;
 
-use super::missing;
+use super::{missing, open};
 use crate::args::TraceReportArgs;
 use crate::output;
 use crate::usage::WrongUsage;
@@ -16,7 +16,7 @@ use crate::usage::WrongUsage;
 /// Run the verb.
 pub fn run(json: bool, args: &TraceReportArgs) -> Result<()> {
     let (settings, view) = settings(args)?;
-    let file = Trace::open(&args.file)?;
+    let file = open(&args.file)?;
     let profile = Profile::of(&file, &settings).map_err(|error| match error {
         ProfileError::Unknown(unknown) => {
             anyhow!(WrongUsage(format!("{}: {unknown}", args.file.display())))

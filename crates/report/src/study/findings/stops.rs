@@ -10,13 +10,13 @@ use crate::document::Block;
 use crate::fmt::{self, percent, size, time};
 use crate::machine_profile;
 use crate::study::curves;
-use crate::study::not_available;
+use crate::study::{not_available, stop_chart};
 
 /// The process of the findings.
 const LARGE_BYTES: u64 = 10 << 30;
 
 pub(super) fn blocks(study: &Study) -> Vec<Block> {
-    vec![stop(study), huge_pages(study)]
+    [vec![stop(study)], stop_chart::blocks(study), vec![huge_pages(study)]].concat()
 }
 
 /// A fork of the large process after `written_before` bytes of it were written.

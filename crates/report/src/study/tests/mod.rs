@@ -6,7 +6,8 @@ mod synthetic;
 use cowlab_analysis::check::check;
 use cowlab_analysis::study::Study;
 use cowlab_model::profile::MachineProfile;
-use cowlab_store::{Accelerator, Missing, Run};
+use cowlab_schema::running;
+use cowlab_store::{Accelerator, Missing, Params, Run, Sample};
 use synthetic::{END_NS, ENTRY_NS, FORK_NS, FREE_NS, PAGE, TEARDOWN_NS, WRITE_NS};
 
 use super::{document, summary};
@@ -114,6 +115,32 @@ fn a_full_run_has_every_finding_and_its_figures() {
     let ratio = derived["service_to_copy_ratio"].as_f64().unwrap();
     // (4096 · 0.9 bytes in 0.9 · 2100 + 100 ns) over 10.24 GB/s
     assert_near(ratio, 4096.0 * 0.9 / 1990.0 / 10.24, 1e-3);
+}
+
+#[test]
+fn the_programs_that_ran_beside_are_marked_and_the_longest_stop_is_told() {
+    let mut run = synthetic::full();
+    for (pid, name, small, huge) in [(7, "web", 262_144.0, 0.0), (9, "store", 0.0, 512.0)] {
+        let mut params = Params::new();
+        running::NAME.put(&mut params, name);
+        running::PID.put(&mut params, pid);
+        run.samples.push(Sample::of(running::SMALL_PAGES, params.clone(), small));
+        run.samples.push(Sample::of(running::HUGE_PAGES, params, huge));
+    }
+    let profile = synthetic::profile(&run);
+    let (document, text) = rendered(&run, &profile);
+    let unwrapped = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = "Of the programs that run here and fork, web (1 GiB) would be stopped longest: for 10.5 ms.";
+    assert!(unwrapped.contains(told), "{unwrapped}");
+    let chart = document.plots().next().unwrap();
+    assert_eq!(chart.id, "stop-by-size");
+    let series = |name: &str| chart.series.iter().find(|of| of.name == name).unwrap();
+    assert_eq!(series("programs that run here").labels, ["web", "store"]);
+    assert_eq!(series("programs that run here").x, [1073741824.0; 2]);
+    // 30 µs + 40 ns for each of 256 pages
+    assert_near(series("4 KiB").y[0], 40_240.0, 1e-2);
+    let given = run.without_names();
+    assert!(!format!("{:?}", given.samples).contains("store"));
 }
 
 #[test]

@@ -1,0 +1,50 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# The mistakes that people are most likely to make: each is refused with what to do instead.
+set -euo pipefail
+# shellcheck source=tests/lib/common.sh
+. "$REPOSITORY/tests/lib/common.sh"
+
+# A verb, a flag, a figure, an argument.
+refuses 2 "a similar subcommand exists: 'watch'" wach
+refuses 2 "a similar argument exists: '--duration-s'" sharing 1 --duration 5
+refuses 2 "'20' is not in 0..1" predict --size-bytes 10GiB --write-fraction 20
+refuses 2 "'10 apples' is not a size: write bytes, or 64KiB" predict --size-bytes '10 apples'
+refuses 2 '^  --size-bytes <SIZE_BYTES>$' predict
+refuses 2 'such as 127.0.0.1:9464' watch --listen 8080
+refuses 2 'choose one of plain, upstream, patched' kernel bench cow-faults --variant foo
+run bench
+is_status 2
+says err 'fork-sweep .*Smith and Maguire'
+
+# The program that is meant.
+refuses 1 'no process is named redis-srever: .*`cowlab` lists those that fork' watch redis-srever
+refuses 1 'there is no process 999999999: .*`cowlab` lists those that fork' blame 999999999
+refuses 2 'name a running process .*`cowlab footprint -- ' footprint
+refuses 1 'named ./program: to start a program write `--` before it' footprint ./program
+refuses 1 'cannot start ./program \(give its path, or a name in PATH\): No such file' blame -- ./program
+refuses 1 'no Redis answers at redis://127.0.0.1:1: give redis://\[:PASSWORD@\]HOST:PORT' advise redis://127.0.0.1:1
+
+# A file or a folder.
+refuses 1 'there is no nowhere: runs are below runs/' report nowhere
+refuses 1 '/etc is not a run of cowlab \(a folder below runs/\)' report /etc
+refuses 1 'profile nowhere: make one with `cowlab calibrate`' predict --profile nowhere --size-bytes 1GiB
+refuses 1 'there is no nowhere: `cowlab trace record -- COMMAND` makes one' trace report nowhere
+refuses 1 'Not a directory|File exists' bench fork-table --output "$0"
+
+# What the machine does not give: a size of pages, rights.
+refuses 2 'this kernel has no pages of 3 MiB: it has 4 KiB|CONFIG_TRANSPARENT_HUGEPAGE' \
+	bench cow-faults --page-size-bytes 3MiB
+if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then
+	place=$(mktemp -d)
+	trap 'rm -rf "$place"' EXIT
+	cp "$COWLAB" "$place/cowlab"
+	printf '#!/bin/bash\nexec setpriv --reuid 65534 --regid 65534 --clear-groups -- %q "$@"\n' \
+		"$place/cowlab" >"$place/nobody"
+	chmod -R 755 "$place"
+	COWLAB=$place/nobody
+	refuses 1 'needs root, or CAP_BPF' blame 1
+	refuses 1 'needs CAP_SYS_PTRACE: run as root, or as a service' tend $$ --once
+	refuses 1 'choose another folder with --output: Permission denied' bench fork-table --output /root/runs
+fi
