@@ -24,6 +24,7 @@ use serde::Serialize;
 
 use crate::application::{Application, local_pid, of_pid, of_run, only, shared_with_children};
 use crate::args::{AdviseArgs, Common};
+use crate::calibration::priced;
 use crate::context::Context;
 use crate::output;
 use crate::profile_file::Priced;
@@ -55,7 +56,9 @@ pub fn run(json: bool, args: &AdviseArgs) -> Result<()> {
         let flag = if json { "--json" } else { "--verify" };
         bail!(WrongUsage(format!("{flag} takes one target: run advise once for each")));
     }
-    let priced = Priced::find(&args.profile)?;
+    // Beside a program that runs nothing is measured unasked.
+    let of_runs = args.targets.iter().all(|word| Path::new(word).is_dir());
+    let priced = if of_runs { priced(json, &args.profile)? } else { Priced::find(&args.profile)? };
     let facts = Facts::probe(&Root::default());
     let advised = args.targets.iter().map(|word| of_target(json, args, word, &priced, &facts));
     let (documents, errors) = output::parted(advised);
