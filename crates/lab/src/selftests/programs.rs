@@ -42,11 +42,13 @@ const NEEDED: &[&str] = &[
 /// Lines of a failed make that are shown.
 const SHOWN_LINES: usize = 30;
 
-/// The folder with all programs. `own` is the repository's tests/kernel.
+/// The folder with all programs, those of the steps of `series` among them. `own` is the repository's
+/// tests/kernel.
 pub fn programs(
     cache: &Cache,
     kernel: &KernelFolder,
     source: &Source,
+    series: &[Series],
     own: &Path,
     build: &Build,
     watch: &Watch<'_>,
@@ -56,7 +58,7 @@ pub fn programs(
     if !missing.is_empty() {
         bail!("the selftests cannot be built without {}: {HELP}", missing.join(", "));
     }
-    let steps = kernel.steps(Series::ALL, None, source.release())?;
+    let steps = kernel.steps(series, None, source.release())?;
     let owned = own_sources(own)?;
     let mut key = Key::default();
     key.text("source", &source.sha256);
