@@ -17,7 +17,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO_FLAGS := --release --workspace
 
 .PHONY: help study build test fuzz-short test-long test-slowdown test-casper-long test-insert-long test-hostile-long \
-	fuzz fuzz-insert fuzz-reader soak deny sbom kernels test-kernel test-kernel-long test-kernel-regions test-study-long test-tend-long unit e2e lint man picture bindings bench-trace install clean
+	fuzz fuzz-insert fuzz-reader soak deny sbom kernels test-kernel test-kernel-long test-kernel-regions test-study-long test-tend-long unit e2e lint man picture bindings bench-trace install install-files dist test-dist clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -33,7 +33,7 @@ build: ## target/release/cowlab and target/libcasper
 test: lint unit fuzz-short e2e ## everything that a change must pass
 
 test-long: test test-study-long test-kernel-long test-casper-long test-slowdown test-insert-long test-tend-long \
-	test-hostile-long deny sbom ## the long tests as well (hours)
+	test-hostile-long test-dist deny sbom ## the long tests as well (hours)
 
 unit: build
 	scripts/install kernel
@@ -176,15 +176,40 @@ bindings: ## the records of C in Rust, from their headers
 	scripts/install bindings
 	scripts/bindings
 
-install: man ## cowlab, libcasper, their man pages and completions under PREFIX
+install: build install-files ## cowlab, libcasper, man pages, completions, units and what cowlab reads, under PREFIX
+
+# Of what is built: scripts/dist has it in folders of its own.
+CASPER_BUILD := $(CURDIR)/target/libcasper
+CARGO_BUILD := $(CURDIR)/target/release
+LIBDIR ?= $(PREFIX)/lib
+SHARED := $(DESTDIR)$(PREFIX)/share
+
+install-files:
 	install -Dm755 $(COWLAB) $(DESTDIR)$(PREFIX)/bin/cowlab
-	install -d $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
-	$(MAKE) -s -C casper/libcasper install install-reader BUILD=$(CURDIR)/target/libcasper \
-		CARGO_BUILD=$(CURDIR)/target/release PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)
-	$(COWLAB) completions bash | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/bash-completion/completions/cowlab
-	$(COWLAB) completions zsh | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_cowlab
-	$(COWLAB) completions fish | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/cowlab.fish
+	$(COWLAB) man --output $(SHARED)/man/man1
+	chmod 644 $(SHARED)/man/man1/cowlab*.1
+	$(MAKE) -s -C casper/libcasper install install-reader BUILD=$(CASPER_BUILD) \
+		CARGO_BUILD=$(CARGO_BUILD) PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) DESTDIR=$(DESTDIR)
+	$(COWLAB) completions bash | install -Dm644 /dev/stdin $(SHARED)/bash-completion/completions/cowlab
+	$(COWLAB) completions zsh | install -Dm644 /dev/stdin $(SHARED)/zsh/site-functions/_cowlab
+	$(COWLAB) completions fish | install -Dm644 /dev/stdin $(SHARED)/fish/vendor_completions.d/cowlab.fish
+	for unit in dist/systemd/*; do sed 's,/usr/bin/,$(PREFIX)/bin/,' $$unit | \
+		install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}; done
+	install -d $(SHARED)/cowlab
+	cp -RL --parents kernel tests/kernel examples/footprints probes/fork_small.c $(SHARED)/cowlab
+	cp -R $(filter-out dist/debian dist/systemd,$(wildcard dist/*)) $(SHARED)/cowlab
+	find $(SHARED)/cowlab -name __pycache__ -prune -exec rm -r {} +
+	chmod -R u=rwX,go=rX $(SHARED)/cowlab
+
+dist: ## target/dist: Debian packages, a tarball for any Linux since 2014, an OCI image, checksums, the SBOM
+	scripts/install dist
+	scripts/install zig
+	scripts/install sbom
+	scripts/dist
+
+test-dist: dist ## the packages installed, upgraded and removed in clean roots of Debian 12 and 13; built twice (20 minutes)
+	scripts/install test-dist
+	scripts/test-dist
 
 clean: ## what was built; runs/ stays
 	$(CARGO) clean

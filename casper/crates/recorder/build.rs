@@ -18,6 +18,8 @@ fn main() {
     let mut command = Command::new(compiler.path());
     command.args(["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Wshadow", "-Werror"]);
     command.args(["-static", "-fvisibility=hidden"]);
+    // The same program from any folder.
+    command.arg(format!("-ffile-prefix-map={}=.", root.display()));
     command.arg("-I").arg(library.join("include")).arg("-I").arg(root.join("include"));
     let mut sources: Vec<_> = std::fs::read_dir(library.join("src"))
         .expect("libcasper/src is there")

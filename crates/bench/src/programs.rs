@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use cowlab_machine::installed;
 use serde::Deserialize;
 use tempfile::TempDir;
 
@@ -67,10 +68,12 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Read the list at `path`, of which `names` are wanted (all, if none), and compile marks.c
+    /// Read the list at `path`, or the installed one in place of [`PROGRAMS`], of which `names` are wanted (all, if none), and compile marks.c
     /// beside it. `cowlab` is the program that looks. Fails if the list cannot be read or lacks a
     /// name, or without a compiler.
     pub fn read(path: &Path, names: &[String], cowlab: PathBuf) -> Result<Programs> {
+        let shared = installed(PROGRAMS).filter(|_| path == Path::new(PROGRAMS) && !path.exists());
+        let path = shared.as_deref().unwrap_or(path);
         let text = fs::read_to_string(path).with_context(|| {
             format!(
                 "cannot read the list of programs {}: give --programs, or run from the project's \
@@ -107,7 +110,7 @@ impl Programs {
             .args(["-O2", "-shared", "-fPIC", "-o"])
             .args([self.marks(), source])
             .output()
-            .context("no C compiler is installed: scripts/install footprints")?;
+            .context("no C compiler is installed: apt install gcc")?;
         if !output.status.success() {
             bail!("marks.c cannot be compiled: {}", String::from_utf8_lossy(&output.stderr));
         }
@@ -132,7 +135,10 @@ impl Programs {
             .stdin(Stdio::null())
             .output()
             .with_context(|| {
-                format!("{name}: {first} is not installed: scripts/install programs")
+                format!(
+                    "{name}: {first} is not installed (in a clone of cowlab, scripts/install \
+                     programs installs all of them)"
+                )
             })?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);

@@ -57,7 +57,7 @@ pub fn apply(folder: &Path, patch: &Path, step: &str) -> Result<Vec<Offset>> {
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .output()
-        .context("cannot run patch: run scripts/install kernel")?;
+        .with_context(|| format!("cannot run patch: {}", crate::tools::HELP))?;
     // A damaged patch is complained about on standard error.
     let said = [&output.stdout[..], &output.stderr].concat();
     let said = String::from_utf8_lossy(&said);

@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use cowlab_machine::installed;
 use cowlab_schema::choices;
 
 choices! {
@@ -38,7 +39,7 @@ pub struct Step {
 }
 
 impl KernelFolder {
-    /// `chosen`, else `kernel/` in this folder or one above it, else beside the built program.
+    /// `chosen`, else `kernel/` in this folder or one above it, else beside the built program, or installed with it.
     pub fn find(chosen: Option<&Path>) -> Result<KernelFolder> {
         let is_one = |path: &Path| path.join("config").is_file();
         if let Some(path) = chosen {
@@ -50,8 +51,8 @@ impl KernelFolder {
         let here = std::env::current_dir().ok();
         let program = std::env::current_exe().ok();
         let places = here.iter().chain(&program).flat_map(|place| place.ancestors());
-        let found = places.map(|place| place.join("kernel")).find(|path| is_one(path));
-        let path = found.context(
+        let mut places = places.map(|place| place.join("kernel")).chain(installed("kernel"));
+        let path = places.find(|path| is_one(path)).context(
             "no kernel/config here: run this in a clone of cowlab, or set \
              COWLAB_KERNEL=DIR",
         )?;

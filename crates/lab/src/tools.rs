@@ -6,8 +6,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// What installs all of it.
-pub const HELP: &str = "run scripts/install kernel";
+/// What installs all of it, in a clone of cowlab and elsewhere.
+pub const HELP: &str = "run scripts/install kernel, or apt install make gcc flex bison bc patch xz-utils \
+                        perl libelf-dev qemu-system-x86";
 
 /// What building a kernel needs.
 pub const BUILD: &[&str] =

@@ -10,3 +10,8 @@ pub mod snapshot;
 pub mod stats;
 
 pub use stats::Estimate;
+
+/// The example in README.md, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -12,3 +12,8 @@ pub mod record;
 pub mod symbol;
 pub mod walk;
 pub mod write;
+
+/// The example in README.md, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

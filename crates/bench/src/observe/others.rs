@@ -87,5 +87,5 @@ fn needs_tracefs(tracing: Option<&Tracing>) -> Result<()> {
 
 fn start(command: &mut Command, stdout: Stdio, name: &str) -> Result<Child> {
     let child = command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::null()).spawn();
-    child.with_context(|| format!("{name} is not installed: scripts/install watch"))
+    child.with_context(|| format!("{name} is not installed: apt install bpftrace linux-perf"))
 }

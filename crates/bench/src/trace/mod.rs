@@ -23,7 +23,8 @@ use crate::task::Task;
 pub const BENCH: &str = cowlab_schema::trace::BENCH.name;
 
 /// What installs the tracers that this one is compared with.
-const INSTALL: &str = "run `make bench-trace`, which installs it";
+const INSTALL: &str =
+    "run make bench-trace, or apt install uftrace lttng-tools liblttng-ust-dev babeltrace2";
 
 /// Events of a batch: some 80 µs at the floor, so that two readings of the clock do not show.
 const BATCH_EVENTS: u64 = 8000;

@@ -271,7 +271,9 @@ fn library(given: Option<&Path>) -> Result<PathBuf> {
     }
     let program = std::env::current_exe()?;
     let near = program.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
-    let places = [near.join("libcasper/libcasper.so.1"), near.join("lib/libcasper.so.1")];
+    // As built, as installed by us, and as Debian installs it.
+    let debian = format!("lib/{}-linux-gnu", std::env::consts::ARCH);
+    let places = ["libcasper", "lib", &debian].map(|at| near.join(at).join("libcasper.so.1"));
     let found = places.iter().find(|place| place.exists());
     let missing =
         || anyhow!("libcasper.so.1 is not beside cowlab: say where it is with --preload=FILE");
