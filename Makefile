@@ -168,9 +168,10 @@ bench-trace: build ## an event's and a call's cost beside LTTng-UST and uftrace 
 	scripts/install bench-trace
 	$(COWLAB) bench trace --rounds 20
 
-picture: ## docs/report.png, from the newest run's report
+picture: build ## docs/report.png, from the newest run's report, and docs/watch.svg, a recording
 	scripts/install picture
 	scripts/picture
+	scripts/recording
 
 docs: ## target/site: all pages as a site that can be searched, without network
 	scripts/install site
