@@ -17,7 +17,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO_FLAGS := --release --workspace
 
 .PHONY: help study build test fuzz-short test-long test-slowdown test-casper-long test-insert-long test-hostile-long \
-	fuzz fuzz-insert fuzz-reader soak deny sbom kernels test-kernel test-kernel-long test-kernel-regions test-study-long test-tend-long unit e2e lint man picture bindings bench-trace install install-files dist test-dist clean
+	fuzz fuzz-insert fuzz-reader soak deny sbom kernels test-kernel test-kernel-long test-kernel-regions test-study-long \
+	test-tend-long unit e2e lint man picture docs test-docs bindings bench-trace install install-files dist test-dist clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -30,7 +31,7 @@ build: ## target/release/cowlab and target/libcasper
 	$(CARGO) build $(CARGO_FLAGS)
 	$(MAKE) -s -C casper/libcasper all reader BUILD=$(CURDIR)/target/libcasper CARGO_BUILD=$(CURDIR)/target/release
 
-test: lint unit fuzz-short e2e ## everything that a change must pass
+test: lint unit fuzz-short e2e test-docs ## everything that a change must pass
 
 test-long: test test-study-long test-kernel-long test-casper-long test-slowdown test-insert-long test-tend-long \
 	test-hostile-long test-dist deny sbom ## the long tests as well (hours)
@@ -168,9 +169,18 @@ bench-trace: build ## an event's and a call's cost beside LTTng-UST and uftrace 
 	scripts/install bench-trace
 	$(COWLAB) bench trace --rounds 20
 
-picture: ## docs/report.png, from the newest run's report
+picture: build ## docs/report.png, from the newest run's report, and docs/watch.svg, a recording
 	scripts/install picture
 	scripts/picture
+	scripts/recording
+
+docs: ## target/site: all pages as a site that can be searched, without network
+	scripts/install site
+	scripts/site target/site-source
+	MDBOOK_LOG=warn target/tools/bin/mdbook build docs
+
+test-docs: docs ## the site in a browser: phone and desk, light and dark, links, search
+	$(CARGO) test $(CARGO_FLAGS) --test site -- --ignored
 
 bindings: ## the records of C in Rust, from their headers
 	scripts/install bindings

@@ -18,7 +18,7 @@ passes --help
 mapfile -t verbs < <(verbs_of)
 # The list is the program's own; what the pages name as "cowlab VERB" is in it.
 while read -r verb; do
-	[[ " ${verbs[*]} " == *" $verb "* ]] || fail "README.md or docs/ has $verb, --help has ${verbs[*]}"
+	[[ " ${verbs[*]} help " == *" $verb "* ]] || fail "README.md or docs/ has $verb, --help has ${verbs[*]}"
 done < <(grep -oh '`cowlab [a-z][a-z]*' "$REPOSITORY"/README.md "$REPOSITORY"/docs/{,tutorials/,how-to/,reference/,explanation/}*.md | sed 's/.*cowlab //' | sort -u)
 all=()
 for verb in "${verbs[@]}"; do
@@ -59,6 +59,30 @@ for shell in bash zsh fish; do
 done
 bash -n <("$COWLAB" completions bash) || fail "bash cannot read its completions"
 refuses 2 'possible values' completions tcsh
+
+# man(1) shows each page, and has nothing to say about it.
+for page in pages/*.1; do
+	man --warnings --encoding=UTF-8 --local-file "$page" >shown 2>warnings || fail "man cannot show $page: $(cat warnings)"
+	[[ -s shown && ! -s warnings ]] || fail "$page: $(cat warnings)"
+done
+
+# Topics: help lists them, prints each without its page's links, and says what there is for one that it does not know.
+passes help
+mapfile -t topics < <(awk '/^Topics/ { on = 1; next } /^$/ { on = 0 } on { print $1 }' out)
+((${#topics[@]} >= 8)) || fail "expected 8 topics, saw: ${topics[*]}"
+for topic in "${topics[@]}"; do
+	passes help "$topic"
+	says out '^#+ [A-Za-z]'
+	! grep -F '](' out || fail "help $topic has links of its page"
+	passes --json help "$topic"
+	json "d.summary.topic == \"$topic\" and d.missing == []"
+done
+passes help exit-status
+says out '^0: done'
+passes help trace report
+says out '^Usage: cowlab trace report'
+refuses 2 'the topics are stop, .*exit-status' help spoon
+refuses 2 "named 'trace spoon'" help trace spoon
 
 [[ -s pages/cowlab.1 ]] || fail "expected cowlab.1, saw: $(ls pages)"
 echo text >file

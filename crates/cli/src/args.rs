@@ -16,6 +16,7 @@ mod rounds;
 mod sharing;
 mod study;
 mod tend;
+mod topics;
 mod trace;
 mod trace_report;
 mod watch;
@@ -47,6 +48,7 @@ pub use rounds::RoundsArgs;
 pub use sharing::{PlanRun, SharingArgs};
 pub use study::{Paper, StudyArgs};
 pub use tend::TendArgs;
+pub use topics::{TOPICS, Topic};
 pub use trace::{ExportFormat, Trace, TraceExportArgs, TraceRecordArgs, WhenFull};
 pub use trace_report::TraceReportArgs;
 pub use watch::WatchArgs;
@@ -57,7 +59,11 @@ pub use watch::WatchArgs;
     name = "cowlab",
     version,
     max_term_width = 100,
-    after_help = "Without a command: the running programs that fork, and what their next fork costs."
+    disable_help_subcommand = true,
+    after_help = format!(
+        "{}\n\nWithout a command: the running programs that fork, and what their next fork costs.",
+        topics::list()
+    )
 )]
 pub struct Cli {
     /// Print one JSON document on standard output, and nothing else there
@@ -152,6 +158,13 @@ pub enum Verb {
     Compare(CompareArgs),
     /// Write copies of C sources that tell CASPER when their functions begin and end
     Insert(InsertArgs),
+    /// Explain a topic, or print the help of a verb
+    #[command(after_help = topics::list())]
+    Help {
+        /// A topic, or the words of a verb: `trace report`
+        #[arg(value_name = "TOPIC|VERB")]
+        words: Vec<String>,
+    },
     /// Measure what a plan says: what a guest is booted for
     #[command(hide = true)]
     Guest {
@@ -439,7 +452,7 @@ mod tests {
     #[test]
     fn every_flag_that_is_named_to_people_is_one() {
         let (mut known, mut named) = (BTreeSet::new(), BTreeMap::new());
-        known.insert("version".to_owned());
+        known.extend(["help", "version"].map(str::to_owned));
         add_flags(&Cli::command(), &mut known);
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         for name in "analysis bench blame cli machine model observe report schema tend".split(' ') {

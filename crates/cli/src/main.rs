@@ -67,6 +67,7 @@ fn dispatch(matches: &ArgMatches) -> Result<()> {
         Verb::Tend(args) => cmd::tend::run(json, &args),
         Verb::Compare(args) => cmd::compare::run(json, &args),
         Verb::Insert(args) => cmd::insert::run(json, &args),
+        Verb::Help { words } => cmd::help::run(json, &words),
         Verb::Man { output } => cmd::manual::pages(json, &output),
         Verb::Completions { shell } => cmd::manual::completions(json, shell),
     }

@@ -91,6 +91,14 @@ pub const SUMMARIES: &[Summary] = &[
     ),
     one(&["completions"], &[("shell", "the shell"), ("script", "its completions")]),
     one(
+        &["help"],
+        &[
+            ("topics", "the topics, where none is asked for"),
+            ("topic", "the topic"),
+            ("text", "its text"),
+        ],
+    ),
+    one(
         &["cowlab"],
         &[
             ("host", "the machine's name"),

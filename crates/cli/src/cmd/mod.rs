@@ -9,6 +9,7 @@ pub mod compare;
 pub mod doctor;
 pub mod explain;
 pub mod footprint;
+pub mod help;
 pub mod insert;
 pub mod kernel;
 pub mod manual;
