@@ -47,7 +47,7 @@ done
 # A destination is --output: no other flag's value is a file or folder that is written.
 for verb in "${all[@]}"; do
 	read -ra words <<<"$verb"
-	! "$COWLAB" "${words[@]}" --help | grep -E -- '--(file|out|output-dir|to|html|record|metrics-file|pid|kernel-dir|cache)\b' |
+	! "$COWLAB" "${words[@]}" --help | grep -E -- '--(file|out|output-dir|to|record|metrics-file|pid|kernel-dir|cache)\b' |
 		grep -v -- '--file <GLOB>' || fail "$verb has a name of before"
 done
 passes --json completions bash
