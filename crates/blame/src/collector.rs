@@ -82,6 +82,9 @@ pub struct Collector {
     workers: BTreeMap<String, u64>,
     copies: Vec<Told>,
     began_ns: u64,
+    /// What of this process's time went into copies that came: a rarer share spares that. Looks at which none
+    /// came cost the same whatever the share is.
+    told_ns: u64,
 }
 
 /// A copy with its stack, unnamed.
@@ -133,6 +136,7 @@ impl Collector {
             workers: BTreeMap::new(),
             copies: Vec::new(),
             began_ns: own_cpu_ns(),
+            told_ns: 0,
         })
     }
 
@@ -168,7 +172,10 @@ impl Collector {
 
     /// Takes in what has come; every [`LOOK`] or so.
     pub fn look(&mut self) {
-        self.take();
+        let began_ns = own_cpu_ns();
+        if self.take() > 0 {
+            self.told_ns += own_cpu_ns().saturating_sub(began_ns);
+        }
         if self.paced.elapsed() >= PACE {
             self.paced = Instant::now();
             self.set_pace(monotonic_ns());
@@ -283,7 +290,7 @@ impl Collector {
             self.observer.forget(pid);
         }
         if self.share == Share::ByCost {
-            let spent_ns = self.totals()[2] + own_cpu_ns().saturating_sub(self.began_ns);
+            let spent_ns = self.totals()[2] + self.told_ns;
             let reached = self.observer.told_every().unwrap_or(1);
             let every = self.pace.next(self.ran_ns(), spent_ns, reached);
             // The next look tells if it fails.

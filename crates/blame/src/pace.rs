@@ -31,7 +31,7 @@ impl Default for Pace {
 
 impl Pace {
     /// The next moment's share: one in so many, and how many are told before it doubles by itself.
-    /// `ran_ns` is how long the processes ran so far, `spent_ns` what telling took of anybody's time,
+    /// `ran_ns` is how long the processes ran so far, `spent_ns` what telling took of anybody's time (not what waiting for copies takes),
     /// `reached` the share that the moment before ended with.
     pub fn next(&mut self, ran_ns: u64, spent_ns: u64, reached: u32) -> u32 {
         let budget = BUDGET * ran_ns as f64 + ALLOWANCE_NS;

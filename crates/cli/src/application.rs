@@ -289,6 +289,14 @@ pub fn of_pid(
         }
         Err(why) => notes.push(format!("it forks all the time; how often is not known: {why}")),
     }
+    let last_fork_ns = asked.and_then(|asked| asked.last_fork_ns);
+    if let (None, Some(ns)) = (stop_ns, last_fork_ns) {
+        stop_ns = Some(ns as f64);
+        notes.push(format!(
+            "its last fork took {}, as it measured itself (latest_fork_usec)",
+            time(ns as f64)
+        ));
+    }
     Ok(Application { name: format!("{} ({pid})", process.name), profile, notes, stop_ns })
 }
 

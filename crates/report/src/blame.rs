@@ -23,7 +23,8 @@ const LISTED: usize = 60;
 /// What `--json` has.
 #[derive(Debug, Serialize)]
 pub struct BlameSummary {
-    copied_pages: f64,
+    /// Pages that forks share and that were copied.
+    pub copied_pages: f64,
     copied_bytes: f64,
     other_pages: f64,
     workers: BTreeMap<String, usize>,
@@ -160,7 +161,8 @@ impl Blamed {
                      which programs write when they start."
                 ),
                 _ => format!(
-                    "{all} pages were copied, and the stack of none was recorded: take a smaller --every."
+                    "{all} pages were copied, and the stack of none was recorded: give --every 1, and wait for the \
+                     next fork."
                 ),
             };
         };
@@ -223,6 +225,7 @@ impl Blamed {
     fn how(&self) -> String {
         let blame = &self.blame;
         let mut text = match blame.every {
+            _ if blame.told == 0 => "No stack was recorded".to_owned(),
             1 if self.lost_stacks.is_some_and(|lost| lost > 0.0) => {
                 format!("{} copies were recorded with their stacks", fmt::count(blame.told as u64))
             }

@@ -33,6 +33,8 @@ commands! {
     AdviseTables = "advise PID --tables",
     /// Which code copies.
     Blame = "blame PID",
+    /// The same of a program that it starts.
+    BlameCommand = "blame -- COMMAND",
     /// Make the machine profile.
     Calibrate = "calibrate",
     /// One policy of the kernel that runs.

@@ -154,7 +154,7 @@ fn as_seen(
 
 /// Behind whose prices they are.
 pub fn scaled_by(factor: f64) -> String {
-    format!("; times are {factor:.2} of these, as its stops were just seen")
+    format!("; times are {factor:.2} of these, as its own stops were")
 }
 
 /// What was just seen of a process's forks.

@@ -4,6 +4,7 @@
 use anyhow::Result;
 use cowlab_machine::Facts;
 use cowlab_machine::verdict::Level;
+use cowlab_model::application::Children;
 use cowlab_report::fmt::{bytes, time};
 use cowlab_report::{Block, Document, Section};
 use cowlab_schema::Command;
@@ -102,7 +103,15 @@ fn next_fork(of: &Explained) -> Vec<String> {
             let seen = of.seen_forks().and_then(|seen| seen.stop_ns);
             let seen = seen
                 .map_or_else(String::new, |ns| format!("; those that were seen took {}", time(ns)));
-            format!("It is predicted to stop the program for {value} ({low} to {high}){seen}.")
+            let asks = of.seen_forks().is_none_or(|seen| seen.stop_ns.is_none())
+                && Children::of(&of.patient.name) == Children::Save;
+            let ask = match asks {
+                true => {
+                    format!(" `{}` asks the server what its last one took.", Command::DoctorRedis)
+                }
+                false => String::new(),
+            };
+            format!("It is predicted to stop the program for {value} ({low} to {high}){seen}.{ask}")
         }
         (None, why) => {
             format!("How long it stops the program is not known: {}.", why.as_deref().unwrap_or(""))
@@ -139,6 +148,9 @@ fn copies(of: &Explained, is_page: bool) -> Result<Vec<Block>> {
     let blocks = || report.sections.iter().flat_map(|section| &section.blocks);
     let findings = blocks().filter(|block| matches!(block, Block::Finding(_))).take(PLACES);
     let notes = blocks().filter(|block| matches!(block, Block::Note(_)));
+    if blamed.summary().copied_pages == 0.0 {
+        return Ok(texts(nothing_copied(of)));
+    }
     let mut all = vec![Block::Text(report.subtitle.clone())];
     all.extend(findings.chain(notes).cloned());
     let is_seen = |block: &&Block| matches!(block, Block::Drawing(_) | Block::Table(_));
@@ -149,6 +161,29 @@ fn copies(of: &Explained, is_page: bool) -> Result<Vec<Block>> {
         }
     }
     Ok(all)
+}
+
+/// Why nothing was seen, and what to do to see it.
+fn nothing_copied(of: &Explained) -> Vec<String> {
+    let blame = Command::Blame.of(of.patient.pid);
+    let forks = of.seen_forks().map_or(0, |seen| seen.forks);
+    let mut all = vec![match forks {
+        0 => format!(
+            "Nothing was copied while it was watched: no fork fell into that time. `{blame}` waits for one."
+        ),
+        _ => "Nothing was copied after the forks that were seen.".to_owned(),
+    }];
+    let figures = of.sharing.as_ref();
+    let own: u64 = figures.map_or(0, |figures| figures.forked().map(|one| one.own_bytes).sum());
+    if own > 0 {
+        all.push(format!(
+            "Its workers copied, or made anew, {} before that. Which code did shows only as it happens: \
+             start a second one with `{}`, or restart a worker while `{blame}` runs.",
+            bytes(own),
+            Command::BlameCommand
+        ));
+    }
+    all
 }
 
 fn help(of: &Explained) -> Vec<Block> {
