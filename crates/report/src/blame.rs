@@ -23,9 +23,9 @@ const LISTED: usize = 60;
 /// What `--json` has.
 #[derive(Debug, Serialize)]
 pub struct BlameSummary {
-    /// Pages that forks share and that were copied.
-    pub copied_pages: f64,
-    copied_bytes: f64,
+    copied_pages: f64,
+    /// Of pages that forks share.
+    pub copied_bytes: f64,
     other_pages: f64,
     workers: BTreeMap<String, usize>,
     told_stacks: usize,

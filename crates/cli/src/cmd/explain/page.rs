@@ -4,6 +4,7 @@
 use anyhow::Result;
 use cowlab_machine::Facts;
 use cowlab_machine::verdict::Level;
+use cowlab_model::advice::{Advice, Choice};
 use cowlab_model::application::Children;
 use cowlab_report::fmt::{bytes, time};
 use cowlab_report::{Block, Document, Section};
@@ -148,8 +149,10 @@ fn copies(of: &Explained, is_page: bool) -> Result<Vec<Block>> {
     let blocks = || report.sections.iter().flat_map(|section| &section.blocks);
     let findings = blocks().filter(|block| matches!(block, Block::Finding(_))).take(PLACES);
     let notes = blocks().filter(|block| matches!(block, Block::Note(_)));
-    if blamed.summary().copied_pages == 0.0 {
-        return Ok(texts(nothing_copied(of)));
+    let copied = blamed.summary().copied_bytes;
+    let before = (own_bytes(of) as f64 > 10.0 * copied).then(|| copied_before(of));
+    if copied == 0.0 {
+        return Ok(texts([Some(nothing_copied(of)), before].into_iter().flatten().collect()));
     }
     let mut all = vec![Block::Text(report.subtitle.clone())];
     all.extend(findings.chain(notes).cloned());
@@ -160,40 +163,60 @@ fn copies(of: &Explained, is_page: bool) -> Result<Vec<Block>> {
             all.push(Block::Text(format!("`{}` has the flame graph.", Command::Blame.of(pid))));
         }
     }
+    all.extend(before.map(Block::Text));
     Ok(all)
 }
 
 /// Why nothing was seen, and what to do to see it.
-fn nothing_copied(of: &Explained) -> Vec<String> {
-    let blame = Command::Blame.of(of.patient.pid);
-    let forks = of.seen_forks().map_or(0, |seen| seen.forks);
-    let mut all = vec![match forks {
+fn nothing_copied(of: &Explained) -> String {
+    match of.seen_forks().map_or(0, |seen| seen.forks) {
         0 => format!(
-            "Nothing was copied while it was watched: no fork fell into that time. `{blame}` waits for one."
+            "Nothing was copied while it was watched: no fork fell into that time. `{}` waits for one.",
+            Command::Blame.of(of.patient.pid)
         ),
         _ => "Nothing was copied after the forks that were seen.".to_owned(),
-    }];
-    let figures = of.sharing.as_ref();
-    let own: u64 = figures.map_or(0, |figures| figures.forked().map(|one| one.own_bytes).sum());
-    if own > 0 {
-        all.push(format!(
-            "Its workers copied, or made anew, {} before that. Which code did shows only as it happens: \
-             start a second one with `{}`, or restart a worker while `{blame}` runs.",
-            bytes(own),
-            Command::BlameCommand
-        ));
     }
-    all
+}
+
+/// Of code that copied earlier nothing can be told.
+fn copied_before(of: &Explained) -> String {
+    format!(
+        "Its workers copied, or made anew, {} before that. Which code did shows only as it happens: start a \
+         second one with `{}`, or restart a worker while `{}` runs.",
+        bytes(own_bytes(of)),
+        Command::BlameCommand,
+        Command::Blame.of(of.patient.pid)
+    )
+}
+
+/// What its workers share no longer.
+fn own_bytes(of: &Explained) -> u64 {
+    of.sharing.as_ref().map_or(0, |figures| figures.forked().map(|one| one.own_bytes).sum())
+}
+
+/// Of workers that live on: what their copies take counts more than the stop of a fork now and then.
+fn for_workers(of: &Explained, advice: &[Advice]) -> Option<Block> {
+    let own = own_bytes(of);
+    let forks = of.seen_forks().is_some_and(|seen| seen.forks > 0);
+    let freeze = advice.iter().find(|one| one.choice == Choice::Freeze && one.forecast.is_ok())?;
+    (own > 0 && !forks).then(|| {
+        Block::Text(format!(
+            "It forks rarely and its workers live on, so their {} count more than the stop. Freezing spares the \
+             copies that a garbage collector makes ({}): try it in one instance, and compare `{}` of both.",
+            bytes(own),
+            freeze.step,
+            Command::Sharing.of(of.patient.pid)
+        ))
+    })
 }
 
 fn help(of: &Explained) -> Vec<Block> {
     match &of.advised {
         Ok((application, advice, sentence)) => {
             let target = of.patient.pid.to_string();
-            advise::screen(sentence, application, advice, &target)
-                .into_iter()
-                .flat_map(|section| section.blocks)
-                .collect()
+            let screen = advise::screen(sentence, application, advice, &target);
+            let blocks = screen.into_iter().flat_map(|section| section.blocks);
+            for_workers(of, advice).into_iter().chain(blocks).collect()
         }
         Err(why) => vec![Block::Text(format!("Not known: {why}."))],
     }
