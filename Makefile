@@ -18,7 +18,7 @@ CARGO_FLAGS := --release --workspace
 
 .PHONY: help study build test fuzz-short test-long test-slowdown test-casper-long test-insert-long test-hostile-long \
 	fuzz fuzz-insert fuzz-reader soak deny sbom kernels test-kernel test-kernel-long test-kernel-regions test-study-long \
-	test-tend-long unit e2e lint man picture docs test-docs bindings bench-trace install install-files dist test-dist clean
+	test-tend-long test-fleet-long unit e2e lint man picture docs test-docs bindings bench-trace install install-files dist test-dist clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -34,7 +34,7 @@ build: ## target/release/cowlab and target/libcasper
 test: lint unit fuzz-short e2e test-docs ## everything that a change must pass
 
 test-long: test test-study-long test-kernel-long test-casper-long test-slowdown test-insert-long test-tend-long \
-	test-hostile-long test-dist deny sbom ## the long tests as well (hours)
+	test-fleet-long test-hostile-long test-dist deny sbom ## the long tests as well (hours)
 
 unit: build
 	scripts/install kernel
@@ -54,6 +54,7 @@ e2e: kernels
 	scripts/install redis
 	scripts/install footprints
 	scripts/install watch
+	scripts/install fleet
 	scripts/install docs
 	scripts/install kernel-test
 	scripts/run-tests
@@ -111,6 +112,10 @@ test-insert-long: build ## insert on SQLite, zlib and Lua: same output, callgrin
 test-tend-long: build ## tend killed at 50 random moments under a Redis and a known pattern (2 minutes)
 	scripts/install redis
 	COWLAB=$(CURDIR)/target/release/cowlab REPOSITORY=$(CURDIR) tests/tend/kills 50
+
+test-fleet-long: build ## runs of a real Slurm, DuckDB, Spark, 10,000 simulated hosts, two Prometheus servers (20 minutes)
+	scripts/install fleet-long
+	tests/fleet/long
 
 docs/metrics.md: FORCE ## the table of parameters and metrics, from crates/schema
 	$(CARGO) run $(CARGO_FLAGS:--workspace=) -p cowlab-schema --example reference > $@.new

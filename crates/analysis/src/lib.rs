@@ -9,6 +9,7 @@ pub mod comparison;
 pub mod configuration;
 mod difference;
 pub mod figures;
+pub mod fleet;
 pub mod machine;
 pub mod plan;
 pub mod precision;

@@ -154,7 +154,7 @@ pub enum Verb {
     Sharing(SharingArgs),
     /// Keep a forking process cheap to fork, from outside
     Tend(TendArgs),
-    /// Compare two runs, figure by figure
+    /// Compare two runs, or the runs of many hosts, figure by figure
     Compare(CompareArgs),
     /// Write copies of C sources that tell CASPER when their functions begin and end
     Insert(InsertArgs),
@@ -312,10 +312,22 @@ pub struct PredictArgs {
 
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// The first run
+    /// The first run; with --by a folder with the runs of many hosts
+    #[arg(value_name = "RUN|DATASET")]
     pub first: PathBuf,
     /// The second run, whose figures are divided by the first's
-    pub second: PathBuf,
+    #[arg(value_name = "RUN", required_unless_present = "by")]
+    pub second: Option<PathBuf>,
+    /// Compare groups of hosts instead, by what their runs have in common: host, kernel, cpu_model, thp or
+    /// another fact of run.json, or KEY of folders named KEY=VALUE, such as instance_type
+    #[arg(long, value_name = "KEY", value_delimiter = ',', conflicts_with_all = ["second", "flame_graph"])]
+    pub by: Vec<String>,
+    /// Compare only hosts that have the same KEY, such as instance_type: what types differ by hides nothing then
+    #[arg(long, value_name = "KEY", value_delimiter = ',')]
+    pub within: Vec<String>,
+    /// Of groups of hosts: write the comparison to this file as well, as a page with its plots
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
     /// Relative difference that two runs of the same thing show anyway, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     pub drift_percent: f64,
@@ -375,9 +387,9 @@ mod tests {
     /// whether settings of THP may be changed, and of the lab which Linux.
     const SHARED: [&str; 7] = ["json", "output", "seed", "set-mthp", "source", "help", "version"];
 
-    /// All slots of flags, and those of one verb. The last that came is `explain --html`: its page is sent to
-    /// others while the text stays on the screen.
-    const MOST: (usize, usize) = (199, 9);
+    /// All slots of flags, and those of one verb. The last that came are `compare --by --within`, which read a
+    /// folder of many runs, where two runs are two arguments.
+    const MOST: (usize, usize) = (201, 9);
 
     fn count(command: &clap::Command, name: &str, slots: &mut Vec<(String, usize)>) {
         let mut verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).peekable();

@@ -82,20 +82,28 @@ fn body(document: &Document) -> Markup {
 }
 
 fn section_markup(section: &Section) -> Markup {
-    // Findings that follow each other share one grid of cards.
-    let runs =
-        section.blocks.chunk_by(|a, b| matches!((a, b), (Block::Finding(_), Block::Finding(_))));
+    // Findings that follow each other share one grid of cards, and so do small plots.
+    let runs = section.blocks.chunk_by(|a, b| grid(a).is_some() && grid(a) == grid(b));
     html! {
         section id=(section.id) aria-labelledby={ (section.id) "--title" } {
             h2 id={ (section.id) "--title" } { a.anchor href={ "#" (section.id) } { (section.title) } }
             @for run in runs {
-                @if matches!(run[0], Block::Finding(_)) {
-                    div.findings { @for block in run { (block_markup(block)) } }
+                @if let Some(class) = grid(&run[0]) {
+                    div class=(class) { @for block in run { (block_markup(block)) } }
                 } @else {
                     (block_markup(&run[0]))
                 }
             }
         }
+    }
+}
+
+/// The grid that a block stands in with its like.
+fn grid(block: &Block) -> Option<&'static str> {
+    match block {
+        Block::Finding(_) => Some("findings"),
+        Block::Plot(plot) if plot.is_small => Some("multiples"),
+        _ => None,
     }
 }
 

@@ -16,6 +16,7 @@ mod facts;
 pub mod figures;
 pub mod firefox;
 mod flame;
+pub mod fleet;
 pub mod footprint;
 pub mod fork_study;
 pub mod html;

@@ -29,6 +29,9 @@ pub struct Plot {
     pub z: Option<Axis>,
     /// What is drawn, later ones on top. Series of one name share a colour and a legend entry.
     pub series: Vec<Series>,
+    /// Whether it is one of several small ones, which stand side by side.
+    #[serde(skip)]
+    pub is_small: bool,
 }
 
 /// An axis.
@@ -105,6 +108,11 @@ impl Plot {
     pub fn z(mut self, axis: Axis) -> Self {
         self.z = Some(axis);
         self
+    }
+
+    /// Makes it one of several small ones that follow each other.
+    pub fn small(self) -> Self {
+        Plot { is_small: true, ..self }
     }
 
     /// Adds a series.

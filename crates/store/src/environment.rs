@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// How a guest's instructions were executed; figures from TCG are labelled wherever shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,4 +70,39 @@ pub struct Environment {
     /// The kernel's build, of one that cowlab built.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<KernelBuild>,
+}
+
+impl Environment {
+    /// A fact by the name that it has in run.json, one within another behind a dot: `kernel`, `thp`,
+    /// `mthp.65536`, `mitigations.meltdown`. `None` where it is not known.
+    pub fn fact(&self, name: &str) -> Option<String> {
+        let all = serde_json::to_value(self).ok()?;
+        match name.split('.').try_fold(&all, |within, name| within.get(name))? {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_have_the_names_of_run_json() {
+        let of = Environment {
+            kernel: "6.12".into(),
+            cpus: 2,
+            thp: Some("madvise".into()),
+            mthp: [(65536, "never".into())].into(),
+            ..Environment::default()
+        };
+        let told = ["kernel", "cpus", "thp", "mthp.65536", "accelerator"].map(|name| of.fact(name));
+        let expected =
+            ["6.12", "2", "madvise", "never", "native"].map(|fact| Some(fact.to_owned()));
+        assert_eq!(told, expected);
+        let absent = ["cpu_model", "mthp", "mthp.1", "kernel.x", "nothing", ""];
+        assert_eq!(absent.map(|name| of.fact(name)), [const { None }; 6]);
+    }
 }

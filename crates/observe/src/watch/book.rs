@@ -11,7 +11,7 @@ use super::reading::Reading;
 use super::sample::Sample;
 use crate::bpf::Counts;
 use account::{Account, Share};
-use cowlab_machine::Stat;
+use cowlab_machine::{Room, Stat};
 
 /// Names that are kept apart; the rest are `other`. A label set must not grow with the machine.
 const GROUPS: usize = 100;
@@ -327,6 +327,7 @@ impl Book {
         interval_ns: u64,
         sees: Sees,
         own: Own,
+        room: Room,
     ) -> Frame {
         let processes = self
             .accounts
@@ -342,6 +343,7 @@ impl Book {
             groups: self.group_rows(time_ns),
             processes,
             own,
+            room,
         };
         frame.only_seen()
     }
@@ -368,6 +370,7 @@ impl Book {
             row.processes += 1;
             add(&mut row.rss_bytes, account.now.rss_bytes);
             add(&mut row.page_table_bytes, account.now.page_table_bytes);
+            row.fork_commit_bytes = row.fork_commit_bytes.max(account.now.commit_bytes);
             if let Some(epoch) = self.epoch_of(account.pid, time_ns) {
                 add(&mut row.epoch_copied_bytes, epoch.copied_bytes);
                 add(&mut row.epoch_shared_bytes, epoch.shared_bytes);

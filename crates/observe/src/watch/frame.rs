@@ -3,6 +3,7 @@
 //! and metrics are made of. docs/reference/watch.md describes it.
 
 use anyhow::{Context, Result, bail};
+use cowlab_machine::Room;
 use cowlab_schema::Command;
 use cowlab_store::FORMAT;
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,9 @@ pub struct Frame {
     pub processes: Vec<Process>,
     /// What watching takes.
     pub own: Own,
+    /// What the machine has left for a fork.
+    #[serde(default)]
+    pub room: Room,
 }
 
 #[derive(Deserialize)]
@@ -147,6 +151,9 @@ pub struct Group {
     pub epoch_copied_bytes: Option<u64>,
     /// See above.
     pub epoch_shared_bytes: Option<u64>,
+    /// The most that a fork of one of them asks the kernel to promise.
+    #[serde(default)]
+    pub fork_commit_bytes: Option<u64>,
 }
 
 /// A process that is watched for itself.

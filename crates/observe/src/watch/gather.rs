@@ -7,7 +7,7 @@ mod pace;
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
 
-use cowlab_machine::{ProcessError, Stat};
+use cowlab_machine::{ProcessError, Room, Root, Stat};
 use rustix::time::ClockId;
 
 use super::attach::{Options, accounted, attach};
@@ -145,7 +145,9 @@ impl Gatherer {
         let own = self.own(interval_ns);
         let mut sees = self.sees.clone();
         sees.missing.extend(self.refused.clone());
-        let frame = self.book.frame(monotonic_ns(), unix.as_nanos() as i64, interval_ns, sees, own);
+        let room = Room::read(&Root::default());
+        let frame =
+            self.book.frame(monotonic_ns(), unix.as_nanos() as i64, interval_ns, sees, own, room);
         for pid in self.book.drop_ended() {
             self.forget(pid);
         }

@@ -31,6 +31,9 @@ pub struct Reading {
     pub page_table_bytes: Option<u64>,
     /// VmSwap.
     pub swapped_bytes: Option<u64>,
+    /// VmData and VmStk: what a fork asks the kernel to promise, where it promises no more than there is.
+    #[serde(default)]
+    pub commit_bytes: Option<u64>,
 }
 
 /// Who a pid is and what it has; `None` once it has ended.
@@ -62,6 +65,7 @@ fn decode(stat: &Stat, status: &str) -> Reading {
         anonymous_bytes: bytes("RssAnon"),
         page_table_bytes: bytes("VmPTE"),
         swapped_bytes: bytes("VmSwap"),
+        commit_bytes: bytes("VmData").zip(bytes("VmStk")).map(|(data, stack)| data + stack),
     }
 }
 
@@ -72,11 +76,13 @@ mod tests {
     #[test]
     fn absent_lines_are_none() {
         let stat = Stat { minor_faults: 7, ..Stat::default() };
-        let status = "Name:\tVmRSS\nVmRSS:\t     100 kB\nVmPTE:\t 4 kB\nThreads:\t3\n";
+        let status = "Name:\tVmRSS\nVmData:\t 8 kB\nVmStk:\t 4 kB\nVmRSS:\t     100 kB\nVmPTE:\t 4 kB\nThreads:\t3\n";
         let reading = decode(&stat, status);
         assert_eq!((reading.minor_faults, reading.threads), (7, Some(3)));
         assert_eq!((reading.rss_bytes, reading.page_table_bytes), (Some(102_400), Some(4096)));
         assert_eq!((reading.anonymous_bytes, reading.swapped_bytes), (None, None));
+        assert_eq!(reading.commit_bytes, Some(12 << 10));
+        assert_eq!(decode(&stat, "VmData:\t8 kB\n").commit_bytes, None);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::axis::{Axes, Prepared};
 use super::{Kind, Plot, Series, field, trace};
 
 const HEIGHT: u32 = 420;
+const SMALL_HEIGHT: u32 = 240;
 const SPATIAL_HEIGHT: u32 = 560;
 
 /// Everything the page needs to draw `plot`: `{data, layout, height, spatial, flat?}`.
@@ -26,7 +27,11 @@ pub(crate) fn spec(plot: &Plot) -> Value {
     };
     let spatial = plot.is_spatial();
     let mut spec = if spatial { field::spatial(plot, &axes) } else { flat(plot, &axes, &xs) };
-    spec["height"] = json!(if spatial { SPATIAL_HEIGHT } else { HEIGHT });
+    spec["height"] = json!(match plot.is_small {
+        _ if spatial => SPATIAL_HEIGHT,
+        true => SMALL_HEIGHT,
+        false => HEIGHT,
+    });
     spec["spatial"] = json!(spatial);
     if spatial {
         let plot = field::flattened(plot);

@@ -12,7 +12,7 @@ const BYTES: Option<&str> = Some("bytes");
 const SECONDS: Option<&str> = Some("seconds");
 
 /// Of each name.
-const OF_GROUPS: [Row<Group>; 12] = [
+const OF_GROUPS: [Row<Group>; 13] = [
     (Kind::Counter, "cowlab_forks", None, "Forks that copied page tables", |group| {
         whole(group.totals.forks)
     }),
@@ -71,10 +71,17 @@ const OF_GROUPS: [Row<Group>; 12] = [
         "Shared still with children that are alive: could yet be copied",
         |group| whole(group.epoch_shared_bytes),
     ),
+    (
+        Kind::Gauge,
+        "cowlab_fork_commit",
+        BYTES,
+        "The most that a fork of one of them asks the kernel to promise: VmData and VmStk",
+        |group| whole(group.fork_commit_bytes),
+    ),
 ];
 
-/// Of watching itself.
-const OF_WATCHING: [Row<Frame>; 8] = [
+/// Of watching itself, and of the machine.
+const OF_WATCHING: [Row<Frame>; 10] = [
     (Kind::Counter, "cowlab_watch_cpu", SECONDS, "CPU time that watching took", |frame| {
         Some(frame.own.cpu_ns as f64 / 1e9)
     }),
@@ -123,6 +130,20 @@ const OF_WATCHING: [Row<Frame>; 8] = [
         "When the figures were read, since 1970",
         |frame| Some(frame.time_unix_ns as f64 / 1e9),
     ),
+    (
+        Kind::Gauge,
+        "cowlab_commit_room",
+        BYTES,
+        "Memory that the kernel may still promise (only where vm.overcommit_memory is 2)",
+        |frame| whole(frame.room.commit_bytes),
+    ),
+    (
+        Kind::Gauge,
+        "cowlab_task_room",
+        None,
+        "Tasks that the machine may still have: kernel.threads-max, kernel.pid_max",
+        |frame| whole(frame.room.tasks),
+    ),
 ];
 
 fn whole(value: Option<u64>) -> Option<f64> {
@@ -155,9 +176,10 @@ pub fn of(frame: &Frame) -> Vec<Family> {
         kind: Kind::Histogram,
         rows: frame.groups.iter().filter_map(stops).collect(),
     });
-    families.extend(OF_WATCHING.iter().filter_map(|&(kind, name, unit, help, of)| {
-        let rows = vec![(Vec::new(), Value::Number(of(frame)?))];
-        Some(Family { name, help, unit, kind, rows })
+    // What is not known is named all the same, without a value: rules are checked against the names.
+    families.extend(OF_WATCHING.iter().map(|&(kind, name, unit, help, of)| {
+        let rows = of(frame).map(|value| (Vec::new(), Value::Number(value))).into_iter().collect();
+        Family { name, help, unit, kind, rows }
     }));
     families.push(build());
     families
@@ -186,10 +208,13 @@ mod tests {
             "cowlab_watch_cpu_seconds_total 0.012\n",
             "cowlab_watch_lost_events_total 0\n",
             "cowlab_watch_lost_processes_total 0\n",
+            "cowlab_fork_commit_bytes{process=\"redis-server\"} 2147483648\n",
+            "cowlab_task_room 31000\n",
             "cowlab_build_info{version=",
         ] {
             assert!(text.contains(expected), "{expected}:\n{text}");
         }
+        assert!(!text.contains("\ncowlab_commit_room"), "there is no such limit:\n{text}");
         assert!(!text.contains("epoch_shared_bytes{"), "what is not known is absent:\n{text}");
     }
 
@@ -203,7 +228,7 @@ mod tests {
             "cowlab_exits_total{",
             "fork_stop_seconds_count{",
             "present_pages_total{",
-            "cowlab_watch_lost_",
+            "\ncowlab_watch_lost_",
         ] {
             assert!(!text.contains(absent), "{absent}:\n{text}");
         }

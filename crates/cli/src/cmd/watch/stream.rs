@@ -170,6 +170,7 @@ fn whole_bytes(file: &File) -> Result<Option<u64>> {
 
 #[cfg(test)]
 pub mod tests {
+    use cowlab_machine::Room;
     use cowlab_observe::watch::{
         ChildRow, Epoch, FRAME_FORMAT, Group, MappingRow, Own, Process, RegionRow, Sees, Stops,
     };
@@ -238,6 +239,7 @@ pub mod tests {
         group.totals = process.totals.clone();
         group.rss_bytes = Some(3250 << 20);
         group.epoch_copied_bytes = Some(192 << 20);
+        group.fork_commit_bytes = Some(2 << 30);
         let frame = Frame {
             frame_format: FRAME_FORMAT,
             time_unix_ns: 1_795_300_000_000_000_000,
@@ -260,6 +262,7 @@ pub mod tests {
                 skipped_frames: None,
                 unrecorded_frames: None,
             },
+            room: Room { commit_bytes: None, tasks: Some(31_000) },
         };
         frame.only_seen()
     }

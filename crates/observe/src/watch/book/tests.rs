@@ -44,7 +44,7 @@ fn server() -> Book {
 
 fn frame(book: &Book, time_ns: u64) -> Frame {
     let sees = Sees { events: true, stops: true, counts: true, ..Sees::default() };
-    book.frame(time_ns, 0, 1_000_000_000, sees, Own::default())
+    book.frame(time_ns, 0, 1_000_000_000, sees, Own::default(), Room::default())
 }
 
 fn walk(private_pages: u64, shared_pages: u64) -> Sample {
@@ -253,7 +253,7 @@ fn without_events_nobody_knows_how_many_forks_there_were() {
     let mut book = server();
     book.add_sharing(CHILD, &stat("server", 9), faults(3), SERVER);
     book.ended(CHILD, 10);
-    let frame = book.frame(11, 0, 0, Sees::default(), Own::default());
+    let frame = book.frame(11, 0, 0, Sees::default(), Own::default(), Room::default());
     for totals in [&frame.processes[0].totals, &frame.groups[0].totals] {
         assert_eq!((totals.forks, totals.spawns), (None, None));
         assert_eq!((totals.execs, totals.exits), (None, None));
