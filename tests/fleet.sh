@@ -56,7 +56,7 @@ done
 
 # Damaged ones are named, counted and left out, and the status says so.
 cp -r fleet damaged
-cut=$(find damaged -name samples.parquet | sort | head -n 1)
+cut=$(find damaged -name samples.parquet | sort | sed -n 1p)
 truncate -s 500 "$cut"
 gone=$(find damaged -name run.json | sort | tail -n 1)
 rm "$gone"
