@@ -38,7 +38,7 @@ done
 # Nothing is left of what failed: no trace, a damaged one, no folder, a full disk.
 echo nonsense >nonsense
 refuses 1 'nonsense is not a CASPER trace' trace export nonsense -o none
-refuses 1 'cannot read nowhere' trace export nowhere -o none
+refuses 1 'there is no nowhere: .cowlab trace record' trace export nowhere -o none
 refuses 1 'cannot write the export no/such/folder' trace export t.casper -o no/such/folder
 refuses 2 'out' trace export t.casper
 [[ ! -e none ]] || fail "expected nothing, saw: $(ls -A)"

@@ -15,6 +15,7 @@ use cowlab_store::Run;
 
 use crate::args::{Common, DEFAULT_SEED, ProfileArgs, RUNS};
 use crate::context::Context;
+use crate::output;
 use crate::profile_file::{PROFILE_FILE, Priced};
 use crate::run_life::{Kept, Report, RunLife};
 
@@ -46,16 +47,17 @@ pub fn priced(json: bool, args: &ProfileArgs) -> Result<Priced> {
     let common = Common { json, output: PathBuf::from(RUNS), seed: DEFAULT_SEED, set_mthp: false };
     let context = Context::new(&common, None)?;
     if let Some(busy) = busy(&context.facts) {
-        context.say(&format!("{busy}: nothing is measured, the prices are usual ones"));
+        output::say(&format!("{busy}: nothing is measured, the prices are usual ones"));
         return Ok(found);
     }
-    context
-        .say("no machine profile here: a short one is measured first (20 s on all CPUs), and kept");
+    output::say(
+        "no machine profile here: a short one is measured first (20 s on all CPUs), and kept",
+    );
     match of_heaps(&context, SHORT_ROUNDS, SHORT_BYTES) {
         Ok(_) => Priced::find(args),
         Err(error) if context.runner.is_interrupted() => Err(error),
         Err(error) => {
-            context.say(&format!("it could not be measured, the prices are usual ones: {error:#}"));
+            output::say(&format!("it could not be measured, the prices are usual ones: {error:#}"));
             Ok(found)
         }
     }
