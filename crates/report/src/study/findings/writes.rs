@@ -3,6 +3,7 @@
 
 use cowlab_analysis::study::Study;
 use cowlab_analysis::study::cow_faults::{plain, workloads};
+use cowlab_model::Estimate;
 use cowlab_schema::Pattern;
 
 use crate::cells;
@@ -77,12 +78,16 @@ fn parts(study: &Study) -> Block {
         let needs = "a kernel with MADV_POPULATE_WRITE (Linux 5.14), to tell trap from rest";
         return not_available(study, "Where a fault's time goes", &["trap"], needs);
     };
-    let share = |part: f64| percent(part / fault.value);
+    // A part is a difference of two figures, and may come out below 0.
+    let share = |part: Estimate| match part.value > 0.0 {
+        true => percent(part.value / fault.value),
+        false => "too little to tell".to_owned(),
+    };
     let headline = format!(
         "Of such a write entering and leaving the kernel takes {}, copying the page {}, the rest {}.",
-        share(trap.value),
-        share(copy.value),
-        share(rest.value)
+        share(trap),
+        share(copy),
+        share(rest)
     );
     let mut detail = format!(
         "Trap {}, copy {}, the rest (finding a new page, accounting for it, mapping it) {}.",
