@@ -265,8 +265,9 @@ fn fraction(text: &str) -> Result<f64, String> {
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse()
-        .map_err(|_| "an address of this machine and a port, such as 127.0.0.1:9464".to_owned())
+    text.parse().map_err(|_| {
+        "give an address of this machine and a port, such as 127.0.0.1:9464".to_owned()
+    })
 }
 
 /// Of those who may write, the one of whom something can be predicted.

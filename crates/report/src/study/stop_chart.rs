@@ -9,6 +9,7 @@ use cowlab_model::profile::Writer;
 use cowlab_schema::running;
 
 use super::curves::curve;
+use super::findings::question;
 use crate::cells;
 use crate::document::{Axis, Block, Plot, Series};
 use crate::fmt::{size, time};
@@ -53,18 +54,8 @@ pub(super) fn blocks(study: &Study) -> Vec<Block> {
 
 /// The stop at a fork of memory that was all written since the last one.
 fn stop(study: &Study, small_pages: u64, huge_pages: u64, among_work: bool) -> Option<Predicted> {
-    let question = |writer| Question {
-        pages: small_pages,
-        written: 0,
-        written_before: small_pages,
-        writer,
-        threads: 0,
-        page_size_bytes: study.profile.page_size_bytes,
-        split_pages: None,
-        among_work,
-        cpu_ns_per_copy: None,
-        vmas: None,
-    };
+    let question =
+        |writer| Question { among_work, ..question(study, small_pages, small_pages, writer) };
     let fork = |writer| fork_with_huge_pages(&study.profile, &question(writer), huge_pages);
     fork(Writer::Parent).or_else(|_| fork(Writer::Child)).ok()
 }

@@ -19,22 +19,36 @@ pub(super) fn blocks(study: &Study) -> Vec<Block> {
     [vec![stop(study)], stop_chart::blocks(study), vec![huge_pages(study)]].concat()
 }
 
-/// A fork of the large process after `written_before` bytes of it were written.
-fn ask(study: &Study, written_before: u64, threads: u32, page: u64) -> Option<Prediction> {
-    let base = study.profile.page_size_bytes;
-    let question = |writer| Question {
-        pages: LARGE_BYTES / base,
+/// A fork of so many base pages, of which so many were written since the last one.
+pub(in crate::study) fn question(
+    study: &Study,
+    pages: u64,
+    written_before: u64,
+    writer: Writer,
+) -> Question {
+    Question {
+        pages,
         written: 0,
-        written_before: written_before / base,
+        written_before,
         writer,
-        threads,
-        page_size_bytes: page,
+        threads: 0,
+        page_size_bytes: study.profile.page_size_bytes,
         split_pages: None,
         among_work: false,
         cpu_ns_per_copy: None,
         vmas: None,
+    }
+}
+
+/// A fork of the large process after `written_before` bytes of it were written.
+fn ask(study: &Study, written_before: u64, threads: u32, page: u64) -> Option<Prediction> {
+    let base = study.profile.page_size_bytes;
+    let question = |writer| Question {
+        threads,
+        page_size_bytes: page,
+        ..question(study, LARGE_BYTES / base, written_before / base, writer)
     };
-    // The parent is who stands still; a profile without its curve still has the child's.
+    // The parent stands still; a profile without its curve still has the child's.
     predict(&study.profile, &question(Writer::Parent))
         .or_else(|_| predict(&study.profile, &question(Writer::Child)))
         .ok()
