@@ -20,6 +20,8 @@ mod tests;
 mod variants;
 
 use cowlab_analysis::study::Study;
+use cowlab_model::cost::Question;
+use cowlab_model::profile::Writer;
 
 use crate::document::{Block, Document};
 use crate::{emulated, facts, kernel};
@@ -33,6 +35,22 @@ fn not_available(study: &Study, what: &str, words: &[&str], needs: &str) -> Bloc
     });
     let reason = recorded.map_or_else(|| format!("needs {needs}"), |m| m.reason.clone());
     Block::Note(format!("{what}: not available: {reason}."))
+}
+
+/// A fork of so many base pages, of which so many were written since the last one.
+fn question(study: &Study, pages: u64, written_before: u64, writer: Writer) -> Question {
+    Question {
+        pages,
+        written: 0,
+        written_before,
+        writer,
+        threads: 0,
+        page_size_bytes: study.profile.page_size_bytes,
+        split_pages: None,
+        among_work: false,
+        cpu_ns_per_copy: None,
+        vmas: None,
+    }
 }
 
 /// The report of a study, its findings first.

@@ -9,7 +9,7 @@ use cowlab_model::profile::Writer;
 use cowlab_schema::running;
 
 use super::curves::curve;
-use super::findings::question;
+use super::question;
 use crate::cells;
 use crate::document::{Axis, Block, Plot, Series};
 use crate::fmt::{size, time};

@@ -6,8 +6,6 @@ mod processes;
 mod stops;
 mod writes;
 
-pub(super) use stops::question;
-
 use cowlab_analysis::study::Study;
 
 use crate::document::Section;

@@ -9,35 +9,13 @@ use crate::cells;
 use crate::document::Block;
 use crate::fmt::{self, percent, size, time};
 use crate::machine_profile;
-use crate::study::curves;
-use crate::study::{not_available, stop_chart};
+use crate::study::{curves, not_available, question, stop_chart};
 
 /// The process of the findings.
 const LARGE_BYTES: u64 = 10 << 30;
 
 pub(super) fn blocks(study: &Study) -> Vec<Block> {
     [vec![stop(study)], stop_chart::blocks(study), vec![huge_pages(study)]].concat()
-}
-
-/// A fork of so many base pages, of which so many were written since the last one.
-pub(in crate::study) fn question(
-    study: &Study,
-    pages: u64,
-    written_before: u64,
-    writer: Writer,
-) -> Question {
-    Question {
-        pages,
-        written: 0,
-        written_before,
-        writer,
-        threads: 0,
-        page_size_bytes: study.profile.page_size_bytes,
-        split_pages: None,
-        among_work: false,
-        cpu_ns_per_copy: None,
-        vmas: None,
-    }
 }
 
 /// A fork of the large process after `written_before` bytes of it were written.
