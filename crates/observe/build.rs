@@ -21,8 +21,9 @@ fn main() {
         command.arg(format!("-ffile-prefix-map={}=.", env!("CARGO_MANIFEST_DIR")));
         // The programs' context is not always looked at.
         command.arg("-Wno-unused-parameter");
-        // Where Debian has asm/types.h, which linux/types.h includes.
+        // Where Debian has asm/types.h, which linux/types.h includes, and where its cross compilers do.
         command.arg("-idirafter").arg(format!("/usr/include/{architecture}-linux-gnu"));
+        command.arg("-idirafter").arg(format!("/usr/{architecture}-linux-gnu/include"));
         command.arg("-c").arg(format!("bpf/{name}.bpf.c"));
         command.arg("-o").arg(Path::new(&out).join(format!("{name}.bpf.o")));
         let status = command.status().unwrap_or_else(|error| {

@@ -8,8 +8,6 @@
 #ifndef COWLAB_OBSERVE_COPIES_H
 #define COWLAB_OBSERVE_COPIES_H
 
-#include <linux/ptrace.h>
-
 /* The kernel's name for pages that it may move: all that belong to programs. */
 #define MIGRATE_MOVABLE 1
 /* Of x86-64's error codes. */
@@ -19,6 +17,12 @@
 #define USER32_CS 0x23
 
 #define PAGE_BYTES 4096
+
+/* x86-64's. No other architecture has the tracepoints whose programs read it. */
+struct pt_regs {
+	__u64 r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi;
+	__u64 orig_rax, rip, cs, eflags, rsp, ss;
+};
 
 /* What tells one stay in the kernel from another: of the registers of user mode, as the kernel
  * keeps them, those from `orig_rax` on. */
