@@ -168,7 +168,7 @@ fn usable(method: Method, subject: Subject, facts: &MethodFacts) -> Result<(), S
         }
         (Method::Uffd, _) if facts.registered != Some(true) => {
             Err("the program has registered none of its memory: start it with the library of \
-             examples/footprint_uffd.c in LD_PRELOAD, or link it"
+             examples/footprint_uffd.c in LD_PRELOAD, or link it (Linux 6.7 or newer)"
                 .to_owned())
         }
         (Method::Uffd, Subject::Interval) => Ok(()),

@@ -1,0 +1,142 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# every_verb.sh: as root, on the kernel that runs here, what each verb that reads or changes processes makes of
+# programs whose pages are known, which BUILT has (scripts/test-kernels): every_verb.sh BUILT. A line each: the verb;
+# "works", "lacks" or "wrong"; and what it counted or said. Tabs are between them.
+set -uo pipefail
+
+: "${COWLAB:?is the program under test}" "${REPOSITORY:?is the folder with tests/lib}"
+lib=$REPOSITORY/tests/lib profile=$REPOSITORY/tests/fixtures/profile.json
+cd "$(mktemp -d)" || exit 1
+echo madvise >/sys/kernel/mm/transparent_hugepage/enabled
+PAGES=2000 STEP=4 WRITTEN=500
+# Built on the host, where that is quick.
+built=$1
+truth=$built/truth planted=$built/planted
+
+# verdict VERB COMMAND...: COMMAND says what it counted, and whether that is right. Nothing counted, and a reason: it
+# lacks something here.
+verdict() {
+	local verb=$1 said is=works
+	shift
+	said=$("$@" 2>err) || is=wrong
+	if [[ $is == wrong ]]; then
+		[[ ${said:-null} != null ]] || ! grep -q '^cowlab: ' err || is=lacks
+		said="$said $({ grep '^cowlab: ' err || grep . err; } | tail -n 1)"
+	fi
+	printf '%s\t%s\t%s\n' "$verb" $is "$(tr -s '\n\t ' ' ' <<<"$said" | sed 's/^ //; s/ $//; s/null //; s/cowlab: //')"
+}
+
+# counted EXPRESSION LOW HIGH: of the document on standard input; it is in the output, and within these.
+counted() {
+	jq -r -L "$lib" --argjson low "$2" --argjson high "$3" --slurp '. as $documents | $documents[0] as $d |
+		('"$1"') as $is | ($is | tostring), (if $is == null or $is < $low or $is > $high then error("not from \($low) to \($high)") else empty end)'
+}
+
+# running PROGRAM...: in $pid, until `stop`. It reads what is written to 9.
+mkfifo told
+exec 9<>told
+running() {
+	"$@" <&9 >/dev/null 2>&1 &
+	pid=$!
+	sleep 1
+}
+stop() {
+	kill -9 "$pid"
+	wait "$pid" || :
+} 2>/dev/null
+
+copies='[$d.samples[] | select(.metric == "cow_pages" and .params.span == "fork-to-exit" and .params.writer == "child"
+	and .params.mapping == "anonymous" and .params.region == null)] | map(.value) | add'
+footprint() {
+	"$COWLAB" --json footprint "$@" -- "$truth" child $PAGES $STEP | counted "$copies" $((WRITTEN - 3)) $((WRITTEN + 3))
+}
+# written_by METHOD: of a process that writes once a second.
+written_by() {
+	"$COWLAB" --json footprint "$pid" --method "$1" --allow-marking --duration-s 1.5 |
+		counted '[$d.samples[] | select(.metric == "pages_written" and .params.mapping == "anonymous"
+			and .params.region == null)] | map(.value) | add' $((WRITTEN - 3)) $((WRITTEN + 3))
+}
+by_forks() {
+	"$COWLAB" --json footprint "$pid" --forks 1 | counted "${copies//child/parent}" $((WRITTEN - 3)) $((WRITTEN + 20))
+}
+blame() {
+	"$COWLAB" --json blame --every 1 -- "$planted" 100 |
+		counted '[$d.summary.places[] | select(.functions[0] | test("^fifth"))] | map(.pages) | add' 490 510
+}
+watch() {
+	"$COWLAB" watch "$pid" --json --interval-s 0.5 >frames 2>watched &
+	local watch=$!
+	sleep 12
+	kill $watch
+	wait $watch || return
+	counted '$documents | last | .summary.processes[0].last_epoch.copied_bytes / 4096' 500 530 <frames
+}
+stops() {
+	grep stop watched >&2
+	counted '$documents | last | .summary.processes[0].totals.stops.count' 2 20 <frames
+}
+sharing() {
+	"$COWLAB" --json sharing every_verb | counted '[$d.summary.workers[].copied_bytes] | max / 4096' 4950 5100
+}
+tend() {
+	local tended=$pid
+	"$COWLAB" tend "$tended" --once --profile "$profile" >tended || return
+	# Whether it pays depends on what a huge page costs where an emulator runs it.
+	if grep -q 'there is nothing to do\|: 0 regions were collapsed' tended; then
+		"$COWLAB" tend "$tended" --dry-run --profile "$profile" 2>&1 | sed -n '/do not pay;/s/^/cowlab: /p' >&2
+		return 1
+	fi
+	awk '$1 == "AnonHugePages:" { print $2 / 2048 }' "/proc/$tended/smaps_rollup" | counted '$documents[0]' 3 40
+}
+explain() {
+	"$COWLAB" --json explain "$pid" >explained || return
+	jq -r '.missing[] | "cowlab: " + .reason' explained >&2
+	counted '$d.summary.seen_forks.forks' 1 12 <explained
+}
+advise() { "$COWLAB" --json advise "$pid" --profile "$profile" | counted '$d.samples | length' 5 10000; }
+overview() { "$COWLAB" --json | counted '[$d.summary | .. | .pid? // empty] | length' 0 100000; }
+doctor() { "$COWLAB" --json doctor "$pid" | counted '$d | length' 1 10000; }
+bench() {
+	"$COWLAB" --json bench fork-sweep --rounds 1 --forks 3 --heap-bytes 1MiB --write-fraction 0.5 --writer child --threads 0 |
+		counted '[$d.samples[] | select(.metric == "fork_ns")] | length' 1 1000
+}
+
+printf 'kernel\tworks\t%s\n' "$(uname -r)"
+verdict overview overview
+verdict 'bench fork-sweep' bench
+for method in faults exclusive snapshot; do
+	verdict "footprint --method $method" footprint --method $method --allow-marking
+done
+verdict footprint footprint
+running env LD_PRELOAD="$built/uffd.so" "$built/dynamic" registered $PAGES $STEP
+verdict 'footprint --method uffd' written_by uffd
+verdict 'footprint --method soft-dirty' written_by soft-dirty
+stop
+verdict blame blame
+running "$truth" forks $PAGES $STEP 1000
+verdict 'footprint PID --forks' by_forks
+verdict 'watch: copies' watch
+verdict 'watch: stops' stops
+verdict doctor doctor
+verdict explain explain
+verdict advise advise
+stop
+echo 'fork 5000 0' >&9
+running "$built/family" every_verb "$truth"
+sleep 4
+verdict sharing sharing
+stop
+# Not what is in PATH, which may be a script that takes its time.
+running /usr/bin/python3 -c "
+import mmap, time
+memory = mmap.mmap(-1, 32 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+memory.madvise(mmap.MADV_NOHUGEPAGE)
+memory.write(b'x' * len(memory))
+memory.madvise(mmap.MADV_HUGEPAGE)
+open('ready', 'w')
+time.sleep(600)"
+for _ in {1..300}; do [[ ! -e ready ]] || break; sleep 0.1; done
+verdict tend tend
+stop
