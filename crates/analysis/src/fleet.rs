@@ -26,6 +26,8 @@ use figure::{Told, Unit, compared, least_of, of_hosts, relative};
 /// Figures with a plot, and groups in one.
 const PANELS: usize = 12;
 const MOST_BARS: usize = 24;
+/// How often hosts are dealt to the groups at random: one deal can put the hosts that differ together.
+const DEALS: u64 = 5;
 /// What a machine has beside what it is grouped by, and a difference may come from.
 const FACTS: [&str; 8] =
     ["architecture", "cpu_model", "cpus", "hypervisor", "kernel", "thp", "accelerator", "version"];
@@ -133,7 +135,8 @@ pub struct FleetComparison {
     pub compared: usize,
     /// How many of them differ.
     pub different: usize,
-    /// How many would, were the hosts dealt to the groups at random; `None` where each group is one host.
+    /// How many would, were the hosts dealt to the groups at random (the median of several deals); `None` where each
+    /// group is one host.
     pub different_by_chance: Option<usize>,
     /// How many have too few hosts to tell.
     pub too_few_hosts: usize,
@@ -233,16 +236,12 @@ impl Fleet {
         let names = self.groups.by_number();
         let drift = drift_percent / 100.0;
         let told = each(&figures, &|_, units| compared(units, drift));
-        let dealt = self.dealt(&figures);
-        let different_by_chance = dealt.map(|dealt| {
-            let all = each(&figures, &|_, units| {
-                let shuffled =
-                    |unit: &Unit| Unit { group: dealt[&(unit.host, unit.group)], ..*unit };
-                let mut units: Vec<Unit> = units.iter().map(shuffled).collect();
-                units.sort_by_key(Unit::order);
-                compared(&units, drift)
-            });
-            all.iter().flatten().filter(|of| of.verdict == Verdict::Different).count()
+        let by_deal: Option<Vec<usize>> = (0..DEALS)
+            .map(|deal| self.dealt(&figures, deal).map(|dealt| chance(&figures, &dealt, drift)))
+            .collect();
+        let different_by_chance = by_deal.map(|mut counts| {
+            counts.sort_unstable();
+            counts[counts.len() / 2]
         });
         let mut summary = FleetComparison {
             by: self.by.clone(),
@@ -328,7 +327,7 @@ impl Fleet {
 
     /// Another group for each host and group, at random: the groups keep their sizes in each stratum, and a host
     /// that is in several stays in those. `None` where no group has two hosts.
-    fn dealt(&self, figures: &[(Key, Vec<Unit>)]) -> Option<BTreeMap<(u32, u32), u32>> {
+    fn dealt(&self, figures: &[(Key, Vec<Unit>)], deal: u64) -> Option<Dealt> {
         let mut of_host: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
         let mut strata: BTreeMap<u32, u32> = BTreeMap::new();
         for unit in figures.iter().flat_map(|(_, units)| units) {
@@ -339,7 +338,7 @@ impl Fleet {
         if memberships == self.groups() {
             return None;
         }
-        let mut random = StdRng::seed_from_u64(memberships as u64);
+        let mut random = StdRng::seed_from_u64(deal);
         let (single, several): (Vec<_>, Vec<_>) =
             of_host.into_iter().partition(|(_, groups)| groups.len() == 1);
         let mut by_stratum: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
@@ -362,6 +361,20 @@ impl Fleet {
         }
         Some(dealt)
     }
+}
+
+/// The group that stands for a host in a group.
+type Dealt = BTreeMap<(u32, u32), u32>;
+
+/// In how many comparisons the groups differ where hosts are dealt to them so.
+fn chance(figures: &[(Key, Vec<Unit>)], dealt: &Dealt, drift: f64) -> usize {
+    let told = each(figures, &|_, units| {
+        let moved = |unit: &Unit| Unit { group: dealt[&(unit.host, unit.group)], ..*unit };
+        let mut units: Vec<Unit> = units.iter().map(moved).collect();
+        units.sort_by_key(Unit::order);
+        compared(&units, drift)
+    });
+    told.iter().flatten().filter(|of| of.verdict == Verdict::Different).count()
 }
 
 fn panel(key: Key, units: &[Unit], told: &[Told], names: &[&str]) -> Panel {

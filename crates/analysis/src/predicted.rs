@@ -149,7 +149,7 @@ fn ahead(policy: Policy, page_bytes: f64) -> Ahead {
             pages: (f64::from(region_kb) * 1024.0 / page_bytes).max(1.0) as usize,
             threshold_percent: threshold as usize,
         },
-        Policy::Coverage => Ahead::Worker { waste_percent: WASTE_PERCENT },
+        Policy::Coverage => Ahead::Again { waste_percent: WASTE_PERCENT },
     }
 }
 

@@ -98,7 +98,7 @@ pub const SUMMARIES: &[Summary] = &[
             ("groups", "each group, its hosts and runs, and in how many figures it differs"),
             (
                 "different_by_chance",
-                "as `different`, were the hosts dealt to the groups at random; null: hosts are groups",
+                "as `different`, were the hosts dealt to the groups at random, the median of five deals; null: hosts are groups",
             ),
             ("too_few_hosts", "comparisons with too few hosts to tell"),
             ("panels", "the figures that differ most, of all groups"),
