@@ -84,7 +84,7 @@ tend() {
 	"$COWLAB" tend "$tended" --once --profile "$profile" >tended || return
 	# Whether it pays depends on what a huge page costs where an emulator runs it.
 	if grep -q ': 0 regions were collapsed' tended; then
-		"$COWLAB" tend "$tended" --dry-run --profile "$profile" 2>&1 | sed -n '/do not pay;/s/^/cowlab: /p' >&2
+		sed -n '/that do not pay/s/^/cowlab: /p' tended >&2
 		return 1
 	fi
 	awk '$1 == "AnonHugePages:" { print $2 / 2048 }' "/proc/$tended/smaps_rollup" | counted '$documents[0]' 3 40

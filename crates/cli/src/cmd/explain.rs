@@ -59,6 +59,10 @@ struct SeenForks {
 /// What watching it told.
 struct Watched {
     forks: Result<SeenForks, String>,
+    copies: Result<Copies, String>,
+}
+
+struct Copies {
     blamed: Blamed,
     run: Run,
 }
@@ -160,11 +164,13 @@ fn has_workers(of: &Figures) -> bool {
 fn watch(json: bool, target: &Target, facts: &Facts) -> Result<Watched, String> {
     let text = |error: cowlab_observe::bpf::BpfError| error.to_string();
     let interrupts = signals::last().map_err(|error| error.to_string())?;
-    let mut collector = Collector::attach(Share::ByCost).map_err(text)?;
     let mut observer = Observer::attach(ObserverSettings::default()).map_err(text)?;
     let pid = target.pid().cast_unsigned();
     observer.watch(pid).map_err(text)?;
-    collector.watch(target).map_err(text)?;
+    // Some kernels show forks, and not the faults that copy.
+    let mut collector = Collector::attach(Share::ByCost)
+        .and_then(|mut collector| collector.watch(target).map(|()| collector))
+        .map_err(text);
     let mut run = Run {
         info: RunInfo::begin(names::BENCH.name, 0, facts.environment()),
         samples: Vec::new(),
@@ -174,18 +180,23 @@ fn watch(json: bool, target: &Target, facts: &Facts) -> Result<Watched, String> 
     while began.elapsed() < WATCHED && interrupts.load(Ordering::Relaxed) == 0 && target.is_alive()
     {
         std::thread::sleep(LOOK);
-        collector.look();
+        if let Ok(collector) = &mut collector {
+            collector.look();
+        }
         observer.read_events(|event| events.push(event));
     }
     let lasted = began.elapsed();
-    let got = collector.finish();
     let forks = match observer.lost() == Lost::default() {
         true => Ok(seen_forks(&events, pid, lasted)),
         false => Err("some events were lost".to_owned()),
     };
-    run.samples = samples(&got, lasted, run.info.started.as_nanosecond() as i64);
-    run.info.missing = lacking(&got);
-    Ok(Watched { forks, blamed: Blamed::of(&run, &got.stacks), run })
+    let copies = collector.map(|collector| {
+        let got = collector.finish();
+        run.samples = samples(&got, lasted, run.info.started.as_nanosecond() as i64);
+        run.info.missing = lacking(&got);
+        Copies { blamed: Blamed::of(&run, &got.stacks), run }
+    });
+    Ok(Watched { forks, copies })
 }
 
 fn seen_forks(events: &[Event], pid: u32, lasted: Duration) -> SeenForks {
@@ -219,18 +230,27 @@ impl Watched {
     /// of one.
     fn seen(&self) -> Seen {
         let Ok(forks) = &self.forks else { return Seen::default() };
-        let copied_pages =
-            self.run.samples.iter().filter(|row| row.metric == names::COPIED_PAGES.name);
-        let copied_pages: f64 = copied_pages.map(|row| row.value).sum();
         let is_told = forks.forks > 0 && forks.executed == 0;
+        let copies = self.copies.as_ref().ok().filter(|_| is_told);
         Seen {
             stop_ns: forks.stop_ns,
-            pages_per_fork: is_told.then(|| copied_pages / forks.forks as f64),
+            pages_per_fork: copies.map(|copies| copies.pages() / forks.forks as f64),
         }
     }
 }
 
+impl Copies {
+    fn pages(&self) -> f64 {
+        let pages = self.run.samples.iter().filter(|row| row.metric == names::COPIED_PAGES.name);
+        pages.map(|row| row.value).sum()
+    }
+}
+
 impl Explained {
+    fn copies(&self) -> Option<&Copies> {
+        self.watched.as_ref().ok()?.copies.as_ref().ok()
+    }
+
     fn seen_forks(&self) -> Option<&SeenForks> {
         self.watched.as_ref().ok()?.forks.as_ref().ok()
     }
@@ -244,7 +264,7 @@ impl Explained {
             stop_ns: self.patient.stop_ns.as_ref(),
             seen_forks: self.seen_forks(),
             sharing: self.sharing.as_ref(),
-            copies: self.watched.as_ref().ok().map(|watched| watched.blamed.summary()),
+            copies: self.copies().map(|copies| copies.blamed.summary()),
             advice_sentence: advised.map(|(.., sentence)| sentence.as_str()),
             advice: advised.map_or(&[], |(_, advice, _)| advice),
         };
@@ -262,7 +282,10 @@ impl Explained {
         match &self.watched {
             Ok(watched) => {
                 rows.extend(watched.forks.as_ref().err().map(|why| row("seen_forks", why)));
-                rows.extend(watched.run.info.missing.iter().cloned());
+                match &watched.copies {
+                    Ok(copies) => rows.extend(copies.run.info.missing.iter().cloned()),
+                    Err(why) => rows.push(row("copies", why)),
+                }
             }
             Err(why) => rows.extend([row("seen_forks", why), row("copies", why)]),
         }

@@ -10,7 +10,7 @@ use cowlab_report::fmt::{bytes, time};
 use cowlab_report::{Block, Document, Section};
 use cowlab_schema::Command;
 
-use super::{Explained, SeenForks, Watched};
+use super::{Copies, Explained, SeenForks};
 use crate::cmd::doctor::screen::machine_title;
 use crate::cmd::{advise, sharing};
 
@@ -137,8 +137,9 @@ fn next_fork(of: &Explained) -> Vec<String> {
 /// Of the copies' report the answer, and the places that copy most.
 fn copies(of: &Explained, is_page: bool) -> Result<Vec<Block>> {
     let pid = of.patient.pid;
-    let Watched { blamed, run, .. } = match &of.watched {
-        Ok(watched) => watched,
+    let Copies { blamed, run } = match of.watched.as_ref().map(|watched| &watched.copies) {
+        Ok(Ok(copies)) => copies,
+        Ok(Err(why)) => return Ok(vec![Block::Text(format!("Not seen: {why}."))]),
         Err(_) => {
             let text =
                 format!("Not seen, for the same reason. As root: `{}`.", Command::Blame.of(pid));
