@@ -47,7 +47,7 @@ pub struct GuestRuns<'a> {
 /// built here if the cache lacks them.
 pub fn ready(lab: &Lab, wanted: AcceleratorChoice, variants: &[Variant]) -> Result<Accelerator> {
     boot::check_tools()?;
-    let accelerator = lab.accelerator(wanted)?;
+    let accelerator = lab.accelerator(wanted, || lab.image(variants))?;
     for variant in variants {
         lab.built(*variant)?;
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use cowlab_lab::build::Prepare;
 use cowlab_lab::source::Source;
 use cowlab_lab::{
@@ -75,11 +75,22 @@ impl Lab {
         }
     }
 
-    /// What executes guests, of which the user is told why.
-    pub fn accelerator(&self, wanted: AcceleratorChoice) -> Result<Accelerator> {
-        let (accelerator, why) = accelerator::decide(wanted, accelerator::try_kvm)?;
+    /// What executes guests, of which the user is told why. Where KVM may be that, `image` boots to try.
+    pub fn accelerator(
+        &self,
+        wanted: AcceleratorChoice,
+        image: impl FnOnce() -> Result<PathBuf>,
+    ) -> Result<Accelerator> {
+        let (accelerator, why) =
+            accelerator::decide(wanted, || accelerator::try_kvm(&self.cache, image))?;
         self.say(&format!("accelerator: {why}"));
         Ok(accelerator)
+    }
+
+    /// The first kernel of `variants`, built if it is not in the cache.
+    pub fn image(&self, variants: &[Variant]) -> Result<PathBuf> {
+        let first = variants.first().context("no kernel to boot")?;
+        Ok(self.built(*first)?.image())
     }
 
     /// Do `what` with a progress bar on a terminal.

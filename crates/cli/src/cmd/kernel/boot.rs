@@ -47,7 +47,7 @@ pub fn run(json: bool, args: &KernelBootArgs) -> Result<()> {
             (built.image(), built.words())
         }
     };
-    let accelerator = lab.accelerator(args.guest.settings.accelerator)?;
+    let accelerator = lab.accelerator(args.guest.settings.accelerator, || Ok(image.clone()))?;
     let boots = lab.cache.folder("boot")?;
     let scratch = tempfile::Builder::new().prefix("boot-").tempdir_in(boots)?;
     let limit = if shell { SHELL_LIMIT } else { COMMAND_LIMIT };

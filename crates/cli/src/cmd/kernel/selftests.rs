@@ -64,7 +64,7 @@ pub fn run(json: bool, args: &KernelSelftestsArgs, matches: &ArgMatches) -> Resu
     let tests = list
         .choose(&named, args.quick, args.stress_s)
         .map_err(|error| WrongUsage(error.to_string()))?;
-    let accelerator = lab.accelerator(args.guest.accelerator)?;
+    let accelerator = lab.accelerator(args.guest.accelerator, || lab.image(&args.variant))?;
     let mut environment = Facts::probe(&Root::default()).environment();
     environment.accelerator = accelerator;
     let mut life = RunLife::begin(common, "kernel-test", environment)?;

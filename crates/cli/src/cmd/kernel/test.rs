@@ -48,7 +48,8 @@ pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
     let tests = find(&folder, &programs, args)?;
     // For tests/kernel/kunit.sh: those tests are run by the kernel itself, at boot.
     let own_arguments = vec!["kunit.enable=1".to_owned()];
-    let accelerator = lab.accelerator(args.guest.settings.accelerator)?;
+    let accelerator =
+        lab.accelerator(args.guest.settings.accelerator, || lab.image(&args.variant))?;
     let mut all = Vec::new();
     for variant in &args.variant {
         let built = lab.built(*variant)?;

@@ -53,7 +53,7 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
     let lab = Lab::open(common.json)?;
     boot::check_tools()?;
     let wanted = study.guest.settings.accelerator;
-    let accelerator = lab.accelerator(wanted)?;
+    let accelerator = lab.accelerator(wanted, || lab.image(&[Variant::Plain]))?;
     if accelerator == Accelerator::Kvm && args.instructions {
         lab.say("instructions are counted under emulation, beside the times of KVM");
     }
