@@ -111,7 +111,7 @@ static uint64_t write_loop(struct record *r, enum timing timing, char *base, siz
 
 static void write_all(int writer, struct record *r, enum timing timing)
 {
-	struct cow_text *texts = settings.counting ? counts[writer] : NULL;
+	struct cow_text *texts = settings.counting && timing != WHOLE ? counts[writer] : NULL;
 	struct rusage before;
 
 	/*
@@ -236,7 +236,7 @@ static void print_repetition(char *records, uint64_t repetition, enum timing tim
 		row_of_child(writer, "pages_written", &writes, 1);
 		if (timing == EACH)
 			row_of_child(writer, "write_ns", r->write_ns, writes);
-		if (settings.counting)
+		if (settings.counting && timing != WHOLE)
 			print_counts(writer, counts[i], timing);
 	}
 }
@@ -327,6 +327,7 @@ int main(int argc, char **argv)
 {
 	uint64_t pages, state, samples = 1000;
 	struct spinners spinners;
+	char counted[2];
 	size_t length;
 	char *records;
 
@@ -359,12 +360,16 @@ int main(int argc, char **argv)
 		choose_order(&state, pages);
 		repeat(records, WHOLE);
 	}
-	/* Each timing in turn: the whole-run time is free of time-stamps. */
+	/* Each timing in turn: the whole-run time is free of time-stamps, and of counting. */
 	for (uint64_t i = 0; i < settings.repetitions; i++) {
 		enum timing timing = (enum timing)(i % (settings.counting == TIMES ? 3 : 2));
 
 		choose_order(&state, pages);
+		if (settings.counting && timing != WHOLE)
+			cow_counting_begin(counted);
 		repeat(records, timing);
+		if (settings.counting && timing != WHOLE)
+			cow_counting_end(counted);
 		print_repetition(records, i, timing);
 	}
 	spinners_stop(&spinners);

@@ -48,15 +48,37 @@ static inline void cow_write_file(const char *path, const char *value)
 	close(fd);
 }
 
+#define COW_COUNTING "/proc/sys/vm/cow_stats"
+
+/* Have faults counted, where they are not yet, until cow_counting_end(). */
+static inline void cow_counting_begin(char was[2])
+{
+	char text[8];
+
+	if (!cow_read_file(COW_COUNTING, text, sizeof(text)))
+		fail(1, "%s is empty", COW_COUNTING);
+	was[0] = text[0];
+	was[1] = '\0';
+	if (*was == '0')
+		cow_write_file(COW_COUNTING, "1");
+}
+
+static inline void cow_counting_end(const char was[2])
+{
+	if (*was == '0')
+		cow_write_file(COW_COUNTING, was);
+}
+
 /* Forget all that was counted and timed, and take times from now on. */
 static inline void cow_times_begin(void)
 {
 	cow_write_file("/proc/cow_stats", "1\n");
 }
 
+/* Faults are still counted. */
 static inline void cow_times_end(void)
 {
-	cow_write_file("/proc/sys/vm/cow_stats", "0\n");
+	cow_write_file(COW_COUNTING, "1\n");
 }
 
 /* A row with a file's text in the place of values; its lines are kept apart by \n. */

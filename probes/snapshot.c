@@ -479,6 +479,7 @@ int main(int argc, char **argv)
 	uint64_t batches, samples = 1000;
 	struct spinners spinners;
 	struct rusage after;
+	char counted[2];
 
 	probe_name = "snapshot";
 	parse(argc, argv);
@@ -507,6 +508,8 @@ int main(int argc, char **argv)
 		pin_to(0, &allowed);
 	timer_row(batch_ns, samples);
 
+	if (counts)
+		cow_counting_begin(counted);
 	if (settings.steady)
 		settle();
 	write_all();
@@ -521,8 +524,10 @@ int main(int argc, char **argv)
 	reap(true);
 	if (madvise(heap, settings.bytes, MADV_DONTNEED))
 		fail(1, "cannot give the pages back: %s", strerror(errno));
-	if (counts)
+	if (counts) {
 		cow_read(&counts[SETTLED]);
+		cow_counting_end(counted);
+	}
 
 	row("written_writes", settings.writes);
 	row("preferred_fifth_writes", fifth_writes);

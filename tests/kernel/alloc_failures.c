@@ -27,7 +27,8 @@
 
 #define PAGES 512
 #define ROUNDS 20
-#define FEW 32 /* pages for the failures one by one */
+#define FEW 32				  /* pages for the failures one by one */
+#define COUNTING "/proc/sys/vm/cow_stats" /* where the kernel has it */
 #define GROUP "/sys/fs/cgroup/alloc_failures"
 /* Charges are made ahead, for each CPU; a leak of one page a round and CPU is above this. */
 #define LEFT_BYTES (2 << 20)
@@ -305,7 +306,7 @@ static bool find_guesses(unsigned long *start, unsigned long *end)
 			*end = address;
 			next = false;
 		}
-		if (!strcmp(name, "cow_precopy_range")) {
+		if (!strcmp(name, "cow_precopy_pages")) {
 			*start = address;
 			found = next = true;
 		}
@@ -324,6 +325,10 @@ static void in_guesses(void)
 	pid_t child;
 
 	if (!find_guesses(&start, &end)) {
+		if (!access("/proc/sys/vm/cow_precopy", F_OK)) {
+			fprintf(stderr, "alloc_failures: the kernel has no cow_precopy_pages()\n");
+			exit(1);
+		}
 		printf("skipped: failures in guesses alone: this kernel makes none\n");
 		return;
 	}
@@ -431,6 +436,7 @@ static void without_rseq(char **argv)
 int main(int argc, char **argv)
 {
 	long before, left = 0;
+	char counting[32];
 	pid_t test;
 	int status;
 
@@ -446,6 +452,8 @@ int main(int argc, char **argv)
 	if (mkdir(GROUP, 0755) && errno != EEXIST)
 		die(GROUP);
 	before = figure(GROUP "/memory.current", "");
+	snprintf(counting, sizeof(counting), "%ld", figure(COUNTING, ""));
+	try_put(COUNTING, "1");
 	test = fork();
 	if (test < 0)
 		die("fork");
@@ -456,6 +464,7 @@ int main(int argc, char **argv)
 	if (waitpid(test, &status, 0) != test)
 		die("waitpid");
 	configure("0", "N");
+	try_put(COUNTING, counting);
 	/* The last references go a little later. */
 	for (int i = 0; i < 50; i++) {
 		left = figure(GROUP "/memory.current", "") - before;

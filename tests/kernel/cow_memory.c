@@ -143,6 +143,8 @@ static void keep_small_zones(void)
 static void memory_scarce(void)
 {
 	static const char name[] = "while memory is scarce, none is copied";
+	static const char of_those_that_follow[] = "nor are the pages that follow";
+	static const char full[] = "the zones cannot be filled to between their watermarks";
 	long before, copied, total = figure("/proc/meminfo", "MemTotal");
 	size_t filled = 0, chunks = 0;
 	static char *memory[4096];
@@ -166,15 +168,22 @@ static void memory_scarce(void)
 		printf("# %zu MiB filled, %ld copied\n", filled >> 20, copied);
 		check(!copied && figure("/proc/cow_stats", "regions_memory_scarce") == before + 1,
 		      name);
+		set("cow_precopy", 1);
+		before = figure("/proc/cow_stats", "precopy_refused_nomem");
+		check(!copied_by_write(100) &&
+			      figure("/proc/cow_stats", "precopy_refused_nomem") > before,
+		      of_those_that_follow);
+		set("cow_precopy", 2);
 	} else {
-		skip(name, "the zones cannot be filled to between their watermarks");
+		skip(name, full);
+		skip(of_those_that_follow, full);
 	}
 	while (chunks)
 		munmap(memory[--chunks], CHUNK);
 	put(setting("watermark_scale_factor"), old_setting("watermark_scale_factor"));
 	put(setting("lowmem_reserve_ratio"), old_setting("lowmem_reserve_ratio"));
-	/* All that is left of it: 511 pages, but for the one that was written. */
-	check(copied_by_write(8) >= 510, "when memory is free again, the region is copied");
+	/* All that is left of it: 511 pages, but for those that were written. */
+	check(copied_by_write(8) >= 509, "when memory is free again, the region is copied");
 	unshare_region();
 }
 
@@ -228,10 +237,11 @@ int main(void)
 	set("cow_gate_forks", 0);
 	set("cow_precopy_order", 0);
 	set("cow_gate_kb", 0);
-	set("cow_worker", 0);
 	set("cow_history", 0);
+	set("cow_precopy_pages", 16);
+	set("cow_precopy_ramp", 0);
 	set("cow_precopy", 2);
-	printf("KTAP version 1\n1..7\n");
+	printf("KTAP version 1\n1..8\n");
 	with_room();
 	memory_scarce();
 	cgroup_near_limit("memory.high");

@@ -405,7 +405,6 @@ static void change_policy(void)
 		set("cow_batch_kb", batches[below(3)]);
 		set("cow_waste_pct", wastes[below(2)]);
 		set("cow_history", histories[below(4)]);
-		set("cow_worker", below(2) ? 0 : 1);
 		set("cow_gate_kb", 0);
 		set("cow_gate_forks", below(2) ? 0 : 1);
 		set("cow_precopy", 2);

@@ -5,7 +5,9 @@
  * sysctls do what their documentation says?
  */
 #define _GNU_SOURCE
+#include <linux/capability.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #include "regions.h"
@@ -16,6 +18,8 @@
 #define OFF 1
 #define ON 2
 #define INHERIT 1
+/* Of vm.cow_precopy. */
+#define OPTED_IN 3
 
 /* One fork, and all written after it: at the next fork, each region is covered. */
 static void write_all(size_t wanted)
@@ -239,7 +243,7 @@ static void asked_by_prctl(void)
 	waitpid(child, &status, 0);
 	if (status)
 		fail("ON is inherited without being asked to");
-	set("cow_precopy", 0);
+	set("cow_precopy", OPTED_IN);
 	write_all(512);
 	if (copied_ahead() != 511)
 		fail("not copied though the process asked for it");
@@ -249,6 +253,86 @@ static void asked_by_prctl(void)
 	if (copied_ahead() != 0)
 		fail("copied though nobody asks for it");
 	unmap_area();
+	prctl(PR_SET_COW_PRECOPY, ON, 0, 0, 0);
+	set("cow_precopy", 0);
+	write_all(512);
+	if (copied_ahead() != 0)
+		fail("copied though vm.cow_precopy is 0");
+	unmap_area();
+	if (prctl(PR_SET_COW_PRECOPY, ON, 0, 0, 0) != -1 || errno != EPERM)
+		fail("ON is taken though vm.cow_precopy is 0");
+	prctl(PR_SET_COW_PRECOPY, DEFAULT, 0, 0, 0);
+}
+
+/* What an epoch wrote before the policy was off says nothing of the next after it is on again. */
+static void off_forgets(void)
+{
+	policy(2, 2048, 80, 1);
+	write_all(512);
+	set("cow_precopy", 0);
+	set("cow_precopy", 2);
+	if (copied_ahead() != 0)
+		fail("copied for what was written before the policy was off");
+	unmap_area();
+}
+
+static long faults_counted(void)
+{
+	FILE *file = fopen("/proc/self/cow_stats", "r");
+	char line[100];
+	long faults = -1;
+
+	while (file && fgets(line, sizeof(line), file))
+		sscanf(line, "faults: %ld", &faults);
+	if (file)
+		fclose(file);
+	return faults;
+}
+
+/* Of 512 writes to shared pages, with the policy off. */
+static void counted_if_asked(void)
+{
+	for (long level = 0; level < 3; level++) {
+		long before, counted;
+
+		pid_t child;
+		int gate;
+
+		set("cow_precopy", 0);
+		set("cow_stats", level);
+		map_area(0, 512);
+		memset(area, 1, pages * page_size);
+		child = child_new(true, &gate);
+		before = faults_counted();
+		for (size_t page = 0; page < pages; page++)
+			area[page * page_size]++;
+		counted = faults_counted() - before;
+		child_end(child, true, gate);
+		if (before < 0 || (level ? counted < 512 : counted))
+			fail("vm.cow_stats=%ld: %ld faults of 512 are counted", level, counted);
+		unmap_area();
+	}
+	set("cow_stats", 0);
+}
+
+/* As a container's root is. */
+static void others_may_not_reset(void)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+		struct __user_cap_data_struct none[2] = {};
+		int fd = open("/proc/cow_stats", O_WRONLY);
+
+		if (fd < 0 || syscall(SYS_capset, &header, none))
+			_exit(2);
+		_exit(write(fd, "0", 1) != -1 || errno != EPERM);
+	}
+	waitpid(child, &status, 0);
+	if (status)
+		fail("root without capabilities resets /proc/cow_stats (0x%x)", status);
 }
 
 static void waste_raises_the_threshold(void)
@@ -303,7 +387,7 @@ static void bad_values(void)
 		const char *name;
 		long value;
 	} bad[] = {
-		{ "cow_precopy", 3 },	      { "cow_precopy", -1 },
+		{ "cow_precopy", 4 },	      { "cow_precopy", -1 },
 		{ "cow_region_kb", 0 },	      { "cow_region_kb", 16 },
 		{ "cow_region_kb", 33 },      { "cow_region_kb", 48 },
 		{ "cow_region_kb", 16384 },   { "cow_region_kb", -2048 },
@@ -337,8 +421,11 @@ int main(void)
 		{ "in pieces", in_pieces },
 		{ "only those written", only_those_written },
 		{ "asked for by prctl", asked_by_prctl },
+		{ "off forgets", off_forgets },
+		{ "counted if asked", counted_if_asked },
 		{ "waste raises the threshold", waste_raises_the_threshold },
 		{ "others may not read", others_may_not_read },
+		{ "others may not reset", others_may_not_reset },
 		{ "bad values", bad_values },
 	};
 	size_t count = sizeof(tests) / sizeof(*tests);

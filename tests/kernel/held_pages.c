@@ -97,7 +97,6 @@ int main(void)
 		set("cow_threshold_pct", 0);
 		set("cow_gate_forks", 0);
 		set("cow_gate_kb", 0);
-		set("cow_worker", 0);
 		set("cow_history", 0);
 		set("cow_precopy", 2);
 		region = stays();

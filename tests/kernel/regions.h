@@ -31,7 +31,6 @@ static inline void policy(long mode, long region_kb, long threshold, long gate)
 	set("cow_batch_kb", 2048);
 	set("cow_history", 0);
 	set("cow_gate_kb", 0);
-	set("cow_worker", 0);
 	/* The same threshold for good, so that the choice can be foretold. */
 	set("cow_waste_pct", 100);
 	set("cow_precopy", mode);

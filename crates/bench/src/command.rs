@@ -44,7 +44,7 @@ pub fn tasks(
         let name = format!("{BENCH}: {}, policy {policy}", words[0]);
         Task::new(name, move |runner, round| {
             if let Some(guard) = &guard {
-                guard.set(policy)?;
+                guard.set_and_count(policy)?;
             }
             let mut called = Command::new(&program[0]);
             called.args(&program[1..]);

@@ -35,13 +35,15 @@ pub fn unmeasured(writer: Writer, policies: &[Policy]) -> u64 {
     }
 }
 
-/// What this kernel, and this user, can be asked for.
-pub fn counting(facts: &Facts) -> Counting {
+/// What this kernel, and this user, can be asked for under `policy`.
+pub fn counting(facts: &Facts, policy: Policy) -> Counting {
     let is_root = facts.credentials.as_ref().is_some_and(|own| own.euid == 0);
-    match facts.cow.counts && facts.cow.process_counts {
-        false => Counting::None,
-        true if is_root && facts.cow.times.is_some() => Counting::Times,
-        true => Counting::Counts,
+    // Root switches on what it asks for.
+    let files = facts.cow.counts && facts.cow.process_counts && facts.cow.stats.is_some();
+    match (is_root && files, facts.cow.counted(policy)) {
+        (true, _) => Counting::Times,
+        (false, true) => Counting::Counts,
+        (false, false) => Counting::None,
     }
 }
 

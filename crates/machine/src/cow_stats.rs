@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cowlab_schema::Quantile;
+use cowlab_schema::{Policy, Quantile};
 
+use crate::policy::settings_now;
 use crate::root::{ReadError, Root};
 
 /// The file of the whole system.
@@ -96,8 +97,11 @@ pub struct ProcessCowStats {
 }
 
 impl CowStats {
-    /// Reads the file; `None` on a kernel without it.
+    /// Reads the file; `None` on a kernel without it, or while nothing is counted.
     pub fn read(root: &Root) -> Result<Option<CowStats>, ReadError> {
+        if !settings_now(root).counted(Policy::Stock) {
+            return Ok(None);
+        }
         let text = root.read(SYSTEM)?;
         text.map(|text| CowStats::decode(&text, &root.path(SYSTEM))).transpose()
     }
@@ -160,8 +164,11 @@ impl CowStats {
 
 impl ProcessCowStats {
     /// Reads the file of process `pid` (a number, or `self`); `None` on a kernel without it, or
-    /// where there is no such process.
+    /// where there is no such process, or while nothing is counted.
     pub fn read(root: &Root, pid: &str) -> Result<Option<ProcessCowStats>, ReadError> {
+        if !settings_now(root).counted(Policy::Stock) {
+            return Ok(None);
+        }
         let file = format!("proc/{pid}/cow_stats");
         let text = root.read(&file)?;
         text.map(|text| ProcessCowStats::decode(&text, &root.path(&file))).transpose()
@@ -282,9 +289,23 @@ mod tests {
         let root = Root::new(tree.path());
         assert_eq!(ProcessCowStats::read(&root, "42").unwrap(), None);
         assert_eq!(CowStats::read(&root).unwrap(), None);
-        std::fs::create_dir_all(tree.path().join("proc/42")).unwrap();
+        for folder in ["42", "self", "sys/vm"] {
+            std::fs::create_dir_all(tree.path().join("proc").join(folder)).unwrap();
+        }
+        let write = |name: &str, text: &str| {
+            std::fs::write(tree.path().join("proc").join(name), text).unwrap();
+        };
         let file = tree.path().join("proc/42/cow_stats");
-        std::fs::write(&file, "faults: 12\nprecopied: 4\nprecopy_written: 3\n").unwrap();
+        for name in ["cow_stats", "self/cow_stats", "42/cow_stats"] {
+            write(name, "faults: 12\nprecopied: 4\nprecopy_written: 3\n");
+        }
+        write("sys/vm/cow_precopy", "0\n");
+        write("sys/vm/cow_stats", "0\n");
+        // Nothing is counted: what the files say is of some time before.
+        assert_eq!(ProcessCowStats::read(&root, "42").unwrap(), None);
+        assert_eq!(CowStats::read(&root).unwrap(), None);
+        write("sys/vm/cow_precopy", "2\n");
+        assert!(CowStats::read(&root).unwrap().is_some());
         let stats = ProcessCowStats::read(&root, "42").unwrap().unwrap();
         assert_eq!(
             (stats.faults, stats.precopied, stats.precopy_wasted),

@@ -28,12 +28,10 @@ pub(crate) const HISTORY: &str = "proc/sys/vm/cow_history";
 pub(crate) const GATE: &str = "proc/sys/vm/cow_gate_forks";
 /// From how much anonymous memory on, in KiB.
 pub(crate) const GATE_KB: &str = "proc/sys/vm/cow_gate_kb";
-/// Whether a worker copies ahead of the faults.
-pub(crate) const WORKER: &str = "proc/sys/vm/cow_worker";
 /// 0: fork copies page tables; 2: it leaves them for later, in every process.
 pub(crate) const DEFER: &str = "proc/sys/vm/cow_defer";
 /// Every setting that a policy may change, and those that measurements do.
-pub(crate) const ALL: [&str; 13] = [
+pub(crate) const ALL: [&str; 12] = [
     DEFER,
     PRECOPY,
     PRECOPY_PAGES,
@@ -45,14 +43,13 @@ pub(crate) const ALL: [&str; 13] = [
     HISTORY,
     GATE,
     GATE_KB,
-    WORKER,
-    TIMES,
+    STATS,
 ];
-/// 0: count; 1: take times as well.
-pub(crate) const TIMES: &str = "proc/sys/vm/cow_stats";
+/// 0: nothing; 1: count faults; 2: time them as well.
+pub(crate) const STATS: &str = "proc/sys/vm/cow_stats";
 
 /// What `ccow` sets: the kernel's own defaults, in the order of [`coverage_settings`].
-const OWN: [u32; 9] = [80, 10, 2048, 128, 1, 1, 4096, 1, 0];
+const OWN: [u32; 8] = [80, 10, 2048, 128, 1, 1, 4096, 0];
 /// What document 003 has: no limit of waste, regions of 2 MiB that are copied whole, of any process.
 const WASTE_ALLOWED_PCT: u32 = 100;
 /// The settings of a kernel with document 002's policies; each is `None` on one without it.
@@ -71,11 +68,21 @@ pub struct CowSettings {
     /// `vm.cow_defer`.
     pub defer: Option<u64>,
     /// `vm.cow_stats`.
-    pub times: Option<u64>,
+    pub stats: Option<u64>,
     /// Whether there is `/proc/cow_stats`.
     pub counts: bool,
     /// Whether there is `/proc/PID/cow_stats`.
     pub process_counts: bool,
+}
+
+impl CowSettings {
+    /// Whether faults are counted while `policy` is set, of the whole system and of a process.
+    pub fn counted(&self, policy: Policy) -> bool {
+        let is_set = |setting: Option<u64>| setting.is_some_and(|value| value > 0);
+        self.counts
+            && self.process_counts
+            && (policy != Policy::Stock || is_set(self.stats) || is_set(self.precopy))
+    }
 }
 
 /// The settings now.
@@ -92,7 +99,7 @@ pub(crate) fn probe(reader: &Reader<'_>) -> CowSettings {
         precopy_ramp: setting("proc/sys/vm/cow_precopy_ramp"),
         threshold_pct: setting(THRESHOLD),
         defer: setting(DEFER),
-        times: setting(TIMES),
+        stats: setting(STATS),
         counts: reader.root.exists("proc/cow_stats"),
         process_counts: reader.root.exists("proc/self/cow_stats"),
     }
@@ -114,13 +121,13 @@ pub fn settings(policy: Policy) -> Vec<(&'static str, u32)> {
         Policy::CoverageOf(threshold, order, region) => {
             // A fault copies what one page-table page maps at the most.
             let batch = region.min(Policy::REGION_KB);
-            coverage_settings([threshold, WASTE_ALLOWED_PCT, region, batch, 0, 0, 0, 0, order])
+            coverage_settings([threshold, WASTE_ALLOWED_PCT, region, batch, 0, 0, 0, order])
         }
     }
 }
 
-fn coverage_settings(values: [u32; 9]) -> Vec<(&'static str, u32)> {
-    let files = [THRESHOLD, WASTE, REGION, BATCH, HISTORY, GATE, GATE_KB, WORKER, PRECOPY_ORDER];
+fn coverage_settings(values: [u32; 8]) -> Vec<(&'static str, u32)> {
+    let files = [THRESHOLD, WASTE, REGION, BATCH, HISTORY, GATE, GATE_KB, PRECOPY_ORDER];
     [(DEFER, 0)].into_iter().chain(files.into_iter().zip(values)).chain([(PRECOPY, 2)]).collect()
 }
 
@@ -161,5 +168,14 @@ impl PolicyGuard {
             }
         }
         Ok(())
+    }
+
+    /// The same, and faults are counted where the kernel can, unless it is left as it is.
+    pub fn set_and_count(&self, policy: Policy) -> Result<(), GuardError> {
+        self.set(policy)?;
+        match policy != Policy::Stock && self.root.exists(STATS) {
+            true => self.guard.write(STATS, "1"),
+            false => Ok(()),
+        }
     }
 }

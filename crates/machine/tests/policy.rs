@@ -31,7 +31,6 @@ fn whole() -> tempfile::TempDir {
         ("cow_history", "0\n"),
         ("cow_gate_forks", "5\n"),
         ("cow_gate_kb", "64\n"),
-        ("cow_worker", "0\n"),
         ("cow_defer", "1\n"),
         ("cow_stats", "1\n"),
     ])
@@ -74,24 +73,24 @@ fn coverage_sets_its_threshold_and_all_that_goes_with_it() {
     };
     let coverage = || {
         let names = ["precopy", "threshold_pct", "waste_pct", "region_kb", "batch_kb", "history"];
-        let names = names.into_iter().chain(["gate_forks", "gate_kb", "worker"]);
+        let names = names.into_iter().chain(["gate_forks", "gate_kb"]);
         names.map(|name| value(&format!("cow_{name}"))).collect::<Vec<_>>().join(" ")
     };
     let guard = PolicyGuard::new(&Root::new(tree.path())).unwrap();
     for (policy, expected) in [
-        (Policy::Coverage, "2 80 10 2048 128 1 1 4096 1"),
-        (Policy::CoverageOf(0, 0, 2048), "2 0 100 2048 2048 0 0 0 0"),
-        (Policy::CoverageOf(80, 0, 32), "2 80 100 32 32 0 0 0 0"),
-        (Policy::CoverageOf(80, 0, 8192), "2 80 100 8192 2048 0 0 0 0"),
-        (Policy::CoverageOf(95, 4, 2048), "2 95 100 2048 2048 0 0 0 0"),
-        (Policy::Off, "0 95 100 2048 2048 0 0 0 0"),
+        (Policy::Coverage, "2 80 10 2048 128 1 1 4096"),
+        (Policy::CoverageOf(0, 0, 2048), "2 0 100 2048 2048 0 0 0"),
+        (Policy::CoverageOf(80, 0, 32), "2 80 100 32 32 0 0 0"),
+        (Policy::CoverageOf(80, 0, 8192), "2 80 100 8192 2048 0 0 0"),
+        (Policy::CoverageOf(95, 4, 2048), "2 95 100 2048 2048 0 0 0"),
+        (Policy::Off, "0 95 100 2048 2048 0 0 0"),
     ] {
         guard.set(policy).unwrap();
         assert_eq!(coverage(), expected);
     }
     assert_eq!(value("cow_precopy_order"), "4");
     drop(guard);
-    assert_eq!(coverage(), "0 70 20 512 64 0 5 64 0");
+    assert_eq!(coverage(), "0 70 20 512 64 0 5 64");
     assert_eq!(settings(tree.path()), "0 4 2 1");
 }
 

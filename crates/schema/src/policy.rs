@@ -37,8 +37,8 @@ pub enum Policy {
     Next(u32),
     /// So many pages that follow it, into folios of up to 2^order pages: `next:512:4`.
     NextFolios(u32, u32),
-    /// What was written between the last two forks, by a worker ahead of the faults, with the
-    /// kernel's own settings: `ccow`.
+    /// Of the 128 KiB around it what was written between the last two forks, with the kernel's own
+    /// settings: `ccow`.
     Coverage,
     /// The whole region, if so much of it (in percent) was written between the last two forks, into
     /// folios of up to 2^order pages, and the region's size in KiB: CCoW's `ccow:80`,

@@ -142,7 +142,7 @@ pub fn tasks(cells: Vec<Redis>, base_page_bytes: u64, guard: Option<Rc<PolicyGua
                     most_per_s = Some(most.per_s(runner, &cell.setup(false), &cell.load(0))?);
                 }
                 if let Some(guard) = &guard {
-                    guard.set(cell.store.policy)?;
+                    guard.set_and_count(cell.store.policy)?;
                 }
                 let huge_pages = cell.store.page_size_bytes != base_page_bytes;
                 let _thp = match huge_pages && cell.set_mthp {

@@ -55,9 +55,8 @@ pub enum Ahead {
         /// The threshold.
         threshold_percent: usize,
     },
-    /// What was written between the last two forks, 512 KiB at a time, by a worker on another CPU
-    /// from the fault on that makes an eighth of the last epoch's copies.
-    Worker {
+    /// Of the 128 KiB around it what was written between the last two forks.
+    Again {
         /// The share of copies that may be wasted before more epochs are asked, in percent.
         waste_percent: usize,
     },
@@ -98,7 +97,7 @@ pub fn run(store: &Store, ahead: Ahead, costs: &Costs) -> Course {
         space.fork(&mut unmeasured);
         for _ in 0..store.writes / 2 {
             now_ns += costs.write_ns;
-            now_ns += space.write(others.next_page(), now_ns, costs, &mut unmeasured);
+            now_ns += space.write(others.next_page(), costs, &mut unmeasured);
             if now_ns >= interval_ns {
                 break;
             }
@@ -110,7 +109,7 @@ pub fn run(store: &Store, ahead: Ahead, costs: &Costs) -> Course {
     }
     for written in 0..store.writes {
         now_ns += costs.write_ns;
-        now_ns += space.write(zipf.next_page(), now_ns, costs, &mut course);
+        now_ns += space.write(zipf.next_page(), costs, &mut course);
         // An older run's first comes in the middle at the latest.
         let late = course.forks == 0 && 2 * (written + 1) >= store.writes;
         let due = store.interval_ns.is_some_and(|interval| now_ns - forked_ns >= interval || late);

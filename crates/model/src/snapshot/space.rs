@@ -7,12 +7,10 @@ use std::ops::Range;
 use super::costs::Costs;
 use super::{Ahead, Course, TABLE_PAGES};
 
-/// Epochs of history that the worker may ask for, at most; above, it copies nothing.
+/// Epochs of history that may be asked for, at most; above, nothing is copied.
 const MOST_EPOCHS: u32 = 3;
-/// The pages of 512 KiB, which the worker copies at once (`COW_AHEAD_BATCH` of mm/cow_ahead.c).
-const WORKER_PAGES: usize = 128;
-/// It begins with this part of what was copied in the last epoch (`COW_AHEAD_AFTER`).
-const WORKER_BEGINS: u64 = 8;
+/// The pages of vm.cow_batch_kb, in which a fault looks for such.
+const PIECE_PAGES: usize = 32;
 
 /// One page in one epoch.
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,25 +24,6 @@ struct Page {
     epochs: u32,
 }
 
-/// The worker of [`Ahead::Worker`].
-#[derive(Debug, Clone, Copy, Default)]
-struct Worker {
-    woken: bool,
-    /// Where the next batch begins.
-    next_page: usize,
-    /// When it gets there; `None`: it sleeps.
-    done_ns: Option<f64>,
-}
-
-impl Worker {
-    /// Once an epoch.
-    fn wake(&mut self, now_ns: f64) {
-        if !std::mem::replace(&mut self.woken, true) {
-            self.done_ns = Some(now_ns);
-        }
-    }
-}
-
 pub(super) struct Space {
     pages: Vec<Page>,
     ahead: Ahead,
@@ -52,15 +31,10 @@ pub(super) struct Space {
     region_pages: usize,
     /// Of each region: pages written between the last two forks, and whether it was tried since.
     regions: Vec<(usize, bool)>,
-    worker: Worker,
-    /// How many epochs in a row a page must have been written in, for the worker to copy it.
+    /// How many epochs in a row a page must have been written in to be copied ahead.
     history: u32,
     /// Copies ahead of this epoch.
     ahead_pages: u64,
-    /// All copies of this epoch.
-    copied_pages: u64,
-    /// Of the last.
-    copied_before: u64,
     forked: bool,
 }
 
@@ -75,24 +49,14 @@ impl Space {
             ahead,
             region_pages,
             regions: vec![(0, false); pages.div_ceil(region_pages)],
-            worker: Worker::default(),
             history: 1,
             ahead_pages: 0,
-            copied_pages: 0,
-            copied_before: 0,
             forked: false,
         }
     }
 
     /// What a write to `page` costs beyond writing.
-    pub(super) fn write(
-        &mut self,
-        page: usize,
-        now_ns: f64,
-        costs: &Costs,
-        course: &mut Course,
-    ) -> f64 {
-        self.work(now_ns, costs, course);
+    pub(super) fn write(&mut self, page: usize, costs: &Costs, course: &mut Course) -> f64 {
         let own = &mut self.pages[page];
         own.written = true;
         if !own.shared {
@@ -109,14 +73,12 @@ impl Space {
             Ahead::Region { threshold_percent, .. } => {
                 self.copy_region(page / self.region_pages, threshold_percent, course)
             }
-            Ahead::Worker { .. } => {
-                if self.copied_pages >= self.copied_before / WORKER_BEGINS {
-                    self.worker.wake(now_ns);
-                }
-                0
+            Ahead::Again { .. } if self.history > MOST_EPOCHS => 0,
+            Ahead::Again { .. } => {
+                let (first, history) = (page / PIECE_PAGES * PIECE_PAGES, self.history);
+                self.copy(first..first + PIECE_PAGES, course, |page| page.epochs >= history)
             }
         };
-        self.copied_pages += 1;
         costs.batch_ns(1 + beside)
     }
 
@@ -138,7 +100,6 @@ impl Space {
         }
         course.ahead_pages += copied as u64;
         self.ahead_pages += copied as u64;
-        self.copied_pages += copied as u64;
         copied
     }
 
@@ -158,27 +119,10 @@ impl Space {
         self.copy(first..first + size, course, |_| true)
     }
 
-    /// Let the worker do what it had time for.
-    fn work(&mut self, now_ns: f64, costs: &Costs, course: &mut Course) {
-        let history = self.history;
-        while let Some(done_ns) = self.worker.done_ns.filter(|done_ns| *done_ns <= now_ns) {
-            let first = self.worker.next_page;
-            if first >= self.pages.len() || history > MOST_EPOCHS {
-                self.worker.done_ns = None;
-                return;
-            }
-            let batch = first..first + WORKER_PAGES;
-            let copied = self.copy(batch, course, |page| page.epochs >= history);
-            self.worker.next_page += WORKER_PAGES;
-            let took_ns = if copied > 0 { costs.batch_ns(copied) } else { 0.0 };
-            self.worker.done_ns = Some(done_ns + took_ns);
-        }
-    }
-
     /// All is shared again; what was written is known from now on.
     pub(super) fn fork(&mut self, course: &mut Course) {
         let wasted = self.end(course);
-        if let Ahead::Worker { waste_percent } = self.ahead {
+        if let Ahead::Again { waste_percent } = self.ahead {
             self.tune(wasted, waste_percent as u64);
         }
         // Before the first fork nothing is shared, so nobody counts.
@@ -190,9 +134,7 @@ impl Space {
             let epochs = if page.written && counted { page.epochs + 1 } else { 0 };
             *page = Page { shared: true, epochs, ..Page::default() };
         }
-        self.worker = Worker::default();
         self.ahead_pages = 0;
-        self.copied_before = std::mem::take(&mut self.copied_pages);
         self.forked = true;
     }
 

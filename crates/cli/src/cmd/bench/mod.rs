@@ -106,7 +106,7 @@ fn cow_faults(common: &Common, args: &CellArgs<CowFaults>) -> Result<()> {
     let policies: Vec<Policy> = cells.iter().map(|cell| cell.policy).collect();
     for cell in &mut cells {
         cell.pinned &= cell.children == 1;
-        cell.counting = faults::counting(&context.facts);
+        cell.counting = faults::counting(&context.facts, cell.policy);
         cell.repetitions = faults::repetitions_of(cell.pattern, cell.counting);
         cell.unmeasured = faults::unmeasured(cell.writer, &policies);
     }

@@ -22,7 +22,7 @@ pub fn run(common: &Common, args: &CellArgs<Snapshot, 3>) -> Result<()> {
     let context = Context::of_pages(common, cells.iter().map(|cell| cell.page_size_bytes))?;
     for cell in &mut cells {
         cell.writes = cell.turnover_writes();
-        cell.counting = context.facts.cow.counts && context.facts.cow.process_counts;
+        cell.counting = context.facts.cow.counted(cell.policy);
         // Two children may hold a version each of what was written meanwhile.
         context.check_fits(cell.own_bytes(), cell.size_bytes, 2, context.page())?;
     }

@@ -8,6 +8,7 @@ use cowlab_bench::redis::{self, Redis};
 use cowlab_bench::{Rounds, faults, snapshot};
 use cowlab_lab::{AcceleratorChoice, Variant};
 use cowlab_machine::{Facts, Root};
+use cowlab_schema::Policy;
 use cowlab_schema::redis::Store;
 use cowlab_schema::settings::ccow::{Ccow, LOAD, ZIPF_ALPHA};
 use cowlab_schema::snapshot::Snapshot;
@@ -38,7 +39,7 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
         size_bytes: args.size_bytes,
         turnovers: args.turnovers,
         page_size_bytes: page,
-        counting: context.facts.cow.counts && context.facts.cow.process_counts,
+        counting: context.facts.cow.counted(Policy::Off),
         seed: common.seed,
         ..Snapshot::default()
     };
@@ -65,7 +66,7 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
         set_mthp: false,
         placement: redis_placement(&context, true),
     };
-    let counting = faults::counting(&context.facts);
+    let counting = faults::counting(&context.facts, Policy::Off);
     let plan = CcowPlan {
         servers: ccow::servers(&server, huge_page),
         sweep: ccow::sweep(page, counting, common.seed),

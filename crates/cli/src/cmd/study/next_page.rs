@@ -50,7 +50,7 @@ pub fn run(common: &Common, args: &StudyArgs) -> Result<()> {
             &[policies, counted(faults), counted(forks)],
         );
     }
-    let counting = faults::counting(&context.facts);
+    let counting = faults::counting(&context.facts, Policy::Off);
     let (page, other_cpus) = (context.page(), context.other_cpus());
     let cells = precopy::plan(page, &depths, other_cpus, counting, common.seed);
     check_cow_faults(&context, &cells)?;

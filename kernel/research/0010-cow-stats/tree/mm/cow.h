@@ -2,8 +2,7 @@
 /*
  * Measurement of copy-on-write faults: what mm/memory.c calls.
  *
- * Counting is always on, a few increments of per-CPU words for each fault.
- * Reading clocks is not: it stands behind a static branch (vm.cow_stats).
+ * Counting and reading clocks stand behind static branches (vm.cow_stats).
  */
 #ifndef _MM_COW_H
 #define _MM_COW_H
@@ -15,7 +14,7 @@
 
 #ifdef CONFIG_COW_STATS
 
-/* What is counted, since boot. */
+/* What is counted. */
 enum cow_count {
 	COW_FAULTS,		/* write faults that copied a page */
 	COW_UNSHARES,		/* pages copied for a pin that will only read */
@@ -25,6 +24,7 @@ enum cow_count {
 	NR_COW_COUNTS,
 };
 
+DECLARE_STATIC_KEY_FALSE(cow_counting);
 DECLARE_STATIC_KEY_FALSE(cow_timing);
 DECLARE_PER_CPU(u64 [NR_COW_COUNTS], cow_counts);
 
@@ -51,7 +51,7 @@ static inline u64 cow_since(u64 start)
 	return now > start ? now - start : 1;
 }
 
-DECLARE_TRACEPOINT(fault);
+DECLARE_TRACEPOINT(cow_fault);
 
 void cow_report_fault(struct vm_fault *vmf, u64 copy_ns);
 
@@ -64,13 +64,15 @@ void cow_report_fault(struct vm_fault *vmf, u64 copy_ns);
  */
 static inline void cow_account_fault(struct vm_fault *vmf, u64 copy_ns)
 {
+	if (!static_branch_unlikely(&cow_counting))
+		return;
 	if (unlikely(vmf->flags & FAULT_FLAG_UNSHARE)) {
 		cow_count(COW_UNSHARES, 1);
 		return;
 	}
 	cow_count(COW_FAULTS, 1);
 	atomic_long_inc(&vmf->vma->vm_mm->cow_stats.faults);
-	if (static_branch_unlikely(&cow_timing) || tracepoint_enabled(fault))
+	if (static_branch_unlikely(&cow_timing) || tracepoint_enabled(cow_fault))
 		cow_report_fault(vmf, copy_ns);
 }
 #else

@@ -6,6 +6,7 @@
  * does not touch what the CPUs write: it remembers the sums, and later reads
  * subtract them. Only the two maxima are stored into from outside.
  */
+#include <linux/capability.h>
 #include <linux/cow_stats.h>
 #include <linux/fs.h>
 #include <linux/init.h>
@@ -41,6 +42,8 @@ struct cow_sums {
 	struct cow_times times;
 };
 
+/* One holder is vm.cow_stats. */
+DEFINE_STATIC_KEY_FALSE(cow_counting);
 DEFINE_STATIC_KEY_FALSE(cow_timing);
 DEFINE_PER_CPU(u64 [NR_COW_COUNTS], cow_counts);
 
@@ -48,9 +51,17 @@ DEFINE_PER_CPU(u64 [NR_COW_COUNTS], cow_counts);
 static struct cow_times __percpu *cow_times;
 static DEFINE_PER_CPU(unsigned int, cow_until_sample);
 static unsigned int sysctl_cow_sample_interval = 100;
+
+/* What vm.cow_stats can be. */
+enum {
+	COW_STATS_OFF,
+	COW_STATS_COUNTS,
+	COW_STATS_TIMES,
+};
+
 static int sysctl_cow_stats;
 
-/* Guards cow_baseline and switching the timing. */
+/* Guards cow_baseline and switching. */
 static DEFINE_MUTEX(cow_lock);
 /* The sums at the last reset. */
 static struct cow_sums *cow_baseline;
@@ -67,7 +78,7 @@ static bool cow_sampled(void)
 {
 	unsigned int interval = READ_ONCE(sysctl_cow_sample_interval);
 
-	if (!trace_fault_enabled() || !interval)
+	if (!trace_cow_fault_enabled() || !interval)
 		return false;
 	if (this_cpu_inc_return(cow_until_sample) < interval)
 		return false;
@@ -93,7 +104,7 @@ void cow_report_fault(struct vm_fault *vmf, u64 copy_ns)
 		cow_account_time(COW_TIME_FAULT, fault_ns);
 	}
 	if (cow_sampled())
-		trace_fault(vmf->address, copy_ns, fault_ns);
+		trace_cow_fault(vmf->address, copy_ns, fault_ns);
 }
 
 static void cow_sum(struct cow_sums *sums)
@@ -144,19 +155,23 @@ static void cow_reset(void)
 	cow_sum(cow_baseline);
 }
 
-static int cow_set_timing(bool on)
+static int cow_stats_switch(int to)
 {
 	guard(mutex)(&cow_lock);
-	if (on && !cow_times) {
+	if (to == COW_STATS_TIMES && !cow_times) {
 		cow_times = alloc_percpu(struct cow_times);
 		if (!cow_times)
 			return -ENOMEM;
 	}
-	if (on)
+	if (to && !sysctl_cow_stats)
+		static_branch_inc(&cow_counting);
+	if (to == COW_STATS_TIMES)
 		static_branch_enable(&cow_timing);
 	else
 		static_branch_disable(&cow_timing);
-	sysctl_cow_stats = on;
+	if (!to && sysctl_cow_stats)
+		static_branch_dec(&cow_counting);
+	sysctl_cow_stats = to;
 	return 0;
 }
 
@@ -215,12 +230,15 @@ static int cow_stats_open(struct inode *inode, struct file *file)
 	return single_open(file, cow_stats_show, NULL);
 }
 
-/* Whatever is written: everything is zero again, and faults are timed. */
+/* Whatever is written: everything is zero again, and faults are timed. It is everybody's. */
 static ssize_t cow_stats_write(struct file *file, const char __user *buffer,
 			       size_t count, loff_t *pos)
 {
-	int err = cow_set_timing(true);
+	int err;
 
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
+	err = cow_stats_switch(COW_STATS_TIMES);
 	if (err)
 		return err;
 	cow_reset();
@@ -251,15 +269,15 @@ int proc_pid_cow_stats(struct seq_file *m, struct pid_namespace *ns,
 static int cow_stats_handler(const struct ctl_table *table, int write,
 			     void *buffer, size_t *length, loff_t *pos)
 {
-	int on = sysctl_cow_stats;
+	int to = sysctl_cow_stats;
 	struct ctl_table copy = *table;
 	int err;
 
-	copy.data = &on;
+	copy.data = &to;
 	err = proc_dointvec_minmax(&copy, write, buffer, length, pos);
 	if (err || !write)
 		return err;
-	return cow_set_timing(on);
+	return cow_stats_switch(to);
 }
 
 static struct ctl_table cow_stats_sysctls[] = {
@@ -270,7 +288,7 @@ static struct ctl_table cow_stats_sysctls[] = {
 		.mode		= 0644,
 		.proc_handler	= cow_stats_handler,
 		.extra1		= SYSCTL_ZERO,
-		.extra2		= SYSCTL_ONE,
+		.extra2		= SYSCTL_TWO,
 	},
 	{
 		.procname	= "cow_sample_interval",

@@ -18,6 +18,7 @@
  * could free what the other still needs.
  */
 #include <linux/bitmap.h>
+#include <linux/cpuset.h>
 #include <linux/delayacct.h>
 #include <linux/gfp.h>
 #include <linux/highmem.h>
@@ -29,6 +30,7 @@
 #include <linux/mm.h>
 #include <linux/mm_inline.h>
 #include <linux/mmu_notifier.h>
+#include <linux/mmzone.h>
 #include <linux/pagevec.h>
 #include <linux/rmap.h>
 #include <linux/sched/mm.h>
@@ -267,6 +269,36 @@ static bool cow_memcg_has_room(struct mm_struct *mm, unsigned int nr)
 #endif
 }
 
+/* The nodes that a policy binds pages of @vma to; NULL: any. */
+static nodemask_t *cow_bound_to(struct vm_area_struct *vma)
+{
+#ifdef CONFIG_NUMA
+	struct mempolicy *policy = vma->vm_policy ?: current->mempolicy;
+
+	if (policy && policy->mode == MPOL_BIND)
+		return &policy->nodes;
+#endif
+	return NULL;
+}
+
+/*
+ * Whether the zone that @pages copies come from has so much free memory that they start nobody's
+ * reclaim.
+ */
+bool cow_memory_ample(struct vm_area_struct *vma, unsigned int pages)
+{
+	enum zone_type highest = gfp_zone(GFP_HIGHUSER_MOVABLE);
+	struct zonelist *list = node_zonelist(numa_node_id(), GFP_HIGHUSER_MOVABLE);
+	struct zoneref *ref;
+	struct zone *zone;
+
+	for_each_zone_zonelist_nodemask(zone, ref, list, highest, cow_bound_to(vma))
+		if (cpuset_zone_allowed(zone, GFP_HIGHUSER_MOVABLE))
+			return zone_watermark_ok(zone, 0, high_wmark_pages(zone) + pages,
+						 highest, 0);
+	return false;
+}
+
 static bool cow_has_mempolicy(struct vm_area_struct *vma)
 {
 #ifdef CONFIG_NUMA
@@ -338,7 +370,7 @@ static void cow_alloc_pages(struct vm_fault *vmf, struct cow_batch *batch)
 	if (!cow_has_mempolicy(vma)) {
 		/* Fills the elements that are still empty. */
 		cow_count(COW_BATCH_ALLOCATIONS, 1);
-		alloc_pages_bulk_array(GFP_COW_GUESS, batch->nr, batch->new);
+		alloc_pages_bulk_array(current_gfp_context(GFP_COW_GUESS), batch->nr, batch->new);
 		return;
 	}
 	/* A policy chooses the node by address. */
@@ -389,7 +421,8 @@ static bool cow_get_new(struct vm_fault *vmf, struct cow_batch *batch)
 	unsigned int i;
 	bool full;
 
-	full = !cow_memcg_has_room(mm, batch->nr);
+	full = !cow_memcg_has_room(mm, batch->nr) ||
+	       !cow_memory_ample(vmf->vma, batch->nr);
 	if (!full)
 		cow_alloc_pages(vmf, batch);
 	for (i = 0; i < batch->nr; i++) {
@@ -426,6 +459,8 @@ static bool cow_copy(struct vm_fault *vmf, struct cow_batch *batch, u64 *copy_ns
 
 		if (!to)
 			continue;
+		/* Up to 2 MiB are copied. */
+		cond_resched();
 		start = i == batch->fault ? cow_clock() : 0;
 		if (copy_mc_user_highpage(to, from, cow_address(vmf, batch, i), vmf->vma)) {
 			/* Poisoned: the ordinary path is to meet it. */
@@ -458,6 +493,21 @@ static bool cow_check_unchanged(struct vm_fault *vmf, struct cow_batch *batch)
 	return batch->new[batch->fault];
 }
 
+/* A guess is not to be among the youngest, as what a fault asks for is. */
+static void cow_add_lru(struct folio *folio, struct vm_area_struct *vma, bool guess)
+{
+#ifdef CONFIG_LRU_GEN
+	bool in_fault = current->in_lru_fault;
+
+	if (guess)
+		current->in_lru_fault = false;
+	folio_add_lru_vma(folio, vma);
+	current->in_lru_fault = in_fault;
+#else
+	folio_add_lru_vma(folio, vma);
+#endif
+}
+
 /* Put the new pages where the old ones were, whose entries are cleared. */
 static unsigned int cow_set_new(struct vm_fault *vmf, struct cow_batch *batch)
 {
@@ -480,7 +530,7 @@ static unsigned int cow_set_new(struct vm_fault *vmf, struct cow_batch *batch)
 			if (nr > 1 || i != batch->fault)
 				folio_set_dirty(folio);
 			folio_add_new_anon_rmap(folio, vma, addr, RMAP_EXCLUSIVE);
-			folio_add_lru_vma(folio, vma);
+			cow_add_lru(folio, vma, batch->fault < i || batch->fault >= i + nr);
 		}
 		entry = mk_pte(page, vma->vm_page_prot);
 		if (i == batch->fault) {
@@ -631,7 +681,7 @@ static enum cow_outcome cow_copy_batch(struct vm_fault *vmf, struct cow_batch *b
 	if (outcome != COW_DONE)
 		cow_drop_all(batch, COW_REFUSED_RACED);
 	if (sampled)
-		trace_precopy(vmf->address, batch->nr - 1, neighbours);
+		trace_cow_precopy(vmf->address, batch->nr - 1, neighbours);
 	return outcome;
 }
 
@@ -724,6 +774,19 @@ bool __cow_precopy(struct vm_fault *vmf)
 	return cow_precopy_range(vmf, vmf->address, vmf->address + (depth + 1) * PAGE_SIZE);
 }
 
+/* What stands behind vm.cow_precopy. */
+static void cow_precopy_switch(bool on)
+{
+	if (on) {
+		/* The ramp goes by what was copied. */
+		static_branch_inc(&cow_counting);
+		static_branch_enable(&cow_precopy_on);
+	} else {
+		static_branch_disable(&cow_precopy_on);
+		static_branch_dec(&cow_counting);
+	}
+}
+
 static int cow_precopy_handler(const struct ctl_table *table, int write,
 			       void *buffer, size_t *length, loff_t *pos)
 {
@@ -737,11 +800,9 @@ static int cow_precopy_handler(const struct ctl_table *table, int write,
 	err = proc_dointvec_minmax(&copy, write, buffer, length, pos);
 	if (err || !write)
 		return err;
+	if (!policy != !sysctl_cow_precopy)
+		cow_precopy_switch(policy);
 	sysctl_cow_precopy = policy;
-	if (policy)
-		static_branch_enable(&cow_precopy_on);
-	else
-		static_branch_disable(&cow_precopy_on);
 	return 0;
 }
 

@@ -33,6 +33,7 @@ static inline unsigned int cow_ramp(unsigned int depth, long copied, unsigned in
 	return min(max(copied, 0L) / ramp, (long)depth);
 }
 
+bool cow_memory_ample(struct vm_area_struct *vma, unsigned int pages);
 bool cow_precopy_range(struct vm_fault *vmf, unsigned long start, unsigned long end);
 
 #endif /* _MM_COW_PRECOPY_H */

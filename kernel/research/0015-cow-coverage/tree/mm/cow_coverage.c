@@ -9,12 +9,9 @@
  * wasted copies and the free memory say. mm/cow_regions.c counts, and
  * mm/cow_precopy.c copies.
  */
-#include <linux/cpuset.h>
 #include <linux/init.h>
 #include <linux/log2.h>
-#include <linux/mempolicy.h>
 #include <linux/mm.h>
-#include <linux/mmzone.h>
 #include <linux/sysctl.h>
 
 #include <trace/events/cow.h>
@@ -26,7 +23,7 @@
 #define COW_BATCH_KB_MIN	16U
 #define COW_BATCH_KB_MAX	2048U
 
-static unsigned int sysctl_cow_batch_kb = COW_BATCH_KB_MAX;
+static unsigned int sysctl_cow_batch_kb = 128;
 static unsigned int sysctl_cow_threshold_pct = 80;
 static unsigned int sysctl_cow_waste_pct = 10;
 
@@ -34,20 +31,18 @@ static unsigned int sysctl_cow_waste_pct = 10;
  * cow_mm_policy - what is copied at a copy-on-write fault
  * @mm: the address space
  *
- * Return: a value of vm.cow_precopy.
+ * Return: a value of vm.cow_precopy, but for COW_POLICY_OPTED_IN.
  */
 int cow_mm_policy(const struct mm_struct *mm)
 {
+	unsigned int mode = READ_ONCE(mm->cow_regions.control) & COW_CONTROL_MODE;
 	int policy = cow_precopy_sysctl();
 
-	switch (READ_ONCE(mm->cow_regions.control) & COW_CONTROL_MODE) {
-	case PR_COW_PRECOPY_OFF:
+	if (mode == PR_COW_PRECOPY_OFF)
 		return COW_POLICY_OFF;
-	case PR_COW_PRECOPY_ON:
-		return policy ?: COW_POLICY_COVERAGE;
-	default:
+	if (policy != COW_POLICY_OPTED_IN)
 		return policy;
-	}
+	return mode == PR_COW_PRECOPY_ON ? COW_POLICY_COVERAGE : COW_POLICY_OFF;
 }
 
 /* Whether regions of @mm may be copied ahead: its faults need not look if not. */
@@ -67,14 +62,14 @@ bool cow_mm_by_regions(const struct mm_struct *mm)
  * @mode: PR_COW_PRECOPY_DEFAULT, _OFF or _ON
  * @flags: PR_COW_PRECOPY_INHERIT or 0
  *
- * Return: 0 or -EINVAL.
+ * Return: 0; -EINVAL; -EPERM if vm.cow_precopy forbids it.
  */
 int cow_precopy_set(unsigned long mode, unsigned long flags)
 {
 	if (mode > PR_COW_PRECOPY_ON || flags & ~PR_COW_PRECOPY_INHERIT)
 		return -EINVAL;
-	if (mode == PR_COW_PRECOPY_ON)
-		cow_precopy_opt_in();
+	if (mode == PR_COW_PRECOPY_ON && cow_precopy_sysctl() == COW_POLICY_OFF)
+		return -EPERM;
 	WRITE_ONCE(current->mm->cow_regions.control,
 		   mode | (flags ? COW_CONTROL_INHERIT : 0));
 	return 0;
@@ -134,33 +129,6 @@ static unsigned int cow_history(const struct cow_regions *regions)
 	if (!set || !regions || READ_ONCE(sysctl_cow_waste_pct) >= 100)
 		return set;
 	return max(set, READ_ONCE(regions->history));
-}
-
-/* The nodes that a policy binds pages of @vma to; NULL: any. */
-static nodemask_t *cow_bound_to(struct vm_area_struct *vma)
-{
-#ifdef CONFIG_NUMA
-	struct mempolicy *policy = vma->vm_policy ?: current->mempolicy;
-
-	if (policy && policy->mode == MPOL_BIND)
-		return &policy->nodes;
-#endif
-	return NULL;
-}
-
-/* So much memory free for the process that a guess of @pages pages starts nobody's reclaim. */
-static bool cow_memory_ample(struct vm_area_struct *vma, unsigned int pages)
-{
-	enum zone_type highest = gfp_zone(GFP_HIGHUSER_MOVABLE);
-	struct zonelist *list = node_zonelist(numa_node_id(), GFP_HIGHUSER_MOVABLE);
-	struct zoneref *ref;
-	struct zone *zone;
-
-	for_each_zone_zonelist_nodemask(zone, ref, list, highest, cow_bound_to(vma))
-		if (cpuset_zone_allowed(zone, GFP_HIGHUSER_MOVABLE) &&
-		    zone_watermark_ok(zone, 0, high_wmark_pages(zone) + pages, highest, 0))
-			return true;
-	return false;
 }
 
 /* The guess that one fault may make. */
@@ -252,7 +220,7 @@ static void cow_guess_made(struct vm_fault *vmf, const struct cow_guess *guess)
 		new = old;
 		new.tried |= guess->table;
 	} while (!try_cmpxchg(guess->word, &old.word, new.word));
-	trace_region_precopy(vmf->address, 1UL << guess->shift, new.covered, new.pages);
+	trace_cow_region_precopy(vmf->address, 1UL << guess->shift, new.covered, new.pages);
 }
 
 /* Copy the region of the faulting page, if it is worth it; see cow_precopy_pages(). */

@@ -22,6 +22,7 @@
  */
 #include <linux/cow_regions.h>
 #include <linux/jiffies.h>
+#include <linux/kcsan-checks.h>
 #include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/rcupdate.h>
@@ -35,11 +36,26 @@
 #include "cow_walk.h"
 
 DEFINE_STATIC_KEY_FALSE(cow_regions_on);
+/* How often they were switched on: what is known of before is out of date. */
+static unsigned int cow_regions_era;
 
 unsigned int sysctl_cow_region_kb = 2048;
 unsigned int sysctl_cow_gate_forks = 1;
 unsigned int sysctl_cow_gate_kb = 4096;
-unsigned int sysctl_cow_history;
+unsigned int sysctl_cow_history = 1;
+
+/* vm.cow_precopy asks for regions, or no longer. Its lock is held. */
+void cow_regions_switch(bool on)
+{
+	if (on == static_key_enabled(&cow_regions_on))
+		return;
+	if (on) {
+		WRITE_ONCE(cow_regions_era, cow_regions_era + 1);
+		static_branch_enable(&cow_regions_on);
+	} else {
+		static_branch_disable(&cow_regions_on);
+	}
+}
 
 static struct cow_regions *cow_regions_locked(struct mm_struct *mm)
 {
@@ -161,9 +177,12 @@ bool cow_pages_written(struct cow_regions *regions, unsigned long addr, unsigned
 
 	if (!table || history > COW_HISTORY_MAX)
 		return false;
+	/* A fork may be at another mapping's part of the page table. */
+	kcsan_disable_current();
 	bitmap_copy(pages, table->written[0], PTRS_PER_PTE);
 	for (i = 1; i < history; i++)
 		bitmap_and(pages, pages, table->written[i], PTRS_PER_PTE);
+	kcsan_enable_current();
 	return true;
 }
 
@@ -240,6 +259,7 @@ static struct cow_regions *cow_regions_new(unsigned int shift)
 	xa_init(&regions->blocks);
 	xa_init(&regions->tables);
 	regions->shift = shift;
+	regions->era = READ_ONCE(cow_regions_era);
 	return regions;
 }
 
@@ -277,7 +297,8 @@ void __cow_regions_fork(struct mm_struct *mm)
 
 	own->forks += own->forks < UINT_MAX;
 	wanted = cow_mm_by_regions(mm) && cow_regions_worth(mm);
-	if (regions && (!wanted || regions->shift != shift)) {
+	if (regions && (!wanted || regions->shift != shift ||
+			regions->era != READ_ONCE(cow_regions_era))) {
 		rcu_assign_pointer(own->regions, NULL);
 		INIT_RCU_WORK(&regions->destroy, cow_regions_destroy_work);
 		queue_rcu_work(system_unbound_wq, &regions->destroy);
@@ -333,7 +354,7 @@ static void cow_walk_leave(struct cow_walk *walk)
 					walk->region_written);
 	} while (!try_cmpxchg(word, &old.word, new.word));
 	if (new.covered)
-		trace_region_epoch(walk->start, 1UL << walk->shift, new.covered, new.pages);
+		trace_cow_region_epoch(walk->start, 1UL << walk->shift, new.covered, new.pages);
 	walk->start += 1UL << walk->shift;
 	walk->pages = 0;
 	walk->region_written = 0;

@@ -57,6 +57,7 @@ struct cow_block {
  *	to the one before
  * @began: when the epoch began, in jiffies
  * @lasted: how long those before lasted, short ones left out
+ * @era: of cow_regions_era
  * @threshold_pct: from which coverage on a region is copied ahead
  * @history: in how many epochs a page must have been written for that
  * @written: of cow_mm_stats, at the last fork
@@ -72,6 +73,7 @@ struct cow_regions {
 	bool short_epoch;
 	unsigned long began;
 	unsigned long lasted;
+	unsigned int era;
 	unsigned int threshold_pct;
 	unsigned int history;
 	unsigned long written;
@@ -84,6 +86,8 @@ extern unsigned int sysctl_cow_gate_forks;
 extern unsigned int sysctl_cow_gate_kb;
 extern unsigned int sysctl_cow_history;
 
+void cow_regions_switch(bool on);
+
 static inline bool cow_regions_enabled(void)
 {
 	return static_branch_unlikely(&cow_regions_on);
@@ -95,6 +99,10 @@ static inline bool cow_regions_counted(const struct mm_struct *mm)
 	return cow_regions_enabled() && rcu_access_pointer(mm->cow_regions.regions);
 }
 #else
+static inline void cow_regions_switch(bool on)
+{
+}
+
 static inline bool cow_regions_enabled(void)
 {
 	return false;

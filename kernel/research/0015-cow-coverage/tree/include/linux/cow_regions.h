@@ -7,6 +7,7 @@
 #define _LINUX_COW_REGIONS_H
 
 #include <linux/jump_label.h>
+#include <linux/rcupdate.h>
 #include <linux/types.h>
 #include <uapi/linux/prctl.h>
 
@@ -89,7 +90,8 @@ static inline void cow_regions_move(struct mm_struct *mm, unsigned long from,
 
 static inline void cow_regions_free(struct cow_mm_regions *own)
 {
-	if (static_branch_unlikely(&cow_regions_on))
+	/* They outlive the policy. */
+	if (unlikely(rcu_access_pointer(own->regions)))
 		__cow_regions_free(own);
 }
 #else

@@ -8,13 +8,13 @@
 #include <linux/tracepoint.h>
 
 /**
- * fault - one of every vm.cow_sample_interval copy-on-write faults
+ * cow_fault - one of every vm.cow_sample_interval copy-on-write faults
  * @address:	the page that was written to
- * @copy_ns:	time to copy it, 0 if vm.cow_stats was off
+ * @copy_ns:	time to copy it, 0 if it was not timed
  * @fault_ns:	time from the fault handler's entry to the new page table
- *		entry, 0 if vm.cow_stats was off
+ *		entry, 0 if it was not timed
  */
-TRACE_EVENT(fault,
+TRACE_EVENT(cow_fault,
 
 	TP_PROTO(unsigned long address, u64 copy_ns, u64 fault_ns),
 
