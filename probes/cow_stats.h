@@ -59,13 +59,14 @@ static inline void cow_counting_begin(char was[2])
 		fail(1, "%s is empty", COW_COUNTING);
 	was[0] = text[0];
 	was[1] = '\0';
-	if (*was == '0')
+	/* Who may not write it was asked for counts where a policy has them taken. */
+	if (*was == '0' && !access(COW_COUNTING, W_OK))
 		cow_write_file(COW_COUNTING, "1");
 }
 
 static inline void cow_counting_end(const char was[2])
 {
-	if (*was == '0')
+	if (!access(COW_COUNTING, W_OK))
 		cow_write_file(COW_COUNTING, was);
 }
 

@@ -145,7 +145,7 @@ static void memory_scarce(void)
 	static const char name[] = "while memory is scarce, none is copied";
 	static const char of_those_that_follow[] = "nor are the pages that follow";
 	static const char full[] = "the zones cannot be filled to between their watermarks";
-	long before, copied, total = figure("/proc/meminfo", "MemTotal");
+	long before, copied, refused, total = figure("/proc/meminfo", "MemTotal");
 	size_t filled = 0, chunks = 0;
 	static char *memory[4096];
 
@@ -165,9 +165,11 @@ static void memory_scarce(void)
 	if (all_zones_low()) {
 		before = figure("/proc/cow_stats", "regions_memory_scarce");
 		copied = copied_by_write(7);
-		printf("# %zu MiB filled, %ld copied\n", filled >> 20, copied);
-		check(!copied && figure("/proc/cow_stats", "regions_memory_scarce") == before + 1,
-		      name);
+		refused = figure("/proc/cow_stats", "regions_memory_scarce") - before;
+		printf("# %zu MiB filled, %ld copied, %ld refused\n", filled >> 20, copied,
+		       refused);
+		/* Others may be refused as well. */
+		check(!copied && refused > 0, name);
 		set("cow_precopy", 1);
 		before = figure("/proc/cow_stats", "precopy_refused_nomem");
 		check(!copied_by_write(100) &&

@@ -156,7 +156,7 @@ impl PolicyGuard {
         Ok(PolicyGuard { root: root.clone(), guard: Guard::of(root, files)? })
     }
 
-    /// Switches to `policy`; `stock` is what there was. Fails, too, on a value that the kernel
+    /// Switches to `policy`, which alone decides whether faults are counted; `stock` is what there was. Fails, too, on a value that the kernel
     /// refuses.
     pub fn set(&self, policy: Policy) -> Result<(), GuardError> {
         if policy == Policy::Stock {
@@ -167,7 +167,10 @@ impl PolicyGuard {
                 self.guard.write(file, &value.to_string())?;
             }
         }
-        Ok(())
+        match self.root.exists(STATS) {
+            true => self.guard.write(STATS, "0"),
+            false => Ok(()),
+        }
     }
 
     /// The same, and faults are counted where the kernel can, unless it is left as it is.

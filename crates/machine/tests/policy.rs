@@ -49,17 +49,19 @@ fn policies_are_set_in_turn_and_the_old_one_comes_back() {
     let root = Root::new(tree.path());
     let guard = PolicyGuard::new(&root).unwrap();
     for (policy, expected) in [
-        (Policy::Next(16), "1 16 0 1"),
-        (Policy::NextFolios(512, 4), "1 512 4 1"),
-        (Policy::Off, "0 512 4 1"),
+        (Policy::Next(16), "1 16 0 0"),
+        (Policy::NextFolios(512, 4), "1 512 4 0"),
+        (Policy::Off, "0 512 4 0"),
         (Policy::Stock, "0 4 2 1"),
-        (Policy::Next(1), "1 1 0 1"),
+        (Policy::Next(1), "1 1 0 0"),
     ] {
         guard.set(policy).unwrap();
         assert_eq!(settings(tree.path()), expected);
     }
     assert!(matches!(PolicyGuard::new(&root), Err(GuardError::Busy { .. })));
-    fs::write(tree.path().join("proc/sys/vm/cow_stats"), "0\n").unwrap();
+    guard.set_and_count(Policy::Off).unwrap();
+    assert_eq!(settings(tree.path()), "0 1 0 1");
+    guard.set(Policy::Off).unwrap();
     drop(guard);
     assert_eq!(settings(tree.path()), "0 4 2 1");
 }

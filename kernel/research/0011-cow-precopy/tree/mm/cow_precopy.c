@@ -269,12 +269,19 @@ static bool cow_memcg_has_room(struct mm_struct *mm, unsigned int nr)
 #endif
 }
 
-/* The nodes that a policy binds pages of @vma to; NULL: any. */
-static nodemask_t *cow_bound_to(struct vm_area_struct *vma)
+static struct mempolicy *cow_mempolicy(struct vm_area_struct *vma)
 {
 #ifdef CONFIG_NUMA
-	struct mempolicy *policy = vma->vm_policy ?: current->mempolicy;
+	return vma->vm_policy ?: current->mempolicy;
+#else
+	return NULL;
+#endif
+}
 
+/* The nodes that @policy binds pages to; NULL: any. */
+static nodemask_t *cow_bound_to(struct mempolicy *policy)
+{
+#ifdef CONFIG_NUMA
 	if (policy && policy->mode == MPOL_BIND)
 		return &policy->nodes;
 #endif
@@ -283,29 +290,29 @@ static nodemask_t *cow_bound_to(struct vm_area_struct *vma)
 
 /*
  * Whether the zone that @pages copies come from has so much free memory that they start nobody's
- * reclaim.
+ * reclaim. With a policy that may be any node's.
  */
 bool cow_memory_ample(struct vm_area_struct *vma, unsigned int pages)
 {
-	enum zone_type highest = gfp_zone(GFP_HIGHUSER_MOVABLE);
-	struct zonelist *list = node_zonelist(numa_node_id(), GFP_HIGHUSER_MOVABLE);
+	struct mempolicy *policy = cow_mempolicy(vma);
+	gfp_t gfp = current_gfp_context(GFP_COW_GUESS);
+	struct zonelist *list = node_zonelist(numa_node_id(), gfp);
+	enum zone_type highest = gfp_zone(gfp);
+	int node = NUMA_NO_NODE;
 	struct zoneref *ref;
 	struct zone *zone;
 
-	for_each_zone_zonelist_nodemask(zone, ref, list, highest, cow_bound_to(vma))
-		if (cpuset_zone_allowed(zone, GFP_HIGHUSER_MOVABLE))
-			return zone_watermark_ok(zone, 0, high_wmark_pages(zone) + pages,
-						 highest, 0);
-	return false;
-}
-
-static bool cow_has_mempolicy(struct vm_area_struct *vma)
-{
-#ifdef CONFIG_NUMA
-	return vma->vm_policy || current->mempolicy;
-#else
-	return false;
-#endif
+	for_each_zone_zonelist_nodemask(zone, ref, list, highest, cow_bound_to(policy)) {
+		/* Of a node, the first. */
+		if (zone_to_nid(zone) == node || !cpuset_zone_allowed(zone, gfp | __GFP_HARDWALL))
+			continue;
+		node = zone_to_nid(zone);
+		if (!zone_watermark_ok(zone, 0, high_wmark_pages(zone) + pages, highest, 0))
+			return false;
+		if (!policy)
+			break;
+	}
+	return node != NUMA_NO_NODE;
 }
 
 /* The order of the largest folio that can begin with page number @i, up to @max. */
@@ -367,7 +374,7 @@ static void cow_alloc_pages(struct vm_fault *vmf, struct cow_batch *batch)
 
 	if (max >= COW_ORDER_MIN)
 		cow_alloc_folios(vmf, batch, max);
-	if (!cow_has_mempolicy(vma)) {
+	if (!cow_mempolicy(vma)) {
 		/* Fills the elements that are still empty. */
 		cow_count(COW_BATCH_ALLOCATIONS, 1);
 		alloc_pages_bulk_array(current_gfp_context(GFP_COW_GUESS), batch->nr, batch->new);
@@ -421,8 +428,7 @@ static bool cow_get_new(struct vm_fault *vmf, struct cow_batch *batch)
 	unsigned int i;
 	bool full;
 
-	full = !cow_memcg_has_room(mm, batch->nr) ||
-	       !cow_memory_ample(vmf->vma, batch->nr);
+	full = !cow_memcg_has_room(mm, batch->nr);
 	if (!full)
 		cow_alloc_pages(vmf, batch);
 	for (i = 0; i < batch->nr; i++) {
@@ -771,6 +777,11 @@ bool __cow_precopy(struct vm_fault *vmf)
 	depth = cow_window(vmf->address, vma->vm_end, depth);
 	if (!depth)
 		return false;
+	/* Before anything is done that would be for nothing. */
+	if (!cow_memory_ample(vma, depth)) {
+		cow_count(COW_REFUSED_NOMEM, depth);
+		return false;
+	}
 	return cow_precopy_range(vmf, vmf->address, vmf->address + (depth + 1) * PAGE_SIZE);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Coverage-based copy-on-write (vm.cow_precopy=2): a region of which most was
- * written between the last two forks is copied whole at its first fault after
- * the next one. After Ha and Kim, "CCoW: Optimizing Copy-on-Write Considering
+ * Coverage-based copy-on-write (vm.cow_precopy=2): what was written between the
+ * last two forks is copied in pieces by the faults after the next one or, without
+ * a history, each region of which most was written, whole. After Ha and Kim, "CCoW: Optimizing Copy-on-Write Considering
  * the Spatial Locality in Workloads", Electronics 11(3), 2022.
  *
  * Here is the choice: what the settings, the process itself, its own record of
@@ -153,7 +153,7 @@ static bool cow_guess_covered(struct mm_struct *mm, unsigned long addr, struct c
 	if (!guess->word) {
 		guess->region.word = 0;
 		return !threshold &&
-		       mm->cow_regions.forks >= READ_ONCE(sysctl_cow_gate_forks);
+		       READ_ONCE(mm->cow_regions.forks) >= READ_ONCE(sysctl_cow_gate_forks);
 	}
 	guess->region.word = READ_ONCE(*guess->word);
 	if (history || !threshold || cow_region_reaches(guess->region, threshold))
@@ -234,6 +234,9 @@ bool cow_coverage_precopy(struct vm_fault *vmf)
 
 	rcu_read_lock();
 	guess.regions = rcu_dereference(mm->cow_regions.regions);
+	/* munmap and mremap did not follow what was known before the policy was off. */
+	if (guess.regions && guess.regions->era != READ_ONCE(cow_regions_era))
+		guess.regions = NULL;
 	history = cow_history(guess.regions);
 	chosen = cow_guess_covered(mm, vmf->address, &guess, history) &&
 		 cow_guess_window(vmf, &guess);

@@ -37,7 +37,7 @@
 
 DEFINE_STATIC_KEY_FALSE(cow_regions_on);
 /* How often they were switched on: what is known of before is out of date. */
-static unsigned int cow_regions_era;
+unsigned int cow_regions_era;
 
 unsigned int sysctl_cow_region_kb = 2048;
 unsigned int sysctl_cow_gate_forks = 1;
@@ -295,7 +295,7 @@ void __cow_regions_fork(struct mm_struct *mm)
 	unsigned int shift = ilog2(READ_ONCE(sysctl_cow_region_kb)) + 10;
 	bool wanted;
 
-	own->forks += own->forks < UINT_MAX;
+	WRITE_ONCE(own->forks, own->forks + (own->forks < UINT_MAX));
 	wanted = cow_mm_by_regions(mm) && cow_regions_worth(mm);
 	if (regions && (!wanted || regions->shift != shift ||
 			regions->era != READ_ONCE(cow_regions_era))) {

@@ -81,6 +81,7 @@ struct cow_regions {
 };
 
 #ifdef CONFIG_COW_COVERAGE
+extern unsigned int cow_regions_era;
 extern unsigned int sysctl_cow_region_kb;
 extern unsigned int sysctl_cow_gate_forks;
 extern unsigned int sysctl_cow_gate_kb;

@@ -22,6 +22,7 @@
 #include <linux/kmsan.h>
 #include <linux/memcontrol.h>
 #include <linux/mempolicy.h>
+#include <linux/minmax.h>
 #include <linux/mmu_notifier.h>
 #include <linux/rmap.h>
 #include <linux/sizes.h>
@@ -40,7 +41,7 @@
  * One fault copies no more than 128 KiB, or 4 pages, whatever sizes are enabled:
  * then x86 still flushes page by page.
  */
-#define COW_AROUND_ORDER_MAX	(PAGE_SIZE < SZ_64K ? ilog2(SZ_128K / PAGE_SIZE) : 2)
+#define COW_AROUND_ORDER_MAX	ilog2(MAX(SZ_128K, 4 * PAGE_SIZE) / PAGE_SIZE)
 #define COW_AROUND_ORDERS	(BIT(COW_AROUND_ORDER_MAX + 1) - 1)
 
 #define GFP_COW_AROUND							\

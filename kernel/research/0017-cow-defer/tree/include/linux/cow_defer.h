@@ -92,6 +92,11 @@ static inline bool cow_deferred(const struct mm_struct *mm)
 	return false;
 }
 
+static inline unsigned long cow_defer_pending(struct mm_struct *mm)
+{
+	return 0;
+}
+
 static inline int cow_defer_fork(struct mm_struct *child, struct mm_struct *parent)
 {
 	return 0;

@@ -23,6 +23,7 @@
 #define MODE_FILE	"/proc/sys/vm/cow_precopy"
 #define PAGES_FILE	"/proc/sys/vm/cow_precopy_pages"
 #define ORDER_FILE	"/proc/sys/vm/cow_precopy_order"
+#define COUNT_FILE	"/proc/sys/vm/cow_stats"
 #define RAMP_FILE	"/proc/sys/vm/cow_precopy_ramp"
 
 static const struct policy policies[] = {
@@ -455,7 +456,7 @@ static void list(void)
 int main(int argc, char **argv)
 {
 	const char *only_state = NULL, *only_case = NULL, *only_policy = NULL;
-	int mode, pages, order, ramp;
+	int mode, pages, order, ramp, counted;
 	unsigned int count;
 	int opt;
 
@@ -501,12 +502,17 @@ int main(int argc, char **argv)
 	pages = number_read(PAGES_FILE);
 	order = number_read(ORDER_FILE);
 	ramp = number_read(RAMP_FILE);
+	counted = number_read(COUNT_FILE);
 	/* The first batch takes all the neighbours that it may, or there is little to test. */
 	if (!without_policies && !number_write(RAMP_FILE, 0))
 		ksft_exit_fail_perror(RAMP_FILE);
+	if (!without_policies && !number_write(COUNT_FILE, 1))
+		ksft_exit_fail_perror(COUNT_FILE);
 	all(only_state, only_case, only_policy, false);
 	policy_set(mode, pages, order);
 	if (!without_policies && !number_write(RAMP_FILE, ramp))
 		ksft_exit_fail_perror(RAMP_FILE);
+	if (!without_policies && !number_write(COUNT_FILE, counted))
+		ksft_exit_fail_perror(COUNT_FILE);
 	ksft_finished();
 }

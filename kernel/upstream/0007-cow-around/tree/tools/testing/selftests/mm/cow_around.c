@@ -80,7 +80,7 @@ static long folios(void)
 	return (long)read_num(path);
 }
 
-/* --- Ways to write: each leaves -p - 1 in the pages that it writes to -------------------------- */
+/* --- Ways to write: each leaves -p - 1 in the pages that it writes to --- */
 
 static void write_page(long page)
 {
@@ -155,7 +155,7 @@ static void beside(void)
 	write_page(SPECIAL);
 }
 
-/* --- What is done to the area before the fork -------------------------------------------------- */
+/* --- What is done to the area before the fork --- */
 
 static int pipe_of_page[2];
 static int uffd = -1;
@@ -237,7 +237,7 @@ static void no_sizes(void)
 	thp_write_settings(thp_current_settings());
 }
 
-/* --- The frame ------------------------------------------------------------------------------------ */
+/* --- The frame --- */
 
 enum writer { CHILD, PARENT };
 
@@ -364,12 +364,13 @@ struct result {
 
 static struct result watch_writes(const struct test *test)
 {
-	struct result r = { .counts = { vmstat("cow_around"), vmstat("cow_around_pages"), folios() } };
+	long events = vmstat("cow_around"), pages = vmstat("cow_around_pages"), before = folios();
+	struct result r;
 
 	test->write();
-	r.counts.events = vmstat("cow_around") - r.counts.events;
-	r.counts.pages = vmstat("cow_around_pages") - r.counts.pages;
-	r.counts.folios = folios() - r.counts.folios;
+	r.counts.events = vmstat("cow_around") - events;
+	r.counts.pages = vmstat("cow_around_pages") - pages;
+	r.counts.folios = folios() - before;
 	r.right = right(test, true);
 	return r;
 }
