@@ -59,7 +59,7 @@ static inline void cow_counting_begin(char was[2])
 		fail(1, "%s is empty", COW_COUNTING);
 	was[0] = text[0];
 	was[1] = '\0';
-	/* Who may not write it was asked for counts where a policy has them taken. */
+	/* A user without the right to write it gets the counts of the policy that is set. */
 	if (*was == '0' && !access(COW_COUNTING, W_OK))
 		cow_write_file(COW_COUNTING, "1");
 }

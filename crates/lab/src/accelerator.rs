@@ -167,7 +167,7 @@ fn run(
         match ended {
             Some(status) if ran(status) => return Ok(Trial::Ran),
             Some(status) => return Ok(unusable(&said, &status.to_string())),
-            // QEMU stops the guest, and waits for somebody who looks at it.
+            // QEMU pauses the guest and never ends.
             None if said.contains("KVM internal error") => {
                 child.kill()?;
                 child.wait()?;

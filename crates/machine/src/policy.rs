@@ -156,8 +156,8 @@ impl PolicyGuard {
         Ok(PolicyGuard { root: root.clone(), guard: Guard::of(root, files)? })
     }
 
-    /// Switches to `policy`, which alone decides whether faults are counted; `stock` is what there was. Fails, too, on a value that the kernel
-    /// refuses.
+    /// Switches to `policy`, which alone decides whether faults are counted; `stock` is what there
+    /// was. Fails, too, on a value that the kernel refuses.
     pub fn set(&self, policy: Policy) -> Result<(), GuardError> {
         if policy == Policy::Stock {
             return self.guard.put_back();
