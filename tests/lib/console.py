@@ -18,7 +18,7 @@ import sys
 import time
 from functools import cache
 
-LIMIT_S = 30
+LIMIT_S = 60
 BLOCK = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.M | re.S)
 UNITS = "B|KiB|MiB|GiB|ns|µs|us|ms|s|min|h|days?"
 NUMBER = re.compile(rf"(?<![\w.])[-+]?\d[\d.,:]*(?:e-?\d+)?(?: ?(?:{UNITS}|%)(?!\w))?")
