@@ -8,8 +8,8 @@
  * written to each MiB: a write to a page that it has not touched since, a mapping of 1 MiB, a
  * page more of brk, an unmapping of 64 KiB of the heap. Then a snapshot: the parent writes each fifth
  * page, then the child reads the heap and ends; on one CPU without a host (icount) that is the CPU
- * time of all, the kernel's worker with it. Prints a line for each operation: how
- * many, and the median, the 99th and 99.9th percentile and the longest, in ns.
+ * time of all. Prints a line for each operation: how many, and the median, the 99th and 99.9th
+ * percentile and the longest, in ns.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -23,7 +23,7 @@ pub struct Deferred {
     pub fork_ns: Predicted,
     /// A write that finds its page table not copied.
     pub first_write_ns: Predicted,
-    /// What the writes cost more than they do now, at most: if the worker copies none of their page
+    /// What the writes cost more than they do now, at most: if the child copies none of their page
     /// tables before them.
     pub tables_ns: Predicted,
 }

@@ -200,8 +200,8 @@ fn of_deferral(answers: &[Answer], base: u64) -> Option<Section> {
         .table();
     let note = "This is what the patched kernel would do with vm.cow_defer, not what this kernel does: \
                 fork marks page tables, and the first write to each copies it. The writes are the \
-                most if the written pages lie side by side, or a footprint knew where they are: a \
-                worker copies some of the page tables before them";
+                most if the written pages lie side by side, or a footprint knew where they are: the \
+                child copies some of the page tables before them";
     let blocks = vec![Block::Table(table), Block::Note(note.into())];
     (!all.is_empty())
         .then(|| Section::new("deferral", "If fork left page tables for later", blocks))

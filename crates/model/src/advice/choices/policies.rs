@@ -84,7 +84,7 @@ impl Choices<'_> {
             shape: Err(format!("`{}` runs a kernel that has it", Command::KernelForkSweep)),
             notes: vec![
                 "the kernel policy defer: what a patched kernel would do. The writes are the most: \
-                 its worker copies some of the page tables before them. The child's end and memory \
+                 the child copies some of the page tables before them. The child's end and memory \
                  are as now, and less where it executes or ends at once"
                     .into(),
             ],

@@ -12,7 +12,7 @@
  * - before the child touches it;
  * - before anybody reads it who should see what fork has done, or changes it in a
  *   way that the child must not see: mprotect, mremap, collapse, procfs;
- * - by a worker, some milliseconds after the fork.
+ * - by the child, from some milliseconds after the fork on, whenever it returns to user mode.
  *
  * A child that executes or exits before copies nothing: the marks are removed, and
  * the parent's pages are writable as they were, without a fault.
@@ -28,7 +28,6 @@
  * What fork itself does is in mm/cow_defer_fork.c. Documentation/mm/cow_defer.rst has who
  * copies when, and the locks.
  */
-#include <linux/delay.h>
 #include <linux/ktime.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
@@ -37,15 +36,16 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/task_work.h>
 
 #include "cow.h"
 #include "cow_defer.h"
 #include "internal.h"
 
-/* The worker copies for about this long, then sleeps for as long. */
-#define COW_DEFER_BURST_US	100
+/* The child copies ahead for about this long, and not again before the next jiffy. */
+#define COW_DEFER_BURST_US	500
 
-/* Where there was no memory, it comes again after this. */
+/* Where there was no memory, it tries again after this. */
 #define COW_DEFER_RETRY		HZ
 
 struct cow_defer *cow_defer_get(struct mm_struct *mm)
@@ -96,8 +96,8 @@ void cow_defer_end_if_done(struct cow_defer *defer)
 		return;
 	cow_defer_leave(defer, &defer->parent);
 	cow_defer_leave(defer, &defer->child);
-	/* Nothing is left for the worker. */
-	if (cancel_delayed_work(&defer->work))
+	/* Nothing is left to copy ahead. */
+	if (cancel_delayed_work(&defer->ask))
 		cow_defer_put(defer);
 }
 
@@ -422,41 +422,67 @@ void __cow_defer_exit(struct mm_struct *mm)
 	cow_defer_settled(defer);
 }
 
-/* What fork had not yet copied, while nobody else needed it. */
-static void cow_defer_work(struct work_struct *work)
+/* Ask the child again in @delay jiffies, or give the reference back if nothing is left for it. */
+static void cow_defer_ask_in(struct cow_defer *defer, unsigned long delay)
 {
-	struct cow_defer *defer = container_of(to_delayed_work(work), struct cow_defer, work);
-	ktime_t pause = ktime_add_us(ktime_get(), COW_DEFER_BURST_US);
+	bool left;
+
+	mutex_lock(&defer->lock);
+	left = defer->pending && defer->child && !defer->lost;
+	/* Under the lock, nobody can cancel what is not queued yet. */
+	if (left)
+		queue_delayed_work(system_wq, &defer->ask, delay);
+	mutex_unlock(&defer->lock);
+	if (!left)
+		cow_defer_put(defer);
+}
+
+/* The child copies ahead, in its own time: its cgroup, CPUs and memory policy hold. */
+static void cow_defer_ahead(struct callback_head *ahead)
+{
+	struct cow_defer *defer = container_of(ahead, struct cow_defer, ahead);
+	ktime_t end = ktime_add_us(ktime_get(), COW_DEFER_BURST_US);
 	struct cow_defer_block *block;
 	unsigned long key;
 	unsigned int index;
-	bool again;
-	int err;
+	int err = 0;
 
+	/* It may execute something else by now. */
+	if (current->mm != READ_ONCE(defer->child))
+		goto out;
 	xa_for_each(&defer->blocks, key, block) {
 		index = 0;
 		for_each_pending_from(index, block) {
 			err = cow_defer_copy(defer, block, index, cow_defer_addr(key, index),
-					     false, COW_DEFER_BY_WORKER);
-			if (err)
+					     false, COW_DEFER_AHEAD);
+			if (err || ktime_after(ktime_get(), end))
 				goto out;
-			if (ktime_before(ktime_get(), pause))
-				continue;
-			fsleep(COW_DEFER_BURST_US);
-			pause = ktime_add_us(ktime_get(), COW_DEFER_BURST_US);
 		}
 	}
-	cow_defer_put(defer);
-	return;
 out:
-	/* There may be memory later. Under the lock, nobody can cancel what is not queued yet. */
+	cow_defer_ask_in(defer, err ? COW_DEFER_RETRY : 1);
+}
+
+/*
+ * Ask the child to copy ahead when it next returns to user mode. One that sleeps is not woken:
+ * system calls would fail with EINTR.
+ */
+static void cow_defer_ask(struct work_struct *work)
+{
+	struct cow_defer *defer = container_of(to_delayed_work(work), struct cow_defer, ask);
+	struct task_struct *task;
+	bool asked = false;
+
 	mutex_lock(&defer->lock);
-	again = err == -ENOMEM && defer->pending;
-	if (again)
-		queue_delayed_work(system_unbound_wq, &defer->work, COW_DEFER_RETRY);
+	rcu_read_lock();
+	task = defer->child ? rcu_dereference(defer->child->owner) : NULL;
+	/* Fork forgets the work of a task that it has not yet finished. */
+	if (task && READ_ONCE(task->__state) != TASK_NEW)
+		asked = !task_work_add(task, &defer->ahead, TWA_RESUME);
+	rcu_read_unlock();
 	mutex_unlock(&defer->lock);
-	if (!again)
-		cow_defer_put(defer);
+	if (!asked)
+		cow_defer_ask_in(defer, COW_DEFER_RETRY);
 }
 
 /* A record of the fork of @parent; NULL if there is no memory. */
@@ -473,7 +499,8 @@ struct cow_defer *cow_defer_new(struct mm_struct *child, struct mm_struct *paren
 	defer->memcg = get_mem_cgroup_from_mm(parent);
 	xa_init(&defer->blocks);
 	xa_init(&defer->cuts);
-	INIT_DELAYED_WORK(&defer->work, cow_defer_work);
+	INIT_DELAYED_WORK(&defer->ask, cow_defer_ask);
+	init_task_work(&defer->ahead, cow_defer_ahead);
 	INIT_RCU_WORK(&defer->free, cow_defer_free);
 	return defer;
 }

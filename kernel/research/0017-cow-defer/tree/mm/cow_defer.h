@@ -31,7 +31,7 @@ struct cow_defer_block {
 /**
  * struct cow_defer - what a fork has not copied yet
  * @lock: guards all that follows, once fork is done
- * @users: both address spaces and the worker
+ * @users: both address spaces, and @ask or @ahead
  * @pending: number of deferred page tables
  * @lost: of them, there are some that could not be copied
  * @parent: NULL once it has ended or forked again
@@ -41,7 +41,8 @@ struct cow_defer_block {
  * @cuts: of page tables that the mapping does not fill, the entries that are to be copied
  * @key: of @block, the last in @blocks that fork has used
  * @block: see @key
- * @work: the worker's
+ * @ask: asks the child to copy ahead
+ * @ahead: the child's, to do so
  * @free: what frees it, where it may sleep
  */
 struct cow_defer {
@@ -56,7 +57,8 @@ struct cow_defer {
 	struct xarray cuts;
 	unsigned long key;
 	struct cow_defer_block *block;
-	struct delayed_work work;
+	struct delayed_work ask;
+	struct callback_head ahead;
 	struct rcu_work free;
 };
 

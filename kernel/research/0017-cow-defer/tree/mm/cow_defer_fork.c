@@ -10,7 +10,7 @@
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/sysctl.h>
-#include <linux/wait.h>
+#include <linux/workqueue.h>
 #include <uapi/linux/prctl.h>
 
 #include "cow.h"
@@ -38,12 +38,20 @@ static unsigned int sysctl_cow_defer_min_kb;
 static DEFINE_MUTEX(cow_defer_switch);
 /* Forks of which something may be left. */
 static atomic_t cow_defer_live = ATOMIC_INIT(0);
-static DECLARE_WAIT_QUEUE_HEAD(cow_defer_none_live);
+
+/* Switched off, and nothing is left of the forks before that. */
+static void cow_defer_none_live(struct work_struct *work)
+{
+	guard(mutex)(&cow_defer_switch);
+	if (!sysctl_cow_defer && !atomic_read(&cow_defer_live))
+		static_branch_disable(&cow_defer_on);
+}
+static DECLARE_WORK(cow_defer_none_live_work, cow_defer_none_live);
 
 void cow_defer_dead(void)
 {
-	if (atomic_dec_and_test(&cow_defer_live))
-		wake_up_all(&cow_defer_none_live);
+	if (atomic_dec_and_test(&cow_defer_live) && !READ_ONCE(sysctl_cow_defer))
+		schedule_work(&cow_defer_none_live_work);
 }
 
 /* Whether a fork of @mm is to leave page tables for later. */
@@ -104,7 +112,7 @@ void __cow_defer_forked(struct mm_struct *child, struct mm_struct *parent)
 		cow_count(COW_DEFER_FORKS, 1);
 		cow_count(COW_DEFER_TABLES, defer->pending);
 		refcount_inc(&defer->users);
-		queue_delayed_work(system_unbound_wq, &defer->work,
+		queue_delayed_work(system_wq, &defer->ask,
 				   msecs_to_jiffies(READ_ONCE(sysctl_cow_defer_delay_ms)));
 	} else {
 		cow_defer_end_if_done(defer);
@@ -251,7 +259,6 @@ static int cow_defer_handler(const struct ctl_table *table, int write, void *buf
 		.extra1 = SYSCTL_ZERO, .extra2 = SYSCTL_TWO,
 	};
 
-	/* Not for readers: a writer may wait long. */
 	policy = READ_ONCE(sysctl_cow_defer);
 	err = proc_dointvec_minmax(&copy, write, buffer, length, pos);
 	if (err || !write)
@@ -260,14 +267,11 @@ static int cow_defer_handler(const struct ctl_table *table, int write, void *buf
 	if (policy)
 		static_branch_enable(&cow_defer_on);
 	WRITE_ONCE(sysctl_cow_defer, policy);
-	if (policy)
-		return 0;
-	/* A fork is counted before it reads the policy: whichever saw the old one is waited for. */
+	/* A fork is counted before it reads the policy: whichever saw the old one is counted. */
 	smp_mb();
-	err = wait_event_killable(cow_defer_none_live, !atomic_read(&cow_defer_live));
-	if (!err)
-		static_branch_disable(&cow_defer_on);
-	return err;
+	if (!policy && !atomic_read(&cow_defer_live))
+		schedule_work(&cow_defer_none_live_work);
+	return 0;
 }
 
 static struct ctl_table cow_defer_sysctls[] = {

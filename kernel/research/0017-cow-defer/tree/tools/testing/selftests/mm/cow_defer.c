@@ -474,30 +474,62 @@ static void leaves(bool by_exec)
 	munmap(mem, size);
 }
 
-static void worker_copies(void)
+static void child_copies_ahead(void)
 {
-	long copied = global("defer_by_worker");
+	long copied = global("defer_ahead");
 	char path[64];
 	int pid, i;
 
 	number_write(DELAY, 0);
 	area_make(0);
 	pid = fork();
-	if (!pid) {
-		pause();
-		_exit(0);
-	}
+	if (!pid)
+		for (;;)
+			usleep(1000);
 	snprintf(path, sizeof(path), "/proc/%d/cow_stats", pid);
 	for (i = 0; i < 1000 && figure(path, "deferred_tables"); i++)
 		usleep(10000);
-	copied = global("defer_by_worker") - copied;
+	copied = global("defer_ahead") - copied;
 	snprintf(path, sizeof(path), "/proc/%d/status", pid);
 	ksft_test_result(copied >= TABLES && figure(path, "VmRSS") >= (long)(size / 1024) &&
 			 faults_of_writing() >= (long)pages() && wrong() < 0,
-			 "the worker copies what nobody needed\n");
+			 "the child copies ahead what nobody needed\n");
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	munmap(mem, size);
+	number_write(DELAY, 10000);
+}
+
+/* One that sleeps copies nothing, switching off does not wait for it, and it sees what it had. */
+static void child_sleeps(void)
+{
+	int ends[2], status, pid;
+	char path[64];
+	long left;
+
+	/* It sleeps by then. */
+	number_write(DELAY, 100);
+	area_make(0);
+	if (pipe(ends))
+		ksft_exit_fail_perror("pipe");
+	pid = fork();
+	if (!pid) {
+		wait_for(ends[0]);
+		_exit(wrong() >= 0);
+	}
+	usleep(300000);
+	snprintf(path, sizeof(path), "/proc/%d/cow_stats", pid);
+	left = figure(path, "deferred_tables");
+	number_write(DEFER, 0);
+	writes_all();
+	meet(ends[1]);
+	waitpid(pid, &status, 0);
+	ksft_test_result(left >= TABLES && !status && wrong() < 0,
+			 "a child that sleeps is not woken to copy\n");
+	close(ends[0]);
+	close(ends[1]);
+	munmap(mem, size);
+	number_write(DEFER, 2);
 	number_write(DELAY, 10000);
 }
 
@@ -635,7 +667,7 @@ static void lacks_memory(void)
 static long accounted(void)
 {
 	return global("defer_by_parent") + global("defer_by_child") +
-	       global("defer_by_worker") + global("defer_dropped");
+	       global("defer_ahead") + global("defer_dropped");
 }
 
 int main(void)
@@ -659,11 +691,11 @@ int main(void)
 	if (!file || fscanf(file, "%ld", &delay) != 1)
 		ksft_exit_fail_perror(DELAY);
 	fclose(file);
-	ksft_set_plan(2 * (2 * nr - 1) + nr - 1 + 7);
+	ksft_set_plan(2 * (2 * nr - 1) + nr - 1 + 8);
 	number_write(DEFER, 0);
 	tables = global("defer_tables");
 	done = accounted();
-	/* Not by the worker: it would be over before anything is tested. */
+	/* Not ahead: it would be over before anything is tested. */
 	number_write(DELAY, 10000);
 	number_write(DEFER, 2);
 	for (cut = 0; cut <= 100; cut += 100) {
@@ -676,7 +708,8 @@ int main(void)
 		both(&actions[i], &actions[i], false, 0);
 	leaves(false);
 	leaves(true);
-	worker_copies();
+	child_copies_ahead();
+	child_sleeps();
 	parent_ends_first();
 	chooses();
 	number_write(DEFER, 0);
