@@ -4,6 +4,7 @@
 #define CASES_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 struct test_case {
@@ -33,6 +34,15 @@ static inline void done(const char *name, int before)
 {
 	printf("%sok %d %s\n", failures == before ? "" : "not ", ++cases, name);
 	fflush(stdout);
+}
+
+/* A case of one check. */
+static inline void check(bool passed, const char *name)
+{
+	int before = failures;
+
+	failures += !passed;
+	done(name, before);
 }
 
 static inline void run_cases(const struct test_case *tests, size_t count)

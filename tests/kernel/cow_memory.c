@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "cases.h"
 #include "settings.h"
 
 #define CGROUPS "/sys/fs/cgroup/"
@@ -22,39 +23,10 @@
 static size_t page_size;
 static char *region;
 static pid_t child;
-static int cases, failures;
-
-static void check(bool passed, const char *name)
-{
-	failures += !passed;
-	printf("%sok %d %s\n", passed ? "" : "not ", ++cases, name);
-	fflush(stdout);
-}
 
 static void skip(const char *name, const char *why)
 {
 	printf("ok %d %s # SKIP %s\n", ++cases, name, why);
-}
-
-/* The value of "KEY VALUE" or "KEY: VALUE" in a file. */
-static long figure(const char *path, const char *key)
-{
-	char line[300];
-	FILE *file = fopen(path, "r");
-	long value = -1;
-
-	if (!file)
-		die(path);
-	while (value < 0 && fgets(line, sizeof(line), file)) {
-		size_t length = strlen(key);
-
-		if (!strncmp(line, key, length) && (line[length] == ' ' || line[length] == ':'))
-			value = atol(line + length + 1);
-	}
-	fclose(file);
-	if (value < 0)
-		die(key);
-	return value;
 }
 
 /* A region that a child shares until unshare_region(). */

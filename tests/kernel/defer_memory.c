@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "cases.h"
 #include "settings.h"
 
 #define CGROUPS "/sys/fs/cgroup/"
@@ -20,14 +21,6 @@
 #define ROUNDS 10
 
 static char *heap;
-static int cases, failures;
-
-static void check(bool passed, const char *name)
-{
-	failures += !passed;
-	printf("%sok %d %s\n", passed ? "" : "not ", ++cases, name);
-	fflush(stdout);
-}
 
 static char *map(size_t size)
 {
@@ -51,21 +44,9 @@ static void limit_group(const char *bytes)
 		die(GROUP "memory.max");
 }
 
-static long figure(const char *path, const char *key)
-{
-	char text[4096], *found;
-
-	if (!get_text(path, text, sizeof(text)))
-		die(path);
-	found = strstr(text, key);
-	if (!found)
-		die(key);
-	return atol(found + strlen(key));
-}
-
 static long killed(void)
 {
-	return figure(GROUP "memory.events", "oom_kill ");
+	return figure(GROUP "memory.events", "oom_kill");
 }
 
 /* Tell the other side, or wait until it has told. */
@@ -140,7 +121,7 @@ static bool group_empties(void)
  * copied. */
 static bool victims_end(void)
 {
-	long lost = figure("/proc/cow_stats", "defer_lost: "), before = killed();
+	long lost = figure("/proc/cow_stats", "defer_lost"), before = killed();
 	pid_t parent, third;
 	int ready[2];
 	char byte;
@@ -175,7 +156,7 @@ static bool victims_end(void)
 	end = group_empties();
 	if (!end)
 		put(GROUP "cgroup.kill", "1");
-	return end && killed() - before >= 2 && figure("/proc/cow_stats", "defer_lost: ") == lost;
+	return end && killed() - before >= 2 && figure("/proc/cow_stats", "defer_lost") == lost;
 }
 
 int main(void)

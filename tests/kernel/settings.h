@@ -60,6 +60,27 @@ static inline bool get_text(const char *path, char *text, size_t size)
 	return true;
 }
 
+/* The value of "KEY VALUE" or "KEY: VALUE" in a file. */
+static inline long figure(const char *path, const char *key)
+{
+	char line[300];
+	FILE *file = fopen(path, "r");
+	long value = -1;
+
+	if (!file)
+		die(path);
+	while (value < 0 && fgets(line, sizeof(line), file)) {
+		size_t length = strlen(key);
+
+		if (!strncmp(line, key, length) && (line[length] == ' ' || line[length] == ':'))
+			value = atol(line + length + 1);
+	}
+	fclose(file);
+	if (value < 0)
+		die(key);
+	return value;
+}
+
 static inline const char *setting(const char *name)
 {
 	static char path[100];
