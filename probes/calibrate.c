@@ -8,8 +8,6 @@
  */
 #include "probe.h"
 
-#include <getopt.h>
-
 static size_t bytes, page, page_bytes;
 static int threads = 1;
 static bool pinned, warmed;
@@ -371,39 +369,20 @@ static void print_rounds(const struct round *rounds, uint64_t count)
 
 int main(int argc, char **argv)
 {
-	enum { THREADS = 256, PINNED, WARM, PAGE };
-	static const struct option options[] = {
-		{ "threads", required_argument, NULL, THREADS },
-		{ "pinned", required_argument, NULL, PINNED },
-		{ "warm", no_argument, NULL, WARM },
-		{ "page-size-bytes", required_argument, NULL, PAGE },
-		{ NULL, 0, NULL, 0 },
+	static const struct parameter parameters[] = {
+		{ "threads", .count = &threads },
+		{ "pinned", .truth = &pinned },
+		{ "warm", .flag = &warmed },
+		{ "page-size-bytes", .number = &page_bytes },
+		{ 0 },
 	};
 	uint64_t rounds, tables_kib;
 	struct round *records;
 	long faults;
-	int option;
 
 	probe_name = "calibrate";
 	page = page_bytes = base_page_bytes();
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		switch (option) {
-		case THREADS:
-			threads = (int)parse_u64("--threads", optarg);
-			break;
-		case PINNED:
-			pinned = parse_bool("--pinned", optarg);
-			break;
-		case WARM:
-			warmed = true;
-			break;
-		case PAGE:
-			page_bytes = parse_u64("--page-size-bytes", optarg);
-			break;
-		default:
-			exit(EXIT_USAGE);
-		}
-	}
+	parse_options(argc, argv, parameters);
 	if (argc - optind != 2)
 		fail(EXIT_USAGE, "usage: calibrate [OPTIONS] ROUNDS SIZE_BYTES");
 	rounds = parse_u64("ROUNDS", argv[optind]);

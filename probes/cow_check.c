@@ -10,8 +10,6 @@
  */
 #include "probe.h"
 
-#include <getopt.h>
-
 static size_t bytes, page;
 static int children = 1;
 static char *heap;
@@ -132,40 +130,21 @@ static int check_round(bool whole)
 
 int main(int argc, char **argv)
 {
-	enum { CHILDREN = 256, PAGE, ROUNDS, SHARED };
-	static const struct option options[] = {
-		{ "children", required_argument, NULL, CHILDREN },
-		{ "page-size-bytes", required_argument, NULL, PAGE },
-		{ "rounds", required_argument, NULL, ROUNDS },
-		{ "shared", required_argument, NULL, SHARED },
-		{ NULL, 0, NULL, 0 },
-	};
 	uint64_t rounds = 2, mismatches = 0;
 	bool shared = false;
 	size_t page_bytes = base_page_bytes();
-	int option;
+	const struct parameter parameters[] = {
+		{ "children", .count = &children },
+		{ "page-size-bytes", .number = &page_bytes },
+		{ "rounds", .number = &rounds },
+		/* Proves that the check can fail: nothing is isolated. */
+		{ "shared", .truth = &shared },
+		{ 0 },
+	};
 
 	probe_name = "cow_check";
 	page = base_page_bytes();
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		switch (option) {
-		case CHILDREN:
-			children = (int)parse_u64("--children", optarg);
-			break;
-		case PAGE:
-			page_bytes = parse_u64("--page-size-bytes", optarg);
-			break;
-		case ROUNDS:
-			rounds = parse_u64("--rounds", optarg);
-			break;
-		case SHARED:
-			/* Proves that the check can fail: nothing is isolated. */
-			shared = parse_bool("--shared", optarg);
-			break;
-		default:
-			exit(EXIT_USAGE);
-		}
-	}
+	parse_options(argc, argv, parameters);
 	if (argc - optind != 1)
 		fail(EXIT_USAGE, "usage: cow_check [OPTIONS] SIZE_BYTES");
 	bytes = parse_u64("SIZE_BYTES", argv[optind]) / page * page;

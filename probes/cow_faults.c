@@ -9,8 +9,6 @@
 #include "cow_stats.h"
 #include "probe.h"
 
-#include <getopt.h>
-
 enum pattern { SINGLE, SEQUENTIAL, RANDOM };
 static const char *const pattern_names[] = { "single", "sequential", "random", NULL };
 
@@ -243,77 +241,23 @@ static void print_repetition(char *records, uint64_t repetition, enum timing tim
 
 static void parse(int argc, char **argv)
 {
-	enum {
-		PATTERN = 256,
-		WRITER,
-		CHILDREN,
-		THREADS,
-		PINNED,
-		WARM,
-		COUNTING,
-		PAGE,
-		REPETITIONS,
-		UNMEASURED,
-		SEED
+	static const struct parameter parameters[] = {
+		{ "pattern", .choice = &settings.pattern, .names = pattern_names },
+		{ "writer", .choice = &settings.writer, .names = writer_names },
+		{ "children", .count = &settings.children },
+		{ "threads", .count = &settings.threads },
+		{ "pinned", .truth = &settings.pinned },
+		{ "warm", .flag = &settings.warm },
+		{ "counting", .choice = &settings.counting, .names = counting_names },
+		{ "page-size-bytes", .number = &settings.page_bytes },
+		{ "repetitions", .number = &settings.repetitions },
+		{ "unmeasured", .number = &settings.unmeasured },
+		{ "seed", .number = &settings.seed },
+		{ 0 },
 	};
-	static const struct option options[] = {
-		{ "pattern", required_argument, NULL, PATTERN },
-		{ "writer", required_argument, NULL, WRITER },
-		{ "children", required_argument, NULL, CHILDREN },
-		{ "threads", required_argument, NULL, THREADS },
-		{ "pinned", required_argument, NULL, PINNED },
-		{ "warm", no_argument, NULL, WARM },
-		{ "counting", required_argument, NULL, COUNTING },
-		{ "page-size-bytes", required_argument, NULL, PAGE },
-		{ "repetitions", required_argument, NULL, REPETITIONS },
-		{ "unmeasured", required_argument, NULL, UNMEASURED },
-		{ "seed", required_argument, NULL, SEED },
-		{ NULL, 0, NULL, 0 },
-	};
-	int option;
 
 	settings.page_bytes = base_page_bytes();
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		switch (option) {
-		case PATTERN:
-			settings.pattern =
-				(enum pattern)parse_choice("pattern", optarg, pattern_names);
-			break;
-		case WRITER:
-			settings.writer = (enum writer)parse_choice("writer", optarg, writer_names);
-			break;
-		case CHILDREN:
-			settings.children = (int)parse_u64("--children", optarg);
-			break;
-		case THREADS:
-			settings.threads = (int)parse_u64("--threads", optarg);
-			break;
-		case PINNED:
-			settings.pinned = parse_bool("--pinned", optarg);
-			break;
-		case WARM:
-			settings.warm = true;
-			break;
-		case COUNTING:
-			settings.counting =
-				(enum counting)parse_choice("counting", optarg, counting_names);
-			break;
-		case PAGE:
-			settings.page_bytes = parse_u64("--page-size-bytes", optarg);
-			break;
-		case REPETITIONS:
-			settings.repetitions = parse_u64("--repetitions", optarg);
-			break;
-		case UNMEASURED:
-			settings.unmeasured = parse_u64("--unmeasured", optarg);
-			break;
-		case SEED:
-			settings.seed = parse_u64("--seed", optarg);
-			break;
-		default:
-			exit(EXIT_USAGE);
-		}
-	}
+	parse_options(argc, argv, parameters);
 	if (argc - optind != 1)
 		fail(EXIT_USAGE, "usage: cow_faults [OPTIONS] SIZE_BYTES");
 	settings.bytes = parse_u64("SIZE_BYTES", argv[optind]);

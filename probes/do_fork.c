@@ -14,7 +14,6 @@
 #include "heap.h"
 
 #include <fcntl.h>
-#include <getopt.h>
 #include <math.h>
 #include <signal.h>
 #include <spawn.h>
@@ -257,104 +256,39 @@ static void print_phase(const char *metric, size_t from, size_t to)
 #define PRINT_PHASE(metric, from, to)                                                              \
 	print_phase(metric, offsetof(struct moments, from), offsetof(struct moments, to))
 
+static void parse_reap(const char *text)
+{
+	settings.reap = !strcmp(text, "each")	 ? 1
+			: !strcmp(text, "never") ? 0
+						 : parse_u64("--reap", text);
+}
+
 static void parse(int argc, char **argv)
 {
-	enum {
-		METHOD = 256,
-		WRITER,
-		REAP,
-		POPULATED,
-		SPREAD,
-		SCATTERED,
-		SCATTER_BYTES,
-		SETTLED,
-		PINNED,
-		WARM,
-		PAGE,
-		THREADS,
-		VMAS_ANON,
-		VMAS,
-		WORK,
-		SPAWN
+	uint64_t work_us = 0;
+	const struct parameter parameters[] = {
+		{ "method", .choice = &settings.method, .names = method_names },
+		{ "writer", .choice = &settings.writer, .names = writer_names },
+		{ "reap", .parse = parse_reap },
+		{ "populated", .truth = &settings.populated },
+		{ "spread", .truth = &settings.spread },
+		{ "scattered", .truth = &settings.scattered },
+		{ "scatter-bytes", .number = &settings.scatter_bytes },
+		{ "settled", .truth = &settings.settled },
+		{ "pinned", .truth = &settings.pinned },
+		{ "warm", .flag = &settings.warm },
+		{ "page-size-bytes", .number = &settings.page_bytes },
+		{ "threads", .count = &settings.threads },
+		{ "vmas-anon", .number = &settings.vmas_anon },
+		{ "vmas", .number = &settings.vmas },
+		{ "work-us", .number = &work_us },
+		{ "spawn", .text = &settings.spawn_path },
+		{ 0 },
 	};
-	static const struct option options[] = {
-		{ "method", required_argument, NULL, METHOD },
-		{ "writer", required_argument, NULL, WRITER },
-		{ "reap", required_argument, NULL, REAP },
-		{ "populated", required_argument, NULL, POPULATED },
-		{ "spread", required_argument, NULL, SPREAD },
-		{ "scattered", required_argument, NULL, SCATTERED },
-		{ "scatter-bytes", required_argument, NULL, SCATTER_BYTES },
-		{ "settled", required_argument, NULL, SETTLED },
-		{ "pinned", required_argument, NULL, PINNED },
-		{ "warm", no_argument, NULL, WARM },
-		{ "page-size-bytes", required_argument, NULL, PAGE },
-		{ "threads", required_argument, NULL, THREADS },
-		{ "vmas-anon", required_argument, NULL, VMAS_ANON },
-		{ "vmas", required_argument, NULL, VMAS },
-		{ "work-us", required_argument, NULL, WORK },
-		{ "spawn", required_argument, NULL, SPAWN },
-		{ NULL, 0, NULL, 0 },
-	};
-	int option;
 
 	settings.page_bytes = base_page_bytes();
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		switch (option) {
-		case METHOD:
-			settings.method = (enum method)parse_choice("method", optarg, method_names);
-			break;
-		case WRITER:
-			settings.writer = (enum writer)parse_choice("writer", optarg, writer_names);
-			break;
-		case REAP:
-			settings.reap = !strcmp(optarg, "each")	   ? 1
-					: !strcmp(optarg, "never") ? 0
-								   : parse_u64("--reap", optarg);
-			break;
-		case POPULATED:
-			settings.populated = parse_bool("--populated", optarg);
-			break;
-		case SPREAD:
-			settings.spread = parse_bool("--spread", optarg);
-			break;
-		case SCATTERED:
-			settings.scattered = parse_bool("--scattered", optarg);
-			break;
-		case SCATTER_BYTES:
-			settings.scatter_bytes = parse_u64("--scatter-bytes", optarg);
-			break;
-		case SETTLED:
-			settings.settled = parse_bool("--settled", optarg);
-			break;
-		case PINNED:
-			settings.pinned = parse_bool("--pinned", optarg);
-			break;
-		case WARM:
-			settings.warm = true;
-			break;
-		case PAGE:
-			settings.page_bytes = parse_u64("--page-size-bytes", optarg);
-			break;
-		case THREADS:
-			settings.threads = (int)parse_u64("--threads", optarg);
-			break;
-		case VMAS_ANON:
-			settings.vmas_anon = parse_u64("--vmas-anon", optarg);
-			break;
-		case VMAS:
-			settings.vmas = parse_u64("--vmas", optarg);
-			break;
-		case WORK:
-			settings.work_ns = parse_u64("--work-us", optarg) * 1000;
-			break;
-		case SPAWN:
-			settings.spawn_path = optarg;
-			break;
-		default:
-			exit(EXIT_USAGE);
-		}
-	}
+	parse_options(argc, argv, parameters);
+	settings.work_ns = work_us * 1000;
 	if (argc - optind != 3)
 		fail(EXIT_USAGE, "usage: do_fork [OPTIONS] FORKS HEAP_BYTES WRITE_FRACTION");
 	settings.forks = parse_u64("FORKS", argv[optind]);

@@ -9,7 +9,6 @@
  */
 #include "probe.h"
 
-#include <getopt.h>
 #include <spawn.h>
 
 enum method { FORK, VFORK, POSIX_SPAWN, FORK_EXEC, VFORK_EXEC };
@@ -62,37 +61,22 @@ static pid_t create(void)
 
 int main(int argc, char **argv)
 {
-	enum { TOUCHED = 256, PINNED, SPAWN };
-	static const struct option options[] = {
-		{ "touched", required_argument, NULL, TOUCHED },
-		{ "pinned", required_argument, NULL, PINNED },
-		{ "spawn", required_argument, NULL, SPAWN },
-		{ NULL, 0, NULL, 0 },
-	};
 	bool touched = false, pinned = false;
+	const struct parameter parameters[] = {
+		{ "touched", .truth = &touched },
+		{ "pinned", .truth = &pinned },
+		{ "spawn", .text = &program },
+		{ 0 },
+	};
 	struct rusage self[2], children[2];
 	uint64_t iterations, began, ended;
 	cpu_set_t allowed;
-	int option, status;
+	int status;
 	size_t bytes;
 	char *memory;
 
 	probe_name = "fork_table";
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		switch (option) {
-		case TOUCHED:
-			touched = parse_bool("--touched", optarg);
-			break;
-		case PINNED:
-			pinned = parse_bool("--pinned", optarg);
-			break;
-		case SPAWN:
-			program = optarg;
-			break;
-		default:
-			exit(EXIT_USAGE);
-		}
-	}
+	parse_options(argc, argv, parameters);
 	if (argc - optind != 3)
 		fail(EXIT_USAGE, "usage: fork_table [OPTIONS] METHOD ITERATIONS SIZE_BYTES");
 	method = (enum method)parse_choice("method", argv[optind], method_names);

@@ -15,6 +15,7 @@
 #endif
 
 #include <errno.h>
+#include <getopt.h>
 #include <glob.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -146,6 +147,62 @@ static inline int parse_choice(const char *what, const char *text, const char *c
 		if (!strcmp(text, names[i]))
 			return i;
 	fail(EXIT_USAGE, "unknown %s '%s'", what, text);
+}
+
+/* An option, and where its value goes: one of the pointers is given. */
+struct parameter {
+	const char *name;
+	uint64_t *number;
+	int *count;
+	bool *truth;	      /* --name=true or --name=false */
+	bool *flag;	      /* --name */
+	unsigned int *choice; /* the index in the NULL-terminated names */
+	const char *const *names;
+	char **text;
+	void (*parse)(const char *text); /* whatever is none of these */
+};
+
+#define PARAMETERS_MAX 31
+
+static inline void take_parameter(const struct parameter *p, char *text)
+{
+	char what[64];
+
+	snprintf(what, sizeof(what), "--%s", p->name);
+	if (p->flag)
+		*p->flag = true;
+	else if (p->number)
+		*p->number = parse_u64(what, text);
+	else if (p->count)
+		*p->count = (int)parse_u64(what, text);
+	else if (p->truth)
+		*p->truth = parse_bool(what, text);
+	else if (p->choice)
+		*p->choice = (unsigned int)parse_choice(p->name, text, p->names);
+	else if (p->text)
+		*p->text = text;
+	else
+		p->parse(text);
+}
+
+/* Take the options of a table whose last row has no name; optind is what follows them. */
+static inline void parse_options(int argc, char **argv, const struct parameter *parameters)
+{
+	enum { FIRST = 256 }; /* getopt's own '?' is below */
+	struct option options[PARAMETERS_MAX + 1] = { 0 };
+	int option;
+
+	for (int i = 0; i < PARAMETERS_MAX && parameters[i].name; i++)
+		options[i] = (struct option){
+			.name = parameters[i].name,
+			.has_arg = parameters[i].flag ? no_argument : required_argument,
+			.val = FIRST + i,
+		};
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (option < FIRST)
+			exit(EXIT_USAGE);
+		take_parameter(&parameters[option - FIRST], optarg);
+	}
 }
 
 /* xorshift64*: Vigna 2016; what is chosen must only be the same for the same seed. */

@@ -12,7 +12,6 @@
 #include "times.h"
 #include "zipf.h"
 
-#include <getopt.h>
 #include <signal.h>
 
 /* Between two looks at the clock; one batch in SAMPLED has each of its writes timed. */
@@ -371,96 +370,37 @@ static void print_footprints(void)
 	}
 }
 
+static void parse_alpha(const char *text)
+{
+	char *end;
+
+	settings.alpha = strtod(text, &end);
+	if (end == text || *end || !(settings.alpha >= 0 && settings.alpha <= 10))
+		fail(EXIT_USAGE, "--zipf-alpha must be in 0..10, not '%s'", text);
+}
+
 static void parse(int argc, char **argv)
 {
-	enum {
-		WRITES = 256,
-		BLOCK,
-		ALPHA,
-		PLACEMENT,
-		INTERVAL,
-		FORKS,
-		AFTER_WRITES,
-		STEADY,
-		THREADS,
-		PINNED,
-		WARM,
-		COUNTING,
-		PAGE,
-		SEED
+	static const struct parameter parameters[] = {
+		{ "writes", .number = &settings.writes },
+		{ "block-bytes", .number = &settings.block_bytes },
+		{ "zipf-alpha", .parse = parse_alpha },
+		{ "placement", .choice = &settings.placement, .names = placement_names },
+		{ "interval-ns", .number = &settings.interval_ns },
+		{ "forks", .number = &settings.forks },
+		{ "after-writes", .number = &settings.after_writes },
+		{ "steady", .flag = &settings.steady },
+		{ "threads", .count = &settings.threads },
+		{ "pinned", .truth = &settings.pinned },
+		{ "warm", .flag = &settings.warm },
+		{ "counting", .truth = &settings.cow_stats },
+		{ "page-size-bytes", .number = &settings.page_bytes },
+		{ "seed", .number = &settings.seed },
+		{ 0 },
 	};
-	static const struct option options[] = {
-		{ "writes", required_argument, NULL, WRITES },
-		{ "block-bytes", required_argument, NULL, BLOCK },
-		{ "zipf-alpha", required_argument, NULL, ALPHA },
-		{ "placement", required_argument, NULL, PLACEMENT },
-		{ "interval-ns", required_argument, NULL, INTERVAL },
-		{ "forks", required_argument, NULL, FORKS },
-		{ "after-writes", required_argument, NULL, AFTER_WRITES },
-		{ "steady", no_argument, NULL, STEADY },
-		{ "threads", required_argument, NULL, THREADS },
-		{ "pinned", required_argument, NULL, PINNED },
-		{ "warm", no_argument, NULL, WARM },
-		{ "counting", required_argument, NULL, COUNTING },
-		{ "page-size-bytes", required_argument, NULL, PAGE },
-		{ "seed", required_argument, NULL, SEED },
-		{ NULL, 0, NULL, 0 },
-	};
-	char *end;
-	int option;
 
 	settings.page_bytes = base_page_bytes();
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		switch (option) {
-		case WRITES:
-			settings.writes = parse_u64("--writes", optarg);
-			break;
-		case BLOCK:
-			settings.block_bytes = parse_u64("--block-bytes", optarg);
-			break;
-		case ALPHA:
-			settings.alpha = strtod(optarg, &end);
-			if (end == optarg || *end || !(settings.alpha >= 0 && settings.alpha <= 10))
-				fail(EXIT_USAGE, "--zipf-alpha must be in 0..10, not '%s'", optarg);
-			break;
-		case PLACEMENT:
-			settings.placement =
-				(enum placement)parse_choice("placement", optarg, placement_names);
-			break;
-		case INTERVAL:
-			settings.interval_ns = parse_u64("--interval-ns", optarg);
-			break;
-		case FORKS:
-			settings.forks = parse_u64("--forks", optarg);
-			break;
-		case AFTER_WRITES:
-			settings.after_writes = parse_u64("--after-writes", optarg);
-			break;
-		case STEADY:
-			settings.steady = true;
-			break;
-		case THREADS:
-			settings.threads = (int)parse_u64("--threads", optarg);
-			break;
-		case PINNED:
-			settings.pinned = parse_bool("--pinned", optarg);
-			break;
-		case WARM:
-			settings.warm = true;
-			break;
-		case COUNTING:
-			settings.cow_stats = parse_bool("--counting", optarg);
-			break;
-		case PAGE:
-			settings.page_bytes = parse_u64("--page-size-bytes", optarg);
-			break;
-		case SEED:
-			settings.seed = parse_u64("--seed", optarg);
-			break;
-		default:
-			exit(EXIT_USAGE);
-		}
-	}
+	parse_options(argc, argv, parameters);
 	if (argc - optind != 1)
 		fail(EXIT_USAGE, "usage: snapshot [OPTIONS] SIZE_BYTES");
 	settings.bytes = parse_u64("SIZE_BYTES", argv[optind]);

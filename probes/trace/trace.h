@@ -13,7 +13,6 @@
 
 #include "../probe.h"
 
-#include <getopt.h>
 #include <pthread.h>
 
 /* What a tracer that instruments every function must leave alone. */
@@ -82,59 +81,26 @@ UNTRACED static void *trace_thread_main(void *argument)
 /* Options that every program takes, each a whole number. */
 UNTRACED static void trace_options(struct trace_plan *plan, int argc, char **argv)
 {
-	enum { THREADS = 256, WARM, BATCHES, BATCH, BUFFER, PAUSE, PIN, NESTED };
-	static const struct option options[] = {
-		{ "threads", required_argument, NULL, THREADS },
-		{ "warm", required_argument, NULL, WARM },
-		{ "batches", required_argument, NULL, BATCHES },
-		{ "batch", required_argument, NULL, BATCH },
-		{ "buffer-bytes", required_argument, NULL, BUFFER },
-		{ "pause-ms", required_argument, NULL, PAUSE },
-		{ "pin", no_argument, NULL, PIN },
-		{ "nested", no_argument, NULL, NESTED },
-		{ NULL, 0, NULL, 0 },
+	uint64_t threads = 1;
+	const struct parameter parameters[] = {
+		{ "threads", .number = &threads },
+		{ "warm", .number = &plan->warm },
+		{ "batches", .number = &plan->batches },
+		{ "batch", .number = &plan->batch },
+		{ "buffer-bytes", .number = &plan->buffer_bytes },
+		{ "pause-ms", .number = &plan->pause_ms },
+		{ "pin", .flag = &plan->pin },
+		{ "nested", .flag = &plan->nested },
+		{ 0 },
 	};
-	int option;
 
-	*plan = (struct trace_plan){
-		.threads = 1, .batches = 100, .batch = 1000, .buffer_bytes = 1 << 20
-	};
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		uint64_t value = optarg ? parse_u64(argv[optind - 1], optarg) : 0;
-
-		switch (option) {
-		case THREADS:
-			if (value < 1 || value > TRACE_THREADS_MAX)
-				fail(EXIT_USAGE, "--threads must be in 1..%d", TRACE_THREADS_MAX);
-			plan->threads = (int)value;
-			break;
-		case WARM:
-			plan->warm = value;
-			break;
-		case BATCHES:
-			plan->batches = value;
-			break;
-		case BATCH:
-			plan->batch = value;
-			break;
-		case BUFFER:
-			if (value < 4096 || value & (value - 1))
-				fail(EXIT_USAGE, "--buffer-bytes must be a power of two from 4096");
-			plan->buffer_bytes = value;
-			break;
-		case PAUSE:
-			plan->pause_ms = value;
-			break;
-		case PIN:
-			plan->pin = true;
-			break;
-		case NESTED:
-			plan->nested = true;
-			break;
-		default:
-			exit(EXIT_USAGE);
-		}
-	}
+	*plan = (struct trace_plan){ .batches = 100, .batch = 1000, .buffer_bytes = 1 << 20 };
+	parse_options(argc, argv, parameters);
+	if (threads < 1 || threads > TRACE_THREADS_MAX)
+		fail(EXIT_USAGE, "--threads must be in 1..%d", TRACE_THREADS_MAX);
+	plan->threads = (int)threads;
+	if (plan->buffer_bytes < 4096 || plan->buffer_bytes & (plan->buffer_bytes - 1))
+		fail(EXIT_USAGE, "--buffer-bytes must be a power of two from 4096");
 	if (optind < argc || !plan->batches || !plan->batch)
 		fail(EXIT_USAGE,
 		     "usage: %s [--threads N] [--warm N] [--batches N] [--batch N] "
