@@ -80,11 +80,8 @@ if command -v lttng >/dev/null && command -v uftrace >/dev/null &&
 else
 	echo "the peers are not installed (make bench-trace): their own figures were not tested"
 fi
-for _ in {1..50}; do
-	[[ $(daemons) != "$before" ]] || break
-	sleep 0.1
-done
-[[ $(daemons) == "$before" ]] || fail "expected LTTng's daemons as before, saw: $(daemons)"
+daemons_are_as_before() { [[ $(daemons) == "$before" ]]; }
+comes 5 daemons_are_as_before
 ! compgen -G '/dev/shm/cowlab-trace-*' >/dev/null || fail "left: $(ls -d /dev/shm/cowlab-trace-*)"
 no_probes_left
 

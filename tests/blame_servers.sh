@@ -69,19 +69,12 @@ fi
 
 # What is killed leaves nothing behind.
 if [[ " ${lacking[*]} " != *" gunicorn "* ]]; then
-	ours() { grep -lzxF "COWLAB_TEST_MARK=$COWLAB_TEST_MARK" /proc/[0-9]*/environ 2>/dev/null | xargs -n 1 dirname | xargs -I {} cat {}/comm; }
+	ours() { our_processes | xargs -I {} cat /proc/{}/comm; }
+	has_load() { [[ $(ours) == *wrk* ]]; }
+	leftovers() { ours | grep -E 'gunicorn|wrk|cowlab'; compgen -G "$PWD/cowlab-servers-*"; }
 	TMPDIR=$PWD "$servers/run" gunicorn --seconds 60 --output ../runs >killed 2>&1 &
-	for _ in {1..100}; do
-		[[ $(ours) != *wrk* ]] || break
-		sleep 0.1
-	done
-	[[ $(ours) == *wrk* ]] || fail "the load did not start: $(cat killed)"
+	comes 10 has_load
 	kill -KILL $!
-	for _ in {1..50}; do
-		left=$(ours | grep -cE 'gunicorn|wrk|cowlab' || :) folders=$(compgen -G "$PWD/cowlab-servers-*" || :)
-		[[ $left != 0 || -n $folders ]] || break
-		sleep 0.1
-	done
-	[[ $left == 0 && -z $folders ]] || fail "expected nothing to be left, saw: $(ours) $folders"
+	comes 5 none leftovers
 fi
 [[ ${#lacking[@]} == 0 ]] || skip "not here: ${lacking[*]}; the others passed"

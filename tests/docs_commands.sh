@@ -64,19 +64,9 @@ end() {
 root=$PWD folder=/nowhere
 trap end EXIT
 
-# until_answers COMMAND...
-until_answers() {
-	local tries
-	for tries in {1..100}; do
-		! "$@" >/dev/null 2>&1 || return 0
-		sleep 0.1
-	done
-	fail "no answer after $tries tries of: $*"
-}
-
 redis-server() {
 	command redis-server --save '' --daemonize yes >/dev/null
-	until_answers redis-cli ping
+	comes 10 redis-cli ping
 	redis-benchmark -q -t set -d 1000 -r 50000 -n 100000 -P 16
 	while :; do
 		redis-cli bgsave
@@ -96,7 +86,7 @@ gunicorn() {
 		    return [item[0].encode() for item in random.sample(CATALOGUE, 20)]
 	END
 	command gunicorn --preload --workers 4 --daemon app:app
-	until_answers curl -fs http://127.0.0.1:8000
+	comes 10 curl -fs http://127.0.0.1:8000
 	while :; do
 		curl -s 'http://127.0.0.1:8000/[1-20]'
 		sleep 0.2

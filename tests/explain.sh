@@ -56,17 +56,11 @@ done
 
 # Without root: of one's own program, and what is not seen has a reason and a command.
 if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then
-	place=$(mktemp -d)
-	cp "$COWLAB" "$place/cowlab"
-	chmod -R 755 "$place"
-	as=(setpriv --reuid 65534 --regid 65534 --clear-groups --)
-	printf '#!/bin/bash\nexec %s %q "$@"\n' "${as[*]}" "$place/cowlab" >"$place/nobody"
-	chmod 755 "$place/nobody"
+	as_nobody
 	"${as[@]}" sleep 100 &
 	own=$!
 	trap 'rm -rf "$place"; kill $parent $own 2>/dev/null || true' EXIT
 	for _ in {1..100}; do [[ $(<"/proc/$own/comm") != sleep ]] || break; sleep 0.1; done
-	COWLAB=$place/nobody
 	passes --json explain "$own"
 	json 'd.summary.seen_forks == null and d.summary.copies == null and d.summary.sharing == null' \
 		'd.missing | map(.metric) | index("seen_forks") != null and index("copies") != null' \

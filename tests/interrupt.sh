@@ -88,10 +88,7 @@ has_rounds() {
 has_rounds "$some"
 
 begin "${rounds[@]}" --output last
-for tries in {1..300}; do
-	[[ ! -e $(echo last/.unfinished-*/run.json) ]] || break
-	sleep 0.1
-done
+comes 30 compgen -G 'last/.unfinished-*/run.json'
 interrupt KILL
 is_status 137
 no_probes_left

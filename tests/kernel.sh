@@ -13,24 +13,6 @@ boot() {
 	run kernel boot --variant plain --guest "${guest:-time_limit_s=240}" "$@"
 }
 
-# The QEMUs that this test has started.
-our_guests() {
-	local file
-	for file in /proc/[0-9]*/environ; do
-		grep -qzxF "COWLAB_TEST_MARK=$COWLAB_TEST_MARK" "$file" 2>/dev/null || continue
-		[[ $(readlink "${file%environ}exe") != *qemu-system* ]] || echo "${file//[!0-9]/}"
-	done
-}
-
-no_guests_left() {
-	local tries
-	for tries in {1..50}; do
-		[[ -n $(our_guests) ]] || return 0
-		sleep 0.1
-	done
-	fail "$called: expected no guest to be left after $tries looks, saw: $(our_guests)"
-}
-
 # Wrong usage.
 refuses 2 'a shell needs a terminal: give a command after --' kernel boot
 refuses 2 "unknown variant 'fast': choose one of plain, upstream, patched, debug, kcsan, traced" kernel build --variant fast
@@ -139,7 +121,7 @@ says out "^it's \\\$HOME$"
 says err '^message$'
 says err 'accelerator: (KVM|TCG)'
 [[ ! -e written ]] || fail 'expected the host to be left alone, saw a file that the guest wrote'
-no_guests_left
+comes 5 none our_guests
 
 # Input that is not taken: output comes all the same, before, and after nobody can take it any more.
 head -c 1000000 /dev/zero >zeros
@@ -200,7 +182,7 @@ done
 run kernel boot --variant plain --guest time_limit_s=2 -- sleep 1000
 is_status 1
 says err 'did not end within 2 s \(--guest time_limit_s=SECONDS\) and was killed'
-no_guests_left
+comes 5 none our_guests
 guest=memory=4000000GiB boot -- true
 is_status 1
 says err 'MiB on this machine, where .* give it less with --guest memory'
@@ -214,16 +196,12 @@ for signal in KILL INT; do
 	"$COWLAB" kernel boot --variant plain -- sleep 1000 \
 		>out 2>err </dev/null &
 	pid=$!
-	for tries in {1..300}; do
-		[[ -z $(our_guests) ]] || break
-		sleep 0.1
-	done
-	[[ -n $(our_guests) ]] || fail "expected a guest after $tries looks, saw: $(seen)"
+	comes 30 some our_guests
 	# An interactive shell's background job would ignore INT from its terminal, but not this one.
 	kill -"$signal" "$pid"
 	wait "$pid" || true # its status is the signal's; whether a guest is left is what is asked
 	called="cowlab kernel boot, ended by $signal"
-	no_guests_left
+	comes 5 none our_guests
 done
 
 # Tests: a pass, a skip, a failing case, a warning in the log, a hang.

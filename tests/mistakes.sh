@@ -37,13 +37,8 @@ refuses 1 'Not a directory|File exists' bench fork-table --output "$0"
 refuses 2 'this kernel has no pages of 3 MiB: it has 4 KiB|CONFIG_TRANSPARENT_HUGEPAGE' \
 	bench cow-faults --page-size-bytes 3MiB
 if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then
-	place=$(mktemp -d)
+	as_nobody
 	trap 'rm -rf "$place"' EXIT
-	cp "$COWLAB" "$place/cowlab"
-	printf '#!/bin/bash\nexec setpriv --reuid 65534 --regid 65534 --clear-groups -- %q "$@"\n' \
-		"$place/cowlab" >"$place/nobody"
-	chmod -R 755 "$place"
-	COWLAB=$place/nobody
 	refuses 1 'needs root, or CAP_BPF' blame 1
 	refuses 1 'needs CAP_SYS_PTRACE: run as root, or as a service' tend $$ --once
 	refuses 1 'choose another folder with --output: Permission denied' bench fork-table --output /root/runs

@@ -64,15 +64,9 @@ json parent="$parent" 'd.format == 1 and rows == [] and (d | has("run") | not)' 
 
 # Without root the same program is told by its size and its children's name; all that was not seen is one line.
 if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then
-	place=$(mktemp -d)
-	trap 'rm -rf "$place"; kill $parent 2>/dev/null || true' EXIT
-	cp "$COWLAB" "$place/cowlab"
-	chmod -R 755 "$place"
 	# From a folder whose runs, and their profiles, it may not read.
-	printf '#!/bin/bash\nexec setpriv --reuid 65534 --regid 65534 --clear-groups -- %q "$@"\n' \
-		"$place/cowlab" >"$place/nobody"
-	chmod 755 "$place/nobody"
-	COWLAB=$place/nobody
+	as_nobody
+	trap 'rm -rf "$place"; kill $parent 2>/dev/null || true' EXIT
 	passes --json
 	json parent="$parent" \
 		'd.summary.programs[] | select(.pid == $parent) | .how == "workers" and .workers == 2' \

@@ -76,30 +76,21 @@ rm -r runs
 # A port that somebody has.
 python3 "$REPOSITORY/tests/lib/peer.py" silent >port &
 holder=$!
-for _ in {1..100}; do [[ ! -s port ]] || break; sleep 0.1; done
+comes 10 test -s port
 refuses 1 "port $(<port) cannot be had" "${small[@]}" --set "port=$(<port)"
 kill $holder
 wait $holder || true # its status is that of the signal above
 nothing_left
 nothing_kept runs
 
-# wait_for_server: until the one of a run in the background is there.
-wait_for_server() {
-	for _ in {1..200}; do
-		[[ -z $(our_servers) ]] || return 0
-		sleep 0.05
-	done
-	fail "no redis-server was seen: $(<err)"
-}
-
 # The server dies in the middle, and this program is stopped in the middle.
 for how in server cowlab; do
 	"$COWLAB" bench redis --size-bytes 32MiB --turnovers 200 --rounds 1 >out 2>err </dev/null &
 	run=$!
 	trap 'kill -9 "$run" 2>/dev/null || true' EXIT
-	wait_for_server
+	comes 10 some our_servers
 	sleep 1
-	wait_for_server
+	comes 10 some our_servers
 	if [[ $how == server ]]; then kill -9 "$(our_servers | head -n 1)"; else kill -INT $run; fi
 	status=0
 	wait $run || status=$?

@@ -123,12 +123,7 @@ is_true
 "$COWLAB" --json sharing "$name" --watch --interval-s 0.2 >stream 2>err &
 watching=$!
 lines() {
-	local tries
-	for tries in {1..200}; do
-		[[ $(jq -s "map(select($1)) | length" stream 2>/dev/null || echo 0) == 0 ]] || return 0
-		sleep 0.1
-	done
-	fail "no line has $1 after $tries looks: $(tail -n 1 stream) $(cat err)"
+	comes 20 jq -es "any(.[]; $1)" stream
 }
 lines true
 gone=$(worker 1)
@@ -150,7 +145,7 @@ jq -es --argjson gone "$gone" --argjson new "$new" 'def slot(p): [.[].summary.wo
 # Metrics, and the parent's end.
 "$COWLAB" sharing "$name" --listen 127.0.0.1:0 --interval-s 0.2 >out 2>err &
 serving=$!
-for _ in {1..100}; do ! grep -q 'metrics at' err || break; sleep 0.1; done
+comes 10 grep -q 'metrics at' err
 python3 "$REPOSITORY/tests/lib/scrape.py" "$(sed -n 's/.*metrics at //p' err)" application/openmetrics-text >metrics
 [[ $(grep -c "^cowlab_sharing_own_bytes{process=\"$name\",slot=\"[0-3]\"} [0-9]" metrics) == 4 ]] ||
 	fail "expected four slots: $(cat metrics)"

@@ -68,16 +68,9 @@ began=$SECONDS
 "$COWLAB" tend --targets policy --set cpu_share=1 --budget-us 1000000 >tended 2>err </dev/null &
 tend=$!
 started+=("$tend")
-comes() {
-	for _ in {1..600}; do
-		"$@" && return
-		sleep 0.1
-	done
-	fail "expected '$*', saw $(cat tended err)"
-}
-comes grep -q 'regions collapsed in' tended
-comes grep -q 'not one line' err
-comes grep -q 'no whole line' err
+comes 60 grep -q 'regions collapsed in' tended
+comes 60 grep -q 'not one line' err
+comes 60 grep -q 'no whole line' err
 # Each is asked again after 2 s at the earliest.
 (($(wc -l <asked.flood) <= (SECONDS - began) / 2 + 2)) || fail "asked $(wc -l <asked.flood) times in a few seconds"
 kill "$tend"
@@ -87,7 +80,7 @@ wait "$tend" || fail "it ended with $?: $(cat err)"
 python3 "$REPOSITORY/tests/lib/named.py" $'a\x1b[31mb' >named &
 named=$!
 started+=("$named")
-comes grep -q ready named
+comes 60 grep -q ready named
 has_no_escape() {
 	! grep -q $'\x1b' out err || fail "the name reaches the terminal: $(cat -v out err)"
 }

@@ -21,16 +21,8 @@ start() {
 	"$COWLAB" watch "$target" --listen 127.0.0.1:0 --interval-s 0.1 "$@" 2>err </dev/null &
 	watch=$!
 	started+=("$watch")
-	comes grep -q 'metrics at' err
+	comes 30 grep -q 'metrics at' err
 	url=$(grep -o 'http://[^ ]*' err)
-}
-# comes COMMAND...: it is true sooner or later.
-comes() {
-	for _ in {1..300}; do
-		"$@" && return
-		sleep 0.1
-	done
-	fail "expected '$*', saw $(tail -n 3 err)"
 }
 # metric NAME: its value.
 metric() {
@@ -55,14 +47,14 @@ ends() {
 mkdir disk
 mount -t tmpfs -o size=256k,mode=700 none disk
 start --output disk/recorded
-comes has_lines disk/recorded 2
+comes 30 has_lines disk/recorded 2
 cat /dev/zero >disk/filler 2>/dev/null || true # until it is full
-comes grep -q 'cannot write disk/recorded (is the disk full?)' err
-comes is_above cowlab_watch_unrecorded_frames_total 3
+comes 30 grep -q 'cannot write disk/recorded (is the disk full?)' err
+comes 30 is_above cowlab_watch_unrecorded_frames_total 3
 [[ $(grep -c 'cannot write' err) == 1 ]] || fail "it is said once, and not: $(cat err)"
 rm disk/filler
 lines=$(wc -l <disk/recorded)
-comes has_lines disk/recorded $((lines + 3))
+comes 30 has_lines disk/recorded $((lines + 3))
 ends
 [[ $status == 1 ]] || fail "frames are missing, and it ended with $status"
 says err 'frames could not be written to disk/recorded'
@@ -82,8 +74,8 @@ mkfifo full
 exec 8<>full
 dd if=/dev/zero of=full bs=4096 count=64 oflag=nonblock 2>/dev/null || true # until it is full
 start --json >&8
-comes is_above cowlab_watch_skipped_frames_total 2
+comes 30 is_above cowlab_watch_skipped_frames_total 2
 before=$(metric cowlab_watch_refresh_timestamp_seconds)
-comes is_above cowlab_watch_refresh_timestamp_seconds "$before"
+comes 30 is_above cowlab_watch_refresh_timestamp_seconds "$before"
 ends
 [[ $status == 0 ]] || fail "it ended with $status: $(cat err)"

@@ -69,11 +69,7 @@ wait
 END
 "$COWLAB" trace record --force -- sh ./waiter 2>err &
 recorder=$!
-for _ in {1..100}; do
-	[[ ! -s told ]] || break
-	sleep 0.1
-done
-[[ -s told ]] || fail "expected the command to be ready, saw: $(<err)"
+comes 10 test -s told
 kill -TERM $recorder
 status=0
 wait $recorder || status=$?

@@ -128,6 +128,51 @@ nothing_kept() {
 	[[ ! -d $1 || -z $(ls -A "$1") ]] || fail "expected nothing in $1, saw: $(ls -AR "$1")"
 }
 
+# comes LIMIT_S COMMAND...: the command succeeds, now or within so many seconds of looks 0.1 s apart.
+comes() {
+	local limit_s=$1 tries said
+	shift
+	for ((tries = 0; tries < limit_s * 10; tries++)); do
+		! said=$("$@" 2>&1) || return 0
+		sleep 0.1
+	done
+	fail "expected within $limit_s s: $*; saw: $said; $(tail -n 5 out err 2>&1)"
+}
+
+# none COMMAND...: it prints nothing; some COMMAND...: it prints something.
+none() {
+	! some "$@"
+}
+some() {
+	local said
+	said=$("$@") || :
+	echo "$said"
+	[[ -n $said ]]
+}
+
+# as_nobody: from here on cowlab is run without rights, by ${as[@]}, from the folder $place, which the caller removes.
+as_nobody() {
+	place=$(mktemp -d)
+	as=(setpriv --reuid 65534 --regid 65534 --clear-groups --)
+	cp "$COWLAB" "$place/cowlab"
+	printf '#!/bin/bash\nexec %s %q "$@"\n' "${as[*]}" "$place/cowlab" >"$place/nobody"
+	chmod -R 755 "$place"
+	COWLAB=$place/nobody
+}
+
+# The pids of what this test has started.
+our_processes() {
+	grep -lzxF "COWLAB_TEST_MARK=$COWLAB_TEST_MARK" /proc/[0-9]*/environ 2>/dev/null | tr -dc '0-9\n'
+}
+
+# Its QEMUs.
+our_guests() {
+	local pid
+	while read -r pid; do
+		[[ $(readlink "/proc/$pid/exe") != *qemu-system* ]] || echo "$pid"
+	done < <(our_processes)
+}
+
 # Processes of this test that run a probe, or cowlab itself: "PID NAME" lines. Probes are executed
 # from memory.
 our_probes() {
@@ -135,27 +180,19 @@ our_probes() {
 	while read -r pid; do
 		exe=$(readlink "/proc/$pid/exe") || continue
 		[[ $exe != /memfd:* && $exe != "$(readlink -f "$COWLAB")" ]] || echo "$pid ${exe##*[:/]}"
-	done < <(grep -lzxF "COWLAB_TEST_MARK=$COWLAB_TEST_MARK" /proc/[0-9]*/environ 2>/dev/null |
-		tr -dc '0-9\n')
+	done < <(our_processes)
 }
 
-# probe_seen PATTERN: wait until a probe runs whose name matches.
+# probe_seen PATTERN: a probe runs whose name matches, within 30 s.
 probe_seen() {
-	local tries
+	comes 30 probe_runs "$1"
+}
+probe_runs() {
 	# No "| grep -q" here: it ends early, and the pipe's status is then SIGPIPE's.
-	for tries in {1..300}; do
-		[[ ! "$(our_probes) " =~ " "($1)" " ]] || return 0
-		sleep 0.1
-	done
-	fail "expected a probe $1 to run after $tries looks, saw: $(our_probes)"
+	[[ "$(our_probes) " =~ " "($1)" " ]]
 }
 
 # no_probes_left: within 2 s, none of them runs.
 no_probes_left() {
-	local tries
-	for tries in {1..20}; do
-		[[ -n $(our_probes) ]] || return 0
-		sleep 0.1
-	done
-	fail "expected no probe to be left after $tries looks, saw: $(our_probes | tr '\n' ' ')"
+	comes 2 none our_probes
 }
