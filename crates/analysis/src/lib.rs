@@ -10,6 +10,7 @@ pub mod configuration;
 mod difference;
 pub mod figures;
 pub mod fleet;
+pub mod glob;
 pub mod machine;
 pub mod plan;
 pub mod precision;

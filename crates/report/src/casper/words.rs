@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Names and figures of a trace in a table.
 
+use cowlab_analysis::glob::matches;
 use cowlab_casper::profile::{Function, Moments, Profile};
 
 use super::{Order, View};
@@ -67,47 +68,4 @@ pub(super) fn chosen<'a>(profile: &'a Profile, view: &View) -> Vec<(usize, &'a F
     };
     list.sort_by(|(_, a), (_, b)| key(b).total_cmp(&key(a)).then_with(|| a.name.cmp(&b.name)));
     list
-}
-
-/// Whether a name fits a pattern of `*` and `?`.
-pub(super) fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), name.chars().collect());
-    let (mut p, mut n) = (0, 0);
-    // Where the last star stood, and the first character that it does not take.
-    let mut star: Option<(usize, usize)> = None;
-    while n < name.len() {
-        match pattern.get(p) {
-            Some('*') => {
-                star = Some((p, n));
-                p += 1;
-            }
-            Some(&c) if c == '?' || c == name[n] => (p, n) = (p + 1, n + 1),
-            _ => match star {
-                Some((at, taken)) => {
-                    star = Some((at, taken + 1));
-                    (p, n) = (at + 1, taken + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|&c| c == '*')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::matches;
-
-    #[test]
-    fn patterns() {
-        for (pattern, name) in
-            [("*", ""), ("a*c", "abbc"), ("?b*", "abx"), ("pt*", "ptalloc"), ("*x*y", "axbxy")]
-        {
-            assert!(matches(pattern, name), "{pattern} {name}");
-        }
-        for (pattern, name) in [("", "a"), ("a?", "a"), ("*x", "xy"), ("ptalloc", "ptalloc2")] {
-            assert!(!matches(pattern, name), "{pattern} {name}");
-        }
-    }
 }
