@@ -6,10 +6,9 @@ mod browser;
 #[path = "support/gallery.rs"]
 mod gallery;
 
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
 
-use base64::Engine;
 use browser::Browser;
 use cowlab_report::{Document, html};
 use serde_json::{Value, json};
@@ -37,20 +36,6 @@ fn check(browser: &mut Browser, page: &Path, plots: usize, what: &str) {
     assert!(overflow.as_i64().is_some_and(|pixels| pixels <= 0), "{what}: {overflow} px too wide");
 }
 
-/// Saves what the page looks like, where COWLAB_SCREENSHOTS names a folder.
-fn screenshot(browser: &mut Browser, name: &str) {
-    let Some(folder) = env::var_os("COWLAB_SCREENSHOTS").map(PathBuf::from) else { return };
-    let answer = if name.ends_with(".pdf") {
-        browser
-            .call("Page.printToPDF", json!({ "preferCSSPageSize": true, "printBackground": false }))
-    } else {
-        browser.call("Page.captureScreenshot", json!({ "captureBeyondViewport": true }))
-    };
-    let data = answer["data"].as_str().expect("an image");
-    let bytes = base64::engine::general_purpose::STANDARD.decode(data).expect("base64");
-    fs::write(folder.join(name), bytes).expect("writing the screenshot");
-}
-
 #[test]
 fn every_plot_is_drawn_in_each_theme_and_width() {
     let document = gallery::document();
@@ -68,7 +53,7 @@ fn every_plot_is_drawn_in_each_theme_and_width() {
             browser.eval("document.querySelectorAll('.gl-container canvas').length > 0"),
             json!(true)
         );
-        screenshot(&mut browser, name);
+        browser.screenshot(name, true);
     }
 
     // Narrowed and darkened while open; paper is light whatever the screen is.
@@ -90,7 +75,7 @@ fn every_plot_is_drawn_in_each_theme_and_width() {
     check(&mut browser, &page, plots, "after printing");
     browser.emulate(1280, 900, "dark");
     browser.open(&page, READY);
-    screenshot(&mut browser, "print.pdf");
+    browser.screenshot("print.pdf", true);
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
@@ -106,7 +91,7 @@ fn without_webgl_surfaces_are_flat_and_say_so() {
     let said = browser.eval("document.querySelector('#cost-surface .plot-status').innerText");
     assert!(said.as_str().is_some_and(|words| words.contains("no WebGL")), "{said}");
     browser.eval("document.querySelector('#cost-surface').scrollIntoView()");
-    screenshot(&mut browser, "no-webgl.png");
+    browser.screenshot("no-webgl.png", true);
 }
 
 #[test]

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The report on a trace, against saved files; `UPDATE_GOLDEN=1` saves them anew.
 
+#[path = "support/golden.rs"]
+mod golden;
+
 use std::path::Path;
-use std::{env, fs};
 
 use cowlab_casper::compose::{self, Payload};
 use cowlab_casper::meta::FieldKind;
@@ -12,19 +14,7 @@ use cowlab_casper::record::{CASPER_CLOCK_MONOTONIC, CASPER_ORIGIN_STARTED};
 use cowlab_casper::write::{DataChunk, TraceWriter, new_header};
 use cowlab_report::casper::{Group, View, document, summary};
 use cowlab_report::{html, terminal};
-
-fn check(name: &str, actual: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if env::var_os("UPDATE_GOLDEN").is_some() {
-        fs::write(&path, actual).expect("saving the golden file");
-        return;
-    }
-    let expected = fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        expected == actual,
-        "tests/golden/{name} differs; if that is meant: UPDATE_GOLDEN=1 cargo test\n{actual}"
-    );
-}
+use golden::check;
 
 /// 100 forks that call ptalloc six times each, as in 1988.
 fn trace(path: &Path) {

@@ -6,10 +6,9 @@
 mod browser;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
 
-use base64::Engine;
 use browser::Browser;
 use serde_json::{Value, json};
 
@@ -57,15 +56,6 @@ fn until(condition: &str) -> String {
     )
 }
 
-/// Saves what a page looks like, where COWLAB_SCREENSHOTS names a folder.
-fn screenshot(browser: &mut Browser, name: &str) {
-    let Some(folder) = env::var_os("COWLAB_SCREENSHOTS").map(PathBuf::from) else { return };
-    let answer = browser.call("Page.captureScreenshot", json!({}));
-    let data = answer["data"].as_str().expect("an image");
-    let bytes = base64::engine::general_purpose::STANDARD.decode(data).expect("base64");
-    fs::write(folder.join(name), bytes).expect("writing the screenshot");
-}
-
 #[test]
 #[ignore = "needs the site: `make test-docs` builds it and runs this"]
 fn every_page_fits_asks_nobody_and_leads_somewhere() {
@@ -96,10 +86,8 @@ fn every_page_fits_asks_nobody_and_leads_somewhere() {
                 if browser.eval(&until(&format!("{OVERFLOW} <= 0"))) != json!(true) {
                     wrong.push(format!("{what}: {} px too wide", browser.eval(OVERFLOW)));
                 }
-                screenshot(
-                    &mut browser,
-                    &format!("{}-{width}-{scheme}.png", name.replace('/', "-")),
-                );
+                browser
+                    .screenshot(&format!("{}-{width}-{scheme}.png", name.replace('/', "-")), false);
             }
             wrong.extend(browser.complaints().iter().map(|said| format!("{name}: {said}")));
             let asked = browser.requests(page).into_iter().filter(|url| !url.starts_with(&own));
@@ -148,5 +136,5 @@ fn the_search_finds_first_write() {
     ));
     assert!(found.iter().any(|text| text.contains("glossary")), "{found:?}");
     assert_eq!(browser.complaints(), [""; 0]);
-    screenshot(&mut browser, "search.png");
+    browser.screenshot("search.png", false);
 }

@@ -2,12 +2,14 @@
 //! A headless Chromium, driven over its debugging pipe: file descriptors 3 and 4, JSON, NUL-ended.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
+use base64::Engine;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -96,6 +98,21 @@ impl Browser {
             assert!(start.elapsed() < PATIENCE, "not ready: {ready}; {:?}", self.complaints());
             thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// Saves what the page looks like to a PNG or PDF, where COWLAB_SCREENSHOTS names a folder.
+    pub(crate) fn screenshot(&mut self, name: &str, beyond_viewport: bool) {
+        let Some(folder) = env::var_os("COWLAB_SCREENSHOTS").map(PathBuf::from) else { return };
+        let answer = if name.ends_with(".pdf") {
+            let settings = json!({ "preferCSSPageSize": true, "printBackground": false });
+            self.call("Page.printToPDF", settings)
+        } else {
+            let settings = json!({ "captureBeyondViewport": beyond_viewport });
+            self.call("Page.captureScreenshot", settings)
+        };
+        let data = answer["data"].as_str().expect("an image");
+        let bytes = base64::engine::general_purpose::STANDARD.decode(data).expect("base64");
+        fs::write(folder.join(name), bytes).expect("writing the screenshot");
     }
 
     /// The value of a JavaScript expression in the page.
