@@ -3,40 +3,24 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use cowlab_report::casper::Order;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Sort {
-    /// Time in the function alone
-    #[value(name = "self")]
-    Own,
-    /// Time in it and in what it called
-    Inclusive,
-    /// Calls
-    Calls,
-    /// Mean duration
-    Mean,
-    /// 99th percentile of the durations
-    P99,
-    /// Longest duration
-    Max,
-    /// Name
-    Name,
-}
+const ORDERS: [(&str, Order, &str); 7] = [
+    ("self", Order::Own, "Time in the function alone"),
+    ("inclusive", Order::Inclusive, "Time in it and in what it called"),
+    ("calls", Order::Calls, "Calls"),
+    ("mean", Order::Mean, "Mean duration"),
+    ("p99", Order::P99, "99th percentile of the durations"),
+    ("max", Order::Max, "Longest duration"),
+    ("name", Order::Name, "Name"),
+];
 
-impl Sort {
-    pub fn order(self) -> Order {
-        match self {
-            Sort::Own => Order::Own,
-            Sort::Inclusive => Order::Inclusive,
-            Sort::Calls => Order::Calls,
-            Sort::Mean => Order::Mean,
-            Sort::P99 => Order::P99,
-            Sort::Max => Order::Max,
-            Sort::Name => Order::Name,
-        }
-    }
+fn order() -> impl TypedValueParser<Value = Order> {
+    let names = ORDERS.map(|(name, _, what)| PossibleValue::new(name).help(what));
+    let named = |name: String| ORDERS.into_iter().find(|order| order.0 == name);
+    PossibleValuesParser::new(names).map(move |name| named(name).expect("one of them").1)
 }
 
 #[derive(Debug, Args)]
@@ -66,8 +50,8 @@ pub struct TraceReportArgs {
     #[arg(long, value_name = "GLOB")]
     pub function: Option<String>,
     /// Which functions come first
-    #[arg(long, value_enum, default_value = "self")]
-    pub sort: Sort,
+    #[arg(long, default_value = "self", value_parser = order())]
+    pub sort: Order,
     /// Also the times from which the cost of recording is not taken off
     #[arg(long)]
     pub raw: bool,

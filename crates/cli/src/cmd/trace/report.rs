@@ -61,7 +61,7 @@ fn settings(args: &TraceReportArgs) -> Result<(ProfileSettings, View)> {
     };
     let mut view = View {
         function: args.function.clone(),
-        order: args.sort.order(),
+        order: args.sort,
         limit: args.limit,
         raw: args.raw,
         ..View::default()
