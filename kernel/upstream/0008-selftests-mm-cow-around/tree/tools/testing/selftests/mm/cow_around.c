@@ -37,7 +37,7 @@
 #define SPECIAL		(3 * BLOCK + 2)
 #define EDGE		(3 * BLOCK)
 /* How often pages are discarded while blocks are copied. */
-#define ROUNDS		100
+#define ROUNDS		30
 
 static size_t page_size;
 static long pages, table; /* of the area, and of one page table */
