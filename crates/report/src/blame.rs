@@ -88,6 +88,11 @@ impl Blamed {
         }
     }
 
+    /// The share of the copies that a garbage collector made; `None` where no stack says it.
+    pub fn collector_share(&self) -> Option<f64> {
+        self.blame.collector_share()
+    }
+
     /// Stacks by the line, for other programs.
     pub fn folded(&self) -> &str {
         &self.folded
@@ -179,8 +184,15 @@ impl Blamed {
             }
             _ => String::new(),
         };
+        let ending = match blame.ending_share() {
+            share if share > 0.0 && !first.is_ending() => format!(
+                " Programs that were ending copied {}, which does not matter.",
+                fmt::percent(share)
+            ),
+            _ => String::new(),
+        };
         format!(
-            "{} that forks share were copied{each}, {} of it by {} (← is \"called by\").",
+            "{} that forks share were copied{each}, {} of it by {} (← is \"called by\").{ending}",
             self.bytes(blame.pages),
             fmt::percent(first.share),
             first.name()

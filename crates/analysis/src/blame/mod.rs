@@ -20,7 +20,7 @@ pub struct Blame {
     pub other_pages: f64,
     /// Processes that were forked and copied some, by the name of their program.
     pub workers: BTreeMap<String, usize>,
-    /// By the code, the costliest first.
+    /// By the code, the costliest first; that of programs that were ending is last.
     pub places: Vec<Place>,
     /// By what is mapped there, the costliest first.
     pub mappings: Vec<(String, Estimate)>,
@@ -55,7 +55,31 @@ pub struct Place {
     pub half_ns: Option<u64>,
 }
 
+impl Blame {
+    /// The share of the copies that was made by programs that were ending.
+    pub fn ending_share(&self) -> f64 {
+        self.places.iter().filter(|place| place.is_ending()).map(|place| place.share).sum()
+    }
+
+    /// The share that a garbage collector made of the copies of programs that went on; `None` where no
+    /// stack of one was seen. What Ruby writes without names may be its collector's.
+    pub fn collector_share(&self) -> Option<f64> {
+        let goes_on = || self.places.iter().filter(|place| !place.is_ending());
+        let share = |of: &Place| of.share;
+        let all: f64 = goes_on().map(share).sum();
+        let is_collector = |place: &&Place| {
+            place.cause.is_some_and(|cause| COLLECTORS.contains(&cause.id.as_str()))
+        };
+        (all > 0.0).then(|| goes_on().filter(is_collector).map(share).sum::<f64>() / all)
+    }
+}
+
 impl Place {
+    /// Whether its program was ending.
+    pub fn is_ending(&self) -> bool {
+        self.cause.is_some_and(|cause| cause.id == ENDS)
+    }
+
     /// `visit ← collect`.
     pub fn name(&self) -> String {
         self.functions.join(" ← ")
@@ -69,6 +93,13 @@ impl Place {
         (format!("{} ({})", self.program, self.writer), by)
     }
 }
+
+/// The cause of copies that do not matter, and are told last: who made them ended.
+const ENDS: &str = "program-ends";
+
+/// Those of copies that a garbage collector made.
+const COLLECTORS: [&str; 5] =
+    ["cpython-collector", "ruby-collector", "ruby-objects", "php-collector", "v8-collector"];
 
 /// Functions that a place is named by.
 const NAMED: usize = 3;
@@ -117,7 +148,10 @@ pub fn blame(stacks: &CopyStacks, total_pages: f64, workers: &BTreeMap<String, u
             }
         })
         .collect();
-    places.sort_by(|one, two| two.pages.value.total_cmp(&one.pages.value));
+    places.sort_by(|one, two| {
+        let by_end = one.is_ending().cmp(&two.is_ending());
+        by_end.then(two.pages.value.total_cmp(&one.pages.value))
+    });
     let mut mappings: Vec<(String, Estimate)> =
         by_mapping.iter().map(|(name, of)| ((*name).to_owned(), sum.pages(of))).collect();
     mappings.sort_by(|one, two| two.1.value.total_cmp(&one.1.value));
@@ -334,6 +368,28 @@ mod tests {
         assert_eq!((work.pages.low, work.pages.high), (2.0, 2.0), "all were told");
         assert_eq!(collector.cause.unwrap().id, "cpython-collector");
         assert!(folded(&all).contains("server (child);main;work;write 2"));
+    }
+
+    #[test]
+    fn what_a_program_that_ends_copies_is_not_its_collectors() {
+        let ends =
+            ["decref", "dict_dealloc", "gc_collect_main", "finalize_modules", "Py_FinalizeEx"];
+        let collects = ["gc_reset_refs", "deduce_unreachable", "gc_collect_main"];
+        let all = stacks(&[
+            (&ends, 1, "child", 1),
+            (&ends, 1, "child", 1),
+            (&["clean", "__run_exit_handlers", "exit"], 2, "child", 1),
+            (&collects, 3, "child", 1),
+            (&["work", "main"], 3, "child", 1),
+            (&["work", "main"], 3, "child", 1),
+            (&["work", "main"], 3, "child", 1),
+        ]);
+        let blame = blame(&all, 7.0, &BTreeMap::new());
+        let ids: Vec<_> =
+            blame.places.iter().map(|place| place.cause.map(|cause| &cause.id[..])).collect();
+        assert_eq!(ids, [None, Some("cpython-collector"), Some("program-ends")]);
+        assert_eq!((blame.ending_share(), blame.collector_share()), (3.0 / 7.0, Some(0.25)));
+        assert_eq!(Blame::default().collector_share(), None);
     }
 
     #[test]
