@@ -15,8 +15,9 @@ use serde::Serialize;
 
 use crate::{Block, Cell, Column, Document, Drawing, Finding, Rows, Section, flame, fmt};
 
-/// Places that have a sentence of their own.
+/// Places that have a sentence of their own: so many, with at least that share.
 const TOLD: usize = 10;
+const TOLD_SHARE: f64 = 0.001;
 /// Places in the table.
 const LISTED: usize = 60;
 
@@ -203,15 +204,21 @@ impl Blamed {
         let blame = &self.blame;
         let mut blocks: Vec<Block> = Vec::new();
         let mut told = BTreeSet::new();
-        for place in blame.places.iter().take(TOLD) {
+        let (told_places, rest): (Vec<_>, Vec<_>) = blame
+            .places
+            .iter()
+            .enumerate()
+            .partition(|(at, place)| *at == 0 || (*at < TOLD && place.share >= TOLD_SHARE));
+        for (_, place) in told_places {
             // What is known of a cause is said once.
             let is_new = place.cause.is_none_or(|cause| told.insert(&cause.id));
             blocks.push(self.finding(place, is_new));
         }
-        if let Some(rest) = blame.places.get(TOLD..).filter(|rest| !rest.is_empty()) {
-            let pages: f64 = rest.iter().map(|place| place.pages.value).sum();
+        if !rest.is_empty() {
+            let pages: f64 = rest.iter().map(|(_, place)| place.pages.value).sum();
+            let places = if rest.len() == 1 { "other place" } else { "other places" };
             blocks.push(Block::Text(format!(
-                "{} other places copied {} pages together ({}).",
+                "{} {places} copied {} pages in all ({}).",
                 rest.len(),
                 fmt::count(pages.round() as u64),
                 fmt::percent(pages / blame.pages)
