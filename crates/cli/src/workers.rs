@@ -51,11 +51,11 @@ pub const COLUMNS: [Column; 11] = [
     },
     Column {
         is_shown: |of| of.workers.iter().any(|one| one.erosion_bytes_per_s.is_some()),
-        ..main("loses/min", 9, |of| of.erosion_bytes_per_s.map(a_minute))
+        ..main("loses/min", 9, |of| of_worker(of, of.erosion_bytes_per_s.map(a_minute)))
     },
     Column {
         is_shown: |of| of.workers.iter().any(|one| one.shared_ends_s.is_some()),
-        ..main("none in", 12, |of| of.shared_ends_s.map(age))
+        ..main("none in", 12, |of| of_worker(of, of.shared_ends_s.map(age)))
     },
 ];
 
@@ -72,6 +72,11 @@ pub fn fitting(figures: &Figures, room: u16) -> Option<Vec<&'static Column>> {
 
 fn any(of: &Figures, bytes: fn(&Worker) -> Option<u64>) -> bool {
     of.workers.iter().filter_map(bytes).any(|bytes| bytes > 0)
+}
+
+/// A cell that is empty for the parent: it gives memory to its workers, and loses none.
+fn of_worker(of: &Worker, cell: Option<String>) -> Option<String> {
+    of.parent.map_or_else(|| Some(String::new()), |_| cell)
 }
 
 /// What is lost in a minute.

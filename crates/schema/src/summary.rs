@@ -283,7 +283,7 @@ pub const SUMMARIES: &[Summary] = &[
                 "workers",
                 "the parent and each worker: `pid`, `parent`, `slot`, `age_s`, `rss_bytes`, `pss_bytes`, \
                  `shared_bytes`, `own_bytes`, `copied_bytes`, `file_bytes`, `shm_bytes`, `ksm_bytes`, \
-                 `swapped_bytes`, `erosion_bytes_per_s`, `shared_ends_s`",
+                 `swapped_bytes`, `erosion_bytes_per_s`, `shared_ends_s`, `settles_at_bytes`",
             ),
         ],
     ),

@@ -95,8 +95,12 @@ pub struct Worker {
     pub swapped_bytes: Option<u64>,
     /// How fast `shared_bytes` becomes less now; `None` before the second look.
     pub erosion_bytes_per_s: Option<f64>,
-    /// Until nothing is shared, at that rate; `None` where it is 0 or not known.
+    /// Until nothing is shared, at that rate; `None` where it is 0 or not known, and where it will not go on:
+    /// the worker is about to settle.
     pub shared_ends_s: Option<f64>,
+    /// `own_bytes` at which older workers, which lose nothing any more, have settled, where this one still has
+    /// less and loses some.
+    pub settles_at_bytes: Option<u64>,
     /// `own_bytes` at each look, oldest first.
     #[serde(skip)]
     pub own_history: Vec<u64>,
@@ -162,6 +166,7 @@ impl Worker {
             swapped_bytes: seen.rollup.swapped_bytes,
             erosion_bytes_per_s: shared_bytes.and(erosion),
             shared_ends_s: erosion.zip(shared_bytes).and_then(left),
+            settles_at_bytes: None,
             own_history: history
                 .map_or(Vec::new(), |all| all.0.iter().map(|of| of.own_bytes).collect()),
         }
@@ -190,6 +195,7 @@ impl Figures {
             .collect();
         let is_parent = |one: &Worker| one.parent.is_none();
         workers.sort_by(|a, b| is_parent(b).cmp(&is_parent(a)).then(b.age_s.total_cmp(&a.age_s)));
+        settle(&mut workers);
         Figures {
             pid: members.first().map_or(0, |parent| parent.pid),
             name: name.to_owned(),
@@ -216,6 +222,24 @@ impl Figures {
         forked(&self.workers)
     }
 
+    /// For how long, at most, restarting saves that: until the workers have as much of their own again, by the
+    /// rate at which the youngest loses now, or by the age of one that has.
+    pub fn restart_lasts_s(&self) -> Option<f64> {
+        let (oldest, youngest) = self.oldest_and_youngest()?;
+        let has_grown = |one: &&Worker| one.own_bytes as f64 >= 0.9 * oldest.own_bytes as f64;
+        let by_age =
+            self.forked().filter(has_grown).map(|one| one.age_s).fold(f64::INFINITY, f64::min);
+        let elders: Vec<u64> = self
+            .forked()
+            .filter(|one| one.own_bytes > youngest.own_bytes)
+            .map(|one| one.own_bytes - youngest.own_bytes)
+            .collect();
+        let mean = elders.iter().sum::<u64>() as f64 / elders.len().max(1) as f64;
+        let rate = youngest.erosion_bytes_per_s.filter(|rate| *rate > 0.0);
+        let by_rate = rate.map_or(f64::INFINITY, |rate| mean / rate);
+        Some(by_age.min(by_rate))
+    }
+
     /// The oldest worker and the youngest that tell what restarting saves: they have very different ages.
     pub fn oldest_and_youngest(&self) -> Option<(&Worker, &Worker)> {
         oldest_and_youngest(&self.workers)
@@ -233,6 +257,30 @@ fn oldest_and_youngest(workers: &[Worker]) -> Option<(&Worker, &Worker)> {
     let oldest = forked(workers).next()?;
     let youngest = forked(workers).rfind(|one| one.age_s >= GROWN_S)?;
     (youngest.age_s * 2.0 <= oldest.age_s).then_some((oldest, youngest))
+}
+
+/// One that loses less than this share of its own memory in a minute has settled.
+const SETTLED_SHARE: f64 = 0.01;
+
+/// What is lost at first is not lost for ever: where all workers of twice a worker's age have settled, it will.
+fn settle(workers: &mut [Worker]) {
+    let level = |one: &Worker| -> Option<u64> {
+        one.erosion_bytes_per_s.filter(|rate| *rate > 0.0)?;
+        let mut level = None;
+        for elder in forked(workers).filter(|elder| elder.age_s >= 2.0 * one.age_s) {
+            let a_minute = elder.erosion_bytes_per_s? * 60.0;
+            if a_minute > elder.own_bytes as f64 * SETTLED_SHARE {
+                return None;
+            }
+            level = level.max(Some(elder.own_bytes));
+        }
+        level.filter(|level| *level > one.own_bytes)
+    };
+    let levels: Vec<Option<u64>> = workers.iter().map(level).collect();
+    for (one, level) in workers.iter_mut().zip(levels).filter(|(one, _)| one.parent.is_some()) {
+        one.settles_at_bytes = level;
+        one.shared_ends_s = one.shared_ends_s.filter(|_| level.is_none());
+    }
 }
 
 fn restart_saves(workers: &[Worker]) -> Option<u64> {

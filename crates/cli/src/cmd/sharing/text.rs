@@ -144,7 +144,9 @@ fn lost(of: &Figures) -> Option<String> {
         return Some(format!("How fast they lose it takes two looks: `{command}`."));
     };
     let (Some(shared), Some(ends_s)) = (one.shared_bytes, one.shared_ends_s) else {
-        return Some("No worker loses shared memory now.".to_owned());
+        let settles =
+            settles(of).unwrap_or_else(|| "No worker loses shared memory now.".to_owned());
+        return Some(settles);
     };
     Some(format!(
         "Worker {} loses {} a minute: at this rate nothing of its {} is shared any more in {}.",
@@ -152,6 +154,22 @@ fn lost(of: &Figures) -> Option<String> {
         a_minute(rate),
         bytes(shared),
         age(ends_s)
+    ))
+}
+
+/// What the worker that loses most comes to, where older ones have settled.
+fn settles(of: &Figures) -> Option<String> {
+    let settling =
+        of.forked().filter_map(|one| Some((one, one.erosion_bytes_per_s?, one.settles_at_bytes?)));
+    let (one, rate, level) = settling.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    Some(format!(
+        "Worker {} loses {} a minute. Older workers lose next to nothing any more, and have settled at {} of \
+         their own: it has {}, and as much in {} at this rate.",
+        one.pid,
+        a_minute(rate),
+        bytes(level),
+        bytes(one.own_bytes),
+        age((level - one.own_bytes) as f64 / rate)
     ))
 }
 
@@ -176,7 +194,11 @@ fn restarts(of: &Figures) -> Option<String> {
         bytes(youngest.own_bytes)
     );
     Some(match saves > of.pss_bytes.unwrap_or(0) / 100 {
-        true => format!("{have}: with every worker as young, {} less would be used.", bytes(saves)),
+        true => format!(
+            "{have}: with every worker as young, {} less would be used, until they have grown again{}.",
+            bytes(saves),
+            of.restart_lasts_s().map_or_else(String::new, |s| format!(": in {} at most", age(s)))
+        ),
         false => format!("{have}: restarting workers would save next to nothing."),
     })
 }
@@ -252,6 +274,7 @@ pub mod tests {
             swapped_bytes: Some(0),
             erosion_bytes_per_s: Some(rate),
             shared_ends_s: (rate > 0.0).then(|| ((200 - own) * MIB) as f64 / rate),
+            settles_at_bytes: None,
             own_history: (0..own).map(|mib| mib * MIB).collect(),
         };
         let parent =
@@ -289,8 +312,27 @@ pub mod tests {
              Worker 4711 loses 1.20 MiB a minute: at this rate nothing of its 120 MiB is shared any \
              more in 1 h 40 min.\n\
              Worker 4711, forked 3 h ago, has 80.0 MiB of its own; the youngest, 4713, forked 5 min \
-             ago, has 20.0 MiB: with every worker as young, 100 MiB less would be used."
+             ago, has 20.0 MiB: with every worker as young, 100 MiB less would be used, until they have \
+             grown again: in 3 h at most."
         );
+    }
+
+    #[test]
+    fn where_older_workers_have_settled_a_young_one_will() {
+        let mut figures = example();
+        for one in &mut figures.workers {
+            (one.erosion_bytes_per_s, one.shared_ends_s) = (Some(0.0), None);
+        }
+        let youngest = &mut figures.workers[3];
+        youngest.erosion_bytes_per_s = Some(MIB as f64);
+        youngest.settles_at_bytes = Some(80 * MIB);
+        let text = sentences(&figures);
+        assert_eq!(
+            text[1],
+            "Worker 4713 loses 60.0 MiB a minute. Older workers lose next to nothing any more, and have \
+             settled at 80.0 MiB of their own: it has 20.0 MiB, and as much in 60 s at this rate."
+        );
+        assert!(text[2].ends_with("until they have grown again: in 50 s at most."), "{}", text[2]);
     }
 
     #[test]
