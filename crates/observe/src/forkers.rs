@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use cowlab_machine::status;
+use cowlab_machine::{ProcessError, status};
 
 use crate::target::{Image, Target};
 use crate::watch::Wanted;
@@ -24,6 +24,8 @@ pub struct Seen {
     pub anonymous_bytes: Option<u64>,
     /// Whether its memory may be looked at.
     pub may_look: bool,
+    /// Whether it has ended, and has no memory any more: nobody has waited for it yet.
+    pub has_ended: bool,
     /// Whether it runs on as its parent forked it; `None` where one of the two may not be looked at.
     pub as_forked: Option<bool>,
 }
@@ -47,7 +49,10 @@ pub fn look() -> Vec<Seen> {
     let mut all: Vec<(Seen, Option<Image>)> = Vec::new();
     for (pid, _) in Wanted::All.find().unwrap_or_default() {
         let Ok(target) = Target::open(pid.cast_signed()) else { continue };
-        let (Ok(stat), image) = (target.stat(), target.image().ok()) else { continue };
+        let (Ok(stat), image) = (target.stat(), target.image()) else { continue };
+        let is_refused = matches!(image, Err(ProcessError::NoPermission { .. }));
+        let has_ended = image.is_err() && !is_refused;
+        let image = image.ok();
         let text = target.read("status").unwrap_or_default();
         let seen = Seen {
             pid: target.pid(),
@@ -55,6 +60,7 @@ pub fn look() -> Vec<Seen> {
             has_reaped: stat.reaped_minor_faults > 0,
             anonymous_bytes: status::bytes(&text, "RssAnon"),
             may_look: image.is_some(),
+            has_ended,
             as_forked: None,
             name: stat.name,
         };

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use cowlab_machine::capability::{self, Capability};
+use cowlab_machine::limits::CAP_SYS_PTRACE;
 use cowlab_machine::{Facts, Root, Stat};
 use cowlab_model::application::Children;
 use cowlab_observe::Target;
-use cowlab_observe::forkers::{self, Forker};
+use cowlab_observe::forkers::{self, Forker, Seen};
 use cowlab_observe::sharing::Sharing;
 use cowlab_observe::watch::Wanted;
 use cowlab_schema::Command;
@@ -96,6 +97,8 @@ struct OverviewSummary {
     programs: Vec<Program>,
     left_out: usize,
     unseen: usize,
+    #[serde(skip)]
+    not_seen: Option<String>,
     commands: Vec<Next>,
 }
 
@@ -120,7 +123,10 @@ pub fn run(json: bool) -> Result<()> {
     }
     let mut programs = ranked(programs);
     let left_out = programs.split_off(programs.len().min(SHOWN)).iter().map(Program::count).sum();
-    let unseen = all.iter().filter(|seen| !seen.may_look).count();
+    let unseen: Vec<&Seen> = all.iter().filter(|of| !of.may_look && !of.has_ended).collect();
+    let may_all = facts.credentials.as_ref().is_some_and(|own| own.has(CAP_SYS_PTRACE));
+    let not_seen = not_seen(&unseen, may_all);
+    let unseen = unseen.len();
     let summary = OverviewSummary {
         host: facts.host.clone(),
         kernel: facts.kernel.clone(),
@@ -132,10 +138,35 @@ pub fn run(json: bool) -> Result<()> {
         programs,
         left_out,
         unseen,
+        not_seen,
     };
     match json {
         true => output::json_of(&summary, &[], &missing(unseen, &summary.programs)),
         false => output::text(&screen::document(&facts, &summary)),
+    }
+}
+
+/// Names of processes in a line.
+const NAMED: usize = 3;
+
+/// Whose memory was not seen, and why. Who has the right is told who refuses all the same.
+fn not_seen(unseen: &[&Seen], may_all: bool) -> Option<String> {
+    let names: Vec<String> =
+        unseen.iter().take(NAMED).map(|of| format!("{} ({})", of.name, of.pid)).collect();
+    let more = match unseen.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    match (unseen.len(), may_all) {
+        (0, _) => None,
+        (_, true) => Some(format!(
+            "the memory of {}{more}: a container or a security module forbids it",
+            names.join(", ")
+        )),
+        (1, false) => Some(format!("the memory of {}: needs root, or CAP_SYS_PTRACE", names[0])),
+        (count, false) => {
+            Some(format!("the memory of {count} processes: needs root, or CAP_SYS_PTRACE"))
+        }
     }
 }
 
@@ -361,6 +392,21 @@ mod tests {
             assert_eq!(told.iter().all(|of| of.needs_root), worst.is_some());
             assert!(told.iter().all(|of| !of.command.contains("PID")));
         }
+    }
+
+    #[test]
+    fn who_has_the_right_hears_who_refuses() {
+        let one = |pid| Seen { pid, name: "web".into(), ..Seen::default() };
+        let of = |count, may_all| {
+            let all: Vec<Seen> = (1..=count).map(one).collect();
+            not_seen(&all.iter().collect::<Vec<_>>(), may_all).unwrap_or_default()
+        };
+        assert_eq!((of(0, true), of(0, false)), Default::default());
+        assert_eq!(of(1, false), "the memory of web (1): needs root, or CAP_SYS_PTRACE");
+        assert_eq!(of(5, false), "the memory of 5 processes: needs root, or CAP_SYS_PTRACE");
+        let forbidden = "web (1), web (2), web (3) and 2 more: a container or a security module";
+        assert!(of(5, true).contains(forbidden), "{}", of(5, true));
+        assert!(!of(1, true).contains("root"));
     }
 
     #[test]

@@ -20,9 +20,8 @@ pub fn document(facts: &Facts, of: &OverviewSummary) -> Document {
     if !lacking.is_empty() {
         row("not here", lacking);
     }
-    if of.unseen > 0 {
-        let processes = count(of.unseen, "process", "processes");
-        row("not seen", format!("the memory of {processes}: needs root, or CAP_SYS_PTRACE"));
+    if let Some(not_seen) = &of.not_seen {
+        row("not seen", not_seen.clone());
     }
     let is_usual = |of: &Program| of.stop_ns.as_ref().is_some_and(|stop| !stop.is_calibrated);
     if of.programs.iter().any(is_usual) {
