@@ -5,7 +5,9 @@ use cowlab_schema::{Policy, fmt};
 use serde::Serialize;
 
 use crate::facts::Facts;
-use crate::limits::{CAP_SYS_ADMIN, CAP_SYS_PTRACE};
+use crate::limits::{
+    CAP_BPF, CAP_DAC_READ_SEARCH, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SYS_NICE, CAP_SYS_PTRACE,
+};
 use crate::usable;
 
 /// One thing that cowlab can use.
@@ -86,6 +88,17 @@ pub fn list(facts: &Facts) -> Vec<Capability> {
             "processes of other users",
             "footprint, watch, tend of a pid",
             needs(has(CAP_SYS_PTRACE), "root, or CAP_SYS_PTRACE; one's own processes work without"),
+        ),
+        Capability::of(
+            "huge pages of other programs",
+            "tend",
+            needs(facts.thp.is_some(), "a kernel with CONFIG_TRANSPARENT_HUGEPAGE").and_then(
+                |()| {
+                    let all = [CAP_SYS_NICE, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH];
+                    let what = "root, or CAP_SYS_NICE, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
+                    needs(all.into_iter().all(has), what)
+                },
+            ),
         ),
         Capability::of(
             "delay accounting",
@@ -196,8 +209,10 @@ fn quiet(facts: &Facts) -> Vec<Capability> {
             "perf and BPF for the whole machine",
             "observe",
             needs(
-                facts.credentials.as_ref().is_some_and(|own| own.has(CAP_SYS_ADMIN)),
-                "root, or CAP_SYS_ADMIN",
+                facts.credentials.as_ref().is_some_and(|own| {
+                    own.has(CAP_SYS_ADMIN) || own.has(CAP_BPF) && own.has(CAP_PERFMON)
+                }),
+                "root, or CAP_BPF and CAP_PERFMON",
             ),
         ),
     ]

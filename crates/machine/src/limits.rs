@@ -15,6 +15,10 @@ pub const CAP_SYS_PTRACE: u32 = 19;
 pub const CAP_SYS_ADMIN: u32 = 21;
 /// Bit of CAP_SYS_NICE in CapEff.
 pub const CAP_SYS_NICE: u32 = 23;
+/// Bit of CAP_PERFMON in CapEff, since Linux 5.8.
+pub const CAP_PERFMON: u32 = 38;
+/// Bit of CAP_BPF in CapEff, since Linux 5.8.
+pub const CAP_BPF: u32 = 39;
 /// Bit of CAP_SYS_RESOURCE in CapEff.
 pub const CAP_SYS_RESOURCE: u32 = 24;
 

@@ -3,15 +3,10 @@
 
 use std::fs;
 
+use cowlab_machine::limits::{CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN};
 use cowlab_machine::{Root, status};
 use serde::Serialize;
 
-/// Bit of CAP_SYS_ADMIN in CapEff (capabilities(7)).
-const CAP_SYS_ADMIN: u32 = 21;
-/// Bit of CAP_PERFMON, since Linux 5.8.
-const CAP_PERFMON: u32 = 38;
-/// Bit of CAP_BPF, since Linux 5.8.
-const CAP_BPF: u32 = 39;
 /// The inode of the first pid namespace (kernel: include/linux/proc_ns.h, PROC_PID_INIT_INO).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 

@@ -135,12 +135,14 @@ pub fn abilities(
         Some(of) => of.needs.clone().map_or_else(|| Ok("yes".to_owned()), Err),
         None => Err("this kernel has none".to_owned()),
     };
+    // Of this machine's memory none can be huge, or none of another program's.
+    let may_tend = here("THP of").and_then(|_| here("huge pages of other programs"));
     let prices = format!("roughly; well after `{}`", Command::Calibrate);
     [
         ("look at a process", Command::FootprintForks, here("processes of other users")),
         ("see each fork and its stop", Command::Watch, here("perf and BPF")),
         ("see each copy", Command::FootprintForks, here("perf and BPF")),
-        ("huge pages from outside", Command::TendDryRun, here("THP of")),
+        ("huge pages from outside", Command::TendDryRun, may_tend),
         ("prices in ms", Command::Advise, Ok(prices)),
         ("measure this machine", Command::Calibrate, here("a quiet machine")),
     ]
