@@ -20,6 +20,20 @@ says err 'fork-sweep .*Smith and Maguire'
 
 # The program that is meant.
 refuses 1 'no process is named redis-srever: .*`cowlab` lists those that fork' watch redis-srever
+# A process that is meant by a part of its name, by its program's file, as a verb, by a flag.
+mkdir programs && cp "$(command -v sleep)" programs/mistaken
+programs/mistaken 100 &
+mistaken=$!
+trap 'kill $mistaken 2>/dev/null || true' EXIT
+for _ in {1..100}; do [[ $(<"/proc/$mistaken/comm") != mistaken ]] || break; sleep 0.1; done
+refuses 1 "no process is named mistake: did you mean mistaken \\($mistaken\\).*\\? \`cowlab\` lists" explain mistake
+refuses 1 "did you mean mistaken \\($mistaken\\)" explain mistakne
+refuses 1 "mistaken: not a control group, but a file: name the process that runs it, mistaken \\($mistaken\\)" \
+	explain "$PWD/programs/mistaken"
+refuses 2 '`cowlab explain mistaken`' mistaken
+refuses 2 'mistaken is a process, .*`cowlab advise mistaken`' predict mistaken
+refuses 2 '`cowlab explain 4711`' explain --pid 4711
+refuses 2 "'redis://127.0.0.1:6379' .*\`cowlab doctor --redis redis://HOST:PORT\`" explain redis://127.0.0.1:6379
 refuses 1 'there is no process 999999999: .*`cowlab` lists those that fork' blame 999999999
 refuses 2 'name a running process .*`cowlab footprint -- ' footprint
 refuses 1 'named ./program: to start a program write `--` before it' footprint ./program
@@ -38,7 +52,7 @@ refuses 2 'this kernel has no pages of 3 MiB: it has 4 KiB|CONFIG_TRANSPARENT_HU
 	bench cow-faults --page-size-bytes 3MiB
 if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then
 	as_nobody
-	trap 'rm -rf "$place"' EXIT
+	trap 'rm -rf "$place"; kill $mistaken 2>/dev/null || true' EXIT
 	refuses 1 'needs root, or CAP_BPF' blame 1
 	refuses 1 'needs CAP_SYS_PTRACE: run as root, or as a service' tend $$ --once
 	refuses 1 'choose another folder with --output: Permission denied' bench fork-table --output /root/runs

@@ -9,6 +9,7 @@ mod context;
 mod fork_rate;
 mod lab;
 mod measure;
+mod mistakes;
 mod next_stop;
 mod output;
 mod profile_file;
@@ -34,7 +35,10 @@ fn main() -> ExitCode {
     if std::env::args_os().skip(1).eq(["--version"]) {
         return ended(output::print(concat!("cowlab ", env!("CARGO_PKG_VERSION"), "\n")));
     }
-    ended(dispatch(&Cli::command().get_matches()))
+    let words: Vec<String> =
+        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let matches = Cli::command().try_get_matches();
+    ended(dispatch(&matches.unwrap_or_else(|error| mistakes::hinted(error, &words).exit())))
 }
 
 /// Do what a command line says.

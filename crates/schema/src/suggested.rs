@@ -29,6 +29,8 @@ macro_rules! commands {
 commands! {
     /// What each choice would change for a process.
     Advise = "advise PID",
+    /// The same of a server that is asked.
+    AdviseRedis = "advise redis://HOST:PORT",
     /// The same, whole.
     AdviseTables = "advise PID --tables",
     /// Which code copies.

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cowlab_machine::{ProcessError, Stat};
+use cowlab_schema::Command;
 
 use super::reading;
 use crate::target::Target;
@@ -40,11 +41,7 @@ pub enum WantedError {
     #[error("no process is named {}: {}", .0, name_hint(.0))]
     NoSuchName(String),
     /// No such group.
-    #[error(
-        "{}: not a control group (no cgroup.procs in it); name its folder, such as \
-         /sys/fs/cgroup/system.slice/redis-server.service",
-        .0.display()
-    )]
+    #[error("{}: not a control group{}", .0.display(), group_hint(.0))]
     NotACgroup(PathBuf),
     /// Several, where one is meant.
     #[error("several processes are meant: give the pid of one:{}", command_lines(.0))]
@@ -54,14 +51,82 @@ pub enum WantedError {
     EmptyCgroup(PathBuf),
 }
 
+/// As much of a name as the kernel keeps.
+fn cut(name: &str) -> String {
+    let bytes = name.as_bytes();
+    String::from_utf8_lossy(&bytes[..bytes.len().min(15)]).into_owned()
+}
+
 /// What to do about a name that no process has.
-fn name_hint(name: &str) -> &'static str {
-    match name.contains('/') {
-        true => "to start a program write `--` before it, where the verb takes one",
-        false => {
-            "names are the kernel's, as `ps -o comm` shows them; `cowlab` lists those that fork"
+fn name_hint(name: &str) -> String {
+    if name.contains('/') {
+        return "to start a program write `--` before it, where the verb takes one".to_owned();
+    }
+    let meant = match alike(name, &everybody()) {
+        meant if meant.is_empty() => {
+            "names are the kernel's, as `ps -o comm` shows them;".to_owned()
+        }
+        meant => format!("did you mean {}?", meant.join(" or ")),
+    };
+    format!("{meant} `cowlab` lists those that fork")
+}
+
+/// What to do about a path that is no group: it may be a program's.
+fn group_hint(path: &Path) -> String {
+    let name = path.file_name().filter(|_| path.is_file()).map(|name| name.to_string_lossy());
+    let Some(name) = name else {
+        return " (no cgroup.procs in it); name its folder, such as \
+                /sys/fs/cgroup/system.slice/redis-server.service"
+            .to_owned();
+    };
+    let cut = cut(&name);
+    match named(&cut, &everybody()) {
+        Some(process) => format!(", but a file: name the process that runs it, {process}"),
+        None => format!(", but a file, and no process is named {cut}"),
+    }
+}
+
+/// The first process of a name, with its pid.
+fn named(name: &str, all: &[(u32, Stat)]) -> Option<String> {
+    let own = std::process::id();
+    let first = all.iter().find(|(pid, stat)| stat.name == name && *pid != own);
+    first.map(|(pid, stat)| format!("{} ({pid})", stat.name))
+}
+
+/// Names that are told of those that are alike.
+const ALIKE: usize = 3;
+/// Letters of a name that are taken for a part of another.
+const LEAST_PART: usize = 3;
+
+/// Processes of which a name is a part, or all but two letters of it: one a name, nearest first.
+fn alike(name: &str, all: &[(u32, Stat)]) -> Vec<String> {
+    let own = std::process::id();
+    let is_part = |of: &str| name.len() >= LEAST_PART && of.contains(name);
+    let mut found: Vec<(usize, &str)> = all
+        .iter()
+        .filter(|(pid, _)| *pid != own)
+        .map(|(_, stat)| (distance(name, &stat.name), stat.name.as_str()))
+        .filter(|(apart, of)| is_part(of) || *apart <= 2 && *apart * 3 < name.len())
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found.truncate(ALIKE);
+    found.into_iter().filter_map(|(_, of)| named(of, all)).collect()
+}
+
+/// Letters to change, add or leave out (Levenshtein 1966).
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.chars().enumerate() {
+        let mut before = std::mem::replace(&mut row[0], at + 1);
+        for (column, its) in other.iter().enumerate() {
+            let changed = before + usize::from(letter != *its);
+            before = row[column + 1];
+            row[column + 1] = changed.min(before + 1).min(row[column] + 1);
         }
     }
+    row[other.len()]
 }
 
 /// A line each, with the pid.
@@ -77,7 +142,7 @@ fn command_lines(of: &[u32]) -> String {
 
 impl Wanted {
     /// A pid if it is a number, a control group if it is a whole path, else a name. Fails if it is
-    /// empty.
+    /// empty or a server's address.
     pub fn parse(word: &str) -> Result<Wanted, String> {
         if word.is_empty() {
             return Err("name a process by its pid or its name".to_owned());
@@ -88,10 +153,14 @@ impl Wanted {
         if word.starts_with('/') {
             return Ok(Wanted::Cgroup(word.into()));
         }
-        // The kernel cuts names as well.
-        let bytes = word.as_bytes();
-        let cut = &bytes[..bytes.len().min(15)];
-        Ok(Wanted::Name(String::from_utf8_lossy(cut).into_owned()))
+        if word.contains("://") {
+            return Err(format!(
+                "that is a server's address, which `{}` and `{}` take; here name its process by pid or name",
+                Command::AdviseRedis,
+                Command::DoctorRedis
+            ));
+        }
+        Ok(Wanted::Name(cut(word)))
     }
 
     /// What several words mean together; no word means all.
@@ -214,6 +283,28 @@ mod tests {
             Ok(Wanted::Cgroup("/sys/fs/cgroup/x".into()))
         );
         assert!(Wanted::parse("").is_err());
+        let address = Wanted::parse("redis://127.0.0.1:6379").unwrap_err();
+        assert!(address.contains("cowlab doctor --redis"), "{address}");
+    }
+
+    #[test]
+    fn who_mistypes_a_name_is_told_those_that_are_alike() {
+        let of = |pid: u32, name: &str| (pid, Stat { name: name.into(), ..Stat::default() });
+        let all =
+            [of(7, "redis-server"), of(8, "redis-server"), of(9, "sh"), of(10, "redis-sentinel")];
+        assert_eq!(alike("redis", &all), ["redis-server (7)", "redis-sentinel (10)"]);
+        assert_eq!(alike("redis-srever", &all), ["redis-server (7)"]);
+        assert!(alike("abc", &all).is_empty() && alike("s", &all).is_empty());
+        assert_eq!((distance("", "abc"), distance("kitten", "sitting")), (3, 3));
+    }
+
+    #[test]
+    fn a_programs_file_is_no_group_and_its_process_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("no-such-program");
+        fs::write(&file, "").unwrap();
+        let error = Wanted::Cgroup(file).find().unwrap_err().to_string();
+        assert!(error.contains("but a file, and no process is named no-such-program"), "{error}");
     }
 
     #[test]

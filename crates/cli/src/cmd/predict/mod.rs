@@ -8,8 +8,9 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use cowlab_model::cost::{Deferred, Predicted, Prediction, Question, deferred, predict};
 use cowlab_model::profile::MachineProfile;
+use cowlab_observe::watch::Wanted;
 use cowlab_report::{Block, Cell, Document, Rows, Section, Table};
-use cowlab_schema::{Policy, predict as names};
+use cowlab_schema::{Command, Policy, predict as names};
 use cowlab_store::{Params, Sample};
 use serde::Serialize;
 
@@ -54,6 +55,14 @@ impl Answer {
 pub fn run(json: bool, args: &PredictArgs) -> Result<()> {
     if let Some(PredictWhat::Policies(args)) = &args.what {
         return policies::run(json, args);
+    }
+    if let Some(word) = args.target.as_deref().filter(|run| !run.exists()).and_then(Path::to_str)
+        && Wanted::parse(word).is_ok_and(|wanted| wanted.find().is_ok())
+    {
+        bail!(WrongUsage(format!(
+            "{word} is a process, and predict takes the run of a footprint: `{}`",
+            Command::Advise.of(word)
+        )));
     }
     let Priced { profile, by } = priced(json, &args.profile)?;
     let answers = match &args.target {
