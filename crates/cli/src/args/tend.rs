@@ -22,7 +22,7 @@ pub struct TendArgs {
         allow_negative_numbers = true
     )]
     pub who: Vec<Wanted>,
-    /// A file that names the targets, see docs/reference/tend.md
+    /// A file that names the targets, in TOML: a table [[target]] each, with a name, pid or cgroup
     #[arg(long, value_name = "FILE", conflicts_with = "who")]
     pub targets: Option<PathBuf>,
     /// One pass over the memory as it is, then end

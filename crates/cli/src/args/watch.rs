@@ -25,7 +25,7 @@ pub struct WatchArgs {
     /// End after so many refreshes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub refreshes: Option<u64>,
-    /// Count faults in the kernel by kind: exact copies, at a cost for each fault (docs/reference/watch.md)
+    /// Count faults in the kernel by kind: exact copies, at a cost for each fault
     #[arg(long)]
     pub count: bool,
     /// Do without BPF: what /proc tells, without stop times

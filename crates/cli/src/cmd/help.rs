@@ -67,7 +67,15 @@ fn text(topic: &Topic) -> String {
         }
     }
     let text = lines.join("\n");
-    format!("{}\n", without_links(text.trim_end()))
+    let paragraphs = text.trim_end().split("\n\n").filter(|paragraph| !is_of_links(paragraph));
+    let paragraphs: Vec<String> = paragraphs.map(without_links).collect();
+    format!("{}\n", paragraphs.join("\n\n"))
+}
+
+/// Whether most of a paragraph are links, which nobody can follow here.
+fn is_of_links(text: &str) -> bool {
+    let words: usize = text.split('[').skip(1).filter_map(|part| part.find("](")).sum();
+    2 * words > without_links(text).len()
 }
 
 /// `[words](place)` becomes `words`.
@@ -94,7 +102,7 @@ mod tests {
         for topic in &TOPICS {
             let text = text(topic);
             assert!(text.starts_with('#') && text.lines().count() > 2, "{}: {text}", topic.name);
-            for mark in ["](", "```", "<!--"] {
+            for mark in ["](", "```", "<!--", "docs/", " · "] {
                 assert!(!text.contains(mark), "{}: {mark} in {text}", topic.name);
             }
             assert!(
@@ -112,5 +120,10 @@ mod tests {
         assert_eq!(of("B"), "## B\ntwo\nwords `a[1]`\n### C\n    # four\n");
         assert_eq!(of("D"), "## D\nfive\n");
         assert!(of("").ends_with("five\n"));
+        let page = "# A\nsee [one](x.md)\n\nNext: [two](y.md) · [three\nfour](z.md)\n\nlast\n";
+        assert_eq!(
+            text(&Topic { name: "x", about: "", page, heading: "" }),
+            "# A\nsee one\n\nlast\n"
+        );
     }
 }
