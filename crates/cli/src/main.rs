@@ -7,6 +7,7 @@ mod calibration;
 mod cmd;
 mod context;
 mod fork_rate;
+mod fullscreen;
 mod lab;
 mod measure;
 mod mistakes;

@@ -10,7 +10,7 @@ use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use cowlab_machine::ProcessError;
 use cowlab_observe::sharing::{Figures, Sharing};
 use cowlab_observe::watch::{Budget, Wanted};
@@ -21,6 +21,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind};
 use rustix::event::{Timespec, poll};
 
 use crate::args::SharingArgs;
+use crate::fullscreen::Fullscreen;
 use crate::sinks::Printer;
 use crate::{output, signals};
 
@@ -185,19 +186,9 @@ impl Looks {
     }
 }
 
-/// Puts the terminal back when it goes.
-struct Restored(ratatui::DefaultTerminal);
-
-impl Drop for Restored {
-    fn drop(&mut self) {
-        ratatui::restore();
-    }
-}
-
 /// The live view; how the parent ended, if that ended it.
 fn terminal(looks: &mut Looks, newest: &Newest, stop: &AtomicBool) -> Result<Option<String>> {
-    let terminal = ratatui::try_init().context("cannot use this terminal: leave --watch out")?;
-    let mut terminal = Restored(terminal);
+    let mut terminal = Fullscreen::begin("leave --watch out")?;
     while !stop.load(Ordering::Relaxed) {
         newest.set(metrics::of(looks));
         let age_s = jiff::Timestamp::now().duration_since(looks.looked).as_secs_f64();

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The terminal: raw while the view is shown, as it was afterwards, whatever happens.
+//! The view on a terminal, and its keys.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use cowlab_observe::watch::Frame;
-use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use super::children::SHARING_WIDTH;
@@ -15,18 +14,10 @@ use super::family::Family;
 use super::penalty::Penalty;
 use super::source::Source;
 use super::view::View;
+use crate::fullscreen::Fullscreen;
 
 /// A key is answered within this time.
 const TICK: Duration = Duration::from_millis(50);
-
-/// Puts the terminal back when it goes.
-struct Restored(DefaultTerminal);
-
-impl Drop for Restored {
-    fn drop(&mut self) {
-        ratatui::restore();
-    }
-}
 
 /// Shows frames until the user, a signal or the end of what is watched ends it.
 pub fn run(
@@ -36,8 +27,7 @@ pub fn run(
     stop: &AtomicBool,
     keep: &mut dyn FnMut(&mut Frame) -> bool,
 ) -> Result<()> {
-    let terminal = ratatui::try_init().context("cannot use this terminal: try --plain")?;
-    let mut terminal = Restored(terminal);
+    let mut terminal = Fullscreen::begin("try --plain")?;
     let mut view = View::default();
     let mut is_last = false;
     while !stop.load(Ordering::Relaxed) && !is_last {
@@ -58,7 +48,7 @@ pub fn run(
             }
         }
         if !view.paused {
-            let is_wide = terminal.0.size()?.width >= SHARING_WIDTH;
+            let is_wide = terminal.width() >= SHARING_WIDTH;
             let asked = family.filter(|_| is_wide).zip(view.chosen());
             let figures = asked.and_then(|(family, process)| family.of(process));
             changed |= figures != view.sharing;
