@@ -283,7 +283,7 @@ impl Gatherer {
     }
 
     fn take_in(&mut self, found: Vec<(u32, Stat)>) {
-        for (pid, stat) in found {
+        for (pid, stat) in parents_first(found) {
             if self.book.knows(pid) {
                 continue;
             }
@@ -405,6 +405,19 @@ impl Gatherer {
             lost_processes: lost.map(|lost| lost.processes),
         }
     }
+}
+
+/// A worker is its parent's only where that is known already, and numbers begin anew after the largest.
+fn parents_first(mut found: Vec<(u32, Stat)>) -> Vec<(u32, Stat)> {
+    let parents: HashMap<u32, u32> =
+        found.iter().filter_map(|(pid, stat)| Some((*pid, stat.parent.try_into().ok()?))).collect();
+    let depth = |pid: &u32| {
+        let above = std::iter::successors(parents.get(pid), |parent| parents.get(parent));
+        // Processes come and go while they are read: a circle must not catch this.
+        above.take(parents.len()).count()
+    };
+    found.sort_by_cached_key(|(pid, _)| depth(pid));
+    found
 }
 
 fn walk_one(pid: u32) -> Result<Sample, ProcessError> {

@@ -185,6 +185,15 @@ fn watching_a_pid_ends_with_it_though_a_child_lives() {
 }
 
 #[test]
+fn a_parent_comes_before_workers_that_have_smaller_numbers() {
+    let of = |pid: u32, parent: i32| (pid, Stat { parent, ..Stat::default() });
+    let found = parents_first(vec![of(3, 900), of(5, 3), of(900, 1), of(901, 900)]);
+    assert_eq!(found.iter().map(|(pid, _)| *pid).collect::<Vec<_>>(), [900, 3, 901, 5]);
+    // They were read one after the other, and a number may have changed hands meanwhile.
+    assert_eq!(parents_first(vec![of(1, 2), of(2, 1)]).len(), 2);
+}
+
+#[test]
 fn in_a_group_a_worker_shares_and_another_program_does_not() {
     let mut shell = Started::shell("sleep 60 & echo $!; (sleep 60; true) & echo $!; wait");
     let (program, worker) = (shell.next("sleep"), shell.next("sh"));
