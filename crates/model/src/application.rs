@@ -132,6 +132,8 @@ pub struct ApplicationProfile {
     pub children: Children,
     /// Whether it is a program with a garbage collector, which writes to pages that nobody changed.
     pub has_collector: bool,
+    /// The share of its copies that the collector made, where stacks said it.
+    pub collector_share: Option<f64>,
     /// How often it forks, where it does so all the time.
     pub forks_per_s: Option<f64>,
 }
@@ -154,6 +156,7 @@ impl ApplicationProfile {
             collapsible_regions: None,
             children: Children::Unknown,
             has_collector: false,
+            collector_share: None,
             forks_per_s: None,
         }
     }

@@ -229,12 +229,15 @@ impl Watched {
     /// What the advice is to go by. Without a fork that was seen from its beginning on, copies say nothing
     /// of one.
     fn seen(&self) -> Seen {
-        let Ok(forks) = &self.forks else { return Seen::default() };
+        let copies = self.copies.as_ref().ok();
+        let collector_share = copies.and_then(|copies| copies.blamed.collector_share());
+        let Ok(forks) = &self.forks else { return Seen { collector_share, ..Seen::default() } };
         let is_told = forks.forks > 0 && forks.executed == 0;
-        let copies = self.copies.as_ref().ok().filter(|_| is_told);
+        let copies = copies.filter(|_| is_told);
         Seen {
             stop_ns: forks.stop_ns,
             pages_per_fork: copies.map(|copies| copies.pages() / forks.forks as f64),
+            collector_share,
         }
     }
 }

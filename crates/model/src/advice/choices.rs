@@ -23,7 +23,16 @@ const WORTH: f64 = 0.1;
 /// The first Valkey that can save without a fork (pull request 4460).
 const FORKLESS_SINCE: (u32, u32) = (9, 2);
 
+/// With a smaller share of the copies, in whole percents none, a collector is not worth a step.
+const LEAST_COLLECTED: f64 = 0.005;
+
 type Cost<T> = Result<T, String>;
+
+/// A command, of the process where it is one that runs.
+fn named(surroundings: &Surroundings, command: Command) -> String {
+    let target = surroundings.target.as_ref();
+    target.map_or_else(|| command.to_string(), |target| command.of(target))
+}
 
 /// The choices for one application on one machine.
 pub(super) struct Choices<'a> {
@@ -247,10 +256,7 @@ impl<'a> Choices<'a> {
     }
 
     fn tend(&self) -> Advice {
-        let named = |command: Command| match self.surroundings.target {
-            Some(pid) => command.of(pid),
-            None => command.to_string(),
-        };
+        let named = |command| named(self.surroundings, command);
         let forecast = match self.application.collapsible(self.page()) {
             _ if self.surroundings.no_tend.is_some() => {
                 Err(self.surroundings.no_tend.clone().unwrap_or_default())
@@ -274,30 +280,44 @@ impl<'a> Choices<'a> {
         }
     }
 
+    /// Spares what the collector alone writes: not more than its share of the copies, where that is known.
     fn freeze(&self) -> Advice {
-        let tables = self.now.extra_bytes.value - (self.application.written * self.page()) as f64;
+        let copied = (self.application.written * self.page()) as f64;
+        let tables = (self.now.extra_bytes.value - copied).max(0.0);
+        let share = self.application.collector_share;
+        let left = 1.0 - share.unwrap_or(1.0);
         Advice {
             choice: Choice::Freeze,
             what: "freezing".into(),
             step: "Python: gc.collect(); gc.freeze() before fork; elsewhere the collector's like"
                 .into(),
-            forecast: match self.application.has_collector {
-                true => Ok(Forecast {
+            forecast: match (self.application.has_collector, share) {
+                (false, _) => Err("no garbage collector is known of this program".into()),
+                (true, Some(share)) if share < LEAST_COLLECTED => Err(format!(
+                    "nothing here: {:.0}% of the copies came from the collector",
+                    share * 100.0
+                )),
+                (true, _) => Ok(Forecast {
                     stop_ns: self.now.stop_ns,
                     rest_ns: self.now.rest_ns,
-                    writes_ns: spanning(exactly(0.0), self.now.writes_ns),
-                    extra_bytes: between(tables.max(0.0), self.now.extra_bytes.value),
+                    writes_ns: spanning(scaled(self.now.writes_ns, left), self.now.writes_ns),
+                    extra_bytes: between(tables + copied * left, self.now.extra_bytes.value),
                 }),
-                false => Err("no garbage collector is known of this program".into()),
             },
             shape: Err(
                 "only the program can freeze its objects: compare two footprints of it".into()
             ),
-            notes: vec![
-                "freezing: it saves the writes that a collector alone makes, anything from none to \
-                 all of them; two footprints, one frozen, tell"
-                    .into(),
-            ],
+            notes: vec![match share {
+                None => format!(
+                    "freezing: what it saves is unknown, as no stack of a copy was seen: anything from \
+                     nothing to all of the writes; `{}` says the collector's share",
+                    named(self.surroundings, Command::Blame)
+                ),
+                Some(share) => format!(
+                    "freezing: {:.0}% of the copies came from the collector, and it saves no more",
+                    share * 100.0
+                ),
+            }],
         }
     }
 

@@ -148,6 +148,20 @@ fn what_children_do_decides_what_is_possible() {
     let freeze = of(&advice, &Choice::Freeze).forecast.unwrap();
     assert_eq!((freeze.writes_ns.low, freeze.stop_ns), (0.0, now.stop_ns));
     assert!(freeze.writes_ns.high >= now.writes_ns.value);
+    // No more than the collector copied.
+    let collected = |share| {
+        let server =
+            ApplicationProfile { has_collector: true, collector_share: Some(share), ..server() };
+        let advice = advise(&machine(), &server, &Surroundings::default()).unwrap();
+        of(&advice, &Choice::Freeze)
+    };
+    let some = collected(0.4);
+    assert!(some.notes[0].contains("40% of the copies came from the collector"), "{some:?}");
+    let then = some.forecast.unwrap();
+    assert!((then.writes_ns.low / (0.6 * now.writes_ns.low) - 1.0).abs() < 1e-9, "{then:?}");
+    assert!((then.extra_bytes.low / (0.6 * 51_300.0 * 4096.0) - 1.0).abs() < 0.02, "{then:?}");
+    let none = collected(0.0).forecast.unwrap_err();
+    assert_eq!(none, "nothing here: 0% of the copies came from the collector");
 }
 
 #[test]

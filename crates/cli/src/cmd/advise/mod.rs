@@ -164,6 +164,8 @@ pub struct Seen {
     pub stop_ns: Option<f64>,
     /// Pages copied by both sides.
     pub pages_per_fork: Option<f64>,
+    /// The share of its copies that a garbage collector made, by their stacks.
+    pub collector_share: Option<f64>,
 }
 
 /// What a fork costs a process as it is now, and what each choice would change; and by how much its stops
@@ -176,6 +178,7 @@ pub fn of_process(
 ) -> Result<(Application, Vec<Advice>, Option<f64>)> {
     let mut application = of_pid(target.pid(), None, None, facts)?;
     application.stop_ns = application.stop_ns.or(seen.stop_ns);
+    application.profile.collector_share = seen.collector_share;
     // Of one that forks all the time, of_pid has seen the copies itself.
     let pages = seen.pages_per_fork.filter(|_| application.profile.forks_per_s.is_none());
     if let Some(pages) = pages {

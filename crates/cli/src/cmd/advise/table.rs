@@ -141,11 +141,14 @@ pub fn screen(
     let mut rows = Rows::of("advice", "", shown).text("choice", |one| &one.what);
     for (metric, name, of) in FIGURES {
         rows = rows.figure(name, |one| match &one.forecast {
-            // Anything between nothing and all: the middle alone would be a promise.
+            // Anything between nothing and a share: the middle alone would be a promise.
             Ok(forecast) if one.choice == Choice::Freeze && metric != advise::STOP_NS => {
-                let now = shown[0].forecast.as_ref().map_or(0.0, |now| of(now).value);
-                let most = of(forecast).high.min(now);
-                Cell::text(format!("up to {}", quantity(most, metric.unit)))
+                match application.profile.collector_share {
+                    Some(_) => {
+                        Cell::text(format!("at least {}", quantity(of(forecast).low, metric.unit)))
+                    }
+                    None => Cell::text("unknown"),
+                }
             }
             Ok(forecast) => Cell::number(of(forecast).value, metric.unit),
             Err(why) => Cell::Missing(why.clone()),
