@@ -15,7 +15,7 @@ use crate::cost::{Predicted, Unanswerable, Vmas};
 use crate::profile::{MachineProfile, Writer};
 
 pub use forecast::Forecast;
-pub use sentence::sentence;
+pub use sentence::{best, sentence};
 
 /// What a choice needs of the machine beyond its profile.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -129,9 +129,9 @@ pub fn run(json: bool, args: &ExplainArgs) -> Result<()> {
     let seen = watched.as_ref().map_or_else(|_| Seen::default(), Watched::seen);
     let advised = advise::of_process(&target, seen, &priced.profile, &facts);
     let mut by = priced.by;
-    let advised = advised.map(|(application, advice, factor)| {
-        let sentence = sentence(&advice, &application.name);
-        by.extend(factor.map(advise::scaled_by));
+    let advised = advised.map(|(application, advice, scaling)| {
+        let sentence = sentence(&advice, &application.name, application.stop_ns);
+        by.extend(scaling.map(|scaling| scaling.words()));
         (application, advice, sentence)
     });
     let explained = Explained {

@@ -5,23 +5,57 @@ use cowlab_schema::fmt::{quantity, time};
 
 use super::{Advice, Choice, Forecast, Means, WORTH};
 
-/// What a fork costs now, and what would help most.
-pub fn sentence(advice: &[Advice], name: &str) -> String {
+/// What a fork costs now, and what would help most. `measured_ns`: its stops, where they were seen: of
+/// these nothing is predicted.
+pub fn sentence(advice: &[Advice], name: &str, measured_ns: Option<f64>) -> String {
     let forecast = |one: &Advice| one.forecast.clone().ok();
     let Some(now) = advice.iter().find(|one| one.choice == Choice::AsItIs).and_then(forecast)
     else {
         return format!("What a fork costs {name} here cannot be said.");
     };
+    let stop_ns = measured_ns.unwrap_or(now.stop_ns.value);
+    let stop = match measured_ns {
+        Some(ns) => format!("{}, as measured", time(ns)),
+        None => {
+            let [value, low, high] = [stop_ns, now.stop_ns.low, now.stop_ns.high].map(time);
+            format!("{value} ({low} to {high}) here")
+        }
+    };
     let mut text = format!(
-        "A fork stops {name} for {} ({} to {}) here, and the writes after it cost {} and {} of memory",
-        time(now.stop_ns.value),
-        time(now.stop_ns.low),
-        time(now.stop_ns.high),
+        "A fork stops {name} for {stop}, and the writes after it cost {} and {} of memory",
         time(now.writes_ns.value),
         quantity(now.extra_bytes.value, "bytes")
     );
-    // What an operator can take today, on this kernel, without changing the program: what takes least
-    // comes first.
+    let gain = best(advice).map(|(one, then)| {
+        let less = |from: f64, to: f64| format!("{:.0}% less", (1.0 - to / from) * 100.0);
+        let [stop, writes] = [then.stop_ns.value, then.writes_ns.value];
+        // Two gains in one figure would hide the stop's behind long writes.
+        match stop < stop_ns * (1.0 - WORTH) {
+            true => format!(
+                "; {} would shorten the stop to {}, {}, and the writes would cost {}",
+                one.what,
+                time(stop),
+                less(stop_ns, stop),
+                time(writes)
+            ),
+            false => format!(
+                "; {} would make the writes cost {}, {}, and would not shorten the stop",
+                one.what,
+                time(writes),
+                less(now.writes_ns.value, writes)
+            ),
+        }
+    });
+    text += &gain.unwrap_or_else(|| "; no setting would save a tenth of it".to_owned());
+    text.push('.');
+    text
+}
+
+/// What an operator can take today, on this kernel, without changing the program: what takes least comes
+/// first, and of that what saves most. `None` where nothing saves a tenth.
+pub fn best(advice: &[Advice]) -> Option<(&Advice, Forecast)> {
+    let forecast = |one: &Advice| one.forecast.clone().ok();
+    let now = advice.iter().find(|one| one.choice == Choice::AsItIs).and_then(forecast)?;
     let best = |measure: fn(&Forecast) -> f64| {
         advice
             .iter()
@@ -35,32 +69,9 @@ pub fn sentence(advice: &[Advice], name: &str) -> String {
     };
     let total = best(Forecast::time_ns);
     let stop = best(|forecast| forecast.stop_ns.value);
-    let less = |from: f64, to: f64| format!("{:.0}% less", (1.0 - to / from) * 100.0);
     // What takes more is not worth naming before what takes less, if that shortens the stop.
     let total = total.filter(|(one, _)| {
         stop.as_ref().is_none_or(|(other, _)| one.choice.means() <= other.choice.means())
     });
-    match (total, stop) {
-        (Some((one, then)), _) => {
-            text += &format!(
-                "; {} would make that {} and {}, together {}",
-                one.what,
-                time(then.stop_ns.value),
-                time(then.writes_ns.value),
-                less(now.time_ns(), then.time_ns())
-            )
-        }
-        (None, Some((one, then))) => {
-            text += &format!(
-                "; {} would shorten the stop to {}, {}, and the writes would cost {}",
-                one.what,
-                time(then.stop_ns.value),
-                less(now.stop_ns.value, then.stop_ns.value),
-                time(then.writes_ns.value)
-            )
-        }
-        (None, None) => text += "; no setting would save a tenth of it",
-    }
-    text.push('.');
-    text
+    total.or(stop)
 }

@@ -188,7 +188,7 @@ fn what_takes_least_comes_first_and_the_sentence_says_it() {
     assert!(advice[1..].is_sorted_by_key(class));
     assert_eq!(advice[1].choice, Choice::Tend);
     assert_eq!(
-        sentence(&advice, "the server"),
+        sentence(&advice, "the server", None),
         "A fork stops the server for 10.5 ms (10.2 ms to 10.8 ms) here, and the writes after it cost 103 ms and 202 MiB \
          of memory; tend would shorten the stop to 184 µs, 98% less, and the \
          writes would cost 104 ms."
@@ -203,9 +203,19 @@ fn what_takes_least_comes_first_and_the_sentence_says_it() {
         Advice { choice: Choice::Thp, what: what.into(), forecast: Ok(then), ..advice[1].clone() }
     };
     let both = [advice[0].clone(), setting("a setting", 0.5), advice[1].clone()];
-    assert!(sentence(&both, "the server").contains("; tend would shorten the stop"));
-    assert!(sentence(&both[..2], "the server").contains("; a setting would make that"));
-    let running = Surroundings { target: Some(4711), ..Surroundings::default() };
+    assert!(sentence(&both, "the server", None).contains("; tend would shorten the stop"));
+    // Of the gains the stop's alone, and of measured stops no interval.
+    let said = sentence(&both[..2], "the server", Some(20e6));
+    assert!(said.contains("for 20.0 ms, as measured, and"), "{said}");
+    assert!(
+        said.contains("; a setting would shorten the stop to 5.26 ms, 74% less, and"),
+        "{said}"
+    );
+    let mut writes = both[..2].to_vec();
+    writes[1].forecast.as_mut().unwrap().stop_ns = now.stop_ns;
+    let said = sentence(&writes, "the server", None);
+    assert!(said.contains("would make the writes cost 51.3 ms, 50% less, and would not"), "{said}");
+    let running = Surroundings { target: Some("redis-server".into()), ..Surroundings::default() };
     let steps = advise(&machine(), &server(), &running).unwrap()[1].step.clone();
     assert_eq!(steps, "cowlab tend 4711 --dry-run, then cowlab tend 4711");
     let busy = ApplicationProfile { threads: 1, ..server() };

@@ -17,7 +17,7 @@ use cowlab_model::profile::MachineProfile;
 use cowlab_observe::Target;
 use cowlab_observe::watch::Wanted;
 use cowlab_report::Document;
-use cowlab_report::fmt::bytes;
+use cowlab_report::fmt::{bytes, time};
 use cowlab_store::{Missing, Run};
 use cowlab_tend::Tender;
 use serde::Serialize;
@@ -101,11 +101,9 @@ fn of_target(
         server: asked.as_ref().and_then(|asked| asked.server),
         ..surroundings(facts, target.as_ref())
     };
-    let (mut advice, factor) = as_seen(profile, &application, &around)?;
-    if let Some(factor) = factor {
-        subtitle += &scaled_by(factor);
-    }
-    let text = sentence(&advice, &application.name);
+    let (mut advice, scaling) = as_seen(profile, &application, &around)?;
+    subtitle.extend(scaling.map(|scaling| scaling.words()));
+    let text = sentence(&advice, &application.name, application.stop_ns);
     let life = args.verify.then(|| verify(common, args, &mut advice)).transpose()?;
     if life.is_some() {
         subtitle += &format!("; measured here, {} rounds", args.rounds);
@@ -136,25 +134,42 @@ fn of_target(
     Ok(None)
 }
 
-/// Each choice; where the program's stops were just seen, with all times multiplied by what those are of the
-/// predicted ones.
+/// Prices that are multiplied by what a program's stops took of the predicted ones.
+#[derive(Debug, Clone, Copy)]
+pub struct Scaling {
+    seen_ns: f64,
+    predicted_ns: f64,
+}
+
+impl Scaling {
+    fn factor(self) -> f64 {
+        self.seen_ns / self.predicted_ns
+    }
+
+    /// Behind whose prices they are.
+    pub fn words(self) -> String {
+        // Without their ratio, which would not be that of the rounded figures.
+        format!(
+            "; its stop took {} where these say {}, and all times here are scaled to that",
+            time(self.seen_ns),
+            time(self.predicted_ns)
+        )
+    }
+}
+
+/// Each choice, by scaled prices where the program's stops were just seen.
 fn as_seen(
     profile: &MachineProfile,
     application: &Application,
     around: &Surroundings,
-) -> Result<(Vec<Advice>, Option<f64>)> {
+) -> Result<(Vec<Advice>, Option<Scaling>)> {
     let advice = advise(profile, &application.profile, around)?;
     let now = advice[0].forecast.as_ref().ok();
     let seen = application.stop_ns.filter(|stop_ns| *stop_ns > LONG_STOP_NS);
-    let (Some(seen), Some(now)) = (seen, now) else { return Ok((advice, None)) };
-    let factor = seen / now.stop_ns.value;
-    let advice = advise(&profile.clone().scaled(factor), &application.profile, around)?;
-    Ok((advice, Some(factor)))
-}
-
-/// Behind whose prices they are.
-pub fn scaled_by(factor: f64) -> String {
-    format!("; times are {factor:.2} of these, as its own stops were")
+    let (Some(seen_ns), Some(now)) = (seen, now) else { return Ok((advice, None)) };
+    let scaling = Scaling { seen_ns, predicted_ns: now.stop_ns.value };
+    let scaled = profile.clone().scaled(scaling.factor());
+    Ok((advise(&scaled, &application.profile, around)?, Some(scaling)))
 }
 
 /// What was just seen of a process's forks.
@@ -168,14 +183,13 @@ pub struct Seen {
     pub collector_share: Option<f64>,
 }
 
-/// What a fork costs a process as it is now, and what each choice would change; and by how much its stops
-/// differ from the predicted ones.
+/// What a fork costs a process as it is now, and what each choice would change; and how prices were scaled.
 pub fn of_process(
     target: &Target,
     seen: Seen,
     profile: &MachineProfile,
     facts: &Facts,
-) -> Result<(Application, Vec<Advice>, Option<f64>)> {
+) -> Result<(Application, Vec<Advice>, Option<Scaling>)> {
     let mut application = of_pid(target.pid(), None, None, facts)?;
     application.stop_ns = application.stop_ns.or(seen.stop_ns);
     application.profile.collector_share = seen.collector_share;
@@ -187,8 +201,8 @@ pub fn of_process(
         application.notes =
             vec![format!("{copied} were copied after each fork that was just seen")];
     }
-    let (advice, factor) = as_seen(profile, &application, &surroundings(facts, Some(target)))?;
-    Ok((application, advice, factor))
+    let (advice, scaling) = as_seen(profile, &application, &surroundings(facts, Some(target)))?;
+    Ok((application, advice, scaling))
 }
 
 /// What a fork of the program of a footprint costs, and what each choice would change.
