@@ -30,7 +30,8 @@ json 'd.summary.sentence | startswith("A fork stops python3")' \
 # What tend would make of this heap is what tend itself says of it.
 if [[ $(id -u) == 0 ]]; then
 	passes --json advise "$(<pid)" --profile "$profile"
-	says out "cowlab tend $(<pid) --dry-run, then cowlab tend $(<pid)"
+	# By its name, where nothing else has it.
+	says out "cowlab tend ($(<pid)|python3) --dry-run, then keep cowlab tend ($(<pid)|python3) running"
 	stops() { jq "[.samples[] | select(.metric == \"stop_ns\" and .params == $1).value][0]" out; }
 	now=$(stops '{"choice": "as-it-is", "figure": "predicted"}')
 	after=$(stops '{"choice": "tend", "figure": "predicted"}')
@@ -91,7 +92,7 @@ json 'd.summary.application.written | 1024 <= . and . < 1400' \
 	'pick({choice: "posix-spawn"}) == []'
 passes advise "$footprint" --profile "$profile"
 says out 'A fork stops python3 for'
-says out 'works from outside'
+says out 'runs beside it'
 (($(wc -l <out) <= 22)) || fail "expected one screen, saw $(wc -l <out) lines: $(<out)"
 says out "cowlab advise $footprint --tables"
 # Several: each has its answer, and one that has none keeps nobody else's back.

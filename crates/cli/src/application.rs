@@ -92,6 +92,19 @@ pub fn only(wanted: &Wanted) -> Result<i32> {
     Ok(pid)
 }
 
+/// A process as it is best named to a verb: by its name, which outlives a restart, where that means it and
+/// nobody else; else by its pid.
+pub fn word_of(target: &Target) -> String {
+    let (name, pid) = (target.name(), target.pid());
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let is_word = name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(is_plain);
+    let wanted = Wanted::Name(name.to_owned());
+    match is_word && wanted.only().is_ok_and(|only| only == pid) {
+        true => name.to_owned(),
+        false => pid.to_string(),
+    }
+}
+
 /// The process here with the server's own number, if it has run for as long: in a container or on
 /// another machine that number is somebody else's.
 pub fn local_pid(asked: &Asked) -> Result<i32> {

@@ -26,8 +26,8 @@ pub struct Surroundings {
     pub no_huge_pages: Option<String>,
     /// Why the program cannot be tended; `None` if it can.
     pub no_tend: Option<String>,
-    /// The process, where it is one that runs.
-    pub target: Option<i32>,
+    /// The process as it is named to a verb, where it is one that runs.
+    pub target: Option<String>,
     /// What the server says of itself, where it was asked.
     pub server: Option<Server>,
     /// Whether this kernel has `vm.cow_precopy`.
@@ -94,7 +94,8 @@ impl Means {
     /// The same in words.
     pub fn name(self) -> &'static str {
         match self {
-            Means::Outside => "works from outside",
+            // It ends with the program that does it.
+            Means::Outside => "runs beside it",
             Means::Setting => "a setting and a restart",
             Means::Program => "a change of the program",
             Means::Kernel => "another kernel",

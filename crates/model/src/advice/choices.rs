@@ -273,7 +273,11 @@ impl<'a> Choices<'a> {
         Advice {
             choice: Choice::Tend,
             what: "tend".into(),
-            step: format!("{}, then {}", named(Command::TendDryRun), named(Command::Tend)),
+            step: format!(
+                "{}, then keep {} running (--print-unit: a service)",
+                named(Command::TendDryRun),
+                named(Command::Tend)
+            ),
             forecast,
             shape: Err("it works on the process itself, and measures what it does".into()),
             notes: vec![format!("tend: {whose}, once all that can be collapsed is")],

@@ -217,7 +217,11 @@ fn what_takes_least_comes_first_and_the_sentence_says_it() {
     assert!(said.contains("would make the writes cost 51.3 ms, 50% less, and would not"), "{said}");
     let running = Surroundings { target: Some("redis-server".into()), ..Surroundings::default() };
     let steps = advise(&machine(), &server(), &running).unwrap()[1].step.clone();
-    assert_eq!(steps, "cowlab tend 4711 --dry-run, then cowlab tend 4711");
+    assert_eq!(
+        steps,
+        "cowlab tend redis-server --dry-run, then keep cowlab tend redis-server running \
+         (--print-unit: a service)"
+    );
     let busy = ApplicationProfile { threads: 1, ..server() };
     let advice = advise(&machine(), &busy, &Surroundings::default()).unwrap();
     let alone = of(&advice, &Choice::FewerThreads);

@@ -22,7 +22,9 @@ use cowlab_store::{Missing, Run};
 use cowlab_tend::Tender;
 use serde::Serialize;
 
-use crate::application::{Application, local_pid, of_pid, of_run, only, shared_with_children};
+use crate::application::{
+    Application, local_pid, of_pid, of_run, only, shared_with_children, word_of,
+};
 use crate::args::{AdviseArgs, Common};
 use crate::calibration::priced;
 use crate::context::Context;
@@ -234,7 +236,7 @@ fn surroundings(facts: &Facts, target: Option<&Target>) -> Surroundings {
             Ok(size) => usable::page_size(facts, size).err(),
         },
         no_tend: Tender::refusal(target).or_else(|| target.and_then(shared_with_children)),
-        target: target.map(Target::pid),
+        target: target.map(word_of),
         server: None,
         precopy: facts.cow.precopy.is_some(),
         other_cpus: facts.cpu.allowed.len() > 1,

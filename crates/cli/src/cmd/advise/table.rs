@@ -165,9 +165,10 @@ pub fn screen(
         Block::Table(table),
     ];
     let best = shown.iter().find(|one| one.choice != Choice::AsItIs);
-    let best = best.map_or(String::new(), |best| format!("{}: {}. ", best.what, best.step));
+    let best = best.map_or(String::new(), |best| format!(". {}: {}", best.what, best.step));
+    // First, so that a line's end does not part the command.
     blocks.push(Block::Note(format!(
-        "{best}All choices with intervals, and how to have each: {}",
+        "{}: all choices with intervals, and how to have each{best}",
         Command::AdviseTables.of(without_user(target))
     )));
     vec![Section::new("advice", "", blocks)]

@@ -15,12 +15,14 @@ use cowlab_tend::{Survey, Tender, Trial};
 use serde::Serialize;
 
 use super::{TendPlan, messages};
-use crate::application::{shared_with_children, worker};
+use crate::application::{shared_with_children, word_of, worker};
 use crate::args::TendArgs;
 use crate::output;
 
 /// What was found of one target.
 struct Found {
+    /// How it is best named to a verb.
+    word: String,
     pid: i32,
     name: String,
     survey: Survey,
@@ -108,6 +110,7 @@ fn look(tender: &mut Tender) -> Result<Found> {
         None => stops(tender.profile(), &survey, &steps),
     };
     Ok(Found {
+        word: word_of(of),
         pid: tender.target().pid(),
         name: tender.target().name().to_owned(),
         survey,
@@ -192,10 +195,11 @@ impl Found {
             Err(why) => format!("What would be saved cannot be said: {why}."),
             Ok(_) if regions == 0 => "There is nothing to collapse.".to_owned(),
             Ok(Stops { now, after }) => format!(
-                "Tending would make the stop at the next fork {} instead of {}: {}",
+                "Tending would make the stop at the next fork {} instead of {}: keep {} running (--print-unit: a \
+                 service)",
                 time(after.value),
                 time(now.value),
-                Command::Tend.of(self.pid)
+                Command::Tend.of(&self.word)
             ),
         }
     }
