@@ -139,6 +139,16 @@ pub fn local_pid(asked: &Asked) -> Result<i32> {
 /// How far two accounts of one process's age may be apart: it reads its configuration first.
 const SAME_AGE_S: u64 = 10;
 
+/// What makes a program of that name fork.
+pub fn trigger(name: &str, has_workers: bool) -> &'static str {
+    match name {
+        _ if name.starts_with("redis-server") => "trigger a fork (`redis-cli bgsave`)",
+        _ if name.starts_with("valkey-server") => "trigger a fork (`valkey-cli bgsave`)",
+        _ if has_workers || Children::of(name) == Children::Serve => "restart a worker",
+        _ => "make it fork",
+    }
+}
+
 /// The share of its memory that is taken to be written where nobody says and no child tells.
 const USUAL_FRACTION: f64 = 0.1;
 

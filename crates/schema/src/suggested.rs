@@ -35,6 +35,8 @@ commands! {
     AdviseTables = "advise PID --tables",
     /// Which code copies.
     Blame = "blame PID",
+    /// The same for a minute: time to make it fork.
+    BlameLong = "blame PID --duration-s 60",
     /// The same of a program that it starts.
     BlameCommand = "blame -- COMMAND",
     /// Make the machine profile.

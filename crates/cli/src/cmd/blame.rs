@@ -17,6 +17,7 @@ use cowlab_schema::{Metric, Params, Writer};
 use cowlab_store::stacks::STACKS_FILE;
 use cowlab_store::{Missing, Sample};
 
+use crate::application::trigger;
 use crate::args::BlameArgs;
 use crate::run_life::{Report, RunLife};
 use crate::usage::{EndedWith, WrongUsage, cannot_start};
@@ -66,6 +67,13 @@ pub fn run(json: bool, args: &BlameArgs) -> Result<()> {
     };
     let lasted = began.elapsed();
     let got = collector.finish();
+    let nothing = targets.first().filter(|_| got.copies == 0 && !stopped()).map(|target| {
+        format!(
+            "no page was copied in {:.0} s: {} meanwhile, or look longer with --duration-s",
+            lasted.as_secs_f64(),
+            trigger(target.name(), false)
+        )
+    });
     let start_unix_ns = life.run.info.started.as_nanosecond() as i64;
     life.run.samples = samples(&got, lasted, start_unix_ns);
     life.run.info.missing.extend(lacking(&got));
@@ -88,6 +96,7 @@ pub fn run(json: bool, args: &BlameArgs) -> Result<()> {
         Ok(report)
     })?;
     kept.print_findings(false)?;
+    nothing.iter().for_each(|note| output::say(note));
     notes.iter().for_each(|note| output::say(note));
     for missing in &kept.run.info.missing {
         output::say(&format!("{}: {}", missing.metric, missing.reason));
