@@ -50,16 +50,54 @@ passes explain "$parent" --html page.html
 for part in '<title>' explained 'What would help'; do says page.html "$part"; done
 [[ ! -s page.html.unfinished ]]
 if grep -q 'were copied' out; then says page.html 'Pages copied, by code'; fi
+says out "^• (Each fork stops $name for [0-9.]+ .s, as measured|The next fork of $name stops it for some), and copies"
+if grep -q 'as measured' out; then
+	! grep -q 'predicted' out || fail "$called: expected no prediction of what was measured, saw: $(<out)"
+fi
 for part in "^$name \\($parent\\), explained$" '^How it forks$' '^Its next fork$' '^What it copies$' '^What would help$'; do
 	says out "$part"
 done
+
+# Workers that live on: their memory comes first, and of a stop nothing is said.
+python3 - <<'PYTHON' &
+import mmap
+import os
+import signal
+
+memory = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+for at in range(0, len(memory), 4096):
+    memory[at] = 1
+pids = []
+for _ in range(2):
+    pids.append(os.fork())
+    if pids[-1] == 0:
+        for at in range(0, 16 << 20, 4096):
+            memory[at] = 2
+        signal.pause()
+signal.signal(signal.SIGTERM, lambda *_: ([os.kill(pid, 9) for pid in pids], os._exit(0)))
+open("forked", "w").close()
+signal.pause()
+PYTHON
+server=$!
+trap 'kill $parent $server 2>/dev/null || true' EXIT
+for _ in {1..200}; do [[ ! -e forked ]] || break; sleep 0.1; done
+sleep 1 # they copy
+passes explain "$server"
+says out '^• 2 workers and their parent use [0-9.]+ MiB together; ps adds up to'
+! grep -qE 'predicted to stop|stop at fork|A fork stops' out ||
+	fail "$called: expected nothing of a stop, saw: $(<out)"
+if ! grep -q 'How often it forks was not seen' out; then
+	says out 'To see one, restart a worker'
+	says out '^Freezing: unknown, as no copy was seen'
+fi
+kill $server
 
 # Without root: of one's own program, and what is not seen has a reason and a command.
 if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then
 	as_nobody
 	"${as[@]}" sleep 100 &
 	own=$!
-	trap 'rm -rf "$place"; kill $parent $own 2>/dev/null || true' EXIT
+	trap 'rm -rf "$place"; kill $parent $server $own 2>/dev/null || true' EXIT
 	for _ in {1..100}; do [[ $(<"/proc/$own/comm") != sleep ]] || break; sleep 0.1; done
 	passes --json explain "$own"
 	json 'd.summary.seen_forks == null and d.summary.copies == null and d.summary.sharing == null' \

@@ -12,6 +12,7 @@ use cowlab_blame::{Collector, LOOK, Share};
 use cowlab_machine::verdict::Verdict;
 use cowlab_machine::{Facts, Root};
 use cowlab_model::advice::{Advice, sentence};
+use cowlab_model::application::Children;
 use cowlab_model::stats::median;
 use cowlab_observe::Target;
 use cowlab_observe::bpf::{Event, Happening, Lost, Observer, ObserverSettings};
@@ -23,7 +24,7 @@ use cowlab_schema::blame as names;
 use cowlab_store::{Missing, Run, RunInfo};
 use serde::Serialize;
 
-use crate::application::{Application, only, parent_of_worker};
+use crate::application::{Application, only, parent_of_worker, word_of};
 use crate::args::{ExplainArgs, ProfileArgs};
 use crate::cmd::advise::{self, Seen};
 use crate::cmd::blame::{lacking, samples};
@@ -88,6 +89,9 @@ struct Explained {
     advised: Result<(Application, Vec<Advice>, String), String>,
     /// Whose prices the advice has.
     by: String,
+    /// How it is best named to a verb.
+    word: String,
+    page_bytes: u64,
 }
 
 /// Run the verb.
@@ -140,6 +144,8 @@ pub fn run(json: bool, args: &ExplainArgs) -> Result<()> {
         watched,
         advised: advised.map_err(|error| output::message(&error)),
         by,
+        word: word_of(&target),
+        page_bytes: facts.page_size_bytes,
     };
     if let Some(file) = &args.html {
         write_page(file, page::document(&facts, &explained, true)?)?;
@@ -256,6 +262,18 @@ impl Explained {
 
     fn seen_forks(&self) -> Option<&SeenForks> {
         self.watched.as_ref().ok()?.forks.as_ref().ok()
+    }
+
+    /// Whether its workers live on, so that their memory counts more than the stop of a fork now and then.
+    fn lives_on(&self) -> bool {
+        let Some(sharing) = &self.sharing else { return false };
+        let workers = sharing.forked().count();
+        let oldest_s = sharing.forked().map(|one| one.age_s).fold(0.0, f64::max);
+        let forks = self.seen_forks().map(|seen| seen.forks);
+        let is_old = oldest_s > WATCHED.as_secs_f64() && forks.unwrap_or(0) <= workers;
+        Children::of(&self.patient.name) != Children::Save
+            && workers > 0
+            && (forks == Some(0) || is_old)
     }
 
     fn json(&self) -> Result<()> {

@@ -4,15 +4,17 @@
 use anyhow::Result;
 use cowlab_machine::Facts;
 use cowlab_machine::verdict::Level;
-use cowlab_model::advice::{Advice, Choice};
+use cowlab_model::advice::{Advice, Choice, best};
 use cowlab_model::application::Children;
-use cowlab_report::fmt::{bytes, time};
+use cowlab_report::fmt::{bytes, percent, time};
 use cowlab_report::{Block, Document, Section};
 use cowlab_schema::Command;
 
-use super::{Copies, Explained, SeenForks};
+use super::{Copies, Explained, SeenForks, Watched};
+use crate::application::{Application, trigger};
+use crate::cmd::advise::{self, Seen};
 use crate::cmd::doctor::screen::machine_title;
-use crate::cmd::{advise, sharing};
+use crate::cmd::sharing;
 
 /// Places in the code that are named.
 const PLACES: usize = 3;
@@ -22,20 +24,92 @@ pub fn document(facts: &Facts, of: &Explained, is_page: bool) -> Result<Document
     let patient = &of.patient;
     let title = format!("{} ({}), explained", patient.name, patient.pid);
     let bullet = if is_page { "" } else { "• " };
-    let mut document = Document::new(title, format!("{bullet}{}", patient.fork.sentence));
+    let mut document = Document::new(title, format!("{bullet}{}", answer(of)));
     document.facts.push(("machine".to_owned(), machine_title(facts)));
     document.facts.push(("prices".to_owned(), of.by.clone()));
     let mut section = |id: &str, title: &str, blocks: Vec<Block>| {
         document.sections.push(Section::new(id, title, blocks));
     };
-    section("forks", "How it forks", texts(how_it_forks(of)));
-    section("stop", "Its next fork", texts(next_fork(of)));
-    section("copies", "What it copies", copies(of, is_page)?);
+    let lives_on = of.lives_on();
+    let mut told: Vec<(&str, &str, Vec<Block>)> = vec![
+        ("forks", "How it forks", texts(how_it_forks(of))),
+        ("stop", "Its next fork", texts(next_fork(of))),
+        ("copies", "What it copies", copies(of, is_page)?),
+    ];
     if let Some(figures) = &of.sharing {
-        section("sharing", "What its workers share", texts(sharing::text::sentences(figures)));
+        let mut sentences = sharing::text::sentences(figures);
+        if lives_on {
+            // It is the answer already.
+            sentences.remove(0);
+        }
+        told.push(("sharing", "What its workers share", texts(sentences)));
     }
+    if lives_on {
+        // Their memory first.
+        told.rotate_right(2);
+        told.swap(0, 1);
+    }
+    told.into_iter().for_each(|(id, title, blocks)| section(id, title, blocks));
     section("advice", "What would help", help(of));
     Ok(document)
+}
+
+/// What is wanted most: of one that may fail that, of workers that live on their memory, of others what a fork
+/// takes, and what would help.
+fn answer(of: &Explained) -> String {
+    let fork = &of.patient.fork;
+    let answer = match &of.sharing {
+        Some(figures) if of.lives_on() => sharing::text::together(figures),
+        _ => what_a_fork_takes(of),
+    };
+    match fork.level() {
+        Level::Ok => answer,
+        Level::Warning | Level::WillFail => format!("{} {answer}", fork.sentence),
+    }
+}
+
+fn what_a_fork_takes(of: &Explained) -> String {
+    let name = &of.patient.name;
+    let seen = of.watched.as_ref().map_or_else(|_| Seen::default(), Watched::seen);
+    let stops = match (of.seen_forks().and_then(|seen| seen.stop_ns), &of.patient.stop_ns) {
+        (Some(ns), _) => format!("Each fork stops {name} for {}, as measured", time(ns)),
+        (None, Some(stop)) => format!(
+            "The next fork of {name} stops it for some {} ({} to {}), as predicted",
+            time(stop.value),
+            time(stop.low),
+            time(stop.high)
+        ),
+        (None, None) => format!("How long a fork stops {name} is not known"),
+    };
+    let copies = match seen.pages_per_fork {
+        Some(pages) => {
+            format!("copies {}", bytes((pages * of.page_bytes as f64).round() as u64))
+        }
+        None => format!("copies {} at most", bytes(of.patient.fork.worst_case_bytes)),
+    };
+    format!("{stops}, and {copies}.{}", what_helps(of).unwrap_or_default())
+}
+
+/// The best remedy, with its command, if it shortens the stop.
+fn what_helps(of: &Explained) -> Option<String> {
+    let (_, advice, _) = of.advised.as_ref().ok()?;
+    let predicted_ns = advice[0].forecast.as_ref().ok()?.stop_ns.value;
+    let now_ns = of.seen_forks().and_then(|seen| seen.stop_ns).unwrap_or(predicted_ns);
+    let (one, then) = best(advice)?;
+    let left = then.stop_ns.value / now_ns;
+    (left < 0.9).then(|| {
+        let how = match one.choice {
+            Choice::Tend => {
+                format!("{}, kept running, would make", Command::Tend.of(&of.word))
+            }
+            _ => {
+                let tables = Command::AdviseTables.of(&of.word);
+                format!("{} ({tables} says how) would make", one.what)
+            }
+        };
+        let less = (1.0 - left) * 100.0;
+        format!(" {how} the stop {}, {less:.0}% less.", time(then.stop_ns.value))
+    })
 }
 
 fn texts(all: Vec<String>) -> Vec<Block> {
@@ -84,12 +158,15 @@ fn frequency(seen: &SeenForks, pid: i32) -> String {
         0 => String::new(),
         count => format!(" {count} of the children executed another program."),
     };
-    format!(
-        "{during}, {}, and each fork stopped it for {} (median; the longest: {}).{executed}{spawns}",
-        times(seen.forks),
-        time(stop_ns),
-        time(longest)
-    )
+    let stops = match seen.forks {
+        1 => format!("which stopped it for {}", time(stop_ns)),
+        _ => format!(
+            "and each fork stopped it for {} (median; the longest: {})",
+            time(stop_ns),
+            time(longest)
+        ),
+    };
+    format!("{during}, {}, {stops}.{executed}{spawns}", times(seen.forks))
 }
 
 fn times(count: usize) -> String {
@@ -98,26 +175,10 @@ fn times(count: usize) -> String {
 
 fn next_fork(of: &Explained) -> Vec<String> {
     let (fork, pid) = (&of.patient.fork, of.patient.pid);
-    let mut all = vec![match (&of.patient.stop_ns, &of.patient.no_stop) {
-        (Some(stop), _) => {
-            let [value, low, high] = [stop.value, stop.low, stop.high].map(time);
-            let seen = of.seen_forks().and_then(|seen| seen.stop_ns);
-            let seen = seen
-                .map_or_else(String::new, |ns| format!("; those that were seen took {}", time(ns)));
-            let asks = of.seen_forks().is_none_or(|seen| seen.stop_ns.is_none())
-                && Children::of(&of.patient.name) == Children::Save;
-            let ask = match asks {
-                true => {
-                    format!(" `{}` asks the server what its last one took.", Command::DoctorRedis)
-                }
-                false => String::new(),
-            };
-            format!("It is predicted to stop the program for {value} ({low} to {high}){seen}.{ask}")
-        }
-        (None, why) => {
-            format!("How long it stops the program is not known: {}.", why.as_deref().unwrap_or(""))
-        }
-    }];
+    let is_measured = of.seen_forks().is_some_and(|seen| seen.stop_ns.is_some());
+    let mut all = Vec::new();
+    // What was measured is told above, and of workers that live on the stop matters little.
+    all.extend((!is_measured && !of.lives_on()).then(|| predicted_stop(of)));
     let worst = &fork.findings[0];
     all.push(match worst.level {
         Level::Ok => format!("Refused? {}.", fork.promise),
@@ -132,6 +193,24 @@ fn next_fork(of: &Explained) -> Vec<String> {
         Command::DoctorTables.of(pid)
     ));
     all
+}
+
+fn predicted_stop(of: &Explained) -> String {
+    match (&of.patient.stop_ns, &of.patient.no_stop) {
+        (Some(stop), _) => {
+            let [value, low, high] = [stop.value, stop.low, stop.high].map(time);
+            let ask = match Children::of(&of.patient.name) {
+                Children::Save => {
+                    format!(" `{}` asks the server what its last one took.", Command::DoctorRedis)
+                }
+                _ => String::new(),
+            };
+            format!("It is predicted to stop the program for {value} ({low} to {high}).{ask}")
+        }
+        (None, why) => {
+            format!("How long it stops the program is not known: {}.", why.as_deref().unwrap_or(""))
+        }
+    }
 }
 
 /// Of the copies' report the answer, and the places that copy most.
@@ -172,8 +251,11 @@ fn copies(of: &Explained, is_page: bool) -> Result<Vec<Block>> {
 fn nothing_copied(of: &Explained) -> String {
     match of.seen_forks().map_or(0, |seen| seen.forks) {
         0 => format!(
-            "Nothing was copied while it was watched: no fork fell into that time. `{}` waits for one.",
-            Command::Blame.of(of.patient.pid)
+            "Nothing was copied while it was watched: no fork fell into that time. To see one, {} while `{}` \
+             runs, or start a second one with `{}`.",
+            trigger(&of.patient.name, of.sharing.is_some()),
+            Command::BlameLong.of(of.patient.pid),
+            Command::BlameCommand
         ),
         _ => "Nothing was copied after the forks that were seen.".to_owned(),
     }
@@ -181,12 +263,9 @@ fn nothing_copied(of: &Explained) -> String {
 
 /// Of code that copied earlier nothing can be told.
 fn copied_before(of: &Explained) -> String {
+    let own = bytes(own_bytes(of));
     format!(
-        "Its workers copied, or made anew, {} before that. Which code did shows only as it happens: start a \
-         second one with `{}`, or restart a worker while `{}` runs.",
-        bytes(own_bytes(of)),
-        Command::BlameCommand,
-        Command::Blame.of(of.patient.pid)
+        "Its workers copied, or made anew, {own} before that: which code did shows only as it happens."
     )
 }
 
@@ -195,29 +274,45 @@ fn own_bytes(of: &Explained) -> u64 {
     of.sharing.as_ref().map_or(0, |figures| figures.forked().map(|one| one.own_bytes).sum())
 }
 
-/// Of workers that live on: what their copies take counts more than the stop of a fork now and then.
-fn for_workers(of: &Explained, advice: &[Advice]) -> Option<Block> {
-    let own = own_bytes(of);
-    let forks = of.seen_forks().is_some_and(|seen| seen.forks > 0);
-    let freeze = advice.iter().find(|one| one.choice == Choice::Freeze && one.forecast.is_ok())?;
-    (own > 0 && !forks).then(|| {
-        Block::Text(format!(
-            "It forks rarely and its workers live on, so their {} count more than the stop. Freezing spares the \
-             copies that a garbage collector makes ({}): try it in one instance, and compare `{}` of both.",
-            bytes(own),
-            freeze.step,
-            Command::Sharing.of(of.patient.pid)
-        ))
-    })
+/// Of workers that live on: what would keep their copies from being made.
+fn for_workers(of: &Explained, application: &Application, advice: &[Advice]) -> Vec<String> {
+    let pid = of.patient.pid;
+    let mut all = vec![format!(
+        "It forks rarely and its workers live on, so their {} count more than the stop. What spares them depends on \
+         the code that copies, above.",
+        bytes(own_bytes(of))
+    )];
+    let freeze = advice.iter().find(|one| one.choice == Choice::Freeze);
+    let freeze = freeze.filter(|_| application.profile.has_collector);
+    all.extend(freeze.map(|freeze| {
+        match (&freeze.forecast, application.profile.collector_share) {
+            (Err(why), _) => format!("Freezing: {why}."),
+            (Ok(_), Some(share)) => format!(
+                "Freezing spares the {} of the copies that came from the collector, not more ({}): try it in one \
+                 instance, and compare `{}` of both.",
+                percent(share),
+                freeze.step,
+                Command::Sharing.of(pid)
+            ),
+            (Ok(_), None) => format!(
+                "Freezing: unknown, as no copy was seen. `{}` says which share of them comes from the collector.",
+                Command::BlameLong.of(pid)
+            ),
+        }
+    }));
+    all.push(format!("What would shorten the stop of a fork: `{}`.", Command::Advise.of(pid)));
+    all
 }
 
 fn help(of: &Explained) -> Vec<Block> {
     match &of.advised {
+        Ok((application, advice, _)) if of.lives_on() => {
+            texts(for_workers(of, application, advice))
+        }
         Ok((application, advice, sentence)) => {
             let target = of.patient.pid.to_string();
             let screen = advise::screen(sentence, application, advice, &target);
-            let blocks = screen.into_iter().flat_map(|section| section.blocks);
-            for_workers(of, advice).into_iter().chain(blocks).collect()
+            screen.into_iter().flat_map(|section| section.blocks).collect()
         }
         Err(why) => vec![Block::Text(format!("Not known: {why}."))],
     }

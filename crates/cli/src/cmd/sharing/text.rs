@@ -93,7 +93,8 @@ pub fn sentences(of: &Figures) -> Vec<String> {
     all
 }
 
-fn together(of: &Figures) -> String {
+/// What they use, and what sharing saves.
+pub fn together(of: &Figures) -> String {
     let count = of.forked().count();
     if let (0, unseen @ 1..) = (count, of.unseen.len()) {
         return format!(
