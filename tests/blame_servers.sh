@@ -19,14 +19,14 @@ servers=$REPOSITORY/examples/servers
 
 # whole PROGRAM CAUSE [LEAST]: of the stacks of PROGRAM's copies 95% are whole, and one has the cause.
 whole() {
+	jq -r --arg program "$1" '[.samples[] | select(.params.program == $program and
+		.params.writer != "own")] | "\($program): \(map(select(.metric == "whole_stacks") | .value) |
+		add) of \(map(select(.metric == "told_stacks") | .value) | add) stacks are whole"' out
 	json program="$1" cause="$2" least="${3:-0.95}" \
 		'def of($metric): values($metric; {program: $program, writer: "child"}) +
 				values($metric; {program: $program, writer: "parent"}) | add;
 			of("told_stacks") > 50 and of("whole_stacks") / of("told_stacks") >= $least' \
 		'$cause == "-" or any(d.summary.places[]; .program == $program and .cause == $cause)'
-	jq -r --arg program "$1" '[.samples[] | select(.params.program == $program and
-		.params.writer != "own")] | "\($program): \(map(select(.metric == "whole_stacks") | .value) |
-		add) of \(map(select(.metric == "told_stacks") | .value) | add) stacks are whole"' out
 }
 
 # served SERVER PROGRAM CAUSE [LEAST]: the same of a server of examples/servers under its load.
