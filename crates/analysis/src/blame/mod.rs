@@ -94,7 +94,7 @@ impl Place {
     }
 }
 
-/// The cause of copies that do not matter, and are told last: who made them ended.
+/// The cause of copies that do not matter, and are told last: the program that made them was ending.
 const ENDS: &str = "program-ends";
 
 /// Those of copies that a garbage collector made.

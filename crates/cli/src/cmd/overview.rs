@@ -149,7 +149,7 @@ pub fn run(json: bool) -> Result<()> {
 /// Names of processes in a line.
 const NAMED: usize = 3;
 
-/// Whose memory was not seen, and why. Who has the right is told who refuses all the same.
+/// Which processes' memory was not seen, and why. Where the rights are there, each is named and what refuses it.
 fn not_seen(unseen: &[&Seen], may_all: bool) -> Option<String> {
     let names: Vec<String> =
         unseen.iter().take(NAMED).map(|of| format!("{} ({})", of.name, of.pid)).collect();
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_right_hears_who_refuses() {
+    fn what_refuses_in_spite_of_the_rights_is_named() {
         let one = |pid| Seen { pid, name: "web".into(), ..Seen::default() };
         let of = |count, may_all| {
             let all: Vec<Seen> = (1..=count).map(one).collect();

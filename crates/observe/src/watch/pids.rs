@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use cowlab_machine::{ProcessError, Stat};
 use cowlab_schema::Command;
+use strsim::levenshtein;
 
 use super::reading;
 use crate::target::Target;
@@ -105,28 +106,13 @@ fn alike(name: &str, all: &[(u32, Stat)]) -> Vec<String> {
     let mut found: Vec<(usize, &str)> = all
         .iter()
         .filter(|(pid, _)| *pid != own)
-        .map(|(_, stat)| (distance(name, &stat.name), stat.name.as_str()))
+        .map(|(_, stat)| (levenshtein(name, &stat.name), stat.name.as_str()))
         .filter(|(apart, of)| is_part(of) || *apart <= 2 && *apart * 3 < name.len())
         .collect();
     found.sort_unstable();
     found.dedup();
     found.truncate(ALIKE);
     found.into_iter().filter_map(|(_, of)| named(of, all)).collect()
-}
-
-/// Letters to change, add or leave out (Levenshtein 1966).
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (at, letter) in one.chars().enumerate() {
-        let mut before = std::mem::replace(&mut row[0], at + 1);
-        for (column, its) in other.iter().enumerate() {
-            let changed = before + usize::from(letter != *its);
-            before = row[column + 1];
-            row[column + 1] = changed.min(before + 1).min(row[column] + 1);
-        }
-    }
-    row[other.len()]
 }
 
 /// A line each, with the pid.
@@ -288,14 +274,13 @@ mod tests {
     }
 
     #[test]
-    fn who_mistypes_a_name_is_told_those_that_are_alike() {
+    fn names_like_a_mistyped_one_are_suggested() {
         let of = |pid: u32, name: &str| (pid, Stat { name: name.into(), ..Stat::default() });
         let all =
             [of(7, "redis-server"), of(8, "redis-server"), of(9, "sh"), of(10, "redis-sentinel")];
         assert_eq!(alike("redis", &all), ["redis-server (7)", "redis-sentinel (10)"]);
         assert_eq!(alike("redis-srever", &all), ["redis-server (7)"]);
         assert!(alike("abc", &all).is_empty() && alike("s", &all).is_empty());
-        assert_eq!((distance("", "abc"), distance("kitten", "sitting")), (3, 3));
     }
 
     #[test]

@@ -152,7 +152,7 @@ impl Scaling {
     pub fn words(self) -> String {
         // Without their ratio, which would not be that of the rounded figures.
         format!(
-            "; its stop took {} where these say {}, and all times here are scaled to that",
+            "; they predict a stop of {1} where {0} were measured, so all times here are scaled to the latter",
             time(self.seen_ns),
             time(self.predicted_ns)
         )
