@@ -89,7 +89,7 @@ static bool wp_block_shared(pte_t *ptep, const struct wp_block *block)
 
 /* The largest block of @orders that can be copied; false if there is none. */
 static bool wp_block_find(struct vm_fault *vmf, struct wp_block *block,
-			   unsigned long orders)
+			  unsigned long orders)
 {
 	struct folio *folio = page_folio(vmf->page);
 	struct vm_area_struct *vma = vmf->vma;
@@ -151,7 +151,7 @@ fallback:
 
 /* Map @new in the place of @block. Called with the page table lock held. */
 static void wp_block_replace(struct vm_fault *vmf, const struct wp_block *block,
-			      struct folio *new)
+			     struct folio *new)
 {
 	struct vm_area_struct *vma = vmf->vma;
 	unsigned int nr = wp_block_nr(block);
@@ -177,7 +177,7 @@ static void wp_block_replace(struct vm_fault *vmf, const struct wp_block *block,
 
 /* Map @new unless the block has changed. Called without the lock, returns without it. */
 static bool wp_block_install(struct vm_fault *vmf, const struct wp_block *block,
-			      struct folio *new)
+			     struct folio *new)
 {
 	struct vm_area_struct *vma = vmf->vma;
 	struct mmu_notifier_range range;
