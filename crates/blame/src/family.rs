@@ -202,7 +202,6 @@ impl Family {
         let mut hints: Vec<String> = spaces
             .flat_map(|space| space.images())
             .filter_map(|image| hint(image.short_name()))
-            .map(str::to_owned)
             .collect();
         hints.sort_unstable();
         hints.dedup();
@@ -216,24 +215,46 @@ impl Family {
 }
 
 /// How an interpreter is asked for the names of its functions, by the name of its file.
-fn hint(file: &str) -> Option<&'static str> {
+fn hint(file: &str) -> Option<String> {
     let (_, hint) = HINTS.iter().find(|(name, _)| file.starts_with(name))?;
-    Some(hint)
+    let (_, minor) = file.split_once("python3.").unwrap_or_default();
+    let minor = minor.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok();
+    match minor.filter(|minor| *minor < 12) {
+        Some(minor) => Some(format!(
+            "the stacks have C functions only: CPython names its own from 3.12 on, and this is 3.{minor}"
+        )),
+        None => Some(format!("the stacks have C functions only: {hint}")),
+    }
 }
 
 const HINTS: [(&str, &str); 6] = [
     ("libpython3", PYTHON),
     ("python3", PYTHON),
-    ("node", "Node.js names its functions if it is started with --perf-basic-prof"),
+    ("node", "Node.js names its own if it is started with --perf-basic-prof"),
     ("libruby", "Ruby names what YJIT compiled if it is started with --yjit-perf=map"),
-    ("libjvm", "a JVM names its functions by `jcmd PID Compiler.perfmap` (JDK 17)"),
+    ("libjvm", "a JVM names its own by `jcmd PID Compiler.perfmap` (JDK 17)"),
     ("php", "PHP names what its JIT compiled with opcache.jit_debug=0x10"),
 ];
 
-const PYTHON: &str =
-    "CPython names its functions if it is started with -X perf (3.12), and not before that version";
+const PYTHON: &str = "CPython names its own if it is started with -X perf (3.12 or newer)";
 
 fn look(target: &Target, images: &mut Images) -> Option<Rc<Space>> {
     let all: Vec<Mapping> = mappings::mappings(target).ok()?;
     Some(Rc::new(Space::new(target.pid(), all, images)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpython_that_cannot_name_its_functions_is_not_asked_to() {
+        for file in ["python3.11", "libpython3.11.so.1.0"] {
+            assert!(hint(file).unwrap().ends_with("from 3.12 on, and this is 3.11"), "{file}");
+        }
+        for file in ["python3.12", "python3", "libpython3.13.so.1.0"] {
+            assert!(hint(file).unwrap().contains("-X perf"), "{file}");
+        }
+        assert_eq!(hint("libc.so.6"), None);
+    }
 }
