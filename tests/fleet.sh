@@ -48,7 +48,7 @@ json 'd.summary.groups | length == 60' 'd.summary.different_by_chance == null' \
 passes --json compare --by instance_type,kernel --bench fork-sweep fleet
 json 'd.summary.groups | map(.name) | index("sim-small, sim-7.3") != null'
 COLUMNS=250 passes compare --by kernel --within instance_type fleet --output page.html
-says out 'would, were the hosts dealt to the groups at random'
+says out 'would differ if hosts were grouped at random'
 says out 'how far the ratio would move with other hosts'
 for expected in 'class="multiples"' 'id="outliers"' 'fork_ns' 'Plotly'; do
 	grep -qE "$expected" page.html || fail "the page lacks $expected"

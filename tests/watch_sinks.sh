@@ -67,7 +67,7 @@ has_lines disk/recorded $((lines + 2)) || fail "expected 2 lines more than $line
 passes watch --replay disk/recorded --json
 cp disk/recorded foreign
 chmod 644 foreign
-refuses 1 'is no recording of this user.s own' watch "$target" --output foreign
+refuses 1 'is not a recording of yours' watch "$target" --output foreign
 
 # A reader that never reads.
 mkfifo full

@@ -144,8 +144,8 @@ fn of_footprint(run: &Run, requests: Requests, page_bytes: f64) -> Result<Seen> 
     let Some(subject) = forks.clone().find(|of| of.writer == Writer::Child) else {
         match forks.next() {
             Some(_) => bail!(
-                "this footprint does not know who wrote: make it as root, so that what workers copy is told \
-                 from what their parent does"
+                "this footprint does not say which side wrote: record it as root, so that workers' copies can be \
+                 told from their parent's"
             ),
             None => bail!(
                 "this footprint has no fork that ended: follow some with --forks, or a command behind `--`"
@@ -210,18 +210,13 @@ impl Plan {
         let (cold, warm): (Vec<&Seen>, Vec<&Seen>) =
             runs.iter().partition(|of| of.requests.warmed == 0);
         let Some(longest) = cold.last() else {
-            bail!(
-                "no run is of a parent that served nothing before it forked: what would be saved of?"
-            );
+            bail!("no run without a warm-up was given: add one (RUN:N) to compare with");
         };
         let mut warmups = Vec::new();
         for of in &warm {
             let served = of.requests.served;
             let Some(base) = cold.iter().find(|base| base.requests.served == served) else {
-                bail!(
-                    "nothing to compare the warmed parent's run of {served} requests with: make one of as many \
-                     requests without a warm-up"
-                );
+                bail!("no run of {served} requests without a warm-up to compare with: record one");
             };
             let saved = base.own_bytes() - of.own_bytes();
             warmups.push(Warmup {
@@ -242,9 +237,7 @@ impl Plan {
             }
         }
         if warmups.len() < 2 && warm.is_empty() {
-            bail!(
-                "both runs are of one number of requests: a plan needs runs after fewer and after more"
-            );
+            bail!("both runs served the same number of requests: a plan needs different numbers");
         }
         warmups.sort_by_key(|of| of.requests);
         Ok(Plan { served, warmups, runs })
@@ -312,7 +305,7 @@ fn check(runs: &[Seen]) -> Result<()> {
         }
         if of.verb != first.verb {
             bail!(
-                "one is a run of `{}`, another of `{}`: they count unlike things; take one of them",
+                "these are runs of `{}` and `{}`, which count different things: use only one kind",
                 first.verb,
                 of.verb
             );

@@ -181,7 +181,7 @@ fn batches_of<'a>(kernels: &'a [OfKernel], variant: Option<&str>) -> Result<&'a 
     match (own.next(), own.next(), kernels) {
         (Some((_, batches)), None, _) | (None, _, [(_, batches)]) => Ok(batches),
         _ => Err(format!(
-            "the sweep has several kernels and not one that is the workload's ({}): measure it with \
+            "the sweep has several kernels, but not the workload's ({}): measure it with \
              one `--variant`",
             variant.unwrap_or("no guest")
         )),

@@ -113,8 +113,8 @@ pub struct Common {
 /// Where the machine profile is.
 #[derive(Debug, Clone, Args)]
 pub struct ProfileArgs {
-    /// The machine profile: a profile.json, a run that has one, or a folder of runs, whose newest
-    /// is taken; by default runs/. `usual`: what such costs usually are, nothing measured
+    /// Machine profile: a profile.json, a run that has one, or a folder of runs, of which the newest
+    /// is taken (default: runs/); `usual`: typical costs, nothing measured
     #[arg(long, value_name = "PATH")]
     pub profile: Option<PathBuf>,
 }
@@ -123,7 +123,7 @@ pub struct ProfileArgs {
 pub enum Verb {
     /// Measure this machine, fit the model, compare with the papers, write one report
     Study(StudyArgs),
-    /// Say again what the samples of a study, a footprint, a blame or a bench say
+    /// Print the report of a run again, from its samples: a study, a footprint, a blame or a bench
     Report(ReportArgs),
     /// What can be measured here, and whether a fork of a process would fail
     Doctor(DoctorArgs),
@@ -139,7 +139,7 @@ pub enum Verb {
     /// The patched Linux: built, booted and tested in a virtual machine
     #[command(subcommand)]
     Kernel(Kernel),
-    /// The application profile: what a program maps and writes between two moments
+    /// Measure what a program maps and writes between two moments: its application profile
     Footprint(FootprintArgs),
     /// Which code copies the pages that forks share
     Blame(BlameArgs),
@@ -189,27 +189,27 @@ pub enum Verb {
 pub struct ReportArgs {
     /// The run's folder
     pub run: PathBuf,
-    /// Print all tables of a study, not its findings alone
+    /// Print all tables of a study, not only its findings
     #[arg(long)]
     pub tables: bool,
     /// Write the report to this file as well, as a page with its plots
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Copy the run to this new folder, readable by all, without the host's name and the command
-    /// line: runs themselves are their owner's alone
+    /// Copy the run to this new folder, readable by all, without host name and command line (only
+    /// its owner can read a run)
     #[arg(long, value_name = "FOLDER")]
     pub share: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Judge a fork of these processes; of none: what can be done on this machine
+    /// Processes whose next fork to check; without any, what cowlab can do on this machine
     #[arg(value_name = "PID|NAME|CGROUP", value_parser = Wanted::parse, allow_negative_numbers = true)]
     pub targets: Vec<Wanted>,
-    /// Print each thing that was looked at
+    /// Print every check
     #[arg(long)]
     pub tables: bool,
-    /// The run of a footprint of it: the copies to expect
+    /// A footprint run of the process, for the copies to expect
     #[arg(long, value_name = "RUN", requires = "targets")]
     pub footprint: Option<PathBuf>,
     /// A Redis to ask for its last snapshot's copies and its replicas: redis://HOST:PORT, unix:///PATH
@@ -221,7 +221,7 @@ pub struct DoctorArgs {
 pub struct CalibrateArgs {
     #[command(flatten)]
     pub run: RunArgs,
-    /// Rounds; the intervals narrow with their number
+    /// Rounds; more rounds give narrower intervals
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=100))]
     pub rounds: u32,
 }
@@ -279,15 +279,15 @@ fn forecast_writer(text: &str) -> Result<Writer, String> {
 pub struct PredictArgs {
     #[command(subcommand)]
     pub what: Option<PredictWhat>,
-    /// The forking program: the run of a footprint, with what is written of it and by whom
+    /// A footprint run of the forking program: what is written, and by which side
     #[arg(value_name = "RUN", conflicts_with_all = ["size_bytes", "write_fraction", "writer"])]
     pub target: Option<PathBuf>,
     #[command(flatten)]
     pub profile: ProfileArgs,
-    /// Private memory of the forking process, where no RUN tells it
+    /// Private memory of the forking process, if no RUN is given
     #[arg(long, value_parser = size, value_delimiter = ',', required_unless_present = "target")]
     pub size_bytes: Vec<u64>,
-    /// Of a footprint with several programs, this one; by default the one whose forks write most
+    /// Which program of the footprint; by default the one whose forks write most
     #[arg(long, value_name = "NAME", requires = "target")]
     pub program: Option<String>,
     /// Share of it that is written after the fork, 0..1
@@ -296,11 +296,11 @@ pub struct PredictArgs {
     /// Share of it that the parent wrote since its last fork, 0..1
     #[arg(long, default_value = "1", value_parser = fraction, allow_negative_numbers = true)]
     pub written_before_fraction: f64,
-    /// Of a program that works between two forks, with cold caches and scattered memory, as that of
-    /// a footprint always does; without, of a loop of forks
+    /// Price a program that works between forks, with cold caches and scattered memory, as every
+    /// footprint's is; otherwise a loop of forks
     #[arg(long)]
     pub among_work: bool,
-    /// Who writes
+    /// Which side writes
     #[arg(long, value_name = "child|parent", default_value = "parent", value_parser = forecast_writer)]
     pub writer: Writer,
     /// Other running threads of the forking process
@@ -323,10 +323,10 @@ pub struct CompareArgs {
     /// another fact of run.json, or KEY of folders named KEY=VALUE, such as instance_type
     #[arg(long, value_name = "KEY", value_delimiter = ',', conflicts_with_all = ["second", "flame_graph"])]
     pub by: Vec<String>,
-    /// Compare only hosts that have the same KEY, such as instance_type: what types differ by hides nothing then
+    /// Compare only hosts with the same KEY, such as instance_type, so that differences between types hide nothing
     #[arg(long, value_name = "KEY", value_delimiter = ',')]
     pub within: Vec<String>,
-    /// Of groups of hosts: write the comparison to this file as well, as a page with its plots
+    /// Also write the comparison of groups to this file, as a page with plots
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Relative difference that two runs of the same thing show anyway, in percent
@@ -345,7 +345,7 @@ pub struct CompareArgs {
 
 #[derive(Debug, Args)]
 pub struct InsertArgs {
-    /// C sources, and directories of which all .c and .h are taken and the rest is copied
+    /// C sources, or directories: their .c and .h files are instrumented, the rest is copied
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
     /// Folder for the copies; the sources are never written over
@@ -360,8 +360,7 @@ pub struct InsertArgs {
     /// Only functions whose name matches, or with '!GLOB' only others; may be repeated
     #[arg(long, value_name = "GLOB")]
     pub function: Vec<String>,
-    /// Only functions with at least this many lines, from the first of their definition to that of
-    /// the closing brace, all counted
+    /// Only functions of at least this many lines, from definition to closing brace
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub min_lines: u32,
     /// The Linux kernel instead of a program: copies include <linux/casper.h>, and what it keeps

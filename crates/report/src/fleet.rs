@@ -87,7 +87,7 @@ pub fn document(summary: &FleetComparison, damaged: usize, all: bool) -> Documen
 fn in_short(summary: &FleetComparison) -> String {
     let FleetComparison { compared, different, too_few_hosts, .. } = summary;
     let chance = match summary.different_by_chance {
-        Some(chance) => format!(" ({chance} would, were the hosts dealt to the groups at random)"),
+        Some(chance) => format!(" ({chance} would differ if hosts were grouped at random)"),
         None => String::new(),
     };
     format!(
@@ -255,7 +255,7 @@ mod tests {
         let document = document(&summary(), 3, false);
         let text = crate::terminal::render(&document, Some(200), false);
         for expected in [
-            "60 comparisons of a group in a figure: 50 differ (3 would, were the hosts dealt",
+            "60 comparisons of a group in a figure: 50 differ (3 would differ if hosts were",
             "6 show no difference, 4 have too few",
             "3 runs are damaged and left out",
             "2 runs are left out: kernel, within instance_type is not known",

@@ -98,12 +98,12 @@ fn what_allows_no_plan_is_refused_with_what_is_needed() {
     refused(vec![], "no run");
     refused(vec![seen(0, 1)], "name two or more");
     refused(vec![seen(0, 1), seen(0, 1)], "two runs have 1 requests");
-    refused(vec![seen(0, 1), seen(1, 100)], "make one of as many requests without a warm-up");
-    refused(vec![seen(1, 100), seen(10, 100)], "served nothing before it forked");
+    refused(vec![seen(0, 1), seen(1, 100)], "no run of 100 requests without a warm-up");
+    refused(vec![seen(1, 100), seen(10, 100)], "no run without a warm-up was given");
     let other = Seen { program: "else".to_owned(), ..seen(0, 1) };
     refused(vec![other, seen(0, 10)], "different programs: else and server");
     let other = Seen { verb: "footprint", ..seen(0, 1) };
-    refused(vec![other, seen(0, 10)], "unlike things");
+    refused(vec![other, seen(0, 10)], "count different things");
     let other = Seen { copied_bytes: 1e9, ..seen(0, 1) };
     refused(vec![other, seen(0, 10)], "differ by more than their requests");
 }

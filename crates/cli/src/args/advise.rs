@@ -15,20 +15,20 @@ pub struct AdviseArgs {
     /// asked (INFO, CONFIG GET) what their snapshots copied and what they can do
     #[arg(value_name = "RUN|PID|NAME|redis://…", required = true, allow_negative_numbers = true)]
     pub targets: Vec<String>,
-    /// Of a footprint with several programs, this one; by default the one whose forks write most
+    /// Which program of the footprint; by default the one whose forks write most
     #[arg(long, value_name = "NAME")]
     pub program: Option<String>,
-    /// Of a process, the share of its memory that is written while a child lives, 0..1: by default what
-    /// its living children have copied, or 0.1; a footprint has its own
+    /// Share of a process's memory that is written while a child lives, 0..1; by default what its living
+    /// children have copied, or 0.1; a footprint has its own
     #[arg(long, value_parser = fraction, allow_negative_numbers = true)]
     pub write_fraction: Option<f64>,
     /// Share of the memory that the parent wrote since its last fork, 0..1
     #[arg(long, default_value = "1", value_parser = fraction, allow_negative_numbers = true)]
     pub written_before_fraction: f64,
-    /// Who writes; as the footprint has it, or the parent
+    /// Which side writes; by default as the footprint says, or the parent
     #[arg(long, value_name = "child|parent", value_parser = forecast_writer)]
     pub writer: Option<Writer>,
-    /// Other running threads of the forking process; none, or those of a process that run now
+    /// Other running threads of the forking process; by default those that run now, for a footprint none
     #[arg(long)]
     pub threads: Option<u32>,
     #[command(flatten)]

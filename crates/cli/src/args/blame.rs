@@ -24,8 +24,8 @@ pub struct BlameArgs {
     /// How long to look at running processes (10 s)
     #[arg(long, value_name = "SECONDS", requires = "targets", value_parser = seconds, allow_negative_numbers = true)]
     pub duration_s: Option<f64>,
-    /// Record the stack of one in N copies, 1 for all; by default so many that recording takes 2% of
-    /// the programs' CPU time
+    /// Record the stack of one in N copies, 1 for all; by default as many as take 2% of the programs'
+    /// CPU time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub every: Option<u32>,
     /// A command and its arguments, with cowlab's rights; it and all that it starts are looked at until

@@ -9,7 +9,7 @@ use cowlab_observe::watch::Wanted;
 /// Which program.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// The program, by the pid or the name of a process of it; of a worker, its parent
+    /// The program, by the pid or the name of one of its processes; for a worker, its parent
     #[arg(value_name = "PID|NAME|CGROUP", value_parser = Wanted::parse, allow_negative_numbers = true)]
     pub target: Wanted,
     /// Write it as a page as well, with the flame graph of what it copies: to send to a colleague

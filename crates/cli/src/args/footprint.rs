@@ -26,16 +26,16 @@ pub struct FootprintArgs {
     /// other
     #[arg(long, value_name = "N", requires = "targets", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub forks: Option<u64>,
-    /// Of a running process: the time between the two moments (1 s), or with --forks the longest
-    /// wait for one (60 s)
+    /// Time between the two moments of a running process (1 s); with --forks, how long to wait for a
+    /// fork (60 s)
     #[arg(long, value_name = "SECONDS", requires = "targets", value_parser = seconds, allow_negative_numbers = true)]
     pub duration_s: Option<f64>,
     /// How writes are seen: faults, exclusive, soft-dirty, uffd, snapshot; by default the cheapest
     /// that sees them here
     #[arg(long)]
     pub method: Option<Method>,
-    /// Of a running process: stop it at each moment, for as long as it is looked at; it is told how
-    /// long that was, and the process goes on if cowlab is killed
+    /// Stop a running process at each moment while cowlab reads it; the output says for how long. It
+    /// goes on even if cowlab is killed
     #[arg(long, requires = "targets")]
     pub stop: bool,
     /// With a command: it sends itself this signal, by name or number, to mark a moment; the signal

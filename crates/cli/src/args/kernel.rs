@@ -24,8 +24,7 @@ pub enum Kernel {
     Bench(KernelBenchArgs),
     /// Run the tests of tests/kernel inside a guest
     Test(KernelTestArgs),
-    /// Run upstream's selftests of mm and the project's own, as kernel/selftests.toml lists them,
-    /// under each policy
+    /// Run upstream's selftests of mm and cowlab's own (kernel/selftests.toml) under each policy
     Selftests(KernelSelftestsArgs),
     /// Export a series as mails, checked and ready for git am
     Series(KernelSeriesArgs),
@@ -34,8 +33,8 @@ pub enum Kernel {
 /// The source of kernels.
 #[derive(Debug, Clone, Args)]
 pub struct SourceArgs {
-    /// Linux of this release (6.12, 7.3, …: a package of Debian's), or from a kernel's tarball; by
-    /// default what was fetched last of 6.12 or of a tarball
+    /// A release of Linux (6.12, 7.3, …, from Debian) or a kernel's tarball; by default the last 6.12
+    /// or tarball that was fetched
     #[arg(long, value_name = "RELEASE|FILE", global = true)]
     pub source: Option<SourceChoice>,
 }
@@ -183,7 +182,7 @@ pub struct KernelSelftestsArgs {
     /// Only what takes seconds
     #[arg(long)]
     pub quick: bool,
-    /// Only the test of this whole name
+    /// Only the test with exactly this name
     #[arg(long, value_name = "NAME")]
     pub filter: Option<String>,
     /// The policies that kernels with research's steps are tested under; plain and upstream have none

@@ -11,7 +11,7 @@ use super::{Cells, RoundsArgs, share};
 pub struct RedisArgs {
     #[command(flatten)]
     pub cells: Cells<Store>,
-    /// Rates of the open loops, as shares of what a server of base pages answers at most
+    /// Rates of the open loops, as shares of the highest throughput with base pages
     #[arg(long, value_delimiter = ',', default_value = "0.5,0.8", value_parser = share, allow_negative_numbers = true)]
     pub load: Vec<f64>,
     #[command(flatten)]

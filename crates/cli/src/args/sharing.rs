@@ -25,17 +25,17 @@ pub struct SharingArgs {
     /// Go on looking: a live view on a terminal, elsewhere a page a look
     #[arg(long)]
     pub watch: bool,
-    /// Seconds from one look to the next; pages are looked at less often where that took 1% of a CPU
+    /// Seconds between looks; pages are read less often if that would take more than 1% of a CPU
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = interval, allow_negative_numbers = true)]
     pub interval_s: f64,
-    /// Look for so long, which tells how fast sharing is lost, and end
+    /// Look for this long, to see how fast sharing is lost, then end
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub duration_s: Option<f64>,
     /// Serve OpenMetrics at http://ADDRESS/metrics; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     pub listen: Option<SocketAddr>,
-    /// What a warm-up of the parent saves its workers, by runs of blame or footprint after 1, 10, 100
-    /// requests a worker, as RUN:100; of a parent that served 10 before it forked, RUN:10+100
+    /// What warming the parent saves its workers, from runs of blame or footprint: RUN:100 after 100
+    /// requests a worker, RUN:10+100 if the parent served 10 before it forked
     #[arg(
         long,
         value_name = "RUN:REQUESTS",

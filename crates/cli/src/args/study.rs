@@ -39,17 +39,17 @@ pub struct StudyArgs {
     /// More rounds, until each time is known to 3%: 12 minutes at most
     #[arg(long, group = "extent")]
     pub full: bool,
-    /// So many rounds of everything, instead of as many as the time allows; intervals widen
+    /// This many rounds, instead of as many as the time allows; fewer rounds give wider intervals
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
-    /// What a paper's study can be told beside: its keys are named where one is wrong, and
-    /// explained in docs/metrics.md
+    /// Further settings of a paper's study; a wrong key lists those there are (docs/metrics.md
+    /// explains them)
     #[arg(long, value_name = "KEY=VALUE[,VALUE…]", requires = "paper", action = ArgAction::Append)]
     pub set: Vec<String>,
     /// Measure pages of 64 KiB as well: sets their THP setting meanwhile (needs root) and puts it back
     #[arg(long, conflicts_with = "paper")]
     pub set_mthp: bool,
-    /// Print all tables, not the findings alone
+    /// Print all tables, not only the findings
     #[arg(long)]
     pub tables: bool,
     #[command(flatten)]

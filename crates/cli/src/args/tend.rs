@@ -31,7 +31,7 @@ pub struct TendArgs {
     /// Say what would be done and what it would save, and do nothing
     #[arg(long, conflicts_with = "once")]
     pub dry_run: bool,
-    /// The longest stall of the target's that one collapse should cause; 2000 by default
+    /// The longest that one collapse should stall the target, in µs; 2000 by default
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub budget_us: Option<u64>,
     #[command(flatten)]

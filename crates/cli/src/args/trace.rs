@@ -52,8 +52,8 @@ pub struct TraceRecordArgs {
     /// Ctrl-C
     #[arg(long, conflicts_with_all = ["target", "preload"])]
     pub kernel: bool,
-    /// Of the kernel's instrumented functions only those whose name matches, or with '!GLOB' only
-    /// others; may be repeated. Of a program all are recorded, or with '!*' none
+    /// Record only kernel functions whose name matches, or with '!GLOB' only others; may be repeated.
+    /// For a program, all are recorded, or with '!*' none
     #[arg(long, value_name = "GLOB")]
     pub function: Vec<String>,
     /// Load libcasper into the command, for programs that were compiled with

@@ -52,7 +52,7 @@ pub struct TraceReportArgs {
     /// Which functions come first
     #[arg(long, default_value = "self", value_parser = order())]
     pub sort: Order,
-    /// Also the times from which the cost of recording is not taken off
+    /// Also show times with the cost of recording included
     #[arg(long)]
     pub raw: bool,
     /// Rows of a table; 0: all

@@ -106,9 +106,8 @@ pub fn run(json: bool, args: &FootprintArgs) -> Result<()> {
         .missing
         .extend(of_worker.map(|reason| Missing { metric: "forks".to_owned(), reason }));
     if of_method.is_forked && method == Method::Snapshot && subject == Subject::Interval {
-        let reason = "it shares pages with who forked it, and a page that was written as it was (a count \
-                      of references that is put back) was copied and is not seen: as root, --method \
-                      exclusive counts the copies";
+        let reason = "it shares pages with its parent: a page that was written and holds the same bytes again (a \
+                      reference count) was copied and is not seen; as root, --method exclusive counts it";
         life.run
             .info
             .missing
@@ -152,8 +151,7 @@ fn missing(spans: &Spans, frames: bool, method: Method) -> Vec<Missing> {
     if forked && !frames && method == Method::Exclusive {
         add(
             "writer",
-            "who wrote a page is told by its frame, which is shown with CAP_SYS_ADMIN: only that \
-             one of the two wrote is known"
+            "only that one of the two sides wrote is known: page frames tell which, and need CAP_SYS_ADMIN"
                 .to_owned(),
         );
     }

@@ -129,7 +129,7 @@ fn how_it_forks(of: &Explained) -> Vec<String> {
         (_, Some(children)) => {
             format!("{name} has {children} children now, which executed other programs.")
         }
-        (_, None) => format!("Whether {name} has children may not be looked at."),
+        (_, None) => format!("cowlab may not see whether {name} has children."),
     }];
     all.push(match of.watched.as_ref().map(|watched| &watched.forks) {
         Ok(Ok(seen)) => frequency(seen, pid),
@@ -251,7 +251,7 @@ fn copies(of: &Explained, is_page: bool) -> Result<Vec<Block>> {
 fn nothing_copied(of: &Explained) -> String {
     match of.seen_forks().map_or(0, |seen| seen.forks) {
         0 => format!(
-            "Nothing was copied while it was watched: no fork fell into that time. To see one, {} while `{}` \
+            "Nothing was copied: it did not fork while cowlab watched. To see a fork, {} while `{}` \
              runs, or start a second one with `{}`.",
             trigger(&of.patient.name, of.sharing.is_some()),
             Command::BlameLong.of(of.patient.pid),
@@ -265,7 +265,7 @@ fn nothing_copied(of: &Explained) -> String {
 fn copied_before(of: &Explained) -> String {
     let own = bytes(own_bytes(of));
     format!(
-        "Its workers copied, or made anew, {own} before that: which code did shows only as it happens."
+        "Its workers had copied or allocated {own} before that; which code copies is seen only while it happens."
     )
 }
 
@@ -278,8 +278,8 @@ fn own_bytes(of: &Explained) -> u64 {
 fn for_workers(of: &Explained, application: &Application, advice: &[Advice]) -> Vec<String> {
     let pid = of.patient.pid;
     let mut all = vec![format!(
-        "It forks rarely and its workers live on, so their {} count more than the stop. What spares them depends on \
-         the code that copies, above.",
+        "It forks rarely and its workers live long, so their {} matter more than the stop. The remedy depends on the \
+         code above.",
         bytes(own_bytes(of))
     )];
     let freeze = advice.iter().find(|one| one.choice == Choice::Freeze);

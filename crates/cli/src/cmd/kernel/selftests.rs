@@ -89,7 +89,9 @@ pub fn run(json: bool, args: &KernelSelftestsArgs, matches: &ArgMatches) -> Resu
     }
     life.run.info.environments = guests;
     if sessions.iter().all(|session| session.results.is_empty()) {
-        bail!("nothing was run: no test that was chosen is for a kernel that was (--variant)");
+        bail!(
+            "nothing was run: none of the chosen tests applies to the chosen kernels (--variant)"
+        );
     }
     let plain = sessions.iter().position(|session| session.variant == Variant::Plain);
     let problems: Vec<Problem> = sessions
@@ -118,7 +120,7 @@ pub fn run(json: bool, args: &KernelSelftestsArgs, matches: &ArgMatches) -> Resu
     lab.say(&format!("the lists are in {}", kept.path.join("tests").display()));
     kept.print()?;
     if !problems.is_empty() {
-        bail!("{} results are not as they have to be", problems.len());
+        bail!("{} results are not as expected", problems.len());
     }
     Ok(())
 }
@@ -222,8 +224,8 @@ fn keep_outputs(lab: &Lab, variant: Variant, run: &RunLife) -> Result<()> {
 
 fn document(list: &List, sessions: &[Session], problems: &[Problem]) -> Document {
     let headline = match problems.len() {
-        0 => "Every result is as it has to be.".to_owned(),
-        wrong => format!("{wrong} results are NOT as they have to be."),
+        0 => "Every result is as expected.".to_owned(),
+        wrong => format!("{wrong} results are NOT as expected."),
     };
     let mut blocks = vec![Block::Finding(Finding { headline, ..Finding::default() })];
     let heads = ["kernel and policy", "passed", "failed", "skipped"];
@@ -245,7 +247,7 @@ fn document(list: &List, sessions: &[Session], problems: &[Problem]) -> Document
         }
     };
     let wrong = problems.iter().map(|one| [one.on.clone(), one.what.clone()]).collect();
-    list_of("problems", "Not as it has to be", ["kernel and policy", "what"], wrong);
+    list_of("problems", "Not as expected", ["kernel and policy", "what"], wrong);
     let skips = list.tests.iter().flat_map(|test| test.skips.iter().map(move |skip| (test, skip)));
     let skips =
         skips.map(|(test, skip)| [format!("{}: {}", test.name, skip.text), skip.reason.clone()]);

@@ -132,7 +132,7 @@ fn programs(of: &OverviewSummary) -> Vec<Block> {
         }),
         of.programs.iter().any(|of| of.saved_bytes.is_some()).then(|| {
             format!(
-                "Their own: what the children share no more. Saved: what sharing saves. `{}` has each child.",
+                "Their own: what the children no longer share. Saved: what sharing saves. `{}` has each child.",
                 Command::Sharing
             )
         }),

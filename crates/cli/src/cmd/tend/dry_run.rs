@@ -73,7 +73,7 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan) -> Result<()> {
         }
     }
     if found.is_empty() {
-        bail!("nobody can be tended");
+        bail!("no process can be tended");
     }
     for one in &found {
         if let Err(reason) = &one.stops {

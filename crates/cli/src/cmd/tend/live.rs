@@ -265,7 +265,7 @@ impl Live<'_> {
         if self.args.once || self.plan.is_by_pid() || self.plan.selectors.len() == 1 {
             if self.refused.len() > 1 {
                 self.tell_refused();
-                bail!("nobody can be tended");
+                bail!("no process can be tended");
             }
             if let Some((_, refused)) = self.refused.pop_first() {
                 return Err(refused.error);

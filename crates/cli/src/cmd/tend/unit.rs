@@ -29,8 +29,8 @@ pub fn text(args: &TendArgs) -> Result<String> {
     }
     if args.who.iter().any(|who| matches!(who, Wanted::Pid(_))) {
         return Err(WrongUsage(
-            "--print-unit: a service outlives a process, and its number may be another's then: \
-             give a name, a control group or --targets"
+            "--print-unit: a service outlives a process, whose pid may be used again: give a name, \
+             a control group or --targets"
                 .into(),
         )
         .into());

@@ -59,7 +59,7 @@ pub fn run(json: bool, args: &TraceRecordArgs) -> Result<()> {
     };
     let (functions, exclude) = globs(&args.function);
     if !args.kernel && args.function.iter().any(|of| of != "!*") {
-        let why = "--function: only with --kernel are some chosen; of a program all are recorded, or with '!*' none";
+        let why = "--function chooses functions only with --kernel; of a program all are recorded, or none with '!*'";
         bail!(WrongUsage(why.to_owned()));
     }
     let options = Options {

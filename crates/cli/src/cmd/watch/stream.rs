@@ -99,8 +99,8 @@ impl Recording {
         let bytes = if is_new { Some(0) } else { whole_bytes(&file)?.filter(|_| is_alone) };
         let Some(bytes) = bytes else {
             bail!(
-                "{} exists and is no recording of this user's own that no other watch writes: \
-                 --output needs a new file, or such a one",
+                "{} exists and is not a recording of yours, or another watch is writing it: --output needs \
+                 a new file or a recording of your own",
                 path.display()
             );
         };

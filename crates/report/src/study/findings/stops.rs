@@ -81,8 +81,8 @@ fn stop(study: &Study) -> Block {
             format!(" With another running thread of the process that first fork takes {with}.")
         } else {
             format!(
-                " Another running thread of the process makes no difference to that first fork that \
-                 was seen ({with})."
+                " No difference was seen in that first fork with another running thread of the process \
+                 ({with})."
             )
         });
     }

@@ -84,7 +84,7 @@ fn parts(study: &Study) -> Block {
         false => "too little to tell".to_owned(),
     };
     let headline = format!(
-        "Of such a write entering and leaving the kernel takes {}, copying the page {}, the rest {}.",
+        "Such a write spends {} entering and leaving the kernel, {} copying the page, and {} on the rest.",
         share(trap),
         share(copy),
         share(rest)

@@ -93,7 +93,7 @@ fn a_full_run_has_every_finding_and_its_figures() {
         "Huge pages would change that stop to 2.59 ms; the first write to each 2 MiB then costs \
          8.00 µs.",
         "costs 2.00 µs; 10.0 µs while another thread of the process runs.",
-        "entering and leaving the kernel takes 25.0%, copying the page 20.0%, the rest 55.0%.",
+        "spends 25.0% entering and leaving the kernel, 20.0% copying the page, and 55.0% on the rest.",
         "64 MiB in a random order costs 10.0% more than in order.",
         "vfork 80.0 µs whatever the size",
         "never touched costs fork nothing.",
