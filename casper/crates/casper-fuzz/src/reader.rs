@@ -4,6 +4,8 @@
 //! Most inputs are a recipe for a trace (see `recipe`), whose checksums are then right, so that what
 //! is behind them is reached; the others are the trace itself.
 #![no_main]
+// The macro exports the function that libFuzzer calls.
+#![allow(unsafe_code)]
 
 mod recipe;
 
@@ -42,9 +44,10 @@ fuzz_target!(|input: &[u8]| {
         tid: None,
         pairs: vec![pair("1", "2"), pair("3", "3")],
         across: first & 8 != 0,
-        field: metadata.types_named("1").first().and_then(|event| {
-            Some(("1".to_owned(), event.fields.first()?.name.clone()))
-        }),
+        field: metadata
+            .types_named("1")
+            .first()
+            .and_then(|event| Some(("1".to_owned(), event.fields.first()?.name.clone()))),
     };
     let profile = Profile::of(&trace, &settings).expect("types by number are always known");
     let counted: u64 = profile.types.iter().map(|of| of.count).sum();
