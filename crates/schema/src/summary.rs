@@ -23,348 +23,265 @@ const fn list(verbs: &'static [&'static str], keys: Keys) -> Summary {
     Summary { verbs, is_list: true, keys }
 }
 
+/// `one "verb" { key: "what it holds", … }`; `list`, where the summary is a list of these.
+macro_rules! summaries {
+    ($($kind:ident $($verb:literal),+ { $($key:ident: $what:literal,)* })*) => {
+        &[$($kind(&[$($verb),+], &[$((stringify!($key), $what)),*])),*]
+    };
+}
+
 /// Every verb that has one.
-pub const SUMMARIES: &[Summary] = &[
-    one(
-        &["advise"],
-        &[
-            ("sentence", "the answer"),
-            ("application", "what the program maps and writes, as far as it is known"),
-            ("advice", "each choice: `choice`, `what`, `step`, `forecast`, `shape`, `notes`"),
-        ],
-    ),
-    list(
-        &["bench", "kernel bench", "study ccow", "study next-page"],
-        &[
-            ("bench", "the bench"),
-            ("params", "its parameters"),
-            ("metric", "the metric"),
-            ("unit", "its unit"),
-            ("value", "the median"),
-            ("low", "the lower end of its 95% interval"),
-            ("high", "the upper end"),
-            ("count", "samples that it rests on"),
-        ],
-    ),
-    one(
-        &["blame"],
-        &[
-            ("copied_pages", "pages that forks share and that were copied"),
-            ("copied_bytes", "the same in bytes"),
-            ("other_pages", "copied pages that no fork shares: of files, when a program begins"),
-            ("workers", "by program: how many processes that were forked copied some"),
-            ("told_stacks", "stacks that it rests on"),
-            ("whole_stacks", "of them, those that go to where the program or thread begins"),
-            ("lost_stacks", "stacks that came faster than they could be read"),
-            ("told_every", "of the copies one in so many was told, at the least"),
-            (
-                "places",
-                "code: `program`, `writer`, `functions` (the innermost first), `cause`, `share`, `pages` with \
-                 `low_pages` and `high_pages`, `worker_bytes`",
-            ),
-        ],
-    ),
-    one(
-        &["calibrate"],
-        &[
-            ("page_size_bytes", "a base page"),
-            ("huge_page_bytes", "a huge page; null without"),
-            ("costs", "each primitive cost by name, with its interval"),
-            ("curves", "fork cycles by size of the heap, for each writer and number of threads"),
-            ("entries_among_work", "an entry by size of a scattered heap"),
-            ("copies_by_pace", "a copy by the program's own CPU time between two"),
-        ],
-    ),
-    one(
-        &["compare"],
-        &[
-            ("first", "the first run"),
-            ("second", "the second run"),
-            ("drift_percent", "what two runs of the same differ by anyway"),
-            ("compared", "figures that both have"),
-            ("different", "those of them that differ"),
-            ("too_few_repetitions", "those that were repeated too rarely to tell"),
-            ("only_in_one", "figures that one alone has"),
-            ("environments_differ", "what of the machines is not the same"),
-            (
-                "figures",
-                "each figure that both have; of groups those that differ, the outliers first",
-            ),
-            ("by", "what the groups of hosts are by, of `--by`"),
-            ("within", "what hosts have in common that are compared; empty: all with all"),
-            ("runs", "runs that were compared"),
-            ("hosts", "hosts that they are of"),
-            ("without_key", "runs left out, of which it is not known which group they belong to"),
-            ("groups", "each group, its hosts and runs, and in how many figures it differs"),
-            (
-                "different_by_chance",
-                "as `different`, were the hosts dealt to the groups at random, the median of five deals; null: hosts are groups",
-            ),
-            ("too_few_hosts", "comparisons with too few hosts to tell"),
-            ("panels", "the figures that differ most, of all groups"),
-        ],
-    ),
-    one(&["completions"], &[("shell", "the shell"), ("script", "its completions")]),
-    one(
-        &["help"],
-        &[
-            ("topics", "the topics, where none is asked for"),
-            ("topic", "the topic"),
-            ("text", "its text"),
-        ],
-    ),
-    one(
-        &["cowlab"],
-        &[
-            ("host", "the machine's name"),
-            ("kernel", "its kernel"),
-            ("cpus", "CPUs that may be used"),
-            ("available_bytes", "memory that could be had now"),
-            ("thp", "the setting of huge pages; null without"),
-            (
-                "abilities",
-                "what an operator needs: `what`, the `command`, and what it `needs` (null: nothing)",
-            ),
-            (
-                "programs",
-                "programs that fork, worst first: `pid`, `name`, `how` (`workers`, `save`, `programs`), \
-                 `workers` and `executed` (living children that share its memory, and others), \
-                 `anonymous_bytes`, `stop_ns`, `is_surveyed` (false: the stop is by its size alone), `own_bytes` (its \
-                 workers'), `saved_bytes` (by sharing), `may_look` (false: workers are told by name), `alike` \
-                 (pids of the same name that cost less)",
-            ),
-            ("left_out", "processes that fork, and cost less than those"),
-            ("unseen", "processes whose memory may not be looked at"),
-            ("commands", "what would tell more about the first: `command`, `what`, `needs_root`"),
-        ],
-    ),
-    one(
-        &["doctor"],
-        &[
-            ("facts", "the machine"),
-            ("capabilities", "what cowlab can use, whether it is here, and what it needs"),
-            ("fork", "of one process: whether its next fork is refused, and what it may take"),
-            ("stop_ns", "of one process: `value`, `low`, `high`, and whether `is_calibrated`"),
-            (
-                "last_fork_ns",
-                "of a Redis that was asked: how long its last fork stopped it, by its own clock",
-            ),
-            ("processes", "of several processes: each one's"),
-        ],
-    ),
-    one(
-        &["explain"],
-        &[
-            ("pid", "the program's process: of a worker, its parent"),
-            ("name", "its name"),
-            ("fork", "whether its next fork is refused, and what it may take, as `doctor` says it"),
-            ("stop_ns", "its next stop: `value`, `low`, `high`, and whether `is_calibrated`"),
-            (
-                "seen_forks",
-                "what it did while it was watched: `duration_s`, `forks`, `executed` (of the children), `spawns` \
-                 (by vfork and posix_spawn), `stop_ns` (the median) and `longest_stop_ns`; null where that was not \
-                 seen",
-            ),
-            ("sharing", "what its workers share, as `sharing` says it; null without workers"),
-            (
-                "copies",
-                "which code copied pages meanwhile, as `blame` says it; null where that was not seen",
-            ),
-            ("advice_sentence", "what would help, in a sentence; null where that is not known"),
-            ("advice", "each choice, as `advise` says it"),
-        ],
-    ),
-    one(
-        &["footprint"],
-        &[
-            ("method", "how writes were seen"),
-            ("reason", "why so"),
-            ("forks", "forks that were followed"),
-            ("spawns", "children of vfork and posix_spawn"),
-            ("unseen", "forks that ended unseen"),
-            ("longest_stop_ns", "how long the target was stopped at most, where it was"),
-            ("exit_status", "the command's, as wait(2) gives it"),
-        ],
-    ),
-    one(
-        &["insert"],
-        &[
-            ("functions_found", "functions in the sources"),
-            ("functions_instrumented", "those that report now"),
-            ("functions_not_selected", "those that no selection names"),
-            ("functions_left_alone", "those that cannot be instrumented"),
-            ("files", "each source, with its functions and why some are left alone"),
-            ("files_copied", "files that were copied as they are"),
-        ],
-    ),
-    one(
-        &["kernel boot"],
-        &[
-            ("kernel", "the kernel"),
-            ("accelerator", "how it was run"),
-            ("status", "the command's exit status"),
-            ("first_output_s", "seconds until it said something"),
-            ("duration_s", "seconds in all"),
-            ("complaints", "what the kernel complained of"),
-            ("output", "what the command printed"),
-        ],
-    ),
-    one(&["kernel build"], &[("kernels", "each kernel: where it is and what it is built from")]),
-    one(
-        &["kernel fetch"],
-        &[("source", "the source"), ("cache", "where it is kept"), ("how", "how it came there")],
-    ),
-    one(
-        &["kernel selftests"],
-        &[
-            ("problems", "cases that are worse than stock"),
-            ("sessions", "each guest, with its cases"),
-            ("left_out", "tests that are not run, and why"),
-        ],
-    ),
-    one(
-        &["kernel series"],
-        &[
-            ("mails", "the files written"),
-            ("source", "the source that they apply to"),
-            ("checkpatch", "what checkpatch says of each"),
-            ("applied", "whether they were applied to it"),
-            ("built", "the steps after which a kernel was built"),
-        ],
-    ),
-    one(
-        &["kernel test"],
-        &[
-            ("passed", "tests that passed"),
-            ("failed", "tests that failed"),
-            ("skipped", "tests that could not run"),
-            ("worse", "what a later variant does worse than the first"),
-            ("variants", "each kernel, with its tests"),
-        ],
-    ),
-    one(&["man"], &[("output", "the folder")]),
-    list(
-        &["predict"],
-        &[
-            ("write_fraction", "the share that is written"),
-            ("question", "the fork that was priced"),
-            ("prediction", "`elapsed_ns`, `fork_ns`, `write_ns`, `extra_bytes`, `notes`"),
-            (
-                "deferred",
-                "of base pages, a kernel with `vm.cow_defer`: `fork_ns`, `first_write_ns`, `tables_ns`",
-            ),
-        ],
-    ),
-    one(
-        &["predict policies"],
-        &[
-            ("checked", "predictions that were measured as well"),
-            ("median_error_points", "their median difference, in percentage points"),
-            ("emulated", "how what they rest on was emulated, where it was"),
-        ],
-    ),
-    one(
-        &["sharing"],
-        &[
-            ("sentences", "the answer"),
-            ("pid", "the parent"),
-            ("name", "its name"),
-            ("rss_bytes", "Rss of the parent and all workers, as ps adds it up"),
-            ("pss_bytes", "their Pss: what they use together"),
-            ("saved", "the difference: `fork_bytes`, `file_bytes`, `shm_bytes`"),
-            ("ksm_bytes", "pages that KSM merged: at most so much of `fork_bytes` is its doing"),
-            ("swapped_bytes", "in swap, each page divided by the processes that have it"),
-            (
-                "restart_saves_bytes",
-                "own memory of the workers above the youngest's; null of one worker",
-            ),
-            ("unseen", "pids of children that may not be looked at"),
-            (
-                "workers",
-                "the parent and each worker: `pid`, `parent`, `slot`, `age_s`, `rss_bytes`, `pss_bytes`, \
-                 `shared_bytes`, `own_bytes`, `copied_bytes`, `file_bytes`, `shm_bytes`, `ksm_bytes`, \
-                 `swapped_bytes`, `erosion_bytes_per_s`, `shared_ends_s`, `settles_at_bytes`",
-            ),
-        ],
-    ),
-    one(
-        &["sharing --plan"],
-        &[
-            ("sentences", "the answer"),
-            ("program", "the workers' program"),
-            ("requests", "how many requests a worker serves"),
-            (
-                "warmups",
-                "each warm-up of the parent: `warmed_requests`, `requests`, `saved_least_bytes`, `saved_most_bytes`, \
-                 `own_bytes` (a worker's without it), `is_measured`",
-            ),
-            (
-                "runs",
-                "what each run says of a worker: `warmed_requests`, `requests`, `workers`, `copied_bytes`, \
-                 `new_bytes`, `forked_bytes`, `common_bytes`",
-            ),
-        ],
-    ),
-    one(
-        &["study"],
-        &[
-            ("lines", "the line through each written fraction, and how well it fits"),
-            ("equation", "the terms of the cost model"),
-            ("service_to_copy_ratio", "what a page costs by its fault, over its copy alone"),
-            ("fork_from_intercepts_ns", "a fork of nothing, by the lines"),
-            ("fork_without_heap_ns", "the same, measured"),
-            ("check", "predictions of points that were used for no fit"),
-            ("findings", "the report's findings"),
-            ("not_available", "what could not be said, and why"),
-        ],
-    ),
-    list(
-        &["tend --dry-run"],
-        &[
-            ("pid", "the process"),
-            ("name", "its name"),
-            ("plan", "regions of each kind, and pages that would be filled in"),
-            ("stops", "the next fork's stop, `now` and `after`"),
-        ],
-    ),
-    one(
-        &["trace export"],
-        &[
-            ("file", "the trace"),
-            ("output", "the file written"),
-            ("calls", "calls in it"),
-            ("events", "events in it"),
-            ("missing_events", "events that the trace lacks"),
-        ],
-    ),
-    one(
-        &["trace record"],
-        &[
-            ("file", "the trace"),
-            ("stored_events", "events in it"),
-            ("dropped_events", "events that met a full buffer"),
-            ("overwritten_events", "events that newer ones replaced"),
-            ("no_buffer_events", "events of threads that got no buffer"),
-            ("disk_lost_events", "events that the disk did not take"),
-            ("lost_meta", "names and mappings that were lost"),
-            ("processes", "processes that were traced"),
-            ("streams", "threads that were traced"),
-            ("bytes", "size of the trace"),
-            ("breach", "the rule of the recording's memory that a program broke"),
-            ("exit_status", "the command's, as wait(2) gives it"),
-        ],
-    ),
-    one(
-        &["trace report"],
-        &[
-            ("trace", "the file, its command and when it began"),
-            ("missing", "what the trace lacks"),
-            ("overhead_subtracted", "what of the cost of recording was taken off"),
-            ("functions", "each function's calls and times"),
-            ("calls", "each call site"),
-            ("types", "events of each type"),
-            ("pairs", "times between two events"),
-            ("field", "the distribution of a field"),
-        ],
-    ),
-];
+pub const SUMMARIES: &[Summary] = summaries! {
+    one "advise" {
+        sentence: "the answer",
+        application: "what the program maps and writes, as far as it is known",
+        advice: "each choice: `choice`, `what`, `step`, `forecast`, `shape`, `notes`",
+    }
+    list "bench", "kernel bench", "study ccow", "study next-page" {
+        bench: "the bench",
+        params: "its parameters",
+        metric: "the metric",
+        unit: "its unit",
+        value: "the median",
+        low: "the lower end of its 95% interval",
+        high: "the upper end",
+        count: "samples that it rests on",
+    }
+    one "blame" {
+        copied_pages: "pages that forks share and that were copied",
+        copied_bytes: "the same in bytes",
+        other_pages: "copied pages that no fork shares: of files, when a program begins",
+        workers: "by program: how many processes that were forked copied some",
+        told_stacks: "stacks that it rests on",
+        whole_stacks: "of them, those that go to where the program or thread begins",
+        lost_stacks: "stacks that came faster than they could be read",
+        told_every: "of the copies one in so many was told, at the least",
+        places:
+            "code: `program`, `writer`, `functions` (the innermost first), `cause`, `share`, \
+             `pages` with `low_pages` and `high_pages`, `worker_bytes`",
+    }
+    one "calibrate" {
+        page_size_bytes: "a base page",
+        huge_page_bytes: "a huge page; null without",
+        costs: "each primitive cost by name, with its interval",
+        curves: "fork cycles by size of the heap, for each writer and number of threads",
+        entries_among_work: "an entry by size of a scattered heap",
+        copies_by_pace: "a copy by the program's own CPU time between two",
+    }
+    one "compare" {
+        first: "the first run",
+        second: "the second run",
+        drift_percent: "what two runs of the same differ by anyway",
+        compared: "figures that both have",
+        different: "those of them that differ",
+        too_few_repetitions: "those that were repeated too rarely to tell",
+        only_in_one: "figures that one alone has",
+        environments_differ: "what of the machines is not the same",
+        figures: "each figure that both have; of groups those that differ, the outliers first",
+        by: "what the groups of hosts are by, of `--by`",
+        within: "what hosts have in common that are compared; empty: all with all",
+        runs: "runs that were compared",
+        hosts: "hosts that they are of",
+        without_key: "runs left out, of which it is not known which group they belong to",
+        groups: "each group, its hosts and runs, and in how many figures it differs",
+        different_by_chance:
+            "as `different`, were the hosts dealt to the groups at random, the median of five \
+             deals; null: hosts are groups",
+        too_few_hosts: "comparisons with too few hosts to tell",
+        panels: "the figures that differ most, of all groups",
+    }
+    one "completions" {
+        shell: "the shell",
+        script: "its completions",
+    }
+    one "help" {
+        topics: "the topics, where none is asked for",
+        topic: "the topic",
+        text: "its text",
+    }
+    one "cowlab" {
+        host: "the machine's name",
+        kernel: "its kernel",
+        cpus: "CPUs that may be used",
+        available_bytes: "memory that could be had now",
+        thp: "the setting of huge pages; null without",
+        abilities:
+            "what an operator needs: `what`, the `command`, and what it `needs` (null: nothing)",
+        programs:
+            "programs that fork, worst first: `pid`, `name`, `how` (`workers`, `save`, \
+             `programs`), `workers` and `executed` (living children that share its memory, and \
+             others), `anonymous_bytes`, `stop_ns`, `is_surveyed` (false: the stop is by its size \
+             alone), `own_bytes` (its workers'), `saved_bytes` (by sharing), `may_look` (false: \
+             workers are told by name), `alike` (pids of the same name that cost less)",
+        left_out: "processes that fork, and cost less than those",
+        unseen: "processes whose memory may not be looked at",
+        commands: "what would tell more about the first: `command`, `what`, `needs_root`",
+    }
+    one "doctor" {
+        facts: "the machine",
+        capabilities: "what cowlab can use, whether it is here, and what it needs",
+        fork: "of one process: whether its next fork is refused, and what it may take",
+        stop_ns: "of one process: `value`, `low`, `high`, and whether `is_calibrated`",
+        last_fork_ns:
+            "of a Redis that was asked: how long its last fork stopped it, by its own clock",
+        processes: "of several processes: each one's",
+    }
+    one "explain" {
+        pid: "the program's process: of a worker, its parent",
+        name: "its name",
+        fork: "whether its next fork is refused, and what it may take, as `doctor` says it",
+        stop_ns: "its next stop: `value`, `low`, `high`, and whether `is_calibrated`",
+        seen_forks:
+            "what it did while it was watched: `duration_s`, `forks`, `executed` (of the \
+             children), `spawns` (by vfork and posix_spawn), `stop_ns` (the median) and \
+             `longest_stop_ns`; null where that was not seen",
+        sharing: "what its workers share, as `sharing` says it; null without workers",
+        copies:
+            "which code copied pages meanwhile, as `blame` says it; null where that was not seen",
+        advice_sentence: "what would help, in a sentence; null where that is not known",
+        advice: "each choice, as `advise` says it",
+    }
+    one "footprint" {
+        method: "how writes were seen",
+        reason: "why so",
+        forks: "forks that were followed",
+        spawns: "children of vfork and posix_spawn",
+        unseen: "forks that ended unseen",
+        longest_stop_ns: "how long the target was stopped at most, where it was",
+        exit_status: "the command's, as wait(2) gives it",
+    }
+    one "insert" {
+        functions_found: "functions in the sources",
+        functions_instrumented: "those that report now",
+        functions_not_selected: "those that no selection names",
+        functions_left_alone: "those that cannot be instrumented",
+        files: "each source, with its functions and why some are left alone",
+        files_copied: "files that were copied as they are",
+    }
+    one "kernel boot" {
+        kernel: "the kernel",
+        accelerator: "how it was run",
+        status: "the command's exit status",
+        first_output_s: "seconds until it said something",
+        duration_s: "seconds in all",
+        complaints: "what the kernel complained of",
+        output: "what the command printed",
+    }
+    one "kernel build" {
+        kernels: "each kernel: where it is and what it is built from",
+    }
+    one "kernel fetch" {
+        source: "the source",
+        cache: "where it is kept",
+        how: "how it came there",
+    }
+    one "kernel selftests" {
+        problems: "cases that are worse than stock",
+        sessions: "each guest, with its cases",
+        left_out: "tests that are not run, and why",
+    }
+    one "kernel series" {
+        mails: "the files written",
+        source: "the source that they apply to",
+        checkpatch: "what checkpatch says of each",
+        applied: "whether they were applied to it",
+        built: "the steps after which a kernel was built",
+    }
+    one "kernel test" {
+        passed: "tests that passed",
+        failed: "tests that failed",
+        skipped: "tests that could not run",
+        worse: "what a later variant does worse than the first",
+        variants: "each kernel, with its tests",
+    }
+    one "man" {
+        output: "the folder",
+    }
+    list "predict" {
+        write_fraction: "the share that is written",
+        question: "the fork that was priced",
+        prediction: "`elapsed_ns`, `fork_ns`, `write_ns`, `extra_bytes`, `notes`",
+        deferred:
+            "of base pages, a kernel with `vm.cow_defer`: `fork_ns`, `first_write_ns`, `tables_ns`",
+    }
+    one "predict policies" {
+        checked: "predictions that were measured as well",
+        median_error_points: "their median difference, in percentage points",
+        emulated: "how what they rest on was emulated, where it was",
+    }
+    one "sharing" {
+        sentences: "the answer",
+        pid: "the parent",
+        name: "its name",
+        rss_bytes: "Rss of the parent and all workers, as ps adds it up",
+        pss_bytes: "their Pss: what they use together",
+        saved: "the difference: `fork_bytes`, `file_bytes`, `shm_bytes`",
+        ksm_bytes: "pages that KSM merged: at most so much of `fork_bytes` is its doing",
+        swapped_bytes: "in swap, each page divided by the processes that have it",
+        restart_saves_bytes: "own memory of the workers above the youngest's; null of one worker",
+        unseen: "pids of children that may not be looked at",
+        workers:
+            "the parent and each worker: `pid`, `parent`, `slot`, `age_s`, `rss_bytes`, \
+             `pss_bytes`, `shared_bytes`, `own_bytes`, `copied_bytes`, `file_bytes`, `shm_bytes`, \
+             `ksm_bytes`, `swapped_bytes`, `erosion_bytes_per_s`, `shared_ends_s`, \
+             `settles_at_bytes`",
+    }
+    one "sharing --plan" {
+        sentences: "the answer",
+        program: "the workers' program",
+        requests: "how many requests a worker serves",
+        warmups:
+            "each warm-up of the parent: `warmed_requests`, `requests`, `saved_least_bytes`, \
+             `saved_most_bytes`, `own_bytes` (a worker's without it), `is_measured`",
+        runs:
+            "what each run says of a worker: `warmed_requests`, `requests`, `workers`, \
+             `copied_bytes`, `new_bytes`, `forked_bytes`, `common_bytes`",
+    }
+    one "study" {
+        lines: "the line through each written fraction, and how well it fits",
+        equation: "the terms of the cost model",
+        service_to_copy_ratio: "what a page costs by its fault, over its copy alone",
+        fork_from_intercepts_ns: "a fork of nothing, by the lines",
+        fork_without_heap_ns: "the same, measured",
+        check: "predictions of points that were used for no fit",
+        findings: "the report's findings",
+        not_available: "what could not be said, and why",
+    }
+    list "tend --dry-run" {
+        pid: "the process",
+        name: "its name",
+        plan: "regions of each kind, and pages that would be filled in",
+        stops: "the next fork's stop, `now` and `after`",
+    }
+    one "trace export" {
+        file: "the trace",
+        output: "the file written",
+        calls: "calls in it",
+        events: "events in it",
+        missing_events: "events that the trace lacks",
+    }
+    one "trace record" {
+        file: "the trace",
+        stored_events: "events in it",
+        dropped_events: "events that met a full buffer",
+        overwritten_events: "events that newer ones replaced",
+        no_buffer_events: "events of threads that got no buffer",
+        disk_lost_events: "events that the disk did not take",
+        lost_meta: "names and mappings that were lost",
+        processes: "processes that were traced",
+        streams: "threads that were traced",
+        bytes: "size of the trace",
+        breach: "the rule of the recording's memory that a program broke",
+        exit_status: "the command's, as wait(2) gives it",
+    }
+    one "trace report" {
+        trace: "the file, its command and when it began",
+        missing: "what the trace lacks",
+        overhead_subtracted: "what of the cost of recording was taken off",
+        functions: "each function's calls and times",
+        calls: "each call site",
+        types: "events of each type",
+        pairs: "times between two events",
+        field: "the distribution of a field",
+    }
+};
