@@ -7,4 +7,4 @@ mod metrics;
 
 pub use file::{replace, write_metrics};
 pub use http::{Answer, Request, parse_head};
-pub use metrics::{Endpoint, Family, Kind, Labels, Newest, Value, build, text_of};
+pub use metrics::{Endpoint, Family, Kind, Labels, Metric, Newest, Value, build, text_of};

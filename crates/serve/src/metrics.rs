@@ -55,6 +55,52 @@ pub enum Value {
     },
 }
 
+/// A metric that each thing of a kind has a figure of: a line of `metrics!`.
+pub struct Metric<T> {
+    /// As a family has them.
+    pub name: &'static str,
+    /// One line that says what it counts.
+    pub help: &'static str,
+    /// `bytes`, `seconds`.
+    pub unit: Option<&'static str>,
+    /// What it is.
+    pub kind: Kind,
+    /// Whose figure; absent where it is not known.
+    pub of: fn(&T) -> Option<f64>,
+}
+
+impl<T> Metric<T> {
+    /// Of all of them, each by its labels.
+    pub fn family<'a>(
+        &self,
+        all: impl IntoIterator<Item = &'a T>,
+        labels: impl Fn(&T) -> Labels,
+    ) -> Family
+    where
+        T: 'a,
+    {
+        let &Metric { name, help, unit, kind, of } = self;
+        let row = |one| Some((labels(one), Value::Number(of(one)?)));
+        Family { name, help, unit, kind, rows: all.into_iter().filter_map(row).collect() }
+    }
+}
+
+/// A table of [`Metric`]s: `Kind "name" in unit, "help", |of| figure;`.
+#[macro_export]
+macro_rules! metrics {
+    (@unit) => { None };
+    (@unit $unit:ident) => { Some(stringify!($unit)) };
+    ($($kind:ident $name:literal $(in $unit:ident)?, $help:literal, $of:expr;)*) => {
+        &[$($crate::Metric {
+            name: $name,
+            help: $help,
+            unit: $crate::metrics!(@unit $($unit)?),
+            kind: $crate::Kind::$kind,
+            of: $of,
+        }),*]
+    };
+}
+
 /// The metrics as OpenMetrics text.
 pub fn text_of(families: &[Family]) -> String {
     text(families, Format::Open)

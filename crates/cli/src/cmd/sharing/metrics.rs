@@ -3,7 +3,7 @@
 //! go make no new series.
 
 use cowlab_observe::sharing::{Figures, Worker};
-use cowlab_serve::{Family, Kind, Labels, Value, build};
+use cowlab_serve::{Family, Kind, Labels, Metric, Value, build, metrics};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::Looks;
@@ -12,39 +12,26 @@ const BYTES: Option<&str> = Some("bytes");
 /// Workers without a slot, together.
 const REST: &str = "rest";
 
-type OfWorker = (&'static str, Option<&'static str>, &'static str, fn(&Worker) -> Option<f64>);
+const OF_WORKERS: &[Metric<Worker>] = metrics! {
+    Gauge "cowlab_sharing_own" in bytes, "Private memory that the worker alone maps",
+        |of| Some(of.own_bytes as f64);
+    Gauge "cowlab_sharing_shared" in bytes, "Private memory that others map as well, since a fork",
+        |of| of.shared_bytes.map(|bytes| bytes as f64);
+    Gauge "cowlab_sharing_erosion" in bytes_per_second, "How fast the shared memory becomes less",
+        |of| of.erosion_bytes_per_s;
+};
 
-const OF_WORKERS: [OfWorker; 3] = [
-    ("cowlab_sharing_own", BYTES, "Private memory that the worker alone maps", |of| {
-        Some(of.own_bytes as f64)
-    }),
-    (
-        "cowlab_sharing_shared",
-        BYTES,
-        "Private memory that others map as well, since a fork",
-        |of| of.shared_bytes.map(|bytes| bytes as f64),
-    ),
-    (
-        "cowlab_sharing_erosion",
-        Some("bytes_per_second"),
-        "How fast the shared memory becomes less",
-        |of| of.erosion_bytes_per_s,
-    ),
-];
-
-type OfFamily = (&'static str, &'static str, fn(&Figures) -> Option<u64>);
-
-const OF_FAMILY: [OfFamily; 3] = [
-    ("cowlab_sharing_resident", "Rss of the parent and all workers, as ps adds it up", |of| {
-        of.rss_bytes
-    }),
-    ("cowlab_sharing_used", "Pss of the parent and all workers: what they use together", |of| {
-        of.pss_bytes
-    }),
-    ("cowlab_sharing_restart_saves", "Own memory of the workers above the youngest's", |of| {
-        of.restart_saves_bytes
-    }),
-];
+const OF_FAMILY: &[Metric<Figures>] = metrics! {
+    Gauge "cowlab_sharing_resident" in bytes,
+        "Rss of the parent and all workers, as ps adds it up",
+        |of| of.rss_bytes.map(|bytes| bytes as f64);
+    Gauge "cowlab_sharing_used" in bytes,
+        "Pss of the parent and all workers: what they use together",
+        |of| of.pss_bytes.map(|bytes| bytes as f64);
+    Gauge "cowlab_sharing_restart_saves" in bytes,
+        "Own memory of the workers above the youngest's",
+        |of| of.restart_saves_bytes.map(|bytes| bytes as f64);
+};
 
 /// The metrics of the newest look.
 pub fn of(looks: &Looks) -> Vec<Family> {
@@ -74,7 +61,7 @@ fn of_figures(of: &Figures) -> Vec<Family> {
     };
     let mut families: Vec<Family> = OF_WORKERS
         .iter()
-        .map(|&(name, unit, help, figure)| {
+        .map(|&Metric { name, unit, help, of: figure, .. }| {
             let label = |slot: &str| vec![process(), ("slot", slot.to_owned())];
             let known = |one: &&Worker| Some((one.slot, figure(one)?));
             let all: Vec<_> = of.forked().filter_map(|one| known(&one)).collect();
@@ -89,10 +76,7 @@ fn of_figures(of: &Figures) -> Vec<Family> {
             gauge(name, help, unit, rows)
         })
         .collect();
-    families.extend(OF_FAMILY.iter().map(|&(name, help, figure)| {
-        let rows = figure(of).map(|bytes| (vec![process()], bytes as f64));
-        gauge(name, help, BYTES, rows.into_iter().collect())
-    }));
+    families.extend(OF_FAMILY.iter().map(|metric| metric.family([of], |_| vec![process()])));
     let saved = [
         ("fork", of.saved.fork_bytes),
         ("files", of.saved.file_bytes),

@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 
 use anyhow::Result;
-use cowlab_serve::{Family, Kind, Labels, Newest, Value, build, write_metrics};
+use cowlab_serve::{Family, Kind, Labels, Metric, Newest, Value, build, metrics, write_metrics};
 use cowlab_tend::Figures;
 
 /// Upper bounds of the histogram of stalls, in ns.
@@ -49,40 +49,20 @@ impl Sums {
     }
 }
 
-/// Kind, name, unit, help, and the figure; absent where it is not known.
-type Metric = (Kind, &'static str, Option<&'static str>, &'static str, fn(&Figures) -> Option<f64>);
-
-const METRICS: [Metric; 7] = [
-    (Kind::Counter, "cowlab_tend_collapsed_regions", None, "Regions made one huge page", |of| {
-        Some(of.collapsed_regions as f64)
-    }),
-    (Kind::Counter, "cowlab_tend_forks", None, "Forks of the target that were seen", |of| {
-        Some(of.forks as f64)
-    }),
-    (Kind::Counter, "cowlab_tend_cpu", Some("seconds"), "CPU time of tending", |of| {
-        Some(of.cpu_ns as f64 / 1e9)
-    }),
-    (
-        Kind::Counter,
-        "cowlab_tend_warming_cpu",
-        Some("seconds"),
+const METRICS: &[Metric<Figures>] = metrics! {
+    Counter "cowlab_tend_collapsed_regions", "Regions made one huge page",
+        |of| Some(of.collapsed_regions as f64);
+    Counter "cowlab_tend_forks", "Forks of the target that were seen", |of| Some(of.forks as f64);
+    Counter "cowlab_tend_cpu" in seconds, "CPU time of tending", |of| Some(of.cpu_ns as f64 / 1e9);
+    Counter "cowlab_tend_warming_cpu" in seconds,
         "Of it, that of warming the huge pages that collapses took",
-        |of| Some(of.warming_cpu_ns as f64 / 1e9),
-    ),
-    (
-        Kind::Gauge,
-        "cowlab_tend_small_pages",
-        None,
-        "Base pages whose entries a fork copies",
-        |of| of.small_pages.map(|pages| pages as f64),
-    ),
-    (Kind::Gauge, "cowlab_tend_huge_regions", None, "Huge pages of the target", |of| {
-        of.huge_regions.map(|regions| regions as f64)
-    }),
-    (Kind::Gauge, "cowlab_tend_regions_left", None, "Regions to collapse", |of| {
-        Some(of.regions_left as f64)
-    }),
-];
+        |of| Some(of.warming_cpu_ns as f64 / 1e9);
+    Gauge "cowlab_tend_small_pages", "Base pages whose entries a fork copies",
+        |of| of.small_pages.map(|pages| pages as f64);
+    Gauge "cowlab_tend_huge_regions", "Huge pages of the target",
+        |of| of.huge_regions.map(|regions| regions as f64);
+    Gauge "cowlab_tend_regions_left", "Regions to collapse", |of| Some(of.regions_left as f64);
+};
 
 type Reasons = (&'static str, &'static str, fn(&Figures) -> &BTreeMap<&'static str, u64>);
 
@@ -98,11 +78,8 @@ const BY_REASON: [Reasons; 2] = [
 pub fn of(sums: &Sums) -> Vec<Family> {
     let all = || sums.by_name.values();
     let labels = |of: &Figures| -> Labels { vec![("process", of.name.clone())] };
-    let mut families = Vec::new();
-    families.extend(METRICS.iter().map(|&(kind, name, unit, help, of)| {
-        let row = |one| Some((labels(one), Value::Number(of(one)?)));
-        Family { name, help, unit, kind, rows: all().filter_map(row).collect() }
-    }));
+    let each = METRICS.iter().map(|metric| metric.family(all(), labels));
+    let mut families: Vec<Family> = each.collect();
     families.extend(BY_REASON.iter().map(|&(name, help, of)| {
         let row = |one, reason: &str, times: u64| {
             let mut labels = labels(one);

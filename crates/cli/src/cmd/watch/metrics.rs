@@ -3,148 +3,64 @@
 //! the process's name, of which there are no more than the book keeps apart.
 
 use cowlab_observe::watch::{Frame, Group};
-use cowlab_serve::{Family, Kind, Value, build};
-
-/// Name, unit, help, and whose figure; absent where it is not known.
-type Row<T> = (Kind, &'static str, Option<&'static str>, &'static str, fn(&T) -> Option<f64>);
-
-const BYTES: Option<&str> = Some("bytes");
-const SECONDS: Option<&str> = Some("seconds");
+use cowlab_serve::{Family, Kind, Metric, Value, build, metrics};
 
 /// Of each name.
-const OF_GROUPS: [Row<Group>; 13] = [
-    (Kind::Counter, "cowlab_forks", None, "Forks that copied page tables", |group| {
-        whole(group.totals.forks)
-    }),
-    (
-        Kind::Counter,
-        "cowlab_spawns",
-        None,
-        "Processes made with shared memory: vfork, posix_spawn",
-        |group| whole(group.totals.spawns),
-    ),
-    (Kind::Counter, "cowlab_execs", None, "Programs executed", |group| whole(group.totals.execs)),
-    (Kind::Counter, "cowlab_exits", None, "Processes that ended", |group| {
-        whole(group.totals.exits)
-    }),
-    (Kind::Counter, "cowlab_minor_faults", None, "Minor page faults", |group| {
-        whole(Some(group.totals.minor_faults))
-    }),
-    (
-        Kind::Counter,
-        "cowlab_write_faults_on_present_pages",
-        None,
+const OF_GROUPS: &[Metric<Group>] = metrics! {
+    Counter "cowlab_forks", "Forks that copied page tables", |of| whole(of.totals.forks);
+    Counter "cowlab_spawns", "Processes made with shared memory: vfork, posix_spawn",
+        |of| whole(of.totals.spawns);
+    Counter "cowlab_execs", "Programs executed", |of| whole(of.totals.execs);
+    Counter "cowlab_exits", "Processes that ended", |of| whole(of.totals.exits);
+    Counter "cowlab_minor_faults", "Minor page faults", |of| whole(Some(of.totals.minor_faults));
+    Counter "cowlab_write_faults_on_present_pages",
         "Faults of writes to present pages: copies and re-uses (watch --count)",
-        |group| whole(group.totals.writes_to_present),
-    ),
-    (
-        Kind::Counter,
-        "cowlab_copied",
-        BYTES,
+        |of| whole(of.totals.writes_to_present);
+    Counter "cowlab_copied" in bytes,
         "What children had for themselves when they ended or executed something",
-        |group| whole(Some(group.totals.copied_bytes)),
-    ),
-    (Kind::Gauge, "cowlab_processes", None, "Processes alive, children included", |group| {
-        whole(Some(group.processes))
-    }),
-    (
-        Kind::Gauge,
-        "cowlab_resident",
-        BYTES,
-        "VmRSS, summed: shared pages count for each",
-        |group| whole(group.rss_bytes),
-    ),
-    (
-        Kind::Gauge,
-        "cowlab_page_tables",
-        BYTES,
-        "Page tables, which a fork copies at once",
-        |group| whole(group.page_table_bytes),
-    ),
-    (Kind::Gauge, "cowlab_epoch_copied", BYTES, "Copied for children that are alive", |group| {
-        whole(group.epoch_copied_bytes)
-    }),
-    (
-        Kind::Gauge,
-        "cowlab_epoch_shared",
-        BYTES,
+        |of| whole(Some(of.totals.copied_bytes));
+    Gauge "cowlab_processes", "Processes alive, children included", |of| whole(Some(of.processes));
+    Gauge "cowlab_resident" in bytes, "VmRSS, summed: shared pages count for each",
+        |of| whole(of.rss_bytes);
+    Gauge "cowlab_page_tables" in bytes, "Page tables, which a fork copies at once",
+        |of| whole(of.page_table_bytes);
+    Gauge "cowlab_epoch_copied" in bytes, "Copied for children that are alive",
+        |of| whole(of.epoch_copied_bytes);
+    Gauge "cowlab_epoch_shared" in bytes,
         "Shared still with children that are alive: could yet be copied",
-        |group| whole(group.epoch_shared_bytes),
-    ),
-    (
-        Kind::Gauge,
-        "cowlab_fork_commit",
-        BYTES,
+        |of| whole(of.epoch_shared_bytes);
+    Gauge "cowlab_fork_commit" in bytes,
         "The most that a fork of one of them asks the kernel to promise: VmData and VmStk",
-        |group| whole(group.fork_commit_bytes),
-    ),
-];
+        |of| whole(of.fork_commit_bytes);
+};
 
 /// Of watching itself, and of the machine.
-const OF_WATCHING: [Row<Frame>; 10] = [
-    (Kind::Counter, "cowlab_watch_cpu", SECONDS, "CPU time that watching took", |frame| {
-        Some(frame.own.cpu_ns as f64 / 1e9)
-    }),
-    (Kind::Gauge, "cowlab_watch_resident", BYTES, "Memory that watching takes", |frame| {
-        whole(frame.own.rss_bytes)
-    }),
-    (
-        Kind::Counter,
-        "cowlab_watch_lost_events",
-        None,
-        "Forks, ends and execs that were not read soon enough",
-        |frame| whole(frame.own.lost_events),
-    ),
-    (
-        Kind::Counter,
-        "cowlab_watch_unread_events",
-        None,
+const OF_WATCHING: &[Metric<Frame>] = metrics! {
+    Counter "cowlab_watch_cpu" in seconds, "CPU time that watching took",
+        |of| Some(of.own.cpu_ns as f64 / 1e9);
+    Gauge "cowlab_watch_resident" in bytes, "Memory that watching takes",
+        |of| whole(of.own.rss_bytes);
+    Counter "cowlab_watch_lost_events", "Forks, ends and execs that were not read soon enough",
+        |of| whole(of.own.lost_events);
+    Counter "cowlab_watch_unread_events",
         "Forks, ends and execs that were counted, and whose processes there was no time to read",
-        |frame| whole(frame.own.unread_events),
-    ),
-    (
-        Kind::Counter,
-        "cowlab_watch_lost_processes",
-        None,
-        "Processes that there was no room to watch",
-        |frame| whole(frame.own.lost_processes),
-    ),
-    (
-        Kind::Counter,
-        "cowlab_watch_skipped_frames",
-        None,
+        |of| whole(of.own.unread_events);
+    Counter "cowlab_watch_lost_processes", "Processes that there was no room to watch",
+        |of| whole(of.own.lost_processes);
+    Counter "cowlab_watch_skipped_frames",
         "Frames that were not printed, as nobody read the ones before",
-        |frame| whole(frame.own.skipped_frames),
-    ),
-    (
-        Kind::Counter,
-        "cowlab_watch_unrecorded_frames",
-        None,
-        "Frames that could not be written to the recording",
-        |frame| whole(frame.own.unrecorded_frames),
-    ),
-    (
-        Kind::Gauge,
-        "cowlab_watch_refresh_timestamp",
-        SECONDS,
-        "When the figures were read, since 1970",
-        |frame| Some(frame.time_unix_ns as f64 / 1e9),
-    ),
-    (
-        Kind::Gauge,
-        "cowlab_commit_room",
-        BYTES,
+        |of| whole(of.own.skipped_frames);
+    Counter "cowlab_watch_unrecorded_frames", "Frames that could not be written to the recording",
+        |of| whole(of.own.unrecorded_frames);
+    Gauge "cowlab_watch_refresh_timestamp" in seconds, "When the figures were read, since 1970",
+        |of| Some(of.time_unix_ns as f64 / 1e9);
+    Gauge "cowlab_commit_room" in bytes,
         "Memory that the kernel may still promise (only where vm.overcommit_memory is 2)",
-        |frame| whole(frame.room.commit_bytes),
-    ),
-    (
-        Kind::Gauge,
-        "cowlab_task_room",
-        None,
+        |of| whole(of.room.commit_bytes);
+    Gauge "cowlab_task_room",
         "Tasks that the machine may still have: kernel.threads-max, kernel.pid_max",
-        |frame| whole(frame.room.tasks),
-    ),
-];
+        |of| whole(of.room.tasks);
+};
 
 fn whole(value: Option<u64>) -> Option<f64> {
     value.map(|value| value as f64)
@@ -153,13 +69,8 @@ fn whole(value: Option<u64>) -> Option<f64> {
 /// The metrics of a frame.
 pub fn of(frame: &Frame) -> Vec<Family> {
     let label = |group: &Group| vec![("process", group.name.clone())];
-    let mut families: Vec<Family> = OF_GROUPS
-        .iter()
-        .map(|&(kind, name, unit, help, of)| {
-            let row = |group| Some((label(group), Value::Number(of(group)?)));
-            Family { name, help, unit, kind, rows: frame.groups.iter().filter_map(row).collect() }
-        })
-        .collect();
+    let each = OF_GROUPS.iter().map(|metric| metric.family(&frame.groups, label));
+    let mut families: Vec<Family> = each.collect();
     let seconds = |ns: u64| ns as f64 / 1e9;
     let stops = |group: &Group| {
         let stops = group.totals.stops.as_ref()?;
@@ -172,15 +83,12 @@ pub fn of(frame: &Frame) -> Vec<Family> {
     families.push(Family {
         name: "cowlab_fork_stop",
         help: "How long a fork stopped the thread that forked",
-        unit: SECONDS,
+        unit: Some("seconds"),
         kind: Kind::Histogram,
         rows: frame.groups.iter().filter_map(stops).collect(),
     });
     // What is not known is named all the same, without a value: rules are checked against the names.
-    families.extend(OF_WATCHING.iter().map(|&(kind, name, unit, help, of)| {
-        let rows = of(frame).map(|value| (Vec::new(), Value::Number(value))).into_iter().collect();
-        Family { name, help, unit, kind, rows }
-    }));
+    families.extend(OF_WATCHING.iter().map(|metric| metric.family([frame], |_| Vec::new())));
     families.push(build());
     families
 }
