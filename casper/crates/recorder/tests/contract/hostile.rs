@@ -21,7 +21,7 @@ use cowlab_recorder::{Clock, Drain, Options, Recording, Request, Session, Sink, 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::programs::{Counters, options, program};
+use crate::programs::{Counters, options, program, start};
 
 /// What came out of a drain.
 #[derive(Default)]
@@ -280,12 +280,7 @@ fn a_first_event_in_a_handler_needs_little_stack() {
     session.turn(true).unwrap();
     for bytes in ["1536", "2048", "4096"] {
         let shared = Counters::new();
-        let mut child = Command::new(program("handler"))
-            .arg(shared.0.path())
-            .arg(bytes)
-            .env("CASPER_SESSION", session.path())
-            .spawn()
-            .unwrap();
+        let mut child = start("handler", &session, &shared, &[bytes]);
         let (mut drain, mut out) = (Drain::default(), Out::default());
         let status = loop {
             drain.round(&session, &mut out, false);

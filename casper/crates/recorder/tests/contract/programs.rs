@@ -178,6 +178,8 @@ pub struct Run {
     pub check: Check,
     pub totals: Vec<casper_total>,
     pub no_buffer: u64,
+    /// Whether the program took the recorder for dead.
+    pub abandoned: bool,
     pub counts: Vec<u64>,
     pub status: ExitStatus,
 }
@@ -203,6 +205,13 @@ pub fn options(when_full: WhenFull) -> Options {
     Options { when_full, buffer_bytes: 1 << 18, buffers: 256, ..Options::default() }
 }
 
+/// Start a program in a session.
+pub fn start(name: &str, session: &Session, shared: &Counters, arguments: &[&str]) -> Child {
+    let mut command = Command::new(program(name));
+    command.arg(shared.0.path()).args(arguments).env("CASPER_SESSION", session.path());
+    command.spawn().unwrap()
+}
+
 /// Run a program and drain it. `until`: ends it before it ends by itself.
 pub fn run_with(
     options: Options,
@@ -217,16 +226,12 @@ pub fn run_with(
         check,
         totals: Vec::new(),
         no_buffer: 0,
+        abandoned: false,
         counts: Vec::new(),
         status: ExitStatus::default(),
     };
     session.turn(true).unwrap();
-    let mut child = Command::new(program(name))
-        .arg(shared.0.path())
-        .args(arguments)
-        .env("CASPER_SESSION", session.path())
-        .spawn()
-        .unwrap();
+    let mut child = start(name, &session, &shared, arguments);
     let mut drain = Drain::default();
     let began = Instant::now();
     loop {
@@ -244,7 +249,8 @@ pub fn run_with(
     }
     drain.round(&session, &mut run.check, true);
     run.totals = drain.totals().to_vec();
-    run.no_buffer = counters(&session).no_buffer_events;
+    (run.no_buffer, run.abandoned) =
+        (counters(&session).no_buffer_events, counters(&session).abandoned);
     run.counts = shared.read();
     run
 }

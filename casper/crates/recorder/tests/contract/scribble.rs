@@ -4,7 +4,6 @@
 //! `COWLAB_TEST_LONG=1` makes 10,000 runs of it.
 
 use std::path::Path;
-use std::process::{Child, Command};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use cowlab_casper::write::DataChunk;
 use cowlab_machine::SharedMemory;
 use cowlab_recorder::{Clock, Drain, Options, Owner, Session, Sink, TraceFile, WhenFull};
 
-use crate::programs::{Check, Counters, is_long, program};
+use crate::programs::{Check, Counters, is_long, start};
 
 const RING_BYTES: u64 = 1 << 16;
 const BUFFERS: u32 = 8;
@@ -44,12 +43,6 @@ impl Sink for Tee {
     fn thread(&mut self, process: u32, owner: &Owner) {
         self.file.thread(process, owner);
     }
-}
-
-fn start(name: &str, session: &Session, shared: &Counters, arguments: &[&str]) -> Child {
-    let mut command = Command::new(program(name));
-    command.arg(shared.0.path()).args(arguments).env("CASPER_SESSION", session.path());
-    command.spawn().unwrap()
 }
 
 /// Bytes of the trace, events of the good process in it, and whether the session was closed.
