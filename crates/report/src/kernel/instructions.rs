@@ -12,7 +12,7 @@ use cowlab_store::{Accelerator, Run};
 
 use super::cases::OFF;
 use crate::cells::{self, signed};
-use crate::document::Block;
+use crate::document::{Block, Table};
 use crate::emulated;
 use crate::fmt;
 use crate::rows::Rows;
@@ -35,8 +35,11 @@ struct Operation<'a> {
     each: Option<Metric>,
 }
 
+/// It, and what it executes before a change, after it, and the change.
+type Counted<'a> = (Operation<'a>, [Option<Estimate>; 3]);
+
 pub(super) fn blocks(run: &Run) -> Vec<Block> {
-    let rows: Vec<(Operation, [Option<Estimate>; 3])> = operations(run)
+    let rows: Vec<Counted> = operations(run)
         .into_iter()
         .map(|operation| {
             let of = |variant: &str| operation.samples.with(VARIANT, variant);
@@ -56,18 +59,7 @@ pub(super) fn blocks(run: &Run) -> Vec<Block> {
     }
     let caption = "Instructions of the guest, by a clock that ticks once an instruction; medians \
                    over the boots, which alternate between the kernels";
-    let none = "was not counted";
-    let count = |at: usize| {
-        move |(_, figures): &(Operation, [Option<Estimate>; 3])| {
-            cells::estimate(figures[at], "instructions", none)
-        }
-    };
-    let table = Rows::of(TABLE, caption, &rows)
-        .text("Operation", |(operation, _)| operation.name.clone())
-        .figure("plain kernel", count(0))
-        .figure("patched, switched off", count(1))
-        .unit("Change", "fraction", |(_, figures)| cells::change(figures[2], none))
-        .table();
+    let table = table(TABLE, caption, ["plain kernel", "patched, switched off"], &rows);
     let worst = rows.iter().filter_map(|(operation, figures)| Some((figures[2]?, operation)));
     let worst = worst.max_by(|a, b| a.0.value.total_cmp(&b.0.value));
     let mut blocks = Vec::new();
@@ -149,33 +141,34 @@ fn fork_operations<'a>(forks: &Samples<'a>) -> Vec<Operation<'a>> {
 fn deferred(run: &Run) -> Option<Block> {
     let forks = counted(run, fork_sweep::BENCH);
     let defer = forks.with(fork_sweep::POLICY, Policy::Defer);
-    let rows: Vec<(Operation, [Option<Estimate>; 3])> =
-        fork_operations(&forks.not_with(fork_sweep::POLICY, Policy::Defer))
-            .into_iter()
-            .zip(fork_operations(&defer))
-            .map(|(now, later)| {
-                let of = |samples: &Samples| samples.estimate(now.metric);
-                let change = change(&now.samples, &later.samples, now.metric);
-                let figures = [of(&now.samples), of(&later.samples), change];
-                (now, figures)
-            })
-            .collect();
+    let rows: Vec<Counted> = fork_operations(&forks.not_with(fork_sweep::POLICY, Policy::Defer))
+        .into_iter()
+        .zip(fork_operations(&defer))
+        .map(|(now, later)| {
+            let of = |samples: &Samples| samples.estimate(now.metric);
+            let change = change(&now.samples, &later.samples, now.metric);
+            let figures = [of(&now.samples), of(&later.samples), change];
+            (now, figures)
+        })
+        .collect();
     if rows.is_empty() {
         return None;
     }
     let caption = "Instructions of a fork that copies its page tables, and of one that leaves them \
                    for later";
-    let none = "was not counted";
+    Some(Block::Table(table(DEFERRED, caption, ["`off`", "`defer`"], &rows)))
+}
+
+/// What each operation executes of both, and the change.
+fn table(id: &str, caption: &str, names: [&str; 2], rows: &[Counted]) -> Table {
+    const NONE: &str = "was not counted";
     let count = |at: usize| {
-        move |(_, figures): &(Operation, [Option<Estimate>; 3])| {
-            cells::estimate(figures[at], "instructions", none)
-        }
+        move |(_, figures): &Counted| cells::estimate(figures[at], "instructions", NONE)
     };
-    let table = Rows::of(DEFERRED, caption, &rows)
+    Rows::of(id, caption, rows)
         .text("Operation", |(operation, _)| operation.name.clone())
-        .figure("`off`", count(0))
-        .figure("`defer`", count(1))
-        .unit("Change", "fraction", |(_, figures)| cells::change(figures[2], none))
-        .table();
-    Some(Block::Table(table))
+        .figure(names[0], count(0))
+        .figure(names[1], count(1))
+        .unit("Change", "fraction", |(_, figures)| cells::change(figures[2], NONE))
+        .table()
 }
