@@ -78,6 +78,15 @@ pub(crate) fn change(figure: Option<Estimate>, missing: &str) -> Cell {
     or(figure.map(known), missing)
 }
 
+/// A figure over another; of one of a single run without an interval.
+pub(crate) fn ratio(of: Estimate) -> Cell {
+    match of {
+        _ if of.low.is_finite() => Cell::estimate(of.value, of.low, of.high, ""),
+        _ if of.value.is_finite() => Cell::number(of.value, ""),
+        _ => Cell::Missing("a figure of 0 or less has no ratio".into()),
+    }
+}
+
 /// `2.13 µs (2.05 to 2.21)`.
 pub(crate) fn words(e: Estimate, unit: &str) -> String {
     match e.count {

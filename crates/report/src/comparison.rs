@@ -4,7 +4,7 @@
 use cowlab_analysis::Verdict;
 use cowlab_analysis::comparison::{Compared, Comparison};
 
-use crate::{Block, Cell, Document, Rows, Section, Table};
+use crate::{Block, Cell, Document, Rows, Section, Table, cells};
 
 /// The figures that differ, or `all` of them.
 pub fn document(summary: &Comparison, all: bool) -> Document {
@@ -53,13 +53,7 @@ fn table(shown: &[&Compared]) -> Table {
         .text("metric", |of| &of.key.metric)
         .figure("first", |of| Cell::number(of.first, &of.key.unit))
         .figure("second", |of| Cell::number(of.second, &of.key.unit))
-        .figure("second ÷ first", |of| match of.difference.ratio {
-            ratio if ratio.low.is_finite() => {
-                Cell::estimate(ratio.value, ratio.low, ratio.high, "")
-            }
-            ratio if ratio.value.is_finite() => Cell::number(ratio.value, ""),
-            _ => Cell::Missing("a figure of 0 or less has no ratio".into()),
-        })
+        .figure("second ÷ first", |of| cells::ratio(of.difference.ratio))
         .text("verdict", |of| match of.difference.verdict {
             Verdict::Different => "different",
             Verdict::NoneSeen => "no difference seen",

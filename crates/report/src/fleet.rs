@@ -8,7 +8,7 @@ use cowlab_analysis::figures::Key;
 use cowlab_analysis::fleet::{Against, DEVIATIONS, FEWEST_HOSTS, FleetComparison, Outlier, Panel};
 use cowlab_model::Estimate;
 
-use crate::{Axis, Block, Cell, Document, Plot, Rows, Section, Series, Table};
+use crate::{Axis, Block, Cell, Document, Plot, Rows, Section, Series, Table, cells};
 
 /// What bars show of hosts of several types.
 const RELATIVE: &str =
@@ -166,7 +166,7 @@ fn outliers(shown: &[Outlier], common: &Common<'_>) -> Table {
     Rows::of("outliers-table", "What differs", shown)
         .text("group", |of| &of.group)
         .text("metric", |of| &of.key.metric)
-        .figure("group ÷ others", |of| ratio(of.ratio))
+        .figure("group ÷ others", |of| cells::ratio(of.ratio))
         .figure("group's median", |of| Cell::number(of.value, &of.key.unit))
         .figure("the others'", |of| Cell::number(of.others, &of.key.unit))
         .count("hosts", |of| of.hosts as u64)
@@ -183,14 +183,6 @@ fn outliers(shown: &[Outlier], common: &Common<'_>) -> Table {
             Verdict::TooFew => "too few hosts",
         })
         .table()
-}
-
-fn ratio(of: Estimate) -> Cell {
-    match of {
-        _ if of.low.is_finite() => Cell::estimate(of.value, of.low, of.high, ""),
-        _ if of.value.is_finite() => Cell::number(of.value, ""),
-        _ => Cell::Missing("a figure of 0 or less has no ratio".into()),
-    }
 }
 
 fn plot(at: usize, panel: &Panel, common: &Common<'_>) -> Plot {
