@@ -6,7 +6,7 @@ use cowlab_machine::capability::Capability;
 use cowlab_machine::verdict::Level;
 use cowlab_model::application::Children;
 use cowlab_report::fmt::{bytes, time};
-use cowlab_report::{Block, Cell, Column, Document, Section, Table};
+use cowlab_report::{Block, Document, Rows, Section};
 use cowlab_schema::Command;
 
 use super::Patient;
@@ -152,13 +152,15 @@ pub fn abilities(
 pub fn of_machine(facts: &Facts, capabilities: &[Capability]) -> Document {
     let title = machine_title(facts);
     let rows = abilities(capabilities);
-    let columns = ["what", "by", "here"].map(Column::text).to_vec();
-    let mut table = Table::new("doctor", "", columns);
     let lacks = rows.iter().filter(|(.., here)| here.is_err()).count();
-    for (what, by, here) in rows {
-        let here = here.unwrap_or_else(|needs| format!("no: {needs}"));
-        table.push(vec![Cell::text(what), Cell::text(by.to_string()), Cell::text(here)]);
-    }
+    let table = Rows::of("doctor", "", &rows)
+        .text("what", |(what, ..)| *what)
+        .text("by", |(_, by, _)| by.to_string())
+        .text("here", |(.., here)| match here {
+            Ok(yes) => yes.clone(),
+            Err(needs) => format!("no: {needs}"),
+        })
+        .table();
     let answer = match lacks {
         0 => "Everything that an operator needs can be had here.".to_owned(),
         lacks => format!("{} of 6 things that an operator needs can be had here.", 6 - lacks),

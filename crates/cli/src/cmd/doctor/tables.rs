@@ -4,7 +4,7 @@
 use cowlab_machine::Facts;
 use cowlab_machine::capability::Capability;
 use cowlab_machine::verdict::{Level, Verdict};
-use cowlab_report::{Block, Cell, Column, Document, Finding, Section, Table};
+use cowlab_report::{Block, Cell, Document, Finding, Rows, Section};
 
 use super::Patient;
 
@@ -18,60 +18,41 @@ pub fn document(facts: &Facts, capabilities: &[Capability], patients: &[Patient]
 }
 
 fn capability_section(facts: &Facts, capabilities: &[Capability]) -> Section {
-    let columns = vec![
-        Column::text("what"),
-        Column::text("here"),
-        Column::text("used for"),
-        Column::text("what to do"),
-    ];
-    let mut table = Table::new("capabilities", "", columns);
-    for capability in capabilities {
-        table.push(vec![
-            Cell::text(&capability.name),
-            Cell::text(if capability.available { "yes" } else { "no" }),
-            Cell::text(capability.used_for),
-            Cell::text(capability.needs.as_deref().unwrap_or("")),
-        ]);
-    }
+    let table = Rows::of("capabilities", "", capabilities)
+        .text("what", |of| &of.name)
+        .text("here", |of| if of.available { "yes" } else { "no" })
+        .text("used for", |of| of.used_for)
+        .text("what to do", |of| of.needs.as_deref().unwrap_or(""))
+        .table();
     let mut blocks = vec![Block::Table(table)];
     blocks.extend(facts.problems.iter().map(|problem| Block::Note(problem.clone())));
     Section::new("capabilities", "What can be measured here", blocks)
 }
 
 fn fork_section(verdict: &Verdict, pid: i32) -> Section {
-    let columns = vec![
-        Column::text("level"),
-        Column::text("what"),
-        Column::text("why"),
-        Column::text("what to do"),
-    ];
-    let mut table = Table::new("fork", format!("A fork of process {pid}"), columns);
-    for finding in &verdict.findings {
-        table.push(vec![
-            Cell::text(match finding.level {
-                Level::Ok => "ok",
-                Level::Warning => "warning",
-                Level::WillFail => "will fail",
-            }),
-            Cell::text(&finding.what),
-            Cell::text(&finding.why),
-            Cell::text(&finding.what_to_do),
-        ]);
-    }
-    let columns = vec![Column::text("what"), Column::number("size")];
-    let mut sizes = Table::new("fork-memory", "Memory that the fork may take", columns);
-    for (what, bytes) in [
+    let table = Rows::of("fork", format!("A fork of process {pid}"), &verdict.findings)
+        .text("level", |of| match of.level {
+            Level::Ok => "ok",
+            Level::Warning => "warning",
+            Level::WillFail => "will fail",
+        })
+        .text("what", |of| &of.what)
+        .text("why", |of| &of.why)
+        .text("what to do", |of| &of.what_to_do)
+        .table();
+    let sizes = [
         ("page tables, copied at fork", Some(verdict.page_table_bytes)),
         ("private memory, shared until it is written", Some(verdict.private_bytes)),
         ("expected: what is known to be written copied", verdict.expected_bytes),
         ("worst case: every private page copied", Some(verdict.worst_case_bytes)),
-    ] {
-        let size = match bytes {
-            Some(bytes) => Cell::number(bytes as f64, "bytes"),
+    ];
+    let sizes = Rows::of("fork-memory", "Memory that the fork may take", &sizes)
+        .text("what", |(what, _)| *what)
+        .figure("size", |(_, bytes)| match bytes {
+            Some(bytes) => Cell::number(*bytes as f64, "bytes"),
             None => Cell::Missing("needs --footprint RUN or --redis ADDRESS".to_owned()),
-        };
-        sizes.push(vec![Cell::text(what), size]);
-    }
+        })
+        .table();
     let verdict = Finding { headline: verdict.sentence.clone(), ..Finding::default() };
     Section::new(
         "fork",

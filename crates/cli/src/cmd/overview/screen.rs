@@ -3,7 +3,7 @@
 
 use cowlab_machine::Facts;
 use cowlab_report::fmt::{bytes, time};
-use cowlab_report::{Block, Cell, Column, Document, Section, Table};
+use cowlab_report::{Block, Cell, Column, Document, Rows, Section};
 use cowlab_schema::Command;
 
 use super::{Ability, How, NO_TIME, OverviewSummary, Program};
@@ -35,11 +35,12 @@ pub fn document(facts: &Facts, of: &OverviewSummary) -> Document {
         Some(worst) => format!("More about {} ({})", worst.name, worst.pid),
         None => "What to do next".to_owned(),
     };
-    let mut table = Table::new("next", "", ["type", "to learn"].map(Column::text).to_vec());
-    for next in &of.commands {
-        let needs = if next.needs_root { "; needs root" } else { "" };
-        table.push(vec![Cell::text(&next.command), Cell::text(format!("{}{needs}", next.what))]);
-    }
+    let table = Rows::of("next", "", &of.commands)
+        .text("type", |next| &next.command)
+        .text("to learn", |next| {
+            format!("{}{}", next.what, if next.needs_root { "; needs root" } else { "" })
+        })
+        .table();
     document.sections.push(Section::new("next", title, vec![Block::Table(table)]));
     document
 }
@@ -100,28 +101,23 @@ fn children(of: &Program) -> String {
 }
 
 fn programs(of: &OverviewSummary) -> Vec<Block> {
-    const HEADS: [&str; 6] = ["program", "children", "memory", "next stop", "their own", "saved"];
-    let mut table = Table::new("programs", "", HEADS.map(Column::text).to_vec());
-    let size = |of: Option<u64>| Cell::text(of.map_or_else(|| "–".to_owned(), bytes));
     let shared = |of: &Program, size: Option<u64>| match size {
         Some(size) => Cell::text(bytes(size)),
         None if of.is_late() => Cell::Missing(NO_TIME.to_owned()),
         None => Cell::text(""),
     };
-    for program in &of.programs {
-        let alike = match program.alike.len() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        table.push(vec![
-            Cell::text(format!("{} ({}){alike}", program.name, program.pid)),
-            Cell::text(children(program)),
-            size(program.anonymous_bytes),
-            Cell::text(stop(program).unwrap_or_else(|| "not known".to_owned())),
-            shared(program, program.own_bytes),
-            shared(program, program.saved_bytes),
-        ]);
-    }
+    let name = |of: &Program| match of.alike.len() {
+        0 => format!("{} ({})", of.name, of.pid),
+        more => format!("{} ({}) and {more} more", of.name, of.pid),
+    };
+    let table = Rows::of("programs", "", &of.programs)
+        .text("program", name)
+        .text("children", children)
+        .text("memory", |of| of.anonymous_bytes.map_or_else(|| "–".to_owned(), bytes))
+        .text("next stop", |of| stop(of).unwrap_or_else(|| "not known".to_owned()))
+        .column(Column::text("their own"), |of| shared(of, of.own_bytes))
+        .column(Column::text("saved"), |of| shared(of, of.saved_bytes))
+        .table();
     let mut blocks = vec![Block::Table(table)];
     let starts = of.programs.iter().any(|of| of.how == How::Programs);
     let notes = [
