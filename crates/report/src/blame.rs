@@ -275,7 +275,7 @@ impl Blamed {
             place.functions.iter().map(|name| format!("`{name}`")).collect();
         let mut detail = Vec::new();
         if let Some(cause) = place.cause.filter(|_| is_new) {
-            let (means, remedy) = (capital(&cause.means), &cause.remedy);
+            let (means, remedy) = (fmt::capital(&cause.means), &cause.remedy);
             detail.push(format!("{means}; to avoid it: {remedy} ({}).", cause.source));
         }
         if let Some(ns) = place.half_ns {
@@ -342,11 +342,6 @@ fn estimate(of: Estimate, unit: &str) -> Cell {
         true => Cell::estimate(of.value, of.low, of.high, unit),
         false => Cell::number(of.value, unit),
     }
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// Two runs.

@@ -196,6 +196,12 @@ pub fn unit_label(unit: &str) -> String {
     rest.trim_matches('_').replace('_', " ")
 }
 
+/// A text that begins a sentence.
+pub fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
 /// `ns` of `ns_per_page`: the part of a unit that is scaled.
 pub fn base(unit: &str) -> &str {
     ["bytes_per_s", "ns", "bytes"]

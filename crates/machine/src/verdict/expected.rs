@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The copies that are expected, beside the worst case, and the verdict in one sentence.
 
-use cowlab_schema::fmt::bytes;
+use cowlab_schema::fmt::{bytes, capital};
 use serde::Serialize;
 
 use super::{Finding, Level, Verdict, finding};
@@ -176,11 +176,4 @@ pub(super) fn sentence(
             bytes(free)
         ),
     }
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters
-        .next()
-        .map_or_else(String::new, |first| first.to_uppercase().to_string() + letters.as_str())
 }

@@ -8,7 +8,7 @@ use cowlab_schema::{Metric, Pattern, Policy, Quantile, cow_faults};
 use super::cases::{Depth, Measured, OFF, Workload, per_page};
 use crate::cells::{self, MISSING, signed};
 use crate::document::{Axis, Block, Cell, Plot, Series, Table};
-use crate::fmt::time;
+use crate::fmt::{capital, time};
 use crate::rows::Rows;
 
 /// Anchor of the table.
@@ -234,9 +234,4 @@ fn fate(measured: &Measured) -> Option<Plot> {
         }
     }
     plot.drawn()
-}
-
-fn capital(text: &str) -> String {
-    let mut characters = text.chars();
-    characters.next().map_or_else(String::new, |c| c.to_uppercase().chain(characters).collect())
 }
