@@ -122,9 +122,12 @@ impl Context {
     }
 
     /// Refuse policies that cannot be had here; otherwise what sets them, on a kernel that has any.
-    pub fn policies(&self, asked: &[Policy]) -> Result<Option<Rc<PolicyGuard>>> {
+    pub fn policies(
+        &self,
+        asked: impl IntoIterator<Item = Policy>,
+    ) -> Result<Option<Rc<PolicyGuard>>> {
         for one in asked {
-            usable::policy(&self.facts, *one).map_err(anyhow::Error::msg)?;
+            usable::policy(&self.facts, one).map_err(anyhow::Error::msg)?;
         }
         let is_root = self.facts.credentials.as_ref().is_some_and(|own| own.euid == 0);
         if self.facts.cow.precopy.is_none() || !is_root {

@@ -83,8 +83,7 @@ fn fork_sweep(common: &Common, args: &CellArgs<DoFork>) -> Result<()> {
         };
         context.check_fits(cell.heap_bytes, written, children, context.page())?;
     }
-    let policies: Vec<Policy> = cells.iter().map(|cell| cell.policy).collect();
-    let guard = context.policies(&policies)?;
+    let guard = context.policies(cells.iter().map(|cell| cell.policy))?;
     let tasks = sweep::under_policies(cells, guard);
     finish(&context, sweep::BENCH, &tasks, args.rounds.exactly())
 }
@@ -111,15 +110,14 @@ fn cow_faults(common: &Common, args: &CellArgs<CowFaults>) -> Result<()> {
         cell.unmeasured = faults::unmeasured(cell.writer, &policies);
     }
     check_cow_faults(&context, &cells)?;
-    let guard = context.policies(&policies)?;
+    let guard = context.policies(policies)?;
     finish(&context, faults::BENCH, &faults::tasks(cells, guard), args.rounds.exactly())
 }
 
 fn program(common: &Common, args: &CommandArgs) -> Result<()> {
     let cells = args.cells.product(Commanded::default())?;
     let context = Context::new(common, None)?;
-    let policies: Vec<Policy> = cells.iter().map(|cell| cell.policy).collect();
-    let guard = context.policies(&policies)?;
+    let guard = context.policies(cells.iter().map(|cell| cell.policy))?;
     let tasks = command::tasks(&args.command, cells, guard);
     finish(&context, command::BENCH, &tasks, args.rounds.exactly())
 }

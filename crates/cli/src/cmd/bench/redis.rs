@@ -5,7 +5,6 @@ use anyhow::Result;
 use cowlab_bench::redis::server;
 use cowlab_bench::redis::{self, Redis};
 use cowlab_machine::{Root, thp};
-use cowlab_schema::Policy;
 use cowlab_schema::redis::Store;
 
 use crate::args::{Common, RedisArgs};
@@ -27,8 +26,7 @@ pub fn run(common: &Common, args: &RedisArgs) -> Result<()> {
             redis_amount(&context, store.size_bytes, store.turnovers, store.pipeline)?;
         check_page_size(&context, store.page_size_bytes)?;
     }
-    let policies: Vec<Policy> = stores.iter().map(|store| store.policy).collect();
-    let guard = context.policies(&policies)?;
+    let guard = context.policies(stores.iter().map(|store| store.policy))?;
     let of = |store: Store| Redis {
         program: program.clone(),
         load_shares: args.load.clone(),

@@ -4,7 +4,6 @@
 use anyhow::Result;
 use cowlab_bench::snapshot;
 use cowlab_machine::{Facts, Root};
-use cowlab_schema::Policy;
 use cowlab_schema::snapshot::Snapshot;
 
 use crate::args::{CellArgs, Common, base_page_bytes};
@@ -26,8 +25,7 @@ pub fn run(common: &Common, args: &CellArgs<Snapshot, 3>) -> Result<()> {
         // Two children may hold a version each of what was written meanwhile.
         context.check_fits(cell.own_bytes(), cell.size_bytes, 2, context.page())?;
     }
-    let policies: Vec<Policy> = cells.iter().map(|cell| cell.policy).collect();
-    let guard = context.policies(&policies)?;
+    let guard = context.policies(cells.iter().map(|cell| cell.policy))?;
     // One value for all cells; none: found out.
     let interval_s = cells.first().map_or(0.0, |cell| cell.interval_s);
     let interval_ns = (interval_s > 0.0).then(|| ((interval_s * 1e9) as u64).max(1));

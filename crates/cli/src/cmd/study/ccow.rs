@@ -83,7 +83,7 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
         let variants = [Variant::Patched];
         return in_guests(common, study, ccow::NAME, &[(measurement, &variants, 1, None)]);
     }
-    let guard = context.policies(&plan.policies())?;
+    let guard = context.policies(plan.policies())?;
     let missing = huge.err().map(|reason| Missing { metric: "CoW-THP".to_owned(), reason });
     let fewer = args.redis_rounds.min(all_rounds);
     let writes = snapshot::expected(&context.runner, &plan.snapshots, true, page, all_rounds)?;

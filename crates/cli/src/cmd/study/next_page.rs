@@ -54,8 +54,7 @@ pub fn run(common: &Common, args: &StudyArgs) -> Result<()> {
     let (page, other_cpus) = (context.page(), context.other_cpus());
     let cells = precopy::plan(page, &depths, other_cpus, counting, common.seed);
     check_cow_faults(&context, &cells)?;
-    let policies: Vec<Policy> = cells.iter().map(|cell| cell.policy).collect();
-    let guard = context.policies(&policies)?;
+    let guard = context.policies(cells.iter().map(|cell| cell.policy))?;
     let tasks = faults::tasks(cells, guard);
     finish_as(
         "study-next-page",
