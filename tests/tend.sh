@@ -109,6 +109,8 @@ tell remap remapped
 tend=$!
 started+=("$tend")
 for _ in {1..500}; do ! grep -q '"event":"surveyed"' out || break; sleep 0.01; done
+"$COWLAB" tend "$target" --dry-run >/dev/null 2>second </dev/null
+grep -q "process $target is tended already" second || fail "the second of two: $(<second)"
 tell unmap unmapped
 status=0
 wait "$tend" || status=$?

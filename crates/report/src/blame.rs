@@ -187,7 +187,7 @@ impl Blamed {
         };
         let ending = match blame.ending_share() {
             share if share > 0.0 && !first.is_ending() => format!(
-                " Programs that were ending copied {}, which does not matter.",
+                " Programs that were ending copied {}, which does not count: they give all of it back.",
                 fmt::percent(share)
             ),
             _ => String::new(),
@@ -331,10 +331,13 @@ impl Blamed {
     }
 }
 
-/// What all workers of a place's program copied, by what was copied in all.
+/// What all workers of a place's program copied, by what was copied in all; without what they copied
+/// when they ended, unless that is all.
 fn first_share(blame: &Blame, of: &Place) -> f64 {
-    let same = blame.places.iter().filter(|p| p.program == of.program && p.writer == of.writer);
-    same.map(|place| place.share).sum()
+    let is_same = |p: &&Place| {
+        p.program == of.program && p.writer == of.writer && p.is_ending() == of.is_ending()
+    };
+    blame.places.iter().filter(is_same).map(|place| place.share).sum()
 }
 
 fn estimate(of: Estimate, unit: &str) -> Cell {

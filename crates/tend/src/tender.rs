@@ -2,6 +2,7 @@
 //! One target: looked at, decided on, collapsed region by region, between its forks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs::File;
 use std::time::{Duration, Instant};
 
 use cowlab_machine::cgroup::Cgroup;
@@ -62,6 +63,8 @@ pub struct TenderSettings {
 /// Tends one process.
 pub struct Tender {
     target: Target,
+    /// Locked as long as it is tended; `None` where somebody else has locked it, who tends it, too.
+    mark: Option<File>,
     /// Of the memory that it had when it was taken up: another program has another.
     pagemap: Pagemap,
     collapser: Collapser,
@@ -155,6 +158,7 @@ impl Tender {
                 ..Figures::new(target.pid(), target.name().to_owned())
             },
             pace: Pace::new(settings.limits),
+            mark: File::open(target.path("stat")).ok().filter(|file| file.try_lock().is_ok()),
             target,
             pagemap,
             collapser,
@@ -190,6 +194,11 @@ impl Tender {
     /// The target.
     pub fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// Whether nobody else tends it.
+    pub fn is_the_only_one(&self) -> bool {
+        self.mark.is_some()
     }
 
     /// Whether a pass was made and nothing is left of it.

@@ -18,7 +18,8 @@ pub struct Blame {
     pub pages: f64,
     /// Pages that no fork shared, such as those of files, when a program begins.
     pub other_pages: f64,
-    /// Processes that were forked and copied some, by the name of their program.
+    /// Processes that were forked and copied some, by the name of their program; without those of which
+    /// only copies at their end were seen, unless there are no others.
     pub workers: BTreeMap<String, usize>,
     /// By the code, the costliest first; that of programs that were ending is last.
     pub places: Vec<Place>,
@@ -61,8 +62,8 @@ impl Blame {
         self.places.iter().filter(|place| place.is_ending()).map(|place| place.share).sum()
     }
 
-    /// The share that a garbage collector made of the copies of programs that went on; `None` where no
-    /// stack of one was seen. What Ruby writes without names may be its collector's.
+    /// The share that a garbage collector made of the copies of programs that went on; `None` where too few
+    /// stacks of them were seen. What Ruby writes without names may be its collector's.
     pub fn collector_share(&self) -> Option<f64> {
         let goes_on = || self.places.iter().filter(|place| !place.is_ending());
         let share = |of: &Place| of.share;
@@ -70,14 +71,17 @@ impl Blame {
         let is_collector = |place: &&Place| {
             place.cause.is_some_and(|cause| COLLECTORS.contains(&cause.id.as_str()))
         };
-        (all > 0.0).then(|| goes_on().filter(is_collector).map(share).sum::<f64>() / all)
+        let told: usize = goes_on().map(|place| place.pages.count).sum();
+        // A sum of nothing is -0.
+        let collected = goes_on().filter(is_collector).map(share).sum::<f64>().abs();
+        (told >= ENOUGH).then(|| collected / all)
     }
 }
 
 impl Place {
     /// Whether its program was ending.
     pub fn is_ending(&self) -> bool {
-        self.cause.is_some_and(|cause| cause.id == ENDS)
+        is_end(self.cause)
     }
 
     /// `visit ← collect`.
@@ -101,6 +105,9 @@ const ENDS: &str = "program-ends";
 const COLLECTORS: [&str; 5] =
     ["cpython-collector", "ruby-collector", "ruby-objects", "php-collector", "v8-collector"];
 
+/// Stacks that a share is told by, at the least.
+const ENOUGH: usize = 20;
+
 /// Functions that a place is named by.
 const NAMED: usize = 3;
 
@@ -116,9 +123,13 @@ pub fn blame(stacks: &CopyStacks, total_pages: f64, workers: &BTreeMap<String, u
 
     let mut by_place: BTreeMap<(String, String, String), Group> = BTreeMap::new();
     let mut by_mapping: BTreeMap<&str, Weights> = BTreeMap::new();
+    let mut ends: BTreeMap<u32, (&str, bool)> = BTreeMap::new();
     for copy in &of_forks {
         let functions = stacks.functions(copy);
         let cause = cause(&functions);
+        if copy.writer == Writer::Child.to_string() {
+            ends.entry(copy.pid).or_insert((&copy.process, true)).1 &= is_end(cause);
+        }
         let known = cause.filter(|cause| known_by(cause, &functions).is_some());
         let named = named(copy, &functions, cause);
         let key = known.map_or_else(|| named.join("\n"), |cause| cause.id.clone());
@@ -129,12 +140,23 @@ pub fn blame(stacks: &CopyStacks, total_pages: f64, workers: &BTreeMap<String, u
         *group.names.entry(named).or_default() += u64::from(copy.every);
         by_mapping.entry(&copy.mapping).or_default().add(copy);
     }
+    let left = |program: &str| {
+        ends.values().filter(|(of, only_ended)| *of == program && *only_ended).count()
+    };
+    let going_on: BTreeMap<String, usize> = workers
+        .iter()
+        .map(|(program, all)| match all.saturating_sub(left(program)) {
+            0 => (program.clone(), *all),
+            others => (program.clone(), others),
+        })
+        .collect();
     let mut places: Vec<Place> = by_place
         .into_iter()
         .map(|((program, writer, _), group)| {
             let pages = sum.pages(&group.weights);
             let is_child = writer == Writer::Child.to_string();
-            let workers = workers.get(&program).filter(|_| is_child);
+            let by = if is_end(group.cause) { workers } else { &going_on };
+            let workers = by.get(&program).filter(|_| is_child);
             let most = group.names.iter().max_by_key(|(_, count)| **count);
             Place {
                 program,
@@ -158,7 +180,7 @@ pub fn blame(stacks: &CopyStacks, total_pages: f64, workers: &BTreeMap<String, u
     Blame {
         pages: sum.all.sum * scale,
         other_pages: other.iter().map(|copy| f64::from(copy.every)).sum::<f64>() * scale,
-        workers: workers.clone(),
+        workers: going_on,
         places,
         mappings,
         told: of_forks.len(),
@@ -166,6 +188,10 @@ pub fn blame(stacks: &CopyStacks, total_pages: f64, workers: &BTreeMap<String, u
         every: stacks.copies.iter().map(|copy| copy.every).max().unwrap_or(1),
         unnamed: unnamed(stacks, &of_forks, sum.all.sum),
     }
+}
+
+fn is_end(cause: Option<&Cause>) -> bool {
+    cause.is_some_and(|cause| cause.id == ENDS)
 }
 
 /// Files without the names of their functions, by the innermost ones of copies.
@@ -375,20 +401,24 @@ mod tests {
         let ends =
             ["decref", "dict_dealloc", "gc_collect_main", "finalize_modules", "Py_FinalizeEx"];
         let collects = ["gc_reset_refs", "deduce_unreachable", "gc_collect_main"];
-        let all = stacks(&[
+        let mut of: Vec<(&[&str], u32, &str, u32)> = vec![
             (&ends, 1, "child", 1),
             (&ends, 1, "child", 1),
             (&["clean", "__run_exit_handlers", "exit"], 2, "child", 1),
-            (&collects, 3, "child", 1),
-            (&["work", "main"], 3, "child", 1),
-            (&["work", "main"], 3, "child", 1),
-            (&["work", "main"], 3, "child", 1),
-        ]);
-        let blame = blame(&all, 7.0, &BTreeMap::new());
+        ];
+        of.extend([(&collects[..], 3, "child", 1); 6]);
+        of.extend([(&["work", "main"][..], 3, "child", 1); 18]);
+        let all = stacks(&of);
+        let blame = blame(&all, 27.0, &BTreeMap::from([("server".to_owned(), 3)]));
+        assert_eq!(blame.workers["server"], 1, "two were ending");
+        assert_eq!(blame.places[0].worker_pages.unwrap().value, 18.0);
+        assert_eq!(blame.places[2].worker_pages.unwrap().value, 1.0);
         let ids: Vec<_> =
             blame.places.iter().map(|place| place.cause.map(|cause| &cause.id[..])).collect();
         assert_eq!(ids, [None, Some("cpython-collector"), Some("program-ends")]);
-        assert_eq!((blame.ending_share(), blame.collector_share()), (3.0 / 7.0, Some(0.25)));
+        assert_eq!((blame.ending_share(), blame.collector_share()), (3.0 / 27.0, Some(0.25)));
+        let few = self::blame(&stacks(&of[..10]), 10.0, &BTreeMap::new());
+        assert_eq!(few.collector_share(), None);
         assert_eq!(Blame::default().collector_share(), None);
     }
 

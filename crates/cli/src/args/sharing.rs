@@ -12,6 +12,9 @@ use super::{address, seconds};
 
 /// Which family to look at, and for how long.
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "cowlab sharing [OPTIONS] <PID|NAME|CGROUP>\n       cowlab sharing --plan <RUN:REQUESTS>..."
+)]
 pub struct SharingArgs {
     /// A parent or one of its workers by its pid; or the family by its name as `ps -o comm` shows it,
     /// or by its control group

@@ -68,11 +68,14 @@ pub fn run(json: bool, args: &BlameArgs) -> Result<()> {
     let lasted = began.elapsed();
     let got = collector.finish();
     let nothing = targets.first().filter(|_| got.copies == 0 && !stopped()).map(|target| {
-        format!(
-            "no page was copied in {:.0} s: {} meanwhile, or look longer with --duration-s",
-            lasted.as_secs_f64(),
-            trigger(target.name(), false)
-        )
+        let seconds = lasted.as_secs_f64();
+        match targets.iter().any(Target::is_alive) {
+            true => format!(
+                "no page was copied in {seconds:.0} s: {} meanwhile, or look longer with --duration-s",
+                trigger(target.name(), false)
+            ),
+            false => format!("{} ended after {seconds:.0} s, and copied no page before", target.name()),
+        }
     });
     let start_unix_ns = life.run.info.started.as_nanosecond() as i64;
     life.run.samples = samples(&got, lasted, start_unix_ns);

@@ -63,6 +63,9 @@ pub struct Patient {
     asked: bool,
     /// Its living children.
     pub children: Option<usize>,
+    /// Of them, those that run on as they were forked.
+    #[serde(skip)]
+    pub forked: usize,
     /// Why it forks nobody, where it is a worker.
     worker: Option<String>,
     /// The run that says what it writes.
@@ -178,6 +181,7 @@ impl Patient {
             asked: false,
             stop_ns: stop.ok(),
             children: children::pids(&target).ok().map(|pids| pids.len()),
+            forked: children::forked(&target).map_or(0, |(forked, _)| forked.len()),
             worker: parent.map(|parent| {
                 format!(
                     "{} ({pid}) is a worker of {} ({}) and forks nobody: {}",

@@ -55,6 +55,8 @@ struct SeenForks {
     /// not show them.
     stop_ns: Option<f64>,
     longest_stop_ns: Option<u64>,
+    /// Whether it ended meanwhile.
+    ended: bool,
 }
 
 /// What watching it told.
@@ -193,7 +195,7 @@ fn watch(json: bool, target: &Target, facts: &Facts) -> Result<Watched, String> 
     }
     let lasted = began.elapsed();
     let forks = match observer.lost() == Lost::default() {
-        true => Ok(seen_forks(&events, pid, lasted)),
+        true => Ok(SeenForks { ended: !target.is_alive(), ..seen_forks(&events, pid, lasted) }),
         false => Err("some events were lost".to_owned()),
     };
     let copies = collector.map(|collector| {
@@ -228,6 +230,7 @@ fn seen_forks(events: &[Event], pid: u32, lasted: Duration) -> SeenForks {
         spawns: all.len() - forks.len(),
         stop_ns: median(&stops.iter().map(|ns| *ns as f64).collect::<Vec<_>>()),
         longest_stop_ns: stops.into_iter().max(),
+        ended: false,
     }
 }
 

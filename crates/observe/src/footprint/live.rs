@@ -115,10 +115,13 @@ pub fn forks(
         if let Some(error) = looks.unread {
             return Err(anyhow::Error::from(error).context("its child could not be seen"));
         }
+        let waited = began.elapsed().as_secs_f64();
+        if stop() {
+            bail!("interrupted after {waited:.1} s: process {} had not forked yet", target.pid());
+        }
         bail!(
-            "process {} did not fork within {:.1} s: wait longer with --duration-s",
-            target.pid(),
-            began.elapsed().as_secs_f64()
+            "process {} did not fork within {waited:.1} s: wait longer with --duration-s",
+            target.pid()
         );
     }
     Ok(spans)

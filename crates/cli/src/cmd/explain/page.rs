@@ -124,11 +124,15 @@ fn how_it_forks(of: &Explained) -> Vec<String> {
         (2.., _) => {
             format!("{name} has {workers} workers, which it forked and which share its memory.")
         }
+        _ if of.patient.forked > 0 => format!(
+            "{name} had {} when cowlab first looked, forked and sharing its memory.",
+            plural(of.patient.forked, "child", "children")
+        ),
         (_, Some(0)) => format!("{name} had no child when it was looked at."),
-        (_, Some(1)) => format!("{name} has 1 child now, which executed another program."),
-        (_, Some(children)) => {
-            format!("{name} has {children} children now, which executed other programs.")
-        }
+        (_, Some(children)) => format!(
+            "{name} has {} now, which executed another program.",
+            plural(children, "child", "children")
+        ),
         (_, None) => format!("cowlab may not see whether {name} has children."),
     }];
     all.push(match of.watched.as_ref().map(|watched| &watched.forks) {
@@ -150,6 +154,9 @@ fn frequency(seen: &SeenForks, pid: i32) -> String {
     };
     let Some(stop_ns) = seen.stop_ns else {
         let forks = if seen.forks == 0 { "it did not fork".to_owned() } else { times(seen.forks) };
+        if seen.ended {
+            return format!("{during}, {forks}.{spawns} Then it ended.");
+        }
         let watch = Command::Watch.of(pid);
         return format!("{during}, {forks}.{spawns} `{watch}` waits for the next fork.");
     };
@@ -167,6 +174,10 @@ fn frequency(seen: &SeenForks, pid: i32) -> String {
         ),
     };
     format!("{during}, {}, {stops}.{executed}{spawns}", times(seen.forks))
+}
+
+fn plural(count: usize, one: &str, more: &str) -> String {
+    if count == 1 { format!("1 {one}") } else { format!("{count} {more}") }
 }
 
 fn times(count: usize) -> String {
@@ -277,10 +288,15 @@ fn own_bytes(of: &Explained) -> u64 {
 /// Of workers that live on: what would keep their copies from being made.
 fn for_workers(of: &Explained, application: &Application, advice: &[Advice]) -> Vec<String> {
     let pid = of.patient.pid;
+    let workers = of.sharing.as_ref().map_or(1, |figures| figures.forked().count().max(1)) as u64;
+    let is_seen = of.copies().is_some_and(|copies| copies.blamed.summary().copied_bytes > 0.0);
+    let code = if is_seen { " Other remedies depend on the code above." } else { "" };
     let mut all = vec![format!(
-        "It forks rarely and its workers live long, so their {} matter more than the stop. The remedy depends on the \
-         code above.",
-        bytes(own_bytes(of))
+        "It forks rarely and its workers live long, so their {} matter more than the stop. A worker less, or a thread in \
+         its place, saves {}.{}",
+        bytes(own_bytes(of)),
+        bytes(own_bytes(of) / workers),
+        code
     )];
     let freeze = advice.iter().find(|one| one.choice == Choice::Freeze);
     let freeze = freeze.filter(|_| application.profile.has_collector);

@@ -115,7 +115,13 @@ impl TendPlan {
             at_once: self.settings.at_once,
             only_looks: args.dry_run,
         };
-        Tender::new(target, settings, self.priced.profile.clone(), ping)
+        let tender = Tender::new(target, settings, self.priced.profile.clone(), ping)?;
+        if !tender.is_the_only_one() {
+            output::say(&format!(
+                "process {pid} is tended already, by another cowlab: end one of the two"
+            ));
+        }
+        Ok(tender)
     }
 }
 

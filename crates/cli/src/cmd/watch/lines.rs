@@ -55,18 +55,22 @@ fn line(process: &Process) -> String {
         }
         (None, None) => {}
     }
-    parts.push(format!("{} children", count(process.children_alive)));
+    parts.push(some(process.children_alive, "child", "children"));
     if let Some(rss) = process.now.rss_bytes {
         parts.push(format!("RSS {}", quantity(rss as f64, "bytes")));
     }
     parts.join("  ")
 }
 
+fn some(number: u64, one: &str, more: &str) -> String {
+    format!("{} {}", count(number), if number == 1 { one } else { more })
+}
+
 /// Forks and their stops; `None` where they cannot be seen.
 pub fn forks(process: &Process) -> Option<String> {
     let totals = &process.totals;
     let ns = |value: u64| quantity(value as f64, "ns");
-    let mut text = format!("{} forks", count(totals.forks?));
+    let mut text = some(totals.forks?, "fork", "forks");
     let longest = totals.stops.as_ref().and_then(|stops| stops.last_ns.zip(stops.max_ns));
     if let Some((last, max)) = longest {
         let _ = write!(text, " (stop {}, longest {})", ns(last), ns(max));
@@ -116,7 +120,7 @@ mod tests {
             "2 forks (stop 27.6 ms, longest 27.6 ms)",
             "51,23",
             "copied 192 MiB of 1.55 GiB for child 4243",
-            "1 children",
+            "1 child",
         ] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
