@@ -87,7 +87,7 @@ says out '^• 2 workers and their parent use [0-9.]+ MiB together; ps adds up t
 ! grep -qE 'predicted to stop|stop at fork|A fork stops' out ||
 	fail "$called: expected nothing of a stop, saw: $(<out)"
 if ! grep -q 'How often it forks was not seen' out; then
-	says out 'To see one, restart a worker'
+	says out 'To see a fork, restart a worker'
 	says out '^Freezing: unknown, as no copy was seen'
 fi
 kill $server

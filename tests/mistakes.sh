@@ -40,6 +40,25 @@ refuses 1 'named ./program: to start a program write `--` before it' footprint .
 refuses 1 'cannot start ./program \(give its path, or a name in PATH\): No such file' blame -- ./program
 refuses 1 'no Redis answers at redis://127.0.0.1:1: give redis://\[:PASSWORD@\]HOST:PORT' advise redis://127.0.0.1:1
 
+# What answers is no Redis; what is looked at ends meanwhile; Ctrl-C.
+python3 -c 'import socket
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+while True:
+    client = server.accept()[0]
+    client.recv(99)
+    client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    client.close()' >port &
+trap 'kill $mistaken $! 2>/dev/null || true' EXIT
+for _ in {1..100}; do [[ ! -s port ]] || break; sleep 0.1; done
+refuses 1 'speaks another protocol' doctor --redis "redis://127.0.0.1:$(<port)"
+kill $!
+status=0
+timeout --preserve-status --signal=INT 2 "$COWLAB" footprint "$mistaken" --forks 1 --method snapshot >out 2>err </dev/null || status=$?
+called="footprint and Ctrl-C"
+is_status 1
+says err "interrupted after .* process $mistaken had not forked yet"
+
 # A file or a folder.
 refuses 1 'there is no nowhere: runs are below runs/' report nowhere
 refuses 1 '/etc is not a run of cowlab \(a folder below runs/\)' report /etc

@@ -77,9 +77,9 @@ done
 
 refuses 2 'one run is no plan' sharing --plan blame-0-1:1
 refuses 2 'two runs have 1 requests' sharing --plan blame-0-1:1 blame-0-10:1
-refuses 2 'count unlike things' sharing --plan blame-0-1:1 footprint-0-10:10
+refuses 2 'count different things' sharing --plan blame-0-1:1 footprint-0-10:10
 refuses 2 'differ by more than their requests' sharing --plan blame-0-10:1 blame-0-1:10
-refuses 2 'make one of as many requests without' sharing --plan blame-0-1:1 blame-10-100:10+100
+refuses 2 'no run of 100 requests without a warm-up' sharing --plan blame-0-1:1 blame-10-100:10+100
 passes blame --every 1 --output in-others -- ./others 0 10
 refuses 2 'different programs: requests and others' sharing --plan blame-0-1:1 "$(only_run in-others):10"
 cp -r blame-0-10 cut

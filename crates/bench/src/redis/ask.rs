@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use cowlab_machine::verdict::Replication;
 use cowlab_model::advice::Server;
 use cowlab_store::without_user;
-use redis::{Client, Connection, ErrorKind, InfoDict};
+use redis::{Client, Connection, ErrorKind, InfoDict, RedisError};
 
 /// A server that does not answer for so long is not waited for.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
@@ -42,17 +42,17 @@ pub fn ask(address: &str) -> Result<Asked> {
         let address = without_user(address);
         format!("no Redis answers at {address}: give redis://[:PASSWORD@]HOST:PORT or unix:///PATH")
     };
-    let client = Client::open(address).with_context(no_answer)?;
-    let mut server = client.get_connection_with_timeout(ANSWER_LIMIT).with_context(no_answer)?;
+    let explained = |error: RedisError| match error.kind() {
+        ErrorKind::Parse => {
+            anyhow!("what answers there speaks another protocol").context(no_answer())
+        }
+        _ => anyhow::Error::from(error).context(no_answer()),
+    };
+    let client = Client::open(address).map_err(explained)?;
+    let mut server = client.get_connection_with_timeout(ANSWER_LIMIT).map_err(explained)?;
     server.set_read_timeout(Some(ANSWER_LIMIT))?;
     server.set_write_timeout(Some(ANSWER_LIMIT))?;
-    let info: InfoDict =
-        redis::cmd("INFO").query(&mut server).map_err(|error| match error.kind() {
-            ErrorKind::Parse => {
-                anyhow!("what answers is no Redis: another protocol").context(no_answer())
-            }
-            _ => anyhow::Error::from(error).context(no_answer()),
-        })?;
+    let info: InfoDict = redis::cmd("INFO").query(&mut server).map_err(explained)?;
     let number =
         |key: &str| info.get::<String>(key).and_then(|text| text.trim().parse::<u64>().ok());
     // Asked of servers on which CONFIG is forbidden, that is an answer too.
