@@ -150,7 +150,8 @@ pub enum Verb {
     Advise(AdviseArgs),
     /// Watch processes that fork: stops, copies, where, and metrics of them
     Watch(WatchArgs),
-    /// How much memory a parent and its workers share, and how fast they lose it; your own without root
+    /// How much memory a parent and its workers share, and how fast they lose it; without root for
+    /// your own processes
     Sharing(SharingArgs),
     /// Keep a forking process cheap to fork, from outside
     Tend(TendArgs),

@@ -139,6 +139,11 @@ pub fn count(value: u64) -> String {
     grouped(&value.to_string())
 }
 
+/// So many: `1 child`, `2,048 children`.
+pub fn several(value: u64, one: &str, more: &str) -> String {
+    format!("{} {}", count(value), if value == 1 { one } else { more })
+}
+
 /// A number of bytes, short: `16 MiB`.
 pub fn size(bytes: u64) -> String {
     tick(bytes as f64, "bytes")

@@ -105,7 +105,7 @@ const ENDS: &str = "program-ends";
 const COLLECTORS: [&str; 5] =
     ["cpython-collector", "ruby-collector", "ruby-objects", "php-collector", "v8-collector"];
 
-/// Stacks that a share is told by, at the least.
+/// The fewest stacks that a share is told by.
 const ENOUGH: usize = 20;
 
 /// Functions that a place is named by.
@@ -123,11 +123,13 @@ pub fn blame(stacks: &CopyStacks, total_pages: f64, workers: &BTreeMap<String, u
 
     let mut by_place: BTreeMap<(String, String, String), Group> = BTreeMap::new();
     let mut by_mapping: BTreeMap<&str, Weights> = BTreeMap::new();
+    let child = Writer::Child.to_string();
+    // Of each child's pid: its program, and whether all that it copied was at its end.
     let mut ends: BTreeMap<u32, (&str, bool)> = BTreeMap::new();
     for copy in &of_forks {
         let functions = stacks.functions(copy);
         let cause = cause(&functions);
-        if copy.writer == Writer::Child.to_string() {
+        if copy.writer == child {
             ends.entry(copy.pid).or_insert((&copy.process, true)).1 &= is_end(cause);
         }
         let known = cause.filter(|cause| known_by(cause, &functions).is_some());
@@ -154,7 +156,7 @@ pub fn blame(stacks: &CopyStacks, total_pages: f64, workers: &BTreeMap<String, u
         .into_iter()
         .map(|((program, writer, _), group)| {
             let pages = sum.pages(&group.weights);
-            let is_child = writer == Writer::Child.to_string();
+            let is_child = writer == child;
             let by = if is_end(group.cause) { workers } else { &going_on };
             let workers = by.get(&program).filter(|_| is_child);
             let most = group.names.iter().max_by_key(|(_, count)| **count);

@@ -55,14 +55,14 @@ struct SeenForks {
     /// not show them.
     stop_ns: Option<f64>,
     longest_stop_ns: Option<u64>,
-    /// Whether it ended meanwhile.
-    ended: bool,
 }
 
 /// What watching it told.
 struct Watched {
     forks: Result<SeenForks, String>,
     copies: Result<Copies, String>,
+    /// Whether it ended meanwhile.
+    has_ended: bool,
 }
 
 struct Copies {
@@ -195,7 +195,7 @@ fn watch(json: bool, target: &Target, facts: &Facts) -> Result<Watched, String> 
     }
     let lasted = began.elapsed();
     let forks = match observer.lost() == Lost::default() {
-        true => Ok(SeenForks { ended: !target.is_alive(), ..seen_forks(&events, pid, lasted) }),
+        true => Ok(seen_forks(&events, pid, lasted)),
         false => Err("some events were lost".to_owned()),
     };
     let copies = collector.map(|collector| {
@@ -204,7 +204,7 @@ fn watch(json: bool, target: &Target, facts: &Facts) -> Result<Watched, String> 
         run.info.missing = lacking(&got);
         Copies { blamed: Blamed::of(&run, &got.stacks), run }
     });
-    Ok(Watched { forks, copies })
+    Ok(Watched { forks, copies, has_ended: !target.is_alive() })
 }
 
 fn seen_forks(events: &[Event], pid: u32, lasted: Duration) -> SeenForks {
@@ -230,7 +230,6 @@ fn seen_forks(events: &[Event], pid: u32, lasted: Duration) -> SeenForks {
         spawns: all.len() - forks.len(),
         stop_ns: median(&stops.iter().map(|ns| *ns as f64).collect::<Vec<_>>()),
         longest_stop_ns: stops.into_iter().max(),
-        ended: false,
     }
 }
 
@@ -261,6 +260,10 @@ impl Copies {
 impl Explained {
     fn copies(&self) -> Option<&Copies> {
         self.watched.as_ref().ok()?.copies.as_ref().ok()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.watched.as_ref().is_ok_and(|watched| watched.has_ended)
     }
 
     fn seen_forks(&self) -> Option<&SeenForks> {

@@ -318,13 +318,7 @@ impl FootprintPlan<'_> {
         }
         let spans = follow.finish();
         if forks.is_some() && spans.forks == 0 {
-            let seconds = began.elapsed().as_secs_f64();
-            if self.stopped() {
-                bail!("interrupted after {seconds:.1} s: process {pid} had not forked yet");
-            }
-            bail!(
-                "process {pid} did not fork within {seconds:.1} s: wait longer with --duration-s"
-            );
+            return Err(live::no_fork(pid, began.elapsed(), self.stopped()));
         }
         Ok(spans)
     }

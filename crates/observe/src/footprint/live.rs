@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow};
 use cowlab_machine::ProcessError;
 
 use super::faults::FaultLog;
@@ -115,16 +115,22 @@ pub fn forks(
         if let Some(error) = looks.unread {
             return Err(anyhow::Error::from(error).context("its child could not be seen"));
         }
-        let waited = began.elapsed().as_secs_f64();
-        if stop() {
-            bail!("interrupted after {waited:.1} s: process {} had not forked yet", target.pid());
-        }
-        bail!(
-            "process {} did not fork within {waited:.1} s: wait longer with --duration-s",
-            target.pid()
-        );
+        return Err(no_fork(target.pid(), began.elapsed(), stop()));
     }
     Ok(spans)
+}
+
+/// Why nothing was seen of a process that was waited for.
+pub fn no_fork(pid: i32, waited: Duration, is_interrupted: bool) -> anyhow::Error {
+    let seconds = waited.as_secs_f64();
+    match is_interrupted {
+        true => anyhow!("interrupted after {seconds:.1} s: process {pid} had not forked yet"),
+        false => {
+            anyhow!(
+                "process {pid} did not fork within {seconds:.1} s: wait longer with --duration-s"
+            )
+        }
+    }
 }
 
 /// What was seen of the process until `end`: that it ends, as a worker does, takes nothing back.

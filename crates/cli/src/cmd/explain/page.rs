@@ -6,7 +6,7 @@ use cowlab_machine::Facts;
 use cowlab_machine::verdict::Level;
 use cowlab_model::advice::{Advice, Choice, best};
 use cowlab_model::application::Children;
-use cowlab_report::fmt::{bytes, percent, time};
+use cowlab_report::fmt::{bytes, percent, several, time};
 use cowlab_report::{Block, Document, Section};
 use cowlab_schema::Command;
 
@@ -125,18 +125,18 @@ fn how_it_forks(of: &Explained) -> Vec<String> {
             format!("{name} has {workers} workers, which it forked and which share its memory.")
         }
         _ if of.patient.forked > 0 => format!(
-            "{name} had {} when cowlab first looked, forked and sharing its memory.",
-            plural(of.patient.forked, "child", "children")
+            "{name} had {} when cowlab first looked, forked from it and sharing its memory.",
+            several(of.patient.forked as u64, "child", "children")
         ),
         (_, Some(0)) => format!("{name} had no child when it was looked at."),
         (_, Some(children)) => format!(
             "{name} has {} now, which executed another program.",
-            plural(children, "child", "children")
+            several(children as u64, "child", "children")
         ),
         (_, None) => format!("cowlab may not see whether {name} has children."),
     }];
     all.push(match of.watched.as_ref().map(|watched| &watched.forks) {
-        Ok(Ok(seen)) => frequency(seen, pid),
+        Ok(Ok(seen)) => frequency(seen, pid, of.has_ended()),
         Ok(Err(why)) => format!("How often it forks was not seen: {why}."),
         Err(why) => format!(
             "How often it forks was not seen ({why}). As root: `{}`.",
@@ -146,7 +146,7 @@ fn how_it_forks(of: &Explained) -> Vec<String> {
     all
 }
 
-fn frequency(seen: &SeenForks, pid: i32) -> String {
+fn frequency(seen: &SeenForks, pid: i32, has_ended: bool) -> String {
     let during = format!("In the {:.0} s that it was watched", seen.duration_s);
     let spawns = match seen.spawns {
         0 => String::new(),
@@ -154,7 +154,7 @@ fn frequency(seen: &SeenForks, pid: i32) -> String {
     };
     let Some(stop_ns) = seen.stop_ns else {
         let forks = if seen.forks == 0 { "it did not fork".to_owned() } else { times(seen.forks) };
-        if seen.ended {
+        if has_ended {
             return format!("{during}, {forks}.{spawns} Then it ended.");
         }
         let watch = Command::Watch.of(pid);
@@ -174,10 +174,6 @@ fn frequency(seen: &SeenForks, pid: i32) -> String {
         ),
     };
     format!("{during}, {}, {stops}.{executed}{spawns}", times(seen.forks))
-}
-
-fn plural(count: usize, one: &str, more: &str) -> String {
-    if count == 1 { format!("1 {one}") } else { format!("{count} {more}") }
 }
 
 fn times(count: usize) -> String {
@@ -261,6 +257,7 @@ fn copies(of: &Explained, is_page: bool) -> Result<Vec<Block>> {
 /// Why nothing was seen, and what to do to see it.
 fn nothing_copied(of: &Explained) -> String {
     match of.seen_forks().map_or(0, |seen| seen.forks) {
+        0 if of.has_ended() => "Nothing was copied before it ended.".to_owned(),
         0 => format!(
             "Nothing was copied: it did not fork while cowlab watched. To see a fork, {} while `{}` \
              runs, or start a second one with `{}`.",
@@ -276,7 +273,7 @@ fn nothing_copied(of: &Explained) -> String {
 fn copied_before(of: &Explained) -> String {
     let own = bytes(own_bytes(of));
     format!(
-        "Its workers had copied or allocated {own} before that; which code copies is seen only while it happens."
+        "Its workers had copied or allocated {own} before that; cowlab sees which code copies only while it happens."
     )
 }
 
@@ -292,8 +289,8 @@ fn for_workers(of: &Explained, application: &Application, advice: &[Advice]) -> 
     let is_seen = of.copies().is_some_and(|copies| copies.blamed.summary().copied_bytes > 0.0);
     let code = if is_seen { " Other remedies depend on the code above." } else { "" };
     let mut all = vec![format!(
-        "It forks rarely and its workers live long, so their {} matter more than the stop. A worker less, or a thread in \
-         its place, saves {}.{}",
+        "It forks rarely and its workers live long, so their {} matter more than the stop. One worker fewer, or a \
+         thread in its place, saves {}.{}",
         bytes(own_bytes(of)),
         bytes(own_bytes(of) / workers),
         code

@@ -2,7 +2,7 @@
 //! The same for people, on one screen.
 
 use cowlab_machine::Facts;
-use cowlab_report::fmt::{bytes, time};
+use cowlab_report::fmt::{bytes, several, time};
 use cowlab_report::{Block, Cell, Column, Document, Rows, Section};
 use cowlab_schema::Command;
 
@@ -84,19 +84,15 @@ fn stop(of: &Program) -> Option<String> {
     of.stop_ns.as_ref().map(|stop| format!("{roughly}{}", time(stop.value)))
 }
 
-fn count(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
-}
-
 fn children(of: &Program) -> String {
     match of.how {
         How::Save if of.workers == 0 => "saves by fork".to_owned(),
         How::Save => format!("{} now, saves by fork", of.workers),
         // Only the name says so.
         How::Workers if !of.may_look => format!("{} of its name", of.workers),
-        How::Workers => count(of.workers, "shares memory", "share memory"),
+        How::Workers => several(of.workers as u64, "shares memory", "share memory"),
         How::Programs if of.executed == 0 => "have ended".to_owned(),
-        How::Programs => count(of.executed, "program", "programs"),
+        How::Programs => several(of.executed as u64, "program", "programs"),
     }
 }
 

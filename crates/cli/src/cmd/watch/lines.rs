@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use cowlab_observe::watch::{Epoch, Frame, Process};
-use cowlab_report::fmt::{count, quantity};
+use cowlab_report::fmt::{count, quantity, several};
 use cowlab_report::terminal::clean;
 use jiff::Timestamp;
 
@@ -55,22 +55,18 @@ fn line(process: &Process) -> String {
         }
         (None, None) => {}
     }
-    parts.push(some(process.children_alive, "child", "children"));
+    parts.push(several(process.children_alive, "child", "children"));
     if let Some(rss) = process.now.rss_bytes {
         parts.push(format!("RSS {}", quantity(rss as f64, "bytes")));
     }
     parts.join("  ")
 }
 
-fn some(number: u64, one: &str, more: &str) -> String {
-    format!("{} {}", count(number), if number == 1 { one } else { more })
-}
-
 /// Forks and their stops; `None` where they cannot be seen.
 pub fn forks(process: &Process) -> Option<String> {
     let totals = &process.totals;
     let ns = |value: u64| quantity(value as f64, "ns");
-    let mut text = some(totals.forks?, "fork", "forks");
+    let mut text = several(totals.forks?, "fork", "forks");
     let longest = totals.stops.as_ref().and_then(|stops| stops.last_ns.zip(stops.max_ns));
     if let Some((last, max)) = longest {
         let _ = write!(text, " (stop {}, longest {})", ns(last), ns(max));
