@@ -192,7 +192,7 @@ picture: build ## docs/report.png, from the newest run's report, and docs/watch.
 	scripts/picture
 	scripts/recording
 
-docs: ## target/site: all pages as a site that can be searched, without network
+docs: build ## target/site: all pages as a site that can be searched, without network
 	scripts/install site
 	scripts/site target/site-source
 	MDBOOK_LOG=warn target/tools/bin/mdbook build docs

@@ -58,6 +58,13 @@ for part in "^$name \\($parent\\), explained$" '^How it forks$' '^Its next fork$
 	says out "$part"
 done
 
+# Of one that ends meanwhile there is no next fork.
+sleep 2 &
+passes explain $!
+says out '^• sleep has ended\. A fork would have stopped it for'
+says out 'Then it ended\.'
+! grep -q '^Its next fork$' out || fail "$called: expected no next fork of what has ended, saw: $(<out)"
+
 # Workers that live on: their memory comes first, and of a stop nothing is said.
 python3 - <<'PYTHON' &
 import mmap

@@ -8,6 +8,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
+/// What is said of a file that cannot be decoded, and what to do about it.
+pub fn damaged(path: &Path) -> String {
+    format!("{} is cut, damaged or foreign (measure again, or use a copy)", path.display())
+}
+
 /// `run.json`, a profile, a policy.
 pub const TEXT_BYTES: u64 = 64 << 20;
 

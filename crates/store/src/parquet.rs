@@ -14,6 +14,7 @@ use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::file::damaged;
 use crate::{Params, Sample, open_regular, pages};
 
 /// What a file, and what is in it, may have.
@@ -117,7 +118,7 @@ fn decode(path: &Path, limits: &Limits) -> Result<Vec<Sample>> {
     if file.metadata()?.len() > limits.bytes as u64 {
         return Err(too_large());
     }
-    let broken = || format!("{} is cut, damaged or not Parquet", path.display());
+    let broken = || damaged(path);
     let metadata = ArrowReaderMetadata::load(&file, Default::default()).with_context(broken)?;
     if metadata.metadata().file_metadata().num_rows() > limits.rows {
         return Err(too_large());

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
+use crate::file::damaged;
 use crate::{Environment, Missing, Sample, TEXT_BYTES, parquet, read_text, redacted};
 
 /// The version of the run format that this program writes and reads.
@@ -68,7 +69,7 @@ pub fn parse<T: DeserializeOwned>(text: &str, path: &Path) -> Result<T> {
     struct Versioned {
         format: u32,
     }
-    let foreign = || format!("{} is cut, damaged or foreign", path.display());
+    let foreign = || damaged(path);
     let versioned: Versioned = serde_json::from_str(text).with_context(foreign)?;
     if versioned.format != FORMAT {
         bail!(

@@ -136,7 +136,7 @@ impl CopyStacks {
     /// Reads the file of a run; `None` where the run has none.
     pub fn read(folder: &Path) -> Result<Option<CopyStacks>> {
         let path = folder.join(STACKS_FILE);
-        let foreign = || format!("{} is cut, damaged or foreign", path.display());
+        let foreign = || crate::file::damaged(&path);
         if !path.try_exists().unwrap_or(false) {
             return Ok(None);
         }

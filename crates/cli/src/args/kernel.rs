@@ -154,6 +154,9 @@ pub struct KernelTestArgs {
     /// The kernels that are tested, each in a boot of its own
     #[arg(long, value_delimiter = ',', default_value = "patched")]
     pub variant: Vec<Variant>,
+    /// Apply the variants' steps up to this one, by number or name
+    #[arg(long, value_name = "STEP")]
+    pub through: Option<String>,
     /// Only what takes seconds: tests see COWLAB_QUICK=1
     #[arg(long)]
     pub quick: bool,

@@ -183,7 +183,10 @@ fn watch(json: bool, target: &Target, facts: &Facts) -> Result<Watched, String> 
         info: RunInfo::begin(names::BENCH.name, 0, facts.environment()),
         samples: Vec::new(),
     };
-    output::progress(json, &format!("watching {} for {} s", target.name(), WATCHED.as_secs()));
+    output::progress(
+        json,
+        &format!("watching {} for {} s; Ctrl-C ends it earlier", target.name(), WATCHED.as_secs()),
+    );
     let (began, mut events) = (Instant::now(), Vec::new());
     while began.elapsed() < WATCHED && interrupts.load(Ordering::Relaxed) == 0 && target.is_alive()
     {

@@ -13,7 +13,7 @@ use cowlab_store::{Accelerator, Missing, Run};
 
 use super::messages::Messages;
 use super::plan::{GuestPlan, Measurement};
-use super::{GUEST_CPUS, Lab};
+use super::{GUEST_CPUS, Lab, own_program};
 use crate::args::{Common, GuestSettings};
 use crate::progress::PROGRESS;
 
@@ -168,7 +168,7 @@ impl Machine<'_> {
         folder: &Path,
         messages: &mut Messages,
     ) -> Result<u8> {
-        let program = std::env::current_exe().context("cannot find this program")?;
+        let program = own_program(folder)?;
         let command: [OsString; 5] = [
             "env".into(),
             format!("{PROGRESS}=1").into(),

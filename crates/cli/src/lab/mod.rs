@@ -29,6 +29,18 @@ pub const GUEST_BYTES: u64 = 4 << 30;
 /// CPUs of a guest.
 pub const GUEST_CPUS: u32 = 2;
 
+/// This program's file, for a guest: a copy in `folder`, if its file was replaced since it began.
+pub fn own_program(folder: &Path) -> Result<PathBuf> {
+    let cannot = "cannot find this program itself";
+    let program = std::env::current_exe().context(cannot)?;
+    if program.exists() {
+        return Ok(program);
+    }
+    let copy = folder.join("cowlab");
+    std::fs::copy("/proc/self/exe", &copy).context(cannot)?;
+    Ok(copy)
+}
+
 /// Where kernels are made, who is told about it, and what Ctrl-C sets.
 pub struct Lab {
     /// Sources and kernels.

@@ -11,13 +11,14 @@ use cowlab_bench::redis::ask;
 use cowlab_bench::{Rounds, advice as trial};
 use cowlab_machine::{Facts, Root, usable};
 use cowlab_model::advice::{Advice, Choice, Shape, Surroundings, advise, sentence};
-use cowlab_model::application::ApplicationProfile;
+use cowlab_model::application::{ApplicationProfile, Children};
 use cowlab_model::cost::Vmas;
 use cowlab_model::profile::MachineProfile;
 use cowlab_observe::Target;
 use cowlab_observe::watch::Wanted;
 use cowlab_report::Document;
 use cowlab_report::fmt::{bytes, time};
+use cowlab_schema::Command;
 use cowlab_store::{Missing, Run};
 use cowlab_tend::Tender;
 use serde::Serialize;
@@ -94,7 +95,15 @@ fn of_target(
             Some(asked) => local_pid(asked)?,
             None => only(&Wanted::parse(word).map_err(WrongUsage)?)?,
         };
-        let application = of_pid(pid, args.write_fraction, asked.as_ref(), facts)?;
+        let mut application = of_pid(pid, args.write_fraction, asked.as_ref(), facts)?;
+        let profile = &application.profile;
+        if profile.children == Children::Serve && profile.forks_per_s.is_none() {
+            application.notes.push(format!(
+                "of workers that live long the memory matters more than the stop of a fork: `{}` says what each has \
+                 to itself, which code copies, and what would help",
+                Command::Explain.of(pid)
+            ));
+        }
         target = Some(Target::open(pid)?);
         application
     };

@@ -36,6 +36,9 @@ pub fn document(facts: &Facts, of: &Explained, is_page: bool) -> Result<Document
         ("stop", "Its next fork", texts(next_fork(of))),
         ("copies", "What it copies", copies(of, is_page)?),
     ];
+    if of.has_ended() {
+        told.retain(|(id, ..)| *id != "stop");
+    }
     if let Some(figures) = &of.sharing {
         let mut sentences = sharing::text::sentences(figures);
         if lives_on {
@@ -71,23 +74,25 @@ fn answer(of: &Explained) -> String {
 fn what_a_fork_takes(of: &Explained) -> String {
     let name = &of.patient.name;
     let seen = of.watched.as_ref().map_or_else(|_| Seen::default(), Watched::seen);
-    let stops = match (of.seen_forks().and_then(|seen| seen.stop_ns), &of.patient.stop_ns) {
-        (Some(ns), _) => format!("Each fork stops {name} for {}, as measured", time(ns)),
-        (None, Some(stop)) => format!(
-            "The next fork of {name} stops it for some {} ({} to {}), as predicted",
-            time(stop.value),
-            time(stop.low),
-            time(stop.high)
-        ),
-        (None, None) => format!("How long a fork stops {name} is not known"),
-    };
-    let copies = match seen.pages_per_fork {
-        Some(pages) => {
-            format!("copies {}", bytes((pages * of.page_bytes as f64).round() as u64))
+    let has_ended = of.has_ended();
+    let [stops, copies] = if has_ended { ["stopped", "copied"] } else { ["stops", "copies"] };
+    let stopped = match (of.seen_forks().and_then(|seen| seen.stop_ns), &of.patient.stop_ns) {
+        (Some(ns), _) => format!("Each fork {stops} {name} for {}, as measured", time(ns)),
+        (None, Some(stop)) => {
+            let [value, low, high] = [stop.value, stop.low, stop.high].map(time);
+            let would = match has_ended {
+                true => format!("{name} has ended. A fork would have stopped it for"),
+                false => format!("The next fork of {name} stops it for"),
+            };
+            format!("{would} some {value} ({low} to {high}), as predicted")
         }
-        None => format!("copies {} at most", bytes(of.patient.fork.worst_case_bytes)),
+        (None, None) => format!("How long a fork {stops} {name} is not known"),
     };
-    format!("{stops}, and {copies}.{}", what_helps(of).unwrap_or_default())
+    let copied = match seen.pages_per_fork {
+        Some(pages) => bytes((pages * of.page_bytes as f64).round() as u64),
+        None => format!("{} at most", bytes(of.patient.fork.worst_case_bytes)),
+    };
+    format!("{stopped}, and {copies} {copied}.{}", what_helps(of).unwrap_or_default())
 }
 
 /// The best remedy, with its command, if it shortens the stop.

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use cowlab_lab::ktap::Outcome;
@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use super::check_policies;
 use crate::args::KernelSelftestsArgs;
-use crate::lab::Lab;
+use crate::lab::{Lab, own_program};
 use crate::run_life::{Report, RunLife};
 use crate::usage::WrongUsage;
 use cowlab_report::{Block, Cell, Column, Document, Finding, Section, Table};
@@ -158,7 +158,7 @@ fn on_variant(
     let folder = lab.cache.folder(&format!("test/selftests-{variant}"))?;
     let none: &[Policy] = &[];
     let policies = if variant.has_policies() { &args.policy } else { none };
-    let cowlab = std::env::current_exe().context("where is cowlab?")?;
+    let cowlab = own_program(&folder)?;
     let order = Order {
         programs,
         folder: &folder,

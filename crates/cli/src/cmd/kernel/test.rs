@@ -9,11 +9,11 @@ use anyhow::{Context, Result, bail};
 use cowlab_lab::ktap::Outcome;
 use cowlab_lab::outcome::{Difference, TestResult, compare};
 use cowlab_lab::testing::{Batch, Machine, Test, compile, run as run_batches};
-use cowlab_lab::{Variant, boot};
+use cowlab_lab::{Order, Variant, boot};
 use serde::Serialize;
 
 use crate::args::KernelTestArgs;
-use crate::lab::{GUEST_BYTES, GUEST_CPUS, Lab};
+use crate::lab::{GUEST_BYTES, GUEST_CPUS, Lab, own_program};
 use crate::output;
 
 #[derive(Serialize)]
@@ -52,7 +52,9 @@ pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
         lab.accelerator(args.guest.settings.accelerator, || lab.image(&args.variant))?;
     let mut all = Vec::new();
     for variant in &args.variant {
-        let built = lab.built(*variant)?;
+        let mut order = Order::of(*variant);
+        order.through.clone_from(&args.through);
+        let built = lab.built_as(order, None)?;
         let folder = lab.cache.folder(&format!("test/{}", built.info.name()))?;
         let mut kernel_arguments = built.words();
         kernel_arguments.extend_from_slice(&own_arguments);
@@ -122,7 +124,7 @@ fn find(folder: &Path, programs: &Path, args: &KernelTestArgs) -> Result<Vec<Tes
         }
         // The program under test, for those that test it inside the guest.
         let mut ourselves = OsString::from("COWLAB=");
-        ourselves.push(std::env::current_exe().context("where is this program?")?);
+        ourselves.push(own_program(programs)?);
         let mut command = vec![OsString::from("env"), ourselves];
         if args.quick {
             command.push("COWLAB_QUICK=1".into());

@@ -52,7 +52,7 @@ fn answer(of: &OverviewSummary) -> String {
     };
     let subject = format!("{} ({})", worst.name, worst.pid);
     let Some(stop) = stop(worst) else {
-        return format!("{subject} forks. How long its next fork stops it is not known.");
+        return format!("{subject} forks. How long its next fork would stop it is not known.");
     };
     let about = if worst.is_surveyed { "about " } else { "" };
     let rank = match worst.how {
@@ -63,7 +63,7 @@ fn answer(of: &OverviewSummary) -> String {
     };
     let is_alone = of.programs.len() == 1 && worst.alike.is_empty();
     let rank = if is_alone { String::new() } else { format!(", {rank}") };
-    format!("The next fork of {subject} stops it for {about}{stop}{rank}.")
+    format!("The next fork of {subject} is predicted to stop it for {about}{stop}{rank}.")
 }
 
 /// What cannot be had, by what it needs.
@@ -110,7 +110,7 @@ fn programs(of: &OverviewSummary) -> Vec<Block> {
         .text("program", name)
         .text("children", children)
         .text("memory", |of| of.anonymous_bytes.map_or_else(|| "–".to_owned(), bytes))
-        .text("next stop", |of| stop(of).unwrap_or_else(|| "not known".to_owned()))
+        .text("next stop, predicted", |of| stop(of).unwrap_or_else(|| "not known".to_owned()))
         .column(Column::text("their own"), |of| shared(of, of.own_bytes))
         .column(Column::text("saved"), |of| shared(of, of.saved_bytes))
         .table();

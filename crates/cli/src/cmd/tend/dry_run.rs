@@ -171,6 +171,12 @@ impl Found {
         row("memory that is filled in", Cell::number((filled * self.page_bytes) as f64, "bytes"));
         match &self.trial {
             Ok(trial) => {
+                if trial.regions > 0 {
+                    row(
+                        "a write to a region that is being collapsed waits up to",
+                        Cell::number(trial.collapse_ns(), "ns"),
+                    );
+                }
                 row(
                     "all of them take, by a part of it tried on memory of our own",
                     Cell::number(trial.tending_ns(), "ns"),
