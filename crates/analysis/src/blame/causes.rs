@@ -89,6 +89,8 @@ mod tests {
         assert_eq!(id(&collects, "/usr/bin/python3.11"), Some("cpython-collector"));
         let counts = id(&["_PyEval_EvalFrameDefault"], "/usr/bin/python3.11");
         assert_eq!(counts, Some("cpython-references"));
+        let numbers = id(&["_PyDictKeys_GetVersionForCurrentState"], "/usr/bin/python3.11");
+        assert_eq!(numbers, Some("cpython-specializes"));
         assert_eq!(id(&["work", "main"], "/srv/work"), None);
         assert_eq!(id(&["_int_free", "work"], "/lib/libc.so.6"), Some("glibc-malloc"));
     }
