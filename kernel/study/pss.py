@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-# SPDX-License-Identifier: Apache-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only
 """pss [MIB [WORKERS]]: what a pre-forking server's memory is after its workers have written, as the sum of all PSS.
 
 The parent fills MIB (default 128) and forks WORKERS (4), each of which writes a quarter of the pages: in order, in runs of 1 to
