@@ -92,6 +92,8 @@ END
 COWLAB_KERNEL=misfit refuses 1 'step 0001-misfit: mm/memory.c hunk 1 of ' kernel build
 says err '^- \*  another file'
 COWLAB_KERNEL=misfit refuses 1 "no step '0002'" kernel build --through 0002
+COWLAB_KERNEL=misfit refuses 1 "no step '0002'" kernel test --tests "$REPOSITORY/tests/kernel" --filter kunit \
+	--guest accelerator=tcg --through 0002
 mkdir misfit/research
 cp -r misfit/upstream/0001-misfit misfit/research/
 COWLAB_KERNEL=misfit refuses 1 'number is not higher' kernel build
