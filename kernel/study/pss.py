@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """pss [MIB [WORKERS]]: what a pre-forking server's memory is after its workers have written, as the sum of all PSS.
 
