@@ -18,7 +18,7 @@ CARGO_FLAGS := --release --workspace
 
 .PHONY: help study build test fuzz-short test-long test-slowdown test-casper-long test-insert-long test-hostile-long \
 	fuzz fuzz-insert fuzz-reader soak deny sbom kernels test-kernel test-kernel-long test-kernel-regions test-study-long \
-	test-tend-long test-fleet-long test-debian-kernels test-architectures test-arm64 unit e2e lint man picture docs test-docs bindings bench-trace install install-files dist test-dist clean
+	test-tend-long test-fleet-long test-debian-kernels test-architectures test-arm64 test-arm64-mm unit e2e lint man picture docs test-docs bindings bench-trace install install-files dist test-dist clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -34,7 +34,7 @@ build: ## target/release/cowlab and target/libcasper
 test: lint unit fuzz-short e2e test-docs ## everything that a change must pass
 
 test-long: test test-study-long test-kernel-long test-casper-long test-slowdown test-insert-long test-tend-long \
-	test-fleet-long test-hostile-long test-debian-kernels test-architectures test-arm64 test-dist deny sbom ## the long tests as well (hours)
+	test-fleet-long test-hostile-long test-debian-kernels test-architectures test-arm64 test-arm64-mm test-dist deny sbom ## the long tests as well (hours)
 
 unit: build
 	scripts/install kernel
@@ -129,6 +129,11 @@ test-architectures: build ## what the upstream series touches in mm/, cross-buil
 test-arm64: ## cowlab cross-built for arm64, and every verb in an emulated guest (15 minutes from nothing)
 	scripts/install arm64
 	scripts/test-arm64
+
+test-arm64-mm: build ## the upstream series on arm64: selftests and random steps in guests (an hour)
+	scripts/install kernel
+	scripts/install arm64
+	scripts/test-arm64-mm
 
 docs/metrics.md: FORCE ## the table of parameters and metrics, from crates/schema
 	$(CARGO) run $(CARGO_FLAGS:--workspace=) -p cowlab-schema --example reference > $@.new

@@ -31,7 +31,7 @@
 #define COUNTING "/proc/sys/vm/cow_stats" /* where the kernel has it */
 #define GROUP "/sys/fs/cgroup/alloc_failures"
 /* Charges are made ahead, for each CPU; a leak of one page a round and CPU is above this. */
-#define LEFT_BYTES (2 << 20)
+#define LEFT_BYTES (512 * sysconf(_SC_PAGESIZE))
 
 static size_t page_size;
 static char *memory;

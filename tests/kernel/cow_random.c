@@ -77,7 +77,7 @@ static void write_dense(void)
 
 static void map_again(size_t page, size_t count)
 {
-	if (mmap(address(page), count * 4096, PROT_READ | PROT_WRITE,
+	if (mmap(address(page), count * PAGE_BYTES, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
 		fail("mmap: %s", strerror(errno));
 	for (size_t i = page; i < page + count; i++)
@@ -93,7 +93,7 @@ static void map_some(void)
 
 static void unmap(size_t page, size_t count)
 {
-	if (munmap(address(page), count * 4096))
+	if (munmap(address(page), count * PAGE_BYTES))
 		fail("munmap: %s", strerror(errno));
 	memset(model + page, 0, count * sizeof(*model));
 }
@@ -117,8 +117,8 @@ static void move(void)
 	if ((to < from + count && from < to + count) || !all_mapped(from, count))
 		return;
 	unmap(to, count);
-	if (mremap(address(from), count * 4096, count * 4096, MREMAP_MAYMOVE | MREMAP_FIXED,
-		   address(to)) == MAP_FAILED) {
+	if (mremap(address(from), count * PAGE_BYTES, count * PAGE_BYTES,
+		   MREMAP_MAYMOVE | MREMAP_FIXED, address(to)) == MAP_FAILED) {
 		/* More than one mapping. */
 		if (errno != EFAULT && errno != EINVAL)
 			fail("mremap: %s", strerror(errno));
@@ -137,7 +137,7 @@ static void protect(void)
 
 	if (!all_mapped(page, count))
 		return;
-	if (mprotect(address(page), count * 4096, PROT_READ | (writable ? PROT_WRITE : 0)))
+	if (mprotect(address(page), count * PAGE_BYTES, PROT_READ | (writable ? PROT_WRITE : 0)))
 		fail("mprotect: %s", strerror(errno));
 	for (size_t i = page; i < page + count; i++)
 		model[i].writable = writable;
@@ -157,7 +157,7 @@ static void advise(void)
 	if (which == MADV_DONTNEED)
 		count = count / 8 + 1;
 	/* Advice may be refused, but must not change what is there. */
-	if (madvise(address(page), count * 4096, which) || which != MADV_DONTNEED)
+	if (madvise(address(page), count * PAGE_BYTES, which) || which != MADV_DONTNEED)
 		return;
 	for (size_t i = page; i < page + count; i++) {
 		model[i].generation = 0;
@@ -175,7 +175,7 @@ static void give_up(void)
 
 	if (depth || !all_mapped(page, count))
 		return;
-	if (madvise(address(page), count * 4096, MADV_FREE))
+	if (madvise(address(page), count * PAGE_BYTES, MADV_FREE))
 		return;
 	for (size_t i = page; i < page + count; i++)
 		model[i].freed = true;
@@ -277,7 +277,7 @@ static void *write_share(void *arg)
 }
 
 /* Stacks of their own: what glibc maps could land in a hole of the memory under test. */
-static char stacks[THREADS][64 << 10] __attribute__((aligned(4096)));
+static char stacks[THREADS][64 << 10] __attribute__((aligned(PAGE_BYTES)));
 
 /* Threads write while the process forks, and go on while the child lives. */
 static void fork_among_threads(void)
@@ -356,14 +356,14 @@ static void live(long count)
 static void family_life(uint64_t seed)
 {
 	char *reserved =
-		mmap(NULL, 3 * PAGES * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		mmap(NULL, 3 * PAGES * PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (reserved == MAP_FAILED)
 		fail("mmap: %s", strerror(errno));
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	random_state = seed;
 	/* Nobody else may map something in the holes: the rest stays reserved. */
-	memory = reserved + PAGES * 4096;
+	memory = reserved + PAGES * PAGE_BYTES;
 	model = shared->models[family][0];
 	map_again(0, PAGES);
 	while (!shared->stop) {
@@ -430,8 +430,8 @@ int main(int argc, char **argv)
 	}
 	if (argc > 2)
 		seed = strtoull(argv[2], NULL, 0);
-	if (sysconf(_SC_PAGESIZE) != 4096) {
-		printf("pages are not 4 KiB\n");
+	if (sysconf(_SC_PAGESIZE) != PAGE_BYTES) {
+		printf("pages are not of %d bytes\n", PAGE_BYTES);
 		return 4;
 	}
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,

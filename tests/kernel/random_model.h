@@ -14,8 +14,12 @@
 
 #define FAMILIES 2
 #define DEPTH 3 /* generations of processes at a time */
-#define PAGES 3072
-#define WORDS (4096 / 8)
+/* arm64 has others: built with -DPAGE_BYTES=65536 there. */
+#ifndef PAGE_BYTES
+#define PAGE_BYTES 4096
+#endif
+#define PAGES (PAGE_BYTES > 4096 ? 768 : 3072)
+#define WORDS (PAGE_BYTES / 8)
 
 struct page {
 	uint64_t generation; /* 0: zeros */
@@ -63,7 +67,7 @@ static inline uint64_t below(uint64_t limit)
 
 static inline char *address(size_t page)
 {
-	return memory + page * 4096;
+	return memory + page * PAGE_BYTES;
 }
 
 static inline uint64_t word_of(uint64_t generation, size_t i)
