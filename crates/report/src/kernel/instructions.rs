@@ -38,23 +38,36 @@ struct Operation<'a> {
 /// It, and what it executes before a change, after it, and the change.
 type Counted<'a> = (Operation<'a>, [Option<Estimate>; 3]);
 
-/// A kernel beside the plain one: its variant, the table's anchor, its column, and the finding's subject.
-const BESIDE: [[&str; 4]; 2] = [
-    [
-        "upstream",
-        "candidate-instructions",
-        "upstream series",
-        "The kernel with the upstream series",
-    ],
-    ["patched", TABLE, "patched, switched off", "Switched off, the patched kernel"],
+/// A kernel beside the plain one.
+struct Beside {
+    variant: &'static str,
+    table: &'static str,
+    column: &'static str,
+    /// Of the finding.
+    subject: &'static str,
+}
+
+const BESIDE: [Beside; 2] = [
+    Beside {
+        variant: "upstream",
+        table: "candidate-instructions",
+        column: "upstream series",
+        subject: "The kernel with the upstream series",
+    },
+    Beside {
+        variant: "patched",
+        table: TABLE,
+        column: "patched, switched off",
+        subject: "Switched off, the patched kernel",
+    },
 ];
 
 pub(super) fn blocks(run: &Run) -> Vec<Block> {
     let mut blocks: Vec<Block> =
-        BESIDE.into_iter().flat_map(|of| beside_plain(run, of, |of| of[1].is_some())).collect();
+        BESIDE.iter().flat_map(|of| beside_plain(run, of, |of| of[1].is_some())).collect();
     if blocks.is_empty() {
         // Of the plain kernel alone.
-        blocks = beside_plain(run, BESIDE[1], |of| of[0].is_some());
+        blocks = beside_plain(run, &BESIDE[1], |of| of[0].is_some());
     }
     if !blocks.is_empty() {
         blocks.extend(deferred(run));
@@ -65,14 +78,14 @@ pub(super) fn blocks(run: &Run) -> Vec<Block> {
 
 fn beside_plain(
     run: &Run,
-    [variant, id, column, subject]: [&str; 4],
+    beside: &Beside,
     is_told: impl Fn(&[Option<Estimate>; 3]) -> bool,
 ) -> Vec<Block> {
     let rows: Vec<Counted> = operations(run)
         .into_iter()
         .map(|operation| {
             let of = |variant: &str| operation.samples.with(VARIANT, variant);
-            let (plain, other) = (of("plain"), of(variant));
+            let (plain, other) = (of("plain"), of(beside.variant));
             let each = |samples: &Samples| match operation.each {
                 None => samples.estimate(operation.metric),
                 Some(each) => ratio(samples, operation.metric, each),
@@ -87,14 +100,15 @@ fn beside_plain(
     }
     let caption = "Instructions of the guest, by a clock that ticks once an instruction; medians \
                    over the boots, which alternate between the kernels";
-    let table = table(id, caption, ["plain kernel", column], &rows);
+    let table = table(beside.table, caption, ["plain kernel", beside.column], &rows);
     let worst = rows.iter().filter_map(|(operation, figures)| Some((figures[2]?, operation)));
     let worst = worst.max_by(|a, b| a.0.value.total_cmp(&b.0.value));
     let mut blocks = Vec::new();
     if let Some((change, operation)) = worst {
         let within = if change.value <= MOST_RATIO { "at most" } else { "MORE than" };
         let headline = format!(
-            "{subject} executes {within} 1% more instructions: {} at worst.",
+            "{} executes {within} 1% more instructions: {} at worst.",
+            beside.subject,
             signed(change.value)
         );
         let detail = format!(
@@ -104,7 +118,7 @@ fn beside_plain(
             signed(change.low),
             signed(change.high)
         );
-        blocks.push(Block::finding(headline, detail, id));
+        blocks.push(Block::finding(headline, detail, beside.table));
     }
     blocks.push(Block::Table(table));
     blocks

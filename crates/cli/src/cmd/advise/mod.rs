@@ -99,8 +99,8 @@ fn of_target(
         let profile = &application.profile;
         if profile.children == Children::Serve && profile.forks_per_s.is_none() {
             application.notes.push(format!(
-                "of workers that live long the memory matters more than the stop of a fork: `{}` says what each has \
-                 to itself, which code copies, and what would help",
+                "if its workers live long, their memory matters more than the stop: `{}` shows what each has to \
+                 itself, which code copies, and what would help",
                 Command::Explain.of(pid)
             ));
         }

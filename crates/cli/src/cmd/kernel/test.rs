@@ -48,13 +48,16 @@ pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
     let tests = find(&folder, &programs, args)?;
     // For tests/kernel/kunit.sh: those tests are run by the kernel itself, at boot.
     let own_arguments = vec!["kunit.enable=1".to_owned()];
+    let built = |variant| {
+        let mut order = Order::of(variant);
+        order.through.clone_from(&args.through);
+        lab.built_as(order, None)
+    };
     let accelerator =
-        lab.accelerator(args.guest.settings.accelerator, || lab.image(&args.variant))?;
+        lab.accelerator(args.guest.settings.accelerator, || Ok(built(args.variant[0])?.image()))?;
     let mut all = Vec::new();
     for variant in &args.variant {
-        let mut order = Order::of(*variant);
-        order.through.clone_from(&args.through);
-        let built = lab.built_as(order, None)?;
+        let built = built(*variant)?;
         let folder = lab.cache.folder(&format!("test/{}", built.info.name()))?;
         let mut kernel_arguments = built.words();
         kernel_arguments.extend_from_slice(&own_arguments);
@@ -107,6 +110,9 @@ fn find(folder: &Path, programs: &Path, args: &KernelTestArgs) -> Result<Vec<Tes
         .map(|entry| Ok(entry?.path()))
         .collect::<Result<_>>()?;
     files.sort();
+    // The program under test, for those that test it inside the guest.
+    let mut ourselves = OsString::from("COWLAB=");
+    ourselves.push(own_program(programs)?);
     let mut tests = Vec::new();
     for file in files {
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -122,10 +128,7 @@ fn find(folder: &Path, programs: &Path, args: &KernelTestArgs) -> Result<Vec<Tes
         if is_c {
             compile(&file, &program)?;
         }
-        // The program under test, for those that test it inside the guest.
-        let mut ourselves = OsString::from("COWLAB=");
-        ourselves.push(own_program(programs)?);
-        let mut command = vec![OsString::from("env"), ourselves];
+        let mut command = vec![OsString::from("env"), ourselves.clone()];
         if args.quick {
             command.push("COWLAB_QUICK=1".into());
         }

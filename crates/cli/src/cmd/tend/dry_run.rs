@@ -173,7 +173,7 @@ impl Found {
             Ok(trial) => {
                 if trial.regions > 0 {
                     row(
-                        "a write to a region that is being collapsed waits up to",
+                        "one collapse, on average; writes to its region wait meanwhile",
                         Cell::number(trial.collapse_ns(), "ns"),
                     );
                 }
