@@ -170,13 +170,15 @@ if command -v redis-server >/dev/null; then
 	passes doctor --redis "unix://$PWD/socket"
 	! grep -qE 'last fork|--redis' out || fail "$called: expected nothing of a last fork, saw: $(<out)"
 	passes doctor "$server"
-	says out '^ +cowlab doctor --redis redis://HOST:PORT: what the server measured'
+	says out "unix://$PWD/socket"
 	redis-cli -s socket bgsave >said
 	own_us=$(redis-cli -s socket info stats | sed -n 's/^latest_fork_usec:\([0-9]*\).*/\1/p')
 	passes --json doctor --redis "unix://$PWD/socket"
 	json own_us="$own_us" 'd.summary.last_fork_ns == $own_us * 1000 and $own_us > 0'
 	passes doctor --redis "unix://$PWD/socket"
 	says out '^ +[0-9.]+ .s at its last fork, as the server measured it \(latest_fork_usec\)'
+	passes advise "$server" --profile "$profile" --tables
+	says out "unix://$PWD/socket"
 	passes --json advise "unix://$PWD/socket" --profile "$profile"
 	json 'd.summary.advice | any(.choice == {forkless: false} and
 		(.step | contains("this is Redis")) and .forecast.Ok.stop_ns.value == 0)'

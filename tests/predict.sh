@@ -75,9 +75,9 @@ refuses 1 'nowhere.json.*calibrate' predict --profile nowhere.json --size-bytes 
 mkdir empty
 refuses 1 'no run in empty has a machine profile.*calibrate.*--profile' \
 	predict --profile empty --size-bytes 1GiB
-# Usual costs, a third to three times, whatever was calibrated.
+# Usual costs, within a factor of three, whatever was calibrated.
 passes predict --profile usual --size-bytes 1GiB
-says out 'by usual costs, a third to three times'
+says out 'by usual costs, within a factor of three'
 passes --json predict --profile usual --size-bytes 1GiB
 json '("stock", "defer") as $policy | one("fork_ns"; {policy: $policy}) as $fork |
 	($fork / one("fork_low_ns"; {policy: $policy}) - 3 | fabs < 0.001) and

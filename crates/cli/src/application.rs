@@ -9,6 +9,7 @@ use cowlab_bench::redis::Asked;
 use cowlab_machine::{Facts, ProcessFacts, Rollup, Root, Stat};
 use cowlab_model::application::{ApplicationProfile, Children, MappingShare, has_collector};
 use cowlab_model::cost::Vmas;
+use cowlab_observe::forkers::Seen;
 use cowlab_observe::mappings::detailed_mappings;
 use cowlab_observe::watch::Wanted;
 use cowlab_observe::{Kind, Mapping, Target};
@@ -138,6 +139,11 @@ pub fn local_pid(asked: &Asked) -> Result<i32> {
 
 /// How far two accounts of one process's age may be apart: it reads its configuration first.
 const SAME_AGE_S: u64 = 10;
+
+/// Whether a process saves its memory by a fork, whether or not it has done so yet.
+pub fn saves_by_fork(of: &Seen) -> bool {
+    Children::of(&of.name) == Children::Save
+}
 
 /// What makes a program of that name fork.
 pub fn trigger(name: &str, has_workers: bool) -> &'static str {

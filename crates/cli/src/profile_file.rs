@@ -103,8 +103,8 @@ impl Priced {
 /// Whose figures they are that rest on no calibration, and what to do about it.
 pub fn usual_costs() -> String {
     format!(
-        "by usual costs, a third to three times; `{}`, at a quiet hour, takes all CPUs for 2 minutes and says \
-         it better",
+        "by usual costs, within a factor of three; `{}` (all CPUs for 2 minutes, at a quiet hour) measures this \
+         machine's",
         Command::Calibrate
     )
 }

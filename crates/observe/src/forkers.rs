@@ -75,8 +75,9 @@ pub fn look() -> Vec<Seen> {
     all.into_iter().map(compared).collect()
 }
 
-/// Those of them that fork, by pid. A worker that has no children now is its parent's alone.
-pub fn forkers(all: &[Seen]) -> Vec<Forker> {
+/// Those of them that fork, by pid, and those that are known to, `is_known`, though they have not yet. A
+/// worker that has no children now is its parent's alone.
+pub fn forkers(all: &[Seen], is_known: impl Fn(&Seen) -> bool) -> Vec<Forker> {
     let mut children: BTreeMap<i32, Vec<&Seen>> = BTreeMap::new();
     for seen in all {
         children.entry(seen.parent).or_default().push(seen);
@@ -89,7 +90,8 @@ pub fn forkers(all: &[Seen]) -> Vec<Forker> {
     let forker = |process: &Seen| {
         let own: &[&Seen] = children.get(&process.pid).map_or(&[], Vec::as_slice);
         let workers: Vec<&Seen> = own.iter().copied().filter(|child| is_worker(child)).collect();
-        let forks = !own.is_empty() || (process.has_reaped && !is_worker(process));
+        let has_forked = process.has_reaped || is_known(process);
+        let forks = !own.is_empty() || (has_forked && !is_worker(process));
         let sizes = [process].into_iter().chain(workers.iter().copied());
         forks.then(|| Forker {
             process: process.clone(),
@@ -134,14 +136,17 @@ mod tests {
         ];
         all[2].has_reaped = true;
         all[8].has_reaped = true;
-        let found = forkers(&all);
+        let found = forkers(&all, |_| false);
         let told: Vec<_> = found.iter().map(|of| (of.process.pid, of.workers.clone())).collect();
         assert_eq!(told, [(1, vec![]), (10, vec![11]), (20, vec![21]), (31, vec![])]);
         assert_eq!(found.iter().map(|of| of.executed).collect::<Vec<_>>(), [4, 1, 1, 0]);
         assert_eq!(found[1].family_bytes, Some(200));
+        let known = forkers(&all, |seen| ["quiet", "renamed"].contains(&seen.name.as_str()));
+        assert!(known.iter().any(|of| of.process.pid == 30), "it has not forked yet");
+        assert!(known.iter().all(|of| of.process.pid != 11), "the child of one that is known");
         // What is not known of one is not known of all.
         all[2].anonymous_bytes = None;
-        assert_eq!(forkers(&all)[1].family_bytes, None);
+        assert_eq!(forkers(&all, |_| false)[1].family_bytes, None);
     }
 
     #[test]
@@ -162,7 +167,7 @@ mod tests {
         let is_told = || {
             let all = look();
             assert!(all.iter().all(|seen| seen.pid.cast_unsigned() != std::process::id()));
-            let found = forkers(&all);
+            let found = forkers(&all, |_| false);
             let of = |pid: i32| found.iter().find(|of| of.process.pid == pid);
             of(shell.id().cast_signed()).is_some_and(|shell| {
                 let copy = shell.workers.first().and_then(|copy| of(*copy));

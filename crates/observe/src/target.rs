@@ -139,6 +139,11 @@ impl Target {
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
+    /// The address of a Redis or Valkey, which has it in its title; `None` of any other program.
+    pub fn server_address(&self) -> Option<String> {
+        address_in_title(&self.read("cmdline").ok()?)
+    }
+
     /// CPU time of its first thread, which is all of it where there is one; `None` where there are more,
     /// or the kernel does not tell (`schedstat` in Documentation/scheduler/sched-stats.rst).
     pub fn cpu_ns(&self) -> Option<u64> {
@@ -202,6 +207,26 @@ impl Target {
     }
 }
 
+/// "redis-server *:6379", "redis-server unixsocket:/run/redis.sock", and more behind it, as one argument.
+fn address_in_title(arguments: &str) -> Option<String> {
+    let mut words = arguments.split('\0').next()?.split(' ');
+    let program = Path::new(words.next()?).file_name()?.to_str()?;
+    let listens = words.next()?;
+    if !["redis-server", "valkey-server"].contains(&program) {
+        return None;
+    }
+    if let Some(path) = listens.strip_prefix("unixsocket:") {
+        return Some(format!("unix://{path}"));
+    }
+    let (host, port) = listens.rsplit_once(':')?;
+    port.parse::<u16>().ok().filter(|port| *port > 0)?;
+    Some(match host {
+        "*" => format!("redis://127.0.0.1:{port}"),
+        host if host.contains(':') => format!("redis://[{host}]:{port}"),
+        host => format!("redis://{host}:{port}"),
+    })
+}
+
 fn io_error(path: PathBuf, source: io::Error) -> ProcessError {
     ProcessError::Read(ReadError::Io { path, source })
 }
@@ -224,6 +249,22 @@ mod tests {
         child.wait().unwrap();
         assert!(matches!(target.read("maps"), Err(ProcessError::Vanished { .. })));
         assert!(matches!(target.lost_memory(), ProcessError::Vanished { .. }));
+    }
+
+    #[test]
+    fn a_server_says_where_it_listens() {
+        for (title, address) in [
+            ("redis-server *:6379\0\0\0", Some("redis://127.0.0.1:6379")),
+            ("/usr/bin/redis-server 10.0.0.1:7000 [cluster]", Some("redis://10.0.0.1:7000")),
+            ("valkey-server ::1:6379", Some("redis://[::1]:6379")),
+            ("redis-server unixsocket:/run/redis.sock", Some("unix:///run/redis.sock")),
+            ("redis-server\0/etc/redis.conf\0", None),
+            ("redis-server *:0", None),
+            ("redis-server", None),
+            ("python3\0*:6379\0", None),
+        ] {
+            assert_eq!(address_in_title(title).as_deref(), address, "{title}");
+        }
     }
 
     #[test]

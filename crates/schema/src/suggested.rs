@@ -4,6 +4,9 @@
 
 use std::fmt;
 
+/// What stands for a server's address.
+const SERVER: &str = "redis://HOST:PORT";
+
 macro_rules! commands {
     ($($(#[$doc:meta])* $name:ident = $words:literal,)*) => {
         /// A command that a message, a table or an advice names.
@@ -93,6 +96,11 @@ impl Command {
     /// The same for a process that is known.
     pub fn of(self, target: impl fmt::Display) -> String {
         self.text().replace("PID", &target.to_string())
+    }
+
+    /// The same for a server whose address is known.
+    pub fn at(self, address: Option<&str>) -> String {
+        self.text().replace(SERVER, address.unwrap_or(SERVER))
     }
 }
 

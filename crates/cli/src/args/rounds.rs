@@ -7,7 +7,7 @@ use cowlab_bench::Rounds;
 /// How often a measurement is repeated.
 #[derive(Debug, Clone, Args)]
 pub struct RoundsArgs<const ROUNDS: u32 = 5> {
-    /// Rounds; each measures everything once, in an order of its own
+    /// Rounds; each measures everything once, in a new order
     #[arg(long, value_name = "N", default_value_t = ROUNDS, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
 }

@@ -61,6 +61,9 @@ pub struct Patient {
     /// Whether a server was asked.
     #[serde(skip)]
     asked: bool,
+    /// Where it listens, if it is a server that says so.
+    #[serde(skip)]
+    pub server_address: Option<String>,
     /// Its living children.
     pub children: Option<usize>,
     /// Of them, those that run on as they were forked.
@@ -179,6 +182,7 @@ impl Patient {
             no_stop: stop.as_ref().err().cloned(),
             last_fork_ns: None,
             asked: false,
+            server_address: target.server_address(),
             stop_ns: stop.ok(),
             children: children::pids(&target).ok().map(|pids| pids.len()),
             forked: children::forked(&target).map_or(0, |(forked, _)| forked.len()),

@@ -21,6 +21,7 @@ use cowlab_tend::Survey;
 use cowlab_tend::privileges::allow_files;
 use serde::Serialize;
 
+use crate::application::saves_by_fork;
 use crate::cmd::doctor::screen::abilities;
 use crate::next_stop::{NextStop, Prices};
 use crate::output;
@@ -113,7 +114,8 @@ pub fn run(json: bool) -> Result<()> {
     let prices = Prices::find();
     let page_bytes = facts.page_size_bytes.max(1);
     let priced = |of| Program::roughly(of, &prices, page_bytes);
-    let mut programs = ranked(forkers::forkers(&all).into_iter().map(priced).collect());
+    let mut programs =
+        ranked(forkers::forkers(&all, saves_by_fork).into_iter().map(priced).collect());
     for program in programs.iter_mut().take(LOOKED_AT).filter(|program| program.may_look) {
         let has_time = |bytes: Option<u64>, ns_per_page: u64| {
             let pages = bytes.unwrap_or(0) / page_bytes;
@@ -127,6 +129,8 @@ pub fn run(json: bool) -> Result<()> {
     let may_all = facts.credentials.as_ref().is_some_and(|own| own.has(CAP_SYS_PTRACE));
     let not_seen = not_seen(&unseen, may_all);
     let unseen = unseen.len();
+    let worst = programs.first().and_then(|worst| Target::open(worst.pid).ok());
+    let server = worst.and_then(|worst| worst.server_address());
     let summary = OverviewSummary {
         host: facts.host.clone(),
         kernel: facts.kernel.clone(),
@@ -134,7 +138,7 @@ pub fn run(json: bool) -> Result<()> {
         available_bytes: facts.memory.as_ref().and_then(|memory| memory.available_bytes),
         thp: facts.thp.as_ref().and_then(|thp| thp.enabled.clone()),
         abilities: own_abilities(&capabilities),
-        commands: next(programs.first(), &capabilities),
+        commands: next(programs.first(), server.as_deref(), &capabilities),
         programs,
         left_out,
         unseen,
@@ -202,8 +206,9 @@ fn own_abilities(capabilities: &[Capability]) -> Vec<Ability> {
     abilities(capabilities).into_iter().map(ability).collect()
 }
 
-/// Three commands that tell more about the worst program, or about the machine where none forks.
-fn next(worst: Option<&Program>, capabilities: &[Capability]) -> Vec<Next> {
+/// Three commands that tell more about the worst program, a server if it has an address, or about the machine
+/// where none forks.
+fn next(worst: Option<&Program>, server: Option<&str>, capabilities: &[Capability]) -> Vec<Next> {
     let told: [(Command, &'static str); 3] = match worst.map(|worst| worst.how) {
         Some(How::Workers) => [
             (Command::Explain, "all of it in plain words, in half a minute"),
@@ -212,7 +217,10 @@ fn next(worst: Option<&Program>, capabilities: &[Capability]) -> Vec<Next> {
         ],
         Some(How::Save) => [
             (Command::Explain, "all of it in plain words, in half a minute"),
-            (Command::Advise, "what would shorten its stop, and by how much"),
+            (
+                server.map_or(Command::Advise, |_| Command::AdviseRedis),
+                "what would shorten its stop, and by how much",
+            ),
             (Command::Watch, "each fork as it comes: its stop and its copies"),
         ],
         Some(How::Programs) => [
@@ -233,7 +241,11 @@ fn next(worst: Option<&Program>, capabilities: &[Capability]) -> Vec<Next> {
         let follows_events = matches!(command, Command::Blame | Command::Watch);
         let needs_root = follows_events && !sees_events || worst.is_some_and(|of| !of.may_look);
         Next {
-            command: worst.map_or_else(|| command.to_string(), |worst| command.of(worst.pid)),
+            command: match worst {
+                Some(_) if command == Command::AdviseRedis => command.at(server),
+                Some(worst) => command.of(worst.pid),
+                None => command.to_string(),
+            },
             what,
             needs_root,
         }
@@ -387,11 +399,18 @@ mod tests {
             (Some(program(7, "sh", Some(1), 0)), "cowlab watch 7"),
             (None, "cowlab doctor --tables"),
         ] {
-            let told = next(worst.as_ref(), &[]);
+            let told = next(worst.as_ref(), None, &[]);
             assert_eq!((told.len(), told[0].command.as_str()), (3, first));
             assert_eq!(told.iter().all(|of| of.needs_root), worst.is_some());
             assert!(told.iter().all(|of| !of.command.contains("PID")));
         }
+    }
+
+    #[test]
+    fn a_server_is_asked_at_its_address() {
+        let redis = program(7, "redis-server", Some(1), 0);
+        let told = next(Some(&redis), Some("redis://127.0.0.1:6379"), &[]);
+        assert_eq!(told[1].command, "cowlab advise redis://127.0.0.1:6379");
     }
 
     #[test]

@@ -104,7 +104,15 @@ fn of_target(
                 Command::Explain.of(pid)
             ));
         }
-        target = Some(Target::open(pid)?);
+        let server = Target::open(pid)?;
+        let address = server.server_address().filter(|_| asked.is_none());
+        if let Some(address) = address {
+            application.notes.push(format!(
+                "`{}` asks the server as well: how long its last fork stopped it, and what that copied",
+                Command::AdviseRedis.at(Some(&address))
+            ));
+        }
+        target = Some(server);
         application
     };
     complete(&mut application.profile, args);

@@ -66,7 +66,8 @@ pub fn of_process(facts: &Facts, of: &Patient) -> Document {
                 ),
             ),
             None if !of.asked && Children::of(&of.name) == Children::Save => {
-                row("", format!("{}: what the server measured", Command::DoctorRedis))
+                let ask = Command::DoctorRedis.at(of.server_address.as_deref());
+                row("", format!("{ask}: what the server measured"))
             }
             None => {}
         }

@@ -212,9 +212,10 @@ fn predicted_stop(of: &Explained) -> String {
         (Some(stop), _) => {
             let [value, low, high] = [stop.value, stop.low, stop.high].map(time);
             let ask = match Children::of(&of.patient.name) {
-                Children::Save => {
-                    format!(" `{}` asks the server what its last one took.", Command::DoctorRedis)
-                }
+                Children::Save => format!(
+                    " `{}` asks the server what its last one took.",
+                    Command::DoctorRedis.at(of.patient.server_address.as_deref())
+                ),
                 _ => String::new(),
             };
             format!("It is predicted to stop the program for {value} ({low} to {high}).{ask}")

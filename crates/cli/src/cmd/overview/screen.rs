@@ -25,8 +25,8 @@ pub fn document(facts: &Facts, of: &OverviewSummary) -> Document {
     }
     let is_usual = |of: &Program| of.stop_ns.as_ref().is_some_and(|stop| !stop.is_calibrated);
     if of.programs.iter().any(is_usual) {
-        let by = "by usual costs, a third to three times";
-        row("stops", format!("{by}; `{}` says it better", Command::Calibrate));
+        let by = "by usual costs, within a factor of three";
+        row("stops", format!("{by}; `{}` measures this machine's", Command::Calibrate));
     }
     if !of.programs.is_empty() {
         document.sections.push(Section::new("programs", "Programs that fork", programs(of)));

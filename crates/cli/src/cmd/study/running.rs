@@ -10,6 +10,8 @@ use cowlab_schema::running::{self, HUGE_PAGES, SMALL_PAGES};
 use cowlab_store::{Params, Sample};
 use cowlab_tend::Survey;
 
+use crate::application::saves_by_fork;
+
 /// Smaller ones are stopped for about as long as an empty one.
 const LEAST_BYTES: u64 = 1 << 20;
 /// As many are told, the largest of each name.
@@ -19,7 +21,7 @@ const LOOKED_AT_BYTES: u64 = 64 << 30;
 
 /// What their next forks would copy, at this moment.
 pub fn samples(facts: &Facts) -> Vec<Sample> {
-    let forkers = forkers::forkers(&forkers::look());
+    let forkers = forkers::forkers(&forkers::look(), saves_by_fork);
     let mut large: Vec<Seen> = forkers.into_iter().map(|of| of.process).collect();
     large.retain(|of| of.anonymous_bytes.is_some_and(|bytes| bytes >= LEAST_BYTES));
     large.sort_by_key(|of| std::cmp::Reverse(of.anonymous_bytes));
