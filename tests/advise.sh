@@ -179,6 +179,8 @@ if command -v redis-server >/dev/null; then
 	says out '^ +[0-9.]+ .s at its last fork, as the server measured it \(latest_fork_usec\)'
 	passes advise "$server" --profile "$profile" --tables
 	says out "unix://$PWD/socket"
+	passes explain "unix://$PWD/socket"
+	says out '^• Its last fork stopped redis-server for [0-9.]+ .s, as it measured itself'
 	passes --json advise "unix://$PWD/socket" --profile "$profile"
 	json 'd.summary.advice | any(.choice == {forkless: false} and
 		(.step | contains("this is Redis")) and .forecast.Ok.stop_ns.value == 0)'

@@ -95,7 +95,7 @@ says out '^• 2 workers and their parent use [0-9.]+ MiB together; ps adds up t
 	fail "$called: expected nothing of a stop, saw: $(<out)"
 if ! grep -q 'How often it forks was not seen' out; then
 	says out 'To see a fork, restart a worker'
-	says out '^Freezing: unknown, as no copy was seen'
+	says out '^Freezing \(Python: gc.collect'
 fi
 kill $server
 

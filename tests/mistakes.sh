@@ -33,7 +33,7 @@ refuses 1 "mistaken: not a control group, but a file: name the process that runs
 refuses 2 '`cowlab explain mistaken`' mistaken
 refuses 2 'mistaken is a process, .*`cowlab advise mistaken`' predict mistaken
 refuses 2 '`cowlab explain 4711`' explain --pid 4711
-refuses 2 "'redis://127.0.0.1:6379' .*\`cowlab doctor --redis redis://HOST:PORT\`" explain redis://127.0.0.1:6379
+refuses 2 "'redis://127.0.0.1:6379' .*\`cowlab explain redis://HOST:PORT\`" watch redis://127.0.0.1:6379
 refuses 1 'there is no process 999999999: .*`cowlab` lists those that fork' blame 999999999
 refuses 2 'name a running process .*`cowlab footprint -- ' footprint
 refuses 1 'named ./program: to start a program write `--` before it' footprint ./program

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use cowlab_analysis::application::profile_of;
-use cowlab_bench::redis::Asked;
+use cowlab_bench::redis::{Asked, ask};
 use cowlab_machine::{Facts, ProcessFacts, Rollup, Root, Stat};
 use cowlab_model::application::{ApplicationProfile, Children, MappingShare, has_collector};
 use cowlab_model::cost::Vmas;
@@ -21,6 +21,7 @@ use cowlab_tend::Survey;
 
 use crate::fork_rate::fork_rate;
 use crate::output::say;
+use crate::usage::WrongUsage;
 
 /// An application, as far as it is known.
 pub struct Application {
@@ -91,6 +92,15 @@ pub fn only(wanted: &Wanted) -> Result<i32> {
         }
     }
     Ok(pid)
+}
+
+/// The one process that is meant by a server's address, which is asked, or by what [`only`] takes.
+pub fn process_of(word: &str) -> Result<(i32, Option<Asked>)> {
+    if !["redis://", "unix://"].iter().any(|scheme| word.starts_with(scheme)) {
+        return Ok((only(&Wanted::parse(word).map_err(WrongUsage)?)?, None));
+    }
+    let asked = ask(word)?;
+    Ok((local_pid(&asked)?, Some(asked)))
 }
 
 /// A process as it is best named to a verb: by its name, which outlives a restart, where that means it and
@@ -269,7 +279,8 @@ pub fn of_pid(
     });
     let mut notes = vec![match (&own[..], write_fraction) {
         ([], None) if let Some(copied) = last_cow_bytes => format!(
-            "its last snapshot copied {} (rdb_last_cow_size): so much is taken to be written",
+            "its last snapshot copied {} (rdb_last_cow_size): so much is taken to be written; in a busier hour it is more \
+             (--write-fraction)",
             bytes(copied)
         ),
         ([], fraction) => format!(
@@ -321,8 +332,12 @@ pub fn of_pid(
     let last_fork_ns = asked.and_then(|asked| asked.last_fork_ns);
     if let (None, Some(ns)) = (stop_ns, last_fork_ns) {
         stop_ns = Some(ns as f64);
+        let huge_bytes = process.huge_bytes.filter(|bytes| *bytes > 0);
+        let huge = huge_bytes.map_or_else(String::new, |of| {
+            format!("; {} of its memory are in huge pages now", bytes(of))
+        });
         notes.push(format!(
-            "its last fork took {}, as it measured itself (latest_fork_usec)",
+            "its last fork took {}, as it measured itself (latest_fork_usec){huge}",
             time(ns as f64)
         ));
     }

@@ -17,7 +17,7 @@ use crate::{Block, Cell, Column, Document, Drawing, Finding, Rows, Section, flam
 
 /// Places that have a sentence of their own: so many, with at least that share.
 const TOLD: usize = 10;
-const TOLD_SHARE: f64 = 0.001;
+const TOLD_SHARE: f64 = 0.01;
 /// Places in the table.
 const LISTED: usize = 60;
 
@@ -161,7 +161,9 @@ impl Blamed {
         let Some(first) = blame.places.first() else {
             let all = fmt::count(self.total_pages.round() as u64);
             return match (self.total_pages > 0.0, blame.other_pages > 0.0) {
-                (false, _) => "No page was copied.".to_owned(),
+                (false, _) => "No page was copied. A worker copies each page once: restart one while blame runs, or wait \
+                     for the next fork."
+                    .to_owned(),
                 (_, true) => format!(
                     "No page that a fork shares was copied; {all} copies were of private pages of files, \
                      which programs write when they start."
@@ -187,17 +189,30 @@ impl Blamed {
         };
         let ending = match blame.ending_share() {
             share if share > 0.0 && !first.is_ending() => format!(
-                " Programs that were ending copied {}, which does not count: they give all of it back.",
-                fmt::percent(share)
+                " Programs that were ending copied another {}, which does not count: they give all of it back.",
+                self.bytes(blame.pages * share)
             ),
             _ => String::new(),
         };
         format!(
             "{} that forks share were copied{each}, {} of it by {} (← is \"called by\").{ending}",
-            self.bytes(blame.pages),
-            fmt::percent(first.share),
+            self.bytes(self.counted_pages()),
+            fmt::percent(first.pages.value / self.counted_pages()),
             first.name()
         )
+    }
+
+    /// Without what programs copied that were ending, unless that is all.
+    fn counted_pages(&self) -> f64 {
+        let of_ending = self.blame.ending_share();
+        let is_all = self.blame.places.iter().all(Place::is_ending);
+        self.blame.pages * if is_all { 1.0 } else { 1.0 - of_ending }
+    }
+
+    /// Of what counts; of a program that was ending there is none beside others.
+    fn share(&self, of: &Place) -> Option<f64> {
+        let is_counted = !of.is_ending() || self.blame.places.iter().all(Place::is_ending);
+        is_counted.then(|| of.pages.value / self.counted_pages())
     }
 
     fn code(&self, run: &Run) -> Result<Section> {
@@ -259,7 +274,7 @@ impl Blamed {
             let whole = fmt::percent(blame.whole as f64 / blame.told as f64);
             text += &format!(", {whole} of them complete, from main or a thread's beginning");
         }
-        if let Some(cost) = self.cost {
+        if let Some(cost) = self.cost.filter(|_| blame.told > 0) {
             let cost = fmt::percent(cost);
             text += &format!(". Recording took CPU time equal to {cost} of the programs' own");
         }
@@ -285,15 +300,15 @@ impl Blamed {
             ));
         }
         if place.pages.low < place.pages.high {
-            let [low, high] = [place.pages.low, place.pages.high].map(|of| of / self.blame.pages);
-            detail.push(format!("95% interval: {} to {}.", fmt::percent(low), fmt::percent(high)));
+            let [low, high] = [place.pages.low, place.pages.high].map(|pages| self.bytes(pages));
+            detail.push(format!("95% interval: {low} to {high} in all."));
         }
+        let share = match self.share(place) {
+            Some(share) => format!("{} of the copies", fmt::percent(share)),
+            None => "when it ended".to_owned(),
+        };
         Block::Finding(Finding {
-            headline: format!(
-                "{} of the copies, {of}: {}",
-                fmt::percent(place.share),
-                functions.join(" ← ").replace('`', "")
-            ),
+            headline: format!("{share}, {of}: {}", functions.join(" ← ").replace('`', "")),
             detail: detail.join(" "),
             samples: Some("places".to_owned()),
         })
@@ -305,7 +320,10 @@ impl Blamed {
             .text("code", Place::name)
             .text("program", |place| &place.program)
             .text("side", |place| &place.writer)
-            .figure("share", |place| Cell::number(place.share, "fraction"))
+            .figure("share", |place| match self.share(place) {
+                Some(share) => Cell::number(share, "fraction"),
+                None => Cell::Missing("its program was ending".to_owned()),
+            })
             .unit("pages", "pages", |place| estimate(place.pages, "pages"))
             .unit("a worker", "bytes", |place| match place.worker_pages {
                 Some(pages) => estimate(pages.scaled(bytes), "bytes"),

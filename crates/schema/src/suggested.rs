@@ -56,6 +56,8 @@ commands! {
     DoctorMachine = "doctor --tables",
     /// One program in plain words.
     Explain = "explain PID",
+    /// The same of a server that is asked.
+    ExplainRedis = "explain redis://HOST:PORT",
     /// What a process maps and writes.
     Footprint = "footprint PID",
     /// What its next fork copies.

@@ -29,7 +29,7 @@ pub struct TendArgs {
     #[arg(long)]
     pub once: bool,
     /// Say what would be done and what it would save, and do nothing
-    #[arg(long, conflicts_with = "once")]
+    #[arg(long)]
     pub dry_run: bool,
     /// The longest that one collapse should stall the target, in µs; 2000 by default
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]

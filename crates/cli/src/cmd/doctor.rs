@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result};
 use cowlab_analysis::application::Unjudged;
-use cowlab_bench::redis::ask;
+use cowlab_bench::redis::{Asked, ask};
 use cowlab_machine::capability::{self, Capability};
 use cowlab_machine::verdict::{Expected, Replication, Verdict, fork_expecting};
 use cowlab_machine::{Facts, ProcessFacts, Root};
@@ -57,10 +57,10 @@ pub struct Patient {
     pub no_stop: Option<String>,
     /// How long a Redis says that its last fork took.
     #[serde(skip)]
-    last_fork_ns: Option<u64>,
+    pub last_fork_ns: Option<u64>,
     /// Whether a server was asked.
     #[serde(skip)]
-    asked: bool,
+    pub asked: bool,
     /// Where it listens, if it is a server that says so.
     #[serde(skip)]
     pub server_address: Option<String>,
@@ -142,10 +142,7 @@ fn patients(root: &Root, facts: &Facts, args: &DoctorArgs) -> Result<(Vec<Patien
             let unjudged = Unjudged::of(&Run::read(run)?.samples, None)?;
             Some(expected(run, &profile, unjudged, page_bytes))
         }
-        (None, Some(copied_bytes)) => {
-            Some(Expected { copied_bytes, source: "rdb_last_cow_size".to_owned() })
-        }
-        (None, None) => None,
+        (None, last_cow) => last_cow.map(of_last_snapshot),
     };
     let judge = |pid: Result<i32>| {
         let patient = Patient::new(root, facts, pid?, expected.as_ref(), replication.as_ref())?;
@@ -160,9 +157,16 @@ fn patients(root: &Root, facts: &Facts, args: &DoctorArgs) -> Result<(Vec<Patien
 }
 
 impl Patient {
-    /// As it shows from outside, without a footprint and without asking a server.
-    pub fn of(facts: &Facts, pid: i32) -> Result<Patient> {
-        Patient::new(&Root::default(), facts, pid, None, None)
+    /// As it shows from outside, without a footprint, and what the server says that was asked.
+    pub fn of(facts: &Facts, pid: i32, asked: Option<&Asked>) -> Result<Patient> {
+        let replication = asked.map(|asked| &asked.replication);
+        let expected = replication.and_then(|of| of.last_cow_bytes).map(of_last_snapshot);
+        let patient = Patient::new(&Root::default(), facts, pid, expected.as_ref(), replication)?;
+        Ok(Patient {
+            last_fork_ns: asked.and_then(|asked| asked.last_fork_ns),
+            asked: asked.is_some(),
+            ..patient
+        })
     }
 
     fn new(
@@ -200,6 +204,11 @@ impl Patient {
             no_tend: Tender::refusal(Some(&target)),
         })
     }
+}
+
+/// What a server says that its last snapshot copied.
+fn of_last_snapshot(copied_bytes: u64) -> Expected {
+    Expected { copied_bytes, source: "rdb_last_cow_size".to_owned() }
 }
 
 /// The copies that a footprint lets expect: what it could not judge counts as written, since too

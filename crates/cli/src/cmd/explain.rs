@@ -24,7 +24,7 @@ use cowlab_schema::blame as names;
 use cowlab_store::{Missing, Run, RunInfo};
 use serde::Serialize;
 
-use crate::application::{Application, only, parent_of_worker, word_of};
+use crate::application::{Application, parent_of_worker, process_of, word_of};
 use crate::args::{ExplainArgs, ProfileArgs};
 use crate::cmd::advise::{self, Seen};
 use crate::cmd::blame::{lacking, samples};
@@ -108,7 +108,8 @@ pub fn run(json: bool, args: &ExplainArgs) -> Result<()> {
         )));
     }
     let facts = Facts::probe(&Root::default());
-    let mut target = Target::open(only(&args.target)?)?;
+    let (pid, asked) = process_of(&args.target)?;
+    let mut target = Target::open(pid)?;
     if let Some(parent) = parent_of_worker(&target) {
         output::say(&format!(
             "{} ({}) is a worker, and the forks are its parent's: this is {} ({})",
@@ -119,7 +120,7 @@ pub fn run(json: bool, args: &ExplainArgs) -> Result<()> {
         ));
         target = parent;
     }
-    let patient = Patient::of(&facts, target.pid())?;
+    let patient = Patient::of(&facts, target.pid(), asked.as_ref())?;
     let priced = Priced::find(&ProfileArgs { profile: None })?;
     let began = Instant::now();
     let mut sharing = Sharing::begin(&Wanted::Pid(target.pid().cast_unsigned())).ok();
@@ -133,7 +134,7 @@ pub fn run(json: bool, args: &ExplainArgs) -> Result<()> {
         let _ = sharing.look();
     }
     let seen = watched.as_ref().map_or_else(|_| Seen::default(), Watched::seen);
-    let advised = advise::of_process(&target, seen, &priced.profile, &facts);
+    let advised = advise::of_process(&target, asked.as_ref(), seen, &priced.profile, &facts);
     let mut by = priced.by;
     let advised = advised.map(|(application, advice, scaling)| {
         let sentence = sentence(&advice, &application.name, application.stop_ns);

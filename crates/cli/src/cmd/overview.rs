@@ -216,7 +216,10 @@ fn next(worst: Option<&Program>, server: Option<&str>, capabilities: &[Capabilit
             (Command::Blame, "which code copies the shared pages"),
         ],
         Some(How::Save) => [
-            (Command::Explain, "all of it in plain words, in half a minute"),
+            (
+                server.map_or(Command::Explain, |_| Command::ExplainRedis),
+                "all of it in plain words, in half a minute",
+            ),
             (
                 server.map_or(Command::Advise, |_| Command::AdviseRedis),
                 "what would shorten its stop, and by how much",
@@ -242,7 +245,7 @@ fn next(worst: Option<&Program>, server: Option<&str>, capabilities: &[Capabilit
         let needs_root = follows_events && !sees_events || worst.is_some_and(|of| !of.may_look);
         Next {
             command: match worst {
-                Some(_) if command == Command::AdviseRedis => command.at(server),
+                Some(_) if command.at(server) != command.to_string() => command.at(server),
                 Some(worst) => command.of(worst.pid),
                 None => command.to_string(),
             },
@@ -410,6 +413,7 @@ mod tests {
     fn a_server_is_asked_at_its_address() {
         let redis = program(7, "redis-server", Some(1), 0);
         let told = next(Some(&redis), Some("redis://127.0.0.1:6379"), &[]);
+        assert_eq!(told[0].command, "cowlab explain redis://127.0.0.1:6379");
         assert_eq!(told[1].command, "cowlab advise redis://127.0.0.1:6379");
     }
 

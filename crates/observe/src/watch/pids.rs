@@ -141,7 +141,8 @@ impl Wanted {
         }
         if word.contains("://") {
             return Err(format!(
-                "that is a server's address, which `{}` and `{}` take; here name its process by pid or name",
+                "that is a server's address, which `{}`, `{}` and `{}` take; here name its process by pid or name",
+                Command::ExplainRedis,
                 Command::AdviseRedis,
                 Command::DoctorRedis
             ));

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use cowlab_analysis::application::Unjudged;
-use cowlab_bench::redis::ask;
+use cowlab_bench::redis::Asked;
 use cowlab_bench::{Rounds, advice as trial};
 use cowlab_machine::{Facts, Root, usable};
 use cowlab_model::advice::{Advice, Choice, Shape, Surroundings, advise, sentence};
@@ -15,7 +15,6 @@ use cowlab_model::application::{ApplicationProfile, Children};
 use cowlab_model::cost::Vmas;
 use cowlab_model::profile::MachineProfile;
 use cowlab_observe::Target;
-use cowlab_observe::watch::Wanted;
 use cowlab_report::Document;
 use cowlab_report::fmt::{bytes, time};
 use cowlab_schema::Command;
@@ -23,9 +22,7 @@ use cowlab_store::{Missing, Run};
 use cowlab_tend::Tender;
 use serde::Serialize;
 
-use crate::application::{
-    Application, local_pid, of_pid, of_run, only, shared_with_children, word_of,
-};
+use crate::application::{Application, of_pid, of_run, process_of, shared_with_children, word_of};
 use crate::args::{AdviseArgs, Common};
 use crate::calibration::priced;
 use crate::context::Context;
@@ -82,28 +79,17 @@ fn of_target(
     let base = profile.page_size_bytes;
     let run = Path::new(word);
     let mut target = None;
-    let address = ["redis://", "unix://"].iter().any(|scheme| word.starts_with(scheme));
-    let asked = address.then(|| ask(word)).transpose()?;
-    let mut application = if !address && (run.is_dir() || word.contains('/')) {
+    let mut asked = None;
+    let mut application = if run.is_dir() || word.contains('/') && !word.contains("://") {
         let program = args.program.as_deref();
         let mut application = of_run(run, program, base)?;
         let unjudged = Unjudged::of(&Run::read(run)?.samples, program)?;
         application.notes.extend(unjudged.notes(&application.profile));
         application
     } else {
-        let pid = match &asked {
-            Some(asked) => local_pid(asked)?,
-            None => only(&Wanted::parse(word).map_err(WrongUsage)?)?,
-        };
+        let pid;
+        (pid, asked) = process_of(word)?;
         let mut application = of_pid(pid, args.write_fraction, asked.as_ref(), facts)?;
-        let profile = &application.profile;
-        if profile.children == Children::Serve && profile.forks_per_s.is_none() {
-            application.notes.push(format!(
-                "if its workers live long, their memory matters more than the stop: `{}` shows what each has to \
-                 itself, which code copies, and what would help",
-                Command::Explain.of(pid)
-            ));
-        }
         let server = Target::open(pid)?;
         let address = server.server_address().filter(|_| asked.is_none());
         if let Some(address) = address {
@@ -122,7 +108,16 @@ fn of_target(
     };
     let (mut advice, scaling) = as_seen(profile, &application, &around)?;
     subtitle.extend(scaling.map(|scaling| scaling.words()));
-    let text = sentence(&advice, &application.name, application.stop_ns);
+    let mut text = sentence(&advice, &application.name, application.stop_ns);
+    if let Some(server) = target.as_ref().filter(|_| {
+        let profile = &application.profile;
+        profile.children == Children::Serve && profile.forks_per_s.is_none()
+    }) {
+        text = format!(
+            "If its workers live long, their memory matters more than the stop: `{}`. {text}",
+            Command::Explain.of(server.pid())
+        );
+    }
     let life = args.verify.then(|| verify(common, args, &mut advice)).transpose()?;
     if life.is_some() {
         subtitle += &format!("; measured here, {} rounds", args.rounds);
@@ -205,12 +200,13 @@ pub struct Seen {
 /// What a fork costs a process as it is now, and what each choice would change; and how prices were scaled.
 pub fn of_process(
     target: &Target,
+    asked: Option<&Asked>,
     seen: Seen,
     profile: &MachineProfile,
     facts: &Facts,
 ) -> Result<(Application, Vec<Advice>, Option<Scaling>)> {
-    let mut application = of_pid(target.pid(), None, None, facts)?;
-    application.stop_ns = application.stop_ns.or(seen.stop_ns);
+    let mut application = of_pid(target.pid(), None, asked, facts)?;
+    application.stop_ns = seen.stop_ns.or(application.stop_ns);
     application.profile.collector_share = seen.collector_share;
     // Of one that forks all the time, of_pid has seen the copies itself.
     let pages = seen.pages_per_fork.filter(|_| application.profile.forks_per_s.is_none());
@@ -220,7 +216,11 @@ pub fn of_process(
         application.notes =
             vec![format!("{copied} were copied after each fork that was just seen")];
     }
-    let (advice, scaling) = as_seen(profile, &application, &surroundings(facts, Some(target)))?;
+    let around = Surroundings {
+        server: asked.and_then(|asked| asked.server),
+        ..surroundings(facts, Some(target))
+    };
+    let (advice, scaling) = as_seen(profile, &application, &around)?;
     Ok((application, advice, scaling))
 }
 

@@ -6,7 +6,7 @@ use cowlab_machine::Facts;
 use cowlab_machine::verdict::Level;
 use cowlab_model::advice::{Advice, Choice, best};
 use cowlab_model::application::Children;
-use cowlab_report::fmt::{bytes, percent, several, time};
+use cowlab_report::fmt::{bytes, capital, percent, several, time};
 use cowlab_report::{Block, Document, Section};
 use cowlab_schema::Command;
 
@@ -76,9 +76,18 @@ fn what_a_fork_takes(of: &Explained) -> String {
     let seen = of.watched.as_ref().map_or_else(|_| Seen::default(), Watched::seen);
     let has_ended = of.has_ended();
     let [stops, copies] = if has_ended { ["stopped", "copied"] } else { ["stops", "copies"] };
-    let stopped = match (of.seen_forks().and_then(|seen| seen.stop_ns), &of.patient.stop_ns) {
-        (Some(ns), _) => format!("Each fork {stops} {name} for {}, as measured", time(ns)),
-        (None, Some(stop)) => {
+    let forks = of.seen_forks().filter(|seen| seen.stop_ns.is_some());
+    let stop_ns = forks.and_then(|seen| seen.stop_ns);
+    let server_ns = of.patient.last_fork_ns.map(|ns| time(ns as f64));
+    let stopped = match (stop_ns, server_ns, &of.patient.stop_ns) {
+        (Some(ns), ..) => match forks.map_or(0, |seen| seen.forks) {
+            1 => format!("The one fork that was seen stopped {name} for {}", time(ns)),
+            _ => format!("Each fork {stops} {name} for {}, as measured", time(ns)),
+        },
+        (None, Some(ns), _) => {
+            format!("Its last fork stopped {name} for {ns}, as it measured itself")
+        }
+        (None, None, Some(stop)) => {
             let [value, low, high] = [stop.value, stop.low, stop.high].map(time);
             let would = match has_ended {
                 true => format!("{name} has ended. A fork would have stopped it for"),
@@ -86,20 +95,24 @@ fn what_a_fork_takes(of: &Explained) -> String {
             };
             format!("{would} some {value} ({low} to {high}), as predicted")
         }
-        (None, None) => format!("How long a fork {stops} {name} is not known"),
+        (None, None, None) => format!("How long a fork {stops} {name} is not known"),
     };
-    let copied = match seen.pages_per_fork {
-        Some(pages) => bytes((pages * of.page_bytes as f64).round() as u64),
-        None => format!("{} at most", bytes(of.patient.fork.worst_case_bytes)),
+    let copied = match (seen.pages_per_fork, of.patient.fork.expected_bytes) {
+        (Some(pages), _) => {
+            format!("{copies} {}", bytes((pages * of.page_bytes as f64).round() as u64))
+        }
+        (None, Some(expected)) => format!("the next one is expected to copy {}", bytes(expected)),
+        (None, None) => format!("{copies} {} at most", bytes(of.patient.fork.worst_case_bytes)),
     };
-    format!("{stopped}, and {copies} {copied}.{}", what_helps(of).unwrap_or_default())
+    format!("{stopped}, and {copied}.{}", what_helps(of).unwrap_or_default())
 }
 
 /// The best remedy, with its command, if it shortens the stop.
 fn what_helps(of: &Explained) -> Option<String> {
     let (_, advice, _) = of.advised.as_ref().ok()?;
     let predicted_ns = advice[0].forecast.as_ref().ok()?.stop_ns.value;
-    let now_ns = of.seen_forks().and_then(|seen| seen.stop_ns).unwrap_or(predicted_ns);
+    let seen_ns = of.seen_forks().and_then(|seen| seen.stop_ns);
+    let now_ns = seen_ns.or(of.patient.last_fork_ns.map(|ns| ns as f64)).unwrap_or(predicted_ns);
     let (one, then) = best(advice)?;
     let left = then.stop_ns.value / now_ns;
     (left < 0.9).then(|| {
@@ -109,7 +122,7 @@ fn what_helps(of: &Explained) -> Option<String> {
             }
             _ => {
                 let tables = Command::AdviseTables.of(&of.word);
-                format!("{} ({tables} says how) would make", one.what)
+                format!("{} ({tables} says how) would make", capital(&one.what))
             }
         };
         let less = (1.0 - left) * 100.0;
@@ -211,10 +224,14 @@ fn predicted_stop(of: &Explained) -> String {
     match (&of.patient.stop_ns, &of.patient.no_stop) {
         (Some(stop), _) => {
             let [value, low, high] = [stop.value, stop.low, stop.high].map(time);
-            let ask = match Children::of(&of.patient.name) {
-                Children::Save => format!(
+            let ask = match (of.patient.last_fork_ns, Children::of(&of.patient.name)) {
+                (Some(ns), _) => format!(
+                    " Its last fork took {}, as the server measured it (latest_fork_usec).",
+                    time(ns as f64)
+                ),
+                (None, Children::Save) if !of.patient.asked => format!(
                     " `{}` asks the server what its last one took.",
-                    Command::DoctorRedis.at(of.patient.server_address.as_deref())
+                    Command::ExplainRedis.at(of.patient.server_address.as_deref())
                 ),
                 _ => String::new(),
             };
@@ -253,7 +270,7 @@ fn copies(of: &Explained, is_page: bool) -> Result<Vec<Block>> {
     match is_page {
         true => all.extend(blocks().filter(is_seen).cloned()),
         false => {
-            all.push(Block::Text(format!("`{}` has the flame graph.", Command::Blame.of(pid))));
+            all.push(Block::Text(format!("`{}` draws a flame graph.", Command::Blame.of(pid))));
         }
     }
     all.extend(before.map(Block::Text));
@@ -314,7 +331,9 @@ fn for_workers(of: &Explained, application: &Application, advice: &[Advice]) -> 
                 Command::Sharing.of(pid)
             ),
             (Ok(_), None) => format!(
-                "Freezing: unknown, as no copy was seen. `{}` says which share of them comes from the collector.",
+                "Freezing ({}): what it spares is not known, since no copy was seen. To see some, {} while `{}` runs.",
+                freeze.step,
+                trigger(&of.patient.name, true),
                 Command::BlameLong.of(pid)
             ),
         }
