@@ -130,7 +130,7 @@ test-arm64: ## cowlab cross-built for arm64, and every verb in an emulated guest
 	scripts/install arm64
 	scripts/test-arm64
 
-test-arm64-mm: build ## the upstream series on arm64: selftests and random steps in guests (an hour)
+test-arm64-mm: build ## the upstream series on arm64: selftests and random steps in guests (90 minutes)
 	scripts/install kernel
 	scripts/install arm64
 	scripts/test-arm64-mm
