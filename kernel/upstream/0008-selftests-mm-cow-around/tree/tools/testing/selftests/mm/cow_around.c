@@ -26,7 +26,7 @@
 #include "../kselftest.h"
 #include "thp_settings.h"
 
-/* Sizes of blocks that one fault copies with any size of pages: the smallest, and 64 KiB. */
+/* Orders of the blocks: the smallest, and that of 64 KiB (of 256 KiB where pages have 64 KiB). */
 #define SMALL_ORDER	2
 #define ORDER		(page_size < 16384 ? 4 : 2)
 #define BLOCK		(1l << ORDER)
@@ -327,7 +327,7 @@ static long expect(const struct test *test)
 		return pages - (TABLES << SMALL_ORDER);
 	/* The first block of each page table has nothing beside it. */
 	nr = TABLES + test->special;
-	/* A page that cannot be written may be beside the next block, too. */
+	/* Small blocks: the read-only page is one of the RUN before the next block, too. */
 	if (test->before == cut && BLOCK - SPECIAL % BLOCK <= RUN)
 		nr++;
 	return pages - nr * BLOCK;
