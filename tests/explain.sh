@@ -35,7 +35,7 @@ for _ in {1..200}; do [[ ! -e ready ]] || break; sleep 0.1; done
 
 passes --json explain "$name"
 json parent="$parent" name="$name" 'd.summary.pid == $parent and d.summary.name == $name' \
-	'd.summary.stop_ns | 0 < .low and .low < .value and .value < .high' \
+	'd.summary.stop_ns | 0 < .low and .low < .value and .value < .high' 'd.summary.last_fork_ns == null' \
 	'd.summary.fork.worst_case_bytes > 67108864' \
 	'd.summary.advice | length > 2' \
 	'd.summary.advice_sentence | contains("A fork stops")' \

@@ -76,6 +76,8 @@ struct ExplainSummary<'a> {
     name: &'a str,
     fork: &'a Verdict,
     stop_ns: Option<&'a NextStop>,
+    /// As the server measured it, if it was asked.
+    last_fork_ns: Option<u64>,
     seen_forks: Option<&'a SeenForks>,
     sharing: Option<&'a Figures>,
     copies: Option<BlameSummary>,
@@ -293,6 +295,7 @@ impl Explained {
             name: &self.patient.name,
             fork: &self.patient.fork,
             stop_ns: self.patient.stop_ns.as_ref(),
+            last_fork_ns: self.patient.last_fork_ns,
             seen_forks: self.seen_forks(),
             sharing: self.sharing.as_ref(),
             copies: self.copies().map(|copies| copies.blamed.summary()),
