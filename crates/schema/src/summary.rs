@@ -131,6 +131,8 @@ pub const SUMMARIES: &[Summary] = summaries! {
         name: "its name",
         fork: "whether its next fork is refused, and what it may take, as `doctor` says it",
         stop_ns: "its next stop: `value`, `low`, `high`, and whether `is_calibrated`",
+        last_fork_ns:
+            "of a Redis that was asked: how long its last fork stopped it, by its own clock; else null",
         seen_forks:
             "what it did while it was watched: `duration_s`, `forks`, `executed` (of the \
              children), `spawns` (by vfork and posix_spawn), `stop_ns` (the median) and \
