@@ -197,22 +197,24 @@ impl Blamed {
         format!(
             "{} that forks share were copied{each}, {} of it by {} (← is \"called by\").{ending}",
             self.bytes(self.counted_pages()),
-            fmt::percent(first.pages.value / self.counted_pages()),
+            fmt::percent(self.share(first).unwrap_or_default()),
             first.name()
         )
     }
 
     /// Without what programs copied that were ending, unless that is all.
     fn counted_pages(&self) -> f64 {
-        let of_ending = self.blame.ending_share();
-        let is_all = self.blame.places.iter().all(Place::is_ending);
-        self.blame.pages * if is_all { 1.0 } else { 1.0 - of_ending }
+        let of_ending = if self.are_all_ending() { 0.0 } else { self.blame.ending_share() };
+        self.blame.pages * (1.0 - of_ending)
+    }
+
+    fn are_all_ending(&self) -> bool {
+        self.blame.places.iter().all(Place::is_ending)
     }
 
     /// Of what counts; of a program that was ending there is none beside others.
     fn share(&self, of: &Place) -> Option<f64> {
-        let is_counted = !of.is_ending() || self.blame.places.iter().all(Place::is_ending);
-        is_counted.then(|| of.pages.value / self.counted_pages())
+        (!of.is_ending() || self.are_all_ending()).then(|| of.pages.value / self.counted_pages())
     }
 
     fn code(&self, run: &Run) -> Result<Section> {
