@@ -32,6 +32,10 @@ pub struct Figures {
     pub warming_cpu_ns: u64,
     /// Forks that were seen.
     pub forks: u64,
+    /// How long a fork would have stopped it when it was taken up, by the machine profile or usual costs, in ns.
+    pub fork_before_ns: Option<f64>,
+    /// The same with what was collapsed since.
+    pub fork_ns: Option<f64>,
     /// Base pages that a fork would copy an entry for, when it was last looked at.
     pub small_pages: Option<u64>,
     /// Huge pages.
@@ -62,6 +66,8 @@ impl Figures {
             cpu_ns: 0,
             warming_cpu_ns: 0,
             forks: 0,
+            fork_before_ns: None,
+            fork_ns: None,
             small_pages: None,
             huge_regions: None,
             pass_regions: 0,
@@ -111,6 +117,8 @@ impl Figures {
             cpu_ns: self.cpu_ns,
             warming_cpu_ns: self.warming_cpu_ns,
             forks: self.forks,
+            fork_before_ns: self.fork_before_ns,
+            fork_ns: self.fork_ns,
             small_pages: self.small_pages,
             huge_regions: self.huge_regions,
             regions_left: self.regions_left,
@@ -135,6 +143,8 @@ pub struct TendFigures<'a> {
     cpu_ns: u64,
     warming_cpu_ns: u64,
     forks: u64,
+    fork_before_ns: Option<f64>,
+    fork_ns: Option<f64>,
     small_pages: Option<u64>,
     huge_regions: Option<u64>,
     regions_left: u64,

@@ -23,7 +23,7 @@ use crate::plan::{self, CollapsePlan, Rules, in_turn};
 use crate::pressure::Gauges;
 use crate::refusal;
 use crate::region::Survey;
-use crate::stop;
+use crate::stop::{self, Stops};
 
 mod collapse;
 mod trial;
@@ -89,6 +89,8 @@ pub struct Tender {
     /// The end of the children after whom all was huge again.
     restored_from: Option<Duration>,
     collapsed_at_survey: u64,
+    /// The stop as the last look found it, and with all done; `None` where the profile lacks a price.
+    stops: Option<Stops>,
     is_busy: bool,
     /// Not yet was all huge that could be.
     is_first_pass: bool,
@@ -178,6 +180,7 @@ impl Tender {
             done_by: None,
             restored_from: None,
             collapsed_at_survey: 0,
+            stops: None,
             is_busy: false,
             is_first_pass: true,
             next_at: Duration::ZERO,
@@ -281,6 +284,7 @@ impl Tender {
         self.figures.forks = self.forks.count();
         self.figures.regions_left = self.queue.len() as u64;
         self.figures.done_in = self.done_in();
+        self.figures.fork_ns = self.fork_ns();
         result.map(|()| step)
     }
 
@@ -290,6 +294,14 @@ impl Tender {
         let did = self.figures.pass_regions.checked_sub(left).filter(|did| *did > 0)?;
         let took = self.began.elapsed().saturating_sub(self.surveyed?);
         self.is_busy.then(|| took.mul_f64(left as f64 / did as f64))
+    }
+
+    /// How long a fork stops it, with what was collapsed since the last look.
+    fn fork_ns(&self) -> Option<f64> {
+        let Stops { now, after } = self.stops?;
+        let did = (self.figures.collapsed_regions - self.collapsed_at_survey) as f64;
+        let saved = (now.value - after.value) * did / self.figures.pass_regions.max(1) as f64;
+        Some(now.value - saved)
     }
 
     fn haste(&self, now: Duration) -> Haste {
@@ -431,9 +443,11 @@ impl Tender {
         self.figures.pass_regions = self.queue.len() as u64;
         self.figures.small_pages = Some(survey.small_pages);
         self.figures.huge_regions = survey.knows_huge.then_some(survey.huge_regions);
+        self.stops = stop::stops(&self.profile, &survey, &plan).ok();
         // Usual costs decide what pays, and promise nothing.
-        let calibrated = Some(&self.profile).filter(|profile| !profile.is_usual);
-        let stops = calibrated.and_then(|profile| stop::stops(profile, &survey, &plan).ok());
+        let stops = self.stops.filter(|_| !self.profile.is_usual);
+        let before = self.stops.map(|stops| stops.now.value);
+        self.figures.fork_before_ns = self.figures.fork_before_ns.or(before);
         if self.is_busy || forks > 0 || self.pass == 1 {
             step.events.push(Event::Surveyed {
                 small_pages: survey.small_pages,

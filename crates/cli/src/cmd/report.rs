@@ -40,11 +40,14 @@ pub fn run(json: bool, args: &ReportArgs) -> Result<()> {
             None => {
                 let benches: BTreeSet<&str> =
                     run.samples.iter().map(|s| s.bench.as_str()).collect();
+                let holds = match benches.is_empty() {
+                    true => "no samples".to_owned(),
+                    false => Vec::from_iter(benches).join(", "),
+                };
                 return Err(error.context(format!(
-                    "{}: this run has no report of its own: it holds {}, whose tables are in its \
-                     report.html and in its tables/",
+                    "{}: nothing can be computed again from this run, which holds {holds}: read its \
+                     report.html and its tables/",
                     args.run.display(),
-                    Vec::from_iter(benches).join(", ")
                 )));
             }
         },

@@ -39,7 +39,7 @@ pub fn of_process(facts: &Facts, of: &Patient) -> Document {
             "refused?",
             match worst.level {
                 Level::WillFail => format!("yes: {}", worst.what),
-                Level::Ok | Level::Warning => fork.promise.clone(),
+                Level::Ok | Level::Warning => fork.promise.clone() + warned(facts, of),
             },
         );
         let most = bytes(fork.worst_case_bytes);
@@ -84,6 +84,16 @@ pub fn of_process(facts: &Facts, of: &Patient) -> Document {
         return document;
     };
     Document::new(title, format!("• {worker}"))
+}
+
+/// What Redis and Valkey warn of in their log when they start.
+fn warned(facts: &Facts, of: &Patient) -> &'static str {
+    match facts.overcommit.memory {
+        Some(0) if Children::of(&of.name) == Children::Save => {
+            " (the server's own warning about this setting is for Linux before 5.2)"
+        }
+        _ => "",
+    }
 }
 
 /// A stop that nobody notices.

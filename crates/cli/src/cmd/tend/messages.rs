@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use cowlab_probes::unix_ns;
-use cowlab_report::fmt::{count, estimate, quantity};
+use cowlab_report::fmt::{count, estimate, quantity, time};
 use cowlab_report::terminal::clean;
 use cowlab_schema::{Metric, Params, QUANTILES, Quantile, tend};
 use cowlab_store::{FORMAT, Missing, Sample, value_at};
@@ -77,9 +77,15 @@ pub fn ended(json: bool, of: &Figures, reason: &str) -> Result<String> {
             quantity(of.stall_ns.max() as f64, "ns")
         ),
     };
+    let stop = match (of.fork_before_ns, of.fork_ns) {
+        (Some(before), Some(now)) => {
+            format!("; its next fork stops it for about {}, {} before", time(now), time(before))
+        }
+        _ => String::new(),
+    };
     Ok(format!(
-        "{} ({}): {reason}: {} regions were collapsed{stall}; {} forks were seen; {} of CPU time, {} of it to \
-         warm memory\n",
+        "{} ({}): {reason}: {} regions were collapsed{stall}{stop}; {} forks were seen; {} of CPU time, {} of it \
+         to warm memory\n",
         clean(&of.name),
         of.pid,
         count(of.collapsed_regions),
