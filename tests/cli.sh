@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
 # The command line as a whole: help, version, completions, man pages, wrong usage, closed outputs.
+# beside: it measures nothing
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"

@@ -5,6 +5,7 @@
 # leaves is whole or absent. The same when it is killed at each call that makes something durable.
 # strace injects the faults, since the program's own system calls pass by the C library. Some n of each;
 # all with COWLAB_TEST_LONG=1 (make test-long).
+# beside: it times nothing
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"

@@ -4,6 +4,7 @@
 # A fleet: compare --by on simulated hosts with known differences, damaged runs among them, the page; hive.sh; the
 # manifests by Kubernetes' own schemas; the rules of Prometheus by promtool and against a real scrape.
 # tests/fleet/ has what takes minutes.
+# beside: it measures nothing
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"

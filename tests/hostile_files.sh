@@ -4,6 +4,7 @@
 # Runs, profiles, recordings and policies that somebody changed: they are read or refused, in a second
 # or two and bounded memory, never with a panic. What reads without the program around it is fuzzed by
 # `make fuzz-reader` and `make fuzz-insert`. More inputs with COWLAB_TEST_LONG=1 (make test-long).
+# beside: it times nothing
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"

@@ -3,6 +3,7 @@
 #
 # sharing, without root: against a program that says which pages it wrote, over ten generations of
 # workers; huge pages, KSM and swap where they can be had here.
+# beside: it looks at programs of its own alone
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"

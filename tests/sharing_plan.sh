@@ -3,6 +3,7 @@
 #
 # sharing --plan against a program that says what its workers copy after how many requests, with parents that
 # were warmed up and not; and what it refuses.
+# beside: it looks at programs of its own alone
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
