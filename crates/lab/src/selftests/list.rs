@@ -68,6 +68,8 @@ pub struct Test {
     pub stress: bool,
     /// Where alone it is run.
     pub only: Option<Only>,
+    /// The release of Linux whose selftests have it; without one, each has.
+    pub release: Option<String>,
     /// Skips that were reviewed.
     #[serde(default)]
     pub skips: Vec<Reviewed>,
@@ -91,6 +93,15 @@ pub enum Only {
     Patched,
     /// Kernels with upstream's steps, once.
     Upstream,
+}
+
+impl Test {
+    /// Whether the selftests of that version of Linux have it.
+    pub fn is_of(&self, version: &str) -> bool {
+        let of = |release: &String| version.strip_prefix(release.as_str());
+        let rest = self.release.as_ref().map_or(Some(""), of);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
 }
 
 /// A text of a result, and why it may be there.
@@ -204,6 +215,12 @@ mod tests {
         let twice = parse(&format!("{}{}", test("a"), test("a"))).unwrap_err().to_string();
         assert_eq!(twice, "two tests are called a");
         assert!(parse(&test("a/b")).unwrap_err().to_string().contains("no file name"));
+        let of = |release: &str| {
+            let list = parse(&format!("{}release = '{release}'\n", test("a"))).unwrap();
+            ["6.12.117", "6.1.9", "6.12", "7.3.4"].map(|version| list.tests[0].is_of(version))
+        };
+        assert_eq!(of("6.12"), [true, false, true, false]);
+        assert_eq!(of("6.1"), [false, true, false, false]);
         let everywhere = format!("{}skips = [{{ text = '', reason = 'x' }}]\n", test("a"));
         assert!(parse(&everywhere).unwrap_err().to_string().contains("everywhere"));
         let unknown = parse(&test("a")).unwrap().choose(&["b".to_owned()], false, 0).unwrap_err();

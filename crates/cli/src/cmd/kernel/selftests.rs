@@ -61,7 +61,7 @@ pub fn run(json: bool, args: &KernelSelftestsArgs, matches: &ArgMatches) -> Resu
     let kernel = lab.kernel()?;
     let list = List::read(&kernel.file("selftests.toml"))?;
     let named: Vec<String> = args.filter.iter().cloned().collect();
-    let tests = list
+    let mut tests = list
         .choose(&named, args.quick, args.stress_s)
         .map_err(|error| WrongUsage(error.to_string()))?;
     let accelerator = lab.accelerator(args.guest.accelerator, || lab.image(&args.variant))?;
@@ -74,6 +74,7 @@ pub fn run(json: bool, args: &KernelSelftestsArgs, matches: &ArgMatches) -> Resu
     let _lock = lab.cache.lock("selftests", waiting)?;
     let own = kernel.path().join("../tests/kernel");
     let source = lab.source()?;
+    tests.retain(|test| test.is_of(&source.version));
     // Those of steps that no kernel here has would find nothing to test.
     let series = args.variant.iter().map(|variant| variant.series());
     let series = series.max_by_key(|series| series.len()).unwrap_or_default();
