@@ -3,6 +3,7 @@
 #
 # What `make install` lays down, which the packages of `make dist` are made of, finds its own files (test-dist tries
 # the packages themselves). Needs no build but that of the program under test.
+# beside: it measures nothing
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
