@@ -13,7 +13,7 @@ use super::{address, seconds};
 /// Which family to look at, and for how long.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "cowlab sharing [OPTIONS] <PID|NAME|CGROUP>\n       cowlab sharing --plan <RUN:REQUESTS>..."
+    override_usage = "cowlab sharing [OPTIONS] <PID|NAME|CGROUP>\n       cowlab sharing --plan <RUN:REQUESTS> <RUN:REQUESTS>..."
 )]
 pub struct SharingArgs {
     /// A parent or one of its workers by its pid; or the family by its name as `ps -o comm` shows it,
