@@ -79,7 +79,7 @@ pub fn ended(json: bool, of: &Figures, reason: &str) -> Result<String> {
     };
     let stop = match (of.fork_before_ns, of.fork_ns) {
         (Some(before), Some(now)) => {
-            format!("; its next fork stops it for about {}, {} before", time(now), time(before))
+            format!("; a fork would stop it for about {}, {} before", time(now), time(before))
         }
         _ => String::new(),
     };
