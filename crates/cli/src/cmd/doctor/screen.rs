@@ -86,11 +86,11 @@ pub fn of_process(facts: &Facts, of: &Patient) -> Document {
     Document::new(title, format!("• {worker}"))
 }
 
-/// What Redis and Valkey warn of in their log when they start.
+/// Redis and Valkey warn of this setting in their log when they start.
 fn warned(facts: &Facts, of: &Patient) -> &'static str {
     match facts.overcommit.memory {
         Some(0) if Children::of(&of.name) == Children::Save => {
-            " (the server's own warning about this setting is for Linux before 5.2)"
+            " (the server warns of this setting when it starts: older kernels refused more)"
         }
         _ => "",
     }
