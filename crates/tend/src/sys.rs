@@ -130,11 +130,16 @@ impl OwnRegion {
 
     /// Makes a huge page of it. Errors are as [`collapse`]'s.
     pub fn collapse(&mut self) -> io::Result<()> {
-        // SAFETY: one byte of memory that is mapped writable and that nobody else has.
-        unsafe { self.region.cast::<u8>().write_volatile(1) };
+        self.write_first_byte();
         // SAFETY: the region is this value's own; its one byte is kept.
         let done = unsafe { libc::madvise(self.region.as_ptr(), self.bytes, MADV_COLLAPSE) };
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// So that there is a page.
+    pub(crate) fn write_first_byte(&self) {
+        // SAFETY: one byte of memory that is mapped writable and that nobody else has.
+        unsafe { self.region.cast::<u8>().write_volatile(1) };
     }
 
     /// Gives its memory back to the kernel.

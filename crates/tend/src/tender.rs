@@ -94,6 +94,8 @@ pub struct Tender {
     is_busy: bool,
     /// Not yet was all huge that could be.
     is_first_pass: bool,
+    /// A collapse of this pass held the target up for too long: its own pages may be cold.
+    is_cold: bool,
     /// When the next collapse may come.
     next_at: Duration,
     /// It rested since it looked: what is queued may be gone.
@@ -183,6 +185,7 @@ impl Tender {
             stops: None,
             is_busy: false,
             is_first_pass: true,
+            is_cold: false,
             next_at: Duration::ZERO,
             is_stale: false,
             did_work: false,
@@ -434,7 +437,7 @@ impl Tender {
             false => VecDeque::new(),
         };
         self.tries.clear();
-        self.is_stale = false;
+        (self.is_stale, self.is_cold) = (false, self.is_cold && self.is_stale);
         self.surveyed = Some(now);
         self.done_by = self.forks.until_next(now).map(|left| now + left.mul_f64(PART_OF_INTERVAL));
         self.forks_at_survey = self.forks.count();

@@ -34,6 +34,10 @@ impl Tender {
             return Ok(());
         }
         let Some(pidfd) = self.target.pidfd() else { return Ok(()) };
+        if self.is_first_pass || self.is_cold {
+            let fetched_ns = self.collapser.fetch(&self.target, &mut self.pagemap, start);
+            self.figures.warming_cpu_ns += fetched_ns;
+        }
         let haste = self.haste(now);
         let ping = self.ping.as_ref().filter(|_| haste != Haste::AtOnce);
         let listening = ping.map(Ping::listen);
@@ -67,6 +71,7 @@ impl Tender {
                 }
                 self.figures.call_ns.record(cost.call_ns.max(1)).expect("it resizes itself");
                 self.figures.stall_ns.record(cost.stall_ns().max(1)).expect("it resizes itself");
+                self.is_cold |= cost.stall_ns() > self.pace.limits().budget_ns;
                 match self.pace.after(&cost, self.haste(now)) {
                     Next::Pause { ns } => {
                         self.next_at = self.began.elapsed() + Duration::from_nanos(ns);

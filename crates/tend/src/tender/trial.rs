@@ -85,9 +85,10 @@ impl Tender {
             std::thread::sleep(next_at.saturating_duration_since(Instant::now()));
             sharing(&self.target)?;
             Pages::of(&self.target, &mut self.pagemap, region)?;
+            let fetched_ns = self.collapser.fetch(&self.target, &mut self.pagemap, step.start);
             let Ok(cost) = self.collapser.try_out(&self.target, like) else { break };
             trial.regions += 1;
-            trial.warming_cpu_ns += warming_ns;
+            trial.warming_cpu_ns += warming_ns + fetched_ns;
             next_at = Instant::now();
             match pace.after(&cost, self.haste(Duration::ZERO)) {
                 Next::Pause { ns } => next_at += Duration::from_nanos(ns),
