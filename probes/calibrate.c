@@ -13,19 +13,23 @@ static int threads = 1;
 static bool pinned, warmed;
 static cpu_set_t allowed;
 static char *heap, *target, *working_set;
-static size_t working_set_bytes;
+static size_t working_set_bytes, working_sets;
 static int release_pipe[2], ready_pipe[2];
 
 #define TIMER_READS 10000u
 /* What document 000 copied to learn the memory-copy rate; rounded up to pages. */
 #define MEMCPY_BYTES ((size_t)316228)
 /*
- * Between two writes among work: so many reads, and for two of them five calls, as an interpreter
- * makes them. From none, as a loop that only writes, to as many as leave nothing of the kernel's in
- * the caches.
+ * Between two writes among work, so many reads. A program that writes here and there comes back to
+ * some of its data soon and to some late: it reads in the first 16 KiB of a working set as often as
+ * in the first 32, and so on up to the size of the largest cache. One that writes page after page
+ * seldom comes back: three of four reads are in the page that it writes next.
  */
-static const unsigned int work_reads[] = { 0, 10, 50, 400 };
-#define PACES (sizeof(work_reads) / sizeof(*work_reads))
+enum pattern { RANDOM, SEQUENTIAL, PATTERNS };
+#define PACES 4
+static const char *const pattern_names[PATTERNS] = { "random", "sequential" };
+static const unsigned int work_reads[PATTERNS][PACES] = { { 0, 12, 25, 50 }, { 0, 12, 50, 120 } };
+#define LEAST_SET ((size_t)16 << 10)
 
 /* Rounds are few and their figures are printed after the last one. */
 struct round {
@@ -40,8 +44,8 @@ struct round {
 	uint64_t reuse_populate_ns;
 	uint64_t reap_ns;
 	uint64_t write_threads_ns;
-	uint64_t work_ns[PACES];
-	uint64_t work_write_ns[PACES];
+	uint64_t work_ns[PATTERNS][PACES];
+	uint64_t work_write_ns[PATTERNS][PACES];
 	uint64_t split_write_ns;
 	uint64_t split_write_threads_ns;
 };
@@ -172,47 +176,19 @@ static uint64_t writes_with_threads(size_t step)
 	return took;
 }
 
-/*
- * What a program has in a CPU beside its data: an interpreter's branches, which the kernel's own
- * displace from where they are predicted. 256 operations, called in an order that repeats.
- */
-#define OP(n)                                                                                      \
-	static __attribute__((noinline)) uint64_t op_##n(uint64_t x)                               \
-	{                                                                                          \
-		x = x * (2 * 0x##n + 3) + 0x##n;                                                   \
-		return x & 64 ? x ^ x >> 7 : x + (x << 3);                                         \
+/* Each read depends on the one before, as a program's mostly do. */
+static void work(uint64_t *state, enum pattern pattern, unsigned int reads, const char *next_page)
+{
+	for (unsigned int i = 0; i < reads; i++) {
+		size_t within = LEAST_SET << random_below(state, working_sets);
+		const char *from = working_set;
+
+		if (pattern == SEQUENTIAL && i % 4) {
+			within = page;
+			from = next_page;
+		}
+		*state += *(const volatile char *)(from + random_below(state, within));
 	}
-#define NAME(n) op_##n,
-#define EACH_4(do_it, n) do_it(n##0) do_it(n##1) do_it(n##2) do_it(n##3)
-#define EACH_16(do_it, n)                                                                          \
-	EACH_4(do_it, n##0) EACH_4(do_it, n##1) EACH_4(do_it, n##2) EACH_4(do_it, n##3)
-#define EACH_64(do_it, n)                                                                          \
-	EACH_16(do_it, n##0) EACH_16(do_it, n##1) EACH_16(do_it, n##2) EACH_16(do_it, n##3)
-#define EACH_256(do_it) EACH_64(do_it, 0) EACH_64(do_it, 1) EACH_64(do_it, 2) EACH_64(do_it, 3)
-EACH_256(OP)
-
-static uint64_t (*const ops[256])(uint64_t) = { EACH_256(NAME) };
-static uint8_t script[4096];
-static size_t script_at;
-
-static void write_script(void)
-{
-	uint64_t state = 2;
-
-	for (size_t i = 0; i < sizeof(script); i++)
-		script[i] = (uint8_t)(next_random(&state) >> 32);
-}
-
-static void work(uint64_t *state, unsigned int reads)
-{
-	uint64_t x = 1;
-
-	for (unsigned int i = 0; i < reads; i++)
-		*(volatile char *)(working_set + next_random(state) % working_set_bytes);
-	for (unsigned int i = 0; i < reads * 5 / 2; i++)
-		x = ops[script[script_at++ % sizeof(script)]](x);
-	/* The compiler may not leave the calls out. */
-	__asm__ volatile("" : : "r"(x));
 }
 
 /* CPU time: the difference of two long times is small beside what another process may take. */
@@ -224,18 +200,18 @@ static uint64_t cpu_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/*
- * Writes as a program makes them: to pages that lie far apart, with work before each. The stride is
- * odd, and the pages are a power of two. (In no order at all they cost the same within 5%.)
- */
-static uint64_t timed_work(unsigned int reads)
+/* Writes with work before each, to pages that lie far apart or to one after the other. */
+static uint64_t timed_work(enum pattern pattern, unsigned int reads)
 {
-	size_t count = bytes / page, stride = count * 5 / 8 | 1;
+	/* Odd, and the pages are a power of two: each once. */
+	size_t count = bytes / page, stride = pattern == RANDOM ? count * 5 / 8 | 1 : 1;
 	uint64_t state = 1, began = cpu_ns();
 
 	for (size_t i = 0; i < count; i++) {
-		work(&state, reads);
-		(*(volatile char *)(heap + i * stride % count * page + i % page))++;
+		char *at = heap + i * stride % count * page;
+
+		work(&state, pattern, reads, at);
+		(*(volatile char *)(at + i % page))++;
 	}
 	return cpu_ns() - began;
 }
@@ -244,14 +220,17 @@ static void work_round(struct round *r)
 {
 	pid_t held;
 
-	for (size_t i = 0; i < PACES; i++) {
-		/* What was left write-protected. */
-		timed_work(work_reads[i]);
-		r->work_ns[i] = timed_work(work_reads[i]);
-		held = hold_child(NULL);
-		r->work_write_ns[i] = timed_work(work_reads[i]);
-		end_child(held);
-	}
+	for (enum pattern pattern = RANDOM; pattern < PATTERNS; pattern++)
+		for (size_t i = 0; i < PACES; i++) {
+			unsigned int reads = work_reads[pattern][i];
+
+			/* What was left write-protected. */
+			timed_work(pattern, reads);
+			r->work_ns[pattern][i] = timed_work(pattern, reads);
+			held = hold_child(NULL);
+			r->work_write_ns[pattern][i] = timed_work(pattern, reads);
+			end_child(held);
+		}
 }
 
 /* Rounds over base pages: what a fault, a copy, a trap and a flush cost. */
@@ -324,20 +303,17 @@ static uint64_t page_table_kib(void)
 	return kib;
 }
 
-static void print_pace(const struct round *r, size_t pace)
+static void print_paces(const struct round *r, enum pattern pattern)
 {
-	const struct {
-		const char *metric;
-		const uint64_t *ns;
-	} rows[] = {
-		{ "work_%u_ns", &r->work_ns[pace] },
-		{ "work_%u_write_ns", &r->work_write_ns[pace] },
-	};
 	char name[64];
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows) && *rows[i].ns; i++) {
-		snprintf(name, sizeof(name), rows[i].metric, work_reads[pace]);
-		row_of_child(0, name, rows[i].ns, 1);
+	for (size_t i = 0; i < PACES && r->work_ns[pattern][i]; i++) {
+		unsigned int reads = work_reads[pattern][i];
+
+		snprintf(name, sizeof(name), "%s_%u_ns", pattern_names[pattern], reads);
+		row_of_child(0, name, &r->work_ns[pattern][i], 1);
+		snprintf(name, sizeof(name), "%s_%u_write_ns", pattern_names[pattern], reads);
+		row_of_child(0, name, &r->work_write_ns[pattern][i], 1);
 	}
 }
 
@@ -363,8 +339,8 @@ static void print_rounds(const struct round *rounds, uint64_t count)
 	PRINT(split_write_threads_ns);
 #undef PRINT
 	for (uint64_t i = 0; i < count; i++)
-		for (size_t pace = 0; pace < PACES; pace++)
-			print_pace(&rounds[i], pace);
+		for (enum pattern pattern = RANDOM; pattern < PATTERNS; pattern++)
+			print_paces(&rounds[i], pattern);
 }
 
 int main(int argc, char **argv)
@@ -412,7 +388,8 @@ int main(int argc, char **argv)
 		working_set = map_private(working_set_bytes, page);
 		madvise(working_set, round_up(working_set_bytes, HUGE_ALIGN), MADV_DONTFORK);
 		write_pages(working_set, working_set_bytes, page);
-		write_script();
+		while (LEAST_SET << working_sets < working_set_bytes)
+			working_sets++;
 	}
 	if (warmed)
 		warm(bytes);

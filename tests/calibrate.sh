@@ -37,6 +37,7 @@ cp "$folder/profile.json" out
 called="$folder/profile.json"
 json page="$page" kernel="$(uname -r)" 'd.format == 1' 'd.environment.kernel == $kernel' \
 	'd.profile.page_size_bytes == $page' \
+	'd.profile | all(.copies_by_pace, .copies_in_order; map(.own_ns) == (map(.own_ns) | sort) and length == 4)' \
 	'd.profile.costs | all(.[]; .low <= .value and .value <= .high and .name != "" and .unit != "")' \
 	'd.profile.costs.cow_fault_ns.value > 0' \
 	'd.profile.entries_among_work[0].pages == 1024' \

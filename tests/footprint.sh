@@ -54,7 +54,11 @@ if [[ " ${methods[*]} " == *' faults '* ]]; then
 	passes --json footprint --method faults -- sh -c "$many; ./truth child $PAGES $STEP"
 	within fork-to-exit child cow_pages $written 0.005
 	json 'one("lost_faults") == 0'
+	# One page after another; only faults tell.
+	json written="$written" 'one("nearby_pages"; {program: "truth", writer: "child"}) >= $written * 0.99'
 fi
+passes --json footprint --method exclusive -- ./truth child $PAGES $STEP
+json 'values("nearby_pages") == []'
 # Bytes: one of each page, exactly, and 512-byte pages alike.
 passes --json footprint --method snapshot -- ./truth child $PAGES $STEP
 json written="$written" \

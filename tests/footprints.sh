@@ -33,6 +33,12 @@ END
 refuses 1 'no program could be looked at: broken' bench footprints --programs failing.toml
 nothing_kept runs
 
+# The first method that can be had of several.
+sed 's/"exclusive"/"no-such|exclusive"/; s/exit 3/(:)/; s/"run"/"fork-to-exit"/; s/broken/works/' failing.toml >works.toml
+passes --json bench footprints --programs works.toml
+json 'rows | distinct("method") == ["exclusive"]'
+rm -r runs
+
 # The shell is always there: its subshells write little of what they share.
 passes --json bench footprints --programs "$list" shell
 json 'rows | distinct("name") == ["shell"]' \

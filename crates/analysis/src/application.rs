@@ -10,9 +10,9 @@ use cowlab_model::application::{
 use cowlab_model::cost::Vmas;
 use cowlab_schema::footprint::{
     BENCH, Between, COW_PAGES, FAULTS_LEFT, FREED_UNSEEN_PAGES, LOST_FAULTS, MAPPING, METHOD,
-    Mapping, Method, PAGES_MAPPED, PAGES_WRITTEN, POLICY, PRECOPIED_PAGES, PRECOPIED_WRITTEN_PAGES,
-    PROGRAM, REGION, SPAN, SPANS, START_PAGES, UNKNOWN_PAGES, VMAS, VMAS_ANON, WRITER,
-    WRITER_CPU_NS,
+    Mapping, Method, NEARBY_PAGES, PAGES_MAPPED, PAGES_WRITTEN, POLICY, PRECOPIED_PAGES,
+    PRECOPIED_WRITTEN_PAGES, PROGRAM, REGION, SPAN, SPANS, START_PAGES, UNKNOWN_PAGES, VMAS,
+    VMAS_ANON, WRITER, WRITER_CPU_NS,
 };
 use cowlab_schema::{Command, Key, Metric, Params, Value, Writer};
 use cowlab_store::Sample;
@@ -175,6 +175,8 @@ pub fn profile_of(
     }
     let cpu_ns = subject.total(samples, WRITER_CPU_NS).filter(|_| subject.is_fork() && written > 0);
     profile.cpu_ns_per_copy = cpu_ns.map(|ns| ns / written as f64);
+    let nearby = subject.total(samples, NEARBY_PAGES).filter(|_| subject.is_fork() && written > 0);
+    profile.nearby_share = nearby.map(|pages| (pages / written as f64).min(1.0));
     profile.children = children(samples, &subject);
     profile.has_collector = has_collector(&subject.program);
     profile.mappings = mappings(samples, &subject);

@@ -122,6 +122,7 @@ fn question_of(params: &Params, page: u64) -> Option<Question> {
         split_pages: None,
         among_work: false,
         cpu_ns_per_copy: None,
+        nearby_share: None,
         vmas: None,
     })
 }

@@ -13,7 +13,9 @@ use cowlab_model::stats::{log_spread, median, quantile};
 use cowlab_schema::calibrate_cycle::{
     CYCLE_NS, FORK_NS, HEAP_BYTES, REST_NS, THREADS, WRITE_FRACTION, WRITE_NS, WRITER,
 };
-use cowlab_schema::{Metric, calibrate, calibrate_among_work, calibrate_cycle, calibrate_pace};
+use cowlab_schema::{
+    Metric, Pattern, calibrate, calibrate_among_work, calibrate_cycle, calibrate_pace,
+};
 use cowlab_store::Sample;
 
 use crate::samples::Samples;
@@ -60,7 +62,8 @@ pub fn profile_of(
         costs,
         curves,
         entries_among_work,
-        copies_by_pace: copies_of(samples),
+        copies_by_pace: copies_of(samples, Pattern::Random),
+        copies_in_order: copies_of(samples, Pattern::Sequential),
         is_usual: false,
     };
     try_on_half_written(&mut profile, samples);
@@ -80,8 +83,13 @@ fn entries_of(samples: &[Sample], page: u64) -> Vec<EntryPoint> {
 }
 
 /// What a copy costs by the program's own work between two, least first.
-fn copies_of(samples: &[Sample]) -> Vec<PacePoint> {
+fn copies_of(samples: &[Sample], pattern: Pattern) -> Vec<PacePoint> {
     let paces = Samples::of(samples, calibrate_pace::BENCH);
+    // A run of before had one pattern, and did not say so.
+    let paces = match pattern {
+        Pattern::Random if paces.by(calibrate_pace::PATTERN).is_empty() => paces,
+        _ => paces.with(calibrate_pace::PATTERN, pattern),
+    };
     let point = |work_reads: u64| {
         let own = paces.with(calibrate_pace::WORK_READS, work_reads);
         let own_ns = median(&own.values(calibrate_pace::OWN_NS))?;
@@ -120,6 +128,7 @@ fn try_on_half_written(profile: &mut MachineProfile, samples: &[Sample]) {
                 split_pages: None,
                 among_work: false,
                 cpu_ns_per_copy: None,
+                nearby_share: None,
                 vmas: None,
             };
             let Ok(prediction) = predict(profile, &question) else { continue };

@@ -9,7 +9,8 @@ use cowlab_probes::{DoForkResult, PrimitivesResult, Probe, Runner, WarmMemory};
 use cowlab_schema::calibrate::Primitives;
 use cowlab_schema::fork_sweep::DoFork;
 use cowlab_schema::{
-    Cell, Method, Metric, Writer, calibrate, calibrate_among_work, calibrate_cycle, calibrate_pace,
+    Cell, Method, Metric, Pattern, Writer, calibrate, calibrate_among_work, calibrate_cycle,
+    calibrate_pace,
 };
 use cowlab_store::{Params, Sample};
 
@@ -36,8 +37,9 @@ const HUGE_AMONG_WORK_PAGES: [u64; 4] = [512, 256, 128, 64];
 pub(crate) const WORK_US: u64 = 20_000;
 /// Mappings that are enough to be told from noise.
 const VMAS: u64 = 1024;
-/// Reads before each write (probes/calibrate.c); the most make a copy as dear as it gets.
-const WORK_READS: [u64; 4] = [0, 10, 50, 400];
+/// Reads before each write (probes/calibrate.c).
+const WORK_READS: [(Pattern, [u64; 4]); 2] =
+    [(Pattern::Random, [0, 12, 25, 50]), (Pattern::Sequential, [0, 12, 50, 120])];
 /// Of a process without a heap, and the most of any.
 const FORKS_OF_NO_HEAP: u64 = 60;
 /// The heap whose costs are quoted as the machine's: larger than most caches.
@@ -324,12 +326,15 @@ fn base_costs(
         let extra = beside.iter().zip(&alone).map(|(b, a)| *b as f64 - *a as f64);
         median(&extra.collect::<Vec<_>>()).map(|extra| extra / pages)
     };
-    let pace = |reads: &u64| {
-        let (alone, beside) = (format!("work_{reads}_ns"), format!("work_{reads}_write_ns"));
-        Some((*reads, per_page(&alone)?, copy_ns(&alone, &beside)?))
+    let pace = |(pattern, reads): (Pattern, u64)| {
+        let (alone, beside) =
+            (format!("{pattern}_{reads}_ns"), format!("{pattern}_{reads}_write_ns"));
+        Some((pattern, reads, per_page(&alone)?, copy_ns(&alone, &beside)?))
     };
-    let paces: Vec<_> = WORK_READS.iter().filter_map(pace).collect();
-    let among = paces.last().map(|(.., copy_ns)| *copy_ns);
+    let of_pattern = |(pattern, reads): &(Pattern, [u64; 4])| reads.map(|reads| (*pattern, reads));
+    let paces: Vec<_> = WORK_READS.iter().flat_map(of_pattern).filter_map(pace).collect();
+    let among = paces.iter().rfind(|(pattern, ..)| *pattern == Pattern::Random);
+    let among = among.map(|(.., copy_ns)| *copy_ns);
     out.add_known([
         (calibrate::WAIT_NS, total("reap_ns")),
         (calibrate::TIMER_NS, total("timer_reads_ns").map(|ns| ns / result.timer_reads as f64)),
@@ -349,8 +354,9 @@ fn base_costs(
         (calibrate::COW_AMONG_WORK_NS, among),
         (calibrate::REUSE_FAULT_NS, per_page("reuse_write_ns")),
     ]);
-    for (work_reads, own_ns, copy_ns) in paces {
+    for (pattern, work_reads, own_ns, copy_ns) in paces {
         let mut params = cost_params(page, 0);
+        calibrate_pace::PATTERN.put(&mut params, pattern);
         calibrate_pace::WORK_READS.put(&mut params, work_reads);
         let mut out = round.record(calibrate_pace::BENCH.name, params, result.start_unix_ns);
         out.add(calibrate_pace::OWN_NS, own_ns);

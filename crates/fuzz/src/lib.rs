@@ -139,6 +139,7 @@ fn profile(bytes: &[u8]) {
             split_pages: None,
             among_work: true,
             cpu_ns_per_copy: None,
+            nearby_share: None,
             vmas: None,
         };
         drop(predict(&profile, &question));

@@ -116,6 +116,9 @@ pub struct ApplicationProfile {
     /// CPU time of the writer by the pages that it copied, the copies with it; `None` where it was not
     /// seen.
     pub cpu_ns_per_copy: Option<f64>,
+    /// Of its copies, the share that lies near one of a moment before; `None` where their order was not
+    /// seen.
+    pub nearby_share: Option<f64>,
     /// Huge pages among the memory, of the machine's huge size.
     pub huge_pages: u64,
     /// How many mappings there are; `None` where they were not counted.
@@ -148,6 +151,7 @@ impl ApplicationProfile {
             writer: Writer::Parent,
             threads: 0,
             cpu_ns_per_copy: None,
+            nearby_share: None,
             huge_pages: 0,
             vmas: None,
             mappings: Vec::new(),
@@ -204,6 +208,7 @@ impl ApplicationProfile {
             split_pages: Some(self.written_regions(base_page_bytes)),
             among_work: true,
             cpu_ns_per_copy: self.cpu_ns_per_copy,
+            nearby_share: self.nearby_share,
             vmas: self.vmas,
         }
     }

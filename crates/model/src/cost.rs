@@ -16,7 +16,9 @@ use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use thiserror::Error;
 
-use crate::profile::{CycleCurve, CyclePoint, MachineProfile, Measured, USUAL_FACTOR, Writer};
+use crate::profile::{
+    CycleCurve, CyclePoint, MachineProfile, Measured, PacePoint, USUAL_FACTOR, Writer,
+};
 use crate::stats::Estimate;
 
 mod deferred;
@@ -71,6 +73,9 @@ pub struct Question {
     /// Its CPU time by the pages that it copies, the copies with it; `None`: not known, and taken to be
     /// as much as makes a copy dearest.
     pub cpu_ns_per_copy: Option<f64>,
+    /// Of its copies, the share that lies near one of a moment before, as a sweep makes them; `None`: not
+    /// known.
+    pub nearby_share: Option<f64>,
     /// Its mappings; `None`: not known, and priced as a probe's.
     pub vmas: Option<Vmas>,
 }
@@ -180,6 +185,13 @@ pub fn predict(profile: &MachineProfile, question: &Question) -> Result<Predicti
              between two, and cost a quick one less; `{}` measures it",
             Command::Calibrate
         ));
+    }
+    if seen && priced && written > 0 && question.nearby_share.is_none() {
+        notes.push(
+            "the order of the writes was not seen, which makes a copy cheaper or dearer: `cowlab \
+             footprint --method faults` sees it"
+                .to_owned(),
+        );
     }
     let beside = beside_the_pages(profile, question, &mut notes);
     let constant = |m: Measured| Term { ns: m.ns, deviation_ns: m.ns * m.log_spread };
@@ -352,47 +364,72 @@ fn base_terms(
     ];
     let alone = writes.term(written, written).ok_or_else(missing)?;
     let write = match copy_at_pace(profile, question, curve.rounds) {
-        Some((_, copy)) => PerPage(vec![(1.0, copy)]).term(written, 1).ok_or_else(missing)?,
+        Some(CopyAtPace { copy, .. }) => {
+            PerPage(vec![(1.0, copy)]).term(written, 1).ok_or_else(missing)?
+        }
         None => among(times(profile, AMONG_WORK, written), alone),
     };
     Ok(Terms { fork: Term::sum(&fork), write, rest: Term::sum(&rest) })
 }
 
-/// How much a program as `question`'s does between two copies, and what one costs it then; `None` where
-/// that or its price is not known.
-fn copy_at_pace(
-    profile: &MachineProfile,
-    question: &Question,
-    rounds: u32,
-) -> Option<(f64, Measured)> {
+/// A copy of a program as `question`'s.
+struct CopyAtPace {
+    /// How much it does between two.
+    own_ns: f64,
+    /// What one costs it then.
+    copy: Measured,
+}
+
+/// `None` where the pace or its price is not known.
+fn copy_at_pace(profile: &MachineProfile, question: &Question, rounds: u32) -> Option<CopyAtPace> {
     let cpu_ns = question.cpu_ns_per_copy.filter(|_| question.among_work)?;
-    let points = profile.copies_by_pace.iter();
-    let by_pace = points.map(|point| (point.own_ns.max(1.0), point.copy));
-    let by_pace = PerPage::pooled(by_pace, rounds);
+    let by_pace = |points: &[PacePoint]| {
+        let points = points.iter().map(|point| (point.own_ns.max(1.0), point.copy));
+        PerPage::pooled(points, rounds)
+    };
+    let scattered = by_pace(&profile.copies_by_pace);
+    let in_order = by_pace(&profile.copies_in_order);
+    let price = |own_ns: f64| {
+        let scattered = scattered.at(own_ns)?;
+        let Some(in_order) = in_order.at(own_ns) else { return Some(scattered) };
+        let share = question.nearby_share.unwrap_or(0.5);
+        let ns = scattered.ns + (in_order.ns - scattered.ns) * share;
+        // Anything between the two, where the order was not seen.
+        let unseen = match question.nearby_share {
+            Some(_) => 0.0,
+            None => (scattered.ns - in_order.ns) / 12f64.sqrt() / ns,
+        };
+        Some(Measured { ns, log_spread: scattered.log_spread.hypot(unseen) })
+    };
     // What is left beside the copy is the program's own, which the copy's price depends on: both grow.
     let (mut low, mut high) = (1.0, cpu_ns.max(1.0));
     for _ in 0..40 {
         let middle = (low + high) / 2.0;
-        match middle + by_pace.at(middle)?.ns < cpu_ns {
+        match middle + price(middle)?.ns < cpu_ns {
             true => low = middle,
             false => high = middle,
         }
     }
-    let own_ns = low;
-    Some((own_ns, by_pace.at(own_ns)?))
+    Some(CopyAtPace { own_ns: low, copy: price(low)? })
 }
 
 /// In words, what the price of a copy follows from.
 fn reasons(profile: &MachineProfile, question: &Question, rounds: u32) -> Vec<String> {
-    let Some((own_ns, copy)) = copy_at_pace(profile, question, rounds) else { return Vec::new() };
+    let Some(CopyAtPace { own_ns, copy }) = copy_at_pace(profile, question, rounds) else {
+        return Vec::new();
+    };
     let ends = profile.copies_by_pace.first().zip(profile.copies_by_pace.last());
     let [own, copy] = [own_ns, copy.ns].map(|ns| quantity(ns, "ns"));
+    let order = question.nearby_share.filter(|_| !profile.copies_in_order.is_empty());
+    let order = order.map_or_else(String::new, |share| {
+        format!(", and {:.0}% lie near a page copied just before", share * 100.0)
+    });
     ends.filter(|_| question.written > 0)
         .map(|(quick, slow)| {
             let [quick, slow] = [quick, slow].map(|point| quantity(point.copy.ns, "ns"));
             format!(
-                "copies: {own} of the program's own work lie between two, at which one costs {copy} \
-                 ({quick} in a loop that does nothing else, {slow} where much is done)"
+                "copies: {own} of the program's own work lie between two{order}: one costs {copy} \
+                 ({quick} in a loop that does nothing else, {slow} where much is done here and there)"
             )
         })
         .into_iter()

@@ -104,10 +104,13 @@ pub struct MachineProfile {
     /// measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entries_among_work: Vec<EntryPoint>,
-    /// Copies by the program's own work between two, least first; empty in profiles of before they were
-    /// measured.
+    /// Copies by the program's own work between two, least first, where it writes here and there; empty in
+    /// profiles of before they were measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub copies_by_pace: Vec<PacePoint>,
+    /// The same where it writes page after page.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copies_in_order: Vec<PacePoint>,
     /// Whether it is of no machine in particular: [`MachineProfile::usual`].
     #[serde(skip)]
     pub is_usual: bool,
@@ -144,7 +147,7 @@ impl MachineProfile {
             }
         }
         self.entries_among_work.iter_mut().for_each(|point| scale(&mut point.entry));
-        for point in &mut self.copies_by_pace {
+        for point in self.copies_by_pace.iter_mut().chain(&mut self.copies_in_order) {
             point.own_ns *= factor;
             scale(&mut point.copy);
         }

@@ -2,13 +2,16 @@
 //! `calibrate-pace`: what a copy costs a program by how much it does between two.
 
 use crate::bench::bench;
+use crate::choice::Pattern;
 
 bench! {
     /// Copies by the program's own work between two, as part of a calibration
     "calibrate-pace";
 
     parts {
-        /// Reads of memory that no cache holds, before each write
+        /// The order of the writes, and what is read before each
+        pattern: Pattern;
+        /// Reads before each write
         work_reads: u64;
         /// Size of the pages
         page_size_bytes: u64;

@@ -138,6 +138,8 @@ bench! {
         cow_pages: pages;
         /// The same by the pages at the beginning
         cow_fraction: fraction;
+        /// Of the pages that were shared and written, those within 16 pages of one of the 8 written before
+        nearby_pages: pages;
         /// Pages that were not there before
         new_pages: pages;
         /// Pages that are there no longer

@@ -72,6 +72,7 @@ fn stop(
         split_pages: None,
         among_work: true,
         cpu_ns_per_copy: None,
+        nearby_share: None,
         vmas: Some(survey.vmas),
     };
     fork_with_huge_pages(profile, &question, huge).map_err(|error| error.to_string())
@@ -115,6 +116,7 @@ mod tests {
             }],
             entries_among_work: Vec::new(),
             copies_by_pace: Vec::new(),
+            copies_in_order: Vec::new(),
             is_usual: false,
         }
     }

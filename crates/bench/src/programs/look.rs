@@ -26,51 +26,65 @@ impl Programs {
     }
 }
 
-/// Look at `program` by each of its methods, or of `methods` those that it has.
+/// Look at `program` by each of its methods, or of `methods` those that it has; of several with `|`
+/// between them by the first that this machine allows.
 pub fn look(programs: &Programs, program: &Program) -> Result<(Vec<Sample>, Vec<Missing>)> {
     let mut samples = Vec::new();
     let mut missing = Vec::new();
-    for method in &program.methods {
-        let output = tempfile::tempdir_in(programs.scratch.path())?;
-        let mut words = vec![
-            programs.cowlab.to_string_lossy().into_owned(),
-            "footprint".to_owned(),
-            "--output".to_owned(),
-            output.path().to_string_lossy().into_owned(),
-            "--method".to_owned(),
-            method.clone(),
-        ];
-        if let Some(mark) = &program.mark {
-            words.extend(["--mark".to_owned(), mark.clone()]);
+    for methods in &program.methods {
+        let mut tried = methods.split('|').map(|method| look_by(programs, program, method));
+        let mut seen = tried.next().context("a method without a name")?;
+        for other in tried {
+            if seen.is_ok() {
+                break;
+            }
+            seen = other;
         }
-        let command = programs.words(&program.command, output.path(), program.pairs);
-        if program.looks_itself {
-            let each = command.iter().flat_map(|word| match word.as_str() {
-                "{footprint}" => words.clone(),
-                _ => vec![word.clone()],
-            });
-            words = each.collect();
-        } else {
-            words.push("--".to_owned());
-            words.extend(command);
-        }
-        programs.run(&program.name, &words)?;
-        let folder = fs::read_dir(output.path())?.flatten().next();
-        let folder = folder.context("the footprint left no run")?.path();
-        let run = Run::read(&folder)?;
-        let before = samples.len();
-        samples.extend(run.samples.into_iter().filter(|s| is_meant(s, program)).map(|mut s| {
-            footprint::NAME.put(&mut s.params, &program.name);
-            s
-        }));
-        if samples.len() == before {
+        let seen = seen?;
+        if seen.is_empty() {
             missing.push(Missing {
-                metric: format!("{} by {method}", program.name),
+                metric: format!("{} by {methods}", program.name),
                 reason: format!("no span {} of {} was seen", program.span, program.program),
             });
         }
+        samples.extend(seen);
     }
     Ok((samples, missing))
+}
+
+fn look_by(programs: &Programs, program: &Program, method: &str) -> Result<Vec<Sample>> {
+    let output = tempfile::tempdir_in(programs.scratch.path())?;
+    let mut words = vec![
+        programs.cowlab.to_string_lossy().into_owned(),
+        "footprint".to_owned(),
+        "--output".to_owned(),
+        output.path().to_string_lossy().into_owned(),
+        "--method".to_owned(),
+        method.to_owned(),
+    ];
+    if let Some(mark) = &program.mark {
+        words.extend(["--mark".to_owned(), mark.clone()]);
+    }
+    let command = programs.words(&program.command, output.path(), program.pairs);
+    if program.looks_itself {
+        let each = command.iter().flat_map(|word| match word.as_str() {
+            "{footprint}" => words.clone(),
+            _ => vec![word.clone()],
+        });
+        words = each.collect();
+    } else {
+        words.push("--".to_owned());
+        words.extend(command);
+    }
+    programs.run(&program.name, &words)?;
+    let folder = fs::read_dir(output.path())?.flatten().next();
+    let folder = folder.context("the footprint left no run")?.path();
+    let meant = Run::read(&folder)?.samples.into_iter().filter(|s| is_meant(s, program));
+    let named = meant.map(|mut sample| {
+        footprint::NAME.put(&mut sample.params, &program.name);
+        sample
+    });
+    Ok(named.collect())
 }
 
 /// Its own spans, and policies replayed over them.

@@ -57,6 +57,7 @@ fn machine() -> MachineProfile {
         curves: vec![curve(0, 2000.0), curve(1, 10_000.0)],
         entries_among_work: Vec::new(),
         copies_by_pace: Vec::new(),
+        copies_in_order: Vec::new(),
         is_usual: false,
     }
 }

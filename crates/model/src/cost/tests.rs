@@ -38,6 +38,7 @@ fn exact() -> MachineProfile {
         }],
         entries_among_work: Vec::new(),
         copies_by_pace: Vec::new(),
+        copies_in_order: Vec::new(),
         is_usual: false,
     }
 }
@@ -53,6 +54,7 @@ fn ask(pages: u64, written: u64) -> Question {
         split_pages: None,
         among_work: false,
         cpu_ns_per_copy: None,
+        nearby_share: None,
         vmas: None,
     }
 }
@@ -121,12 +123,41 @@ fn copies_among_work_cost_what_was_measured_among_work() {
 }
 
 #[test]
+fn copies_page_after_page_cost_less() {
+    let mut profile = exact();
+    let point = |own_ns, ns| PacePoint { own_ns, copy: measured(ns) };
+    profile.copies_by_pace = vec![point(10.0, 2000.0), point(1000.0, 3000.0)];
+    let write = |profile: &MachineProfile, nearby_share| {
+        let cpu_ns_per_copy = Some(9000.0);
+        let question =
+            Question { among_work: true, cpu_ns_per_copy, nearby_share, ..ask(10_000, 1000) };
+        predict(profile, &question).unwrap()
+    };
+    let price = |answer: &Prediction| answer.write_ns.value / 1000.0;
+    // A profile of before knows no order.
+    assert_eq!(write(&profile, Some(1.0)).write_ns, write(&profile, None).write_ns);
+    profile.copies_in_order = vec![point(10.0, 1900.0), point(1000.0, 2000.0)];
+    let [none, half, all] = [0.0, 0.5, 1.0].map(|share| write(&profile, Some(share)));
+    for (answer, ns) in [(&none, 3000.0), (&half, 2500.0), (&all, 2000.0)] {
+        assert!((price(answer) / ns - 1.0).abs() < 0.005, "{}", price(answer));
+    }
+    assert!(all.reasons[0].contains("100% lie near"), "{:?}", all.reasons);
+    // What was not seen is in the middle, in a wider interval, and said.
+    let unseen = write(&profile, None);
+    assert!((price(&unseen) / 2500.0 - 1.0).abs() < 0.005);
+    assert!(unseen.write_ns.high > half.write_ns.high && unseen.write_ns.low < half.write_ns.low);
+    assert!(unseen.notes.iter().any(|note| note.contains("--method faults")));
+    assert!(half.notes.iter().all(|note| !note.contains("--method faults")));
+}
+
+#[test]
 fn a_copy_costs_a_quick_program_less() {
     let mut profile = exact();
     let point = |own_ns, ns| PacePoint { own_ns, copy: measured(ns) };
     profile.copies_by_pace = vec![point(10.0, 2000.0), point(1000.0, 3000.0)];
     let write = |profile: &MachineProfile, cpu_ns_per_copy, among_work| {
-        let question = Question { among_work, cpu_ns_per_copy, ..ask(10_000, 1000) };
+        let nearby_share = Some(0.0);
+        let question = Question { among_work, cpu_ns_per_copy, nearby_share, ..ask(10_000, 1000) };
         let answer = predict(profile, &question).unwrap();
         (answer.write_ns.value / 1000.0, answer.reasons, answer.notes)
     };

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-use super::order::{Ahead, Epoch, Hindsight, play};
+use super::order::{Ahead, Epoch, Hindsight, nearby, play};
 use super::reading::{Reading, join};
 use super::shares::{add_files, add_mappings};
 use super::spans::{Moment, Spans, Writer};
@@ -154,8 +154,10 @@ impl FaultLog {
             // What was given back and is written anew is a write, and no copy.
             let written: BTreeSet<u64> = all.iter().map(|(page, _)| *page).collect();
             let copies = all.into_iter().filter(|(_, was_present)| *was_present);
-            let writes = copies.map(|(page, _)| page).collect();
-            seen.push((writer, tally(&fork.reading, now, &written)));
+            let writes: Vec<u64> = copies.map(|(page, _)| page).collect();
+            let mut tally = tally(&fork.reading, now, &written);
+            add_nearby(&mut tally, &fork.reading, &nearby(&writes));
+            seen.push((writer, tally));
             either.extend(&written);
             let epoch = Epoch { shared: shared.clone(), writes };
             let before = self.before.get(&(owner, writer));
@@ -207,6 +209,14 @@ fn tally(fork: &Reading, now: &Reading, written: &BTreeSet<u64>) -> Tally {
     add_files(&mut tally, now);
     add_mappings(&mut tally, fork);
     tally
+}
+
+fn add_nearby(to: &mut Tally, fork: &Reading, nearby: &BTreeSet<u64>) {
+    to.has_order = true;
+    let is_near = |address: u64| nearby.contains(&(address / fork.page_bytes));
+    for placed in fork.private_pages().filter(|placed| is_near(placed.address)) {
+        to.add_nearby(placed.address, placed.kind);
+    }
 }
 
 #[cfg(test)]

@@ -79,6 +79,22 @@ pub fn play(policy: Ahead, epoch: &Epoch, before: Option<&Epoch>, page_bytes: u6
     result
 }
 
+/// How near, and to how many of the writes before, makes a write one of a sweep: programs that sweep
+/// have several places at once (docs/results/2026-11-unseen-programs.md).
+const NEARBY_PAGES: u64 = 16;
+const WRITES_BEFORE: usize = 8;
+
+/// Of pages in the order of their first writes, those near one that was written a moment before.
+pub fn nearby(writes: &[u64]) -> BTreeSet<u64> {
+    let mut seen = BTreeSet::new();
+    let first: Vec<u64> = writes.iter().copied().filter(|page| seen.insert(*page)).collect();
+    let is_near = |at: &usize| {
+        let before = &first[at.saturating_sub(WRITES_BEFORE)..*at];
+        before.iter().any(|page| page.abs_diff(first[*at]) <= NEARBY_PAGES)
+    };
+    (0..first.len()).filter(is_near).map(|at| first[at]).collect()
+}
+
 fn ahead(
     policy: Ahead,
     page: u64,
@@ -122,6 +138,22 @@ mod tests {
 
     fn epoch(shared: std::ops::Range<u64>, writes: &[u64]) -> Epoch {
         Epoch { shared: shared.collect(), writes: writes.to_vec() }
+    }
+
+    #[test]
+    fn a_sweep_is_told_from_writes_here_and_there() {
+        assert_eq!(nearby(&[]).len(), 0);
+        let sweep: Vec<u64> = (0..100).collect();
+        assert_eq!(nearby(&sweep).len(), 99);
+        // Backwards, with gaps, and at four places in turn.
+        let backwards: Vec<u64> = (0..100).rev().map(|page| page * 16).collect();
+        assert_eq!(nearby(&backwards).len(), 99);
+        let places: Vec<u64> = (0..400).map(|at| at % 4 * 10_000 + at / 4).collect();
+        assert_eq!(nearby(&places).len(), 396);
+        let scattered: Vec<u64> = (0..100).map(|at| at * 37 % 101 * 1000).collect();
+        assert_eq!(nearby(&scattered).len(), 0);
+        // Only the first write to a page counts.
+        assert_eq!(nearby(&[5, 5, 5]).len(), 0);
     }
 
     #[test]

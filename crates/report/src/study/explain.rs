@@ -95,6 +95,7 @@ impl Place<'_> {
             split_pages: None,
             among_work: false,
             cpu_ns_per_copy: None,
+            nearby_share: None,
             vmas: None,
         };
         let ns = predict(profile, &question).ok()?.elapsed_ns.value * FORKS - self.line_ns;

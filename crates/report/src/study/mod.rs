@@ -49,6 +49,7 @@ fn question(study: &Study, pages: u64, written_before: u64, writer: Writer) -> Q
         split_pages: None,
         among_work: false,
         cpu_ns_per_copy: None,
+        nearby_share: None,
         vmas: None,
     }
 }

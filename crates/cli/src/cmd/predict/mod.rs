@@ -135,6 +135,7 @@ fn answers(args: &PredictArgs, profile: &MachineProfile) -> Result<Vec<Answer>> 
                         split_pages: None,
                         among_work: args.among_work,
                         cpu_ns_per_copy: None,
+                        nearby_share: None,
                         vmas: None,
                     };
                     answers.push(Answer::of(profile, question, fraction, 0)?);
