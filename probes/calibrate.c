@@ -20,10 +20,10 @@ static int release_pipe[2], ready_pipe[2];
 /* What document 000 copied to learn the memory-copy rate; rounded up to pages. */
 #define MEMCPY_BYTES ((size_t)316228)
 /*
- * Between two writes among work, so many reads. A program that writes here and there comes back to
- * some of its data soon and to some late: it reads in the first 16 KiB of a working set as often as
- * in the first 32, and so on up to the size of the largest cache. One that writes page after page
- * seldom comes back: three of four reads are in the page that it writes next.
+ * Reads before each write among work. A program whose writes are scattered comes back to some of
+ * its data soon and to some late: it reads in the first 16 KiB of a working set as often as in the
+ * first 32, and so on up to the size of the largest cache. One that sweeps seldom comes back: three
+ * of four reads are in the page that it writes next.
  */
 enum pattern { RANDOM, SEQUENTIAL, PATTERNS };
 #define PACES 4
@@ -388,7 +388,7 @@ int main(int argc, char **argv)
 		working_set = map_private(working_set_bytes, page);
 		madvise(working_set, round_up(working_set_bytes, HUGE_ALIGN), MADV_DONTFORK);
 		write_pages(working_set, working_set_bytes, page);
-		while (LEAST_SET << working_sets < working_set_bytes)
+		while (LEAST_SET << working_sets <= working_set_bytes / 2)
 			working_sets++;
 	}
 	if (warmed)

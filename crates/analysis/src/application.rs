@@ -173,10 +173,12 @@ pub fn profile_of(
     if let (Some(all), Some(anon)) = (count(VMAS), count(VMAS_ANON)) {
         profile.vmas = Some(Vmas { anon, others: all.saturating_sub(anon) });
     }
-    let cpu_ns = subject.total(samples, WRITER_CPU_NS).filter(|_| subject.is_fork() && written > 0);
-    profile.cpu_ns_per_copy = cpu_ns.map(|ns| ns / written as f64);
-    let nearby = subject.total(samples, NEARBY_PAGES).filter(|_| subject.is_fork() && written > 0);
-    profile.nearby_share = nearby.map(|pages| (pages / written as f64).min(1.0));
+    let per_copy = |metric| {
+        let of_span = subject.total(samples, metric).filter(|_| subject.is_fork() && written > 0);
+        of_span.map(|value| value / written as f64)
+    };
+    profile.cpu_ns_per_copy = per_copy(WRITER_CPU_NS);
+    profile.nearby_share = per_copy(NEARBY_PAGES).map(|share| share.min(1.0));
     profile.children = children(samples, &subject);
     profile.has_collector = has_collector(&subject.program);
     profile.mappings = mappings(samples, &subject);

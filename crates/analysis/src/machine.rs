@@ -85,7 +85,7 @@ fn entries_of(samples: &[Sample], page: u64) -> Vec<EntryPoint> {
 /// What a copy costs by the program's own work between two, least first.
 fn copies_of(samples: &[Sample], pattern: Pattern) -> Vec<PacePoint> {
     let paces = Samples::of(samples, calibrate_pace::BENCH);
-    // A run of before had one pattern, and did not say so.
+    // Older runs have one pattern and no parameter for it.
     let paces = match pattern {
         Pattern::Random if paces.by(calibrate_pace::PATTERN).is_empty() => paces,
         _ => paces.with(calibrate_pace::PATTERN, pattern),

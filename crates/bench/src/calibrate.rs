@@ -332,7 +332,8 @@ fn base_costs(
         Some((pattern, reads, per_page(&alone)?, copy_ns(&alone, &beside)?))
     };
     let of_pattern = |(pattern, reads): &(Pattern, [u64; 4])| reads.map(|reads| (*pattern, reads));
-    let paces: Vec<_> = WORK_READS.iter().flat_map(of_pattern).filter_map(pace).collect();
+    let paces: Option<Vec<_>> = WORK_READS.iter().flat_map(of_pattern).map(pace).collect();
+    let paces = paces.context("copies among work were not measured")?;
     let among = paces.iter().rfind(|(pattern, ..)| *pattern == Pattern::Random);
     let among = among.map(|(.., copy_ns)| *copy_ns);
     out.add_known([

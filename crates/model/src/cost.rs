@@ -128,8 +128,8 @@ pub enum Unanswerable {
 
 /// Relative error of the model that is assumed where it was not measured.
 const USUAL_MISFIT: f64 = 0.05;
-/// Relative error of what copies cost a program, of eight of them: what its own caches lose to a copy is
-/// in no calibration (docs/results/2026-11-unseen-programs.md).
+/// Relative error of what copies cost a program, of 14 of them: what the curves by pace and order leave
+/// unexplained (docs/results/2026-11-unseen-programs.md).
 const PROGRAMS_MISFIT: f64 = 0.12;
 
 /// What `calibrate` calls a copy in a program that does something between two.
@@ -186,12 +186,20 @@ pub fn predict(profile: &MachineProfile, question: &Question) -> Result<Predicti
             Command::Calibrate
         ));
     }
-    if seen && priced && written > 0 && question.nearby_share.is_none() {
-        notes.push(
-            "the order of the writes was not seen, which makes a copy cheaper or dearer: `cowlab \
-             footprint --method faults` sees it"
-                .to_owned(),
-        );
+    if question.among_work && seen && priced && written > 0 {
+        if profile.copies_in_order.is_empty() {
+            notes.push(format!(
+                "the machine profile has no copies_in_order: copies are priced as if the writes were \
+                 scattered; `{}` measures it",
+                Command::Calibrate
+            ));
+        } else if question.nearby_share.is_none() {
+            notes.push(
+                "the order of the writes is unknown, and changes the price of a copy: `cowlab footprint \
+                 --method faults` sees it"
+                    .to_owned(),
+            );
+        }
     }
     let beside = beside_the_pages(profile, question, &mut notes);
     let constant = |m: Measured| Term { ns: m.ns, deviation_ns: m.ns * m.log_spread };
@@ -399,9 +407,10 @@ fn copy_at_pace(profile: &MachineProfile, question: &Question, rounds: u32) -> O
             Some(_) => 0.0,
             None => (scattered.ns - in_order.ns) / 12f64.sqrt() / ns,
         };
-        Some(Measured { ns, log_spread: scattered.log_spread.hypot(unseen) })
+        let spread = scattered.log_spread + (in_order.log_spread - scattered.log_spread) * share;
+        Some(Measured { ns, log_spread: spread.hypot(unseen) })
     };
-    // What is left beside the copy is the program's own, which the copy's price depends on: both grow.
+    // What is left beside the copy is the program's own, which the copy's price depends on: their sum grows.
     let (mut low, mut high) = (1.0, cpu_ns.max(1.0));
     for _ in 0..40 {
         let middle = (low + high) / 2.0;
@@ -422,14 +431,14 @@ fn reasons(profile: &MachineProfile, question: &Question, rounds: u32) -> Vec<St
     let [own, copy] = [own_ns, copy.ns].map(|ns| quantity(ns, "ns"));
     let order = question.nearby_share.filter(|_| !profile.copies_in_order.is_empty());
     let order = order.map_or_else(String::new, |share| {
-        format!(", and {:.0}% lie near a page copied just before", share * 100.0)
+        format!(", {:.0}% near a page copied just before", share * 100.0)
     });
     ends.filter(|_| question.written > 0)
         .map(|(quick, slow)| {
             let [quick, slow] = [quick, slow].map(|point| quantity(point.copy.ns, "ns"));
             format!(
-                "copies: {own} of the program's own work lie between two{order}: one costs {copy} \
-                 ({quick} in a loop that does nothing else, {slow} where much is done here and there)"
+                "copies: {own} of the program's own work between two{order}: one costs {copy} ({quick} in a \
+                 loop that does nothing else, {slow} with much work and scattered writes)"
             )
         })
         .into_iter()

@@ -104,11 +104,11 @@ pub struct MachineProfile {
     /// measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entries_among_work: Vec<EntryPoint>,
-    /// Copies by the program's own work between two, least first, where it writes here and there; empty in
+    /// Copies by the program's own work between two, least first, where its writes are scattered; empty in
     /// profiles of before they were measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub copies_by_pace: Vec<PacePoint>,
-    /// The same where it writes page after page.
+    /// The same where it writes page after page, as a sweep does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub copies_in_order: Vec<PacePoint>,
     /// Whether it is of no machine in particular: [`MachineProfile::usual`].

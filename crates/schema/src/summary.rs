@@ -66,8 +66,8 @@ pub const SUMMARIES: &[Summary] = summaries! {
         costs: "each primitive cost by name, with its interval",
         curves: "fork cycles by size of the heap, for each writer and number of threads",
         entries_among_work: "an entry by size of a scattered heap",
-        copies_by_pace: "a copy by the program's own CPU time between two, where it writes here and there",
-        copies_in_order: "the same where it writes page after page",
+        copies_by_pace: "a copy by the program's own CPU time between two, where its writes are scattered",
+        copies_in_order: "the same where they are sequential",
     }
     one "compare" {
         first: "the first run",

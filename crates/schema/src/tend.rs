@@ -199,7 +199,7 @@ bench! {
         stall_ns: ns;
         /// CPU time of tend
         cpu_ns: ns;
-        /// Of that, or of what tending would take, what warms the huge pages that collapses take
+        /// Of that, or of what tending would take, what warms huge pages and reads the target's
         warming_cpu_ns: ns;
         /// Forks that were seen
         forks: forks;

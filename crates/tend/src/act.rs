@@ -9,6 +9,7 @@
 //! on this CPU is that one (the same in 98 of 100 by their frame numbers). And the call itself is
 //! real-time, on another CPU than the target's.
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -83,6 +84,33 @@ pub struct Collapser {
     huge_page_bytes: u64,
 }
 
+/// The pages of a region that is to be collapsed.
+#[derive(Debug)]
+pub struct Fetch<'a> {
+    /// /proc/PID/mem.
+    pub memory: &'a File,
+    /// Which of them are there.
+    pub pagemap: &'a mut Pagemap,
+    /// Its first address.
+    pub start: u64,
+}
+
+impl Fetch<'_> {
+    /// Reads a byte of each page that is there, so that the hypervisor returns what it took before the
+    /// collapse holds mmap_lock: else that waits 3 to 70 ms a region. One by one, since each read takes the
+    /// lock, too. What cannot be read is left as it is.
+    fn fetch(self, target: &Target, huge_page_bytes: u64) {
+        let region = self.start..self.start + huge_page_bytes;
+        let page_bytes = self.pagemap.page_bytes() as usize;
+        let _ = self.pagemap.for_each(target, region, |first, pages| {
+            let addresses = (first..).step_by(page_bytes);
+            for (at, _) in addresses.zip(pages).filter(|(_, page)| page.is_anonymous()) {
+                let _ = self.memory.read_at(&mut [0], at);
+            }
+        });
+    }
+}
+
 /// On another CPU than the target's; goes back to the CPUs of before when it is dropped.
 #[derive(Debug)]
 struct Elsewhere {
@@ -117,11 +145,14 @@ impl Collapser {
         self.warmed_ns.is_some()
     }
 
-    /// Have a huge page at hand for the next collapse; the CPU time of that. An error says why there
-    /// can be none now.
-    pub fn warm(&mut self, target: &Target) -> Result<u64, Outcome> {
+    /// Have a huge page at hand for the next collapse, and what that copies fetched; the CPU time of
+    /// both. An error says why there can be none now.
+    pub fn warm(&mut self, target: &Target, copied: Option<Fetch<'_>>) -> Result<u64, Outcome> {
         let cpu_before = thread_cpu_ns();
         let _elsewhere = keep_off(target);
+        if let Some(of) = copied {
+            of.fetch(target, self.huge_page_bytes);
+        }
         if let Err(error) = self.own.collapse() {
             self.release();
             return Err(Outcome::of(&error));
@@ -129,26 +160,6 @@ impl Collapser {
         let ns = thread_cpu_ns().saturating_sub(cpu_before);
         self.warmed_ns = Some(ns);
         Ok(ns)
-    }
-
-    /// Have the hypervisor bring back what it has taken of the target's own pages, by reading a byte of
-    /// each: else the collapse waits for it, with mmap_lock in hand, for 5 to 70 ms a region. Only of
-    /// pages that are there. The CPU time of that; what cannot be read is left as it is.
-    pub fn fetch(&self, target: &Target, pagemap: &mut Pagemap, start: u64) -> u64 {
-        let cpu_before = thread_cpu_ns();
-        let _elsewhere = keep_off(target);
-        let region = start..start + self.huge_page_bytes;
-        let page_bytes = pagemap.page_bytes();
-        // Not by process_vm_readv(2), which marks its memory as pinned for good.
-        if let Ok(memory) = target.open_file("mem") {
-            let _ = pagemap.for_each(target, region, |first, pages| {
-                let addresses = (first..).step_by(page_bytes as usize);
-                for (at, _) in addresses.zip(pages).filter(|(_, page)| page.is_anonymous()) {
-                    let _ = memory.read_at(&mut [0], at);
-                }
-            });
-        }
-        thread_cpu_ns().saturating_sub(cpu_before)
     }
 
     /// Give back what is at hand.
@@ -286,7 +297,7 @@ mod tests {
         assert_eq!(of_region(Outcome::NoHugePage, &own, &there), Outcome::NoneForTarget);
         // As the kernel answers it, where it can be asked.
         let mut collapser = Collapser::new(2 << 20).unwrap();
-        if let (Ok(_), Some(pidfd)) = (collapser.warm(&own), own.pidfd()) {
+        if let (Ok(_), Some(pidfd)) = (collapser.warm(&own, None), own.pidfd()) {
             let outcome = collapser.collapse(&own, pidfd, nothing.start);
             assert!(!collapser.is_warm());
             assert!(matches!(outcome, Outcome::Unmapped | Outcome::Forbidden), "{outcome:?}");
@@ -294,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn to_fetch_pages_makes_none() {
+    fn fetching_makes_no_page() {
         let own = Target::open(std::process::id() as i32).unwrap();
         let memory = OwnRegion::map(2 << 20).unwrap();
         memory.write_first_byte();
@@ -309,9 +320,9 @@ mod tests {
         };
         let before = present();
         let mut again = Pagemap::open(&own).unwrap();
-        let took_ns =
-            Collapser::new(2 << 20).unwrap().fetch(&own, &mut again, memory.range().start);
-        assert!(took_ns > 0);
+        let mem = own.open_file("mem").unwrap();
+        let start = memory.range().start;
+        Fetch { memory: &mem, pagemap: &mut again, start }.fetch(&own, 2 << 20);
         assert_eq!((before > 0, present()), (true, before));
     }
 

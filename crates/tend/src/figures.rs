@@ -28,7 +28,7 @@ pub struct Figures {
     pub stall_ns: Histogram<u64>,
     /// CPU time for this target.
     pub cpu_ns: u64,
-    /// Of it, that of warming the huge pages that collapses took.
+    /// Of it, that of warming huge pages and reading the target's.
     pub warming_cpu_ns: u64,
     /// Forks that were seen.
     pub forks: u64,

@@ -36,7 +36,7 @@ pub fn drop_others() -> rustix::io::Result<()> {
     set_capabilities(None, sets)
 }
 
-/// As many open files as may be: each target takes three to five, and the usual limit is 1024.
+/// As many open files as may be: each target takes four to six, and the usual limit is 1024.
 pub fn allow_files() {
     let limit = getrlimit(Resource::Nofile);
     // Where it fails, who finds no more files says so.

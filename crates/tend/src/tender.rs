@@ -12,7 +12,7 @@ use cowlab_machine::{ProcessError, Root};
 use cowlab_model::profile::MachineProfile;
 use cowlab_observe::{Pagemap, Target};
 
-use crate::act::{Collapser, thread_cpu_ns};
+use crate::act::{Collapser, Fetch, thread_cpu_ns};
 use crate::event::{Event, Rest, Step};
 use crate::figures::Figures;
 use crate::forks::{self, Forks, LOOK, patience, sharing};
@@ -66,6 +66,8 @@ pub struct Tender {
     mark: Option<File>,
     /// Of the memory that it had when it was taken up: another program has another.
     pagemap: Pagemap,
+    /// That memory itself, where it may be read.
+    memory: Option<File>,
     collapser: Collapser,
     settings: TenderSettings,
     profile: MachineProfile,
@@ -94,7 +96,7 @@ pub struct Tender {
     is_busy: bool,
     /// Not yet was all huge that could be.
     is_first_pass: bool,
-    /// A collapse of this pass held the target up for too long: its own pages may be cold.
+    /// A collapse of this pass stalled the target over the budget: its pages are read before the next.
     is_cold: bool,
     /// When the next collapse may come.
     next_at: Duration,
@@ -162,6 +164,7 @@ impl Tender {
             },
             pace: Pace::new(settings.limits),
             mark: File::open(target.path("stat")).ok().filter(|file| file.try_lock().is_ok()),
+            memory: target.open_file("mem").ok(),
             target,
             pagemap,
             collapser,
@@ -371,7 +374,11 @@ impl Tender {
     fn warm(&mut self, start: u64, now: Duration, step: &mut Step) -> Result<(), ProcessError> {
         self.did_work = true;
         let began = Instant::now();
-        let warmed = self.collapser.warm(&self.target);
+        let haste = self.haste(now);
+        let is_read = haste != Haste::AtOnce && (haste == Haste::FirstPass || self.is_cold);
+        let (memory, pagemap) = (self.memory.as_ref(), &mut self.pagemap);
+        let copied = memory.filter(|_| is_read).map(|memory| Fetch { memory, pagemap, start });
+        let warmed = self.collapser.warm(&self.target, copied);
         self.gauges.waited_ourselves(began.elapsed());
         match warmed {
             Ok(ns) => {
@@ -437,7 +444,9 @@ impl Tender {
             false => VecDeque::new(),
         };
         self.tries.clear();
-        (self.is_stale, self.is_cold) = (false, self.is_cold && self.is_stale);
+        // A pass goes on after a rest.
+        self.is_cold &= self.is_stale;
+        self.is_stale = false;
         self.surveyed = Some(now);
         self.done_by = self.forks.until_next(now).map(|left| now + left.mul_f64(PART_OF_INTERVAL));
         self.forks_at_survey = self.forks.count();

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use cowlab_schema::footprint;
 use cowlab_store::{Missing, Run, Sample};
 
@@ -26,28 +26,27 @@ impl Programs {
     }
 }
 
-/// Look at `program` by each of its methods, or of `methods` those that it has; of several with `|`
-/// between them by the first that this machine allows.
+/// Looks at `program` by each of its methods; of `a|b` by the first that works.
 pub fn look(programs: &Programs, program: &Program) -> Result<(Vec<Sample>, Vec<Missing>)> {
     let mut samples = Vec::new();
     let mut missing = Vec::new();
     for methods in &program.methods {
-        let mut tried = methods.split('|').map(|method| look_by(programs, program, method));
-        let mut seen = tried.next().context("a method without a name")?;
-        for other in tried {
-            if seen.is_ok() {
-                break;
+        let mut refused = Vec::new();
+        let mut lacks = |reason: String| {
+            missing.push(Missing { metric: format!("{} by {methods}", program.name), reason });
+        };
+        let seen = methods.split('|').find_map(|method| {
+            look_by(programs, program, method).map_err(|error| refused.push(error)).ok()
+        });
+        let why = refused.first().map(|error| format!("{error:#}"));
+        match seen {
+            None => bail!(why.unwrap_or_default()),
+            Some(seen) if seen.is_empty() => {
+                lacks(format!("no span {} of {} was seen", program.span, program.program));
             }
-            seen = other;
+            Some(seen) => samples.extend(seen),
         }
-        let seen = seen?;
-        if seen.is_empty() {
-            missing.push(Missing {
-                metric: format!("{} by {methods}", program.name),
-                reason: format!("no span {} of {} was seen", program.span, program.program),
-            });
-        }
-        samples.extend(seen);
+        why.into_iter().for_each(lacks);
     }
     Ok((samples, missing))
 }

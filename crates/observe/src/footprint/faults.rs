@@ -156,7 +156,7 @@ impl FaultLog {
             let copies = all.into_iter().filter(|(_, was_present)| *was_present);
             let writes: Vec<u64> = copies.map(|(page, _)| page).collect();
             let mut tally = tally(&fork.reading, now, &written);
-            add_nearby(&mut tally, &fork.reading, &nearby(&writes));
+            tally.nearby_pages = Some(nearby(&writes).intersection(&shared).count() as u64);
             seen.push((writer, tally));
             either.extend(&written);
             let epoch = Epoch { shared: shared.clone(), writes };
@@ -209,14 +209,6 @@ fn tally(fork: &Reading, now: &Reading, written: &BTreeSet<u64>) -> Tally {
     add_files(&mut tally, now);
     add_mappings(&mut tally, fork);
     tally
-}
-
-fn add_nearby(to: &mut Tally, fork: &Reading, nearby: &BTreeSet<u64>) {
-    to.has_order = true;
-    let is_near = |address: u64| nearby.contains(&(address / fork.page_bytes));
-    for placed in fork.private_pages().filter(|placed| is_near(placed.address)) {
-        to.add_nearby(placed.address, placed.kind);
-    }
 }
 
 #[cfg(test)]

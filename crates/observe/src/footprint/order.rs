@@ -79,8 +79,8 @@ pub fn play(policy: Ahead, epoch: &Epoch, before: Option<&Epoch>, page_bytes: u6
     result
 }
 
-/// How near, and to how many of the writes before, makes a write one of a sweep: programs that sweep
-/// have several places at once (docs/results/2026-11-unseen-programs.md).
+/// A write belongs to a sweep if it lies within so many pages of one of so many before: a collector or a
+/// merge sweeps at several places at once.
 const NEARBY_PAGES: u64 = 16;
 const WRITES_BEFORE: usize = 8;
 

@@ -105,8 +105,8 @@ fn of_sum(samples: &mut Vec<Sample>, key: &Key, sum: &Sum, page_bytes: u64) {
     }
     let total = sum.tally.total();
     counts(&mut out, &total, page_bytes, sum.tally.has_bytes);
-    if sum.tally.has_order {
-        out.count(names::NEARBY_PAGES, total.nearby_pages);
+    if let Some(pages) = sum.tally.nearby_pages {
+        out.count(names::NEARBY_PAGES, pages);
     }
     // What a remote fork would send (Smith and Maguire 1988, section 1.2).
     let whole = total.pages_mapped.max(total.start_pages) * page_bytes;

@@ -53,8 +53,6 @@ pub struct Counts {
     pub bytes_changed: u64,
     /// Bytes that changed in pages that were there before, and of new pages those that are not 0.
     pub bytes_differing: u64,
-    /// Of the `cow_pages`, those near one that was written a moment before; only faults know.
-    pub nearby_pages: u64,
 }
 
 impl Counts {
@@ -99,7 +97,6 @@ impl AddAssign for Counts {
         self.blocks_changed += other.blocks_changed;
         self.bytes_changed += other.bytes_changed;
         self.bytes_differing += other.bytes_differing;
-        self.nearby_pages += other.nearby_pages;
     }
 }
 
@@ -121,19 +118,14 @@ pub struct Tally {
     pub regions: BTreeMap<u64, Region>,
     /// Whether bytes were compared: else the counts of bytes and blocks say nothing.
     pub has_bytes: bool,
-    /// Whether the order of the writes is known: else `nearby_pages` says nothing.
-    pub has_order: bool,
+    /// Of the `cow_pages`, those near one that was written a moment before; only faults tell.
+    pub nearby_pages: Option<u64>,
 }
 
 impl Tally {
     /// Adds one page.
     pub fn add(&mut self, address: u64, kind: Kind, fate: Fate) {
         self.of(address, kind, |counts| counts.add(fate));
-    }
-
-    /// Adds that a copied page lies near one that was written a moment before.
-    pub fn add_nearby(&mut self, address: u64, kind: Kind) {
-        self.of(address, kind, |counts| counts.nearby_pages += 1);
     }
 
     /// Adds a page of a file or of shared memory.
@@ -171,7 +163,9 @@ impl Tally {
             *self.kinds.entry(*kind).or_default() += *counts;
         }
         self.has_bytes |= other.has_bytes;
-        self.has_order |= other.has_order;
+        if let Some(more) = other.nearby_pages {
+            self.nearby_pages = Some(self.nearby_pages.unwrap_or(0) + more);
+        }
     }
 
     fn of(&mut self, address: u64, kind: Kind, change: impl Fn(&mut Counts)) {

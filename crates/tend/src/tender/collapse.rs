@@ -34,10 +34,6 @@ impl Tender {
             return Ok(());
         }
         let Some(pidfd) = self.target.pidfd() else { return Ok(()) };
-        if self.is_first_pass || self.is_cold {
-            let fetched_ns = self.collapser.fetch(&self.target, &mut self.pagemap, start);
-            self.figures.warming_cpu_ns += fetched_ns;
-        }
         let haste = self.haste(now);
         let ping = self.ping.as_ref().filter(|_| haste != Haste::AtOnce);
         let listening = ping.map(Ping::listen);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use cowlab_machine::ProcessError;
 
 use super::Tender;
-use crate::act::thread_cpu_ns;
+use crate::act::{Fetch, thread_cpu_ns};
 use crate::forks::sharing;
 use crate::pace::{Next, Pace};
 use crate::plan::CollapsePlan;
@@ -44,7 +44,7 @@ impl Trial {
         self.of_all(self.cpu_ns)
     }
 
-    /// Of it, what warms the huge pages that collapses take.
+    /// Of it, what warms huge pages and reads the target's.
     pub fn warming_cpu_ns(&self) -> f64 {
         self.of_all(self.warming_cpu_ns)
     }
@@ -81,14 +81,15 @@ impl Tender {
         for (step, like) in plan.steps.iter().zip(&mut like) {
             let region = step.start..step.start + self.huge_page_bytes;
             sharing(&self.target)?;
-            let Ok(warming_ns) = self.collapser.warm(&self.target) else { break };
+            let (memory, pagemap) = (self.memory.as_ref(), &mut self.pagemap);
+            let copied = memory.map(|memory| Fetch { memory, pagemap, start: step.start });
+            let Ok(warming_ns) = self.collapser.warm(&self.target, copied) else { break };
             std::thread::sleep(next_at.saturating_duration_since(Instant::now()));
             sharing(&self.target)?;
             Pages::of(&self.target, &mut self.pagemap, region)?;
-            let fetched_ns = self.collapser.fetch(&self.target, &mut self.pagemap, step.start);
             let Ok(cost) = self.collapser.try_out(&self.target, like) else { break };
             trial.regions += 1;
-            trial.warming_cpu_ns += warming_ns + fetched_ns;
+            trial.warming_cpu_ns += warming_ns;
             next_at = Instant::now();
             match pace.after(&cost, self.haste(Duration::ZERO)) {
                 Next::Pause { ns } => next_at += Duration::from_nanos(ns),
@@ -112,7 +113,7 @@ impl Tender {
         let page_bytes = self.page_bytes() as usize;
         let mut one = || {
             like.fill(page_bytes);
-            self.collapser.warm(&self.target).ok()?;
+            self.collapser.warm(&self.target, None).ok()?;
             let cost = self.collapser.try_out(&self.target, &mut like).ok()?;
             like.release();
             Some(cost.cpu_ns + cost.warming_cpu_ns)

@@ -182,7 +182,7 @@ impl Found {
                     Cell::number(trial.tending_ns(), "ns"),
                 );
                 row("CPU time of that", Cell::number(trial.cpu_ns(), "ns"));
-                row("of it to warm the huge pages", Cell::number(trial.warming_cpu_ns(), "ns"));
+                row("of it to warm memory", Cell::number(trial.warming_cpu_ns(), "ns"));
             }
             Err(reason) => row("what all of them take", absent(reason)),
         }

@@ -55,7 +55,7 @@ const METRICS: &[Metric<Figures>] = metrics! {
     Counter "cowlab_tend_forks", "Forks of the target that were seen", |of| Some(of.forks as f64);
     Counter "cowlab_tend_cpu" in seconds, "CPU time of tending", |of| Some(of.cpu_ns as f64 / 1e9);
     Counter "cowlab_tend_warming_cpu" in seconds,
-        "Of it, that of warming the huge pages that collapses took",
+        "Of it, that of warming huge pages and reading the target's",
         |of| Some(of.warming_cpu_ns as f64 / 1e9);
     Gauge "cowlab_tend_small_pages", "Base pages whose entries a fork copies",
         |of| of.small_pages.map(|pages| pages as f64);

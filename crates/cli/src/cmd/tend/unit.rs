@@ -83,7 +83,7 @@ pub fn text(args: &TendArgs) -> Result<String> {
          LockPersonality=yes\n\
          MemoryDenyWriteExecute=yes\n\
          SystemCallArchitectures=native\n\
-         # CAP_SYS_PTRACE is for collapsing memory: what reads or writes it is refused.\n\
+         # CAP_SYS_PTRACE is for collapsing memory and reading bytes of it: calls that trace or write are refused.\n\
          SystemCallFilter=@system-service\n\
          SystemCallFilter=~process_vm_writev process_vm_readv ptrace kcmp @privileged @resources\n\
          SystemCallFilter=process_madvise capset sched_setscheduler sched_setattr sched_setaffinity setrlimit\n\
