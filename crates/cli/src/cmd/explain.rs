@@ -27,7 +27,7 @@ use serde::Serialize;
 use crate::application::{Application, parent_of_worker, process_of, word_of};
 use crate::args::{ExplainArgs, ProfileArgs};
 use crate::cmd::advise::{self, Seen};
-use crate::cmd::blame::{lacking, samples};
+use crate::cmd::blame::{give_way, lacking, samples};
 use crate::cmd::doctor::Patient;
 use crate::next_stop::NextStop;
 use crate::profile_file::Priced;
@@ -190,6 +190,7 @@ fn watch(json: bool, target: &Target, facts: &Facts) -> Result<Watched, String> 
         json,
         &format!("watching {} for {} s; Ctrl-C ends it earlier", target.name(), WATCHED.as_secs()),
     );
+    give_way();
     let (began, mut events) = (Instant::now(), Vec::new());
     while began.elapsed() < WATCHED && interrupts.load(Ordering::Relaxed) == 0 && target.is_alive()
     {
