@@ -11,20 +11,19 @@
 //! is cheaper: it is measured at several sizes and interpolated over the logarithm of the size.
 
 use cowlab_schema::Command;
-use cowlab_schema::fmt::quantity;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use thiserror::Error;
 
-use crate::profile::{
-    CycleCurve, CyclePoint, MachineProfile, Measured, PacePoint, USUAL_FACTOR, Writer,
-};
+use crate::profile::{CycleCurve, CyclePoint, MachineProfile, Measured, USUAL_FACTOR, Writer};
 use crate::stats::Estimate;
 
 mod deferred;
+mod pace;
 mod terms;
 
 pub use deferred::{Deferred, deferred};
+use pace::{CopyAtPace, copy_at_pace, reasons};
 use terms::{PerPage, Term};
 
 /// The mappings of a process (VMAs, in the kernel's words), which fork copies one by one.
@@ -380,72 +379,7 @@ fn base_terms(
     Ok(Terms { fork: Term::sum(&fork), write, rest: Term::sum(&rest) })
 }
 
-/// A copy of a program as `question`'s.
-struct CopyAtPace {
-    /// How much it does between two.
-    own_ns: f64,
-    /// What one costs it then.
-    copy: Measured,
-}
-
-/// `None` where the pace or its price is not known.
-fn copy_at_pace(profile: &MachineProfile, question: &Question, rounds: u32) -> Option<CopyAtPace> {
-    let cpu_ns = question.cpu_ns_per_copy.filter(|_| question.among_work)?;
-    let by_pace = |points: &[PacePoint]| {
-        let points = points.iter().map(|point| (point.own_ns.max(1.0), point.copy));
-        PerPage::pooled(points, rounds)
-    };
-    let scattered = by_pace(&profile.copies_by_pace);
-    let in_order = by_pace(&profile.copies_in_order);
-    let price = |own_ns: f64| {
-        let scattered = scattered.at(own_ns)?;
-        let Some(in_order) = in_order.at(own_ns) else { return Some(scattered) };
-        let share = question.nearby_share.unwrap_or(0.5);
-        let ns = scattered.ns + (in_order.ns - scattered.ns) * share;
-        // Anything between the two, where the order was not seen.
-        let unseen = match question.nearby_share {
-            Some(_) => 0.0,
-            None => (scattered.ns - in_order.ns) / 12f64.sqrt() / ns,
-        };
-        let spread = scattered.log_spread + (in_order.log_spread - scattered.log_spread) * share;
-        Some(Measured { ns, log_spread: spread.hypot(unseen) })
-    };
-    // What is left beside the copy is the program's own, which the copy's price depends on: their sum grows.
-    let (mut low, mut high) = (1.0, cpu_ns.max(1.0));
-    for _ in 0..40 {
-        let middle = (low + high) / 2.0;
-        match middle + price(middle)?.ns < cpu_ns {
-            true => low = middle,
-            false => high = middle,
-        }
-    }
-    Some(CopyAtPace { own_ns: low, copy: price(low)? })
-}
-
-/// In words, what the price of a copy follows from.
-fn reasons(profile: &MachineProfile, question: &Question, rounds: u32) -> Vec<String> {
-    let Some(CopyAtPace { own_ns, copy }) = copy_at_pace(profile, question, rounds) else {
-        return Vec::new();
-    };
-    let ends = profile.copies_by_pace.first().zip(profile.copies_by_pace.last());
-    let [own, copy] = [own_ns, copy.ns].map(|ns| quantity(ns, "ns"));
-    let order = question.nearby_share.filter(|_| !profile.copies_in_order.is_empty());
-    let order = order.map_or_else(String::new, |share| {
-        format!(", {:.0}% near a page copied just before", share * 100.0)
-    });
-    ends.filter(|_| question.written > 0)
-        .map(|(quick, slow)| {
-            let [quick, slow] = [quick, slow].map(|point| quantity(point.copy.ns, "ns"));
-            format!(
-                "copies: {own} of the program's own work between two{order}: one costs {copy} ({quick} in a \
-                 loop that does nothing else, {slow} with much work and scattered writes)"
-            )
-        })
-        .into_iter()
-        .collect()
-}
-
-/// The same in a program that does something in between: how much memory fits a cache is of no use
+/// The price in a program that does something in between: how much memory fits a cache is of no use
 /// where others fill the caches, and a probe's heap lies in memory as no program's does that has been
 /// copied from. `alone` is a loop that does nothing else.
 fn among_work(cost: Option<Term>, alone: Term) -> Term {

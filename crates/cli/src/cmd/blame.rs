@@ -16,7 +16,7 @@ use cowlab_schema::blame as names;
 use cowlab_schema::{Metric, Params, Writer};
 use cowlab_store::stacks::STACKS_FILE;
 use cowlab_store::{Missing, Sample};
-use rustix::process::setpriority_process;
+use rustix::process::{getpriority_process, setpriority_process};
 
 use crate::application::trigger;
 use crate::args::BlameArgs;
@@ -118,7 +118,9 @@ pub fn run(json: bool, args: &BlameArgs) -> Result<()> {
 /// Other programs that want the CPU go first: where all CPUs were busy, unwinding took Redis 4% of its requests.
 pub fn give_way() {
     // Where it fails, it costs them a little more.
-    let _ = setpriority_process(None, NICE);
+    if getpriority_process(None).is_ok_and(|nice| nice < NICE) {
+        let _ = setpriority_process(None, NICE);
+    }
 }
 
 /// Runs the command and looks until it has ended.
