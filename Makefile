@@ -16,7 +16,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # One profile and one set of features for everything, so that nothing is compiled twice.
 CARGO_FLAGS := --release --workspace
 
-.PHONY: help study build test fuzz-short test-long test-slowdown test-casper-long test-insert-long test-hostile-long \
+.PHONY: help study build test fuzz-short test-long test-slowdown test-casper-long miri test-insert-long test-hostile-long \
 	fuzz fuzz-insert fuzz-reader soak deny sbom kernels test-kernel test-kernel-long test-kernel-regions test-study-long \
 	test-tend-long test-fleet-long test-debian-kernels test-architectures test-arm64 test-arm64-mm unit e2e lint man picture docs test-docs bindings bench-trace install install-files dist test-dist clean
 
@@ -100,10 +100,16 @@ test-slowdown: build ## would compare find a slowdown of 10%? (half an hour; see
 # Of the contract, libcasper's stress: other tests say how little stack, memory or time is needed.
 SANITIZED := stored_and_not_stored signal_handlers each_process
 
-test-casper-long: build ## libcasper's contract with 100 million events in each mode, and under sanitizers (minutes)
+test-casper-long: build miri ## libcasper's contract with 100 million events in each mode, and under sanitizers (minutes)
 	COWLAB_TEST_LONG=1 $(CARGO) test --release -p cowlab-recorder --test contract
 	for kind in thread address; do CASPER_SANITIZE=$$kind \
 		$(CARGO) test --release -p cowlab-recorder --test contract -- $(SANITIZED) || exit 1; done
+
+# With a date: another nightly may lack Miri, or say other things.
+MIRI := nightly-2026-10-30
+miri: ## what C is lent of a trace, in Miri: the one crate with unsafe code and no system call in it
+	scripts/install miri $(MIRI)
+	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +$(MIRI) miri test --target-dir target/miri -p cowlab-casper-c --test handles
 
 test-insert-long: build ## insert on SQLite, zlib and Lua: same output, callgrind's call counts
 	scripts/install test-long
