@@ -42,10 +42,11 @@ pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
         Some(folder) => folder.clone(),
         None => lab.kernel()?.path().join("../tests/kernel"),
     };
+    let files = find(&folder, args)?;
     // Programs and outputs of one cowlab at a time.
     let _lock = lab.cache.lock("test", || lab.say("another cowlab tests a kernel: waiting"))?;
     let programs = lab.cache.folder("tests")?;
-    let tests = find(&folder, &programs, args)?;
+    let tests = prepared(&files, &programs, args)?;
     // For tests/kernel/kunit.sh: those tests are run by the kernel itself, at boot.
     let own_arguments = vec!["kunit.enable=1".to_owned()];
     let built = |variant| {
@@ -101,32 +102,40 @@ pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
     Ok(())
 }
 
-/// The tests in `folder`: executable files, and C files, which are compiled to `programs`.
-fn find(folder: &Path, programs: &Path, args: &KernelTestArgs) -> Result<Vec<Test>> {
+/// The tests in `folder`: executable files, and C files, whose programs are to be in `programs`.
+fn find(folder: &Path, args: &KernelTestArgs) -> Result<Vec<PathBuf>> {
     let cannot = || format!("cannot read the tests in {}", folder.display());
     let folder = folder.canonicalize().with_context(cannot)?;
-    let mut files: Vec<PathBuf> = fs::read_dir(&folder)
-        .with_context(cannot)?
-        .map(|entry| Ok(entry?.path()))
-        .collect::<Result<_>>()?;
+    let mut files = Vec::new();
+    for entry in fs::read_dir(&folder).with_context(cannot)? {
+        let file = entry?.path();
+        let is_meant = args.filter.as_ref().is_none_or(|filter| name(&file).contains(filter));
+        if is_meant && (is_c(&file) || is_executable(&file)?) {
+            files.push(file);
+        }
+    }
     files.sort();
+    if files.is_empty() {
+        match &args.filter {
+            Some(filter) => bail!("no test in {} has '{filter}' in its name", folder.display()),
+            None => bail!("{} has no tests", folder.display()),
+        }
+    }
+    Ok(files)
+}
+
+/// What the guest is to run for each of `files`. C is compiled to `programs`.
+fn prepared(files: &[PathBuf], programs: &Path, args: &KernelTestArgs) -> Result<Vec<Test>> {
     // The program under test, for those that test it inside the guest.
     let mut ourselves = OsString::from("COWLAB=");
     ourselves.push(own_program(programs)?);
     let mut tests = Vec::new();
     for file in files {
-        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        if args.filter.as_ref().is_some_and(|filter| !name.contains(filter)) {
-            continue;
-        }
-        let is_c = file.extension().is_some_and(|extension| extension == "c");
-        let program = match is_c {
-            true => programs.join(&name),
-            false if is_executable(&file)? => file.clone(),
-            false => continue,
-        };
-        if is_c {
-            compile(&file, &program)?;
+        let name = name(file);
+        let mut program = file.clone();
+        if is_c(file) {
+            program = programs.join(&name);
+            compile(file, &program)?;
         }
         let mut command = vec![OsString::from("env"), ourselves.clone()];
         if args.quick {
@@ -135,13 +144,15 @@ fn find(folder: &Path, programs: &Path, args: &KernelTestArgs) -> Result<Vec<Tes
         command.push(program.into_os_string());
         tests.push(Test { name, command, folder: None, limit_s: args.time_limit_s.ceil() as u64 });
     }
-    if tests.is_empty() {
-        match &args.filter {
-            Some(filter) => bail!("no test in {} has '{filter}' in its name", folder.display()),
-            None => bail!("{} has no tests", folder.display()),
-        }
-    }
     Ok(tests)
+}
+
+fn name(file: &Path) -> String {
+    file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn is_c(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "c")
 }
 
 fn is_executable(file: &Path) -> Result<bool> {
