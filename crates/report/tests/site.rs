@@ -6,8 +6,8 @@
 mod browser;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, thread};
 
 use browser::Browser;
 use serde_json::{Value, json};
@@ -56,21 +56,23 @@ fn until(condition: &str) -> String {
     )
 }
 
-#[test]
-#[ignore = "needs the site: `make test-docs` builds it and runs this"]
-fn every_page_fits_asks_nobody_and_leads_somewhere() {
-    let site = site();
-    let own = format!("file://{}/", site.display());
-    let mut all = Vec::new();
-    pages(&site, &mut all);
-    // The list of pages for a browser without scripts, and an answer of a server: no pages that link.
-    all.retain(|page| !["toc.html", "404.html"].iter().any(|other| page.ends_with(other)));
-    assert!(all.len() > 90, "{} pages", all.len());
+/// What was seen of some pages.
+#[derive(Default)]
+struct Seen {
+    wrong: Vec<String>,
+    /// Of each page: what links may lead to.
+    ids: BTreeMap<PathBuf, BTreeSet<String>>,
+    /// The page, and where it leads.
+    links: Vec<(String, String)>,
+}
 
-    let (mut wrong, mut ids, mut links) = (Vec::new(), BTreeMap::new(), Vec::new());
+/// Open each of `pages` in each width and colour.
+fn look(site: &Path, pages: &[PathBuf]) -> Seen {
+    let own = format!("file://{}/", site.display());
+    let mut seen = Seen::default();
     let mut browser = Browser::start(&[]);
-    for page in &all {
-        let name = page.strip_prefix(&site).expect("a page of the site").display().to_string();
+    for page in pages {
+        let name = page.strip_prefix(site).expect("a page of the site").display().to_string();
         for width in WIDTHS {
             // Opened anew: whether the list of pages is shown depends on the width at that moment.
             browser.emulate(width, 800, SCHEMES[0].0);
@@ -80,26 +82,54 @@ fn every_page_fits_asks_nobody_and_leads_somewhere() {
                 let what = format!("{name} at {width} px, {scheme}");
                 let has_theme = format!("document.documentElement.classList.contains('{theme}')");
                 if browser.eval(&until(&has_theme)) != json!(true) {
-                    wrong.push(format!("{what}: has not the theme {theme}"));
+                    seen.wrong.push(format!("{what}: has not the theme {theme}"));
                 }
                 // The list of pages may still be on its way out.
                 if browser.eval(&until(&format!("{OVERFLOW} <= 0"))) != json!(true) {
-                    wrong.push(format!("{what}: {} px too wide", browser.eval(OVERFLOW)));
+                    seen.wrong.push(format!("{what}: {} px too wide", browser.eval(OVERFLOW)));
                 }
                 browser
                     .screenshot(&format!("{}-{width}-{scheme}.png", name.replace('/', "-")), false);
             }
-            wrong.extend(browser.complaints().iter().map(|said| format!("{name}: {said}")));
+            seen.wrong.extend(browser.complaints().iter().map(|said| format!("{name}: {said}")));
             let asked = browser.requests(page).into_iter().filter(|url| !url.starts_with(&own));
-            wrong.extend(asked.map(|url| format!("{name} asks for {url}")));
+            seen.wrong.extend(asked.map(|url| format!("{name} asks for {url}")));
         }
         let foreign = strings(&browser.eval(FOREIGN));
-        wrong.extend(foreign.iter().map(|url| format!("{name} names {url}")));
+        seen.wrong.extend(foreign.iter().map(|url| format!("{name} names {url}")));
         if browser.eval(BROKEN_IMAGES) != json!(0) {
-            wrong.push(format!("{name}: an image is not shown"));
+            seen.wrong.push(format!("{name}: an image is not shown"));
         }
-        ids.insert(page.clone(), strings(&browser.eval(IDS)).into_iter().collect::<BTreeSet<_>>());
-        links.extend(strings(&browser.eval(LINKS)).into_iter().map(|link| (name.clone(), link)));
+        seen.ids
+            .insert(page.clone(), strings(&browser.eval(IDS)).into_iter().collect::<BTreeSet<_>>());
+        seen.links
+            .extend(strings(&browser.eval(LINKS)).into_iter().map(|link| (name.clone(), link)));
+    }
+    seen
+}
+
+#[test]
+#[ignore = "needs the site: `make test-docs` builds it and runs this"]
+fn every_page_fits_asks_nobody_and_leads_somewhere() {
+    let site = site();
+    let mut all = Vec::new();
+    pages(&site, &mut all);
+    // The list of pages for a browser without scripts, and an answer of a server: no pages that link.
+    all.retain(|page| !["toc.html", "404.html"].iter().any(|other| page.ends_with(other)));
+    assert!(all.len() > 90, "{} pages", all.len());
+
+    // A browser for each of two CPUs.
+    let halves: Vec<Seen> = thread::scope(|scope| {
+        let site = &site;
+        let halves = all.chunks(all.len().div_ceil(2));
+        let threads: Vec<_> = halves.map(|half| scope.spawn(move || look(site, half))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a browser")).collect()
+    });
+    let (mut wrong, mut ids, mut links) = (Vec::new(), BTreeMap::new(), Vec::new());
+    for half in halves {
+        wrong.extend(half.wrong);
+        ids.extend(half.ids);
+        links.extend(half.links);
     }
 
     let mut headings = 0;
