@@ -24,7 +24,13 @@ wrap() {
 
 "$COWLAB" watch "$forker" --json --interval-s 0.5 >frames 2>err &
 watch=$!
-for _ in {1..300}; do [[ ! -s frames ]] || break; sleep 0.1; done
+# A fork before it looks is not counted, and a busy machine takes its time.
+began=$SECONDS
+until [[ -s frames ]]; do
+	((SECONDS - began < 120)) || { echo "no frame within 120 s" >&2; exit 1; }
+	sleep 0.1
+done
+echo "first frame after $((SECONDS - began)) s" >&2
 for _ in {1..3}; do
 	wrap
 	tell fork

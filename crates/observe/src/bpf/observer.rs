@@ -182,9 +182,16 @@ impl Observer {
     }
 
     /// Gives each waiting event to `take`, oldest first; how many there were.
-    pub fn read_events(&mut self, mut take: impl FnMut(Event)) -> usize {
+    pub fn read_events(&mut self, take: impl FnMut(Event)) -> usize {
+        self.read_some_events(usize::MAX, take)
+    }
+
+    /// Of the waiting events, the oldest `most`; the others wait on.
+    pub fn read_some_events(&mut self, most: usize, mut take: impl FnMut(Event)) -> usize {
         let mut count = 0;
-        while let Some(record) = self.events.next() {
+        while count < most
+            && let Some(record) = self.events.next()
+        {
             if let Some(event) = Event::decode(&record) {
                 take(event);
                 count += 1;

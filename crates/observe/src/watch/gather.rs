@@ -132,6 +132,7 @@ impl Gatherer {
     pub fn frame(&mut self) -> Frame {
         self.pace.mark();
         self.take_events();
+        self.count_late();
         self.find_more();
         let now = Instant::now();
         let interval_ns = self.frame_at.map_or(0, |at| now.duration_since(at).as_nanos() as u64);

@@ -7,7 +7,31 @@ use super::Gatherer;
 use crate::bpf::{Event, ForkEvent, Happening};
 use crate::watch::{Wanted, ends, reading};
 
+/// Events that each frame books however late it is: a millisecond's.
+const COUNTED_LATE: usize = 1000;
+
 impl Gatherer {
+    /// Books the oldest events at least, before a frame, and all if it is the last one. Without this a few
+    /// forks would not be in any frame where something else made this late.
+    pub(super) fn count_late(&mut self) {
+        if !self.pace.is_late() {
+            return;
+        }
+        let most = if self.wanted_have_ended() { usize::MAX } else { COUNTED_LATE };
+        let mut events: Vec<Event> = Vec::new();
+        if let Some(observer) = &mut self.observer {
+            observer.read_some_events(most, |event| events.push(event));
+        }
+        events.iter().for_each(|event| self.count(event));
+        self.pace.charge();
+    }
+
+    /// Whether that is so, even if it is not booked yet.
+    fn wanted_have_ended(&self) -> bool {
+        let goes_on = |pid: &u32| self.book.knows(*pid) && self.goes_on(*pid);
+        self.wanted.pids().is_some_and(|pids| !pids.iter().any(goes_on))
+    }
+
     /// Books what was told since.
     pub(super) fn take_events(&mut self) {
         self.pace.pass(Instant::now());

@@ -251,6 +251,32 @@ fn a_storm_of_forks_costs_no_more_than_its_share_and_every_fork_is_counted() {
     assert!((1..=forks).contains(&watch.pace.unread_events), "{}", watch.pace.unread_events);
 }
 
+/// With BPF, where that is allowed.
+#[test]
+fn a_few_forks_are_counted_however_late_it_is() {
+    let mut shell = Started::shell("read line; (:); (:); echo $$; read line; (:)");
+    let pid = shell.pid();
+    let mut watch = Gatherer::begin(Wanted::Pid(pid), &Options::default()).unwrap();
+    if !watch.sees.events {
+        eprintln!("skipped: {:?}", watch.sees.missing);
+        return;
+    }
+    // As where another guest has the CPU, which is taken for this thread's time.
+    watch.pace.mark();
+    let began_ns = nanoseconds(ClockId::ThreadCPUTime);
+    while nanoseconds(ClockId::ThreadCPUTime) < began_ns + 300_000_000 {}
+    watch.pace.charge();
+    assert!(watch.pace.is_late());
+    shell.tell();
+    shell.next("sh");
+    let forks = |frame: &Frame| frame.groups[0].totals.forks;
+    assert_eq!(forks(&watch.frame()), Some(2));
+    shell.tell();
+    in_time(|| reading::read(pid).is_none());
+    assert_eq!(forks(&watch.frame()), Some(3));
+    assert!(watch.is_over() && watch.pace.is_late());
+}
+
 #[test]
 fn forks_of_programs_that_have_ended_count_by_their_name() {
     let mut watch = watch(Wanted::All);
