@@ -3,7 +3,6 @@
 #
 # blame on programs as Debian builds them, without frame pointers and stripped: stacks are whole, to
 # where the program begins, and what is known of their code is found.
-# beside: it looks at programs of its own alone
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
