@@ -36,8 +36,9 @@ test: lint ## everything that a change must pass
 	scripts/install build
 	scripts/install kernel
 	scripts/install test
-	# The program and its tests at once, then the fuzzers while the unit tests wait.
+	# All that is compiled, at once. The fuzzers then run while the unit tests wait.
 	$(CARGO) build $(CARGO_FLAGS) --lib --bins --tests --examples
+	scripts/fuzz-files 0
 	$(MAKE) --jobs=2 --output-sync=target unit fuzz-short
 	$(MAKE) e2e
 	$(MAKE) test-docs

@@ -3,11 +3,13 @@
 #
 # blame on programs as Debian builds them, without frame pointers and stripped: stacks are whole, to
 # where the program begins, and what is known of their code is found.
+# beside: it looks at programs of its own alone
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
 
 [[ $(id -u) == 0 ]] || skip "blame needs root, or CAP_BPF and CAP_PERFMON"
+only_here_are_servers
 cp -r "$REPOSITORY/examples/footprints" programs
 cp "$REPOSITORY/tests/blame/work.js" programs
 "${CC:-cc}" -O2 -shared -fPIC -o programs/marks.so programs/marks.c

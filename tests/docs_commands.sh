@@ -14,6 +14,7 @@ fi
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
 ip link set lo up
+only_here_are_servers
 console=$REPOSITORY/tests/lib/console.py
 
 mkdir bin

@@ -3,7 +3,6 @@
 #
 # study --quick: the main job, everything in it, in two rounds; as many as users get with
 # COWLAB_TEST_LONG=1 (make test-long).
-# beside: no time of it is judged
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"

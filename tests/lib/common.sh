@@ -183,6 +183,12 @@ our_probes() {
 	done < <(our_processes)
 }
 
+# The pages say redis-server, by its name: meanwhile no test in another lane may have one. This waits for that one.
+only_here_are_servers() {
+	exec 8>"$REPOSITORY/target/servers.lock"
+	flock 8
+}
+
 # probe_seen PATTERN: a probe runs whose name matches, within 30 s.
 probe_seen() {
 	comes 30 probe_runs "$1"
