@@ -11,8 +11,8 @@ use crate::watch::{Wanted, ends, reading};
 const COUNTED_LATE: usize = 1000;
 
 impl Gatherer {
-    /// Books the oldest events at least, before a frame, and all if it is the last one. Without this a few
-    /// forks would not be in any frame where something else made this late.
+    /// Books at least the oldest events before a frame, and all before the last one: a few forks are counted
+    /// whatever made this late.
     pub(super) fn count_late(&mut self) {
         if !self.pace.is_late() {
             return;
