@@ -31,19 +31,19 @@ build: ## target/release/cowlab and target/libcasper
 	$(CARGO) build $(CARGO_FLAGS)
 	$(MAKE) -s -C casper/libcasper all reader BUILD=$(CURDIR)/target/libcasper CARGO_BUILD=$(CURDIR)/target/release
 
+# What is installed and compiled comes first: two apt-get at once fail, and cargo locks target/, so that the unit tests
+# would wait for the fuzzers to be compiled.
 test: lint ## everything that a change must pass
-	# Not beside each other: apt-get does not wait for itself.
 	scripts/install build
 	scripts/install kernel
 	scripts/install test
-	# All that is compiled, at once. The fuzzers then run while the unit tests wait.
 	$(CARGO) build $(CARGO_FLAGS) --lib --bins --tests --examples
 	scripts/fuzz-files 0
 	$(MAKE) --jobs=2 --output-sync=target unit fuzz-short
 	$(MAKE) e2e
 	$(MAKE) test-docs
 
-test-long: test test-study-long test-kernel-long test-casper-long test-slowdown test-insert-long test-tend-long \
+test-long: test test-study-long test-kernel-long test-casper-long miri test-slowdown test-insert-long test-tend-long \
 	test-fleet-long test-hostile-long test-debian-kernels test-architectures test-arm64 test-arm64-mm test-dist deny sbom ## the long tests as well (hours)
 
 unit: build
@@ -110,16 +110,16 @@ test-slowdown: build ## would compare find a slowdown of 10%? (half an hour; see
 # Of the contract, libcasper's stress: other tests say how little stack, memory or time is needed.
 SANITIZED := stored_and_not_stored signal_handlers each_process
 
-test-casper-long: build miri ## libcasper's contract with 100 million events in each mode, and under sanitizers (minutes)
+test-casper-long: build ## libcasper's contract with 100 million events in each mode, and under sanitizers (minutes)
 	COWLAB_TEST_LONG=1 $(CARGO) test --release -p cowlab-recorder --test contract
 	for kind in thread address; do CASPER_SANITIZE=$$kind \
 		$(CARGO) test --release -p cowlab-recorder --test contract -- $(SANITIZED) || exit 1; done
 
-# With a date: another nightly may lack Miri, or say other things.
+# Pinned: another nightly may lack Miri, or report other things.
 MIRI := nightly-2026-10-30
 miri: ## what C is lent of a trace, in Miri: the one crate with unsafe code and no system call in it
 	scripts/install miri $(MIRI)
-	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +$(MIRI) miri test --target-dir target/miri -p cowlab-casper-c --test handles
+	MIRIFLAGS=-Zmiri-disable-isolation rustup run $(MIRI) cargo miri test --target-dir target/miri -p cowlab-casper-c --test handles
 
 test-insert-long: build ## insert on SQLite, zlib and Lua: same output, callgrind's call counts
 	scripts/install test-long
@@ -160,7 +160,7 @@ test-hostile-long: build ## each call of six commands fails in turn; 5,000 chang
 	scripts/install test
 	COWLAB_TEST_LONG=1 COWLAB_TEST_LIMIT_S=14400 scripts/run-tests faults
 	COWLAB_TEST_LONG=1 COWLAB_TEST_LIMIT_S=14400 scripts/run-tests hostile_files
-	COWLAB_TEST_LONG=1 scripts/run-tests kernel_watch
+	COWLAB_TEST_LONG=1 COWLAB_TEST_LIMIT_S=600 scripts/run-tests kernel_watch
 	scripts/watch-soak --minutes 1 --sleepers 10000
 	$(MAKE) fuzz
 

@@ -13,7 +13,7 @@ mkdir shared
 python3 "$REPOSITORY/tests/lib/pause_guest.py" qmp shared/pause 20 2>pause.err &
 pause=$!
 trap 'kill "$pause" 2>/dev/null || true' EXIT
-run kernel boot --variant plain --qemu-argument=-qmp --qemu-argument="unix:$PWD/qmp,server=on,wait=off" --guest cpus=2,memory=1GiB,time_limit_s=240 --share "$PWD/shared" -- \
+run kernel boot --variant plain --qemu-argument=-qmp --qemu-argument="unix:$PWD/qmp,server=on,wait=off" --guest cpus=2,memory=1GiB,time_limit_s=420 --share "$PWD/shared" -- \
 	env COWLAB="$COWLAB" REPOSITORY="$REPOSITORY" "$REPOSITORY/tests/lib/odd_guest.sh" "$PWD/shared"
 is_status 0
 wait "$pause" || fail "the guest was not paused: $(<pause.err)"
@@ -21,11 +21,11 @@ wait "$pause" || fail "the guest was not paused: $(<pause.err)"
 called='cowlab watch in a guest'
 # What a failure has to be understood by.
 tail -n 1 shared/frames | jq -c '.summary | {own, processes: [.processes[] | {ended, totals}]}'
-# On a busy machine the guest's CPU time holds what other guests took. Its budget is then too small to follow the
-# children, whose ends are left out, as it says; their forks are counted.
+# A busy host's time uses up watch's budget. It then counts forks and does not follow the children: their ends
+# are missing from exits, and each of these was an unread event.
 holds shared/frames 'latest.ended' 'latest.totals.forks == 10' \
 	'(frames | last.own.unread_events) as $unread |
-		latest.totals.exits | . == 10 or (. < 10 and $unread > 0)' \
+		latest.totals.exits | . <= 10 and 10 - . <= $unread' \
 	'frames | last.own | .lost_events == 0 and .lost_processes == 0' \
 	'all(frames[].processes[]; .minor_faults_per_s == null or .minor_faults_per_s >= 0)' \
 	'frames | all(.interval_ns < 60e9)' \

@@ -183,10 +183,10 @@ our_probes() {
 	done < <(our_processes)
 }
 
-# The pages say redis-server, by its name: meanwhile no test in another lane may have one. This waits for that one.
+# The pages' commands find redis-server by its name: one test at a time may run servers. Waits for the other.
 only_here_are_servers() {
 	exec 8>"$REPOSITORY/target/servers.lock"
-	flock 8
+	flock --timeout 200 8 || fail "another test's servers still hold $REPOSITORY/target/servers.lock"
 }
 
 # probe_seen PATTERN: a probe runs whose name matches, within 30 s.

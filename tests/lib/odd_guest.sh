@@ -24,7 +24,7 @@ wrap() {
 
 "$COWLAB" watch "$forker" --json --interval-s 0.5 >frames 2>err &
 watch=$!
-# A fork before it looks is not counted, and a busy machine takes its time.
+# watch counts forks from its first frame on, which comes late on a busy machine.
 began=$SECONDS
 until [[ -s frames ]]; do
 	((SECONDS - began < 120)) || { echo "no frame within 120 s" >&2; exit 1; }

@@ -132,11 +132,9 @@ fn threads_share_a_handle() {
     let file = folder.path().join("t.casper");
     fs::write(&file, TRACE).unwrap();
     let handle = Handle::open(&file);
-    let read = |_| thread::Builder::new().name("reader".into());
     let seen: usize = thread::scope(|scope| {
         let count = || (0..).map_while(|_| handle.next().unwrap()).count();
-        let threads: Vec<_> =
-            (0..2).map(|one| read(one).spawn_scoped(scope, count).unwrap()).collect();
+        let threads: Vec<_> = (0..2).map(|_| scope.spawn(count)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     assert_eq!(seen, 5);

@@ -186,7 +186,7 @@ impl Observer {
         self.read_some_events(usize::MAX, take)
     }
 
-    /// Of the waiting events, the oldest `most`; the others wait on.
+    /// Gives the oldest `most` waiting events to `take`; how many there were. The others stay.
     pub fn read_some_events(&mut self, most: usize, mut take: impl FnMut(Event)) -> usize {
         let mut count = 0;
         while count < most

@@ -32,6 +32,10 @@ const FIND_EVERY: Duration = Duration::from_secs(5);
 /// Events are read at least so often, so that little is lost while nobody is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
+/// Over budget a frame counts an event for each so long since the last one: a thousand a second, which take about 1 ms of
+/// CPU time.
+const COUNTED_EACH_NS: u64 = 1_000_000;
+
 /// Watches.
 pub struct Gatherer {
     wanted: Wanted,
@@ -130,13 +134,13 @@ impl Gatherer {
 
     /// Reads everything and says what is known.
     pub fn frame(&mut self) -> Frame {
-        self.pace.mark();
-        self.take_events();
-        self.count_late();
-        self.find_more();
         let now = Instant::now();
         let interval_ns = self.frame_at.map_or(0, |at| now.duration_since(at).as_nanos() as u64);
         self.frame_at = Some(now);
+        self.pace.mark();
+        self.take_events();
+        self.count_late((interval_ns / COUNTED_EACH_NS).clamp(10, 1000) as usize);
+        self.find_more();
         self.read_all();
         if !self.sees.events {
             self.find_children();
@@ -225,6 +229,10 @@ impl Gatherer {
         }
         // Whatever it did before its end has been told by now, and comes before it.
         self.take_events();
+        // Where all is watched, forks of one that is gone are still counted, by its name.
+        if self.wanted != Wanted::All && self.book.parent(pid).is_none() {
+            self.count_late(usize::MAX);
+        }
         if self.book.knows(pid) && !self.read_alive(pid) {
             self.end(pid, monotonic_ns());
         }

@@ -102,7 +102,7 @@ pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
     Ok(())
 }
 
-/// The tests in `folder`: executable files, and C files, whose programs are to be in `programs`.
+/// The tests in `folder` that the filter means: executable files, and C files. Sorted.
 fn find(folder: &Path, args: &KernelTestArgs) -> Result<Vec<PathBuf>> {
     let cannot = || format!("cannot read the tests in {}", folder.display());
     let folder = folder.canonicalize().with_context(cannot)?;
@@ -124,7 +124,7 @@ fn find(folder: &Path, args: &KernelTestArgs) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// What the guest is to run for each of `files`. C is compiled to `programs`.
+/// What the guest runs for each of `files`; C files are compiled into `programs`.
 fn prepared(files: &[PathBuf], programs: &Path, args: &KernelTestArgs) -> Result<Vec<Test>> {
     // The program under test, for those that test it inside the guest.
     let mut ourselves = OsString::from("COWLAB=");

@@ -7,29 +7,18 @@ use super::Gatherer;
 use crate::bpf::{Event, ForkEvent, Happening};
 use crate::watch::{Wanted, ends, reading};
 
-/// Events that each frame books however late it is: a millisecond's.
-const COUNTED_LATE: usize = 1000;
-
 impl Gatherer {
-    /// Books at least the oldest events before a frame, and all before the last one: a few forks are counted
-    /// whatever made this late.
-    pub(super) fn count_late(&mut self) {
+    /// Over budget, counts the oldest `most` waiting events, so that a few forks are never missed.
+    pub(super) fn count_late(&mut self, most: usize) {
         if !self.pace.is_late() {
             return;
         }
-        let most = if self.wanted_have_ended() { usize::MAX } else { COUNTED_LATE };
         let mut events: Vec<Event> = Vec::new();
         if let Some(observer) = &mut self.observer {
             observer.read_some_events(most, |event| events.push(event));
         }
         events.iter().for_each(|event| self.count(event));
         self.pace.charge();
-    }
-
-    /// Whether that is so, even if it is not booked yet.
-    fn wanted_have_ended(&self) -> bool {
-        let goes_on = |pid: &u32| self.book.knows(*pid) && self.goes_on(*pid);
-        self.wanted.pids().is_some_and(|pids| !pids.iter().any(goes_on))
     }
 
     /// Books what was told since.

@@ -12,8 +12,8 @@ use crate::watch::Budget;
 const SHARE: f64 = 0.01;
 /// Ten seconds of it, for a burst.
 const CREDIT_NS: f64 = 100e6;
-/// The longest debt with which events are still taken from the kernel. Beyond it they stay there, and
-/// the kernel counts those that do not fit.
+/// The longest debt with which events are taken from the kernel as they come. Beyond it each frame counts some
+/// (`COUNTED_EACH_NS`), the others wait there, and the kernel counts those that do not fit.
 const LATE_NS: u64 = 1_000_000_000;
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Pace {
         self.budget.allows()
     }
 
-    /// Whether there is no time even to count events.
+    /// Whether events are left to the next frame.
     pub(super) fn is_late(&self) -> bool {
         self.budget.wait_ns() > LATE_NS
     }

@@ -261,7 +261,7 @@ fn a_few_forks_are_counted_however_late_it_is() {
         eprintln!("skipped: {:?}", watch.sees.missing);
         return;
     }
-    // As where another guest has the CPU, which is taken for this thread's time.
+    // The budget is spent, as a guest's is by time that its host took.
     watch.pace.mark();
     let began_ns = nanoseconds(ClockId::ThreadCPUTime);
     while nanoseconds(ClockId::ThreadCPUTime) < began_ns + 300_000_000 {}
