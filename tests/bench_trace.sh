@@ -29,7 +29,8 @@ json 'd.missing == []' \
 	"$variants"' | map([.params.tool, .params.variant]) | same([["casper", "static"], ["casper", "shared"],
 		["casper-finstrument", "static"], ["casper-finstrument", "shared"]])' \
 	"$variants"' | map(select(.params.tool == "casper")) |
-		all(keys | includes(["event_ns", "event_off_ns", "call_leaf_off_ns"])) and any(.event_off_ns < .event_ns)' \
+		all(keys | includes(["event_ns", "event_off_ns", "call_leaf_off_ns"])) and
+		(group_by(.params.variant) | all((map(.event_off_ns) | min) < (map(.event_ns) | min)))' \
 	"$variants"' | all(keys | includes(["call_leaf_ns", "call_nested_ns", "call_nested_off_ns"]))' \
 	"$variants"' | all(. as $c | ["leaf", "nested"] | all(
 		$c["call_\(.)_raw_ns"] - $c["call_\(.)_plain_ns"] - $c["call_\(.)_ns"] | fabs < 1e-6))'

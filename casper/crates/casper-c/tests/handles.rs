@@ -4,10 +4,11 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char};
+use std::io::Write;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::{fs, ptr, thread};
+use std::{ptr, thread};
 
 use casperread::*;
 
@@ -27,6 +28,13 @@ impl Handle {
         let path = CString::new(path.as_os_str().as_bytes()).unwrap();
         // SAFETY: ends with a NUL.
         Handle(unsafe { casper_open(path.as_ptr()) })
+    }
+
+    /// Of a file of these bytes; it stays readable by the handle.
+    fn of(trace: &[u8]) -> Handle {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(trace).unwrap();
+        Handle::open(file.path())
     }
 
     fn error(&self) -> Option<String> {
@@ -49,12 +57,11 @@ impl Handle {
     fn ask(&self, record: &casper_record) -> Vec<String> {
         let mut lent = Vec::new();
         let mut numbers = Vec::new();
-        for field in (0..).map_while(|number| {
+        for (number, name) in (0..).map_while(|number| {
             // SAFETY: of this handle, which is open.
             let name = unsafe { casper_field_name(self.0, number) };
             (!name.is_null()).then_some((number, name))
         }) {
-            let (number, name) = field;
             let (mut unsigned, mut signed, mut float) = (0, 0, 0.0);
             // SAFETY: of this handle, which is open; the name is lent until the next record.
             unsafe {
@@ -114,10 +121,7 @@ fn copied(text: *const c_char) -> Option<String> {
 
 #[test]
 fn everything_of_a_whole_trace_is_lent() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("t.casper");
-    fs::write(&file, TRACE).unwrap();
-    let handle = Handle::open(&file);
+    let handle = Handle::of(TRACE);
     assert_eq!(handle.error(), None);
     let records = handle.read_all();
     assert_eq!(records.len(), 5);
@@ -128,10 +132,7 @@ fn everything_of_a_whole_trace_is_lent() {
 
 #[test]
 fn threads_share_a_handle() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("t.casper");
-    fs::write(&file, TRACE).unwrap();
-    let handle = Handle::open(&file);
+    let handle = Handle::of(TRACE);
     let seen: usize = thread::scope(|scope| {
         let count = || (0..).map_while(|_| handle.next().unwrap()).count();
         let threads: Vec<_> = (0..2).map(|_| scope.spawn(count)).collect();
@@ -142,16 +143,12 @@ fn threads_share_a_handle() {
 
 #[test]
 fn a_cut_or_changed_trace_ends_or_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("t.casper");
-    // A prime: every part of a record is met. Miri is slow.
+    // Not each byte, as Miri is slow; a prime, so that each record is hit at another place.
     for at in (0..TRACE.len()).step_by(61) {
-        fs::write(&file, &TRACE[..at]).unwrap();
-        assert!(Handle::open(&file).read_all().len() <= 5);
+        assert!(Handle::of(&TRACE[..at]).read_all().len() <= 5);
         let mut changed = TRACE.to_vec();
         changed[at] ^= 0x55;
-        fs::write(&file, &changed).unwrap();
-        assert!(Handle::open(&file).read_all().len() <= 5);
+        assert!(Handle::of(&changed).read_all().len() <= 5);
     }
 }
 

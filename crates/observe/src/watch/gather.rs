@@ -32,8 +32,8 @@ const FIND_EVERY: Duration = Duration::from_secs(5);
 /// Events are read at least so often, so that little is lost while nobody is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Over budget a frame counts an event for each so long since the last one: a thousand a second, which take about 1 ms of
-/// CPU time.
+/// Over budget, a frame counts one waiting event for each such time since the last frame: a thousand a second, in about
+/// 1 ms of CPU time.
 const COUNTED_EACH_NS: u64 = 1_000_000;
 
 /// Watches.

@@ -102,7 +102,7 @@ pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
     Ok(())
 }
 
-/// The tests in `folder` that the filter means: executable files, and C files. Sorted.
+/// The tests in `folder` that the filter matches: executable files, and C files. Sorted.
 fn find(folder: &Path, args: &KernelTestArgs) -> Result<Vec<PathBuf>> {
     let cannot = || format!("cannot read the tests in {}", folder.display());
     let folder = folder.canonicalize().with_context(cannot)?;
