@@ -44,7 +44,7 @@ test: lint ## everything that a change must pass
 	$(MAKE) test-docs
 
 test-long: test test-study-long test-kernel-long test-casper-long miri test-slowdown test-insert-long test-tend-long \
-	test-fleet-long test-hostile-long test-debian-kernels test-architectures test-arm64 test-arm64-mm test-dist deny sbom ## the long tests as well (hours)
+	test-fleet-long test-hostile-long test-debian-kernels test-architectures test-arm64 test-arm64-mm test-dist soak deny sbom ## the long tests as well (hours)
 
 unit: build
 	scripts/install kernel
