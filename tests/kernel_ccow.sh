@@ -20,7 +20,7 @@ refuses 1 'largest heap that fits' study ccow --set size_bytes=1TiB
 nothing_kept runs
 
 run --json study ccow --guest accelerator=tcg,memory=1GiB --set zipf_alpha=1,1.3 --set size_bytes=16MiB \
-	--set turnovers=1 --set redis_bytes=2MiB --set redis_turnovers=2 --set load=1 --rounds 1
+	--set turnovers=1 --set redis_bytes=2MiB --set redis_turnovers=0.5 --set load=1 --rounds 1
 is_status 0
 thresholds='(["off", "ccow", "ccow:0"] + [range(70; 100; 5) | "ccow:\(.)"])'
 json 'rows | distinct("bench") | same(["snapshot", "redis", "cow-faults"])' \
