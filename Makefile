@@ -48,7 +48,7 @@ test-long: test test-study-long test-kernel-long test-casper-long miri test-slow
 
 unit: build
 	scripts/install kernel
-	env -u MAKEFLAGS $(CARGO) test $(CARGO_FLAGS)
+	env -u MAKEFLAGS -u MFLAGS $(CARGO) test $(CARGO_FLAGS)
 
 fuzz-short:
 	scripts/install test
