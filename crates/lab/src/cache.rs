@@ -3,9 +3,14 @@
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use cowlab_schema::fmt::bytes;
+use tempfile::TempDir;
+
+/// How long a guest's folder is kept.
+const KEPT: Duration = Duration::from_secs(7 * 86_400);
 
 /// The cache: everything in it can be made again.
 #[derive(Debug, Clone)]
@@ -57,6 +62,22 @@ impl Cache {
         Ok(folder)
     }
 
+    /// A folder for one guest, which goes with what is returned. Folders that were kept for their logs, or whose cowlab
+    /// was killed, go after a week: no guest runs that long.
+    pub fn guest_folder(&self, prefix: &str) -> Result<TempDir> {
+        let boots = self.folder("boot")?;
+        for entry in fs::read_dir(&boots).into_iter().flatten().flatten() {
+            let made = entry.metadata().and_then(|about| about.modified());
+            if made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > KEPT)) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+        tempfile::Builder::new()
+            .prefix(prefix)
+            .tempdir_in(&boots)
+            .with_context(|| format!("cannot make a folder in {}", boots.display()))
+    }
+
     /// Wait until nobody else works on `name`; `waiting` is called if that takes time.
     pub fn lock(&self, name: &str, waiting: impl FnOnce()) -> Result<Lock> {
         let path = self.folder("locks")?.join(name);
@@ -103,6 +124,8 @@ fn free_bytes(folder: &Path) -> Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     #[test]
@@ -113,6 +136,21 @@ mod tests {
         let error = cache.check_space(u64::MAX, "a kernel").unwrap_err().to_string();
         assert!(error.starts_with("a kernel needs 16,800,000 TiB in /"), "{error}");
         assert!(error.contains("COWLAB_CACHE=DIR"), "{error}");
+    }
+
+    #[test]
+    fn what_a_guest_left_goes_after_a_week() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(Some(folder.path())).unwrap();
+        let [old, new] = ["boot-old", "boot-new"].map(|name| folder.path().join("boot").join(name));
+        for kept in [&old, &new] {
+            fs::create_dir_all(kept).unwrap();
+            fs::write(kept.join("console.log"), "panic").unwrap();
+        }
+        let eight_days = SystemTime::now() - KEPT - Duration::from_secs(86_400);
+        File::open(&old).unwrap().set_modified(eight_days).unwrap();
+        let own = cache.guest_folder("boot-").unwrap().path().to_owned();
+        assert!(!old.exists() && new.exists() && !own.exists());
     }
 
     #[test]

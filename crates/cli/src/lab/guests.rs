@@ -130,10 +130,7 @@ impl Machine<'_> {
         measurement: Measurement,
         seed: u64,
     ) -> Result<(Option<Run>, Result<()>)> {
-        let mut scratch = tempfile::Builder::new()
-            .prefix("bench-")
-            .tempdir_in(lab.cache.folder("boot")?)
-            .context("cannot make a folder for the guest")?;
+        let mut scratch = lab.cache.guest_folder("bench-")?;
         let output = scratch.path().join(RUNS);
         let name = measurement.verb.join(" ");
         let plan = GuestPlan { measurement, output, seed }.write(scratch.path())?;

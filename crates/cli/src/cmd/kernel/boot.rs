@@ -48,8 +48,7 @@ pub fn run(json: bool, args: &KernelBootArgs) -> Result<()> {
         }
     };
     let accelerator = lab.accelerator(args.guest.settings.accelerator, || Ok(image.clone()))?;
-    let boots = lab.cache.folder("boot")?;
-    let scratch = tempfile::Builder::new().prefix("boot-").tempdir_in(boots)?;
+    let scratch = lab.cache.guest_folder("boot-")?;
     let limit = if shell { SHELL_LIMIT } else { COMMAND_LIMIT };
     let limit = args.guest.settings.time_limit_s.map_or(limit, Duration::from_secs_f64);
     let (mut collected, mut stdout) = (Vec::new(), io::stdout());
