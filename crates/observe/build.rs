@@ -18,7 +18,8 @@ fn main() {
         // -g makes the BTF that describes the maps.
         command.args(["-target", "bpf", "-g", "-O2", "-Wall", "-Wextra", "-Werror"]);
         // Which folder it is built in is nobody's business, and makes other bytes of the program.
-        command.arg(format!("-ffile-prefix-map={}=.", env!("CARGO_MANIFEST_DIR")));
+        let here = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR");
+        command.arg(format!("-ffile-prefix-map={here}=."));
         // The programs' context is not always looked at.
         command.arg("-Wno-unused-parameter");
         // Where Debian has asm/types.h, which linux/types.h includes, and where its cross compilers do.

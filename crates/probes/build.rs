@@ -89,7 +89,9 @@ struct Build {
 }
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // As cargo says when this runs: the checkout may have been moved since this was compiled.
+    let here = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR");
+    let root = Path::new(&here).join("../..");
     for input in
         ["probes", "casper/libcasper/src", "casper/libcasper/include", "casper/include/cowlab"]
     {

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::Command;
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // As cargo says when this runs: the checkout may have been moved since this was compiled.
+    let here = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR");
+    let root = Path::new(&here).join("../..");
     let out = std::env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     let library = root.join("libcasper");
     for input in
