@@ -113,6 +113,11 @@ impl Machine<'_> {
         };
         // What measures in the guest says how it was executed; see crates/machine/src/guest.rs.
         line += &format!(" cowlab.accelerator={accelerator}");
+        if accelerator == "tcg" {
+            // Each further CPU would time its delay loop for 2 s, and in vain. As at 6 GHz and 250 ticks a second:
+            // a delay is longer than asked for, never shorter.
+            line += " lpj=25000000";
+        }
         for argument in self.kernel_arguments {
             line += " ";
             line += argument;
@@ -188,6 +193,8 @@ mod tests {
     fn the_accelerator_decides_the_cpu() {
         assert!(line(|_| {}).contains("-machine pc -cpu max,-erms,-fsrm -accel tcg -smp"));
         assert!(line(|machine| machine.by_turns = true).contains("-accel tcg,thread=single"));
+        assert!(line(|_| {}).contains("cowlab.accelerator=tcg lpj="));
+        assert!(!line(|machine| machine.accelerator = Accelerator::Icount).contains("lpj="));
         let kvm = line(|machine| {
             machine.accelerator = Accelerator::Kvm;
             machine.by_turns = true;
