@@ -144,13 +144,14 @@ impl Context {
         children: u64,
         page: u64,
     ) -> Result<()> {
-        let all = heap_bytes.saturating_add(written_bytes.saturating_mul(children));
-        self.largest_need.set(self.largest_need.get().max(all));
         let need = Need { heap_bytes, written_bytes, children, page_size_bytes: page };
         fit::check(&self.facts, &need).map_err(|large| match large.largest_heap_bytes {
             0 => anyhow!("{large}"),
             bytes => anyhow!("{large}; use {} {bytes}", self.size_flag.get()),
-        })
+        })?;
+        let all = heap_bytes.saturating_add(written_bytes.saturating_mul(children));
+        self.largest_need.set(self.largest_need.get().max(all));
+        Ok(())
     }
 
     /// Whether a do_fork fits into memory.

@@ -73,15 +73,16 @@ impl Need {
         let heap =
             u128::from(self.heap_bytes).next_multiple_of(u128::from(self.page_size_bytes.max(1)));
         let processes = u128::from(self.children) + 1;
+        let copies = u128::from(self.written_bytes) * u128::from(self.children);
         match limit {
-            Limit::AddressSpace | Limit::Data => heap,
+            // Before it forks, a probe maps as much as the copies will be, to touch the memory that they get.
+            Limit::AddressSpace | Limit::Data => heap.saturating_add(copies),
             // fork promises each child the whole heap, written or not.
             Limit::Commit => heap.saturating_mul(processes),
             Limit::MemAvailable | Limit::Cgroup(_) => {
                 let base = u128::from(base_page_bytes.max(1));
                 let tables = (heap.div_ceil(base) * 8).next_multiple_of(base);
                 let tables = tables.saturating_mul(processes);
-                let copies = u128::from(self.written_bytes) * u128::from(self.children);
                 [copies, tables, tables.div_ceil(100)].into_iter().fold(heap, u128::saturating_add)
             }
         }
@@ -138,7 +139,7 @@ fn rooms(facts: &Facts) -> Vec<Room> {
 /// process, and 1%), and a margin (256 MiB or 5% of what is free, whichever is larger)?
 ///
 /// Counted against MemAvailable, each control group's limit less its usage, RLIMIT_AS and
-/// RLIMIT_DATA (the heap alone), and where `vm.overcommit_memory` is 2 against CommitLimit less
+/// RLIMIT_DATA (without page tables), and where `vm.overcommit_memory` is 2 against CommitLimit less
 /// Committed_AS, of which fork takes the whole heap for each child.
 pub fn check(facts: &Facts, need: &Need) -> Result<(), Box<TooLarge>> {
     let rooms = rooms(facts);

@@ -55,7 +55,8 @@ fn the_tightest_limit_binds() {
         (&group, need(GIB, 0, 1), None),
         (&group, need(GIB, GIB, 1), Some(Limit::Cgroup(bound.file.clone()))),
         (&narrow(Some(GIB), None), need(GIB, 0, 1), Some(Limit::AddressSpace)),
-        (&narrow(Some(GIB), None), need(GIB / 2, GIB / 2, 8), None),
+        (&narrow(Some(GIB), None), need(GIB / 2, GIB / 4, 1), None),
+        (&narrow(Some(GIB), None), need(GIB / 2, GIB / 2, 1), Some(Limit::AddressSpace)),
         (&narrow(None, Some(GIB)), need(GIB, 0, 1), Some(Limit::Data)),
         (&Facts::default(), need(u64::MAX, u64::MAX, u64::MAX), None),
     ] {
