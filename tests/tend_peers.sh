@@ -4,6 +4,7 @@
 # tend --set ping=: a program that holds the port can neither fill tend's memory nor hold it up: its time and
 # SIGTERM end it, a server that never answers is one error, and other targets are tended meanwhile. The same
 # holds for a reader of its lines that never reads. Names of processes do not reach the terminal raw.
+# beside: it waits most of the time, for peers of its own
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"

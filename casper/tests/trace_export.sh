@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
 # trace export: what others decode from it is what the report counts.
+# beside: it measures nothing
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
