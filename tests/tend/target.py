@@ -65,7 +65,7 @@ for line in sys.stdin:
         children.append(pid)
         print(f"held {pid}", flush=True)
     elif word == "crowd":
-        # 300 children that stay, and then one after the other for 6 s.
+        # 299 children that stay, and then one after the other for 6 s.
         until = None
         while not until or time.monotonic() < until:
             pid = os.fork()
