@@ -72,8 +72,7 @@ if [[ -z ${COWLAB_TEST_LONG:-} && $(id -u) == 0 ]] && unshare -m true 2>/dev/nul
 	sed 's/^MemAvailable:.*/MemAvailable: 716800 kB/' /proc/meminfo >meminfo
 	cat >small <<-END
 		#!/bin/sh
-		[ "\$0" != "\$1" ] || { mount --bind "$PWD/meminfo" /proc/meminfo; shift; exec "$COWLAB" "\$@"; }
-		exec unshare -m "\$0" "\$0" "\$@"
+		exec unshare -m sh -c 'mount --bind "\$0" /proc/meminfo && exec "\$@"' "$PWD/meminfo" "$COWLAB" "\$@"
 	END
 	chmod +x small
 	COWLAB=$PWD/small study

@@ -75,7 +75,7 @@ impl Need {
         let processes = u128::from(self.children) + 1;
         let copies = u128::from(self.written_bytes) * u128::from(self.children);
         match limit {
-            // Before it forks, a probe maps as much as the copies will be, to touch the memory that they get.
+            // A probe first maps and touches as much memory as the copies will take.
             Limit::AddressSpace | Limit::Data => heap.saturating_add(copies),
             // fork promises each child the whole heap, written or not.
             Limit::Commit => heap.saturating_mul(processes),
