@@ -164,16 +164,23 @@ impl Family {
         (life.name.clone(), writer, since_ns)
     }
 
-    /// What a process had mapped at a time.
+    /// What a process had mapped at a time: what its parent had where nobody can look at it any more.
     pub fn space(&mut self, pid: u32, time_ns: u64, now_ns: u64) -> Option<Rc<Space>> {
         let member = self.members.get(&pid);
         let life = member.and_then(|member| member.life(time_ns));
-        match life.and_then(|life| life.space.clone()) {
-            Some(space) => Some(space),
-            // What it has mapped now is not what another program had.
-            None if life.map(|life| life.from_ns) != member.and_then(Member::last_ns) => None,
-            None => self.look_again(pid, now_ns),
+        if let Some(space) = life.and_then(|life| life.space.clone()) {
+            return Some(space);
         }
+        let from_ns = life.map(|life| life.from_ns);
+        let from_parent = life.and_then(|life| Some((life.from_ns, life.parent?)));
+        // What it has mapped now is not what another program had.
+        let is_last = from_ns == member.and_then(Member::last_ns);
+        let looked = if is_last { self.look_again(pid, now_ns) } else { None };
+        looked.or_else(|| {
+            let (from_ns, parent) = from_parent?;
+            // Before its birth: no pid that came round again leads back here.
+            self.space(parent, from_ns.checked_sub(1)?, now_ns)
+        })
     }
 
     /// Reads what it has mapped now; `None` where it ended, or was looked at a moment ago.
@@ -245,7 +252,31 @@ fn look(target: &Target, images: &mut Images) -> Option<Rc<Space>> {
 
 #[cfg(test)]
 mod tests {
+    use cowlab_observe::bpf::ForkEvent;
+
     use super::*;
+
+    fn event(tgid: u32, time_ns: u64, what: Happening) -> Event {
+        Event { time_ns, tgid, tid: tgid, comm: String::new(), what }
+    }
+
+    #[test]
+    fn a_worker_that_ended_before_anybody_looked_has_the_code_of_its_parent() {
+        // Pids that no kernel gives.
+        let (parent, child, grandchild) = (std::process::id(), 1 << 30, (1 << 30) + 1);
+        let fork = |child| {
+            let child_tgid = Some(child);
+            Happening::Fork(ForkEvent { child_tgid, shares_memory: false, stop_ns: None })
+        };
+        let mut family = Family::default();
+        family.take(&event(parent, 10, Happening::Exec));
+        family.take(&event(parent, 20, fork(child)));
+        family.take(&event(child, 30, fork(grandchild)));
+        family.take(&event(child, 40, Happening::Exec));
+        assert!(family.space(grandchild, 50, 1_000_000_000).is_some());
+        assert!(family.space(child, 35, 1_000_000_000).is_some());
+        assert!(family.space(child, 45, 2_000_000_000).is_none(), "another program's");
+    }
 
     #[test]
     fn a_cpython_that_cannot_name_its_functions_is_not_asked_to() {
