@@ -67,7 +67,6 @@ python3 "$REPOSITORY/tests/lib/rewrites.py" &
 parent=$!
 trap 'kill $parent "$(<worker)" 2>/dev/null || true' EXIT
 for _ in {1..100}; do [[ ! -s worker ]] || break; sleep 0.1; done
-sleep 1 # its first copies
 passes --json advise "$parent" --profile "$profile"
 json 'd.summary.application | .written >= 8192 and .written < .pages' \
 	'd.missing | any(.metric == "forecast of tend" and (.reason | contains("share the memory")))'
@@ -135,10 +134,11 @@ wait $waiting || true # it was killed above
 # One that forks all the time: how often, what each fork copied, and what its children do.
 if [[ $(id -u) == 0 ]]; then
 	for kind in write exec; do
+		rm -f ready
 		python3 "$REPOSITORY/tests/lib/fork_server.py" $kind &
 		server=$!
 		trap 'kill $server 2>/dev/null || true' EXIT
-		sleep 1 # it has its memory
+		comes 10 test -e ready
 		passes --json advise $server --profile "$profile"
 		kill $server
 		wait $server || true # it was killed above

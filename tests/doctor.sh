@@ -32,6 +32,7 @@ json page="$(getconf PAGESIZE)" 'd.format == 1 and rows == [] and (d | has("run"
 sleep 100 &
 pid=$!
 trap 'kill $pid 2>/dev/null || true' EXIT
+becomes "$pid" sleep
 passes doctor "$pid"
 at_most 16
 says out "^• The next fork of sleep \($pid\) "

@@ -21,13 +21,18 @@ for at in range(0, len(memory), 4096):
 open("/proc/self/comm", "w").write(sys.argv[1])
 open("ready", "w").close()
 while True:
+    ended, end = os.pipe()
     child = os.fork()
     if child == 0:
-        time.sleep(0.5)
+        os.close(end)
+        os.read(ended, 1)
         os._exit(0)
     for at in range(0, 16 << 20, 4096):
         memory[at] = 2
+    time.sleep(0.5)
+    os.close(end)
     os.waitpid(child, 0)
+    os.close(ended)
     time.sleep(0.5)
 PYTHON
 parent=$!
@@ -61,6 +66,7 @@ done
 
 # Of one that ends meanwhile there is no next fork.
 sleep 2 &
+becomes $! sleep
 passes explain $!
 says out '^• sleep has ended\. A fork would have stopped it for'
 says out 'Then it ended\.'
@@ -76,20 +82,23 @@ memory = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 for at in range(0, len(memory), 4096):
     memory[at] = 1
 pids = []
+copied, copies = os.pipe()
 for _ in range(2):
     pids.append(os.fork())
     if pids[-1] == 0:
         for at in range(0, 16 << 20, 4096):
             memory[at] = 2
+        os.write(copies, b".")
         signal.pause()
 signal.signal(signal.SIGTERM, lambda *_: ([os.kill(pid, 9) for pid in pids], os._exit(0)))
+for _ in pids:
+    os.read(copied, 1)
 open("forked", "w").close()
 signal.pause()
 PYTHON
 server=$!
 trap 'kill $parent $server 2>/dev/null || true' EXIT
 for _ in {1..200}; do [[ ! -e forked ]] || break; sleep 0.1; done
-sleep 1 # they copy
 passes explain "$server"
 says out '^• 2 workers and their parent use [0-9.]+ MiB together; ps adds up to'
 ! grep -qE 'predicted to stop|stop at fork|A fork stops' out ||
@@ -106,7 +115,7 @@ if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then
 	"${as[@]}" sleep 100 &
 	own=$!
 	trap 'rm -rf "$place"; kill $parent $server $own 2>/dev/null || true' EXIT
-	for _ in {1..100}; do [[ $(<"/proc/$own/comm") != sleep ]] || break; sleep 0.1; done
+	becomes "$own" sleep
 	passes --json explain "$own"
 	json 'd.summary.seen_forks == null and d.summary.copies == null and d.summary.sharing == null' \
 		'd.missing | map(.metric) | index("seen_forks") != null and index("copies") != null' \

@@ -18,6 +18,7 @@ tried=0
 sleep infinity &
 sleeper=$!
 trap 'kill $sleeper' EXIT
+becomes "$sleeper" sleep
 passes footprint "$sleeper" --duration-s 0.1 --output whole
 whole=$(only_run whole)
 make -s -C "$REPOSITORY/casper/libcasper" BUILD="$PWD/lib" "$PWD/lib/libcasper.a" >&2

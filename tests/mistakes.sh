@@ -25,7 +25,7 @@ mkdir programs && cp "$(command -v sleep)" programs/mistaken
 programs/mistaken 100 &
 mistaken=$!
 trap 'kill $mistaken 2>/dev/null || true' EXIT
-for _ in {1..100}; do [[ $(<"/proc/$mistaken/comm") != mistaken ]] || break; sleep 0.1; done
+becomes "$mistaken" mistaken
 refuses 1 "no process is named mistake: did you mean mistaken \\($mistaken\\).*\\? \`cowlab\` lists" explain mistake
 refuses 1 "did you mean mistaken \\($mistaken\\)" explain mistakne
 refuses 1 "mistaken: not a control group, but a file: name the process that runs it, mistaken \\($mistaken\\)" \

@@ -16,6 +16,7 @@ trap 'for pid in "${started[@]}"; do kill -9 "$pid" 2>/dev/null || true; done' E
 sleep 300 &
 target=$!
 started+=("$target")
+becomes "$target" sleep
 
 sed "s,/usr/bin/cowlab,$COWLAB," "$REPOSITORY/dist/systemd/cowlab-watch.service" >cowlab-watch.service
 passes tend sleep --print-unit --listen 127.0.0.1:0

@@ -15,6 +15,7 @@ trap 'for pid in "${started[@]}"; do kill -9 "$pid" 2>/dev/null || true; done
 sleep 300 &
 target=$!
 started+=("$target")
+becomes "$target" sleep
 
 # start FLAG...: a watch that serves metrics, at $url; its pid in $watch.
 start() {

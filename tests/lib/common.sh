@@ -139,6 +139,11 @@ comes() {
 	fail "expected within $limit_s s: $*; saw: $said; $(tail -n 5 out err 2>&1)"
 }
 
+# becomes PID PROGRAM: what a shell starts is that shell until it executes the program.
+becomes() {
+	comes 10 grep -qxF -- "$2" "/proc/$1/comm"
+}
+
 # none COMMAND...: it prints nothing; some COMMAND...: it prints something.
 none() {
 	! some "$@"

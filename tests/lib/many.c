@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 /*
  * many MAPPINGS CHILDREN: a process of so many mappings, of a page each, and so many children that
- * do nothing. Then it forks one more, twice a second, and writes every third page while that child
- * lives.
+ * do nothing. Then it forks one more, twice a second, and writes every third page while that
+ * child lives.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -53,15 +53,25 @@ int main(int argc, char **argv)
 	puts("ready");
 	fflush(stdout);
 	for (;;) {
-		pid_t child = start_child();
+		int told[2];
+		char byte;
+		pid_t child;
 
+		if (pipe(told)) {
+			perror("pipe");
+			return 1;
+		}
+		child = start_child();
 		if (!child) {
-			usleep(300000);
-			_exit(0);
+			close(told[1]);
+			_exit(read(told[0], &byte, 1) != 0);
 		}
 		for (size_t i = 0; i < mappings; i += 3)
 			memory[i * 2 * PAGE]++;
+		usleep(300000);
+		close(told[1]);
 		waitpid(child, NULL, 0);
+		close(told[0]);
 		usleep(200000);
 	}
 }
