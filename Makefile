@@ -32,15 +32,14 @@ build: ## target/release/cowlab and target/libcasper
 	$(MAKE) -s -C casper/libcasper all reader BUILD=$(CURDIR)/target/libcasper CARGO_BUILD=$(CURDIR)/target/release
 
 # What is installed and compiled comes first: two apt-get at once fail, and cargo locks target/, so that the unit tests
-# would wait for the fuzzers to be compiled.
+# would wait for the fuzzers to be compiled. The unit tests wait more than they compute, so they run beside others.
 test: lint ## everything that a change must pass
 	scripts/install build
 	scripts/install kernel
 	scripts/install test
 	$(CARGO) build $(CARGO_FLAGS) --lib --bins --tests --examples
 	scripts/fuzz-files 0
-	$(MAKE) --jobs=2 --output-sync=target unit fuzz-short
-	$(MAKE) e2e
+	$(MAKE) --jobs=2 --output-sync=target fuzz-short unit e2e
 	$(MAKE) test-docs
 
 test-long: test test-study-long test-kernel-long test-casper-long miri test-slowdown test-insert-long test-tend-long \
@@ -67,7 +66,7 @@ e2e: kernels
 	scripts/install fleet
 	scripts/install docs
 	scripts/install kernel-test
-	scripts/run-tests
+	+env -u MAKEFLAGS -u MFLAGS scripts/run-tests # with +, its lines are shown as they come
 
 test-kernel: kernels ## of them, the kernels' own tests in a virtual machine
 	scripts/install kernel-test

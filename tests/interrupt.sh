@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
 # Signals in the middle: no process is left, no run that looks whole, and rounds that were whole are kept.
-# beside: it looks at programs of its own alone
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
