@@ -23,7 +23,7 @@ CARGO_FLAGS := --release --workspace
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 12
 
-study: build ## measure this machine and write the report (about 3 minutes after the build)
+study: build ## measure this machine and write the report (3 to 6 minutes after the build)
 	$(COWLAB) study --quick
 
 build: ## target/release/cowlab and target/libcasper

@@ -33,7 +33,7 @@ pub struct StudyArgs {
     /// next-page and ccow run on this kernel if it has their policy, else in a virtual machine
     #[arg(value_enum)]
     pub paper: Option<Paper>,
-    /// About 3 minutes; the default without a paper
+    /// 3 to 6 minutes; the default without a paper
     #[arg(long, group = "extent")]
     pub quick: bool,
     /// More rounds, until each time is known to 3%: 12 minutes at most
