@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 /*
  * many MAPPINGS CHILDREN: a process of so many mappings, of a page each, and so many children that
- * do nothing. Then it forks one more, twice a second, and writes every third page while that
- * child lives.
+ * do nothing. Then it forks one more, twice a second, and writes every third page while that child
+ * lives.
  */
 #include <signal.h>
 #include <stdio.h>

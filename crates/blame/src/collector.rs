@@ -232,7 +232,7 @@ impl Collector {
         let is_known = |space: &Rc<Space>| space.mapping(copied.address).is_some();
         if !space.as_ref().is_some_and(is_known) || stack.end == End::NoTables {
             // What was mapped since.
-            if let Some(newer) = self.family.look_again(pid, now_ns) {
+            if let Some(newer) = self.family.look_again(pid, time_ns, now_ns) {
                 stack = self.unwind(Some(&newer), &copied, &piece);
                 space = Some(newer);
             }

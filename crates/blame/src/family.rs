@@ -15,6 +15,8 @@ use crate::made::MadeCode;
 
 /// How often mappings may be read anew because an address is in none.
 const BETWEEN_LOOKS_NS: u64 = 100_000_000;
+/// Of a process that nobody looked at, so many ancestors are asked.
+const ANCESTORS_MOST: usize = 8;
 /// Processes that ended are forgotten after that, when nobody tells of them any more.
 const KEPT_NS: u64 = 2_000_000_000;
 
@@ -164,36 +166,50 @@ impl Family {
         (life.name.clone(), writer, since_ns)
     }
 
-    /// What a process had mapped at a time: what its parent had where nobody can look at it any more.
+    /// What a process had mapped at a time.
     pub fn space(&mut self, pid: u32, time_ns: u64, now_ns: u64) -> Option<Rc<Space>> {
-        let member = self.members.get(&pid);
-        let life = member.and_then(|member| member.life(time_ns));
-        if let Some(space) = life.and_then(|life| life.space.clone()) {
-            return Some(space);
-        }
-        let from_ns = life.map(|life| life.from_ns);
-        let from_parent = life.and_then(|life| Some((life.from_ns, life.parent?)));
-        // What it has mapped now is not what another program had.
-        let is_last = from_ns == member.and_then(Member::last_ns);
-        let looked = if is_last { self.look_again(pid, now_ns) } else { None };
-        looked.or_else(|| {
-            let (from_ns, parent) = from_parent?;
-            // Before its birth: no pid that came round again leads back here.
-            self.space(parent, from_ns.checked_sub(1)?, now_ns)
-        })
+        let life = self.members.get(&pid).and_then(|member| member.life(time_ns));
+        let space = life.and_then(|life| life.space.clone());
+        space.or_else(|| self.look_again(pid, time_ns, now_ns))
     }
 
-    /// Reads what it has mapped now; `None` where it ended, or was looked at a moment ago.
-    pub fn look_again(&mut self, pid: u32, now_ns: u64) -> Option<Rc<Space>> {
-        let member = self.members.entry(pid).or_default();
-        if member.looked_ns > 0 && now_ns < member.looked_ns + BETWEEN_LOOKS_NS {
-            return None;
+    /// Reads what it has mapped now. Of one that ended, or runs another program since, it is what its parent has;
+    /// `None` where it was looked at a moment ago.
+    pub fn look_again(&mut self, pid: u32, time_ns: u64, now_ns: u64) -> Option<Rc<Space>> {
+        let (mut whose, mut when_ns) = (pid, time_ns);
+        for _ in 0..=ANCESTORS_MOST {
+            let member = self.members.entry(whose).or_default();
+            member.now();
+            let last_ns = member.last_ns();
+            let was_looked_at =
+                member.looked_ns > 0 && now_ns < member.looked_ns + BETWEEN_LOOKS_NS;
+            let life = member.lives.iter_mut().rev().find(|life| life.from_ns <= when_ns)?;
+            // What it has mapped now is not what another program had.
+            if Some(life.from_ns) == last_ns {
+                if was_looked_at && whose == pid {
+                    return None;
+                }
+                if !was_looked_at {
+                    member.looked_ns = now_ns;
+                    let target = Target::open(whose as i32).ok();
+                    let now = target.and_then(|target| look(&target, &mut self.images));
+                    if whose == pid && now.is_some() {
+                        life.space.clone_from(&now);
+                        return now;
+                    }
+                    life.space = now.or(life.space.take());
+                }
+            }
+            let (space, parent, from_ns) = (life.space.clone(), life.parent, life.from_ns);
+            if whose != pid && space.is_some() {
+                let member = self.members.get_mut(&pid)?;
+                let mut lives = member.lives.iter_mut().rev();
+                lives.find(|life| life.from_ns <= time_ns)?.space.clone_from(&space);
+                return space;
+            }
+            (whose, when_ns) = (parent?, from_ns.checked_sub(1)?);
         }
-        member.looked_ns = now_ns;
-        let target = Target::open(pid as i32).ok()?;
-        let space = look(&target, &mut self.images)?;
-        member.now().space = Some(space.clone());
-        Some(space)
+        None
     }
 
     /// The names that living processes wrote down for code that they made.
@@ -275,6 +291,10 @@ mod tests {
         family.take(&event(child, 40, Happening::Exec));
         assert!(family.space(grandchild, 50, 1_000_000_000).is_some());
         assert!(family.space(child, 35, 1_000_000_000).is_some());
+        assert!(
+            family.look_again(grandchild, 50, 3_000_000_000).is_some(),
+            "what was mapped since"
+        );
         assert!(family.space(child, 45, 2_000_000_000).is_none(), "another program's");
     }
 
