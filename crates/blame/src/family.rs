@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who forked whom, and the code that each had mapped at which time.
 
+use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -178,7 +179,11 @@ impl Family {
     pub fn look_again(&mut self, pid: u32, time_ns: u64, now_ns: u64) -> Option<Rc<Space>> {
         let (mut whose, mut when_ns) = (pid, time_ns);
         for _ in 0..=ANCESTORS_MOST {
-            let member = self.members.entry(whose).or_default();
+            // A parent that was forgotten stays so: another may have its pid.
+            let member = match self.members.entry(whose) {
+                Entry::Vacant(_) if whose != pid => return None,
+                entry => entry.or_default(),
+            };
             member.now();
             let last_ns = member.last_ns();
             let was_looked_at =
