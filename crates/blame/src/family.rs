@@ -16,7 +16,7 @@ use crate::made::MadeCode;
 
 /// How often mappings may be read anew because an address is in none.
 const BETWEEN_LOOKS_NS: u64 = 100_000_000;
-/// Of a process that nobody looked at, so many ancestors are asked.
+/// How many ancestors stand in for a process that can no longer be looked at.
 const ANCESTORS_MOST: usize = 8;
 /// Processes that ended are forgotten after that, when nobody tells of them any more.
 const KEPT_NS: u64 = 2_000_000_000;
@@ -174,12 +174,12 @@ impl Family {
         space.or_else(|| self.look_again(pid, time_ns, now_ns))
     }
 
-    /// Reads what it has mapped now. Of one that ended, or runs another program since, it is what its parent has;
-    /// `None` where it was looked at a moment ago.
+    /// Reads what it has mapped now. For a process that ended, or that has executed another program since, this is
+    /// what its parent has mapped. `None` where it was looked at a moment ago.
     pub fn look_again(&mut self, pid: u32, time_ns: u64, now_ns: u64) -> Option<Rc<Space>> {
         let (mut whose, mut when_ns) = (pid, time_ns);
         for _ in 0..=ANCESTORS_MOST {
-            // A parent that was forgotten stays so: another may have its pid.
+            // A forgotten parent is not added again: another process may have its pid.
             let member = match self.members.entry(whose) {
                 Entry::Vacant(_) if whose != pid => return None,
                 entry => entry.or_default(),
