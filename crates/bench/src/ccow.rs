@@ -18,32 +18,37 @@ use crate::{Task, faults, precopy};
 /// The name of the plan.
 pub const NAME: &str = "ccow";
 
-/// The exponent of the document's Figure 3.
+/// The exponent of the document's Figure 3, and its threshold in percent.
 const REGIONS_ALPHA: f64 = 1.0;
-/// Its regions in KiB, with its threshold in percent.
-const REGIONS_KIB: [u32; 9] = [32, 64, 128, 256, 512, 1024, 2048, 4096, 8192];
 const THRESHOLD: u32 = 80;
-/// The regions of all its other figures, in KiB.
-const REGION_KIB: u32 = 2048;
-/// Its Figures 4, 5 and 7, in percent.
-const THRESHOLDS: [u32; 6] = [70, 75, 80, 85, 90, 95];
 
 /// Depths from which the cost of a batch is interpolated.
 const DEPTHS: [u32; 4] = [1, 16, 128, 512];
 
-/// What the document compares: plain copy-on-write, its thresholds, all regions; and the kernel's own.
-fn policies() -> Vec<Policy> {
-    let of = |threshold| Policy::CoverageOf(threshold, 0, REGION_KIB);
-    let thresholds = THRESHOLDS.map(of);
-    [Policy::Off, Policy::Coverage, of(0)].into_iter().chain(thresholds).collect()
+/// What is compared: in the document plain copy-on-write, all regions and its thresholds; and the kernel's own policy.
+pub struct Compared {
+    /// In percent.
+    pub thresholds: Vec<u32>,
+    /// In KiB: of the microbenchmark where the document has others than its usual ones.
+    pub regions: Vec<u32>,
+    /// The size of huge pages, if there are any.
+    pub huge_page: Option<u64>,
+}
+
+impl Compared {
+    fn policies(&self) -> Vec<Policy> {
+        let of = |&threshold: &u32| Policy::CoverageOf(threshold, 0, Policy::REGION_KB);
+        let thresholds = self.thresholds.iter().map(of);
+        [Policy::Off, Policy::Coverage, of(&0)].into_iter().chain(thresholds).collect()
+    }
 }
 
 /// In huge pages: plain copy-on-write, and the kernel's own policy for what the first write has split.
 const HUGE: [Policy; 2] = [Policy::Off, Policy::Coverage];
 
-/// The microbenchmark: `one` at each exponent; where the document has figures of it under all of its
-/// policies and in huge pages, if there are any, else under the kernel's own policy.
-pub fn snapshots(one: &Snapshot, exponents: &[f64], huge_page: Option<u64>) -> Vec<Snapshot> {
+/// The microbenchmark: `one` at each exponent; where the document has figures of it under all that is compared, else
+/// under the kernel's own policy.
+pub fn snapshots(one: &Snapshot, exponents: &[f64], compared: &Compared) -> Vec<Snapshot> {
     let mut cells = Vec::new();
     for &zipf_alpha in exponents {
         let of = |policy| Snapshot { zipf_alpha, policy, ..one.clone() };
@@ -51,26 +56,26 @@ pub fn snapshots(one: &Snapshot, exponents: &[f64], huge_page: Option<u64>) -> V
             cells.extend([Policy::Off, Policy::Coverage].map(of));
             continue;
         }
-        cells.extend(policies().into_iter().map(of));
+        cells.extend(compared.policies().into_iter().map(of));
         let huge = |bytes| HUGE.map(|policy| Snapshot { page_size_bytes: bytes, ..of(policy) });
-        cells.extend(huge_page.into_iter().flat_map(huge));
+        cells.extend(compared.huge_page.into_iter().flat_map(huge));
         if zipf_alpha == REGIONS_ALPHA {
-            let others = REGIONS_KIB.into_iter().filter(|kib| *kib != REGION_KIB);
-            cells.extend(others.map(|kib| of(Policy::CoverageOf(THRESHOLD, 0, kib))));
+            let others = compared.regions.iter().filter(|kib| **kib != Policy::REGION_KB);
+            cells.extend(others.map(|kib| of(Policy::CoverageOf(THRESHOLD, 0, *kib))));
         }
     }
     cells
 }
 
 /// The servers: `one` under each policy, and in huge pages.
-pub fn servers(one: &Redis, huge_page: Option<u64>) -> Vec<Redis> {
+pub fn servers(one: &Redis, compared: &Compared) -> Vec<Redis> {
     let of = |policy, page_size_bytes| {
         let store = Store { policy, page_size_bytes, ..one.store.clone() };
         Redis { store, ..one.clone() }
     };
-    let base = policies().into_iter().map(|policy| of(policy, one.store.page_size_bytes));
+    let own = compared.policies().into_iter().map(|policy| of(policy, one.store.page_size_bytes));
     let huge = |bytes| HUGE.map(|policy| of(policy, bytes));
-    base.chain(huge_page.into_iter().flat_map(huge)).collect()
+    own.chain(compared.huge_page.into_iter().flat_map(huge)).collect()
 }
 
 /// Writes after one fork, from which predictions take what a batch costs.
@@ -113,18 +118,27 @@ impl CcowPlan {
 
 #[cfg(test)]
 mod tests {
+    use cowlab_schema::settings::ccow::{REGIONS_KIB, THRESHOLDS_PERCENT};
+    use cowlab_schema::{Field, Key};
+
     use super::*;
 
     #[test]
     fn every_figure_of_the_document_is_in_it() {
         let one = Snapshot { size_bytes: 16 << 20, writes: 20_000, ..Snapshot::default() };
-        let cells = snapshots(&one, &[0.0, 0.5, 0.9, 1.0, 1.1, 1.3], Some(2 << 20));
+        let usual = |key: &Key<u32>| {
+            let values = key.default().unwrap();
+            values.split(',').map(|value| value.parse().unwrap()).collect()
+        };
+        let (thresholds, regions) = (usual(&THRESHOLDS_PERCENT), usual(&REGIONS_KIB));
+        let mut compared = Compared { thresholds, regions, huge_page: Some(2 << 20) };
+        let cells = snapshots(&one, &[0.0, 0.5, 0.9, 1.0, 1.1, 1.3], &compared);
         let at = |alpha: f64| cells.iter().filter(move |cell| cell.zipf_alpha == alpha);
         let has =
             |alpha: f64, policy: &str| at(alpha).any(|cell| cell.policy.to_string() == policy);
         // Figure 3.
-        for kib in REGIONS_KIB {
-            let own = if kib == REGION_KIB { "ccow:80".into() } else { format!("ccow:80:0:{kib}") };
+        for kib in [32, 64, 128, 256, 512, 1024, 2048, 4096, 8192] {
+            let own = Policy::CoverageOf(80, 0, kib).to_string();
             assert!(has(1.0, &own), "{own}");
         }
         // Figures 4 to 6.
@@ -137,7 +151,9 @@ mod tests {
         for alpha in [0.0, 0.5, 1.3] {
             assert_eq!(at(alpha).count(), 2);
         }
-        assert!(snapshots(&one, &[1.0], None).iter().all(|cell| cell.page_size_bytes == 4096));
+        compared.huge_page = None;
+        let cells_without = snapshots(&one, &[1.0], &compared);
+        assert!(cells_without.iter().all(|cell| cell.page_size_bytes == 4096));
         let twice = cells.iter().enumerate().any(|(n, cell)| cells[..n].contains(cell));
         assert!(!twice);
     }

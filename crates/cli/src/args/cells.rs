@@ -205,7 +205,7 @@ mod tests {
         );
         assert_eq!(some.list(&ZIPF_ALPHA), [0.0, 0.5, 0.9, 1.0, 1.1, 1.3]);
         for (set, told) in [
-            ("spoon=1", "choose one of zipf_alpha, size_bytes"),
+            ("spoon=1", "choose one of zipf_alpha, thresholds_percent"),
             ("load=2", "'2' is not in 0.001..1"),
             ("snapshots=1,2", "takes one value"),
             ("snapshots", "KEY=VALUE"),

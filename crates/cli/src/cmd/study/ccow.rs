@@ -2,7 +2,7 @@
 //! `study ccow`: document 003 whole, in one run.
 
 use anyhow::Result;
-use cowlab_bench::ccow::{self, CcowPlan};
+use cowlab_bench::ccow::{self, CcowPlan, Compared};
 use cowlab_bench::redis::server;
 use cowlab_bench::redis::{self, Redis};
 use cowlab_bench::{Rounds, faults, snapshot};
@@ -10,7 +10,7 @@ use cowlab_lab::{AcceleratorChoice, Variant};
 use cowlab_machine::{Facts, Root};
 use cowlab_schema::Policy;
 use cowlab_schema::redis::Store;
-use cowlab_schema::settings::ccow::{Ccow, LOAD, ZIPF_ALPHA};
+use cowlab_schema::settings::ccow::{Ccow, LOAD, REGIONS_KIB, THRESHOLDS_PERCENT, ZIPF_ALPHA};
 use cowlab_schema::snapshot::Snapshot;
 use cowlab_store::Missing;
 
@@ -34,7 +34,15 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
     let context = Context::new(common, thp_bytes)?;
     let page = context.page();
     let huge = context.huge_page();
-    let huge_page = huge.as_ref().ok().copied();
+    let compared = Compared {
+        thresholds: set.list(&THRESHOLDS_PERCENT),
+        regions: set.list(&REGIONS_KIB),
+        huge_page: huge.as_ref().ok().copied(),
+    };
+    if let Some(kib) = compared.regions.iter().find(|kib| !kib.is_power_of_two()) {
+        let what = format!("--set regions_kib: {kib} is no power of two");
+        return Err(WrongUsage(what).into());
+    }
     let one = Snapshot {
         size_bytes: args.size_bytes,
         turnovers: args.turnovers,
@@ -44,7 +52,7 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
         ..Snapshot::default()
     };
     let one = Snapshot { writes: one.turnover_writes(), ..one };
-    let cells = ccow::snapshots(&one, &set.list(&ZIPF_ALPHA), huge_page);
+    let cells = ccow::snapshots(&one, &set.list(&ZIPF_ALPHA), &compared);
     for cell in &cells {
         cell.check().map_err(WrongUsage)?;
         context.check_fits(cell.own_bytes(), cell.size_bytes, 2, page)?;
@@ -68,7 +76,7 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
     };
     let counting = faults::counting(&context.facts, Policy::Off);
     let plan = CcowPlan {
-        servers: ccow::servers(&server, huge_page),
+        servers: ccow::servers(&server, &compared),
         sweep: ccow::sweep(page, counting, common.seed),
         snapshots: cells,
     };
