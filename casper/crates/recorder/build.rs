@@ -5,9 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 fn main() {
-    // As cargo says when this runs: the checkout may have been moved since this was compiled.
-    let here = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR");
-    let root = Path::new(&here).join("../..");
+    // From the crate's folder, in which cargo runs this: the same in each checkout.
+    let root = Path::new("../..");
     let out = std::env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     let library = root.join("libcasper");
     for input in

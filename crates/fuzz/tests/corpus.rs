@@ -11,7 +11,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 fn every_target_reads_its_corpus() {
     setrlimit(Resource::As, Rlimit { current: Some(1 << 30), maximum: None }).unwrap();
     for target in TARGETS {
-        let corpus = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus"));
+        let corpus = Path::new("../../fuzz/corpus");
         let files = fs::read_dir(corpus.join(target.name)).expect(target.name);
         let inputs: Vec<_> = files.map(|file| fs::read(file.unwrap().path()).unwrap()).collect();
         assert!(!inputs.is_empty(), "{} has no corpus", target.name);

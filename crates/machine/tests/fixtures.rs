@@ -8,9 +8,7 @@ use cowlab_machine::limits::{CAP_SYS_ADMIN, ResourceLimits};
 use cowlab_machine::{Facts, Root, capability, fit, usable};
 
 fn fixture(name: &str) -> Facts {
-    Facts::probe(&Root::new(
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name),
-    ))
+    Facts::probe(&Root::new(Path::new("tests/fixtures").join(name)))
 }
 
 #[test]

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Facts of saved processes, and what a fork of them would meet.
 
-use std::path::Path;
-
 use cowlab_machine::cgroup::{MemoryBound, TaskBound};
 use cowlab_machine::verdict::{Expected, Level, Replication, Verdict, fork_expecting, fork_of};
 use cowlab_machine::{Facts, ProcessError, ProcessFacts, Root};
@@ -11,7 +9,7 @@ const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 
 fn root() -> Root {
-    Root::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/bare-v2"))
+    Root::new("tests/fixtures/bare-v2")
 }
 
 fn saved() -> (Facts, ProcessFacts) {

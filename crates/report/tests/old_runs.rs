@@ -19,7 +19,7 @@ use cowlab_store::{Params, Run, Sample};
 use serde_json::Value;
 
 fn folder(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/old_runs").join(name)
+    PathBuf::from("tests/old_runs").join(name)
 }
 
 fn json(run: &str, file: &str) -> Value {

@@ -53,7 +53,7 @@ impl Case {
 }
 
 fn cases() -> Vec<Case> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let folder = Path::new("tests/fixtures");
     let mut cases: Vec<Case> = fs::read_dir(folder)
         .expect("the cases")
         .map(|entry| entry.expect("a case").path())
@@ -73,7 +73,7 @@ fn run(command: &mut Command) -> Output {
 }
 
 fn compile(compiler: &str, flags: &[&str], inputs: &[&Path], output: &Path) -> Result<(), String> {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let repository = Path::new("../..");
     let mut command = Command::new(compiler);
     command.args(flags).arg("-I").arg(repository.join("libcasper/include"));
     command.args(inputs).arg("-o").arg(output);
@@ -183,8 +183,8 @@ fn check_all(compiler: &str) {
     assert!(cases.len() > 7, "cases are missing: {}", cases.len());
     let scratch = tempfile::tempdir().expect("a folder");
     let stub = scratch.path().join("stub.o");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/stub.c");
-    compile(compiler, &["-c", "-O1"], &[&source], &stub).expect("the counting stub");
+    let source = Path::new("../../tests/programs/stub.c");
+    compile(compiler, &["-c", "-O1"], &[source], &stub).expect("the counting stub");
     let mut failed = Vec::new();
     for case in &cases {
         assert!(!case.says("why").is_empty(), "{} has no why", case.name);

@@ -6,7 +6,7 @@ use std::{env, fs};
 
 /// Compares `actual` with tests/golden/`name`.
 pub fn check(name: &str, actual: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    let path = Path::new("tests/golden").join(name);
     if env::var_os("UPDATE_GOLDEN").is_some() {
         fs::write(&path, actual).expect("saving the golden file");
         return;

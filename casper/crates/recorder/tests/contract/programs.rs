@@ -28,7 +28,7 @@ pub fn program(name: &str) -> PathBuf {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../libcasper");
+        let root = Path::new("../../libcasper");
         // What nobody can wait for in a test comes sooner. The thread sanitizer takes a fence for
         // nothing, and warns of that.
         let mut flags = "-O2 -g -Wno-tsan -DLEAVE_LIMIT_NS=1000000000".to_owned();
@@ -37,7 +37,7 @@ pub fn program(name: &str) -> PathBuf {
         let built = Command::new("make")
             .arg("-s")
             .arg("-C")
-            .arg(&root)
+            .arg(root)
             .arg(format!("BUILD={}", folder.path().display()))
             .arg(format!("CFLAGS={flags}"))
             .arg(format!("LDFLAGS={}", sanitizer.as_deref().unwrap_or("")))
