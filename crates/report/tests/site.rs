@@ -19,6 +19,12 @@ const LINKS: &str =
     "[...document.querySelectorAll('main a[href], nav a[href]')].map(link => link.href)";
 const IDS: &str = "[...document.querySelectorAll('[id]')].map(element => element.id)";
 const BROKEN_IMAGES: &str = "[...document.images].filter(image => !image.naturalWidth).length";
+/// Whether the list of pages is shown, beside a page that has room for it: asked for, where the page was opened without,
+/// and without its slow entry.
+const HAS_LIST: &str = "(document.documentElement.classList.contains('sidebar-visible') || \
+    (document.documentElement.classList.add('sidebar-resizing'), \
+    document.getElementById('mdbook-sidebar-toggle').click())) && \
+    (list => list.width > 0 && list.left >= 0)(document.querySelector('nav.sidebar').getBoundingClientRect())";
 /// How much of a page must be scrolled to sideways, in pixels. Its parts scroll by themselves: those that hold all of it
 /// count as well. Blocks of code and tables may.
 const OVERFLOW: &str = "Math.max(document.documentElement.scrollWidth - innerWidth, \
@@ -28,7 +34,7 @@ const FOREIGN: &str = "[...document.querySelectorAll('script[src], link[href], i
     .map(one => one.src || one.href).filter(url => !url.startsWith('file:'))";
 
 fn site() -> PathBuf {
-    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/site");
+    let built = Path::new("../../target/site");
     built.canonicalize().expect("the site: `make docs` builds it")
 }
 
@@ -73,10 +79,13 @@ fn look(site: &Path, pages: &[PathBuf]) -> Seen {
     let mut browser = Browser::start(&[]);
     for page in pages {
         let name = page.strip_prefix(site).expect("a page of the site").display().to_string();
+        browser.emulate(WIDTHS[0], 800, SCHEMES[0].0);
+        browser.open(page, READY);
         for width in WIDTHS {
-            // Opened anew: whether the list of pages is shown depends on the width at that moment.
             browser.emulate(width, 800, SCHEMES[0].0);
-            browser.open(page, READY);
+            if width == WIDTHS[1] && browser.eval(&until(HAS_LIST)) != json!(true) {
+                seen.wrong.push(format!("{name} at {width} px: has no list of pages"));
+            }
             for (scheme, theme) in SCHEMES {
                 browser.emulate(width, 800, scheme);
                 let what = format!("{name} at {width} px, {scheme}");
@@ -91,10 +100,10 @@ fn look(site: &Path, pages: &[PathBuf]) -> Seen {
                 browser
                     .screenshot(&format!("{}-{width}-{scheme}.png", name.replace('/', "-")), false);
             }
-            seen.wrong.extend(browser.complaints().iter().map(|said| format!("{name}: {said}")));
-            let asked = browser.requests(page).into_iter().filter(|url| !url.starts_with(&own));
-            seen.wrong.extend(asked.map(|url| format!("{name} asks for {url}")));
         }
+        seen.wrong.extend(browser.complaints().iter().map(|said| format!("{name}: {said}")));
+        let asked = browser.requests(page).into_iter().filter(|url| !url.starts_with(&own));
+        seen.wrong.extend(asked.map(|url| format!("{name} asks for {url}")));
         let foreign = strings(&browser.eval(FOREIGN));
         seen.wrong.extend(foreign.iter().map(|url| format!("{name} names {url}")));
         if browser.eval(BROKEN_IMAGES) != json!(0) {
