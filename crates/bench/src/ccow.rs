@@ -29,7 +29,7 @@ const DEPTHS: [u32; 4] = [1, 16, 128, 512];
 pub struct Compared {
     /// In percent.
     pub thresholds: Vec<u32>,
-    /// In KiB: of the microbenchmark where the document has others than its usual ones.
+    /// Region sizes of the document's Figure 3, in KiB.
     pub regions: Vec<u32>,
     /// The size of huge pages, if there are any.
     pub huge_page: Option<u64>,

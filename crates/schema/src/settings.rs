@@ -56,7 +56,7 @@ pub mod ccow {
             zipf_alpha: f64 = 1.0, set, within(0.0, 3.0), sweep("0,0.5,0.9,1,1.1,1.3");
             /// CCoW's thresholds; plain copy-on-write, CCoW-All and `ccow` are always measured
             thresholds_percent: u32 = 80, set, within(1.0, 100.0), sweep("70,75,80,85,90,95");
-            /// Regions of CCoW-80 in the microbenchmark at an exponent of 1, besides 2048 KiB
+            /// Regions of CCoW-80 in the microbenchmark at an exponent of 1; 2048 KiB is measured as one of the thresholds
             regions_kib: u32 = 2048, set, within(32.0, 8192.0), sweep("32,64,128,256,512,1024,4096,8192");
             /// The microbenchmark's space (CCoW: 16 GiB)
             size_bytes: u64 = 64 << 20, set, size, unstored;
