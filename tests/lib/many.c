@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 /*
  * many MAPPINGS CHILDREN: a process of so many mappings, of a page each, and so many children that
- * do nothing. Then it forks one more, twice a second, and writes every third page while that child
+ * do nothing. Then it forks one more again and again, and writes every third page while that child
  * lives.
  */
 #include <signal.h>
@@ -68,7 +68,8 @@ int main(int argc, char **argv)
 		}
 		for (size_t i = 0; i < mappings; i += 3)
 			memory[i * 2 * PAGE]++;
-		usleep(300000);
+		/* Long enough for whoever looks at so many mappings beside other work. */
+		usleep(1000000);
 		close(told[1]);
 		waitpid(child, NULL, 0);
 		close(told[0]);
