@@ -91,9 +91,7 @@ struct Build {
 fn main() {
     // From the crate's folder, in which cargo runs this: the same in each checkout.
     let root = PathBuf::from("../..");
-    for input in
-        ["probes", "casper/libcasper/src", "casper/libcasper/include", "casper/include/cowlab"]
-    {
+    for input in ["probes", "casper/libcasper", "casper/include/cowlab"] {
         println!("cargo::rerun-if-changed={}", root.join(input).display());
     }
     // A build that tests whether a slowdown would be found; see CONTRIBUTING.md.
