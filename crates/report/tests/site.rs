@@ -19,8 +19,7 @@ const LINKS: &str =
     "[...document.querySelectorAll('main a[href], nav a[href]')].map(link => link.href)";
 const IDS: &str = "[...document.querySelectorAll('[id]')].map(element => element.id)";
 const BROKEN_IMAGES: &str = "[...document.images].filter(image => !image.naturalWidth).length";
-/// Whether the list of pages is shown, beside a page that has room for it: asked for, where the page was opened without,
-/// and without its slow entry.
+/// Shows the list of pages without its transition, and tells whether it is visible.
 const HAS_LIST: &str = "(document.documentElement.classList.contains('sidebar-visible') || \
     (document.documentElement.classList.add('sidebar-resizing'), \
     document.getElementById('mdbook-sidebar-toggle').click())) && \
@@ -93,7 +92,7 @@ fn look(site: &Path, pages: &[PathBuf]) -> Seen {
                 if browser.eval(&until(&has_theme)) != json!(true) {
                     seen.wrong.push(format!("{what}: has not the theme {theme}"));
                 }
-                // The list of pages may still be on its way out.
+                // A layout may still be on its way.
                 if browser.eval(&until(&format!("{OVERFLOW} <= 0"))) != json!(true) {
                     seen.wrong.push(format!("{what}: {} px too wide", browser.eval(OVERFLOW)));
                 }
@@ -160,9 +159,16 @@ fn every_page_fits_asks_nobody_and_leads_somewhere() {
 
 #[test]
 #[ignore = "needs the site: `make test-docs` builds it and runs this"]
-fn the_search_finds_first_write() {
+fn the_list_is_shown_and_the_search_finds_first_write() {
     let site = site();
     let mut browser = Browser::start(&[]);
+    // Where there is room, the list of pages is shown unasked.
+    for width in WIDTHS {
+        browser.emulate(width, 800, "light");
+        browser.open(&site.join("index.html"), READY);
+        let shown = "document.documentElement.classList.contains('sidebar-visible')";
+        assert_eq!(browser.eval(shown), json!(width == WIDTHS[1]), "the list at {width} px");
+    }
     browser.emulate(375, 800, "light");
     browser.open(&site.join("index.html"), READY);
     browser.eval("document.getElementById('mdbook-search-toggle').click()");
