@@ -79,7 +79,7 @@ test-kernel-long: kernels ## all of them, on the kernels debug and traced as wel
 	$(COWLAB) kernel build --variant traced
 	$(COWLAB) kernel test --variant traced --filter casper
 	$(COWLAB) kernel selftests --variant plain,upstream,patched
-	for test in kernel_own kernel_bench redis snapshot; do COWLAB_TEST_LONG=1 scripts/run-tests $$test || exit 1; done
+	for test in kernel_own kernel_bench kernel_ccow redis snapshot; do COWLAB_TEST_LONG=1 scripts/run-tests $$test || exit 1; done
 	for test in $(ON_DEBUG); do $(COWLAB) kernel selftests --filter $$test \
 		--stress-s $(STRESS_S) --variant debug --policy next:16 || exit 1; done
 

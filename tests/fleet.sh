@@ -9,7 +9,7 @@ set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
 
-venv=$REPOSITORY/target/venv-fleet
+venv=$REPOSITORY/target/tools/venv-fleet
 [[ -e $venv/ready ]] || skip "duckdb and kubernetes-validate are not there: run scripts/install fleet"
 command -v promtool >/dev/null || skip "needs promtool (of the package prometheus)"
 started=()

@@ -7,8 +7,8 @@ set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
 
-python=$REPOSITORY/target/venv-trace/bin/python
-[[ -e $REPOSITORY/target/venv-trace/ready ]] || skip "the decoders are not there: run scripts/install trace-export"
+python=$REPOSITORY/target/tools/venv-trace/bin/python
+[[ -e $REPOSITORY/target/tools/venv-trace/ready ]] || skip "the decoders are not there: run scripts/install trace-export"
 
 # A program with recursion, a longjmp, threads, a fork, events, and functions that never return.
 make -s -C "$REPOSITORY/casper/libcasper" BUILD="$PWD/lib" "$PWD/lib/libcasper.a" >&2
