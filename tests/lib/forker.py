@@ -31,7 +31,7 @@ for line in sys.stdin:
             os._exit(0)
         child = (pid,)
         # Faults are told apart by what was read at the fork: on a busy machine that is late.
-        time.sleep(0.3)
+        time.sleep(0.6)
         for at in range(0, size, 2 * page):
             memory[at] = 2
     elif line.strip() == "double":
