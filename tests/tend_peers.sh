@@ -97,6 +97,7 @@ for _ in {1..70}; do
 	./crowd 300 &
 	started+=("$!")
 done
+for pid in "${started[@]: -70}"; do becomes "$pid" crowd; done
 run tend crowd --json --duration-s 1
 is_status 0
 says err 'more than 64 processes match'
