@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use cowlab_analysis::application::profile_of;
-use cowlab_bench::redis::{Asked, ask};
+use cowlab_bench::redis::Asked;
 use cowlab_machine::{Facts, ProcessFacts, Rollup, Root, Stat};
 use cowlab_model::application::{ApplicationProfile, Children, MappingShare, has_collector};
 use cowlab_model::cost::Vmas;
@@ -20,8 +20,6 @@ use cowlab_store::Run;
 use cowlab_tend::Survey;
 
 use crate::fork_rate::fork_rate;
-use crate::output::say;
-use crate::usage::WrongUsage;
 
 /// An application, as far as it is known.
 pub struct Application {
@@ -80,29 +78,6 @@ pub fn of_run(folder: &Path, program: Option<&str>, base_page_bytes: u64) -> Res
     Ok(Application { name: subject.program, profile, notes, stop_ns: None })
 }
 
-/// The one process that is meant. Of several of a name it says which.
-pub fn only(wanted: &Wanted) -> Result<i32> {
-    let pid = wanted.only()?;
-    if let Wanted::Name(name) = wanted {
-        let count = wanted.find()?.len();
-        if count > 1 {
-            say(&format!(
-                "{count} processes are named {name}: looking at {pid}, which forks the others"
-            ));
-        }
-    }
-    Ok(pid)
-}
-
-/// The one process that is meant by a server's address, which is asked, or by what [`only`] takes.
-pub fn process_of(word: &str) -> Result<(i32, Option<Asked>)> {
-    if !["redis://", "unix://"].iter().any(|scheme| word.starts_with(scheme)) {
-        return Ok((only(&Wanted::parse(word).map_err(WrongUsage)?)?, None));
-    }
-    let asked = ask(word)?;
-    Ok((local_pid(&asked)?, Some(asked)))
-}
-
 /// A process as it is best named to a verb: by its name, which outlives a restart, where that means it and
 /// nobody else; else by its pid.
 pub fn word_of(target: &Target) -> String {
@@ -115,40 +90,6 @@ pub fn word_of(target: &Target) -> String {
         false => pid.to_string(),
     }
 }
-
-/// The process here with the server's own number, if it has run for as long: in a container or on
-/// another machine that number is somebody else's.
-pub fn local_pid(asked: &Asked) -> Result<i32> {
-    let Some(server) = &asked.process else {
-        bail!("the server does not say its pid: name it by its pid")
-    };
-    let age_s = || -> Option<u64> {
-        let target = Target::open(i32::try_from(server.pid).ok()?).ok()?;
-        let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
-        let uptime_s: f64 = uptime.split_whitespace().next()?.parse().ok()?;
-        let started_s = target.start_ticks() / rustix::param::clock_ticks_per_second();
-        Some((uptime_s as u64).saturating_sub(started_s))
-    };
-    let pid = server.pid;
-    // It is started by this name, of which the kernel keeps 15 bytes. (Debian's is a link to another.)
-    let says = server.executable.as_deref().and_then(|path| Path::new(path).file_name());
-    let says = says.map(|name| name.to_string_lossy().into_owned());
-    let runs = Stat::of(pid).map(|stat| stat.name);
-    let is_another =
-        says.zip(runs).is_some_and(|(says, runs)| !says.as_bytes().starts_with(runs.as_bytes()));
-    match age_s() {
-        Some(age_s) if !is_another && age_s.abs_diff(server.uptime_s) <= SAME_AGE_S => {
-            Ok(pid as i32)
-        }
-        _ => bail!(
-            "the server calls itself process {pid}, and no process {pid} here has run for as long: \
-             it is in a container or on another machine; name it by its number here"
-        ),
-    }
-}
-
-/// How far two accounts of one process's age may be apart: it reads its configuration first.
-const SAME_AGE_S: u64 = 10;
 
 /// Whether a process saves its memory by a fork, whether or not it has done so yet.
 pub fn saves_by_fork(of: &Seen) -> bool {

@@ -19,8 +19,8 @@ use cowlab_store::{Missing, Run};
 use cowlab_tend::Tender;
 use serde::Serialize;
 
-use crate::application::{local_pid, of_run, only, parent_of_worker};
-use crate::args::DoctorArgs;
+use crate::application::{of_run, parent_of_worker};
+use crate::args::{DoctorArgs, local_pid, only};
 use crate::next_stop::{NextStop, Prices};
 use crate::output;
 

@@ -24,7 +24,7 @@ use cowlab_schema::blame as names;
 use cowlab_store::{Missing, Run, RunInfo};
 use serde::Serialize;
 
-use crate::application::{Application, parent_of_worker, process_of, word_of};
+use crate::application::{Application, parent_of_worker, word_of};
 use crate::args::{ExplainArgs, ProfileArgs};
 use crate::cmd::advise::{self, Seen};
 use crate::cmd::blame::{give_way, lacking, samples};
@@ -110,7 +110,7 @@ pub fn run(json: bool, args: &ExplainArgs) -> Result<()> {
         )));
     }
     let facts = Facts::probe(&Root::default());
-    let (pid, asked) = process_of(&args.target)?;
+    let (pid, asked) = args.target.process()?;
     let mut target = Target::open(pid)?;
     if let Some(parent) = parent_of_worker(&target) {
         output::say(&format!(

@@ -22,8 +22,8 @@ use cowlab_store::{Missing, Run};
 use cowlab_tend::Tender;
 use serde::Serialize;
 
-use crate::application::{Application, of_pid, of_run, process_of, shared_with_children, word_of};
-use crate::args::{AdviseArgs, Common};
+use crate::application::{Application, of_pid, of_run, shared_with_children, word_of};
+use crate::args::{AdviseArgs, Common, TargetWord};
 use crate::calibration::priced;
 use crate::context::Context;
 use crate::output;
@@ -88,7 +88,7 @@ fn of_target(
         application
     } else {
         let pid;
-        (pid, asked) = process_of(word)?;
+        (pid, asked) = TargetWord::parse(word).map_err(WrongUsage)?.process()?;
         let mut application = of_pid(pid, args.write_fraction, asked.as_ref(), facts)?;
         let server = Target::open(pid)?;
         let address = server.server_address().filter(|_| asked.is_none());
