@@ -3,9 +3,9 @@
 
 use cowlab_analysis::figures::Figure;
 
+use crate::Rows;
 use crate::cells;
 use crate::document::{Cell, Table};
-use crate::rows::Rows;
 
 /// A table of figures; parameters that are the same everywhere are left out of its columns.
 pub fn table(id: &str, caption: &str, figures: &[Figure]) -> Table {

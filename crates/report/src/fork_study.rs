@@ -8,10 +8,10 @@ use cowlab_model::stats::{mean, ratio_of_groups, variance};
 use cowlab_schema::{Metric, fork_sections as names};
 use cowlab_store::Sample;
 
+use crate::Rows;
 use crate::cells;
 use crate::document::{Block, Cell, Finding, Section, Table};
 use crate::fmt;
-use crate::rows::Rows;
 
 /// The kernel that nothing was changed in, in samples' param `kernel`.
 pub const BASE: &str = "traced";

@@ -4,9 +4,9 @@
 use cowlab_model::profile::{Cost, MachineProfile};
 use cowlab_schema::{Metric, calibrate};
 
+use crate::Rows;
 use crate::cells;
 use crate::document::{Cell, Table};
-use crate::rows::Rows;
 
 /// Anchor of the table.
 pub(crate) const TABLE: &str = "machine-profile";

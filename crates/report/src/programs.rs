@@ -8,10 +8,10 @@ use cowlab_schema::footprint::{self, Method};
 use cowlab_schema::{Figure, Key, Metric, Text, forecast};
 use cowlab_store::Run;
 
+use crate::Rows;
 use crate::cells;
 use crate::document::{Block, Cell, Document, Section, Table};
 use crate::papers::SMITH;
-use crate::rows::Rows;
 
 /// Rows of Smith & Maguire (1988) that stand beside ours, and their unit of counting.
 const PUBLISHED: [(&str, &str, &str); 4] = [

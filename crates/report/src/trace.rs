@@ -9,9 +9,9 @@ use cowlab_schema::trace::{EVENT_NS, THREADS, TOOL, Tool, VARIANT};
 use cowlab_schema::{Key, Metric, Value, trace as names};
 use cowlab_store::{Params, Sample};
 
+use crate::Rows;
 use crate::cells::{self, MISSING};
 use crate::document::Table;
-use crate::rows::Rows;
 
 /// What the table shows, in this order; the rest is raw material.
 const METRICS: [(Metric, &str); 6] = [

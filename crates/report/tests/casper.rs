@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The report on a trace, against saved files; `UPDATE_GOLDEN=1` saves them anew.
 
-#[path = "support/golden.rs"]
+#[path = "../../document/tests/support/golden.rs"]
 mod golden;
 
 use std::path::Path;

@@ -2,7 +2,7 @@
 //! The next-page study's kernel in the report: the derived figures, the labels, and the whole
 //! section against a saved file.
 
-#[path = "support/golden.rs"]
+#[path = "../../document/tests/support/golden.rs"]
 mod golden;
 #[path = "support/kernel.rs"]
 mod synthetic;

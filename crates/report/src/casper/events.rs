@@ -7,7 +7,7 @@ use cowlab_casper::profile::{Profile, TypeCount};
 
 use super::words::{code, share};
 use super::{Group, View};
-use crate::rows::Rows;
+use crate::Rows;
 use crate::{Block, Cell, fmt};
 
 /// A group's events of one type.

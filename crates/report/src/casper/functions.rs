@@ -5,7 +5,7 @@ use cowlab_casper::profile::{Function, Profile};
 
 use super::View;
 use super::words::{chosen, code, share, span, spread};
-use crate::rows::Rows;
+use crate::Rows;
 use crate::{Block, Table, fmt};
 
 pub(super) fn blocks(profile: &Profile, view: &View) -> Vec<Block> {

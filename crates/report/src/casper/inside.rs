@@ -9,7 +9,7 @@ use cowlab_casper::symbol::Symbols;
 
 use super::View;
 use super::words::{chosen, code, share, span};
-use crate::rows::Rows;
+use crate::Rows;
 use crate::{Block, Cell, Table, fmt};
 
 /// Functions that are taken apart, where they were asked for by name.

@@ -5,7 +5,7 @@ use cowlab_casper::profile::{Moments, PairTimes, Profile};
 
 use super::View;
 use super::words::{code, share, span, spread, variance};
-use crate::rows::Rows;
+use crate::Rows;
 use crate::{Block, Cell, Table};
 
 pub(super) fn blocks(profile: &Profile, view: &View) -> Vec<Block> {

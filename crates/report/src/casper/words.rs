@@ -5,7 +5,7 @@ use cowlab_analysis::glob::matches;
 use cowlab_casper::profile::{Function, Moments, Profile};
 
 use super::{Order, View};
-use crate::rows::Rows;
+use crate::Rows;
 use crate::{Cell, cells};
 
 /// A name out of a trace, in which no markup is understood.

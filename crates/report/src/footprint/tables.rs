@@ -6,9 +6,9 @@ use cowlab_schema::footprint::{self as names, Mapping, READING_NS};
 use cowlab_schema::{Metric, Writer};
 
 use super::Row;
+use crate::Rows;
 use crate::cells;
 use crate::document::{Cell, Table};
-use crate::rows::Rows;
 
 /// Rows shown of a run with many programs.
 const MOST_ROWS: usize = 60;
@@ -31,8 +31,12 @@ fn cell(row: &Row, metric: Metric) -> Cell {
     cells::counted(row.samples.first(metric), metric.unit, missing)
 }
 
-impl<'a, 's> Rows<'a, Row<'s>> {
+trait Shows {
     /// A column of a metric, in its own unit.
+    fn shows(self, name: &str, metric: Metric) -> Self;
+}
+
+impl Shows for Rows<'_, Row<'_>> {
     fn shows(self, name: &str, metric: Metric) -> Self {
         self.unit(name, metric.unit, |row| cell(row, metric))
     }

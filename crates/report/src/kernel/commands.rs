@@ -7,10 +7,10 @@ use cowlab_schema::{Metric, VARIANT, command};
 use cowlab_store::Run;
 
 use super::cases::OFF;
+use crate::Rows;
 use crate::cells::{self, MISSING};
 use crate::document::{Block, Cell};
 use crate::emulated;
-use crate::rows::Rows;
 
 /// A program on one kernel under one policy, and what it is compared with.
 struct Case<'a> {

@@ -6,10 +6,10 @@ use cowlab_analysis::samples::Samples;
 use cowlab_schema::{Metric, Pattern, Policy, cow_faults};
 
 use super::cases::{Measured, NEXT, OFF, Workload, per_page};
+use crate::Rows;
 use crate::cells;
 use crate::document::{Block, Cell, Table};
 use crate::fmt::{self, percent};
-use crate::rows::Rows;
 
 /// Anchor of the table.
 pub(super) const TABLE: &str = "pre-copy-counts";

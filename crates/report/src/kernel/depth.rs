@@ -6,10 +6,10 @@ use cowlab_model::Estimate;
 use cowlab_schema::{Metric, Pattern, Policy, Quantile, cow_faults};
 
 use super::cases::{Depth, Measured, OFF, Workload, per_page};
+use crate::Rows;
 use crate::cells::{self, MISSING, signed};
 use crate::document::{Axis, Block, Cell, Plot, Series, Table};
 use crate::fmt::{capital, time};
-use crate::rows::Rows;
 
 /// Anchor of the table.
 const TABLE: &str = "pre-copy-depths";

@@ -11,11 +11,11 @@ use cowlab_schema::{Bench, Metric, Pattern, Policy, Quantile, VARIANT};
 use cowlab_store::{Accelerator, Run};
 
 use super::cases::OFF;
+use crate::Rows;
 use crate::cells::{self, signed};
 use crate::document::{Block, Table};
 use crate::emulated;
 use crate::fmt;
-use crate::rows::Rows;
 
 /// Anchor of the table.
 const TABLE: &str = "pre-copy-instructions";

@@ -13,10 +13,10 @@ use cowlab_schema::cow_faults::{
 use cowlab_schema::{Metric, Params, Pattern, Quantile};
 
 use super::cases::{Measured, NEXT, OFF, Workload, per_page};
+use crate::Rows;
 use crate::cells::{self, MISSING};
 use crate::document::{Cell, Table};
 use crate::papers::{self, COW_STUDY, Line};
-use crate::rows::Rows;
 
 /// Anchor of the table.
 pub(super) const TABLE: &str = "pre-copy-published";

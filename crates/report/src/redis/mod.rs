@@ -15,7 +15,7 @@ use cowlab_store::Run;
 
 use crate::configuration::Names as _;
 use crate::document::{Axis, Block, Plot, Section, Series};
-use crate::inline::plain;
+use crate::plain;
 
 /// Anchor of the section.
 pub const SECTION: &str = "redis";

@@ -8,11 +8,11 @@ use cowlab_schema::redis::{self as names, CLOSED, Snapshots};
 use cowlab_schema::{Metric, Policy};
 
 use super::Measured;
+use crate::Rows;
 use crate::cells::{self, NOTHING_AHEAD};
 use crate::configuration::Names as _;
 use crate::document::{Column, Table};
 use crate::papers::{CCOW, Line};
-use crate::rows::Rows;
 
 /// Anchor of the table.
 const TABLE: &str = "redis-published";

@@ -10,10 +10,10 @@ use cowlab_schema::redis::{self as names, CLOSED, PART, Part, QUANTILE, Snapshot
 use cowlab_schema::{Metric, Quantile};
 
 use super::{Measured, SECTION};
-use crate::cells::{self, MISSING, NOTHING_AHEAD};
+use crate::Rows;
+use crate::cells::{self, MISSING, NOTHING_AHEAD, OfSamples};
 use crate::configuration::Names as _;
 use crate::document::{Cell, Table};
-use crate::rows::Rows;
 
 pub(super) fn all(measured: &Measured) -> [Table; 3] {
     let all: Vec<Configuration> = measured.configurations.iter().collect();

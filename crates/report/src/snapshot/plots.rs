@@ -8,7 +8,7 @@ use super::workload::Workload;
 use crate::configuration::Names as _;
 use crate::distribution::cdf;
 use crate::document::{Axis, Plot, Series};
-use crate::inline::plain;
+use crate::plain;
 
 /// Phases are twentieths: their middles lie so far behind their beginnings.
 const HALF_A_PHASE_PERCENT: f64 = 2.5;

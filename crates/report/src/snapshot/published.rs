@@ -7,12 +7,12 @@ use cowlab_model::Estimate;
 use cowlab_schema::{Metric, Policy, Quantile, snapshot as names};
 
 use super::workload::Workload;
+use crate::Rows;
 use crate::cells;
 use crate::configuration::Names as _;
 use crate::document::{Cell, Column, Table};
 use crate::fmt;
 use crate::papers::{CCOW, Line};
-use crate::rows::Rows;
 
 /// Anchor of the table.
 const TABLE: &str = "snapshot-published";

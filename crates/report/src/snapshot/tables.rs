@@ -12,12 +12,12 @@ use cowlab_schema::{Metric, Quantile, snapshot as names};
 
 use super::SECTION;
 use super::workload::Workload;
-use crate::cells::{self, MISSING, NOTHING_AHEAD};
+use crate::Rows;
+use crate::cells::{self, MISSING, NOTHING_AHEAD, OfSamples};
 use crate::configuration::Names as _;
 use crate::document::{Cell, Table};
 use crate::fmt;
 use crate::papers::CCOW;
-use crate::rows::Rows;
 
 /// A row: what a configuration measured, or the same writes without forks.
 struct Case<'a> {

@@ -6,9 +6,9 @@ use cowlab_analysis::study::Study;
 use cowlab_model::Estimate;
 use cowlab_model::cost::Predicted;
 
+use crate::Rows;
 use crate::document::{Axis, Block, Cell, Plot, Section, Series, Table};
 use crate::fmt::{self, percent};
-use crate::rows::Rows;
 use crate::study::not_available;
 
 /// Anchor of the plot of predictions.

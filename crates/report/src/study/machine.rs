@@ -5,12 +5,12 @@ use cowlab_analysis::study::Study;
 use cowlab_store::Environment;
 
 use super::curves;
+use crate::Rows;
 use crate::cells;
 use crate::document::{Block, Cell, Column, Section, Table};
 use crate::facts::executed;
 use crate::fmt::{self, size};
 use crate::machine_profile;
-use crate::rows::Rows;
 
 pub(super) fn section(study: &Study) -> Section {
     let mut blocks = Vec::new();

@@ -7,10 +7,10 @@ use cowlab_schema::{
     calibrate, calibrate_cycle, cow_check, cow_faults, fork_sweep, fork_table, predict_check,
 };
 
+use crate::Rows;
 use crate::cells;
 use crate::document::{Block, Cell, Section, Table};
 use crate::facts::command_line;
-use crate::rows::Rows;
 
 pub(super) fn section(study: &Study) -> Section {
     let info = &study.run.info;

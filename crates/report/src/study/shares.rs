@@ -4,11 +4,11 @@
 use cowlab_analysis::study::Study;
 use cowlab_analysis::study::sweep::{FORKS, Terms, terms_of};
 
+use crate::Rows;
 use crate::cells;
 use crate::document::{Block, Cell, Table};
 use crate::fmt::{self, percent, time};
 use crate::papers::SMITH;
-use crate::rows::Rows;
 
 /// The fractions whose lines were published.
 pub(super) const PUBLISHED: [f64; 3] = [0.1, 0.5, 0.9];

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{explain, findings, shares};
 use crate::document::Block;
-use crate::inline::plain;
+use crate::plain;
 
 /// The derived results: lines, rates, the check's figures, and the findings as text. What was not
 /// measured is null.

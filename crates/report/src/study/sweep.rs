@@ -7,10 +7,10 @@ use cowlab_analysis::study::sweep::{self as lines, FORKS, FractionLine};
 use cowlab_model::regression::Line;
 
 use super::{explain, shares, small_sample, surface};
+use crate::Rows;
 use crate::cells;
 use crate::document::{Axis, Block, Cell, Column, Plot, Section, Series, Table};
 use crate::fmt::{self, heap_size, percent};
-use crate::rows::Rows;
 use crate::study::not_available;
 
 /// Anchor of the table of lines.

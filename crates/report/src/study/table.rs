@@ -7,11 +7,11 @@ use cowlab_model::Estimate;
 use cowlab_schema::Method;
 use cowlab_schema::fork_table::METHODS;
 
+use crate::Rows;
 use crate::cells::{self, MISSING};
 use crate::document::{Axis, Block, Cell, Column, Plot, Section, Series, Table};
 use crate::fmt::{self, size};
 use crate::papers::{FORK_TABLE, Paper, TLPI};
-use crate::rows::Rows;
 use crate::study::not_available;
 
 /// Anchor of the table for touched memory.

@@ -6,10 +6,10 @@ use cowlab_analysis::study::variants::{
     HEAP_BYTES, HUGE_HEAP_BYTES, Measured, Variant, measured, untouched_forks, variants,
 };
 
+use crate::Rows;
 use crate::cells::{self, MISSING};
 use crate::document::{Block, Section};
 use crate::fmt::{self, size};
-use crate::rows::Rows;
 use crate::study::not_available;
 
 /// Anchor of the table.

@@ -5,9 +5,9 @@ use cowlab_analysis::samples::Samples;
 use cowlab_schema::{Quantile, tend as names};
 
 use super::{NOBODY, Tended};
-use crate::cells::MISSING;
+use crate::Rows;
+use crate::cells::{MISSING, OfSamples};
 use crate::document::Table;
-use crate::rows::Rows;
 
 /// The pre-forking Python server; `None` where it was not measured.
 pub(super) fn prefork(samples: &Samples) -> Option<Table> {

@@ -7,9 +7,9 @@ use cowlab_schema::tend::{self as names, Part, Policy};
 use cowlab_schema::{Metric, Quantile};
 
 use super::{Case, NOBODY, Tended, UNTENDED};
-use crate::cells::{self, MISSING};
+use crate::Rows;
+use crate::cells::{self, MISSING, OfSamples};
 use crate::document::{Cell, Table};
-use crate::rows::Rows;
 
 pub(super) fn all(case: &Case, number: usize) -> [Table; 5] {
     let each = Tended::all(&case.samples);

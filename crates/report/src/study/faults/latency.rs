@@ -5,10 +5,10 @@ use cowlab_analysis::study::cow_faults::{Workload, plain};
 use cowlab_schema::{Pattern, QUANTILES, Writer};
 
 use super::{name, short};
+use crate::Rows;
 use crate::cells::MISSING;
 use crate::distribution::cdf;
 use crate::document::{Axis, Plot, Table};
-use crate::rows::Rows;
 
 /// Quantiles of every workload: medians of the rounds' quantiles.
 pub(super) fn table(workloads: &[Workload], page: u64) -> Table {

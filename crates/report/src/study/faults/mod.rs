@@ -11,11 +11,11 @@ use cowlab_schema::cow_faults::{
     CowFaults, ELAPSED_NS, MINOR_FAULTS, PAGES_WRITTEN, PATTERN, QUANTILE, SIZE_BYTES,
 };
 
+use crate::Rows;
 use crate::cells::{self, MISSING};
 use crate::document::{Block, Cell, Section, Table};
 use crate::fmt::{self, percent, size};
 use crate::papers::{COW_STUDY, Line};
-use crate::rows::Rows;
 use crate::study::not_available;
 
 /// Anchor of the table of whole runs.

@@ -4,10 +4,10 @@
 use cowlab_analysis::study::Study;
 use cowlab_model::Estimate;
 
+use crate::Rows;
 use crate::cells;
 use crate::document::{Axis, Block, Cell, Plot, Series};
 use crate::papers::COW_STUDY;
-use crate::rows::Rows;
 use crate::study::not_available;
 
 /// Anchor of the plot.

@@ -46,7 +46,7 @@ pub(super) fn markup(text: &str) -> Markup {
 }
 
 /// The runs as plain text.
-pub(crate) fn plain(text: &str) -> String {
+pub fn plain(text: &str) -> String {
     let words = |span| match span {
         Span::Words(words) | Span::Code(words) | Span::Link { text: words, .. } => words,
     };

@@ -6,7 +6,7 @@ mod gallery;
 #[path = "support/golden.rs"]
 mod golden;
 
-use cowlab_report::{csv, html, terminal};
+use cowlab_document::{csv, html, terminal};
 use golden::check;
 
 #[test]

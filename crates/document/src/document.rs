@@ -190,7 +190,7 @@ impl Finding {
 
 impl Section {
     /// Its findings, for `--json`.
-    pub(crate) fn findings(&self) -> Vec<Value> {
+    pub fn findings(&self) -> Vec<Value> {
         let finding = |block: &Block| match block {
             Block::Finding(finding) => Some(finding.json()),
             _ => None,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A document with every kind of block, its figures computed, not measured.
 
-use cowlab_model::Estimate;
-use cowlab_report::{
+use cowlab_document::{
     Axis, Block, Cell, Column, Document, Finding, Kind, Plot, Section, Series, Table,
 };
+use cowlab_model::Estimate;
 
 const MIB: f64 = 1024.0 * 1024.0;
 

@@ -14,10 +14,10 @@ fn main() -> io::Result<()> {
     };
     let document = gallery::document();
     fs::create_dir_all(folder.join("tables"))?;
-    fs::write(folder.join("report.html"), cowlab_report::html::render(&document))?;
-    for (name, contents) in cowlab_report::csv::tables(&document) {
+    fs::write(folder.join("report.html"), cowlab_document::html::render(&document))?;
+    for (name, contents) in cowlab_document::csv::tables(&document) {
         fs::write(folder.join("tables").join(name), contents)?;
     }
-    print!("{}", cowlab_report::terminal::render(&document, None, false));
+    print!("{}", cowlab_document::terminal::render(&document, None, false));
     Ok(())
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A hostile string in every place that takes one runs nothing, breaks out of nothing.
 
-use cowlab_report::{
+use cowlab_document::{
     Axis, Block, Cell, Column, Document, Finding, Kind, Plot, Section, Series, Table, csv, html,
     terminal,
 };

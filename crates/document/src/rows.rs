@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tables made column by column: what a column is called stands beside what it shows.
 
-use cowlab_analysis::samples::Samples;
 use cowlab_model::Estimate;
-use cowlab_schema::Metric;
 
-use crate::cells::{self, MISSING};
+use crate::cells;
 use crate::document::{Cell, Column, Table};
 
 /// A table with a row for each of some things, to which columns are added.
@@ -75,26 +73,5 @@ impl<'a, T> Rows<'a, T> {
         figure: impl Fn(&T) -> Option<Estimate>,
     ) -> Self {
         self.unit(name, unit, |thing| cells::estimate(figure(thing), unit, missing))
-    }
-
-    /// A metric that each round has many of, in its own unit, with the interval of the rounds.
-    pub fn of_rounds<'s>(
-        self,
-        name: &str,
-        metric: Metric,
-        samples: impl Fn(&T) -> Samples<'s>,
-    ) -> Self {
-        let figure = |thing: &T| samples(thing).estimate_of_rounds(metric);
-        self.estimate(name, metric.unit, MISSING, figure)
-    }
-
-    /// A metric of some samples, in its own unit.
-    pub fn metric<'s>(
-        self,
-        name: &str,
-        metric: Metric,
-        samples: impl Fn(&T) -> Samples<'s>,
-    ) -> Self {
-        self.estimate(name, metric.unit, MISSING, |thing| samples(thing).estimate(metric))
     }
 }

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use browser::Browser;
-use cowlab_report::{Document, html};
+use cowlab_document::{Document, html};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
