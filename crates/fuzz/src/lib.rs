@@ -164,7 +164,7 @@ fn process(bytes: &[u8]) {
     let text = text(bytes);
     Stat::decode(bytes);
     Stat::faults_and_pages(bytes);
-    drop(mappings::parse(here(), &text));
+    drop(mappings::decode(&text));
     drop(Rollup::decode(&text, here()));
     drop(CowStats::decode(&text, here()));
     drop(ProcessCowStats::decode(&text, here()));

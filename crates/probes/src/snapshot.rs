@@ -4,14 +4,15 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use cowlab_machine::Root;
-use cowlab_machine::rollup::{ROLLUP, Rollup};
+use cowlab_machine::Rollup;
 use cowlab_schema::snapshot::{Forked, Snapshot};
 
 use crate::cow_counts::{CowCounts, counts_of};
 use crate::program::Program;
 use crate::rows::Rows;
 use crate::runner::{Outcome, Probe, Runner};
+
+const ROLLUP: &str = "/proc/PID/smaps_rollup";
 
 impl Probe for Snapshot {
     const PROGRAM: Program = Program::Snapshot;
@@ -144,10 +145,10 @@ fn footprints_of(rows: &Rows) -> Result<Vec<Footprint>> {
             }
             ("smaps_rollup_text", Some(text), _) => {
                 let last = found.last_mut().context("a memory text stands before its fork")?;
-                last.processes.push(Rollup::decode(text, &Root::default().path(ROLLUP))?);
+                last.processes.push(Rollup::decode(text, Path::new(ROLLUP))?);
             }
             ("footprint_forks" | "smaps_rollup_text", ..) => {
-                bail!("a row of {} is damaged", Path::new(ROLLUP).display())
+                bail!("a row of {ROLLUP} is damaged")
             }
             _ => {}
         }

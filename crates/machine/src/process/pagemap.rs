@@ -8,12 +8,11 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use cowlab_machine::ProcessError;
+pub use crate::process::scan::{Region, ScanFilter, category};
 
-pub use crate::scan::{Region, ScanFilter, category};
-
-use crate::scan::{self, Joined};
-use crate::target::Target;
+use crate::process::error::ProcessError;
+use crate::process::scan::{self, Joined};
+use crate::process::target::Target;
 
 /// Entries read in one call: 128 MiB of 4 KiB pages. More gain nothing.
 const CHUNK_PAGES: usize = 32768;
@@ -224,7 +223,7 @@ fn runs(pages: &[Page]) -> impl Iterator<Item = (usize, &[Page])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mappings::mappings;
+    use crate::process::mappings::mappings;
 
     #[test]
     fn bits_are_where_the_kernel_says() {

@@ -2,71 +2,15 @@
 //! Facts about one process that is about to fork.
 
 use std::io;
-use std::path::PathBuf;
 
 use procfs_core::process::{Limits, Status};
 use serde::Serialize;
 
 use crate::cgroup::{self, Cgroup};
 use crate::limits::{CAP_SYS_ADMIN, CAP_SYS_RESOURCE, Credentials, ResourceLimits};
-use crate::mappings::{self, Details, Mapping};
+use crate::process::error::ProcessError;
+use crate::process::mappings::{self, Mapping, Smaps};
 use crate::root::{ReadError, Reader, Root};
-
-/// Why a process could not be looked at.
-#[derive(Debug, thiserror::Error)]
-pub enum ProcessError {
-    /// There is no process with this pid.
-    #[error(
-        "there is no process {pid}: it has ended, or never was; `cowlab` lists those that fork"
-    )]
-    NoSuchProcess {
-        /// The pid.
-        pid: i32,
-    },
-    /// It ended while it was looked at.
-    #[error("process {pid} ended while it was looked at")]
-    Vanished {
-        /// The pid.
-        pid: i32,
-    },
-    /// It executed another program while it was looked at.
-    #[error("process {pid} executed another program while it was looked at")]
-    Executed {
-        /// The pid.
-        pid: i32,
-    },
-    /// It has no memory of its own: a kernel thread, or a zombie.
-    #[error("process {pid} ({name}) has no memory of its own: it is a kernel thread or a zombie")]
-    NoMemory {
-        /// The pid.
-        pid: i32,
-        /// Its name.
-        name: String,
-    },
-    /// This process may not look at it.
-    #[error(
-        "process {pid}: {} may not be read: run as root, as uid {uid}, or with CAP_SYS_PTRACE \
-         (where it is so already, a container or a security module forbids it)",
-        path.display()
-    )]
-    NoPermission {
-        /// The pid.
-        pid: i32,
-        /// The file.
-        path: PathBuf,
-        /// The process's user.
-        uid: u32,
-    },
-    /// The kernel has no such file.
-    #[error("this kernel has no {}: it needs CONFIG_PROC_PAGE_MONITOR", path.display())]
-    Unsupported {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A file could not be read or understood.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-}
 
 /// A process as fork sees it (proc_pid_status(5), proc_pid_smaps(5)); sizes in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -184,7 +128,7 @@ impl ProcessFacts {
     }
 
     fn add_mappings(&mut self, all: &[Mapping]) {
-        let details: Vec<Details> =
+        let details: Vec<Smaps> =
             all.iter().map(|mapping| mapping.details.clone().unwrap_or_default()).collect();
         // The smallest is the base page: a hugetlb mapping has larger ones.
         let sizes = details.iter().filter_map(|details| details.page_size_bytes);

@@ -3,9 +3,9 @@
 
 use std::{fs, io};
 
-use cowlab_machine::{ProcessError, Stat};
-
-use crate::target::Target;
+use crate::process::error::ProcessError;
+use crate::process::stat::Stat;
+use crate::process::target::Target;
 
 /// A child.
 #[derive(Debug, Clone, PartialEq, Eq)]

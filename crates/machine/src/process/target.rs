@@ -8,7 +8,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cowlab_machine::{ProcessError, ReadError, Stat, status};
+use crate::process::error::ProcessError;
+use crate::process::stat::Stat;
+use crate::process::status;
+use crate::root::ReadError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open, openat, readlinkat};
 use rustix::io::Errno;

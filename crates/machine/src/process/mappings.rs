@@ -10,7 +10,9 @@ use std::path::Path;
 
 use cowlab_schema::footprint;
 
-use crate::root::ReadError;
+use crate::process::error::ProcessError;
+use crate::process::target::Target;
+use crate::root::{ReadError, Root};
 
 /// What a mapping is, as document 000 tells segments apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,20 +55,15 @@ impl Kind {
     }
 }
 
-/// A mapping.
+/// One mapping.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapping {
-    /// Its addresses.
     pub range: Range<u64>,
-    /// What it is.
     pub kind: Kind,
-    /// r
     pub is_readable: bool,
-    /// w
     pub is_writable: bool,
-    /// x
     pub is_executable: bool,
-    /// s: what is written is seen by every process that maps it.
+    /// MAP_SHARED: every process that maps it sees what one writes.
     pub is_shared: bool,
     /// Where in the file it begins.
     pub offset_bytes: u64,
@@ -74,42 +71,36 @@ pub struct Mapping {
     pub inode: u64,
     /// The file's path, or a name in brackets, as the kernel writes it (a newline is `\012`).
     pub name: Option<String>,
-    /// Only where they were asked for.
-    pub details: Option<Details>,
+    /// `None` if only maps was read.
+    pub details: Option<Smaps>,
 }
 
-/// What smaps tells of a mapping beyond maps; `None` where this kernel lacks the line.
+/// What smaps has of a mapping beyond maps, or smaps_rollup of a whole process, in bytes; `None` where
+/// this kernel lacks the line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Details {
-    /// Rss.
+pub struct Smaps {
     pub rss_bytes: Option<u64>,
-    /// Pss.
+    /// Each page divided by the number of processes that map it.
     pub pss_bytes: Option<u64>,
-    /// Pss_Anon: only of smaps_rollup.
+    /// Pss_Anon, Pss_File, Pss_Shmem: only in smaps_rollup.
     pub pss_anonymous_bytes: Option<u64>,
-    /// Pss_File: likewise.
     pub pss_file_bytes: Option<u64>,
-    /// Pss_Shmem: likewise.
     pub pss_shmem_bytes: Option<u64>,
-    /// Anonymous.
+    /// Anonymous: the part of Rss that copy-on-write is about.
     pub anonymous_bytes: Option<u64>,
-    /// AnonHugePages: the part in PMD-mapped huge pages.
+    /// AnonHugePages: the part of Anonymous in PMD-mapped huge pages.
     pub huge_bytes: Option<u64>,
-    /// Swap.
     pub swapped_bytes: Option<u64>,
     /// SwapPss.
     pub pss_swapped_bytes: Option<u64>,
     /// KSM: the part of Anonymous that the kernel merged with pages of the same content.
     pub ksm_bytes: Option<u64>,
-    /// Locked.
     pub locked_bytes: Option<u64>,
     /// Private_Hugetlb.
     pub hugetlb_bytes: Option<u64>,
-    /// Private_Clean.
     pub private_clean_bytes: Option<u64>,
-    /// Private_Dirty.
+    /// Private_Dirty: what no other process maps, written since it was mapped.
     pub private_dirty_bytes: Option<u64>,
-    /// Shared_Dirty.
     pub shared_dirty_bytes: Option<u64>,
     /// KernelPageSize: larger than a base page only of hugetlb.
     pub page_size_bytes: Option<u64>,
@@ -117,10 +108,32 @@ pub struct Details {
     pub flags: Vec<[u8; 2]>,
 }
 
-impl Details {
+/// A process's sums, from smaps_rollup.
+pub type Rollup = Smaps;
+
+impl Smaps {
     /// Whether it has a flag of VmFlags: `b"hg"`, `b"nh"`, `b"dc"`, `b"uw"`, …
     pub fn has(&self, flag: &[u8; 2]) -> bool {
         self.flags.contains(flag)
+    }
+
+    /// Reads smaps_rollup of process `pid`; `None` where there is no such file or process, or where it
+    /// may not be read.
+    pub fn read(root: &Root, pid: u32) -> Result<Option<Smaps>, ReadError> {
+        let file = format!("proc/{pid}/smaps_rollup");
+        match root.read(&file) {
+            Ok(Some(text)) if !text.is_empty() => Smaps::decode(&text, &root.path(&file)).map(Some),
+            Ok(_) => Ok(None),
+            // A process that ended after its file was opened (ESRCH), or another user's.
+            Err(ReadError::Io { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Decodes the text of smaps_rollup. `path` is for messages.
+    pub fn decode(text: &str, path: &Path) -> Result<Smaps, ReadError> {
+        // All of it stands under one line like a mapping's.
+        Ok(parse(path, text)?.pop().and_then(|all| all.details).unwrap_or_default())
     }
 }
 
@@ -175,35 +188,66 @@ fn kind(name: Option<&str>, inode: u64, is_writable: bool, is_shared: bool) -> K
     }
 }
 
+/// The mappings, by address.
+pub fn mappings(target: &Target) -> Result<Vec<Mapping>, ProcessError> {
+    read(target, "maps")
+}
+
+/// The same with [`Smaps`]: the kernel walks every page table for it, 15 ns a page or so. Needs a
+/// kernel with CONFIG_PROC_PAGE_MONITOR.
+pub fn detailed_mappings(target: &Target) -> Result<Vec<Mapping>, ProcessError> {
+    read(target, "smaps")
+}
+
+fn read(target: &Target, file: &str) -> Result<Vec<Mapping>, ProcessError> {
+    let text = target.read(file)?;
+    if text.is_empty() {
+        return Err(target.lost_memory());
+    }
+    Ok(parse(&target.path(file), &text)?)
+}
+
 /// Decodes the text of `path`, which is named in the error.
 pub fn parse(path: &Path, text: &str) -> Result<Vec<Mapping>, ReadError> {
     if !text.ends_with('\n') {
         return Err(ReadError::Cut { path: path.to_owned() });
     }
-    decode(text).map_err(|line| {
-        let reason = format!("not understood: {line:?}");
+    decode(text).map_err(|error| {
+        let reason = error.to_string();
         ReadError::Malformed { path: path.to_owned(), reason }
     })
 }
 
-/// Decodes the text of maps or smaps, or tells the first line that is not of such a file.
-pub fn decode(text: &str) -> Result<Vec<Mapping>, String> {
+/// A line of maps or smaps that does not have the kernel's form.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: not {item}: {text:?}")]
+pub struct LineError {
+    /// Counted from 1.
+    pub line: usize,
+    pub item: &'static str,
+    pub text: String,
+}
+
+/// Decodes the text of maps or smaps.
+pub fn decode(text: &str) -> Result<Vec<Mapping>, LineError> {
     let mut found: Vec<Mapping> = Vec::new();
-    for line in text.lines() {
+    for (index, line) in text.lines().enumerate() {
+        let not = |item| move || LineError { line: index + 1, item, text: line.to_owned() };
         // Of the lines of smaps only a mapping's own begins in lower case or with a digit.
         if line.starts_with(|c: char| c.is_ascii_digit() || c.is_ascii_lowercase()) {
-            found.push(Mapping::decode(line).ok_or(line)?);
+            found.push(Mapping::decode(line).ok_or_else(not("a mapping"))?);
         } else {
-            let details = found.last_mut().ok_or(line)?.details.get_or_insert_default();
-            let (key, value) = line.split_once(':').ok_or(line)?;
-            add_detail(details, key, value.trim()).ok_or(line)?;
+            let mapping = found.last_mut().ok_or_else(not("below a mapping"))?;
+            let details = mapping.details.get_or_insert_default();
+            let (key, value) = line.split_once(':').ok_or_else(not("a key and a value"))?;
+            add_detail(details, key, value.trim()).ok_or_else(not("a size in kB"))?;
         }
     }
     find_data_segments(&mut found);
     Ok(found)
 }
 
-fn add_detail(details: &mut Details, key: &str, value: &str) -> Option<()> {
+fn add_detail(details: &mut Smaps, key: &str, value: &str) -> Option<()> {
     let field = match key {
         "Rss" => &mut details.rss_bytes,
         "Pss" => &mut details.pss_bytes,
@@ -327,8 +371,44 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
         for text in
             ["Rss: 5 kB\n", "1000-500 rw-p 0 0:0 0 \n", "zz-yy r--p 0 0:0 0\n", "1000-2000 rw"]
         {
-            assert_eq!(decode(text).unwrap_err(), text.trim_end_matches('\n'), "{text}");
+            assert_eq!(decode(text).unwrap_err().text, text.trim_end_matches('\n'), "{text}");
         }
-        assert!(decode("1000-2000 rw-p 0 0:0 0 \nRss: lots kB\n").is_err());
+        let error = decode("1000-2000 rw-p 0 0:0 0 \nRss: lots kB\n").unwrap_err();
+        assert_eq!(error.to_string(), "line 2: not a size in kB: \"Rss: lots kB\"");
+    }
+
+    const ROLLUP: &str = "00400000-7ffea870a000 ---p 00000000 00:00 0      [rollup]\n\
+        Rss:              277636 kB\nPss:              152832 kB\nPss_Anon:         137480 kB\n\
+        Anonymous:        262212 kB\nAnonHugePages:      4096 kB\n";
+
+    #[test]
+    fn figures_are_bytes_and_absent_ones_none() {
+        let path = Path::new("/proc/1/smaps_rollup");
+        let rollup = Smaps::decode(ROLLUP, path).unwrap();
+        assert_eq!(rollup.rss_bytes, Some(277_636 << 10));
+        assert_eq!(rollup.pss_anonymous_bytes, Some(137_480 << 10));
+        assert_eq!(rollup.huge_bytes, Some(4 << 20));
+        let old = ROLLUP.replace("Pss_Anon", "Later");
+        assert_eq!(Smaps::decode(&old, path).unwrap().pss_anonymous_bytes, None);
+        assert!(Smaps::decode(&ROLLUP[..ROLLUP.len() - 3], path).is_err());
+    }
+
+    #[test]
+    fn ones_own_memory_is_told_and_nobodys_is_not() {
+        let own = Smaps::read(&Root::default(), std::process::id()).unwrap();
+        assert!(own.is_none_or(|own| own.rss_bytes > Some(0)));
+        assert_eq!(Smaps::read(&Root::default(), u32::MAX).unwrap(), None);
+    }
+
+    #[test]
+    fn ones_own_memory_is_seen_both_ways() {
+        let own = Target::open(std::process::id() as i32).unwrap();
+        let all = mappings(&own).unwrap();
+        for kind in [Kind::Heap, Kind::Stack, Kind::Data, Kind::Named] {
+            assert!(all.iter().any(|mapping| mapping.kind == kind), "no {kind:?}");
+        }
+        let detailed = detailed_mappings(&own).unwrap();
+        assert!(detailed.iter().all(|mapping| mapping.details.is_some()));
+        assert!(detailed.iter().filter_map(|m| m.details.as_ref()?.rss_bytes).sum::<u64>() > 0);
     }
 }
