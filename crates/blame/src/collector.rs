@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use crate::names::{Function, Names};
+use crate::space::{End, Place, Space, Stack, Unwinding};
 use cowlab_observe::bpf::{BpfError, Copied, FaultMode, Lost, Observer, ObserverSettings};
 use cowlab_observe::{Target, children};
 use cowlab_schema::Writer;
-use cowlab_stacks::{End, Function, Names, Place, Space, Stack, Unwinding};
 use cowlab_store::stacks::{Copy, CopyStacks, Frame};
 use rustc_hash::FxHashMap;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -5,11 +5,12 @@ use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::rc::Rc;
 
+use crate::image::Images;
+use crate::space::Space;
 use cowlab_machine::mappings::Mapping;
 use cowlab_observe::bpf::{Event, Happening};
 use cowlab_observe::{Target, mappings};
 use cowlab_schema::Writer;
-use cowlab_stacks::{Images, Space};
 use rustc_hash::FxHashMap;
 
 use crate::made::MadeCode;

@@ -4,13 +4,26 @@
 //!
 //! [`Collector`] is fed by the programs of `observe`; [`family`] knows who forked whom and what each had
 //! mapped; [`made`] names code that programs made themselves; [`memory`] reads what of a stack was too far
-//! away to be told; [`pace`] how large a share is told.
+//! away to be recorded; [`pace`] decides how large a share is recorded.
+//!
+//! [`space::Space`] is the code that a process had mapped. It unwinds a stack by the unwind tables
+//! (`.eh_frame`), or by frame pointers where code has none. [`Names`] finds functions: of files by their
+//! symbols and the debug information that is installed, of interpreters by what they write for profilers.
 
 mod collector;
 mod family;
+mod image;
+pub mod jitdump;
 mod made;
 mod memory;
+mod names;
 mod pace;
+mod perf_map;
+mod space;
 
 pub use collector::{Collected, Collector, LOOK};
+pub use image::Image;
+pub use names::Names;
 pub use pace::Share;
+pub use perf_map::PerfMap;
+pub use space::Place;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The names of code that programs made themselves.
 
+use crate::jitdump;
+use crate::perf_map::PerfMap;
 use cowlab_observe::{Target, mappings};
-use cowlab_stacks::{PerfMap, jitdump};
 use rustc_hash::FxHashMap;
 
 /// No family is deeper; one that is goes round.

@@ -21,7 +21,7 @@ use cowlab_model::profile::{MachineProfile, Writer};
 use cowlab_observe::bpf::{Copied, Event, Fault};
 use cowlab_observe::watch::Frame;
 use cowlab_probes::Rows;
-use cowlab_stacks::{Image, Names, PerfMap, Place, jitdump};
+use cowlab_blame::{Image, Names, PerfMap, Place, jitdump};
 use cowlab_store::stacks::CopyStacks;
 use cowlab_store::{Environment, Run, RunInfo};
 use cowlab_tend::{ping, targets::PolicyFile};
