@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
-# tend keeps its word and its share of a CPU: a pass takes what a dry run says, at once is faster, and to
+# tend keeps its word and its share of a CPU: a pass takes what a dry run says, and to
 # look at hundreds of children takes no more than it may.
 #
 # alone: times and shares of a CPU are compared.
@@ -34,21 +34,6 @@ median() { printf '%s\n' "$@" | sort -g | sed -n 3p; }
 awk -v promised="$(median "${promised[@]}")" -v took="$(median "${took[@]}")" \
 	'BEGIN { ratio = took / promised; exit !(ratio > 0.4 && ratio < 2.5) }' ||
 	fail "the dry run promised ${promised[*]} ns, it took ${took[*]}"
-
-# At once, the same is several times faster; and its first pass is no matter of its share of a CPU, of
-# which waking up alone takes more.
-at_once=()
-for _ in {1..5}; do
-	ends
-	target 64
-	passes --json tend "$target" --once --set at_once=true --set cpu_share=0.01 --profile "$profile"
-	at_once+=("$(jq -s '[.[].summary | select(.event == "done").took_ns][0]' out)")
-done
-tell check whole
-awk -v at_once="$(median "${at_once[@]}")" -v took="$(median "${took[@]}")" 'BEGIN { exit at_once > took }' ||
-	fail "at once it took ${at_once[*]} ns, else ${took[*]}"
-
-ends
 
 # Hundreds of children and steady forks: looking at them takes no more of a CPU than it may, once what it
 # took to start is paid for: seconds as a rule, and more than 20 have been seen.

@@ -18,10 +18,8 @@ target=$!
 started+=("$target")
 becomes "$target" sleep
 
-sed "s,/usr/bin/cowlab,$COWLAB," "$REPOSITORY/dist/systemd/cowlab-watch.service" >cowlab-watch.service
-passes tend sleep --print-unit --listen 127.0.0.1:0
-cp out cowlab-tend.service
 for unit in cowlab-watch cowlab-tend; do
+	sed "s,/usr/bin/cowlab,$COWLAB," "$REPOSITORY/dist/systemd/$unit.service" >"$unit.service"
 	systemd-analyze --man=no verify "./$unit.service" >verified 2>&1 || fail "$unit: $(cat verified)"
 	! grep -q "$unit" verified || fail "$unit: $(cat verified)"
 	systemd-analyze --no-pager security --offline=true --threshold=25 "./$unit.service" >rated 2>&1 ||

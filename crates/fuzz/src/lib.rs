@@ -6,13 +6,13 @@ mod tree;
 
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread_local;
 
 use cowlab_analysis::blame::{blame, folded};
 use cowlab_analysis::figures::figures;
+use cowlab_blame::{Image, Names, PerfMap, Place, jitdump};
 use cowlab_lab::{ktap, selftests};
 use cowlab_machine::cow_stats::{CowStats, ProcessCowStats};
 use cowlab_machine::{Rollup, Stat, mappings, status};
@@ -21,12 +21,9 @@ use cowlab_model::profile::{MachineProfile, Writer};
 use cowlab_observe::bpf::{Copied, Event, Fault};
 use cowlab_observe::watch::Frame;
 use cowlab_probes::Rows;
-use cowlab_blame::{Image, Names, PerfMap, Place, jitdump};
 use cowlab_store::stacks::CopyStacks;
 use cowlab_store::{Environment, Run, RunInfo};
-use cowlab_tend::{ping, targets::PolicyFile};
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, send, shutdown, socketpair};
 use serde::Deserialize;
 use tempfile::TempDir;
 
@@ -39,13 +36,12 @@ pub struct Target {
 }
 
 /// Every one.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 16] = [
     Target { name: "samples", read: samples },
     Target { name: "run", read: |bytes| drop(parsed::<RunInfo>(bytes)) },
     Target { name: "profile", read: profile },
     Target { name: "recording", read: recording },
     Target { name: "histogram", read: histogram },
-    Target { name: "policy", read: |bytes| drop(PolicyFile::parse(&text(bytes), here())) },
     Target { name: "selftests", read: |bytes| drop(selftests::List::parse(&text(bytes))) },
     Target { name: "ktap", read: |bytes| drop(ktap::parse(&text(bytes))) },
     Target { name: "rows", read: |bytes| drop(Rows::decode(&text(bytes))) },
@@ -56,7 +52,6 @@ pub const TARGETS: [Target; 18] = [
     Target { name: "elf", read: elf },
     Target { name: "perf_map", read: perf_map },
     Target { name: "jitdump", read: jitdump },
-    Target { name: "ping", read: answer },
     Target { name: "request", read: |bytes| drop(cowlab_serve::parse_head(bytes)) },
 ];
 
@@ -173,16 +168,4 @@ fn process(bytes: &[u8]) {
 
 fn events(bytes: &[u8]) {
     drop((Event::decode(bytes), Fault::decode(bytes), Copied::decode(bytes)));
-}
-
-/// What a program answers to PING, before it goes away.
-fn answer(bytes: &[u8]) {
-    let flags = SocketFlags::CLOEXEC;
-    let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
-    let (own, other): (OwnedFd, OwnedFd) = pair.expect("sockets can be made");
-    // More than an answer may have, and less than a socket holds.
-    let bytes = &bytes[..bytes.len().min(4096)];
-    send(&other, bytes, rustix::net::SendFlags::NOSIGNAL).expect("it fits");
-    shutdown(&other, Shutdown::Write).expect("it is open");
-    drop(ping::ask_once(own));
 }

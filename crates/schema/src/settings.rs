@@ -78,7 +78,6 @@ pub mod ccow {
 
 /// `tend`.
 pub mod tend {
-    use crate::Text;
     use crate::bench::bench;
 
     bench! {
@@ -88,17 +87,12 @@ pub mod tend {
         /// How a process is tended.
         cell TendSettings {
             /// Seconds from one look to the next, at a target that does not fork meanwhile
-            interval_s: f64 = 10.0, set, within(0.001, 1e9), unstored,
-                by_machine("the policy file's, or 10");
+            interval_s: f64 = 10.0, set, within(0.001, 1e9), unstored;
             /// The most of one CPU that looking and, after the first pass, collapsing may take; what a
             /// quiet minute left of it, too. The warming of huge pages is counted apart
             cpu_share: f64 = 0.05, set, within(0.001, 1.0), unstored;
             /// Pages that may be absent from a region that is collapsed: they are filled in
             absent_pages: u64 = 8, set, within(0.0, 511.0), unstored;
-            /// The first pass without a pause, whatever it stalls: for a server that serves nobody yet
-            at_once: bool = false, set, unstored;
-            /// Where the target answers PING, to hear of stalls from itself: HOST:PORT, or a socket's path
-            ping: Text = Text(""), set, unstored, by_machine("not asked");
         }
     }
 }

@@ -86,8 +86,6 @@ commands! {
     Tend = "tend PID",
     /// What that would do.
     TendDryRun = "tend PID --dry-run",
-    /// The same as a service.
-    TendUnit = "tend PID --print-unit",
     /// Each of its forks.
     Watch = "watch PID",
     /// Frames, one a line.

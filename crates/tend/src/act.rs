@@ -218,7 +218,6 @@ impl Collapser {
             warming_cpu_ns,
             // What the target had waited for anyway, ready but without a CPU, is not ours.
             run_delay_ns: run_delay_ns(target).saturating_sub(delay_before).min(call_ns),
-            told_ns: None,
         };
         (result, cost)
     }

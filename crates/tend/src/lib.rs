@@ -14,7 +14,6 @@ pub mod figures;
 pub mod forks;
 pub mod history;
 pub mod pace;
-pub mod ping;
 pub mod plan;
 pub mod pressure;
 pub mod privileges;

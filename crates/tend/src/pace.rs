@@ -65,23 +65,18 @@ pub struct Cost {
     pub warming_cpu_ns: u64,
     /// Time that the target was ready and had no CPU, meanwhile.
     pub run_delay_ns: u64,
-    /// By how much the target answered later than it does else, where it can be asked.
-    pub told_ns: Option<u64>,
 }
 
 impl Cost {
-    /// The longest that the target was held up: what it tells itself, or else what it cannot have
-    /// exceeded.
+    /// The longest that the target can have been held up.
     pub fn stall_ns(&self) -> u64 {
-        self.told_ns.unwrap_or(self.held_ns).max(self.run_delay_ns)
+        self.held_ns.max(self.run_delay_ns)
     }
 }
 
 /// How soon a pass should be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Haste {
-    /// With no regard to the target, which serves nobody yet.
-    AtOnce,
     /// As fast as the stalls allow, at whatever CPU time: until it is done, every fork is a long stop.
     FirstPass,
     /// At the share of a CPU, and spread over the time that there is.
@@ -172,7 +167,6 @@ impl Pace {
         self.collapse_ns += (cost.cpu_ns as f64 - self.collapse_ns) * share_of_new;
         self.warming_ns += (cost.warming_cpu_ns as f64 - self.warming_ns) * share_of_new;
         let for_haste = match haste {
-            Haste::AtOnce => return Next::Pause { ns: 0 },
             Haste::FirstPass => 0,
             Haste::Upkeep { regions_left, left_ns } => {
                 let for_share = limits.pause_after(self.collapse_ns as u64).as_nanos() as u64;
@@ -243,13 +237,10 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_held_up_for_a_twentieth_of_the_time_unless_all_is_done_at_once() {
+    fn a_target_is_held_up_for_a_twentieth_of_the_time() {
         let mut pace = Pace::new(Limits { share_at_once: 1.0, ..Limits::default() });
         assert_eq!(pause(pace.after(&cost(500), Haste::FirstPass)), 9_500_000);
         assert_eq!(pause(pace.after(&cost(500), UPKEEP)), 9_500_000);
-        for _ in 0..20 {
-            assert_eq!(pause(pace.after(&cost(9000), Haste::AtOnce)), 0);
-        }
     }
 
     #[test]
@@ -322,10 +313,8 @@ mod tests {
     }
 
     #[test]
-    fn what_the_target_tells_counts_more_than_the_call() {
-        let slow = Cost { told_ns: Some(100_000), ..cost(3000) };
-        assert_eq!(slow.stall_ns(), 100_000);
-        assert_eq!(Cost { run_delay_ns: 7_000_000, ..slow }.stall_ns(), 7_000_000);
+    fn a_stall_is_the_call_or_the_wait_for_a_cpu_whichever_is_longer() {
+        assert_eq!(Cost { run_delay_ns: 7_000_000, ..cost(3000) }.stall_ns(), 7_000_000);
         assert_eq!(cost(3000).stall_ns(), 3_000_000);
     }
 }

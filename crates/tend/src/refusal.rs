@@ -5,7 +5,6 @@ use cowlab_machine::limits::{CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, Credentials};
 use cowlab_machine::thp::Thp;
 use cowlab_machine::{ProcessError, status};
 use cowlab_observe::Target;
-use cowlab_schema::Command;
 use rustix::io::Errno;
 
 use crate::act::Outcome;
@@ -71,8 +70,7 @@ pub enum Refusal {
     /// A right is missing.
     #[error(
         "tending process {pid} ({name}) needs {capability}: run as root, or as a service with that \
-         capability (`{unit}`)",
-        unit = Command::TendUnit.of(.pid)
+         capability (cowlab-tend.service)"
     )]
     NoPermission {
         /// Its pid.

@@ -18,7 +18,6 @@ use crate::figures::Figures;
 use crate::forks::{self, Forks, LOOK, patience, sharing};
 use crate::history::History;
 use crate::pace::{Haste, Limits, Pace};
-use crate::ping::Ping;
 use crate::plan::{self, CollapsePlan, Rules, in_turn};
 use crate::pressure::Gauges;
 use crate::refusal;
@@ -53,8 +52,6 @@ pub struct TenderSettings {
     pub limits: Limits,
     /// Between two looks at a target that has not forked since.
     pub interval: Duration,
-    /// The first pass pays no regard to the target.
-    pub at_once: bool,
     /// Nothing is collapsed: no right to is needed.
     pub only_looks: bool,
 }
@@ -76,7 +73,6 @@ pub struct Tender {
     forks: Forks,
     history: History,
     pace: Pace,
-    ping: Option<Ping>,
     gauges: Gauges,
     queue: VecDeque<u64>,
     /// Regions that got no huge page when there was one for us: they come last.
@@ -153,7 +149,6 @@ impl Tender {
         target: Target,
         settings: TenderSettings,
         profile: MachineProfile,
-        ping: Option<Ping>,
     ) -> Result<Tender, anyhow::Error> {
         let (collapser, pagemap, huge_page_bytes) = admit(&target, settings.only_looks)?;
         let gauges = Gauges::of(&Cgroup::of(&Root::default(), target.pid()));
@@ -174,7 +169,6 @@ impl Tender {
             began: Instant::now(),
             forks: Forks::default(),
             history: History::default(),
-            ping,
             gauges,
             queue: VecDeque::new(),
             last: BTreeSet::new(),
@@ -312,7 +306,6 @@ impl Tender {
 
     fn haste(&self, now: Duration) -> Haste {
         match self.is_first_pass {
-            true if self.settings.at_once => Haste::AtOnce,
             true => Haste::FirstPass,
             false => Haste::Upkeep {
                 regions_left: self.queue.len() as u64,
@@ -375,7 +368,7 @@ impl Tender {
         self.did_work = true;
         let began = Instant::now();
         let haste = self.haste(now);
-        let is_read = haste != Haste::AtOnce && (haste == Haste::FirstPass || self.is_cold);
+        let is_read = haste == Haste::FirstPass || self.is_cold;
         let (memory, pagemap) = (self.memory.as_ref(), &mut self.pagemap);
         let copied = memory.filter(|_| is_read).map(|memory| Fetch { memory, pagemap, start });
         let warmed = self.collapser.warm(&self.target, copied);

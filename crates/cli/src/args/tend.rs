@@ -17,14 +17,11 @@ pub struct TendArgs {
     /// its folder /sys/fs/cgroup/…)
     #[arg(
         value_name = "PID|NAME|CGROUP",
-        required_unless_present_any = ["targets", "print_unit"],
+        required = true,
         value_parser = Wanted::parse,
         allow_negative_numbers = true
     )]
     pub who: Vec<Wanted>,
-    /// A file that names the targets, in TOML: a table [[target]] each, with a name, pid or cgroup
-    #[arg(long, value_name = "FILE", conflicts_with = "who")]
-    pub targets: Option<PathBuf>,
     /// One pass over the memory as it is, then end
     #[arg(long)]
     pub once: bool,
@@ -47,7 +44,4 @@ pub struct TendArgs {
     /// End after so many seconds
     #[arg(long, value_name = "S", value_parser = super::seconds, allow_negative_numbers = true)]
     pub duration_s: Option<f64>,
-    /// Print a systemd unit for these arguments
-    #[arg(long)]
-    pub print_unit: bool,
 }

@@ -274,7 +274,7 @@ impl<'a> Choices<'a> {
             choice: Choice::Tend,
             what: "tend".into(),
             step: format!(
-                "{}, then keep {} running (--print-unit: a service)",
+                "{}, then keep {} running",
                 named(Command::TendDryRun),
                 named(Command::Tend)
             ),

@@ -9,8 +9,7 @@ use super::{NO_PAGE_REST, TIGHT_REST, Tender};
 use crate::act::Outcome;
 use crate::event::{Rest, Step};
 use crate::forks::sharing;
-use crate::pace::{Haste, Next};
-use crate::ping::{Listening, Ping};
+use crate::pace::Next;
 use crate::pressure;
 use crate::region::Pages;
 
@@ -34,16 +33,9 @@ impl Tender {
             return Ok(());
         }
         let Some(pidfd) = self.target.pidfd() else { return Ok(()) };
-        let haste = self.haste(now);
-        let ping = self.ping.as_ref().filter(|_| haste != Haste::AtOnce);
-        let listening = ping.map(Ping::listen);
         let began = Instant::now();
-        let mut outcome = self.collapser.collapse(&self.target, pidfd, start);
+        let outcome = self.collapser.collapse(&self.target, pidfd, start);
         self.gauges.waited_ourselves(began.elapsed());
-        let told_ns = listening.and_then(Listening::heard_ns);
-        if let Outcome::Collapsed(cost) = &mut outcome {
-            cost.told_ns = told_ns;
-        }
         self.judge(outcome, start, now, step)
     }
 

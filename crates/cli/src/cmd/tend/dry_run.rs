@@ -60,8 +60,8 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan) -> Result<()> {
     }
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     let is_one = targets.len() == 1;
-    for (pid, number) in targets {
-        match plan.tender(args, pid, number, None).and_then(|mut tender| look(&mut tender)) {
+    for pid in targets {
+        match plan.tender(args, pid).and_then(|mut tender| look(&mut tender)) {
             Ok(one) => found.push(one),
             Err(error) if is_one => return Err(error),
             // The others are looked at all the same.
@@ -201,8 +201,7 @@ impl Found {
             Err(why) => format!("What would be saved cannot be said: {why}."),
             Ok(_) if regions == 0 => "There is nothing to collapse.".to_owned(),
             Ok(Stops { now, after }) => format!(
-                "Tending would make the stop at the next fork {} instead of {}: keep {} running (--print-unit: a \
-                 service)",
+                "Tending would make the stop at the next fork {} instead of {}: keep {} running",
                 time(after.value),
                 time(now.value),
                 Command::Tend.of(&self.word)

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 use cowlab_machine::ProcessError;
+use cowlab_observe::watch::Wanted;
 use cowlab_report::terminal::clean;
 use cowlab_serve::{Endpoint, Newest, write_metrics};
 use cowlab_tend::act::thread_cpu_ns;
 use cowlab_tend::pace::Limits;
-use cowlab_tend::ping::Ping;
 use cowlab_tend::pressure::Tight;
 use cowlab_tend::{Event, Figures, Refusal, Rest, Tender};
 
@@ -34,8 +34,6 @@ const SEARCH_PART: f64 = 0.1;
 const REPORT: Duration = Duration::from_secs(10);
 /// How often who scrapes gets new figures.
 const PUBLISH: Duration = Duration::from_secs(1);
-/// How soon a first answer is seen.
-const GLANCE: Duration = Duration::from_millis(10);
 /// The longest sleep, so that an interrupt is seen.
 const NAP: Duration = Duration::from_millis(200);
 
@@ -45,8 +43,6 @@ struct Live<'a> {
     plan: &'a TendPlan,
     tenders: BTreeMap<i32, Tender>,
     due: BTreeMap<i32, Instant>,
-    /// Targets that were asked, by selector, and have yet to answer for the first time.
-    asked: BTreeMap<i32, (usize, Ping)>,
     /// Who could not be taken up, and what was said of it.
     refused: BTreeMap<i32, Refused>,
     /// How many there was no room for.
@@ -93,7 +89,6 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan, interrupted: &AtomicBoo
         plan,
         tenders: BTreeMap::new(),
         due: BTreeMap::new(),
-        asked: BTreeMap::new(),
         refused: BTreeMap::new(),
         crowded: 0,
         is_incomplete: false,
@@ -106,16 +101,7 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan, interrupted: &AtomicBoo
     };
     let mut search_at = began + live.search();
     let until = args.duration_s.map(|s| began + Duration::from_secs_f64(s));
-    let is_time_up = || until.is_some_and(|until| Instant::now() >= until);
-    let is_over = || interrupted.load(Ordering::Relaxed) || is_time_up();
-    // Those that can be tended do not wait for the answers of others.
-    while live.tenders.is_empty() && !live.asked.is_empty() && !is_over() {
-        std::thread::sleep(GLANCE);
-        live.hear();
-    }
-    if live.asked.is_empty() || !live.tenders.is_empty() {
-        live.insist()?;
-    }
+    live.insist()?;
     let (mut reported, mut published) = (began, began);
     // What serves or keeps metrics is of use without a reader, and once is what was asked for.
     let goes_on = args.listen.is_some() || args.output.is_some() || args.once;
@@ -142,9 +128,6 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan, interrupted: &AtomicBoo
         if served.is_some() && now >= published + PUBLISH {
             published = now;
             live.publish();
-        }
-        if live.hear() {
-            live.tell_refused();
         }
         if now >= free_at {
             if now >= search_at && !args.once && !plan.is_by_pid() {
@@ -179,46 +162,24 @@ impl Live<'_> {
 
     fn take_up(&mut self) {
         let found = self.plan.targets();
-        let is_found = |pid: &i32| found.iter().any(|(found, _)| found == pid);
-        self.refused.retain(|pid, _| is_found(pid));
-        self.asked.retain(|pid, _| is_found(pid));
+        self.refused.retain(|pid, _| found.contains(pid));
         self.crowded = 0;
-        for (pid, number) in found {
+        for pid in found {
             if self.tenders.contains_key(&pid)
-                || self.asked.contains_key(&pid)
                 || self.refused.get(&pid).is_some_and(|refused| refused.lasts)
             {
                 continue;
             }
-            if self.tenders.len() + self.asked.len() >= MOST_TARGETS {
+            if self.tenders.len() >= MOST_TARGETS {
                 self.crowded += 1;
                 continue;
             }
-            match self.plan.selectors[number].ping.as_deref().map(Ping::begin) {
-                None => self.begin(pid, number, None),
-                Some(Ok(ping)) => _ = self.asked.insert(pid, (number, ping)),
-                Some(Err(error)) => self.refuse(pid, error),
-            }
+            self.begin(pid);
         }
     }
 
-    /// Go on with those that have answered for the first time, or will not; whether there were any.
-    fn hear(&mut self) -> bool {
-        let answered = |(_, ping): &(usize, Ping)| ping.first().is_some();
-        let pids: Vec<i32> =
-            self.asked.iter().filter(|(_, asked)| answered(asked)).map(|(pid, _)| *pid).collect();
-        for pid in &pids {
-            let Some((number, ping)) = self.asked.remove(pid) else { continue };
-            match ping.first() {
-                Some(Err(error)) => self.refuse(*pid, anyhow!("--set ping: {error}")),
-                _ => self.begin(*pid, number, Some(ping)),
-            }
-        }
-        !pids.is_empty()
-    }
-
-    fn begin(&mut self, pid: i32, number: usize, ping: Option<Ping>) {
-        match self.plan.tender(self.args, pid, number, ping) {
+    fn begin(&mut self, pid: i32) {
+        match self.plan.tender(self.args, pid) {
             Ok(tender) => {
                 // Its name has its place among the labels from now on.
                 self.past.add(&Figures::new(pid, tender.figures.name.clone()));
@@ -262,7 +223,7 @@ impl Live<'_> {
             return Ok(());
         }
         // They are there, and none can be tended: that is what the program ends with.
-        if self.args.once || self.plan.is_by_pid() || self.plan.selectors.len() == 1 {
+        if self.args.once || self.plan.is_by_pid() || self.plan.wanted.len() == 1 {
             if self.refused.len() > 1 {
                 self.tell_refused();
                 bail!("no process can be tended");
@@ -272,12 +233,12 @@ impl Live<'_> {
             }
         }
         self.tell_refused();
-        let names: Vec<&str> = self
-            .plan
-            .selectors
-            .iter()
-            .filter_map(|selector| selector.name.as_deref().or(selector.cgroup.as_deref()))
-            .collect();
+        let name = |wanted: &Wanted| match wanted {
+            Wanted::Name(name) => Some(name.clone()),
+            Wanted::Cgroup(path) => Some(path.display().to_string()),
+            _ => None,
+        };
+        let names: Vec<String> = self.plan.wanted.iter().filter_map(name).collect();
         if self.args.once {
             bail!("no process is called or in {}", names.join(", "));
         }
@@ -333,9 +294,9 @@ impl Live<'_> {
     /// Whether there is nobody left to wait for.
     fn is_over(&self) -> Result<bool> {
         if self.args.once {
-            return Ok(self.asked.is_empty() && self.tenders.values().all(Tender::is_done));
+            return Ok(self.tenders.values().all(Tender::is_done));
         }
-        Ok(self.plan.is_by_pid() && self.tenders.is_empty() && self.asked.is_empty())
+        Ok(self.plan.is_by_pid() && self.tenders.is_empty())
     }
 
     fn report(&mut self) -> Result<()> {
@@ -377,7 +338,6 @@ impl Live<'_> {
         self.printer.finish(interrupted)?;
         let all_done = self.tenders.values().all(Tender::is_done)
             && self.refused.is_empty()
-            && self.asked.is_empty()
             && self.crowded == 0;
         if self.args.once && (self.is_incomplete || !all_done) {
             bail!("not all that --once asks for was done: see above");
