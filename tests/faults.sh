@@ -31,7 +31,6 @@ declare -A commands=(
 	[footprint]="footprint $sleeper --duration-s 0.1 --output made"
 	[report]="report $whole --output made/page.html"
 	[record]="trace record --force --output made/t.casper -- ./traced"
-	[watch]="watch $sleeper --no-bpf --interval-s 0.1 --refreshes 2 --json --output made/recording"
 	[metrics]="tend $sleeper --duration-s 0.2 --output made/tend.prom"
 )
 
@@ -62,7 +61,6 @@ is_whole() {
 		*.casper) "$COWLAB" trace report "$it" >read 2>&1 ;;
 		*.html) tail -c 20 "$it" | grep -q '</html>' ;;
 		*.prom) tail -n 1 "$it" | grep -q ^cowlab_build_info ;;
-		*/recording) [[ ! -s $it ]] || "$COWLAB" watch --replay "$it" --json >read 2>&1 || grep -q 'cut short' read ;;
 		*) "$COWLAB" compare "$it" "$it" >read 2>&1 ;;
 		esac || fail "$called: $it is not whole: $(head -c 600 read) $(seen)"
 	done

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0 OR MIT
 --
--- Recordings of `cowlab watch --output FILE` of many hosts, gathered as frames/host=NAME/*.json.
+-- Recordings of `cowlab watch --json` of many hosts, gathered as frames/host=NAME/*.json.
 -- duckdb -c ".read examples/fleet/frames.sql"
 
 -- Of each process the stops of its forks, and what its children copied.

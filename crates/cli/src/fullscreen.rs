@@ -36,9 +36,4 @@ impl Fullscreen {
         };
         begun.map(Fullscreen).with_context(|| format!("cannot use this terminal: {instead}"))
     }
-
-    /// Columns.
-    pub fn width(&mut self) -> u16 {
-        self.0.get_frame().area().width
-    }
 }

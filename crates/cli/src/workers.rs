@@ -59,17 +59,6 @@ pub const COLUMNS: [Column; 11] = [
     },
 ];
 
-/// The columns that are worth their place and have one in so many characters, a space behind each; `None` where
-/// the first two ranks have not.
-pub fn fitting(figures: &Figures, room: u16) -> Option<Vec<&'static Column>> {
-    let shown = |rank| {
-        let is_shown = move |of: &&Column| of.rank <= rank && (of.is_shown)(figures);
-        COLUMNS.iter().filter(is_shown).collect::<Vec<_>>()
-    };
-    let fits = |of: &Vec<&Column>| of.iter().map(|of| of.width + 1).sum::<u16>() <= room;
-    (1..=3).rev().map(shown).find(fits)
-}
-
 fn any(of: &Figures, bytes: fn(&Worker) -> Option<u64>) -> bool {
     of.workers.iter().filter_map(bytes).any(|bytes| bytes > 0)
 }

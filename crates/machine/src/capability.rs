@@ -100,15 +100,6 @@ pub fn list(facts: &Facts) -> Vec<Capability> {
                 },
             ),
         ),
-        Capability::of(
-            "delay accounting",
-            "watch: time lost to swapping and reclaim",
-            match facts.delay_accounting {
-                Some(true) => Ok(()),
-                Some(false) => Err("sysctl kernel.task_delayacct=1".into()),
-                None => Err("a kernel with CONFIG_TASK_DELAY_ACCT".into()),
-            },
-        ),
     ]);
     found.extend(quiet(facts));
     found

@@ -62,8 +62,6 @@ pub struct Facts {
     pub soft_dirty: Option<bool>,
     /// Whether there is `/proc/PID/smaps_rollup`.
     pub smaps_rollup: bool,
-    /// `kernel.task_delayacct` (there only where the kernel has taskstats): delays are accounted.
-    pub delay_accounting: Option<bool>,
     /// Whether the kernel can report free pages to the hypervisor, which may take them back.
     pub page_reporting: bool,
     /// The kernel's clock source.
@@ -108,7 +106,6 @@ impl Facts {
             tracing: tracing::probe(reader),
             soft_dirty: soft_dirty::probe(root),
             smaps_rollup: root.exists("proc/self/smaps_rollup"),
-            delay_accounting: reader.number(DELAY_ACCOUNTING).map(|on| on != 0),
             page_reporting: root.exists("sys/module/page_reporting"),
             clocksource: reader
                 .text("sys/devices/system/clocksource/clocksource0/current_clocksource"),

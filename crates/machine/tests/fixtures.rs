@@ -32,7 +32,7 @@ fn bare_metal_with_cgroup_v2() {
     let tracing = facts.tracing.as_ref().unwrap();
     assert_eq!(tracing.clone_events, ["sys_enter_clone", "sys_enter_clone3"]);
     assert!(tracing.page_fault_event && facts.smaps_rollup && !facts.page_reporting);
-    assert_eq!((facts.ksm, facts.delay_accounting, facts.soft_dirty), (Some(0), Some(false), None));
+    assert_eq!((facts.ksm, facts.soft_dirty), (Some(0), None));
     assert!(usable::page_size(&facts, 2 << 20).is_ok());
     assert!(usable::page_size(&facts, 64 << 10).unwrap_err().contains("--set-mthp"));
 

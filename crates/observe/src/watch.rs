@@ -14,7 +14,6 @@ mod pids;
 mod reading;
 mod sample;
 mod stops;
-mod taskstats;
 mod walks;
 
 pub use attach::Options;
@@ -28,4 +27,3 @@ pub use pids::{Wanted, WantedError};
 pub use reading::Reading;
 pub use sample::Sample;
 pub use stops::Stops;
-pub use taskstats::CopyDelays;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use cowlab_observe::watch::Wanted;
 
-use super::{ProfileArgs, address};
+use super::address;
 
 /// What to watch, how often, and where to show it.
 #[derive(Debug, Args)]
@@ -31,21 +31,9 @@ pub struct WatchArgs {
     /// Do without BPF: what /proc tells, without stop times
     #[arg(long)]
     pub no_bpf: bool,
-    /// Switch kernel.task_delayacct on meanwhile (needs root) and put it back afterwards, for the
-    /// time in copies of processes that start from now on
-    #[arg(long, conflicts_with = "replay")]
-    pub delay_accounting: bool,
-    /// Lines of text, also on a terminal
-    #[arg(long, conflicts_with = "json")]
-    pub plain: bool,
-    /// Keep each refresh in this file as well, as --json prints it
-    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
-    pub output: Option<PathBuf>,
     /// Serve OpenMetrics at http://ADDRESS/metrics; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address, conflicts_with = "replay")]
     pub listen: Option<SocketAddr>,
-    #[command(flatten)]
-    pub profile: ProfileArgs,
 }
 
 /// From one look to the next.

@@ -3,7 +3,6 @@
 
 use super::frame::Sees;
 use super::pids::Wanted;
-use super::taskstats::Taskstats;
 use crate::bpf::{BpfError, FaultMode, Observer, ObserverSettings, Scope};
 
 /// How to watch.
@@ -64,18 +63,6 @@ pub(super) fn attach(wanted: &Wanted, options: &Options) -> (Option<Observer>, S
             ));
             (None, sees)
         }
-    }
-}
-
-/// taskstats, if delays are accounted.
-pub(super) fn accounted() -> Result<Taskstats, String> {
-    let path = "/proc/sys/kernel/task_delayacct";
-    match std::fs::read_to_string(path).as_deref().map(str::trim) {
-        Ok("1") => Taskstats::open().map_err(|needs| format!("needs {needs}")),
-        Ok(_) => Err("kernel.task_delayacct is 0: --delay-accounting sets it meanwhile, for \
-                      processes that start from then on"
-            .to_owned()),
-        Err(_) => Err("needs a kernel with CONFIG_TASK_DELAY_ACCT".to_owned()),
     }
 }
 

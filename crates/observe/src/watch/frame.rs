@@ -279,9 +279,6 @@ pub struct Own {
     /// Frames that were not printed, as nobody read the ones before; `None` where none are printed.
     #[serde(default)]
     pub skipped_frames: Option<u64>,
-    /// Frames that could not be written to the recording; `None` without one.
-    #[serde(default)]
-    pub unrecorded_frames: Option<u64>,
     /// Processes that there was no room for; `None` where no such room is needed.
     pub lost_processes: Option<u64>,
 }

@@ -10,11 +10,10 @@ use std::time::{Duration, Instant, SystemTime};
 use cowlab_machine::{ProcessError, Room, Root, Stat};
 use rustix::time::ClockId;
 
-use super::attach::{Options, accounted, attach};
+use super::attach::{Options, attach};
 use super::frame::{Frame, Own, Sees};
 use super::reading::{self, Reading};
 use super::sample::{self, Sample};
-use super::taskstats::Taskstats;
 use super::walks::Walks;
 use super::{Book, Wanted, WantedError};
 use crate::bpf::{Counts, Observer};
@@ -41,7 +40,6 @@ pub struct Gatherer {
     wanted: Wanted,
     book: Book,
     observer: Option<Observer>,
-    taskstats: Option<Taskstats>,
     sees: Sees,
     walks: Walks,
     pace: Pace,
@@ -67,20 +65,12 @@ impl Gatherer {
             }
             found => found?,
         };
-        let (observer, mut sees) = attach(&wanted, options);
-        let taskstats = match accounted() {
-            Ok(taskstats) => Some(taskstats),
-            Err(reason) => {
-                sees.missing.push(format!("time in copies: {reason}"));
-                None
-            }
-        };
+        let (observer, sees) = attach(&wanted, options);
         let page_bytes = rustix::param::page_size() as u64;
         let mut gatherer = Gatherer {
             book: Book::new(page_bytes, wanted == Wanted::All),
             wanted,
             observer,
-            taskstats,
             sees,
             walks: Walks::new(Instant::now()),
             pace: Pace::new(Instant::now()),
@@ -201,9 +191,6 @@ impl Gatherer {
     fn look(&self, pid: u32) -> Option<(Stat, Reading)> {
         let (stat, mut reading) = reading::read(pid)?;
         reading.counts = self.counts(pid);
-        let delays = self.taskstats.as_ref().and_then(|stats| stats.of_process(pid).ok()?);
-        // Of one that started before accounting was switched on nothing is ever counted.
-        reading.copy_delays = delays.filter(|delays| delays.count > 0);
         Some((stat, reading))
     }
 
@@ -410,7 +397,6 @@ impl Gatherer {
             lost_events: lost.map(|lost| lost.events),
             unread_events: lost.map(|_| self.pace.unread_events),
             skipped_frames: None,
-            unrecorded_frames: None,
             lost_processes: lost.map(|lost| lost.processes),
         }
     }

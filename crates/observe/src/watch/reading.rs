@@ -7,7 +7,6 @@ use cowlab_machine::{Stat, status};
 use serde::{Deserialize, Serialize};
 
 use super::ends;
-use super::taskstats::CopyDelays;
 use crate::bpf::Counts;
 
 /// A process's counters and sizes at one moment; `None` where this kernel or the rights do not
@@ -18,9 +17,6 @@ pub struct Reading {
     pub minor_faults: u64,
     /// Its faults as BPF counts them.
     pub counts: Option<Counts>,
-    /// Time in copies, as the kernel accounts it.
-    #[serde(default)]
-    pub copy_delays: Option<CopyDelays>,
     /// Threads.
     pub threads: Option<u64>,
     /// VmRSS.
@@ -59,7 +55,6 @@ fn decode(stat: &Stat, status: &str) -> Reading {
     Reading {
         minor_faults: stat.minor_faults,
         counts: None,
-        copy_delays: None,
         threads: status::field(status, "Threads").and_then(|threads| threads.parse().ok()),
         rss_bytes: bytes("VmRSS"),
         anonymous_bytes: bytes("RssAnon"),

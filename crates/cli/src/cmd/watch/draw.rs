@@ -12,14 +12,13 @@ use ratatui::widgets::{Block, Borders, Gauge, Paragraph, Row, Sparkline, Table, 
 use super::children::children;
 use super::heat;
 use super::lines::{bytes, forks, looked_at};
-use super::penalty::Penalty;
 use super::view::{Page, View};
 
 /// From this width on there are two columns.
 const WIDE: u16 = 100;
 
 /// Draws everything.
-pub fn draw(frame: &mut Frame<'_>, view: &View, penalty: Option<&Penalty>) {
+pub fn draw(frame: &mut Frame<'_>, view: &View) {
     let [head, body, foot] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)])
             .areas(frame.area());
@@ -28,7 +27,7 @@ pub fn draw(frame: &mut Frame<'_>, view: &View, penalty: Option<&Penalty>) {
     match (view.page, view.chosen()) {
         (Page::Help, _) => frame.render_widget(help(view), body),
         (_, None) => frame.render_widget(Paragraph::new("Waiting for a process."), body),
-        (Page::Overview, Some(process)) => overview(frame, body, view, process, penalty),
+        (Page::Overview, Some(process)) => overview(frame, body, view, process),
         (Page::Mappings, Some(process)) => mappings(frame, body, view, process),
     }
 }
@@ -86,14 +85,8 @@ fn help(view: &View) -> Paragraph<'static> {
     Paragraph::new(lines).wrap(Wrap { trim: false })
 }
 
-fn overview(
-    frame: &mut Frame<'_>,
-    area: Rect,
-    view: &View,
-    process: &Process,
-    penalty: Option<&Penalty>,
-) {
-    let facts = facts(view, process, penalty);
+fn overview(frame: &mut Frame<'_>, area: Rect, view: &View, process: &Process) {
+    let facts = facts(view, process);
     let (left, right) = match area.width >= WIDE {
         true => {
             let halves = Layout::horizontal([Constraint::Percentage(50); 2]);
@@ -142,7 +135,7 @@ fn wrapped(lines: &[String], width: u16) -> u16 {
 }
 
 /// What is known in figures, the most wanted first.
-fn facts(view: &View, process: &Process, penalty: Option<&Penalty>) -> Vec<String> {
+fn facts(view: &View, process: &Process) -> Vec<String> {
     let mut lines: Vec<String> = forks(process).into_iter().collect();
     let mut faults = vec![];
     if let Some(rate) = process.minor_faults_per_s {
@@ -171,16 +164,7 @@ fn facts(view: &View, process: &Process, penalty: Option<&Penalty>) -> Vec<Strin
         bytes(now.page_table_bytes)
     ));
     let threads = now.threads.map_or("? threads".to_owned(), |n| format!("{} threads", count(n)));
-    if let Some(delays) = now.copy_delays {
-        let mean = quantity(delays.total_ns as f64 / delays.count.max(1) as f64, "ns");
-        let total = quantity(delays.total_ns as f64, "ns");
-        lines.push(format!("{total} in {} copies so far, {mean} each", count(delays.count)));
-    }
-    let price = penalty.map(|penalty| penalty.sentence(now.threads));
-    lines.push(match price {
-        Some(price) => format!("{threads}; {price}"),
-        None => threads,
-    });
+    lines.push(threads);
     let own = &view.frame.own;
     let share = own.cpu_share.map_or("?".to_owned(), |share| format!("{:.1}%", share * 100.0));
     lines.push(format!("watching takes {share} of a CPU, {}", bytes(own.rss_bytes)));

@@ -50,8 +50,6 @@ const OF_WATCHING: &[Metric<Frame>] = metrics! {
     Counter "cowlab_watch_skipped_frames",
         "Frames that were not printed, as nobody read the ones before",
         |of| whole(of.own.skipped_frames);
-    Counter "cowlab_watch_unrecorded_frames", "Frames that could not be written to the recording",
-        |of| whole(of.own.unrecorded_frames);
     Gauge "cowlab_watch_refresh_timestamp" in seconds, "When the figures were read, since 1970",
         |of| Some(of.time_unix_ns as f64 / 1e9);
     Gauge "cowlab_commit_room" in bytes,

@@ -3,11 +3,9 @@
 
 mod children;
 mod draw;
-mod family;
 mod heat;
 mod lines;
 mod metrics;
-mod penalty;
 mod source;
 mod stream;
 mod terminal;
@@ -18,18 +16,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
-use cowlab_machine::facts::DELAY_ACCOUNTING;
-use cowlab_machine::{Guard, Root};
 use cowlab_observe::watch::{Frame, Options, Wanted};
 use cowlab_serve::{Endpoint, Newest};
 
 use crate::args::WatchArgs;
-use crate::sinks::{Complaint, Printer};
+use crate::sinks::Printer;
 use crate::{output, signals};
-use family::Family;
-use penalty::Penalty;
 use source::Source;
-use stream::Recording;
 
 /// Frames that may wait for a reader of lines: each may be large.
 const WAITING_FRAMES: usize = 4;
@@ -37,11 +30,6 @@ const WAITING_FRAMES: usize = 4;
 /// Run the verb.
 pub fn run(json: bool, args: &WatchArgs) -> Result<()> {
     let stop = signals::told_to_end()?;
-    let penalty = Penalty::find(&args.profile)?;
-    let accounting = match args.delay_accounting {
-        true => Some(Guard::ensure(&Root::default(), DELAY_ACCOUNTING, &["1"])?),
-        false => None,
-    };
     let newest = Newest::default();
     let endpoint = args.listen.map(|address| Endpoint::open(address, &newest)).transpose()?;
     if let Some(endpoint) = &endpoint {
@@ -54,46 +42,31 @@ pub fn run(json: bool, args: &WatchArgs) -> Result<()> {
             Source::live(wanted, options(args), interval(args), &stop)?
         }
     };
-    // Not before there is something to record.
-    let mut recording = args.output.as_deref().map(Recording::open).transpose()?;
     for missing in source.missing() {
         output::say(&format!("not available: {missing}"));
     }
     // Every frame passes here, whatever is made of it.
     let mut seen = 0;
-    let mut complaint = Complaint::default();
-    let mut keep = |frame: &mut Frame| {
+    let mut keep = |frame: &Frame| {
         seen += 1;
-        if let Some(recording) = &mut recording {
-            frame.own.unrecorded_frames = Some(recording.missing);
-            complaint.tell(recording.add(frame));
-        }
         if endpoint.is_some() {
             newest.set(metrics::of(frame));
         }
         args.refreshes.is_some_and(|most| seen >= most)
     };
-    let result = if !json && !args.plain && std::io::stdout().is_terminal() {
-        // Of a recording the processes are over.
-        let family = args.replay.is_none().then(Family::begin);
-        terminal::run(&source, family.as_ref(), penalty.as_ref(), &stop, &mut keep)
+    let result = if !json && std::io::stdout().is_terminal() {
+        terminal::run(&source, &stop, &mut keep)
     } else {
         // Where metrics are served, nobody reads lines, unless they are asked for.
-        let silent = args.listen.is_some() && !json && !args.plain;
-        // What is served or recorded is of use without a reader of lines.
-        let goes_on = args.listen.is_some() || args.output.is_some();
+        let silent = args.listen.is_some() && !json;
+        // What is served is of use without a reader of lines.
+        let goes_on = args.listen.is_some();
         let lines = Lines { json, silent, goes_on, is_replay: args.replay.is_some() };
         lines.print(&source, &stop, &mut keep)
     };
     stop.store(true, Ordering::Relaxed);
     let ended = source.finish();
-    if let Some(guard) = accounting {
-        guard.restore()?;
-    }
     result?;
-    if let Some(recording) = recording {
-        recording.finish()?;
-    }
     ended
 }
 
@@ -110,7 +83,7 @@ impl Lines {
         &self,
         source: &Source,
         stop: &AtomicBool,
-        keep: &mut dyn FnMut(&mut Frame) -> bool,
+        keep: &mut dyn FnMut(&Frame) -> bool,
     ) -> Result<()> {
         let mut printer = Printer::start(WAITING_FRAMES)?;
         let is_stopped = || stop.load(Ordering::Relaxed);
@@ -122,7 +95,7 @@ impl Lines {
                 continue;
             };
             frame.own.skipped_frames = (!self.silent).then_some(printer.skipped);
-            let is_last = keep(&mut frame);
+            let is_last = keep(&frame);
             let text = match (self.json, self.silent) {
                 (true, _) => stream::line(&frame)?,
                 (_, true) => String::new(),

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A frame as a line of JSON: `--json`, `--output`, `--replay`.
+//! A frame as a line of JSON, as `--json` prints and `--replay` reads it.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind, Read};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use cowlab_observe::watch::Frame;
 use cowlab_schema::watch;
 use cowlab_store::{FORMAT, Missing, Params, Sample};
-use rustix::fs::OFlags;
 
 use crate::output::JsonDocument;
 
@@ -65,107 +59,6 @@ fn samples(frame: &Frame) -> Vec<Sample> {
         }));
     }
     rows
-}
-
-/// A file of frames, for its owner alone: it holds addresses. Each line is whole when it is written,
-/// so that what a killed watch leaves can be replayed, and gone on with.
-pub struct Recording {
-    path: PathBuf,
-    file: File,
-    /// Of whole lines.
-    bytes: u64,
-    frames: u64,
-    /// Frames that could not be written.
-    pub missing: u64,
-}
-
-impl Recording {
-    /// Makes the file, or goes on with one that a watch of this user began.
-    pub fn open(path: &Path) -> Result<Recording> {
-        let mut options = File::options();
-        options.read(true).write(true).mode(0o600);
-        // Whoever may write the folder chooses what has that name.
-        options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
-        let mut is_new = true;
-        let opened = options.clone().create_new(true).open(path).or_else(|error| {
-            is_new = false;
-            if error.kind() == ErrorKind::AlreadyExists { options.open(path) } else { Err(error) }
-        });
-        let file = opened.with_context(|| {
-            format!("cannot make {}: --output needs a new file", path.display())
-        })?;
-        // Two that write one file would tear each other's lines.
-        let is_alone = file.try_lock().is_ok();
-        let bytes = if is_new { Some(0) } else { whole_bytes(&file)?.filter(|_| is_alone) };
-        let Some(bytes) = bytes else {
-            bail!(
-                "{} exists and is not a recording of yours, or another watch is writing it: --output needs \
-                 a new file or a recording of your own",
-                path.display()
-            );
-        };
-        file.set_len(bytes)?;
-        Ok(Recording { path: path.to_owned(), file, bytes, frames: 0, missing: 0 })
-    }
-
-    /// Adds a frame, or leaves the file as it was.
-    pub fn add(&mut self, frame: &Frame) -> Result<()> {
-        let text = line(frame)?;
-        self.frames += 1;
-        let written = self.file.write_all_at(text.as_bytes(), self.bytes);
-        match &written {
-            Ok(()) => self.bytes += text.len() as u64,
-            Err(_) => {
-                self.missing += 1;
-                // Where that fails as well, the next line is written over what is torn.
-                let _ = self.file.set_len(self.bytes);
-            }
-        }
-        written.with_context(|| {
-            format!("cannot write {} (is the disk full?): frames are missing", self.path.display())
-        })
-    }
-
-    /// What is not in it.
-    pub fn finish(self) -> Result<()> {
-        match self.missing {
-            0 => Ok(()),
-            missing => bail!(
-                "{missing} of {} frames could not be written to {}",
-                self.frames,
-                self.path.display()
-            ),
-        }
-    }
-}
-
-/// How long the whole lines of a file are together, if it is a recording that may be gone on with.
-fn whole_bytes(file: &File) -> Result<Option<u64>> {
-    let facts = file.metadata()?;
-    let is_own = facts.uid() == rustix::process::geteuid().as_raw() && facts.mode() & 0o077 == 0;
-    if !facts.is_file() || !is_own {
-        return Ok(None);
-    }
-    let mut block = vec![0; 64 << 10];
-    let mut end = facts.len();
-    let mut whole = 0;
-    while end > 0 && whole == 0 {
-        let start = end.saturating_sub(block.len() as u64);
-        let part = &mut block[..(end - start) as usize];
-        file.read_exact_at(part, start)?;
-        whole = part.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| start + at as u64 + 1);
-        end = start;
-    }
-    let mut first = String::new();
-    if BufReader::new(file.take(MOST_LINE_BYTES)).read_line(&mut first).is_err() {
-        return Ok(None);
-    }
-    // Of a first line that is torn, nothing else is known.
-    let is_ours = match whole {
-        0 => first.is_empty() || first.starts_with("{\"format\":"),
-        _ => Frame::parse(&first).is_ok(),
-    };
-    Ok(is_ours.then_some(whole))
 }
 
 #[cfg(test)]
@@ -248,7 +141,7 @@ pub mod tests {
                 events: true,
                 stops: true,
                 counts: true,
-                missing: vec!["time in copies: kernel.task_delayacct is 0".into()],
+                missing: vec!["faults by kind: needs CAP_BPF".into()],
             },
             groups: vec![group],
             processes: vec![process],
@@ -260,7 +153,6 @@ pub mod tests {
                 lost_processes: Some(0),
                 unread_events: Some(0),
                 skipped_frames: None,
-                unrecorded_frames: None,
             },
             room: Room { commit_bytes: None, tasks: Some(31_000) },
         };
@@ -274,7 +166,7 @@ pub mod tests {
         assert!(line.ends_with("}\n") && line.matches('\n').count() == 1);
         assert_eq!(Frame::parse(&line).unwrap(), frame);
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(value["missing"][0]["metric"], "time in copies");
+        assert_eq!(value["missing"][0]["metric"], "faults by kind");
         let sample = &value["samples"][0];
         assert_eq!(
             (sample["unit"].as_str(), sample["value"].as_f64()),
@@ -299,41 +191,5 @@ pub mod tests {
         assert!(Frame::parse(&line.replace("\"frame_format\":1", "\"frame_format\":2")).is_err());
         assert!(Frame::parse(&line[..line.len() / 2]).is_err());
         assert!(Frame::parse("{}").is_err());
-    }
-
-    #[test]
-    fn a_recording_is_gone_on_with_where_it_is_ones_own() {
-        use std::os::unix::fs::{PermissionsExt, symlink};
-        let folder = tempfile::tempdir().unwrap();
-        let file = |name: &str| folder.path().join(name);
-        let text = line(&example()).unwrap();
-        for (name, before, expected) in [
-            ("new", None, Some("")),
-            ("empty", Some(""), Some("")),
-            ("torn first line", Some(&text[..100]), Some("")),
-            ("whole", Some(text.as_str()), Some(text.as_str())),
-            ("torn tail", Some(&(text.clone() + &text[..100])), Some(text.as_str())),
-            ("a key", Some("secret"), None),
-            ("of others", Some("{}\n"), None),
-        ] {
-            if let Some(before) = before {
-                std::fs::write(file(name), before).unwrap();
-                std::fs::set_permissions(file(name), PermissionsExt::from_mode(0o600)).unwrap();
-            }
-            let added = Recording::open(&file(name)).and_then(|mut it| it.add(&example()));
-            let after = std::fs::read_to_string(file(name)).unwrap();
-            match expected {
-                Some(whole) => assert_eq!(after, whole.to_owned() + &text, "{name}"),
-                None => assert_eq!(after, before.unwrap(), "{name}"),
-            }
-            assert_eq!(added.is_ok(), expected.is_some(), "{name}");
-        }
-        symlink(file("whole"), file("link")).unwrap();
-        std::fs::set_permissions(file("new"), PermissionsExt::from_mode(0o644)).unwrap();
-        let kept = Recording::open(&file("empty")).unwrap();
-        for name in ["link", "new", "."] {
-            assert!(Recording::open(&file(name)).is_err(), "{name}");
-        }
-        assert_eq!(kept.missing, 0);
     }
 }

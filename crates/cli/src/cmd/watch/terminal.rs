@@ -8,10 +8,7 @@ use anyhow::Result;
 use cowlab_observe::watch::Frame;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
-use super::children::SHARING_WIDTH;
 use super::draw::draw;
-use super::family::Family;
-use super::penalty::Penalty;
 use super::source::Source;
 use super::view::View;
 use crate::fullscreen::Fullscreen;
@@ -22,18 +19,16 @@ const TICK: Duration = Duration::from_millis(50);
 /// Shows frames until the user, a signal or the end of what is watched ends it.
 pub fn run(
     source: &Source,
-    family: Option<&Family>,
-    penalty: Option<&Penalty>,
     stop: &AtomicBool,
-    keep: &mut dyn FnMut(&mut Frame) -> bool,
+    keep: &mut dyn FnMut(&Frame) -> bool,
 ) -> Result<()> {
-    let mut terminal = Fullscreen::begin("try --plain")?;
+    let mut terminal = Fullscreen::begin("try `| cat`")?;
     let mut view = View::default();
     let mut is_last = false;
     while !stop.load(Ordering::Relaxed) && !is_last {
         let mut changed = false;
-        while let Some(mut frame) = source.next(Duration::ZERO) {
-            is_last |= keep(&mut frame);
+        while let Some(frame) = source.next(Duration::ZERO) {
+            is_last |= keep(&frame);
             view.show(&frame);
             changed = true;
         }
@@ -47,15 +42,8 @@ pub fn run(
                 return Ok(());
             }
         }
-        if !view.paused {
-            let is_wide = terminal.width() >= SHARING_WIDTH;
-            let asked = family.filter(|_| is_wide).zip(view.chosen());
-            let figures = asked.and_then(|(family, process)| family.of(process));
-            changed |= figures != view.sharing;
-            view.sharing = figures;
-        }
         if changed {
-            terminal.0.draw(|frame| draw(frame, &view, penalty))?;
+            terminal.0.draw(|frame| draw(frame, &view))?;
         }
     }
     Ok(())

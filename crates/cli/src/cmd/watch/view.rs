@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 
-use cowlab_observe::sharing::Figures;
 use cowlab_observe::watch::{ChildRow, Frame, Process};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -58,8 +57,6 @@ pub enum Page {
 pub struct View {
     /// The frame on the screen.
     pub frame: Frame,
-    /// What the shown process and its workers share, where that is known.
-    pub sharing: Option<Figures>,
     /// Nothing new is shown.
     pub paused: bool,
     /// The order.
