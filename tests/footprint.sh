@@ -104,10 +104,6 @@ within marks own new_pages $PAGES 0
 background ./truth forever $PAGES $STEP
 passes --json footprint "$pid" --duration-s 1.2
 within interval own pages_written $written 0
-passes --json footprint "$pid" --duration-s 1.2 --stop
-within interval own pages_written $written 0
-json 'one("stops") == 2 and one("longest_stop_ns") > 0'
-[[ $(cut -d' ' -f3 "/proc/$pid/stat") == S ]] || fail "the process was left $(cat "/proc/$pid/stat")"
 end
 
 # A running process that forks.
@@ -116,8 +112,6 @@ for method in "${methods[@]}"; do
 	passes --json footprint "$pid" --forks 1 --method "$method"
 	within fork-to-exit parent cow_pages $written 0.005
 done
-passes --json footprint "$pid" --forks 1 --stop
-within fork-to-exit parent cow_pages $written 0.005
 end
 # What its child copied and then gave back while it lived.
 for frees in unmaps discards; do
@@ -133,13 +127,11 @@ for frees in unmaps discards; do
 		'd.missing | any(.metric == "cow_pages" and (.reason | contains("given back")))'
 	end
 done
-# A fork that comes in time is looked at to its end, stopped or not. It comes after some 3.5 s, and lasts 2 s.
-for stop in '' --stop; do
-	background ./truth forks $PAGES $STEP 1500
-	passes --json footprint "$pid" --forks 1 ${stop:+"$stop"} --duration-s 4
-	within fork-to-exit parent cow_pages $written 0.005
-	end
-done
+# A fork that comes in time is looked at to its end. It comes after some 3.5 s, and lasts 2 s.
+background ./truth forks $PAGES $STEP 1500
+passes --json footprint "$pid" --forks 1 --duration-s 4
+within fork-to-exit parent cow_pages $written 0.005
+end
 # One that ends takes nothing back: between its forks, and while its child lives.
 background python3 "$lib/forks_late.py" 2 5 1
 passes --json footprint "$pid" --forks 100
@@ -184,29 +176,6 @@ fi
 passes --json footprint "$(<worker)" --method snapshot
 json 'one("pages_written"; {span: "interval", mapping: "all"}) >= 8192'
 kill -9 "$(<worker)"
-
-# One that forks all the time, left at whatever moment: while cowlab waits for a slow reader of what
-# it found, nobody is stopped. A page of a pipe is less than it writes.
-background python3 "$lib/forking.py"
-for _ in {1..20}; do
-	python3 "$lib/slow_reader.py" "$COWLAB" "$pid" || fail "see above"
-done
-[[ $(awk '/^TracerPid/ { print $2 }' "/proc/$pid/status") == 0 ]] || fail "it is still traced"
-end
-
-# Where the kernel has asynchronous write-protection, in a program that registers itself.
-${CC:-cc} -O2 -o dynamic "$lib/footprint_truth.c"
-${CC:-cc} -O2 -shared -fPIC -o uffd.so "$REPOSITORY/examples/footprint_uffd.c"
-background env LD_PRELOAD=./uffd.so ./dynamic registered $PAGES $STEP
-refuses 1 'allow-marking|registered none' footprint "$pid" --method uffd
-run --json footprint "$pid" --method uffd --allow-marking --duration-s 1.5
-if [[ $status == 0 ]]; then
-	within interval own pages_written $written 0.005
-else
-	says err 'registered none'
-	echo "no asynchronous write-protection here: $(cat err)"
-fi
-end
 
 # A shell script: each of its children, and its exit status.
 run --json footprint -- sh -c '(exit 0); /bin/true; x=$(echo a | cat); exit 7'
@@ -323,7 +292,7 @@ end
 background python3 "$lib/many_mappings.py"
 comes 20 awk 'END { exit NR < 5000 }' "/proc/$pid/maps"
 passes footprint "$pid" --duration-s 0.2 --output many
-"$COWLAB" footprint "$pid" --duration-s 60 --stop --output killed >/dev/null 2>&1 &
+"$COWLAB" footprint "$pid" --duration-s 60 --output killed >/dev/null 2>&1 &
 looking=$!
 sleep 1
 kill -9 $looking

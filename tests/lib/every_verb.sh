@@ -53,7 +53,7 @@ footprint() {
 }
 # written_by METHOD: of a process that writes once a second.
 written_by() {
-	"$COWLAB" --json footprint "$pid" --method "$1" --allow-marking --duration-s 1.5 |
+	"$COWLAB" --json footprint "$pid" --method "$1" --duration-s 1.5 |
 		counted '[$d.samples[] | select(.metric == "pages_written" and .params.mapping == "anonymous"
 			and .params.region == null)] | map(.value) | add' $((WRITTEN - 3)) $((WRITTEN + 3))
 }
@@ -105,11 +105,10 @@ bench() {
 printf 'kernel\tworks\t%s\n' "$(uname -r)"
 verdict 'bench fork-sweep' bench
 for method in faults exclusive snapshot; do
-	verdict "footprint --method $method" footprint --method $method --allow-marking
+	verdict "footprint --method $method" footprint --method $method
 done
 verdict footprint footprint
-running env LD_PRELOAD="$built/uffd.so" "$built/dynamic" registered $PAGES $STEP
-verdict 'footprint --method uffd' written_by uffd
+running "$truth" forever $PAGES $STEP
 verdict 'footprint --method soft-dirty' written_by soft-dirty
 stop
 verdict blame blame

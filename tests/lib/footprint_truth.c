@@ -14,7 +14,6 @@
  *   parent[-same]  the parent writes them while a child lives, which then exits
  *   marks[-same]   no fork: SIGURG to itself before and after
  *   forever[-same] no fork: prints its pid, and writes them once a second until it is killed
- *   registered     as forever, with its memory registered by examples/footprint_uffd.c, if loaded
  *   forks          prints its pid; forks once in MS ms, the parent writes, the child exits after MS
  *   forks-unmaps   the same, but the child writes, and gives the memory back before it exits, by
  *   forks-discards munmap or MADV_DONTNEED
@@ -30,9 +29,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-/* Of examples/footprint_uffd.c. */
-extern int footprint_register(void) __attribute__((weak));
 
 static long page;
 
@@ -138,8 +134,6 @@ int main(int count, char **words)
 		map(pages);
 		raise(SIGURG);
 	} else {
-		if (strcmp(words[1], "registered") == 0 && footprint_register)
-			footprint_register();
 		printf("%d\n", getpid());
 		fflush(stdout);
 		for (;;) {

@@ -14,8 +14,6 @@ choices! {
         Exclusive = "exclusive",
         /// the kernel's soft-dirty bits
         SoftDirty = "soft-dirty",
-        /// asynchronous write-protection, in memory that the program has registered for it
-        Uffd = "uffd",
         /// the bytes of two moments, compared
         Snapshot = "snapshot",
     }

@@ -30,22 +30,14 @@ pub struct FootprintArgs {
     /// fork (60 s)
     #[arg(long, value_name = "SECONDS", requires = "targets", value_parser = seconds, allow_negative_numbers = true)]
     pub duration_s: Option<f64>,
-    /// How writes are seen: faults, exclusive, soft-dirty, uffd, snapshot; by default the cheapest
-    /// that sees them here
+    /// How writes are seen: faults, exclusive, soft-dirty, snapshot; by default the cheapest that
+    /// sees them here. soft-dirty write-protects the process's pages: each first write costs it a short fault
     #[arg(long)]
     pub method: Option<Method>,
-    /// Stop a running process at each moment while cowlab reads it; the output says for how long. It
-    /// goes on even if cowlab is killed
-    #[arg(long, requires = "targets")]
-    pub stop: bool,
     /// With a command: it sends itself this signal, by name or number, to mark a moment; the signal
     /// is not delivered
     #[arg(long, value_name = "SIGNAL", requires = "command", value_parser = signal)]
     pub mark: Option<i32>,
-    /// Methods may write-protect the process's pages: each first write costs it a short fault, also
-    /// after cowlab has ended
-    #[arg(long)]
-    pub allow_marking: bool,
     /// The command and its arguments; it and all that it starts are followed
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use cowlab_machine::{Facts, Root};
@@ -88,9 +88,7 @@ pub fn run(json: bool, args: &FootprintArgs) -> Result<()> {
         output::say(&format!("{why}; waiting for a fork of it all the same"));
     }
     let bpf = AccessFacts::probe(&Root::default()).decide();
-    let marking = args.allow_marking;
-    let of_method =
-        MethodFacts::probe(target.as_ref(), bpf, facts.soft_dirty, marking, args.method);
+    let of_method = MethodFacts::probe(target.as_ref(), bpf, facts.soft_dirty);
     let (method, reason) =
         choose(subject, &of_method, args.method).map_err(|reason| anyhow!(reason))?;
     let interrupts = signals::last()?;
@@ -248,7 +246,7 @@ impl FootprintPlan<'_> {
         let mut follow = Follow::new(tracer, self.method, faults);
         follow.begin(root)?;
         let (told, signals) = (Cell::new(false), Cell::new(0));
-        let status = follow.run(root, None, |ended, _, _| {
+        let status = follow.run(root, |ended| {
             if ended.is_some_and(|ended| ended.elapsed() > TELL_AFTER) && !told.replace(true) {
                 output::say(
                     "the command ended, processes that it started go on: Ctrl-C ends the looking",
@@ -279,48 +277,13 @@ impl FootprintPlan<'_> {
                 ),
             );
         }
-        match (forks, self.args.stop) {
-            (None, false) => live::interval(target, self.method, wait, || self.stopped()),
-            (Some(forks), false) => {
+        match forks {
+            None => live::interval(target, self.method, wait, || self.stopped()),
+            Some(forks) => {
                 let faults = self.faults(true)?;
                 live::forks(target, self.method, forks, wait, faults, || self.stopped())
             }
-            (forks, true) => on_own_thread(|| self.held(target, wait, forks)),
         }
-    }
-
-    /// The same with the process stopped at each moment.
-    fn held(&self, target: &Target, wait: Duration, forks: Option<u64>) -> Result<Spans> {
-        if matches!(self.method, Method::SoftDirty | Method::Uffd) {
-            let text = "--stop gains nothing where bits are kept by the kernel: leave it out";
-            return Err(WrongUsage(text.to_owned()).into());
-        }
-        let pid = target.pid();
-        let tracer = Tracer::attach(target, None)?;
-        let mut follow = Follow::new(tracer, self.method, self.faults(false)?);
-        follow.admit(Target::open(pid)?)?;
-        let began = Instant::now();
-        let until = began + wait;
-        if let Some(wanted) = forks {
-            let seen = |spans: &Spans| -> u64 {
-                let forks = spans.sums.iter().filter(|(key, _)| key.between.is_fork());
-                forks.map(|(_, sum)| sum.spans).max().unwrap_or(0)
-            };
-            // A fork that came in time is looked at to its end, however long that takes.
-            follow.run(pid, None, |ended, spans, is_fork_open| {
-                let is_late = !is_fork_open && Instant::now() >= until;
-                ended.is_some() || self.stopped() || seen(spans) >= wanted || is_late
-            })?;
-        } else {
-            let before = follow.look_stopped(pid)?;
-            follow.run(pid, Some(until), |ended, _, _| ended.is_some() || self.stopped())?;
-            follow.compare_stopped(pid, &before)?;
-        }
-        let spans = follow.finish();
-        if forks.is_some() && spans.forks == 0 {
-            return Err(live::no_fork(pid, began.elapsed(), self.stopped()));
-        }
-        Ok(spans)
     }
 
     fn faults(&self, follows: bool) -> Result<Option<FaultLog>> {

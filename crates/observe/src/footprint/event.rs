@@ -36,11 +36,6 @@ pub enum Event {
         /// The process.
         pid: i32,
     },
-    /// It has stopped because it was asked to.
-    Stopped {
-        /// The process.
-        pid: i32,
-    },
     /// It has ended, with this wait status; nobody is to be resumed.
     Ended {
         /// The process.
@@ -60,7 +55,6 @@ impl Event {
             | Event::Executing { pid }
             | Event::Marked { pid }
             | Event::Ending { pid }
-            | Event::Stopped { pid }
             | Event::Ended { pid, .. } => pid,
         }
     }

@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use cowlab_machine::{ProcessError, Stat};
 
 use super::faults::FaultLog;
@@ -17,9 +17,6 @@ use super::spans::{Between, Moment, Span, Spans, Writer, own_tally};
 use super::tracer::{Event, Tracer};
 use crate::pagemap::Pagemap;
 use crate::target::Target;
-
-/// Threads that have stopped wait for those that have not, such as one in vfork, no longer than this.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// A process that is followed.
 struct Process {
@@ -67,36 +64,23 @@ impl Follow {
         begun
     }
 
-    /// Takes in a process that runs already; its own run is not looked at, its forks are.
-    pub fn admit(&mut self, target: Target) -> Result<(), ProcessError> {
-        let process = Process::new(target, self.new_image())?;
-        if let Some(faults) = &mut self.faults {
-            faults.watch(process.target.pid());
-        }
-        self.processes.insert(process.target.pid(), process);
-        Ok(())
-    }
-
-    /// Goes on until nobody is left, or `until` has come, or `stop` says so, which is told when
-    /// `root` ended, what was seen, and whether a process that was forked meanwhile is still
-    /// followed. The wait status of `root`, if it ended.
+    /// Goes on until nobody is left, or `stop` says so, which is given when `root` ended. The wait status of
+    /// `root`, if it ended.
     pub fn run(
         &mut self,
         root: i32,
-        until: Option<Instant>,
-        stop: impl Fn(Option<Instant>, &Spans, bool) -> bool,
+        stop: impl Fn(Option<Instant>) -> bool,
     ) -> Result<Option<i32>> {
         let mut status = None;
         let mut ended = None;
         loop {
             let event = {
-                let (spans, processes, faults) = (&self.spans, &self.processes, &mut self.faults);
-                let is_fork_open = processes.values().any(|process| process.fork.is_some());
+                let (processes, faults) = (&self.processes, &mut self.faults);
                 let stop = || {
                     take_faults(faults, processes);
-                    stop(ended, spans, is_fork_open)
+                    stop(ended)
                 };
-                self.tracer.next(until, stop).context("waitpid")?
+                self.tracer.next(stop).context("waitpid")?
             };
             let Some(event) = event else { return Ok(status) };
             if let Event::Ended { pid, status: own } = event {
@@ -112,53 +96,6 @@ impl Follow {
                 self.spans.unseen += 1;
             }
             self.tracer.resume();
-        }
-    }
-
-    /// Stops a process, looks at it, and lets it go on. Fails if it ended meanwhile or does not
-    /// stop.
-    pub fn look_stopped(&mut self, pid: i32) -> Result<Moment> {
-        self.stop(pid)?;
-        let moment = self.look_at(pid);
-        self.tracer.resume();
-        Ok(moment?)
-    }
-
-    /// Stops a process, compares it with `before`, and lets it go on. Fails if it ended meanwhile
-    /// or does not stop.
-    pub fn compare_stopped(&mut self, pid: i32, before: &Moment) -> Result<()> {
-        self.stop(pid)?;
-        let seen = self.own_span(pid, before, Between::Interval);
-        self.tracer.resume();
-        Ok(seen?)
-    }
-
-    /// Stops every thread of a process.
-    fn stop(&mut self, pid: i32) -> Result<()> {
-        self.tracer.interrupt(pid);
-        let until = Instant::now() + LONGEST_WAIT;
-        loop {
-            match self.tracer.next(Some(until), || false)? {
-                Some(Event::Stopped { pid: who }) if who == pid => return Ok(()),
-                Some(Event::Ended { pid: who, .. }) => {
-                    self.ended(who);
-                    if who == pid {
-                        return Err(ProcessError::Vanished { pid }.into());
-                    }
-                }
-                Some(event) => {
-                    // Who is killed at this moment cannot be looked at; its end will be told.
-                    let _ = self.look(event);
-                    self.tracer.resume();
-                }
-                None => {
-                    self.tracer.give_up();
-                    let limit_s = LONGEST_WAIT.as_secs();
-                    bail!(
-                        "a thread of process {pid} does not stop within {limit_s} s: leave --stop out"
-                    );
-                }
-            }
         }
     }
 
@@ -211,7 +148,7 @@ impl Follow {
             }
             Event::Marked { pid } => self.marked(pid),
             Event::Ending { pid } => self.ending(pid),
-            Event::Stopped { .. } | Event::Ended { .. } => Ok(()),
+            Event::Ended { .. } => Ok(()),
         }
     }
 

@@ -14,7 +14,6 @@ use super::shares;
 use super::sides::{Side, since_fork};
 use super::spans::{Between, Moment, Span, Spans, Writer, own_tally};
 use super::tally::{Fate, Tally};
-use super::uffd;
 use crate::children;
 use crate::mappings::Kind;
 use crate::pagemap::{Page, Pagemap};
@@ -42,7 +41,6 @@ pub fn interval(
                 .map_err(|error| target.failed("clear_refs", error))?;
             Moment::take(target, method)?
         }
-        Method::Uffd => uffd::protect(target)?,
         _ => Moment::take(target, method)?,
     };
     spans.note(&before);
@@ -57,7 +55,6 @@ pub fn interval(
     before.check_memory(target)?;
     let (tally, unknown_pages) = match method {
         Method::SoftDirty => (soft_dirty(&before, target)?, 0),
-        Method::Uffd => (uffd::written(&before, target)?, 0),
         _ => own_tally(&before, target, Between::Interval)?,
     };
     // A comparison reads the memory as well, and is no reading of the page tables.

@@ -28,25 +28,18 @@ pub struct MethodFacts {
     pub bpf: Result<(), String>,
     /// The soft-dirty bit works, found out by using it.
     pub soft_dirty: Result<(), String>,
-    /// The process has memory that is registered for asynchronous write-protection; `None` where
-    /// that was not asked, since it could not be used.
-    pub registered: Option<bool>,
     /// Its bytes may be read.
     pub memory: Result<(), String>,
-    /// Its user allows that its pages are marked (--allow-marking).
-    pub may_mark: bool,
     /// It was forked and runs on: it may share pages with who forked it.
     pub is_forked: bool,
 }
 
 impl MethodFacts {
-    /// Finds out. `bpf` and `soft_dirty` are others' findings, `forced` is the user's choice.
+    /// Finds out. `bpf` and `soft_dirty` are others' findings.
     pub fn probe(
         target: Option<&Target>,
         bpf: Result<(), String>,
         soft_dirty: Option<bool>,
-        may_mark: bool,
-        forced: Option<Method>,
     ) -> MethodFacts {
         let soft_dirty = match soft_dirty {
             Some(true) => Ok(()),
@@ -63,12 +56,9 @@ impl MethodFacts {
         let memory = target.map_or(Ok(()), |target| {
             target.open_file("mem").map(drop).map_err(|error| error.to_string())
         });
-        // Flags are in smaps alone, for which the kernel walks the whole memory under its lock.
-        let is_asked = may_mark || forced == Some(Method::Uffd);
-        let registered = target.filter(|_| is_asked).map(is_registered);
         let is_forked = target.is_some_and(|target| target.forked_by().is_some());
         let frames = shows_frames();
-        MethodFacts { frames, bpf, soft_dirty, registered, memory, may_mark, is_forked }
+        MethodFacts { frames, bpf, soft_dirty, memory, is_forked }
     }
 }
 
@@ -87,12 +77,6 @@ fn shows_frames() -> bool {
     own().unwrap_or(false)
 }
 
-/// Whether some mapping has the flag of write-protection by userfaultfd.
-fn is_registered(target: &Target) -> bool {
-    let all = mappings::detailed_mappings(target).unwrap_or_default();
-    all.iter().filter_map(|mapping| mapping.details.as_ref()).any(|details| details.has(b"uw"))
-}
-
 /// The cheapest method that sees all of what is asked for, or the one that `forced` names, with the reason;
 /// or why it cannot be had. An error says what would help.
 pub fn choose(
@@ -109,10 +93,8 @@ pub fn choose(
     let order: &[Method] = match subject {
         Subject::Command | Subject::Fork => &[Method::Faults, Method::Exclusive, Method::Snapshot],
         // Bytes do not tell of counts of references that are put back: a copy all the same.
-        Subject::Interval if facts.is_forked => {
-            &[Method::Uffd, Method::SoftDirty, Method::Exclusive, Method::Snapshot]
-        }
-        Subject::Interval => &[Method::Uffd, Method::SoftDirty, Method::Snapshot],
+        Subject::Interval if facts.is_forked => &[Method::Exclusive, Method::Snapshot],
+        Subject::Interval => &[Method::Snapshot],
     };
     let mut reasons = Vec::new();
     for method in order {
@@ -156,23 +138,8 @@ fn usable(method: Method, subject: Subject, facts: &MethodFacts) -> Result<(), S
         }
         (Method::Exclusive, _) => Ok(()),
         (Method::SoftDirty, _) if facts.soft_dirty.is_err() => facts.soft_dirty.clone(),
-        (Method::SoftDirty, _) if !facts.may_mark => Err(
-            "it write-protects every page of the process once and clears bits that others may use \
-             (CRIU, a debugger): allow that with --allow-marking"
-                .to_owned(),
-        ),
         (Method::SoftDirty, Subject::Interval) => Ok(()),
-        (Method::Uffd, _) if !facts.may_mark && facts.registered != Some(false) => {
-            Err("it write-protects the pages of the process: allow that with --allow-marking"
-                .to_owned())
-        }
-        (Method::Uffd, _) if facts.registered != Some(true) => {
-            Err("the program has registered none of its memory: start it with the library of \
-             examples/footprint_uffd.c in LD_PRELOAD, or link it (Linux 6.7 or newer)"
-                .to_owned())
-        }
-        (Method::Uffd, Subject::Interval) => Ok(()),
-        (Method::SoftDirty | Method::Uffd, _) => Err(
+        (Method::SoftDirty, _) => Err(
             "bits of the parent are cleared as a whole, not at a fork: look at a time of the process, without --forks"
                 .to_owned(),
         ),
@@ -189,9 +156,7 @@ mod tests {
             frames: true,
             bpf: Ok(()),
             soft_dirty: Err("off".into()),
-            registered: None,
             memory: Ok(()),
-            may_mark: false,
             is_forked: false,
         }
     }
@@ -208,10 +173,6 @@ mod tests {
             assert_eq!(chosen(subject, &no_bpf), Method::Exclusive);
         }
         assert_eq!(chosen(Subject::Interval, &facts()), Method::Snapshot);
-        let marked = MethodFacts { registered: Some(true), may_mark: true, ..facts() };
-        assert_eq!(chosen(Subject::Interval, &marked), Method::Uffd);
-        let soft = MethodFacts { soft_dirty: Ok(()), may_mark: true, ..facts() };
-        assert_eq!(chosen(Subject::Interval, &soft), Method::SoftDirty);
     }
 
     #[test]
@@ -219,7 +180,7 @@ mod tests {
         let forked = MethodFacts { is_forked: true, ..facts() };
         let (method, why) = choose(Subject::Interval, &forked, None).unwrap();
         assert_eq!(method, Method::Exclusive);
-        assert!(why.contains("and new ones (uffd: "), "{why}");
+        assert!(why.contains("and new ones"), "{why}");
         let no_frames = MethodFacts { frames: false, ..forked };
         let (method, why) = choose(Subject::Interval, &no_frames, None).unwrap();
         assert_eq!(method, Method::Snapshot);
@@ -227,28 +188,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_marked_without_consent() {
-        let soft = MethodFacts { soft_dirty: Ok(()), registered: None, ..facts() };
+    fn pages_are_marked_only_by_the_method_that_was_asked_for() {
+        let soft = MethodFacts { soft_dirty: Ok(()), ..facts() };
         assert_eq!(chosen(Subject::Interval, &soft), Method::Snapshot);
-        for method in [Method::SoftDirty, Method::Uffd] {
-            let error = choose(Subject::Interval, &soft, Some(method)).unwrap_err();
-            assert!(error.contains("--allow-marking"), "{error}");
-        }
-    }
-
-    #[test]
-    fn what_is_registered_is_asked_only_where_it_could_be_used() {
-        let own = Target::open(std::process::id() as i32).unwrap();
-        let asked = |may_mark, forced| {
-            MethodFacts::probe(Some(&own), Ok(()), None, may_mark, forced).registered
-        };
-        assert_eq!(asked(false, None), None);
-        assert_eq!(asked(false, Some(Method::Snapshot)), None);
-        assert_eq!(asked(true, None), Some(false));
-        assert_eq!(asked(false, Some(Method::Uffd)), Some(false));
-        let none = MethodFacts { registered: Some(false), may_mark: true, ..facts() };
-        let error = choose(Subject::Interval, &none, Some(Method::Uffd)).unwrap_err();
-        assert!(error.contains("registered none"), "{error}");
+        let (method, _) = choose(Subject::Interval, &soft, Some(Method::SoftDirty)).unwrap();
+        assert_eq!(method, Method::SoftDirty);
+        assert!(choose(Subject::Interval, &facts(), Some(Method::SoftDirty)).is_err());
     }
 
     #[test]
@@ -259,7 +204,7 @@ mod tests {
         }
         let blind = MethodFacts { memory: Err("may not be read".into()), ..facts() };
         assert!(choose(Subject::Interval, &blind, None).unwrap_err().contains("may not be read"));
-        assert!(choose(Subject::Fork, &blind, Some(Method::Uffd)).is_err());
+        assert!(choose(Subject::Fork, &blind, Some(Method::SoftDirty)).is_err());
         assert!("page".parse::<Method>().unwrap_err().contains("soft-dirty"));
     }
 }

@@ -23,7 +23,6 @@ mod sides;
 pub mod spans;
 pub mod tally;
 pub mod tracer;
-pub mod uffd;
 
 pub use method::Method;
 pub use reading::Reading;

@@ -52,7 +52,7 @@ pub(super) fn seize_stopped(pid: i32) -> io::Result<()> {
 }
 
 /// Trace thread `tid`, and what it forks, without stopping it.
-pub(super) fn seize(tid: i32) -> io::Result<()> {
+fn seize(tid: i32) -> io::Result<()> {
     request(libc::PTRACE_SEIZE, tid, OPTIONS as usize).map(drop)
 }
 

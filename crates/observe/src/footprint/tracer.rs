@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A command, or a process, followed from stop to stop: its forks, execs and ends, each seen while
+//! A command followed from stop to stop: its forks, execs and ends, each seen while
 //! its memory is still there.
 
 mod release;
@@ -30,15 +30,6 @@ struct Task {
     waits: Option<Instant>,
 }
 
-/// The threads of a process that is to stop.
-#[derive(Debug)]
-struct Gathering {
-    process: i32,
-    since: Instant,
-    missing: Vec<i32>,
-    there: Vec<i32>,
-}
-
 /// Follows processes. All calls must come from the thread that made it: see [`on_own_thread`].
 pub struct Tracer {
     /// Readable when a child's state may have changed.
@@ -49,7 +40,6 @@ pub struct Tracer {
     /// Whether it was held before its end or exec, with the memory that it leaves.
     ends: bool,
     mark: Option<i32>,
-    gathering: Option<Gathering>,
     /// Time that threads were held for somebody to look, and the longest of them.
     pub stopped_ns: u64,
     /// The longest time of one that goes on; one that is about to end keeps nobody waiting but its
@@ -71,24 +61,10 @@ pub fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 }
 
 impl Tracer {
-    /// Asks all threads of a process to stop: [`Event::Stopped`] comes when the last has.
-    pub fn interrupt(&mut self, pid: i32) {
-        let threads = self.tasks.iter().filter(|(_, task)| task.process == pid);
-        let mut missing: Vec<i32> = threads.map(|(tid, _)| *tid).collect();
-        missing.retain(|tid| ptrace::interrupt(*tid).is_ok());
-        let since = Instant::now();
-        self.gathering = Some(Gathering { process: pid, since, missing, there: Vec::new() });
-    }
-
-    /// The next event; `None` when nothing is traced any more, or `until` has passed, or `stop`
-    /// says so.
-    pub fn next(
-        &mut self,
-        until: Option<Instant>,
-        mut stop: impl FnMut() -> bool,
-    ) -> io::Result<Option<Event>> {
+    /// The next event; `None` when nothing is traced any more, or `stop` says so.
+    pub fn next(&mut self, mut stop: impl FnMut() -> bool) -> io::Result<Option<Event>> {
         // Also where one event follows the other: somebody may be held until this returns.
-        while !stop() && until.is_none_or(|until| Instant::now() < until) {
+        while !stop() {
             match ptrace::changed() {
                 Ok(Some((tid, status))) => {
                     if let Some(event) = self.understand(tid, status)? {
@@ -96,7 +72,7 @@ impl Tracer {
                     }
                 }
                 Ok(None) if self.release_orphans() => {}
-                Ok(None) => self.sleep(until),
+                Ok(None) => self.sleep(None),
                 Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
                 Err(error) => return Err(error),
             }
@@ -107,10 +83,6 @@ impl Tracer {
     /// Lets go on who the last event stopped.
     pub fn resume(&mut self) {
         let Some((tid, since, signal)) = self.held.take() else { return };
-        let others = self.gathering.take_if(|of| of.missing.is_empty());
-        for other in others.into_iter().flat_map(|of| of.there).filter(|other| *other != tid) {
-            self.go_on(other, 0);
-        }
         let took_ns = since.elapsed().as_nanos() as u64;
         self.stopped_ns += took_ns;
         let longest = if self.ends { &mut self.longest_end_ns } else { &mut self.longest_stop_ns };
@@ -118,13 +90,6 @@ impl Tracer {
         self.stops += 1;
         self.go_on(tid, signal);
         self.release_births();
-    }
-
-    /// Lets go on who has stopped by [`Tracer::interrupt`]; the others go on when they come to stop.
-    pub fn give_up(&mut self) {
-        for tid in self.gathering.take().into_iter().flat_map(|of| of.there) {
-            self.go_on(tid, 0);
-        }
     }
 
     fn sleep(&mut self, until: Option<Instant>) {
@@ -149,9 +114,7 @@ impl Tracer {
     fn understand(&mut self, tid: i32, status: i32) -> io::Result<Option<Event>> {
         if !libc::WIFSTOPPED(status) {
             let was_process = self.tasks.remove(&tid).is_some_and(|task| task.process == tid);
-            let all_there = self.is_missed(tid);
-            let ended = was_process.then_some(Event::Ended { pid: tid, status });
-            return Ok(ended.or(all_there));
+            return Ok(was_process.then_some(Event::Ended { pid: tid, status }));
         }
         let signal = libc::WSTOPSIG(status);
         let Some(task) = self.tasks.get(&tid).copied() else {
@@ -172,7 +135,10 @@ impl Tracer {
             event::EXIT => {
                 (tid == pid || !self.tasks.contains_key(&pid)).then_some(Event::Ending { pid })
             }
-            event::STOP => return Ok(self.stopped(tid, signal)),
+            event::STOP => {
+                self.stopped(tid, signal);
+                return Ok(None);
+            }
             _ if signal == libc::SIGTRAP | 0x80 => self.called(tid, pid),
             _ if Some(signal) == self.mark => Some(Event::Marked { pid }),
             _ => {
@@ -218,34 +184,12 @@ impl Tracer {
         self.tasks.insert(pid, Task::of(pid));
     }
 
-    fn stopped(&mut self, tid: i32, signal: i32) -> Option<Event> {
+    fn stopped(&mut self, tid: i32, signal: i32) {
         if matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) {
             let _ = ptrace::stay_stopped(tid);
-            return None;
-        }
-        let Some(gathering) = self.gathering.as_mut().filter(|of| of.missing.contains(&tid)) else {
+        } else {
             self.go_on(tid, 0);
-            return None;
-        };
-        gathering.missing.retain(|other| *other != tid);
-        gathering.there.push(tid);
-        self.all_there()
-    }
-
-    fn all_there(&mut self) -> Option<Event> {
-        let gathering = self.gathering.as_ref()?;
-        let first = *gathering.there.first().filter(|_| gathering.missing.is_empty())?;
-        self.held = Some((first, gathering.since, 0));
-        self.ends = false;
-        Some(Event::Stopped { pid: gathering.process })
-    }
-
-    /// A thread that ends will not come; it may be the last that the others wait for.
-    fn is_missed(&mut self, tid: i32) -> Option<Event> {
-        let gathering = self.gathering.as_mut()?;
-        let at = gathering.missing.iter().position(|other| *other == tid)?;
-        gathering.missing.swap_remove(at);
-        self.all_there()
+        }
     }
 
     /// At the beginning or end of a call, which only forked children are stopped at.
@@ -269,27 +213,6 @@ mod tests {
     /// No thread has such a number, so that requests fail as for one that was killed.
     const NOBODY: i32 = 1 << 30;
     const KILLED: i32 = libc::SIGKILL;
-
-    #[test]
-    fn the_last_missing_thread_may_end_instead_of_stopping() {
-        let mut tracer = Tracer::new(None).unwrap();
-        let threads = [NOBODY, NOBODY + 1, NOBODY + 2];
-        tracer.tasks = threads.map(|tid| (tid, Task::of(NOBODY))).into();
-        let gathering = Gathering {
-            process: NOBODY,
-            since: Instant::now(),
-            missing: threads.into(),
-            there: Vec::new(),
-        };
-        tracer.gathering = Some(gathering);
-        let stopped = event::STOP << 16 | libc::SIGTRAP << 8 | 0x7f;
-        assert_eq!(tracer.understand(NOBODY, stopped).unwrap(), None);
-        assert_eq!(tracer.understand(NOBODY + 1, KILLED).unwrap(), None);
-        let last = tracer.understand(NOBODY + 2, KILLED).unwrap();
-        assert_eq!(last, Some(Event::Stopped { pid: NOBODY }));
-        tracer.resume();
-        assert!(tracer.gathering.is_none() && tracer.stops == 1);
-    }
 
     #[test]
     fn a_threads_end_that_nobody_misses_is_no_event() {

@@ -17,11 +17,7 @@ use crate::fullscreen::Fullscreen;
 const TICK: Duration = Duration::from_millis(50);
 
 /// Shows frames until the user, a signal or the end of what is watched ends it.
-pub fn run(
-    source: &Source,
-    stop: &AtomicBool,
-    keep: &mut dyn FnMut(&Frame) -> bool,
-) -> Result<()> {
+pub fn run(source: &Source, stop: &AtomicBool, keep: &mut dyn FnMut(&Frame) -> bool) -> Result<()> {
     let mut terminal = Fullscreen::begin("try `| cat`")?;
     let mut view = View::default();
     let mut is_last = false;

@@ -20,7 +20,6 @@ impl Tracer {
     /// thread.
     pub fn detach(mut self) {
         self.resume();
-        self.give_up();
         let limit = Instant::now() + LONGEST_DETACH;
         // Who waits at its birth stands still, and says so no second time.
         let (waiting, mut left): (Vec<i32>, Vec<i32>) =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How following begins: with a command that has run nothing yet, or with a process that runs.
+//! How following begins: with a command that has run nothing yet.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,13 +7,11 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::Duration;
 
-use cowlab_machine::ProcessError;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::SIGCHLD;
 
 use super::super::ptrace;
 use super::{Task, Tracer};
-use crate::target::Target;
 
 impl Tracer {
     pub(super) fn new(mark: Option<i32>) -> io::Result<Tracer> {
@@ -26,7 +24,6 @@ impl Tracer {
             held: None,
             ends: false,
             mark,
-            gathering: None,
             stopped_ns: 0,
             longest_stop_ns: 0,
             longest_end_ns: 0,
@@ -53,31 +50,6 @@ impl Tracer {
         self.held = None;
         self.tasks.remove(&pid);
         end_unrun(pid);
-    }
-
-    /// Attaches to every thread of a running process; none of them is stopped by that. Needs a
-    /// debugger's permission, and that nobody else traces it.
-    pub fn attach(of: &Target, mark: Option<i32>) -> Result<Tracer, ProcessError> {
-        let failed = |error| of.failed("mem", error);
-        let mut tracer = Tracer::new(mark).map_err(failed)?;
-        open_many_files();
-        // Threads that are made meanwhile are found by another look.
-        loop {
-            let before = tracer.tasks.len();
-            for entry in std::fs::read_dir(of.path("task")).map_err(failed)?.flatten() {
-                let tid = entry.file_name().to_str().and_then(|name| name.parse().ok());
-                let Some(tid) = tid.filter(|tid| !tracer.tasks.contains_key(tid)) else { continue };
-                match ptrace::seize(tid) {
-                    Ok(()) => drop(tracer.tasks.insert(tid, Task::of(of.pid()))),
-                    // It ended meanwhile, or is traced already: by us, as a clone of its sibling.
-                    Err(_) if tid != of.pid() => {}
-                    Err(error) => return Err(failed(error)),
-                }
-            }
-            if tracer.tasks.len() == before {
-                return Ok(tracer);
-            }
-        }
     }
 }
 
