@@ -20,9 +20,6 @@ use crate::soft_dirty;
 use crate::thp::{self, Thp};
 use crate::tracing::{self, Tracing};
 
-/// Whether delays are accounted: of the whole machine, and of processes that start while it is on.
-pub const DELAY_ACCOUNTING: &str = "proc/sys/kernel/task_delayacct";
-
 /// What is known about this machine and about this process's place on it.
 ///
 /// `Default` is a machine of which nothing is known; tests fill in what they decide on.
