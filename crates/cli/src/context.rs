@@ -31,13 +31,11 @@ const WORTH_TELLING: Duration = Duration::from_secs(30);
 /// What is kept warm beside a measurement's own need.
 const SPARE_BYTES: u64 = 64 << 20;
 
-/// The surroundings of a measurement.
 pub struct Context {
     /// The flags that every verb takes.
     pub common: Common,
     /// What this machine is and can do.
     pub facts: Facts,
-    /// Runs probes.
     pub runner: Runner,
     /// The most memory that a measurement asked for so far.
     largest_need: Cell<u64>,
@@ -91,7 +89,6 @@ impl Context {
         Ok(context)
     }
 
-    /// Size of a base page.
     pub fn page(&self) -> u64 {
         self.facts.page_size_bytes
     }
@@ -260,7 +257,6 @@ impl Context {
     }
 }
 
-/// Rounds for a budget of seconds.
 pub fn rounds_within(least: u32, most: u32, seconds: u64) -> Rounds {
     Rounds { least, most, within: Duration::from_secs(seconds) }
 }

@@ -12,14 +12,12 @@ use serde::Serialize;
 /// The document that `--json` prints.
 #[derive(Serialize)]
 pub struct JsonDocument<'a, S: Serialize> {
-    /// Version of the format.
     pub format: u32,
     /// The same as run.json; absent where nothing was run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<&'a RunInfo>,
     /// The same rows as in Parquet.
     pub samples: &'a [Sample],
-    /// What follows from them.
     pub summary: S,
     /// What could not be measured.
     pub missing: &'a [Missing],
@@ -41,12 +39,10 @@ pub fn json_of(summary: impl Serialize, samples: &[Sample], missing: &[Missing])
     json(&JsonDocument { format: FORMAT, run: None, samples, summary, missing })
 }
 
-/// Print a value as JSON.
 pub fn json(value: &impl Serialize) -> Result<()> {
     print(&(serde_json::to_string_pretty(value)? + "\n"))
 }
 
-/// Print a document as text.
 pub fn text(document: &Document) -> Result<()> {
     let terminal = io::stdout().is_terminal();
     let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());

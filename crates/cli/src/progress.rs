@@ -57,7 +57,6 @@ impl Progress {
         self.bar.suspend(what);
     }
 
-    /// Nothing more will come.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -23,7 +23,6 @@ pub struct RunLife {
     json: bool,
 }
 
-/// What a run says.
 pub struct Report {
     /// For people: kept as a page and as tables.
     pub document: Document,
@@ -36,20 +35,15 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report that is its document and its summary.
     pub fn new(document: Document, summary: impl Serialize) -> Result<Report> {
         let summary = serde_json::to_value(summary)?;
         Ok(Report { document, summary, profile: None, files: Vec::new() })
     }
 }
 
-/// A run that is kept.
 pub struct Kept {
-    /// Its folder.
     pub path: PathBuf,
-    /// What it holds.
     pub run: Run,
-    /// What it says.
     pub report: Report,
     json: bool,
 }
@@ -63,7 +57,6 @@ impl RunLife {
         Ok(RunLife { run, folder, began: Instant::now(), json: common.json })
     }
 
-    /// Something cannot be measured.
     pub fn lacks(&mut self, metric: &str, reason: impl Into<String>) {
         self.run.info.missing.push(Missing { metric: metric.to_owned(), reason: reason.into() });
     }

@@ -70,7 +70,6 @@ impl Signals {
         Ok(Signals(SignalsInfo::new([SIGINT, SIGTERM])?))
     }
 
-    /// The next that came.
     pub fn next(&mut self) -> Option<i32> {
         self.0.pending().next().map(|signal| signal.si_signo)
     }

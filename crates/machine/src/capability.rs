@@ -13,18 +13,16 @@ use crate::usable;
 /// One thing that cowlab can use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Capability {
-    /// A short name.
     pub name: String,
     /// Whether it is there.
     pub available: bool,
     /// What would make it available; `None` where it is.
     pub needs: Option<String>,
-    /// What cowlab does with it.
     pub used_for: &'static str,
 }
 
 impl Capability {
-    fn of(name: impl Into<String>, used_for: &'static str, state: Result<(), String>) -> Self {
+    fn new(name: impl Into<String>, used_for: &'static str, state: Result<(), String>) -> Self {
         Capability { name: name.into(), available: state.is_ok(), needs: state.err(), used_for }
     }
 }
@@ -39,8 +37,8 @@ pub fn list(facts: &Facts) -> Vec<Capability> {
     let has = |capability| facts.credentials.as_ref().is_some_and(|own| own.has(capability));
     let cpus = facts.cpu.allowed.len();
     let mut found = vec![
-        Capability::of("fork and copy-on-write timing", "study, calibrate, bench", Ok(())),
-        Capability::of(
+        Capability::new("fork and copy-on-write timing", "study, calibrate, bench", Ok(())),
+        Capability::new(
             "TLB flush of another thread",
             "calibrate (remote_flush_ns), bench --threads",
             needs(cpus >= 2, format!("2 CPUs at least; this process may use {cpus}: see taskset")),
@@ -49,10 +47,10 @@ pub fn list(facts: &Facts) -> Vec<Capability> {
     found.extend(pages(facts));
     found.extend([Policy::Next(1), Policy::Coverage].map(|policy| {
         let name = format!("copying ahead: policy {policy}");
-        Capability::of(name, "bench --policy", usable::policy(facts, policy))
+        Capability::new(name, "bench --policy", usable::policy(facts, policy))
     }));
     found.extend([
-        Capability::of(
+        Capability::new(
             "changing a huge-page size for a run",
             "--set-mthp",
             needs(facts.thp.is_some(), "a kernel with CONFIG_TRANSPARENT_HUGEPAGE").and_then(
@@ -62,13 +60,13 @@ pub fn list(facts: &Facts) -> Vec<Capability> {
                 },
             ),
         ),
-        Capability::of(
+        Capability::new(
             "system-call events",
             "cross-check of which call forked",
             clone_events(facts),
         ),
-        Capability::of("page-fault events", "cross-check of counted faults", fault_events(facts)),
-        Capability::of(
+        Capability::new("page-fault events", "cross-check of counted faults", fault_events(facts)),
+        Capability::new(
             "soft-dirty bits",
             "footprint, tend: which pages were written",
             match facts.soft_dirty {
@@ -79,17 +77,17 @@ pub fn list(facts: &Facts) -> Vec<Capability> {
                 None => Err("/proc/self/clear_refs and pagemap (CONFIG_PROC_PAGE_MONITOR)".into()),
             },
         ),
-        Capability::of(
+        Capability::new(
             "smaps_rollup",
             "watch: memory of a process in one read",
             needs(facts.smaps_rollup, "a kernel with /proc/PID/smaps_rollup (4.14)"),
         ),
-        Capability::of(
+        Capability::new(
             "processes of other users",
             "footprint, watch, tend of a pid",
             needs(has(CAP_SYS_PTRACE), "root, or CAP_SYS_PTRACE; one's own processes work without"),
         ),
-        Capability::of(
+        Capability::new(
             "huge pages of other programs",
             "tend",
             needs(facts.thp.is_some(), "a kernel with CONFIG_TRANSPARENT_HUGEPAGE").and_then(
@@ -110,12 +108,12 @@ fn pages(facts: &Facts) -> Vec<Capability> {
     const USED_FOR: &str = "bench --page-size-bytes, study";
     let Some(settings) = &facts.thp else {
         let state = usable::page_size(facts, 0);
-        return vec![Capability::of("transparent huge pages", USED_FOR, state)];
+        return vec![Capability::new("transparent huge pages", USED_FOR, state)];
     };
     let mut found: Vec<Capability> = Vec::new();
     if let Some(size) = settings.pmd_size_bytes {
         let name = format!("THP of {}", fmt::size(size));
-        found.push(Capability::of(name, USED_FOR, usable::page_size(facts, size)));
+        found.push(Capability::new(name, USED_FOR, usable::page_size(facts, size)));
     }
     for &size in settings.sizes.keys().filter(|size| Some(**size) != settings.pmd_size_bytes) {
         let words = fmt::size(size);
@@ -123,7 +121,7 @@ fn pages(facts: &Facts) -> Vec<Capability> {
             let file = format!("hugepages-{}kB", size / 1024);
             reason.replace(&file, "hugepages-*kB").replace(&words, "that size")
         });
-        let one = Capability::of(format!("mTHP of {words}"), USED_FOR, state);
+        let one = Capability::new(format!("mTHP of {words}"), USED_FOR, state);
         match found.last_mut() {
             Some(last) if last.name.starts_with("mTHP") && last.needs == one.needs => {
                 last.name += &format!(", {words}");
@@ -155,7 +153,6 @@ fn tracefs(facts: &Facts) -> Result<&[String], String> {
     Ok(&tracing.clone_events)
 }
 
-/// What could disturb a timing.
 fn quiet(facts: &Facts) -> Vec<Capability> {
     const USED_FOR: &str = "every timing";
     let source = facts.clocksource.as_deref();
@@ -165,7 +162,7 @@ fn quiet(facts: &Facts) -> Vec<Capability> {
     let is_quiet = load.is_some_and(|load| load < cpus.max(1.0) / 2.0);
     let now = load.map_or("not readable".to_owned(), |load| load.to_string());
     vec![
-        Capability::of(
+        Capability::new(
             "memory that stays with this machine",
             USED_FOR,
             needs(
@@ -175,12 +172,12 @@ fn quiet(facts: &Facts) -> Vec<Capability> {
                  reporting of the balloon is switched off on the host",
             ),
         ),
-        Capability::of(
+        Capability::new(
             "a quiet machine",
             USED_FOR,
             needs(is_quiet, format!("other work to end: the load average is {now}")),
         ),
-        Capability::of(
+        Capability::new(
             "a clock that is read without a system call",
             USED_FOR,
             needs(
@@ -191,12 +188,12 @@ fn quiet(facts: &Facts) -> Vec<Capability> {
                 ),
             ),
         ),
-        Capability::of(
+        Capability::new(
             "pages that nobody merges",
             USED_FOR,
             needs(facts.ksm != Some(1), "KSM stopped: echo 0 > /sys/kernel/mm/ksm/run"),
         ),
-        Capability::of(
+        Capability::new(
             "perf and BPF for the whole machine",
             "observe",
             needs(

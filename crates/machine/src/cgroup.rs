@@ -16,9 +16,7 @@ const V1_UNLIMITED_BYTES: u64 = i64::MAX as u64 - 0xffff;
 /// One limit on memory, at one level of the hierarchy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct MemoryBound {
-    /// The file that sets it.
     pub file: String,
-    /// The limit.
     pub limit_bytes: u64,
     /// Charged now, page cache included.
     pub usage_bytes: Option<u64>,
@@ -40,9 +38,7 @@ impl MemoryBound {
 pub struct TaskBound {
     /// The `pids.max` that sets it.
     pub file: String,
-    /// The limit, in tasks.
     pub limit: u64,
-    /// Tasks now.
     pub current: Option<u64>,
 }
 
@@ -146,7 +142,7 @@ fn levels(mount: &MountInfo, group: &str) -> Option<Vec<String>> {
     }
     let leaf = mount.mount_point.join(inside);
     let folders = leaf.ancestors().take_while(|folder| folder.starts_with(&mount.mount_point));
-    Some(folders.map(|of| of.to_string_lossy().trim_end_matches('/').to_owned()).collect())
+    Some(folders.map(|folder| folder.to_string_lossy().trim_end_matches('/').to_owned()).collect())
 }
 
 /// `max`, a version 1 "no limit" and an absent file are `None`.

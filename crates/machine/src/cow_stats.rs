@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use cowlab_schema::{Policy, Quantile};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::policy::settings_now;
 use crate::root::{ReadError, Root};
@@ -16,13 +18,11 @@ pub const SYSTEM: &str = "/proc/cow_stats";
 pub const PROCESS: &str = "/proc/PID/cow_stats";
 
 /// A duration's figures, in ns; the kernel's histogram gives the quantiles.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct Times {
-    /// Sum.
     pub total_ns: Option<u64>,
-    /// Mean.
     pub avg_ns: Option<u64>,
-    /// Median.
     pub p50_ns: Option<u64>,
     /// 90th percentile.
     pub p90_ns: Option<u64>,
@@ -30,7 +30,6 @@ pub struct Times {
     pub p95_ns: Option<u64>,
     /// 99th percentile.
     pub p99_ns: Option<u64>,
-    /// Maximum.
     pub max_ns: Option<u64>,
 }
 
@@ -51,19 +50,19 @@ impl Times {
 }
 
 /// `/proc/cow_stats` since it was reset.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct CowStats {
     /// Copy-on-write faults that copied a page.
     pub faults: Option<u64>,
-    /// Those of them that were timed.
     pub timed_faults: Option<u64>,
     /// The copy of the faulting page alone.
+    #[serde(skip)]
     pub copy: Times,
     /// From the entry of the fault handler to the new entry being set.
+    #[serde(skip)]
     pub fault: Times,
-    /// Neighbours that were looked at.
     pub precopy_attempts: Option<u64>,
-    /// Neighbours that were copied ahead.
     pub precopy_success: Option<u64>,
     /// Copied ahead and written before they were unmapped or forked again.
     pub precopy_written: Option<u64>,
@@ -71,28 +70,27 @@ pub struct CowStats {
     pub precopy_wasted: Option<u64>,
     /// Copied ahead and lost track of: swapped out, moved.
     pub precopy_unknown: Option<u64>,
-    /// TLB flushes of these faults.
     pub flushes: Option<u64>,
     /// Times that a page-table lock was taken for them.
     pub ptl_holds: Option<u64>,
     /// Calls of the page allocator for them.
     pub allocations: Option<u64>,
     /// Neighbours that were not copied, by the reason.
+    #[serde(skip)]
     pub precopy_refused: BTreeMap<String, u64>,
 }
 
 /// `/proc/PID/cow_stats`: of one address space since its exec or fork.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct ProcessCowStats {
     /// Copy-on-write faults that copied a page.
     pub faults: Option<u64>,
-    /// Pages copied ahead.
     pub precopied: Option<u64>,
     /// Of those unmapped or forked again: the written.
     pub precopy_written: Option<u64>,
     /// Of the same: the rest.
     pub precopy_wasted: Option<u64>,
-    /// Lost track of.
     pub precopy_unknown: Option<u64>,
 }
 
@@ -108,57 +106,23 @@ impl CowStats {
 
     /// Decodes the file's text. `path` is for messages.
     pub fn decode(text: &str, path: &Path) -> Result<CowStats, ReadError> {
-        let mut stats = CowStats::default();
-        for (key, value) in figures(text, path)? {
-            if let Some(reason) = key.strip_prefix("precopy_refused_") {
-                stats.precopy_refused.insert(reason.to_owned(), value);
-                continue;
-            }
-            let place = match key {
-                "faults" => &mut stats.faults,
-                "timed_faults" => &mut stats.timed_faults,
-                "total_ns" => &mut stats.copy.total_ns,
-                "max_ns" => &mut stats.copy.max_ns,
-                "precopy_attempts" => &mut stats.precopy_attempts,
-                "precopy_success" => &mut stats.precopy_success,
-                "precopy_written" => &mut stats.precopy_written,
-                "precopy_wasted" => &mut stats.precopy_wasted,
-                "precopy_unknown" => &mut stats.precopy_unknown,
-                "flushes" => &mut stats.flushes,
-                "ptl_holds" => &mut stats.ptl_holds,
-                "allocations" => &mut stats.allocations,
-                _ => match stats.times_of(key) {
-                    Some(place) => place,
-                    // What a later kernel tells as well.
-                    None => continue,
-                },
-            };
-            *place = Some(value);
-        }
+        let figures = figures(text, path)?;
+        let document: Times = fields(&figures, "");
+        let mut stats = CowStats {
+            copy: Times {
+                total_ns: document.total_ns,
+                max_ns: document.max_ns,
+                ..fields(&figures, "copy_")
+            },
+            fault: fields(&figures, "fault_"),
+            precopy_refused: fields(&figures, "precopy_refused_"),
+            ..fields(&figures, "")
+        };
         if stats.timed_faults.or(stats.copy.total_ns) == Some(0) {
             // The document's first line always has its times: 0 where nothing was timed.
             (stats.copy, stats.fault) = Default::default();
         }
         Ok(stats)
-    }
-
-    fn times_of(&mut self, key: &str) -> Option<&mut Option<u64>> {
-        let (what, figure) = key.split_once('_')?;
-        let times = match what {
-            "copy" => &mut self.copy,
-            "fault" => &mut self.fault,
-            _ => return None,
-        };
-        Some(match figure {
-            "total_ns" => &mut times.total_ns,
-            "avg_ns" => &mut times.avg_ns,
-            "p50_ns" => &mut times.p50_ns,
-            "p90_ns" => &mut times.p90_ns,
-            "p95_ns" => &mut times.p95_ns,
-            "p99_ns" => &mut times.p99_ns,
-            "max_ns" => &mut times.max_ns,
-            _ => return None,
-        })
     }
 }
 
@@ -176,20 +140,17 @@ impl ProcessCowStats {
 
     /// Decodes the file's text. `path` is for messages.
     pub fn decode(text: &str, path: &Path) -> Result<ProcessCowStats, ReadError> {
-        let mut stats = ProcessCowStats::default();
-        for (key, value) in figures(text, path)? {
-            let place = match key {
-                "faults" => &mut stats.faults,
-                "precopied" => &mut stats.precopied,
-                "precopy_written" => &mut stats.precopy_written,
-                "precopy_wasted" => &mut stats.precopy_wasted,
-                "precopy_unknown" => &mut stats.precopy_unknown,
-                _ => continue,
-            };
-            *place = Some(value);
-        }
-        Ok(stats)
+        Ok(fields(&figures(text, path)?, ""))
     }
+}
+
+/// The fields of `T` from the figures whose key begins with `prefix`; other keys are a later kernel's.
+fn fields<T: DeserializeOwned>(figures: &[(&str, u64)], prefix: &str) -> T {
+    let named = |(key, value): &(&str, u64)| {
+        Some((key.strip_prefix(prefix)?.to_owned(), serde_json::Value::from(*value)))
+    };
+    let map = figures.iter().filter_map(named).collect();
+    serde_json::from_value(serde_json::Value::Object(map)).expect("each field is a number")
 }
 
 /// Every `key: value` of the text, several a line allowed.

@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use crate::root::{Reader, Root};
 
-/// The processors.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Cpu {
     /// Numbers of the CPUs that this process may use, ascending.

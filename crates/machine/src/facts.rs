@@ -31,9 +31,7 @@ pub struct Facts {
     pub architecture: String,
     /// `uname -r`; empty where it is not known.
     pub kernel: String,
-    /// Size of a base page.
     pub page_size_bytes: u64,
-    /// The CPUs.
     pub cpu: Cpu,
     /// `/proc/meminfo`.
     pub memory: Option<Memory>,
@@ -43,11 +41,9 @@ pub struct Facts {
     pub max_map_count: Option<u64>,
     /// Limits of this process's control groups.
     pub cgroup: Cgroup,
-    /// Resource limits of this process.
     pub limits: Option<ResourceLimits>,
     /// Limits on the number of tasks on the machine.
     pub tasks: TaskLimits,
-    /// Who this process is.
     pub credentials: Option<Credentials>,
     /// Transparent huge pages; `None` on a kernel without.
     pub thp: Option<Thp>,
@@ -61,11 +57,9 @@ pub struct Facts {
     pub smaps_rollup: bool,
     /// Whether the kernel can report free pages to the hypervisor, which may take them back.
     pub page_reporting: bool,
-    /// The kernel's clock source.
     pub clocksource: Option<String>,
     /// Each CPU vulnerability and the state of its mitigation.
     pub mitigations: BTreeMap<String, String>,
-    /// Load average over one minute.
     pub load_average: Option<f64>,
     /// What of document 002's policies and counts the kernel has.
     pub cow: CowSettings,

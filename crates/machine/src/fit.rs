@@ -13,7 +13,6 @@ const SPARE_BYTES: u64 = 256 << 20;
 /// Address space of a probe beside its heap: its image, stack and buffers.
 const PROGRAM_BYTES: u64 = 16 << 20;
 
-/// What a probe will use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Need {
     /// Heap of the parent, all of it populated.
@@ -44,15 +43,12 @@ pub enum Limit {
 /// The probe does not fit, and what would.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 pub struct TooLarge {
-    /// What was asked.
     pub need: Need,
     /// What that takes of the limit that binds.
     pub needed_bytes: u64,
     /// What must be left of it besides.
     pub spare_bytes: u64,
-    /// What is free of it.
     pub free_bytes: u64,
-    /// The limit that binds.
     pub limit: Limit,
     /// The largest heap, a multiple of the page size, that fits with the same fraction written
     /// (see [`Need::with_heap`]); 0 where none does.
@@ -68,7 +64,6 @@ impl Need {
         Need { heap_bytes, written_bytes, ..*self }
     }
 
-    /// What this takes of a limit, in bytes.
     fn takes(&self, limit: &Limit, base_page_bytes: u64) -> u128 {
         let heap =
             u128::from(self.heap_bytes).next_multiple_of(u128::from(self.page_size_bytes.max(1)));

@@ -20,46 +20,19 @@ pub enum GuardError {
     },
     /// The setting could not be read or written.
     #[error("{}: {source}{hint}", path.display())]
-    Io {
-        /// The setting's file.
-        path: PathBuf,
-        /// What the kernel answered.
-        source: io::Error,
-        /// What would help, or nothing.
-        hint: &'static str,
-    },
+    Io { path: PathBuf, source: io::Error, hint: &'static str },
     /// Another run changes it, or relies on it, now.
     #[error("{}: another run holds this setting; wait until it ends", path.display())]
-    Busy {
-        /// The setting's file.
-        path: PathBuf,
-    },
+    Busy { path: PathBuf },
     /// The file's text has neither one word nor one that is selected.
     #[error("{}: expected one selected word or a number, found {found:?}", path.display())]
-    Unexpected {
-        /// The setting's file.
-        path: PathBuf,
-        /// The file's text.
-        found: String,
-    },
+    Unexpected { path: PathBuf, found: String },
     /// The kernel took a value and shows another one.
     #[error("{}: {value} was written, and it shows {found:?}", path.display())]
-    NotKept {
-        /// The setting's file.
-        path: PathBuf,
-        /// What was written.
-        value: String,
-        /// What the file holds.
-        found: String,
-    },
+    NotKept { path: PathBuf, value: String, found: String },
     /// The shell that would put it back did not start, or did not manage to.
     #[error("the guardian (/bin/sh) of {}: {reason}", path.display())]
-    Guardian {
-        /// The setting's file.
-        path: PathBuf,
-        /// What happened.
-        reason: String,
-    },
+    Guardian { path: PathBuf, reason: String },
 }
 
 /// A lock on a setting's file. It is given up when this is dropped, not when its last descriptor is
@@ -100,7 +73,7 @@ impl Guard {
     /// Writes each value into its file below `root`, in that order; the caller has the user's
     /// consent. After an error the settings are as they were.
     pub fn set(root: &Root, values: &[(&str, &str)]) -> Result<Guard, GuardError> {
-        let guard = Guard::of(root, values.iter().map(|(file, _)| *file))?;
+        let guard = Guard::hold(root, values.iter().map(|(file, _)| *file))?;
         for (file, value) in values {
             guard.write(file, value)?;
         }
@@ -110,7 +83,7 @@ impl Guard {
     /// Remembers the settings in `files`, which [`Guard::write`] may then change. The last one is
     /// put back first. What a guard left behind that was killed together with its guardian is put
     /// back before. An error changes nothing else.
-    pub fn of<'a>(
+    pub fn hold<'a>(
         root: &Root,
         files: impl IntoIterator<Item = &'a str>,
     ) -> Result<Guard, GuardError> {
@@ -118,7 +91,7 @@ impl Guard {
         for file in files {
             let path = root.path(file);
             locks.push(Lock::take(&path, File::try_lock)?);
-            let record = Record::of(root, file);
+            let record = Record::new(root, file);
             if let Some(value) = record.stale(root) {
                 write(&path, &value)?;
             }
@@ -145,7 +118,7 @@ impl Guard {
     pub fn ensure(root: &Root, file: &str, words: &[&str]) -> Result<Guard, GuardError> {
         let path = root.path(file);
         let lock = Lock::take(&path, File::try_lock_shared)?;
-        let is_stale = Record::of(root, file).stale(root).is_some();
+        let is_stale = Record::new(root, file).stale(root).is_some();
         if !is_stale && words.contains(&read(&path)?.as_str()) {
             let (root, old) = (root.clone(), Vec::new());
             return Ok(Guard { root, path, old, guardian: None, _locks: vec![lock] });
@@ -271,7 +244,7 @@ mod tests {
             fs::write(root.path(SWITCH), old).unwrap();
             let guard = on().unwrap();
             assert_eq!(fs::read_to_string(root.path(SWITCH)).unwrap(), "1\n");
-            assert!(matches!(Guard::of(&root, [SWITCH]), Err(GuardError::Busy { .. })));
+            assert!(matches!(Guard::hold(&root, [SWITCH]), Err(GuardError::Busy { .. })));
             drop(guard);
             assert_eq!(fs::read_to_string(root.path(SWITCH)).unwrap(), old);
         }

@@ -47,7 +47,6 @@ pub struct TaskLimits {
 /// Who this process is, of `/proc/self/status`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Credentials {
-    /// Effective user.
     pub euid: u32,
     /// CapEff: one bit a capability.
     pub capabilities: u64,

@@ -9,25 +9,20 @@ use crate::root::{Reader, Root};
 /// `/proc/meminfo` (proc_meminfo(5)), sizes in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Memory {
-    /// MemTotal.
     pub total_bytes: u64,
     /// MemAvailable: what a program can take without swapping, by the kernel's estimate.
     pub available_bytes: Option<u64>,
-    /// MemFree.
     pub free_bytes: u64,
     /// SwapTotal; 0 is a machine without swap.
     pub swap_total_bytes: u64,
-    /// SwapFree.
     pub swap_free_bytes: u64,
     /// CommitLimit: in force only where `vm.overcommit_memory` is 2.
     pub commit_limit_bytes: Option<u64>,
     /// Committed_AS: promised so far.
     pub committed_bytes: u64,
-    /// PageTables.
     pub page_tables_bytes: Option<u64>,
     /// HugePages_Total: pages in the hugetlb pool.
     pub hugetlb_total_pages: Option<u64>,
-    /// HugePages_Free.
     pub hugetlb_free_pages: Option<u64>,
     /// HugePages_Rsvd: free ones that are promised to mappings already.
     pub hugetlb_reserved_pages: Option<u64>,

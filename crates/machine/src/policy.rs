@@ -10,7 +10,6 @@ use crate::root::{Reader, Root};
 
 /// 0: copy only the page that was written; 1: its neighbours ahead as well; 2: its region.
 pub(crate) const PRECOPY: &str = "proc/sys/vm/cow_precopy";
-/// How many neighbours.
 pub(crate) const PRECOPY_PAGES: &str = "proc/sys/vm/cow_precopy_pages";
 /// The order of the folios that aligned runs of copies go into; 0: base pages.
 pub(crate) const PRECOPY_ORDER: &str = "proc/sys/vm/cow_precopy_order";
@@ -85,7 +84,6 @@ impl CowSettings {
     }
 }
 
-/// The settings now.
 pub fn settings_now(root: &Root) -> CowSettings {
     probe(&Reader::new(root))
 }
@@ -153,7 +151,7 @@ impl PolicyGuard {
     pub fn new(root: &Root) -> Result<PolicyGuard, GuardError> {
         // What switches the others on is put back first.
         let files = ALL.into_iter().rev().filter(|file| *file == PRECOPY || root.exists(file));
-        Ok(PolicyGuard { root: root.clone(), guard: Guard::of(root, files)? })
+        Ok(PolicyGuard { root: root.clone(), guard: Guard::hold(root, files)? })
     }
 
     /// Switches to `policy`, which alone decides whether faults are counted; `stock` is what there

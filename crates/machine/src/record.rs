@@ -15,7 +15,6 @@ use crate::root::Root;
 const FOLDER: &str = "run/cowlab";
 const BOOT: &str = "proc/sys/kernel/random/boot_id";
 
-/// A setting as it was.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) path: PathBuf,
@@ -29,7 +28,7 @@ pub(crate) struct Record(Option<PathBuf>);
 
 impl Record {
     /// Of the setting in `file`.
-    pub(crate) fn of(root: &Root, file: &str) -> Record {
+    pub(crate) fn new(root: &Root, file: &str) -> Record {
         let folder = root.path(FOLDER);
         let _ = DirBuilder::new().mode(0o700).create(&folder);
         let own = |facts: &fs::Metadata| {
@@ -66,7 +65,6 @@ impl Record {
         file.sync_all()
     }
 
-    /// The setting is as it was.
     pub(crate) fn remove(&self) {
         if let Some(path) = &self.0 {
             let _ = fs::remove_file(path);

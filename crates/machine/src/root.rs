@@ -16,26 +16,13 @@ pub struct Root(PathBuf);
 pub enum ReadError {
     /// The kernel refused to open or read it.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// The file, with the root.
-        path: PathBuf,
-        /// What the kernel answered.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// It is empty, or ends in the middle of a line.
     #[error("{}: cut short (the last line has no end)", path.display())]
-    Cut {
-        /// The file, with the root.
-        path: PathBuf,
-    },
+    Cut { path: PathBuf },
     /// Its text is not what proc(5) or the kernel's documentation describes.
     #[error("{}: {reason}", path.display())]
-    Malformed {
-        /// The file, with the root.
-        path: PathBuf,
-        /// What was wrong.
-        reason: String,
-    },
+    Malformed { path: PathBuf, reason: String },
 }
 
 impl Default for Root {
@@ -162,7 +149,6 @@ impl<'a> Reader<'a> {
         Some(text.to_owned())
     }
 
-    /// One number.
     pub(crate) fn number(&self, file: &str) -> Option<u64> {
         let text = self.text(file)?;
         let number = text.parse().ok();

@@ -10,7 +10,6 @@ use serde::Serialize;
 use crate::guard::{Guard, GuardError, selected};
 use crate::root::{Reader, Root};
 
-/// The folder of the settings.
 pub(crate) const FOLDER: &str = "/sys/kernel/mm/transparent_hugepage";
 
 /// The settings of transparent huge pages.

@@ -15,7 +15,6 @@ const CLONE_EVENTS: [&str; 4] =
 /// A mounted tracefs (kernel: Documentation/trace/events.rst).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Tracing {
-    /// Where it is mounted.
     pub mount_point: String,
     /// Whether this process may read the events in it.
     pub readable: bool,

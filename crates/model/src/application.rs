@@ -181,7 +181,11 @@ impl ApplicationProfile {
     /// Base pages whose page tables no kernel leaves for after fork: those of files, and stacks.
     pub fn kept_pages(&self) -> u64 {
         let is_deferred = |name: &str| name.starts_with("heap") || name.starts_with("anonymous");
-        self.mappings.iter().filter(|of| !is_deferred(&of.name)).map(|of| of.pages).sum()
+        self.mappings
+            .iter()
+            .filter(|mapping| !is_deferred(&mapping.name))
+            .map(|mapping| mapping.pages)
+            .sum()
     }
 
     /// Regions that are full, or nearly so: they could be one huge page each. And those of them that

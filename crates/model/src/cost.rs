@@ -333,9 +333,9 @@ fn base_terms(
     let teardown = PerPage::above(curve, |p| Some(p.rest), base.rest.ns);
     let writes = PerPage::above(curve, |p| p.written.map(|w| w.write), 0.0);
     // What a cycle with every page written costs beyond one with none, page by page.
-    let beyond = |of: fn(&CyclePoint) -> Option<(Measured, Measured)>| {
+    let beyond = |pair: fn(&CyclePoint) -> Option<(Measured, Measured)>| {
         let points = curve.points.iter().filter(|p| p.pages > 0).filter_map(|p| {
-            let (with, without) = of(p)?;
+            let (with, without) = pair(p)?;
             let ns = ((with.ns - without.ns) / p.pages as f64).max(0.0);
             Some((p.pages as f64, Measured { ns, log_spread: with.log_spread }))
         });

@@ -138,12 +138,14 @@ impl MachineProfile {
         for cost in self.costs.values_mut().filter(|cost| cost.unit.starts_with("ns")) {
             cost.estimate = cost.estimate.scaled(factor);
         }
-        let scale = |of: &mut Measured| of.ns *= factor;
+        let scale = |measured: &mut Measured| measured.ns *= factor;
         for curve in &mut self.curves {
             for point in &mut curve.points {
                 [&mut point.fork, &mut point.rest].into_iter().for_each(scale);
                 let written = point.written.as_mut().into_iter();
-                written.flat_map(|of| [&mut of.fork, &mut of.write, &mut of.rest]).for_each(scale);
+                written
+                    .flat_map(|cycle| [&mut cycle.fork, &mut cycle.write, &mut cycle.rest])
+                    .for_each(scale);
             }
         }
         self.entries_among_work.iter_mut().for_each(|point| scale(&mut point.entry));

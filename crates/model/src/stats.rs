@@ -34,9 +34,9 @@ impl Estimate {
     }
 
     /// What a function that never falls makes of it.
-    pub fn map(self, of: impl Fn(f64) -> f64) -> Estimate {
+    pub fn map(self, change: impl Fn(f64) -> f64) -> Estimate {
         let Estimate { value, low, high, count } = self;
-        Estimate { value: of(value), low: of(low), high: of(high), count }
+        Estimate { value: change(value), low: change(low), high: change(high), count }
     }
 }
 

@@ -49,11 +49,11 @@ pub trait Cell: Clone + Default + 'static {
     /// What its probe is told.
     fn arguments(&self) -> Vec<String> {
         let values = self.values();
-        let of = |passed| values.iter().filter(move |(field, _)| field.passed() == passed);
+        let by = |passed| values.iter().filter(move |(field, _)| field.passed() == passed);
         let dashed = |name: &str| name.replace('_', "-");
         let named =
-            of(Passed::Named).map(|(field, text)| format!("--{}={text}", dashed(field.name())));
-        named.chain(of(Passed::Positional).map(|(_, text)| text.clone())).collect()
+            by(Passed::Named).map(|(field, text)| format!("--{}={text}", dashed(field.name())));
+        named.chain(by(Passed::Positional).map(|(_, text)| text.clone())).collect()
     }
 }
 

@@ -192,11 +192,11 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_is_told_everything_once() {
-        let told = DoFork { pinned: false, ..DoFork::new(3, 1 << 20, 0.5, 4096) }.arguments();
-        assert_eq!(told[told.len() - 3..], ["3", "1048576", "0.5"]);
-        assert!(told.contains(&"--pinned=false".to_owned()), "{told:?}");
+    fn a_probe_gets_every_argument_once() {
+        let arguments = DoFork { pinned: false, ..DoFork::new(3, 1 << 20, 0.5, 4096) }.arguments();
+        assert_eq!(arguments[arguments.len() - 3..], ["3", "1048576", "0.5"]);
+        assert!(arguments.contains(&"--pinned=false".to_owned()), "{arguments:?}");
         // All but the policy, which is the kernel's.
-        assert_eq!(told.len(), BENCH.params.len() - 1);
+        assert_eq!(arguments.len(), BENCH.params.len() - 1);
     }
 }

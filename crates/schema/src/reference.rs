@@ -19,7 +19,7 @@ Made from `crates/schema` by `make docs/metrics.md`.
 pub fn page() -> String {
     let mut page = HEAD.to_owned();
     for bench in BENCHES.iter().chain(SETTINGS) {
-        of(bench, &mut page).expect("a string takes everything");
+        bench_tables(bench, &mut page).expect("a string takes everything");
     }
     summaries(&mut page).expect("a string takes everything");
     page
@@ -42,17 +42,18 @@ fn summaries(page: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-fn of(bench: &Bench, page: &mut String) -> std::fmt::Result {
+fn bench_tables(bench: &Bench, page: &mut String) -> std::fmt::Result {
     writeln!(page, "\n## {}\n\n{}.\n", bench.name, bench.about.trim())?;
     // What the program decides by itself and no row has is nobody's business.
-    let told = |field: &&&dyn Field| (field.stored(), field.reach()) != (Stored::Never, Reach::Own);
-    if bench.params.iter().any(|field| told(&field)) {
+    let is_listed =
+        |field: &&&dyn Field| (field.stored(), field.reach()) != (Stored::Never, Reach::Own);
+    if bench.params.iter().any(|field| is_listed(&field)) {
         writeln!(
             page,
             "| parameter | what | values | default | by |\n| --- | --- | --- | --- | --- |"
         )?;
     }
-    for field in bench.params.iter().filter(told) {
+    for field in bench.params.iter().filter(is_listed) {
         let default = match (field.by_machine(), field.default()) {
             (Some(words), _) => words.to_owned(),
             (None, Some(default)) => format!("`{default}`"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The children of a process that are alive, with what tells them from later ones.
+//! The living children of a process.
 
 use std::{fs, io};
 
@@ -7,34 +7,32 @@ use crate::process::error::ProcessError;
 use crate::process::stat::Stat;
 use crate::process::target::Target;
 
-/// A child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Child {
-    /// Its pid.
     pub pid: i32,
     /// Its name, parent, state and start.
     pub stat: Stat,
 }
 
-/// The children that are alive, by pid: those of any of its threads. Children of children are not
-/// among them, and neither are those who wait to be reaped. Fails once the process itself has
-/// ended.
-pub fn children(of: &Target) -> Result<Vec<Child>, ProcessError> {
-    let mut pids = match listed(of)? {
+/// The living children of all its threads, by PID, without grandchildren and without those that wait to
+/// be reaped. Fails once the process itself has ended.
+pub fn children(target: &Target) -> Result<Vec<Child>, ProcessError> {
+    let mut pids = match listed(target)? {
         Some(pids) => pids,
-        None => return Ok(among(of.pid(), &everybody())),
+        None => return Ok(among(target.pid(), &all_processes())),
     };
     pids.sort_unstable();
     Ok(pids.into_iter().filter_map(read).collect())
 }
 
-/// The living children that run on as they were forked; and those of which that may not be seen.
-pub fn forked(of: &Target) -> Result<(Vec<Target>, Vec<i32>), ProcessError> {
-    let image = of.image()?;
+/// The living children that have not executed another program, and the PIDs of those whose program
+/// may not be read.
+pub fn forked(target: &Target) -> Result<(Vec<Target>, Vec<i32>), ProcessError> {
+    let image = target.image()?;
     let (mut forked, mut unseen) = (Vec::new(), Vec::new());
-    for target in pids(of)?.into_iter().filter_map(|pid| Target::open(pid).ok()) {
-        match target.image() {
-            Ok(its) if its == image => forked.push(target),
+    for child in pids(target)?.into_iter().filter_map(|pid| Target::open(pid).ok()) {
+        match child.image() {
+            Ok(its) if its == image => forked.push(child),
             Err(ProcessError::NoPermission { pid, .. }) => unseen.push(pid),
             _ => {}
         }
@@ -42,26 +40,26 @@ pub fn forked(of: &Target) -> Result<(Vec<Target>, Vec<i32>), ProcessError> {
     Ok((forked, unseen))
 }
 
-/// The numbers of the children alone, which is cheaper by the read of a file for each; those who wait
-/// to be reaped are among them. Fails once the process itself has ended.
-pub fn pids(of: &Target) -> Result<Vec<i32>, ProcessError> {
-    let all = || among(of.pid(), &everybody()).into_iter().map(|child| child.pid).collect();
-    Ok(listed(of)?.unwrap_or_else(all))
+/// The PIDs of the children, those that wait to be reaped included: cheaper, since no file is read for
+/// each. Fails once the process itself has ended.
+pub fn pids(target: &Target) -> Result<Vec<i32>, ProcessError> {
+    let all = || among(target.pid(), &all_processes()).into_iter().map(|child| child.pid).collect();
+    Ok(listed(target)?.unwrap_or_else(all))
 }
 
 /// By the kernel's own lists, one a thread; `None` without CONFIG_PROC_CHILDREN.
-fn listed(of: &Target) -> Result<Option<Vec<i32>>, ProcessError> {
-    let threads = fs::read_dir(of.path("task")).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => of.lost_memory(),
-        _ => of.failed("task", error),
+fn listed(target: &Target) -> Result<Option<Vec<i32>>, ProcessError> {
+    let threads = fs::read_dir(target.path("task")).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => target.lost_memory(),
+        _ => target.failed("task", error),
     })?;
-    // Whether the number has changed hands is asked after the folder was opened by it.
-    of.stat()?;
+    // The folder was opened by PID: check afterwards that it is still the same process.
+    target.stat()?;
     let mut pids = Vec::new();
     for thread in threads.flatten() {
         match fs::read_to_string(thread.path().join("children")) {
             Ok(text) => pids.extend(text.split_ascii_whitespace().flat_map(str::parse::<i32>)),
-            // A thread that ended meanwhile has no children: its threads inherited them.
+            // A thread that ended meanwhile has no children: other threads inherited them.
             Err(_) if !thread.path().exists() => {}
             Err(_) => return Ok(None),
         }
@@ -76,8 +74,8 @@ fn among(parent: i32, all: &[Child]) -> Vec<Child> {
     found
 }
 
-/// Every process that this one may see.
-fn everybody() -> Vec<Child> {
+/// Every visible process.
+fn all_processes() -> Vec<Child> {
     let names = fs::read_dir("/proc").into_iter().flatten().flatten();
     names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(read).collect()
 }
@@ -110,8 +108,8 @@ mod tests {
         std::io::Read::read(shell.stdout.as_mut().unwrap(), &mut [0; 6]).unwrap();
         let target = Target::open(shell.id() as i32).unwrap();
         let grandchildren = || -> usize {
-            let of = |child: Child| children(&Target::open(child.pid).unwrap()).unwrap().len();
-            children(&target).unwrap().into_iter().map(of).sum()
+            let count = |child: Child| children(&Target::open(child.pid).unwrap()).unwrap().len();
+            children(&target).unwrap().into_iter().map(count).sum()
         };
         let wait = Instant::now();
         while grandchildren() < 1 && wait.elapsed().as_secs() < 10 {
@@ -124,7 +122,7 @@ mod tests {
         let who = |all: &[Child]| -> Vec<(i32, u64)> {
             all.iter().map(|child| (child.pid, child.stat.start_ticks)).collect()
         };
-        assert_eq!(who(&found), who(&among(target.pid(), &everybody())));
+        assert_eq!(who(&found), who(&among(target.pid(), &all_processes())));
         assert!(found.iter().all(|child| child.stat.start_ticks >= target.start_ticks()));
         assert_eq!(grandchildren(), 1);
         kill_process_group(Pid::from_child(&shell), Signal::KILL).unwrap();

@@ -12,50 +12,26 @@ pub enum ProcessError {
     #[error(
         "there is no process {pid}: it has ended, or never was; `cowlab` lists those that fork"
     )]
-    NoSuchProcess {
-        /// The pid.
-        pid: i32,
-    },
+    NoSuchProcess { pid: i32 },
     /// It ended while it was looked at.
     #[error("process {pid} ended while it was looked at")]
-    Vanished {
-        /// The pid.
-        pid: i32,
-    },
+    Vanished { pid: i32 },
     /// It executed another program while it was looked at.
     #[error("process {pid} executed another program while it was looked at")]
-    Executed {
-        /// The pid.
-        pid: i32,
-    },
+    Executed { pid: i32 },
     /// It has no memory of its own: a kernel thread, or a zombie.
     #[error("process {pid} ({name}) has no memory of its own: it is a kernel thread or a zombie")]
-    NoMemory {
-        /// The pid.
-        pid: i32,
-        /// Its name.
-        name: String,
-    },
+    NoMemory { pid: i32, name: String },
     /// This process may not look at it.
     #[error(
         "process {pid}: {} may not be read: run as root, as uid {uid}, or with CAP_SYS_PTRACE \
          (where it is so already, a container or a security module forbids it)",
         path.display()
     )]
-    NoPermission {
-        /// The pid.
-        pid: i32,
-        /// The file.
-        path: PathBuf,
-        /// The process's user.
-        uid: u32,
-    },
+    NoPermission { pid: i32, path: PathBuf, uid: u32 },
     /// The kernel has no such file.
     #[error("this kernel has no {}: it needs CONFIG_PROC_PAGE_MONITOR", path.display())]
-    Unsupported {
-        /// The file.
-        path: PathBuf,
-    },
+    Unsupported { path: PathBuf },
     /// A file could not be read or understood.
     #[error(transparent)]
     Read(#[from] ReadError),

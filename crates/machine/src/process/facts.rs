@@ -15,20 +15,15 @@ use crate::root::{ReadError, Reader, Root};
 /// A process as fork sees it (proc_pid_status(5), proc_pid_smaps(5)); sizes in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ProcessFacts {
-    /// Its pid.
     pub pid: i32,
-    /// Its name.
     pub name: String,
     /// Its real user, whose tasks RLIMIT_NPROC counts.
     pub uid: u32,
-    /// Its effective user and capabilities.
     pub credentials: Credentials,
     /// Whether it is in the first user namespace, where capabilities count for limits; `None` where
     /// that may not be read.
     pub in_first_user_namespace: Option<bool>,
-    /// Its threads.
     pub threads: u64,
-    /// VmSize.
     pub virtual_bytes: Option<u64>,
     /// VmPTE: page tables of the process itself.
     pub page_tables_bytes: Option<u64>,
@@ -40,9 +35,7 @@ pub struct ProcessFacts {
     pub swapped_bytes: Option<u64>,
     /// The part of `anonymous_bytes` in PMD-mapped huge pages.
     pub huge_bytes: Option<u64>,
-    /// Private_Dirty of all mappings.
     pub private_dirty_bytes: Option<u64>,
-    /// Private_Clean of all mappings.
     pub private_clean_bytes: Option<u64>,
     /// Private pages of the hugetlb pool, in mappings that a child gets.
     pub hugetlb_bytes: Option<u64>,
@@ -69,7 +62,6 @@ pub struct ProcessFacts {
     /// Tasks of its user, counted where RLIMIT_NPROC applies to it; at least this many where
     /// other processes are hidden.
     pub user_tasks: Option<u64>,
-    /// Limits of its control groups.
     pub cgroup: Cgroup,
 }
 
@@ -139,39 +131,39 @@ impl ProcessFacts {
                 *sum = Some(sum.unwrap_or(0) + bytes);
             }
         };
-        for (mapping, of) in all.iter().zip(&details) {
+        for (mapping, smaps) in all.iter().zip(&details) {
             let size = mapping.bytes();
-            add(&mut self.private_dirty_bytes, of.private_dirty_bytes);
-            add(&mut self.private_clean_bytes, of.private_clean_bytes);
-            if of.has(b"dc") {
+            add(&mut self.private_dirty_bytes, smaps.private_dirty_bytes);
+            add(&mut self.private_clean_bytes, smaps.private_clean_bytes);
+            if smaps.has(b"dc") {
                 self.not_inherited_bytes += size;
                 continue;
             }
             self.inherited_mappings += 1;
             let is_written = !mapping.is_shared && mapping.is_writable;
             // `ac` says it; without VmFlags, what the kernel would account by default.
-            let accounted = of.has(b"ac") || (of.flags.is_empty() && is_written);
+            let accounted = smaps.has(b"ac") || (smaps.flags.is_empty() && is_written);
             if accounted {
                 self.accounted_bytes += size;
                 self.largest_accounted_bytes = self.largest_accounted_bytes.max(size);
             }
-            if !accounted && is_written && of.has(b"nr") {
+            if !accounted && is_written && smaps.has(b"nr") {
                 self.unpromised_bytes += size;
             }
-            if of.has(b"wf") {
+            if smaps.has(b"wf") {
                 self.wiped_bytes += size;
                 continue;
             }
             if mapping.is_shared {
                 continue;
             }
-            let anonymous = of.anonymous_bytes.unwrap_or(0);
-            let swapped = of.swapped_bytes.unwrap_or(0);
+            let anonymous = smaps.anonymous_bytes.unwrap_or(0);
+            let swapped = smaps.swapped_bytes.unwrap_or(0);
             self.anonymous_bytes += anonymous;
-            add(&mut self.swapped_bytes, of.swapped_bytes);
-            add(&mut self.huge_bytes, of.huge_bytes);
-            add(&mut self.hugetlb_bytes, of.hugetlb_bytes);
-            add(&mut self.locked_bytes, of.locked_bytes);
+            add(&mut self.swapped_bytes, smaps.swapped_bytes);
+            add(&mut self.huge_bytes, smaps.huge_bytes);
+            add(&mut self.hugetlb_bytes, smaps.hugetlb_bytes);
+            add(&mut self.locked_bytes, smaps.locked_bytes);
             if anonymous + swapped > 0 {
                 self.inherited_anonymous_mappings += 1;
                 // One page of a table maps page/8 pages; no more tables than pages that are there.
@@ -215,5 +207,5 @@ fn user_tasks(reader: &Reader<'_>, uid: u32) -> u64 {
     let status = |pid: String| -> Option<Status> {
         reader.root.parse(&format!("proc/{pid}/status")).ok().flatten()
     };
-    pids.filter_map(status).filter(|of| of.ruid == uid).map(|of| of.threads).sum()
+    pids.filter_map(status).filter(|status| status.ruid == uid).map(|status| status.threads).sum()
 }

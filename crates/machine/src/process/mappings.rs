@@ -17,7 +17,6 @@ use crate::root::{ReadError, Root};
 /// What a mapping is, as document 000 tells segments apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// brk's.
     Heap,
     /// The first thread's stack; those of others are anonymous mappings.
     Stack,
@@ -37,7 +36,6 @@ impl Kind {
     pub const ALL: [Kind; 6] =
         [Kind::Heap, Kind::Stack, Kind::Anonymous, Kind::Data, Kind::Named, Kind::Special];
 
-    /// As samples have it.
     pub fn mapping(self) -> footprint::Mapping {
         match self {
             Kind::Heap => footprint::Mapping::Heap,
@@ -49,18 +47,15 @@ impl Kind {
         }
     }
 
-    /// Its name in samples.
     pub fn name(self) -> &'static str {
         self.mapping().name()
     }
 }
 
-/// One mapping.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapping {
     pub range: Range<u64>,
     pub kind: Kind,
-    pub is_readable: bool,
     pub is_writable: bool,
     pub is_executable: bool,
     /// MAP_SHARED: every process that maps it sees what one writes.
@@ -91,24 +86,20 @@ pub struct Smaps {
     /// AnonHugePages: the part of Anonymous in PMD-mapped huge pages.
     pub huge_bytes: Option<u64>,
     pub swapped_bytes: Option<u64>,
-    /// SwapPss.
     pub pss_swapped_bytes: Option<u64>,
     /// KSM: the part of Anonymous that the kernel merged with pages of the same content.
     pub ksm_bytes: Option<u64>,
     pub locked_bytes: Option<u64>,
-    /// Private_Hugetlb.
     pub hugetlb_bytes: Option<u64>,
     pub private_clean_bytes: Option<u64>,
     /// Private_Dirty: what no other process maps, written since it was mapped.
     pub private_dirty_bytes: Option<u64>,
-    pub shared_dirty_bytes: Option<u64>,
     /// KernelPageSize: larger than a base page only of hugetlb.
     pub page_size_bytes: Option<u64>,
     /// VmFlags, two letters each.
     pub flags: Vec<[u8; 2]>,
 }
 
-/// A process's sums, from smaps_rollup.
 pub type Rollup = Smaps;
 
 impl Smaps {
@@ -138,7 +129,6 @@ impl Smaps {
 }
 
 impl Mapping {
-    /// Its size.
     pub fn bytes(&self) -> u64 {
         self.range.end - self.range.start
     }
@@ -154,7 +144,7 @@ impl Mapping {
         let (start, end) = words.next()?.split_once('-')?;
         let hex = |text| u64::from_str_radix(text, 16).ok();
         let range = hex(start)?..hex(end)?;
-        let &[r, w, x, s] = words.next()?.as_bytes() else { return None };
+        let &[_, w, x, s] = words.next()?.as_bytes() else { return None };
         let offset_bytes = hex(words.next()?)?;
         let _device = words.next()?;
         let inode = words.next()?.parse().ok()?;
@@ -163,7 +153,6 @@ impl Mapping {
         (range.start < range.end).then(|| Mapping {
             kind: kind(name, inode, is_writable, is_shared),
             range,
-            is_readable: r == b'r',
             is_writable,
             is_executable: x == b'x',
             is_shared,
@@ -188,7 +177,6 @@ fn kind(name: Option<&str>, inode: u64, is_writable: bool, is_shared: bool) -> K
     }
 }
 
-/// The mappings, by address.
 pub fn mappings(target: &Target) -> Result<Vec<Mapping>, ProcessError> {
     read(target, "maps")
 }
@@ -263,7 +251,6 @@ fn add_detail(details: &mut Smaps, key: &str, value: &str) -> Option<()> {
         "AnonHugePages" => &mut details.huge_bytes,
         "Swap" => &mut details.swapped_bytes,
         "Private_Dirty" => &mut details.private_dirty_bytes,
-        "Shared_Dirty" => &mut details.shared_dirty_bytes,
         "KernelPageSize" => &mut details.page_size_bytes,
         "VmFlags" => {
             let flags = value.split_ascii_whitespace();

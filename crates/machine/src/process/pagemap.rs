@@ -16,17 +16,14 @@ use crate::process::target::Target;
 
 /// Entries read in one call: 128 MiB of 4 KiB pages. More gain nothing.
 const CHUNK_PAGES: usize = 32768;
-/// Regions of one scan.
 const CHUNK_REGIONS: usize = 4096;
 /// Entries in a row with no page that are not yielded: a table's.
 const HOLE_PAGES: usize = 512;
 
-/// One page of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Page(pub u64);
 
 impl Page {
-    /// In RAM.
     pub fn is_present(self) -> bool {
         self.0 >> 63 & 1 == 1
     }
@@ -85,8 +82,8 @@ pub struct Pagemap {
 
 impl Pagemap {
     /// Opens it. Needs a kernel with CONFIG_PROC_PAGE_MONITOR.
-    pub fn open(of: &Target) -> Result<Pagemap, ProcessError> {
-        let file = of.open_file("pagemap")?;
+    pub fn open(target: &Target) -> Result<Pagemap, ProcessError> {
+        let file = target.open_file("pagemap")?;
         let scans = scan::is_known(&file);
         Ok(Pagemap {
             file,
@@ -109,45 +106,44 @@ impl Pagemap {
         self.file.read_at(&mut [0; 8], 0).is_ok_and(|got| got == 8)
     }
 
-    /// Size of a page.
     pub fn page_bytes(&self) -> u64 {
         self.page_bytes
     }
 
     /// Yields the pages of `range` in runs, each with the address of its first. Where many in a
     /// row are neither in RAM nor in swap, they are left out; where the kernel can scan, they are
-    /// not even read. `of` is whose memory it is, for an error's reason.
+    /// not even read. `target` is the process, for an error's reason.
     pub fn for_each(
         &mut self,
-        of: &Target,
+        target: &Target,
         range: Range<u64>,
         mut each: impl FnMut(u64, &[Page]),
     ) -> Result<(), ProcessError> {
         if !self.scans {
-            return self.read(of, range, &mut each);
+            return self.read(target, range, &mut each);
         }
         let there = category::PRESENT | category::SWAPPED;
         let wanted = ScanFilter { any_of: there, returned: there, ..ScanFilter::default() };
         let mut populated: Vec<Range<u64>> = Vec::new();
-        self.scan(of, range, wanted, |region| match populated.last_mut() {
+        self.scan(target, range, wanted, |region| match populated.last_mut() {
             // Small holes are read along: a call costs as much as some hundred entries.
             Some(last) if region.start - last.end <= 64 << 12 => last.end = region.end,
             _ => populated.push(region.start..region.end),
         })?;
-        populated.into_iter().try_for_each(|range| self.read(of, range, &mut each))
+        populated.into_iter().try_for_each(|range| self.read(target, range, &mut each))
     }
 
     /// Yields regions of `range` by PAGEMAP_SCAN, in order of address.
     /// [`ProcessError::Unsupported`] where the kernel has no such call.
     pub fn scan(
         &mut self,
-        of: &Target,
+        target: &Target,
         range: Range<u64>,
         wanted: ScanFilter,
         mut each: impl FnMut(Region),
     ) -> Result<(), ProcessError> {
         if !self.scans {
-            return Err(ProcessError::Unsupported { path: of.path("pagemap") });
+            return Err(ProcessError::Unsupported { path: target.path("pagemap") });
         }
         self.regions.resize(CHUNK_REGIONS, Region::default());
         let mut joined = Joined::default();
@@ -157,7 +153,7 @@ impl Pagemap {
             let part = at..end.min(range.end);
             let (filled, stopped) =
                 scan::scan(&self.file, &part, most_pages, wanted, &mut self.regions)
-                    .map_err(|error| of.failed("pagemap", error.into()))?;
+                    .map_err(|error| target.failed("pagemap", error.into()))?;
             let whole = self.regions[..filled].iter().filter_map(|region| joined.add(*region));
             whole.for_each(&mut each);
             // Linux 6.18 has been seen to name an end before that of the last region it yielded,
@@ -175,7 +171,7 @@ impl Pagemap {
 
     fn read(
         &mut self,
-        of: &Target,
+        target: &Target,
         range: Range<u64>,
         each: &mut impl FnMut(u64, &[Page]),
     ) -> Result<(), ProcessError> {
@@ -186,9 +182,9 @@ impl Pagemap {
             let got = self
                 .file
                 .read_at(&mut self.bytes, at * 8)
-                .map_err(|error| of.failed("pagemap", error))?;
+                .map_err(|error| target.failed("pagemap", error))?;
             if got < 8 {
-                return Err(of.lost_memory());
+                return Err(target.lost_memory());
             }
             self.pages.clear();
             let (entries, _) = self.bytes[..got].as_chunks::<8>();

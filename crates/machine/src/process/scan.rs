@@ -20,9 +20,7 @@ pub mod category {
     pub const WRITTEN: u64 = 1 << 1;
     /// Of a file, or of shared memory.
     pub const FILE: u64 = 1 << 2;
-    /// In RAM.
     pub const PRESENT: u64 = 1 << 3;
-    /// In swap.
     pub const SWAPPED: u64 = 1 << 4;
     /// The kernel's page of zeros, which reading untouched memory maps: no memory is used by it.
     pub const ZERO: u64 = 1 << 5;
@@ -45,7 +43,6 @@ pub struct Region {
 /// Which pages a scan yields, by bits of [`category`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ScanFilter {
-    /// All of these.
     pub all_of: u64,
     /// One of these at least; 0: no matter which.
     pub any_of: u64,

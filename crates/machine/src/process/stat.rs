@@ -18,7 +18,6 @@ pub struct Stat {
     pub state: char,
     /// The parent's pid; 0 if it is outside this namespace.
     pub parent: i32,
-    /// The kernel's PF_ flags.
     pub flags: u32,
     /// Minor faults of the process, its children's not counted.
     pub minor_faults: u64,
@@ -31,7 +30,6 @@ pub struct Stat {
     pub mapped_bytes: u64,
     /// Where its stack begins; 0 where it may not be seen.
     pub stack: u64,
-    /// The CPU that it was last on.
     pub last_cpu: Option<usize>,
 }
 

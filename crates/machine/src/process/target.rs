@@ -64,7 +64,6 @@ impl Target {
         Ok(target)
     }
 
-    /// Its pid.
     pub fn pid(&self) -> i32 {
         self.pid
     }

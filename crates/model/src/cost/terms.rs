@@ -34,12 +34,12 @@ impl PerPage {
     /// The curve's cost beyond `base`, divided by the pages.
     pub fn above(
         curve: &CycleCurve,
-        of: impl Fn(&CyclePoint) -> Option<Measured>,
+        part: impl Fn(&CyclePoint) -> Option<Measured>,
         base: f64,
     ) -> PerPage {
         let per_page = |point: &CyclePoint| {
             let pages = point.pages as f64;
-            let total = of(point)?;
+            let total = part(point)?;
             let ns = (total.ns - base).max(0.0) / pages;
             Some((pages, Measured { ns, log_spread: total.log_spread }))
         };

@@ -268,8 +268,8 @@ fn a_deferred_fork_marks_tables_and_the_first_write_copies_one() {
         assert!((found.fork_ns.value / stop - 1.0).abs() < 1e-9, "{pages}: {found:?}");
         assert!((found.first_write_ns.value / (2000.0 + 512.0 * 50.0) - 1.0).abs() < 1e-9);
         assert_eq!(found.tables_ns.value, 0.0);
-        for of in [found.fork_ns, found.first_write_ns] {
-            assert!(of.low < of.value && of.value < of.high, "{of:?}");
+        for time in [found.fork_ns, found.first_write_ns] {
+            assert!(time.low < time.value && time.value < time.high, "{time:?}");
         }
     }
     // A heap of less than a table has no more entries than pages, and nothing has none.

@@ -59,24 +59,24 @@ fn time_is_the_sum_of_what_happened() {
 #[test]
 fn each_policy_copies_what_it_says() {
     let (store, costs) = (store(), costs());
-    let of = |ahead| run(&store, ahead, &costs);
-    let plain = of(Ahead::Nothing);
-    let next = of(Ahead::Next(1));
+    let with = |ahead| run(&store, ahead, &costs);
+    let plain = with(Ahead::Nothing);
+    let next = with(Ahead::Next(1));
     // One page at most for each fault.
     assert!(next.ahead_pages <= next.faults && next.ahead_pages > 0);
     assert!(next.faults < plain.faults);
-    let all = of(Ahead::Region { pages: 512, threshold_percent: 0 });
+    let all = with(Ahead::Region { pages: 512, threshold_percent: 0 });
     // Each region once after each fork, but for those that nobody writes.
     assert!(all.faults <= 4 * all.forks && all.faults > 0);
     assert!(all.ahead_pages + all.faults <= 2048 * all.forks);
-    let none = of(Ahead::Region { pages: 512, threshold_percent: 101 });
+    let none = with(Ahead::Region { pages: 512, threshold_percent: 101 });
     assert_eq!((none.faults, none.ahead_pages), (plain.faults, 0));
-    let again = of(Ahead::Again { waste_percent: 100 });
+    let again = with(Ahead::Again { waste_percent: 100 });
     assert!(again.ahead_pages > 0 && again.faults < plain.faults);
     // What was written once is mostly written again: less in vain than whole regions.
     assert!(again.wasted_pages * all.forks < all.wasted_pages * again.forks);
     // Where nothing may be wasted it ends by copying less.
-    assert!(of(Ahead::Again { waste_percent: 0 }).ahead_pages < again.ahead_pages);
+    assert!(with(Ahead::Again { waste_percent: 0 }).ahead_pages < again.ahead_pages);
 }
 
 #[test]

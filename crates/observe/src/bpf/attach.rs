@@ -16,7 +16,7 @@ pub(super) fn attach(
         .program_mut(name)
         .expect("the object has it")
         .try_into()
-        .map_err(|error: ProgramError| BpfError::of("looking for a program", &error))?;
+        .map_err(|error: ProgramError| BpfError::kernel("looking for a program", &error))?;
     program.load().map_err(|error| refused("loading a program", &error))?;
     program
         .attach(tracepoint)
@@ -33,7 +33,7 @@ pub(super) fn refused(what: &'static str, error: &(dyn std::error::Error + 'stat
              profile that allows bpf",
             chain(error)
         )),
-        _ => BpfError::of(what, error),
+        _ => BpfError::kernel(what, error),
     }
 }
 

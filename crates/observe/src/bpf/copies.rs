@@ -13,7 +13,6 @@ use super::error::BpfError;
 /// `struct cowlab_sampling`: every, learner, copy_gfp, doubling, told, unused.
 type Sampling = [u32; 6];
 
-/// The maps of copies mode.
 pub(super) struct Copies {
     ring: RingBuf<MapData>,
     sampling: Array<MapData, Sampling>,
@@ -21,7 +20,7 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    pub(super) fn of(take: &mut impl FnMut(&'static str) -> Map) -> Result<Copies, BpfError> {
+    pub(super) fn new(take: &mut impl FnMut(&'static str) -> Map) -> Result<Copies, BpfError> {
         Ok(Copies {
             ring: RingBuf::try_from(take("copies")).map_err(making)?,
             sampling: Array::try_from(take("sampling")).map_err(making)?,
@@ -34,7 +33,8 @@ impl Copies {
     pub(super) fn learn(&mut self) -> Result<(), BpfError> {
         let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
         self.set([0, tid, 0, 0, 0, 0])?;
-        copy_one_page().map_err(|error| BpfError::of("copying a page to learn from", &error))?;
+        copy_one_page()
+            .map_err(|error| BpfError::kernel("copying a page to learn from", &error))?;
         self.tell(0, None)
     }
 
@@ -87,9 +87,9 @@ fn copy_one_page() -> std::io::Result<()> {
 }
 
 fn making(error: MapError) -> BpfError {
-    BpfError::of("making the maps", &error)
+    BpfError::kernel("making the maps", &error)
 }
 
 fn telling(error: MapError) -> BpfError {
-    BpfError::of("setting how many copies are told", &error)
+    BpfError::kernel("setting how many copies are told", &error)
 }

@@ -17,29 +17,22 @@ const CLONE_VM: u64 = 0x100;
 pub struct Event {
     /// CLOCK_MONOTONIC.
     pub time_ns: u64,
-    /// The process.
     pub tgid: u32,
-    /// The thread of it.
     pub tid: u32,
     /// The program's name, as the kernel keeps it: 15 bytes at most.
     pub comm: String,
-    /// What it did.
     pub what: Happening,
 }
 
-/// What a process did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Happening {
-    /// It made another process.
     Fork(ForkEvent),
     /// Its first thread ended.
     Exit,
-    /// It runs another program.
     Exec,
 }
 
-/// A new process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkEvent {
     /// Its pid; `None` where the kernel's structure was not understood.
@@ -56,13 +49,9 @@ pub struct ForkEvent {
 pub struct Fault {
     /// CLOCK_MONOTONIC.
     pub time_ns: u64,
-    /// Where.
     pub address: u64,
-    /// The process.
     pub tgid: u32,
-    /// The thread.
     pub tid: u32,
-    /// The architecture's error code.
     pub error_code: u32,
 }
 
@@ -85,11 +74,8 @@ impl Fault {
 pub struct Copied {
     /// CLOCK_MONOTONIC.
     pub time_ns: u64,
-    /// Where it was written.
     pub address: u64,
-    /// The process.
     pub tgid: u32,
-    /// The thread.
     pub tid: u32,
     /// One copy in so many was told at that time.
     pub every: u32,
@@ -152,7 +138,6 @@ impl Event {
 /// The faults of a process since it is watched.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Every fault in user mode.
     pub faults: u64,
     /// Writes to pages that were there: copies and re-uses.
     pub writes_to_present: u64,
@@ -170,7 +155,6 @@ pub struct Counts {
 pub(super) type CpuCounts = [u64; COWLAB_COUNTS as usize];
 
 impl Counts {
-    /// The sum over the CPUs.
     pub(super) fn sum<'a>(of_cpus: impl IntoIterator<Item = &'a CpuCounts>) -> Counts {
         of_cpus.into_iter().fold(Counts::default(), |sum, cpu| Counts {
             faults: sum.faults + cpu[COWLAB_FAULTS as usize],

@@ -9,31 +9,20 @@ pub enum BpfError {
     NotAllowed(String),
     /// The kernel does not have what a program hangs on.
     #[error("this kernel has no tracepoint {tracepoint} (or no BPF on it): {reason}")]
-    NoTracepoint {
-        /// Its name.
-        tracepoint: &'static str,
-        /// What the kernel said.
-        reason: String,
-    },
-    /// Loading or reading failed.
+    NoTracepoint { tracepoint: &'static str, reason: String },
     #[error("BPF: {what}: {reason}")]
     Kernel {
-        /// What was done.
         what: &'static str,
         /// What the kernel or the loader said.
         reason: String,
     },
-    /// No room for another process.
     #[error("no more than {limit} processes can be watched at once")]
-    TooMany {
-        /// The size of the table.
-        limit: u32,
-    },
+    TooMany { limit: u32 },
 }
 
 impl BpfError {
     /// An error of the loader, with what it did. The whole chain: aya keeps the kernel's word below.
-    pub(crate) fn of(what: &'static str, error: &dyn std::error::Error) -> BpfError {
+    pub(crate) fn kernel(what: &'static str, error: &dyn std::error::Error) -> BpfError {
         BpfError::Kernel { what, reason: chain(error) }
     }
 }

@@ -34,7 +34,7 @@ impl FaultRings {
     ) -> Result<FaultRings, BpfError> {
         let map = |map: &Map, bytes| {
             SharedMemory::map(fd_of(map), bytes)
-                .map_err(|error| BpfError::of("mapping the rings of faults", &error))
+                .map_err(|error| BpfError::kernel("mapping the rings of faults", &error))
         };
         let ends = map(rings, cpus * size_of::<cowlab_ring>())?;
         let records = map(faults, cpus * slots as usize * RECORD_BYTES)?;
@@ -110,7 +110,6 @@ mod tests {
         FaultRings { ends, records, cpus, slots: slots as u64, waiting: Vec::new() }
     }
 
-    /// As the program on a CPU does it.
     fn tell(rings: &FaultRings, cpu: usize, time_ns: u64) {
         let written = rings.ends.u64(cpu * size_of::<cowlab_ring>());
         let number = written.load(Ordering::Relaxed);

@@ -18,7 +18,6 @@ const BYTES: usize = size_of::<cowlab_learned>();
 /// Other threads of this process may make threads and forks meanwhile: then it is tried again.
 const TRIES: usize = 8;
 
-/// What the running kernel showed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Learned {
     /// Of `tgid` in task_struct.
@@ -55,15 +54,15 @@ pub(crate) fn learn(anchors: Anchors) -> Result<Learned, BpfError> {
         .btf(None)
         .override_global("own_tgid", &own, true)
         .load(OBJECT)
-        .map_err(|error| BpfError::of("loading what learns", &error))?;
+        .map_err(|error| BpfError::kernel("loading what learns", &error))?;
     attach(&mut ebpf, "learn_task", "task_newtask")?;
     // Not everywhere; without them forks have no stop time.
     let sites =
         anchors == Anchors::All && attach(&mut ebpf, "learn_site", "percpu_alloc_percpu").is_ok();
     let locks = attach(&mut ebpf, "learn_locks", "mmap_lock_start_locking").is_ok();
     let map = ebpf.take_map("learned").expect("learn.bpf.c has it");
-    let mut map: Array<MapData, [u8; BYTES]> =
-        Array::try_from(map).map_err(|error| BpfError::of("reading what was learned", &error))?;
+    let mut map: Array<MapData, [u8; BYTES]> = Array::try_from(map)
+        .map_err(|error| BpfError::kernel("reading what was learned", &error))?;
     let tgid_offset = twice(|| offset(&mut map, own));
     let mut anchor = None;
     if sites {
@@ -120,7 +119,6 @@ fn find_tgid(task: &[u8], tid: u32, tgid: u32) -> Option<u32> {
     second.is_none().then_some(first as u32 + 4)
 }
 
-/// What a fork shows.
 fn fork(map: &mut Array<MapData, [u8; BYTES]>) -> Option<cowlab_learned> {
     cleared(map)?;
     // A user id makes the library fork where it would spawn with shared memory otherwise; there is

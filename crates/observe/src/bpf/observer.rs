@@ -50,9 +50,7 @@ pub struct Observer {
     settings: ObserverSettings,
     learned: Learned,
     events: RingBuf<MapData>,
-    /// Where faults are told one by one.
     faults: Option<FaultRings>,
-    /// In copies mode.
     copies: Option<Copies>,
     watched: PerCpuHashMap<MapData, u32, CpuCounts>,
     regions: HashMap<MapData, [u32; 2], [u32; 512]>,
@@ -84,7 +82,7 @@ impl Observer {
         let regions = HashMap::try_from(take("regions")).map_err(reading)?;
         let losses = PerCpuArray::try_from(take("losses")).map_err(reading)?;
         let copies = match settings.faults {
-            FaultMode::Copies => Some(Copies::of(&mut take)?),
+            FaultMode::Copies => Some(Copies::new(&mut take)?),
             _ => None,
         };
         for program in wanted(&settings, &learned) {
@@ -139,7 +137,6 @@ impl Observer {
         self.learned
     }
 
-    /// What it was attached with.
     pub fn settings(&self) -> &ObserverSettings {
         &self.settings
     }
@@ -150,14 +147,14 @@ impl Observer {
             return Ok(());
         }
         let zeros = aya::maps::PerCpuValues::try_from(vec![[0; COWLAB_COUNTS as usize]; cpus()?])
-            .map_err(|error| BpfError::of("counting CPUs", &error))?;
+            .map_err(|error| BpfError::kernel("counting CPUs", &error))?;
         const KEEP_WHAT_IS_THERE: u64 = 1; // BPF_NOEXIST
         match self.watched.insert(tgid, zeros, KEEP_WHAT_IS_THERE) {
             Ok(()) => Ok(()),
             Err(error) => match errno_of(&error) {
                 Some(EEXIST) => Ok(()),
                 Some(E2BIG) => Err(BpfError::TooMany { limit: self.settings.processes }),
-                _ => Err(BpfError::of("watching another process", &error)),
+                _ => Err(BpfError::kernel("watching another process", &error)),
             },
         }
     }
@@ -244,15 +241,15 @@ impl Observer {
 
     /// What did not fit.
     pub fn lost(&self) -> Lost {
-        let of = |what: u32| -> u64 {
+        let count = |what: u32| -> u64 {
             self.losses.get(&what, 0).map_or(0, |of_cpus| of_cpus.iter().sum())
         };
         Lost {
-            events: of(COWLAB_LOST_EVENTS),
-            faults: of(COWLAB_LOST_FAULTS),
-            processes: of(COWLAB_LOST_PROCESSES),
-            regions: of(COWLAB_LOST_REGIONS),
-            copies: of(COWLAB_LOST_COPIES),
+            events: count(COWLAB_LOST_EVENTS),
+            faults: count(COWLAB_LOST_FAULTS),
+            processes: count(COWLAB_LOST_PROCESSES),
+            regions: count(COWLAB_LOST_REGIONS),
+            copies: count(COWLAB_LOST_COPIES),
         }
     }
 }
@@ -265,7 +262,7 @@ fn nobody_is_listed(settings: &ObserverSettings) -> bool {
 
 /// CPUs that may come to be: each has a ring of faults. Fails where the kernel does not say.
 pub fn cpus() -> Result<usize, BpfError> {
-    aya::util::nr_cpus().map_err(|(_, error)| BpfError::of("counting CPUs", &error))
+    aya::util::nr_cpus().map_err(|(_, error)| BpfError::kernel("counting CPUs", &error))
 }
 
 /// Faults in the ring of a CPU: a power of two, as the programs take it to be.
@@ -305,5 +302,5 @@ fn load(settings: &ObserverSettings, learned: &Learned) -> Result<Ebpf, BpfError
 }
 
 fn reading(error: MapError) -> BpfError {
-    BpfError::of("making the maps", &error)
+    BpfError::kernel("making the maps", &error)
 }

@@ -3,13 +3,11 @@
 
 use super::learn::{Anchor, Anchors, Learned};
 
-/// Whose events are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scope {
     /// Those given to [`super::Observer::watch`], and every process that they make.
     #[default]
     Chosen,
-    /// All of the machine.
     Everything,
 }
 
@@ -17,10 +15,8 @@ pub enum Scope {
 /// docs/reference/watch.md has the figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FaultMode {
-    /// Nothing, at no cost.
     #[default]
     None,
-    /// How many, by process.
     Count,
     /// The same, and writes to present pages by 2 MiB of address space.
     Regions,
@@ -31,16 +27,13 @@ pub enum FaultMode {
     Copies,
 }
 
-/// What an observer attaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObserverSettings {
-    /// Whose.
     pub scope: Scope,
     /// Whether forks, exits and execs are told. Children join in only where they are.
     pub events: bool,
     /// By what the beginning of a fork is seen.
     pub anchors: Anchors,
-    /// What is told of faults.
     pub faults: FaultMode,
     /// In every-fault and copies mode, also the writes that the kernel makes for a process at its own
     /// addresses: where read(2) writes into a page that a fork shares, for one.
