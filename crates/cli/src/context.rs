@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What every verb that measures needs: the machine's facts, a runner that Ctrl-C stops, progress.
+//! What every measuring verb needs: the machine's facts, a runner that Ctrl-C stops, progress.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -22,32 +22,30 @@ use crate::progress::{MARK, PROGRESS, Progress, about};
 use crate::signals;
 use crate::usage::WrongUsage;
 
-/// Free memory kept warm during a run, at most: the largest heap, its copies, and an eighth more.
+/// At most so much free memory is kept warm: the largest heap, its copies, and an eighth more.
 const WARM_BYTES: u64 = 2304 << 20;
 
-/// Rounds to come that take less are not announced.
+/// Shorter remaining rounds are not announced.
 const WORTH_TELLING: Duration = Duration::from_secs(30);
 
-/// What is kept warm beside a measurement's own need.
+/// Kept warm beyond a measurement's own need.
 const SPARE_BYTES: u64 = 64 << 20;
 
 pub struct Context {
-    /// The flags that every verb takes.
     pub common: Common,
-    /// What this machine is and can do.
     pub facts: Facts,
     pub runner: Runner,
-    /// The most memory that a measurement asked for so far.
+    /// The most memory that a measurement needed so far.
     largest_need: Cell<u64>,
-    /// The flag by which the verb at hand sets the size of a heap, for messages.
+    /// The verb's flag for the size of a heap, for messages.
     pub size_flag: Cell<&'static str>,
-    /// What touching the memory cost that was warmed for the last measurement.
+    /// Costs of touching the memory that was warmed for the last measurement.
     pub cold_touch: RefCell<Vec<Sample>>,
     _thp: Vec<Guard>,
 }
 
 impl Context {
-    /// Look at the machine and get ready to measure. `page_size_bytes`: what will be asked for.
+    /// Read the facts and get ready to measure with pages of `page_size_bytes`.
     pub fn new(common: &Common, page_size_bytes: Option<u64>) -> Result<Context> {
         let interrupted = signals::interrupted()?;
         let root = Root::default();
@@ -70,10 +68,10 @@ impl Context {
         })
     }
 
-    /// The same for pages of these sizes, refused if a program does not get them here.
+    /// For pages of several sizes; fails if a program does not get them here.
     pub fn of_pages(common: &Common, sizes: impl Iterator<Item = u64>) -> Result<Context> {
         let sizes: BTreeSet<u64> = sizes.collect();
-        // Huge pages are what --set-mthp has to switch on, not the base page.
+        // --set-mthp enables huge pages, not the base page.
         let context = Context::new(common, sizes.last().copied())?;
         let huge: Vec<String> =
             sizes.range(context.page() + 1..).map(|size| fmt::size(*size)).collect();
@@ -105,8 +103,8 @@ impl Context {
         usable::page_size(&self.facts, size).map(|()| size)
     }
 
-    /// A size of larger pages below huge ones that a program here gets, or is given with --set-mthp; an error
-    /// says what it needs.
+    /// A folio size below huge pages that a program gets here, or by --set-mthp; an error says what it
+    /// needs.
     pub fn folios(&self) -> Result<u64, String> {
         let usable = usable::page_size(&self.facts, FOLIO_BYTES);
         let is_given = self.common.set_mthp && thp::exists(&Root::default(), FOLIO_BYTES);
@@ -118,7 +116,7 @@ impl Context {
         usable::page_size(&self.facts, page_size_bytes).map_err(|reason| WrongUsage(reason).into())
     }
 
-    /// Refuse policies that cannot be had here; otherwise what sets them, on a kernel that has any.
+    /// Refuse policies that this kernel lacks; else the guard that sets them, if the kernel has any.
     pub fn policies(
         &self,
         asked: impl IntoIterator<Item = Policy>,
@@ -151,18 +149,17 @@ impl Context {
         Ok(())
     }
 
-    /// Whether a do_fork fits into memory.
     pub fn fits(&self, settings: &DoFork) -> bool {
         let written = (settings.heap_bytes as f64 * settings.write_fraction) as u64;
         self.check_fits(settings.heap_bytes, written, 1, self.page()).is_ok()
     }
 
-    /// Over how much memory a scattered heap may lie: as much as a calibration's.
+    /// The memory over which a scattered heap may lie: as much as a calibration's.
     pub fn scatter_bytes(&self) -> Result<u64> {
         Ok(self.scope()?.largest_bytes)
     }
 
-    /// What of this machine a calibration may use.
+    /// What a calibration may use.
     pub fn scope(&self) -> Result<Scope> {
         let largest = [1 << 30, 256 << 20, 64 << 20, 16 << 20]
             .into_iter()
@@ -176,7 +173,7 @@ impl Context {
         })
     }
 
-    /// Keep free memory warm, where a hypervisor may take it back.
+    /// Keep free memory warm if a hypervisor may reclaim it.
     fn warm(&self) -> Option<WarmMemory<'_>> {
         if !self.facts.memory_may_be_taken_back() {
             return None;
@@ -202,8 +199,7 @@ impl Context {
         Ok(samples)
     }
 
-    /// The same for who wants to keep what was measured before a round failed: `whole` gets the samples of
-    /// each that did not.
+    /// Like `measure`, but passes each completed round to `whole`.
     pub fn measure_rounds(
         &self,
         tasks: &[Task],
@@ -212,7 +208,7 @@ impl Context {
     ) -> Result<()> {
         let start_unix_ns = unix_ns();
         let warm = self.warm();
-        // A guest's progress is shown by whoever booted it.
+        // A guest's progress is shown by the host.
         let lines = std::env::var_os(PROGRESS).is_some();
         let shown = RefCell::new(Progress::new(lines || self.common.json, ""));
         let progress = |name: &str, done: f64| {
@@ -227,7 +223,7 @@ impl Context {
         }
         let whole = |round| {
             made += 1;
-            // The first round tells how long the others will take.
+            // The first round shows how long the others will take.
             let left = began.elapsed() * (rounds.most - 1);
             if made == 1 && !lines && rounds.within == Duration::MAX && left >= WORTH_TELLING {
                 let rounds = rounds.most - 1;
@@ -246,12 +242,10 @@ impl Context {
         result
     }
 
-    /// Say how long the measurement will take.
     pub fn say_expected(&self, expected: Duration) {
         self.say(&format!("this will take {}", about(expected)));
     }
 
-    /// A line of progress on standard error.
     pub fn say(&self, what: &str) {
         output::progress(self.common.json, what);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Tasks measured in rounds, as a run; and what several verbs ask before they measure.
+//! Measures tasks in rounds as a run; checks that several verbs make before they measure.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ pub fn finish(context: &Context, name: &str, tasks: &[Task], rounds: Rounds) -> 
     finish_lacking(context, name, tasks, rounds, Vec::new())
 }
 
-/// The same of a measurement that cannot have all here.
+/// Like `finish`, with what cannot be measured here.
 pub fn finish_lacking(
     context: &Context,
     name: &str,
@@ -34,7 +34,7 @@ pub fn finish_lacking(
     finish_as(&format!("bench-{name}"), context, name, tasks, rounds, missing)
 }
 
-/// The same as the run `run_name`.
+/// Like `finish_lacking`, with a name of its own for the run.
 pub fn finish_as(
     run_name: &str,
     context: &Context,
@@ -49,7 +49,7 @@ pub fn finish_as(
     life.end(ended, |run| report(name, run))?.show()
 }
 
-/// The report of a bench: its own where it has one, and a table of all figures.
+/// A bench's own report, or a table of all figures.
 pub fn report(name: &str, run: &Run) -> Result<Report> {
     let summary = figures(&run.samples);
     let table = match name {
@@ -73,7 +73,7 @@ pub fn report(name: &str, run: &Run) -> Result<Report> {
     Ok(Report { files: vec![file], ..Report::new(document, &summary)? })
 }
 
-/// The same of guests: what has no report of its own may be of kernels under policies.
+/// The report of guests' samples, which may be of kernels under policies.
 pub fn of_guests(name: &str, run: &Run) -> Result<Report> {
     match (of_bench(run), cowlab_report::kernel::document(run)) {
         (None, Some(document)) => Report::new(document, figures(&run.samples)),
@@ -81,11 +81,11 @@ pub fn of_guests(name: &str, run: &Run) -> Result<Report> {
     }
 }
 
-/// How often the rounds so far are written down, at most: a short run is over before.
+/// Completed rounds are written at most this often; a short run ends earlier.
 const KEPT_EACH: Duration = Duration::from_secs(10);
 
-/// Measure into a run. What ends it, SIGKILL and the end of a guest among that, loses no whole round:
-/// they are in the unfinished folder, as a run that can be read.
+/// Measure into a run. SIGKILL or the end of a guest loses no completed round: they are in the
+/// unfinished folder, as a readable run.
 fn measure_into(
     life: &mut RunLife,
     context: &Context,
@@ -124,7 +124,7 @@ pub fn check_cow_faults(context: &Context, cells: &[CowFaults]) -> Result<()> {
     Ok(())
 }
 
-/// The records of Redis in so much memory, and the updates of a phase, if there is memory for both.
+/// The records of a Redis of this size, and the updates of a phase, if both fit in memory.
 pub fn redis_amount(
     context: &Context,
     size_bytes: u64,
@@ -141,15 +141,15 @@ pub fn redis_amount(
         ))
         .into());
     }
-    // Beside the records their snapshot, which a guest keeps in memory, and each request's times, of
-    // all clients and of each.
+    // Besides the records: their snapshot, which a guest keeps in memory, and each request's times, in
+    // total and per client.
     let requests = updates / u64::from(pipeline);
     let own_bytes = 2 * size_bytes + 2 * requests * size_of::<Request>() as u64;
     context.check_fits(own_bytes, size_bytes.min(own_bytes), 1, context.page())?;
     Ok((records, updates))
 }
 
-/// Who runs where: a server has a CPU to itself, unless the scheduler shall decide.
+/// A server has a CPU to itself, unless the scheduler decides.
 pub fn redis_placement(context: &Context, pinned: bool) -> Option<Placement> {
     pinned.then(|| Placement::of(&context.facts.cpu.allowed)).flatten()
 }

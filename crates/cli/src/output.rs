@@ -13,7 +13,7 @@ use serde::Serialize;
 #[derive(Serialize)]
 pub struct JsonDocument<'a, S: Serialize> {
     pub format: u32,
-    /// The same as run.json; absent where nothing was run.
+    /// As in run.json; absent if nothing was run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<&'a RunInfo>,
     /// The same rows as in Parquet.
@@ -58,7 +58,7 @@ pub fn texts(documents: impl IntoIterator<Item = Document>) -> Result<()> {
     Ok(())
 }
 
-/// Of several things asked for, those that can be had, and why the others cannot.
+/// Splits results into values and errors.
 pub fn parted<T>(all: impl Iterator<Item = Result<T>>) -> (Vec<T>, Vec<Error>) {
     let (mut had, mut errors) = (Vec::new(), Vec::new());
     for one in all {
@@ -70,14 +70,14 @@ pub fn parted<T>(all: impl Iterator<Item = Result<T>>) -> (Vec<T>, Vec<Error>) {
     (had, errors)
 }
 
-/// Each error is a line of its own; the last becomes the program's.
+/// Prints all errors but the last, which becomes the program's.
 pub fn errors(mut all: Vec<Error>) -> Result<()> {
     let last = all.pop();
     all.iter().for_each(|error| say(&message(error)));
     last.map_or(Ok(()), Err)
 }
 
-/// An error with its causes, each once: what a text holds already is not repeated.
+/// An error with its causes; a cause that the text repeats is left out.
 pub fn message(error: &Error) -> String {
     error.chain().skip(1).fold(error.to_string(), |text, cause| {
         let cause = cause.to_string();
@@ -85,21 +85,21 @@ pub fn message(error: &Error) -> String {
     })
 }
 
-/// A line on standard error. Where that cannot be written, nobody is there to be told. Names of files
-/// and processes are among it, which must not drive a terminal.
+/// A line on standard error; failures to write are ignored. Escapes names of files and processes, which
+/// must not control a terminal.
 pub fn say(what: &str) {
     let lines: Vec<String> = what.split('\n').map(cowlab_report::terminal::clean).collect();
     let _ = writeln!(io::stderr(), "cowlab: {}", lines.join("\n"));
 }
 
-/// A line of progress on standard error: not where one document is wanted and nobody watches.
+/// A line of progress on standard error, unless --json is given and nobody watches.
 pub fn progress(json: bool, what: &str) {
     if !json || io::stderr().is_terminal() {
         say(what);
     }
 }
 
-/// Write to standard output. A reader that has gone is not an error.
+/// Write to standard output. A closed pipe is not an error.
 pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -110,8 +110,7 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Whether standard output is a pipe or a socket that nobody reads any more. Asked between lines: the
-/// next one may be far off.
+/// Whether standard output's reader has gone. Asked between lines: the next one may be far off.
 pub fn reader_has_gone() -> bool {
     let out = io::stdout();
     let mut polled = [PollFd::new(&out, PollFlags::empty())];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How a measurement's progress is shown, and told by a guest to whoever booted it.
+//! Shows a measurement's progress; a guest reports it to the host.
 
 use std::time::{Duration, Instant};
 
@@ -7,26 +7,26 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output;
 
-/// Variable that asks a guest's cowlab for lines of progress.
+/// With this variable a guest's cowlab prints lines of progress.
 pub const PROGRESS: &str = "COWLAB_PROGRESS";
 
-/// Begins a line of progress: the share that is done, and what runs.
+/// Begins a line of progress: the share done, and what runs.
 pub const MARK: &str = "progress ";
 
-/// Between two lines where there is no terminal, at least.
+/// Least time between two lines without a terminal.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
-/// How far a measurement is: a bar on a terminal, elsewhere a line now and then.
+/// A bar on a terminal, else a line now and then.
 pub struct Progress {
     bar: ProgressBar,
     whose: &'static str,
     quiet: bool,
     began: Instant,
-    told: Instant,
+    last_line: Instant,
 }
 
 impl Progress {
-    /// With `whose` before each line. Quiet: only the bar, where there is a terminal.
+    /// With `whose` before each line. Quiet: only the bar on a terminal.
     pub fn new(quiet: bool, whose: &'static str) -> Progress {
         let bar = ProgressBar::new(1000);
         bar.set_draw_target(ProgressDrawTarget::stderr());
@@ -38,7 +38,7 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_secs(1));
         }
         let now = Instant::now();
-        Progress { bar, whose, quiet, began: now, told: now }
+        Progress { bar, whose, quiet, began: now, last_line: now }
     }
 
     /// What runs, and the share that is done.
@@ -46,13 +46,13 @@ impl Progress {
         self.bar.set_message(name.to_owned());
         self.bar.set_position((done * 1000.0) as u64);
         let now = Instant::now();
-        if self.bar.is_hidden() && !self.quiet && now - self.told >= BETWEEN_LINES {
-            self.told = now;
+        if self.bar.is_hidden() && !self.quiet && now - self.last_line >= BETWEEN_LINES {
+            self.last_line = now;
             output::say(&format!("{}{}", self.whose, line(done, now - self.began, name)));
         }
     }
 
-    /// Do what writes lines while the bar is away.
+    /// Hide the bar while `what` writes lines.
     pub fn suspend(&self, what: impl FnOnce()) {
         self.bar.suspend(what);
     }
@@ -68,7 +68,7 @@ fn line(done: f64, took: Duration, name: &str) -> String {
     format!("{:.0}% done{left}: {name}", done * 100.0)
 }
 
-/// A time to come, as roughly as it is known.
+/// A rough estimate of a remaining time.
 pub fn about(expected: Duration) -> String {
     match expected.as_secs() {
         seconds @ ..=90 => format!("about {} s", seconds.max(1)),
@@ -81,12 +81,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_to_come_is_told_roughly() {
-        let told = |seconds| about(Duration::from_secs_f64(seconds));
-        assert_eq!(told(0.2), "about 1 s");
-        assert_eq!(told(52.7), "about 52 s");
-        assert_eq!(told(91.0), "about 2 minutes");
-        assert_eq!(told(4000.0), "about 67 minutes");
+    fn a_remaining_time_is_rounded() {
+        let estimate = |seconds| about(Duration::from_secs_f64(seconds));
+        assert_eq!(estimate(0.2), "about 1 s");
+        assert_eq!(estimate(52.7), "about 52 s");
+        assert_eq!(estimate(91.0), "about 2 minutes");
+        assert_eq!(estimate(4000.0), "about 67 minutes");
         let said = line(0.25, Duration::from_secs(40), "cow-faults: random");
         assert_eq!(said, "25% done, about 2 minutes left: cow-faults: random");
         assert_eq!(line(0.0, Duration::from_secs(11), "a"), "0% done: a");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The life of a run: begun before anything is measured, kept as a folder with its report, and shown.
+//! A run: begun before anything is measured, kept as a folder with its report, and shown.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -14,9 +14,8 @@ use crate::args::Common;
 use crate::output;
 use crate::profile_file::{PROFILE_FILE, ProfileFile};
 
-/// A run that is being made. Dropped, it leaves nothing.
+/// A run in progress. Dropped, it leaves nothing.
 pub struct RunLife {
-    /// What is known of it so far.
     pub run: Run,
     folder: RunFolder,
     began: Instant,
@@ -24,13 +23,13 @@ pub struct RunLife {
 }
 
 pub struct Report {
-    /// For people: kept as a page and as tables.
+    /// For people: a page and tables.
     pub document: Document,
     /// For `--json`.
     pub summary: serde_json::Value,
-    /// The machine's, where the run calibrated.
+    /// If the run calibrated.
     pub profile: Option<MachineProfile>,
-    /// More files of the run, by their names in it.
+    /// More files of the run, by name.
     pub files: Vec<(String, Vec<u8>)>,
 }
 
@@ -49,7 +48,7 @@ pub struct Kept {
 }
 
 impl RunLife {
-    /// Begin. Where nothing can be written is known before any time is spent.
+    /// Begin; fails early if nothing can be written.
     pub fn begin(common: &Common, name: &str, environment: Environment) -> Result<RunLife> {
         let info = RunInfo::begin(name, common.seed, environment);
         let folder = RunFolder::create(&common.output, &info)?;
@@ -61,19 +60,17 @@ impl RunLife {
         self.run.info.missing.push(Missing { metric: metric.to_owned(), reason: reason.into() });
     }
 
-    /// Write down what is measured so far, in the unfinished folder: SIGKILL loses no more than what
-    /// comes after.
+    /// Write the samples so far into the unfinished folder: SIGKILL loses only what comes later.
     pub fn keep_so_far(&self) -> Result<()> {
         self.folder.write_run(&self.run)
     }
 
-    /// Write down another file of the run.
     pub fn write(&self, name: &str, contents: &[u8]) -> Result<()> {
         self.folder.write(name, contents)
     }
 
-    /// Keep it with what `report` makes of it. What was measured before an error is kept as well, and
-    /// the error says where.
+    /// Keep it with `report`'s result. Samples measured before an error are kept too, and the error
+    /// says where.
     pub fn end(
         self,
         ended: Result<()>,
@@ -103,7 +100,7 @@ impl RunLife {
     }
 }
 
-/// Write a run, with its report as a page and as tables.
+/// Write a run with its report as a page and as tables.
 pub fn write(folder: &RunFolder, run: &Run, document: &Document) -> Result<()> {
     folder.write_run(run)?;
     for (name, contents) in csv::tables(document) {
@@ -119,7 +116,7 @@ impl Kept {
         self.print()
     }
 
-    /// Print it: one document, or text.
+    /// As one JSON document, or as text.
     pub fn print(&self) -> Result<()> {
         match self.json {
             true => output::json_of_run(&self.run, &self.report.summary),
@@ -127,7 +124,7 @@ impl Kept {
         }
     }
 
-    /// Print it, of its document the findings alone unless all is asked for; and where the page is.
+    /// Print only the findings unless `all`, and where the page is.
     pub fn print_findings(&self, all: bool) -> Result<()> {
         match (self.json, all) {
             (true, _) => output::json_of_run(&self.run, &self.report.summary)?,

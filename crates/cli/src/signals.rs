@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Signals that ask this program to end.
+//! SIGINT and SIGTERM.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -18,12 +18,12 @@ use signal_hook::low_level::pipe;
 
 use crate::output;
 
-/// A program that was told to end has ended after so long, whatever it waits for: settings are put
-/// back by their guardian then.
+/// After this long a program that was asked to end exits, whatever it waits for; its guardian then
+/// restores settings.
 const LONGEST_END: Duration = Duration::from_millis(1500);
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// Set by the first one. A second one ends the program the usual way.
+/// Set by the first signal; a second one kills the program as usual.
 pub fn interrupted() -> Result<Arc<AtomicBool>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -33,9 +33,9 @@ pub fn interrupted() -> Result<Arc<AtomicBool>> {
     Ok(interrupted)
 }
 
-/// The same for a verb that runs for long: it has ended within 2 s of the first one.
+/// For a verb that runs for long: it ends within 2 s of the first signal.
 pub fn told_to_end() -> Result<Arc<AtomicBool>> {
-    let told = interrupted()?;
+    let asked = interrupted()?;
     let (mut woken, wake) = UnixStream::pair()?;
     for signal in [SIGINT, SIGTERM] {
         pipe::register(signal, wake.try_clone()?)?;
@@ -49,10 +49,10 @@ pub fn told_to_end() -> Result<Arc<AtomicBool>> {
         std::thread::sleep(GLANCE);
         std::process::exit(1);
     })?;
-    Ok(told)
+    Ok(asked)
 }
 
-/// The number of the last one, for a command that runs for somebody.
+/// The last signal's number, for a verb that runs a command.
 pub fn last() -> Result<Arc<AtomicUsize>> {
     let last = Arc::new(AtomicUsize::new(0));
     for signal in [SIGINT, SIGTERM] {
@@ -61,11 +61,11 @@ pub fn last() -> Result<Arc<AtomicUsize>> {
     Ok(last)
 }
 
-/// Ctrl-C and SIGTERM: each that came is kept until it is asked for.
+/// Ctrl-C and SIGTERM, queued until `next`.
 pub struct Signals(SignalsInfo<WithRawSiginfo>);
 
 impl Signals {
-    /// From here on they end nothing by themselves.
+    /// From now on they end nothing by themselves.
     pub fn new() -> Result<Signals> {
         Ok(Signals(SignalsInfo::new([SIGINT, SIGTERM])?))
     }
@@ -75,12 +75,12 @@ impl Signals {
     }
 }
 
-/// Tells the command to end, as cowlab was told. Ctrl-C the terminal sends it as well.
+/// Passes SIGTERM on to the command; the terminal sends it Ctrl-C.
 pub fn forward(signal: i32, command: i32) {
     if signal == SIGTERM
         && let Some(pid) = Pid::from_raw(command)
     {
-        // One that cannot be told, or not any more, is let go by the next signal.
+        // If it cannot be reached, the next signal ends the recording.
         let _ = kill_process(pid, Signal::TERM);
     }
 }
@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// The first is the command's, the second ends the recording: two that come together are two.
+    /// The first is for the command, the second ends the recording: two that arrive together are two.
     #[test]
     fn two_signals_are_two() {
         let mut signals = Signals::new().unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What reads bytes of others, as a table: `make fuzz` changes the bytes, a test gives it those of
-//! `fuzz/corpus`. A target may refuse what it gets; it must not panic, hang or fill the memory.
+//! The readers of foreign bytes, as a table: `make fuzz` mutates the bytes, a test reads `fuzz/corpus`.
+//! A reader may refuse its input; it must not panic, hang or exhaust memory.
 
 mod tree;
 
@@ -27,15 +27,12 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use serde::Deserialize;
 use tempfile::TempDir;
 
-/// A reader of bytes.
 pub struct Target {
     /// As in `fuzz/corpus/NAME`.
     pub name: &'static str,
-    /// Reads them.
     pub read: fn(&[u8]),
 }
 
-/// Every one.
 pub const TARGETS: [Target; 16] = [
     Target { name: "samples", read: samples },
     Target { name: "run", read: |bytes| drop(parsed::<RunInfo>(bytes)) },
@@ -154,7 +151,7 @@ fn histogram(bytes: &[u8]) {
     cowlab_store::serialise(&histogram);
 }
 
-/// The files of one process, which has the name and the mappings that it wants.
+/// The files of one process, which chooses its name and mappings.
 fn process(bytes: &[u8]) {
     let text = text(bytes);
     Stat::decode(bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A machine of which one file of /proc or /sys says something else.
+//! A machine with one mutated file of /proc or /sys.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 struct Tree {
     folder: TempDir,
-    /// With what they hold.
+    /// With their contents.
     files: Vec<(PathBuf, Vec<u8>)>,
 }
 

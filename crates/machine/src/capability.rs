@@ -14,7 +14,6 @@ use crate::usable;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Capability {
     pub name: String,
-    /// Whether it is there.
     pub available: bool,
     /// What would make it available; `None` where it is.
     pub needs: Option<String>,
@@ -27,12 +26,11 @@ impl Capability {
     }
 }
 
-/// `Ok` where `there` is, else what it needs.
 fn needs(there: bool, what: impl Into<String>) -> Result<(), String> {
     if there { Ok(()) } else { Err(what.into()) }
 }
 
-/// Every capability, in the order in which the doctor prints them.
+/// Every capability, in the doctor's order.
 pub fn list(facts: &Facts) -> Vec<Capability> {
     let has = |capability| facts.credentials.as_ref().is_some_and(|own| own.has(capability));
     let cpus = facts.cpu.allowed.len();
@@ -103,7 +101,7 @@ pub fn list(facts: &Facts) -> Vec<Capability> {
     found
 }
 
-/// PMD-mapped huge pages, then the other sizes that the kernel has: together where the same holds.
+/// PMD-mapped huge pages, then the kernel's other sizes, grouped if the same holds.
 fn pages(facts: &Facts) -> Vec<Capability> {
     const USED_FOR: &str = "bench --page-size-bytes, study";
     let Some(settings) = &facts.thp else {

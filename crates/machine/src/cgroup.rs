@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::root::{Reader, Root};
 
-/// From here on a version 1 limit is "none": the largest multiple of a page in an i64, where a
-/// page is at most 64 KiB.
+/// A version 1 limit from here on means none: the largest multiple of a page (at most 64 KiB) in an
+/// i64.
 const V1_UNLIMITED_BYTES: u64 = i64::MAX as u64 - 0xffff;
 
 /// One limit on memory, at one level of the hierarchy.
@@ -18,9 +18,9 @@ const V1_UNLIMITED_BYTES: u64 = i64::MAX as u64 - 0xffff;
 pub struct MemoryBound {
     pub file: String,
     pub limit_bytes: u64,
-    /// Charged now, page cache included.
+    /// Including page cache.
     pub usage_bytes: Option<u64>,
-    /// Page cache that was not used of late: charged, and given up before anyone is killed.
+    /// Page cache not used recently: charged, but reclaimed before the OOM killer acts.
     pub inactive_file_bytes: Option<u64>,
 }
 
@@ -51,7 +51,7 @@ pub struct Cgroup {
     pub memory_high: Vec<MemoryBound>,
     /// `pids.max`: beyond it fork fails with EAGAIN.
     pub tasks: Vec<TaskBound>,
-    /// Whether a group's limits cannot be seen from here: it is outside of this container's.
+    /// Whether a group's limits cannot be seen: it is outside of this container's.
     pub is_hidden: bool,
 }
 
@@ -130,11 +130,11 @@ pub(crate) fn probe(reader: &Reader<'_>, process: &str) -> Cgroup {
     found
 }
 
-/// The folder of a group and of each group above it, up to where the hierarchy is mounted; `None` of
-/// one that is not below it.
+/// The folders of a group and of each group above it, up to the mount point; `None` if the group is not
+/// below it.
 ///
-/// In a container the mount's root is the container's own group, and a group that is outside of
-/// this cgroup namespace is shown as `/..`: the mount's top is no limit of that one.
+/// In a container the mount's root is the container's own group; a group outside of this cgroup
+/// namespace is shown as `/..`, and the mount's top does not limit that one.
 fn levels(mount: &MountInfo, group: &str) -> Option<Vec<String>> {
     let inside = Path::new(group).strip_prefix(&mount.root).ok()?;
     if inside.components().any(|part| part.as_os_str() == "..") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a patched kernel counts and times at copy-on-write faults: `/proc/cow_stats` for all, and
-//! `/proc/PID/cow_stats` for one address space. A line that is not there is `None`.
+//! A patched kernel's counts and times of copy-on-write faults: `/proc/cow_stats` of the system, and
+//! `/proc/PID/cow_stats` of one address space. An absent line is `None`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,29 +12,24 @@ use serde::de::DeserializeOwned;
 use crate::policy::settings_now;
 use crate::root::{ReadError, Root};
 
-/// The file of the whole system.
 pub const SYSTEM: &str = "/proc/cow_stats";
-/// The file of one process, for messages.
+/// For messages.
 pub const PROCESS: &str = "/proc/PID/cow_stats";
 
-/// A duration's figures, in ns; the kernel's histogram gives the quantiles.
+/// In ns; quantiles are from the kernel's histogram.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Times {
     pub total_ns: Option<u64>,
     pub avg_ns: Option<u64>,
     pub p50_ns: Option<u64>,
-    /// 90th percentile.
     pub p90_ns: Option<u64>,
-    /// 95th percentile.
     pub p95_ns: Option<u64>,
-    /// 99th percentile.
     pub p99_ns: Option<u64>,
     pub max_ns: Option<u64>,
 }
 
 impl Times {
-    /// The figures that there are, by the name of their quantile.
     pub fn quantiles(&self) -> impl Iterator<Item = (Quantile, u64)> {
         [
             (Quantile::Mean, self.avg_ns),
@@ -49,53 +44,47 @@ impl Times {
     }
 }
 
-/// `/proc/cow_stats` since it was reset.
+/// Counted since it was reset.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct CowStats {
-    /// Copy-on-write faults that copied a page.
     pub faults: Option<u64>,
     pub timed_faults: Option<u64>,
-    /// The copy of the faulting page alone.
+    /// Copying the faulting page alone.
     #[serde(skip)]
     pub copy: Times,
-    /// From the entry of the fault handler to the new entry being set.
+    /// From entering the fault handler to setting the new entry.
     #[serde(skip)]
     pub fault: Times,
     pub precopy_attempts: Option<u64>,
     pub precopy_success: Option<u64>,
-    /// Copied ahead and written before they were unmapped or forked again.
+    /// Copied ahead, and written before they were unmapped or forked again.
     pub precopy_written: Option<u64>,
-    /// Copied ahead and not written by then.
     pub precopy_wasted: Option<u64>,
-    /// Copied ahead and lost track of: swapped out, moved.
+    /// Copied ahead, then swapped out or moved.
     pub precopy_unknown: Option<u64>,
     pub flushes: Option<u64>,
-    /// Times that a page-table lock was taken for them.
     pub ptl_holds: Option<u64>,
-    /// Calls of the page allocator for them.
     pub allocations: Option<u64>,
-    /// Neighbours that were not copied, by the reason.
+    /// Neighbours that were not copied, by reason.
     #[serde(skip)]
     pub precopy_refused: BTreeMap<String, u64>,
 }
 
-/// `/proc/PID/cow_stats`: of one address space since its exec or fork.
+/// Counted since the address space's exec or fork.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ProcessCowStats {
-    /// Copy-on-write faults that copied a page.
     pub faults: Option<u64>,
     pub precopied: Option<u64>,
-    /// Of those unmapped or forked again: the written.
+    /// Of those that were unmapped or forked again.
     pub precopy_written: Option<u64>,
-    /// Of the same: the rest.
     pub precopy_wasted: Option<u64>,
     pub precopy_unknown: Option<u64>,
 }
 
 impl CowStats {
-    /// Reads the file; `None` on a kernel without it, or while nothing is counted.
+    /// `None` on a kernel without the file, or while nothing is counted.
     pub fn read(root: &Root) -> Result<Option<CowStats>, ReadError> {
         if !settings_now(root).counted(Policy::Stock) {
             return Ok(None);
@@ -119,7 +108,7 @@ impl CowStats {
             ..fields(&figures, "")
         };
         if stats.timed_faults.or(stats.copy.total_ns) == Some(0) {
-            // The document's first line always has its times: 0 where nothing was timed.
+            // The first line always has times: 0 if nothing was timed.
             (stats.copy, stats.fault) = Default::default();
         }
         Ok(stats)
@@ -127,8 +116,8 @@ impl CowStats {
 }
 
 impl ProcessCowStats {
-    /// Reads the file of process `pid` (a number, or `self`); `None` on a kernel without it, or
-    /// where there is no such process, or while nothing is counted.
+    /// Reads the file of `pid` (a number, or `self`); `None` on a kernel without it, without such a
+    /// process, or while nothing is counted.
     pub fn read(root: &Root, pid: &str) -> Result<Option<ProcessCowStats>, ReadError> {
         if !settings_now(root).counted(Policy::Stock) {
             return Ok(None);
@@ -144,7 +133,8 @@ impl ProcessCowStats {
     }
 }
 
-/// The fields of `T` from the figures whose key begins with `prefix`; other keys are a later kernel's.
+/// The fields of `T` from the figures whose key begins with `prefix`; a later kernel's other keys are
+/// ignored.
 fn fields<T: DeserializeOwned>(figures: &[(&str, u64)], prefix: &str) -> T {
     let named = |(key, value): &(&str, u64)| {
         Some((key.strip_prefix(prefix)?.to_owned(), serde_json::Value::from(*value)))
@@ -153,7 +143,7 @@ fn fields<T: DeserializeOwned>(figures: &[(&str, u64)], prefix: &str) -> T {
     serde_json::from_value(serde_json::Value::Object(map)).expect("each field is a number")
 }
 
-/// Every `key: value` of the text, several a line allowed.
+/// Every `key: value` of the text; a line may have several.
 fn figures<'a>(text: &'a str, path: &Path) -> Result<Vec<(&'a str, u64)>, ReadError> {
     if !text.ends_with('\n') {
         return Err(ReadError::Cut { path: path.to_owned() });
@@ -178,7 +168,8 @@ fn figures<'a>(text: &'a str, path: &Path) -> Result<Vec<(&'a str, u64)>, ReadEr
 mod tests {
     use super::*;
 
-    /// The document's own example (section III.A.3), whose kernel timed every fault.
+    /// The Copy-on-Write Optimization Study's example (section III.A.3), whose kernel timed every
+    /// fault.
     const DOCUMENT: &str = "faults: 49242 total_ns: 16543417 max_ns: 12924\n\
                             precopy_attempts: 26580 precopy_success: 24580\n";
 
@@ -262,7 +253,7 @@ mod tests {
         }
         write("sys/vm/cow_precopy", "0\n");
         write("sys/vm/cow_stats", "0\n");
-        // Nothing is counted: what the files say is of some time before.
+        // Nothing is counted now: the files hold old counts.
         assert_eq!(ProcessCowStats::read(&root, "42").unwrap(), None);
         assert_eq!(CowStats::read(&root).unwrap(), None);
         write("sys/vm/cow_precopy", "2\n");

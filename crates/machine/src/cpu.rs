@@ -10,20 +10,18 @@ use crate::root::{Reader, Root};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Cpu {
-    /// Numbers of the CPUs that this process may use, ascending.
+    /// The CPUs that this process may use, ascending.
     pub allowed: Vec<u32>,
-    /// Model name of the first CPU.
     pub model: Option<String>,
-    /// Whether the CPU says that it is a virtual one; `None` where the architecture does not say.
+    /// `None` if the architecture does not say.
     pub virtual_machine: Option<bool>,
-    /// Name of the hypervisor, or of the firmware's vendor where the hypervisor has no name.
+    /// Or the firmware's vendor if the hypervisor has no name.
     pub hypervisor: Option<String>,
 }
 
-/// Numbers of the CPUs that this process may use, ascending (sched_getaffinity(2)).
-///
-/// Of a saved tree: `Cpus_allowed_list` of `/proc/self/status`, which also stands in where the
-/// machine has more CPUs than the system call's set holds. Empty where neither is known.
+/// The CPUs that this process may use, ascending (sched_getaffinity(2)). For a saved tree, and on
+/// machines with more CPUs than the system call's set holds, `Cpus_allowed_list` of
+/// `/proc/self/status`. Empty if neither is known.
 pub fn allowed(root: &Root) -> Vec<u32> {
     if root.is_live()
         && let Ok(set) = sched_getaffinity(None)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Everything that the decisions and the doctor need to know, read once.
+//! Facts about the machine, read once.
 
 use std::collections::BTreeMap;
 
@@ -20,29 +20,25 @@ use crate::soft_dirty;
 use crate::thp::{self, Thp};
 use crate::tracing::{self, Tracing};
 
-/// What is known about this machine and about this process's place on it.
+/// The machine, and this process's place on it.
 ///
 /// `Default` is a machine of which nothing is known; tests fill in what they decide on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Facts {
-    /// The host's name; empty where it is not known.
+    /// Empty if unknown.
     pub host: String,
     /// `x86_64`, `aarch64`.
     pub architecture: String,
-    /// `uname -r`; empty where it is not known.
+    /// Empty if unknown.
     pub kernel: String,
     pub page_size_bytes: u64,
     pub cpu: Cpu,
-    /// `/proc/meminfo`.
     pub memory: Option<Memory>,
-    /// `vm.overcommit_*`.
     pub overcommit: Overcommit,
     /// `vm.max_map_count`: the most mappings that a process may have.
     pub max_map_count: Option<u64>,
-    /// Limits of this process's control groups.
     pub cgroup: Cgroup,
     pub limits: Option<ResourceLimits>,
-    /// Limits on the number of tasks on the machine.
     pub tasks: TaskLimits,
     pub credentials: Option<Credentials>,
     /// Transparent huge pages; `None` on a kernel without.
@@ -53,19 +49,17 @@ pub struct Facts {
     pub tracing: Option<Tracing>,
     /// Whether the soft-dirty bit works, found out by using it.
     pub soft_dirty: Option<bool>,
-    /// Whether there is `/proc/PID/smaps_rollup`.
     pub smaps_rollup: bool,
     /// Whether the kernel can report free pages to the hypervisor, which may take them back.
     pub page_reporting: bool,
     pub clocksource: Option<String>,
-    /// Each CPU vulnerability and the state of its mitigation.
+    /// Mitigations by vulnerability.
     pub mitigations: BTreeMap<String, String>,
     pub load_average: Option<f64>,
     /// What of document 002's policies and counts the kernel has.
     pub cow: CowSettings,
-    /// What the command line of a guest's kernel tells.
     pub guest: Guest,
-    /// Files that are there and could not be read or understood, one sentence each.
+    /// Files that exist but could not be read or understood, one sentence each.
     pub problems: Vec<String>,
 }
 
@@ -111,7 +105,7 @@ impl Facts {
         facts
     }
 
-    /// The part of the facts that is kept with each run.
+    /// What is stored with each run.
     pub fn environment(&self) -> Environment {
         let thp = self.thp.as_ref();
         Environment {
@@ -135,7 +129,7 @@ impl Facts {
         }
     }
 
-    /// Whether a hypervisor may take free memory back, so that the next first touch is slow.
+    /// Whether a hypervisor may reclaim free memory, which makes the next first touch slow.
     pub fn memory_may_be_taken_back(&self) -> bool {
         self.page_reporting && self.cpu.hypervisor.is_some()
     }

@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use crate::facts::Facts;
 
-/// The least that is left to everything else.
 const SPARE_BYTES: u64 = 256 << 20;
 /// Address space of a probe beside its heap: its image, stack and buffers.
 const PROGRAM_BYTES: u64 = 16 << 20;
@@ -21,16 +20,15 @@ pub struct Need {
     pub written_bytes: u64,
     /// Children that live at the same time.
     pub children: u64,
-    /// Size of the heap's pages; the heap is a multiple of it.
+    /// The heap is a multiple of it.
     pub page_size_bytes: u64,
 }
 
 /// What a probe would run into.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum Limit {
-    /// MemAvailable of proc_meminfo(5).
     MemAvailable,
-    /// A limit of a control group: its file.
+    /// The file that sets it.
     Cgroup(String),
     /// RLIMIT_AS, for one process.
     AddressSpace,
@@ -40,13 +38,10 @@ pub enum Limit {
     Commit,
 }
 
-/// The probe does not fit, and what would.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 pub struct TooLarge {
     pub need: Need,
-    /// What that takes of the limit that binds.
     pub needed_bytes: u64,
-    /// What must be left of it besides.
     pub spare_bytes: u64,
     pub free_bytes: u64,
     pub limit: Limit,
@@ -84,7 +79,6 @@ impl Need {
     }
 }
 
-/// What is free of one limit, and what must be left of it.
 struct Room {
     limit: Limit,
     free_bytes: u64,
@@ -106,7 +100,7 @@ impl Room {
     }
 }
 
-/// Every limit that is known; an unknown one is not in the way.
+/// Every known limit; an unknown one does not count.
 fn rooms(facts: &Facts) -> Vec<Room> {
     let mut rooms = Vec::new();
     if let Some(memory) = &facts.memory {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How broken up free memory is, and what allocations had to wait or fail for that.
+//! Fragmentation of free memory, and the allocations that stalled or failed.
 
 use procfs_core::VmStat;
 
@@ -8,21 +8,21 @@ use crate::root::{ReadError, Root};
 const BUDDY: &str = "proc/buddyinfo";
 const VMSTAT: &str = "proc/vmstat";
 
-/// At one moment; the counts since the machine was started.
+/// At one moment; counts are since boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fragmentation {
     /// Free blocks of 2^index base pages, of all zones (proc_buddyinfo(5)).
     free_blocks: Vec<u64>,
     /// `allocstall_*`: allocations that had to reclaim memory themselves.
     pub stalls: u64,
-    /// `compact_fail`: those that compaction could not serve. `None` without CONFIG_COMPACTION.
+    /// `compact_fail`. `None` without CONFIG_COMPACTION.
     pub compaction_failures: Option<u64>,
-    /// `thp_fault_fallback`: huge pages that a fault did not get. `None` without THP.
+    /// `thp_fault_fallback`: faults that got no huge page. `None` without THP.
     pub huge_page_failures: Option<u64>,
 }
 
 impl Fragmentation {
-    /// Reads it; `None` where the kernel does not tell.
+    /// `None` if the kernel does not say.
     pub fn read(root: &Root) -> Result<Option<Fragmentation>, ReadError> {
         let (Some(buddy), Some(VmStat(counts))) = (root.read(BUDDY)?, root.parse(VMSTAT)?) else {
             return Ok(None);
@@ -33,7 +33,7 @@ impl Fragmentation {
         };
         let mut free_blocks = Vec::new();
         for line in buddy.lines() {
-            // Node, its number, zone, its name.
+            // After `Node 0, zone NAME`.
             for (order, number) in line.split_whitespace().skip(4).enumerate() {
                 let number: u64 = number.parse().map_err(|_| malformed(line))?;
                 if order == free_blocks.len() {
@@ -55,8 +55,8 @@ impl Fragmentation {
         }))
     }
 
-    /// Of the free memory, the share in blocks too small for 2^`order` pages (the kernel's unusable
-    /// free space index); `None` if nothing is free.
+    /// The share of free memory in blocks smaller than 2^`order` pages (the kernel's unusable free
+    /// space index); `None` if nothing is free.
     pub fn unusable_ratio(&self, order: u32) -> Option<f64> {
         let pages = |(order, blocks): (usize, &u64)| blocks << order;
         let free: u64 = self.free_blocks.iter().enumerate().map(pages).sum();

@@ -12,31 +12,27 @@ use crate::root::Root;
 /// Why a setting could not be changed or put back.
 #[derive(Debug, thiserror::Error)]
 pub enum GuardError {
-    /// The kernel has no pages of that size.
     #[error("this kernel has no pages of {size}: there is no setting of it to change")]
     NoSuchSize {
         /// The size, as people write it.
         size: String,
     },
-    /// The setting could not be read or written.
     #[error("{}: {source}{hint}", path.display())]
     Io { path: PathBuf, source: io::Error, hint: &'static str },
-    /// Another run changes it, or relies on it, now.
+    /// Another run changes it, or relies on it.
     #[error("{}: another run holds this setting; wait until it ends", path.display())]
     Busy { path: PathBuf },
     /// The file's text has neither one word nor one that is selected.
     #[error("{}: expected one selected word or a number, found {found:?}", path.display())]
     Unexpected { path: PathBuf, found: String },
-    /// The kernel took a value and shows another one.
     #[error("{}: {value} was written, and it shows {found:?}", path.display())]
     NotKept { path: PathBuf, value: String, found: String },
-    /// The shell that would put it back did not start, or did not manage to.
     #[error("the guardian (/bin/sh) of {}: {reason}", path.display())]
     Guardian { path: PathBuf, reason: String },
 }
 
-/// A lock on a setting's file. It is given up when this is dropped, not when its last descriptor is
-/// closed: a child that another thread starts has a copy of that until it executes its program.
+/// A lock on a setting's file, released on drop and not when its last descriptor closes: a child that
+/// another thread starts has a copy of the descriptor until it executes its program.
 #[derive(Debug)]
 struct Lock(File);
 
@@ -54,24 +50,25 @@ impl Drop for Lock {
     }
 }
 
-/// Holds settings, and puts them back as they were when it is dropped.
+/// Holds settings and restores them on drop.
 ///
-/// A [`Guardian`] puts them back, whatever ends this process. Locks on the files keep two runs from
-/// taking each other's values for the old ones; the guardian holds the first file's until it is done.
+/// A [`Guardian`] restores them, however this process ends. Locks on the files keep two runs from
+/// taking each other's values for the old ones; the guardian holds the first file's lock until it is
+/// done.
 #[derive(Debug)]
 pub struct Guard {
     root: Root,
     /// The first setting, for messages.
     path: PathBuf,
-    /// The settings as they were, in the order in which they are put back.
+    /// The old settings, in the order in which they are restored.
     old: Vec<Held>,
     guardian: Option<Guardian>,
     _locks: Vec<Lock>,
 }
 
 impl Guard {
-    /// Writes each value into its file below `root`, in that order; the caller has the user's
-    /// consent. After an error the settings are as they were.
+    /// Writes each value into its file below `root`, in that order. The caller has the user's consent.
+    /// After an error the settings are unchanged.
     pub fn set(root: &Root, values: &[(&str, &str)]) -> Result<Guard, GuardError> {
         let guard = Guard::hold(root, values.iter().map(|(file, _)| *file))?;
         for (file, value) in values {
@@ -80,9 +77,9 @@ impl Guard {
         Ok(guard)
     }
 
-    /// Remembers the settings in `files`, which [`Guard::write`] may then change. The last one is
-    /// put back first. What a guard left behind that was killed together with its guardian is put
-    /// back before. An error changes nothing else.
+    /// Saves the settings in `files`, which [`Guard::write`] may then change; the last one is restored
+    /// first. Before that, restores what an earlier guard left that was killed together with its
+    /// guardian. An error changes nothing else.
     pub fn hold<'a>(
         root: &Root,
         files: impl IntoIterator<Item = &'a str>,
@@ -96,7 +93,7 @@ impl Guard {
                 write(&path, &value)?;
             }
             let value = read(&path)?;
-            // Before anything is changed: without the right to write there is nothing to guard.
+            // Before any change: without the right to write there is nothing to guard.
             File::options().write(true).open(&path).map_err(|error| at(&path, error))?;
             record.write(root, &value).map_err(|error| at(record.path(), error))?;
             old.push(Held { path, value, record });
@@ -113,8 +110,8 @@ impl Guard {
         Ok(Guard { root: root.clone(), path, old, guardian, _locks: locks })
     }
 
-    /// Has the setting in `file` at one of `words`: leaves it alone where it is, and keeps it so;
-    /// else writes the first. After an error the setting is as it was.
+    /// Keeps the setting in `file` at one of `words`: writes the first if it is at none of them. After
+    /// an error the setting is unchanged.
     pub fn ensure(root: &Root, file: &str, words: &[&str]) -> Result<Guard, GuardError> {
         let path = root.path(file);
         let lock = Lock::take(&path, File::try_lock_shared)?;
@@ -127,19 +124,19 @@ impl Guard {
         Guard::set(root, &[(file, words[0])])
     }
 
-    /// Writes `value` into `file`, one of those that are held. Fails, too, on a value that the
-    /// kernel refuses or does not keep.
+    /// Writes `value` into `file`, one of the held ones. Fails if the kernel refuses or does not keep
+    /// the value.
     pub fn write(&self, file: &str, value: &str) -> Result<(), GuardError> {
         write(&self.root.path(file), value)
     }
 
-    /// Writes the old settings again, and goes on holding them.
+    /// Writes the old settings, and still holds them.
     pub fn put_back(&self) -> Result<(), GuardError> {
         self.old.iter().try_for_each(|held| write(&held.path, &held.value))
     }
 
-    /// Puts the old settings back and waits until they are there; dropping does the same, and can
-    /// only print what went wrong. Fails if the guardian was killed or could not write.
+    /// Restores the old settings and waits until that is done; dropping does the same, and can only
+    /// print errors. Fails if the guardian was killed or could not write.
     pub fn restore(mut self) -> Result<(), GuardError> {
         self.finish()
     }
@@ -226,7 +223,7 @@ mod tests {
         }
         guard.restore().unwrap();
         assert_eq!((text(ENABLED).as_str(), text(NONE).as_str()), ("madvise\n", "511\n"));
-        // One that is missing leaves the others as they were.
+        // If one is missing, the others are unchanged.
         assert!(Guard::set(&root, &[(ENABLED, "never"), ("sys/unknown", "0")]).is_err());
         assert_eq!(text(ENABLED), "madvise\n");
         Guard::set(&root, &[]).unwrap().restore().unwrap();
@@ -267,12 +264,12 @@ mod tests {
             killed.guardian.take().unwrap().kill();
             drop(killed);
             assert_eq!((text().as_str(), records()), ("1\n", 1));
-            // Settings do not outlive the machine's next start, and neither do their records.
+            // Neither settings nor their records outlive a reboot.
             fs::write(root.path(boot), next_boot).unwrap();
             Guard::ensure(&root, SWITCH, &["1"]).unwrap().restore().unwrap();
             assert_eq!(text(), expected, "{next_boot}");
         }
-        // What a guardian has put back is no record any more, though its guard was killed.
+        // A restored setting has no record any more, though its guard was killed.
         let mut killed = Guard::set(&root, &[(SWITCH, "0")]).unwrap();
         killed.guardian.take().unwrap().finish().unwrap();
         drop(killed);

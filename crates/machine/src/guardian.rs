@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A shell that puts settings back when this process has gone, however it went.
+//! A shell that restores settings after this process has ended, however it ended.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -9,9 +9,8 @@ use std::process::{Child, Command, Stdio};
 
 use crate::record::Held;
 
-/// What it runs: say that the signals are ignored, wait until nobody holds the other end of the
-/// pipe, put the old values back and empty their records. `read` is the shell's own, so it needs no
-/// other program.
+/// Says that it ignores signals, waits until the pipe's other end is closed, restores the old values
+/// and empties their records. `read` is a shell builtin, so no other program is needed.
 const SCRIPT: &str = r#"trap '' HUP INT QUIT TERM PIPE
 echo ready
 while read -r _; do :; done
@@ -21,15 +20,15 @@ while [ $# -gt 2 ]; do
 done
 exit ${failed:-0}"#;
 
-/// Waits for a pipe to close, which SIGKILL closes as well, and then writes the old values. What kills
-/// both (a whole control group) leaves them changed until the next guard finds their records.
+/// Waits for a pipe to close, which SIGKILL does too, then writes the old values. If both processes are
+/// killed (a whole control group), the next guard finds the records.
 #[derive(Debug)]
 pub(crate) struct Guardian(Option<Child>);
 
 impl Guardian {
-    /// Starts it, and waits until it ignores signals. It will write each value into its file, in
-    /// that order. It holds `lock` as its stderr, which is open for reading only, so that nothing
-    /// it could print reaches a setting.
+    /// Starts it and waits until it ignores signals. It will write each value into its file, in order.
+    /// It holds `lock` as its stderr, open for reading only, so that nothing it prints reaches a
+    /// setting.
     pub(crate) fn start(values: &[Held], lock: File) -> Result<Guardian, String> {
         let words = values
             .iter()
@@ -48,14 +47,14 @@ impl Guardian {
             BufReader::new(stdout).read_line(&mut line).map_err(|error| error.to_string())?;
         }
         if line != "ready\n" {
-            // It writes only what the files hold already, so ending it here changes nothing.
+            // It only writes what the files hold already, so ending it here changes nothing.
             let status = child.wait().map_err(|error| error.to_string())?;
             return Err(format!("did not start ({status})"));
         }
         Ok(Guardian(Some(child)))
     }
 
-    /// Kills it, as the kernel kills a control group.
+    /// As when the kernel kills a control group.
     #[cfg(test)]
     pub(crate) fn kill(mut self) {
         let mut child = self.0.take().unwrap();
@@ -63,10 +62,10 @@ impl Guardian {
         child.wait().unwrap();
     }
 
-    /// Lets it put the values back and waits until they are there. A second call does nothing.
+    /// Lets it restore the values and waits for that. A second call does nothing.
     pub(crate) fn finish(&mut self) -> Result<(), String> {
         let Some(mut child) = self.0.take() else { return Ok(()) };
-        // `wait` closes the pipe first, which is what the guardian waits for.
+        // `wait` closes the pipe first.
         match child.wait() {
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(format!("did not put the old setting back ({status})")),

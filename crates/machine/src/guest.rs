@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a guest of `cowlab kernel boot` knows about itself: its kernel's command line says so.
+//! How a guest of `cowlab kernel boot` was built and runs, from its kernel's command line.
 
 use cowlab_store::{Accelerator, KernelBuild};
 use serde::Serialize;
 
 use crate::root::Reader;
 
-/// The words on the command line that are ours begin so.
+/// Prefix of our words on the command line.
 pub const PREFIX: &str = "cowlab.";
 
-/// How this kernel runs and how it was built, as far as its command line tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Guest {
     /// `cowlab.accelerator`: `kvm`, `tcg`, `icount`.
@@ -23,7 +22,6 @@ pub(crate) fn probe(reader: &Reader<'_>) -> Guest {
     guest_of(&line)
 }
 
-/// The guest that a kernel's command line describes.
 pub fn guest_of(command_line: &str) -> Guest {
     let value = |name: &str| {
         let mut words = command_line.split_whitespace().filter_map(|w| w.strip_prefix(PREFIX));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Limits on processes, and who this process is.
+//! Limits on processes, and this process's credentials.
 
 use procfs_core::LoadAverage;
 use procfs_core::process::{LimitValue, Limits, Status};
@@ -7,19 +7,14 @@ use serde::Serialize;
 
 use crate::root::{Reader, Root};
 
-/// Bit of CAP_DAC_READ_SEARCH in CapEff (capabilities(7)).
+/// Bits of CapEff (capabilities(7)).
 pub const CAP_DAC_READ_SEARCH: u32 = 2;
-/// Bit of CAP_SYS_PTRACE in CapEff (capabilities(7)).
 pub const CAP_SYS_PTRACE: u32 = 19;
-/// Bit of CAP_SYS_ADMIN in CapEff.
 pub const CAP_SYS_ADMIN: u32 = 21;
-/// Bit of CAP_SYS_NICE in CapEff.
 pub const CAP_SYS_NICE: u32 = 23;
-/// Bit of CAP_PERFMON in CapEff, since Linux 5.8.
+/// Since Linux 5.8, as is CAP_BPF.
 pub const CAP_PERFMON: u32 = 38;
-/// Bit of CAP_BPF in CapEff, since Linux 5.8.
 pub const CAP_BPF: u32 = 39;
-/// Bit of CAP_SYS_RESOURCE in CapEff.
 pub const CAP_SYS_RESOURCE: u32 = 24;
 
 /// Soft resource limits (getrlimit(2)); in each field `None` is unlimited.
@@ -33,18 +28,15 @@ pub struct ResourceLimits {
     pub data_bytes: Option<u64>,
 }
 
-/// How many tasks the kernel allows, and how many there are.
+/// Task limits of the machine, and its tasks now.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct TaskLimits {
-    /// `kernel.threads-max`.
     pub threads_max: Option<u64>,
-    /// `kernel.pid_max`.
     pub pid_max: Option<u64>,
     /// Threads on the machine now (the fourth field of `/proc/loadavg`).
     pub threads: Option<u64>,
 }
 
-/// Who this process is, of `/proc/self/status`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Credentials {
     pub euid: u32,
@@ -53,13 +45,12 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// This process's; of nobody without rights where they cannot be read.
+    /// This process's; without any rights if they cannot be read.
     pub fn of_self(root: &Root) -> Credentials {
         let status: Option<Status> = root.parse("proc/self/status").ok().flatten();
         status.as_ref().map_or_else(Credentials::default, Credentials::from)
     }
 
-    /// Whether a capability, by its bit, is in effect.
     pub fn has(&self, capability: u32) -> bool {
         self.capabilities >> capability & 1 == 1
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Memory of the machine and the rules by which the kernel promises it.
+//! The machine's memory and its overcommit rules.
 
 use procfs_core::Meminfo;
 use serde::Serialize;
@@ -18,10 +18,8 @@ pub struct Memory {
     pub swap_free_bytes: u64,
     /// CommitLimit: in force only where `vm.overcommit_memory` is 2.
     pub commit_limit_bytes: Option<u64>,
-    /// Committed_AS: promised so far.
     pub committed_bytes: u64,
     pub page_tables_bytes: Option<u64>,
-    /// HugePages_Total: pages in the hugetlb pool.
     pub hugetlb_total_pages: Option<u64>,
     pub hugetlb_free_pages: Option<u64>,
     /// HugePages_Rsvd: free ones that are promised to mappings already.
@@ -31,7 +29,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Reads it; `None` where it cannot be read.
+    /// `None` if it cannot be read.
     pub fn read(root: &Root) -> Option<Memory> {
         probe(&Reader::new(root))
     }
@@ -42,9 +40,8 @@ impl Memory {
 pub struct Overcommit {
     /// `vm.overcommit_memory`: 0 heuristic, 1 always, 2 never beyond CommitLimit.
     pub memory: Option<u32>,
-    /// `vm.overcommit_ratio`, per cent of RAM.
     pub ratio_percent: Option<u64>,
-    /// `vm.overcommit_kbytes` in KiB; where it is not 0 it stands in for the ratio.
+    /// In KiB; if not 0 it replaces the ratio.
     pub kbytes: Option<u64>,
     /// `vm.admin_reserve_kbytes` in bytes: kept from processes without CAP_SYS_ADMIN in mode 2.
     pub admin_reserve_bytes: Option<u64>,

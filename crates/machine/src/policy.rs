@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the kernel copies when a shared page is written: the policies of documents 002 and 003, and
-//! the patched kernel's settings that choose among them.
+//! Copy-on-write policies of the patched kernel: the Copy-on-Write Optimization Study's and CCoW's, and
+//! the settings that choose among them.
 
 use cowlab_schema::Policy;
 use serde::Serialize;
@@ -8,28 +8,27 @@ use serde::Serialize;
 use crate::guard::{Guard, GuardError};
 use crate::root::{Reader, Root};
 
-/// 0: copy only the page that was written; 1: its neighbours ahead as well; 2: its region.
+/// 0: copy only the written page; 1: its neighbours too; 2: its region.
 pub(crate) const PRECOPY: &str = "proc/sys/vm/cow_precopy";
 pub(crate) const PRECOPY_PAGES: &str = "proc/sys/vm/cow_precopy_pages";
-/// The order of the folios that aligned runs of copies go into; 0: base pages.
+/// Order of the folios for aligned runs of copies; 0: base pages.
 pub(crate) const PRECOPY_ORDER: &str = "proc/sys/vm/cow_precopy_order";
-/// From which coverage on a region is copied, in percent.
+/// A region is copied from this coverage on, in percent.
 pub(crate) const THRESHOLD: &str = "proc/sys/vm/cow_threshold_pct";
-/// How much of the copies a process may waste before its own threshold rises, in percent.
+/// Share of wasted copies above which a process's own threshold rises, in percent.
 pub(crate) const WASTE: &str = "proc/sys/vm/cow_waste_pct";
-/// The size of a region, in KiB.
 pub(crate) const REGION: &str = "proc/sys/vm/cow_region_kb";
-/// How much of a region one fault copies, in KiB.
+/// How much one fault copies, in KiB.
 pub(crate) const BATCH: &str = "proc/sys/vm/cow_batch_kb";
-/// Which pages: 0, all of a region; else, anywhere, those written in as many of the last epochs.
+/// 0: all pages of a region; else those written in so many of the last epochs, anywhere.
 pub(crate) const HISTORY: &str = "proc/sys/vm/cow_history";
-/// From which of its forks on a process is watched.
+/// A process is watched from this fork on.
 pub(crate) const GATE: &str = "proc/sys/vm/cow_gate_forks";
-/// From how much anonymous memory on, in KiB.
+/// A process is watched from this much anonymous memory on, in KiB.
 pub(crate) const GATE_KB: &str = "proc/sys/vm/cow_gate_kb";
-/// 0: fork copies page tables; 2: it leaves them for later, in every process.
+/// 0: fork copies page tables; 2: it defers that, in every process.
 pub(crate) const DEFER: &str = "proc/sys/vm/cow_defer";
-/// Every setting that a policy may change, and those that measurements do.
+/// Every setting that a policy or a measurement changes.
 pub(crate) const ALL: [&str; 12] = [
     DEFER,
     PRECOPY,
@@ -47,35 +46,29 @@ pub(crate) const ALL: [&str; 12] = [
 /// 0: nothing; 1: count faults; 2: time them as well.
 pub(crate) const STATS: &str = "proc/sys/vm/cow_stats";
 
-/// What `ccow` sets: the kernel's own defaults, in the order of [`coverage_settings`].
+/// The kernel's defaults, which `ccow` sets, in the order of [`coverage_settings`].
 const OWN: [u32; 8] = [80, 10, 2048, 128, 1, 1, 4096, 0];
-/// What document 003 has: no limit of waste, regions of 2 MiB that are copied whole, of any process.
+/// CCoW (2022) has no limit of waste.
 const WASTE_ALLOWED_PCT: u32 = 100;
-/// The settings of a kernel with document 002's policies; each is `None` on one without it.
+/// Settings of the patched kernel; `None` on others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct CowSettings {
-    /// `vm.cow_precopy`.
     pub precopy: Option<u64>,
-    /// `vm.cow_precopy_pages`.
     pub precopy_pages: Option<u64>,
-    /// `vm.cow_precopy_order`.
     pub precopy_order: Option<u64>,
     /// `vm.cow_precopy_ramp`: pages that a process copies before a batch takes one more.
     pub precopy_ramp: Option<u64>,
-    /// `vm.cow_threshold_pct`.
     pub threshold_pct: Option<u64>,
-    /// `vm.cow_defer`.
     pub defer: Option<u64>,
-    /// `vm.cow_stats`.
     pub stats: Option<u64>,
-    /// Whether there is `/proc/cow_stats`.
+    /// `/proc/cow_stats` exists.
     pub counts: bool,
-    /// Whether there is `/proc/PID/cow_stats`.
+    /// `/proc/PID/cow_stats` exists.
     pub process_counts: bool,
 }
 
 impl CowSettings {
-    /// Whether faults are counted while `policy` is set, of the whole system and of a process.
+    /// Whether faults are counted under `policy`, for the system and for processes.
     pub fn counted(&self, policy: Policy) -> bool {
         let is_set = |setting: Option<u64>| setting.is_some_and(|value| value > 0);
         self.counts
@@ -103,8 +96,8 @@ pub(crate) fn probe(reader: &Reader<'_>) -> CowSettings {
     }
 }
 
-/// The kernel's settings, as files below the root, with their values, in the order in which they
-/// are to be written; none of a kernel that is left as it is.
+/// Files below the root and their values, in the order in which to write them; empty for a kernel that
+/// is left alone.
 pub fn settings(policy: Policy) -> Vec<(&'static str, u32)> {
     let next = |pages, order| {
         vec![(DEFER, 0), (PRECOPY_PAGES, pages), (PRECOPY_ORDER, order), (PRECOPY, 1)]
@@ -117,7 +110,7 @@ pub fn settings(policy: Policy) -> Vec<(&'static str, u32)> {
         Policy::NextFolios(pages, order) => next(pages, order),
         Policy::Coverage => coverage_settings(OWN),
         Policy::CoverageOf(threshold, order, region) => {
-            // A fault copies what one page-table page maps at the most.
+            // One fault copies at most what one page table maps.
             let batch = region.min(Policy::REGION_KB);
             coverage_settings([threshold, WASTE_ALLOWED_PCT, region, batch, 0, 0, 0, order])
         }
@@ -129,7 +122,7 @@ fn coverage_settings(values: [u32; 8]) -> Vec<(&'static str, u32)> {
     [(DEFER, 0)].into_iter().chain(files.into_iter().zip(values)).chain([(PRECOPY, 2)]).collect()
 }
 
-/// What a kernel without the setting does.
+/// What a kernel without this setting does.
 pub(crate) fn built_in(setting: &str) -> Option<u32> {
     match setting {
         PRECOPY_PAGES => Some(1),
@@ -138,7 +131,7 @@ pub(crate) fn built_in(setting: &str) -> Option<u32> {
     }
 }
 
-/// Holds the policy settings of a kernel that has them, and puts them back when it is dropped.
+/// Holds the policy settings and restores them on drop.
 #[derive(Debug)]
 pub struct PolicyGuard {
     root: Root,
@@ -146,16 +139,16 @@ pub struct PolicyGuard {
 }
 
 impl PolicyGuard {
-    /// Remembers the settings as they are; [`PolicyGuard::set`] may then change them. Whether the
-    /// kernel has them is [`crate::usable::policy`]'s to say. An error changes nothing.
+    /// Saves the settings, which [`PolicyGuard::set`] may then change; [`crate::usable::policy`] says
+    /// whether the kernel has them. An error changes nothing.
     pub fn new(root: &Root) -> Result<PolicyGuard, GuardError> {
-        // What switches the others on is put back first.
+        // The main switches are restored first.
         let files = ALL.into_iter().rev().filter(|file| *file == PRECOPY || root.exists(file));
         Ok(PolicyGuard { root: root.clone(), guard: Guard::hold(root, files)? })
     }
 
-    /// Switches to `policy`, which alone decides whether faults are counted; `stock` is what there
-    /// was. Fails, too, on a value that the kernel refuses.
+    /// Switches to `policy` without counting faults; `stock` restores the old settings. Fails if the
+    /// kernel refuses a value.
     pub fn set(&self, policy: Policy) -> Result<(), GuardError> {
         if policy == Policy::Stock {
             return self.guard.put_back();
@@ -171,7 +164,7 @@ impl PolicyGuard {
         }
     }
 
-    /// The same, and faults are counted where the kernel can, unless it is left as it is.
+    /// The same, and counts faults if the kernel can, except under `stock`.
     pub fn set_and_count(&self, policy: Policy) -> Result<(), GuardError> {
         self.set(policy)?;
         match policy != Policy::Stock && self.root.exists(STATS) {

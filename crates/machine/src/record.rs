@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a setting was before it was changed, in a file: for the next guard, where this one and its
-//! guardian were both killed.
+//! A setting's old value in a file, for the next guard if this one and its guardian are both killed.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::Write;
@@ -11,7 +10,7 @@ use rustix::fs::OFlags;
 
 use crate::root::Root;
 
-/// Of this user alone, and gone when the machine starts again, as settings are.
+/// Owned by this user alone, and gone at the next boot, as settings are.
 const FOLDER: &str = "run/cowlab";
 const BOOT: &str = "proc/sys/kernel/random/boot_id";
 
@@ -22,12 +21,11 @@ pub(crate) struct Held {
     pub(crate) record: Record,
 }
 
-/// Where a setting's record is; nowhere on a machine without /run.
+/// The path of a setting's record; none on a machine without /run.
 #[derive(Debug, Clone)]
 pub(crate) struct Record(Option<PathBuf>);
 
 impl Record {
-    /// Of the setting in `file`.
     pub(crate) fn new(root: &Root, file: &str) -> Record {
         let folder = root.path(FOLDER);
         let _ = DirBuilder::new().mode(0o700).create(&folder);
@@ -35,7 +33,7 @@ impl Record {
             let uid = rustix::process::geteuid().as_raw();
             facts.is_dir() && facts.uid() == uid && facts.mode() & 0o077 == 0
         };
-        // Nobody else may say what a setting was.
+        // Nobody else may write old values.
         let is_own = fs::symlink_metadata(&folder).is_ok_and(|facts| own(&facts));
         Record(is_own.then(|| folder.join(file.replace('/', "-"))))
     }
@@ -45,7 +43,7 @@ impl Record {
         self.0.as_deref().unwrap_or(Path::new("/dev/null"))
     }
 
-    /// The value that was left behind since the machine started.
+    /// The old value, if one was left behind since boot.
     pub(crate) fn stale(&self, root: &Root) -> Option<String> {
         let text = fs::read_to_string(self.0.as_ref()?).ok()?;
         let (boot, value) = text.split_once(' ')?;
@@ -53,7 +51,7 @@ impl Record {
         (boot == fs::read_to_string(root.path(BOOT)).ok()?.trim()).then(|| value.to_owned())
     }
 
-    /// Writes it anew: it is on its disk when this returns.
+    /// Rewrites it; it is on disk when this returns.
     pub(crate) fn write(&self, root: &Root, value: &str) -> std::io::Result<()> {
         let Some(path) = &self.0 else { return Ok(()) };
         let Ok(boot) = fs::read_to_string(root.path(BOOT)) else { return Ok(()) };

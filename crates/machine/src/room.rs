@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the machine as a whole has left for a fork. Limits of users and control groups are the verdict's.
+//! What the whole machine has left for a fork. Limits of users and control groups are in the verdict.
 
 use procfs_core::LoadAverage;
 use serde::{Deserialize, Serialize};
@@ -8,18 +8,18 @@ use crate::limits;
 use crate::memory;
 use crate::root::{Reader, Root};
 
-/// What a fork takes from; `None` where there is no such limit, or it cannot be read.
+/// `None` if there is no such limit, or it cannot be read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Room {
-    /// Memory that the kernel may still promise a process without CAP_SYS_ADMIN. Only where
-    /// `vm.overcommit_memory` is 2 there is such a limit.
+    /// Memory that may still be promised without CAP_SYS_ADMIN; limited only if `vm.overcommit_memory`
+    /// is 2.
     pub commit_bytes: Option<u64>,
     /// Tasks below `kernel.threads-max` and `kernel.pid_max`.
     pub tasks: Option<u64>,
 }
 
 impl Room {
-    /// Reads it, from files whose cost does not grow with anything.
+    /// Reads only files of constant cost.
     pub fn read(root: &Root) -> Room {
         let reader = Reader::new(root);
         let overcommit = memory::probe_overcommit(&reader);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Does the soft-dirty bit work here? Found out by using it, because a kernel without it accepts
-//! the write to clear_refs all the same (kernel: Documentation/admin-guide/mm/soft-dirty.rst).
+//! Whether the soft-dirty bit works, found by using it: a kernel without it still accepts the write to
+//! clear_refs (kernel: Documentation/admin-guide/mm/soft-dirty.rst).
 
 use std::fs::{self, File};
 use std::io;
@@ -11,11 +11,11 @@ use procfs_core::process::SwapPageFlags;
 
 use crate::root::Root;
 
-/// Whether a page's bit goes away with clear_refs and comes back with a write; `None` for a saved
-/// tree, or where the kernel has no clear_refs or pagemap or refuses them.
+/// Whether clear_refs clears a page's bit and a write sets it; `None` for a saved tree, or if
+/// clear_refs or pagemap is missing or refused.
 ///
-/// One page is looked at, but clear_refs knows only whole processes: every page of this process
-/// is write-protected once, and the next write to each costs one minor fault. Nothing else sees it.
+/// clear_refs works on whole processes: every page of this process is write-protected once, and the
+/// next write to each costs one minor fault.
 pub(crate) fn probe(root: &Root) -> Option<bool> {
     if !root.is_live() {
         return None;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whether a page size or a policy can be had on this machine, and if not, what would help.
+//! Whether this machine can give a page size or a policy, and if not, what would help.
 
 use cowlab_schema::fmt;
 use cowlab_schema::{Command, Policy};
@@ -7,7 +7,7 @@ use cowlab_schema::{Command, Policy};
 use crate::facts::Facts;
 use crate::thp::FOLDER;
 
-/// Can a program that calls madvise(MADV_HUGEPAGE) get pages of this size? An error names the file
+/// Whether a program that calls madvise(MADV_HUGEPAGE) gets pages of this size. An error names the file
 /// to change, the value to write and the flag that does both.
 pub fn page_size(facts: &Facts, page_size_bytes: u64) -> Result<(), String> {
     if page_size_bytes == facts.page_size_bytes {
@@ -67,7 +67,7 @@ pub fn page_size(facts: &Facts, page_size_bytes: u64) -> Result<(), String> {
     }
 }
 
-/// Whether this kernel, and this user, can have the policy. An error says what would help.
+/// Whether this kernel, and this user, can set the policy. An error says what would help.
 pub fn policy(facts: &Facts, policy: Policy) -> Result<(), String> {
     let settings = &facts.cow;
     let lacks = |name: &str| {

@@ -47,7 +47,7 @@ pub fn pids(target: &Target) -> Result<Vec<i32>, ProcessError> {
     Ok(listed(target)?.unwrap_or_else(all))
 }
 
-/// By the kernel's own lists, one a thread; `None` without CONFIG_PROC_CHILDREN.
+/// From the kernel's lists, one per thread; `None` without CONFIG_PROC_CHILDREN.
 fn listed(target: &Target) -> Result<Option<Vec<i32>>, ProcessError> {
     let threads = fs::read_dir(target.path("task")).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => target.lost_memory(),
@@ -80,7 +80,7 @@ fn all_processes() -> Vec<Child> {
     names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(read).collect()
 }
 
-/// `None` of one that has ended meanwhile, or only waits to be reaped.
+/// `None` if it has ended.
 fn read(pid: i32) -> Option<Child> {
     let stat = Stat::of(pid).filter(|stat| !stat.has_ended())?;
     Some(Child { pid, stat })
@@ -118,7 +118,7 @@ mod tests {
         let found = children(&target).unwrap();
         assert_eq!(pids(&target).unwrap().len(), 3);
         assert_eq!(found.len(), 3, "{found:?}");
-        // Their states and faults go on between the two looks.
+        // States and faults change between the two reads.
         let who = |all: &[Child]| -> Vec<(i32, u64)> {
             all.iter().map(|child| (child.pid, child.stat.start_ticks)).collect()
         };

@@ -5,34 +5,26 @@ use std::path::PathBuf;
 
 use crate::root::ReadError;
 
-/// Why a process could not be looked at.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
-    /// There is no process with this pid.
     #[error(
         "there is no process {pid}: it has ended, or never was; `cowlab` lists those that fork"
     )]
     NoSuchProcess { pid: i32 },
-    /// It ended while it was looked at.
     #[error("process {pid} ended while it was looked at")]
     Vanished { pid: i32 },
-    /// It executed another program while it was looked at.
     #[error("process {pid} executed another program while it was looked at")]
     Executed { pid: i32 },
-    /// It has no memory of its own: a kernel thread, or a zombie.
     #[error("process {pid} ({name}) has no memory of its own: it is a kernel thread or a zombie")]
     NoMemory { pid: i32, name: String },
-    /// This process may not look at it.
     #[error(
         "process {pid}: {} may not be read: run as root, as uid {uid}, or with CAP_SYS_PTRACE \
          (where it is so already, a container or a security module forbids it)",
         path.display()
     )]
     NoPermission { pid: i32, path: PathBuf, uid: u32 },
-    /// The kernel has no such file.
     #[error("this kernel has no {}: it needs CONFIG_PROC_PAGE_MONITOR", path.display())]
     Unsupported { path: PathBuf },
-    /// A file could not be read or understood.
     #[error(transparent)]
     Read(#[from] ReadError),
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Facts about one process that is about to fork.
+//! A process before its next fork.
 
 use std::io;
 
@@ -20,56 +20,54 @@ pub struct ProcessFacts {
     /// Its real user, whose tasks RLIMIT_NPROC counts.
     pub uid: u32,
     pub credentials: Credentials,
-    /// Whether it is in the first user namespace, where capabilities count for limits; `None` where
-    /// that may not be read.
+    /// Whether it is in the initial user namespace, where capabilities lift limits; `None` if that may
+    /// not be read.
     pub in_first_user_namespace: Option<bool>,
     pub threads: u64,
     pub virtual_bytes: Option<u64>,
-    /// VmPTE: page tables of the process itself.
+    /// VmPTE.
     pub page_tables_bytes: Option<u64>,
-    /// Page tables that the mappings which fork copies can need, a page for each part of one.
+    /// Page tables that a child's mappings may need.
     pub inherited_tables_bytes: u64,
-    /// Anonymous pages in RAM that a child shares until one of the two writes.
+    /// Resident anonymous pages that a child shares until either writes.
     pub anonymous_bytes: u64,
-    /// The same in swap; a write after fork brings each back as a copy.
+    /// Swapped pages; a write after fork brings each back as a copy.
     pub swapped_bytes: Option<u64>,
     /// The part of `anonymous_bytes` in PMD-mapped huge pages.
     pub huge_bytes: Option<u64>,
     pub private_dirty_bytes: Option<u64>,
     pub private_clean_bytes: Option<u64>,
-    /// Private pages of the hugetlb pool, in mappings that a child gets.
+    /// Private hugetlb pages in mappings that a child gets.
     pub hugetlb_bytes: Option<u64>,
     /// Locked memory in mappings that a child gets: swap cannot take it from the parent.
     pub locked_bytes: Option<u64>,
     /// Mappings that a child gets: fork copies them one by one.
     pub inherited_mappings: u64,
-    /// Of them those that have anonymous pages.
     pub inherited_anonymous_mappings: u64,
-    /// Size of the mappings that a child does not get (MADV_DONTFORK).
+    /// Mappings with MADV_DONTFORK.
     pub not_inherited_bytes: u64,
-    /// Size of the mappings that a child gets empty (MADV_WIPEONFORK).
+    /// Mappings with MADV_WIPEONFORK, which a child gets empty.
     pub wiped_bytes: u64,
-    /// Size of the mappings that fork promises a child: private and writable, resident or not.
+    /// What fork promises a child: private writable mappings, resident or not.
     pub accounted_bytes: u64,
-    /// The largest of them, because the heuristic of overcommit looks at one at a time.
+    /// The largest of them: the overcommit heuristic judges one at a time.
     pub largest_accounted_bytes: u64,
-    /// Size of the private writable mappings that nothing was promised for (MAP_NORESERVE).
+    /// Private writable mappings with MAP_NORESERVE: nothing is promised for them.
     pub unpromised_bytes: u64,
     /// Whether it may have transparent huge pages.
     pub thp_enabled: Option<bool>,
-    /// Resource limits; `None` where they could not be read.
+    /// `None` if they could not be read.
     pub limits: Option<ResourceLimits>,
-    /// Tasks of its user, counted where RLIMIT_NPROC applies to it; at least this many where
-    /// other processes are hidden.
+    /// Tasks of its user, counted only if RLIMIT_NPROC applies to it; a lower bound if processes are
+    /// hidden.
     pub user_tasks: Option<u64>,
     pub cgroup: Cgroup,
 }
 
-/// What /proc/PID/ns/user links to in the first one (PROC_USER_INIT_INO of include/linux/proc_ns.h).
+/// The initial user namespace (PROC_USER_INIT_INO of include/linux/proc_ns.h).
 const FIRST_USER_NAMESPACE: &str = "user:[4026531837]";
 
 impl ProcessFacts {
-    /// Looks at `pid`, or at this process with `rustix::process::getpid`'s number.
     pub fn probe(root: &Root, pid: i32) -> Result<ProcessFacts, ProcessError> {
         let folder = format!("proc/{pid}");
         if !root.exists(&folder) {
@@ -108,8 +106,7 @@ impl ProcessFacts {
         Ok(facts)
     }
 
-    /// RLIMIT_NPROC where it applies: it is not looked at for root, nor with CAP_SYS_RESOURCE or
-    /// CAP_SYS_ADMIN.
+    /// RLIMIT_NPROC if it applies: root, CAP_SYS_RESOURCE and CAP_SYS_ADMIN are exempt.
     pub fn processes_limit(&self) -> Option<u64> {
         let exempt = self.uid == 0
             || self.credentials.has(CAP_SYS_RESOURCE)
@@ -122,7 +119,7 @@ impl ProcessFacts {
     fn add_mappings(&mut self, all: &[Mapping]) {
         let details: Vec<Smaps> =
             all.iter().map(|mapping| mapping.details.clone().unwrap_or_default()).collect();
-        // The smallest is the base page: a hugetlb mapping has larger ones.
+        // The smallest is the base page: hugetlb mappings have larger ones.
         let sizes = details.iter().filter_map(|details| details.page_size_bytes);
         let smallest = sizes.filter(|size| *size >= 8).min();
         let page_bytes = smallest.unwrap_or_else(|| rustix::param::page_size() as u64);
@@ -141,7 +138,7 @@ impl ProcessFacts {
             }
             self.inherited_mappings += 1;
             let is_written = !mapping.is_shared && mapping.is_writable;
-            // `ac` says it; without VmFlags, what the kernel would account by default.
+            // `ac`, or without VmFlags what the kernel accounts by default.
             let accounted = smaps.has(b"ac") || (smaps.flags.is_empty() && is_written);
             if accounted {
                 self.accounted_bytes += size;
@@ -166,7 +163,7 @@ impl ProcessFacts {
             add(&mut self.locked_bytes, smaps.locked_bytes);
             if anonymous + swapped > 0 {
                 self.inherited_anonymous_mappings += 1;
-                // One page of a table maps page/8 pages; no more tables than pages that are there.
+                // One page of a table maps page/8 pages; there are no more tables than present pages.
                 let spanned = size.div_ceil(page_bytes * (page_bytes / 8)) + 1;
                 let present = (anonymous + swapped).div_ceil(page_bytes);
                 self.inherited_tables_bytes += spanned.min(present) * page_bytes;
@@ -201,7 +198,6 @@ fn read_mappings(root: &Root, pid: i32, uid: u32) -> Result<Vec<Mapping>, Proces
     }
 }
 
-/// Threads of every process of a user.
 fn user_tasks(reader: &Reader<'_>, uid: u32) -> u64 {
     let pids = reader.names("proc").into_iter().filter(|name| name.parse::<i32>().is_ok());
     let status = |pid: String| -> Option<Status> {

@@ -14,25 +14,25 @@ use crate::process::error::ProcessError;
 use crate::process::target::Target;
 use crate::root::{ReadError, Root};
 
-/// What a mapping is, as document 000 tells segments apart.
+/// The kind of a mapping, by Smith and Maguire's (1988) segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     Heap,
-    /// The first thread's stack; those of others are anonymous mappings.
+    /// The first thread's; other threads' stacks are anonymous mappings.
     Stack,
-    /// Private memory of no file: mmap's, malloc's large blocks, threads' stacks.
+    /// Private memory of no file: mmap, large malloc blocks, threads' stacks.
     Anonymous,
-    /// A program's or library's private memory that it may write: its data segment, the part of it
-    /// that has no bytes in the file (.bss), and what is read-only once it is relocated.
+    /// The writable private memory of a program or library: its data segment, .bss, and what becomes
+    /// read-only after relocation.
     Data,
-    /// Any other mapping of a file, and all shared memory: a child shares it, or it is not written.
+    /// Any other mapping of a file, and all shared memory.
     Named,
     /// The kernel's own: vdso, vvar, vsyscall.
     Special,
 }
 
 impl Kind {
-    /// Every kind, in the order in which tables show them.
+    /// In the order of tables.
     pub const ALL: [Kind; 6] =
         [Kind::Heap, Kind::Stack, Kind::Anonymous, Kind::Data, Kind::Named, Kind::Special];
 
@@ -64,14 +64,14 @@ pub struct Mapping {
     pub offset_bytes: u64,
     /// The file's inode; 0 of none.
     pub inode: u64,
-    /// The file's path, or a name in brackets, as the kernel writes it (a newline is `\012`).
+    /// The file's path, or a name in brackets, escaped by the kernel (a newline is `\012`).
     pub name: Option<String>,
     /// `None` if only maps was read.
     pub details: Option<Smaps>,
 }
 
-/// What smaps has of a mapping beyond maps, or smaps_rollup of a whole process, in bytes; `None` where
-/// this kernel lacks the line.
+/// What smaps adds to maps for a mapping, or smaps_rollup has of a process, in bytes; `None` if this
+/// kernel lacks the line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Smaps {
     pub rss_bytes: Option<u64>,
@@ -94,7 +94,7 @@ pub struct Smaps {
     pub private_clean_bytes: Option<u64>,
     /// Private_Dirty: what no other process maps, written since it was mapped.
     pub private_dirty_bytes: Option<u64>,
-    /// KernelPageSize: larger than a base page only of hugetlb.
+    /// KernelPageSize: larger than a base page only for hugetlb.
     pub page_size_bytes: Option<u64>,
     /// VmFlags, two letters each.
     pub flags: Vec<[u8; 2]>,
@@ -108,14 +108,13 @@ impl Smaps {
         self.flags.contains(flag)
     }
 
-    /// Reads smaps_rollup of process `pid`; `None` where there is no such file or process, or where it
-    /// may not be read.
+    /// Reads smaps_rollup of `pid`; `None` if the file or process does not exist or may not be read.
     pub fn read(root: &Root, pid: u32) -> Result<Option<Smaps>, ReadError> {
         let file = format!("proc/{pid}/smaps_rollup");
         match root.read(&file) {
             Ok(Some(text)) if !text.is_empty() => Smaps::decode(&text, &root.path(&file)).map(Some),
             Ok(_) => Ok(None),
-            // A process that ended after its file was opened (ESRCH), or another user's.
+            // It ended after its file was opened (ESRCH), or is another user's.
             Err(ReadError::Io { .. }) => Ok(None),
             Err(error) => Err(error),
         }
@@ -123,7 +122,7 @@ impl Smaps {
 
     /// Decodes the text of smaps_rollup. `path` is for messages.
     pub fn decode(text: &str, path: &Path) -> Result<Smaps, ReadError> {
-        // All of it stands under one line like a mapping's.
+        // The sums follow one line like a mapping's.
         Ok(parse(path, text)?.pop().and_then(|all| all.details).unwrap_or_default())
     }
 }
@@ -133,8 +132,8 @@ impl Mapping {
         self.range.end - self.range.start
     }
 
-    /// Whether a fork shares its pages until one of the two writes: private, and not the kernel's.
-    /// What is not writable now may have been written before.
+    /// Whether a fork shares its pages until one side writes: private, and not the kernel's. A mapping
+    /// that is read-only now may have been written before.
     pub fn is_private(&self) -> bool {
         !self.is_shared && self.kind != Kind::Special
     }
@@ -181,8 +180,8 @@ pub fn mappings(target: &Target) -> Result<Vec<Mapping>, ProcessError> {
     read(target, "maps")
 }
 
-/// The same with [`Smaps`]: the kernel walks every page table for it, 15 ns a page or so. Needs a
-/// kernel with CONFIG_PROC_PAGE_MONITOR.
+/// Also reads [`Smaps`]: the kernel walks every page table, at some 15 ns a page. Needs
+/// CONFIG_PROC_PAGE_MONITOR.
 pub fn detailed_mappings(target: &Target) -> Result<Vec<Mapping>, ProcessError> {
     read(target, "smaps")
 }
@@ -195,7 +194,7 @@ fn read(target: &Target, file: &str) -> Result<Vec<Mapping>, ProcessError> {
     Ok(parse(&target.path(file), &text)?)
 }
 
-/// Decodes the text of `path`, which is named in the error.
+/// Decodes the text of `path`; errors name it.
 pub fn parse(path: &Path, text: &str) -> Result<Vec<Mapping>, ReadError> {
     if !text.ends_with('\n') {
         return Err(ReadError::Cut { path: path.to_owned() });
@@ -221,7 +220,7 @@ pub fn decode(text: &str) -> Result<Vec<Mapping>, LineError> {
     let mut found: Vec<Mapping> = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let not = |item| move || LineError { line: index + 1, item, text: line.to_owned() };
-        // Of the lines of smaps only a mapping's own begins in lower case or with a digit.
+        // Only a mapping's own line begins in lower case or with a digit.
         if line.starts_with(|c: char| c.is_ascii_digit() || c.is_ascii_lowercase()) {
             found.push(Mapping::decode(line).ok_or_else(not("a mapping"))?);
         } else {
@@ -264,8 +263,8 @@ fn add_detail(details: &mut Smaps, key: &str, value: &str) -> Option<()> {
     Some(())
 }
 
-/// A data segment goes on without a name where the file has no bytes for it (.bss), and a part of
-/// it may be read-only since its relocation (RELRO), which lies before what is writable.
+/// Finds the rest of data segments: .bss follows without a name, and a part that is read-only since
+/// relocation (RELRO) precedes the writable part.
 fn find_data_segments(all: &mut [Mapping]) {
     for index in 1..all.len() {
         let (before, after) = all.split_at_mut(index);

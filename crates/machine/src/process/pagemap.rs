@@ -14,10 +14,10 @@ use crate::process::error::ProcessError;
 use crate::process::scan::{self, Joined};
 use crate::process::target::Target;
 
-/// Entries read in one call: 128 MiB of 4 KiB pages. More gain nothing.
+/// Entries read in one call: 128 MiB of 4 KiB pages. Larger reads gain nothing.
 const CHUNK_PAGES: usize = 32768;
 const CHUNK_REGIONS: usize = 4096;
-/// Entries in a row with no page that are not yielded: a table's.
+/// Longer runs of absent pages are not yielded: one table's.
 const HOLE_PAGES: usize = 512;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,48 +28,47 @@ impl Page {
         self.0 >> 63 & 1 == 1
     }
 
-    /// In swap; its memory is one process's or shared by several, that is not told.
+    /// In swap. Whether it is shared is unknown.
     pub fn is_swapped(self) -> bool {
         self.0 >> 62 & 1 == 1
     }
 
-    /// In RAM or in swap. The entry of a page that is in neither need not be 0: it may say that
-    /// its mapping is new ([`Page::is_soft_dirty`]).
+    /// In RAM or in swap. The entry of an absent page need not be 0: it may be marked as new
+    /// ([`Page::is_soft_dirty`]).
     pub fn is_there(self) -> bool {
         self.is_present() || self.is_swapped()
     }
 
-    /// Of a file, or of shared memory: no copy of this process's own.
+    /// A file's page or shared memory, not this process's own copy.
     pub fn is_file(self) -> bool {
         self.0 >> 61 & 1 == 1
     }
 
-    /// Mapped by this process alone, once. Of folios larger than a page newer kernels may say so
-    /// only of the folio as a whole.
+    /// Mapped once, by this process alone. For large folios newer kernels may say so only of the whole
+    /// folio.
     pub fn is_exclusive(self) -> bool {
         self.0 >> 56 & 1 == 1
     }
 
-    /// Written since clear_refs; set on a kernel without soft-dirty bits only where it was put.
+    /// Written since clear_refs; meaningless on a kernel without soft-dirty bits.
     pub fn is_soft_dirty(self) -> bool {
         self.0 >> 55 & 1 == 1
     }
 
-    /// Memory that is this process's own or shared with its relatives by fork alone: anonymous, in
-    /// RAM. The page of zeros that reading untouched memory maps looks the same, but without
-    /// [`Page::is_exclusive`].
+    /// Resident and anonymous: this process's own, or shared only by fork. The zero page that reading
+    /// untouched memory maps looks the same, except for [`Page::is_exclusive`].
     pub fn is_anonymous(self) -> bool {
         self.is_present() && !self.is_file()
     }
 
-    /// The number of its frame, where that may be known (CAP_SYS_ADMIN) and it is in RAM.
+    /// The frame's number, if it is resident and may be known (CAP_SYS_ADMIN).
     pub fn frame(self) -> Option<u64> {
         let frame = self.0 & ((1 << 55) - 1);
         (self.is_present() && frame != 0).then_some(frame)
     }
 }
 
-/// The pages of one process: of the memory that it had when this was opened.
+/// The pages of the memory that a process had when this was opened.
 #[derive(Debug)]
 pub struct Pagemap {
     file: File,
@@ -81,7 +80,7 @@ pub struct Pagemap {
 }
 
 impl Pagemap {
-    /// Opens it. Needs a kernel with CONFIG_PROC_PAGE_MONITOR.
+    /// Needs CONFIG_PROC_PAGE_MONITOR.
     pub fn open(target: &Target) -> Result<Pagemap, ProcessError> {
         let file = target.open_file("pagemap")?;
         let scans = scan::is_known(&file);
@@ -95,13 +94,12 @@ impl Pagemap {
         })
     }
 
-    /// Whether this kernel has PAGEMAP_SCAN, by having asked it.
+    /// Whether this kernel has PAGEMAP_SCAN.
     pub fn has_scan(&self) -> bool {
         self.scans
     }
 
-    /// Whether the process still has the memory that it had when this was opened: it has neither
-    /// ended nor executed another program.
+    /// Whether the process still has that memory: it has neither ended nor executed another program.
     pub fn is_current(&self) -> bool {
         self.file.read_at(&mut [0; 8], 0).is_ok_and(|got| got == 8)
     }
@@ -110,9 +108,8 @@ impl Pagemap {
         self.page_bytes
     }
 
-    /// Yields the pages of `range` in runs, each with the address of its first. Where many in a
-    /// row are neither in RAM nor in swap, they are left out; where the kernel can scan, they are
-    /// not even read. `target` is the process, for an error's reason.
+    /// Yields the pages of `range` in runs, each with its first address. Long runs of absent pages are
+    /// left out, and not even read if the kernel can scan. `target` is the process, for errors.
     pub fn for_each(
         &mut self,
         target: &Target,
@@ -126,15 +123,15 @@ impl Pagemap {
         let wanted = ScanFilter { any_of: there, returned: there, ..ScanFilter::default() };
         let mut populated: Vec<Range<u64>> = Vec::new();
         self.scan(target, range, wanted, |region| match populated.last_mut() {
-            // Small holes are read along: a call costs as much as some hundred entries.
+            // Small holes are read too: a call costs as much as some hundred entries.
             Some(last) if region.start - last.end <= 64 << 12 => last.end = region.end,
             _ => populated.push(region.start..region.end),
         })?;
         populated.into_iter().try_for_each(|range| self.read(target, range, &mut each))
     }
 
-    /// Yields regions of `range` by PAGEMAP_SCAN, in order of address.
-    /// [`ProcessError::Unsupported`] where the kernel has no such call.
+    /// Yields regions of `range` by PAGEMAP_SCAN, by address. [`ProcessError::Unsupported`] if the
+    /// kernel lacks it.
     pub fn scan(
         &mut self,
         target: &Target,
@@ -156,8 +153,8 @@ impl Pagemap {
                     .map_err(|error| target.failed("pagemap", error.into()))?;
             let whole = self.regions[..filled].iter().filter_map(|region| joined.add(*region));
             whole.for_each(&mut each);
-            // Linux 6.18 has been seen to name an end before that of the last region it yielded,
-            // which the next call would then yield again.
+            // Linux 6.18 sometimes reports an end before that of the last region, which the next call
+            // would then yield again.
             let covered =
                 self.regions[..filled].last().map_or(stopped, |last| last.end.max(stopped));
             if covered <= at {
@@ -198,8 +195,8 @@ impl Pagemap {
     }
 }
 
-/// Runs of pages between long holes, each with the place of its first: somebody may have reserved
-/// terabytes, whose entries would fill this process's memory.
+/// Runs of pages between long holes, each with its first index: a program may have reserved terabytes,
+/// whose entries would fill this process's memory.
 fn runs(pages: &[Page]) -> impl Iterator<Item = (usize, &[Page])> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -231,7 +228,7 @@ mod tests {
         assert!(swapped.is_soft_dirty() && swapped.frame().is_none() && !swapped.is_anonymous());
     }
 
-    /// Own pages, of which every second was touched.
+    /// Counts our own pages, of which every second was touched.
     fn count(pagemap: &mut Pagemap, own: &Target, memory: &[u8]) -> (usize, usize) {
         let start = (memory.as_ptr().addr() as u64).next_multiple_of(pagemap.page_bytes());
         let end = memory.as_ptr_range().end.addr() as u64 / pagemap.page_bytes();
@@ -263,7 +260,7 @@ mod tests {
 
     #[test]
     fn long_holes_are_no_part_of_a_run() {
-        // Entries that say nothing but that their mapping is new.
+        // Absent pages of a new mapping.
         let mut pages = vec![Page(1 << 55); 4 * HOLE_PAGES];
         for there in [7, 9, 8 + HOLE_PAGES, 10 + 2 * HOLE_PAGES] {
             pages[there] = Page(1 << 63);
@@ -314,7 +311,7 @@ mod tests {
         let start = (memory.as_ptr().addr() as u64).next_multiple_of(page);
         let range = start..start + 20_000 * page;
         let there = category::PRESENT | category::SWAPPED;
-        // The one is bounded by pages, the other by addresses.
+        // The first is bounded by pages, the second by addresses.
         let wanted = [
             ScanFilter { any_of: there, returned: there, ..ScanFilter::default() },
             ScanFilter {
@@ -328,7 +325,7 @@ mod tests {
             let mut found: Vec<Region> = Vec::new();
             pagemap.scan(&own, range.clone(), wanted, |region| found.push(region)).unwrap();
             let pages: u64 = found.iter().map(|one| (one.end - one.start) / page).sum();
-            // A page may be on its way to another frame, or to swap.
+            // A page may be migrating or being swapped out.
             assert!((19_000..=20_000).contains(&pages), "{pages} in {found:?}");
             for two in found.windows(2) {
                 let is_cut = two[0].end == two[1].start && two[0].categories == two[1].categories;

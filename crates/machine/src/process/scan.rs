@@ -11,63 +11,62 @@ use std::ops::Range;
 use rustix::io::{Errno, Result};
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl, opcode};
 
-/// What pages can be: bits of [`Region::categories`].
+/// Bits of [`Region::categories`].
 pub mod category {
-    /// In a mapping that is registered for asynchronous write-protection.
+    /// In a mapping registered for asynchronous write-protection.
     pub const WRITE_PROTECTABLE: u64 = 1 << 0;
-    /// Not write-protected through userfaultfd: where a mapping is registered for asynchronous
-    /// write-protection, written since it was last protected.
+    /// Not write-protected through userfaultfd: in a registered mapping, written since it was last
+    /// protected.
     pub const WRITTEN: u64 = 1 << 1;
     /// Of a file, or of shared memory.
     pub const FILE: u64 = 1 << 2;
     pub const PRESENT: u64 = 1 << 3;
     pub const SWAPPED: u64 = 1 << 4;
-    /// The kernel's page of zeros, which reading untouched memory maps: no memory is used by it.
+    /// The kernel's zero page, mapped by reading untouched memory; uses no memory.
     pub const ZERO: u64 = 1 << 5;
-    /// Mapped by one entry of the table above: a huge page.
+    /// A huge page, mapped by one entry of the table above.
     pub const HUGE: u64 = 1 << 6;
 }
 
-/// Pages in a row that are the same (`struct page_region`).
+/// Consecutive pages of the same categories (`struct page_region`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Region {
-    /// First address.
     pub start: u64,
-    /// The address after the last.
+    /// Exclusive.
     pub end: u64,
-    /// Bits of [`category`], of those that were asked for.
+    /// Those that were asked for.
     pub categories: u64,
 }
 
-/// Which pages a scan yields, by bits of [`category`].
+/// Selects pages by [`category`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ScanFilter {
     pub all_of: u64,
-    /// One of these at least; 0: no matter which.
+    /// At least one of these; 0: any page.
     pub any_of: u64,
-    /// The bits that a region is returned with.
+    /// The bits that regions report.
     pub returned: u64,
-    /// Write-protect the pages that are found, so that the next scan finds those written since.
-    /// Only in mappings that their own program has registered with userfaultfd.
+    /// Write-protect the pages found, so that the next scan finds those written since. Only in mappings
+    /// that their own program registered with userfaultfd.
     pub protect: bool,
 }
 
-/// Pages under one hold of the target's mmap_lock: 32 MiB of 4 KiB pages. What one entry of the
-/// table above maps divides it on every architecture.
+/// Pages under one hold of the target's mmap_lock: 32 MiB of 4 KiB pages. A multiple of a huge page on
+/// every architecture.
 const CALL_PAGES: u64 = 8192;
-/// Addresses under one hold of it, where pages bound the work: 4 GiB of 4 KiB pages.
+/// Addresses under one hold of it if pages bound the work: 4 GiB of 4 KiB pages.
 const SPARSE_CALL_PAGES: u64 = 1 << 20;
 
 impl ScanFilter {
-    /// The end of a call that begins at `at`, and how many pages it may find; 0: any number.
+    /// The end of a call that begins at `at`, and how many pages it may find (0: any number).
     ///
-    /// The kernel holds the target's mmap_lock from the one to the other, so that a fork of it
-    /// waits: it lets go only to hand over 512 regions, and a dense heap is a single one. Where all
-    /// that is there is wanted, what is found bounds the walk: over nothing it goes by empty upper
-    /// tables and takes next to no time, and a reservation of terabytes takes few calls. Any other
-    /// filter passes over pages that it does not find, so that its addresses have to be few. They
-    /// end at no place within a huge page: to protect a part of one splits it.
+    /// The kernel holds the target's mmap_lock for the whole call, so that its fork waits: it lets go
+    /// only to return 512 regions, and a dense heap is a single one. If everything present is wanted,
+    /// the pages found bound the walk: over nothing it skips empty upper tables in next to no time, and
+    /// a reservation of terabytes takes few calls. Any other filter walks pages that it does not find,
+    /// so its range must be short. Calls never end within a huge page, since protecting a part would
+    /// split it.
     pub(crate) fn one_call(self, at: u64, page_bytes: u64) -> (u64, u64) {
         let there = category::PRESENT | category::SWAPPED;
         let is_all_there = self.all_of == 0 && self.any_of & there == there && !self.protect;
@@ -78,12 +77,12 @@ impl ScanFilter {
     }
 }
 
-/// Puts together again what lies on both sides of a call's end.
+/// Joins regions that a call's end has cut.
 #[derive(Debug, Default)]
 pub(crate) struct Joined(Option<Region>);
 
 impl Joined {
-    /// Takes the next region, by address; the one before it, if that is whole now.
+    /// Takes the next region, by address; returns the one before it once that is complete.
     pub(crate) fn add(&mut self, region: Region) -> Option<Region> {
         match &mut self.0 {
             Some(last) if last.end == region.start && last.categories == region.categories => {
@@ -94,7 +93,6 @@ impl Joined {
         }
     }
 
-    /// The last one.
     pub(crate) fn finish(self) -> Option<Region> {
         self.0
     }
@@ -122,8 +120,8 @@ const WP_MATCHING: u64 = 1 << 0;
 const CHECK_WPASYNC: u64 = 1 << 1;
 const SCAN: Opcode = opcode::read_write::<Argument>(b'f', 16);
 
-/// One call, which finds no more than so many pages (0: any number): how many regions were filled,
-/// and where it stopped.
+/// One call that finds at most `most_pages` (0: any number): how many regions were filled, and where it
+/// stopped.
 pub(crate) fn scan(
     pagemap: &File,
     range: &Range<u64>,
@@ -145,13 +143,13 @@ pub(crate) fn scan(
         },
         regions,
     };
-    // SAFETY: `Call` passes one structure of the type that SCAN is the code of; its `vec` and
-    // `vec_len` are those of a slice that it holds exclusively while the call lasts.
+    // SAFETY: `Call` passes one structure of SCAN's type; its `vec` and `vec_len` are those of a slice
+    // that it borrows exclusively during the call.
     let filled = unsafe { ioctl(pagemap, &mut call) }?;
     Ok((filled, call.argument.walk_end))
 }
 
-/// Whether the kernel knows the ioctl: asked for no pages at all.
+/// Whether the kernel knows the ioctl: asks for no pages.
 pub(crate) fn is_known(pagemap: &File) -> bool {
     let wanted = ScanFilter { returned: category::PRESENT, ..ScanFilter::default() };
     !matches!(scan(pagemap, &(0..0), 0, wanted, &mut []), Err(Errno::NOTTY | Errno::INVAL))
@@ -162,8 +160,7 @@ struct Call<'a> {
     regions: &'a mut [Region],
 }
 
-// SAFETY: the structure is what the opcode says; the output is the number of regions, which the
-// kernel returns.
+// SAFETY: the structure is the opcode's; the output is the number of regions that the kernel returns.
 unsafe impl Ioctl for &mut Call<'_> {
     type Output = usize;
 
@@ -197,7 +194,7 @@ mod tests {
             ScanFilter { any_of: there, returned: there | category::HUGE, ..ScanFilter::default() };
         assert_eq!(all.one_call(0, 4096), (4096 * MIB, 8192));
         assert_eq!(all.one_call(5000 * MIB, 4096), (8192 * MIB, 8192));
-        // These pass over pages that they do not find.
+        // These walk pages that they do not find.
         let zeros = ScanFilter {
             all_of: category::ZERO,
             returned: category::ZERO,

@@ -1,50 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A process or a thread by its /proc/…/stat (proc_pid_stat(5)).
+//! /proc/PID/stat and /proc/PID/task/TID/stat (proc_pid_stat(5)).
 
 use std::fmt::Display;
 use std::fs;
 
 use procfs_core::FromRead;
 
-/// In the flags (kernel: include/linux/sched.h): a thread is about to end.
+/// A thread is about to end (kernel: include/linux/sched.h).
 const PF_EXITING: u32 = 4;
 
-/// The parts of the file that are used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// Its name, at most 15 bytes of any kind; what is not UTF-8 is replaced.
+    /// At most 15 bytes of any kind; non-UTF-8 is replaced.
     pub name: String,
     /// R, S, D, T, Z, …
     pub state: char,
-    /// The parent's pid; 0 if it is outside this namespace.
+    /// The parent's PID; 0 if it is outside this namespace.
     pub parent: i32,
     pub flags: u32,
-    /// Minor faults of the process, its children's not counted.
+    /// Its own, without its children's.
     pub minor_faults: u64,
-    /// Those of its children that were waited for.
+    /// Of children that were waited for.
     pub reaped_minor_faults: u64,
-    /// When it started, in ticks of 1/100 s since the machine did. With the pid it names a process
-    /// for as long as the machine runs.
+    /// In ticks of 1/100 s since boot. Together with the PID it identifies a process until the next
+    /// boot.
     pub start_ticks: u64,
-    /// Its address space; 0 of a kernel thread.
+    /// 0 for a kernel thread.
     pub mapped_bytes: u64,
-    /// Where its stack begins; 0 where it may not be seen.
+    /// Where its stack begins; 0 if that may not be read.
     pub stack: u64,
     pub last_cpu: Option<usize>,
 }
 
 impl Stat {
-    /// Of process `pid`; `None` if there is none.
+    /// `None` if there is no such process.
     pub fn of(pid: impl Display) -> Option<Stat> {
         Stat::decode(&fs::read(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// Of thread `tid` of process `pid`; `None` if there is none.
+    /// `None` if there is no such thread.
     pub fn of_thread(pid: impl Display, tid: impl Display) -> Option<Stat> {
         Stat::decode(&fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
     }
 
-    /// Threads of process `pid` besides the first that are on a CPU or wait for one, now.
+    /// Threads of `pid`, without the first, that run or are runnable.
     pub fn other_running_threads(pid: i32) -> u32 {
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         let others = tasks.map(|task| task.file_name().to_string_lossy().into_owned());
@@ -53,10 +52,10 @@ impl Stat {
         stats.filter(|stat| stat.state == 'R').count() as u32
     }
 
-    /// Decodes the file's text; `None` where it is cut or foreign.
+    /// `None` if the text is cut or malformed.
     pub fn decode(text: &[u8]) -> Option<Stat> {
-        // procfs-core indexes beside the brackets, after it has trimmed. The name may hold brackets,
-        // blanks and ends of lines; the last bracket ends it.
+        // procfs-core indexes beside the brackets, after trimming. The name may contain brackets,
+        // blanks and newlines; the last bracket ends it.
         let open = text.iter().position(|byte| *byte == b'(')?;
         let close = text.iter().rposition(|byte| *byte == b')').filter(|close| open < *close)?;
         let (pid, rest) = (text[..open].strip_suffix(b" ")?, text[close + 1..].strip_prefix(b" ")?);
@@ -79,8 +78,8 @@ impl Stat {
         })
     }
 
-    /// The minor faults and the resident pages alone, of one that has not ended: for what is asked of
-    /// many at each look. `None` of a text that is cut before them, or foreign.
+    /// Only the minor faults and resident pages of a living process, for frequent reads of many. `None`
+    /// if the text is cut or malformed.
     pub fn faults_and_pages(text: &[u8]) -> Option<(u64, u64)> {
         let close = text.iter().rposition(|byte| *byte == b')')?;
         let mut fields = text.get(close + 2..)?.split(|byte| *byte == b' ');
@@ -88,16 +87,16 @@ impl Stat {
             return None;
         }
         let number = |field| std::str::from_utf8(field).ok()?.parse().ok();
-        // Fields 10 and 24; the state was the third.
+        // Fields 10 and 24; the state is the third.
         Some((number(fields.nth(6)?)?, number(fields.nth(13)?)?))
     }
 
-    /// Whether it has ended and only waits to be reaped.
+    /// It waits to be reaped.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x')
     }
 
-    /// Whether it has ended or is about to: a thread's end is told some time before it is a zombie.
+    /// It has ended or is about to: a thread is marked some time before it is a zombie.
     pub fn is_ending(&self) -> bool {
         self.has_ended() || self.flags & PF_EXITING != 0
     }

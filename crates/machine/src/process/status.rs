@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Single lines of /proc/PID/status (proc_pid_status(5)), which may be absent.
 //!
-//! For what is read often: procfs-core's `Status` takes the whole file apart in 22 us, as long as the
+//! For frequent reads: procfs-core's `Status` takes 22 us to parse the whole file, as long as the
 //! kernel takes to write it; five lines take 3 us.
 
-/// What stands behind `key:`, without blanks around it and without the unit.
+/// The value of `key:`, without blanks and unit.
 pub fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
     line.split_ascii_whitespace().next()
 }
 
-/// A size, which the file has in KiB.
+/// The file has sizes in KiB.
 pub fn bytes(text: &str, key: &str) -> Option<u64> {
     field(text, key)?.parse::<u64>().ok()?.checked_mul(1024)
 }
@@ -21,7 +21,7 @@ mod tests {
 
     #[test]
     fn a_name_that_looks_like_a_line_is_none() {
-        // The kernel escapes the ends of lines in a name, and nothing else.
+        // The kernel escapes only newlines in a name.
         let text = "Name:\tVmRSS: 1 kB\\nThreads: 9\nVmRSS:\t     100 kB\nThreads:\t3\n";
         assert_eq!(bytes(text, "VmRSS"), Some(102_400));
         assert_eq!(field(text, "Threads"), Some("3"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One process, held so that nobody who gets its number later is taken for it.
+//! One process, held so that a later process with its PID is never taken for it.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -17,19 +17,19 @@ use rustix::fs::{Mode, OFlags, open, openat, readlinkat};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// A process by its folder in /proc, which stays that process's: once it has ended, every file in
-/// it is gone (ESRCH), whoever has its number then.
+/// A process by its open folder in /proc: once the process has ended, every file in it is gone (ESRCH),
+/// whoever has its PID then.
 #[derive(Debug)]
 pub struct Target {
     pid: i32,
     folder: OwnedFd,
-    /// Readable from its end on; `None` on a kernel before 5.3.
+    /// Readable once it has ended; `None` before Linux 5.3.
     pidfd: Option<OwnedFd>,
     stat: Stat,
     uid: u32,
 }
 
-/// What forks have in common until one of them executes something.
+/// Shared by forks until one of them executes a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
     exe: CString,
@@ -37,7 +37,7 @@ pub struct Image {
 }
 
 impl Target {
-    /// Hold process `pid`. Fails for a kernel thread or a zombie.
+    /// Fails for a kernel thread or a zombie.
     pub fn open(pid: i32) -> Result<Target, ProcessError> {
         let number = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw);
         let number = number.ok_or(ProcessError::NoSuchProcess { pid })?;
@@ -55,7 +55,7 @@ impl Target {
             other => other.ok(),
         };
         let mut target = Target { pid, folder, pidfd, stat: Stat::default(), uid: u32::MAX };
-        // Where the number changed hands between the two opens, the folder is of one that ended.
+        // If the PID changed hands between the two opens, the folder's process has ended.
         target.stat = target.stat()?;
         target.uid = rustix::fs::fstat(&target.folder).map_or(u32::MAX, |stat| stat.st_uid);
         if target.stat.has_ended() || target.is_without_memory()? {
@@ -68,52 +68,51 @@ impl Target {
         self.pid
     }
 
-    /// Its name when it was opened.
+    /// When it was opened.
     pub fn name(&self) -> &str {
         &self.stat.name
     }
 
-    /// When it started: [`Stat::start_ticks`].
     pub fn start_ticks(&self) -> u64 {
         self.stat.start_ticks
     }
 
-    /// The user that owns its files in /proc.
+    /// The owner of its files in /proc.
     pub fn uid(&self) -> u32 {
         self.uid
     }
 
-    /// Readable once it has ended; `None` on a kernel before 5.3.
+    /// Readable once it has ended; `None` before Linux 5.3.
     pub fn pidfd(&self) -> Option<BorrowedFd<'_>> {
         self.pidfd.as_ref().map(AsFd::as_fd)
     }
 
-    /// Whether it still runs. One that has ended and was not reaped does not.
+    /// False once it has ended, reaped or not.
     pub fn is_alive(&self) -> bool {
         self.stat().is_ok_and(|stat| !stat.has_ended())
     }
 
-    /// The process that forked it, if it runs on as it was forked: a worker, not a program of its own.
-    /// `None` as well where that may not be looked at.
+    /// Its parent, if neither has executed another program since: then this is a worker. `None` also if
+    /// that may not be read.
     pub fn forked_by(&self) -> Option<Target> {
         let parent = Target::open(self.stat().ok()?.parent).ok()?;
         (self.image().ok()? == parent.image().ok()?).then_some(parent)
     }
 
-    /// Where its first stack begins; `None` where that is not told.
+    /// `None` if that may not be read.
     pub fn stack_start(&self) -> Option<u64> {
         self.stat().ok().map(|stat| stat.stack).filter(|start| *start > 0)
     }
 
-    /// The program that it runs, and where its first stack begins: each exec puts that elsewhere, a
-    /// fork leaves it where it is. Fails where this process may not be looked at.
+    /// The program and where its first stack begins: an exec moves that, a fork does not. Fails if it
+    /// may not be read.
     pub fn image(&self) -> Result<Image, ProcessError> {
         let exe = readlinkat(&self.folder, "exe", Vec::new())
             .map_err(|error| self.failed("exe", error.into()))?;
         Ok(Image { exe, stack: self.stat()?.stack })
     }
 
-    /// Waits for its end, but no longer than `at_most`; whether it has ended.
+    /// Waits at most `at_most` for its end; whether it has ended.
     pub fn wait_for_end(&self, at_most: Duration) -> bool {
         let Some(pidfd) = self.pidfd() else {
             std::thread::sleep(at_most);
@@ -125,7 +124,7 @@ impl Target {
         matches!(poll(&mut fds, Some(&limit)), Ok(1..))
     }
 
-    /// Its state now. Fails once it has been reaped.
+    /// Fails once it has been reaped.
     pub fn stat(&self) -> Result<Stat, ProcessError> {
         let text = self.read_bytes("stat")?;
         let malformed = || ReadError::Malformed {
@@ -135,19 +134,19 @@ impl Target {
         Ok(Stat::decode(&text).ok_or_else(malformed)?)
     }
 
-    /// The whole text of a file in its folder, with what is not UTF-8 replaced.
+    /// Reads a file of its folder; non-UTF-8 is replaced.
     pub fn read(&self, file: &str) -> Result<String, ProcessError> {
         Ok(String::from_utf8(self.read_bytes(file)?)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
-    /// The address of a Redis or Valkey, which has it in its title; `None` of any other program.
+    /// The address in a Redis or Valkey's title; `None` for other programs.
     pub fn server_address(&self) -> Option<String> {
         address_in_title(&self.read("cmdline").ok()?)
     }
 
-    /// CPU time of its first thread, which is all of it where there is one; `None` where there are more,
-    /// or the kernel does not tell (`schedstat` in Documentation/scheduler/sched-stats.rst).
+    /// CPU time of a single-threaded process; `None` with more threads, or if the kernel does not say
+    /// (`schedstat` in Documentation/scheduler/sched-stats.rst).
     pub fn cpu_ns(&self) -> Option<u64> {
         let is_one = status::field(&self.read("status").ok()?, "Threads") == Some("1");
         let text = self.read("schedstat").ok().filter(|_| is_one)?;
@@ -161,20 +160,20 @@ impl Target {
         Ok(bytes)
     }
 
-    /// Opens a file in its folder for reading. `maps`, `pagemap` and `mem` belong to the memory
-    /// that the process has now: once it has executed another program they read as empty.
+    /// Opens a file of its folder for reading. `maps`, `pagemap` and `mem` are of its present memory:
+    /// after an exec they read as empty.
     pub fn open_file(&self, file: &str) -> Result<File, ProcessError> {
         openat(&self.folder, file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
             .map(File::from)
             .map_err(|error| self.failed(file, error.into()))
     }
 
-    /// Where a file of its folder is, for messages.
+    /// For messages.
     pub fn path(&self, file: &str) -> PathBuf {
         Path::new("/proc").join(self.pid.to_string()).join(file)
     }
 
-    /// What an error of reading `file` means for somebody who looks at this process.
+    /// Explains an error of reading `file`.
     pub fn failed(&self, file: &str, error: io::Error) -> ProcessError {
         let code = error.raw_os_error();
         let is = |errno: Errno| code == Some(errno.raw_os_error());
@@ -194,22 +193,22 @@ impl Target {
         io_error(path, error)
     }
 
-    /// What it means that its memory reads as empty: it ended, or executed another program.
+    /// Explains memory that reads as empty: it ended, or executed another program.
     pub fn lost_memory(&self) -> ProcessError {
-        // One that is ending has given its memory up a while before it counts as ended.
+        // An ending process loses its memory before it counts as ended.
         match self.is_alive() && matches!(self.is_without_memory(), Ok(false)) {
             true => ProcessError::Executed { pid: self.pid },
             false => ProcessError::Vanished { pid: self.pid },
         }
     }
 
-    /// Kernel threads have a name for `exe` that leads nowhere, and an empty statm.
+    /// Kernel threads have an empty statm.
     fn is_without_memory(&self) -> Result<bool, ProcessError> {
         Ok(self.read("statm")?.starts_with("0 "))
     }
 }
 
-/// "redis-server *:6379", "redis-server unixsocket:/run/redis.sock", and more behind it, as one argument.
+/// One argument: "redis-server *:6379", "redis-server unixsocket:/run/redis.sock", and perhaps more.
 fn address_in_title(arguments: &str) -> Option<String> {
     let mut words = arguments.split('\0').next()?.split(' ');
     let program = Path::new(words.next()?).file_name()?.to_str()?;

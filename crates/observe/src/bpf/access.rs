@@ -13,7 +13,6 @@ const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 /// What decides whether BPF programs can be attached.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct AccessFacts {
-    /// CapEff; `None` where `/proc/self/status` does not tell.
     pub capabilities: Option<u64>,
     /// Whether this process sees the pids that the kernel counts in; `None` where unknown.
     pub first_pid_namespace: Option<bool>,
@@ -51,9 +50,8 @@ impl AccessFacts {
         self.capabilities.is_some_and(|set| set >> capability & 1 == 1)
     }
 
-    /// Whether programs can be attached; else what is missing, in one sentence. The kernel has the
-    /// last word: a seccomp filter or a security module shows only when it is tried. The error is
-    /// the sentence.
+    /// Whether programs can be attached; the error says in one sentence what is missing. The kernel has
+    /// the last word: a seccomp filter or a security module shows only when attaching is tried.
     pub fn decide(&self) -> Result<(), String> {
         let missing: Vec<&str> = [(CAP_BPF, "CAP_BPF"), (CAP_PERFMON, "CAP_PERFMON")]
             .into_iter()
@@ -82,7 +80,7 @@ impl AccessFacts {
         Ok(())
     }
 
-    /// Settings that do not help without the capabilities, so that nobody changes them in vain.
+    /// Settings that do not help without the capabilities; named so that nobody changes them in vain.
     fn settings(&self) -> String {
         let said = |name: &str, value: Option<String>| {
             value.map(|value| format!("kernel.{name}={value}")).into_iter().collect::<Vec<_>>()

@@ -24,7 +24,7 @@ pub(super) fn attach(
         .map_err(|error| BpfError::NoTracepoint { tracepoint, reason: chain(&error) })
 }
 
-/// What the kernel refuses for want of a right is told apart.
+/// Tells a missing right from other errors.
 pub(super) fn refused(what: &'static str, error: &(dyn std::error::Error + 'static)) -> BpfError {
     match errno_of(error) {
         Some(EPERM | EACCES) => BpfError::NotAllowed(format!(
@@ -42,7 +42,7 @@ pub(super) const E2BIG: i32 = 7;
 const EACCES: i32 = 13;
 pub(super) const EEXIST: i32 = 17;
 
-/// The system's error below an error of the loader.
+/// The errno behind an error of the loader.
 pub(super) fn errno_of(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
     let mut error = Some(error);
     while let Some(now) = error {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Copies as the programs of `copies.h` tell them, and what they are told.
+//! The copies that the programs of `copies.h` record, and how many they record.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -28,8 +28,8 @@ impl Copies {
         })
     }
 
-    /// Makes one copy here, so that the programs know what an allocation for one looks like. Where
-    /// they do not see it, they take every allocation of a page for a program.
+    /// Makes one copy here to learn how an allocation for a copy looks. If the programs do not see it,
+    /// they take every page allocation of a program for one.
     pub(super) fn learn(&mut self) -> Result<(), BpfError> {
         let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
         self.set([0, tid, 0, 0, 0, 0])?;
@@ -52,7 +52,7 @@ impl Copies {
     }
 
     pub(super) fn stack_starts(&mut self, tid: u32, start: u64) {
-        // Without it the programs look for the end themselves.
+        // Without it the programs search for the end themselves.
         let _ = self.stacks.insert(tid, start, 0);
     }
 
@@ -67,7 +67,7 @@ impl Copies {
     }
 }
 
-/// Reads a page of a file and writes it, in memory that is not the file's.
+/// Reads and then writes a page of a private file mapping.
 #[allow(unsafe_code)]
 fn copy_one_page() -> std::io::Result<()> {
     let name = c"cowlab";
@@ -75,8 +75,8 @@ fn copy_one_page() -> std::io::Result<()> {
     let bytes = rustix::param::page_size();
     file.write_all(&vec![1; bytes])?;
     let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-    // SAFETY: a mapping of its own, at a place that the kernel chooses; read and written in its
-    // bounds, by volatile accesses that the compiler leaves as they are, and given back.
+    // SAFETY: a mapping of our own at an address that the kernel chooses, accessed within its bounds by
+    // volatile accesses, and unmapped at the end.
     unsafe {
         let page = mmap(std::ptr::null_mut(), bytes, protection, flags, &file, 0)?;
         let byte = page.cast::<u8>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Records as they come out of the rings, decoded. Pure: tested on saved bytes.
+//! Decodes records of the rings. Pure: tested on saved bytes.
 
 use serde::{Deserialize, Serialize};
 use zerocopy::FromBytes;
@@ -15,11 +15,10 @@ const CLONE_VM: u64 = 0x100;
 /// Something that a watched process did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// CLOCK_MONOTONIC.
     pub time_ns: u64,
     pub tgid: u32,
     pub tid: u32,
-    /// The program's name, as the kernel keeps it: 15 bytes at most.
+    /// As the kernel keeps it: at most 15 bytes.
     pub comm: String,
     pub what: Happening,
 }
@@ -35,19 +34,18 @@ pub enum Happening {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkEvent {
-    /// Its pid; `None` where the kernel's structure was not understood.
+    /// `None` if the kernel's structure was not understood.
     pub child_tgid: Option<u32>,
-    /// Whether it shares the parent's memory (vfork, posix_spawn), so that nothing is copied.
+    /// vfork or posix_spawn: nothing is copied.
     pub shares_memory: bool,
-    /// How long the forking thread stood still: from just before its page tables are copied until
-    /// the child is whole. `None` where memory is shared, or the beginning was not seen.
+    /// How long the forking thread stood still: from just before its page tables are copied until the
+    /// child is complete. `None` if memory is shared or the beginning was not seen.
     pub stop_ns: Option<u64>,
 }
 
 /// A page fault in user mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// CLOCK_MONOTONIC.
     pub time_ns: u64,
     pub address: u64,
     pub tgid: u32,
@@ -56,7 +54,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Decodes one record of the ring of faults; `None` where it is not one.
+    /// `None` if the bytes are no record of the ring of faults.
     pub fn decode(bytes: &[u8]) -> Option<Fault> {
         let (raw, _) = cowlab_fault::read_from_prefix(bytes).ok()?;
         Some(Fault {
@@ -69,28 +67,26 @@ impl Fault {
     }
 }
 
-/// A page that was copied because it was written, and by whom.
+/// A page that was copied because it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Copied {
-    /// CLOCK_MONOTONIC.
     pub time_ns: u64,
     pub address: u64,
     pub tgid: u32,
     pub tid: u32,
-    /// One copy in so many was told at that time.
+    /// One in so many copies was recorded at that time.
     pub every: u32,
-    /// The number of the system call in which the kernel wrote; `None`: the program did.
+    /// The system call in which the kernel wrote; `None`: the program itself wrote.
     pub syscall: Option<u32>,
     /// The registers that stacks are unwound from: instruction, stack and frame pointer.
     pub registers: [u64; 3],
-    /// The stack from its pointer on, or the piece of it that was there.
+    /// The stack, or part of it, from the stack pointer up.
     pub stack: Vec<u8>,
-    /// Whether the program is a 32-bit one.
     pub is_32_bit: bool,
 }
 
 impl Copied {
-    /// Decodes one record of the ring of copies; `None` where it is not one.
+    /// `None` if the bytes are no record of the ring of copies.
     pub fn decode(bytes: &[u8]) -> Option<Copied> {
         let (raw, stack) = cowlab_copy::read_from_prefix(bytes).ok()?;
         Some(Copied {
@@ -108,7 +104,7 @@ impl Copied {
 }
 
 impl Event {
-    /// Decodes one record of the ring of events; `None` where it is not one.
+    /// `None` if the bytes are no record of the ring of events.
     pub fn decode(bytes: &[u8]) -> Option<Event> {
         let (raw, _) = cowlab_event::read_from_prefix(bytes).ok()?;
         let what = match raw.kind {
@@ -135,23 +131,22 @@ impl Event {
     }
 }
 
-/// The faults of a process since it is watched.
+/// A process's faults since it is watched.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     pub faults: u64,
-    /// Writes to pages that were there: copies and re-uses.
+    /// Copies and re-uses.
     pub writes_to_present: u64,
-    /// Writes to pages that were not there.
     pub writes_to_absent: u64,
-    /// Pages that were copied, in copies mode: those that no fault in user mode asked for as well.
+    /// In copies mode, also pages that no fault in user mode asked for.
     #[serde(default)]
     pub copies: u64,
-    /// How long telling them took its threads (ns), in copies mode.
+    /// Time (ns) that its threads spent recording them, in copies mode.
     #[serde(default)]
     pub telling_ns: u64,
 }
 
-/// A process's counts on one CPU, as `cowlab_count` orders them.
+/// Ordered as `cowlab_count`.
 pub(super) type CpuCounts = [u64; COWLAB_COUNTS as usize];
 
 impl Counts {

@@ -7,27 +7,22 @@ pub enum BpfError {
     /// A capability or a setting is missing; the sentence names it.
     #[error("{0}")]
     NotAllowed(String),
-    /// The kernel does not have what a program hangs on.
     #[error("this kernel has no tracepoint {tracepoint} (or no BPF on it): {reason}")]
     NoTracepoint { tracepoint: &'static str, reason: String },
     #[error("BPF: {what}: {reason}")]
-    Kernel {
-        what: &'static str,
-        /// What the kernel or the loader said.
-        reason: String,
-    },
+    Kernel { what: &'static str, reason: String },
     #[error("no more than {limit} processes can be watched at once")]
     TooMany { limit: u32 },
 }
 
 impl BpfError {
-    /// An error of the loader, with what it did. The whole chain: aya keeps the kernel's word below.
+    /// Keeps the whole chain of the loader's error: the kernel's word is at its end.
     pub(crate) fn kernel(what: &'static str, error: &dyn std::error::Error) -> BpfError {
         BpfError::Kernel { what, reason: chain(error) }
     }
 }
 
-/// An error and its causes on one line; the verifier's log is shortened to its end, which tells.
+/// An error and its causes on one line; a verifier's log is cut to its end.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

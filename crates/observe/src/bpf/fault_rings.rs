@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Faults as the programs tell them one by one: each CPU's in a ring of its own, put into one order
-//! here.
+//! Single faults: each CPU has a ring; here they are merged into one order.
 
 use std::sync::atomic::Ordering;
 
@@ -14,9 +13,9 @@ use super::record::{cowlab_fault, cowlab_ring};
 
 const RECORD_BYTES: usize = size_of::<cowlab_fault>();
 
-/// The rings of all CPUs, and what was read of them that comes too early.
+/// The rings of all CPUs, and faults that were read but come too early.
 pub(super) struct FaultRings {
-    /// How many were written and taken, by CPU.
+    /// Counts of written and taken records, by CPU.
     ends: SharedMemory,
     records: SharedMemory,
     cpus: usize,
@@ -25,7 +24,7 @@ pub(super) struct FaultRings {
 }
 
 impl FaultRings {
-    /// Maps the two maps of observe.bpf.c, which stay as long as that is held.
+    /// Maps two maps of observe.bpf.c, which must outlive this.
     pub(super) fn map(
         rings: &Map,
         faults: &Map,
@@ -42,12 +41,12 @@ impl FaultRings {
         Ok(FaultRings { ends, records, cpus, slots, waiting: Vec::new() })
     }
 
-    /// Gives each fault that was told before the call to `take`, oldest first: those of a thread always
-    /// in their order, also where it goes from one CPU to another.
+    /// Passes each fault recorded before the call to `take`, oldest first. A thread's faults keep their
+    /// order, even if it moves between CPUs.
     ///
-    /// While the rings are read one after the other, a thread may have told a fault on a CPU that was
-    /// read before, and the next one on a CPU that comes later. So they are read twice, and what is
-    /// younger than all of the first time waits for the next call.
+    /// The rings are read one after the other: a thread may have recorded a fault on a CPU that was
+    /// read before, and the next one on a CPU that is read later. So all are read twice, and faults
+    /// younger than the first pass wait for the next call.
     pub(super) fn read(&mut self, take: impl FnMut(Fault)) -> usize {
         self.take_rings();
         let until_ns = self.waiting.iter().map(|fault| fault.time_ns).max();
@@ -97,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    /// Rings of two CPUs with four records each, and nothing told.
+    /// Empty rings of two CPUs with four records each.
     fn rings() -> FaultRings {
         let (cpus, slots) = (2, 4);
         let map = |bytes: usize| {

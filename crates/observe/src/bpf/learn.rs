@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Learns from what this process does itself where a task's tgid is and where a fork begins, so that
-//! neither BTF nor a table of kernel versions is needed.
+//! Learns the offset of a task's tgid and where a fork begins by watching this process, so that neither
+//! BTF nor a table of kernel versions is needed.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -15,39 +15,38 @@ use super::record::cowlab_learned;
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/learn.bpf.o"));
 const BYTES: usize = size_of::<cowlab_learned>();
-/// Other threads of this process may make threads and forks meanwhile: then it is tried again.
+/// Other threads of this process may create threads and forks meanwhile.
 const TRIES: usize = 8;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Learned {
-    /// Of `tgid` in task_struct.
+    /// Offset of `tgid` in task_struct.
     pub tgid_offset: Option<u32>,
-    /// `None` where neither comes between the beginning and the end of a fork (Linux before 5.11, or
-    /// without the tracepoints).
+    /// `None` if neither occurs during a fork (Linux before 5.11, or without the tracepoints).
     pub anchor: Option<Anchor>,
 }
 
 /// What shows that a fork begins to copy memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
-    /// percpu_alloc_percpu: this caller allocates per-CPU memory for a new mm (Linux 6.2 to now).
+    /// percpu_alloc_percpu: this caller allocates per-CPU memory for a new mm (since Linux 6.2).
     Allocation(u64),
-    /// mmap_lock_start_locking: of the parent's memory and then of the child's. Asked by others as
-    /// well, so it costs more.
+    /// mmap_lock_start_locking of the parent's memory and then of the child's. Costs more: others take
+    /// these locks too.
     Locks,
 }
 
-/// By which events the beginning of a fork may be seen.
+/// Which events may show the beginning of a fork.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Anchors {
     /// The first of [`Anchor`]'s that this kernel shows.
     #[default]
     All,
-    /// Locks alone, as where a kernel allocates nothing per CPU.
+    /// As on a kernel that allocates nothing per CPU.
     Locks,
 }
 
-/// Makes two threads and two forks of this process and looks at them.
+/// Watches two threads and two forks of this process.
 pub(crate) fn learn(anchors: Anchors) -> Result<Learned, BpfError> {
     let own = std::process::id();
     let mut ebpf = EbpfLoader::new()
@@ -56,7 +55,7 @@ pub(crate) fn learn(anchors: Anchors) -> Result<Learned, BpfError> {
         .load(OBJECT)
         .map_err(|error| BpfError::kernel("loading what learns", &error))?;
     attach(&mut ebpf, "learn_task", "task_newtask")?;
-    // Not everywhere; without them forks have no stop time.
+    // Not on every kernel; without them forks have no stop time.
     let sites =
         anchors == Anchors::All && attach(&mut ebpf, "learn_site", "percpu_alloc_percpu").is_ok();
     let locks = attach(&mut ebpf, "learn_locks", "mmap_lock_start_locking").is_ok();
@@ -74,7 +73,7 @@ pub(crate) fn learn(anchors: Anchors) -> Result<Learned, BpfError> {
     Ok(Learned { tgid_offset, anchor })
 }
 
-/// What two looks in succession agree on.
+/// What two attempts in a row agree on.
 fn twice<T: PartialEq>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let mut before = None;
     for _ in 0..TRIES {
@@ -121,8 +120,8 @@ fn find_tgid(task: &[u8], tid: u32, tgid: u32) -> Option<u32> {
 
 fn fork(map: &mut Array<MapData, [u8; BYTES]>) -> Option<cowlab_learned> {
     cleared(map)?;
-    // A user id makes the library fork where it would spawn with shared memory otherwise; there is
-    // nothing to execute, so the child ends at once.
+    // With a user id the library forks instead of spawning with shared memory; the child ends at once,
+    // since there is nothing to execute.
     let same_user = rustix::process::getuid().as_raw();
     let _ = Command::new("/proc/self/nothing").uid(same_user).spawn();
     read(map).filter(|learned| learned.forks == 1)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Attaches the programs and reads what they tell.
+//! Attaches the programs and reads their records.
 
 use std::time::Duration;
 
@@ -29,23 +29,22 @@ const GIBS: u32 = 2048;
 /// Threads that are known in copies mode.
 const THREADS: u32 = 16384;
 
-/// What did not fit, since the observer was attached.
+/// Records lost since the observer was attached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Forks, exits and execs: they were not read soon enough.
+    /// Forks, exits and execs that were not read soon enough.
     pub events: u64,
-    /// Faults, in every-fault mode: they were not read soon enough. They are in the counts.
+    /// Faults that were not read soon enough, in every-fault mode; still counted.
     pub faults: u64,
-    /// Processes that there was no room for.
+    /// Processes beyond the table's size.
     pub processes: u64,
     /// Copies whose region there was no room for. They are in the counts.
     pub regions: u64,
-    /// Copies with their stacks, in copies mode: they were not read soon enough. They are in the
-    /// counts.
+    /// Copies with stacks that were not read soon enough, in copies mode; still counted.
     pub copies: u64,
 }
 
-/// Attached programs. Dropped, or killed, it leaves nothing in the kernel.
+/// Attached programs. Once dropped or killed, nothing is left in the kernel.
 pub struct Observer {
     settings: ObserverSettings,
     learned: Learned,
@@ -55,7 +54,7 @@ pub struct Observer {
     watched: PerCpuHashMap<MapData, u32, CpuCounts>,
     regions: HashMap<MapData, [u32; 2], [u32; 512]>,
     losses: PerCpuArray<MapData, u64>,
-    /// Holds the programs and what they hang on.
+    /// Keeps the programs attached.
     _programs: Ebpf,
 }
 
@@ -64,7 +63,8 @@ impl Observer {
     /// the capability or setting that is missing.
     pub fn attach(settings: ObserverSettings) -> Result<Observer, BpfError> {
         AccessFacts::probe(&Root::default()).decide().map_err(BpfError::NotAllowed)?;
-        // Before Linux 5.11 maps count as locked memory. Where it may not be raised, it may do.
+        // Before Linux 5.11 maps count as locked memory. If the limit may not be raised, it may still
+        // suffice.
         let unlimited = Rlimit { current: None, maximum: None };
         let _ = setrlimit(Resource::Memlock, unlimited);
         let learned =
@@ -108,31 +108,31 @@ impl Observer {
         Ok(observer)
     }
 
-    /// In copies mode: tell one copy in `every` from now on, and half as many each time that so many
-    /// (`doubling`) were told; 0 tells none, and all are counted.
+    /// In copies mode: record one copy in `every` from now on, and half as many after each `doubling`
+    /// of them; 0 records none. All are counted.
     pub fn tell_copies(&mut self, every: u32, doubling: Option<u32>) -> Result<(), BpfError> {
         self.copies.as_mut().map_or(Ok(()), |copies| copies.tell(every, doubling))
     }
 
-    /// In copies mode: one copy in so many is told now.
+    /// In copies mode: one in so many copies is recorded now.
     pub fn told_every(&self) -> Option<u32> {
         self.copies.as_ref()?.every()
     }
 
-    /// In copies mode: where the stack of a thread begins, above which nothing is taken. Children have
-    /// it of the thread that forked them; an exec makes another.
+    /// In copies mode: where a thread's stack begins, above which nothing is saved. Children inherit it
+    /// from the forking thread; an exec changes it.
     pub fn stack_starts(&mut self, tid: u32, start: u64) {
         if let Some(copies) = &mut self.copies {
             copies.stack_starts(tid, start);
         }
     }
 
-    /// Waiting copies, `most` of them, in about their order. As for faults, nobody is woken.
+    /// At most `most` waiting copies, roughly in order. Like faults they wake nobody.
     pub fn read_copies(&mut self, most: usize) -> Vec<Copied> {
         self.copies.as_mut().map_or_else(Vec::new, |copies| copies.read(most))
     }
 
-    /// Whether forks are told with their stop time and child here.
+    /// What was learned of this kernel: whether forks have a stop time and a child.
     pub fn learned(&self) -> Learned {
         self.learned
     }
@@ -141,7 +141,7 @@ impl Observer {
         &self.settings
     }
 
-    /// Watches a process from now on, and every process that it makes.
+    /// Watches a process and its descendants from now on.
     pub fn watch(&mut self, tgid: u32) -> Result<(), BpfError> {
         if nobody_is_listed(&self.settings) {
             return Ok(());
@@ -159,31 +159,30 @@ impl Observer {
         }
     }
 
-    /// Watches a process no longer and forgets its counts: when it ended, and they were read.
+    /// Stops watching a process and drops its counts.
     pub fn forget(&mut self, tgid: u32) {
-        // Not there is as good.
         let _ = self.watched.remove(&tgid);
         for key in self.gibs(tgid) {
             let _ = self.regions.remove(&key);
         }
     }
 
-    /// Waits until there are events, at most so long.
+    /// Waits for events, at most `at_most`.
     pub fn wait(&self, at_most: Duration) {
         let limit = Timespec {
             tv_sec: at_most.as_secs().cast_signed(),
             tv_nsec: i64::from(at_most.subsec_nanos()),
         };
-        // A signal ends it early, which the caller's next look at its flags wants.
+        // A signal ends it early, so that the caller looks at its flags.
         let _ = poll(&mut [PollFd::new(&self.events, PollFlags::IN)], Some(&limit));
     }
 
-    /// Gives each waiting event to `take`, oldest first; how many there were.
+    /// Passes each waiting event to `take`, oldest first, and returns their number.
     pub fn read_events(&mut self, take: impl FnMut(Event)) -> usize {
         self.read_some_events(usize::MAX, take)
     }
 
-    /// Gives the oldest `most` waiting events to `take`; how many there were. The others stay.
+    /// Passes at most `most` waiting events to `take`, oldest first, and returns their number.
     pub fn read_some_events(&mut self, most: usize, mut take: impl FnMut(Event)) -> usize {
         let mut count = 0;
         while count < most
@@ -197,15 +196,14 @@ impl Observer {
         count
     }
 
-    /// Gives each waiting fault to `take`, in the order in which they happened on the machine; how
-    /// many there were. Call it every 100 ms or so: nobody is woken, and a full ring loses faults,
-    /// which [`Observer::lost`] counts.
+    /// Passes each waiting fault to `take`, in the machine's order, and returns their number. Call it
+    /// every 100 ms or so: faults wake nobody, and a full ring loses some, which [`Observer::lost`]
+    /// counts.
     pub fn read_faults(&mut self, take: impl FnMut(Fault)) -> usize {
         self.faults.as_mut().map_or(0, |faults| faults.read(take))
     }
 
-    /// The faults of a process since it is watched; `None` where faults are not counted, or it is
-    /// not watched.
+    /// A process's faults since it is watched; `None` if faults are not counted or it is not watched.
     pub fn counts(&self, tgid: u32) -> Option<Counts> {
         if self.settings.faults == FaultMode::None {
             return None;
@@ -214,7 +212,6 @@ impl Observer {
         Some(Counts::sum(of_cpus.iter()))
     }
 
-    /// The processes that are watched now.
     pub fn watched(&self) -> Vec<u32> {
         self.watched.keys().filter_map(Result::ok).collect()
     }
@@ -239,7 +236,6 @@ impl Observer {
         self.regions.keys().filter_map(Result::ok).filter(|key| key[0] == tgid).collect()
     }
 
-    /// What did not fit.
     pub fn lost(&self) -> Lost {
         let count = |what: u32| -> u64 {
             self.losses.get(&what, 0).map_or(0, |of_cpus| of_cpus.iter().sum())
@@ -254,18 +250,18 @@ impl Observer {
     }
 }
 
-/// Everybody is watched and nothing counted: then the map of who is watched, which has its entries for
-/// each CPU from the start, is not needed.
+/// Everything is watched and nothing counted: the table of watched processes, allocated for each CPU in
+/// advance, is not needed.
 fn nobody_is_listed(settings: &ObserverSettings) -> bool {
     settings.scope == Scope::Everything && settings.faults == FaultMode::None
 }
 
-/// CPUs that may come to be: each has a ring of faults. Fails where the kernel does not say.
+/// Possible CPUs: each has a ring of faults.
 pub fn cpus() -> Result<usize, BpfError> {
     aya::util::nr_cpus().map_err(|(_, error)| BpfError::kernel("counting CPUs", &error))
 }
 
-/// Faults in the ring of a CPU: a power of two, as the programs take it to be.
+/// Records in a CPU's ring: a power of two, as the programs assume.
 fn slots(settings: &ObserverSettings) -> u32 {
     let slots = settings.fault_ring_bytes / size_of::<cowlab_fault>() as u32;
     1 << slots.max(1).ilog2()

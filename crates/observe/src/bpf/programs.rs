@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is asked of an observer, and which programs that takes.
+//! An observer's settings, and the programs that they need.
 
 use super::learn::{Anchor, Anchors, Learned};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scope {
-    /// Those given to [`super::Observer::watch`], and every process that they make.
+    /// The processes given to [`super::Observer::watch`], and their descendants.
     #[default]
     Chosen,
     Everything,
 }
 
-/// What is told of page faults, from the cheapest to the dearest;
-/// docs/reference/watch.md has the figures.
+/// What is recorded of page faults, cheapest first; docs/reference/watch.md has the costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FaultMode {
     #[default]
@@ -20,31 +19,30 @@ pub enum FaultMode {
     Count,
     /// The same, and writes to present pages by 2 MiB of address space.
     Regions,
-    /// Each with its address, in the order in which they happened.
+    /// Each with its address, in order.
     Every,
-    /// How many; and of writes to present pages those that copied, each or a share of them with the
-    /// writer's stack ([`super::Observer::read_copies`]).
+    /// Counts; and of writes to present pages the copies, all or a sample of them, with the writer's
+    /// stack ([`super::Observer::read_copies`]).
     Copies,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObserverSettings {
     pub scope: Scope,
-    /// Whether forks, exits and execs are told. Children join in only where they are.
+    /// Whether forks, exits and execs are recorded; without them children are not watched.
     pub events: bool,
-    /// By what the beginning of a fork is seen.
     pub anchors: Anchors,
     pub faults: FaultMode,
-    /// In every-fault and copies mode, also the writes that the kernel makes for a process at its own
-    /// addresses: where read(2) writes into a page that a fork shares, for one.
+    /// In every-fault and copies mode: also the kernel's writes at a process's addresses, for example
+    /// when read(2) writes into a page that a fork shares.
     pub kernel_faults: bool,
-    /// Room for faults that wait to be read, in every-fault mode, on each CPU that may come to be. A
-    /// fault takes 32 bytes; at 500,000 a second 2 MiB last 0.13 s.
+    /// Room for waiting faults on each possible CPU, in every-fault mode. A fault takes 32 bytes; at
+    /// 500,000 a second 2 MiB last 0.13 s.
     pub fault_ring_bytes: u32,
-    /// Room for copies that wait to be read, in copies mode: a power of two. One takes its stack,
-    /// 1 to 64 KiB.
+    /// Room for waiting copies, in copies mode: a power of two. A copy takes 1 to 64 KiB, with its
+    /// stack.
     pub copies_bytes: u32,
-    /// How many processes there is room for.
+    /// The most processes.
     pub processes: u32,
 }
 
@@ -63,7 +61,7 @@ impl Default for ObserverSettings {
     }
 }
 
-/// A program of observe.bpf.c and where it hangs.
+/// A program of observe.bpf.c and its tracepoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Program {
     pub(crate) name: &'static str,
@@ -74,8 +72,8 @@ const fn program(name: &'static str, tracepoint: &'static str) -> Program {
     Program { name, tracepoint }
 }
 
-/// The programs that `settings` takes. Without an anchor, the beginning of a fork cannot be seen, and
-/// its program is left out.
+/// The programs for `settings`. Without an anchor the beginning of a fork cannot be seen, and its
+/// program is left out.
 pub(crate) fn wanted(settings: &ObserverSettings, learned: &Learned) -> Vec<Program> {
     let mut wanted = Vec::new();
     if settings.events {
