@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
-# kernel fetch, build, boot, test and series. The plain kernel is in the cache (`make kernels`), or
+# kernel fetch, build, boot and test. The plain kernel is in the cache (`make kernels`), or
 # is built here first.
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
@@ -22,8 +22,6 @@ refuses 2 'invalid value' kernel boot --guest time_limit_s=-1 -- true
 refuses 2 'the pages of next:PAGES must be in 1..512' kernel selftests --policy next:513
 refuses 2 "policy next: kernels without research's steps have no policies: add patched" \
 	kernel selftests --policy off,next --variant plain,upstream
-refuses 2 "unknown series 'mainline': choose one of upstream, research" \
-	kernel series --output x --series mainline
 refuses 2 "no test 'cwo'; there are: cow, " kernel selftests --filter cwo
 refuses 2 'the list has memory and CPUs' kernel selftests --guest memory=1GiB
 refuses 2 'the list has memory and CPUs' kernel selftests --guest cpus=2
@@ -73,13 +71,13 @@ says err 'without ld, flex, bison, bc, .*: run scripts/install kernel'
 
 # The kernel, which `make kernels` has put into the cache.
 passes kernel build --json --variant plain
-json 'd.summary.kernels[0] | .variant == "plain" and .steps == []'
+json 'd.summary.kernels[0] | .variant == "plain" and .patches == []'
 
-# A step that does not fit this source: the step, the file, the hunk and the reject are named.
-mkdir -p misfit/upstream/0001-misfit
+# A patch that does not fit this source: the patch, the file, the line and the hunk are named.
+mkdir -p misfit/upstream/6.12
 cp "$COWLAB_KERNEL/config" misfit/
-echo 'mm: misfit' >misfit/upstream/0001-misfit/MESSAGE
-cat >misfit/upstream/0001-misfit/hooks.patch <<'END'
+cat >misfit/upstream/6.12/0001-misfit.patch <<'END'
+diff --git a/mm/memory.c b/mm/memory.c
 --- a/mm/memory.c
 +++ b/mm/memory.c
 @@ -1,4 +1,4 @@
@@ -89,14 +87,9 @@ cat >misfit/upstream/0001-misfit/hooks.patch <<'END'
 + *  linux/mm/memory.c
   *
 END
-COWLAB_KERNEL=misfit refuses 1 'step 0001-misfit: mm/memory.c hunk 1 of ' kernel build
-says err '^- \*  another file'
-COWLAB_KERNEL=misfit refuses 1 "no step '0002'" kernel build --through 0002
-COWLAB_KERNEL=misfit refuses 1 "no step '0002'" kernel test --tests "$REPOSITORY/tests/kernel" --filter kunit \
-	--guest accelerator=tcg --through 0002
-mkdir misfit/research
-cp -r misfit/upstream/0001-misfit misfit/research/
-COWLAB_KERNEL=misfit refuses 1 'number is not higher' kernel build
+COWLAB_KERNEL=misfit refuses 1 '0001-misfit.patch does not fit this source' kernel build
+says err 'patch failed: mm/memory.c:1$'
+says err '^ \*  another file'
 # An option that the configuration does not take.
 mkdir wrong
 {
@@ -237,41 +230,3 @@ is_status 0
 json 'd.summary.passed == 1' 'd.summary.failed == 0' 'd.summary.skipped == 0'
 refuses 1 "no test in .* has 'none' in its name" kernel test --variant plain \
 	--tests guest-tests --filter none
-
-# A series of one step: mails that apply, and what checkpatch finds in them.
-mkdir -p one/upstream/0001-one/tree/mm
-cp "$COWLAB_KERNEL/config" one/
-printf 'mm: add a file that nobody builds\n\nIt is there to be mailed.\n' \
-	>one/upstream/0001-one/MESSAGE
-printf '// SPDX-License-Identifier: GPL-2.0\nint nobody_builds_this;\n' \
-	>one/upstream/0001-one/tree/mm/nobody.c
-printf 'mm: one step\n\nA letter.\n' >one/upstream/COVER
-person='A Person <a@example.org>'
-COWLAB_KERNEL=one passes kernel series --output mails --author "$person" --check
-says out '1 errors|0 errors'
-says out 'applied by git am to a fresh source'
-grep -q '^Subject: \[PATCH 0/1\] mm: one step$' mails/*cover-letter.patch ||
-	fail "expected the letter's subject, saw: $(head -n 5 mails/*cover-letter.patch)"
-# One of research on top of it, which changes its file: only research's is mailed.
-mkdir -p one/research/0002-two
-printf 'mm: change it\n\nIt is there to be mailed, too.\n' >one/research/0002-two/MESSAGE
-cat >one/research/0002-two/hooks.patch <<'END'
---- a/mm/nobody.c
-+++ b/mm/nobody.c
-@@ -1,2 +1,2 @@
- // SPDX-License-Identifier: GPL-2.0
--int nobody_builds_this;
-+int nobody_needs_this;
-END
-printf 'mm: on top\n\nAnother letter.\n' >one/research/COVER
-COWLAB_KERNEL=one passes kernel series --series research --output more --author "$person"
-[[ $(LC_ALL=C ls more | xargs) == '0000-cover-letter.patch 0001-mm-change-it.patch' ]] ||
-	fail "expected the mails of research alone, saw: $(ls more)"
-grep -q '^Based on Linux .*, with the series upstream\.$' more/0000-cover-letter.patch ||
-	fail "expected what the mails apply to, saw: $(<more/0000-cover-letter.patch)"
-COWLAB_KERNEL=one refuses 1 'holds mails already' kernel series --output mails --author "$person"
-COWLAB_KERNEL=one refuses 1 'is no author' kernel series --output none --author Nobody
-printf 'int  x ;   \n' >one/upstream/0001-one/tree/mm/nobody.c
-COWLAB_KERNEL=one run kernel series --output bad --author "$person"
-is_status 1
-says err 'checkpatch has [1-9][0-9]* errors'

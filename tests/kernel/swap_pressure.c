@@ -9,7 +9,7 @@
  * each worker gives pages up by MADV_FREE or pushes them out by MADV_PAGEOUT.
  *
  * With -b, pages are given up while a child shares them, on any kernel: Linux 6.12 then loses pages
- * of the child (kernel/upstream/0005-swapin-dirty).
+ * of the child (the first patch of kernel/upstream/6.12).
  *
  * What a page must hold follows from its number and its generation. The generations are in memory
  * that is shared, and so is never copied on write.

@@ -40,7 +40,7 @@ pub use explain::ExplainArgs;
 pub use footprint::FootprintArgs;
 pub use kernel::{
     GuestArgs, GuestSettings, Kernel, KernelBenchArgs, KernelBootArgs, KernelBuildArgs,
-    KernelFetchArgs, KernelSelftestsArgs, KernelSeriesArgs, KernelTestArgs, SourceArgs,
+    KernelFetchArgs, KernelSelftestsArgs, KernelTestArgs, SourceArgs,
 };
 pub use predict_policies::{PredictPoliciesArgs, PredictWhat};
 pub use programs::{FootprintsArgs, ForecastArgs};
@@ -387,9 +387,8 @@ mod tests {
 
     /// Flags that mean the same wherever they stand, and are counted nowhere: the document (every
     /// verb), where something is written (every verb that writes), of what measures the seed and
-    /// whether settings of THP may be changed, and of the lab which Linux, with which steps.
-    const SHARED: [&str; 8] =
-        ["json", "output", "seed", "set-mthp", "source", "through", "help", "version"];
+    /// whether settings of THP may be changed, and of the lab which Linux.
+    const SHARED: [&str; 7] = ["json", "output", "seed", "set-mthp", "source", "help", "version"];
 
     /// All slots of flags, and those of one verb. The last that came are `compare --by --within`, which read a
     /// folder of many runs, where two runs are two arguments.

@@ -14,26 +14,22 @@ use crate::cache::Cache;
 use crate::config;
 use crate::key::{Key, hash_of_file};
 use crate::make::Make;
-use crate::overlay::Overlay;
-use crate::patch::Offset;
-use crate::series::{KernelFolder, Series, Step};
+use crate::patches::{Changes, KernelFolder, Series, name_of};
 use crate::source::{BASE, Source, SourceChoice};
 use crate::tools;
+use crate::traced::Traced;
 use crate::tree;
 use crate::watch::Watch;
 
 /// What a variant takes beside its source's files, when it is built for the first time.
 const NEEDED_BYTES: u64 = 1 << 30;
 
-/// Lines of a first build, for the progress until one was counted.
-const TYPICAL_OBJECTS: u64 = 2350;
-
 choices! {
     /// Which kernel; its release ends with its name.
     Variant, "variant", {
         /// the source as it is
         Plain = "plain",
-        /// with the steps that Linux itself could take
+        /// with the patches that Linux itself could take
         Upstream = "upstream",
         /// with those of research on top, each switched off until somebody switches it on
         Patched = "patched",
@@ -47,7 +43,7 @@ choices! {
 }
 
 impl Variant {
-    /// The series whose steps it has.
+    /// The series that it has.
     pub fn series(self) -> &'static [Series] {
         match self {
             Variant::Plain => &[],
@@ -62,51 +58,24 @@ impl Variant {
     }
 }
 
-/// Changes sources after the steps: for a variant that needs more than patches.
-pub trait Prepare {
-    /// What identifies the change; part of the kernel's key.
-    fn identity(&self) -> String;
-    /// The kernel's files that it changes.
-    fn files(&self) -> Vec<PathBuf>;
-    /// Change them in `folder`, where they are under their paths; more may be added there.
-    fn run(&self, folder: &Path) -> Result<()>;
-}
-
 /// What to build.
 pub struct Order<'a> {
-    /// Which variant.
     pub variant: Variant,
     /// Of which source; what was fetched last if not given.
     pub source: Option<SourceChoice>,
-    /// The last step that is applied; all of them if not given.
-    pub through: Option<String>,
-    /// Compilers at once.
-    pub jobs: usize,
-    /// What the variant needs done to its sources.
-    pub prepare: Option<&'a dyn Prepare>,
-}
-
-impl Order<'_> {
-    /// The variant with all steps, of what was fetched last, on as many CPUs as this process may use.
-    pub fn of(variant: Variant) -> Order<'static> {
-        let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-        Order { variant, source: None, through: None, jobs, prepare: None }
-    }
+    /// A patch of which the traced kernel's sources have this one more.
+    pub change: Option<&'a Path>,
 }
 
 /// What a built kernel was made of: `build.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct BuildInfo {
-    /// Which variant.
     pub variant: Variant,
     /// The hash of all that went in.
     pub key: String,
-    /// The source.
     pub source: Source,
-    /// The steps that were applied.
-    pub steps: Vec<String>,
-    /// Hunks that were found at another line than their own.
-    pub offsets: Vec<Offset>,
+    /// The patches that were applied.
+    pub patches: Vec<String>,
     /// First line of `gcc --version`.
     pub compiler: String,
     /// SHA-256 of its `.config`.
@@ -115,8 +84,6 @@ pub struct BuildInfo {
     pub built: Timestamp,
     /// How long that took.
     pub duration_s: f64,
-    /// Lines of make's output that name an object.
-    pub objects: u64,
 }
 
 impl BuildInfo {
@@ -174,15 +141,6 @@ impl Built {
     }
 }
 
-/// Everything that goes into one kernel.
-struct Ingredients {
-    source: Source,
-    steps: Vec<Step>,
-    fragments: Vec<PathBuf>,
-    compiler: String,
-    key: String,
-}
-
 /// Build what is ordered, unless the cache has it.
 pub fn build(
     cache: &Cache,
@@ -191,15 +149,36 @@ pub fn build(
     watch: &Watch<'_>,
 ) -> Result<Built> {
     tools::check_build()?;
+    let Order { variant, .. } = *order;
+    let name = variant.name();
     let source = Source::find(cache, order.source.as_ref(), watch.say)?;
-    let ingredients = gather(cache, kernel, order, source)?;
-    let name = order.variant.name();
-    // A tree for each release: one that changed between two builds would be built anew.
-    let place = place(order.variant, &ingredients.source);
-    let folder = cache.folder("kernel")?.join(format!("{name}-{}", ingredients.key));
+    let source_tree = source.tree(cache);
+    let patches = kernel.patches(variant.series(), source.release())?;
+    let mut changes = changed(cache, &source_tree, &patches, watch)?;
+    if variant == Variant::Traced {
+        if let Some(change) = order.change {
+            changes.apply(&source_tree, change, watch.say)?;
+        }
+        Traced::read(kernel)?.instrument(&source_tree, &mut changes)?;
+    }
+    let fragments = fragments(kernel, variant, source.release())?;
+    let compiler = tools::version("gcc")?;
+    let mut key = Key::default();
+    key.text("variant", name);
+    key.text("source", &source.sha256);
+    key.text("compiler", &compiler);
+    key.text("linker", &tools::version("ld")?);
+    for fragment in &fragments {
+        key.file("fragment", fragment)?;
+    }
+    changes.identify(&source_tree, &mut key)?;
+    let key = key.name();
+    let folder = cache.folder("kernel")?.join(format!("{name}-{key}"));
     if let Some(built) = Built::read(folder.clone()) {
         return Ok(built);
     }
+    // A tree for each release: one that changed between two builds would be built anew.
+    let place = place(variant, &source);
     let waiting = || watch.say(&format!("another cowlab builds the {name} kernel: waiting"));
     let _lock = cache.lock(&format!("build-{place}"), waiting)?;
     if let Some(built) = Built::read(folder.clone()) {
@@ -207,140 +186,64 @@ pub fn build(
     }
     let began = Instant::now();
     let work = cache.folder(&format!("work/{place}"))?;
-    let is_first = !work.join("objects").is_file();
+    let is_first = !work.join("tree/vmlinux").is_file();
     cache.check_space(
         if is_first { NEEDED_BYTES } else { NEEDED_BYTES / 4 },
         &format!("building the {name} kernel"),
     )?;
-    let source_tree = ingredients.source.tree(cache);
-    let overlay = compose(&work, &source_tree, &ingredients.steps, order.prepare)?;
-    for offset in &overlay.offsets {
-        watch.say(&format!(
-            "step {}: {} hunk {} fits {} lines away",
-            offset.step, offset.file, offset.hunk, offset.lines
-        ));
-    }
-    watch.check()?;
-    watch.say(&format!("building the {name} kernel, {}", ingredients.source.version));
-    let tree = tree::prepare(&work, &ingredients.source.id, &source_tree, &overlay)?;
     let log = work.join("build.log");
-    let _ = fs::remove_file(&log);
+    watch.say(&format!("building the {name} kernel, {} ({})", source.version, log.display()));
+    let tree = tree::prepare(&work, &source.id, &source_tree, &changes)?;
     let local_version = format!("-cowlab-{name}");
-    let make = Make { tree: &tree, jobs: order.jobs, log: &log, local_version: &local_version };
-    configure(&make, &ingredients.fragments, watch)?;
-    let objects = make.run(&["bzImage"], is_first.then_some(TYPICAL_OBJECTS), watch)?;
-    fs::write(work.join("objects"), objects.to_string())?;
+    let make = Make { tree: &tree, log: &log, local_version: &local_version };
+    let _ = fs::remove_file(&log);
+    configure(&make, &fragments, watch)?;
+    make.run(&["bzImage"], watch)?;
     let info = BuildInfo {
-        variant: order.variant,
-        key: ingredients.key,
-        source: ingredients.source,
-        steps: ingredients.steps.into_iter().map(|step| step.name).collect(),
-        offsets: overlay.offsets.clone(),
-        compiler: ingredients.compiler,
+        variant,
+        key,
+        source,
+        patches: patches.iter().map(|patch| name_of(patch)).collect(),
+        compiler,
         config_sha256: hash_of_file(&tree.join(".config"))?,
         built: Timestamp::now(),
         duration_s: began.elapsed().as_secs_f64(),
-        objects,
     };
     keep(&tree, &folder, info)
 }
 
-fn gather(
+/// What `patches` make of the source at `tree`.
+pub fn changed(
     cache: &Cache,
-    kernel: &KernelFolder,
-    order: &Order<'_>,
-    source: Source,
-) -> Result<Ingredients> {
-    let steps = match order.variant {
-        Variant::Plain if order.through.is_some() => {
-            bail!("the plain kernel has no steps: --through needs another --variant")
-        }
-        variant => kernel.steps(variant.series(), order.through.as_deref(), source.release())?,
-    };
-    let fragments = fragments(kernel, order.variant, source.release(), &steps)?;
-    let compiler = tools::version("gcc")?;
-    let mut key = Key::default();
-    key.text("variant", order.variant.name());
-    key.text("source", &source.sha256);
-    key.text("compiler", &compiler);
-    key.text("linker", &tools::version("ld")?);
-    for fragment in &fragments {
-        key.file("fragment", fragment)?;
+    tree: &Path,
+    patches: &[PathBuf],
+    watch: &Watch<'_>,
+) -> Result<Changes> {
+    let mut changes = Changes::new(&cache.folder("work")?)?;
+    for patch in patches {
+        changes.apply(tree, patch, watch.say)?;
     }
-    for step in &steps {
-        key.step(step)?;
-    }
-    if let Some(prepare) = order.prepare {
-        key.text("prepare", &prepare.identity());
-        prepared(&mut key, &cache.folder("work")?, &source.tree(cache), &steps, prepare)?;
-    }
-    Ok(Ingredients { source, steps, fragments, compiler, key: key.name() })
+    watch.check()?;
+    Ok(changes)
 }
 
 /// What is asked of the configuration; a later one counts.
-fn fragments(
-    kernel: &KernelFolder,
-    variant: Variant,
-    release: &str,
-    steps: &[Step],
-) -> Result<Vec<PathBuf>> {
-    let mut fragments = vec![kernel.file("config")];
-    // Options that are called otherwise there.
-    let of_release = kernel.file(&format!("config-{release}"));
-    fragments.extend(Some(of_release).filter(|path| path.is_file()));
-    fragments.extend(steps.iter().filter_map(Step::config));
+fn fragments(kernel: &KernelFolder, variant: Variant, release: &str) -> Result<Vec<PathBuf>> {
     let own = kernel.file(&format!("config.{variant}"));
-    match variant {
-        Variant::Debug | Variant::Kcsan | Variant::Traced if !own.is_file() => {
-            bail!("{} is missing", own.display());
-        }
-        _ if own.is_file() => fragments.push(own),
-        _ => {}
+    if matches!(variant, Variant::Debug | Variant::Kcsan | Variant::Traced) && !own.is_file() {
+        bail!("{} is missing", own.display());
     }
+    // Options that are called otherwise in that release.
+    let mut fragments = vec![kernel.file("config"), kernel.file(&format!("config-{release}"))];
+    fragments.extend(variant.series().iter().map(|one| kernel.file(&format!("{one}/config"))));
+    fragments.push(own);
+    fragments.retain(|path| path.is_file());
     Ok(fragments)
-}
-
-/// What `prepare` makes of its files: it can change while all that it is told stays the same.
-fn prepared(
-    key: &mut Key,
-    scratch: &Path,
-    source: &Path,
-    steps: &[Step],
-    prepare: &dyn Prepare,
-) -> Result<()> {
-    let overlay = compose(scratch, source, steps, Some(prepare))?;
-    for path in prepare.files() {
-        if let Some(file) = overlay.find(source, &path) {
-            key.file(&path.to_string_lossy(), &file)?;
-        }
-    }
-    Ok(())
-}
-
-/// The files that differ from the source, in a folder below `scratch`.
-pub fn compose(
-    scratch: &Path,
-    source: &Path,
-    steps: &[Step],
-    prepare: Option<&dyn Prepare>,
-) -> Result<Overlay> {
-    let mut overlay = Overlay::new(scratch)?;
-    for step in steps {
-        overlay.apply(source, step)?;
-    }
-    if let Some(prepare) = prepare {
-        for path in prepare.files() {
-            overlay.bring(source, &path)?;
-        }
-        prepare.run(overlay.folder())?;
-        overlay.find_new()?;
-    }
-    Ok(overlay)
 }
 
 /// The tree's `.config`: tinyconfig and the fragments, all of which must take effect.
 fn configure(make: &Make<'_>, fragments: &[PathBuf], watch: &Watch<'_>) -> Result<()> {
-    make.run(&["tinyconfig"], None, watch)?;
+    make.run(&["tinyconfig"], watch)?;
     let path = make.tree.join(".config");
     let cannot = || format!("cannot change {}", path.display());
     let mut text = fs::read_to_string(&path).with_context(cannot)?;
@@ -353,7 +256,7 @@ fn configure(make: &Make<'_>, fragments: &[PathBuf], watch: &Watch<'_>) -> Resul
     }
     text += &asked;
     fs::write(&path, text).with_context(cannot)?;
-    make.run(&["olddefconfig"], None, watch)?;
+    make.run(&["olddefconfig"], watch)?;
     let text = fs::read_to_string(&path).with_context(cannot)?;
     let unmet = config::unmet(&config::parse(&asked), &text);
     if !unmet.is_empty() {
@@ -391,23 +294,6 @@ fn keep(tree: &Path, folder: &Path, info: BuildInfo) -> Result<Built> {
 mod tests {
     use super::*;
 
-    /// Writes a text into a file, and does not say which.
-    struct Writes(&'static str);
-
-    impl Prepare for Writes {
-        fn identity(&self) -> String {
-            "writes".to_owned()
-        }
-
-        fn files(&self) -> Vec<PathBuf> {
-            vec!["mm/a.c".into()]
-        }
-
-        fn run(&self, folder: &Path) -> Result<()> {
-            Ok(fs::write(folder.join("mm/a.c"), self.0)?)
-        }
-    }
-
     #[test]
     fn a_release_has_trees_of_its_own() {
         let of = |version: &str| {
@@ -422,32 +308,23 @@ mod tests {
     #[test]
     fn a_release_and_a_variant_add_to_the_configuration() {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["config", "config-7.3", "config.debug"] {
+        fs::create_dir(folder.path().join("research")).unwrap();
+        for name in ["config", "config-7.3", "config.debug", "research/config"] {
             fs::write(folder.path().join(name), "").unwrap();
         }
         let kernel = KernelFolder::find(Some(folder.path())).unwrap();
         let names = |variant, release| -> Result<Vec<String>> {
-            let found = fragments(&kernel, variant, release, &[])?.into_iter();
-            let name = |path: PathBuf| path.file_name().map(|n| n.to_string_lossy().into_owned());
-            Ok(found.filter_map(name).collect())
+            let found = fragments(&kernel, variant, release)?.into_iter();
+            let name = |path: PathBuf| {
+                let path = path.strip_prefix(kernel.path()).unwrap().to_owned();
+                path.to_string_lossy().into_owned()
+            };
+            Ok(found.map(name).collect())
         };
         assert_eq!(names(Variant::Plain, "6.12").unwrap(), ["config"]);
-        assert_eq!(names(Variant::Debug, "7.3").unwrap(), ["config", "config-7.3", "config.debug"]);
+        assert_eq!(names(Variant::Patched, "6.12").unwrap(), ["config", "research/config"]);
+        let debug = ["config", "config-7.3", "research/config", "config.debug"];
+        assert_eq!(names(Variant::Debug, "7.3").unwrap(), debug);
         assert!(names(Variant::Kcsan, "7.3").unwrap_err().to_string().contains("is missing"));
-    }
-
-    #[test]
-    fn what_is_made_of_the_sources_is_in_the_key() {
-        let folder = tempfile::tempdir().unwrap();
-        let source = folder.path().join("source");
-        fs::create_dir_all(source.join("mm")).unwrap();
-        fs::write(source.join("mm/a.c"), "int a;\n").unwrap();
-        let of = |text| {
-            let mut key = Key::default();
-            prepared(&mut key, folder.path(), &source, &[], &Writes(text)).unwrap();
-            key.name()
-        };
-        assert_eq!(of("int b;\n"), of("int b;\n"));
-        assert_ne!(of("int b;\n"), of("int c;\n"));
     }
 }

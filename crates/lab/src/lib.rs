@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The kernel lab: fetches a kernel's source, builds it with the steps of `kernel/upstream` and
+//! The kernel lab: fetches a kernel's source, builds it with the patches of `kernel/upstream` and
 //! `kernel/research`, boots it in a guest on this machine's files, and judges what the guest's tests and its log say.
 
 pub mod accelerator;
@@ -8,17 +8,13 @@ pub mod build;
 pub mod cache;
 pub mod config;
 pub mod console;
-pub mod cover;
 pub mod key;
 pub mod ktap;
-pub mod mail;
 mod make;
 pub mod outcome;
-pub mod overlay;
-pub mod patch;
+pub mod patches;
 pub mod qemu;
 pub mod selftests;
-pub mod series;
 pub mod source;
 pub mod testing;
 pub mod tools;
@@ -30,7 +26,6 @@ pub use accelerator::AcceleratorChoice;
 pub use boot::{Ended, Guest, boot};
 pub use build::{Built, Order, Variant, build};
 pub use cache::Cache;
-pub use series::{KernelFolder, Series, Step};
+pub use patches::{KernelFolder, Series};
 pub use source::SourceChoice;
-pub use traced::Traced;
 pub use watch::{Interrupted, Watch};

@@ -68,15 +68,6 @@ pub struct Source {
     pub sha256: String,
 }
 
-/// How [`fetch`] got a source, for people.
-#[derive(Debug)]
-pub struct Fetched {
-    /// The source.
-    pub source: Source,
-    /// What was done, one sentence.
-    pub how: String,
-}
-
 impl Source {
     /// The unpacked source, which nobody writes to.
     pub fn tree(&self, cache: &Cache) -> PathBuf {
@@ -89,32 +80,30 @@ impl Source {
         &self.version[..end.unwrap_or(self.version.len())]
     }
 
-    /// The source of `release` that was fetched last. Without one, what was fetched last of a
-    /// tarball or of [`BASE`].
-    pub fn current(cache: &Cache, release: Option<&str>) -> Option<Source> {
-        let name = current_name(release.unwrap_or(BASE));
-        let id = fs::read_to_string(cache.root().join("source").join(name)).ok()?;
-        let source = Source::read(cache, id.trim())?;
-        release.is_none_or(|release| source.release() == release).then_some(source)
+    /// The source of `release` that was fetched last.
+    pub fn current(cache: &Cache, release: &str) -> Option<Source> {
+        let id =
+            fs::read_to_string(cache.root().join("source").join(current_name(release))).ok()?;
+        Source::read(cache, id.trim()).filter(|source| source.release() == release)
     }
 
-    /// The source that is meant, got into the cache if need be.
+    /// The source that is meant, got into the cache if need be: [`BASE`] if none is named.
     pub fn find(
         cache: &Cache,
         choice: Option<&SourceChoice>,
         say: &dyn Fn(&str),
     ) -> Result<Source> {
-        let known = match choice {
-            None => Source::current(cache, None),
-            Some(SourceChoice::Release(release)) => Source::current(cache, Some(release)),
+        let release = match choice {
+            None => BASE,
+            Some(SourceChoice::Release(release)) => release,
             Some(SourceChoice::Tarball(tarball)) => {
                 let _lock = lock(cache, say)?;
                 return unpack(cache, tarball, None, say);
             }
         };
-        match known {
+        match Source::current(cache, release) {
             Some(source) => Ok(source),
-            None => Ok(fetch(cache, choice, say)?.source),
+            None => fetch(cache, release, say),
         }
     }
 
@@ -136,38 +125,26 @@ fn lock(cache: &Cache, say: &dyn Fn(&str)) -> Result<Lock> {
     cache.lock("source", || say("another cowlab fetches a source: waiting"))
 }
 
-/// Get the newest source of a release, [`BASE`] if none is named, or unpack a tarball. `say` is told
-/// what takes time.
-pub fn fetch(cache: &Cache, choice: Option<&SourceChoice>, say: &dyn Fn(&str)) -> Result<Fetched> {
+/// Get Debian's newest source of a release, or where that cannot be had, the cached one.
+pub fn fetch(cache: &Cache, release: &str, say: &dyn Fn(&str)) -> Result<Source> {
     let _lock = lock(cache, say)?;
-    let (fetched, release) = match choice {
-        Some(SourceChoice::Tarball(tarball)) => {
-            let source = unpack(cache, tarball, None, say)?;
-            (Fetched { how: format!("unpacked {}", tarball.display()), source }, BASE)
-        }
-        Some(SourceChoice::Release(release)) => (fetch_release(cache, release, say)?, &**release),
-        None => (fetch_release(cache, BASE, say)?, BASE),
+    let known = Source::current(cache, release);
+    let source = match newest(cache, release, known.as_ref(), say) {
+        Ok(source) => source,
+        Err(error) => return fall_back(error, known, say),
     };
     let current = cache.root().join("source").join(current_name(release));
-    fs::write(&current, &fetched.source.id)
+    fs::write(&current, &source.id)
         .with_context(|| format!("cannot write {}", current.display()))?;
-    Ok(fetched)
-}
-
-fn fetch_release(cache: &Cache, release: &str, say: &dyn Fn(&str)) -> Result<Fetched> {
-    let current = Source::current(cache, Some(release)).filter(|source| source.package.is_some());
-    match newest(cache, release, current.as_ref(), say) {
-        Ok(fetched) => Ok(fetched),
-        Err(error) => fall_back(error, current),
-    }
+    Ok(source)
 }
 
 /// The cached source, where no newer one could be had; not where somebody wanted an end.
-fn fall_back(error: Error, current: Option<Source>) -> Result<Fetched> {
-    match current {
+fn fall_back(error: Error, known: Option<Source>, say: &dyn Fn(&str)) -> Result<Source> {
+    match known {
         Some(source) if !error.is::<Interrupted>() => {
-            let how = format!("{error:#}; the cached {} is used", source.id);
-            Ok(Fetched { source, how })
+            say(&format!("{error:#}; the cached {} is used", source.id));
+            Ok(source)
         }
         _ => Err(error),
     }
@@ -176,20 +153,14 @@ fn fall_back(error: Error, current: Option<Source>) -> Result<Fetched> {
 fn newest(
     cache: &Cache,
     release: &str,
-    current: Option<&Source>,
+    known: Option<&Source>,
     say: &dyn Fn(&str),
-) -> Result<Fetched> {
+) -> Result<Source> {
     let name = format!("linux-source-{release}");
-    let tarball = format!("usr/src/{name}.tar.xz");
     let scratch = tempfile::tempdir_in(cache.root()).context("cannot write to the cache")?;
     let (candidate, apt) = candidate(&name, scratch.path())?;
-    if let Some(source) = current.filter(|source| source.package.as_ref() == Some(&candidate)) {
-        let how = format!("{name} {candidate} is the newest, and cached");
-        return Ok(Fetched { source: source.clone(), how });
-    }
-    if installed(&name).as_ref() == Some(&candidate) {
-        let source = unpack(cache, &Path::new("/").join(tarball), Some(candidate), say)?;
-        return Ok(Fetched { source, how: format!("unpacked the installed {name}") });
+    if let Some(source) = known.filter(|source| source.package.as_ref() == Some(&candidate)) {
+        return Ok(source.clone());
     }
     say(&format!("downloading {name} {candidate}"));
     let package = format!("{name}={candidate}");
@@ -201,8 +172,7 @@ fn newest(
         .context("apt-get download left no package")?;
     let content = scratch.path().join("content");
     run(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&content))?;
-    let source = unpack(cache, &content.join(tarball), Some(candidate), say)?;
-    Ok(Fetched { source, how: format!("downloaded {name}") })
+    unpack(cache, &content.join(format!("usr/src/{name}.tar.xz")), Some(candidate), say)
 }
 
 /// The version that apt would take, and the apt that would: this machine's, or one that reads the
@@ -275,15 +245,6 @@ fn archive() -> Result<String> {
     ]))?;
     let archive = said.lines().find_map(|line| line.strip_prefix("Debian|"));
     Ok(archive.context("none of this machine's package lists is of Debian's archive")?.to_owned())
-}
-
-/// The version that is installed on this machine.
-fn installed(name: &str) -> Option<String> {
-    let format = "-f=${db:Status-Status} ${Version}";
-    let said = run(Command::new("dpkg-query").args(["-W", format, name])).ok()?;
-    let version = said.strip_prefix("installed ")?;
-    let tarball = Path::new("/usr/src").join(format!("{name}.tar.xz"));
-    tarball.is_file().then(|| version.trim().to_owned())
 }
 
 fn unpack(
@@ -380,6 +341,10 @@ mod tests {
         path
     }
 
+    fn find(cache: &Cache, choice: &SourceChoice) -> Source {
+        Source::find(cache, Some(choice), &|_| {}).unwrap()
+    }
+
     #[test]
     fn a_tarball_is_unpacked_once_and_its_version_known() {
         let folder = tempfile::tempdir().unwrap();
@@ -387,41 +352,38 @@ mod tests {
         let makefile = "VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 117\nEXTRAVERSION = -x\n";
         let path = tarball(folder.path(), makefile);
         let choice = SourceChoice::Tarball(path);
-        let first = fetch(&cache, Some(&choice), &|_| {}).unwrap().source;
+        let first = find(&cache, &choice);
         assert_eq!(first.version, "6.12.117-x");
         assert_eq!(first.id, format!("6.12.117-x-{}", &first.sha256[..8]));
         assert!(first.tree(&cache).join("Makefile").is_file());
         // The child of another test has the lock as well until it has executed its program.
         let nothing_done = |what: &str| assert!(what.contains("waiting"), "{what}");
-        let again = fetch(&cache, Some(&choice), &nothing_done).unwrap().source;
-        assert_eq!(again, first);
-        assert_eq!(Source::current(&cache, None), Some(first));
+        assert_eq!(Source::find(&cache, Some(&choice), &nothing_done).unwrap(), first);
+        // A tarball that is built once is not what others get.
+        assert_eq!(Source::current(&cache, "6.12"), None);
     }
 
     #[test]
     fn each_release_has_a_source_of_its_own() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(Some(&folder.path().join("cache"))).unwrap();
-        let choice = |version: u32, patch: u32| {
+        let source = |version: u32, patch: u32| {
             let makefile = format!("VERSION = {version}\nPATCHLEVEL = {patch}\nSUBLEVEL = 4\n");
             let own = folder.path().join(format!("{version}.{patch}"));
-            SourceChoice::Tarball(tarball(&own, &makefile))
+            find(&cache, &SourceChoice::Tarball(tarball(&own, &makefile)))
         };
-        let (old, new) = (choice(6, 12), choice(7, 3));
-        let find = |choice: &SourceChoice| Source::find(&cache, Some(choice), &|_| {}).unwrap();
-        let old = fetch(&cache, Some(&old), &|_| {}).unwrap().source;
-        // A tarball that is built once is not what others get.
-        let new = find(&new);
+        let (old, new) = (source(6, 12), source(7, 3));
         assert_eq!((old.release(), new.release()), ("6.12", "7.3"));
+        let is_current = |name: &str, source: &Source| {
+            fs::write(cache.root().join("source").join(name), &source.id).unwrap();
+        };
+        is_current("current", &old);
+        is_current("current-7.3", &new);
         assert_eq!(Source::find(&cache, None, &|_| {}).unwrap(), old);
-        assert_eq!(Source::current(&cache, Some("7.3")), None);
-        fs::write(cache.root().join("source/current-7.3"), &new.id).unwrap();
-        assert_eq!(find(&"7.3".parse().unwrap()), new);
-        assert_eq!(find(&"6.12".parse().unwrap()), old);
-        // Where a tarball of another release was fetched last, that is no 6.12.
-        fs::write(cache.root().join("source/current"), &new.id).unwrap();
-        assert_eq!(Source::current(&cache, Some("6.12")), None);
-        assert_eq!(Source::current(&cache, None), Some(new));
+        assert_eq!(find(&cache, &"7.3".parse().unwrap()), new);
+        assert_eq!(find(&cache, &"6.12".parse().unwrap()), old);
+        is_current("current", &new);
+        assert_eq!(Source::current(&cache, "6.12"), None);
     }
 
     #[test]
@@ -442,11 +404,11 @@ mod tests {
             sha256: "0".to_owned(),
         };
         let shell = |text| run(Command::new("sh").args(["-c", text])).unwrap_err();
-        let fetched = fall_back(shell("exit 100"), Some(source.clone())).unwrap();
-        assert!(fetched.how.ends_with("the cached 6.12.1-0 is used"), "{}", fetched.how);
+        let say = |what: &str| assert!(what.ends_with("the cached 6.12.1-0 is used"), "{what}");
+        assert_eq!(fall_back(shell("exit 100"), Some(source.clone()), &say).unwrap(), source);
         // Not INT, which whoever runs this in the background may have ignored.
         let error = shell("kill -TERM $$").context("more");
-        assert!(fall_back(error, Some(source)).unwrap_err().is::<Interrupted>());
+        assert!(fall_back(error, Some(source), &say).unwrap_err().is::<Interrupted>());
     }
 
     #[test]
@@ -455,13 +417,12 @@ mod tests {
         let cache = Cache::new(Some(&folder.path().join("cache"))).unwrap();
         let makefile = "VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 117\n";
         let choice = SourceChoice::Tarball(tarball(folder.path(), makefile));
-        let source = fetch(&cache, Some(&choice), &|_| {}).unwrap().source;
+        let source = find(&cache, &choice);
         let all = cache.root().join("source");
         let left = all.join(".unpacking-x");
         fs::rename(all.join(&source.id), &left).unwrap();
-        fs::remove_file(all.join("current")).unwrap();
         assert_eq!(Source::read(&cache, ".unpacking-x"), None);
-        assert_eq!(fetch(&cache, Some(&choice), &|_| {}).unwrap().source, source);
+        assert_eq!(find(&cache, &choice), source);
         assert!(source.tree(&cache).join("Makefile").is_file() && !left.exists());
     }
 
@@ -471,12 +432,12 @@ mod tests {
         let cache = Cache::new(Some(&folder.path().join("cache"))).unwrap();
         let path = tarball(folder.path(), "all:\n");
         let choice = SourceChoice::Tarball(path.clone());
-        let error = format!("{:#}", fetch(&cache, Some(&choice), &|_| {}).unwrap_err());
+        let refused = || Source::find(&cache, Some(&choice), &|_| {}).unwrap_err();
+        let error = format!("{:#}", refused());
         assert!(error.contains("no kernel's source: no VERSION"), "{error}");
         fs::write(&path, "no archive").unwrap();
-        let error = format!("{:#}", fetch(&cache, Some(&choice), &|_| {}).unwrap_err());
+        let error = format!("{:#}", refused());
         assert!(error.contains("cannot unpack"), "{error}");
         assert_eq!(fs::read_dir(cache.root().join("source")).unwrap().count(), 0);
-        assert_eq!(Source::current(&cache, None), None);
     }
 }

@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 /// What installs all of it, in a clone of cowlab and elsewhere.
-pub const HELP: &str = "run scripts/install kernel, or apt install make gcc flex bison bc patch xz-utils \
+pub const HELP: &str = "run scripts/install kernel, or apt install make gcc flex bison bc git xz-utils \
                         perl libelf-dev qemu-system-x86";
 
 /// What building a kernel needs.
 pub const BUILD: &[&str] =
-    &["make", "gcc", "ld", "flex", "bison", "bc", "patch", "tar", "xz", "perl", "awk", "gzip"];
+    &["make", "gcc", "ld", "flex", "bison", "bc", "git", "tar", "xz", "perl", "awk", "gzip"];
 
 /// Headers of the host that kernel builds compile against (objtool reads ELF).
 const HEADERS: &[&str] = &["libelf.h"];

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `kernel/traced.toml`: the kernel's sources that are instrumented for the variant `traced`; and,
-//! for a study, a change that is made to them first.
+//! `kernel/traced.toml`: the kernel's sources that are instrumented for the variant `traced`.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,14 +8,12 @@ use anyhow::{Context, Result, bail};
 use cowlab_insert::{Selection, Target, instrument};
 use serde::Deserialize;
 
-use crate::build::Prepare;
-use crate::key::hash_of_file;
-use crate::patch;
-use crate::series::KernelFolder;
+use crate::patches::{Changes, KernelFolder};
 
+/// The list.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct List {
+pub struct Traced {
     source: Vec<Source>,
 }
 
@@ -32,67 +28,19 @@ struct Source {
     exclude: Vec<String>,
 }
 
-/// Instruments the sources.
-#[derive(Debug)]
-pub struct Traced {
-    sources: Vec<Source>,
-    change: Option<(PathBuf, Vec<PathBuf>)>,
-    identity: String,
-}
-
 impl Traced {
-    /// As `kernel/traced.toml` says, after the patch `change`.
-    pub fn read(kernel: &KernelFolder, change: Option<&Path>) -> Result<Traced> {
+    pub fn read(kernel: &KernelFolder) -> Result<Traced> {
         let path = kernel.file("traced.toml");
         let text =
             fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let list: List = toml::from_str(&text).with_context(|| path.display().to_string())?;
-        let mut identity = format!("insert {} {}", env!("CARGO_PKG_VERSION"), hash_of_file(&path)?);
-        let change = match change {
-            None => None,
-            Some(patch) => {
-                let text = fs::read_to_string(patch)
-                    .with_context(|| format!("cannot read {}", patch.display()))?;
-                identity += &format!(" change {}", hash_of_file(patch)?);
-                Some((patch.to_owned(), patch::files(&text, patch)?))
-            }
-        };
-        Ok(Traced { sources: list.source, change, identity })
+        toml::from_str(&text).with_context(|| path.display().to_string())
     }
 
-    fn instrument(&self, source: &Source, folder: &Path) -> Result<usize> {
-        let path = folder.join(&source.file);
-        let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let selection = Selection::new(&source.functions, &source.exclude, 0)
-            .context("kernel/traced.toml")?
-            .of(Target::Kernel);
-        let name = source.file.as_os_str().as_encoded_bytes();
-        let copy = instrument(&bytes, name, &selection)
-            .with_context(|| source.file.display().to_string())?;
-        fs::write(&path, &copy.bytes)
-            .with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(copy.functions.iter().filter(|function| function.identifier.is_some()).count())
-    }
-}
-
-impl Prepare for Traced {
-    fn identity(&self) -> String {
-        self.identity.clone()
-    }
-
-    fn files(&self) -> Vec<PathBuf> {
-        let sources = self.sources.iter().map(|source| source.file.clone());
-        let changed = self.change.iter().flat_map(|(_, files)| files.clone());
-        sources.chain(changed).collect::<BTreeSet<_>>().into_iter().collect()
-    }
-
-    fn run(&self, folder: &Path) -> Result<()> {
-        if let Some((change, _)) = &self.change {
-            let name = change.file_stem().unwrap_or_default().to_string_lossy();
-            patch::apply(folder, change, &name)?;
-        }
-        for source in &self.sources {
-            if self.instrument(source, folder)? == 0 {
+    /// Instrument its sources, as they are with `changes`.
+    pub fn instrument(&self, tree: &Path, changes: &mut Changes) -> Result<()> {
+        for source in &self.source {
+            changes.bring(tree, &source.file)?;
+            if source.instrument(changes.folder())? == 0 {
                 bail!(
                     "kernel/traced.toml: no function of {} is instrumented: this source has none \
                      of these names",
@@ -101,6 +49,23 @@ impl Prepare for Traced {
             }
         }
         Ok(())
+    }
+}
+
+impl Source {
+    /// How many functions tell of themselves then.
+    fn instrument(&self, folder: &Path) -> Result<usize> {
+        let path = folder.join(&self.file);
+        let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let selection = Selection::new(&self.functions, &self.exclude, 0)
+            .context("kernel/traced.toml")?
+            .of(Target::Kernel);
+        let name = self.file.as_os_str().as_encoded_bytes();
+        let copy = instrument(&bytes, name, &selection)
+            .with_context(|| self.file.display().to_string())?;
+        fs::write(&path, &copy.bytes)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(copy.functions.iter().filter(|function| function.identifier.is_some()).count())
     }
 }
 
@@ -122,10 +87,10 @@ mod tests {
 
     fn traced(folder: &tempfile::TempDir) -> Result<String> {
         let kernel = KernelFolder::find(Some(&folder.path().join("kernel")))?;
-        let traced = Traced::read(&kernel, None)?;
-        assert_eq!(traced.files(), [PathBuf::from("mm/a.c")]);
-        traced.run(&folder.path().join("tree"))?;
-        Ok(fs::read_to_string(folder.path().join("tree/mm/a.c"))?)
+        let mut changes = Changes::new(folder.path())?;
+        Traced::read(&kernel)?.instrument(&folder.path().join("tree"), &mut changes)?;
+        assert_eq!(changes.paths().iter().collect::<Vec<_>>(), [Path::new("mm/a.c")]);
+        Ok(fs::read_to_string(changes.folder().join("mm/a.c"))?)
     }
 
     #[test]

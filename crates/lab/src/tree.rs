@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The tree in which a variant is built, kept between builds.
 //!
-//! It is the source with an overlay in it. Only files whose content differs are written, so that
+//! It is the source with changes in it. Only files whose content differs are written, so that
 //! make, which goes by times, builds again what depends on them and nothing else. Unchanged files
 //! are hard links into the source: a tree costs inodes, not 1.5 GB.
 
@@ -14,7 +14,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::overlay::Overlay;
+use crate::patches::Changes;
 use crate::source::run;
 
 /// What a tree holds; absent while it is being changed.
@@ -26,8 +26,8 @@ struct State {
     changed: BTreeSet<PathBuf>,
 }
 
-/// Make `work/tree` the source at `source` (named `id`) with `overlay`.
-pub fn prepare(work: &Path, id: &str, source: &Path, overlay: &Overlay) -> Result<PathBuf> {
+/// Make `work/tree` the source at `source` (named `id`) with `changes`.
+pub fn prepare(work: &Path, id: &str, source: &Path, changes: &Changes) -> Result<PathBuf> {
     let (tree, state_file) = (work.join("tree"), work.join("state.json"));
     let state = fs::read(&state_file).ok().and_then(|text| serde_json::from_slice(&text).ok());
     let _ = fs::remove_file(&state_file);
@@ -38,12 +38,12 @@ pub fn prepare(work: &Path, id: &str, source: &Path, overlay: &Overlay) -> Resul
             BTreeSet::new()
         }
     };
-    for path in before.union(overlay.paths()) {
-        let wanted = overlay.find(source, path);
+    for path in before.union(changes.paths()) {
+        let wanted = changes.find(source, path);
         set(&tree.join(path), wanted.as_deref())
             .with_context(|| format!("cannot change {}", tree.join(path).display()))?;
     }
-    let state = State { source: id.to_owned(), changed: overlay.paths().clone() };
+    let state = State { source: id.to_owned(), changed: changes.paths().clone() };
     fs::write(&state_file, serde_json::to_vec_pretty(&state)?)
         .with_context(|| format!("cannot write {}", state_file.display()))?;
     Ok(tree)
@@ -83,84 +83,48 @@ fn set(file: &Path, wanted: Option<&Path>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::series::{KernelFolder, Series};
+    use crate::patches::Series;
+    use crate::patches::tests::{Fake, numbered};
 
-    struct Fake {
-        folder: tempfile::TempDir,
+    fn prepared(fake: &Fake, series: &[Series]) {
+        let (changes, _) = fake.changes(series).unwrap();
+        prepare(&fake.path(""), "id", &fake.path("source"), &changes).unwrap();
     }
 
-    impl Fake {
-        fn new() -> Fake {
-            let fake = Fake { folder: tempfile::tempdir().unwrap() };
-            fake.write("source/mm/memory.c", "one\ntwo\n");
-            fake.write("source/mm/other.c", "other\n");
-            fake.write("kernel/config", "");
-            fake.write("kernel/research/0001-a/MESSAGE", "a\n");
-            fake.write("kernel/research/0001-a/tree/mm/cow.c", "cow\n");
-            fake.write(
-                "kernel/research/0001-a/hooks.patch",
-                "--- a/mm/memory.c\n+++ b/mm/memory.c\n@@ -1,2 +1,2 @@\n one\n-two\n+hook\n",
-            );
-            fake
-        }
-
-        fn path(&self, path: &str) -> PathBuf {
-            self.folder.path().join(path)
-        }
-
-        fn write(&self, path: &str, text: &str) {
-            fs::create_dir_all(self.path(path).parent().unwrap()).unwrap();
-            fs::write(self.path(path), text).unwrap();
-        }
-
-        fn read(&self, path: &str) -> String {
-            fs::read_to_string(self.path(path)).unwrap()
-        }
-
-        fn prepare(&self, with_steps: bool) {
-            let mut overlay = Overlay::new(self.folder.path()).unwrap();
-            let kernel = KernelFolder::find(Some(&self.path("kernel"))).unwrap();
-            let series: &[Series] = if with_steps { Series::ALL } else { &[] };
-            for step in &kernel.steps(series, None, "6.12").unwrap() {
-                overlay.apply(&self.path("source"), step).unwrap();
-            }
-            prepare(self.folder.path(), "id", &self.path("source"), &overlay).unwrap();
-        }
-
-        fn time(&self, path: &str) -> std::time::SystemTime {
-            fs::metadata(self.path(path)).unwrap().modified().unwrap()
-        }
+    fn read(fake: &Fake, path: &str) -> String {
+        fs::read_to_string(fake.path(path)).unwrap()
     }
 
     #[test]
     fn only_what_differs_is_written_and_all_of_it_comes_back() {
         let fake = Fake::new();
-        fake.prepare(true);
-        assert_eq!(fake.read("tree/mm/memory.c"), "one\nhook\n");
-        assert_eq!(fake.read("tree/mm/cow.c"), "cow\n");
-        assert_eq!(fake.read("source/mm/memory.c"), "one\ntwo\n", "the source is never written");
-        let (hooked, other) = (fake.time("tree/mm/memory.c"), fake.time("tree/mm/other.c"));
+        let time = |path: &str| fs::metadata(fake.path(path)).unwrap().modified().unwrap();
+        prepared(&fake, Series::ALL);
+        assert!(read(&fake, "tree/mm/memory.c").contains("hook 30"));
+        assert_eq!(read(&fake, "tree/mm/cow.c"), "int cow;\n");
+        assert_eq!(read(&fake, "source/mm/memory.c"), numbered(1), "the source is never written");
+        let (hooked, other) = (time("tree/mm/memory.c"), time("tree/mm/other.c"));
 
-        fake.write("kernel/research/0001-a/tree/mm/cow.c", "new\n");
-        fake.prepare(true);
-        assert_eq!(fake.read("tree/mm/cow.c"), "new\n");
-        assert_eq!(fake.time("tree/mm/memory.c"), hooked, "the same content keeps its time");
+        fake.patch("int calf;");
+        prepared(&fake, Series::ALL);
+        assert_eq!(read(&fake, "tree/mm/cow.c"), "int calf;\n");
+        assert_eq!(time("tree/mm/memory.c"), hooked, "the same content keeps its time");
 
-        fake.prepare(false);
-        assert_eq!(fake.read("tree/mm/memory.c"), "one\ntwo\n");
-        assert!(fake.time("tree/mm/memory.c") > hooked, "make must see that it changed");
+        prepared(&fake, &[]);
+        assert_eq!(read(&fake, "tree/mm/memory.c"), numbered(1));
+        assert!(time("tree/mm/memory.c") > hooked, "make must see that it changed");
         assert!(!fake.path("tree/mm/cow.c").exists());
-        assert_eq!(fake.time("tree/mm/other.c"), other);
+        assert_eq!(time("tree/mm/other.c"), other);
     }
 
     #[test]
     fn a_tree_whose_making_was_cut_short_is_made_again() {
         let fake = Fake::new();
-        fake.prepare(true);
+        prepared(&fake, Series::ALL);
         fs::remove_file(fake.path("state.json")).unwrap();
         fake.write("tree/mm/stray.c", "stray\n");
-        fake.prepare(false);
+        prepared(&fake, &[]);
         assert!(!fake.path("tree/mm/stray.c").exists());
-        assert_eq!(fake.read("tree/mm/memory.c"), "one\ntwo\n");
+        assert_eq!(read(&fake, "tree/mm/memory.c"), numbered(1));
     }
 }

@@ -21,8 +21,6 @@ impl Error for Interrupted {}
 pub struct Watch<'a> {
     /// A line for people.
     pub say: &'a dyn Fn(&str),
-    /// Objects made, and of how many if that is known.
-    pub progress: &'a dyn Fn(u64, Option<u64>),
     /// Set by a signal handler.
     pub interrupted: &'a AtomicBool,
 }

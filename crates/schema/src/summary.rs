@@ -176,19 +176,11 @@ pub const SUMMARIES: &[Summary] = summaries! {
     one "kernel fetch" {
         source: "the source",
         cache: "where it is kept",
-        how: "how it came there",
     }
     one "kernel selftests" {
         problems: "cases that are worse than stock",
         sessions: "each guest, with its cases",
         left_out: "tests that are not run, and why",
-    }
-    one "kernel series" {
-        mails: "the files written",
-        source: "the source that they apply to",
-        checkpatch: "what checkpatch says of each",
-        applied: "whether they were applied to it",
-        built: "the steps after which a kernel was built",
     }
     one "kernel test" {
         passed: "tests that passed",

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
-use cowlab_lab::{AcceleratorChoice, Series, SourceChoice, Variant};
+use cowlab_lab::{AcceleratorChoice, SourceChoice, Variant};
 use cowlab_machine::Policy;
 
 use super::{BenchArgs, RunArgs, seconds, size};
@@ -26,8 +26,6 @@ pub enum Kernel {
     Test(KernelTestArgs),
     /// Run upstream's selftests of mm and cowlab's own (kernel/selftests.toml) under each policy
     Selftests(KernelSelftestsArgs),
-    /// Export a series as mails, checked and ready for git am
-    Series(KernelSeriesArgs),
 }
 
 /// The source of kernels.
@@ -56,12 +54,6 @@ pub struct KernelBuildArgs {
     /// traced (its functions tell CASPER)
     #[arg(long, value_delimiter = ',', default_value = "patched")]
     pub variant: Vec<Variant>,
-    /// Apply the variant's steps up to this one, by number or name
-    #[arg(long, value_name = "STEP")]
-    pub through: Option<String>,
-    /// Compilers at once; by default one a CPU
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub jobs: Option<u16>,
 }
 
 /// A guest's machine, as far as it is said: `memory=2GiB,accelerator=tcg`.
@@ -110,8 +102,8 @@ impl FromStr for GuestSettings {
 /// The machine that a guest sees.
 #[derive(Debug, Clone, Args)]
 pub struct GuestArgs {
-    /// The guest: memory=SIZE, cpus=N (at most 8), accelerator=auto|kvm|tcg|icount (KVM where a tiny
-    /// guest runs within 5 s, else TCG; icount emulates one CPU and counts instructions),
+    /// The guest: memory=SIZE, cpus=N (at most 8), accelerator=auto|kvm|tcg|icount (KVM where a
+    /// kernel boots within 20 s, else TCG; icount emulates one CPU and counts instructions),
     /// time_limit_s=SECONDS after which it is killed
     #[arg(long = "guest", value_name = "KEY=VALUE[,…]", default_value = "", global = true)]
     pub settings: GuestSettings,
@@ -154,9 +146,6 @@ pub struct KernelTestArgs {
     /// The kernels that are tested, each in a boot of its own
     #[arg(long, value_delimiter = ',', default_value = "patched")]
     pub variant: Vec<Variant>,
-    /// Apply the variants' steps up to this one, by number or name
-    #[arg(long, value_name = "STEP")]
-    pub through: Option<String>,
     /// Only what takes seconds: tests see COWLAB_QUICK=1
     #[arg(long)]
     pub quick: bool,
@@ -188,7 +177,7 @@ pub struct KernelSelftestsArgs {
     /// Only the test with exactly this name
     #[arg(long, value_name = "NAME")]
     pub filter: Option<String>,
-    /// The policies that kernels with research's steps are tested under; plain and upstream have none
+    /// The policies that kernels with research's patches are tested under; plain and upstream have none
     #[arg(
         long,
         value_delimiter = ',',
@@ -201,33 +190,6 @@ pub struct KernelSelftestsArgs {
     /// Who executes the guests: auto, kvm or tcg; their memory and CPUs are the list's
     #[arg(long = "guest", value_name = "accelerator=NAME", default_value = "")]
     pub guest: GuestSettings,
-}
-
-#[derive(Debug, Args)]
-pub struct KernelSeriesArgs {
-    /// Which: upstream (what Linux itself could take), or research, whose mails apply on top of it
-    #[arg(long, default_value = "upstream")]
-    pub series: Series,
-    #[command(flatten)]
-    pub source: SourceArgs,
-    /// Folder for the mails; it must not hold any
-    #[arg(long, value_name = "DIR")]
-    pub output: PathBuf,
-    /// The run whose figures are quoted in the cover letter
-    #[arg(long, value_name = "RUN")]
-    pub run: Option<PathBuf>,
-    /// Version of the series, as in [PATCH v2 1/9]
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=99))]
-    pub reroll: u32,
-    /// Author of the patches, as 'Name <mail@address>'; git's own setting if not given
-    #[arg(long, value_name = "AUTHOR")]
-    pub author: Option<String>,
-    /// Apply the mails to a fresh source with git am
-    #[arg(long)]
-    pub check: bool,
-    /// Build the kernel after each patch as well
-    #[arg(long)]
-    pub build: bool,
 }
 
 #[derive(Debug, Args)]

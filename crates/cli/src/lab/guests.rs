@@ -191,10 +191,7 @@ impl Machine<'_> {
             kernel_arguments: self.kernel_arguments,
             qemu_arguments: self.qemu_arguments,
         };
-        let say = |text: &str| lab.say(text);
-        let watch =
-            cowlab_lab::Watch { say: &say, progress: &|_, _| {}, interrupted: &lab.interrupted };
-        let ended = boot(guest, &watch)?;
+        let ended = lab.watched(|watch| boot(guest, watch))?;
         if let Some(first) = ended.complaints.first() {
             bail!(
                 "the {kernel} kernel complained in line {} of {}: {}",

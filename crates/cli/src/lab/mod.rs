@@ -11,14 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, Result};
-use cowlab_lab::build::Prepare;
 use cowlab_lab::source::Source;
 use cowlab_lab::{
-    AcceleratorChoice, Built, Cache, KernelFolder, Order, SourceChoice, Traced, Variant, Watch,
-    accelerator,
+    AcceleratorChoice, Built, Cache, KernelFolder, Order, SourceChoice, Variant, Watch, accelerator,
 };
 use cowlab_store::Accelerator;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::SourceArgs;
 use crate::output;
@@ -105,48 +102,20 @@ impl Lab {
         Ok(self.built(*first)?.image())
     }
 
-    /// Do `what` with a progress bar on a terminal.
+    /// Do `what`, of which people are told, and which Ctrl-C ends.
     pub fn watched<T>(&self, what: impl FnOnce(&Watch<'_>) -> Result<T>) -> Result<T> {
-        let bar = ProgressBar::no_length();
-        bar.set_draw_target(ProgressDrawTarget::stderr());
-        let bounded = ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos}/{len}")?;
-        let counting = ProgressStyle::with_template("{elapsed_precise} {spinner} {pos} objects")?;
-        bar.set_style(counting);
-        let say = |text: &str| bar.suspend(|| self.say(text));
-        let progress = |done: u64, of: Option<u64>| {
-            if let (Some(of), None) = (of, bar.length()) {
-                bar.set_style(bounded.clone());
-                bar.set_length(of);
-            }
-            bar.set_position(bar.length().map_or(done, |of| done.min(of)));
-        };
-        let watch = Watch { say: &say, progress: &progress, interrupted: &self.interrupted };
-        let result = what(&watch);
-        bar.finish_and_clear();
-        result
+        what(&Watch { say: &|text| self.say(text), interrupted: &self.interrupted })
     }
 
     /// The kernel of `variant`, built if it is not in the cache.
     pub fn built(&self, variant: Variant) -> Result<Built> {
-        self.built_as(Order::of(variant), None)
+        self.built_with(variant, None)
     }
 
-    /// What is ordered, built if it is not in the cache. The variant `traced` is instrumented, after
-    /// the patch `change` where one is given.
-    pub fn built_as(&self, order: Order<'_>, change: Option<&Path>) -> Result<Built> {
+    /// The same, the sources of the variant `traced` with the patch `change` where one is given.
+    pub fn built_with(&self, variant: Variant, change: Option<&Path>) -> Result<Built> {
         let kernel = self.kernel()?;
-        let traced = match order.variant {
-            Variant::Traced => Some(Traced::read(&kernel, change)?),
-            _ => None,
-        };
-        let prepare = traced.as_ref().map(|traced| traced as &dyn Prepare);
-        let order = Order {
-            variant: order.variant,
-            source: self.source.clone(),
-            through: order.through,
-            jobs: order.jobs,
-            prepare,
-        };
+        let order = Order { variant, source: self.source.clone(), change };
         self.watched(|watch| cowlab_lab::build(&self.cache, &kernel, &order, watch))
     }
 }

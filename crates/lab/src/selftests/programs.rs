@@ -2,19 +2,19 @@
 //! Builds the programs of the tests, or finds them in the cache: upstream's selftests of mm with
 //! what the series adds to them, and the project's own.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use super::list::Build;
-use crate::build::compose;
+use crate::build::changed;
 use crate::cache::Cache;
-use crate::console::tail;
 use crate::key::Key;
-use crate::series::{KernelFolder, Series};
-use crate::source::Source;
+use crate::make::Make;
+use crate::patches::{KernelFolder, Series};
+use crate::source::{Source, run};
 use crate::testing::compile;
 use crate::tools;
 use crate::watch::Watch;
@@ -39,10 +39,7 @@ const NEEDED: &[&str] = &[
     "scripts",
 ];
 
-/// Lines of a failed make that are shown.
-const SHOWN_LINES: usize = 30;
-
-/// The folder with all programs, those of the steps of `series` among them. `own` is the repository's
+/// The folder with all programs, those that `series` add among them. `own` is the repository's
 /// tests/kernel.
 pub fn programs(
     cache: &Cache,
@@ -58,7 +55,8 @@ pub fn programs(
     if !missing.is_empty() {
         bail!("the selftests cannot be built without {}: {HELP}", missing.join(", "));
     }
-    let steps = kernel.steps(series, None, source.release())?;
+    let from = source.tree(cache);
+    let changes = changed(cache, &from, &kernel.patches(series, source.release())?, watch)?;
     let owned = own_sources(own)?;
     let mut key = Key::default();
     key.text("source", &source.sha256);
@@ -66,9 +64,7 @@ pub fn programs(
     for (name, flags) in &build.flags {
         key.text(name, flags);
     }
-    for step in &steps {
-        key.step(step)?;
-    }
+    changes.identify(&from, &mut key)?;
     for file in &owned {
         key.file(&file.to_string_lossy(), file)?;
     }
@@ -82,30 +78,27 @@ pub fn programs(
     let work = cache.folder("work/tests")?;
     let making = tempfile::Builder::new().prefix("making-").tempdir_in(&work)?;
     let (tree, log) = (making.path().join("tree"), work.join("build.log"));
-    let log = Log::create(&log)?;
-    let from = source.tree(cache);
+    let _ = fs::remove_file(&log);
     copy_needed(&from, &tree)?;
-    let overlay = compose(&work, &from, &steps, None)?;
-    for path in overlay.paths().iter().filter(|path| path.starts_with("tools")) {
-        if let Some(file) = overlay.find(&from, path) {
+    for path in changes.paths().iter().filter(|path| path.starts_with("tools")) {
+        if let Some(file) = changes.find(&from, path) {
             let to = tree.join(path);
             fs::create_dir_all(to.parent().context("no folder")?)?;
             fs::copy(&file, &to).with_context(|| format!("cannot write {}", to.display()))?;
         }
     }
+    let make = |tree: &Path, targets: &[&str]| {
+        Make { tree, log: &log, local_version: "" }.run(targets, watch)
+    };
     // Of the pristine source: the series adds none for programs.
-    log.make(
-        &from,
-        &[&format!("O={}", making.path().join("headers").display()), "headers"],
-        watch,
-    )?;
+    make(&from, &[&format!("O={}", making.path().join("headers").display()), "headers"])?;
     let headers = format!("KHDR_INCLUDES=-isystem {}/headers/usr/include", making.path().display());
     let mm = tree.join(MM);
     for (name, flags) in &build.flags {
         let target = mm.join(name).display().to_string();
-        log.make(&mm, &[&target, &headers, &format!("EXTRA_CFLAGS={flags}")], watch)?;
+        make(&mm, &[&target, &headers, &format!("EXTRA_CFLAGS={flags}")])?;
     }
-    log.make(&mm, &["all", &headers], watch)?;
+    make(&mm, &["all", &headers])?;
     check_liburing(&mm)?;
     let out = making.path().join("programs");
     fs::create_dir(&out)?;
@@ -141,15 +134,8 @@ fn copy_needed(from: &Path, to: &Path) -> Result<()> {
     for path in NEEDED {
         let target = to.join(path);
         fs::create_dir_all(target.parent().context("no folder")?)?;
-        let status = Command::new("cp")
-            .args(["-a", "--reflink=auto"])
-            .args([from.join(path), target])
-            .stdin(Stdio::null())
-            .status()
-            .context("cannot run cp")?;
-        if !status.success() {
-            bail!("cannot copy {path} of the kernel's source into the cache");
-        }
+        let mut copy = Command::new("cp");
+        run(copy.args(["-a", "--reflink=auto"]).args([from.join(path), target]))?;
     }
     Ok(())
 }
@@ -162,45 +148,4 @@ fn check_liburing(mm: &Path) -> Result<()> {
         bail!("the selftests found no liburing that links: {HELP}");
     }
     Ok(())
-}
-
-/// Where everything goes that compilers say.
-struct Log {
-    path: PathBuf,
-}
-
-impl Log {
-    fn create(path: &Path) -> Result<Log> {
-        File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Log { path: path.to_owned() })
-    }
-
-    fn make(&self, folder: &Path, arguments: &[&str], watch: &Watch<'_>) -> Result<()> {
-        watch.check()?;
-        let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut make = Command::new("make");
-        make.arg("-C").arg(folder).arg(format!("-j{jobs}")).args(arguments);
-        // Another make's, when this runs below one.
-        for variable in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "O", "ARCH", "CFLAGS", "LDFLAGS"] {
-            make.env_remove(variable);
-        }
-        self.run(&mut make, &format!("make {}", arguments.join(" ")))
-    }
-
-    fn run(&self, command: &mut Command, what: &str) -> Result<()> {
-        let file = File::options().append(true).open(&self.path)?;
-        let status = command
-            .env("LC_ALL", "C")
-            .stdin(Stdio::null())
-            .stdout(file.try_clone()?)
-            .stderr(file)
-            .status()
-            .with_context(|| format!("cannot run what does {what}: {}", tools::HELP))?;
-        if !status.success() {
-            let text = fs::read(&self.path).unwrap_or_default();
-            let end = tail(&String::from_utf8_lossy(&text), SHOWN_LINES);
-            bail!("{what} failed; all it said is in {}; the end:\n{end}", self.path.display());
-        }
-        Ok(())
-    }
 }

@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
+use cowlab_lab::Built;
 use cowlab_lab::build::BuildInfo;
-use cowlab_lab::{Built, Order};
 use serde::Serialize;
 
 use crate::args::KernelBuildArgs;
@@ -30,12 +30,8 @@ pub fn run(json: bool, args: &KernelBuildArgs) -> Result<()> {
     let lab = Lab::open(json)?.of(&args.source);
     let mut all = Vec::new();
     for variant in &args.variant {
-        let mut order = Order::of(*variant);
-        order.through.clone_from(&args.through);
-        order.jobs = args.jobs.map_or(order.jobs, usize::from);
-        let built = lab
-            .built_as(order, None)
-            .with_context(|| format!("the {variant} kernel is not built"))?;
+        let built =
+            lab.built(*variant).with_context(|| format!("the {variant} kernel is not built"))?;
         all.push(built);
     }
     if json {
@@ -57,15 +53,15 @@ fn text(all: &[Built]) -> String {
             true => "cached".to_owned(),
             false => format!("built in {:.0} s", info.duration_s),
         };
-        let steps = match info.steps.len() {
-            0 => "no steps".to_owned(),
-            1 => "1 step".to_owned(),
-            many => format!("{many} steps"),
+        let patches = match info.patches.len() {
+            0 => "no patches".to_owned(),
+            1 => "1 patch".to_owned(),
+            many => format!("{many} patches"),
         };
         // A String takes whatever is written to it.
         let _ = writeln!(
             text,
-            "{}: Linux {} with {steps}, {how}: {}",
+            "{}: Linux {} with {patches}, {how}: {}",
             info.variant,
             info.source.version,
             built.image().display()

@@ -2,7 +2,7 @@
 //! `kernel fetch`: Debian's source, or a tarball, into the cache.
 
 use anyhow::Result;
-use cowlab_lab::source;
+use cowlab_lab::{SourceChoice, source};
 use serde::Serialize;
 
 use crate::args::KernelFetchArgs;
@@ -13,23 +13,21 @@ use crate::output;
 struct FetchSummary<'a> {
     source: &'a source::Source,
     cache: String,
-    how: &'a str,
 }
 
 /// Run the verb.
 pub fn run(json: bool, args: &KernelFetchArgs) -> Result<()> {
     let lab = Lab::open(json)?;
-    let fetched = source::fetch(&lab.cache, args.source.as_ref(), &|what| lab.say(what))?;
+    let say = |what: &str| lab.say(what);
+    let source = match &args.source {
+        Some(SourceChoice::Release(release)) => source::fetch(&lab.cache, release, &say)?,
+        None => source::fetch(&lab.cache, source::BASE, &say)?,
+        tarball => source::Source::find(&lab.cache, tarball.as_ref(), &say)?,
+    };
     if json {
         let cache = lab.cache.root().display().to_string();
-        return output::json_of(
-            FetchSummary { source: &fetched.source, cache, how: &fetched.how },
-            &[],
-            &[],
-        );
+        return output::json_of(FetchSummary { source: &source, cache }, &[], &[]);
     }
-    lab.say(&fetched.how);
-    let source = &fetched.source;
     let package = source.package.as_deref().map_or(String::new(), |p| format!(" (Debian {p})"));
     output::print(&format!("Linux {}{package}, {}\n", source.version, source.id))
 }

@@ -6,7 +6,6 @@ mod boot;
 mod build;
 mod fetch;
 mod selftests;
-mod series;
 mod test;
 
 use anyhow::Result;
@@ -26,7 +25,6 @@ pub fn run(json: bool, verb: &Kernel, matches: &ArgMatches) -> Result<()> {
         Kernel::Selftests(args) => selftests::run(json, args, matches),
         Kernel::Bench(args) => bench::run(json, args, matches),
         Kernel::Test(args) => test::run(json, args),
-        Kernel::Series(args) => series::run(json, args),
     }
 }
 
@@ -36,7 +34,7 @@ fn check_policies(asked: &[Policy], variants: &[Variant]) -> Result<()> {
     match asked.iter().find(|policy| !of_every_kernel(policy)) {
         Some(policy) if !variants.iter().any(|variant| variant.has_policies()) => {
             Err(WrongUsage(format!(
-                "--policy {policy}: kernels without research's steps have no policies: add patched \
+                "--policy {policy}: kernels without research's patches have no policies: add patched \
                  to --variant"
             ))
             .into())

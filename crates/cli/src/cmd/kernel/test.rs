@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use cowlab_lab::ktap::Outcome;
 use cowlab_lab::outcome::{Difference, TestResult, compare};
 use cowlab_lab::testing::{Batch, Machine, Test, compile, run as run_batches};
-use cowlab_lab::{Order, Variant, boot};
+use cowlab_lab::{Variant, boot};
 use serde::Serialize;
 
 use crate::args::KernelTestArgs;
@@ -49,16 +49,11 @@ pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
     let tests = prepared(&files, &programs, args)?;
     // For tests/kernel/kunit.sh: those tests are run by the kernel itself, at boot.
     let own_arguments = vec!["kunit.enable=1".to_owned()];
-    let built = |variant| {
-        let mut order = Order::of(variant);
-        order.through.clone_from(&args.through);
-        lab.built_as(order, None)
-    };
     let accelerator =
-        lab.accelerator(args.guest.settings.accelerator, || Ok(built(args.variant[0])?.image()))?;
+        lab.accelerator(args.guest.settings.accelerator, || lab.image(&args.variant))?;
     let mut all = Vec::new();
     for variant in &args.variant {
-        let built = built(*variant)?;
+        let built = lab.built(*variant)?;
         let folder = lab.cache.folder(&format!("test/{}", built.info.name()))?;
         let mut kernel_arguments = built.words();
         kernel_arguments.extend_from_slice(&own_arguments);

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use cowlab_lab::{Order, Variant, boot};
+use cowlab_lab::{Variant, boot};
 use cowlab_machine::{Facts, Root};
 use cowlab_report::Document;
 use cowlab_report::fork_study::{BASE, sections};
@@ -166,7 +166,7 @@ fn candidates(lab: &Lab, images: &[String], asked: &[String]) -> Result<Vec<Cand
     }
     let changes = changes(lab.kernel()?.path(), asked)?;
     for change in [None].into_iter().chain(changes.iter().map(Some)) {
-        let built = lab.built_as(Order::of(Variant::Traced), change.map(PathBuf::as_path))?;
+        let built = lab.built_with(Variant::Traced, change.map(PathBuf::as_path))?;
         let name = change.map_or_else(|| BASE.to_owned(), |change| stem(change));
         all.push(Candidate { name, image: built.image(), identity: built.words() });
     }

@@ -1,1 +1,0 @@
-../../../../../../../casper/include/cowlab/record.h
