@@ -22,7 +22,6 @@ pub mod snapshot;
 pub mod sweep;
 pub mod table;
 mod task;
-pub mod tend;
 pub mod trace;
 
 pub use task::{Number, Recorder, Round, Rounds, Task, run_rounds};

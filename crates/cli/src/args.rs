@@ -3,7 +3,6 @@
 
 mod advise;
 mod bench;
-mod bench_tend;
 mod blame;
 mod cells;
 mod explain;
@@ -33,7 +32,6 @@ use cowlab_schema::{Key, Writer};
 
 pub use advise::AdviseArgs;
 pub use bench::{Bench, BenchArgs, CellArgs, CommandArgs};
-pub use bench_tend::BenchTendArgs;
 pub use blame::BlameArgs;
 pub use cells::{Cells, base_page_bytes};
 pub use explain::ExplainArgs;

@@ -19,7 +19,6 @@ pub mod guest;
 mod installed;
 pub mod limits;
 pub mod memory;
-pub mod page_reporting;
 pub mod policy;
 pub mod process;
 mod record;

@@ -23,7 +23,6 @@ pub mod redis;
 mod run;
 pub mod snapshot;
 pub mod study;
-pub mod tend;
 #[cfg(test)]
 mod testing;
 pub mod trace;

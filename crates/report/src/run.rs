@@ -5,7 +5,7 @@ use cowlab_store::Run;
 
 use crate::document::{Document, Section};
 use crate::emulated::beside_published;
-use crate::{kernel, programs, redis, snapshot, tend};
+use crate::{kernel, programs, redis, snapshot};
 
 /// The title where both of CCoW's benchmarks were measured.
 const CCOW: &str = "Coverage-based copy-on-write: CCoW (2022) whole";
@@ -15,7 +15,7 @@ pub fn of_bench(run: &Run) -> Option<Document> {
     let sections: Vec<Section> =
         [snapshot::section(run), redis::section(run)].into_iter().flatten().collect();
     let title = match &sections[..] {
-        [] => return tend::document(run),
+        [] => return None,
         [one] => one.title.clone(),
         _ => CCOW.to_owned(),
     };

@@ -39,8 +39,6 @@ pub fn program() -> Result<PathBuf> {
 pub enum HugePages {
     /// No, as Redis itself decides (`disable-thp yes`).
     Forbidden,
-    /// The system decides, or somebody from outside.
-    Allowed,
     /// They are asked for, as our probes do.
     Asked,
 }

@@ -12,9 +12,9 @@ use cowlab_schema::fork_table::{self, ForkTable};
 use cowlab_schema::observe::{self, Observed};
 use cowlab_schema::snapshot::{self, Snapshot};
 use cowlab_schema::trace::{self, Traced};
-use cowlab_schema::{Cell, footprint, forecast, redis, tend};
+use cowlab_schema::{Cell, footprint, forecast, redis};
 
-use super::{BenchTendArgs, Cells, FootprintsArgs, ForecastArgs, RedisArgs, RoundsArgs, RunArgs};
+use super::{Cells, FootprintsArgs, ForecastArgs, RedisArgs, RoundsArgs, RunArgs};
 
 /// One measurement, and where its run is kept.
 #[derive(Debug, Args)]
@@ -66,7 +66,6 @@ benches! {
     Redis(RedisArgs) = redis::BENCH,
     Footprints(FootprintsArgs) = FOOTPRINTS,
     Forecast(ForecastArgs) = forecast::BENCH,
-    Tend(BenchTendArgs) = tend::BENCH,
     Command(CommandArgs) = command::BENCH,
     CowCheck(Cells<CowCheck>) = cow_check::BENCH,
     CrossCheck(CellArgs<CrossCheck>) = cross_check::BENCH,

@@ -6,7 +6,6 @@ mod observe;
 mod programs;
 mod redis;
 mod snapshot;
-mod tend;
 mod trace;
 
 use anyhow::{Result, bail};
@@ -37,7 +36,6 @@ pub fn run(json: bool, args: &BenchArgs) -> Result<()> {
         Bench::Snapshot(args) => snapshot::run(common, args),
         Bench::Footprints(args) => programs::footprints(common, args),
         Bench::Forecast(args) => programs::forecasts(common, args),
-        Bench::Tend(args) => tend::run(common, args),
         Bench::Command(args) => program(common, args),
         Bench::CowCheck(args) => cow_check(common, args),
         Bench::CrossCheck(args) => cross_check::run(common, args),

@@ -69,7 +69,7 @@ fn check(args: &KernelBenchArgs) -> Result<()> {
 
 /// Whether it measures stops and rates.
 fn clocked(bench: &Bench) -> bool {
-    matches!(bench, Bench::Snapshot(_) | Bench::Redis(_) | Bench::Tend(_))
+    matches!(bench, Bench::Snapshot(_) | Bench::Redis(_))
 }
 
 #[cfg(test)]
