@@ -1,22 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
-# bench footprints, bench forecast: a few of the real programs, small; the planner's own tests.
+# bench footprints: a few of the real programs, small; the planner's own tests.
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
 
 programs=$REPOSITORY/examples/footprints
 list=$programs/programs.toml
-profile=$REPOSITORY/tests/fixtures/profile.json
 
 # Refused before anything runs.
 refuses 1 'no program vi: it has|has no program vi: it has' bench footprints --programs "$list" vi
 refuses 1 'cannot read the list.*--programs' bench footprints --programs nowhere.toml
 echo 'format = 1' >empty.toml
 refuses 1 'no list of programs' bench footprints --programs empty.toml
-refuses 1 'shell has no measuring command' bench forecast --programs "$list" --profile "$profile" shell
-refuses 2 'a calibration takes two rounds' bench forecast --programs "$list" --rounds 1 prefork
 nothing_kept runs
 
 # A program that fails is told, and nothing is kept of it.
@@ -57,16 +54,3 @@ if command -v sbcl >/dev/null; then
 	sbcl --script "$programs/planner/test.lisp" >plans || fail "the planner: $(<plans)"
 	says plans 'ok slippers, 4 . 4: a plan'
 fi
-
-# Prediction beside measurement: a pre-forking server, its counts only.
-passes --json bench forecast --programs "$list" --profile "$profile" --pairs 6 \
-	--rounds 1 prefork-frozen
-json 'values("extra_ns"; {figure: "measured"}) | length == 2' \
-	'one("extra_ns"; {figure: "low"}) <= one("extra_ns"; {figure: "predicted"}) and
-		one("extra_ns"; {figure: "predicted"}) <= one("extra_ns"; {figure: "high"})' \
-	'all("extra_faults", "extra_bytes";
-		one(.; {figure: "predicted"}) as $predicted | values(.; {figure: "measured"}) |
-		length > 0 and all(. / $predicted | 0.8 < . and . < 1.25))'
-says "$(only_run runs)/report.html" 'Predicted and measured cost of real forks'
-passes report "$(only_run runs)"
-says out 'prefork-frozen'

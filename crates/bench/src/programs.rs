@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `footprints` and `forecast`: real programs of a list, looked at one after the other, and what the
-//! model says of their forks beside what they are measured to cost.
+//! `footprints`: real programs of a list, looked at one after the other.
 
-pub mod forecast;
 mod look;
-mod measure;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,15 +12,14 @@ use cowlab_machine::installed;
 use serde::Deserialize;
 use tempfile::TempDir;
 
-pub use forecast::FORECAST;
 pub use look::{FOOTPRINTS, look};
 
 /// The list that the project brings.
 pub const PROGRAMS: &str = "examples/footprints/programs.toml";
 
-/// One program of the list; `examples/footprints/programs.toml` says what the fields are.
+/// One program of the list; `examples/footprints/programs.toml` says what the fields are. Those about
+/// measuring are `tests-long/forecast`'s.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Program {
     /// Its row.
     pub name: String,
@@ -42,12 +38,6 @@ pub struct Program {
     pub looks_itself: bool,
     /// The signal that marks its moments, if it does so.
     pub mark: Option<String>,
-    /// The command that measures it without forks and with them.
-    #[serde(default)]
-    pub measure: Vec<String>,
-    /// How often that does its work.
-    #[serde(default)]
-    pub pairs: u32,
 }
 
 #[derive(Deserialize)]
@@ -117,13 +107,8 @@ impl Programs {
         Ok(())
     }
 
-    fn words(&self, words: &[String], rows: &Path, pairs: u32) -> Vec<String> {
-        let put = |word: &String| {
-            word.replace("{marks}", &self.marks().to_string_lossy())
-                .replace("{rows}", &rows.to_string_lossy())
-                .replace("{pairs}", &pairs.to_string())
-        };
-        words.iter().map(put).collect()
+    fn words(&self, words: &[String]) -> Vec<String> {
+        words.iter().map(|word| word.replace("{marks}", &self.marks().to_string_lossy())).collect()
     }
 
     /// Run words in the list's folder, and nothing of them on our own output.
@@ -169,11 +154,6 @@ mod tests {
         assert!(programs.all.len() >= 8);
         let compared = programs.all.iter().filter(|of| of.methods.iter().any(|m| m == "snapshot"));
         assert!(compared.count() >= 3);
-        for of in &programs.all {
-            assert!(of.measure.is_empty() == (of.pairs == 0), "{}", of.name);
-        }
-        let words = programs.words(&["{rows}:{pairs}".into()], Path::new("/r"), 6);
-        assert_eq!(words, ["/r:6"]);
     }
 
     #[test]

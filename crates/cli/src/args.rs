@@ -41,7 +41,7 @@ pub use kernel::{
     KernelFetchArgs, KernelSelftestsArgs, KernelTestArgs, SourceArgs,
 };
 pub use predict_policies::{PredictPoliciesArgs, PredictWhat};
-pub use programs::{FootprintsArgs, ForecastArgs};
+pub use programs::FootprintsArgs;
 pub use redis::RedisArgs;
 pub use rounds::RoundsArgs;
 pub use sharing::{PlanRun, SharingArgs};

@@ -59,12 +59,6 @@ pub fn list(facts: &Facts) -> Vec<Capability> {
             ),
         ),
         Capability::new(
-            "system-call events",
-            "cross-check of which call forked",
-            clone_events(facts),
-        ),
-        Capability::new("page-fault events", "cross-check of counted faults", fault_events(facts)),
-        Capability::new(
             "soft-dirty bits",
             "footprint, tend: which pages were written",
             match facts.soft_dirty {
@@ -130,27 +124,7 @@ fn pages(facts: &Facts) -> Vec<Capability> {
     found
 }
 
-fn clone_events(facts: &Facts) -> Result<(), String> {
-    let tracing = tracefs(facts)?;
-    let what = "a kernel with CONFIG_FTRACE_SYSCALLS (no readable events/syscalls/sys_enter_clone)";
-    needs(!tracing.is_empty(), what)
-}
-
-fn fault_events(facts: &Facts) -> Result<(), String> {
-    tracefs(facts)?;
-    let there = facts.tracing.as_ref().is_some_and(|tracing| tracing.page_fault_event);
-    needs(there, "a kernel and architecture with the event exceptions/page_fault_user")
-}
-
-/// The readable clone events of a tracefs that can be read.
-fn tracefs(facts: &Facts) -> Result<&[String], String> {
-    let Some(tracing) = &facts.tracing else {
-        return Err("tracefs: mount -t tracefs tracefs /sys/kernel/tracing".into());
-    };
-    needs(tracing.readable, format!("root, to read {}", tracing.mount_point))?;
-    Ok(&tracing.clone_events)
-}
-
+/// What could disturb a timing.
 fn quiet(facts: &Facts) -> Vec<Capability> {
     const USED_FOR: &str = "every timing";
     let source = facts.clocksource.as_deref();

@@ -18,7 +18,6 @@ use crate::process::mappings;
 use crate::root::{Reader, Root};
 use crate::soft_dirty;
 use crate::thp::{self, Thp};
-use crate::tracing::{self, Tracing};
 
 /// The machine, and this process's place on it.
 ///
@@ -45,8 +44,6 @@ pub struct Facts {
     pub thp: Option<Thp>,
     /// `/sys/kernel/mm/ksm/run`: 0 stopped, 1 merging, 2 undone; `None` on a kernel without KSM.
     pub ksm: Option<u64>,
-    /// tracefs; `None` where it is not mounted.
-    pub tracing: Option<Tracing>,
     /// Whether the soft-dirty bit works, found out by using it.
     pub soft_dirty: Option<bool>,
     pub smaps_rollup: bool,
@@ -88,7 +85,6 @@ impl Facts {
             credentials: status.as_ref().map(Credentials::from),
             thp: thp::probe(reader, status.as_ref().and_then(|status| status.thp_enabled)),
             ksm: reader.number("sys/kernel/mm/ksm/run"),
-            tracing: tracing::probe(reader),
             soft_dirty: soft_dirty::probe(root),
             smaps_rollup: root.exists("proc/self/smaps_rollup"),
             page_reporting: root.exists("sys/module/page_reporting"),

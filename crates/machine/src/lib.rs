@@ -27,7 +27,6 @@ mod root;
 mod shared;
 mod soft_dirty;
 pub mod thp;
-pub mod tracing;
 pub mod usable;
 pub mod verdict;
 

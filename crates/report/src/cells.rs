@@ -8,11 +8,6 @@ pub(crate) use cowlab_document::cells::*;
 
 use crate::{Cell, Rows};
 
-/// A figure that a round has many of, with the interval of its rounds; alone where there is one.
-pub fn of_rounds(samples: &Samples, metric: Metric, missing: &str) -> Cell {
-    estimate(samples.estimate_of_rounds(metric), metric.unit, missing)
-}
-
 /// Columns of a metric in its own unit.
 pub(crate) trait OfSamples<T> {
     /// One that each round has many of, with the interval of the rounds.
@@ -56,10 +51,14 @@ mod tests {
         (0..).zip(rounds).flat_map(of).collect()
     }
 
+    fn of_rounds(samples: &Samples) -> Cell {
+        estimate(samples.estimate_of_rounds(FORK_NS), "ns", "was not measured")
+    }
+
     #[test]
     fn what_a_round_has_in_common_is_not_taken_for_many_measurements() {
         let all = samples(&[100.0, 200.0, 300.0]);
-        let cell = of_rounds(&Samples::all(&all), FORK_NS, "");
+        let cell = of_rounds(&Samples::all(&all));
         let Cell::Estimate { value, low, high, .. } = cell else { panic!("{cell:?}") };
         assert_eq!((low, value, high), (100.0, 200.0, 300.0));
     }
@@ -67,9 +66,9 @@ mod tests {
     #[test]
     fn one_round_has_a_value_and_no_interval() {
         let all = samples(&[100.0]);
-        let cell = of_rounds(&Samples::all(&all), FORK_NS, "");
+        let cell = of_rounds(&Samples::all(&all));
         assert!(matches!(cell, Cell::Number { value: 100.0, .. }), "{cell:?}");
-        let cell = of_rounds(&Samples::default(), FORK_NS, "was not measured");
+        let cell = of_rounds(&Samples::default());
         assert!(matches!(cell, Cell::Missing(_)), "{cell:?}");
     }
 }

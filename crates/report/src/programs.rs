@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Real programs side by side: what they write after a fork, what a remote fork of them would send,
-//! and what their forks cost beside what was predicted.
+//! Real programs side by side: what they write after a fork, and what a remote fork of them would send.
 
 use cowlab_analysis::application::{Subject, subjects};
 use cowlab_analysis::samples::Samples;
 use cowlab_schema::footprint::{self, Method};
-use cowlab_schema::{Figure, Key, Metric, Text, forecast};
+use cowlab_schema::{Key, Metric, Text};
 use cowlab_store::Run;
 
 use crate::Rows;
@@ -144,98 +143,7 @@ fn commands(programs: &[Program]) -> Table {
         .table()
 }
 
-/// A program's forks: what was predicted of them, and what was measured.
-struct Forecast<'a> {
-    name: &'a str,
-    samples: Samples<'a>,
-    measured: Samples<'a>,
-}
-
-impl Forecast<'_> {
-    /// What was said beforehand: `predicted`, or an end of its interval.
-    fn said(&self, figure: Figure, metric: Metric) -> Option<f64> {
-        self.samples.with(forecast::FIGURE, figure).first(metric)
-    }
-
-    fn predicted(&self, metric: Metric) -> Cell {
-        let said = [Figure::Predicted, Figure::Low, Figure::High].map(|of| self.said(of, metric));
-        match said {
-            [Some(value), Some(low), Some(high)] => Cell::estimate(value, low, high, metric.unit),
-            [value, ..] => cells::counted(value, metric.unit, NOT_SEEN),
-        }
-    }
-
-    fn measured(&self, metric: Metric) -> Cell {
-        cells::of_rounds(&self.measured, metric, NOT_SEEN)
-    }
-
-    fn off(&self, metric: Metric) -> Cell {
-        let measured = self.measured.estimate_of_rounds(metric);
-        match (self.said(Figure::Predicted, metric), measured) {
-            (Some(predicted), Some(measured)) if measured.value != 0.0 => {
-                let percent = (predicted / measured.value - 1.0) * 100.0;
-                Cell::Number { value: percent, text: format!("{percent:+.1} %") }
-            }
-            _ => Cell::Missing(NOT_SEEN.to_owned()),
-        }
-    }
-}
-
-/// The section of forecasts; `None` of a run without any.
-pub fn forecast_section(run: &Run) -> Option<Section> {
-    let named = Samples::of(&run.samples, forecast::BENCH).by(forecast::NAME);
-    let all: Vec<Forecast> = named
-        .into_iter()
-        .map(|(name, samples)| {
-            let measured = samples.with(forecast::FIGURE, Figure::Measured);
-            Forecast { name, samples, measured }
-        })
-        .collect();
-    all.first()?;
-    let caption =
-        "What a fork adds to a program's work: predicted and measured (medians of the rounds)";
-    let table = Rows::of("forecast", caption, &all)
-        .text("program", |of| of.name)
-        .figure("without a fork", |of| of.measured(forecast::ALONE_NS))
-        .figure("extra time, predicted", |of| of.predicted(forecast::EXTRA_NS))
-        .figure("extra time, measured", |of| of.measured(forecast::EXTRA_NS))
-        .unit("off by", "percent", |of| of.off(forecast::EXTRA_NS))
-        .figure("extra memory, predicted", |of| of.predicted(forecast::EXTRA_BYTES))
-        .figure("extra memory, measured", |of| of.measured(forecast::EXTRA_BYTES))
-        .unit("off by", "percent", |of| of.off(forecast::EXTRA_BYTES))
-        .unit("faults, predicted", "faults", |of| of.predicted(forecast::EXTRA_FAULTS))
-        .unit("faults, measured", "faults", |of| {
-            let faults = of.measured.estimate_of_rounds(forecast::EXTRA_FAULTS);
-            cells::counted(faults.map(|e| e.value), "faults", NOT_SEEN)
-        })
-        .table();
-    let caption = "Of the extra time, the call of fork and the rest: the writes after it";
-    let parts = Rows::of("forecast-parts", caption, &all)
-        .text("program", |of| of.name)
-        .figure("fork, predicted", |of| of.predicted(forecast::FORK_NS))
-        .figure("fork, measured", |of| of.measured(forecast::FORK_NS))
-        .unit("off by", "percent", |of| of.off(forecast::FORK_NS))
-        .figure("writes, predicted", |of| of.predicted(forecast::WRITE_NS))
-        .figure("writes, measured", |of| of.measured(forecast::WRITE_NS))
-        .unit("off by", "percent", |of| of.off(forecast::WRITE_NS))
-        .table();
-    let text = "The same work is done without a fork and beside one, in turn; measured is the CPU \
-                time of the process that works (the fork, the faults, and what cold caches cost it), \
-                and the memory that only the child still has at the end, with its page tables. \
-                Predicted is the program's footprint times the machine profile. The call of fork \
-                is measured by the clock; the writes are what is left of the extra CPU time.";
-    let mut blocks = vec![Block::Text(text.into()), Block::Table(table), Block::Table(parts)];
-    blocks.extend(notes(run));
-    Some(Section::new("forecast", "Predicted and measured cost of real forks", blocks))
-}
-
 /// The report of a run that has nothing else.
 pub fn document(run: &Run) -> Option<Document> {
-    let sections: Vec<Section> =
-        [section(run), forecast_section(run)].into_iter().flatten().collect();
-    let mut sections = sections.into_iter();
-    let mut document =
-        crate::emulated::beside_published(run, "Real programs", vec![sections.next()?]);
-    document.sections.extend(sections);
-    Some(document)
+    Some(crate::emulated::beside_published(run, "Real programs", vec![section(run)?]))
 }

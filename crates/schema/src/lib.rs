@@ -14,15 +14,12 @@ mod choice;
 pub mod command;
 pub mod cow_check;
 pub mod cow_faults;
-pub mod cross_check;
 pub mod fmt;
 pub mod footprint;
-pub mod forecast;
 pub mod fork_sections;
 pub mod fork_sweep;
 pub mod fork_table;
 mod key;
-pub mod observe;
 pub mod plan;
 mod policy;
 pub mod predict;
@@ -83,9 +80,7 @@ pub const BENCHES: &[&Bench] = &[
     tend::BENCH,
     command::BENCH,
     trace::BENCH,
-    observe::BENCH,
     fork_sections::BENCH,
-    cross_check::BENCH,
     calibrate::BENCH,
     calibrate_cycle::BENCH,
     calibrate_among_work::BENCH,
@@ -94,7 +89,6 @@ pub const BENCHES: &[&Bench] = &[
     running::BENCH,
     footprint::BENCH,
     blame::BENCH,
-    forecast::BENCH,
     predict::BENCH,
     advise::BENCH,
     watch::BENCH,

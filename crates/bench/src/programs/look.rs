@@ -64,7 +64,7 @@ fn look_by(programs: &Programs, program: &Program, method: &str) -> Result<Vec<S
     if let Some(mark) = &program.mark {
         words.extend(["--mark".to_owned(), mark.clone()]);
     }
-    let command = programs.words(&program.command, output.path(), program.pairs);
+    let command = programs.words(&program.command);
     if program.looks_itself {
         let each = command.iter().flat_map(|word| match word.as_str() {
             "{footprint}" => words.clone(),

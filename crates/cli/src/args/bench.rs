@@ -5,16 +5,14 @@ use clap::{Args, Subcommand};
 use cowlab_schema::command::{self, Commanded};
 use cowlab_schema::cow_check::{self, CowCheck};
 use cowlab_schema::cow_faults::{self, CowFaults};
-use cowlab_schema::cross_check::{self, CrossCheck};
 use cowlab_schema::fork_sections::{self, ForkSections};
 use cowlab_schema::fork_sweep::{self, DoFork};
 use cowlab_schema::fork_table::{self, ForkTable};
-use cowlab_schema::observe::{self, Observed};
 use cowlab_schema::snapshot::{self, Snapshot};
 use cowlab_schema::trace::{self, Traced};
-use cowlab_schema::{Cell, footprint, forecast, redis};
+use cowlab_schema::{Cell, footprint, redis};
 
-use super::{Cells, FootprintsArgs, ForecastArgs, RedisArgs, RoundsArgs, RunArgs};
+use super::{Cells, FootprintsArgs, RedisArgs, RoundsArgs, RunArgs};
 
 /// One measurement, and where its run is kept.
 #[derive(Debug, Args)]
@@ -65,12 +63,9 @@ benches! {
     Snapshot(CellArgs<Snapshot, 3>) = snapshot::BENCH,
     Redis(RedisArgs) = redis::BENCH,
     Footprints(FootprintsArgs) = FOOTPRINTS,
-    Forecast(ForecastArgs) = forecast::BENCH,
     Command(CommandArgs) = command::BENCH,
     CowCheck(Cells<CowCheck>) = cow_check::BENCH,
-    CrossCheck(CellArgs<CrossCheck>) = cross_check::BENCH,
     ForkSections(CellArgs<ForkSections>) = fork_sections::BENCH,
-    Observe(CellArgs<Observed, 10>) = observe::BENCH,
     Trace(CellArgs<Traced>) = trace::BENCH,
 }
 

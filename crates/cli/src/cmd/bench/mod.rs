@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `bench NAME`: one measurement over the product of its parameters.
 
-mod cross_check;
-mod observe;
 mod programs;
 mod redis;
 mod snapshot;
@@ -35,12 +33,9 @@ pub fn run(json: bool, args: &BenchArgs) -> Result<()> {
         Bench::Redis(args) => redis::run(common, args),
         Bench::Snapshot(args) => snapshot::run(common, args),
         Bench::Footprints(args) => programs::footprints(common, args),
-        Bench::Forecast(args) => programs::forecasts(common, args),
         Bench::Command(args) => program(common, args),
         Bench::CowCheck(args) => cow_check(common, args),
-        Bench::CrossCheck(args) => cross_check::run(common, args),
         Bench::ForkSections(args) => fork_sections(common, args),
-        Bench::Observe(args) => observe::run(common, args),
         Bench::Trace(args) => trace::run(common, args),
     }
 }
