@@ -12,7 +12,6 @@ pub mod figures;
 pub mod fleet;
 pub mod glob;
 pub mod machine;
-pub mod plan;
 pub mod precision;
 pub mod predicted;
 pub mod samples;

@@ -44,7 +44,7 @@ pub use predict_policies::{PredictPoliciesArgs, PredictWhat};
 pub use programs::FootprintsArgs;
 pub use redis::RedisArgs;
 pub use rounds::RoundsArgs;
-pub use sharing::{PlanRun, SharingArgs};
+pub use sharing::SharingArgs;
 pub use study::{Paper, StudyArgs};
 pub use target::{TargetWord, local_pid, only};
 pub use tend::TendArgs;

@@ -382,19 +382,9 @@ pub fn comparison(both: [&Blamed; 2], names: [&str; 2]) -> Document {
             places.filter_map(|place| place.worker_pages).map(|pages| pages.value).sum()
         }
     };
-    let [before, after] = both.map(|of| each(of) * of.page_bytes);
+    let bytes = both.map(|of| each(of) * of.page_bytes);
     let per = program.map_or_else(String::new, |program| format!(" a worker of {program}"));
-    let saved = before - after;
-    let what = if saved >= 0.0 { "less" } else { "more" };
-    let answer = format!(
-        "{} copied{per} in {}, {} in {}: {} {what} ({}).",
-        fmt::bytes(before.round() as u64),
-        names[0],
-        fmt::bytes(after.round() as u64),
-        names[1],
-        fmt::bytes(saved.abs().round() as u64),
-        fmt::percent(saved.abs() / before.max(1.0))
-    );
+    let answer = crate::comparison::copied(&per, bytes, names);
     let mut document = Document::new("Comparison of two blames", answer);
     let bytes = both[0].page_bytes;
     let cell = |pages: Option<Estimate>| match pages {

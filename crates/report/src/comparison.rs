@@ -4,7 +4,7 @@
 use cowlab_analysis::Verdict;
 use cowlab_analysis::comparison::{Compared, Comparison};
 
-use crate::{Block, Cell, Document, Rows, Section, Table, cells};
+use crate::{Block, Cell, Document, Rows, Section, Table, cells, fmt};
 
 /// The figures that differ, or `all` of them.
 pub fn document(summary: &Comparison, all: bool) -> Document {
@@ -41,6 +41,21 @@ pub fn document(summary: &Comparison, all: bool) -> Document {
     }
     document.sections.push(Section::new("comparison", "Result", blocks));
     document
+}
+
+/// `12.0 MiB copied a worker of x in A, 8.0 MiB in B: 4.0 MiB less (33%).`
+pub(crate) fn copied(per: &str, [before, after]: [f64; 2], names: [&str; 2]) -> String {
+    let (saved, bytes) = (before - after, |bytes: f64| fmt::bytes(bytes.abs().round() as u64));
+    format!(
+        "{} copied{per} in {}, {} in {}: {} {} ({}).",
+        bytes(before),
+        names[0],
+        bytes(after),
+        names[1],
+        bytes(saved),
+        if saved >= 0.0 { "less" } else { "more" },
+        fmt::percent(saved.abs() / before.max(1.0))
+    )
 }
 
 fn table(shown: &[&Compared]) -> Table {

@@ -20,7 +20,6 @@ pub mod fork_sections;
 pub mod fork_sweep;
 pub mod fork_table;
 mod key;
-pub mod plan;
 mod policy;
 pub mod predict;
 pub mod predict_check;
@@ -93,5 +92,4 @@ pub const BENCHES: &[&Bench] = &[
     advise::BENCH,
     watch::BENCH,
     sharing::BENCH,
-    plan::BENCH,
 ];

@@ -221,17 +221,6 @@ pub const SUMMARIES: &[Summary] = summaries! {
              `ksm_bytes`, `swapped_bytes`, `erosion_bytes_per_s`, `shared_ends_s`, \
              `settles_at_bytes`",
     }
-    one "sharing --plan" {
-        sentences: "the answer",
-        program: "the workers' program",
-        requests: "how many requests a worker serves",
-        warmups:
-            "each warm-up of the parent: `warmed_requests`, `requests`, `saved_least_bytes`, \
-             `saved_most_bytes`, `own_bytes` (a worker's without it), `is_measured`",
-        runs:
-            "what each run says of a worker: `warmed_requests`, `requests`, `workers`, \
-             `copied_bytes`, `new_bytes`, `forked_bytes`, `common_bytes`",
-    }
     one "study" {
         lines: "the line through each written fraction, and how well it fits",
         equation: "the terms of the cost model",

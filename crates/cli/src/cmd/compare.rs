@@ -45,6 +45,10 @@ pub fn run(json: bool, args: &CompareArgs) -> Result<()> {
     if args.flame_graph.is_some() {
         bail!(WrongUsage("--flame-graph is for two runs of `cowlab blame`".to_owned()));
     }
+    if first.info.name == footprint::BENCH.name && args.bench.is_none() && !args.all && !json {
+        let names = [names[0].as_str(), names[1].as_str()];
+        return output::text(&cowlab_report::footprint::comparison([&first, &second], names));
+    }
     let bench = args.bench.as_deref();
     let summary = comparison::of_runs([&first, &second], names, bench, args.drift_percent);
     if summary.compared == 0 {

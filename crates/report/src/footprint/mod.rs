@@ -2,6 +2,7 @@
 //! The application profile: what programs mapped and wrote between two moments.
 
 mod answer;
+mod comparison;
 mod map;
 mod tables;
 #[cfg(test)]
@@ -13,6 +14,7 @@ use cowlab_schema::{Key, Value};
 use cowlab_store::{Params, Run};
 
 pub use answer::answer;
+pub use comparison::comparison;
 
 use crate::document::{Block, Document, Section};
 

@@ -3,7 +3,6 @@
 
 mod draw;
 mod metrics;
-mod plan;
 pub mod text;
 
 use std::io::IsTerminal;
@@ -35,7 +34,7 @@ const WAITING: usize = 4;
 
 /// Run the verb.
 pub fn run(json: bool, args: &SharingArgs) -> Result<()> {
-    let Some(target) = &args.target else { return plan::run(json, &args.plan) };
+    let target = &args.target;
     let stop = signals::told_to_end()?;
     allow_files();
     let newest = Newest::default();
