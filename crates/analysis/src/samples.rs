@@ -196,12 +196,6 @@ impl<'a> Samples<'a> {
         rounds
     }
 
-    /// The median of the rounds' medians, with the interval of the rounds: what one round has many
-    /// of is not as many independent measurements. Of one round the interval says nothing.
-    pub fn estimate_of_rounds(&self, metric: Metric) -> Option<Estimate> {
-        estimate(&self.by_round(metric).into_values().collect::<Vec<_>>())
-    }
-
     /// The values that a parameter has, in the order of their first samples.
     pub fn words<T: Value>(&self, key: Key<T>) -> Vec<&'a str> {
         let mut found = Vec::new();

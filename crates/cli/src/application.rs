@@ -5,12 +5,12 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use cowlab_analysis::application::profile_of;
-use cowlab_bench::redis::Asked;
 use cowlab_machine::{Facts, ProcessFacts, Rollup, Root, Stat};
 use cowlab_model::application::{ApplicationProfile, Children, MappingShare, has_collector};
 use cowlab_model::cost::Vmas;
 use cowlab_observe::forkers::Seen;
 use cowlab_observe::mappings::detailed_mappings;
+use cowlab_observe::redis::Asked;
 use cowlab_observe::watch::Wanted;
 use cowlab_observe::{Kind, Mapping, Target};
 use cowlab_schema::Command;

@@ -5,6 +5,7 @@ pub mod bpf;
 mod clock;
 pub mod footprint;
 pub mod forkers;
+pub mod redis;
 pub mod sharing;
 pub mod watch;
 

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use cowlab_observe::redis::{Connection, Pipeline};
 use cowlab_store::{Histogram, histogram_of};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
-use redis::Connection;
 
 use super::server::{Placement, Server};
 
@@ -44,19 +44,19 @@ pub fn key(record: u64) -> String {
 pub fn populate(server: &Server, records: u64, stop: &AtomicBool) -> Result<()> {
     let mut connection = server.connect()?;
     let value = vec![b'x'; VALUE_BYTES];
+    let fields: Vec<String> = (0..FIELDS).map(|field| format!("field{field}")).collect();
     for first in (0..records).step_by(POPULATE_PIPELINE as usize) {
         if stop.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let mut pipe = redis::pipe();
+        let mut commands = Pipeline::default();
         for record in first..(first + POPULATE_PIPELINE).min(records) {
-            let command = pipe.cmd("HSET").arg(key(record));
-            for field in 0..FIELDS {
-                command.arg(format!("field{field}")).arg(&value);
-            }
-            command.ignore();
+            let key = key(record);
+            let mut words: Vec<&[u8]> = vec![b"HSET", key.as_bytes()];
+            fields.iter().for_each(|field| words.extend([field.as_bytes(), &value]));
+            commands.add(words.into_iter());
         }
-        pipe.exec(&mut connection).context("the records cannot be made")?;
+        connection.run(&commands).context("the records cannot be made")?;
     }
     Ok(())
 }
@@ -199,11 +199,13 @@ impl Client<'_> {
             }
             let left = self.updates - number * u64::from(load.pipeline);
             let updates = load.pipeline.min(u32::try_from(left).unwrap_or(u32::MAX));
-            let mut request = redis::pipe();
+            let mut request = Pipeline::default();
             for _ in 0..updates {
                 let record = zipf.sample(&mut random) as u64 - 1;
                 let field = format!("field{}", random.random_range(0..FIELDS));
-                request.cmd("HSET").arg(key(record)).arg(field).arg(&value).ignore();
+                let key = key(record);
+                let words: [&[u8]; 4] = [b"HSET", key.as_bytes(), field.as_bytes(), &value];
+                request.add(words.into_iter());
             }
             let mut begin_ns = self.began.elapsed().as_nanos() as u64;
             let mut late_ns = 0;
@@ -213,7 +215,7 @@ impl Client<'_> {
                 let free_ns = done.last().map_or(0, |last| last.end_ns).max(begin_ns);
                 late_ns = (self.began.elapsed().as_nanos() as u64).saturating_sub(free_ns);
             }
-            request.exec(connection).context("an update was not answered")?;
+            connection.run(&request).context("an update was not answered")?;
             let end_ns = self.began.elapsed().as_nanos() as u64;
             done.push(Request { begin_ns, late_ns, end_ns, updates });
             progress.fetch_add(updates.into(), Ordering::Relaxed);

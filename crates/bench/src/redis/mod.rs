@@ -2,7 +2,6 @@
 //! `redis`: CCoW's second benchmark, a real redis-server that takes snapshots under YCSB's
 //! updates.
 
-mod ask;
 pub mod load;
 pub(crate) mod phase;
 mod samples;
@@ -15,13 +14,13 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use cowlab_machine::{Facts, PolicyGuard, Rollup, Root, thp};
+use cowlab_observe::redis::{Error, Reply};
 use cowlab_probes::{Runner, unix_ns};
 use cowlab_schema::redis::{self as names, Store};
 use cowlab_schema::{Cell, Policy};
 use cowlab_store::Params;
 
 use crate::task::{Round, Task};
-pub use ask::{Asked, ServerProcess, ask};
 use load::Load;
 pub use phase::Snapshots;
 use phase::{Looks, Taken};
@@ -230,15 +229,16 @@ fn all_were_taken(kind: Snapshots, asked: u32, taken: usize) -> Result<()> {
 /// What the populated server says of itself; its records must all be there.
 fn of_the_server(cell: &Redis, server: &Server, round: &mut Round) -> Result<()> {
     let mut control = server.connect()?;
-    let keys: u64 = redis::cmd("DBSIZE").query(&mut control)?;
-    if keys != cell.store.records {
+    let Reply::Number(keys) = control.ask(&["DBSIZE"])? else { bail!(Error::Foreign) };
+    if u64::try_from(keys) != Ok(cell.store.records) {
         bail!("redis-server has {keys} records, not {}", cell.store.records);
     }
     let params = cell.params(Snapshots::None, "populated");
     let mut out = round.record(BENCH, params, unix_ns());
-    out.add(names::RECORDS_STORED, keys);
-    out.known(names::USED_BYTES, server::info(&mut control, "memory", "used_memory")?);
-    out.known(names::RESIDENT_BYTES, server::info(&mut control, "memory", "used_memory_rss")?);
+    out.add(names::RECORDS_STORED, cell.store.records);
+    let memory = control.info("memory")?;
+    out.known(names::USED_BYTES, memory.number("used_memory"));
+    out.known(names::RESIDENT_BYTES, memory.number("used_memory_rss"));
     Ok(())
 }
 

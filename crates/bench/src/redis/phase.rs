@@ -7,16 +7,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use cowlab_machine::cow_stats::ProcessCowStats;
 use cowlab_machine::{Rollup, Root};
+use cowlab_observe::redis::Connection;
 use cowlab_probes::{Interrupted, Runner};
-use redis::Connection;
-
 use cowlab_schema::Quantile;
 use cowlab_schema::redis as names;
 pub use cowlab_schema::redis::Snapshots;
 use cowlab_store::value_at;
 
 use super::load::{self, Load, Request};
-use super::server::{Server, info};
+use super::server::Server;
 use crate::task::{Recorder, cpu_ns, family, stolen_ns};
 
 /// How often the server is asked whether its child is done.
@@ -218,8 +217,8 @@ fn counts(server: &Server) -> Result<Option<ProcessCowStats>> {
 
 /// How many HSET the server has served, by INFO's commandstats: `calls=5,usec=…`.
 fn updates_served(control: &mut Connection) -> Result<u64> {
-    let stats: redis::InfoDict = redis::cmd("INFO").arg("commandstats").query(control)?;
-    let served = stats.get::<String>("cmdstat_hset").and_then(|text| {
+    let stats = control.info("commandstats")?;
+    let served = stats.text("cmdstat_hset").and_then(|text| {
         text.split(',').find_map(|part| part.strip_prefix("calls=")?.parse().ok())
     });
     served.context("redis-server does not tell how often HSET was called (INFO commandstats)")
@@ -227,8 +226,8 @@ fn updates_served(control: &mut Connection) -> Result<u64> {
 
 fn begin(control: &mut Connection, kind: Snapshots, began: Instant) -> Result<Taken> {
     let begin_ns = began.elapsed().as_nanos() as u64;
-    redis::cmd(command(kind))
-        .exec(control)
+    control
+        .ask(&[command(kind)])
         .with_context(|| format!("redis-server refuses {}", command(kind)))?;
     Ok(Taken { begin_ns, ..Taken::default() })
 }
@@ -245,9 +244,8 @@ fn watch(
     let (taken, before) = all_taken.split_last_mut().expect("one was begun");
     let [in_progress, status, cow] = keys(kind);
     let now_ns = began.elapsed().as_nanos() as u64;
-    let persistence: redis::InfoDict = redis::cmd("INFO").arg("persistence").query(control)?;
-    let text = |key: &str| persistence.get::<String>(key);
-    let number = |key: &str| text(key).and_then(|text| text.trim().parse::<u64>().ok());
+    let persistence = control.info("persistence")?;
+    let number = |key: &str| persistence.number(key);
     taken.end_ns = now_ns;
     if number(in_progress) == Some(1) {
         let peak = number("current_cow_peak").or_else(|| number("current_cow_size"));
@@ -264,13 +262,13 @@ fn watch(
         }
         return Ok(true);
     }
-    if let Some(status) = text(status)
+    if let Some(status) = persistence.text(status)
         && status.trim() != "ok"
     {
         bail!("redis-server's {} failed (is the disk full, or memory out?)", command(kind));
     }
     taken.cow_bytes = number(cow);
-    taken.fork_ns = info(control, "stats", "latest_fork_usec")?.map(|us| us * 1000);
+    taken.fork_ns = control.info("stats")?.number("latest_fork_usec").map(|us| us * 1000);
     Ok(false)
 }
 

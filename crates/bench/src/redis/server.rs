@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use redis::{Client, Connection, InfoDict};
+use cowlab_observe::redis::{Address, Connection, Error};
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use tempfile::TempDir;
@@ -119,7 +119,7 @@ impl Server {
         let began = Instant::now();
         loop {
             if let Ok(mut connection) = server.connect()
-                && redis::cmd("PING").exec(&mut connection).is_ok()
+                && connection.ask(&["PING"]).is_ok()
             {
                 return Ok(server);
             }
@@ -138,21 +138,13 @@ impl Server {
         self.child.id()
     }
 
-    /// The path of its socket; `None` where it has a port.
-    pub fn socket(&self) -> Option<PathBuf> {
-        self.port.is_none().then(|| self.folder.path().join("socket"))
-    }
-
     /// A new connection.
     pub fn connect(&self) -> Result<Connection> {
         let address = match self.port {
             Some(port) => format!("redis://127.0.0.1:{port}"),
             None => format!("unix://{}", self.folder.path().join("socket").display()),
         };
-        let connection = Client::open(address)?.get_connection_with_timeout(ANSWER_LIMIT)?;
-        connection.set_read_timeout(Some(ANSWER_LIMIT))?;
-        connection.set_write_timeout(Some(ANSWER_LIMIT))?;
-        Ok(connection)
+        Ok(Connection::open(&Address::parse(&address)?, ANSWER_LIMIT)?)
     }
 
     /// `error`, or why the server is dead if it is: the same death shows in many ways.
@@ -162,7 +154,7 @@ impl Server {
             if let Some(dead) = self.death() {
                 return dead;
             }
-            if !error.chain().any(|cause| cause.is::<redis::RedisError>()) {
+            if !error.chain().any(|cause| cause.is::<Error>()) {
                 break;
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -220,12 +212,6 @@ fn arguments(setup: &Setup, folder: &Path) -> Vec<String> {
         ]);
     }
     all.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
-}
-
-/// A number of INFO's.
-pub fn info(connection: &mut Connection, section: &str, key: &str) -> Result<Option<u64>> {
-    let info: InfoDict = redis::cmd("INFO").arg(section).query(connection)?;
-    Ok(info.get::<String>(key).and_then(|text| text.trim().parse().ok()))
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use cowlab_bench::redis::{Asked, ask};
 use cowlab_machine::Stat;
 use cowlab_observe::Target;
+use cowlab_observe::redis::{Asked, ask};
 use cowlab_observe::watch::Wanted;
 
 use crate::output::say;

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result};
 use cowlab_analysis::application::Unjudged;
-use cowlab_bench::redis::{Asked, ask};
 use cowlab_machine::capability::{self, Capability};
 use cowlab_machine::verdict::{Expected, Replication, Verdict, fork_expecting};
 use cowlab_machine::{Facts, ProcessFacts, Root};
 use cowlab_model::application::ApplicationProfile;
+use cowlab_observe::redis::{Asked, ask};
 use cowlab_observe::{Target, children};
 use cowlab_schema::Command;
 use cowlab_store::{Missing, Run};

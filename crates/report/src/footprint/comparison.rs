@@ -9,8 +9,7 @@ use cowlab_store::Run;
 
 use super::rows;
 use crate::comparison;
-use crate::document::{Block, Cell, Column, Document, Section};
-use crate::rows::Rows;
+use crate::{Block, Cell, Column, Document, Rows, Section};
 
 /// A program with its span and the side that writes; the mapping; copied or made new.
 type Line = (String, Mapping, &'static str);

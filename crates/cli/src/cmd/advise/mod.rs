@@ -7,7 +7,6 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use cowlab_analysis::application::Unjudged;
-use cowlab_bench::redis::Asked;
 use cowlab_bench::{Rounds, advice as trial};
 use cowlab_machine::{Facts, Root, usable};
 use cowlab_model::advice::{Advice, Choice, Shape, Surroundings, advise, sentence};
@@ -15,6 +14,7 @@ use cowlab_model::application::{ApplicationProfile, Children};
 use cowlab_model::cost::Vmas;
 use cowlab_model::profile::MachineProfile;
 use cowlab_observe::Target;
+use cowlab_observe::redis::Asked;
 use cowlab_report::Document;
 use cowlab_report::fmt::{bytes, time};
 use cowlab_schema::Command;

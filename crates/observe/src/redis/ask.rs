@@ -3,14 +3,15 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result};
 use cowlab_machine::verdict::Replication;
 use cowlab_model::advice::Server;
 use cowlab_store::without_user;
-use redis::{Client, Connection, ErrorKind, InfoDict, RedisError};
 
-/// A server that does not answer for so long is not waited for.
-const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+use super::{Address, Connection};
+
+/// For connecting, and for each answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
 /// The server's process, as it tells itself: a number of its own machine or container.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,22 +43,13 @@ pub fn ask(address: &str) -> Result<Asked> {
         let address = without_user(address);
         format!("no Redis answers at {address}: give redis://[:PASSWORD@]HOST:PORT or unix:///PATH")
     };
-    let explained = |error: RedisError| match error.kind() {
-        ErrorKind::Parse => {
-            anyhow!("what answers there speaks another protocol").context(no_answer())
-        }
-        _ => anyhow::Error::from(error).context(no_answer()),
-    };
-    let client = Client::open(address).map_err(explained)?;
-    let mut server = client.get_connection_with_timeout(ANSWER_LIMIT).map_err(explained)?;
-    server.set_read_timeout(Some(ANSWER_LIMIT))?;
-    server.set_write_timeout(Some(ANSWER_LIMIT))?;
-    let info: InfoDict = redis::cmd("INFO").query(&mut server).map_err(explained)?;
-    let number =
-        |key: &str| info.get::<String>(key).and_then(|text| text.trim().parse::<u64>().ok());
+    let opened = Address::parse(address).and_then(|at| Connection::open(&at, ANSWER_LIMIT));
+    let mut server = opened.with_context(no_answer)?;
+    let info = server.info("default").with_context(no_answer)?;
+    let number = |key: &str| info.number(key);
     // Asked of servers on which CONFIG is forbidden, that is an answer too.
-    let buffers = setting(&mut server, "client-output-buffer-limit");
-    let diskless = setting(&mut server, "repl-diskless-sync");
+    let buffers = server.setting("client-output-buffer-limit");
+    let diskless = server.setting("repl-diskless-sync");
     let replication = Replication {
         // 0 where the server has made no snapshot yet.
         last_cow_bytes: number("rdb_last_cow_size").filter(|bytes| *bytes > 0),
@@ -70,11 +62,11 @@ pub fn ask(address: &str) -> Result<Asked> {
     let last_fork_ns =
         number("latest_fork_usec").filter(|us| *us > 0).map(|us| us.saturating_mul(1000));
     let process = number("process_id").zip(number("uptime_in_seconds"));
-    let executable = info.get("executable");
+    let executable = info.text("executable").map(str::to_owned);
     let process = process.map(|(pid, uptime_s)| ServerProcess { pid, uptime_s, executable });
-    let method = setting(&mut server, "bgsave-default-method");
+    let method = server.setting("bgsave-default-method");
     let saves_without_fork = method.map(|method| method == "forkless");
-    let version = |key: &str| info.get::<String>(key).as_deref().and_then(version);
+    let version = |key: &str| info.text(key).and_then(version);
     let server = match (version("valkey_version"), version("redis_version")) {
         (Some(version), _) => Some(Server { is_valkey: true, version, saves_without_fork }),
         (None, Some(version)) => Some(Server { is_valkey: false, version, saves_without_fork }),
@@ -87,11 +79,6 @@ pub fn ask(address: &str) -> Result<Asked> {
 fn version(text: &str) -> Option<(u32, u32)> {
     let mut numbers = text.trim().split('.').map_while(|number| number.parse().ok());
     Some((numbers.next()?, numbers.next()?))
-}
-
-fn setting(server: &mut Connection, name: &str) -> Option<String> {
-    let answer: Vec<String> = redis::cmd("CONFIG").arg("GET").arg(name).query(server).ok()?;
-    answer.get(1).cloned()
 }
 
 /// Of `normal 0 0 0 slave 268435456 67108864 60 pubsub …` the hard limit of replicas.
