@@ -82,25 +82,6 @@ struct {
 	__type(value, __u64);
 } losses SEC(".maps");
 
-struct region_counts {
-	__u32 writes[COWLAB_REGIONS];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 2048);
-	__type(key, struct cowlab_gib);
-	__type(value, struct region_counts);
-} regions SEC(".maps");
-
-/* Never written: what a new entry of `regions` is copied from, too large for the stack. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct region_counts);
-} no_regions SEC(".maps");
-
 static const __u64 no_counts[COWLAB_COUNTS];
 
 static __always_inline void lost(__u32 what)
@@ -270,35 +251,6 @@ int count_faults(struct bpf_raw_tracepoint_args *ctx)
 
 	if (counts)
 		count(counts, ctx->args[2]);
-	return 0;
-}
-
-/* The same, and where a copy may have been made. */
-SEC("raw_tp/page_fault_user")
-int count_regions(struct bpf_raw_tracepoint_args *ctx)
-{
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32, zero = 0;
-	__u64 *counts = counts_of(tgid), address = ctx->args[0];
-	struct cowlab_gib key = { .tgid = tgid, .gib = address >> 30 };
-	struct region_counts *of_gib, *none;
-
-	if (!counts)
-		return 0;
-	count(counts, ctx->args[2]);
-	if (ctx->args[2] != COWLAB_WRITE_PRESENT)
-		return 0;
-	of_gib = bpf_map_lookup_elem(&regions, &key);
-	if (!of_gib) {
-		none = bpf_map_lookup_elem(&no_regions, &zero);
-		if (none)
-			bpf_map_update_elem(&regions, &key, none, BPF_NOEXIST);
-		of_gib = bpf_map_lookup_elem(&regions, &key);
-	}
-	if (of_gib)
-		__sync_fetch_and_add(
-			&of_gib->writes[address >> COWLAB_REGION_SHIFT & (COWLAB_REGIONS - 1)], 1);
-	else
-		lost(COWLAB_LOST_REGIONS);
 	return 0;
 }
 

@@ -104,19 +104,8 @@ enum cowlab_loss {
 	COWLAB_LOST_EVENTS,    /* the ring of events was full */
 	COWLAB_LOST_FAULTS,    /* a ring of faults was full */
 	COWLAB_LOST_PROCESSES, /* no room to count another process */
-	COWLAB_LOST_REGIONS,   /* no room to count another GiB of a process */
 	COWLAB_LOST_COPIES,    /* the ring of copies was full */
 	COWLAB_LOSSES,
-};
-
-/* Writes to present pages in each 2 MiB of one aligned GiB of a process. */
-#define COWLAB_REGION_SHIFT 21
-#define COWLAB_REGIONS 512
-
-/* Which GiB. */
-struct cowlab_gib {
-	__u32 tgid;
-	__u32 gib; /* the address divided by 1 GiB */
 };
 
 /* What learn.bpf.c leaves: a piece of a new thread's task_struct, where a fork allocated, and whose

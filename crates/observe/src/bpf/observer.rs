@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use aya::maps::{HashMap, MapData, MapError, PerCpuArray, PerCpuHashMap, RingBuf};
+use aya::maps::{MapData, MapError, PerCpuArray, PerCpuHashMap, RingBuf};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 use cowlab_machine::Root;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,13 +19,11 @@ use super::learn::{self, Anchor, Learned};
 use super::programs::{FaultMode, ObserverSettings, Scope, wanted};
 use super::record::{
     COWLAB_COUNTS, COWLAB_LOST_COPIES, COWLAB_LOST_EVENTS, COWLAB_LOST_FAULTS,
-    COWLAB_LOST_PROCESSES, COWLAB_LOST_REGIONS, COWLAB_REGION_SHIFT, cowlab_fault,
+    COWLAB_LOST_PROCESSES, cowlab_fault,
 };
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/observe.bpf.o"));
 
-/// GiB of all watched processes together whose regions are counted.
-const GIBS: u32 = 2048;
 /// Threads that are known in copies mode.
 const THREADS: u32 = 16384;
 
@@ -38,8 +36,6 @@ pub struct Lost {
     pub faults: u64,
     /// Processes beyond the table's size.
     pub processes: u64,
-    /// Copies whose region there was no room for. They are in the counts.
-    pub regions: u64,
     /// Copies with stacks that were not read soon enough, in copies mode; still counted.
     pub copies: u64,
 }
@@ -52,7 +48,6 @@ pub struct Observer {
     faults: Option<FaultRings>,
     copies: Option<Copies>,
     watched: PerCpuHashMap<MapData, u32, CpuCounts>,
-    regions: HashMap<MapData, [u32; 2], [u32; 512]>,
     losses: PerCpuArray<MapData, u64>,
     /// Keeps the programs attached.
     _programs: Ebpf,
@@ -79,7 +74,6 @@ impl Observer {
             _ => None,
         };
         let watched = PerCpuHashMap::try_from(take("watched")).map_err(reading)?;
-        let regions = HashMap::try_from(take("regions")).map_err(reading)?;
         let losses = PerCpuArray::try_from(take("losses")).map_err(reading)?;
         let copies = match settings.faults {
             FaultMode::Copies => Some(Copies::new(&mut take)?),
@@ -95,7 +89,6 @@ impl Observer {
             faults,
             copies,
             watched,
-            regions,
             losses,
             _programs: ebpf,
         };
@@ -162,9 +155,6 @@ impl Observer {
     /// Stops watching a process and drops its counts.
     pub fn forget(&mut self, tgid: u32) {
         let _ = self.watched.remove(&tgid);
-        for key in self.gibs(tgid) {
-            let _ = self.regions.remove(&key);
-        }
     }
 
     /// Waits for events, at most `at_most`.
@@ -216,26 +206,6 @@ impl Observer {
         self.watched.keys().filter_map(Result::ok).collect()
     }
 
-    /// Writes of a process to present pages by 2 MiB: the region's first address, and how many since
-    /// it is watched. Sorted; regions without any are left out. Needs [`FaultMode::Regions`].
-    pub fn regions(&self, tgid: u32) -> Vec<(u64, u32)> {
-        let mut found = Vec::new();
-        for key in self.gibs(tgid) {
-            let Ok(writes) = self.regions.get(&key, 0) else { continue };
-            let gib = u64::from(key[1]) << 30;
-            let written = writes.iter().enumerate().filter(|(_, count)| **count > 0);
-            found.extend(
-                written.map(|(at, count)| (gib + ((at as u64) << COWLAB_REGION_SHIFT), *count)),
-            );
-        }
-        found.sort_unstable();
-        found
-    }
-
-    fn gibs(&self, tgid: u32) -> Vec<[u32; 2]> {
-        self.regions.keys().filter_map(Result::ok).filter(|key| key[0] == tgid).collect()
-    }
-
     pub fn lost(&self) -> Lost {
         let count = |what: u32| -> u64 {
             self.losses.get(&what, 0).map_or(0, |of_cpus| of_cpus.iter().sum())
@@ -244,7 +214,6 @@ impl Observer {
             events: count(COWLAB_LOST_EVENTS),
             faults: count(COWLAB_LOST_FAULTS),
             processes: count(COWLAB_LOST_PROCESSES),
-            regions: count(COWLAB_LOST_REGIONS),
             copies: count(COWLAB_LOST_COPIES),
         }
     }
@@ -274,7 +243,6 @@ fn load(settings: &ObserverSettings, learned: &Learned) -> Result<Ebpf, BpfError
         Some(Anchor::Allocation(site)) => site,
         Some(Anchor::Locks) | None => 0,
     };
-    let by_region = settings.faults == FaultMode::Regions;
     let (slots, rings) = match settings.faults {
         FaultMode::Every => (slots(settings), u32::try_from(cpus()?).unwrap_or(u32::MAX)),
         _ => (1, 1),
@@ -289,7 +257,6 @@ fn load(settings: &ObserverSettings, learned: &Learned) -> Result<Ebpf, BpfError
         .map_max_entries("watched", if nobody_is_listed(settings) { 1 } else { settings.processes })
         .map_max_entries("rings", rings)
         .map_max_entries("faults", rings.saturating_mul(slots))
-        .map_max_entries("regions", if by_region { GIBS } else { 1 })
         .map_max_entries("marks", if by_copy { THREADS } else { 1 })
         .map_max_entries("stacks", if by_copy { THREADS } else { 1 })
         .map_max_entries("copies", if by_copy { settings.copies_bytes } else { 4096 })

@@ -17,8 +17,6 @@ pub enum FaultMode {
     #[default]
     None,
     Count,
-    /// The same, and writes to present pages by 2 MiB of address space.
-    Regions,
     /// Each with its address, in order.
     Every,
     /// Counts; and of writes to present pages the copies, all or a sample of them, with the writer's
@@ -89,7 +87,6 @@ pub(crate) fn wanted(settings: &ObserverSettings, learned: &Learned) -> Vec<Prog
     match settings.faults {
         FaultMode::None => {}
         FaultMode::Count => wanted.push(program("count_faults", FAULT)),
-        FaultMode::Regions => wanted.push(program("count_regions", FAULT)),
         FaultMode::Every => wanted.push(program("every_fault", FAULT)),
         FaultMode::Copies => {
             wanted.push(program("mark_fault", FAULT));
@@ -126,7 +123,7 @@ mod tests {
     #[test]
     fn one_program_sees_faults() {
         let learned = Learned::default();
-        for faults in [FaultMode::Count, FaultMode::Regions, FaultMode::Every] {
+        for faults in [FaultMode::Count, FaultMode::Every] {
             let settings =
                 ObserverSettings { events: false, faults, ..ObserverSettings::default() };
             assert_eq!(wanted(&settings, &learned).len(), 1);

@@ -12,8 +12,6 @@ pub const COWLAB_EVERY_MOST: u32 = 65536;
 pub const COWLAB_WRITE: u32 = 2;
 pub const COWLAB_WRITE_PRESENT: u32 = 7;
 pub const COWLAB_WRITE_ABSENT: u32 = 6;
-pub const COWLAB_REGION_SHIFT: u32 = 21;
-pub const COWLAB_REGIONS: u32 = 512;
 pub const COWLAB_TASK_BYTES: u32 = 8192;
 pub const COWLAB_SITES: u32 = 8;
 pub const COWLAB_FORK: cowlab_event_kind = 1;
@@ -85,16 +83,9 @@ pub type cowlab_count = u32;
 pub const COWLAB_LOST_EVENTS: cowlab_loss = 0;
 pub const COWLAB_LOST_FAULTS: cowlab_loss = 1;
 pub const COWLAB_LOST_PROCESSES: cowlab_loss = 2;
-pub const COWLAB_LOST_REGIONS: cowlab_loss = 3;
-pub const COWLAB_LOST_COPIES: cowlab_loss = 4;
-pub const COWLAB_LOSSES: cowlab_loss = 5;
+pub const COWLAB_LOST_COPIES: cowlab_loss = 3;
+pub const COWLAB_LOSSES: cowlab_loss = 4;
 pub type cowlab_loss = u32;
-#[repr(C)]
-#[derive(Debug, Copy, Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
-pub struct cowlab_gib {
-    pub tgid: u32,
-    pub gib: u32,
-}
 #[repr(C)]
 #[derive(Debug, Copy, Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct cowlab_learned {
