@@ -4,9 +4,10 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use cowlab_machine::{GuardError, Root, thp};
+
+use crate::wait_until;
 
 const ROOT: &str = "COWLAB_TEST_GUARD_ROOT";
 const KIB64: u64 = 64 << 10;
@@ -25,15 +26,6 @@ fn tree(setting: &str) -> tempfile::TempDir {
 
 fn setting(tree: &Path) -> String {
     fs::read_to_string(tree.join(SETTING)).unwrap().trim().to_owned()
-}
-
-/// Waits for another process, at most 10 s.
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(10), "waited for {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]
@@ -108,7 +100,7 @@ fn child_that_is_killed() {
 fn sigkill_does_not_leave_the_setting_changed() {
     let tree = tree("always inherit madvise [never]\n");
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child_that_is_killed"])
+        .args(["--exact", "guard::child_that_is_killed"])
         .env(ROOT, tree.path())
         .stdout(Stdio::null())
         .spawn()

@@ -4,9 +4,10 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use cowlab_machine::{Facts, GuardError, Policy, PolicyGuard, Root};
+
+use crate::wait_until;
 
 const ROOT: &str = "COWLAB_TEST_POLICY_ROOT";
 
@@ -151,20 +152,11 @@ fn child_that_is_killed() {
     }
 }
 
-/// Waits for another process, at most 10 s.
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(10), "waited for {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
 fn sigkill_does_not_leave_the_policy_changed() {
     let tree = whole();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child_that_is_killed"])
+        .args(["--exact", "policy::child_that_is_killed"])
         .env(ROOT, tree.path())
         .stdout(Stdio::null())
         .spawn()
