@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What an application maps and writes around a fork: the half of a prediction that does not depend
-//! on the machine.
+//! What an application maps and writes around a fork: the machine-independent half of a prediction.
 
 use serde::Serialize;
 
 use crate::cost::{Question, Vmas};
 use crate::profile::Writer;
 
-/// The bytes of a region of a coverage map.
+/// A region of a coverage map.
 pub const REGION_BYTES: u64 = 2 << 20;
 
-/// Pages of a region that may be absent where it is collapsed: each is memory that is filled in. 8 of
-/// 512 are 1.6% of a region.
+/// Absent pages that a collapse may fill in: 8 of 512 are 1.6% of a region.
 pub const MOST_ABSENT_PAGES: u64 = 8;
 
-/// What the children of a program do, which decides what it can do without.
+/// What a program's children do, which decides what it can do without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Children {
-    /// Nobody has seen one.
+    /// No child was seen.
     Unknown,
     /// They read all of the memory and end, as a snapshot does.
     Save,
@@ -28,7 +26,7 @@ pub enum Children {
     Execute,
 }
 
-/// Programs by the name that the kernel has of them: what their children do.
+/// What the children of known programs do, by the kernel's name for the program.
 const KNOWN: [(&str, Children); 14] = [
     ("redis-server", Children::Save),
     ("valkey-server", Children::Save),
@@ -45,12 +43,12 @@ const KNOWN: [(&str, Children); 14] = [
     ("httpd", Children::Serve),
     ("php-fpm", Children::Serve),
 ];
-/// How names of programs with a garbage collector begin.
+/// Prefixes of the names of programs with a garbage collector.
 const COLLECTED: [&str; 9] =
     ["python", "pypy", "gunicorn", "uwsgi", "uvicorn", "celery", "ruby", "puma", "unicorn"];
 
 impl Children {
-    /// What the children of a program of that name do, if it is a well-known one.
+    /// The children of a well-known program, by its name.
     pub fn of(program: &str) -> Children {
         let known = KNOWN.iter().find(|(name, _)| program.starts_with(name));
         known.map_or(Children::Unknown, |(_, children)| *children)
@@ -87,62 +85,60 @@ pub struct Region {
     pub written: u64,
 }
 
-/// How a policy would have done with the writes in the order in which they came.
+/// A policy replayed over the observed writes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Replay {
-    /// `next`, `next:PAGES`, `ccow:THRESHOLD`, as `--policy` has them.
+    /// As `--policy` has it: `next`, `next:PAGES`, `ccow:THRESHOLD`.
     pub policy: String,
-    /// Faults that are left.
+    /// Remaining faults.
     pub faults: u64,
-    /// Pages copied ahead of their faults.
+    /// Pages copied ahead of a fault.
     pub ahead: u64,
-    /// Those of them that nobody wrote in the interval.
+    /// Of them, pages that were not written in the interval.
     pub wasted: u64,
 }
 
-/// An application between a fork and the end of the interval that was looked at.
+/// An application between a fork and the end of the observed interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ApplicationProfile {
     /// Base pages that are mapped, private and present.
     pub pages: u64,
     /// Base pages that were written after the fork.
     pub written: u64,
-    /// Base pages that the parent wrote since its fork before (all, at a first fork).
+    /// Base pages that the parent wrote since the previous fork (all, at a first fork).
     pub written_before: u64,
     /// Who writes.
     pub writer: Writer,
     /// Other running threads of the forking process.
     pub threads: u32,
-    /// CPU time of the writer by the pages that it copied, the copies with it; `None` where it was not
-    /// seen.
+    /// The writer's CPU time per copied page, copying included; `None` if unknown.
     pub cpu_ns_per_copy: Option<f64>,
-    /// Of its copies, the share that lies near one of a moment before; `None` where their order was not
-    /// seen.
+    /// The share of its copies next to one of a moment before; `None` if their order is unknown.
     pub nearby_share: Option<f64>,
-    /// Huge pages among the memory, of the machine's huge size.
+    /// Of the machine's huge page size.
     pub huge_pages: u64,
-    /// How many mappings there are; `None` where they were not counted.
+    /// `None` if they were not counted.
     pub vmas: Option<Vmas>,
-    /// The mappings; empty where they were not told apart.
+    /// Empty if unknown.
     pub mappings: Vec<MappingShare>,
-    /// The coverage map; `None` where it was not made.
+    /// The coverage map, if it was made.
     pub regions: Option<Vec<Region>>,
-    /// Policies replayed over the writes; empty where their order is not known.
+    /// Empty if the order of the writes is unknown.
     pub replays: Vec<Replay>,
-    /// Regions that are, or could be, one huge page each, where the process itself was looked at.
+    /// Regions that are or could be one huge page each, if the process itself was read.
     pub collapsible_regions: Option<u64>,
     /// What its children do.
     pub children: Children,
-    /// Whether it is a program with a garbage collector, which writes to pages that nobody changed.
+    /// Whether it has a garbage collector, which writes to pages that nobody changed.
     pub has_collector: bool,
-    /// The share of its copies that the collector made, where stacks said it.
+    /// The share of its copies made by the collector, if stacks show it.
     pub collector_share: Option<f64>,
-    /// How often it forks, where it does so all the time.
+    /// If it forks all the time.
     pub forks_per_s: Option<f64>,
 }
 
 impl ApplicationProfile {
-    /// Nothing but the numbers of pages.
+    /// Only numbers of pages.
     pub fn of_pages(pages: u64, written: u64) -> ApplicationProfile {
         ApplicationProfile {
             pages,
@@ -170,7 +166,7 @@ impl ApplicationProfile {
         if self.pages == 0 { 0.0 } else { self.written as f64 / self.pages as f64 }
     }
 
-    /// Regions with a written page; without a map, as many as there can be.
+    /// Regions with a written page; without a map, the most there can be.
     pub fn written_regions(&self, base_page_bytes: u64) -> u64 {
         match &self.regions {
             Some(regions) => regions.iter().filter(|region| region.written > 0).count() as u64,
@@ -178,7 +174,7 @@ impl ApplicationProfile {
         }
     }
 
-    /// Base pages whose page tables no kernel leaves for after fork: those of files, and stacks.
+    /// Base pages of files and stacks, whose page tables no kernel defers.
     pub fn kept_pages(&self) -> u64 {
         let is_deferred = |name: &str| name.starts_with("heap") || name.starts_with("anonymous");
         self.mappings
@@ -188,8 +184,8 @@ impl ApplicationProfile {
             .sum()
     }
 
-    /// Regions that are full, or nearly so: they could be one huge page each. And those of them that
-    /// are written, which splits them again.
+    /// Full or nearly full regions, which could each be one huge page; and the written ones of them,
+    /// which a write splits again.
     pub fn collapsible(&self, base_page_bytes: u64) -> Option<(u64, u64)> {
         if let Some(regions) = self.collapsible_regions {
             return Some((regions, self.written_regions(base_page_bytes).min(regions)));
@@ -200,7 +196,7 @@ impl ApplicationProfile {
         Some((dense.count() as u64, written.count() as u64))
     }
 
-    /// The question of what a fork of it costs, with pages of a size.
+    /// The prediction's question, for pages of `page_size_bytes`.
     pub fn question(&self, base_page_bytes: u64, page_size_bytes: u64) -> Question {
         Question {
             pages: self.pages,

@@ -26,21 +26,21 @@ pub use deferred::{Deferred, deferred};
 use pace::{CopyAtPace, copy_at_pace, reasons};
 use terms::{PerPage, Term};
 
-/// The mappings of a process (VMAs, in the kernel's words), which fork copies one by one.
+/// A process's mappings (VMAs), which fork copies one by one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Vmas {
-    /// Those that have pages of their own: what the kernel has an anon_vma for.
+    /// Mappings with pages of their own, for which the kernel has an anon_vma.
     pub anon: u64,
     /// The others: program text, shared memory, what is reserved.
     pub others: u64,
 }
 
 impl Vmas {
-    /// Those of a probe, which is static, beside its heap: the fork of no heap, above which every
-    /// fork is priced, copies them already. tests/bench.sh counts them.
+    /// A static probe's mappings without its heap. The measured fork without a heap copies them, so
+    /// they are in the base price. tests/bench.sh counts them.
     pub const OF_A_PROBE: Vmas = Vmas { anon: 5, others: 9 };
 
-    /// Those that a probe has not.
+    /// The mappings beyond a probe's.
     pub fn beyond_a_probe(self) -> Vmas {
         Vmas {
             anon: self.anon.saturating_sub(Vmas::OF_A_PROBE.anon),
@@ -62,24 +62,21 @@ pub struct Question {
     pub writer: Writer,
     /// Other running threads of the forking process.
     pub threads: u32,
-    /// Size of the pages that the memory is made of.
+    /// Of the memory.
     pub page_size_bytes: u64,
-    /// Huge pages, or page tables, in which a page is written; `None`: the writes lie packed.
+    /// Huge pages, or page tables, with a written page; `None`: the writes are packed.
     pub split_pages: Option<u64>,
-    /// Whether the program does something between its writes, as all but probes do: caches are
-    /// colder then.
+    /// Whether the program works between its writes, as all but probes do: caches are colder then.
     pub among_work: bool,
-    /// Its CPU time by the pages that it copies, the copies with it; `None`: not known, and taken to be
-    /// as much as makes a copy dearest.
+    /// CPU time per copied page, copying included; `None`: unknown, priced as the dearest.
     pub cpu_ns_per_copy: Option<f64>,
-    /// Of its copies, the share that lies near one of a moment before, as a sweep makes them; `None`: not
-    /// known.
+    /// The share of its copies next to one of a moment before, as in a sweep; `None`: unknown.
     pub nearby_share: Option<f64>,
-    /// Its mappings; `None`: not known, and priced as a probe's.
+    /// `None`: unknown, priced as a probe's.
     pub vmas: Option<Vmas>,
 }
 
-/// A figure with the interval in which 95% of measurements should lie.
+/// A figure with its 95% prediction interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Predicted {
     /// The expected time.
@@ -93,19 +90,19 @@ pub struct Predicted {
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Prediction {
-    /// From the call until the child was reaped and the writes were over.
+    /// From the call until the child is reaped and the writes are done.
     pub elapsed_ns: Predicted,
-    /// The call itself: how long the parent stands still.
+    /// The call, for which the parent stands still.
     pub fork_ns: Predicted,
     /// The writes.
     pub write_ns: Predicted,
-    /// Starting the child, its exit, and the wait for it.
+    /// Starting the child, its exit and the wait.
     pub rest_ns: Predicted,
     /// Copied pages and the second set of page tables.
     pub extra_bytes: u64,
-    /// What made it as cheap or as dear as it is.
+    /// What makes it cheap or dear.
     pub reasons: Vec<String>,
-    /// Where the answer rests on less than a measurement.
+    /// Parts of the answer that are not measured.
     pub notes: Vec<String>,
 }
 
@@ -125,23 +122,23 @@ pub enum Unanswerable {
     NotCalibrated(String),
 }
 
-/// Relative error of the model that is assumed where it was not measured.
+/// Relative error of the model where it was not measured.
 const USUAL_MISFIT: f64 = 0.05;
-/// Relative error of what copies cost a program, of 14 of them: what the curves by pace and order leave
-/// unexplained (docs/results/2026-11-unseen-programs.md).
+/// Relative error of copy costs in 14 programs that the curves by pace and order leave unexplained
+/// (docs/results/2026-11-unseen-programs.md).
 const PROGRAMS_MISFIT: f64 = 0.12;
 
-/// What `calibrate` calls a copy in a program that does something between two.
+/// `calibrate`'s names: a copy in a program that works between copies,
 const AMONG_WORK: &str = "cow_among_work_ns";
-/// What a fork without a heap costs more there, and what copying an entry costs.
+/// what a fork without a heap costs more there, and copying an entry,
 const FORK_AMONG_WORK: &str = "fork_among_work_ns";
 const PTE_AMONG_WORK: &str = "pte_among_work_ns_per_page";
-/// And what it costs more of a page that was written since the last fork.
+/// and more for a page written since the last fork;
 const PTE_WRITTEN_AMONG_WORK: &str = "pte_written_among_work_ns_per_page";
-/// What it calls copying a mapping with pages of its own, and one without.
+/// copying a mapping with pages of its own, and one without;
 const VMA_ANON: &str = "vma_anon_ns";
 const VMA: &str = "vma_ns";
-/// And copying the entry of a huge page.
+/// copying the entry of a huge page.
 const HUGE_ENTRY: &str = "thp_fork_among_work_ns_per_huge_page";
 
 /// Predict a fork on the machine of `profile`.
@@ -225,15 +222,15 @@ pub fn predict(profile: &MachineProfile, question: &Question) -> Result<Predicti
         fork_ns: predicted(fork),
         write_ns: predicted(write),
         rest_ns: predicted(rest),
-        // Also for huge pages: fork gives the child a table for each, for the day of its split
-        // (copy_huge_pmd of mm/huge_memory.c).
+        // Also for huge pages: fork deposits a page table for each, for a later split (copy_huge_pmd of
+        // mm/huge_memory.c).
         extra_bytes: written * profile.page_size_bytes + table_bytes as u64,
         reasons: reasons(profile, question, curve.rounds),
         notes,
     })
 }
 
-/// A figure with half the width of its interval, or as wide as that of usual costs.
+/// A figure with half its interval's width, or with the wide interval of usual costs.
 fn within(profile: &MachineProfile, value: f64, half: f64) -> Predicted {
     match profile.is_usual {
         true => Predicted { value, low: value / USUAL_FACTOR, high: value * USUAL_FACTOR },
@@ -241,7 +238,6 @@ fn within(profile: &MachineProfile, value: f64, half: f64) -> Predicted {
     }
 }
 
-/// A figure and a number of times a cost.
 pub(crate) fn plus(base: Predicted, cost: Predicted, count: f64) -> Predicted {
     Predicted {
         value: base.value + cost.value * count,
@@ -250,12 +246,11 @@ pub(crate) fn plus(base: Predicted, cost: Predicted, count: f64) -> Predicted {
     }
 }
 
-/// A share of a figure, or so many times it.
 pub(crate) fn scaled(base: Predicted, share: f64) -> Predicted {
     Predicted { value: base.value * share, low: base.low * share, high: base.high * share }
 }
 
-/// A primitive cost by its name, with its interval.
+/// A primitive cost with its interval.
 pub fn primitive(profile: &MachineProfile, name: &str) -> Option<Predicted> {
     let Estimate { value, low, high, .. } = profile.costs.get(name)?.estimate;
     Some(match profile.is_usual {
@@ -264,7 +259,7 @@ pub fn primitive(profile: &MachineProfile, name: &str) -> Option<Predicted> {
     })
 }
 
-/// The stop at a fork of base pages, as `question` has them, and of huge pages beside them.
+/// The stop of a fork of base pages, as in `question`, and of huge pages beside them.
 pub fn fork_with_huge_pages(
     profile: &MachineProfile,
     question: &Question,
@@ -278,13 +273,12 @@ pub fn fork_with_huge_pages(
     let entry = profile.costs.get(HUGE_ENTRY).map(|cost| cost.estimate);
     let entry = entry.ok_or_else(|| Unanswerable::NotCalibrated("huge pages".into()))?;
     let value = base.value + huge * entry.value;
-    // Both are of single forks, and independent.
+    // Both are of single forks and independent.
     let half = (1.96 * huge * entry.deviation()).hypot(base.high - base.value);
     Ok(within(profile, value, half))
 }
 
-/// What a fork costs beside its pages: its mappings, and that caches hold nothing of the fork before
-/// where the program does something in between.
+/// The fork's costs beside its pages: mappings, and caches that are cold after other work.
 fn beside_the_pages(
     profile: &MachineProfile,
     question: &Question,
@@ -310,7 +304,6 @@ fn beside_the_pages(
     Term::sum(&terms)
 }
 
-/// A cost of the profile so many times.
 fn times(profile: &MachineProfile, name: &str, count: u64) -> Option<Term> {
     let (cost, count) = (profile.costs.get(name)?.estimate, count as f64);
     Some(Term { ns: cost.value * count, deviation_ns: cost.deviation() * count })
@@ -332,7 +325,7 @@ fn base_terms(
     let entries = PerPage::above(curve, |p| Some(p.fork), base.fork.ns);
     let teardown = PerPage::above(curve, |p| Some(p.rest), base.rest.ns);
     let writes = PerPage::above(curve, |p| p.written.map(|w| w.write), 0.0);
-    // What a cycle with every page written costs beyond one with none, page by page.
+    // The cost per page of a cycle with every page written beyond one with none.
     let beyond = |pair: fn(&CyclePoint) -> Option<(Measured, Measured)>| {
         let points = curve.points.iter().filter(|p| p.pages > 0).filter_map(|p| {
             let (with, without) = pair(p)?;
@@ -354,8 +347,7 @@ fn base_terms(
     let entries_among = PerPage::pooled(by_size, curve.rounds)
         .term(pages, pages)
         .or_else(|| times(profile, PTE_AMONG_WORK, pages));
-    // In a loop the writes before a fork also empty the caches for it, whoever made them, which work has
-    // done already.
+    // In a loop the writes before a fork also empty its caches; work has done that already.
     let before = match question.among_work {
         true => question.written_before,
         false => question.written_before.max(written),
@@ -379,14 +371,14 @@ fn base_terms(
     Ok(Terms { fork: Term::sum(&fork), write, rest: Term::sum(&rest) })
 }
 
-/// The price in a program that does something in between: how much memory fits a cache is of no use
-/// where others fill the caches, and a probe's heap lies in memory as no program's does that has been
-/// copied from. `alone` is a loop that does nothing else.
+/// The price in a program that works between copies: other data fills the caches there, so the heap's
+/// size does not matter, and a program's heap is more scattered than a probe's. `alone` is a loop that
+/// does nothing else.
 fn among_work(cost: Option<Term>, alone: Term) -> Term {
     cost.filter(|term| term.ns > alone.ns).unwrap_or(alone)
 }
 
-/// Huge pages: an entry each at fork, a split at the first write to each, then base pages.
+/// Huge pages: an entry each at fork, a split at each first write, then base pages.
 fn huge_terms(
     profile: &MachineProfile,
     question: &Question,
@@ -411,7 +403,7 @@ fn huge_terms(
         ns: estimate.value * count as f64,
         deviation_ns: estimate.deviation() * count as f64,
     };
-    // The first write to a huge page also copies its page: the others follow as base pages.
+    // The first write to a huge page also copies its page; others follow as base pages.
     let others =
         Question { pages: question.written, written: question.written - split_pages, ..*question };
     let base = base_terms(profile, &others, curve)?;
@@ -436,7 +428,7 @@ fn curve_for<'a>(
     if let Some(curve) = of_writer().find(|curve| curve.threads == question.threads) {
         return Ok(curve);
     }
-    // More threads than CPUs were measured: no more CPUs can hold the address space than exist.
+    // Beyond the most measured threads: no more CPUs can cache the address space than exist.
     let most = of_writer().max_by_key(|curve| curve.threads);
     match most.filter(|most| most.threads > 0 && most.threads < question.threads) {
         Some(most) => {

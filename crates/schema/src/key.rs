@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Parameters and metrics: what each is called, what it means, and what it may be.
+//! Parameters and metrics: their names, meanings and values.
 
 use std::borrow::Cow;
 use std::fmt::{self, Debug, Display};
 
 use crate::units::{bytes_text, parse_bytes};
 
-/// What a parameter can be.
+/// A parameter's value.
 pub trait Value: Copy + PartialEq + Debug + Display + Send + Sync + 'static {
-    /// What it is, where it has no names.
+    /// Its kind, if it has no names.
     const KIND: &'static str = "";
 
     /// From flags and samples.
     fn parse(text: &str) -> Result<Self, String>;
 
-    /// Every choice with its meaning, of a value that has names.
+    /// Every named value with its meaning.
     fn known() -> Vec<(Self, String)> {
         Vec::new()
     }
 
-    /// As a number, of a value that is one.
+    /// If it is a number.
     fn number(self) -> Option<f64> {
         None
     }
@@ -47,8 +47,8 @@ impl Value for bool {
     }
 }
 
-/// The kind of a parameter that is any text: a program's name, a version. What is parsed is kept for
-/// good, since parameters are copied: it is a word of the command line.
+/// Any text: a program's name, a version. A parsed text is leaked, since parameters are `Copy`: it is a
+/// word of the command line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Text(pub &'static str);
 
@@ -65,7 +65,7 @@ impl Value for Text {
     }
 }
 
-/// What a sample's parameter of the kind `T` can be compared with.
+/// A value to which a sample's parameter of kind `T` can be compared.
 pub trait Is<T> {
     /// As samples have it.
     fn stored(&self) -> Cow<'_, str>;
@@ -89,14 +89,14 @@ impl Is<Text> for &String {
     }
 }
 
-/// How a parameter is reached on the command line.
+/// How the command line sets a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     /// By a flag of its own.
     Flag,
     /// By `--set KEY=VALUE`.
     Set,
-    /// Not at all: the program decides.
+    /// Not on the command line: the program decides.
     Own,
 }
 
@@ -105,24 +105,24 @@ pub enum Reach {
 pub enum Stored {
     /// In every sample.
     Always,
-    /// Where it is not the default: runs from before it was there stay comparable.
+    /// Unless it is the default: older runs stay comparable.
     Unusual,
-    /// Never: it says how something is measured, not what.
+    /// Never: how something is measured, not what.
     Never,
 }
 
-/// How a probe is told.
+/// How a probe gets it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passed {
-    /// As a flag and its value in one word.
+    /// As `--name=VALUE`.
     Named,
-    /// As it is, in the order of the parameters.
+    /// As a bare value, in the order of the parameters.
     Positional,
-    /// By its driver, in words of its own.
+    /// By its driver.
     Apart,
 }
 
-/// A parameter of a bench: its one declaration, and the key by which samples are picked.
+/// A parameter of a bench: its declaration, and the key by which samples are picked.
 #[derive(Debug, Clone, Copy)]
 pub struct Key<T: 'static> {
     name: &'static str,
@@ -140,7 +140,7 @@ pub struct Key<T: 'static> {
 }
 
 impl<T: Value> Key<T> {
-    /// A parameter without a default, which the program puts into samples itself.
+    /// A parameter without a default that the program sets itself.
     pub const fn new(name: &'static str, help: &'static str) -> Key<T> {
         Key {
             name,
@@ -158,7 +158,7 @@ impl<T: Value> Key<T> {
         }
     }
 
-    /// The value where nothing else is said.
+    /// Its default.
     pub const fn or(self, default: T) -> Key<T> {
         Key { default: Some(default), ..self }
     }
@@ -168,7 +168,7 @@ impl<T: Value> Key<T> {
         Key { reach: Reach::Flag, ..self }
     }
 
-    /// It has a flag of another name, where its own is another thing's elsewhere.
+    /// Its flag has another name, if its own is taken elsewhere.
     pub const fn flagged(self, flag: &'static str) -> Key<T> {
         Key { reach: Reach::Flag, flag: Some(flag), ..self }
     }
@@ -178,12 +178,12 @@ impl<T: Value> Key<T> {
         Key { reach: Reach::Set, ..self }
     }
 
-    /// What the command line measures where nothing else is said: a list.
+    /// The command line's default, a list.
     pub const fn sweep(self, values: &'static str) -> Key<T> {
         Key { sweep: Some(values), ..self }
     }
 
-    /// Of the values of its kind, those that this bench knows.
+    /// The values of its kind that this bench accepts.
     pub const fn only(self, values: &'static [T]) -> Key<T> {
         Key { only: values, ..self }
     }
@@ -198,7 +198,7 @@ impl<T: Value> Key<T> {
         Key { is_size: true, ..self }
     }
 
-    /// Its default follows from the machine: in words, what it is.
+    /// The machine determines its default; in words, how.
     pub const fn by_machine(self, words: &'static str) -> Key<T> {
         Key { by_machine: Some(words), ..self }
     }
@@ -213,12 +213,12 @@ impl<T: Value> Key<T> {
         Key { stored: Stored::Never, ..self }
     }
 
-    /// An argument of its probe without a name.
+    /// An argument of its probe without a flag.
     pub const fn positional(self) -> Key<T> {
         Key { passed: Passed::Positional, ..self }
     }
 
-    /// No argument of its probe, or one that is made by hand.
+    /// Not an argument of its probe, or one made by hand.
     pub const fn apart(self) -> Key<T> {
         Key { passed: Passed::Apart, ..self }
     }
@@ -228,7 +228,7 @@ impl<T: Value> Key<T> {
         self.name
     }
 
-    /// A value of it, if it is one.
+    /// Parses and checks a value.
     pub fn parse(&self, text: &str) -> Result<T, String> {
         let value = match self.is_size {
             true => T::parse(&parse_bytes(text)?.to_string())?,
@@ -272,25 +272,25 @@ impl<T: Value> Key<T> {
     }
 }
 
-/// A parameter of any kind.
+/// A [`Key`] of any type.
 pub trait Field: Debug + Sync {
     /// Its name in samples.
     fn name(&self) -> &'static str;
     /// What it is, in a sentence.
     fn help(&self) -> &'static str;
-    /// What it may be: its names, or a range.
+    /// Its possible values: names, or a range.
     fn short(&self) -> String;
-    /// The same, with what each name means.
+    /// The same with each name's meaning.
     fn allowed(&self) -> String;
-    /// Where nothing else is said: what the command line measures, if anything.
+    /// The command line's default, if any.
     fn default(&self) -> Option<String>;
-    /// Whether its default is the machine's, in words what.
+    /// How the machine determines its default, in words.
     fn by_machine(&self) -> Option<&'static str>;
     /// `text` as samples have it.
     fn check(&self, text: &str) -> Result<String, String>;
     /// How it is reached on the command line.
     fn reach(&self) -> Reach;
-    /// The flag that it has, or would have, without its dashes in front.
+    /// Its flag, without leading dashes.
     fn flag(&self) -> String;
     /// When it is stored.
     fn stored(&self) -> Stored;
@@ -384,15 +384,14 @@ impl Metric {
         self.help.trim()
     }
 
-    /// The same time by a clock that ticks once an instruction, if its bench has that.
+    /// The same time in instructions, if its bench counts them.
     pub fn instructions(&self) -> Option<Metric> {
         let bench = crate::BENCHES.iter().find(|bench| bench.name == self.bench)?;
         bench.metric(&in_instructions(self.name)?)
     }
 }
 
-/// What a metric or a unit is called where the clock ticks once an instruction; `None` of what is no
-/// time.
+/// A metric's or unit's name when the clock counts instructions; `None` if it is no time.
 pub fn in_instructions(name: &str) -> Option<String> {
     match name.strip_suffix("ns").filter(|rest| rest.is_empty() || rest.ends_with('_')) {
         Some(rest) => Some(format!("{rest}instructions")),
@@ -408,11 +407,11 @@ pub struct Bench {
     pub name: &'static str,
     /// What is measured, in a sentence.
     pub about: &'static str,
-    /// What is asked of it, in the order of its declaration.
+    /// Its parameters, as declared.
     pub params: &'static [&'static dyn Field],
-    /// What it tells apart in its answers: quantiles, parts of a run.
+    /// Keys that divide its answers: quantiles, parts of a run.
     pub parts: &'static [&'static dyn Field],
-    /// What it answers.
+    /// Its answers.
     pub metrics: &'static [Metric],
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The vocabulary: what each bench is asked, what it answers, and the names of both in samples, on
-//! the command line, in the probes and in the documentation, each declared once. No I/O.
+//! The vocabulary: each bench's parameters and metrics, and their names in samples, on the command
+//! line, in probes and in the documentation, each declared once. No I/O.
 
 pub mod advise;
 mod bench;
@@ -51,7 +51,7 @@ pub use suggested::Command;
 /// Parameters of a measurement as text: `heap_bytes` → `16777216`.
 pub type Params = BTreeMap<String, String>;
 
-/// Of samples that were measured in a guest: its kernel.
+/// The kernel of a guest in which samples were measured.
 pub const VARIANT: Key<Text> = Key::new("variant", "The guest's kernel");
 
 /// The metric of that name, of the first bench that has it.
@@ -60,7 +60,7 @@ pub fn metric(name: &str) -> Option<Metric> {
     all.find(|metric| metric.name == name).copied()
 }
 
-/// What is told by `--set` elsewhere.
+/// The `--set` keys of other verbs.
 pub const SETTINGS: &[&Bench] = &[
     settings::casper::BENCH,
     settings::next_page::BENCH,

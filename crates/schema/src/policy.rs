@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the kernel copies when a shared page is written, by name.
+//! Copy-on-write policies by name.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -7,52 +7,52 @@ use std::str::FromStr;
 
 use crate::Value;
 
-/// The depths that vm.cow_precopy_pages takes: one page-table page is the most.
+/// Values of vm.cow_precopy_pages: at most one page-table page.
 const DEPTHS: RangeInclusive<u32> = 1..=512;
 
 /// For messages.
 const NAMES: &str = "stock (the kernel as it is), off, next, next:PAGES, next:PAGES:ORDER, ccow, \
                      ccow:THRESHOLD, ccow:THRESHOLD:ORDER:REGION_KB, defer";
 
-/// The thresholds that vm.cow_threshold_pct takes.
+/// Values of vm.cow_threshold_pct.
 const THRESHOLDS: RangeInclusive<u32> = 0..=100;
 
-/// Its regions, which one fault copies whole where they are no larger.
+/// The default region, which one fault copies whole.
 const REGION_KB: u32 = 2048;
 
-/// The sizes that vm.cow_region_kb takes; powers of two.
+/// Values of vm.cow_region_kb; powers of two.
 const REGIONS_KB: RangeInclusive<u32> = 32..=8192;
 
-/// The orders that vm.cow_precopy_order takes, but for 0.
+/// Values of vm.cow_precopy_order, except 0.
 const ORDERS: RangeInclusive<u32> = 2..=8;
 
 /// What is copied at a copy-on-write fault, and when fork's page tables are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Policy {
-    /// Whatever the kernel is set to: `stock`.
+    /// `stock`: whatever the kernel is set to.
     Stock,
-    /// The page that was written: `off`.
+    /// `off`: only the written page.
     Off,
-    /// So many pages that follow it as well: `next` for one, `next:16`.
+    /// `next`, `next:16`: also so many following pages.
     Next(u32),
-    /// So many pages that follow it, into folios of up to 2^order pages: `next:512:4`.
+    /// `next:512:4`: the same, into folios of up to 2^order pages.
     NextFolios(u32, u32),
-    /// Of the 128 KiB around it what was written between the last two forks, with the kernel's own
-    /// settings: `ccow`.
+    /// `ccow`: of the 128 KiB around it, what was written between the last two forks, by the kernel's
+    /// defaults.
     Coverage,
-    /// The whole region, if so much of it (in percent) was written between the last two forks, into
-    /// folios of up to 2^order pages, and the region's size in KiB: CCoW's `ccow:80`,
-    /// `ccow:0` for every region, `ccow:80:4`, and `ccow:80:0:32`.
+    /// `ccow:80`: the whole region, if so much of it (in percent) was written between the last two
+    /// forks; `ccow:0` for every region. `ccow:80:4` into folios of up to 2^order pages; `ccow:80:0:32`
+    /// with the region's size in KiB.
     CoverageOf(u32, u32, u32),
-    /// The page that was written; page tables after fork, when they are needed: `defer`.
+    /// `defer`: only the written page; page tables are copied after fork, when needed.
     Defer,
 }
 
 impl Policy {
-    /// The size of a region where none is named, in KiB: of a CCoW policy.
+    /// The default size of a CCoW region, in KiB.
     pub const REGION_KB: u32 = REGION_KB;
 
-    /// The forks before which the policy knows nothing of a process.
+    /// Forks after which the policy knows a process.
     pub fn forks_to_learn(self) -> u64 {
         match self {
             Policy::Stock
@@ -60,7 +60,7 @@ impl Policy {
             | Policy::Next(_)
             | Policy::NextFolios(..)
             | Policy::Defer => 0,
-            // From the first on its pages are watched.
+            // Pages are watched from the first fork on.
             Policy::Coverage | Policy::CoverageOf(..) => 1,
         }
     }
@@ -117,7 +117,7 @@ impl FromStr for Policy {
     }
 }
 
-/// A number, and the order of folios if one follows.
+/// A number, and an optional order of folios.
 fn numbers(
     text: &str,
     rest: &str,

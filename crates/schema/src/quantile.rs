@@ -38,10 +38,10 @@ choices! {
     }
 }
 
-/// Of a distribution, in every bench that has any.
+/// The quantile of a distribution, in every bench that has any.
 pub const QUANTILE: Key<Quantile> = Key::new("quantile", "Of a distribution");
 
-/// Those that reports quote.
+/// The quantiles that reports quote.
 pub const QUANTILES: [Quantile; 7] = [
     Quantile::Min,
     Quantile::P50,
@@ -53,13 +53,13 @@ pub const QUANTILES: [Quantile; 7] = [
 ];
 
 impl Quantile {
-    /// As a share of the values; of the mean there is none.
+    /// Its share of the values; `None` for the mean.
     pub fn share(self) -> Option<f64> {
         match self {
             Quantile::Min => Some(0.0),
             Quantile::Max => Some(1.0),
             Quantile::Mean => None,
-            // By the parser, since 99.9 / 100 is more than 0.999.
+            // Parsed, since 99.9 / 100 is more than 0.999.
             _ => format!("{}e-2", self.name().strip_prefix('p')?).parse().ok(),
         }
     }

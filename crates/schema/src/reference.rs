@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The documentation's table of parameters and metrics: docs/metrics.md.
+//! Writes docs/metrics.md.
 
 use std::fmt::Write;
 
@@ -44,7 +44,7 @@ fn summaries(page: &mut String) -> std::fmt::Result {
 
 fn bench_tables(bench: &Bench, page: &mut String) -> std::fmt::Result {
     writeln!(page, "\n## {}\n\n{}.\n", bench.name, bench.about.trim())?;
-    // What the program decides by itself and no row has is nobody's business.
+    // Internal parameters that no sample has are left out.
     let is_listed =
         |field: &&&dyn Field| (field.stored(), field.reach()) != (Stored::Never, Reach::Own);
     if bench.params.iter().any(|field| is_listed(&field)) {
@@ -112,7 +112,7 @@ mod tests {
                 .collect();
             assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "{}", bench.name);
             for metric in bench.metrics {
-                // Named before the rule.
+                // Older than the rule.
                 let counted = [
                     "written",
                     "mapped",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What verbs that are no bench can be told by `--set`, checked as a bench's parameters are.
+//! The `--set` keys of verbs that are no bench, checked as a bench's parameters are.
 
 /// Barkley and Schimmel (1988).
 pub mod casper {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What each verb's `summary` has, in the document of `--json`. The end-to-end tests fail on a key that
-//! is not here.
+//! The keys of each verb's `summary` in the document of `--json`. The end-to-end tests fail on an
+//! undocumented key.
 
 /// A verb's `summary`.
 #[derive(Debug, Clone, Copy)]
@@ -9,7 +9,7 @@ pub struct Summary {
     pub verbs: &'static [&'static str],
     /// Whether it is a list of these.
     pub is_list: bool,
-    /// Each key, and what it holds; none of a document that is the rendered report itself.
+    /// Each key and its meaning; empty for a document that is the rendered report itself.
     pub keys: &'static [(&'static str, &'static str)],
 }
 
@@ -23,7 +23,7 @@ const fn list(verbs: &'static [&'static str], keys: Keys) -> Summary {
     Summary { verbs, is_list: true, keys }
 }
 
-/// `one "verb" { key: "what it holds", … }`; `list`, where the summary is a list of these.
+/// `one "verb" { key: "meaning", … }`; `list` if the summary is a list of these.
 macro_rules! summaries {
     ($($kind:ident $($verb:literal),+ { $($key:ident: $what:literal,)* })*) => {
         &[$($kind(&[$($verb),+], &[$((stringify!($key), $what)),*])),*]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Sizes as people write them.
 
-/// Bytes in `16777216`, `16MiB`, `16M` (binary, as most tools read it), `16MB` (decimal).
+/// Parses `16777216`, `16MiB`, `16M` (binary, as in most tools), `16MB` (decimal).
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
@@ -26,7 +26,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     if bytes.is_finite() && bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(wrong()) }
 }
 
-/// A number of bytes as people write it: `16MiB`, and plainly where no unit divides it.
+/// `16MiB`, or plain bytes if no unit divides it.
 pub fn bytes_text(bytes: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let fits = |(shift, _): &(u32, &str)| bytes > 0 && bytes.trailing_zeros() >= *shift;

@@ -1,36 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A fork that leaves page tables for later, as the patched kernel's `vm.cow_defer` does: each is
-//! marked in fork, and copied before the parent first writes to one of its pages.
+//! A fork that defers page tables, as the patched kernel's `vm.cow_defer` does: each is marked in fork,
+//! and copied before the parent first writes to one of its pages.
 
 use serde::Serialize;
 
 use super::{Predicted, Question, Unanswerable, fork_with_huge_pages, plus, predict, scaled};
 use crate::profile::MachineProfile;
 
-/// Entries of a page table (x86-64, which alone can defer them).
+/// Entries of a page table (x86-64, the only architecture with deferral).
 const TABLE_ENTRIES: u64 = 512;
 
-/// What marking a page table costs, and what a fork needs to remember that it left some, in entries
-/// copied: 114 and 3250 of 117 instructions, from forks of 0, 1 MiB and 1 GiB
-/// (docs/results/2026-11-defer.md).
+/// The cost of marking a page table, and of recording that a fork deferred some, in copied entries: 114
+/// and 3250 of 117 instructions, from forks of 0, 1 MiB and 1 GiB (docs/results/2026-11-defer.md).
 pub(super) const MARK_ENTRIES: f64 = 0.98;
 pub(super) const RECORD_ENTRIES: f64 = 28.0;
 
-/// What such a fork costs.
+/// The cost of a deferred fork.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Deferred {
     /// The call.
     pub fork_ns: Predicted,
-    /// A write that finds its page table not copied.
+    /// The first write under a page table that is not copied yet.
     pub first_write_ns: Predicted,
-    /// What the writes cost more than they do now, at most: if the child copies none of their page
-    /// tables before them.
+    /// At most what the writes cost more: if the child copies none of their page tables before them.
     pub tables_ns: Predicted,
 }
 
-/// Predict a fork of `question`'s base pages, of which the kernel copies the entries of `kept_pages`
-/// in fork as now, with `huge_pages` beside them, which it never defers. Pages that cannot be written
-/// of those there are get no answer, as from [`predict`].
+/// Predict a fork of `question`'s base pages: the kernel copies the entries of `kept_pages` in fork,
+/// and never defers `huge_pages`. Fails as [`predict`] does if more pages are written than exist.
 pub fn deferred(
     profile: &MachineProfile,
     question: &Question,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a copy costs by the program's own work between two and by the order of its writes.
+//! The price of a copy by the program's own work between two and by the order of its writes.
 
 use cowlab_schema::fmt::quantity;
 
@@ -7,15 +7,13 @@ use super::Question;
 use super::terms::PerPage;
 use crate::profile::{MachineProfile, Measured, PacePoint};
 
-/// A copy of a program as `question`'s.
 pub(super) struct CopyAtPace {
-    /// How much it does between two.
+    /// Its own CPU time between two copies.
     pub own_ns: f64,
-    /// What one costs it then.
     pub copy: Measured,
 }
 
-/// `None` where the pace or its price is not known.
+/// `None` if the pace or its price is unknown.
 pub(super) fn copy_at_pace(
     profile: &MachineProfile,
     question: &Question,
@@ -33,7 +31,7 @@ pub(super) fn copy_at_pace(
         let Some(in_order) = in_order.at(own_ns) else { return Some(scattered) };
         let share = question.nearby_share.unwrap_or(0.5);
         let ns = scattered.ns + (in_order.ns - scattered.ns) * share;
-        // Anything between the two, where the order was not seen.
+        // Between the two if the order is unknown.
         let unseen = match question.nearby_share {
             Some(_) => 0.0,
             None => (scattered.ns - in_order.ns) / 12f64.sqrt() / ns,
@@ -41,7 +39,8 @@ pub(super) fn copy_at_pace(
         let spread = scattered.log_spread + (in_order.log_spread - scattered.log_spread) * share;
         Some(Measured { ns, log_spread: spread.hypot(unseen) })
     };
-    // What is left beside the copy is the program's own, which the copy's price depends on: their sum grows.
+    // The rest beside the copy is the program's own work, on which the copy's price depends: their sum
+    // grows with it.
     let (mut low, mut high) = (1.0, cpu_ns.max(1.0));
     for _ in 0..40 {
         let middle = (low + high) / 2.0;
@@ -53,7 +52,6 @@ pub(super) fn copy_at_pace(
     Some(CopyAtPace { own_ns: low, copy: price(low)? })
 }
 
-/// In words, what the price of a copy follows from.
 pub(super) fn reasons(profile: &MachineProfile, question: &Question, rounds: u32) -> Vec<String> {
     let Some(CopyAtPace { own_ns, copy }) = copy_at_pace(profile, question, rounds) else {
         return Vec::new();

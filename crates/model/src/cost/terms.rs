@@ -4,7 +4,7 @@
 use crate::profile::{CycleCurve, CyclePoint, Measured};
 use crate::stats::{log_spread, median};
 
-/// Relative spread between rounds that is assumed at least: a quiet machine is not always quiet.
+/// Least relative spread between rounds: a quiet machine is not always quiet.
 const LEAST_SPREAD: f64 = 0.01;
 
 /// A term of the sum: nanoseconds, and their standard deviation.
@@ -17,11 +17,10 @@ pub(super) struct Term {
 }
 
 impl Term {
-    /// All of them.
     pub fn sum(terms: &[Term]) -> Term {
         Term {
             ns: terms.iter().map(|term| term.ns).sum(),
-            // Rounds that are slow are slow in every term: deviations add up, not their squares.
+            // A slow round is slow in every term: deviations add up, not their squares.
             deviation_ns: terms.iter().map(|term| term.deviation_ns).sum(),
         }
     }
@@ -93,7 +92,7 @@ impl PerPage {
         Some(Measured { ns: mix(a.ns, b.ns), log_spread: mix(a.log_spread, b.log_spread) })
     }
 
-    /// The cost of `pages` of them, where the cost of one depends on `scale` pages.
+    /// The cost of `pages`, if one's depends on `scale` pages.
     pub fn term(&self, pages: u64, scale: u64) -> Option<Term> {
         if pages == 0 {
             return Some(Term { ns: 0.0, deviation_ns: 0.0 });
