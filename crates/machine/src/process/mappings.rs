@@ -103,7 +103,7 @@ pub struct Smaps {
 pub type Rollup = Smaps;
 
 impl Smaps {
-    /// Whether it has a flag of VmFlags: `b"hg"`, `b"nh"`, `b"dc"`, `b"uw"`, …
+    /// Whether it has a flag of VmFlags: `b"hg"`, `b"nh"`, `b"dc"`, …
     pub fn has(&self, flag: &[u8; 2]) -> bool {
         self.flags.contains(flag)
     }

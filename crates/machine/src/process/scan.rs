@@ -13,11 +13,6 @@ use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl, opcode};
 
 /// Bits of [`Region::categories`].
 pub mod category {
-    /// In a mapping registered for asynchronous write-protection.
-    pub const WRITE_PROTECTABLE: u64 = 1 << 0;
-    /// Not write-protected through userfaultfd: in a registered mapping, written since it was last
-    /// protected.
-    pub const WRITTEN: u64 = 1 << 1;
     /// Of a file, or of shared memory.
     pub const FILE: u64 = 1 << 2;
     pub const PRESENT: u64 = 1 << 3;
@@ -47,9 +42,6 @@ pub struct ScanFilter {
     pub any_of: u64,
     /// The bits that regions report.
     pub returned: u64,
-    /// Write-protect the pages found, so that the next scan finds those written since. Only in mappings
-    /// that their own program registered with userfaultfd.
-    pub protect: bool,
 }
 
 /// Pages under one hold of the target's mmap_lock: 32 MiB of 4 KiB pages. A multiple of a huge page on
@@ -65,11 +57,10 @@ impl ScanFilter {
     /// only to return 512 regions, and a dense heap is a single one. If everything present is wanted,
     /// the pages found bound the walk: over nothing it skips empty upper tables in next to no time, and
     /// a reservation of terabytes takes few calls. Any other filter walks pages that it does not find,
-    /// so its range must be short. Calls never end within a huge page, since protecting a part would
-    /// split it.
+    /// so its range must be short.
     pub(crate) fn one_call(self, at: u64, page_bytes: u64) -> (u64, u64) {
         let there = category::PRESENT | category::SWAPPED;
-        let is_all_there = self.all_of == 0 && self.any_of & there == there && !self.protect;
+        let is_all_there = self.all_of == 0 && self.any_of & there == there;
         let (addresses, most_pages) =
             if is_all_there { (SPARSE_CALL_PAGES, CALL_PAGES) } else { (CALL_PAGES, 0) };
         let bytes = addresses * page_bytes;
@@ -116,8 +107,6 @@ struct Argument {
     return_mask: u64,
 }
 
-const WP_MATCHING: u64 = 1 << 0;
-const CHECK_WPASYNC: u64 = 1 << 1;
 const SCAN: Opcode = opcode::read_write::<Argument>(b'f', 16);
 
 /// One call that finds at most `most_pages` (0: any number): how many regions were filled, and where it
@@ -132,7 +121,6 @@ pub(crate) fn scan(
     let mut call = Call {
         argument: Argument {
             size: size_of::<Argument>() as u64,
-            flags: if wanted.protect { WP_MATCHING | CHECK_WPASYNC } else { 0 },
             start: range.start,
             end: range.end,
             max_pages: most_pages,
@@ -201,8 +189,7 @@ mod tests {
             ..ScanFilter::default()
         };
         let present = ScanFilter { any_of: category::PRESENT, ..ScanFilter::default() };
-        let protected = ScanFilter { protect: true, ..all };
-        for wanted in [zeros, present, protected, ScanFilter { all_of: category::HUGE, ..all }] {
+        for wanted in [zeros, present, ScanFilter { all_of: category::HUGE, ..all }] {
             assert_eq!(wanted.one_call(0, 4096), (32 * MIB, 0));
             assert_eq!(wanted.one_call(33 * MIB + 4096, 4096), (64 * MIB, 0));
         }
