@@ -33,7 +33,7 @@ finds() {
 }
 finds 'there is no cowlab spoon' check <<<'Type `cowlab spoon`.'
 finds 'there is no cowlab bench spoon' check <<<'    cowlab bench spoon --rounds 1'
-finds 'advise has no --forc' check <<<'    sudo cowlab advise 1 --forc'
+finds 'explain has no --forc' check <<<'    sudo cowlab explain 1 --forc'
 finds 'exit status 2' run <<<$'```console\n$ cowlab spoon\n```'
 finds 'not printed: .*Usage: cowlab spoon' run <<<$'```console\n$ cowlab --help\nUsage: cowlab spoon\n…\n```'
 

@@ -154,10 +154,8 @@ else
 	json 'd.summary.method == "snapshot"' 'd.missing | any(.metric == "cow_pages")'
 fi
 json 'd.missing | any(.metric == "forks" and (.reason | contains("has no child of its own")))'
-refuses 1 'was forked by python3.* and has no child of its own: .*cowlab advise' \
-	advise "$(<worker)" --profile "$profile"
 rm -rf of_worker && passes footprint "$(<worker)" --duration-s 0.3 --output of_worker
-refuses 1 'has no child of its own' advise "$(only_run of_worker)" --profile "$profile"
+refuses 1 'has no child of its own' predict "$(only_run of_worker)" --profile "$profile"
 kill -9 "$(<worker)"
 # What it copied long ago it writes without a fault: that is said, and no share is made of it.
 rm worker && background python3 "$lib/rewrites.py"
@@ -232,7 +230,7 @@ kept=$(only_run kept)
 # One screen that begins with the answer; the run has every table.
 (($(wc -l <out) <= 40)) || fail "$called: expected one screen, saw $(wc -l <out) lines: $(<out)"
 says out '^• A fork of truth shares [0-9.]+ .iB with its child; .* \([0-9.]+%\) was copied before the child'
-says out '^do now +(nothing|cowlab advise )'
+says out '^do now +(nothing|cowlab predict )'
 says out "^all +every table of this run: cowlab report $kept"
 passes report "$kept"
 says out 'Write fractions'

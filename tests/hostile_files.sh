@@ -29,6 +29,6 @@ for run in study footprint snapshot; do
 	changed $run/run.json report $run --json
 done
 changed study/samples.parquet compare whole study
-changed profile.json predict --profile profile.json --size-bytes 1GiB --threads 0,1 --page-size-bytes 4096,2MiB
+changed profile.json predict --profile profile.json 1GiB --threads 0,1
 changed recording watch --replay recording --json
 changed recording watch --replay recording

@@ -63,7 +63,7 @@ interrupt KILL
 is_status 137
 no_probes_left
 no_run killed
-refuses 1 'no run in killed has a machine profile' predict --profile killed --size-bytes 20KiB
+refuses 1 'no run in killed has a machine profile' predict --profile killed 20KiB
 for folder in killed/.unfinished-*/; do
 	[[ ! -e $folder ]] || refuses 1 'not a run' compare "$folder" "$folder"
 done

@@ -64,5 +64,3 @@ for title in "CCoW's microbenchmark" "CCoW's second benchmark" 'next-page study,
 	'CCoW-All' 'too small for a huge page'; do
 	grep -q "$title" text || fail "the report has nothing of '$title'"
 done
-passes --json predict policies "$folder"
-json least=$((3 + ${#thresholds[@]} + ${#regions[@]})) 'd.summary.checked >= $least' 'd.summary.median_error_points >= 0'

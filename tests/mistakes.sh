@@ -9,9 +9,9 @@ set -euo pipefail
 # A verb, a flag, a figure, an argument.
 refuses 2 "a similar subcommand exists: 'watch'" wach
 refuses 2 "a similar argument exists: '--duration-s'" sharing 1 --duration 5
-refuses 2 "'20' is not in 0..1" predict --size-bytes 10GiB --write-fraction 20
-refuses 2 "'10 apples' is not a size: write bytes, or 64KiB" predict --size-bytes '10 apples'
-refuses 2 '^  --size-bytes <SIZE_BYTES>$' predict
+refuses 2 "'20' is not in 0..1" predict 10GiB --write-fraction 20
+refuses 2 "'10 apples' is not a size: write bytes, or 64KiB" predict '10 apples'
+refuses 2 'RUN\|SIZE' predict
 refuses 2 'such as 127.0.0.1:9464' watch --listen 8080
 refuses 2 'choose one of plain, upstream, patched' kernel bench cow-faults --variant foo
 run bench
@@ -31,14 +31,16 @@ refuses 1 "did you mean mistaken \\($mistaken\\)" explain mistakne
 refuses 1 "mistaken: not a control group, but a file: name the process that runs it, mistaken \\($mistaken\\)" \
 	explain "$PWD/programs/mistaken"
 refuses 2 '`cowlab explain mistaken`' mistaken
-refuses 2 'mistaken is a process, .*`cowlab advise mistaken`' predict mistaken
+refuses 2 'mistaken is a process, .*`cowlab explain mistaken`' predict mistaken
+refuses 2 '`cowlab explain mistaken --quick`' advise mistaken
+refuses 2 '`cowlab explain mistaken --quick`' doctor mistaken
 refuses 2 '`cowlab explain 4711`' explain --pid 4711
 refuses 2 "'redis://127.0.0.1:6379' .*\`cowlab explain redis://HOST:PORT\`" watch redis://127.0.0.1:6379
 refuses 1 'there is no process 999999999: .*`cowlab` lists those that fork' blame 999999999
 refuses 2 'name a running process .*`cowlab footprint -- ' footprint
 refuses 1 'named ./program: to start a program write `--` before it' footprint ./program
 refuses 1 'cannot start ./program \(give its path, or a name in PATH\): No such file' blame -- ./program
-refuses 1 'no Redis answers at redis://127.0.0.1:1: give redis://\[:PASSWORD@\]HOST:PORT' advise redis://127.0.0.1:1
+refuses 1 'no Redis answers at redis://127.0.0.1:1: give redis://\[:PASSWORD@\]HOST:PORT' explain redis://127.0.0.1:1
 
 # What answers is no Redis; what is looked at ends meanwhile; Ctrl-C.
 python3 -c 'import socket
@@ -51,7 +53,7 @@ while True:
     client.close()' >port &
 trap 'kill $mistaken $! 2>/dev/null || true' EXIT
 for _ in {1..100}; do [[ ! -s port ]] || break; sleep 0.1; done
-refuses 1 'speaks another protocol' doctor --redis "redis://127.0.0.1:$(<port)"
+refuses 1 'speaks another protocol' explain "redis://127.0.0.1:$(<port)"
 kill $!
 status=0
 timeout --preserve-status --signal=INT 2 "$COWLAB" footprint "$mistaken" --forks 1 --method snapshot >out 2>err </dev/null || status=$?
@@ -62,7 +64,7 @@ says err "interrupted after .* process $mistaken had not forked yet"
 # A file or a folder.
 refuses 1 'there is no nowhere: runs are below runs/' report nowhere
 refuses 1 '/etc is not a run of cowlab \(a folder below runs/\)' report /etc
-refuses 1 'profile nowhere: make one with `cowlab calibrate`' predict --profile nowhere --size-bytes 1GiB
+refuses 1 'profile nowhere: make one with `cowlab calibrate`' predict --profile nowhere 1GiB
 refuses 1 'there is no nowhere: `cowlab trace record -- COMMAND` makes one' trace report nowhere
 refuses 1 'Not a directory|File exists' bench fork-table --output "$0"
 

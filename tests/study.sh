@@ -35,19 +35,6 @@ is_calibrated() {
 		'd.profile.curves | distinct("writer") == ["child", "parent"]'
 }
 
-# Where nothing was calibrated predict does so first, for a short while, unless other work runs here.
-passes --json predict --size-bytes 64MiB
-if grep -q 'a short one is measured first' err; then
-	[[ -s $(only_run runs)/profile.json ]] || fail "expected a run that has a profile, saw: $(find runs)"
-	json '{policy: "stock"} as $cell | (one("fork_high_ns"; $cell) / one("fork_ns"; $cell) - 3 | fabs) > 0.01'
-	passes --json predict --size-bytes 64MiB
-	! grep -q 'measured first' err || fail "$called: expected the profile of before, saw: $(seen)"
-	rm -r runs
-else
-	says err 'the load average is .*: nothing is measured, the prices are usual ones'
-	[[ ! -e runs ]] || fail "expected no runs, saw: $(ls runs)"
-fi
-
 refuses 2 "--rounds" calibrate --rounds 1
 refuses 2 "--rounds" calibrate --rounds 0
 rounds=(--rounds 2)
@@ -111,13 +98,14 @@ tail -c 100 "$page" | grep -qi '</html>' || fail "report.html is cut"
 	fail "report.html loads something from a network"
 
 # The newest run's profile is what predict takes; the run, the file and the newest agree.
-passes --json predict --profile runs --size-bytes 10GiB
+passes --json predict --profile runs 10GiB
 cp out newest
 for profile in "$folder" "$folder/profile.json"; do
-	passes --json predict --profile "$profile" --size-bytes 10GiB
+	passes --json predict --profile "$profile" 10GiB
 	cmp newest out || fail "the newest run and $profile predict differently"
 done
-json 'one("elapsed_low_ns") <= one("elapsed_ns") and one("elapsed_ns") <= one("elapsed_high_ns")'
+json base="$(getconf PAGESIZE)" '{page_size_bytes: ($base | tostring)} as $of |
+	one("elapsed_low_ns"; $of) <= one("elapsed_ns"; $of) and one("elapsed_ns"; $of) <= one("elapsed_high_ns"; $of)'
 passes --json compare "$folder" "$folder"
 json 'd.summary.different == 0 and d.summary.compared > 100'
 passes report "$folder"

@@ -94,9 +94,8 @@ explain() {
 	jq -r '.missing[] | "cowlab: " + .reason' explained >&2
 	counted '$d.summary.seen_forks.forks' 1 12 <explained
 }
-advise() { "$COWLAB" --json advise "$pid" --profile "$profile" | counted '$d.samples | length' 5 10000; }
 overview() { "$COWLAB" --json | counted '[$d.summary | .. | objects | select(.name? == "every_verb")] | length' 1 1; }
-doctor() { "$COWLAB" --json doctor "$pid" | counted '[$d.summary | .. | .private_bytes? // empty] | first / 4096' 20000 20100; }
+quick() { "$COWLAB" --json explain "$pid" --quick | counted '[$d.summary | .. | .private_bytes? // empty] | first / 4096' 20000 20100; }
 bench() {
 	"$COWLAB" --json bench fork-sweep --rounds 1 --forks 3 --heap-bytes 1MiB --write-fraction 0.5 --writer child --threads 0 |
 		counted '[$d.samples[] | select(.metric == "fork_ns")] | length' 1 1000
@@ -117,13 +116,12 @@ verdict 'footprint PID --forks' by_forks
 verdict 'watch: copies' watch
 verdict 'watch: stops' stops
 verdict explain explain
-verdict advise advise
 stop
 echo 'fork 5000 0' >&9
 running "$built/family" every_verb "$truth"
 sleep 4
 verdict overview overview
-verdict doctor doctor
+verdict 'explain --quick' quick
 verdict sharing sharing
 stop
 # Not what is in PATH, which may be a script that takes its time.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Has 64 MiB and forks all the time, for 20 s: a child that writes 1,000 pages (`write`), or one that executes
+"""Has 64 MiB and forks all the time, for a minute: a child that writes 1,000 pages (`write`), or one that executes
 another program (`exec`). Makes the file `ready` when it begins to."""
 
 import mmap
@@ -11,7 +11,7 @@ memory = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 for at in range(0, len(memory), 4096):
     memory[at] = 1
 open("ready", "w").close()
-end = time.monotonic() + 20
+end = time.monotonic() + 60
 while time.monotonic() < end:
     child = os.fork()
     if child == 0:

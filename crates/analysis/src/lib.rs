@@ -13,7 +13,6 @@ pub mod fleet;
 pub mod glob;
 pub mod machine;
 pub mod precision;
-pub mod predicted;
 pub mod samples;
 pub mod study;
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Plans of measurements: what to run, how often and in which order, and the samples it gives.
 
-pub mod advice;
 pub mod calibrate;
 pub mod ccow;
 pub mod command;

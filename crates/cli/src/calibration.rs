@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A calibration of this machine, kept as a run.
 
-use std::path::PathBuf;
-
 use anyhow::Result;
 use cowlab_analysis::machine::profile_of;
 use cowlab_bench::Rounds;
@@ -13,10 +11,8 @@ use cowlab_report::{Block, Document, Section, machine_profile};
 use cowlab_schema::calibrate;
 use cowlab_store::Run;
 
-use crate::args::{Common, DEFAULT_SEED, ProfileArgs, RUNS};
 use crate::context::Context;
-use crate::output;
-use crate::profile_file::{PROFILE_FILE, Priced};
+use crate::profile_file::PROFILE_FILE;
 use crate::run_life::{Kept, Report, RunLife};
 
 /// What copying the entry of a huge page costs.
@@ -33,36 +29,6 @@ pub fn note_missing(context: &Context, life: &mut RunLife) {
     }
 }
 
-/// A calibration that nobody asked for: the fewest rounds, and heaps that take little time.
-const SHORT_ROUNDS: u32 = 2;
-const SHORT_BYTES: u64 = 64 << 20;
-
-/// The costs by which a forecast is made: of the machine profile that is found, else of a short one that is
-/// measured now and kept; usual costs where that would disturb other work, or cannot be.
-pub fn priced(json: bool, args: &ProfileArgs) -> Result<Priced> {
-    let found = Priced::find(args)?;
-    if args.profile.is_some() || !found.profile.is_usual {
-        return Ok(found);
-    }
-    let common = Common { json, output: PathBuf::from(RUNS), seed: DEFAULT_SEED, set_mthp: false };
-    let context = Context::new(&common, None)?;
-    if let Some(busy) = busy(&context.facts) {
-        output::say(&format!("{busy}: nothing is measured, the prices are usual ones"));
-        return Ok(found);
-    }
-    output::say(
-        "no machine profile here: a short one is measured first (20 s on all CPUs), and kept",
-    );
-    match of_heaps(&context, SHORT_ROUNDS, SHORT_BYTES) {
-        Ok(_) => Priced::find(args),
-        Err(error) if context.runner.is_interrupted() => Err(error),
-        Err(error) => {
-            output::say(&format!("it could not be measured, the prices are usual ones: {error:#}"));
-            Ok(found)
-        }
-    }
-}
-
 /// Whether other work runs here, which a calibration would slow and which would falsify it.
 pub fn busy(facts: &Facts) -> Option<String> {
     let cpus = facts.cpu.allowed.len();
@@ -72,12 +38,7 @@ pub fn busy(facts: &Facts) -> Option<String> {
 
 /// Calibrate, and keep it as a run.
 pub fn make(context: &Context, rounds: u32) -> Result<Kept> {
-    of_heaps(context, rounds, u64::MAX)
-}
-
-fn of_heaps(context: &Context, rounds: u32, most_bytes: u64) -> Result<Kept> {
-    let mut scope = context.scope()?;
-    scope.largest_bytes = scope.largest_bytes.min(most_bytes);
+    let scope = context.scope()?;
     let mut life = RunLife::begin(&context.common, "calibrate", context.facts.environment())?;
     note_missing(context, &mut life);
     let mut samples = context.measure(&tasks(scope), Rounds::exactly(rounds))?;

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The cowlab command: what fork() and copy-on-write cost, and how to pay less.
 
-mod application;
 mod args;
 mod calibration;
 mod cmd;
 mod context;
-mod fork_rate;
+mod diagnosis;
 mod fullscreen;
 mod lab;
 mod measure;
 mod mistakes;
-mod next_stop;
 mod output;
 mod profile_file;
 mod progress;
@@ -66,7 +64,6 @@ fn dispatch(matches: &ArgMatches) -> Result<()> {
         Verb::Blame(args) => cmd::blame::run(json, &args),
         Verb::Footprint(args) => cmd::footprint::run(json, &args),
         Verb::Predict(args) => cmd::predict::run(json, &args),
-        Verb::Advise(args) => cmd::advise::run(json, &args),
         Verb::Watch(args) => cmd::watch::run(json, &args),
         Verb::Sharing(args) => cmd::sharing::run(json, &args),
         Verb::Tend(args) => cmd::tend::run(json, &args),

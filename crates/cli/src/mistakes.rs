@@ -2,6 +2,8 @@
 //! Command lines that nobody can parse, with the hint that helps: a process is named behind a verb, without a
 //! flag.
 
+use std::path::Path;
+
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use cowlab_observe::watch::Wanted;
@@ -10,19 +12,26 @@ use cowlab_schema::Command;
 /// Flags by which people name a process, without their hyphens.
 const PROCESS_FLAGS: [&str; 5] = ["pid", "p", "name", "process", "target"];
 /// Verbs that take one.
-const OF_PROCESSES: [&str; 8] =
-    ["explain", "advise", "doctor", "blame", "watch", "sharing", "tend", "footprint"];
+const OF_PROCESSES: [&str; 6] = ["explain", "blame", "watch", "sharing", "tend", "footprint"];
 
 /// The same error with our hints, of a program that was called with these words.
 pub fn hinted(mut error: Error, words: &[String]) -> Error {
     let hint = match error.kind() {
-        ErrorKind::InvalidSubcommand => text(&error, ContextKind::InvalidSubcommand)
-            .filter(|word| Wanted::parse(word).is_ok_and(|of| of.find().is_ok()))
-            .map(|word| format!("{word} is a process: `{}`", Command::Explain.of(&word))),
+        ErrorKind::InvalidSubcommand => {
+            text(&error, ContextKind::InvalidSubcommand).and_then(|word| instead(&word, words))
+        }
         ErrorKind::UnknownArgument => {
             // "to pass '--pid' as a value": that names no process.
             error.remove(ContextKind::Suggested);
-            text(&error, ContextKind::InvalidArg).and_then(|flag| without_flag(&flag, words))
+            let word = text(&error, ContextKind::InvalidArg);
+            let of_doctor = words.iter().any(|verb| verb == "doctor");
+            word.and_then(|word| match of_doctor && !word.starts_with('-') {
+                true => Some(format!(
+                    "doctor looks at the machine alone: `{}`",
+                    Command::ExplainQuick.of(&word)
+                )),
+                false => without_flag(&word, words),
+            })
         }
         _ => None,
     };
@@ -39,6 +48,24 @@ fn text(error: &Error, kind: ContextKind) -> Option<String> {
         ContextValue::String(text) => Some(text.clone()),
         _ => None,
     }
+}
+
+/// What to type for what is no verb: of advise what answers now, of a process the verb for it.
+fn instead(word: &str, words: &[String]) -> Option<String> {
+    if word == "advise" {
+        let target = words.iter().skip_while(|of| *of != word).find(|of| is_target(of));
+        let target = target.map_or("PID", String::as_str);
+        return Some(match Path::new(target).is_dir() {
+            true => format!("`{}` has the choices of a footprint", Command::PredictRun.of(target)),
+            false => format!("`{}` has the choices", Command::ExplainQuick.of(target)),
+        });
+    }
+    let is_process = Wanted::parse(word).is_ok_and(|of| of.find().is_ok());
+    is_process.then(|| format!("{word} is a process: `{}`", Command::Explain.of(word)))
+}
+
+fn is_target(word: &str) -> bool {
+    word != "advise" && !word.starts_with('-')
 }
 
 /// The command that was meant with a flag for the process.
@@ -89,5 +116,8 @@ mod tests {
             "{said_of_init}"
         );
         assert!(said("wach").contains("'watch'"));
+        assert!(said("advise redis-server").contains("`cowlab explain redis-server --quick`"));
+        assert!(said("advise /tmp").contains("`cowlab predict /tmp`"));
+        assert!(said("doctor 4711").contains("`cowlab explain 4711 --quick`"));
     }
 }

@@ -100,11 +100,13 @@ impl Priced {
     }
 }
 
-/// Whose figures they are that rest on no calibration, and what to do about it.
-pub fn usual_costs() -> String {
+/// Costs that rest on no calibration.
+pub const USUAL_COSTS: &str = "usual costs, within a factor of three";
+
+/// The same, and what to do about it.
+fn usual_costs() -> String {
     format!(
-        "by usual costs, within a factor of three; `{}` (all CPUs for 2 minutes, at a quiet hour) measures this \
-         machine's",
+        "by {USUAL_COSTS}; `{}` (all CPUs for 2 minutes, at a quiet hour) measures this machine's",
         Command::Calibrate
     )
 }

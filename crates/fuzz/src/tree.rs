@@ -61,7 +61,7 @@ pub(crate) fn machine(bytes: &[u8]) {
         drop(check(&facts, &NEED));
         for pid in [1234, 50] {
             if let Ok(process) = ProcessFacts::probe(&root, pid) {
-                verdict::fork_of(&facts, &process);
+                verdict::fork_of(&facts, &process, None, None);
             }
         }
         fs::write(path, before).expect("a file can be written");

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Would a fork of a process fail, and what could the writes after it run into?
+//! Would a fork of a process fail, and what could the writes after it run into? Findings with the figures that
+//! they were decided from; the words are the renderer's. Reads nothing and forks nothing.
 
-mod expected;
-
-use cowlab_schema::fmt::{bytes, size};
 use serde::Serialize;
-
-pub use expected::{Expected, Replication};
 
 use crate::facts::Facts;
 use crate::limits::CAP_SYS_ADMIN;
@@ -24,28 +20,142 @@ pub enum Level {
     WillFail,
 }
 
+/// What Redis says of its replication (INFO, CONFIG GET); `None` where it does not say.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Replication {
+    /// rdb_last_cow_size: copied during the last snapshot.
+    pub last_cow_bytes: Option<u64>,
+    /// connected_slaves.
+    pub replicas: Option<u64>,
+    /// Of client-output-buffer-limit's class replica the hard limit; 0 is none.
+    pub replica_buffer_bytes: Option<u64>,
+    /// repl-diskless-sync.
+    pub diskless: Option<bool>,
+    /// maxmemory; 0 is none.
+    pub max_memory_bytes: Option<u64>,
+    /// used_memory.
+    pub used_memory_bytes: Option<u64>,
+}
+
+/// Room that copies have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Room {
+    pub free_bytes: u64,
+    /// The limit of a control group; else the machine's memory sets it.
+    pub cgroup_file: Option<String>,
+    /// Swap, where it counts as room.
+    pub swap_bytes: u64,
+}
+
+/// A limit on tasks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TaskLimit {
+    pub name: String,
+    pub now: u64,
+    pub limit: u64,
+}
+
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    /// How bad it is.
-    pub level: Level,
-    /// The outcome, in a few words.
-    pub what: String,
-    /// The rule and the numbers that it was decided from.
-    pub why: String,
-    /// The setting or step that helps; empty where nothing needs to be done.
-    pub what_to_do: String,
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Finding {
+    /// vm.overcommit_memory is 1.
+    AlwaysPromised,
+    /// It is 0, which refuses only a mapping larger than RAM and swap; `unpromised_bytes` are MAP_NORESERVE.
+    LargestMapping { largest_bytes: u64, limit_bytes: u64, unpromised_bytes: u64 },
+    /// It is 2: `allowed_bytes` are CommitLimit less the reserves.
+    Commit {
+        committed_bytes: u64,
+        asked_bytes: u64,
+        allowed_bytes: u64,
+        ratio_percent: Option<u64>,
+    },
+    /// The setting, or the machine's memory, cannot be read.
+    PromiseUnknown { asked_bytes: u64 },
+    /// There is room for one more task.
+    Tasks { limits: Vec<TaskLimit> },
+    /// There is none: EAGAIN.
+    TasksReached(TaskLimit),
+    /// Every private page copied, against the machine's memory.
+    Copies { need_bytes: u64, available_bytes: u64, swap_bytes: u64, locked_bytes: u64 },
+    /// The copies that are expected, against the least room there is.
+    Expected { copied_bytes: u64, need_bytes: u64, room: Room },
+    /// A full synchronisation forks as a snapshot does, and keeps what is written meanwhile for each replica
+    /// in a buffer as well; a `buffer_bytes` of 0 has no bound.
+    FullSynchronisation {
+        diskless: Option<bool>,
+        replicas: u64,
+        buffer_bytes: u64,
+        need_bytes: u64,
+        room: Room,
+        max_memory_bytes: Option<u64>,
+        used_memory_bytes: Option<u64>,
+    },
+    /// Every private page copied, against a control group: above memory.max the OOM killer acts, above
+    /// memory.high the kernel slows the group down.
+    Cgroup { file: String, limit_bytes: u64, free_bytes: u64, need_bytes: u64, is_hard: bool },
+    /// Private hugetlb pages come from a pool: without a free one the child is killed, not the copy
+    /// delayed (hugetlb_cow in mm/hugetlb.c).
+    Hugetlb { private_bytes: u64, free_bytes: u64 },
+    /// Limits of its control group cannot be seen from here.
+    HiddenCgroup,
+    /// Mappings that a child does not get (MADV_DONTFORK), or gets empty (MADV_WIPEONFORK).
+    LeftOut { not_inherited_bytes: u64, wiped_bytes: u64 },
+    /// What the stop grows with.
+    Entries {
+        entries: u64,
+        huge_bytes: u64,
+        huge_page_bytes: u64,
+        base_bytes: u64,
+        huge_pages_are_off: bool,
+    },
+}
+
+impl Finding {
+    pub fn level(&self) -> Level {
+        let is_bad = |is_bad: bool, level: Level| if is_bad { level } else { Level::Ok };
+        match self {
+            Finding::LargestMapping { largest_bytes, limit_bytes, .. } => {
+                is_bad(largest_bytes > limit_bytes, Level::WillFail)
+            }
+            Finding::Commit { committed_bytes, asked_bytes, allowed_bytes, .. } => is_bad(
+                committed_bytes.saturating_add(*asked_bytes) >= *allowed_bytes,
+                Level::WillFail,
+            ),
+            Finding::TasksReached(_) => Level::WillFail,
+            Finding::PromiseUnknown { .. } | Finding::HiddenCgroup => Level::Warning,
+            Finding::Copies { need_bytes, available_bytes, .. } => {
+                is_bad(need_bytes > available_bytes, Level::Warning)
+            }
+            Finding::Expected { need_bytes, room, .. } => {
+                is_bad(*need_bytes > room.free_bytes, Level::Warning)
+            }
+            Finding::FullSynchronisation { buffer_bytes, need_bytes, room, .. } => {
+                is_bad(*buffer_bytes == 0 || *need_bytes > room.free_bytes, Level::Warning)
+            }
+            Finding::Cgroup { free_bytes, need_bytes, .. } => {
+                is_bad(need_bytes > free_bytes, Level::Warning)
+            }
+            Finding::Hugetlb { private_bytes, free_bytes } => {
+                is_bad(private_bytes > free_bytes, Level::Warning)
+            }
+            _ => Level::Ok,
+        }
+    }
 }
 
 /// What one fork of a process would meet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Verdict {
-    /// The verdict in one sentence.
-    pub sentence: String,
-    /// Whether fork itself is refused, and by which rule.
-    pub promise: String,
+    /// The worst of all findings.
+    pub level: Level,
     /// Worst first.
+    #[serde(skip)]
     pub findings: Vec<Finding>,
+    /// Whether all that may refuse it could be seen.
+    pub is_certain: bool,
+    /// The least room that copies have; `None` where that is not known.
+    pub room: Option<Room>,
     /// Page tables that the child gets at fork, at most.
     pub page_table_bytes: u64,
     /// Private memory that the two share after fork, in RAM or in swap.
@@ -58,22 +168,26 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// The worst level of all findings.
-    pub fn level(&self) -> Level {
-        self.findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok)
+    /// Whether the kernel promises the child its memory.
+    pub fn promise(&self) -> Option<&Finding> {
+        self.findings.iter().find(|one| {
+            matches!(
+                one,
+                Finding::AlwaysPromised
+                    | Finding::LargestMapping { .. }
+                    | Finding::Commit { .. }
+                    | Finding::PromiseUnknown { .. }
+            )
+        })
     }
 }
 
-/// What one fork of `process` on the machine of `facts` would meet. Reads nothing and forks nothing.
-pub fn fork_of(facts: &Facts, process: &ProcessFacts) -> Verdict {
-    fork_expecting(facts, process, None, None)
-}
-
-/// The same with what is known of the writes after it, and of a Redis server's replicas.
-pub fn fork_expecting(
+/// What one fork of `process` on the machine of `facts` would meet, where `copied_bytes` are expected to be copied
+/// after it, and a Redis server said what its replicas may need.
+pub fn fork_of(
     facts: &Facts,
     process: &ProcessFacts,
-    expected: Option<&Expected>,
+    copied_bytes: Option<u64>,
     replication: Option<&Replication>,
 ) -> Verdict {
     let tables = process.inherited_tables_bytes;
@@ -81,79 +195,83 @@ pub fn fork_expecting(
     let private_bytes = process.anonymous_bytes.saturating_add(process.swapped_bytes.unwrap_or(0));
     let worst_case_bytes = private_bytes.saturating_add(page_table_bytes);
     // No more can be copied than there is.
-    let capped = |of: &Expected| Expected {
-        copied_bytes: of.copied_bytes.min(private_bytes),
-        source: of.source.clone(),
-    };
-    let expected = expected.map(capped);
-    let expected_bytes = expected.as_ref().map(|of| of.copied_bytes + page_table_bytes);
+    let copied_bytes = copied_bytes.map(|bytes| bytes.min(private_bytes));
+    let expected_bytes = copied_bytes.map(|bytes| bytes + page_table_bytes);
+    let room = room(facts, process);
     let mut findings = vec![overcommit(facts, process)];
     findings.extend(tasks(facts, process));
-    findings.extend(
-        expected.as_ref().and_then(|of| expected::copies(facts, process, of, page_table_bytes)),
-    );
-    findings.extend(replication.and_then(|of| {
-        let copied = expected_bytes.unwrap_or(worst_case_bytes);
-        expected::full_synchronisation(facts, process, of, copied)
+    if let (Some(copied_bytes), Some(need_bytes), Some(room)) =
+        (copied_bytes, expected_bytes, &room)
+    {
+        findings.push(Finding::Expected { copied_bytes, need_bytes, room: room.clone() });
+    }
+    findings.extend(replication.zip(room.clone()).and_then(|(replication, room)| {
+        full_synchronisation(replication, room, expected_bytes.unwrap_or(worst_case_bytes))
     }));
-    findings.extend(copies(facts, process, worst_case_bytes));
-    findings.extend(cgroups(process, worst_case_bytes));
+    findings.extend(facts.memory.as_ref().map(|memory| Finding::Copies {
+        need_bytes: worst_case_bytes,
+        available_bytes: memory.available_bytes.unwrap_or(memory.free_bytes),
+        swap_bytes: memory.swap_free_bytes,
+        // A copy that the parent makes of a locked page is locked too.
+        locked_bytes: process.locked_bytes.unwrap_or(0),
+    }));
+    let cgroup = &process.cgroup;
+    for (bound, is_hard) in [(cgroup.tightest_max(), true), (cgroup.tightest_high(), false)] {
+        findings.extend(bound.map(|bound| Finding::Cgroup {
+            file: bound.file.clone(),
+            limit_bytes: bound.limit_bytes,
+            free_bytes: bound.free_bytes(),
+            need_bytes: worst_case_bytes,
+            is_hard,
+        }));
+    }
     findings.extend(hugetlb(facts, process));
-    findings.extend(hidden(process));
-    findings.extend(left_out(process));
-    findings.extend(huge(facts, process));
-    let promise = match findings[0].level {
-        Level::Ok => format!("no: {}", findings[0].why),
-        _ => findings[0].what.clone(),
-    };
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
-    let mut verdict = Verdict {
-        sentence: String::new(),
-        promise,
+    findings.extend(cgroup.is_hidden.then_some(Finding::HiddenCgroup));
+    let (not_inherited_bytes, wiped_bytes) = (process.not_inherited_bytes, process.wiped_bytes);
+    findings.extend(
+        (not_inherited_bytes + wiped_bytes > 0)
+            .then_some(Finding::LeftOut { not_inherited_bytes, wiped_bytes }),
+    );
+    findings.extend(entries(facts, process));
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.level()));
+    Verdict {
+        level: findings[0].level(),
         findings,
+        is_certain: facts.overcommit.memory.is_some()
+            && facts.memory.is_some()
+            && !cgroup.is_hidden,
+        room,
         page_table_bytes,
         private_bytes,
         worst_case_bytes,
         expected_bytes,
-    };
-    verdict.sentence = expected::sentence(facts, process, &verdict, expected.as_ref());
-    verdict
+    }
 }
 
-fn finding(level: Level, what: &str, why: String, what_to_do: impl Into<String>) -> Finding {
-    Finding { level, what: what.to_owned(), why, what_to_do: what_to_do.into() }
+fn room(facts: &Facts, process: &ProcessFacts) -> Option<Room> {
+    let machine = facts.memory.as_ref().map(|memory| {
+        let available = memory.available_bytes.unwrap_or(memory.free_bytes);
+        let swap_bytes = memory.swap_free_bytes;
+        Room { free_bytes: available.saturating_add(swap_bytes), cgroup_file: None, swap_bytes }
+    });
+    let group = process.cgroup.tightest_max().map(|bound| Room {
+        free_bytes: bound.free_bytes(),
+        cgroup_file: Some(bound.file.clone()),
+        swap_bytes: 0,
+    });
+    machine.into_iter().chain(group).min_by_key(|room| room.free_bytes)
 }
 
 /// `__vm_enough_memory` of mm/util.c, which fork calls once for each accounted mapping.
 fn overcommit(facts: &Facts, process: &ProcessFacts) -> Finding {
-    let asked = process.accounted_bytes;
+    let asked_bytes = process.accounted_bytes;
     match (facts.overcommit.memory, &facts.memory) {
-        (Some(1), _) => finding(
-            Level::Ok,
-            "the kernel promises the child its memory",
-            "vm.overcommit_memory is 1: nothing is refused".into(),
-            "",
-        ),
-        (Some(0), Some(memory)) => {
-            let all = memory.total_bytes.saturating_add(memory.swap_total_bytes);
-            let largest = process.largest_accounted_bytes;
-            let unpromised = match process.unpromised_bytes {
-                0 => String::new(),
-                size => format!("; its MAP_NORESERVE mappings ({}) do not count", bytes(size)),
-            };
-            let why = format!(
-                "vm.overcommit_memory is 0, which refuses only a mapping larger than RAM and swap \
-                 ({}); its largest has {}{unpromised}",
-                bytes(all),
-                bytes(largest)
-            );
-            if largest <= all {
-                return finding(Level::Ok, "the kernel promises the child its memory", why, "");
-            }
-            let help = "set vm.overcommit_memory to 1, or exclude the mapping from fork with \
-                        madvise(MADV_DONTFORK)";
-            finding(Level::WillFail, "fork fails with ENOMEM", why, help)
-        }
+        (Some(1), _) => Finding::AlwaysPromised,
+        (Some(0), Some(memory)) => Finding::LargestMapping {
+            largest_bytes: process.largest_accounted_bytes,
+            limit_bytes: memory.total_bytes.saturating_add(memory.swap_total_bytes),
+            unpromised_bytes: process.unpromised_bytes,
+        },
         (Some(2), Some(memory)) if memory.commit_limit_bytes.is_some() => {
             let limit = memory.commit_limit_bytes.unwrap_or_default();
             let reserved =
@@ -163,33 +281,14 @@ fn overcommit(facts: &Facts, process: &ProcessFacts) -> Finding {
             let admin = reserved(facts.overcommit.admin_reserve_bytes, !is_admin);
             let share = process.virtual_bytes.unwrap_or(0) / 32;
             let user = reserved(facts.overcommit.user_reserve_bytes, true).min(share);
-            let allowed = limit.saturating_sub(admin).saturating_sub(user);
-            let after = memory.committed_bytes.saturating_add(asked);
-            let why = format!(
-                "vm.overcommit_memory is 2: {} are promised and the child's private writable \
-                 mappings add {}, which makes {} of {} (CommitLimit less the reserves)",
-                bytes(memory.committed_bytes),
-                bytes(asked),
-                bytes(after),
-                bytes(allowed)
-            );
-            if after < allowed {
-                return finding(Level::Ok, "the kernel promises the child its memory", why, "");
+            Finding::Commit {
+                committed_bytes: memory.committed_bytes,
+                asked_bytes,
+                allowed_bytes: limit.saturating_sub(admin).saturating_sub(user),
+                ratio_percent: facts.overcommit.ratio_percent,
             }
-            let help = format!(
-                "set vm.overcommit_memory to 1, or raise vm.overcommit_ratio (now {}) or add swap: \
-                 {} are missing",
-                facts.overcommit.ratio_percent.map_or("unknown".into(), |r| format!("{r}%")),
-                bytes(after - allowed + 1)
-            );
-            finding(Level::WillFail, "fork fails with ENOMEM", why, help)
         }
-        _ => finding(
-            Level::Warning,
-            "whether the kernel promises the child its memory is not known",
-            format!("vm.overcommit_memory or meminfo is not readable; fork asks {}", bytes(asked)),
-            "make /proc/sys/vm/overcommit_memory and /proc/meminfo readable",
-        ),
+        _ => Finding::PromiseUnknown { asked_bytes },
     }
 }
 
@@ -206,149 +305,52 @@ fn tasks(facts: &Facts, process: &ProcessFacts) -> Vec<Finding> {
             .map(|(now, limit)| ("kernel.threads-max".into(), now, limit)),
         now.zip(facts.tasks.pid_max).map(|(now, limit)| ("kernel.pid_max".into(), now, limit)),
     ];
-    let mut findings = Vec::new();
-    let mut counts = Vec::new();
-    for (name, now, limit) in known.into_iter().flatten() {
-        let why = format!("{name}: {now} of {limit} tasks");
-        if now >= limit {
-            let help = format!("raise {name}, or end tasks that count against it");
-            findings.push(finding(Level::WillFail, "fork fails with EAGAIN", why, help));
-        } else {
-            counts.push(why);
-        }
+    let limit = |(name, now, limit)| TaskLimit { name, now, limit };
+    let (reached, limits): (Vec<_>, Vec<_>) =
+        known.into_iter().flatten().map(limit).partition(|of| of.now >= of.limit);
+    match (reached.is_empty(), limits.is_empty()) {
+        (true, true) => Vec::new(),
+        (true, false) => vec![Finding::Tasks { limits }],
+        (false, _) => reached.into_iter().map(Finding::TasksReached).collect(),
     }
-    if findings.is_empty() && !counts.is_empty() {
-        findings.push(finding(Level::Ok, "there is room for one more task", counts.join("; "), ""));
-    }
-    findings
 }
 
-/// Every private page copied, against the machine's memory.
-fn copies(facts: &Facts, process: &ProcessFacts, worst: u64) -> Option<Finding> {
-    let memory = facts.memory.as_ref()?;
-    let available = memory.available_bytes.unwrap_or(memory.free_bytes);
-    let swap = memory.swap_free_bytes;
-    let locked = process.locked_bytes.unwrap_or(0);
-    let why = format!(
-        "if every private page is written while the child lives, the copies and the page tables \
-         take {}; available are {} and {} of swap, and {} of the memory is locked",
-        bytes(worst),
-        bytes(available),
-        bytes(swap),
-        bytes(locked)
-    );
-    // A copy that the parent makes of a locked page is locked too.
-    Some(if worst <= available {
-        finding(Level::Ok, "all copies fit into memory", why, "")
-    } else if worst <= available.saturating_add(swap) && locked <= available {
-        let help = "fork while few pages are written, or free memory, so that copies need no swap";
-        finding(Level::Warning, "the copies may be swapped out while the child lives", why, help)
-    } else {
-        let help = "fork while few pages are written, free memory or add swap, or exclude what the \
-                    child does not need with madvise(MADV_DONTFORK)";
-        finding(
-            Level::Warning,
-            "the OOM killer may end a process while pages are copied",
-            why,
-            help,
-        )
+fn full_synchronisation(of: &Replication, room: Room, copied_bytes: u64) -> Option<Finding> {
+    // The replica that asks for it is one at least, connected or not.
+    let replicas = of.replicas.unwrap_or(0).max(1);
+    let buffer_bytes = of.replica_buffer_bytes?;
+    Some(Finding::FullSynchronisation {
+        diskless: of.diskless,
+        replicas,
+        buffer_bytes,
+        need_bytes: copied_bytes.saturating_add(buffer_bytes.saturating_mul(replicas)),
+        room,
+        max_memory_bytes: of.max_memory_bytes.filter(|max| *max > 0),
+        used_memory_bytes: of.used_memory_bytes,
     })
 }
 
-/// The same against the limits of the process's control groups.
-fn cgroups(process: &ProcessFacts, worst: u64) -> Vec<Finding> {
-    let limits = [
-        (process.cgroup.tightest_max(), "the OOM killer may end a process of the control group"),
-        (process.cgroup.tightest_high(), "the kernel may slow the control group down"),
-    ];
-    let judge = |(bound, what): (Option<&crate::cgroup::MemoryBound>, &str)| {
-        let bound = bound?;
-        let why = format!(
-            "{} is {}, of which {} are free or can be given up; copies and page tables take up to {}",
-            bound.file,
-            bytes(bound.limit_bytes),
-            bytes(bound.free_bytes()),
-            bytes(worst)
-        );
-        if worst <= bound.free_bytes() {
-            return Some(finding(Level::Ok, "all copies fit into the control group", why, ""));
-        }
-        let least = bound.limit_bytes.saturating_add(worst - bound.free_bytes());
-        let help =
-            format!("raise {} to {least} or more, or fork while few pages are written", bound.file);
-        Some(finding(Level::Warning, what, why, help))
-    };
-    limits.into_iter().filter_map(judge).collect()
-}
-
-/// Private hugetlb pages come from a pool: without a free one the child is killed, not the copy
-/// delayed (hugetlb_cow in mm/hugetlb.c).
 fn hugetlb(facts: &Facts, process: &ProcessFacts) -> Option<Finding> {
-    let private = process.hugetlb_bytes.filter(|private| *private > 0)?;
+    let private_bytes = process.hugetlb_bytes.filter(|private| *private > 0)?;
     let memory = facts.memory.as_ref()?;
     let promised = memory.hugetlb_reserved_pages.unwrap_or(0);
     let free = memory.hugetlb_free_pages?.saturating_sub(promised);
-    let free = free.saturating_mul(memory.hugetlb_page_bytes?);
-    let why = format!(
-        "{} are private pages of the hugetlb pool, which has {} free that nobody was promised",
-        bytes(private),
-        bytes(free)
-    );
-    Some(if private <= free {
-        finding(Level::Ok, "the hugetlb pool holds all copies", why, "")
-    } else {
-        let help = "raise vm.nr_hugepages, or map these pages shared or with MADV_DONTFORK";
-        finding(
-            Level::Warning,
-            "the child may be killed (SIGBUS) when the parent writes",
-            why,
-            help,
-        )
-    })
-}
-
-/// Limits that cannot be seen from here.
-fn hidden(process: &ProcessFacts) -> Option<Finding> {
-    process.cgroup.is_hidden.then(|| {
-        finding(
-            Level::Warning,
-            "limits of its control group are not known",
-            "its group is outside of this container's".into(),
-            "run this where its control group is mounted: on the host, or in its own container",
-        )
-    })
-}
-
-/// What the process keeps out of fork itself.
-fn left_out(process: &ProcessFacts) -> Option<Finding> {
-    let (kept, wiped) = (process.not_inherited_bytes, process.wiped_bytes);
-    (kept + wiped > 0).then(|| {
-        let why = format!(
-            "mappings of {} are not inherited (MADV_DONTFORK) and of {} are empty in the child \
-             (MADV_WIPEONFORK): neither is counted as copied",
-            bytes(kept),
-            bytes(wiped)
-        );
-        finding(Level::Ok, "a part of the process is left out of fork", why, "")
+    Some(Finding::Hugetlb {
+        private_bytes,
+        free_bytes: free.saturating_mul(memory.hugetlb_page_bytes?),
     })
 }
 
 /// How much of the memory fork handles by the huge page.
-fn huge(facts: &Facts, process: &ProcessFacts) -> Option<Finding> {
-    let pmd = facts.thp.as_ref()?.pmd_size_bytes?;
-    let huge = process.huge_bytes?;
-    let base = process.anonymous_bytes.saturating_sub(huge);
-    let entries = base / facts.page_size_bytes.max(1) + huge / pmd.max(1);
-    let why = format!(
-        "fork copies about {entries} page-table entries: {} are in huge pages of {}, {} in smaller \
-         ones; a write splits a huge page and copies one base page",
-        bytes(huge),
-        size(pmd),
-        bytes(base)
-    );
-    let help = match process.thp_enabled {
-        Some(false) if base >= pmd => "huge pages are switched off for it (PR_SET_THP_DISABLE)",
-        _ => "",
-    };
-    Some(finding(Level::Ok, "the stop at fork grows with the page-table entries", why, help))
+fn entries(facts: &Facts, process: &ProcessFacts) -> Option<Finding> {
+    let huge_page_bytes = facts.thp.as_ref()?.pmd_size_bytes?;
+    let huge_bytes = process.huge_bytes?;
+    let base_bytes = process.anonymous_bytes.saturating_sub(huge_bytes);
+    Some(Finding::Entries {
+        entries: base_bytes / facts.page_size_bytes.max(1) + huge_bytes / huge_page_bytes.max(1),
+        huge_bytes,
+        huge_page_bytes,
+        base_bytes,
+        huge_pages_are_off: process.thp_enabled == Some(false) && base_bytes >= huge_page_bytes,
+    })
 }

@@ -4,36 +4,30 @@
 
 mod choices;
 mod forecast;
-mod sentence;
 #[cfg(test)]
 mod tests;
 
 use serde::Serialize;
 
 use crate::application::ApplicationProfile;
-use crate::cost::{Predicted, Unanswerable, Vmas};
-use crate::profile::{MachineProfile, Writer};
+use crate::cost::{Predicted, Unanswerable};
+use crate::profile::MachineProfile;
 
 pub use forecast::Forecast;
-pub use sentence::{best, sentence};
 
 /// What a choice needs of the machine beyond its profile.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Surroundings {
     /// Sizes that anonymous memory could be made of besides the base page and the huge page.
     pub mthp_sizes_bytes: Vec<u64>,
-    /// Why a program here does not get huge pages; `None` if it gets them by madvise.
-    pub no_huge_pages: Option<String>,
     /// Why the program cannot be tended; `None` if it can.
     pub no_tend: Option<String>,
     /// The process as it is named to a verb, where it is one that runs.
     pub target: Option<String>,
     /// What the server says of itself, where it was asked.
     pub server: Option<Server>,
-    /// Whether this kernel has `vm.cow_precopy`.
-    pub precopy: bool,
-    /// Whether a second CPU is there for another thread of the process.
-    pub other_cpus: bool,
+    /// Policies of a patched kernel that are asked for.
+    pub policies: Vec<String>,
 }
 
 /// A server that saves its memory, as it says itself.
@@ -121,27 +115,6 @@ impl Choice {
     }
 }
 
-/// A process shaped like the application under a choice, for a probe to run.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Shape {
-    /// Whether the child is spawned, not forked.
-    pub spawned: bool,
-    /// Base pages.
-    pub pages: u64,
-    /// Base pages that are written.
-    pub written: u64,
-    /// Who writes.
-    pub writer: Writer,
-    /// Whether the written pages lie apart, evenly over the memory, instead of side by side.
-    pub spread: bool,
-    /// Other running threads.
-    pub threads: u32,
-    /// Size of the pages.
-    pub page_size_bytes: u64,
-    /// Its mappings.
-    pub vmas: Vmas,
-}
-
 /// One line of advice.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Advice {
@@ -153,8 +126,6 @@ pub struct Advice {
     pub step: String,
     /// What it would cost then, or why that cannot be said.
     pub forecast: Result<Forecast, String>,
-    /// What to run to see it, or why it cannot be tried here.
-    pub shape: Result<Shape, String>,
     /// What the forecast rests on, and what it takes for granted.
     pub notes: Vec<String>,
 }
@@ -186,6 +157,31 @@ pub fn advise(
     let mut advice = vec![now];
     advice.append(&mut others);
     Ok(advice)
+}
+
+/// What an operator can take today, on this kernel, without changing the program: what takes least comes
+/// first, and of that what saves most. `None` where nothing saves a tenth.
+pub fn best(advice: &[Advice]) -> Option<(&Advice, Forecast)> {
+    let forecast = |one: &Advice| one.forecast.clone().ok();
+    let now = advice.iter().find(|one| one.choice == Choice::AsItIs).and_then(forecast)?;
+    let best = |measure: fn(&Forecast) -> f64| {
+        advice
+            .iter()
+            .filter(|one| one.choice.means() <= Means::Setting)
+            .filter_map(|one| Some((one, forecast(one)?)))
+            .filter(|(_, then)| measure(then) < measure(&now) * (1.0 - WORTH))
+            .min_by(|a, b| {
+                let means = |one: &Advice| one.choice.means();
+                means(a.0).cmp(&means(b.0)).then(measure(&a.1).total_cmp(&measure(&b.1)))
+            })
+    };
+    let total = best(Forecast::time_ns);
+    let stop = best(|forecast| forecast.stop_ns.value);
+    // What takes more is not worth naming before what takes less, if that shortens the stop.
+    let total = total.filter(|(one, _)| {
+        stop.as_ref().is_none_or(|(other, _)| one.choice.means() <= other.choice.means())
+    });
+    total.or(stop)
 }
 
 /// A figure that is known exactly.

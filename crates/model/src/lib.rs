@@ -6,7 +6,6 @@ pub mod application;
 pub mod cost;
 pub mod profile;
 pub mod regression;
-pub mod snapshot;
 pub mod stats;
 
 pub use stats::Estimate;

@@ -2,7 +2,6 @@
 //! The vocabulary: each bench's parameters and metrics, and their names in samples, on the command
 //! line, in probes and in the documentation, each declared once. No I/O.
 
-pub mod advise;
 mod bench;
 pub mod blame;
 pub mod calibrate;
@@ -89,7 +88,6 @@ pub const BENCHES: &[&Bench] = &[
     footprint::BENCH,
     blame::BENCH,
     predict::BENCH,
-    advise::BENCH,
     watch::BENCH,
     sharing::BENCH,
 ];

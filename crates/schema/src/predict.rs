@@ -25,12 +25,12 @@ bench! {
         page_size_bytes: u64;
         /// What the kernel copies at a fault; `defer`: page tables after fork
         policy: Policy;
-        /// Of a program that works between two forks; stored where it is so
+        /// Of a program that works between two forks
         among_work: bool;
     }
 
     metrics {
-        /// Fork and writes; of a policy, the simulated run
+        /// Fork and writes
         elapsed_ns: ns;
         /// The interval's lower end
         elapsed_low_ns: ns;
@@ -48,15 +48,5 @@ bench! {
         first_write_ns: ns;
         /// Memory that the copies take
         extra_bytes: bytes;
-        /// What the policy would gain of the rate
-        gain_percent: percent;
-        /// What it gained
-        measured_gain_percent: percent;
-        /// Faults under it
-        cow_faults: faults;
-        /// Pages that it copies ahead
-        precopy_pages: pages;
-        /// Of them, those that are never written
-        precopy_wasted_pages: pages;
     }
 }

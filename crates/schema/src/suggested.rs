@@ -30,12 +30,6 @@ macro_rules! commands {
 }
 
 commands! {
-    /// What each choice would change for a process.
-    Advise = "advise PID",
-    /// The same of a server that is asked.
-    AdviseRedis = "advise redis://HOST:PORT",
-    /// The same, whole.
-    AdviseTables = "advise PID --tables",
     /// Which code copies.
     Blame = "blame PID",
     /// The same for a minute: time to make it fork.
@@ -44,18 +38,14 @@ commands! {
     BlameCommand = "blame -- COMMAND",
     /// Make the machine profile.
     Calibrate = "calibrate",
-    /// One policy of the kernel that runs.
-    CowFaults = "bench cow-faults --policy next",
-    /// What its next fork meets.
-    Doctor = "doctor PID",
-    /// The same of a server that is asked.
-    DoctorRedis = "doctor --redis redis://HOST:PORT",
-    /// Each thing that was looked at.
-    DoctorTables = "doctor PID --tables",
-    /// The same of the machine alone.
+    /// What can be measured here.
     DoctorMachine = "doctor --tables",
-    /// One program in plain words.
+    /// One program.
     Explain = "explain PID",
+    /// The same at once.
+    ExplainQuick = "explain PID --quick",
+    /// The same with every choice.
+    ExplainTables = "explain PID --tables",
     /// The same of a server that is asked.
     ExplainRedis = "explain redis://HOST:PORT",
     /// What a process maps and writes.
@@ -64,16 +54,16 @@ commands! {
     FootprintForks = "footprint PID --forks 1",
     /// Record a program's events.
     TraceRecord = "trace record -- COMMAND",
-    /// Kernel policies side by side.
-    KernelCowFaults = "kernel bench cow-faults --policy off,next",
-    /// Forks that copy page tables, and that leave them for later.
-    KernelForkSweep = "kernel bench fork-sweep --set policy=off,defer",
     /// The patched kernel.
     KernelBoot = "kernel boot",
     /// A kernel that records its functions.
     KernelBuildTraced = "kernel build --variant traced",
     /// A fork, priced.
-    Predict = "predict --size-bytes 1GiB",
+    Predict = "predict 1GiB",
+    /// The forks of a footprint.
+    PredictRun = "predict PID",
+    /// The same with every choice.
+    PredictTables = "predict PID --tables",
     /// A run with all its tables.
     Report = "report PID",
     /// Which memory workers share, now.

@@ -32,11 +32,6 @@ macro_rules! summaries {
 
 /// Every verb that has one.
 pub const SUMMARIES: &[Summary] = summaries! {
-    one "advise" {
-        sentence: "the answer",
-        application: "what the program maps and writes, as far as it is known",
-        advice: "each choice: `choice`, `what`, `step`, `forecast`, `shape`, `notes`",
-    }
     list "bench", "kernel bench", "study ccow", "study next-page" {
         bench: "the bench",
         params: "its parameters",
@@ -121,28 +116,33 @@ pub const SUMMARIES: &[Summary] = summaries! {
     one "doctor" {
         facts: "the machine",
         capabilities: "what cowlab can use, whether it is here, and what it needs",
-        fork: "of one process: whether its next fork is refused, and what it may take",
-        stop_ns: "of one process: `value`, `low`, `high`, and whether `is_calibrated`",
-        last_fork_ns:
-            "of a Redis that was asked: how long its last fork stopped it, by its own clock",
-        processes: "of several processes: each one's",
     }
     one "explain" {
         pid: "the program's process: of a worker, its parent",
         name: "its name",
-        fork: "whether its next fork is refused, and what it may take, as `doctor` says it",
-        stop_ns: "its next stop: `value`, `low`, `high`, and whether `is_calibrated`",
+        fork:
+            "whether its next fork is refused, and what it may take: `sentence`, `level`, `findings` \
+             (`level`, `what`, `why`, `what_to_do`), `room`, `page_table_bytes`, `private_bytes`, \
+             `worst_case_bytes`, `expected_bytes`",
+        stop_ns:
+            "its stop: `value`, `low`, `high`, and its `source`: `measured`, `asked`, `calibrated` or \
+             `usual`, the best there is; null where it has no price",
+        copied_bytes:
+            "what is copied after a fork, in the same way; also by its living `children`, or `assumed`",
         last_fork_ns:
             "of a Redis that was asked: how long its last fork stopped it, by its own clock; else null",
+        children: "its living children; null where they may not be looked at",
         seen_forks:
-            "what it did while it was watched: `duration_s`, `forks`, `executed` (of the \
-             children), `spawns` (by vfork and posix_spawn), `stop_ns` (the median) and \
-             `longest_stop_ns`; null where that was not seen",
-        sharing: "what its workers share, as `sharing` says it; null without workers",
+            "what it did while it was watched: `duration_s`, `forks`, `executed` and `ended` (of the \
+             children), `spawns` (by vfork and posix_spawn), `stop_ns` (the median), \
+             `shortest_stop_ns` and `longest_stop_ns`; null where that was not seen",
+        sharing: "what its workers share, as `sharing` says it; null without workers, or if `--quick`",
         copies:
             "which code copied pages meanwhile, as `blame` says it; null where that was not seen",
-        advice_sentence: "what would help, in a sentence; null where that is not known",
-        advice: "each choice, as `advise` says it",
+        advice_sentence: "the stop, the copies and what would help, in a sentence",
+        application: "what the prices rest on; null where it has none",
+        advice: "each choice: `choice`, `what`, `step`, `forecast`, `notes`",
+        processes: "of several targets, instead of all these: each one's",
     }
     one "footprint" {
         method: "how writes were seen",
@@ -192,17 +192,13 @@ pub const SUMMARIES: &[Summary] = summaries! {
     one "man" {
         output: "the folder",
     }
-    list "predict" {
-        write_fraction: "the share that is written",
-        question: "the fork that was priced",
-        prediction: "`elapsed_ns`, `fork_ns`, `write_ns`, `extra_bytes`, `notes`",
-        deferred:
-            "of base pages, a kernel with `vm.cow_defer`: `fork_ns`, `first_write_ns`, `tables_ns`",
-    }
-    one "predict policies" {
-        checked: "predictions that were measured as well",
-        median_error_points: "their median difference, in percentage points",
-        emulated: "how what they rest on was emulated, where it was",
+    one "predict" {
+        answers:
+            "of sizes: `write_fraction`, `question`, `prediction` (`elapsed_ns`, `fork_ns`, `write_ns`, \
+             `extra_bytes`, `notes`), and with `--policy defer` `deferred`",
+        sentence: "of a footprint: the answer",
+        application: "of a footprint: what the program maps and writes",
+        advice: "of a footprint: each choice, as `explain` has it",
     }
     one "sharing" {
         sentences: "the answer",

@@ -62,7 +62,7 @@ pub fn only(wanted: &Wanted) -> Result<i32> {
 
 /// The process here with the server's own number, if it has run for as long: in a container or on
 /// another machine that number is somebody else's.
-pub fn local_pid(asked: &Asked) -> Result<i32> {
+fn local_pid(asked: &Asked) -> Result<i32> {
     let Some(server) = &asked.process else {
         bail!("the server does not say its pid: name it by its pid")
     };

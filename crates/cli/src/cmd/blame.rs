@@ -18,8 +18,8 @@ use cowlab_store::stacks::STACKS_FILE;
 use cowlab_store::{Missing, Sample};
 use rustix::process::{getpriority_process, setpriority_process};
 
-use crate::application::trigger;
 use crate::args::BlameArgs;
+use crate::diagnosis::trigger;
 use crate::run_life::{Report, RunLife};
 use crate::usage::{EndedWith, WrongUsage, cannot_start};
 use crate::{output, signals};

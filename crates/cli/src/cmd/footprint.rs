@@ -25,8 +25,8 @@ use cowlab_observe::footprint::{Method, Spans, live};
 use cowlab_store::Missing;
 use serde::Serialize;
 
-use crate::application::worker;
 use crate::args::{FootprintArgs, only};
+use crate::diagnosis::worker;
 use crate::output;
 use crate::run_life::{Report, RunLife};
 use crate::signals;

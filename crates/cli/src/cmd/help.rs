@@ -5,7 +5,7 @@ use anyhow::Result;
 use clap::CommandFactory;
 use serde_json::json;
 
-use crate::args::{Cli, TOPICS, Topic};
+use crate::args::{Cli, TOPICS, Topic, topics};
 use crate::output;
 use crate::usage::WrongUsage;
 
@@ -22,6 +22,9 @@ pub fn run(json: bool, words: &[String]) -> Result<()> {
     if json && words.is_empty() {
         let topics: Vec<_> = TOPICS.iter().map(|topic| topic.name).collect();
         return output::json_of(json!({ "topics": topics }), &[], &[]);
+    }
+    if words.is_empty() {
+        return output::print(&format!("{}\n{}\n", Cli::command().render_help(), topics()));
     }
     let mut command = &Cli::command();
     for word in words {

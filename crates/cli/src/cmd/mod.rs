@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One file a verb.
 
-pub mod advise;
 pub mod bench;
 pub mod blame;
 pub mod calibrate;

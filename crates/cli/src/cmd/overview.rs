@@ -10,25 +10,27 @@ use anyhow::Result;
 use cowlab_machine::capability::{self, Capability};
 use cowlab_machine::limits::CAP_SYS_PTRACE;
 use cowlab_machine::{Facts, Root, Stat};
-use cowlab_model::application::Children;
+use cowlab_model::advice::Surroundings;
+use cowlab_model::application::{ApplicationProfile, Children};
+use cowlab_model::profile::MachineProfile;
 use cowlab_observe::Target;
 use cowlab_observe::forkers::{self, Forker, Seen};
 use cowlab_observe::sharing::Sharing;
 use cowlab_observe::watch::Wanted;
 use cowlab_schema::Command;
 use cowlab_store::Missing;
-use cowlab_tend::Survey;
 use cowlab_tend::privileges::allow_files;
 use serde::Serialize;
 
-use crate::application::saves_by_fork;
-use crate::cmd::doctor::screen::abilities;
-use crate::next_stop::{NextStop, Prices};
+use crate::args::ProfileArgs;
+use crate::cmd::doctor::abilities;
+use crate::diagnosis::{Amount, TargetFacts, diagnose, price};
 use crate::output;
+use crate::profile_file::Priced;
 
 /// What a page costs that is looked at, on a busy machine: in a survey of a process, and in a look at what
 /// a family shares, which asks of each page whether others map it.
-const SURVEY_NS_PER_PAGE: u64 = 100;
+const SURVEY_NS_PER_PAGE: u64 = 150;
 const FAMILY_NS_PER_PAGE: u64 = 400;
 /// No look is begun that would end later: the answer is to be there within 300 ms.
 const LOOKED_BY: Duration = Duration::from_millis(200);
@@ -59,7 +61,7 @@ struct Program {
     workers: usize,
     executed: usize,
     anonymous_bytes: Option<u64>,
-    stop_ns: Option<NextStop>,
+    stop_ns: Option<Amount>,
     /// Whether its page tables were looked at. Without, the stop is by its size alone: neither huge pages
     /// nor mappings are known.
     is_surveyed: bool,
@@ -111,11 +113,13 @@ pub fn run(json: bool) -> Result<()> {
     let facts = Facts::probe(&Root::default());
     let capabilities = capability::list(&facts);
     let all = forkers::look();
-    let prices = Prices::find();
+    let saves = |of: &Seen| Children::of(&of.name) == Children::Save;
+    // A folder of runs that may not be read has no profile.
+    let prices = Priced::find(&ProfileArgs { profile: None })
+        .map_or_else(|_| MachineProfile::usual(), |priced| priced.profile);
     let page_bytes = facts.page_size_bytes.max(1);
     let priced = |of| Program::roughly(of, &prices, page_bytes);
-    let mut programs =
-        ranked(forkers::forkers(&all, saves_by_fork).into_iter().map(priced).collect());
+    let mut programs = ranked(forkers::forkers(&all, saves).into_iter().map(priced).collect());
     for program in programs.iter_mut().take(LOOKED_AT).filter(|program| program.may_look) {
         let has_time = |bytes: Option<u64>, ns_per_page: u64| {
             let pages = bytes.unwrap_or(0) / page_bytes;
@@ -211,25 +215,22 @@ fn own_abilities(capabilities: &[Capability]) -> Vec<Ability> {
 fn next(worst: Option<&Program>, server: Option<&str>, capabilities: &[Capability]) -> Vec<Next> {
     let told: [(Command, &'static str); 3] = match worst.map(|worst| worst.how) {
         Some(How::Workers) => [
-            (Command::Explain, "all of it in plain words, in half a minute"),
+            (Command::Explain, "all of it in plain words, in 15 s"),
             (Command::SharingRate, "how fast its workers lose the memory that they share"),
             (Command::Blame, "which code copies the shared pages"),
         ],
         Some(How::Save) => [
             (
                 server.map_or(Command::Explain, |_| Command::ExplainRedis),
-                "all of it in plain words, in half a minute",
+                "all of it in plain words, in 15 s",
             ),
-            (
-                server.map_or(Command::Advise, |_| Command::AdviseRedis),
-                "what would shorten its stop, and by how much",
-            ),
+            (Command::TendDryRun, "what huge pages from outside would save"),
             (Command::Watch, "each fork as it comes: its stop and its copies"),
         ],
         Some(How::Programs) => [
             (Command::Watch, "whether it forks, how often, and each stop"),
-            (Command::Doctor, "whether its next fork would fail"),
-            (Command::Explain, "all of it in plain words, in half a minute"),
+            (Command::ExplainQuick, "whether its next fork would fail, at once"),
+            (Command::Explain, "all of it in plain words, in 15 s"),
         ],
         None => [
             (Command::DoctorMachine, "everything that cowlab can use here, and what is missing"),
@@ -258,19 +259,20 @@ fn next(worst: Option<&Program>, server: Option<&str>, capabilities: &[Capabilit
 
 impl Program {
     /// By what everybody may read: its anonymous memory, taken as base pages.
-    fn roughly(of: Forker, prices: &Prices, page_bytes: u64) -> Program {
+    fn roughly(of: Forker, prices: &MachineProfile, page_bytes: u64) -> Program {
         let process = of.process;
         let how = match Children::of(&process.name) {
             Children::Save => How::Save,
             _ if of.workers.is_empty() => How::Programs,
             _ => How::Workers,
         };
-        let survey = |bytes: u64| Survey {
-            small_pages: bytes / page_bytes,
-            threads: Stat::other_running_threads(process.pid),
-            ..Survey::default()
+        let stop = |bytes: u64| {
+            let pages = bytes / page_bytes;
+            let threads = Stat::other_running_threads(process.pid);
+            let all = ApplicationProfile { threads, ..ApplicationProfile::of_pages(pages, 0) };
+            Some(price(prices, &all, &Surroundings::default(), None).ok()?.stop_ns)
         };
-        let stop_ns = process.anonymous_bytes.and_then(|bytes| prices.of(&survey(bytes)).ok());
+        let stop_ns = process.anonymous_bytes.and_then(stop);
         Program {
             pid: process.pid,
             name: process.name,
@@ -293,12 +295,13 @@ impl Program {
     fn look(
         &mut self,
         facts: &Facts,
-        prices: &Prices,
+        prices: &MachineProfile,
         has_time: impl Fn(Option<u64>, u64) -> bool,
     ) {
         let has_time_to_survey = has_time(self.anonymous_bytes, SURVEY_NS_PER_PAGE);
         let target = has_time_to_survey.then(|| Target::open(self.pid).ok()).flatten();
-        if let Some(stop) = target.and_then(|target| NextStop::of(facts, &target, prices).ok()) {
+        let read = target.and_then(|target| TargetFacts::read(facts, &target, None).ok());
+        if let Some(stop) = read.and_then(|of| diagnose(facts, &of, prices).stop_ns()) {
             self.stop_ns = Some(stop);
             self.is_surveyed = true;
         }
@@ -365,7 +368,7 @@ mod tests {
             ..Seen::default()
         };
         let workers = (0..workers as i32).map(|worker| 1000 + worker).collect();
-        let prices = Prices::usual();
+        let prices = MachineProfile::usual();
         Program::roughly(Forker { process, workers, ..Forker::default() }, &prices, 4096)
     }
 

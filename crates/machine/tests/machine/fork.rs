@@ -2,7 +2,7 @@
 //! Facts of saved processes, and what a fork of them would meet.
 
 use cowlab_machine::cgroup::{MemoryBound, TaskBound};
-use cowlab_machine::verdict::{Expected, Level, Replication, Verdict, fork_expecting, fork_of};
+use cowlab_machine::verdict::{Finding, Level, Replication, Verdict, fork_of};
 use cowlab_machine::{Facts, ProcessError, ProcessFacts, Root};
 
 const GIB: u64 = 1 << 30;
@@ -16,9 +16,14 @@ fn saved() -> (Facts, ProcessFacts) {
     (Facts::probe(&root()), ProcessFacts::probe(&root(), 1234).unwrap())
 }
 
-fn has(verdict: &Verdict, level: Level, what: &str, why: &str) -> bool {
-    let mut findings = verdict.findings.iter();
-    findings.any(|one| one.level == level && one.what.contains(what) && one.why.contains(why))
+/// Whether a finding of that level is printed with all of these.
+fn has(verdict: &Verdict, level: Level, parts: &[&str]) -> bool {
+    let mut findings = verdict.findings.iter().filter(|one| one.level() == level);
+    findings.any(|one| parts.iter().all(|part| format!("{one:?}").contains(part)))
+}
+
+fn of(facts: &Facts, process: &ProcessFacts) -> Verdict {
+    fork_of(facts, process, None, None)
 }
 
 #[test]
@@ -33,12 +38,13 @@ fn a_process_with_a_dontfork_mapping() {
     assert_eq!((process.locked_bytes, process.processes_limit()), (Some(16 * MIB), Some(100)));
     assert_eq!(process.user_tasks, Some(5));
     assert_eq!(process.cgroup, facts.cgroup);
-    let verdict = fork_of(&facts, &process);
-    assert_eq!((verdict.level(), verdict.private_bytes), (Level::Ok, GIB));
+    let verdict = of(&facts, &process);
+    assert_eq!((verdict.level, verdict.private_bytes), (Level::Ok, GIB));
     assert_eq!(verdict.page_table_bytes, 513 * 4096);
     assert_eq!(verdict.worst_case_bytes, GIB + 513 * 4096);
-    assert!(has(&verdict, Level::Ok, "left out", "512 MiB"));
-    assert!(has(&verdict, Level::Ok, "stop at fork", "131328 page-table entries"));
+    let left_out = Finding::LeftOut { not_inherited_bytes: 512 * MIB, wiped_bytes: MIB };
+    assert!(verdict.findings.contains(&left_out));
+    assert!(has(&verdict, Level::Ok, &["Entries", "entries: 131328"]));
 }
 
 #[test]
@@ -49,79 +55,80 @@ fn what_makes_fork_fail_or_dangerous() {
         limit_bytes,
         ..Default::default()
     };
-    let cases: [(Change, Level, &str, &str); 14] = [
-        (|f, _| f.overcommit.memory = Some(1), Level::Ok, "promises", "is 1"),
-        (|_, p| p.largest_accounted_bytes = 1 << 50, Level::WillFail, "ENOMEM", "is 0"),
-        (|_, p| p.accounted_bytes = 1 << 50, Level::Ok, "promises", "only a mapping larger"),
+    let cases: [(Change, Level, &[&str]); 14] = [
+        (|f, _| f.overcommit.memory = Some(1), Level::Ok, &["AlwaysPromised"]),
+        (|_, p| p.largest_accounted_bytes = 1 << 50, Level::WillFail, &["LargestMapping"]),
+        (|_, p| p.accounted_bytes = 1 << 50, Level::Ok, &["LargestMapping"]),
         (
             |f, p| (f.overcommit.memory, p.accounted_bytes) = (Some(2), 60 * GIB),
             Level::WillFail,
-            "ENOMEM",
-            "is 2",
+            &["Commit"],
         ),
-        (|f, _| f.overcommit.memory = Some(2), Level::Ok, "promises", "is 2"),
-        (|f, _| f.overcommit.memory = None, Level::Warning, "not known", "not readable"),
-        (|_, p| p.user_tasks = Some(100), Level::WillFail, "EAGAIN", "RLIMIT_NPROC of uid 999"),
-        (|f, _| f.tasks.threads = Some(127_000), Level::WillFail, "EAGAIN", "kernel.threads-max"),
-        (|f, _| f.tasks.pid_max = Some(412), Level::WillFail, "EAGAIN", "kernel.pid_max"),
-        (|_, p| p.anonymous_bytes = 60 * GIB, Level::Warning, "swapped out", "8.00 GiB of swap"),
-        (|_, p| p.anonymous_bytes = 90 * GIB, Level::Warning, "OOM killer", "available"),
+        (|f, _| f.overcommit.memory = Some(2), Level::Ok, &["Commit"]),
+        (|f, _| f.overcommit.memory = None, Level::Warning, &["PromiseUnknown"]),
+        (|_, p| p.user_tasks = Some(100), Level::WillFail, &["Reached", "RLIMIT_NPROC of uid 999"]),
+        (
+            |f, _| f.tasks.threads = Some(127_000),
+            Level::WillFail,
+            &["Reached", "kernel.threads-max"],
+        ),
+        (|f, _| f.tasks.pid_max = Some(412), Level::WillFail, &["Reached", "kernel.pid_max"]),
+        (
+            |_, p| p.anonymous_bytes = 60 * GIB,
+            Level::Warning,
+            &["Copies", "swap_bytes: 8589934592"],
+        ),
+        (|_, p| p.anonymous_bytes = 90 * GIB, Level::Warning, &["Copies"]),
         (
             |f, p| {
                 (p.anonymous_bytes, p.locked_bytes) =
                     (60 * GIB, f.memory.as_ref().unwrap().available_bytes.map(|b| b + 1))
             },
             Level::Warning,
-            "OOM killer",
-            "locked",
+            &["Copies", "locked_bytes"],
         ),
         (
             |_, p| p.anonymous_bytes = 8 * GIB,
             Level::Warning,
-            "slow the control group",
-            "memory.high",
+            &["Cgroup", "memory.high", "is_hard: false"],
         ),
-        (|_, p| p.hugetlb_bytes = Some(6 * MIB), Level::Warning, "SIGBUS", "4.00 MiB free"),
+        (
+            |_, p| p.hugetlb_bytes = Some(6 * MIB),
+            Level::Warning,
+            &["Hugetlb", "free_bytes: 4194304"],
+        ),
     ];
-    for (change, level, what, why) in cases {
+    for (change, level, parts) in cases {
         let (mut facts, mut process) = saved();
         change(&mut facts, &mut process);
-        let verdict = fork_of(&facts, &process);
-        assert!(has(&verdict, level, what, why), "{what}: {:#?}", verdict.findings);
-        assert_eq!(verdict.findings[0].level, verdict.level());
-        let helps = |level: Level, help: &str| level == Level::Ok || !help.is_empty();
-        assert!(verdict.findings.iter().all(|one| helps(one.level, &one.what_to_do)));
+        let verdict = of(&facts, &process);
+        assert!(has(&verdict, level, parts), "{parts:?}: {:#?}", verdict.findings);
+        assert_eq!(verdict.findings[0].level(), verdict.level);
+        assert!(verdict.promise().is_some());
     }
-    // What was mapped without a promise is told beside what counts, and is no part of it.
+    // What was mapped without a promise stands beside what counts, and is no part of it.
     let (facts, mut process) = saved();
     process.unpromised_bytes = 64 * GIB;
-    let told = "its largest has 1.00 GiB.*MAP_NORESERVE mappings (64.0 GiB) do not count";
-    let why = fork_of(&facts, &process).findings.remove(0).why;
-    assert!(told.split(".*").all(|part| why.contains(part)), "{why}");
-    let (facts, mut process) = saved();
+    assert!(has(
+        &of(&facts, &process),
+        Level::Ok,
+        &["largest_bytes: 1073741824", "unpromised_bytes: 68719476736"]
+    ));
     process.cgroup.memory_max = vec![bound(GIB)];
     process.cgroup.tasks =
         vec![TaskBound { file: "/g/pids.max".into(), limit: 9, current: Some(9) }];
-    let verdict = fork_of(&facts, &process);
-    assert!(has(&verdict, Level::Warning, "OOM killer may end a process of", "/g/memory.max"));
-    assert!(has(&verdict, Level::WillFail, "EAGAIN", "/g/pids.max: 9 of 9"));
+    let verdict = of(&facts, &process);
+    assert!(has(&verdict, Level::Warning, &["Cgroup", "/g/memory.max", "is_hard: true"]));
+    assert!(has(&verdict, Level::WillFail, &["Reached", "/g/pids.max", "now: 9", "limit: 9"]));
     process.credentials.capabilities = u64::MAX;
     assert_eq!(process.processes_limit(), None);
 }
 
 #[test]
-fn the_sentence_says_whether_the_next_fork_fails() {
+fn expected_copies_are_held_against_the_least_room() {
     let (mut facts, mut process) = saved();
     let expecting =
-        |bytes| Expected { copied_bytes: bytes, source: "the footprint of runs/x".into() };
-    let said = |facts: &Facts, process: &ProcessFacts, expected: Option<&Expected>| {
-        fork_expecting(facts, process, expected, None).sentence
-    };
-    let all = said(&facts, &process, None);
-    assert!(
-        all.contains("redis (1234) will not be refused, and") && all.contains("1.00 GiB"),
-        "{all}"
-    );
+        |facts: &Facts, process: &ProcessFacts, bytes| fork_of(facts, process, Some(bytes), None);
     // A group that holds less than all, and more than is expected. Version 1 and version 2 alike:
     // the file alone differs.
     for file in ["/g/memory.max", "/g/memory.limit_in_bytes"] {
@@ -132,41 +139,26 @@ fn the_sentence_says_whether_the_next_fork_fails() {
             ..Default::default()
         };
         process.cgroup.memory_max = vec![bound];
-        let fits = fork_expecting(&facts, &process, Some(&expecting(100 * MIB)), None);
-        assert!(has(&fits, Level::Ok, "the copies expected fit", "by the footprint of runs/x"));
-        assert!(
-            fits.sentence.contains("the copies expected fit: 102 MiB, where 512 MiB are available"),
-            "{}",
-            fits.sentence
-        );
-        assert!(fits.sentence.contains(file));
+        let fits = expecting(&facts, &process, 100 * MIB);
+        assert!(has(&fits, Level::Ok, &["Expected", "copied_bytes: 104857600", file]));
+        assert_eq!(fits.room.as_ref().unwrap().free_bytes, 512 * MIB);
         assert_eq!(fits.expected_bytes, Some(100 * MIB + fits.page_table_bytes));
-        assert_eq!(fits.level(), Level::Warning);
-        let not = said(&facts, &process, Some(&expecting(600 * MIB)));
-        assert!(not.contains("do not fit: 602 MiB") && not.contains("OOM"), "{not}");
-        let unknown = said(&facts, &process, None);
-        let may = format!(
-            "may not fit: 1.00 GiB if every page is written, where 512 MiB are available (below {file})"
-        );
-        assert!(unknown.contains(&may), "{unknown}");
+        assert_eq!((fits.level, fits.is_certain), (Level::Warning, true));
+        let not = expecting(&facts, &process, 600 * MIB);
+        assert!(has(&not, Level::Warning, &["Expected", file]));
     }
     // More than all of it cannot be copied.
-    let capped = fork_expecting(&facts, &process, Some(&expecting(1 << 50)), None);
+    let capped = expecting(&facts, &process, 1 << 50);
     assert_eq!(capped.expected_bytes, Some(capped.worst_case_bytes));
     // Swap counts as room for copies of the machine, where no group is tighter.
     process.cgroup.memory_max.clear();
     process.anonymous_bytes = 60 * GIB;
-    let swap = said(&facts, &process, Some(&expecting(59 * GIB)));
-    assert!(swap.contains("8.00 GiB of swap"), "{swap}");
-    (facts.overcommit.memory, process.accounted_bytes) = (Some(2), 90 * GIB);
-    let fails = said(&facts, &process, None);
-    assert!(
-        fails.contains("will fail: fork fails with ENOMEM") && fails.ends_with("missing."),
-        "{fails}"
-    );
+    let swap = expecting(&facts, &process, 59 * GIB);
+    assert!(has(&swap, Level::Ok, &["Expected", "swap_bytes: 8589934592"]));
     facts.memory = None;
     facts.overcommit.memory = Some(1);
-    assert!(said(&facts, &process, None).contains("is not known"));
+    let unknown = of(&facts, &process);
+    assert_eq!((unknown.room, unknown.is_certain), (None, false));
 }
 
 #[test]
@@ -181,17 +173,18 @@ fn a_full_synchronisation_needs_its_buffers_too() {
         diskless: Some(diskless),
         ..Replication::default()
     };
-    let expected = Expected { copied_bytes: 100 * MIB, source: "rdb_last_cow_size".into() };
-    let judged = |of: &Replication| fork_expecting(&facts, &process, Some(&expected), Some(of));
+    let judged = |of: &Replication| fork_of(&facts, &process, Some(100 * MIB), Some(of));
     let one = judged(&of(0, 256 * MIB, false));
-    assert!(has(&one, Level::Ok, "a full synchronisation fits", "1 replica(s) may hold 256 MiB"));
+    assert!(has(&one, Level::Ok, &["FullSync", "replicas: 1", "buffer_bytes: 268435456"]));
     let four = judged(&of(4, 256 * MIB, true));
-    assert!(has(&four, Level::Warning, "may not fit", "slowest replica"));
+    assert!(has(&four, Level::Warning, &["FullSync", "diskless: Some(true)"]));
     let endless = judged(&of(1, 0, true));
-    assert!(has(&endless, Level::Warning, "no bound", "any amount"));
+    assert!(has(&endless, Level::Warning, &["FullSync", "buffer_bytes: 0"]));
     // A server that does not say has no such finding.
     let silent = judged(&Replication::default());
-    assert!(!silent.findings.iter().any(|one| one.what.contains("synchronisation")));
+    assert!(
+        !has(&silent, Level::Ok, &["FullSync"]) && !has(&silent, Level::Warning, &["FullSync"])
+    );
 }
 
 #[test]

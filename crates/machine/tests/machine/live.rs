@@ -28,6 +28,6 @@ fn this_process_can_be_looked_at() {
     let facts = Facts::probe(&Root::default());
     let process = ProcessFacts::probe(&Root::default(), pid).unwrap();
     assert!(process.anonymous_bytes > 0 && process.accounted_bytes >= process.anonymous_bytes / 2);
-    let verdict = verdict::fork_of(&facts, &process);
+    let verdict = verdict::fork_of(&facts, &process, None, None);
     assert!(verdict.page_table_bytes > 0 && verdict.worst_case_bytes > verdict.private_bytes);
 }

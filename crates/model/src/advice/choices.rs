@@ -6,8 +6,8 @@ mod policies;
 use cowlab_schema::Command;
 
 use super::forecast::{Forecast, between, spanning};
-use super::{Advice, Choice, Server, Shape, Surroundings, exactly};
-use crate::application::{ApplicationProfile, Children, MappingShare, REGION_BYTES};
+use super::{Advice, Choice, Server, Surroundings, exactly};
+use crate::application::{ApplicationProfile, Children, MappingShare};
 use crate::cost::{
     Predicted, Question, Unanswerable, fork_with_huge_pages, plus, predict, primitive, scaled,
 };
@@ -74,7 +74,6 @@ impl<'a> Choices<'a> {
             what: "as it is".into(),
             step: String::new(),
             forecast: Ok(self.now),
-            shape: Ok(self.shape(self.application, self.page())),
             notes: self.now_notes.clone(),
         }
     }
@@ -114,22 +113,6 @@ impl<'a> Choices<'a> {
         Ok(Forecast::of(&answer))
     }
 
-    fn shape(&self, application: &ApplicationProfile, page_size_bytes: u64) -> Shape {
-        let per_region = (REGION_BYTES / self.page()).max(1);
-        let packed = application.written.div_ceil(per_region);
-        Shape {
-            spawned: false,
-            pages: application.pages,
-            written: application.written,
-            writer: application.writer,
-            // Whichever of the two layouts that a probe can have is the nearer.
-            spread: application.written_regions(self.page()) > 2 * packed,
-            threads: application.threads,
-            page_size_bytes,
-            vmas: application.vmas.unwrap_or_default(),
-        }
-    }
-
     /// Memory of which some is in huge pages, and some of these are written.
     fn mixed(&self, huge: u64, split: u64) -> Cost<Forecast> {
         let (app, base) = (self.application, self.page());
@@ -164,10 +147,6 @@ impl<'a> Choices<'a> {
         let forecast = self
             .huge_page()
             .and_then(|huge| self.ask(&self.application.question(self.page(), huge)));
-        let shape = match &self.surroundings.no_huge_pages {
-            Some(why) => Err(why.clone()),
-            None => self.huge_page().map(|huge| self.shape(self.application, huge)),
-        };
         Advice {
             choice: Choice::Thp,
             what: "transparent huge pages".into(),
@@ -186,7 +165,6 @@ impl<'a> Choices<'a> {
             }
             .into(),
             forecast,
-            shape,
             notes: vec![
                 "huge pages: what is written after a fork is in base pages from then on, until \
                  khugepaged or tend collapses it: this is the first fork"
@@ -215,7 +193,6 @@ impl<'a> Choices<'a> {
             what: format!("folios of {kib} KiB"),
             step: format!("hugepages-{kib}kB/enabled = always (for every program)"),
             forecast,
-            shape: Ok(self.shape(self.application, size_bytes)),
             notes: vec![format!(
                 "folios: no machine profile has their costs; the stop is taken to be \
                  {MTHP_STOP_SHARE} of base pages', as a redis-server's was with 64 KiB, and a \
@@ -246,7 +223,6 @@ impl<'a> Choices<'a> {
             step: "mmap(MAP_PRIVATE | MAP_HUGETLB), vm.nr_hugepages with room for the copies"
                 .into(),
             forecast: forecast(),
-            shape: Err("no probe maps the hugetlb pool".into()),
             notes: vec![
                 "hugetlb: a write copies the whole huge page, and a child is killed where the pool \
                  has none left"
@@ -279,7 +255,6 @@ impl<'a> Choices<'a> {
                 named(Command::Tend)
             ),
             forecast,
-            shape: Err("it works on the process itself, and measures what it does".into()),
             notes: vec![format!("tend: {whose}, once all that can be collapsed is")],
         }
     }
@@ -308,9 +283,6 @@ impl<'a> Choices<'a> {
                     extra_bytes: between(tables + copied * left, self.now.extra_bytes.value),
                 }),
             },
-            shape: Err(
-                "only the program can freeze its objects: compare two footprints of it".into()
-            ),
             notes: vec![match share {
                 None => format!(
                     "freezing: what it saves is unknown, as no stack of a copy was seen: anything from \
@@ -362,7 +334,6 @@ impl<'a> Choices<'a> {
                 ),
             },
             forecast,
-            shape: Err("only the server can save so".into()),
             notes: vec![
                 "saving without a fork: nothing is copied on write; instead each key takes 4 bytes \
                  more, and a write to a key waits while that key is saved (not measured here). The \
@@ -389,13 +360,6 @@ impl<'a> Choices<'a> {
                 extra_bytes: exactly(0.0),
             })
         };
-        let shape = Shape {
-            spawned: true,
-            written: 0,
-            spread: false,
-            ..self.shape(self.application, self.page())
-        };
-        let forecast = forecast();
         Advice {
             choice: Choice::Spawn,
             what: "posix_spawn".into(),
@@ -403,8 +367,7 @@ impl<'a> Choices<'a> {
                 "posix_spawn(), or clone3(CLONE_VM | CLONE_VFORK) and exec, where the child only \
                    executes a program"
                     .into(),
-            shape: forecast.as_ref().map(|_| shape).map_err(Clone::clone),
-            forecast,
+            forecast: forecast(),
             notes: match self.application.children {
                 Children::Execute => Vec::new(),
                 _ => vec![
@@ -448,10 +411,6 @@ impl<'a> Choices<'a> {
             what: format!("MADV_DONTFORK on {}", mapping.name),
             step: "madvise(MADV_DONTFORK) on memory that no child reads before it executes".into(),
             forecast: self.ask(&left.question(self.page(), self.page())),
-            shape: Ok(Shape {
-                spread: self.shape(app, self.page()).spread,
-                ..self.shape(&left, self.page())
-            }),
             notes: vec![
                 "MADV_DONTFORK: a child that reads what is left out is killed (SIGSEGV); the figure \
                  is for the whole of the mapping"
@@ -468,7 +427,6 @@ impl<'a> Choices<'a> {
                 what: "no other running threads".into(),
                 step: "let the other threads sleep while the child lives".into(),
                 forecast: self.ask(&alone.question(self.page(), self.page())),
-                shape: Ok(self.shape(&alone, self.page())),
                 notes: Vec::new(),
             }
         })

@@ -141,10 +141,8 @@ impl Wanted {
         }
         if word.contains("://") {
             return Err(format!(
-                "that is a server's address, which `{}`, `{}` and `{}` take; here name its process by pid or name",
-                Command::ExplainRedis,
-                Command::AdviseRedis,
-                Command::DoctorRedis
+                "that is a server's address, which `{}` takes; here name its process by pid or name",
+                Command::ExplainRedis
             ));
         }
         Ok(Wanted::Name(cut(word)))

@@ -4,130 +4,233 @@
 use anyhow::Result;
 use cowlab_machine::Facts;
 use cowlab_machine::verdict::Level;
-use cowlab_model::advice::{Advice, Choice, best};
+use cowlab_model::advice::Choice;
 use cowlab_model::application::Children;
-use cowlab_report::fmt::{bytes, capital, percent, several, time};
-use cowlab_report::{Block, Document, Section};
+use cowlab_report::fmt::{bytes, percent, several, time};
+use cowlab_report::{Block, Cell, Document, Rows, Section};
 use cowlab_schema::Command;
 
-use super::{Copies, Explained, SeenForks, Watched};
-use crate::application::{Application, trigger};
-use crate::cmd::advise::{self, Seen};
-use crate::cmd::doctor::screen::machine_title;
+use super::Explained;
+use crate::args::ExplainArgs;
+use crate::cmd::doctor::machine_title;
 use crate::cmd::sharing;
+use crate::diagnosis::{Copies, Costs, Forks, Source, choices, trigger, words};
 
 /// Places in the code that are named.
 const PLACES: usize = 3;
+/// A stop that nobody notices.
+const SHORT_NS: f64 = 1e6;
 
 /// All of it; with drawings for a page, without for a terminal.
-pub fn document(facts: &Facts, of: &Explained, is_page: bool) -> Result<Document> {
-    let patient = &of.patient;
-    let title = format!("{} ({}), explained", patient.name, patient.pid);
+pub fn document(
+    machine: &Facts,
+    of: &Explained,
+    by: &str,
+    args: &ExplainArgs,
+    is_page: bool,
+) -> Result<Document> {
+    let facts = &of.facts;
+    let title = format!("{} ({}), explained", facts.name, facts.pid);
     let bullet = if is_page { "" } else { "• " };
     let mut document = Document::new(title, format!("{bullet}{}", answer(of)));
-    document.facts.push(("machine".to_owned(), machine_title(facts)));
-    document.facts.push(("prices".to_owned(), of.by.clone()));
-    let mut section = |id: &str, title: &str, blocks: Vec<Block>| {
-        document.sections.push(Section::new(id, title, blocks));
-    };
-    let lives_on = of.lives_on();
-    let mut told: Vec<(&str, &str, Vec<Block>)> = vec![
-        ("forks", "How it forks", texts(how_it_forks(of))),
-        ("stop", "Its next fork", texts(next_fork(of))),
-        ("copies", "What it copies", copies(of, is_page)?),
-    ];
-    if of.has_ended() {
-        told.retain(|(id, ..)| *id != "stop");
+    document.facts = rows(machine, of, by);
+    let mut sections = Vec::new();
+    if !of.is_quick {
+        sections.push(("forks", "How it forks", texts(how_it_forks(of))));
+        sections.push(("copies", "What it copies", copies(of, is_page)?));
     }
+    let lives_on = of.lives_on();
     if let Some(figures) = &of.sharing {
         let mut sentences = sharing::text::sentences(figures);
         if lives_on {
             // It is the answer already.
             sentences.remove(0);
         }
-        told.push(("sharing", "What its workers share", texts(sentences)));
+        let section = ("sharing", "What its workers share", texts(sentences));
+        // The memory of workers that live on comes first.
+        sections.insert(if lives_on { 0 } else { sections.len() }, section);
     }
-    if lives_on {
-        // Their memory first.
-        told.rotate_right(2);
-        told.swap(0, 1);
+    if args.tables {
+        sections.push(("fork", "What was looked at", findings(of)));
     }
-    told.into_iter().for_each(|(id, title, blocks)| section(id, title, blocks));
-    section("advice", "What would help", help(of));
+    sections.push(("advice", "What would help", help(of, args.tables)));
+    let section = |(id, title, blocks): (&str, &str, _)| Section::new(id, title, blocks);
+    document.sections = sections.into_iter().map(section).collect();
     Ok(document)
 }
 
 /// What is wanted most: of one that may fail that, of workers that live on their memory, of others what a fork
 /// takes, and what would help.
 fn answer(of: &Explained) -> String {
-    let fork = &of.patient.fork;
     let answer = match &of.sharing {
         Some(figures) if of.lives_on() => sharing::text::together(figures),
         _ => what_a_fork_takes(of),
     };
-    match fork.level() {
+    match of.diagnosis.verdict.level {
         Level::Ok => answer,
-        Level::Warning | Level::WillFail => format!("{} {answer}", fork.sentence),
+        Level::Warning | Level::WillFail => format!("{} {answer}", verdict(of)),
     }
 }
 
-fn what_a_fork_takes(of: &Explained) -> String {
-    let name = &of.patient.name;
-    let seen = of.watched.as_ref().map_or_else(|_| Seen::default(), Watched::seen);
-    let has_ended = of.has_ended();
-    let [stops, copies] = if has_ended { ["stopped", "copied"] } else { ["stops", "copies"] };
-    let forks = of.seen_forks().filter(|seen| seen.stop_ns.is_some());
-    let stop_ns = forks.and_then(|seen| seen.stop_ns);
-    let server_ns = of.patient.last_fork_ns.map(|ns| time(ns as f64));
-    let stopped = match (stop_ns, server_ns, &of.patient.stop_ns) {
-        (Some(ns), ..) => match forks.map_or(0, |seen| seen.forks) {
-            1 => format!("The one fork that was seen stopped {name} for {}", time(ns)),
-            _ => format!("Each fork {stops} {name} for {}, as measured", time(ns)),
-        },
-        (None, Some(ns), _) => {
-            format!("Its last fork stopped {name} for {ns}, as it measured itself")
-        }
-        (None, None, Some(stop)) => {
-            let [value, low, high] = [stop.value, stop.low, stop.high].map(time);
-            let would = match has_ended {
-                true => format!("{name} has ended. A fork would have stopped it for"),
-                false => format!("The next fork of {name} stops it for"),
-            };
-            format!("{would} some {value} ({low} to {high}), as predicted")
-        }
-        (None, None, None) => format!("How long a fork {stops} {name} is not known"),
-    };
-    let copied = match (seen.pages_per_fork, of.patient.fork.expected_bytes) {
-        (Some(pages), _) => {
-            format!("{copies} {}", bytes((pages * of.page_bytes as f64).round() as u64))
-        }
-        (None, Some(expected)) => format!("the next one is expected to copy {}", bytes(expected)),
-        (None, None) => format!("{copies} {} at most", bytes(of.patient.fork.worst_case_bytes)),
-    };
-    format!("{stopped}, and {copied}.{}", what_helps(of).unwrap_or_default())
+/// Whether the next fork fails.
+pub fn verdict(of: &Explained) -> String {
+    let copies_by = of.diagnosis.copied_bytes.source;
+    words::verdict(&of.facts.name, of.facts.pid, &of.diagnosis.verdict, copies_by)
 }
 
-/// The best remedy, with its command, if it shortens the stop.
-fn what_helps(of: &Explained) -> Option<String> {
-    let (_, advice, _) = of.advised.as_ref().ok()?;
-    let predicted_ns = advice[0].forecast.as_ref().ok()?.stop_ns.value;
-    let seen_ns = of.seen_forks().and_then(|seen| seen.stop_ns);
-    let now_ns = seen_ns.or(of.patient.last_fork_ns.map(|ns| ns as f64)).unwrap_or(predicted_ns);
-    let (one, then) = best(advice)?;
-    let left = then.stop_ns.value / now_ns;
-    (left < 0.9).then(|| {
-        let how = match one.choice {
-            Choice::Tend => {
-                format!("{}, kept running, would make", Command::Tend.of(&of.word))
+/// The stop, the copies, and the best remedy.
+pub fn what_a_fork_takes(of: &Explained) -> String {
+    let name = &of.facts.name;
+    let has_ended = of.has_ended();
+    let [stops, copies] = if has_ended { ["stopped", "copied"] } else { ["stops", "copies"] };
+    let stopped = match of.diagnosis.stop_ns() {
+        Some(stop) => {
+            let [value, low, high] = [stop.value, stop.low, stop.high].map(time);
+            let forks = of.forks().map_or(0, |forks| forks.forks);
+            match (stop.source, has_ended) {
+                (Source::Measured, _) if forks == 1 => {
+                    format!("The one fork that was seen stopped {name} for {value}")
+                }
+                (Source::Measured, _) => {
+                    format!("Each fork {stops} {name} for {value}, as measured")
+                }
+                (Source::Asked, _) => {
+                    format!("Its last fork stopped {name} for {value}, as it measured itself")
+                }
+                (_, true) => format!(
+                    "{name} has ended. A fork would have stopped it for some {value} ({low} to {high}), as predicted"
+                ),
+                (_, false) => {
+                    format!(
+                        "The next fork of {name} stops it for some {value} ({low} to {high}), as predicted"
+                    )
+                }
             }
-            _ => {
-                let tables = Command::AdviseTables.of(&of.word);
-                format!("{} ({tables} says how) would make", capital(&one.what))
-            }
-        };
-        let less = (1.0 - left) * 100.0;
-        format!(" {how} the stop {}, {less:.0}% less.", time(then.stop_ns.value))
-    })
+        }
+        None => format!("How long a fork {stops} {name} is not known"),
+    };
+    let copied = of.diagnosis.copied_bytes;
+    let value = bytes(copied.value as u64);
+    let most = bytes(of.diagnosis.verdict.worst_case_bytes);
+    let copied = match copied.source {
+        Source::Measured => format!("{copies} {value}"),
+        Source::Assumed => format!("{copies} {most} at most"),
+        _ => format!("the next one is expected to copy {value}"),
+    };
+    let costs = of.diagnosis.costs.as_ref().ok();
+    let remedy = costs.and_then(|costs| words::remedy(costs, &of.facts.word, false));
+    let remedy = remedy.map_or_else(String::new, |remedy| format!(" {remedy}"));
+    format!("{stopped}, and {copied}.{remedy}")
+}
+
+/// The figures of the next fork.
+fn rows(machine: &Facts, of: &Explained, by: &str) -> Vec<(String, String)> {
+    let (facts, diagnosis) = (&of.facts, &of.diagnosis);
+    let mut rows = Vec::new();
+    let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
+    row("machine", machine_title(machine));
+    let is_scaled = diagnosis.costs.as_ref().is_ok_and(|costs| costs.is_scaled);
+    let scaled = if is_scaled { "; scaled to the stop that is known" } else { "" };
+    row("prices", format!("{by}{scaled}"));
+    if of.has_ended() {
+        return rows;
+    }
+    row("refused?", refused(machine, of));
+    // Of workers that live on the stop matters little.
+    if !of.lives_on() {
+        match (&diagnosis.costs, diagnosis.stop_ns()) {
+            (_, Some(stop)) => row("stop", words::stop(&stop)),
+            (Err(why), _) => row("stop", format!("not known: {why}")),
+            _ => {}
+        }
+        if Children::of(&facts.name) == Children::Save && facts.asked.is_none() {
+            let ask = Command::ExplainRedis.at(facts.server_address.as_deref());
+            row("", format!("{ask}: also what the server measured"));
+        }
+    }
+    row("copies", words::copies(&diagnosis.copied_bytes, &diagnosis.verdict));
+    if diagnosis.copied_bytes.source == Source::Assumed {
+        row("", format!("{}: how much it is", Command::FootprintForks.of(facts.pid)));
+    }
+    row(
+        "children",
+        match facts.children {
+            Some(0) => "none now".to_owned(),
+            Some(count) => format!("{count} now"),
+            None => "not known: they may not be looked at".to_owned(),
+        },
+    );
+    row("do now", to_do(of));
+    rows
+}
+
+/// Redis and Valkey warn of this setting in their log when they start.
+fn refused(machine: &Facts, of: &Explained) -> String {
+    let (verdict, by) = (&of.diagnosis.verdict, of.diagnosis.copied_bytes.source);
+    let warned = match machine.overcommit.memory {
+        Some(0) if Children::of(&of.facts.name) == Children::Save => {
+            " (the server warns of this setting when it starts: older kernels refused more)"
+        }
+        _ => "",
+    };
+    match (verdict.level, verdict.promise()) {
+        (Level::WillFail, _) => format!("yes: {}", words::worded(&verdict.findings[0], by).what),
+        (_, Some(promise)) if promise.level() == Level::Ok => {
+            format!("no: {}{warned}", words::worded(promise, by).why)
+        }
+        (_, Some(promise)) => words::worded(promise, by).what,
+        (_, None) => "not known".to_owned(),
+    }
+}
+
+/// The one thing to do next.
+fn to_do(of: &Explained) -> String {
+    let diagnosis = &of.diagnosis;
+    let worst = words::worded(&diagnosis.verdict.findings[0], diagnosis.copied_bytes.source);
+    if worst.level != Level::Ok && !worst.what_to_do.is_empty() {
+        return format!("{}: {}", worst.what, worst.what_to_do);
+    }
+    if of.lives_on() {
+        return format!("{}: which code copies their pages", Command::Blame.of(&of.facts.word));
+    }
+    if diagnosis.stop_ns().is_some_and(|stop| stop.value < SHORT_NS) {
+        return "nothing: the stop is short, and the copies fit".to_owned();
+    }
+    let remedy = diagnosis.costs.as_ref().ok().and_then(Costs::remedy);
+    remedy.map_or_else(
+        || "nothing: no setting would save a tenth of the stop".to_owned(),
+        |(one, _)| format!("{}: {}", one.what, one.step),
+    )
+}
+
+/// Everything that was looked at.
+fn findings(of: &Explained) -> Vec<Block> {
+    let (verdict, by) = (&of.diagnosis.verdict, of.diagnosis.copied_bytes.source);
+    let findings: Vec<_> = verdict.findings.iter().map(|one| words::worded(one, by)).collect();
+    let table = Rows::of("fork", format!("A fork of process {}", of.facts.pid), &findings)
+        .text("level", |of| match of.level {
+            Level::Ok => "ok",
+            Level::Warning => "warning",
+            Level::WillFail => "will fail",
+        })
+        .text("what", |of| &of.what)
+        .text("why", |of| &of.why)
+        .text("what to do", |of| &of.what_to_do)
+        .table();
+    let sizes = [
+        ("page tables, copied at fork", Some(verdict.page_table_bytes)),
+        ("private memory, shared until it is written", Some(verdict.private_bytes)),
+        ("expected: what is known to be copied, and page tables", verdict.expected_bytes),
+        ("worst case: every private page copied", Some(verdict.worst_case_bytes)),
+    ];
+    let sizes = Rows::of("fork-memory", "Memory that the fork may take", &sizes)
+        .text("what", |(what, _)| *what)
+        .figure("size", |(_, bytes)| match bytes {
+            Some(bytes) => Cell::number(*bytes as f64, "bytes"),
+            None => Cell::Missing("no fork was seen, and no server was asked".to_owned()),
+        })
+        .table();
+    vec![Block::Text(self::verdict(of)), Block::Table(table), Block::Table(sizes)]
 }
 
 fn texts(all: Vec<String>) -> Vec<Block> {
@@ -135,16 +238,16 @@ fn texts(all: Vec<String>) -> Vec<Block> {
 }
 
 fn how_it_forks(of: &Explained) -> Vec<String> {
-    let (name, pid) = (&of.patient.name, of.patient.pid);
+    let (name, pid) = (&of.facts.name, of.facts.pid);
     let workers = of.sharing.as_ref().map_or(0, |figures| figures.forked().count());
-    let mut all = vec![match (workers, of.patient.children) {
+    let mut all = vec![match (workers, of.facts.children) {
         (1, _) => format!("{name} has 1 worker, which it forked and which shares its memory."),
         (2.., _) => {
             format!("{name} has {workers} workers, which it forked and which share its memory.")
         }
-        _ if of.patient.forked > 0 => format!(
+        _ if of.facts.forked > 0 => format!(
             "{name} had {} when cowlab first looked, forked from it and sharing its memory.",
-            several(of.patient.forked as u64, "child", "children")
+            several(of.facts.forked as u64, "child", "children")
         ),
         (_, Some(0)) => format!("{name} had no child when it was looked at."),
         (_, Some(children)) => format!(
@@ -153,7 +256,7 @@ fn how_it_forks(of: &Explained) -> Vec<String> {
         ),
         (_, None) => format!("cowlab may not see whether {name} has children."),
     }];
-    all.push(match of.watched.as_ref().map(|watched| &watched.forks) {
+    all.push(match of.facts.observed.as_ref().map(|observed| &observed.forks) {
         Ok(Ok(seen)) => frequency(seen, pid, of.has_ended()),
         Ok(Err(why)) => format!("How often it forks was not seen: {why}."),
         Err(why) => format!(
@@ -164,7 +267,7 @@ fn how_it_forks(of: &Explained) -> Vec<String> {
     all
 }
 
-fn frequency(seen: &SeenForks, pid: i32, has_ended: bool) -> String {
+fn frequency(seen: &Forks, pid: i32, has_ended: bool) -> String {
     let during = format!("In the {:.0} s that it was watched", seen.duration_s);
     let spawns = match seen.spawns {
         0 => String::new(),
@@ -198,55 +301,10 @@ fn times(count: usize) -> String {
     if count == 1 { "it forked once".to_owned() } else { format!("it forked {count} times") }
 }
 
-fn next_fork(of: &Explained) -> Vec<String> {
-    let (fork, pid) = (&of.patient.fork, of.patient.pid);
-    let is_measured = of.seen_forks().is_some_and(|seen| seen.stop_ns.is_some());
-    let mut all = Vec::new();
-    // What was measured is told above, and of workers that live on the stop matters little.
-    all.extend((!is_measured && !of.lives_on()).then(|| predicted_stop(of)));
-    let worst = &fork.findings[0];
-    all.push(match worst.level {
-        Level::Ok => format!("Refused? {}.", fork.promise),
-        Level::Warning | Level::WillFail => {
-            format!("{}: {}. To do: {}.", worst.what, worst.why, worst.what_to_do)
-        }
-    });
-    all.push(format!(
-        "It copies at most {}, if every page is written while the child lives. `{}` has all that was \
-         looked at.",
-        bytes(fork.worst_case_bytes),
-        Command::DoctorTables.of(pid)
-    ));
-    all
-}
-
-fn predicted_stop(of: &Explained) -> String {
-    match (&of.patient.stop_ns, &of.patient.no_stop) {
-        (Some(stop), _) => {
-            let [value, low, high] = [stop.value, stop.low, stop.high].map(time);
-            let ask = match (of.patient.last_fork_ns, Children::of(&of.patient.name)) {
-                (Some(ns), _) => format!(
-                    " Its last fork took {}, as the server measured it (latest_fork_usec).",
-                    time(ns as f64)
-                ),
-                (None, Children::Save) if !of.patient.asked => format!(
-                    " `{}` asks the server what its last one took.",
-                    Command::ExplainRedis.at(of.patient.server_address.as_deref())
-                ),
-                _ => String::new(),
-            };
-            format!("It is predicted to stop the program for {value} ({low} to {high}).{ask}")
-        }
-        (None, why) => {
-            format!("How long it stops the program is not known: {}.", why.as_deref().unwrap_or(""))
-        }
-    }
-}
-
 /// Of the copies' report the answer, and the places that copy most.
 fn copies(of: &Explained, is_page: bool) -> Result<Vec<Block>> {
-    let pid = of.patient.pid;
-    let Copies { blamed, run } = match of.watched.as_ref().map(|watched| &watched.copies) {
+    let pid = of.facts.pid;
+    let Copies { blamed, run } = match of.facts.observed.as_ref().map(|observed| &observed.copies) {
         Ok(Ok(copies)) => copies,
         Ok(Err(why)) => return Ok(vec![Block::Text(format!("Not seen: {why}."))]),
         Err(_) => {
@@ -279,13 +337,13 @@ fn copies(of: &Explained, is_page: bool) -> Result<Vec<Block>> {
 
 /// Why nothing was seen, and what to do to see it.
 fn nothing_copied(of: &Explained) -> String {
-    match of.seen_forks().map_or(0, |seen| seen.forks) {
+    match of.forks().map_or(0, |forks| forks.forks) {
         0 if of.has_ended() => "Nothing was copied before it ended.".to_owned(),
         0 => format!(
             "Nothing was copied: it did not fork while cowlab watched. To see a fork, {} while `{}` \
              runs, or start a second one with `{}`.",
-            trigger(&of.patient.name, of.sharing.is_some()),
-            Command::BlameLong.of(of.patient.pid),
+            trigger(&of.facts.name, of.sharing.is_some()),
+            Command::BlameLong.of(of.facts.pid),
             Command::BlameCommand
         ),
         _ => "Nothing was copied after the forks that were seen.".to_owned(),
@@ -306,8 +364,8 @@ fn own_bytes(of: &Explained) -> u64 {
 }
 
 /// Of workers that live on: what would keep their copies from being made.
-fn for_workers(of: &Explained, application: &Application, advice: &[Advice]) -> Vec<String> {
-    let pid = of.patient.pid;
+fn for_workers(of: &Explained, costs: &Costs) -> Vec<String> {
+    let pid = of.facts.pid;
     let workers = of.sharing.as_ref().map_or(1, |figures| figures.forked().count().max(1)) as u64;
     let is_seen = of.copies().is_some_and(|copies| copies.blamed.summary().copied_bytes > 0.0);
     let code = if is_seen { " Other remedies depend on the code above." } else { "" };
@@ -318,10 +376,10 @@ fn for_workers(of: &Explained, application: &Application, advice: &[Advice]) -> 
         bytes(own_bytes(of) / workers),
         code
     )];
-    let freeze = advice.iter().find(|one| one.choice == Choice::Freeze);
-    let freeze = freeze.filter(|_| application.profile.has_collector);
+    let freeze = costs.choices.iter().find(|one| one.choice == Choice::Freeze);
+    let freeze = freeze.filter(|_| costs.application.has_collector);
     all.extend(freeze.map(|freeze| {
-        match (&freeze.forecast, application.profile.collector_share) {
+        match (&freeze.forecast, costs.application.collector_share) {
             (Err(why), _) => format!("Freezing: {why}."),
             (Ok(_), Some(share)) => format!(
                 "Freezing spares the {} of the copies that came from the collector, not more ({}): try it in one \
@@ -333,25 +391,20 @@ fn for_workers(of: &Explained, application: &Application, advice: &[Advice]) -> 
             (Ok(_), None) => format!(
                 "Freezing ({}): what it spares is not known, since no copy was seen. To see some, {} while `{}` runs.",
                 freeze.step,
-                trigger(&of.patient.name, true),
+                trigger(&of.facts.name, true),
                 Command::BlameLong.of(pid)
             ),
         }
     }));
-    all.push(format!("What would shorten the stop of a fork: `{}`.", Command::Advise.of(pid)));
+    all.push(format!("What would shorten the stop: `{}`.", Command::ExplainTables.of(pid)));
     all
 }
 
-fn help(of: &Explained) -> Vec<Block> {
-    match &of.advised {
-        Ok((application, advice, _)) if of.lives_on() => {
-            texts(for_workers(of, application, advice))
-        }
-        Ok((application, advice, sentence)) => {
-            let target = of.patient.pid.to_string();
-            let screen = advise::screen(sentence, application, advice, &target);
-            screen.into_iter().flat_map(|section| section.blocks).collect()
-        }
+fn help(of: &Explained, tables: bool) -> Vec<Block> {
+    match &of.diagnosis.costs {
+        Ok(costs) if tables => choices::all(costs),
+        Ok(costs) if of.lives_on() => texts(for_workers(of, costs)),
+        Ok(costs) => choices::first(costs, &of.facts.pid.to_string(), false),
         Err(why) => vec![Block::Text(format!("Not known: {why}."))],
     }
 }

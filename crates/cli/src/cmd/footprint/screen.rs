@@ -3,16 +3,17 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use cowlab_machine::Facts;
-use cowlab_model::advice::{Advice, Forecast, Means};
+use cowlab_model::advice::Forecast;
 use cowlab_report::fmt::time;
 use cowlab_report::{Document, footprint};
 use cowlab_schema::Command;
 use cowlab_store::Run;
 
 use crate::args::ProfileArgs;
-use crate::cmd::advise::of_footprint;
+use crate::cmd::predict::{Footprint, Wanted};
+use crate::diagnosis::Costs;
 use crate::output;
 use crate::profile_file::Priced;
 
@@ -27,13 +28,13 @@ pub fn of(run: &Run, path: &Path, whole: &Document, forks: u64, facts: &Facts) -
     let mut rows = Vec::new();
     if forks > 0 {
         match priced(path, facts) {
-            Ok((by, now, advice)) => {
+            Ok((by, costs, now)) => {
                 let (stop, writes) = (time(now.stop_ns.value), time(now.writes_ns.value));
                 answer += &format!(
                     " The fork stops its parent for about {stop}, and the copies take {writes}."
                 );
                 rows.push(("prices", by));
-                rows.push(("do now", to_do(&now, &advice, path, forks, run.info.duration_s)));
+                rows.push(("do now", to_do(&now, &costs, path, forks, run.info.duration_s)));
             }
             // The run is kept, and its figures stand without prices.
             Err(error) => rows.push(("prices", format!("not known: {}", output::message(&error)))),
@@ -46,18 +47,18 @@ pub fn of(run: &Run, path: &Path, whole: &Document, forks: u64, facts: &Facts) -
     Ok(document)
 }
 
-/// By which profile, what its forks cost, and what each choice would change.
-fn priced(path: &Path, facts: &Facts) -> Result<(String, Forecast, Vec<Advice>)> {
+/// By which profile, and what its forks cost.
+fn priced(path: &Path, facts: &Facts) -> Result<(String, Costs, Forecast)> {
     let Priced { profile, by } = Priced::find(&ProfileArgs { profile: None })?;
-    let advice = of_footprint(path, &profile, facts)?;
-    let now = advice[0].forecast.clone().map_err(|why| anyhow!(why))?;
-    Ok((by, now, advice))
+    let costs = Footprint::read(path, &Wanted::default(), &profile, facts)?.costs;
+    let now = *costs.now().context("it has no price")?;
+    Ok((by, costs, now))
 }
 
 /// The one thing to do next.
 fn to_do(
     now: &Forecast,
-    advice: &[Advice],
+    costs: &Costs,
     path: &Path,
     forks: u64,
     duration_s: Option<f64>,
@@ -67,13 +68,8 @@ fn to_do(
     if each_ns < SHORT_NS && each_ns * forks as f64 <= most_ns {
         return "nothing: the stop is short, and the copies are cheap".to_owned();
     }
-    let next = Command::Advise.of(path.display());
-    // They are ordered by what they take, and first are those that save something.
-    let saver = advice.iter().skip(1).find_map(|one| {
-        let then = one.forecast.as_ref().ok()?;
-        (one.choice.means() <= Means::Setting && then.saves_of(now)).then_some((one, then))
-    });
-    match saver {
+    let next = Command::PredictRun.of(path.display());
+    match costs.remedy() {
         Some((one, then)) => format!(
             "{next}: {} would make that {} and {}",
             one.what,

@@ -7,7 +7,9 @@ use cowlab_report::{Block, Cell, Column, Document, Rows, Section};
 use cowlab_schema::Command;
 
 use super::{Ability, How, NO_TIME, OverviewSummary, Program};
-use crate::cmd::doctor::screen::machine_title;
+use crate::cmd::doctor::machine_title;
+use crate::diagnosis::Source;
+use crate::profile_file::USUAL_COSTS;
 
 /// All of it.
 pub fn document(facts: &Facts, of: &OverviewSummary) -> Document {
@@ -23,10 +25,10 @@ pub fn document(facts: &Facts, of: &OverviewSummary) -> Document {
     if let Some(not_seen) = &of.not_seen {
         row("not seen", not_seen.clone());
     }
-    let is_usual = |of: &Program| of.stop_ns.as_ref().is_some_and(|stop| !stop.is_calibrated);
+    let is_usual =
+        |of: &Program| of.stop_ns.as_ref().is_some_and(|stop| stop.source == Source::Usual);
     if of.programs.iter().any(is_usual) {
-        let by = "by usual costs, within a factor of three";
-        row("stops", format!("{by}; `{}` measures this machine's", Command::Calibrate));
+        row("stops", format!("by {USUAL_COSTS}; `{}` measures this machine's", Command::Calibrate));
     }
     if !of.programs.is_empty() {
         document.sections.push(Section::new("programs", "Programs that fork", programs(of)));

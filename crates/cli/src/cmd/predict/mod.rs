@@ -1,50 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `predict`: a machine profile times an application's numbers.
+//! `predict`: what forks of a size, or those of a footprint, cost on the machine of a profile.
 
-mod policies;
+mod run;
 
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use cowlab_machine::{Facts, Root};
+use cowlab_model::advice::Advice;
+use cowlab_model::application::ApplicationProfile;
 use cowlab_model::cost::{Deferred, Predicted, Prediction, Question, deferred, predict};
 use cowlab_model::profile::MachineProfile;
-use cowlab_observe::watch::Wanted;
+use cowlab_observe::watch::Wanted as Processes;
 use cowlab_report::{Block, Cell, Document, Rows, Section, Table};
+use cowlab_schema::units::parse_bytes;
 use cowlab_schema::{Command, Policy, predict as names};
 use cowlab_store::{Params, Sample};
 use serde::Serialize;
 
-use crate::application::of_run;
-use crate::args::{PredictArgs, PredictWhat};
-use crate::calibration::priced;
+use crate::args::PredictArgs;
+use crate::diagnosis::choices;
 use crate::output;
 use crate::profile_file::Priced;
 use crate::usage::WrongUsage;
+pub use run::{Footprint, Wanted};
 
 #[derive(Serialize)]
 struct Answer {
     write_fraction: f64,
     question: Question,
     prediction: Prediction,
-    /// Of base pages, on a kernel that leaves page tables for after fork.
+    /// Of base pages, on a kernel that leaves page tables for after fork, if it is asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     deferred: Option<Deferred>,
 }
 
-impl Answer {
-    fn of(
-        profile: &MachineProfile,
-        question: Question,
-        write_fraction: f64,
-        kept_pages: u64,
-    ) -> Result<Answer> {
-        let prediction = predict(profile, &question)?;
-        let is_base = question.page_size_bytes == profile.page_size_bytes;
-        let deferred = is_base.then(|| deferred(profile, &question, kept_pages, 0)).transpose()?;
-        Ok(Answer { write_fraction, question, prediction, deferred })
-    }
+#[derive(Serialize, Default)]
+#[serde(default)]
+struct PredictSummary<'a> {
+    /// Of sizes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answers: Option<&'a [Answer]>,
+    /// Of a footprint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sentence: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    application: Option<&'a ApplicationProfile>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<&'a [Advice]>,
+}
 
-    /// The writes then, at most.
+impl Answer {
+    /// The writes under deferral, at most.
     fn most_write_ns(&self, deferred: &Deferred) -> Predicted {
         let (now, more) = (self.prediction.write_ns, deferred.tables_ns);
         Predicted { value: now.value + more.value, low: now.low, high: now.high + more.high }
@@ -53,27 +60,72 @@ impl Answer {
 
 /// Run the verb.
 pub fn run(json: bool, args: &PredictArgs) -> Result<()> {
-    if let Some(PredictWhat::Policies(args)) = &args.what {
-        return policies::run(json, args);
+    let is_run = |word: &&String| Path::new(word).exists() || word.contains('/');
+    let (runs, sizes): (Vec<&String>, Vec<&String>) = args.what.iter().partition(is_run);
+    if json && !runs.is_empty() && args.what.len() > 1 {
+        bail!(WrongUsage("--json takes one run, or sizes: run predict once for each".to_owned()));
     }
-    if let Some(word) = args.target.as_deref().filter(|run| !run.exists()).and_then(Path::to_str)
-        && Wanted::parse(word).is_ok_and(|wanted| wanted.find().is_ok())
-    {
+    let sizes: Vec<u64> = sizes.into_iter().map(|word| size(word)).collect::<Result<_>>()?;
+    let Priced { profile, by } = Priced::find(&args.profile)?;
+    if !sizes.is_empty() {
+        print_sizes(json, args, &sizes, &profile, &by)?;
+    }
+    let machine = Facts::probe(&Root::default());
+    let threads = args.threads.first().copied().unwrap_or(0);
+    let policies = args.policy.iter().map(Policy::to_string).collect();
+    let wanted = Wanted { program: args.program.as_deref(), threads, policies };
+    let priced = runs.iter().map(|run| {
+        let footprint = Footprint::read(Path::new(run), &wanted, &profile, &machine)?;
+        if json {
+            let summary = PredictSummary {
+                sentence: Some(&footprint.sentence),
+                application: Some(&footprint.costs.application),
+                advice: Some(&footprint.costs.choices),
+                ..PredictSummary::default()
+            };
+            output::json_of(summary, &[], &choices::missing(&footprint.costs))?;
+            return Ok(None);
+        }
+        Ok(Some(footprint.document(run, &by, args.tables)))
+    });
+    let (documents, errors) = output::parted(priced);
+    output::texts(documents.into_iter().flatten())?;
+    output::errors(errors)
+}
+
+/// A size; of what is a process, what to type for it.
+fn size(word: &str) -> Result<u64> {
+    let message = match parse_bytes(word) {
+        Ok(bytes) => return Ok(bytes),
+        Err(_) if Processes::parse(word).is_ok_and(|of| of.find().is_ok()) => format!(
+            "{word} is a process, and predict takes the run of a footprint or a size: `{}`",
+            Command::Explain.of(word)
+        ),
+        Err(why) => format!("{why}, and no run is at {word}: runs are below runs/"),
+    };
+    bail!(WrongUsage(message))
+}
+
+fn print_sizes(
+    json: bool,
+    args: &PredictArgs,
+    sizes: &[u64],
+    profile: &MachineProfile,
+    by: &str,
+) -> Result<()> {
+    if let Some(policy) = args.policy.iter().find(|policy| **policy != Policy::Defer) {
         bail!(WrongUsage(format!(
-            "{word} is a process, and predict takes the run of a footprint: `{}`",
-            Command::Advise.of(word)
+            "--policy {policy} depends on which pages are written: give the run of a footprint"
         )));
     }
-    let Priced { profile, by } = priced(json, &args.profile)?;
-    let answers = match &args.target {
-        Some(run) => of_footprint(args, run, &profile)?,
-        None => answers(args, &profile)?,
-    };
+    let answers = answers(args, sizes, profile)?;
+    let base = profile.page_size_bytes;
     if json {
-        return output::json_of(&answers, &samples(&answers, profile.page_size_bytes), &[]);
+        let summary = PredictSummary { answers: Some(&answers), ..PredictSummary::default() };
+        return output::json_of(summary, &samples(&answers, base), &[]);
     }
     let mut document = Document::new("Prediction", by);
-    let mut blocks = vec![Block::Table(table(&answers, profile.page_size_bytes))];
+    let mut blocks = vec![Block::Table(table(&answers, base))];
     let mut notes: Vec<&String> = answers
         .iter()
         .flat_map(|a| a.prediction.reasons.iter().chain(&a.prediction.notes))
@@ -82,63 +134,40 @@ pub fn run(json: bool, args: &PredictArgs) -> Result<()> {
     notes.dedup();
     blocks.extend(notes.into_iter().map(|note| Block::Note(note.clone())));
     document.sections.push(Section::new("prediction", "What the fork costs", blocks));
-    document.sections.extend(of_deferral(&answers, profile.page_size_bytes));
+    document.sections.extend(of_deferral(&answers, base));
     output::text(&document)
 }
 
-/// The forks of a footprint, with each number of threads and each size of pages.
-fn of_footprint(args: &PredictArgs, run: &Path, profile: &MachineProfile) -> Result<Vec<Answer>> {
+/// Each size with each share of writes and number of threads, of base pages and of huge pages: of a program that
+/// works between its forks, all of whose memory was written before.
+fn answers(args: &PredictArgs, sizes: &[u64], profile: &MachineProfile) -> Result<Vec<Answer>> {
     let base = profile.page_size_bytes;
-    let mut application = of_run(run, args.program.as_deref(), base)?;
-    let pages = application.profile.pages;
-    application.profile.written_before =
-        (pages as f64 * args.written_before_fraction).ceil() as u64;
-    let page_sizes =
-        if args.page_size_bytes.is_empty() { vec![base] } else { args.page_size_bytes.clone() };
+    let page_sizes = std::iter::once(base).chain(profile.huge_page_bytes);
     let mut answers = Vec::new();
-    for &threads in &args.threads {
-        application.profile.threads = threads;
-        for &page_size_bytes in &page_sizes {
-            let question = application.profile.question(base, page_size_bytes);
-            let of = &application.profile;
-            let mut answer = Answer::of(profile, question, of.write_fraction(), of.kept_pages())?;
-            answer.prediction.notes.extend(application.notes.iter().cloned());
-            answers.push(answer);
-        }
-    }
-    Ok(answers)
-}
-
-fn answers(args: &PredictArgs, profile: &MachineProfile) -> Result<Vec<Answer>> {
-    let base = profile.page_size_bytes;
-    let sizes = args.size_bytes.iter().map(|bytes| bytes.div_ceil(base));
-    let page_sizes =
-        if args.page_size_bytes.is_empty() { vec![base] } else { args.page_size_bytes.clone() };
-    let of = |pages: u64, fraction: f64| (pages as f64 * fraction).ceil() as u64;
-    let mut answers = Vec::new();
-    for pages in sizes {
+    for bytes in sizes {
+        let pages = bytes.div_ceil(base);
         if pages > u64::MAX / base / 4 {
-            bail!(WrongUsage(format!(
-                "--size-bytes: {pages} pages are more than any address space holds"
-            )));
+            bail!(WrongUsage(format!("{pages} pages are more than any address space holds")));
         }
-        for &fraction in &args.write_fraction {
+        for &write_fraction in &args.write_fraction {
+            let written = (pages as f64 * write_fraction).ceil() as u64;
             for &threads in &args.threads {
-                for &page_size_bytes in &page_sizes {
+                for page_size_bytes in page_sizes.clone() {
                     let question = Question {
-                        pages,
-                        written: of(pages, fraction),
-                        written_before: of(pages, args.written_before_fraction),
-                        writer: args.writer,
                         threads,
                         page_size_bytes,
                         split_pages: None,
-                        among_work: args.among_work,
-                        cpu_ns_per_copy: None,
-                        nearby_share: None,
-                        vmas: None,
+                        ..ApplicationProfile::of_pages(pages, written).question(base, base)
                     };
-                    answers.push(Answer::of(profile, question, fraction, 0)?);
+                    let is_deferred = page_size_bytes == base && !args.policy.is_empty();
+                    answers.push(Answer {
+                        write_fraction,
+                        question,
+                        prediction: predict(profile, &question)?,
+                        deferred: is_deferred
+                            .then(|| deferred(profile, &question, 0, 0))
+                            .transpose()?,
+                    });
                 }
             }
         }

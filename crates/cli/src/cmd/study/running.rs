@@ -4,13 +4,12 @@
 use std::collections::BTreeSet;
 
 use cowlab_machine::Facts;
+use cowlab_model::application::Children;
 use cowlab_observe::Target;
 use cowlab_observe::forkers::{self, Seen};
 use cowlab_schema::running::{self, HUGE_PAGES, SMALL_PAGES};
 use cowlab_store::{Params, Sample};
 use cowlab_tend::Survey;
-
-use crate::application::saves_by_fork;
 
 /// Smaller ones are stopped for about as long as an empty one.
 const LEAST_BYTES: u64 = 1 << 20;
@@ -21,7 +20,7 @@ const LOOKED_AT_BYTES: u64 = 64 << 30;
 
 /// What their next forks would copy, at this moment.
 pub fn samples(facts: &Facts) -> Vec<Sample> {
-    let forkers = forkers::forkers(&forkers::look(), saves_by_fork);
+    let forkers = forkers::forkers(&forkers::look(), |of| Children::of(&of.name) == Children::Save);
     let mut large: Vec<Seen> = forkers.into_iter().map(|of| of.process).collect();
     large.retain(|of| of.anonymous_bytes.is_some_and(|bytes| bytes >= LEAST_BYTES));
     large.sort_by_key(|of| std::cmp::Reverse(of.anonymous_bytes));

@@ -15,8 +15,8 @@ use cowlab_tend::{Survey, Tender, Trial};
 use serde::Serialize;
 
 use super::{TendPlan, messages};
-use crate::application::{shared_with_children, word_of, worker};
 use crate::args::TendArgs;
+use crate::diagnosis::{shared_with_children, word_of, worker};
 use crate::output;
 
 /// What was found of one target.

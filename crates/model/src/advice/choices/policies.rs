@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Policies of a kernel that copies ahead of the faults, or its page tables after fork.
 
-use cowlab_schema::Command;
-
 use super::super::forecast::spanning;
 use super::super::{Advice, Choice, exactly};
 use super::{Choices, Cost, Forecast};
@@ -12,9 +10,13 @@ use crate::cost::{Predicted, Question, deferred, plus, scaled};
 const COVERAGE_PERCENT: u64 = 80;
 
 impl Choices<'_> {
-    /// Policies of the patched kernel: those that were replayed, and coverage by the map.
+    /// Policies of the patched kernel that are asked for: those that were replayed, and coverage by the map.
     pub(super) fn policies(&self) -> Vec<Advice> {
         let app = self.application;
+        let wanted = &self.surroundings.policies;
+        if wanted.is_empty() {
+            return Vec::new();
+        }
         let mut all: Vec<Advice> = app
             .replays
             .iter()
@@ -48,11 +50,16 @@ impl Choices<'_> {
                 what: "the kernel policy next".into(),
                 step: "vm.cow_precopy=1 of the patched kernel".into(),
                 forecast: Err("needs the order of the writes".into()),
-                shape: Err(self.no_policy()),
                 notes: Vec::new(),
             });
         }
         all.push(self.defer());
+        // `ccow` and `ccow:80` mean the one there is.
+        let kind = |name: &str| name.split(':').next().map(str::to_owned);
+        all.retain(|one| match &one.choice {
+            Choice::Policy(name) => wanted.iter().any(|of| kind(of) == kind(name)),
+            _ => false,
+        });
         all
     }
 
@@ -81,24 +88,12 @@ impl Choices<'_> {
             what: "the kernel policy defer".into(),
             step: "vm.cow_defer=2 of the patched kernel (x86-64)".into(),
             forecast: forecast(),
-            shape: Err(format!("`{}` runs a kernel that has it", Command::KernelForkSweep)),
             notes: vec![
                 "the kernel policy defer: what a patched kernel would do. The writes are the most: \
                  the child copies some of the page tables before them. The child's end and memory \
                  are as now, and less where it executes or ends at once"
                     .into(),
             ],
-        }
-    }
-
-    fn no_policy(&self) -> String {
-        if self.surroundings.precopy {
-            format!("`{}` tries it on this kernel", Command::CowFaults)
-        } else {
-            format!(
-                "this kernel has no vm.cow_precopy; `{}` runs one that has",
-                Command::KernelCowFaults
-            )
         }
     }
 
@@ -121,7 +116,6 @@ impl Choices<'_> {
             what: format!("the kernel policy {name}"),
             step: format!("vm.cow_precopy of the patched kernel, as --policy {name}"),
             forecast: forecast(),
-            shape: Err(self.no_policy()),
             notes: vec![
                 "a page copied ahead is priced between its copy alone and what a copy without its \
                  trap costs one by one"

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is known of a program: read once.
+
+use anyhow::Result;
+use cowlab_machine::{Facts, ProcessFacts, Rollup, Root, Stat};
+use cowlab_model::application::{Children, MappingShare};
+use cowlab_observe::mappings::detailed_mappings;
+use cowlab_observe::redis::Asked;
+use cowlab_observe::watch::Wanted;
+use cowlab_observe::{Kind, Mapping, Target, children};
+use cowlab_schema::Command;
+use cowlab_tend::{Survey, Tender};
+
+use super::Observed;
+
+/// One process, as it shows from outside, and what its server says that was asked.
+pub struct TargetFacts {
+    pub pid: i32,
+    pub name: String,
+    /// How it is best named to a verb.
+    pub word: String,
+    pub process: ProcessFacts,
+    /// Its regions that are, or could be, one huge page each; `None` where its page tables cannot be read.
+    pub collapsible_regions: Option<u64>,
+    pub running_threads: u32,
+    /// Living children; `None` where they may not be looked at.
+    pub children: Option<usize>,
+    /// What each of those that run on as they were forked has to itself, copied or new, ascending. Of a child
+    /// that saves nothing: it has only begun.
+    pub own_bytes: Vec<u64>,
+    /// How many of the children run on as they were forked.
+    pub forked: usize,
+    /// Why it cannot be tended.
+    pub no_tend: Option<String>,
+    /// Where it listens, if it is a server whose title says so.
+    pub server_address: Option<String>,
+    pub asked: Option<Asked>,
+    /// Its large mappings, where its children execute other programs: they could be left out of a fork.
+    pub mappings: Vec<MappingShare>,
+    /// What its forks were seen to do; an error says why nothing was seen.
+    pub observed: Result<Observed, String>,
+}
+
+impl TargetFacts {
+    /// Fails where the process may not be looked at.
+    pub fn read(machine: &Facts, target: &Target, asked: Option<Asked>) -> Result<TargetFacts> {
+        let process = ProcessFacts::probe(&Root::default(), target.pid())?;
+        let huge = machine.thp.as_ref().and_then(|thp| thp.pmd_size_bytes);
+        let survey = huge.and_then(|huge| Some((huge, Survey::take(target, huge).ok()?)));
+        let forked = children::forked(target).map_or_else(|_| Vec::new(), |(forked, _)| forked);
+        Ok(TargetFacts {
+            pid: target.pid(),
+            word: word_of(target),
+            collapsible_regions: survey
+                .map(|(huge, survey)| survey.collapsible(huge / machine.page_size_bytes.max(1))),
+            running_threads: Stat::other_running_threads(target.pid()),
+            children: children::pids(target).ok().map(|pids| pids.len()),
+            own_bytes: own_bytes(&process.name, &forked),
+            no_tend: Tender::refusal(Some(target)).or_else(|| shared(target, forked.len())),
+            forked: forked.len(),
+            server_address: target.server_address(),
+            name: process.name.clone(),
+            process,
+            asked,
+            mappings: Vec::new(),
+            observed: Err("it was not watched".to_owned()),
+        })
+    }
+
+    /// Adds what its forks were seen to do.
+    pub fn add_observed(
+        &mut self,
+        target: &Target,
+        observed: Result<Observed, String>,
+        page_bytes: u64,
+    ) {
+        let executes =
+            observed.as_ref().ok().and_then(Observed::forks).is_some_and(|of| of.execute());
+        if executes {
+            self.mappings = large_mappings(target, page_bytes);
+        }
+        self.observed = observed;
+    }
+}
+
+fn own_bytes(name: &str, forked: &[Target]) -> Vec<u64> {
+    if Children::of(name) == Children::Save {
+        return Vec::new();
+    }
+    let own = |worker: &Target| {
+        let memory = Rollup::read(&Root::default(), worker.pid().cast_unsigned()).ok().flatten()?;
+        memory.private_dirty_bytes
+    };
+    let mut all: Vec<u64> = forked.iter().filter_map(own).collect();
+    all.sort_unstable();
+    all
+}
+
+/// Its anonymous mappings, by their addresses: names alone do not say on which memory to call
+/// madvise(2).
+fn large_mappings(target: &Target, page_bytes: u64) -> Vec<MappingShare> {
+    let share = |mapping: &Mapping| {
+        let anonymous = mapping.details.as_ref()?.anonymous_bytes?;
+        let (kind, range) = (mapping.kind.name(), &mapping.range);
+        (anonymous > 0 && !mapping.is_shared && mapping.kind != Kind::Stack).then(|| MappingShare {
+            name: format!("{kind} {:x}-{:x}", range.start, range.end),
+            pages: anonymous / page_bytes,
+            written: 0,
+        })
+    };
+    detailed_mappings(target)
+        .map_or_else(|_| Vec::new(), |all| all.iter().filter_map(share).collect())
+}
+
+/// A process as it is best named to a verb: by its name, which outlives a restart, where that means it and
+/// nobody else; else by its pid.
+pub fn word_of(target: &Target) -> String {
+    let (name, pid) = (target.name(), target.pid());
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let is_word = name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(is_plain);
+    let wanted = Wanted::Name(name.to_owned());
+    match is_word && wanted.only().is_ok_and(|only| only == pid) {
+        true => name.to_owned(),
+        false => pid.to_string(),
+    }
+}
+
+/// What makes a program of that name fork.
+pub fn trigger(name: &str, has_workers: bool) -> &'static str {
+    match name {
+        _ if name.starts_with("redis-server") => "trigger a fork (`redis-cli bgsave`)",
+        _ if name.starts_with("valkey-server") => "trigger a fork (`valkey-cli bgsave`)",
+        _ if has_workers || Children::of(name) == Children::Serve => "restart a worker",
+        _ => "make it fork",
+    }
+}
+
+/// Why huge pages cannot be made of the memory of this process: children of its share it for as long as
+/// they live.
+pub fn shared_with_children(target: &Target) -> Option<String> {
+    shared(target, children::forked(target).map_or(0, |(forked, _)| forked.len()))
+}
+
+fn shared(target: &Target, count: usize) -> Option<String> {
+    let ends = Children::of(target.name()) == Children::Save;
+    (count > 0 && !ends).then(|| {
+        format!(
+            "{count} children share the memory of {} ({}), and tend waits until they have ended",
+            target.name(),
+            target.pid()
+        )
+    })
+}
+
+/// The parent of a process that was forked itself, and forks nobody.
+pub fn parent_of_worker(target: &Target) -> Option<Target> {
+    let has_children = children::pids(target).is_ok_and(|all| !all.is_empty());
+    target.forked_by().filter(|_| !has_children)
+}
+
+/// Why the forks of this process have no price: it was forked itself, and forks nobody.
+pub fn worker(target: &Target) -> Option<String> {
+    parent_of_worker(target).map(|parent| {
+        format!(
+            "{} ({}) was forked by {} ({}) and has no child of its own: the forks are its parent's: \
+             `{}`, `{}`",
+            target.name(),
+            target.pid(),
+            parent.name(),
+            parent.pid(),
+            Command::Explain.of(parent.pid()),
+            Command::FootprintForks.of(parent.pid())
+        )
+    })
+}
