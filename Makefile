@@ -152,8 +152,8 @@ test-arm64-mm: build ## the upstream series on arm64: selftests and random steps
 	scripts/install arm64
 	scripts/test-arm64-mm
 
-docs/metrics.md: FORCE ## the table of parameters and metrics, from crates/schema
-	$(CARGO) run $(CARGO_FLAGS:--workspace=) -p cowlab-schema --example reference > $@.new
+docs/metrics.md: FORCE ## the table of parameters and metrics
+	$(CARGO) run $(CARGO_FLAGS:--workspace=) -p cowlab-tend --example reference > $@.new
 	mv $@.new $@
 FORCE:
 

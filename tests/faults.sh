@@ -31,7 +31,6 @@ declare -A commands=(
 	[footprint]="footprint $sleeper --duration-s 0.1 --output made"
 	[report]="report $whole --output made/page.html"
 	[record]="trace record --force --output made/t.casper -- ./traced"
-	[metrics]="tend $sleeper --duration-s 0.2 --output made/tend.prom"
 )
 
 # faulty NAME FLAG...: run it under strace in a fresh folder; `calls` has what was seen.
@@ -60,7 +59,6 @@ is_whole() {
 		'made/*' | *.unfinished) ;;
 		*.casper) "$COWLAB" trace report "$it" >read 2>&1 ;;
 		*.html) tail -c 20 "$it" | grep -q '</html>' ;;
-		*.prom) tail -n 1 "$it" | grep -q ^cowlab_build_info ;;
 		*) "$COWLAB" compare "$it" "$it" >read 2>&1 ;;
 		esac || fail "$called: $it is not whole: $(head -c 600 read) $(seen)"
 	done

@@ -16,8 +16,6 @@ old=$REPOSITORY/crates/report/tests/old_runs
 cp -r "$old/study" "$old/footprint" "$old/snapshot" .
 cp -r study whole
 cp "$REPOSITORY/tests/fixtures/profile.json" .
-passes watch $$ --no-bpf --interval-s 0.1 --refreshes 3 --json
-mv out recording
 
 # changed FILE ARGUMENT...
 changed() {
@@ -30,5 +28,3 @@ for run in study footprint snapshot; do
 done
 changed study/samples.parquet compare whole study
 changed profile.json predict --profile profile.json 1GiB --threads 0,1
-changed recording watch --replay recording --json
-changed recording watch --replay recording

@@ -38,8 +38,7 @@ passes --json tend "$target" --dry-run --profile "$profile"
 json 'one("candidate_regions") >= 28' \
 	'one("fork_ns"; {state: "after"}) < one("fork_ns"; {state: "now"})' \
 	'["fork_low_ns", "fork_ns", "fork_high_ns"] | map(one(.; {state: "now"})) | ordered' \
-	'd.summary[0].plan.filled_pages <= 8 * one("candidate_regions")' \
-	'one("warming_cpu_ns") <= one("tending_cpu_ns") and one("tending_cpu_ns") <= one("tending_ns")'
+	'd.summary[0].plan.filled_pages <= 8 * one("candidate_regions")'
 [[ $(huge_mib) == "$before" ]] || fail "a dry run changed something"
 passes tend "$target" --dry-run
 says out 'by usual costs'
@@ -55,23 +54,6 @@ holds out '$documents | all(keys | includes(["format", "samples", "summary", "mi
 	'$documents | last.samples | distinct("metric") | includes(["collapsed_regions", "stall_ns"])'
 passes --json tend "$target" --dry-run --profile "$profile"
 json 'one("candidate_regions") <= 2' 'one("huge_regions") >= 28'
-
-# Metrics are written without root's right to others' folders: refused at once, and later only said.
-install -d -o nobody -m 755 others
-refuses 1 'gives up the right to other users.*--output.*[Pp]ermission denied' \
-	tend "$target" --output others/tend.prom
-install -d -m 755 mine
-"$COWLAB" tend "$target" --output mine/tend.prom --duration-s 2 >out 2>err </dev/null &
-tend=$!
-started+=("$tend")
-for _ in {1..100}; do [[ ! -e mine/tend.prom ]] || break; sleep 0.01; done
-chown nobody mine
-status=0
-wait "$tend" || status=$?
-called="tend whose metrics' folder was given away"
-is_status 0
-says out 'its time is over'
-says err 'output mine/tend.prom cannot be written: Permission denied'
 
 # Sparse memory stays sparse.
 tell sparse sparse
@@ -116,8 +98,8 @@ tell remap remapped
 tell hold held
 before=$(huge_mib)
 # How long a collapse takes is the machine's, and five long ones in a row end in a rest of 10 s.
-"$COWLAB" tend "$target" --set cpu_share=1 --budget-us 1000000 --output metrics \
-	--listen 127.0.0.1:0 >out 2>err </dev/null &
+"$COWLAB" tend "$target" --set cpu_share=1 --budget-us 1000000 --listen 127.0.0.1:0 \
+	>out 2>err </dev/null &
 tend=$!
 started+=("$tend")
 sleep 1.5
@@ -142,9 +124,8 @@ is_status 0
 ((SECONDS <= 3)) || fail "the end took $SECONDS s"
 exec 9<&-
 says out 'told to end: [0-9]+ regions were collapsed'
-says metrics '^cowlab_tend_collapsed_regions_total\{process="python3[^"]*"\} [1-9]'
+says served '^cowlab_tend_collapsed_regions_total\{process="python3[^"]*"\} [1-9]'
 says served '^cowlab_tend_forks_total\{process="python3'
-[[ ! -e metrics.unfinished ]] || fail "an unfinished file is left"
 
 # Its lines end with their reader, and it with them.
 SECONDS=0

@@ -61,11 +61,6 @@ refuses 1 'no process is named nobody-has-it' watch nobody-has-it
 refuses 1 'not a control group' watch "$PWD"
 refuses 1 'kernel thread or a zombie' watch 2
 refuses 2 'from 0.1 to 3600' watch 1 --interval-s 0
-refuses 1 'cannot open' watch --replay absent
-: >empty
-refuses 1 'is empty: no recording' watch --replay empty
-echo '{}' >foreign
-refuses 1 'line 1.*not a line of' watch --replay foreign
 
 # Forks, copies and ends as they are.
 start_forker
@@ -115,26 +110,6 @@ if $bpf; then
 		'frames | last.groups | map(.totals.exits) | add == 41' \
 		'frames | last.own | .lost_events == 0 and .lost_processes == 0'
 fi
-
-# A recording is shown again, cut ones with what is whole.
-passes watch --replay json --json
-# But for the last digit of a rate, which reading and writing it again may change.
-jq -en --slurpfile shown out --slurpfile recorded json '
-	def rounded: walk(if type == "number" then . * 1e6 | round else . end);
-	($shown | rounded) == ($recorded | rounded)' >same || fail "a replay prints what was recorded"
-head -c -20 json >cut
-run watch --replay cut
-is_status 1
-says err 'cut short'
-says out 'forker .* children'
-
-# It ends in the middle of a pause as well.
-head -n 1 json | jq -c '., (.summary.time_unix_ns += 3600e9)' >slow
-"$COWLAB" watch --replay slow --json >replayed 2>err &
-watch=$!
-started+=("$watch")
-wait_for replayed 1
-ended_in_time "$watch"
 
 # Without rights: what /proc tells, and why not more.
 start_forker

@@ -14,10 +14,10 @@ mod output;
 mod profile_file;
 mod progress;
 mod run_life;
+mod serve;
 mod signals;
 mod sinks;
 mod usage;
-mod workers;
 
 use std::process::ExitCode;
 

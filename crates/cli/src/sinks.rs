@@ -8,13 +8,40 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
+use cowlab_schema::Params;
+use cowlab_schema::live::Figures;
+use cowlab_store::{FORMAT, Missing, Sample};
+use serde::Serialize;
 
-use crate::output;
+use crate::output::{self, JsonDocument};
 
 /// Once it was told to end, a program waits so long for its reader.
 const LAST: Duration = Duration::from_millis(500);
 /// How often it looks.
 const GLANCE: Duration = Duration::from_millis(5);
+
+/// A document of `--json` as one line of many, with its end.
+pub fn json_line(
+    summary: impl Serialize,
+    samples: &[Sample],
+    missing: &[Missing],
+) -> Result<String> {
+    let document = JsonDocument { format: FORMAT, run: None, samples, summary, missing };
+    Ok(serde_json::to_string(&document)? + "\n")
+}
+
+/// The figures that are known, as rows.
+pub fn samples<T>(
+    figures: Figures<T>,
+    of: &T,
+    params: &Params,
+    start_unix_ns: i64,
+) -> impl Iterator<Item = Sample> {
+    figures.iter().copied().flatten().filter_map(move |figure| {
+        let sample = Sample::of(figure.sample?, params.clone(), figure.value(of)?);
+        Some(Sample { start_unix_ns, ..sample })
+    })
+}
 
 /// Standard output, written by a thread of its own.
 pub struct Printer {
@@ -39,20 +66,6 @@ impl Printer {
             Some(Err(TrySendError::Full(_))) => self.skipped += 1,
             Some(Ok(())) => {}
             _ => return false,
-        }
-        true
-    }
-
-    /// Prints a text, however long its reader takes, unless the program is told to end; whether
-    /// printing goes on.
-    pub fn print(&mut self, mut text: String, told: &AtomicBool) -> bool {
-        while !told.load(Ordering::Relaxed) {
-            match self.texts.as_ref().map(|texts| texts.try_send(text)) {
-                Some(Err(TrySendError::Full(again))) => text = again,
-                Some(Ok(())) => return true,
-                _ => return false,
-            }
-            std::thread::sleep(GLANCE);
         }
         true
     }

@@ -19,7 +19,6 @@ use cowlab_machine::{Rollup, Stat, mappings, status};
 use cowlab_model::cost::{Question, predict};
 use cowlab_model::profile::{MachineProfile, Writer};
 use cowlab_observe::bpf::{Copied, Event, Fault};
-use cowlab_observe::watch::Frame;
 use cowlab_probes::Rows;
 use cowlab_store::stacks::CopyStacks;
 use cowlab_store::{Environment, Run, RunInfo};
@@ -33,11 +32,10 @@ pub struct Target {
     pub read: fn(&[u8]),
 }
 
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 14] = [
     Target { name: "samples", read: samples },
     Target { name: "run", read: |bytes| drop(parsed::<RunInfo>(bytes)) },
     Target { name: "profile", read: profile },
-    Target { name: "recording", read: recording },
     Target { name: "histogram", read: histogram },
     Target { name: "selftests", read: |bytes| drop(selftests::List::parse(&text(bytes))) },
     Target { name: "ktap", read: |bytes| drop(ktap::parse(&text(bytes))) },
@@ -49,7 +47,6 @@ pub const TARGETS: [Target; 16] = [
     Target { name: "elf", read: elf },
     Target { name: "perf_map", read: perf_map },
     Target { name: "jitdump", read: jitdump },
-    Target { name: "request", read: |bytes| drop(cowlab_serve::parse_head(bytes)) },
 ];
 
 fn here() -> &'static Path {
@@ -136,11 +133,6 @@ fn profile(bytes: &[u8]) {
         };
         drop(predict(&profile, &question));
     }
-}
-
-fn recording(bytes: &[u8]) {
-    let Ok(frame) = Frame::parse(&text(bytes)) else { return };
-    serde_json::to_string(&frame).expect("what was read can be written");
 }
 
 fn histogram(bytes: &[u8]) {

@@ -2,20 +2,22 @@
 //! What the whole machine has left for a fork. Limits of users and control groups are in the verdict.
 
 use procfs_core::LoadAverage;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::limits;
 use crate::memory;
 use crate::root::{Reader, Root};
 
-/// `None` if there is no such limit, or it cannot be read.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Room {
-    /// Memory that may still be promised without CAP_SYS_ADMIN; limited only if `vm.overcommit_memory`
-    /// is 2.
-    pub commit_bytes: Option<u64>,
-    /// Tasks below `kernel.threads-max` and `kernel.pid_max`.
-    pub tasks: Option<u64>,
+cowlab_schema::live! {
+    "watch";
+    /// What a fork takes from; `None` where there is no such limit, or it cannot be read.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+    pub struct Room {
+        /// Memory that the kernel may still promise (only where vm.overcommit_memory is 2)
+        commit_bytes: Option<u64> => gauge "cowlab_commit_room" in bytes;
+        /// Tasks that the machine may still have: kernel.threads-max, kernel.pid_max
+        tasks: Option<u64> => gauge "cowlab_task_room";
+    }
 }
 
 impl Room {

@@ -20,7 +20,8 @@ pub use attach::Options;
 pub use book::Book;
 pub use budget::Budget;
 pub use frame::{
-    ChildRow, Epoch, FRAME_FORMAT, Frame, Group, MappingRow, Own, Process, RegionRow, Sees, Totals,
+    ChildRow, Epoch, FRAME_FORMAT, Frame, Group, MappingRow, NAME, Own, PID, Process, RegionRow,
+    Sees, Totals, figures,
 };
 pub use gather::Gatherer;
 pub use pids::{Wanted, WantedError};

@@ -19,6 +19,7 @@ pub mod fork_sections;
 pub mod fork_sweep;
 pub mod fork_table;
 mod key;
+pub mod live;
 mod policy;
 pub mod predict;
 pub mod predict_check;
@@ -28,14 +29,12 @@ pub mod redis;
 pub mod reference;
 pub mod running;
 pub mod settings;
-pub mod sharing;
 pub mod snapshot;
 mod suggested;
 pub mod summary;
 pub mod tend;
 pub mod trace;
 pub mod units;
-pub mod watch;
 
 use std::collections::BTreeMap;
 
@@ -88,6 +87,4 @@ pub const BENCHES: &[&Bench] = &[
     footprint::BENCH,
     blame::BENCH,
     predict::BENCH,
-    watch::BENCH,
-    sharing::BENCH,
 ];

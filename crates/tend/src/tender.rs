@@ -27,8 +27,6 @@ use crate::stop::{self, Stops};
 mod collapse;
 mod trial;
 
-pub use trial::Trial;
-
 /// The rest after memory was tight.
 const TIGHT_REST: Duration = Duration::from_secs(10);
 /// The rest after huge pages were switched off.
@@ -74,40 +72,53 @@ pub struct Tender {
     history: History,
     pace: Pace,
     gauges: Gauges,
+    pass: Pass,
+    waits: Waits,
+    /// This step looked, warmed or collapsed, and did not only wait.
+    did_work: bool,
+    /// What was done so far.
+    pub figures: Figures,
+}
+
+/// From one look at the target to the next.
+#[derive(Default)]
+struct Pass {
+    number: u64,
     queue: VecDeque<u64>,
     /// Regions that got no huge page when there was one for us: they come last.
     last: BTreeSet<u64>,
     /// Regions of this pass that were busy, and how often.
     tries: BTreeMap<u64, u32>,
-    pass: u64,
-    forks_at_survey: u64,
     surveyed: Option<Duration>,
     /// When all that was found should be done; `None` where no fork can be expected.
     done_by: Option<Duration>,
+    /// Forks and collapsed regions before the look.
+    forks_before: u64,
+    collapsed_before: u64,
+    /// Faults of its children that had ended by the look (proc_pid_stat(5), cminflt).
+    reaped_faults: Option<u64>,
     /// The end of the children after whom all was huge again.
     restored_from: Option<Duration>,
-    collapsed_at_survey: u64,
-    /// The stop as the last look found it, and with all done; `None` where the profile lacks a price.
+    /// The stop as the look found it, and with all done; `None` where the profile lacks a price.
     stops: Option<Stops>,
     is_busy: bool,
-    /// Not yet was all huge that could be.
-    is_first_pass: bool,
+    /// Some regions could still be collapsed for the first time.
+    is_first: bool,
     /// A collapse of this pass stalled the target over the budget: its pages are read before the next.
     is_cold: bool,
-    /// When the next collapse may come.
-    next_at: Duration,
-    /// It rested since it looked: what is queued may be gone.
+    /// It rested since the look: what is queued may be gone.
     is_stale: bool,
-    /// This step looked, warmed or collapsed, and did not only wait.
-    did_work: bool,
-    /// Faults of its children that had ended by the last look (proc_pid_stat(5), cminflt).
-    reaped_faults: Option<u64>,
+}
+
+/// When it may go on.
+struct Waits {
+    /// With the next collapse.
+    next_at: Duration,
     rest_until: Option<Duration>,
+    /// How long the next rest without a huge page is.
     no_page_rest: Duration,
     /// When it was read whether huge pages are switched off, and what that said.
     forbidden: (Duration, bool),
-    /// What was done so far.
-    pub figures: Figures,
 }
 
 /// What it takes to tend `target`, or why it cannot be.
@@ -170,26 +181,14 @@ impl Tender {
             forks: Forks::default(),
             history: History::default(),
             gauges,
-            queue: VecDeque::new(),
-            last: BTreeSet::new(),
-            tries: BTreeMap::new(),
-            pass: 0,
-            forks_at_survey: 0,
-            surveyed: None,
-            done_by: None,
-            restored_from: None,
-            collapsed_at_survey: 0,
-            stops: None,
-            is_busy: false,
-            is_first_pass: true,
-            is_cold: false,
-            next_at: Duration::ZERO,
-            is_stale: false,
+            pass: Pass { is_first: true, ..Pass::default() },
+            waits: Waits {
+                next_at: Duration::ZERO,
+                rest_until: None,
+                no_page_rest: NO_PAGE_REST,
+                forbidden: (Duration::ZERO, false),
+            },
             did_work: false,
-            reaped_faults: None,
-            rest_until: None,
-            no_page_rest: NO_PAGE_REST,
-            forbidden: (Duration::ZERO, false),
         })
     }
 
@@ -205,22 +204,18 @@ impl Tender {
 
     /// Whether a pass was made and nothing is left of it.
     pub fn is_done(&self) -> bool {
-        self.surveyed.is_some()
-            && self.queue.is_empty()
-            && !self.is_busy
-            && self.rest_until.is_none()
+        self.pass.surveyed.is_some()
+            && self.pass.queue.is_empty()
+            && !self.pass.is_busy
+            && self.waits.rest_until.is_none()
     }
 
-    /// Look at the target and decide; nothing is done to it. Also what a first pass would take, or why
-    /// that cannot be told.
-    pub fn look(
-        &mut self,
-    ) -> Result<(Survey, CollapsePlan, Result<Trial, &'static str>), ProcessError> {
+    /// Looks at the target and decides; nothing is done to it.
+    pub fn look(&mut self) -> Result<(Survey, CollapsePlan), ProcessError> {
         let survey = Survey::take(&self.target, self.huge_page_bytes)?;
         let collapse_ns = self.collapse_ns();
         let plan = self.plan(&survey, collapse_ns);
-        let trial = self.try_out(&plan)?;
-        Ok((survey, plan, trial))
+        Ok((survey, plan))
     }
 
     /// By what collapses cost here: once real ones were timed, there is no need to try. Where they
@@ -247,7 +242,7 @@ impl Tender {
         let prices = stop::prices(&self.profile, collapse_ns);
         let pages = self.huge_page_bytes / self.page_bytes();
         let rules = &self.settings.rules;
-        plan::plan(&survey.regions, pages, &self.history, self.pass, &prices, rules)
+        plan::plan(&survey.regions, pages, &self.history, self.pass.number, &prices, rules)
     }
 
     /// Size of a base page.
@@ -265,7 +260,7 @@ impl Tender {
     pub fn step(&mut self) -> Result<Step, ProcessError> {
         let cpu_before = thread_cpu_ns();
         let before = (self.figures.warming_cpu_ns, self.figures.collapsed_regions);
-        let is_first_pass = self.is_first_pass;
+        let is_first_pass = self.pass.is_first;
         self.did_work = false;
         let mut step = Step { wait: LOOK, ..Step::default() };
         let result = self.advance(&mut step);
@@ -282,34 +277,34 @@ impl Tender {
         step.wait = step.wait.max(wait);
         self.figures.cpu_ns += cpu_ns;
         self.figures.forks = self.forks.count();
-        self.figures.regions_left = self.queue.len() as u64;
-        self.figures.done_in = self.done_in();
+        self.figures.regions_left = self.pass.queue.len() as u64;
+        self.figures.done_in_ns = self.done_in().map(|left| left.as_nanos() as u64);
         self.figures.fork_ns = self.fork_ns();
         result.map(|()| step)
     }
 
     /// How long what is left of this pass takes, at its rate so far.
     fn done_in(&self) -> Option<Duration> {
-        let left = self.queue.len() as u64;
+        let left = self.pass.queue.len() as u64;
         let did = self.figures.pass_regions.checked_sub(left).filter(|did| *did > 0)?;
-        let took = self.began.elapsed().saturating_sub(self.surveyed?);
-        self.is_busy.then(|| took.mul_f64(left as f64 / did as f64))
+        let took = self.began.elapsed().saturating_sub(self.pass.surveyed?);
+        self.pass.is_busy.then(|| took.mul_f64(left as f64 / did as f64))
     }
 
     /// How long a fork stops it, with what was collapsed since the last look.
     fn fork_ns(&self) -> Option<f64> {
-        let Stops { now, after } = self.stops?;
-        let did = (self.figures.collapsed_regions - self.collapsed_at_survey) as f64;
+        let Stops { now, after } = self.pass.stops?;
+        let did = (self.figures.collapsed_regions - self.pass.collapsed_before) as f64;
         let saved = (now.value - after.value) * did / self.figures.pass_regions.max(1) as f64;
         Some(now.value - saved)
     }
 
     fn haste(&self, now: Duration) -> Haste {
-        match self.is_first_pass {
+        match self.pass.is_first {
             true => Haste::FirstPass,
             false => Haste::Upkeep {
-                regions_left: self.queue.len() as u64,
-                left_ns: self.done_by.map(|by| by.saturating_sub(now).as_nanos() as u64),
+                regions_left: self.pass.queue.len() as u64,
+                left_ns: self.pass.done_by.map(|by| by.saturating_sub(now).as_nanos() as u64),
             },
         }
     }
@@ -320,26 +315,26 @@ impl Tender {
             step.wait = patience(now, self.forks.alive_since());
             return Ok(());
         }
-        if let Some(until) = self.rest_until {
+        if let Some(until) = self.waits.rest_until {
             if now < until {
                 return Ok(());
             }
-            self.rest_until = None;
+            self.waits.rest_until = None;
         }
-        let due = match self.surveyed {
+        let due = match self.pass.surveyed {
             None => true,
             Some(at) => {
-                let forked = self.forks.count() != self.forks_at_survey;
-                let stale = self.is_stale && self.figures.huge_regions.is_some();
+                let forked = self.forks.count() != self.pass.forks_before;
+                let stale = self.pass.is_stale && self.figures.huge_regions.is_some();
                 // A pass that took longer than the interval is told as done before the next begins.
-                let over = self.queue.is_empty() && !self.is_busy;
+                let over = self.pass.queue.is_empty() && !self.pass.is_busy;
                 forked || stale || (over && now >= at + self.settings.interval)
             }
         };
         if due {
             self.survey(now, step)?;
         }
-        let Some(start) = self.queue.front().copied() else {
+        let Some(start) = self.pass.queue.front().copied() else {
             self.done(now, step);
             return Ok(());
         };
@@ -356,11 +351,11 @@ impl Tender {
         if !self.collapser.is_warm() {
             return self.warm(start, now, step);
         }
-        if now < self.next_at {
-            step.wait = self.next_at - now;
+        if now < self.waits.next_at {
+            step.wait = self.waits.next_at - now;
             return Ok(());
         }
-        self.queue.pop_front();
+        self.pass.queue.pop_front();
         self.collapse(start, now, step)
     }
 
@@ -368,7 +363,7 @@ impl Tender {
         self.did_work = true;
         let began = Instant::now();
         let haste = self.haste(now);
-        let is_read = haste == Haste::FirstPass || self.is_cold;
+        let is_read = haste == Haste::FirstPass || self.pass.is_cold;
         let (memory, pagemap) = (self.memory.as_ref(), &mut self.pagemap);
         let copied = memory.filter(|_| is_read).map(|memory| Fetch { memory, pagemap, start });
         let warmed = self.collapser.warm(&self.target, copied);
@@ -376,11 +371,11 @@ impl Tender {
         match warmed {
             Ok(ns) => {
                 self.figures.warming_cpu_ns += ns;
-                step.wait = self.next_at.saturating_sub(self.began.elapsed());
+                step.wait = self.waits.next_at.saturating_sub(self.began.elapsed());
                 Ok(())
             }
             Err(outcome) => {
-                self.queue.pop_front();
+                self.pass.queue.pop_front();
                 self.judge(outcome, start, now, step)
             }
         }
@@ -389,13 +384,13 @@ impl Tender {
     /// Whether huge pages were switched off on this machine since: a collapse on request would be made
     /// all the same (madvise(2)), against what its operator wants.
     fn is_forbidden(&mut self, now: Duration) -> bool {
-        let (read_at, was_forbidden) = self.forbidden;
+        let (read_at, was_forbidden) = self.waits.forbidden;
         if now < read_at + SETTING_LOOK {
             return was_forbidden;
         }
         let thp = Thp::read(&Root::default());
         let is_forbidden = thp.is_some_and(|thp| refusal::forbidding(&thp).is_some());
-        self.forbidden = (now, is_forbidden);
+        self.waits.forbidden = (now, is_forbidden);
         is_forbidden
     }
 
@@ -409,7 +404,7 @@ impl Tender {
         }
         if self.forks.count() != before.1 {
             step.events.push(Event::Forked { alive: self.forks.alive() });
-            self.is_busy = false;
+            self.pass.is_busy = false;
         }
         if let (Some(since), false) = (before.0, shared) {
             step.events.push(Event::Alone { after_ns: (now - since).as_nanos() as u64 });
@@ -419,41 +414,42 @@ impl Tender {
 
     fn survey(&mut self, now: Duration, step: &mut Step) -> Result<(), ProcessError> {
         self.did_work = true;
-        self.pass += 1;
-        let forks = self.forks.count() - self.forks_at_survey;
+        self.pass.number += 1;
+        let forks = self.forks.count() - self.pass.forks_before;
         // A child that lived for less than the time between two looks splits huge pages too.
         let reaped_faults = forks::reaped_faults(self.target.pid());
-        let unseen = self.reaped_faults.is_some() && reaped_faults != self.reaped_faults;
-        self.reaped_faults = reaped_faults;
+        let unseen = self.pass.reaped_faults.is_some() && reaped_faults != self.pass.reaped_faults;
+        self.pass.reaped_faults = reaped_faults;
         let survey = Survey::take(&self.target, self.huge_page_bytes)?;
         if survey.knows_huge {
-            self.history.surveyed(&survey.regions, self.pass, forks.max(u64::from(unseen)));
+            self.history.surveyed(&survey.regions, self.pass.number, forks.max(u64::from(unseen)));
         }
         let plan = self.plan_by_cost(&survey);
         // Without knowing which are huge, once after each fork is enough.
-        let again = survey.knows_huge || forks > 0 || self.surveyed.is_none();
-        self.queue = match again {
-            true => in_turn(plan.steps.iter().map(|step| step.start), &self.last),
+        let again = survey.knows_huge || forks > 0 || self.pass.surveyed.is_none();
+        self.pass.queue = match again {
+            true => in_turn(plan.steps.iter().map(|step| step.start), &self.pass.last),
             false => VecDeque::new(),
         };
-        self.tries.clear();
+        self.pass.tries.clear();
         // A pass goes on after a rest.
-        self.is_cold &= self.is_stale;
-        self.is_stale = false;
-        self.surveyed = Some(now);
-        self.done_by = self.forks.until_next(now).map(|left| now + left.mul_f64(PART_OF_INTERVAL));
-        self.forks_at_survey = self.forks.count();
-        self.collapsed_at_survey = self.figures.collapsed_regions;
-        self.is_busy = !self.queue.is_empty();
-        self.figures.pass_regions = self.queue.len() as u64;
+        self.pass.is_cold &= self.pass.is_stale;
+        self.pass.is_stale = false;
+        self.pass.surveyed = Some(now);
+        self.pass.done_by =
+            self.forks.until_next(now).map(|left| now + left.mul_f64(PART_OF_INTERVAL));
+        self.pass.forks_before = self.forks.count();
+        self.pass.collapsed_before = self.figures.collapsed_regions;
+        self.pass.is_busy = !self.pass.queue.is_empty();
+        self.figures.pass_regions = self.pass.queue.len() as u64;
         self.figures.small_pages = Some(survey.small_pages);
         self.figures.huge_regions = survey.knows_huge.then_some(survey.huge_regions);
-        self.stops = stop::stops(&self.profile, &survey, &plan).ok();
+        self.pass.stops = stop::stops(&self.profile, &survey, &plan).ok();
         // Usual costs decide what pays, and promise nothing.
-        let stops = self.stops.filter(|_| !self.profile.is_usual);
-        let before = self.stops.map(|stops| stops.now.value);
+        let stops = self.pass.stops.filter(|_| !self.profile.is_usual);
+        let before = self.pass.stops.map(|stops| stops.now.value);
         self.figures.fork_before_ns = self.figures.fork_before_ns.or(before);
-        if self.is_busy || forks > 0 || self.pass == 1 {
+        if self.pass.is_busy || forks > 0 || self.pass.number == 1 {
             step.events.push(Event::Surveyed {
                 small_pages: survey.small_pages,
                 huge_regions: survey.huge_regions,
@@ -469,36 +465,37 @@ impl Tender {
     }
 
     fn rest(&mut self, now: Duration, reason: Rest, how_long: Duration, step: &mut Step) {
-        self.is_stale = true;
+        self.pass.is_stale = true;
         self.collapser.release();
-        self.rest_until = Some(now + how_long);
+        self.waits.rest_until = Some(now + how_long);
         *self.figures.rests.entry(reason.name()).or_insert(0) += 1;
         step.events.push(Event::Resting { reason, for_ns: how_long.as_nanos() as u64 });
         step.wait = how_long.min(LOOK);
     }
 
     fn rest_without_page(&mut self, now: Duration, step: &mut Step) {
-        self.rest(now, Rest::NoHugePage, self.no_page_rest, step);
-        self.no_page_rest = (self.no_page_rest * 2).min(LONGEST_NO_PAGE_REST);
+        self.rest(now, Rest::NoHugePage, self.waits.no_page_rest, step);
+        self.waits.no_page_rest = (self.waits.no_page_rest * 2).min(LONGEST_NO_PAGE_REST);
     }
 
     fn done(&mut self, now: Duration, step: &mut Step) {
-        if !std::mem::take(&mut self.is_busy) {
+        if !std::mem::take(&mut self.pass.is_busy) {
             return;
         }
-        self.last.clear();
+        self.pass.last.clear();
         self.collapser.release();
-        self.is_first_pass = false;
-        let surveyed = self.surveyed.unwrap_or_default();
+        self.pass.is_first = false;
+        let surveyed = self.pass.surveyed.unwrap_or_default();
         // Later passes over the same memory are not what the fork left behind.
-        if let Some(ended) = self.forks.ended().filter(|ended| self.restored_from != Some(*ended))
+        if let Some(ended) =
+            self.forks.ended().filter(|ended| self.pass.restored_from != Some(*ended))
             && ended <= surveyed
         {
-            self.figures.restored = Some(now - ended);
-            self.restored_from = Some(ended);
+            self.figures.restored_ns = Some((now - ended).as_nanos() as u64);
+            self.pass.restored_from = Some(ended);
         }
         step.events.push(Event::Done {
-            collapsed_regions: self.figures.collapsed_regions - self.collapsed_at_survey,
+            collapsed_regions: self.figures.collapsed_regions - self.pass.collapsed_before,
             took_ns: (now - surveyed).as_nanos() as u64,
         });
     }

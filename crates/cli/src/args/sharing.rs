@@ -16,7 +16,7 @@ pub struct SharingArgs {
     /// or by its control group
     #[arg(value_name = "PID|NAME|CGROUP", value_parser = Wanted::parse, allow_negative_numbers = true)]
     pub target: Wanted,
-    /// Go on looking: a live view on a terminal, elsewhere a page a look
+    /// Go on looking, and print each look
     #[arg(long)]
     pub watch: bool,
     /// Seconds between looks; pages are read less often if that would take more than 1% of a CPU

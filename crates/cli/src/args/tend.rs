@@ -2,7 +2,6 @@
 //! The flags of `tend`.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use clap::Args;
 use cowlab_observe::watch::Wanted;
@@ -35,9 +34,6 @@ pub struct TendArgs {
     pub set: Cells<TendSettings>,
     #[command(flatten)]
     pub profile: ProfileArgs,
-    /// Keep the metrics in this file, for a node exporter's textfile collector
-    #[arg(long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
     /// Serve OpenMetrics at http://ADDRESS/metrics; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address, conflicts_with = "dry_run")]
     pub listen: Option<SocketAddr>,

@@ -2,7 +2,6 @@
 //! The flags of `watch`.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use clap::Args;
 use cowlab_observe::watch::Wanted;
@@ -16,9 +15,6 @@ pub struct WatchArgs {
     /// folder /sys/fs/cgroup/…, or as in /proc/PID/cgroup); every process, if not given
     #[arg(value_name = "PID|NAME|CGROUP", value_parser = Wanted::parse, allow_negative_numbers = true)]
     pub targets: Vec<Wanted>,
-    /// Show a recording again, at the pace at which it was made
-    #[arg(long, value_name = "FILE", conflicts_with = "targets")]
-    pub replay: Option<PathBuf>,
     /// Seconds from one look to the next
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval, allow_negative_numbers = true)]
     pub interval_s: f64,
@@ -32,7 +28,7 @@ pub struct WatchArgs {
     #[arg(long)]
     pub no_bpf: bool,
     /// Serve OpenMetrics at http://ADDRESS/metrics; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address, conflicts_with = "replay")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     pub listen: Option<SocketAddr>,
 }
 

@@ -111,7 +111,7 @@ fn fleet(json: bool, args: &CompareArgs) -> Result<()> {
     let document = cowlab_report::fleet::document(&summary, damaged, args.all);
     if let Some(file) = &args.output {
         let html = cowlab_report::html::render(&document);
-        cowlab_serve::replace(file, html.as_bytes())
+        cowlab_store::replace(file, html.as_bytes())
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
     if json {
@@ -129,7 +129,7 @@ fn blames(both: [(&Run, &CopyStacks); 2], names: &[String; 2], args: &CompareArg
     if let Some(file) = &args.flame_graph {
         let svg = blame::difference([&one, &other])?;
         let svg = svg.with_context(|| format!("{} copied nothing: there is no graph", names[1]))?;
-        cowlab_serve::replace(file, svg.as_bytes())
+        cowlab_store::replace(file, svg.as_bytes())
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
     output::text(&blame::comparison([&one, &other], [&names[0], &names[1]]))

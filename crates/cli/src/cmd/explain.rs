@@ -124,7 +124,7 @@ pub fn run(json: bool, args: &ExplainArgs) -> Result<()> {
 
 fn write_page(file: &Path, page: Document) -> Result<()> {
     let page = cowlab_report::html::render(&page);
-    cowlab_serve::replace(file, page.as_bytes())
+    cowlab_store::replace(file, page.as_bytes())
         .with_context(|| format!("--html {}: the page cannot be written", file.display()))
 }
 

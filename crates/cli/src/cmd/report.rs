@@ -54,7 +54,7 @@ pub fn run(json: bool, args: &ReportArgs) -> Result<()> {
     };
     if let Some(file) = &args.output {
         let html = cowlab_report::html::render(&document);
-        cowlab_serve::replace(file, html.as_bytes())
+        cowlab_store::replace(file, html.as_bytes())
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
     if let Some(copy) = &args.share {

@@ -3,15 +3,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use cowlab_schema::live::{Verb, rows};
+use cowlab_schema::{Key, Text, live};
 use serde::Serialize;
 
 use super::look::{Look, Seen};
 use super::slots::Slots;
 
-/// Looks that are kept of a worker: the columns of a wide terminal.
-const KEPT: usize = 200;
-/// Looks that say how fast sharing is lost now.
-const RECENT: usize = 16;
+/// Looks that are kept of a worker: they say how fast sharing is lost now.
+const KEPT: usize = 16;
 
 /// What was seen of one process, oldest first.
 #[derive(Debug, Clone, Default)]
@@ -21,7 +21,6 @@ pub struct History(VecDeque<Point>);
 struct Point {
     at_ns: u64,
     shared_bytes: u64,
-    own_bytes: u64,
     /// In swap, or merged by KSM: out of the shared memory, and nobody copied it.
     elsewhere_bytes: u64,
 }
@@ -36,7 +35,6 @@ impl History {
         self.0.push_back(Point {
             at_ns,
             shared_bytes: shared_bytes(seen).unwrap_or(0),
-            own_bytes: seen.pages.own_bytes,
             elsewhere_bytes: rollup.swapped_bytes.unwrap_or(0) + rollup.ksm_bytes.unwrap_or(0),
         });
     }
@@ -44,7 +42,7 @@ impl History {
     /// How fast shared memory becomes less, over the most recent looks; 0 where it does not. `None`
     /// where some of it was swapped out or merged meanwhile: that is not lost.
     fn erosion_bytes_per_s(&self) -> Option<f64> {
-        let from = self.0.get(self.0.len().saturating_sub(RECENT))?;
+        let from = self.0.front()?;
         let to = self.0.back()?;
         let passed_s = (to.at_ns - from.at_ns) as f64 / 1e9;
         let lost = from.shared_bytes.saturating_sub(to.shared_bytes);
@@ -64,72 +62,91 @@ pub struct ByKind {
     pub shm_bytes: Option<u64>,
 }
 
-/// One process.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Worker {
-    /// Its pid.
-    pub pid: i32,
-    /// Who forked it; `None` of the parent of all.
-    pub parent: Option<i32>,
-    /// Its place in metrics; `None` of the parent, and where there is none left.
-    pub slot: Option<usize>,
-    /// Since it was forked.
-    pub age_s: f64,
-    /// Rss: in RAM, as ps shows it.
-    pub rss_bytes: Option<u64>,
-    /// Pss: the same with shared pages divided by those who map them.
-    pub pss_bytes: Option<u64>,
-    /// Private memory that others map as well, since a fork.
-    pub shared_bytes: Option<u64>,
-    /// Private memory that it alone maps.
-    pub own_bytes: u64,
-    /// The part of that at addresses at which its parent has a page as well.
-    pub copied_bytes: Option<u64>,
-    /// Pages of files.
-    pub file_bytes: Option<u64>,
-    /// Shared memory.
-    pub shm_bytes: Option<u64>,
-    /// Merged because the content is the same, which no fork did.
-    pub ksm_bytes: Option<u64>,
-    /// In swap, where own and shared cannot be told apart.
-    pub swapped_bytes: Option<u64>,
-    /// How fast `shared_bytes` becomes less now; `None` before the second look.
-    pub erosion_bytes_per_s: Option<f64>,
-    /// Until nothing is shared, at that rate; `None` where it is 0 or not known, and where it will not go on:
-    /// the worker is about to settle.
-    pub shared_ends_s: Option<f64>,
-    /// `own_bytes` at which older workers, which lose nothing any more, have settled, where this one still has
-    /// less and loses some.
-    pub settles_at_bytes: Option<u64>,
-    /// `own_bytes` at each look, oldest first.
-    #[serde(skip)]
-    pub own_history: Vec<u64>,
+live! {
+    "sharing";
+    /// One process.
+    #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+    pub struct Worker {
+        /// Its pid.
+        pid: i32;
+        /// Who forked it; `None` of the parent of all.
+        parent: Option<i32>;
+        /// Its place in metrics; `None` of the parent, and where there is none left.
+        slot: Option<usize>;
+        /// Since it was forked.
+        age_s: f64;
+        /// Resident memory, as ps shows it
+        rss_bytes: Option<u64> => sample "rss_bytes" in bytes;
+        /// The same, shared pages divided by those who map them
+        pss_bytes: Option<u64> => sample "pss_bytes" in bytes;
+        /// Private memory that others map as well, since a fork
+        shared_bytes: Option<u64> => sample "shared_bytes" in bytes, gauge "cowlab_sharing_shared" in bytes;
+        /// Private memory that the process alone maps
+        own_bytes: u64 => sample "own_bytes" in bytes, gauge "cowlab_sharing_own" in bytes;
+        /// The part of that at addresses at which its parent has a page as well
+        copied_bytes: Option<u64> => sample "copied_bytes" in bytes;
+        /// Pages of files.
+        file_bytes: Option<u64>;
+        /// Shared memory.
+        shm_bytes: Option<u64>;
+        /// Merged because the content is the same, which no fork did.
+        ksm_bytes: Option<u64>;
+        /// In swap, where own and shared cannot be told apart.
+        swapped_bytes: Option<u64>;
+        /// How fast the shared memory becomes less
+        erosion_bytes_per_s: Option<f64> => sample "erosion_bytes_per_s" in bytes_per_s,
+            gauge "cowlab_sharing_erosion" in bytes_per_second;
+        /// Until nothing is shared, at that rate; `None` where it is 0 or not known, and where it will not go on:
+        /// the worker is about to settle.
+        shared_ends_s: Option<f64>;
+        /// `own_bytes` at which older workers, which lose nothing any more, have settled, where this one still has
+        /// less and loses some.
+        settles_at_bytes: Option<u64>;
+    }
 }
 
-/// A family.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Figures {
-    /// The parent.
-    pub pid: i32,
-    /// Its name.
-    pub name: String,
-    /// Everybody's Rss added up, as ps shows it.
-    pub rss_bytes: Option<u64>,
-    /// Everybody's Pss added up: what is really used.
-    pub pss_bytes: Option<u64>,
-    /// The difference, by what shares it.
-    pub saved: ByKind,
-    /// KSM's pages of everybody: as much of `saved.fork_bytes`, at most, is its doing.
-    pub ksm_bytes: Option<u64>,
-    /// In swap, shared pages divided by those who map them.
-    pub swapped_bytes: Option<u64>,
-    /// What would be used less if no worker had more of its own than the youngest; `None` where all
-    /// are about as old.
-    pub restart_saves_bytes: Option<u64>,
-    /// Children that may not be looked at.
-    pub unseen: Vec<i32>,
-    /// The parent first, then its workers, the oldest first.
-    pub workers: Vec<Worker>,
+live! {
+    "sharing";
+    /// A family.
+    #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+    pub struct Figures {
+        /// The parent.
+        pid: i32;
+        /// Its name.
+        name: String;
+        /// Rss of the parent and all workers, as ps adds it up
+        rss_bytes: Option<u64> => gauge "cowlab_sharing_resident" in bytes;
+        /// Pss of the parent and all workers: what they use together
+        pss_bytes: Option<u64> => gauge "cowlab_sharing_used" in bytes;
+        /// The difference, by what shares it.
+        saved: ByKind;
+        /// KSM's pages of everybody: as much of `saved.fork_bytes`, at most, is its doing.
+        ksm_bytes: Option<u64>;
+        /// In swap, shared pages divided by those who map them.
+        swapped_bytes: Option<u64>;
+        /// Own memory of the workers above the youngest's
+        restart_saves_bytes: Option<u64> => gauge "cowlab_sharing_restart_saves" in bytes;
+        /// Children that may not be looked at.
+        unseen: Vec<i32>;
+        /// The parent first, then its workers, the oldest first.
+        workers: Vec<Worker>;
+    }
+}
+
+/// In samples: the process.
+pub const PID: Key<u32> = Key::new("pid", "The process");
+/// In samples: the family's name.
+pub const NAME: Key<Text> = Key::new("name", "The family's name");
+
+/// Every figure, for docs/metrics.md.
+pub fn figures() -> Verb {
+    Verb {
+        name: "sharing",
+        about: "A look of `sharing --json`, and what `sharing --listen` serves by the labels `process`, a name, and \
+                `slot`, a worker's place",
+        parts: &[&PID, &NAME],
+        rows: rows(Worker::FIGURES).chain(rows(Figures::FIGURES)).collect(),
+    }
 }
 
 /// Private memory in RAM that others map as well. What KSM merged is not among it, as far as its pages
@@ -167,8 +184,6 @@ impl Worker {
             erosion_bytes_per_s: shared_bytes.and(erosion),
             shared_ends_s: erosion.zip(shared_bytes).and_then(left),
             settles_at_bytes: None,
-            own_history: history
-                .map_or(Vec::new(), |all| all.0.iter().map(|of| of.own_bytes).collect()),
         }
     }
 }

@@ -22,7 +22,7 @@ use figures::History;
 use look::Look;
 use slots::Slots;
 
-pub use figures::{ByKind, Figures, Worker};
+pub use figures::{ByKind, Figures, NAME, PID, Worker, figures};
 pub use slots::SLOTS;
 
 /// A family that is looked at again and again.

@@ -1,61 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is known at one refresh: the format of `--json`, recordings and `--replay`, and what views
-//! and metrics are made of. docs/reference/watch.md describes it.
+//! What is known at one refresh: the format of `--json`, and what views and metrics are made of. docs/reference/watch.md describes it.
 
-use anyhow::{Context, Result, bail};
 use cowlab_machine::Room;
-use cowlab_schema::Command;
-use cowlab_store::FORMAT;
-use serde::{Deserialize, Serialize};
+use cowlab_schema::live::{Verb, rows};
+use cowlab_schema::{Key, Text, live};
+use serde::Serialize;
 
 use super::reading::Reading;
 use super::stops::Stops;
 
+/// In samples: the process.
+pub const PID: Key<u32> = Key::new("pid", "The process");
+/// In samples: its name.
+pub const NAME: Key<Text> = Key::new("name", "Its name");
+
 /// Version of [`Frame`]. A field that is added does not change it, another meaning does.
 pub const FRAME_FORMAT: u32 = 1;
 
-/// One refresh.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Frame {
-    /// [`FRAME_FORMAT`].
-    pub frame_format: u32,
-    /// When, in ns since 1970 (UTC).
-    pub time_unix_ns: i64,
-    /// Since the frame before; 0 of the first.
-    pub interval_ns: u64,
-    /// What can be seen, with these rights on this kernel.
-    pub sees: Sees,
-    /// Sums by name, over processes that ended as well: they only grow.
-    pub groups: Vec<Group>,
-    /// The processes that are watched for themselves; their children are within them.
-    pub processes: Vec<Process>,
-    /// What watching takes.
-    pub own: Own,
-    /// What the machine has left for a fork.
-    #[serde(default)]
-    pub room: Room,
-}
-
-#[derive(Deserialize)]
-struct Line {
-    format: u32,
-    summary: Frame,
+live! {
+    "watch";
+    /// One refresh.
+    #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+    pub struct Frame {
+        /// [`FRAME_FORMAT`].
+        frame_format: u32;
+        /// When the figures were read, since 1970
+        time_unix_ns: i64 => gauge "cowlab_watch_refresh_timestamp" in seconds;
+        /// Since the frame before; 0 of the first.
+        interval_ns: u64;
+        /// What can be seen, with these rights on this kernel.
+        sees: Sees;
+        /// Sums by name, over processes that ended as well: they only grow.
+        groups: Vec<Group>;
+        /// The processes that are watched for themselves; their children are within them.
+        processes: Vec<Process>;
+        /// What watching takes.
+        own: Own;
+        /// What the machine has left for a fork.
+        room: Room;
+    }
 }
 
 impl Frame {
-    /// Reads a line of a recording. Older versions wrote 0 for what they did not see.
-    pub fn parse(text: &str) -> Result<Frame> {
-        let line: Line = serde_json::from_str(text)
-            .with_context(|| format!("not a line of `{}`", Command::WatchJson))?;
-        let frame_format = line.summary.frame_format;
-        if line.format != FORMAT || frame_format != FRAME_FORMAT {
-            bail!("format {}.{frame_format} is another version's", line.format);
-        }
-        Ok(line.summary.only_seen())
-    }
-
-    /// Leaves out what cannot be seen by `sees`, which recordings of older versions have as 0; what
-    /// can be seen, and was not yet, is 0.
+    /// Leaves out what cannot be seen by `sees`; what can be seen, and was not yet, is 0.
     pub fn only_seen(mut self) -> Frame {
         let (events, stops, counts) = (self.sees.events, self.sees.stops, self.sees.counts);
         let of_groups = self.groups.iter_mut().map(|group| &mut group.totals);
@@ -77,7 +64,7 @@ impl Frame {
 }
 
 /// What can be seen. What cannot is `None` in the figures, and why is here.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Sees {
     /// Forks, exits and execs as they happen.
     pub events: bool,
@@ -89,29 +76,31 @@ pub struct Sees {
     pub missing: Vec<String>,
 }
 
-/// What a process, or all of a name, did since it is watched. Only grows. Forks, spawns, execs and
-/// ends are `None` unless events can be seen.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Totals {
-    /// Forks that copied memory.
-    pub forks: Option<u64>,
-    /// New processes that share memory until they execute something: vfork, posix_spawn.
-    pub spawns: Option<u64>,
-    /// Execs.
-    pub execs: Option<u64>,
-    /// Ends.
-    pub exits: Option<u64>,
-    /// Minor faults.
-    pub minor_faults: u64,
-    /// Writes to present pages: copies and re-uses. `None` unless they are counted.
-    pub writes_to_present: Option<u64>,
-    /// What children had for themselves when they ended, or executed something.
-    pub copied_bytes: u64,
-    /// Children of which that is not known: they were over before anybody looked at them.
-    #[serde(default)]
-    pub unseen_copiers: u64,
-    /// How long forks stopped it. `None` unless that can be seen.
-    pub stops: Option<Stops>,
+live! {
+    "watch";
+    /// What a process, or all of a name, did since it is watched. Only grows. Forks, spawns, execs and ends are `None`
+    /// unless events can be seen.
+    #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+    pub struct Totals {
+        /// Forks that copied page tables
+        forks: Option<u64> => counter "cowlab_forks";
+        /// Processes made with shared memory: vfork, posix_spawn
+        spawns: Option<u64> => counter "cowlab_spawns";
+        /// Programs executed
+        execs: Option<u64> => counter "cowlab_execs";
+        /// Processes that ended
+        exits: Option<u64> => counter "cowlab_exits";
+        /// Minor page faults
+        minor_faults: u64 => counter "cowlab_minor_faults";
+        /// Faults of writes to present pages: copies and re-uses (watch --count)
+        writes_to_present: Option<u64> => counter "cowlab_write_faults_on_present_pages";
+        /// What children had for themselves when they ended or executed something
+        copied_bytes: u64 => counter "cowlab_copied" in bytes;
+        /// Children that were over before anybody could tell what they had copied
+        unseen_copiers: u64;
+        /// How long forks stopped it. `None` unless that can be seen.
+        stops: Option<Stops>;
+    }
 }
 
 impl Totals {
@@ -134,86 +123,92 @@ impl Totals {
     }
 }
 
-/// All processes of one name.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Group {
-    /// The name; `other` beyond as many as are kept apart.
-    pub name: String,
-    /// Alive now, children included.
-    pub processes: u64,
-    /// What they did.
-    pub totals: Totals,
-    /// Sums of what is alive; `None` where none of it can be read.
-    pub rss_bytes: Option<u64>,
-    /// VmPTE.
-    pub page_table_bytes: Option<u64>,
-    /// Copied in the epochs that last, and could still be.
-    pub epoch_copied_bytes: Option<u64>,
-    /// See above.
-    pub epoch_shared_bytes: Option<u64>,
-    /// The most that a fork of one of them asks the kernel to promise.
-    #[serde(default)]
-    pub fork_commit_bytes: Option<u64>,
+live! {
+    "watch";
+    /// All processes of one name: sums of what is alive, `None` where none of it can be read.
+    #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+    pub struct Group {
+        /// The name; `other` beyond as many as are kept apart.
+        name: String;
+        /// Processes alive, children included
+        processes: u64 => gauge "cowlab_processes";
+        /// What they did.
+        totals: Totals;
+        /// VmRSS, summed: shared pages count for each
+        rss_bytes: Option<u64> => gauge "cowlab_resident" in bytes;
+        /// Page tables, which a fork copies at once
+        page_table_bytes: Option<u64> => gauge "cowlab_page_tables" in bytes;
+        /// Copied for children that are alive
+        epoch_copied_bytes: Option<u64> => gauge "cowlab_epoch_copied" in bytes;
+        /// Shared still with children that are alive: could yet be copied
+        epoch_shared_bytes: Option<u64> => gauge "cowlab_epoch_shared" in bytes;
+        /// The most that a fork of one of them asks the kernel to promise: VmData and VmStk
+        fork_commit_bytes: Option<u64> => gauge "cowlab_fork_commit" in bytes;
+    }
 }
 
-/// A process that is watched for itself.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Process {
-    /// Its pid.
-    pub pid: u32,
-    /// With the pid it names a process for as long as the machine runs.
-    pub start_ticks: u64,
-    /// Its name.
-    pub name: String,
-    /// Whether it has ended.
-    pub ended: bool,
-    /// What it did since it is watched, its children's faults not among it.
-    pub totals: Totals,
-    /// Its counters and sizes now.
-    pub now: Reading,
-    /// Since it was read for a frame before this one, the last one unless very many are watched;
-    /// `None` in its first.
-    pub minor_faults_per_s: Option<f64>,
-    /// Since then, too.
-    pub writes_to_present_per_s: Option<f64>,
-    /// From the newest fork whose child lives, and still shares memory.
-    pub epoch: Option<Epoch>,
-    /// The last one that ended.
-    pub last_epoch: Option<Epoch>,
-    /// Children alive, all that are known.
-    pub children_alive: u64,
-    /// The newest of them.
-    pub children: Vec<ChildRow>,
+live! {
+    "watch";
+    /// A process that is watched for itself.
+    #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+    pub struct Process {
+        /// Its pid.
+        pid: u32;
+        /// With the pid it names a process for as long as the machine runs.
+        start_ticks: u64;
+        /// Its name.
+        name: String;
+        /// Whether it has ended.
+        ended: bool;
+        /// What it did since it is watched, its children's faults not among it.
+        totals: Totals;
+        /// Its counters and sizes now.
+        now: Reading;
+        /// Minor faults a second, since it was last read; beyond 256 processes, they take turns
+        minor_faults_per_s: Option<f64> => sample "minor_faults_per_s" in per_s;
+        /// Writes to pages that were there, a second
+        writes_to_present_per_s: Option<f64> => sample "writes_to_present_per_s" in per_s;
+        /// From the newest fork whose child lives, and still shares memory.
+        epoch: Option<Epoch>;
+        /// The last one that ended.
+        last_epoch: Option<Epoch>;
+        /// Children alive, all that are known.
+        children_alive: u64;
+        /// The newest of them.
+        children: Vec<ChildRow>;
+    }
 }
 
-/// From a fork until the child ends or executes something.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Epoch {
-    /// The child.
-    pub child: u32,
-    /// Since when, before the time of the frame; `None` of a child that was there before.
-    pub age_ns: Option<u64>,
-    /// The fork's stop.
-    pub stop_ns: Option<u64>,
-    /// What the child has for itself: copied by either side since the fork, or new. The last walk,
-    /// and the faults since then; `None` before the first of a child that was there before.
-    pub copied_bytes: Option<u64>,
-    /// The part of it that a walk saw.
-    pub walked_bytes: Option<u64>,
-    /// What is shared still, at the last walk less the faults since then.
-    pub shared_bytes: Option<u64>,
-    /// How old the last walk is.
-    pub walk_age_ns: Option<u64>,
-    /// Faults of the parent since the fork, the same that `copied_bytes` goes on with.
-    pub parent_faults: u64,
-    /// Copies by 2 MiB at the last walk.
-    pub regions: Vec<RegionRow>,
-    /// Copies by mapping at the last walk, those with most first.
-    pub mappings: Vec<MappingRow>,
+live! {
+    "watch";
+    /// From a fork until the child ends or executes something.
+    #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+    pub struct Epoch {
+        /// The child.
+        child: u32;
+        /// Since when, before the time of the frame; `None` of a child that was there before.
+        age_ns: Option<u64>;
+        /// The fork's stop.
+        stop_ns: Option<u64>;
+        /// Copied by either side since its last fork, or new, at the last walk and by the faults since then
+        copied_bytes: Option<u64> => sample "epoch_copied_bytes" in bytes;
+        /// The part of it that a walk saw.
+        walked_bytes: Option<u64>;
+        /// Still shared since then, at the last walk less the faults since then
+        shared_bytes: Option<u64> => sample "epoch_shared_bytes" in bytes;
+        /// How old the last walk is.
+        walk_age_ns: Option<u64>;
+        /// Faults of the parent since the fork, the same that `copied_bytes` goes on with.
+        parent_faults: u64;
+        /// Copies by 2 MiB at the last walk.
+        regions: Vec<RegionRow>;
+        /// Copies by mapping at the last walk, those with most first.
+        mappings: Vec<MappingRow>;
+    }
 }
 
 /// 2 MiB of a child's address space.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct RegionRow {
     /// Its first address.
     pub start: u64,
@@ -224,7 +219,7 @@ pub struct RegionRow {
 }
 
 /// A mapping of a child.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct MappingRow {
     /// Its first address.
     pub start: u64,
@@ -241,7 +236,7 @@ pub struct MappingRow {
 }
 
 /// A child that is alive.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ChildRow {
     /// Its pid.
     pub pid: u32,
@@ -261,26 +256,39 @@ pub struct ChildRow {
     pub minor_faults: u64,
 }
 
-/// What watching takes, and what it did not see.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Own {
-    /// CPU time since the start.
-    pub cpu_ns: u64,
-    /// Of one CPU, since the frame before; `None` in the first.
-    pub cpu_share: Option<f64>,
-    /// VmRSS.
-    pub rss_bytes: Option<u64>,
-    /// Events that did not fit; `None` where none are told.
-    pub lost_events: Option<u64>,
-    /// Events that were booked by what they say alone, as reading the processes would have taken
-    /// more than watching may; `None` where none are told.
-    #[serde(default)]
-    pub unread_events: Option<u64>,
-    /// Frames that were not printed, as nobody read the ones before; `None` where none are printed.
-    #[serde(default)]
-    pub skipped_frames: Option<u64>,
-    /// Processes that there was no room for; `None` where no such room is needed.
-    pub lost_processes: Option<u64>,
+live! {
+    "watch";
+    /// What watching takes, and what it left out. A count is `None` where nothing of its kind is counted.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+    pub struct Own {
+        /// CPU time that watching took
+        cpu_ns: u64 => counter "cowlab_watch_cpu" in seconds;
+        /// Of one CPU, since the frame before; `None` in the first.
+        cpu_share: Option<f64>;
+        /// Memory that watching takes
+        rss_bytes: Option<u64> => gauge "cowlab_watch_resident" in bytes;
+        /// Forks, ends and execs that were not read soon enough
+        lost_events: Option<u64> => counter "cowlab_watch_lost_events";
+        /// Forks, ends and execs that were counted, and whose processes there was no time to read
+        unread_events: Option<u64> => counter "cowlab_watch_unread_events";
+        /// Frames that were not printed, as nobody read the ones before
+        skipped_frames: Option<u64> => counter "cowlab_watch_skipped_frames";
+        /// Processes that there was no room to watch
+        lost_processes: Option<u64> => counter "cowlab_watch_lost_processes";
+    }
+}
+
+/// Every figure, for docs/metrics.md.
+pub fn figures() -> Verb {
+    let process = rows(Process::FIGURES).chain(rows(Stops::FIGURES)).chain(rows(Reading::FIGURES));
+    let group = rows(Totals::FIGURES).chain(rows(Group::FIGURES));
+    let whole = rows(Own::FIGURES).chain(rows(Frame::FIGURES)).chain(rows(Room::FIGURES));
+    Verb {
+        name: "watch",
+        about: "A line of `watch --json`, and what `watch --listen` serves by the label `process`, a name",
+        parts: &[&PID, &NAME],
+        rows: process.chain(rows(Epoch::FIGURES)).chain(group).chain(whole).collect(),
+    }
 }
 
 #[cfg(test)]

@@ -4,32 +4,34 @@
 use std::fs;
 
 use cowlab_machine::{Stat, status};
-use serde::{Deserialize, Serialize};
+use cowlab_schema::live;
+use serde::Serialize;
 
 use super::ends;
 use crate::bpf::Counts;
 
-/// A process's counters and sizes at one moment; `None` where this kernel or the rights do not
-/// give them.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reading {
-    /// Minor faults since it started.
-    pub minor_faults: u64,
-    /// Its faults as BPF counts them.
-    pub counts: Option<Counts>,
-    /// Threads.
-    pub threads: Option<u64>,
-    /// VmRSS.
-    pub rss_bytes: Option<u64>,
-    /// RssAnon: what a fork shares and a write then copies.
-    pub anonymous_bytes: Option<u64>,
-    /// VmPTE: what a fork copies at once.
-    pub page_table_bytes: Option<u64>,
-    /// VmSwap.
-    pub swapped_bytes: Option<u64>,
-    /// VmData and VmStk: what a fork asks the kernel to promise, where it promises no more than there is.
-    #[serde(default)]
-    pub commit_bytes: Option<u64>,
+live! {
+    "watch";
+    /// A process's counters and sizes at one moment; `None` where this kernel or the rights do not give them.
+    #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+    pub struct Reading {
+        /// Minor faults since it started.
+        minor_faults: u64;
+        /// Its faults as BPF counts them.
+        counts: Option<Counts>;
+        /// Threads.
+        threads: Option<u64>;
+        /// Resident memory
+        rss_bytes: Option<u64> => sample "rss_bytes" in bytes;
+        /// RssAnon: what a fork shares and a write then copies.
+        anonymous_bytes: Option<u64>;
+        /// Memory of its page tables: what a fork copies at once
+        page_table_bytes: Option<u64> => sample "page_table_bytes" in bytes;
+        /// VmSwap.
+        swapped_bytes: Option<u64>;
+        /// VmData and VmStk: what a fork asks the kernel to promise, where it promises no more than there is.
+        commit_bytes: Option<u64>;
+    }
 }
 
 /// Who a pid is and what it has; `None` once it has ended.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How long forks stopped a process, as a histogram of fixed bounds. Pure.
 
-use serde::{Deserialize, Serialize};
+use cowlab_schema::live;
+use serde::Serialize;
 
 /// Upper bounds, inclusive: 100 µs to 5 s, three a decade. Fixed, so that histograms of hosts and of
 /// days add up.
@@ -23,20 +24,23 @@ pub const BOUNDS_NS: [u64; 15] = [
     5_000_000_000,
 ];
 
-/// The stops of many forks.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stops {
-    /// Forks whose stop is known.
-    pub count: u64,
-    /// All stops together.
-    pub sum_ns: u64,
-    /// The longest; `None` before the first.
-    pub max_ns: Option<u64>,
-    /// The newest.
-    pub last_ns: Option<u64>,
-    /// How many fell below or on each of [`BOUNDS_NS`] and above the one before; the last is what
-    /// was longer than all.
-    pub buckets: [u64; BOUNDS_NS.len() + 1],
+live! {
+    "watch";
+    /// The stops of many forks.
+    #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+    pub struct Stops {
+        /// Forks whose stop is known.
+        count: u64;
+        /// All stops together.
+        sum_ns: u64;
+        /// The longest; `None` before the first.
+        max_ns: Option<u64>;
+        /// The last stop at a fork
+        last_ns: Option<u64> => sample "last_stop_ns" in ns;
+        /// How many fell below or on each of [`BOUNDS_NS`] and above the one before; the last is what was longer
+        /// than all.
+        buckets: [u64; BOUNDS_NS.len() + 1];
+    }
 }
 
 impl Stops {

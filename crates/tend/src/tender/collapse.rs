@@ -48,9 +48,9 @@ impl Tender {
     ) -> Result<(), ProcessError> {
         match outcome {
             Outcome::Collapsed(cost) => {
-                self.no_page_rest = NO_PAGE_REST;
-                self.history.collapsed(start, self.pass);
-                self.last.remove(&start);
+                self.waits.no_page_rest = NO_PAGE_REST;
+                self.history.collapsed(start, self.pass.number);
+                self.pass.last.remove(&start);
                 self.figures.collapsed_regions += 1;
                 // A fork that came in between is its own stall, and not the collapse's.
                 if !sharing(&self.target)?.is_empty() {
@@ -59,26 +59,26 @@ impl Tender {
                 }
                 self.figures.call_ns.record(cost.call_ns.max(1)).expect("it resizes itself");
                 self.figures.stall_ns.record(cost.stall_ns().max(1)).expect("it resizes itself");
-                self.is_cold |= cost.stall_ns() > self.pace.limits().budget_ns;
+                self.pass.is_cold |= cost.stall_ns() > self.pace.limits().budget_ns;
                 match self.pace.after(&cost, self.haste(now)) {
                     Next::Pause { ns } => {
-                        self.next_at = self.began.elapsed() + Duration::from_nanos(ns);
+                        self.waits.next_at = self.began.elapsed() + Duration::from_nanos(ns);
                         step.wait = Duration::ZERO;
                     }
                     // After the last there is nothing to be left alone for.
-                    Next::Rest { ns } if !self.queue.is_empty() => {
+                    Next::Rest { ns } if !self.pass.queue.is_empty() => {
                         self.rest(now, Rest::Stalls, Duration::from_nanos(ns), step);
                     }
                     Next::Rest { .. } => step.wait = Duration::ZERO,
                 }
             }
             Outcome::NoHugePage => {
-                self.queue.push_front(start);
+                self.pass.queue.push_front(start);
                 self.rest_without_page(now, step);
             }
             Outcome::NoneForTarget => {
-                self.queue.push_back(start);
-                self.last.insert(start);
+                self.pass.queue.push_back(start);
+                self.pass.last.insert(start);
                 self.rest_without_page(now, step);
             }
             // The kernel's number for it also stands for absent pages that a userfaultfd waits for.
@@ -88,7 +88,7 @@ impl Tender {
                 self.failed("not_eligible", start, step);
             }
             Outcome::GroupFull => {
-                self.queue.push_front(start);
+                self.pass.queue.push_front(start);
                 self.rest(now, Rest::GroupFull, TIGHT_REST, step);
             }
             Outcome::Gone => return Err(self.target.lost_memory()),
@@ -97,10 +97,10 @@ impl Tender {
             }
             Outcome::Busy => {
                 // Pages that were made a moment ago, or are written out: soon they are not.
-                let tries = self.tries.entry(start).or_insert(0);
+                let tries = self.pass.tries.entry(start).or_insert(0);
                 *tries += 1;
                 if *tries < MOST_TRIES {
-                    self.queue.push_back(start);
+                    self.pass.queue.push_back(start);
                     step.wait = self.pace.busy_pause();
                 } else {
                     self.failed("busy", start, step);
@@ -115,7 +115,7 @@ impl Tender {
 
     fn failed(&mut self, reason: &'static str, start: u64, step: &mut Step) {
         *self.figures.failed_regions.entry(reason).or_insert(0) += 1;
-        self.history.refused(start, self.pass);
+        self.history.refused(start, self.pass.number);
         step.wait = Duration::from_nanos(self.pace.limits().shortest_pause_ns);
     }
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `sharing`: what a parent and its workers share, and how fast they lose it.
 
-mod draw;
+mod columns;
 mod metrics;
 pub mod text;
 
-use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,14 +12,12 @@ use anyhow::Result;
 use cowlab_machine::ProcessError;
 use cowlab_observe::sharing::{Figures, Sharing};
 use cowlab_observe::watch::{Budget, Wanted};
-use cowlab_serve::{Endpoint, Newest};
 use cowlab_tend::act::thread_cpu_ns;
 use cowlab_tend::privileges::allow_files;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind};
 use rustix::event::{Timespec, poll};
 
 use crate::args::SharingArgs;
-use crate::fullscreen::Fullscreen;
+use crate::serve::{Endpoint, Newest};
 use crate::sinks::Printer;
 use crate::{output, signals};
 
@@ -38,18 +35,9 @@ pub fn run(json: bool, args: &SharingArgs) -> Result<()> {
     let stop = signals::told_to_end()?;
     allow_files();
     let newest = Newest::default();
-    let endpoint = args.listen.map(|address| Endpoint::open(address, &newest)).transpose()?;
+    let _endpoint = Endpoint::listen(args.listen, &newest)?;
     let mut looks = Looks::begin(target, args)?;
-    if let Some(endpoint) = &endpoint {
-        output::say(&format!("metrics at http://{}/metrics", endpoint.address()));
-    }
     let goes_on = args.watch || args.listen.is_some();
-    if args.watch && !json && std::io::stdout().is_terminal() {
-        if let Some(end) = terminal(&mut looks, &newest, &stop)? {
-            output::say(&end);
-        }
-        return Ok(());
-    }
     // Where metrics are served, nobody reads lines, unless they are asked for.
     let prints = json || args.watch;
     let mut printer = Printer::start(WAITING)?;
@@ -183,43 +171,4 @@ impl Looks {
             Err(error) => Err(error.into()),
         }
     }
-}
-
-/// The live view; how the parent ended, if that ended it.
-fn terminal(looks: &mut Looks, newest: &Newest, stop: &AtomicBool) -> Result<Option<String>> {
-    let mut terminal = Fullscreen::begin("leave --watch out")?;
-    while !stop.load(Ordering::Relaxed) {
-        newest.set(metrics::of(looks));
-        let age_s = jiff::Timestamp::now().duration_since(looks.looked).as_secs_f64();
-        terminal.0.draw(|frame| draw::draw(frame, &looks.figures, age_s))?;
-        if looks.is_last() {
-            return Ok(None);
-        }
-        // A key, or another size, shows the same again.
-        let mut is_same = false;
-        while !is_same && !looks.pause().is_zero() && !stop.load(Ordering::Relaxed) {
-            if event::poll(looks.pause().min(NAP / 4))? {
-                match event::read()? {
-                    Event::Key(key) if key.kind == KeyEventKind::Press => {
-                        let is_end = matches!(key.code, KeyCode::Char('q') | KeyCode::Esc);
-                        // Raw: the terminal sends no signal.
-                        let is_stop = key.code == KeyCode::Char('c')
-                            && key.modifiers.contains(event::KeyModifiers::CONTROL);
-                        if is_end || is_stop {
-                            return Ok(None);
-                        }
-                    }
-                    Event::Resize(..) => is_same = true,
-                    _ => {}
-                }
-            }
-        }
-        if !is_same
-            && !stop.load(Ordering::Relaxed)
-            && let Some(end) = looks.next()?
-        {
-            return Ok(Some(end));
-        }
-    }
-    Ok(None)
 }

@@ -2,16 +2,17 @@
 //! What a look says: in sentences and a table, or as JSON.
 
 use anyhow::Result;
-use cowlab_observe::sharing::{Figures, Worker};
+use cowlab_observe::sharing::{Figures, NAME, PID, Worker};
 use cowlab_report::{Block, Cell, Column, Document, Section, Table};
+use cowlab_schema::Command;
 use cowlab_schema::fmt::{age, bytes};
-use cowlab_schema::{Command, sharing};
-use cowlab_store::{FORMAT, Missing, Params, Sample};
+use cowlab_store::{Missing, Params, Sample};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::output::{self, JsonDocument};
-use crate::workers::{COLUMNS, a_minute};
+use super::columns::{COLUMNS, a_minute};
+use crate::output;
+use crate::sinks::{json_line, samples as samples_of};
 
 /// Workers that get a row on a page; of more, those with most of their own.
 const ROWS: usize = 40;
@@ -37,14 +38,8 @@ pub fn one_of_many(json: bool, figures: &Figures, at: Timestamp) -> Result<Strin
     if !json {
         return Ok(cowlab_report::terminal::render(&page(figures), None, false) + "\n");
     }
-    let document = JsonDocument {
-        format: FORMAT,
-        run: None,
-        samples: &samples(figures, at),
-        summary: Summary { sentences: sentences(figures), figures },
-        missing: &missing(figures),
-    };
-    Ok(serde_json::to_string(&document)? + "\n")
+    let summary = Summary { sentences: sentences(figures), figures };
+    json_line(summary, &samples(figures, at), &missing(figures))
 }
 
 fn page(figures: &Figures) -> Document {
@@ -218,8 +213,8 @@ fn unseen(of: &Figures) -> Option<String> {
 fn missing(of: &Figures) -> Vec<Missing> {
     let row = |metric: &str, reason: String| Missing { metric: metric.into(), reason };
     let is_known = of.workers.iter().any(|one| one.erosion_bytes_per_s.is_some());
-    let erosion = (!is_known)
-        .then(|| row(sharing::EROSION_BYTES_PER_S.name, "needs two looks: --duration-s".into()));
+    let erosion =
+        (!is_known).then(|| row("erosion_bytes_per_s", "needs two looks: --duration-s".into()));
     erosion.into_iter().chain(unseen(of).map(|reason| row("workers", reason))).collect()
 }
 
@@ -229,22 +224,9 @@ fn samples(of: &Figures, at: Timestamp) -> Vec<Sample> {
     let start_unix_ns = at.as_nanosecond().try_into().unwrap_or(0);
     for one in &of.workers {
         let mut params = Params::new();
-        sharing::PID.put(&mut params, one.pid.cast_unsigned());
-        sharing::NAME.put(&mut params, &of.name);
-        let whole = |value: Option<u64>| value.map(|value| value as f64);
-        let figures = [
-            (sharing::RSS_BYTES, whole(one.rss_bytes)),
-            (sharing::PSS_BYTES, whole(one.pss_bytes)),
-            (sharing::SHARED_BYTES, whole(one.shared_bytes)),
-            (sharing::OWN_BYTES, whole(Some(one.own_bytes))),
-            (sharing::COPIED_BYTES, whole(one.copied_bytes)),
-            (sharing::EROSION_BYTES_PER_S, one.erosion_bytes_per_s),
-        ];
-        let known = figures.into_iter().filter_map(|(metric, value)| Some((metric, value?)));
-        rows.extend(known.map(|(metric, value)| Sample {
-            start_unix_ns,
-            ..Sample::of(metric, params.clone(), value)
-        }));
+        PID.put(&mut params, one.pid.cast_unsigned());
+        NAME.put(&mut params, &of.name);
+        rows.extend(samples_of(Worker::FIGURES, one, &params, start_unix_ns));
     }
     rows
 }
@@ -276,7 +258,6 @@ pub mod tests {
             erosion_bytes_per_s: Some(rate),
             shared_ends_s: (rate > 0.0).then(|| ((200 - own) * MIB) as f64 / rate),
             settles_at_bytes: None,
-            own_history: (0..own).map(|mib| mib * MIB).collect(),
         };
         let parent =
             Worker { parent: None, slot: None, copied_bytes: None, ..one(4711, 90_000.0, 5, 0.0) };

@@ -11,7 +11,7 @@ use cowlab_schema::{Command, Metric};
 use cowlab_store::{Missing, Sample};
 use cowlab_tend::plan::CollapsePlan;
 use cowlab_tend::stop::{Stops, stops};
-use cowlab_tend::{Survey, Tender, Trial};
+use cowlab_tend::{Survey, Tender};
 use serde::Serialize;
 
 use super::{TendPlan, messages};
@@ -27,7 +27,6 @@ struct Found {
     name: String,
     survey: Survey,
     steps: CollapsePlan,
-    trial: Result<Trial, &'static str>,
     stops: Result<Stops, String>,
     page_bytes: u64,
 }
@@ -103,7 +102,7 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan) -> Result<()> {
 }
 
 fn look(tender: &mut Tender) -> Result<Found> {
-    let (survey, steps, trial) = tender.look()?;
+    let (survey, steps) = tender.look()?;
     let of = tender.target();
     let stops = match worker(of).or_else(|| shared_with_children(of)) {
         Some(why) => Err(why),
@@ -115,7 +114,6 @@ fn look(tender: &mut Tender) -> Result<Found> {
         name: tender.target().name().to_owned(),
         survey,
         steps,
-        trial,
         stops,
         page_bytes: tender.page_bytes(),
     })
@@ -169,23 +167,6 @@ impl Found {
         row("regions that do not pay", Cell::count(self.steps.unprofitable_regions));
         let filled: u64 = self.steps.steps.iter().map(|step| step.absent_pages).sum();
         row("memory that is filled in", Cell::number((filled * self.page_bytes) as f64, "bytes"));
-        match &self.trial {
-            Ok(trial) => {
-                if trial.regions > 0 {
-                    row(
-                        "one collapse, on average; writes to its region wait meanwhile",
-                        Cell::number(trial.collapse_ns(), "ns"),
-                    );
-                }
-                row(
-                    "all of them take, by a part of it tried on memory of our own",
-                    Cell::number(trial.tending_ns(), "ns"),
-                );
-                row("CPU time of that", Cell::number(trial.cpu_ns(), "ns"));
-                row("of it to warm memory", Cell::number(trial.warming_cpu_ns(), "ns"));
-            }
-            Err(reason) => row("what all of them take", absent(reason)),
-        }
         let headline = Finding { headline: self.sentence(), ..Finding::default() };
         Section::new(
             format!("tend-{}", self.pid),
@@ -223,14 +204,6 @@ fn samples(of: &Found) -> Vec<Sample> {
     add(tend::HUGE_REGIONS, of.survey.huge_regions as f64, None);
     add(tend::CANDIDATE_REGIONS, of.steps.steps.len() as f64, None);
     add(tend::SPARSE_REGIONS, of.steps.sparse_regions as f64, None);
-    if let Ok(trial) = &of.trial {
-        if trial.regions > 0 {
-            add(tend::COLLAPSE_NS, trial.collapse_ns(), None);
-        }
-        add(tend::TENDING_NS, trial.tending_ns(), None);
-        add(tend::TENDING_CPU_NS, trial.cpu_ns(), None);
-        add(tend::WARMING_CPU_NS, trial.warming_cpu_ns(), None);
-    }
     if let Ok(Stops { now, after }) = of.stops {
         for (state, stop) in [(State::Now, now), (State::After, after)] {
             add(tend::FORK_NS, stop.value, Some(state));

@@ -9,7 +9,6 @@ use anyhow::{Result, anyhow, bail};
 use cowlab_machine::ProcessError;
 use cowlab_observe::watch::Wanted;
 use cowlab_report::terminal::clean;
-use cowlab_serve::{Endpoint, Newest, write_metrics};
 use cowlab_tend::act::thread_cpu_ns;
 use cowlab_tend::pace::Limits;
 use cowlab_tend::pressure::Tight;
@@ -20,6 +19,7 @@ use super::metrics::{self, Sums};
 use super::{TendPlan, messages};
 use crate::args::TendArgs;
 use crate::output;
+use crate::serve::{Endpoint, Newest};
 use crate::sinks::{Complaint, Printer};
 
 /// Targets at a time: each holds descriptors and memory of its own.
@@ -54,7 +54,6 @@ struct Live<'a> {
     past: Sums,
     printer: Printer,
     newest: Newest,
-    complaint: Complaint,
     crowd: Complaint,
 }
 
@@ -70,18 +69,8 @@ struct Refused {
 pub fn run(json: bool, args: &TendArgs, plan: &TendPlan, interrupted: &AtomicBool) -> Result<()> {
     let newest = Newest::default();
     newest.set(metrics::of(&Sums::default()));
-    if let Some(file) = &args.output {
-        // With the rights that are left: each later write makes a new file too.
-        metrics::write_first(&newest, file)?;
-    }
     // Its thread is started with no more rights than this one.
-    let served = match args.listen {
-        Some(address) => Some(Endpoint::open(address, &newest)?),
-        None => None,
-    };
-    if let Some(served) = &served {
-        output::say(&format!("metrics are at http://{}/metrics", served.address()));
-    }
+    let served = Endpoint::listen(args.listen, &newest)?;
     let began = Instant::now();
     let mut live = Live {
         json,
@@ -96,15 +85,14 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan, interrupted: &AtomicBoo
         past: Sums::default(),
         printer: Printer::start(WAITING_LINES)?,
         newest,
-        complaint: Complaint::default(),
         crowd: Complaint::default(),
     };
     let mut search_at = began + live.search();
     let until = args.duration_s.map(|s| began + Duration::from_secs_f64(s));
     live.insist()?;
     let (mut reported, mut published) = (began, began);
-    // What serves or keeps metrics is of use without a reader, and once is what was asked for.
-    let goes_on = args.listen.is_some() || args.output.is_some() || args.once;
+    // What serves metrics is of use without a reader, and once is what was asked for.
+    let goes_on = args.listen.is_some() || args.once;
     let mut reason = "told to end";
     // To get ready is not counted.
     let mut cpu_share = CpuShare::new(plan.settings.cpu_share);
@@ -305,7 +293,6 @@ impl Live<'_> {
                 self.printer.offer(text);
             }
         }
-        self.write_metrics();
         Ok(())
     }
 
@@ -316,19 +303,10 @@ impl Live<'_> {
         self.newest.set(metrics::of(&sums));
     }
 
-    /// Tending goes on without, and the next may succeed.
-    fn write_metrics(&mut self) {
-        self.publish();
-        if let Some(file) = &self.args.output {
-            self.complaint.tell(write_metrics(&self.newest, file));
-        }
-    }
-
     fn finish(mut self, reason: &str, interrupted: &AtomicBool) -> Result<()> {
         for tender in self.tenders.values() {
             self.printer.offer(messages::ended(self.json, &tender.figures, reason)?);
         }
-        self.write_metrics();
         if self.printer.skipped > 0 {
             output::say(&format!(
                 "{} lines were not printed: nobody read them",

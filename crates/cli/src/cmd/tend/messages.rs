@@ -5,19 +5,12 @@ use anyhow::Result;
 use cowlab_probes::unix_ns;
 use cowlab_report::fmt::{count, estimate, quantity, time};
 use cowlab_report::terminal::clean;
-use cowlab_schema::{Metric, Params, QUANTILES, Quantile, tend};
-use cowlab_store::{FORMAT, Missing, Sample, value_at};
-use cowlab_tend::figures::TendFigures;
+use cowlab_schema::{Params, QUANTILES, tend};
+use cowlab_store::{Histogram, Sample, value_at};
 use cowlab_tend::{Event, Figures};
 use serde::Serialize;
 
-#[derive(Serialize)]
-struct Line<S: Serialize> {
-    format: u32,
-    samples: Vec<Sample>,
-    summary: S,
-    missing: Vec<Missing>,
-}
+use crate::sinks::{json_line, samples as samples_of};
 
 #[derive(Serialize)]
 struct Message<'a> {
@@ -33,14 +26,35 @@ struct Ended<'a> {
     event: &'static str,
     reason: &'a str,
     #[serde(flatten)]
-    figures: TendFigures<'a>,
+    figures: &'a Figures,
+    call_p50_ns: Option<u64>,
+    call_max_ns: Option<u64>,
+    stall_p99_ns: Option<u64>,
+    stall_max_ns: Option<u64>,
+}
+
+impl Ended<'_> {
+    fn line(event: &'static str, reason: &str, figures: &Figures) -> Result<String> {
+        let quantile =
+            |of: &Histogram<u64>, q: f64| (!of.is_empty()).then(|| of.value_at_quantile(q));
+        let ended = Ended {
+            event,
+            reason,
+            figures,
+            call_p50_ns: quantile(&figures.call_ns, 0.5),
+            call_max_ns: quantile(&figures.call_ns, 1.0),
+            stall_p99_ns: quantile(&figures.stall_ns, 0.99),
+            stall_max_ns: quantile(&figures.stall_ns, 1.0),
+        };
+        json_line(ended, &samples(figures), &[])
+    }
 }
 
 /// An event.
 pub fn event(json: bool, figures: &Figures, event: &Event) -> Result<String> {
     if json {
         let (pid, name) = (figures.pid, figures.name.as_str());
-        return line(Message { unix_ns: unix_ns(), pid, name, event }, Vec::new());
+        return json_line(Message { unix_ns: unix_ns(), pid, name, event }, &[], &[]);
     }
     Ok(format!("{} ({}): {}\n", clean(&figures.name), figures.pid, words(event)))
 }
@@ -48,10 +62,9 @@ pub fn event(json: bool, figures: &Figures, event: &Event) -> Result<String> {
 /// How far it is, from time to time; of nothing under way only the figures are told.
 pub fn progress(json: bool, of: &Figures) -> Result<Option<String>> {
     if json {
-        return line(Ended { event: "figures", reason: "", figures: of.summary() }, samples(of))
-            .map(Some);
+        return Ended::line("figures", "", of).map(Some);
     }
-    let Some(left) = of.done_in else { return Ok(None) };
+    let Some(left_ns) = of.done_in_ns else { return Ok(None) };
     let done = of.pass_regions - of.regions_left;
     Ok(Some(format!(
         "{} ({}): {} of {} regions, {} of {}; done in about {}\n",
@@ -61,14 +74,14 @@ pub fn progress(json: bool, of: &Figures) -> Result<Option<String>> {
         count(of.pass_regions),
         quantity((done * of.huge_page_bytes) as f64, "bytes"),
         quantity((of.pass_regions * of.huge_page_bytes) as f64, "bytes"),
-        quantity(left.as_nanos() as f64, "ns"),
+        quantity(left_ns as f64, "ns"),
     )))
 }
 
 /// The figures at the end.
 pub fn ended(json: bool, of: &Figures, reason: &str) -> Result<String> {
     if json {
-        return line(Ended { event: "ended", reason, figures: of.summary() }, samples(of));
+        return Ended::line("ended", reason, of);
     }
     let stall = match of.stall_ns.is_empty() {
         true => String::new(),
@@ -95,32 +108,17 @@ pub fn ended(json: bool, of: &Figures, reason: &str) -> Result<String> {
     ))
 }
 
-fn line(summary: impl Serialize, samples: Vec<Sample>) -> Result<String> {
-    let line = Line { format: FORMAT, samples, summary, missing: Vec::new() };
-    Ok(serde_json::to_string(&line)? + "\n")
-}
-
 fn samples(of: &Figures) -> Vec<Sample> {
-    let mut samples = Vec::new();
-    let mut add = |metric: Metric, value: Option<u64>, quantile: Option<Quantile>| {
-        let Some(value) = value else { return };
-        let mut params = params(of.pid, &of.name);
-        if let Some(quantile) = quantile {
+    let of_target = params(of.pid, &of.name);
+    let mut rows: Vec<Sample> = samples_of(Figures::FIGURES, of, &of_target, 0).collect();
+    if !of.stall_ns.is_empty() {
+        rows.extend(QUANTILES.into_iter().map(|quantile| {
+            let mut params = of_target.clone();
             tend::QUANTILE.put(&mut params, quantile);
-        }
-        samples.push(Sample::of(metric, params, value as f64));
-    };
-    add(tend::COLLAPSED_REGIONS, Some(of.collapsed_regions), None);
-    add(tend::FORKS, Some(of.forks), None);
-    add(tend::CPU_NS, Some(of.cpu_ns), None);
-    add(tend::WARMING_CPU_NS, Some(of.warming_cpu_ns), None);
-    add(tend::SMALL_PAGES, of.small_pages, None);
-    add(tend::HUGE_REGIONS, of.huge_regions, None);
-    for quantile in QUANTILES {
-        let stall_ns = (!of.stall_ns.is_empty()).then(|| value_at(&of.stall_ns, quantile));
-        add(tend::STALL_NS, stall_ns, Some(quantile));
+            Sample::of(tend::STALL_NS, params, value_at(&of.stall_ns, quantile) as f64)
+        }));
     }
-    samples
+    rows
 }
 
 /// Whose rows.
@@ -184,8 +182,6 @@ fn words(event: &Event) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -197,7 +193,7 @@ mod tests {
             ..Figures::new(7, "redis-server".to_owned())
         };
         assert_eq!(progress(false, &figures).unwrap(), None, "nothing is under way");
-        figures.done_in = Some(Duration::from_secs(30));
+        figures.done_in_ns = Some(30_000_000_000);
         assert_eq!(
             progress(false, &figures).unwrap().unwrap(),
             "redis-server (7): 150 of 600 regions, 300 MiB of 1.17 GiB; done in about 30.0 s\n"

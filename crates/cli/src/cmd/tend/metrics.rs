@@ -1,31 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The figures of all targets as metrics, in Prometheus's conventions: at an endpoint, or in a file
-//! for a node exporter's textfile collector.
+//! The figures of all targets as metrics, in Prometheus's conventions.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::path::Path;
 
-use anyhow::Result;
-use cowlab_serve::{Family, Kind, Labels, Metric, Newest, Value, build, metrics, write_metrics};
+use cowlab_schema::live::Kind;
 use cowlab_tend::Figures;
+
+use crate::serve::{Family, Labels, Value, build, families};
 
 /// Upper bounds of the histogram of stalls, in ns.
 const BOUNDS_NS: [u64; 8] =
     [100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000, 100_000_000];
-
-/// Write them for the first time; says whose folder it must be where that is what is wrong.
-pub fn write_first(newest: &Newest, file: &Path) -> Result<()> {
-    let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
-    write_metrics(newest, file).map_err(|error| match error.downcast_ref().is_some_and(denied) {
-        true => error.context(format!(
-            "tend gives up the right to other users' folders, so uid {} must be let into the \
-                 metrics file's by its owner or mode",
-            rustix::process::geteuid()
-        )),
-        false => error,
-    })
-}
 
 /// Names that are kept apart; the rest are `other`. A label set must not grow with the machine.
 const NAMES: usize = 100;
@@ -49,21 +34,6 @@ impl Sums {
     }
 }
 
-const METRICS: &[Metric<Figures>] = metrics! {
-    Counter "cowlab_tend_collapsed_regions", "Regions made one huge page",
-        |of| Some(of.collapsed_regions as f64);
-    Counter "cowlab_tend_forks", "Forks of the target that were seen", |of| Some(of.forks as f64);
-    Counter "cowlab_tend_cpu" in seconds, "CPU time of tending", |of| Some(of.cpu_ns as f64 / 1e9);
-    Counter "cowlab_tend_warming_cpu" in seconds,
-        "Of it, that of warming huge pages and reading the target's",
-        |of| Some(of.warming_cpu_ns as f64 / 1e9);
-    Gauge "cowlab_tend_small_pages", "Base pages whose entries a fork copies",
-        |of| of.small_pages.map(|pages| pages as f64);
-    Gauge "cowlab_tend_huge_regions", "Huge pages of the target",
-        |of| of.huge_regions.map(|regions| regions as f64);
-    Gauge "cowlab_tend_regions_left", "Regions to collapse", |of| Some(of.regions_left as f64);
-};
-
 type Reasons = (&'static str, &'static str, fn(&Figures) -> &BTreeMap<&'static str, u64>);
 
 /// Counters by reason.
@@ -78,8 +48,8 @@ const BY_REASON: [Reasons; 2] = [
 pub fn of(sums: &Sums) -> Vec<Family> {
     let all = || sums.by_name.values();
     let labels = |of: &Figures| -> Labels { vec![("process", of.name.clone())] };
-    let each = METRICS.iter().map(|metric| metric.family(all(), labels));
-    let mut families: Vec<Family> = each.collect();
+    let each: Vec<_> = all().map(|one| (labels(one), one)).collect();
+    let mut families = families(Figures::FIGURES, &each);
     families.extend(BY_REASON.iter().map(|&(name, help, of)| {
         let row = |one, reason: &str, times: u64| {
             let mut labels = labels(one);
@@ -135,7 +105,7 @@ mod tests {
         figures.stall_ns.record(200_000_000).unwrap();
         let mut sums = Sums::default();
         sums.add(&figures);
-        let text = cowlab_serve::text_of(&of(&sums));
+        let text = crate::serve::text_of(&of(&sums));
         let who = "process=\"a \\\"b\\\"\"";
         for line in [
             "# TYPE cowlab_tend_collapsed_regions counter".to_owned(),
@@ -160,7 +130,7 @@ mod tests {
             figures.collapsed_regions = 1;
             sums.add(&figures);
         }
-        let text = cowlab_serve::text_of(&of(&sums));
+        let text = crate::serve::text_of(&of(&sums));
         let rows = text.lines().filter(|line| line.starts_with("cowlab_tend_collapsed_regions_t"));
         assert_eq!(rows.count(), NAMES + 1);
         assert!(text.contains("cowlab_tend_collapsed_regions_total{process=\"name7\"} 2\n"));

@@ -36,7 +36,7 @@ pub fn run(json: bool, args: &TraceReportArgs) -> Result<()> {
     if let Some(path) = &args.output {
         let page = View { plots: true, ..view.clone() };
         let document = casper::document(&title, facts(&file, &profile), &profile, &page);
-        cowlab_serve::replace(path, cowlab_report::html::render(&document).as_bytes())
+        cowlab_store::replace(path, cowlab_report::html::render(&document).as_bytes())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if json {

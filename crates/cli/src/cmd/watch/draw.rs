@@ -28,7 +28,6 @@ pub fn draw(frame: &mut Frame<'_>, view: &View) {
         (Page::Help, _) => frame.render_widget(help(view), body),
         (_, None) => frame.render_widget(Paragraph::new("Waiting for a process."), body),
         (Page::Overview, Some(process)) => overview(frame, body, view, process),
-        (Page::Mappings, Some(process)) => mappings(frame, body, view, process),
     }
 }
 
@@ -54,10 +53,9 @@ fn title(view: &View) -> Line<'static> {
 
 fn keys(view: &View) -> String {
     match view.page {
-        Page::Mappings => "q quit  esc back  ↑↓ mapping  space pause".to_owned(),
         Page::Help => "q quit  esc back".to_owned(),
         Page::Overview => {
-            format!("q quit  ? help  space pause  m mappings  s sort: {}", view.sort.name())
+            format!("q quit  ? help  space pause  s sort: {}", view.sort.name())
         }
     }
 }
@@ -65,9 +63,8 @@ fn keys(view: &View) -> String {
 fn help(view: &View) -> Paragraph<'static> {
     let mut lines: Vec<Line<'static>> = [
         "space, p   pause: what is shown stays, watching goes on",
-        "↑ ↓        another process, or mapping",
+        "↑ ↓        another process",
         "s          sort children and processes: newest, copied, faults",
-        "m, enter   the mappings of the epoch, and one's heat map",
         "?, h       these keys",
         "q, esc     back, quit",
         "",
@@ -245,53 +242,6 @@ fn histogram(frame: &mut Frame<'_>, area: Rect, stops: &Stops) {
         })
         .collect();
     frame.render_widget(Paragraph::new(lines).block(block), area);
-}
-
-fn mappings(frame: &mut Frame<'_>, area: Rect, view: &View, process: &Process) {
-    let Some(epoch) = &process.epoch else {
-        let text = "No child shares memory now: mappings are shown during an epoch.";
-        frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), area);
-        return;
-    };
-    let [list, map] = Layout::vertical([Constraint::Fill(1); 2]).areas(area);
-    let page_bytes = rustix::param::page_size() as u64;
-    let first = view.mapping.saturating_sub(usize::from(list.height.saturating_sub(3)));
-    let rows = epoch.mappings.iter().enumerate().skip(first).map(|(index, row)| {
-        let style = match index == view.mapping {
-            true => Style::new().add_modifier(Modifier::REVERSED),
-            false => Style::new(),
-        };
-        Row::new([
-            bytes(Some(row.private_pages * page_bytes)),
-            bytes(Some((row.private_pages + row.shared_pages) * page_bytes)),
-            row.kind.clone(),
-            format!("{:x}", row.start),
-            row.name.clone().unwrap_or_default(),
-        ])
-        .style(style)
-    });
-    let widths = [
-        Constraint::Length(9),
-        Constraint::Length(9),
-        Constraint::Length(9),
-        Constraint::Length(13),
-        Constraint::Min(0),
-    ];
-    let head = Row::new(["copied", "of", "kind", "address", "name"]).style(Modifier::DIM);
-    let block = Block::new().borders(Borders::TOP).title("Mappings");
-    frame.render_widget(Table::new(rows, widths).header(head).block(block), list);
-    if let Some(chosen) = epoch.mappings.get(view.mapping) {
-        // A region belongs to a mapping that begins or ends within it as well.
-        let inside =
-            |row: &&RegionRow| row.start + (2 << 20) > chosen.start && row.start < chosen.end;
-        let regions: Vec<RegionRow> = epoch.regions.iter().filter(inside).copied().collect();
-        heat_map(
-            frame,
-            map,
-            &regions,
-            &format!("Copied by 2 MiB of {:x}, {}", chosen.start, looked_at(epoch)),
-        );
-    }
 }
 
 #[cfg(test)]

@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use cowlab_observe::watch::{Frame, Options, Wanted};
-use cowlab_serve::{Endpoint, Newest};
 
 use crate::args::WatchArgs;
+use crate::serve::{Endpoint, Newest};
 use crate::sinks::Printer;
 use crate::{output, signals};
 use source::Source;
@@ -31,17 +31,9 @@ const WAITING_FRAMES: usize = 4;
 pub fn run(json: bool, args: &WatchArgs) -> Result<()> {
     let stop = signals::told_to_end()?;
     let newest = Newest::default();
-    let endpoint = args.listen.map(|address| Endpoint::open(address, &newest)).transpose()?;
-    if let Some(endpoint) = &endpoint {
-        output::say(&format!("metrics at http://{}/metrics", endpoint.address()));
-    }
-    let source = match &args.replay {
-        Some(file) => Source::replay(file, &stop)?,
-        None => {
-            let wanted = Wanted::any(args.targets.clone());
-            Source::live(wanted, options(args), interval(args), &stop)?
-        }
-    };
+    let endpoint = Endpoint::listen(args.listen, &newest)?;
+    let wanted = Wanted::any(args.targets.clone());
+    let source = Source::begin(wanted, options(args), interval(args), &stop)?;
     for missing in source.missing() {
         output::say(&format!("not available: {missing}"));
     }
@@ -61,7 +53,7 @@ pub fn run(json: bool, args: &WatchArgs) -> Result<()> {
         let silent = args.listen.is_some() && !json;
         // What is served is of use without a reader of lines.
         let goes_on = args.listen.is_some();
-        let lines = Lines { json, silent, goes_on, is_replay: args.replay.is_some() };
+        let lines = Lines { json, silent, goes_on };
         lines.print(&source, &stop, &mut keep)
     };
     stop.store(true, Ordering::Relaxed);
@@ -75,7 +67,6 @@ struct Lines {
     json: bool,
     silent: bool,
     goes_on: bool,
-    is_replay: bool,
 }
 
 impl Lines {
@@ -101,12 +92,7 @@ impl Lines {
                 (_, true) => String::new(),
                 _ => lines::text(&frame),
             };
-            // A recording waits for its reader, and what happens now does not.
-            let goes_on = match self.is_replay {
-                true => printer.print(text, stop),
-                false => printer.offer(text),
-            };
-            if is_last || !goes_on {
+            if is_last || !printer.offer(text) {
                 break;
             }
         }

@@ -46,8 +46,6 @@ pub enum Page {
     /// Everything about one process.
     #[default]
     Overview,
-    /// The mappings of the epoch; the chosen one alone in the heat map.
-    Mappings,
     /// The keys.
     Help,
 }
@@ -65,8 +63,6 @@ pub struct View {
     pub page: Page,
     /// The place of the process among those of the frame, in order.
     pub process: usize,
-    /// The place of the mapping.
-    pub mapping: usize,
     /// The rates of the chosen process, newest last.
     pub rates: VecDeque<u64>,
 }
@@ -98,11 +94,6 @@ impl View {
             KeyCode::Char('s') => self.sort = self.sort.next(),
             KeyCode::Char('?' | 'h') => {
                 self.page = if self.page == Page::Help { Page::Overview } else { Page::Help };
-            }
-            KeyCode::Char('m') | KeyCode::Enter => {
-                let is_there = self.page == Page::Mappings;
-                self.page = if is_there { Page::Overview } else { Page::Mappings };
-                self.mapping = 0;
             }
             KeyCode::Down | KeyCode::Char('j') => self.step(1),
             KeyCode::Up | KeyCode::Char('k') => self.step(-1),
@@ -151,19 +142,12 @@ impl View {
     }
 
     fn step(&mut self, by: isize) {
-        if self.page == Page::Mappings {
-            self.mapping = self.mapping.saturating_add_signed(by);
-        } else {
-            self.process = self.process.saturating_add_signed(by);
-            self.rates.clear();
-        }
+        self.process = self.process.saturating_add_signed(by);
+        self.rates.clear();
     }
 
     fn clamp(&mut self) {
         self.process = self.process.min(self.frame.processes.len().saturating_sub(1));
-        let epoch = self.chosen().and_then(|process| process.epoch.as_ref());
-        let mappings = epoch.map_or(0, |epoch| epoch.mappings.len());
-        self.mapping = self.mapping.min(mappings.saturating_sub(1));
     }
 }
 
@@ -198,17 +182,14 @@ mod tests {
     fn pages_come_and_go_and_choices_stay_in_bounds() {
         let mut view = View::default();
         press(&mut view, KeyCode::Down);
-        press(&mut view, KeyCode::Enter);
+        press(&mut view, KeyCode::Char('?'));
         view.show(&example());
-        assert_eq!((view.page, view.process), (Page::Mappings, 0));
         for _ in 0..5 {
             press(&mut view, KeyCode::Down);
         }
-        assert_eq!(view.mapping, 1);
+        assert_eq!((view.page, view.process), (Page::Help, 0));
         assert!(!press(&mut view, KeyCode::Esc));
         assert_eq!(view.page, Page::Overview);
-        press(&mut view, KeyCode::Char('?'));
-        assert_eq!(view.page, Page::Help);
         assert!(press(&mut view, KeyCode::Char('q')));
     }
 

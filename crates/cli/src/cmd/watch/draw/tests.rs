@@ -68,8 +68,6 @@ fn nothing_is_said_of_forks_that_cannot_be_seen() {
 #[test]
 fn pages_and_states_are_seen() {
     for (width, height) in [(40, 24), (80, 24), (200, 50)] {
-        let text = drawn(width, height, &shown("m"));
-        assert!(text.contains("70000000000") && text.contains("Mappings"), "{width}:\n{text}");
         let text = drawn(width, height, &shown("?"));
         assert!(text.contains("pause") && text.contains("by kind"), "{width}:\n{text}");
         assert!(drawn(width, height, &shown("p")).contains("PAUSED"));
@@ -79,12 +77,9 @@ fn pages_and_states_are_seen() {
 #[test]
 fn nothing_breaks_where_there_is_no_room_or_nothing_to_show() {
     for (width, height) in [(1, 1), (3, 2), (40, 3), (10, 60), (500, 5)] {
-        for keys in ["", "m", "?"] {
+        for keys in ["", "?"] {
             drawn(width, height, &shown(keys));
             drawn(width, height, &View::default());
         }
     }
-    let mut view = shown("m");
-    view.frame.processes[0].epoch = None;
-    assert!(drawn(80, 24, &view).contains("No child shares memory"));
 }

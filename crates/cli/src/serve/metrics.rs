@@ -6,22 +6,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, RwLock};
 
 use anyhow::{Result, anyhow};
+use cowlab_schema::live::{Figure, Figures, Kind, Scraped};
 
-use crate::http::{Answer, Patience, Request, Server};
+use super::http::{Answer, Patience, Request, Server};
+use crate::output;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-/// What a metric is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Only grows.
-    Counter,
-    /// Is so now.
-    Gauge,
-    /// How often values were in which range.
-    Histogram,
-}
 
 /// A metric, with a row for each set of labels. What is not known has no row.
 #[derive(Debug, Clone)]
@@ -55,60 +46,34 @@ pub enum Value {
     },
 }
 
-/// A metric that each thing of a kind has a figure of: a line of `metrics!`.
-pub struct Metric<T> {
-    /// As a family has them.
-    pub name: &'static str,
-    /// One line that says what it counts.
-    pub help: &'static str,
-    /// `bytes`, `seconds`.
-    pub unit: Option<&'static str>,
-    /// What it is.
-    pub kind: Kind,
-    /// Whose figure; absent where it is not known.
-    pub of: fn(&T) -> Option<f64>,
-}
-
-impl<T> Metric<T> {
-    /// Of all of them, each by its labels.
-    pub fn family<'a>(
-        &self,
-        all: impl IntoIterator<Item = &'a T>,
-        labels: impl Fn(&T) -> Labels,
-    ) -> Family
-    where
-        T: 'a,
-    {
-        let &Metric { name, help, unit, kind, of } = self;
-        let row = |one| Some((labels(one), Value::Number(of(one)?)));
-        Family { name, help, unit, kind, rows: all.into_iter().filter_map(row).collect() }
-    }
-}
-
-/// A table of [`Metric`]s: `Kind "name" in unit, "help", |of| figure;`.
-#[macro_export]
-macro_rules! metrics {
-    (@unit) => { None };
-    (@unit $unit:ident) => { Some(stringify!($unit)) };
-    ($($kind:ident $name:literal $(in $unit:ident)?, $help:literal, $of:expr;)*) => {
-        &[$($crate::Metric {
-            name: $name,
-            help: $help,
-            unit: $crate::metrics!(@unit $($unit)?),
-            kind: $crate::Kind::$kind,
-            of: $of,
-        }),*]
+/// A family for each figure that scrapers get, with a row for each of `all` of which it is known.
+pub fn families<T>(figures: Figures<T>, all: &[(Labels, &T)]) -> Vec<Family> {
+    let scraped =
+        figures.iter().copied().flatten().filter_map(|figure| Some((figure, figure.scraped?)));
+    let family = |(figure, scraped): (&Figure<T>, Scraped)| {
+        let row = |(labels, one): &(Labels, &T)| {
+            Some((labels.clone(), Value::Number(figure.scraped_value(one)?)))
+        };
+        Family {
+            name: scraped.name,
+            help: figure.help(),
+            unit: Some(scraped.unit).filter(|unit| !unit.is_empty()),
+            kind: scraped.kind,
+            rows: all.iter().filter_map(row).collect(),
+        }
     };
+    scraped.map(family).collect()
 }
 
 /// The metrics as OpenMetrics text.
+#[cfg(test)]
 pub fn text_of(families: &[Family]) -> String {
     text(families, Format::Open)
 }
 
 /// Which text is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
+enum Format {
     /// OpenMetrics 1.0.
     Open,
     /// Prometheus's older format 0.0.4, which other scrapers and promtool read: a family has the
@@ -117,7 +82,7 @@ pub(crate) enum Format {
 }
 
 /// The metrics as text.
-pub(crate) fn text(families: &[Family], format: Format) -> String {
+fn text(families: &[Family], format: Format) -> String {
     let mut out = String::new();
     for family in families {
         let name = match family.unit {
@@ -187,7 +152,7 @@ impl Newest {
     }
 
     /// `None` as long as there are none.
-    pub(crate) fn text(&self, format: Format) -> Option<String> {
+    fn text(&self, format: Format) -> Option<String> {
         self.0.read().ok()?.as_ref().map(|families| text(families, format))
     }
 }
@@ -196,18 +161,20 @@ impl Newest {
 pub struct Endpoint(Server);
 
 impl Endpoint {
-    /// Opens the port. Until there are metrics, scrapers get 503.
-    pub fn open(address: SocketAddr, newest: &Newest) -> Result<Endpoint> {
+    /// Opens the port, if one is asked for, and says where. Until there are metrics, scrapers get 503.
+    pub fn listen(address: Option<SocketAddr>, newest: &Newest) -> Result<Option<Endpoint>> {
+        let Some(address) = address else { return Ok(None) };
+        let endpoint = Endpoint::open(address, newest)?;
+        output::say(&format!("metrics at http://{}/metrics", endpoint.0.address()));
+        Ok(Some(endpoint))
+    }
+
+    fn open(address: SocketAddr, newest: &Newest) -> Result<Endpoint> {
         let newest = newest.clone();
         let answers = move |request: &Request| answer(request, &newest);
         let server = Server::open(address, Patience::default(), answers)
             .map_err(|error| anyhow!("cannot listen at {address}: {error}; choose another port"))?;
         Ok(Endpoint(server))
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.0.address()
     }
 }
 
@@ -241,14 +208,14 @@ pub fn build() -> Family {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
 
     use super::*;
 
     /// A number of forks.
-    pub fn example() -> Vec<Family> {
+    fn example() -> Vec<Family> {
         let rows = vec![(Vec::new(), Value::Number(7.0))];
         vec![Family { name: "forks", help: "Forks", unit: None, kind: Kind::Counter, rows }]
     }
@@ -265,7 +232,7 @@ pub(crate) mod tests {
     fn metrics_are_served_in_both_formats_once_there_are_any() {
         let newest = Newest::default();
         let endpoint = Endpoint::open("127.0.0.1:0".parse().unwrap(), &newest).unwrap();
-        let at = endpoint.address();
+        let at = endpoint.0.address();
         assert!(ask(at, "GET /metrics HTTP/1.1").starts_with("HTTP/1.1 503"));
         newest.set(example());
         let old = ask(at, "GET /metrics HTTP/1.1");

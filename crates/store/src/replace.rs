@@ -1,21 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Metrics in a file, which is whole at any moment.
+//! A file that is whole at any moment.
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
-
-use anyhow::{Context, Result};
-
-use crate::metrics::{Format, Newest};
-
-/// Write the newest metrics, whole or not at all: whatever collects the file reads it at any time.
-pub fn write_metrics(newest: &Newest, file: &Path) -> Result<()> {
-    // The textfile collector reads the older format.
-    let text = newest.text(Format::Text).unwrap_or_default();
-    replace(file, text.as_bytes())
-        .with_context(|| format!("--output {} cannot be written", file.display()))
-}
 
 /// A file with new contents, or as it was. What is no plain file is written to and never replaced.
 pub fn replace(file: &Path, contents: &[u8]) -> io::Result<()> {
@@ -39,16 +27,13 @@ pub fn replace(file: &Path, contents: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::tests::example;
 
     #[test]
     fn a_file_is_replaced_whole_or_left_as_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tend.prom");
-        let newest = Newest::default();
-        newest.set(example());
-        write_metrics(&newest, &file).unwrap();
-        assert!(fs::read_to_string(&file).unwrap().contains("\nforks_total 7\n"));
+        replace(&file, b"first").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "first");
         fs::remove_file(&file).unwrap();
         fs::create_dir(&file).unwrap();
         assert!(replace(&file, b"new").is_err(), "a file takes a folder's place");
@@ -61,7 +46,7 @@ mod tests {
         replace(&file, b"new").unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
         assert_eq!(fs::read_to_string(&other).unwrap(), "old");
-        assert!(write_metrics(&newest, Path::new("/nonexistent/x")).is_err());
+        assert!(replace(Path::new("/nonexistent/x"), b"").is_err());
         // Nor is what another program reads from, as /dev/stdout.
         let pipe = folder.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
