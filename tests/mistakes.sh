@@ -35,7 +35,7 @@ refuses 2 'mistaken is a process, .*`cowlab explain mistaken`' predict mistaken
 refuses 2 '`cowlab explain mistaken --quick`' advise mistaken
 refuses 2 '`cowlab explain mistaken --quick`' doctor mistaken
 refuses 2 '`cowlab explain 4711`' explain --pid 4711
-refuses 2 "'redis://127.0.0.1:6379' .*\`cowlab explain redis://HOST:PORT\`" watch redis://127.0.0.1:6379
+refuses 1 'no Redis answers at redis://127.0.0.1:1' watch redis://127.0.0.1:1
 refuses 1 'there is no process 999999999: .*`cowlab` lists those that fork' blame 999999999
 refuses 2 'name a running process .*`cowlab footprint -- ' footprint
 refuses 1 'named ./program: to start a program write `--` before it' footprint ./program

@@ -23,7 +23,7 @@ huge_mib() {
 }
 
 # What is wrong with the call.
-refuses 2 'PID|NAME' tend
+refuses 2 TARGET tend
 refuses 2 'not in 0\.001\.\.1' tend 1 --set cpu_share=2
 refuses 1 'there is no process' tend 999999999 --once
 refuses 1 'no process is called' tend no-such-name --once

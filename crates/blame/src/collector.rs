@@ -35,7 +35,6 @@ const OUTERMOST: [&str; 7] =
 /// A function of code that is in no file, or in one that could not be looked up.
 const UNNAMED: &str = "[unnamed code]";
 
-/// What was seen.
 pub struct Collected {
     /// The copies that were told, with their stacks.
     pub stacks: CopyStacks,
@@ -51,7 +50,6 @@ pub struct Collected {
     pub lost: Lost,
     /// What telling took: of the processes' time, and of ours.
     pub telling_ns: u64,
-    /// Our own time.
     pub reading_ns: u64,
     /// How long the processes ran.
     pub ran_ns: u64,
@@ -61,7 +59,6 @@ pub struct Collected {
     pub hints: Vec<String>,
 }
 
-/// Collects copies.
 pub struct Collector {
     observer: Observer,
     sees_kernel: Option<String>,

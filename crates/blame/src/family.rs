@@ -92,7 +92,6 @@ impl Family {
         life.forks_ns.get_or_insert((0, 0));
     }
 
-    /// Takes in what happened.
     pub fn take(&mut self, event: &Event) {
         let time_ns = event.time_ns;
         match event.what {
@@ -140,7 +139,6 @@ impl Family {
         members.filter(|(pid, member)| is_gone(**pid, member)).map(|(pid, _)| *pid).collect()
     }
 
-    /// Forgets one.
     pub fn forget(&mut self, pid: u32) {
         self.members.remove(&pid);
     }
@@ -237,7 +235,6 @@ impl Family {
         hints
     }
 
-    /// The pids.
     pub fn pids(&self) -> impl Iterator<Item = u32> {
         self.members.keys().copied()
     }

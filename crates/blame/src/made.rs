@@ -13,7 +13,6 @@ const GENERATIONS_MOST: usize = 64;
 #[derive(Default)]
 pub struct MadeCode {
     own: FxHashMap<u32, PerfMap>,
-    /// Who forked whom.
     parents: FxHashMap<u32, u32>,
 }
 

@@ -13,7 +13,6 @@ use crate::image::{Bytes, Image, Images};
 /// No real stack has more frames; one that has goes round.
 const FRAMES_MOST: usize = 512;
 
-/// Where an instruction stands.
 #[derive(Debug, Clone)]
 pub enum Place {
     /// In a file, at an address of the file's own.
@@ -22,10 +21,8 @@ pub enum Place {
     Memory(u64),
 }
 
-/// How unwinding ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
-    /// At the outermost frame.
     Whole,
     /// The piece of stack was too short.
     TooShort,
@@ -36,9 +33,7 @@ pub enum End {
 /// A stack, its innermost frame first. Of a frame that called another, the place is in the call.
 #[derive(Debug, Clone)]
 pub struct Stack {
-    /// The frames.
     pub places: Vec<Place>,
-    /// How they end.
     pub end: End,
 }
 
@@ -55,7 +50,6 @@ impl Default for Unwinding {
 pub struct Space {
     mappings: Vec<Mapping>,
     unwinder: UnwinderX86_64<Bytes>,
-    /// By address.
     code: Vec<Code>,
 }
 

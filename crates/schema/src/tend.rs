@@ -16,7 +16,7 @@ choices! {
 }
 
 bench! {
-    /// What `tend` prints of each process
+    /// What `tend --dry-run` prints of each process; and of tending, how long calls held a process up
     "tend";
 
     parts {
@@ -37,8 +37,6 @@ bench! {
         fork_low_ns: ns;
         /// Its upper end
         fork_high_ns: ns;
-        /// CPU time that tending would take
-        tending_cpu_ns: ns;
         /// Pages that are not in huge ones
         small_pages: pages;
         /// Regions that are huge
@@ -47,19 +45,7 @@ bench! {
         candidate_regions: regions;
         /// Regions with too few pages
         sparse_regions: regions;
-        /// Regions that were made huge
-        collapsed_regions: regions;
-        /// What making one huge takes
-        collapse_ns: ns;
-        /// What making all of them huge takes
-        tending_ns: ns;
         /// How long a call held the program up, by quantile
         stall_ns: ns;
-        /// CPU time of tend
-        cpu_ns: ns;
-        /// Of that, or of what tending would take, what warms huge pages and reads the target's
-        warming_cpu_ns: ns;
-        /// Forks that were seen
-        forks: forks;
     }
 }

@@ -24,7 +24,6 @@ use crate::pace::Cost;
 use crate::region::is_there;
 use crate::sys::{OwnRegion, Undisturbed, collapse};
 
-/// How a collapse went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// It is one huge page now.
@@ -42,9 +41,7 @@ pub enum Outcome {
     Busy,
     /// The mapping cannot have huge pages.
     NotEligible,
-    /// The target has ended.
     Gone,
-    /// The right is missing.
     Forbidden,
     /// Anything else, by its number.
     Failed(i32),

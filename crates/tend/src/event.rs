@@ -12,7 +12,6 @@ use crate::pressure::Tight;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rest {
-    /// Memory is tight.
     Memory(Tight),
     /// No huge page is free.
     NoHugePage,
@@ -38,7 +37,6 @@ impl Rest {
         }
     }
 
-    /// In plain words.
     pub fn words(self) -> &'static str {
         match self {
             Rest::Memory(tight) => tight.words(),
@@ -50,7 +48,6 @@ impl Rest {
     }
 }
 
-/// What happened.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -74,34 +71,21 @@ pub enum Event {
         fork_after_ns: Option<Predicted>,
     },
     /// Children of before share its memory.
-    Shared {
-        /// How many.
-        alive: usize,
-    },
-    /// It forked.
+    Shared { alive: usize },
     Forked {
         /// Children that share its memory.
         alive: usize,
     },
     /// No child shares its memory any more.
-    Alone {
-        /// How long one did.
-        after_ns: u64,
-    },
+    Alone { after_ns: u64 },
     /// All that was to do is done.
     Done {
         /// Regions collapsed since it was looked at.
         collapsed_regions: u64,
-        /// How long it took.
         took_ns: u64,
     },
     /// Nothing is done for a while.
-    Resting {
-        /// Why.
-        reason: Rest,
-        /// How long.
-        for_ns: u64,
-    },
+    Resting { reason: Rest, for_ns: u64 },
 }
 
 /// What [`Tender::step`] did.

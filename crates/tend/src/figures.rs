@@ -58,7 +58,6 @@ live! {
     }
 }
 
-/// Every figure, for docs/metrics.md.
 pub fn figures() -> Verb {
     Verb {
         name: "tend",
@@ -69,7 +68,6 @@ pub fn figures() -> Verb {
 }
 
 impl Figures {
-    /// Of a new target.
     pub fn new(pid: i32, name: String) -> Figures {
         let empty = || cowlab_store::histogram_of([]);
         Figures {
@@ -95,7 +93,6 @@ impl Figures {
         }
     }
 
-    /// Adds another target's.
     pub fn add(&mut self, of: &Figures) {
         self.collapsed_regions += of.collapsed_regions;
         self.regions_left += of.regions_left;

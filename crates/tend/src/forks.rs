@@ -82,12 +82,10 @@ impl Forks {
         is_shared
     }
 
-    /// Whether anything is known.
     pub fn has_looked(&self) -> bool {
         self.alive.is_some()
     }
 
-    /// Forks that were seen.
     pub fn count(&self) -> u64 {
         self.count
     }

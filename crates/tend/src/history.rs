@@ -11,7 +11,6 @@ const FIRST_BACK_OFF: u64 = 2;
 /// At most.
 const LONGEST_BACK_OFF: u64 = 256;
 
-/// One region's past.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Past {
     /// Whether it was huge when it was last looked at or left.
@@ -46,7 +45,6 @@ impl Past {
 pub struct History(BTreeMap<u64, Past>);
 
 impl History {
-    /// Of one region.
     pub fn of(&self, start: u64) -> Option<&Past> {
         self.0.get(&start)
     }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// What it may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Limits {
     /// The longest stall that a collapse may cause.
@@ -88,7 +87,6 @@ pub enum Haste {
     },
 }
 
-/// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// Wait so long and go on.
@@ -113,7 +111,6 @@ const FIRST_REST_NS: u64 = 10_000_000_000;
 /// The longest.
 const LONGEST_REST_NS: u64 = 640_000_000_000;
 
-/// The controller's memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pace {
     limits: Limits,
@@ -139,7 +136,6 @@ impl Pace {
         }
     }
 
-    /// The limits.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }

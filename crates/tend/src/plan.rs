@@ -47,7 +47,6 @@ impl Default for Rules {
     }
 }
 
-/// One region to collapse.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Step {
     /// Its first address.

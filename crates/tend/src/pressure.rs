@@ -11,9 +11,7 @@ use serde::Serialize;
 /// Memory as it is now.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Memory {
-    /// MemTotal.
     pub total_bytes: Option<u64>,
-    /// MemAvailable.
     pub available_bytes: Option<u64>,
     /// The limit of a control group of the target that leaves least: it, and what it leaves.
     pub group: Option<(u64, u64)>,
@@ -106,12 +104,10 @@ pub enum Tight {
     Machine,
     /// A limit of the target's control group is near.
     Group,
-    /// Somebody waits for memory.
     Waiting,
 }
 
 impl Tight {
-    /// In plain words.
     pub fn words(self) -> &'static str {
         match self {
             Tight::Machine => "the machine has little memory left",

@@ -19,9 +19,7 @@ pub struct Facts {
     pub missing_right: Option<Right>,
     /// Why memory of our own could not be collapsed.
     pub rehearsal: Option<Outcome>,
-    /// The target's pid.
     pub pid: i32,
-    /// Its name.
     pub name: String,
     /// THP_enabled of its status: whether it has not switched them off for itself.
     pub may_have_huge_pages: Option<bool>,
@@ -32,73 +30,43 @@ pub struct Facts {
 /// Why not.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// A kernel without them.
     #[error(
         "this kernel has no transparent huge pages: tend needs one with CONFIG_TRANSPARENT_HUGEPAGE"
     )]
     NoHugePages,
-    /// The system's setting.
     #[error(
         "{file} is `never`, so huge pages are switched off on this machine: write `madvise` into it, \
          which gives them to programs that ask and to tend, and to nobody else"
     )]
-    SystemForbids {
-        /// The setting's file.
-        file: String,
-    },
+    SystemForbids { file: String },
     /// This process inherited PR_SET_THP_DISABLE.
     #[error(
         "huge pages are switched off for cowlab itself (PR_SET_THP_DISABLE, inherited): start it \
          from a shell or unit that does not have that"
     )]
     DisabledForSelf,
-    /// An old kernel.
     #[error("this kernel cannot collapse memory on request (MADV_COLLAPSE): tend needs Linux 6.1")]
     NoCollapse,
-    /// The target's own doing.
     #[error(
         "process {pid} ({name}) has switched huge pages off for itself (PR_SET_THP_DISABLE): {what_to_do}"
     )]
-    TargetForbids {
-        /// Its pid.
-        pid: i32,
-        /// Its name.
-        name: String,
-        /// How to start it.
-        what_to_do: &'static str,
-    },
-    /// A right is missing.
+    TargetForbids { pid: i32, name: String, what_to_do: &'static str },
     #[error(
         "tending process {pid} ({name}) needs {capability}: run as root, or as a service with that \
          capability (cowlab-tend.service)"
     )]
-    NoPermission {
-        /// Its pid.
-        pid: i32,
-        /// Its name.
-        name: String,
-        /// Which.
-        capability: &'static str,
-    },
+    NoPermission { pid: i32, name: String, capability: &'static str },
     /// The right is there, and something else stands in the way.
     #[error(
         "process {pid} ({name}) may not be looked at though this has {capability}: a container or a \
          security module forbids it, so run tend where the process was started"
     )]
-    Forbidden {
-        /// Its pid.
-        pid: i32,
-        /// Its name.
-        name: String,
-        /// Which.
-        capability: &'static str,
-    },
+    Forbidden { pid: i32, name: String, capability: &'static str },
 }
 
 /// A capability that would be needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Right {
-    /// Its name.
     pub capability: &'static str,
     /// Whether this process has it, and is refused all the same.
     pub is_held: bool,

@@ -15,13 +15,10 @@ use cowlab_observe::{Kind, Mapping, Pagemap, Target, mappings};
 pub struct Region {
     /// Its first address.
     pub start: u64,
-    /// In RAM.
     pub present_pages: u64,
-    /// In swap.
     pub swapped_pages: u64,
     /// In RAM, but of a file.
     pub other_pages: u64,
-    /// Mapped by one entry.
     pub is_huge: bool,
 }
 
@@ -34,7 +31,6 @@ pub struct Pages {
     /// zeros, or merged by KSM. Of larger folios a kernel without page_mapcount (CONFIG_PAGE_MAPCOUNT,
     /// 6.15) may say so of all or none.
     pub shared_pages: u64,
-    /// In swap.
     pub swapped_pages: u64,
     /// In RAM, but of a file.
     pub other_pages: u64,
@@ -77,7 +73,6 @@ pub struct Survey {
     pub small_pages: u64,
     /// Regions that are one huge page.
     pub huge_regions: u64,
-    /// All of its mappings.
     pub vmas: Vmas,
     /// Its other threads that ran then: a fork with them costs more.
     pub threads: u32,

@@ -29,7 +29,6 @@ const USUAL_COLLAPSE_NS: f64 = 5e5;
 /// The stop at the next fork.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Stops {
-    /// As the memory is.
     pub now: Predicted,
     /// With every step of the plan done.
     pub after: Predicted,

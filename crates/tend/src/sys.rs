@@ -106,7 +106,6 @@ impl OwnRegion {
         Ok(OwnRegion { mapping, mapped_bytes, region, bytes })
     }
 
-    /// Where it is.
     #[cfg(test)]
     pub fn range(&self) -> Range<u64> {
         let start = self.region.as_ptr().addr() as u64;

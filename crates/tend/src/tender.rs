@@ -44,7 +44,6 @@ const PART_OF_INTERVAL: f64 = 0.5;
 /// How one target is tended.
 #[derive(Debug, Clone)]
 pub struct TenderSettings {
-    /// What may be collapsed.
     pub rules: Rules,
     /// What it may cost the target.
     pub limits: Limits,
@@ -112,7 +111,6 @@ struct Pass {
 
 /// When it may go on.
 struct Waits {
-    /// With the next collapse.
     next_at: Duration,
     rest_until: Option<Duration>,
     /// How long the next rest without a huge page is.
@@ -192,7 +190,6 @@ impl Tender {
         })
     }
 
-    /// The target.
     pub fn target(&self) -> &Target {
         &self.target
     }
@@ -250,7 +247,6 @@ impl Tender {
         rustix::param::page_size() as u64
     }
 
-    /// The machine profile.
     pub fn profile(&self) -> &MachineProfile {
         &self.profile
     }

@@ -4,9 +4,8 @@
 use std::ffi::OsString;
 
 use clap::Args;
-use cowlab_observe::watch::Wanted;
 
-use super::{RunArgs, seconds};
+use super::{RunArgs, TargetWord, seconds};
 
 /// Whose copies, and how many of them with their stacks.
 #[derive(Debug, Args)]
@@ -15,12 +14,12 @@ pub struct BlameArgs {
     pub run: RunArgs,
     /// Look at these running processes and all that they forked or will fork
     #[arg(
-        value_name = "PID|NAME|CGROUP",
+        value_name = "TARGET",
         conflicts_with = "command",
-        value_parser = Wanted::parse,
+        value_parser = TargetWord::parse,
         allow_negative_numbers = true
     )]
-    pub targets: Vec<Wanted>,
+    pub targets: Vec<TargetWord>,
     /// How long to look at running processes (10 s)
     #[arg(long, value_name = "SECONDS", requires = "targets", value_parser = seconds, allow_negative_numbers = true)]
     pub duration_s: Option<f64>,

@@ -5,9 +5,8 @@ use std::ffi::OsString;
 
 use clap::Args;
 use cowlab_observe::footprint::Method;
-use cowlab_observe::watch::Wanted;
 
-use super::{RunArgs, seconds};
+use super::{RunArgs, TargetWord, seconds};
 
 /// Whose pages, between which moments, and how they are seen.
 #[derive(Debug, Args)]
@@ -16,12 +15,12 @@ pub struct FootprintArgs {
     pub run: RunArgs,
     /// Look at this running process; nothing stops it
     #[arg(
-        value_name = "PID|NAME|CGROUP",
+        value_name = "TARGET",
         conflicts_with = "command",
-        value_parser = Wanted::parse,
+        value_parser = TargetWord::parse,
         allow_negative_numbers = true
     )]
-    pub targets: Vec<Wanted>,
+    pub targets: Vec<TargetWord>,
     /// Of a running process: from each of its next N forks to the end of its child, one after the
     /// other
     #[arg(long, value_name = "N", requires = "targets", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]

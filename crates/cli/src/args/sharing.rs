@@ -4,18 +4,17 @@
 use std::net::SocketAddr;
 
 use clap::Args;
-use cowlab_observe::watch::Wanted;
 
 use super::watch::interval;
-use super::{address, seconds};
+use super::{TargetWord, address, seconds};
 
 /// Which family to look at, and for how long.
 #[derive(Debug, Args)]
 pub struct SharingArgs {
-    /// A parent or one of its workers by its pid; or the family by its name as `ps -o comm` shows it,
-    /// or by its control group
-    #[arg(value_name = "PID|NAME|CGROUP", value_parser = Wanted::parse, allow_negative_numbers = true)]
-    pub target: Wanted,
+    /// A parent or one of its workers by PID; or the family by NAME (as `ps -o comm` shows it), CGROUP
+    /// (/sys/fs/cgroup/…) or ADDRESS of a Redis
+    #[arg(value_name = "TARGET", value_parser = TargetWord::parse, allow_negative_numbers = true)]
+    pub target: TargetWord,
     /// Go on looking, and print each look
     #[arg(long)]
     pub watch: bool,

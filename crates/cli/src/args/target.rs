@@ -46,6 +46,15 @@ impl TargetWord {
     }
 }
 
+/// The processes that are meant; of a server, the one that serves at the address.
+pub fn wanted(words: &[TargetWord]) -> Result<Vec<Wanted>> {
+    let wanted = |word: &TargetWord| match word {
+        TargetWord::Process(wanted) => Ok(wanted.clone()),
+        TargetWord::Server(_) => Ok(Wanted::Pid(word.process()?.0.cast_unsigned())),
+    };
+    words.iter().map(wanted).collect()
+}
+
 /// The one process that is meant. Of several of a name it says which.
 pub fn only(wanted: &Wanted) -> Result<i32> {
     let pid = wanted.only()?;

@@ -4,23 +4,21 @@
 use std::net::SocketAddr;
 
 use clap::Args;
-use cowlab_observe::watch::Wanted;
 use cowlab_schema::settings::tend::TendSettings;
 
-use super::{Cells, ProfileArgs, address};
+use super::{Cells, ProfileArgs, TargetWord, address};
 
 /// Whom to tend, how far, and what it may cost.
 #[derive(Debug, Args)]
 pub struct TendArgs {
-    /// Processes: pids, names of commands, or a control group's path (as in /proc/PID/cgroup, or
-    /// its folder /sys/fs/cgroup/…)
+    /// Processes, each by PID, NAME (as `ps -o comm` shows it), CGROUP (/sys/fs/cgroup/…) or ADDRESS of a Redis
     #[arg(
-        value_name = "PID|NAME|CGROUP",
+        value_name = "TARGET",
         required = true,
-        value_parser = Wanted::parse,
+        value_parser = TargetWord::parse,
         allow_negative_numbers = true
     )]
-    pub who: Vec<Wanted>,
+    pub who: Vec<TargetWord>,
     /// One pass over the memory as it is, then end
     #[arg(long)]
     pub once: bool,

@@ -4,17 +4,16 @@
 use std::net::SocketAddr;
 
 use clap::Args;
-use cowlab_observe::watch::Wanted;
 
-use super::address;
+use super::{TargetWord, address};
 
 /// What to watch, how often, and where to show it.
 #[derive(Debug, Args)]
 pub struct WatchArgs {
-    /// Processes by their pid, by their name as `ps -o comm` shows it, or by their control group (its
-    /// folder /sys/fs/cgroup/…, or as in /proc/PID/cgroup); every process, if not given
-    #[arg(value_name = "PID|NAME|CGROUP", value_parser = Wanted::parse, allow_negative_numbers = true)]
-    pub targets: Vec<Wanted>,
+    /// Processes, each by PID, NAME (as `ps -o comm` shows it), CGROUP (/sys/fs/cgroup/…) or ADDRESS of a Redis; every
+    /// process, if not given
+    #[arg(value_name = "TARGET", value_parser = TargetWord::parse, allow_negative_numbers = true)]
+    pub targets: Vec<TargetWord>,
     /// Seconds from one look to the next
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval, allow_negative_numbers = true)]
     pub interval_s: f64,

@@ -18,7 +18,7 @@ use cowlab_store::stacks::STACKS_FILE;
 use cowlab_store::{Missing, Sample};
 use rustix::process::{getpriority_process, setpriority_process};
 
-use crate::args::BlameArgs;
+use crate::args::{BlameArgs, wanted};
 use crate::diagnosis::trigger;
 use crate::run_life::{Report, RunLife};
 use crate::usage::{EndedWith, WrongUsage, cannot_start};
@@ -30,7 +30,6 @@ const USUAL_S: f64 = 10.0;
 /// Niceness while it records: enough to be no rival, and a tenth of a busy CPU is left to read in time.
 const NICE: i32 = 10;
 
-/// Run the verb.
 pub fn run(json: bool, args: &BlameArgs) -> Result<()> {
     let common = &args.run.common(json, false);
     if args.targets.is_empty() && args.command.is_empty() {
@@ -41,7 +40,7 @@ pub fn run(json: bool, args: &BlameArgs) -> Result<()> {
         ));
     }
     let mut targets = Vec::new();
-    for wanted in &args.targets {
+    for wanted in wanted(&args.targets)? {
         for (pid, _) in wanted.find()? {
             targets.push(Target::open(pid.cast_signed())?);
         }

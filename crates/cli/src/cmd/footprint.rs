@@ -25,7 +25,7 @@ use cowlab_observe::footprint::{Method, Spans, live};
 use cowlab_store::Missing;
 use serde::Serialize;
 
-use crate::args::{FootprintArgs, only};
+use crate::args::FootprintArgs;
 use crate::diagnosis::worker;
 use crate::output;
 use crate::run_life::{Report, RunLife};
@@ -61,7 +61,6 @@ struct FootprintPlan<'a> {
     json: bool,
 }
 
-/// Run the verb.
 pub fn run(json: bool, args: &FootprintArgs) -> Result<()> {
     let common = &args.run.common(json, false);
     let target = match &args.targets[..] {
@@ -71,7 +70,7 @@ pub fn run(json: bool, args: &FootprintArgs) -> Result<()> {
                 .to_owned()
         )),
         [] => None,
-        [of] => Some(Target::open(only(of)?)?),
+        [target] => Some(Target::open(target.process()?.0)?),
         several => bail!(WrongUsage(format!(
             "footprint looks at one process at a time: {} are named",
             several.len()

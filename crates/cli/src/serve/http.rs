@@ -42,10 +42,8 @@ impl Default for Patience {
     }
 }
 
-/// What is asked for.
 #[derive(Debug)]
 pub struct Request {
-    /// In capitals.
     pub method: String,
     /// Path and query, as they came.
     pub target: String,
@@ -53,7 +51,6 @@ pub struct Request {
     pub accept: String,
 }
 
-/// What is answered.
 #[derive(Debug)]
 pub struct Answer {
     status: u16,
@@ -62,7 +59,6 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// What was asked for.
     pub fn good(kind: &'static str, text: String) -> Answer {
         Answer { status: 200, kind, text }
     }

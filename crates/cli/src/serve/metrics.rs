@@ -23,23 +23,17 @@ pub struct Family {
     pub help: &'static str,
     /// `bytes`, `seconds`.
     pub unit: Option<&'static str>,
-    /// What it is.
     pub kind: Kind,
-    /// Its values.
     pub rows: Vec<(Labels, Value)>,
 }
 
-/// Names and values.
 pub type Labels = Vec<(&'static str, String)>;
 
-/// What a row has.
 #[derive(Debug, Clone)]
 pub enum Value {
     /// Of a counter or gauge.
     Number(f64),
-    /// Of a histogram.
     Histogram {
-        /// Of all values.
         sum: f64,
         /// Upper bounds, infinity the last, and how many values are above the one before.
         buckets: Vec<(f64, u64)>,
@@ -71,7 +65,6 @@ pub fn text_of(families: &[Family]) -> String {
     text(families, Format::Open)
 }
 
-/// Which text is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     /// OpenMetrics 1.0.
@@ -144,7 +137,6 @@ fn escaped(value: &str) -> String {
 pub struct Newest(Arc<RwLock<Option<Vec<Family>>>>);
 
 impl Newest {
-    /// Replace them.
     pub fn set(&self, families: Vec<Family>) {
         if let Ok(mut newest) = self.0.write() {
             *newest = Some(families);

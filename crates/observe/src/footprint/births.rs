@@ -16,7 +16,6 @@ const LONGEST_LOOK_NS: u64 = 60 * SECOND_NS;
 #[derive(Debug, Clone, Copy)]
 struct Child {
     forked_ns: u64,
-    /// Its end.
     ended_ns: Option<u64>,
     /// Its end or exec, the first of them; of one that shares its parent's memory its birth.
     over_ns: Option<u64>,
@@ -26,12 +25,10 @@ struct Child {
 #[derive(Debug, Default)]
 pub(super) struct Births {
     children: HashMap<i32, Child>,
-    /// Who ended, and when.
     ended: HashMap<i32, u64>,
 }
 
 impl Births {
-    /// Takes in an event.
     pub(super) fn take(&mut self, event: &Event) {
         let (pid, time_ns) = (event.tgid as i32, event.time_ns);
         match event.what {

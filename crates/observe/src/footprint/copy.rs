@@ -131,13 +131,11 @@ impl Copy {
         (offset < length).then(|| &self.bytes[at + offset..at + offset + self.page_bytes])
     }
 
-    /// Its size.
     pub fn bytes(&self) -> u64 {
         self.bytes.len() as u64
     }
 }
 
-/// What differs now.
 #[derive(Debug, Clone, Default)]
 pub struct Difference {
     /// Addresses of the pages of which a byte differs, ascending; new pages are not among them.
@@ -146,7 +144,6 @@ pub struct Difference {
     pub tally: Tally,
     /// Pages that could not be read now.
     pub unread_pages: u64,
-    /// How long it took.
     pub took_ns: u64,
 }
 

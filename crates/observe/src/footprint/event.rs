@@ -13,7 +13,6 @@ pub enum Event {
     Forked {
         /// The process.
         pid: i32,
-        /// The child.
         child: i32,
     },
     /// It made a child that shares its memory (vfork, posix_spawn).
@@ -46,7 +45,6 @@ pub enum Event {
 }
 
 impl Event {
-    /// Whose event it is.
     pub fn pid(&self) -> i32 {
         match *self {
             Event::Executed { pid }

@@ -11,14 +11,11 @@ use super::spans::{Moment, Spans, Writer};
 use super::tally::{Fate, Tally};
 use crate::clock::monotonic_ns;
 
-/// A write that faulted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteFault {
     /// When (CLOCK_MONOTONIC).
     pub time_ns: u64,
-    /// Where.
     pub address: u64,
-    /// Whose.
     pub pid: i32,
     /// The page was there and write-protected: a copy, or a page that nobody shares any more.
     pub was_present: bool,

@@ -24,7 +24,6 @@ struct Process {
     program: String,
     /// Which program it has, a number of its own since the exec; its forks have the same until theirs.
     image: u32,
-    /// At its exec.
     exec: Option<Moment>,
     /// At the fork that made it, of its parent.
     fork: Option<(Rc<Moment>, i32)>,
@@ -41,7 +40,6 @@ pub struct Follow {
     method: Method,
     processes: HashMap<i32, Process>,
     images: u32,
-    /// What was seen.
     pub spans: Spans,
     faults: Option<FaultLog>,
 }

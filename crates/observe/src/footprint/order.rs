@@ -16,12 +16,10 @@ pub enum Ahead {
     Coverage(u32),
 }
 
-/// What it comes to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hindsight {
     /// First writes of shared pages: a fault and a copy each, without a policy.
     pub writes: u64,
-    /// Faults that are left.
     pub faults: u64,
     /// Pages copied ahead.
     pub precopied: u64,
@@ -35,7 +33,6 @@ impl Hindsight {
         super::tally::share(self.hits, self.precopied)
     }
 
-    /// Adds another fork's.
     pub fn add(&mut self, other: Hindsight) {
         self.writes += other.writes;
         self.faults += other.faults;

@@ -56,7 +56,6 @@ fn seize(tid: i32) -> io::Result<()> {
     request(libc::PTRACE_SEIZE, tid, OPTIONS as usize).map(drop)
 }
 
-/// Have it stop soon.
 pub(super) fn interrupt(tid: i32) -> io::Result<()> {
     request(libc::PTRACE_INTERRUPT, tid, 0).map(drop)
 }
@@ -72,7 +71,6 @@ pub(super) fn stay_stopped(tid: i32) -> io::Result<()> {
     request(libc::PTRACE_LISTEN, tid, 0).map(drop)
 }
 
-/// Let go of it.
 pub(super) fn detach(tid: i32, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_DETACH, tid, signal as usize).map(drop)
 }

@@ -21,7 +21,6 @@ pub struct Reading {
     pub mappings: Vec<Mapping>,
     /// Pages in a row, with the address of the first.
     runs: Vec<(u64, Vec<Page>)>,
-    /// Size of a page.
     pub page_bytes: u64,
     /// How long it took: the process went on meanwhile, unless something else held it.
     pub took_ns: u64,
@@ -30,11 +29,8 @@ pub struct Reading {
 /// A page with its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placed {
-    /// Its address.
     pub address: u64,
-    /// What its mapping is.
     pub kind: Kind,
-    /// Its entry.
     pub page: Page,
 }
 

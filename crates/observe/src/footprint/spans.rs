@@ -27,9 +27,7 @@ pub struct Moment {
     pagemap: Option<Pagemap>,
     /// Their bytes, where the method compares them.
     pub copy: Option<Copy>,
-    /// When.
     pub at: Instant,
-    /// When, for samples.
     pub unix_ns: i64,
     /// When, on the kernel's clock of events.
     pub monotonic_ns: u64,
@@ -77,19 +75,12 @@ impl Moment {
 pub struct Span {
     /// Of a fork, which program's: see [`Spans::replaced`].
     pub image: u32,
-    /// Between which.
     pub between: Between,
-    /// The program's name.
     pub program: String,
-    /// Whose writes.
     pub writer: Writer,
-    /// How it was seen.
     pub method: Method,
-    /// What was seen.
     pub tally: Tally,
-    /// When it began.
     pub start_unix_ns: i64,
-    /// How long it lasted.
     pub duration_ns: u64,
     /// CPU time of the writer meanwhile, where it was seen.
     pub writer_cpu_ns: Option<u64>,
@@ -178,22 +169,17 @@ pub fn compared(
 /// By what spans are added up.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// The program.
     pub program: String,
     /// Of those of this name, the one that may yet execute another; 0: all others.
     image: u32,
-    /// Between which moments.
     pub between: Between,
-    /// Whose writes.
     pub writer: Writer,
-    /// How it was seen.
     pub method: Method,
 }
 
 /// Spans of one key, added up.
 #[derive(Debug, Clone)]
 pub struct Sum {
-    /// How many.
     pub spans: u64,
     /// Their pages; the regions are those of the span with the most pages.
     pub tally: Tally,
@@ -230,12 +216,9 @@ impl Sum {
     }
 }
 
-/// Everything that was seen.
 #[derive(Debug, Clone, Default)]
 pub struct Spans {
-    /// By key.
     pub sums: BTreeMap<Key, Sum>,
-    /// Forks that were seen.
     pub forks: u64,
     /// Children that shared their parent's memory: vfork, posix_spawn.
     pub spawns: u64,
@@ -249,7 +232,6 @@ pub struct Spans {
     pub copy_bytes: u64,
     /// Time for which somebody was held to be looked at, how often, and the longest of it.
     pub stopped_ns: u64,
-    /// How often.
     pub stops: u64,
     /// The longest of somebody who went on.
     pub longest_stop_ns: u64,
@@ -259,14 +241,12 @@ pub struct Spans {
     pub policies: BTreeMap<(String, Writer), Hindsight>,
     /// Write faults that were seen, by the method that sees them.
     pub faults_read: Option<u64>,
-    /// Those that were lost.
     pub faults_lost: Option<u64>,
     /// What could not be seen, and why.
     pub missing: Vec<(String, String)>,
 }
 
 impl Spans {
-    /// Adds one.
     pub fn add(&mut self, span: Span) {
         let Span { image, between, program, writer, method, tally, .. } = span;
         let pages = tally.total().start_pages.max(tally.total().pages_mapped);

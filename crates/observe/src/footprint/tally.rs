@@ -56,7 +56,6 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds one page.
     pub fn add(&mut self, fate: Fate) {
         let one = |condition: bool| u64::from(condition);
         self.start_pages += one(fate.was_there);
@@ -109,10 +108,8 @@ pub struct Region {
     pub counts: Counts,
 }
 
-/// Everything between two moments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// By kind of mapping.
     pub kinds: BTreeMap<Kind, Counts>,
     /// By address divided by [`REGION_BYTES`].
     pub regions: BTreeMap<u64, Region>,
@@ -123,7 +120,6 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds one page.
     pub fn add(&mut self, address: u64, kind: Kind, fate: Fate) {
         self.of(address, kind, |counts| counts.add(fate));
     }
@@ -149,7 +145,6 @@ impl Tally {
         });
     }
 
-    /// Everything together.
     pub fn total(&self) -> Counts {
         self.kinds.values().fold(Counts::default(), |mut sum, counts| {
             sum += *counts;

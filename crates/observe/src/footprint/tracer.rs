@@ -47,7 +47,6 @@ pub struct Tracer {
     pub longest_stop_ns: u64,
     /// The longest time that somebody's end was held up.
     pub longest_end_ns: u64,
-    /// How often.
     pub stops: u64,
 }
 

@@ -9,16 +9,13 @@ use crate::children;
 use crate::target::Target;
 use crate::watch::{Wanted, WantedError};
 
-/// One of a family.
 #[derive(Debug)]
 pub struct Member {
-    /// It.
     pub target: Target,
     /// Who forked it; `None` of the parent of all.
     pub parent: Option<i32>,
 }
 
-/// Parents before their children.
 #[derive(Debug, Default)]
 pub struct Family {
     /// Those that may be looked at.

@@ -26,7 +26,6 @@ struct Point {
 }
 
 impl History {
-    /// One more look.
     pub fn add(&mut self, at_ns: u64, seen: &Seen) {
         if self.0.len() == KEPT {
             self.0.pop_front();
@@ -138,7 +137,6 @@ pub const PID: Key<u32> = Key::new("pid", "The process");
 /// In samples: the family's name.
 pub const NAME: Key<Text> = Key::new("name", "The family's name");
 
-/// Every figure, for docs/metrics.md.
 pub fn figures() -> Verb {
     Verb {
         name: "sharing",

@@ -14,7 +14,6 @@ use crate::mappings::{Mapping, mappings};
 use crate::pagemap::Pagemap;
 use crate::target::Target;
 
-/// One look.
 #[derive(Debug, Clone, Default)]
 pub struct Look {
     /// When, since the machine started.
@@ -28,13 +27,11 @@ pub struct Look {
 /// One process.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    /// Its pid.
     pub pid: i32,
     /// Who forked it; `None` of the parent of all.
     pub parent: Option<i32>,
     /// When it started, since the machine did.
     pub started_ns: u64,
-    /// Its memory.
     pub rollup: Rollup,
     /// RssShmem: shared memory that it maps, private copies of it left out.
     pub shm_bytes: Option<u64>,
@@ -45,7 +42,6 @@ pub struct Seen {
 /// Private pages in RAM that it alone maps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pages {
-    /// All of them.
     pub own_bytes: u64,
     /// Those at addresses at which the process that forked it has a page as well; `None` of the
     /// parent of all.

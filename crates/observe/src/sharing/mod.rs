@@ -71,7 +71,6 @@ impl Sharing {
         Ok(sharing)
     }
 
-    /// The parent.
     pub fn parent(&self) -> &Target {
         &self.parent
     }

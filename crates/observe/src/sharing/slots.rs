@@ -15,7 +15,6 @@ impl Default for Slots {
 }
 
 impl Slots {
-    /// These live now.
     pub fn update(&mut self, alive: impl Iterator<Item = (i32, u64)>) {
         let mut new: Vec<(i32, u64)> = alive.collect();
         for slot in &mut self.0 {

@@ -5,12 +5,10 @@ use super::frame::Sees;
 use super::pids::Wanted;
 use crate::bpf::{BpfError, FaultMode, Observer, ObserverSettings, Scope};
 
-/// How to watch.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Count faults in the kernel, by process; costs every fault of a watched process something.
     pub counts: bool,
-    /// Do without BPF.
     pub without_bpf: bool,
     /// Wait for a name that nobody has yet.
     pub may_be_empty: bool,

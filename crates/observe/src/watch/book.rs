@@ -46,7 +46,6 @@ struct Sum {
 }
 
 impl Book {
-    /// An empty book.
     pub fn new(page_bytes: u64, exec_makes_own: bool) -> Book {
         Book { page_bytes, exec_makes_own, ..Book::default() }
     }
@@ -319,7 +318,6 @@ impl Book {
         self.children(parent).filter(|child| child.share.is_some())
     }
 
-    /// What is known now.
     pub fn frame(
         &self,
         time_ns: u64,

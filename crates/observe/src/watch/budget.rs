@@ -19,7 +19,6 @@ impl Budget {
         Budget { share, credit_ns, debt_ns: -credit_ns }
     }
 
-    /// Time went by.
     pub fn pass(&mut self, elapsed_ns: u64) {
         // No more than that is saved up: a long burst of walks after a quiet hour would be felt.
         self.debt_ns = (self.debt_ns - elapsed_ns as f64 * self.share).max(-self.credit_ns);

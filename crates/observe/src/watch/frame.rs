@@ -11,7 +11,6 @@ use super::stops::Stops;
 
 /// In samples: the process.
 pub const PID: Key<u32> = Key::new("pid", "The process");
-/// In samples: its name.
 pub const NAME: Key<Text> = Key::new("name", "Its name");
 
 /// Version of [`Frame`]. A field that is added does not change it, another meaning does.
@@ -104,7 +103,6 @@ live! {
 }
 
 impl Totals {
-    /// Adds another's.
     pub(super) fn add(&mut self, of: &Totals) {
         for (sum, more) in [
             (&mut self.forks, of.forks),
@@ -227,7 +225,6 @@ pub struct MappingRow {
     pub end: u64,
     /// `heap`, `stack`, `anonymous`, `data`, `named`.
     pub kind: String,
-    /// Its name in maps.
     pub name: Option<String>,
     /// Pages for itself.
     pub private_pages: u64,
@@ -238,9 +235,7 @@ pub struct MappingRow {
 /// A child that is alive.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ChildRow {
-    /// Its pid.
     pub pid: u32,
-    /// Its name.
     pub name: String,
     /// How old it is; `None` of one that was there before.
     pub age_ns: Option<u64>,
@@ -250,7 +245,6 @@ pub struct ChildRow {
     pub copied_bytes: Option<u64>,
     /// As of an [`Epoch`].
     pub shared_bytes: Option<u64>,
-    /// VmRSS.
     pub rss_bytes: Option<u64>,
     /// Since it is watched.
     pub minor_faults: u64,
@@ -278,7 +272,6 @@ live! {
     }
 }
 
-/// Every figure, for docs/metrics.md.
 pub fn figures() -> Verb {
     let process = rows(Process::FIGURES).chain(rows(Stops::FIGURES)).chain(rows(Reading::FIGURES));
     let group = rows(Totals::FIGURES).chain(rows(Group::FIGURES));

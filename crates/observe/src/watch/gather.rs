@@ -35,7 +35,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// 1 ms of CPU time.
 const COUNTED_EACH_NS: u64 = 1_000_000;
 
-/// Watches.
 pub struct Gatherer {
     wanted: Wanted,
     book: Book,
@@ -85,7 +84,6 @@ impl Gatherer {
         Ok(gatherer)
     }
 
-    /// What can be seen.
     pub fn sees(&self) -> &Sees {
         &self.sees
     }

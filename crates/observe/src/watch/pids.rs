@@ -20,7 +20,6 @@ const COMMAND_CHARS: usize = 100;
 /// Which processes to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
-    /// One.
     Pid(u32),
     /// Every one of that name (the kernel's, 15 bytes at most), also those that start later.
     Name(String),
@@ -28,26 +27,21 @@ pub enum Wanted {
     Cgroup(PathBuf),
     /// Those that any of these means.
     Any(Vec<Wanted>),
-    /// All.
     All,
 }
 
 /// Why there is nothing to watch.
 #[derive(Debug, thiserror::Error)]
 pub enum WantedError {
-    /// The pid.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// Nobody has the name.
     #[error("no process is named {}: {}", .0, name_hint(.0))]
     NoSuchName(String),
-    /// No such group.
     #[error("{}: not a control group{}", .0.display(), group_hint(.0))]
     NotACgroup(PathBuf),
     /// Several, where one is meant.
     #[error("several processes are meant: give the pid of one:{}", command_lines(.0))]
     Several(Vec<u32>),
-    /// An empty group.
     #[error("no process is in the control group {}", .0.display())]
     EmptyCgroup(PathBuf),
 }
@@ -128,7 +122,7 @@ fn command_lines(of: &[u32]) -> String {
 
 impl Wanted {
     /// A pid if it is a number, a control group if it is a whole path, else a name. Fails if it is
-    /// empty or a server's address.
+    /// empty.
     pub fn parse(word: &str) -> Result<Wanted, String> {
         if word.is_empty() {
             return Err("name a process by its pid or its name".to_owned());
@@ -138,12 +132,6 @@ impl Wanted {
         }
         if word.starts_with('/') {
             return Ok(Wanted::Cgroup(word.into()));
-        }
-        if word.contains("://") {
-            return Err(format!(
-                "that is a server's address, which `{}` takes; here name its process by pid or name",
-                Command::ExplainRedis
-            ));
         }
         Ok(Wanted::Name(cut(word)))
     }
@@ -268,8 +256,6 @@ mod tests {
             Ok(Wanted::Cgroup("/sys/fs/cgroup/x".into()))
         );
         assert!(Wanted::parse("").is_err());
-        let address = Wanted::parse("redis://127.0.0.1:6379").unwrap_err();
-        assert!(address.contains("cowlab doctor --redis"), "{address}");
     }
 
     #[test]

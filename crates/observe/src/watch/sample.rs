@@ -16,7 +16,6 @@ pub const REGION_BYTES: u64 = 2 << 20;
 /// Mappings that are kept, those with most copies first.
 const MAPPINGS: usize = 64;
 
-/// What a walk found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sample {
     /// Pages that no other process maps: copied since the fork, or new.
@@ -25,7 +24,6 @@ pub struct Sample {
     pub shared_pages: u64,
     /// By 2 MiB of address space, where anything is present.
     pub regions: Vec<RegionRow>,
-    /// By mapping.
     pub mappings: Vec<MappingRow>,
 }
 

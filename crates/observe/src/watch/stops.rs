@@ -44,7 +44,6 @@ live! {
 }
 
 impl Stops {
-    /// Adds one.
     pub fn add(&mut self, stop_ns: u64) {
         self.count += 1;
         self.sum_ns += stop_ns;

@@ -46,7 +46,6 @@ impl Walks {
         self.budget.allows()
     }
 
-    /// Whether another may begin.
     pub(super) fn may_go_on(&self) -> bool {
         self.budget.allows()
     }

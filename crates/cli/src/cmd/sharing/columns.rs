@@ -4,7 +4,6 @@
 use cowlab_observe::sharing::{Figures, Worker};
 use cowlab_schema::fmt::{age, bytes, quantity};
 
-/// A column.
 pub struct Column {
     pub head: &'static str,
     /// A cell; `None` of what is not known.

@@ -16,7 +16,7 @@ use cowlab_tend::act::thread_cpu_ns;
 use cowlab_tend::privileges::allow_files;
 use rustix::event::{Timespec, poll};
 
-use crate::args::SharingArgs;
+use crate::args::{SharingArgs, wanted};
 use crate::serve::{Endpoint, Newest};
 use crate::sinks::Printer;
 use crate::{output, signals};
@@ -29,9 +29,8 @@ const NAP: Duration = Duration::from_secs(1);
 /// Pages that may wait for a reader.
 const WAITING: usize = 4;
 
-/// Run the verb.
 pub fn run(json: bool, args: &SharingArgs) -> Result<()> {
-    let target = &args.target;
+    let target = &wanted(std::slice::from_ref(&args.target))?[0];
     let stop = signals::told_to_end()?;
     allow_files();
     let newest = Newest::default();
@@ -80,7 +79,6 @@ struct Looks {
     paid: Instant,
     /// What the newest one said.
     figures: Figures,
-    /// When that was so.
     looked: jiff::Timestamp,
 }
 

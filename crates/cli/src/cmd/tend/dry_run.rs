@@ -50,11 +50,10 @@ struct Counts {
     filled_pages: u64,
 }
 
-/// Run it.
 pub fn run(json: bool, args: &TendArgs, plan: &TendPlan) -> Result<()> {
     let targets = plan.targets();
     if targets.is_empty() {
-        args.who.iter().try_for_each(|who| who.find().map(drop))?;
+        plan.wanted.iter().try_for_each(|wanted| wanted.find().map(drop))?;
         bail!("no process that is named runs now");
     }
     let (mut found, mut missing) = (Vec::new(), Vec::new());

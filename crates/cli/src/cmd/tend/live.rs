@@ -65,7 +65,6 @@ struct Refused {
     lasts: bool,
 }
 
-/// Run it.
 pub fn run(json: bool, args: &TendArgs, plan: &TendPlan, interrupted: &AtomicBool) -> Result<()> {
     let newest = Newest::default();
     newest.set(metrics::of(&Sums::default()));

@@ -50,7 +50,6 @@ impl Ended<'_> {
     }
 }
 
-/// An event.
 pub fn event(json: bool, figures: &Figures, event: &Event) -> Result<String> {
     if json {
         let (pid, name) = (figures.pid, figures.name.as_str());
@@ -121,7 +120,6 @@ fn samples(of: &Figures) -> Vec<Sample> {
     rows
 }
 
-/// Whose rows.
 pub fn params(pid: i32, name: &str) -> Params {
     let mut params = Params::new();
     tend::PID.put(&mut params, pid as u32);

@@ -25,7 +25,6 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Adds a target's.
     pub fn add(&mut self, of: &Figures) {
         let is_apart = self.by_name.len() < NAMES || self.by_name.contains_key(&of.name);
         let name = if is_apart { of.name.as_str() } else { OTHER };

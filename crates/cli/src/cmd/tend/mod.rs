@@ -18,7 +18,7 @@ use cowlab_tend::plan::Rules;
 use cowlab_tend::targets::targets;
 use cowlab_tend::{Tender, TenderSettings, privileges};
 
-use crate::args::TendArgs;
+use crate::args::{TendArgs, wanted};
 use crate::output;
 use crate::profile_file::Priced;
 use crate::signals;
@@ -36,7 +36,6 @@ struct TendPlan {
     settings: TendSettings,
 }
 
-/// Run the verb.
 pub fn run(json: bool, args: &TendArgs) -> Result<()> {
     let plan = TendPlan::of(args)?;
     privileges::drop_others().context("rights that are not needed cannot be given up")?;
@@ -52,7 +51,7 @@ impl TendPlan {
     fn of(args: &TendArgs) -> Result<TendPlan> {
         let settings = args.set.single(TendSettings::default())?;
         Ok(TendPlan {
-            wanted: args.who.clone(),
+            wanted: wanted(&args.who)?,
             budget_us: args.budget_us.unwrap_or(BUDGET_US),
             interval: Duration::from_secs_f64(settings.interval_s),
             priced: Priced::find(&args.profile)?,

@@ -11,7 +11,6 @@ use ratatui::widgets::{Block, Borders, Row, Table};
 use super::lines::bytes;
 use super::view::View;
 
-/// Draws them.
 pub fn children(frame: &mut Frame<'_>, area: Rect, view: &View, process: &Process) {
     let title = format!("Children alive ({})", count(process.children_alive));
     let block = Block::new().borders(Borders::TOP).title(title);

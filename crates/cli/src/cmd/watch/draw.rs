@@ -7,7 +7,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Borders, Gauge, Paragraph, Row, Sparkline, Table, Wrap};
+use ratatui::widgets::{Block, Borders, Gauge, Paragraph, Sparkline, Wrap};
 
 use super::children::children;
 use super::heat;
@@ -17,7 +17,6 @@ use super::view::{Page, View};
 /// From this width on there are two columns.
 const WIDE: u16 = 100;
 
-/// Draws everything.
 pub fn draw(frame: &mut Frame<'_>, view: &View) {
     let [head, body, foot] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)])

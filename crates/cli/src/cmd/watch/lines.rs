@@ -77,7 +77,6 @@ pub fn forks(process: &Process) -> Option<String> {
     Some(text)
 }
 
-/// What an epoch copied.
 pub fn copied(epoch: &Epoch) -> String {
     if epoch.copied_bytes.is_none() {
         return format!("child {} not looked at yet", epoch.child);

@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::Result;
 use cowlab_observe::watch::{Frame, Options, Wanted};
 
-use crate::args::WatchArgs;
+use crate::args::{WatchArgs, wanted};
 use crate::serve::{Endpoint, Newest};
 use crate::sinks::Printer;
 use crate::{output, signals};
@@ -27,12 +27,11 @@ use source::Source;
 /// Frames that may wait for a reader of lines: each may be large.
 const WAITING_FRAMES: usize = 4;
 
-/// Run the verb.
 pub fn run(json: bool, args: &WatchArgs) -> Result<()> {
     let stop = signals::told_to_end()?;
     let newest = Newest::default();
     let endpoint = Endpoint::listen(args.listen, &newest)?;
-    let wanted = Wanted::any(args.targets.clone());
+    let wanted = Wanted::any(wanted(&args.targets)?);
     let source = Source::begin(wanted, options(args), interval(args), &stop)?;
     for missing in source.missing() {
         output::say(&format!("not available: {missing}"));

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 use cowlab_observe::watch::{Frame, Gatherer, Options, Wanted, WantedError};
 
-/// Frames, as they come.
 pub struct Source {
     frames: Receiver<Frame>,
     thread: Option<JoinHandle<Result<()>>>,

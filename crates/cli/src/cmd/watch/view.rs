@@ -40,13 +40,11 @@ impl Sort {
     }
 }
 
-/// What fills the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Page {
     /// Everything about one process.
     #[default]
     Overview,
-    /// The keys.
     Help,
 }
 
@@ -55,11 +53,8 @@ pub enum Page {
 pub struct View {
     /// The frame on the screen.
     pub frame: Frame,
-    /// Nothing new is shown.
     pub paused: bool,
-    /// The order.
     pub sort: Sort,
-    /// What fills the screen.
     pub page: Page,
     /// The place of the process among those of the frame, in order.
     pub process: usize,
@@ -68,7 +63,6 @@ pub struct View {
 }
 
 impl View {
-    /// A new frame came.
     pub fn show(&mut self, frame: &Frame) {
         if self.paused {
             return;

@@ -43,7 +43,6 @@ impl Pace {
         self.budget.spend(self.cpu_ns.saturating_sub(before_ns));
     }
 
-    /// Time goes by.
     pub(super) fn pass(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.at);
         self.at = now;
