@@ -41,7 +41,7 @@ pub use redis::RedisArgs;
 pub use rounds::RoundsArgs;
 pub use sharing::SharingArgs;
 pub use study::{Paper, StudyArgs};
-pub use target::{TargetWord, only, wanted};
+pub use target::{TargetWord, wanted};
 pub use tend::TendArgs;
 pub use topics::{TOPICS, Topic, list as topics};
 pub use trace::{ExportFormat, Trace, TraceExportArgs, TraceRecordArgs, WhenFull};

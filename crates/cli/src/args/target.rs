@@ -56,7 +56,7 @@ pub fn wanted(words: &[TargetWord]) -> Result<Vec<Wanted>> {
 }
 
 /// The one process that is meant. Of several of a name it says which.
-pub fn only(wanted: &Wanted) -> Result<i32> {
+fn only(wanted: &Wanted) -> Result<i32> {
     let pid = wanted.only()?;
     if let Wanted::Name(name) = wanted {
         let count = wanted.find()?.len();
