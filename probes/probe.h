@@ -2,7 +2,7 @@
 /*
  * What every probe shares: the clock, memory that is ready before the clock
  * starts, threads that keep other CPUs in this address space, and the rows
- * that crates/probes decodes.
+ * that crates/bench decodes.
  *
  * A probe never computes a statistic. It stores raw figures in memory that it
  * touched beforehand and prints them when the measurement is over.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `calibrate`: the machine profile, from primitive costs and from fork cycles of growing heaps.
 
+use crate::probes::{DoForkResult, PrimitivesResult, Probe, Runner, WarmMemory};
 use anyhow::{Context, Result};
 use cowlab_analysis::machine::cycles_of;
 use cowlab_analysis::samples::Samples;
 use cowlab_model::stats::median;
-use cowlab_probes::{DoForkResult, PrimitivesResult, Probe, Runner, WarmMemory};
 use cowlab_schema::calibrate::Primitives;
 use cowlab_schema::fork_sweep::DoFork;
 use cowlab_schema::{

@@ -13,7 +13,7 @@ use cowlab_schema::snapshot::Snapshot;
 
 use crate::redis::{self, Redis};
 use crate::snapshot::{self, ALPHAS};
-use crate::{Task, faults, precopy};
+use crate::{Task, cow_faults, next_page};
 
 /// The name of the plan.
 pub const NAME: &str = "ccow";
@@ -80,7 +80,7 @@ pub fn servers(one: &Redis, compared: &Compared) -> Vec<Redis> {
 
 /// Writes after one fork, from which predictions take what a batch costs.
 pub fn sweep(page: u64, counting: Counting, seed: u64) -> Vec<CowFaults> {
-    let mut cells = precopy::plan(page, &DEPTHS, false, counting, seed);
+    let mut cells = next_page::plan(page, &DEPTHS, false, counting, seed);
     let largest = cells.iter().map(|cell| cell.size_bytes).max();
     cells.retain(|cell| Some(cell.size_bytes) == largest);
     cells
@@ -109,7 +109,7 @@ impl CcowPlan {
     pub fn tasks(self, page: u64, fewer: u32, guard: &Option<Rc<PolicyGuard>>) -> Vec<Task> {
         let others = redis::tasks(self.servers, page, guard.clone())
             .into_iter()
-            .chain(faults::tasks(self.sweep, guard.clone()))
+            .chain(cow_faults::tasks(self.sweep, guard.clone()))
             .map(|task| task.at_most(fewer));
         let snapshots = snapshot::tasks(&self.snapshots, None, page, guard.clone());
         snapshots.into_iter().chain(others).collect()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Samples of what a patched kernel counts and times at copy-on-write faults.
 
+use crate::probes::CowCounts;
 use cowlab_machine::cow_stats::{CowStats, ProcessCowStats, Times};
-use cowlab_probes::CowCounts;
 use cowlab_schema::{Metric, Quantile, cow_faults};
 use cowlab_store::histogram_of;
 
@@ -95,7 +95,7 @@ pub(crate) fn add_times(out: &mut Recorder, stats: &[CowStats]) {
 
 #[cfg(test)]
 mod tests {
-    use cowlab_probes::Moments;
+    use crate::probes::Moments;
     use cowlab_store::Params;
 
     use super::*;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `cow-check`: that nobody sees another's writes.
 
-use cowlab_probes::{Probe, unix_ns};
+use crate::probes::{Probe, unix_ns};
 use cowlab_schema::Cell;
 use cowlab_schema::cow_check::{self, CowCheck};
 

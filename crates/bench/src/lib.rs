@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Plans of measurements: what to run, how often and in which order, and the samples it gives.
+//! Runs the C probes, which are embedded in this crate, and plans measurements with them: what to run, how
+//! often and in which order, and the samples it gives.
 
 pub mod calibrate;
 pub mod ccow;
 pub mod command;
 mod counts;
 pub mod cow_check;
-pub mod faults;
+pub mod cow_faults;
 pub mod fork_sections;
+pub mod fork_sweep;
+pub mod fork_table;
 pub mod guest;
+pub mod next_page;
 pub mod points;
 mod precision;
-pub mod precopy;
+pub mod probes;
 pub mod programs;
 pub mod redis;
 pub mod snapshot;
-pub mod sweep;
-pub mod table;
 mod task;
 pub mod trace;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Random points that the model was not fitted to.
 
-use cowlab_probes::Probe;
+use crate::probes::Probe;
 use cowlab_schema::fork_sweep::DoFork;
 use cowlab_schema::{Cell, Writer, predict_check};
 use rand::rngs::StdRng;

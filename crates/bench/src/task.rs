@@ -4,10 +4,10 @@
 
 use std::time::{Duration, Instant};
 
+use crate::probes::Runner;
 use anyhow::{Context, Result};
 use cowlab_machine::{Rollup, Root};
 use cowlab_observe::{Target, children};
-use cowlab_probes::Runner;
 use cowlab_schema::{Metric, Params, QUANTILE, QUANTILES, Quantile};
 use cowlab_store::{Histogram, Sample, serialise, value_at};
 use rand::SeedableRng;

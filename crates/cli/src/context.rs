@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow};
 use cowlab_analysis::study::variants::FOLIO_BYTES;
 use cowlab_bench::calibrate::{Scope, cold_touch_sample};
+use cowlab_bench::probes::{DoFork, Runner, WarmMemory, unix_ns};
 use cowlab_bench::{Rounds, Task, run_rounds};
 use cowlab_machine::fit::{self, Need};
 use cowlab_machine::{Facts, Guard, Policy, PolicyGuard, Root, thp, usable};
-use cowlab_probes::{DoFork, Runner, WarmMemory, unix_ns};
 use cowlab_schema::fmt;
 use cowlab_store::Sample;
 

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
-use cowlab_probes::Interrupted;
+use cowlab_bench::probes::Interrupted;
 
 use crate::args::{Cli, Verb};
 use crate::lab::plan::GuestPlan;

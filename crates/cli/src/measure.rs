@@ -75,7 +75,7 @@ pub fn report(name: &str, run: &Run) -> Result<Report> {
 
 /// The report of guests' samples, which may be of kernels under policies.
 pub fn of_guests(name: &str, run: &Run) -> Result<Report> {
-    match (of_bench(run), cowlab_report::kernel::document(run)) {
+    match (of_bench(run), cowlab_report::next_page::document(run)) {
         (None, Some(document)) => Report::new(document, figures(&run.samples)),
         _ => report(name, run),
     }

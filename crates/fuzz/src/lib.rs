@@ -12,6 +12,7 @@ use std::thread_local;
 
 use cowlab_analysis::blame::{blame, folded};
 use cowlab_analysis::figures::figures;
+use cowlab_bench::probes::Rows;
 use cowlab_blame::{Image, Names, PerfMap, Place, jitdump};
 use cowlab_lab::{ktap, selftests};
 use cowlab_machine::cow_stats::{CowStats, ProcessCowStats};
@@ -19,7 +20,6 @@ use cowlab_machine::{Rollup, Stat, mappings, status};
 use cowlab_model::cost::{Question, predict};
 use cowlab_model::profile::{MachineProfile, Writer};
 use cowlab_observe::bpf::{Copied, Event, Fault};
-use cowlab_probes::Rows;
 use cowlab_store::stacks::CopyStacks;
 use cowlab_store::{Environment, Run, RunInfo};
 use rustix::fs::{MemfdFlags, memfd_create};

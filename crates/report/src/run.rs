@@ -5,7 +5,7 @@ use cowlab_store::Run;
 
 use crate::document::{Document, Section};
 use crate::emulated::beside_published;
-use crate::{kernel, programs, redis, snapshot};
+use crate::{next_page, programs, redis, snapshot};
 
 /// The title where both of CCoW's benchmarks were measured.
 const CCOW: &str = "Coverage-based copy-on-write: CCoW (2022) whole";
@@ -24,6 +24,6 @@ pub fn of_bench(run: &Run) -> Option<Document> {
         first.blocks.extend(programs::notes(run));
     }
     // Its parts have labels of their own.
-    document.sections.extend(kernel::section(run));
+    document.sections.extend(next_page::section(run));
     Some(document)
 }

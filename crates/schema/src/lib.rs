@@ -60,7 +60,7 @@ pub fn metric(name: &str) -> Option<Metric> {
 
 /// The `--set` keys of other verbs.
 pub const SETTINGS: &[&Bench] = &[
-    settings::casper::BENCH,
+    settings::fork_sections::BENCH,
     settings::next_page::BENCH,
     settings::ccow::BENCH,
     settings::tend::BENCH,

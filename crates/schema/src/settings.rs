@@ -2,16 +2,16 @@
 //! The `--set` keys of verbs that are no bench, checked as a bench's parameters are.
 
 /// Barkley and Schimmel (1988).
-pub mod casper {
+pub mod fork_sections {
     use crate::Text;
     use crate::bench::bench;
 
     bench! {
-        /// What `study casper` is told by `--set`
-        "study casper";
+        /// What `study fork-sections` is told by `--set`
+        "study fork-sections";
 
         /// A boot of each kernel.
-        cell Casper {
+        cell ForkSections {
             /// Forks of each size in a boot
             forks: u32 = 100, set, within(1.0, 500.0), unstored;
             /// Heaps beyond the smallest possible process

@@ -6,9 +6,9 @@
 mod forks;
 mod sections;
 
+use crate::probes::{Probe, Runner};
 use anyhow::{Context, Result, ensure};
 use cowlab_casper::read::Trace;
-use cowlab_probes::{Probe, Runner};
 use cowlab_recorder::{Clock, Kernel, Options, ProbeCost, Recording, WhenFull};
 use cowlab_schema::Cell;
 use cowlab_schema::fork_sections::{self, ForkSections};

@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::probes::{Runner, unix_ns};
 use anyhow::{Result, bail};
 use cowlab_machine::{Facts, PolicyGuard, Rollup, Root, thp};
 use cowlab_observe::redis::{Error, Reply};
-use cowlab_probes::{Runner, unix_ns};
 use cowlab_schema::redis::{self as names, Store};
 use cowlab_schema::{Cell, Policy};
 use cowlab_store::Params;

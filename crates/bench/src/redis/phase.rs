@@ -4,11 +4,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::probes::{Interrupted, Runner};
 use anyhow::{Context, Result, bail};
 use cowlab_machine::cow_stats::ProcessCowStats;
 use cowlab_machine::{Rollup, Root};
 use cowlab_observe::redis::Connection;
-use cowlab_probes::{Interrupted, Runner};
 use cowlab_schema::Quantile;
 use cowlab_schema::redis as names;
 pub use cowlab_schema::redis::Snapshots;

@@ -4,8 +4,8 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use crate::probes::Runner;
 use anyhow::Result;
-use cowlab_probes::Runner;
 
 use super::load::{self, Load};
 use super::phase::{self, Looks, Snapshots};

@@ -8,9 +8,9 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use crate::probes::{Probe, Runner};
 use anyhow::{Context, Result};
 use cowlab_machine::{Facts, Fragmentation, PolicyGuard, Root};
-use cowlab_probes::{Probe, Runner};
 use cowlab_schema::Policy;
 use cowlab_schema::snapshot::{self, Forked, Snapshot};
 

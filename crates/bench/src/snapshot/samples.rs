@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A run of the probe as samples. docs/reference/snapshot.md says what each figure is.
 
+use crate::probes::{Footprint, SnapshotResult};
 use anyhow::{Result, bail};
 use cowlab_machine::{Fragmentation, Rollup};
 use cowlab_model::stats::{median, quantile};
-use cowlab_probes::{Footprint, SnapshotResult};
 use cowlab_schema::snapshot::{self, Forked, Snapshot};
 use cowlab_schema::{Cell, Metric, Quantile};
 use cowlab_store::{Histogram, histogram_of, serialise};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Throughput over time: a run's writes in windows of equal time, and when a fork is got over.
 
+use crate::probes::SnapshotResult;
 use cowlab_model::stats::median;
-use cowlab_probes::SnapshotResult;
 
 /// Windows of the time after a fork in which its end is looked for.
 const CALIBRATION_WINDOWS: u64 = 400;
@@ -92,7 +92,7 @@ pub(super) fn recovery(result: &SnapshotResult, share: f64) -> Option<Recovery> 
 
 #[cfg(test)]
 mod tests {
-    use cowlab_probes::ForkAt;
+    use crate::probes::ForkAt;
 
     use super::*;
 

@@ -4,9 +4,9 @@
 
 use std::rc::Rc;
 
+use crate::probes::{Program, Runner, TraceResult, TraceRun, TraceSources};
 use anyhow::{Context, Result, ensure};
 use cowlab_casper::write::DataChunk;
-use cowlab_probes::{Program, Runner, TraceResult, TraceRun, TraceSources};
 use cowlab_recorder::{Drain, Options, Session, Sink, WhenFull};
 
 use super::{BENCH, Tool, Traced, run_of, samples};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The least that a time-stamped event can cost: trace_floor.c.
 
-use cowlab_probes::Program;
+use crate::probes::Program;
 
 use super::{BENCH, Tool, Traced, run_of, samples};
 use crate::task::Task;

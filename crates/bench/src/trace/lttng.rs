@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use crate::probes::{TraceResult, TraceRun, TraceSources};
 use anyhow::{Context, Result, anyhow, bail};
-use cowlab_probes::{TraceResult, TraceRun, TraceSources};
 use cowlab_schema::trace;
 use rustix::process::{Pid, Signal, kill_process};
 

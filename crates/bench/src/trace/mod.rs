@@ -12,8 +12,8 @@ mod uftrace;
 
 use std::rc::Rc;
 
+use crate::probes::{TraceRun, TraceSources};
 use anyhow::Result;
-use cowlab_probes::{TraceRun, TraceSources};
 use cowlab_schema::trace::{Tool, Traced};
 use cowlab_store::Missing;
 

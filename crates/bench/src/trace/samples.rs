@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From timed batches to samples.
 
+use crate::probes::{Program, Runner, TraceResult, TraceRun};
 use anyhow::{Context, Result};
-use cowlab_probes::{Program, Runner, TraceResult, TraceRun};
 use cowlab_schema::{Metric, trace};
 use cowlab_store::{Params, histogram_of, serialise};
 

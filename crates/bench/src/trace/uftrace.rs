@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 
+use crate::probes::{Runner, TraceResult, TraceRun, TraceSources};
 use anyhow::{Context, Result, anyhow, bail};
-use cowlab_probes::{Runner, TraceResult, TraceRun, TraceSources};
 
 use super::{BENCH, INSTALL, Tool, Traced, run_of, samples};
 use crate::task::Task;

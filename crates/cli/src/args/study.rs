@@ -12,8 +12,8 @@ pub enum Paper {
     #[value(alias = "000")]
     SmithMaguire,
     /// Barkley and Schimmel (1988): a fork taken apart, on kernels that are built for it
-    #[value(alias = "001")]
-    Casper,
+    #[value(alias = "001", alias = "casper")]
+    ForkSections,
     /// the Copy-on-Write Optimization Study: faults under next-page pre-copy and beyond
     #[value(alias = "002")]
     NextPage,

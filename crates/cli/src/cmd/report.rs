@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use cowlab_analysis::figures::figures;
 use cowlab_analysis::study::Study;
 use cowlab_report::blame::Blamed;
-use cowlab_report::{Document, footprint, kernel, of_bench, programs, study};
+use cowlab_report::{Document, footprint, next_page, of_bench, programs, study};
 use cowlab_store::stacks::CopyStacks;
 use cowlab_store::{Run, RunFolder, WITHHELD};
 
@@ -85,8 +85,8 @@ fn share(run: &Run, document: &Document, original: &Path, copy: &Path) -> Result
 /// benchmarks of a store that takes snapshots.
 fn without_profile(run: &Run) -> Result<Option<(Document, serde_json::Value)>> {
     let own = of_bench(run);
-    if let (None, Some(document)) = (&own, kernel::document(run)) {
-        return Ok(Some((document, kernel::summary(run))));
+    if let (None, Some(document)) = (&own, next_page::document(run)) {
+        return Ok(Some((document, next_page::summary(run))));
     }
     let own = own.or_else(|| programs::document(run)).or_else(|| footprint::document(run));
     let Some(document) = own else { return Ok(None) };

@@ -24,7 +24,7 @@ use cowlab_model::cost::Question;
 use cowlab_model::profile::Writer;
 
 use crate::document::{Block, Document};
-use crate::{emulated, facts, kernel};
+use crate::{emulated, facts, next_page};
 
 pub use summary::summary;
 
@@ -73,7 +73,7 @@ pub fn document(study: &Study) -> Document {
         method::section(study),
     ];
     // Each of its parts has a label of its own.
-    let guests = kernel::section(study.run);
+    let guests = next_page::section(study.run);
     if let Some(environment) = study.environment() {
         emulated::label_document(&mut document, emulated::label(environment.accelerator));
     }

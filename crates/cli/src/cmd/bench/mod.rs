@@ -8,7 +8,8 @@ mod trace;
 
 use anyhow::{Result, bail};
 use cowlab_bench::{
-    Rounds, command, cow_check as checks, faults, fork_sections as sections, sweep, table,
+    Rounds, command, cow_check as checks, cow_faults, fork_sections as sections, fork_sweep,
+    fork_table,
 };
 use cowlab_schema::command::Commanded;
 use cowlab_schema::cow_check::CowCheck;
@@ -77,8 +78,8 @@ fn fork_sweep(common: &Common, args: &CellArgs<DoFork>) -> Result<()> {
         context.check_fits(cell.heap_bytes, written, children, context.page())?;
     }
     let guard = context.policies(cells.iter().map(|cell| cell.policy))?;
-    let tasks = sweep::under_policies(cells, guard);
-    finish(&context, sweep::BENCH, &tasks, args.rounds.exactly())
+    let tasks = fork_sweep::under_policies(cells, guard);
+    finish(&context, fork_sweep::BENCH, &tasks, args.rounds.exactly())
 }
 
 fn fork_table(common: &Common, args: &CellArgs<ForkTable>) -> Result<()> {
@@ -87,7 +88,7 @@ fn fork_table(common: &Common, args: &CellArgs<ForkTable>) -> Result<()> {
     for cell in &cells {
         context.check_fits(cell.size_bytes, 0, 1, context.page())?;
     }
-    finish(&context, table::BENCH, &table::tasks(cells), args.rounds.exactly())
+    finish(&context, fork_table::BENCH, &fork_table::tasks(cells), args.rounds.exactly())
 }
 
 fn cow_faults(common: &Common, args: &CellArgs<CowFaults>) -> Result<()> {
@@ -98,13 +99,13 @@ fn cow_faults(common: &Common, args: &CellArgs<CowFaults>) -> Result<()> {
     let policies: Vec<Policy> = cells.iter().map(|cell| cell.policy).collect();
     for cell in &mut cells {
         cell.pinned &= cell.children == 1;
-        cell.counting = faults::counting(&context.facts, cell.policy);
-        cell.repetitions = faults::repetitions_of(cell.pattern, cell.counting);
-        cell.unmeasured = faults::unmeasured(cell.writer, &policies);
+        cell.counting = cow_faults::counting(&context.facts, cell.policy);
+        cell.repetitions = cow_faults::repetitions_of(cell.pattern, cell.counting);
+        cell.unmeasured = cow_faults::unmeasured(cell.writer, &policies);
     }
     check_cow_faults(&context, &cells)?;
     let guard = context.policies(policies)?;
-    finish(&context, faults::BENCH, &faults::tasks(cells, guard), args.rounds.exactly())
+    finish(&context, cow_faults::BENCH, &cow_faults::tasks(cells, guard), args.rounds.exactly())
 }
 
 fn program(common: &Common, args: &CommandArgs) -> Result<()> {

@@ -5,7 +5,7 @@ use anyhow::Result;
 use cowlab_bench::ccow::{self, CcowPlan, Compared};
 use cowlab_bench::redis::server;
 use cowlab_bench::redis::{self, Redis};
-use cowlab_bench::{Rounds, faults, snapshot};
+use cowlab_bench::{Rounds, cow_faults, snapshot};
 use cowlab_lab::{AcceleratorChoice, Variant};
 use cowlab_machine::{Facts, Root};
 use cowlab_schema::Policy;
@@ -74,7 +74,7 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
         set_mthp: false,
         placement: redis_placement(&context, true),
     };
-    let counting = faults::counting(&context.facts, Policy::Off);
+    let counting = cow_faults::counting(&context.facts, Policy::Off);
     let plan = CcowPlan {
         servers: ccow::servers(&server, &compared),
         sweep: ccow::sweep(page, counting, common.seed),

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `study`: the main job. Measures everything in rounds, fits, compares, and writes one report.
 
-mod casper;
 mod ccow;
+mod fork_sections;
 mod next_page;
 mod running;
 
 use anyhow::{Context as _, Result, bail};
 use cowlab_analysis::precision::FEWEST_ROUNDS;
 use cowlab_analysis::study::Study;
+use cowlab_bench::fork_sweep::Extent;
 use cowlab_bench::guest::Guests;
-use cowlab_bench::sweep::Extent;
-use cowlab_bench::{Rounds, Task, calibrate, cow_check, faults, points, sweep, table};
+use cowlab_bench::{
+    Rounds, Task, calibrate, cow_check, cow_faults, fork_sweep, fork_table, points,
+};
 use cowlab_lab::Variant;
 use cowlab_machine::{Facts, Root, thp};
 use cowlab_report::study;
@@ -61,8 +63,8 @@ impl StudyPlan {
         } else {
             StudyPlan {
                 extent: Extent::Paper,
-                rounds: Rounds::exactly(table::PAPER_RUNS),
-                table_iterations: table::PAPER_ITERATIONS,
+                rounds: Rounds::exactly(fork_table::PAPER_RUNS),
+                table_iterations: fork_table::PAPER_ITERATIONS,
                 ..quick
             }
         }
@@ -73,7 +75,7 @@ impl StudyPlan {
 pub fn run(json: bool, args: &StudyArgs) -> Result<()> {
     let common = &args.run.common(json, args.set_mthp);
     match args.paper {
-        Some(Paper::Casper) => casper::run(common, args),
+        Some(Paper::ForkSections) => fork_sections::run(common, args),
         Some(Paper::NextPage) => next_page::run(common, args),
         Some(Paper::Ccow) => ccow::run(common, args),
         Some(Paper::SmithMaguire | Paper::Tlpi) | None => on_this_machine(common, args),
@@ -123,11 +125,11 @@ fn paper_tasks(context: &Context, paper: Paper, plan: &StudyPlan) -> Result<Vec<
     let fits = |settings: &_| context.fits(settings);
     let mut tasks = calibrate::tasks(context.scope()?);
     if paper == Paper::Tlpi {
-        tasks.extend(table::document_table(plan.table_iterations));
+        tasks.extend(fork_table::document_table(plan.table_iterations));
     } else {
-        tasks.extend(sweep::document_sweep(plan.extent, page, fits));
-        tasks.extend(sweep::single_forks(page, fits));
-        tasks.extend(sweep::growing_numbers(page));
+        tasks.extend(fork_sweep::document_sweep(plan.extent, page, fits));
+        tasks.extend(fork_sweep::single_forks(page, fits));
+        tasks.extend(fork_sweep::growing_numbers(page));
     }
     Ok(tasks)
 }
@@ -185,16 +187,16 @@ fn tasks(context: &Context, plan: &StudyPlan, life: &mut RunLife) -> Result<Vec<
     let fits = |settings: &_| context.fits(settings);
 
     let mut tasks = calibrate::tasks(scope);
-    tasks.extend(sweep::document_sweep(plan.extent, page, fits));
-    tasks.extend(sweep::single_forks(page, fits));
-    tasks.extend(sweep::growing_numbers(page));
-    tasks.extend(sweep::variant_tasks(page, other_cpus, huge_page, fits));
+    tasks.extend(fork_sweep::document_sweep(plan.extent, page, fits));
+    tasks.extend(fork_sweep::single_forks(page, fits));
+    tasks.extend(fork_sweep::growing_numbers(page));
+    tasks.extend(fork_sweep::variant_tasks(page, other_cpus, huge_page, fits));
     let folios = context.folios();
     let sizes: Vec<u64> =
         [folios.as_ref().ok().copied(), huge_page].into_iter().flatten().collect();
-    tasks.extend(sweep::stop_tasks(&sizes, context.common.set_mthp, fits));
-    tasks.extend(table::document_table(plan.table_iterations));
-    tasks.extend(faults::document_workloads(page, other_cpus, huge_page, seed));
+    tasks.extend(fork_sweep::stop_tasks(&sizes, context.common.set_mthp, fits));
+    tasks.extend(fork_table::document_table(plan.table_iterations));
+    tasks.extend(cow_faults::document_workloads(page, other_cpus, huge_page, seed));
     let points = points::points(seed, page, other_cpus, scope.largest_bytes);
     tasks.extend(points::tasks(points).into_iter().map(|task| task.at_most(plan.point_rounds)));
     let sizes: Vec<u64> = [Some(page), huge_page].into_iter().flatten().collect();

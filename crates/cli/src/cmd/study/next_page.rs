@@ -3,7 +3,7 @@
 //! that the patches cost while they are switched off.
 
 use anyhow::Result;
-use cowlab_bench::{Rounds, faults, precopy};
+use cowlab_bench::{Rounds, cow_faults, next_page};
 use cowlab_lab::Variant;
 use cowlab_schema::Policy;
 use cowlab_schema::settings::next_page::{DEPTHS, NextPage};
@@ -46,20 +46,20 @@ pub fn run(common: &Common, args: &StudyArgs) -> Result<()> {
         return in_guests(
             common,
             args,
-            precopy::NAME,
+            next_page::NAME,
             &[policies, counted(faults), counted(forks)],
         );
     }
-    let counting = faults::counting(&context.facts, Policy::Off);
+    let counting = cow_faults::counting(&context.facts, Policy::Off);
     let (page, other_cpus) = (context.page(), context.other_cpus());
-    let cells = precopy::plan(page, &depths, other_cpus, counting, common.seed);
+    let cells = next_page::plan(page, &depths, other_cpus, counting, common.seed);
     check_cow_faults(&context, &cells)?;
     let guard = context.policies(cells.iter().map(|cell| cell.policy))?;
-    let tasks = faults::tasks(cells, guard);
+    let tasks = cow_faults::tasks(cells, guard);
     finish_as(
         "study-next-page",
         &context,
-        precopy::NAME,
+        next_page::NAME,
         &tasks,
         Rounds::exactly(rounds),
         Vec::new(),

@@ -2,7 +2,7 @@
 //! What is told of a target while it is tended: a sentence, or a line of JSON.
 
 use anyhow::Result;
-use cowlab_probes::unix_ns;
+use cowlab_bench::probes::unix_ns;
 use cowlab_report::fmt::{count, estimate, quantity, time};
 use cowlab_report::terminal::clean;
 use cowlab_schema::{Params, QUANTILES, tend};

@@ -4,8 +4,8 @@
 use anyhow::Result;
 use cowlab_schema::cow_check::CowCheck;
 
-use crate::program::Program;
-use crate::runner::{Outcome, Probe, Runner};
+use crate::probes::program::Program;
+use crate::probes::runner::{Outcome, Probe, Runner};
 
 impl Probe for CowCheck {
     const PROGRAM: Program = Program::CowCheck;

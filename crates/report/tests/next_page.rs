@@ -4,16 +4,16 @@
 
 #[path = "../../document/tests/support/golden.rs"]
 mod golden;
-#[path = "support/kernel.rs"]
+#[path = "support/next_page.rs"]
 mod synthetic;
 
-use cowlab_report::kernel;
+use cowlab_report::next_page;
 use cowlab_report::{Block, Cell, Document, Table, html, terminal};
 use cowlab_store::{Accelerator, Run};
 
 fn document(run: &Run) -> Document {
     let mut document = Document::new("Guests", "");
-    document.sections.push(kernel::section(run).unwrap());
+    document.sections.push(next_page::section(run).unwrap());
     document
 }
 
@@ -120,7 +120,7 @@ fn a_run_without_policies_has_no_section() {
     for sample in &mut run.samples {
         sample.params.insert("policy".into(), "stock".into());
     }
-    assert!(kernel::section(&run).is_none() && kernel::document(&run).is_none());
+    assert!(next_page::section(&run).is_none() && next_page::document(&run).is_none());
 }
 
 #[test]

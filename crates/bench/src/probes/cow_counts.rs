@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use cowlab_machine::cow_stats::{CowStats, PROCESS, ProcessCowStats, SYSTEM};
 
-use crate::rows::Rows;
+use crate::probes::rows::Rows;
 
 /// One file at the four moments of probes/cow_faults.c.
 #[derive(Debug, Clone, Default, PartialEq)]

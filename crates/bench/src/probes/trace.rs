@@ -8,8 +8,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-use crate::program::{LIBCASPER, LIBCASPER_NAME, Program};
-use crate::runner::{Outcome, Runner};
+use crate::probes::program::{LIBCASPER, LIBCASPER_NAME, Program};
+use crate::probes::runner::{Outcome, Runner};
 
 /// Calls that one call of the outermost nested function makes, itself included: NESTED in
 /// trace_calls.c.
@@ -125,11 +125,14 @@ pub struct TraceSources {
 
 /// What `cowlab` carries in itself for it, by its place under probes/.
 const SOURCES: [(&str, &str); 5] = [
-    ("probe.h", include_str!("../../../probes/probe.h")),
-    ("trace/trace.h", include_str!("../../../probes/trace/trace.h")),
-    ("trace/trace_calls.c", include_str!("../../../probes/trace/trace_calls.c")),
-    ("trace/trace_lttng.c", include_str!("../../../probes/trace/trace_lttng.c")),
-    ("trace/trace_lttng_provider.h", include_str!("../../../probes/trace/trace_lttng_provider.h")),
+    ("probe.h", include_str!("../../../../probes/probe.h")),
+    ("trace/trace.h", include_str!("../../../../probes/trace/trace.h")),
+    ("trace/trace_calls.c", include_str!("../../../../probes/trace/trace_calls.c")),
+    ("trace/trace_lttng.c", include_str!("../../../../probes/trace/trace_lttng.c")),
+    (
+        "trace/trace_lttng_provider.h",
+        include_str!("../../../../probes/trace/trace_lttng_provider.h"),
+    ),
 ];
 
 impl TraceSources {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Runs the C probes, which are embedded in this crate, and decodes their rows.
+//! Runs the C probes and decodes their rows.
 
 mod calibrate;
 mod cow_check;

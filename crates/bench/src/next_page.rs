@@ -5,7 +5,7 @@
 use cowlab_schema::cow_faults::CowFaults;
 use cowlab_schema::{Counting, Pattern, Policy};
 
-use crate::faults::{SIZES_BYTES, repetitions_of};
+use crate::cow_faults::{SIZES_BYTES, repetitions_of};
 
 /// The name of the plan.
 pub const NAME: &str = "pre-copy";

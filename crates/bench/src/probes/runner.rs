@@ -19,8 +19,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{self, Pid, PidfdFlags, Signal, WaitOptions};
 
-use crate::program::{Program, path};
-use crate::rows::Rows;
+use crate::probes::program::{Program, path};
+use crate::probes::rows::Rows;
 
 /// A probe that takes longer has hung, or was asked for too much.
 const TIME_LIMIT: Duration = Duration::from_secs(3600);

@@ -3,10 +3,10 @@
 
 use std::rc::Rc;
 
+use crate::probes::{DoForkResult, Probe};
 use cowlab_analysis::study::sweep::{FRACTIONS, PAPER_HEAPS_BYTES};
 use cowlab_analysis::study::variants::{HUGE_HEAP_BYTES, Variant, stops, variants};
 use cowlab_machine::{PolicyGuard, Root, thp};
-use cowlab_probes::{DoForkResult, Probe};
 use cowlab_schema::Cell;
 use cowlab_schema::fork_sweep::{self, DoFork};
 use cowlab_schema::units::bytes_text;

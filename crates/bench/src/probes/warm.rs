@@ -7,9 +7,9 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::program::{Program, path};
-use crate::rows::Rows;
-use crate::runner::{Runner, cannot_start};
+use crate::probes::program::{Program, path};
+use crate::probes::rows::Rows;
+use crate::probes::runner::{Runner, cannot_start};
 
 /// Free memory that a hypervisor cannot take back until this is dropped.
 pub struct WarmMemory<'a> {

@@ -4,8 +4,8 @@
 use anyhow::Result;
 use cowlab_schema::fork_table::ForkTable;
 
-use crate::program::Program;
-use crate::runner::{Outcome, Probe, Runner};
+use crate::probes::program::Program;
+use crate::probes::runner::{Outcome, Probe, Runner};
 
 impl Probe for ForkTable {
     const PROGRAM: Program = Program::ForkTable;

@@ -3,9 +3,9 @@
 
 use std::rc::Rc;
 
+use crate::probes::{CowFaultsResult, Probe};
 use anyhow::{Result, bail};
 use cowlab_machine::{Facts, PolicyGuard};
-use cowlab_probes::{CowFaultsResult, Probe};
 use cowlab_schema::cow_faults::{self, CowFaults};
 use cowlab_schema::{Cell, Counting, Pattern, Policy, Writer};
 use cowlab_store::histogram_of;

@@ -5,9 +5,9 @@ use anyhow::Result;
 use cowlab_machine::cow_stats::CowStats;
 use cowlab_schema::cow_faults::CowFaults;
 
-use crate::cow_counts::{CowCounts, counts_of, times_of};
-use crate::program::Program;
-use crate::runner::{Outcome, Probe};
+use crate::probes::cow_counts::{CowCounts, counts_of, times_of};
+use crate::probes::program::Program;
+use crate::probes::runner::{Outcome, Probe};
 
 impl Probe for CowFaults {
     const PROGRAM: Program = Program::CowFaults;

@@ -4,9 +4,9 @@
 use anyhow::Result;
 use cowlab_schema::calibrate::Primitives;
 
-use crate::program::Program;
-use crate::rows::Rows;
-use crate::runner::{Outcome, Probe};
+use crate::probes::program::Program;
+use crate::probes::rows::Rows;
+use crate::probes::runner::{Outcome, Probe};
 
 impl Probe for Primitives {
     const PROGRAM: Program = Program::Calibrate;

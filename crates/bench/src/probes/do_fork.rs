@@ -4,8 +4,8 @@
 use anyhow::Result;
 use cowlab_schema::fork_sweep::DoFork;
 
-use crate::program::Program;
-use crate::runner::{Outcome, Outside, Probe, Runner};
+use crate::probes::program::Program;
+use crate::probes::runner::{Outcome, Outside, Probe, Runner};
 
 impl Probe for DoFork {
     const PROGRAM: Program = Program::DoFork;

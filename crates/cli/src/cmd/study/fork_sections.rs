@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `study casper`: document 001's Table I and, for each change in kernel/study, Table II. Boots
+//! `study fork-sections`: document 001's Table I and, for each change in kernel/study, Table II. Boots
 //! of the kernel as it is and of the changed ones alternate; each runs `bench fork-sections`.
 
 use std::ffi::OsString;
@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result, bail};
 use cowlab_lab::{Variant, boot};
 use cowlab_machine::{Facts, Root};
 use cowlab_report::Document;
-use cowlab_report::fork_study::{BASE, sections};
-use cowlab_schema::settings::casper::{CHANGE, Casper, IMAGE, SIZE_BYTES};
+use cowlab_report::fork_sections::{BASE, sections};
+use cowlab_schema::settings::fork_sections::{CHANGE, ForkSections, IMAGE, SIZE_BYTES};
 use cowlab_schema::{Text, fork_sections};
 use cowlab_store::{Accelerator, Environment, Run};
 
@@ -48,8 +48,8 @@ const ROUNDS: u32 = 4;
 
 /// Run the verb.
 pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
-    let set = Cells::<Casper>::of_settings(&study.set)?;
-    let args = set.single(Casper::default())?;
+    let set = Cells::<ForkSections>::of_settings(&study.set)?;
+    let args = set.single(ForkSections::default())?;
     let lab = Lab::open(common.json)?;
     boot::check_tools()?;
     let wanted = study.guest.settings.accelerator;
@@ -58,7 +58,7 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
         lab.say("instructions are counted under emulation, beside the times of KVM");
     }
     let host = Facts::probe(&Root::default()).environment();
-    let mut life = RunLife::begin(common, "study-casper", host)?;
+    let mut life = RunLife::begin(common, "study-fork-sections", host)?;
     life.run.info.environments.clear();
     let candidates = candidates(&lab, &texts(set.list(&IMAGE)), &texts(set.list(&CHANGE)))?;
     let sizes: Vec<String> = set.list(&SIZE_BYTES).iter().map(u64::to_string).collect();

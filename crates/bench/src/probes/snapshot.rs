@@ -7,10 +7,10 @@ use anyhow::{Context, Result, bail};
 use cowlab_machine::Rollup;
 use cowlab_schema::snapshot::{Forked, Snapshot};
 
-use crate::cow_counts::{CowCounts, counts_of};
-use crate::program::Program;
-use crate::rows::Rows;
-use crate::runner::{Outcome, Probe, Runner};
+use crate::probes::cow_counts::{CowCounts, counts_of};
+use crate::probes::program::Program;
+use crate::probes::rows::Rows;
+use crate::probes::runner::{Outcome, Probe, Runner};
 
 const ROLLUP: &str = "/proc/PID/smaps_rollup";
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `fork-table`: TLPI's Table 28-3 and its replay.
 
+use crate::probes::{ForkTableResult, Probe};
 pub use cowlab_analysis::study::fork_table::PAPER_ITERATIONS;
-use cowlab_probes::{ForkTableResult, Probe};
 use cowlab_schema::Cell;
 use cowlab_schema::fork_table::{self, ForkTable, METHODS, SIZES_BYTES};
 
