@@ -9,6 +9,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 CARGO ?= cargo
 COWLAB := target/release/cowlab
+CASPER_TRACE := target/release/casper-trace
 
 # rustup puts cargo here, and only login shells look there.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -18,7 +19,7 @@ CARGO_FLAGS := --release --workspace
 
 .PHONY: help study build test fuzz-short test-long test-slowdown test-casper-long miri test-insert-long test-hostile-long \
 	fuzz fuzz-insert fuzz-reader soak deny sbom kernels test-kernel test-kernel-long test-kernel-regions test-study-long \
-	test-tend-long test-fleet-long test-debian-kernels test-architectures test-arm64 test-arm64-mm unit e2e lint man picture docs test-docs bindings bench-trace install install-files dist test-dist clean
+	test-tend-long test-fleet-long test-debian-kernels test-architectures test-arm64 test-arm64-mm unit e2e lint man picture docs test-docs bindings event-cost install install-casper install-files dist test-dist clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -26,7 +27,7 @@ help: ## this list
 study: build ## measure this machine and write the report (3 to 6 minutes after the build)
 	$(COWLAB) study --quick
 
-build: ## target/release/cowlab and target/libcasper
+build: ## target/release/cowlab, casper-trace, and target/libcasper
 	scripts/install build
 	$(CARGO) build $(CARGO_FLAGS)
 	$(MAKE) -s -C casper/libcasper all reader BUILD=$(CURDIR)/target/libcasper CARGO_BUILD=$(CURDIR)/target/release
@@ -58,7 +59,6 @@ kernels: build ## the plain and the patched kernel, unless they are cached (5 mi
 	$(COWLAB) kernel build --variant plain,patched
 
 e2e: kernels
-	scripts/install bench-trace
 	scripts/install trace-export
 	scripts/install redis
 	scripts/install footprints
@@ -204,10 +204,11 @@ lint: ## formats, warnings, licence tags, layers, links
 man: build ## man pages in target/man
 	mkdir -p target/man
 	$(COWLAB) man --output target/man
+	$(CASPER_TRACE) man --output target/man
 
-bench-trace: build ## an event's and a call's cost beside LTTng-UST and uftrace (6 minutes)
-	scripts/install bench-trace
-	$(COWLAB) bench trace --rounds 20
+event-cost: build ## an event's and a call's cost with CASPER, beside LTTng-UST and uftrace (2 minutes)
+	scripts/install event-cost
+	casper/tests-long/event-cost
 
 picture: build ## docs/report.png, from the newest run's report, and docs/watch.svg, a recording
 	scripts/install picture
@@ -226,7 +227,7 @@ bindings: ## the records of C in Rust, from their headers
 	scripts/install bindings
 	scripts/bindings
 
-install: build install-files ## cowlab, libcasper, man pages, completions, units and what cowlab reads, under PREFIX
+install: build install-files ## cowlab, casper-trace, libcasper, man pages, completions, units and what cowlab reads, under PREFIX
 
 # Of what is built: scripts/dist has it in folders of its own.
 CASPER_BUILD := $(CURDIR)/target/libcasper
@@ -234,15 +235,24 @@ CARGO_BUILD := $(CURDIR)/target/release
 LIBDIR ?= $(PREFIX)/lib
 SHARED := $(DESTDIR)$(PREFIX)/share
 
-install-files:
-	install -Dm755 $(COWLAB) $(DESTDIR)$(PREFIX)/bin/cowlab
-	$(COWLAB) man --output $(SHARED)/man/man1
-	chmod 644 $(SHARED)/man/man1/cowlab*.1
+# $(call man-and-completions,PROGRAM,NAME)
+define man-and-completions
+$(1) man --output $(SHARED)/man/man1
+chmod 644 $(SHARED)/man/man1/$(2)*.1
+$(1) completions bash | install -Dm644 /dev/stdin $(SHARED)/bash-completion/completions/$(2)
+$(1) completions zsh | install -Dm644 /dev/stdin $(SHARED)/zsh/site-functions/_$(2)
+$(1) completions fish | install -Dm644 /dev/stdin $(SHARED)/fish/vendor_completions.d/$(2).fish
+endef
+
+install-casper: ## casper-trace and libcasper alone, of what was built
+	install -Dm755 $(CASPER_TRACE) $(DESTDIR)$(PREFIX)/bin/casper-trace
+	$(call man-and-completions,$(CASPER_TRACE),casper-trace)
 	$(MAKE) -s -C casper/libcasper install install-reader BUILD=$(CASPER_BUILD) \
 		CARGO_BUILD=$(CARGO_BUILD) PREFIX=$(PREFIX) LIBDIR=$(LIBDIR) DESTDIR=$(DESTDIR)
-	$(COWLAB) completions bash | install -Dm644 /dev/stdin $(SHARED)/bash-completion/completions/cowlab
-	$(COWLAB) completions zsh | install -Dm644 /dev/stdin $(SHARED)/zsh/site-functions/_cowlab
-	$(COWLAB) completions fish | install -Dm644 /dev/stdin $(SHARED)/fish/vendor_completions.d/cowlab.fish
+
+install-files: install-casper
+	install -Dm755 $(COWLAB) $(DESTDIR)$(PREFIX)/bin/cowlab
+	$(call man-and-completions,$(COWLAB),cowlab)
 	for unit in dist/systemd/*; do sed 's,/usr/bin/,$(PREFIX)/bin/,' $$unit | \
 		install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}; done
 	install -d $(SHARED)/cowlab

@@ -81,10 +81,10 @@ for topic in "${topics[@]}"; do
 done
 passes help exit-status
 says out '^0: done'
-passes help trace report
-says out '^Usage: cowlab trace report'
+passes help kernel build
+says out '^Usage: cowlab kernel build'
 refuses 2 'the topics are stop, .*exit-status' help spoon
-refuses 2 "named 'trace spoon'" help trace spoon
+refuses 2 "named 'kernel spoon'" help kernel spoon
 
 [[ -s pages/cowlab.1 ]] || fail "expected cowlab.1, saw: $(ls pages)"
 echo text >file

@@ -30,7 +30,7 @@ declare -A commands=(
 	[bench]='bench fork-table --iterations 2 --rounds 1 --size-bytes 1MiB --method fork --touched true --output made'
 	[footprint]="footprint $sleeper --duration-s 0.1 --output made"
 	[report]="report $whole --output made/page.html"
-	[record]="trace record --force --output made/t.casper -- ./traced"
+	[record]="record --force --output made/t.casper -- ./traced"
 )
 
 # faulty NAME FLAG...: run it under strace in a fresh folder; `calls` has what was seen.
@@ -43,8 +43,10 @@ faulty() {
 	# One that waits for children of its own cannot be followed.
 	local follow=()
 	[[ $name != bench ]] || follow=(-f)
+	local program=$COWLAB
+	[[ $name != record ]] || program=$CASPER_TRACE
 	# shellcheck disable=SC2086 # Several words on purpose.
-	timeout 60 strace "${follow[@]}" -qq -o calls -e signal=none "$@" "$COWLAB" ${commands[$name]} \
+	timeout 60 strace "${follow[@]}" -qq -o calls -e signal=none "$@" "$program" ${commands[$name]} \
 		>out 2>err </dev/null || status=$?
 	called="$name with $*"
 	tried=$((tried + 1))
@@ -57,7 +59,7 @@ is_whole() {
 		: >read
 		case $it in
 		'made/*' | *.unfinished) ;;
-		*.casper) "$COWLAB" trace report "$it" >read 2>&1 ;;
+		*.casper) "$CASPER_TRACE" report "$it" >read 2>&1 ;;
 		*.html) tail -c 20 "$it" | grep -q '</html>' ;;
 		*) "$COWLAB" compare "$it" "$it" >read 2>&1 ;;
 		esac || fail "$called: $it is not whole: $(head -c 600 read) $(seen)"

@@ -30,9 +30,9 @@ grep -qx libdir=/usr/lib/x86_64-linux-gnu root/usr/lib/x86_64-linux-gnu/pkgconfi
 	fail 'casper.pc names another folder'
 
 # libcasper, where Debian has it and where make install puts it.
-for program in "$COWLAB" "$PWD/local/usr/local/bin/cowlab"; do
+for program in "$COWLAB" "$PWD/local/usr/local/bin/casper-trace"; do
 	rm -f trace.casper
-	COWLAB=$program passes trace record --preload -- true
+	COWLAB=$program passes record --preload -- true
 done
 
 # The list of programs and the kernel series. Nothing here is a clone of cowlab.

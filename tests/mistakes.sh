@@ -65,7 +65,6 @@ says err "interrupted after .* process $mistaken had not forked yet"
 refuses 1 'there is no nowhere: runs are below runs/' report nowhere
 refuses 1 '/etc is not a run of cowlab \(a folder below runs/\)' report /etc
 refuses 1 'profile nowhere: make one with `cowlab calibrate`' predict --profile nowhere 1GiB
-refuses 1 'there is no nowhere: `cowlab trace record -- COMMAND` makes one' trace report nowhere
 refuses 1 'Not a directory|File exists' bench fork-table --output "$0"
 
 # What the machine does not give: a size of pages, rights.

@@ -2,11 +2,11 @@
 /*
  * Panel 2 of Barkley and Schimmel 1988 as a program of today: checksum() records an event for each
  * request, with the process and the size of the data. The paper's event has no end; a second type
- * marks it here, so that `cowlab trace report --between checksum,checked` shows how long they took.
+ * marks it here, so that `casper-trace report --between checksum,checked` shows how long they took.
  *
  *	cc -o checksum examples/checksum.c -lcasper
- *	cowlab trace record -- ./checksum FILE...
- *	cowlab trace report trace.casper --by checksum.size
+ *	casper-trace record -- ./checksum FILE...
+ *	casper-trace report trace.casper --by checksum.size
  */
 #include <errno.h>
 #include <stdio.h>

@@ -5,8 +5,8 @@
  * as the kernel's software event reports it (perf_event_open(2)).
  *
  *	cc -o record_page_faults examples/record_page_faults.c -lcasper
- *	cowlab trace record -- ./record_page_faults COMMAND...
- *	cowlab trace report trace.casper --by page-fault.pid
+ *	casper-trace record -- ./record_page_faults COMMAND...
+ *	casper-trace report trace.casper --by page-fault.pid
  *
  * examples/page_faults.c and page_faults.rs read the trace again.
  */

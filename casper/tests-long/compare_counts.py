@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """compare_counts.py NAME INSERT.json REPORT.json CALLGRIND [NAME...]: are all calls counted?
 
-REPORT.json is what `cowlab trace report --json` says of the instrumented program, CALLGRIND is
+REPORT.json is what `casper-trace report --json` says of the instrumented program, CALLGRIND is
 callgrind's output of the same run without compressed names. A function is known by its file's
 name and its own. The last names are functions whose name a macro makes, which insert lists under the
 macro's name. Names that a file defines in several branches of #if are added up.
@@ -14,8 +14,8 @@ import re
 import sys
 
 name, found_path, report_path, callgrind_path, *made_by_macros = sys.argv[1:]
-summary = json.load(open(found_path))["summary"]
-traced = json.load(open(report_path))["summary"]
+summary = json.load(open(found_path))
+traced = json.load(open(report_path))
 lost = {k: n for k, n in traced["missing"].items() if k.endswith(("_events", "_meta")) and n
         and k != "read_events"}
 ours = collections.Counter({(os.path.basename(report["file"]), function["name"]): 0

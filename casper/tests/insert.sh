@@ -5,6 +5,7 @@
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
+COWLAB=$CASPER_TRACE
 
 include=$REPOSITORY/casper/libcasper/include
 mkdir -p src/sub
@@ -66,14 +67,13 @@ grep -qE "^part\.c +$line +0x" lines || fail "line $line of part.c is not in the
 
 # The document.
 passes --json insert src --output copies
-json 'd.format == 1 and rows == []' \
-	'd.summary | .functions_found == 3 and .functions_instrumented == 3' \
-	'd.summary.files | map(.file) == ["src/main.c", "src/sub/part.c", "src/sub/part.h"]' \
-	'd.summary.files_copied == ["src/sub/data.inc"]' \
-	'd.summary.files[1].functions[0].exits
+json 'd | .functions_found == 3 and .functions_instrumented == 3' \
+	'd.files | map(.file) == ["src/main.c", "src/sub/part.c", "src/sub/part.h"]' \
+	'd.files_copied == ["src/sub/data.inc"]' \
+	'd.files[1].functions[0].exits
 		== [{line: 6, kind: "return"}, {line: 7, kind: "return"}]' \
-	'd.summary.files[1].functions[0] | [.name, .line, .end_line, .lines, .parsed] == ["part", 3, 8, 6, true]' \
-	'd.summary.files | all(.functions[0].identifier | startswith("casper_unit_"))'
+	'd.files[1].functions[0] | [.name, .line, .end_line, .lines, .parsed] == ["part", 3, 8, 6, true]' \
+	'd.files | all(.functions[0].identifier | startswith("casper_unit_"))'
 passes insert --list src --output copies
 says out '^src/sub/part.c:3: part: instrumented; left by return 6, return 7$'
 
@@ -154,7 +154,7 @@ END
 	cp src/main.c big/a.c
 	{ cat src/main.c; seq -f '/* %020.0f */' 1000; } >big/b.c
 	status=0
-	called='cowlab insert on a full disk'
+	called='casper-trace insert on a full disk'
 	unshare -m bash -e full_disk >out 2>err || status=$?
 	no_panic
 	is_status 1

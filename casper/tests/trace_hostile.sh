@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
-# trace record beside programs that lie, other users that are curious, and a machine that fails.
+# record beside programs that lie, other users that are curious, and a machine that fails.
 # beside: it records programs of its own alone
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
+COWLAB=$CASPER_TRACE
 # shellcheck source=casper/tests/lib/record.sh
 . "$REPOSITORY/casper/tests/lib/record.sh"
 compile hostile "$REPOSITORY/casper/tests/programs/hostile.c"
@@ -18,9 +19,9 @@ injected() {
 	local injection=$1
 	shift
 	status=0
-	strace -qq -o calls -e "inject=$injection" "$COWLAB" trace record --force --json "$@" \
+	strace -qq -o calls -e "inject=$injection" "$COWLAB" record --force --json "$@" \
 		>out 2>err </dev/null || status=$?
-	called="cowlab trace record $* with $injection"
+	called="casper-trace record $* with $injection"
 	grep -qE 'INJECTED|DELAYED' calls || fail "expected a call that was $injection, saw: $(<calls)"
 	no_panic
 }
@@ -29,10 +30,10 @@ injected() {
 record -- ./hostile forget
 stores 1000
 # A program that breaks the rules: said once, at once, and told in the document.
-run trace record --force --json -- ./hostile stop
+run record --force --json -- ./hostile stop
 is_status 1
 stores 1000
-json 'd.summary.breach | contains("on or off")'
+json 'd.breach | contains("on or off")'
 says err 'closed early; what came before is in trace.casper'
 [[ $(grep -c 'broke the rules' err) == 1 ]] || fail "expected one line about it, saw: $(<err)"
 
@@ -42,7 +43,7 @@ injected fallocate:error=ENOMEM:when=8+ --buffer-bytes 65536 -- ./threads counts
 is_status 1
 says err 'no memory for .* buffers'
 accounts 400000
-passes trace report trace.casper
+passes report trace.casper
 [[ ! -s err ]] || fail "expected a trace that is whole, saw: $(<err)"
 
 # A disk that does not answer, and a recorder that is stopped, for longer than programs wait for one.
@@ -51,7 +52,7 @@ for when_full in drop wait; do
 	injected pwritev:delay_enter=2500000:when=5 --when-full $when_full --buffer-bytes 65536 -- ./ticks 300000 0 1000
 	is_status 0
 	accounts 300000
-	"$COWLAB" trace record --force --json --when-full $when_full --buffer-bytes 65536 -- ./ticks 300000 0 1000 \
+	"$COWLAB" record --force --json --when-full $when_full --buffer-bytes 65536 -- ./ticks 300000 0 1000 \
 		>out 2>err </dev/null &
 	recorder=$!
 	sleep 0.5
@@ -60,18 +61,18 @@ for when_full in drop wait; do
 	kill -CONT $recorder
 	status=0
 	wait $recorder || status=$?
-	called="cowlab trace record --when-full $when_full, stopped meanwhile"
+	called="casper-trace record --when-full $when_full, stopped meanwhile"
 	is_status 0
 	accounts 300000
 done
 unset LD_LIBRARY_PATH
 
-# A filter that allows what casper(7) names would end the program on its way in: it is not asked.
+# A filter that allows what libcasper(7) names would end the program on its way in: it is not asked.
 ./seccomp &
 pid=$!
 trap 'kill $pid 2>/dev/null || true' EXIT
 sleep 0.3
-refuses 1 "process $pid runs under a seccomp filter" trace record --force $pid
+refuses 1 "process $pid runs under a seccomp filter" record --force $pid
 sleep 0.3
 kill -0 $pid || fail "expected the program under a filter to live on"
 kill $pid
@@ -84,10 +85,10 @@ sleep 0.3
 rm moved
 mkfifo 'moved (deleted)'
 status=0
-called="cowlab trace record of a program whose file is a pipe"
-timeout -k 5 20 "$COWLAB" trace record --force --json --duration-s 0.5 $pid >out 2>err </dev/null || status=$?
+called="casper-trace record of a program whose file is a pipe"
+timeout -k 5 20 "$COWLAB" record --force --json --duration-s 0.5 $pid >out 2>err </dev/null || status=$?
 is_status 0
-json 'd.summary.stored_events > 50'
+json 'd.stored_events > 50'
 kill $pid
 
 # A mapped file that is large: it is not read into memory.
@@ -96,7 +97,7 @@ truncate -s 1000M large
 ./large &
 pid=$!
 sleep 0.3
-"$COWLAB" trace record --force --json --duration-s 1 $pid >out 2>err </dev/null &
+"$COWLAB" record --force --json --duration-s 1 $pid >out 2>err </dev/null &
 recorder=$!
 while kib=$(awk '$1 == "VmHWM:" { print $2 }' /proc/$recorder/status 2>/dev/null) && [[ -n $kib ]]; do
 	most_kib=$kib
@@ -112,8 +113,8 @@ chmod 644 victim
 ln -sf victim linked
 ln -sf nowhere dangling
 for link in linked dangling; do
-	refuses 1 "$link exists" trace record --output $link -- ./ticks 1
-	refuses 1 'a trace is a new file' trace record --force --output $link -- ./ticks 1
+	refuses 1 "$link exists" record --output $link -- ./ticks 1
+	refuses 1 'a trace is a new file' record --force --output $link -- ./ticks 1
 done
 [[ $(<victim) == something && $(stat -c %a victim) == 644 && ! -e nowhere ]] ||
 	fail "expected what a link names to be left alone, saw: $(stat -c '%n %a %s' victim nowhere)"
@@ -124,12 +125,12 @@ cp "$COWLAB" other/bin/
 cp lib/libcasper.so.1 other/libcasper/
 chmod 777 other
 status=0
-other/bin/cowlab trace record --force --preload -- ./ticks 10 >out 2>err || status=$?
-called="cowlab trace record --preload in a folder of others"
+other/bin/casper-trace record --force --preload -- ./ticks 10 >out 2>err || status=$?
+called="casper-trace record --preload in a folder of others"
 is_status 1
 says err "can change $PWD/other,.* give --preload=FILE"
 chmod 755 other
-other/bin/cowlab trace record --force --preload -- ./ticks 10 2>err ||
+other/bin/casper-trace record --force --preload -- ./ticks 10 2>err ||
 	fail "expected a library that only its user can change to be loaded, saw: $(<err)"
 
 # Root's recorder of another user's program: that user gets at nothing but the recording's memory.
@@ -146,7 +147,7 @@ if [[ $EUID == 0 ]]; then
 	}
 	start_theirs
 	for ends_by in TERM KILL; do
-		"$COWLAB" trace record --force --json $their >out 2>err </dev/null &
+		"$COWLAB" record --force --json $their >out 2>err </dev/null &
 		recorder=$!
 		sleep 1
 		python3 "$REPOSITORY/casper/tests/lib/seize.py" 65534 $recorder >got 2>&1 ||
@@ -157,10 +158,10 @@ if [[ $EUID == 0 ]]; then
 		kill -$ends_by $recorder
 		status=0
 		wait $recorder || status=$?
-		called="cowlab trace record PID of another user, ended by $ends_by"
+		called="casper-trace record PID of another user, ended by $ends_by"
 		if [[ $ends_by == TERM ]]; then
 			is_status 0
-			json 'd.summary.stored_events > 50'
+			json 'd.stored_events > 50'
 		fi
 		for _ in {1..20}; do
 			[[ -d /proc/${keeper% } ]] || break
@@ -171,7 +172,7 @@ if [[ $EUID == 0 ]]; then
 	done
 	kill $their
 	start_theirs
-	"$COWLAB" trace record --force --json $their >out 2>err </dev/null &
+	"$COWLAB" record --force --json $their >out 2>err </dev/null &
 	recorder=$!
 	sleep 1
 	# That would end whoever has it mapped (SIGBUS).
@@ -179,7 +180,7 @@ if [[ $EUID == 0 ]]; then
 	kill -TERM $recorder
 	status=0
 	wait $recorder || status=$?
-	called="cowlab trace record PID whose user cut the gate short"
+	called="casper-trace record PID whose user cut the gate short"
 	is_status 0
 	rm -f /dev/shm/casper.65534
 fi

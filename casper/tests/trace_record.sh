@@ -5,6 +5,7 @@
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
+COWLAB=$CASPER_TRACE
 
 # shellcheck source=casper/tests/lib/record.sh
 . "$REPOSITORY/casper/tests/lib/record.sh"
@@ -12,12 +13,12 @@ compile checksum "$REPOSITORY/casper/examples/checksum.c"
 
 # The paper's program: one event before and one after each block of 4096 bytes.
 head -c 10000 /dev/zero >data
-passes trace record -- ./checksum data
+passes record -- ./checksum data
 says err 'trace.casper: 6 events of 1 processes'
 [[ $(stat -c %a trace.casper) == 600 ]] || fail "expected mode 600, saw $(stat -c %a trace.casper)"
 
 # A trace is not replaced by accident.
-refuses 1 exists trace record -- ./checksum data
+refuses 1 exists record -- ./checksum data
 record -- ./ticks 1000
 stores 1000
 
@@ -28,7 +29,7 @@ record --only 0x21 -- ./ticks 1001
 stores 500
 
 # The command's status is ours.
-run trace record --force -- ./ticks 10 7
+run record --force -- ./ticks 10 7
 is_status 7
 
 # Functions that the compiler instrumented, in a program that is not linked with libcasper.
@@ -56,7 +57,7 @@ record -- sh -c 'for _ in 1 2 3 4 5 6 7 8 9 10; do
 	exit 0'
 stores 10
 [[ ! -s zombies ]] || fail "expected no orphan to be left unreaped, saw: $(cat zombies)"
-run trace record --force -- sh -c '(true &); ./ticks 10; exit 5'
+run record --force -- sh -c '(true &); ./ticks 10; exit 5'
 is_status 5
 
 # Told to end, it tells its command, and ends when that has ended.
@@ -67,13 +68,13 @@ sleep 60 &
 echo ready >told
 wait
 END
-"$COWLAB" trace record --force -- sh ./waiter 2>err &
+"$COWLAB" record --force -- sh ./waiter 2>err &
 recorder=$!
 comes 10 test -s told
 kill -TERM $recorder
 status=0
 wait $recorder || status=$?
-called="cowlab trace record, told to end"
+called="casper-trace record, told to end"
 is_status 6
 
 # A running program, twice; it goes on.
@@ -83,22 +84,22 @@ trap 'kill $pid 2>/dev/null || true' EXIT
 sleep 0.3
 for _ in 1 2; do
 	record $pid --duration-s 0.5
-	json 'd.summary.stored_events > 50'
+	json 'd.stored_events > 50'
 done
 # Ctrl-C ends a recording in order.
-"$COWLAB" trace record --force $pid 2>err &
+"$COWLAB" record --force $pid 2>err &
 recorder=$!
 sleep 0.5
 kill -TERM $recorder
 wait $recorder || fail "expected a recording that a signal ended to end in order, saw: $(cat err)"
 # A recorder that is killed leaves no memory behind, and the program goes on.
-"$COWLAB" trace record --force $pid 2>err &
+"$COWLAB" record --force $pid 2>err &
 recorder=$!
 sleep 0.5
 kill -KILL $recorder
 status=0
 wait $recorder || status=$?
-called="cowlab trace record PID, killed"
+called="casper-trace record PID, killed"
 is_status 137
 kill -0 $pid || fail "expected the program to outlive its recorder"
 left=$(find /dev/shm -name 'casper*' ! -name 'casper.[0-9]*')
@@ -110,12 +111,12 @@ if [[ $EUID == 0 ]] && command -v setpriv >/dev/null; then
 	# The test's own folder may lie below one that only its owner may enter.
 	theirs=$(mktemp -d)
 	trap 'kill $pid 2>/dev/null || true; rm -rf "$theirs"' EXIT
-	cp "$COWLAB" "$theirs/cowlab"
+	cp "$COWLAB" "$theirs/casper-trace"
 	cp ticks lib/libcasper.so.1 "$theirs"
 	chmod 777 "$theirs"
 	status=0
-	(cd "$theirs" && "${as_nobody[@]}" ./cowlab trace record $pid) 2>err || status=$?
-	called="cowlab trace record PID of another user"
+	(cd "$theirs" && "${as_nobody[@]}" ./casper-trace record $pid) 2>err || status=$?
+	called="casper-trace record PID of another user"
 	is_status 1
 	says err "process $pid is user 0's: run as that user or as root"
 	[[ ! -e $theirs/trace.casper ]] || fail "expected no trace of another user's program"
@@ -124,36 +125,36 @@ if [[ $EUID == 0 ]] && command -v setpriv >/dev/null; then
 	trap 'kill $pid $their 2>/dev/null || true; rm -rf "$theirs"' EXIT
 	sleep 0.3
 	record $their --duration-s 0.5
-	json 'd.summary.stored_events > 50'
+	json 'd.stored_events > 50'
 	kill $their
 fi
 
 # Wrong use, and what cannot be.
-refuses 1 'does not use libcasper' trace record --force -- true
+refuses 1 'does not use libcasper' record --force -- true
 [[ ! -e trace.casper ]] || fail "expected no trace of a program that recorded nothing"
-refuses 1 'does not use libcasper' trace record $$
-refuses 1 'no process 4194999' trace record 4194999
-refuses 1 'cannot start ./nowhere' trace record --force -- ./nowhere
-refuses 2 'power of two' trace record --force --buffer-bytes 100000 -- ./ticks 1
-refuses 2 'required' trace record
+refuses 1 'does not use libcasper' record $$
+refuses 1 'no process 4194999' record 4194999
+refuses 1 'cannot start ./nowhere' record --force -- ./nowhere
+refuses 2 'power of two' record --force --buffer-bytes 100000 -- ./ticks 1
+refuses 2 'required' record
 for seconds in -1 0 nan inf; do
-	refuses 2 'number of seconds' trace record --duration-s $seconds -- ./ticks 1
+	refuses 2 'number of seconds' record --duration-s $seconds -- ./ticks 1
 done
-refuses 2 'cannot be used with' trace record --kernel 1
-refuses 2 'kernel' trace record --function 'copy_*' -- ./ticks 1
-refuses 2 'cannot wait' trace record --kernel --when-full wait -- ./ticks 1
+refuses 2 'cannot be used with' record --kernel 1
+refuses 2 'kernel' record --function 'copy_*' -- ./ticks 1
+refuses 2 'cannot wait' record --kernel --when-full wait -- ./ticks 1
 if [[ ! -e /dev/casper ]]; then
-	refuses 1 'no CASPER' trace record --kernel -- ./ticks 1
-	refuses 1 'no CASPER' bench fork-sections --forks 1 --size-bytes 0 --rounds 1
+	refuses 1 'no CASPER' record --kernel -- ./ticks 1
+	COWLAB=${CASPER_TRACE%/*}/cowlab refuses 1 'no CASPER' bench fork-sections --forks 1 --size-bytes 0 --rounds 1
 fi
 [[ ! -e trace.casper ]] || fail "expected no trace of a kernel that records nothing"
-refuses 1 'does its folder exist' trace record --output nowhere/trace -- ./ticks 1
-refuses 1 'preload' trace record --force --preload=./nowhere -- ./ticks 1
+refuses 1 'does its folder exist' record --output nowhere/trace -- ./ticks 1
+refuses 1 'preload' record --force --preload=./nowhere -- ./ticks 1
 [[ ! -e trace.casper ]] || fail "expected no trace of what did not run"
 
 # A full disk: the program goes on, the trace says what it lacks, and what it has is good.
 if [[ $EUID == 0 ]] && mkdir small && mount -t tmpfs -o size=256k tmpfs small 2>/dev/null; then
-	run trace record --output small/trace -- ./ticks 100000
+	run record --output small/trace -- ./ticks 100000
 	cp small/trace full.casper
 	umount small
 	is_status 1

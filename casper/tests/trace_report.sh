@@ -5,19 +5,20 @@
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
 . "$REPOSITORY/tests/lib/common.sh"
+COWLAB=$CASPER_TRACE
 
 make -s -C "$REPOSITORY/casper/libcasper" BUILD="$PWD/lib" "$PWD/lib/libcasper.a" >&2
 cc -O1 -g -D_GNU_SOURCE -finstrument-functions -I"$REPOSITORY/casper/libcasper/include" -o program \
 	"$REPOSITORY/casper/tests/programs/longjmp.c" lib/libcasper.a -pthread
-passes trace record --output t.casper --when-full wait -- ./program
+passes record --output t.casper --when-full wait -- ./program
 
-# report EXPRESSION...: each is true of the document; `s` is its summary, `f` the functions by name.
-names='def s: d.summary; def f: s.functions | map({key: .name, value: .}) | from_entries;'
+# report EXPRESSION...: each is true of the document; `s` is the whole, `f` the functions by name.
+names='def s: d; def f: s.functions | map({key: .name, value: .}) | from_entries;'
 report() {
 	json "${@/#/$names }"
 }
 
-passes --json trace report t.casper --by begin.odd --between begin,end \
+passes --json report t.casper --by begin.odd --between begin,end \
 	--between inner=begin,end --total turn=begin,begin
 report 's.missing.sentences == []' \
 	'f.jumper | .calls == 11000 and .left_by_longjmp == 11 * 334 and .returned == 11 * 666' \
@@ -33,32 +34,32 @@ report 's.missing.sentences == []' \
 	's.calls | map(select(.function == "leaf").calls) | add == 11000' \
 	's.overhead_subtracted.finstrument_functions'
 
-passes --json trace report t.casper --by process
+passes --json report t.casper --by process
 report 's.types | map(.pid) | unique | length == 11'
 
-passes trace report t.casper --function 'work' --output page.html --limit 3
+passes report t.casper --function 'work' --output page.html --limit 3
 says out 'Miscellaneous'
 says out 'Yes. Nothing was dropped'
 grep -q 'events-over-time' page.html || fail "no plot in the page"
 
 # Damage is said first, and costs no more than it must.
 python3 "$REPOSITORY/casper/tests/lib/damaged_traces.py" t.casper
-passes --json trace report flipped.casper
+passes --json report flipped.casper
 report 's.missing.missing_chunks == 1' 's.missing.missing_events | 0 < . and . < 5000' \
 	'f.rec.calls > 60000'
-passes trace report cut.casper
+passes report cut.casper
 says out 'ends within a chunk'
-refuses 1 'magic.casper is not a CASPER trace' trace report magic.casper
-refuses 1 'header of header.casper.*damaged' trace report header.casper
-refuses 1 'newer.casper has version 9' trace report newer.casper
-refuses 1 'order.casper.*byte order' trace report order.casper
-refuses 1 'short.casper was cut' trace report short.casper
-refuses 1 'empty.casper is empty' trace report empty.casper
-refuses 1 'not a plain file' trace report /dev/null
-refuses 1 'nowhere.casper' trace report nowhere.casper
+refuses 1 'magic.casper is not a CASPER trace' report magic.casper
+refuses 1 'header of header.casper.*damaged' report header.casper
+refuses 1 'newer.casper has version 9' report newer.casper
+refuses 1 'order.casper.*byte order' report order.casper
+refuses 1 'short.casper was cut' report short.casper
+refuses 1 'empty.casper is empty' report empty.casper
+refuses 1 'not a plain file' report /dev/null
+refuses 1 'nowhere.casper' report nowhere.casper
 
-refuses 2 "no event type 'middle'; it has: begin, end" trace report t.casper --between begin,middle
-refuses 2 "no field 'colour'; it has: number, odd" trace report t.casper --by begin.colour
-refuses 2 'process, thread or TYPE.FIELD' trace report t.casper --by nothing
-refuses 2 'A,B' trace report t.casper --between begin
-refuses 2 '--across needs' trace report t.casper --across
+refuses 2 "no event type 'middle'; it has: begin, end" report t.casper --between begin,middle
+refuses 2 "no field 'colour'; it has: number, odd" report t.casper --by begin.colour
+refuses 2 'process, thread or TYPE.FIELD' report t.casper --by nothing
+refuses 2 'A,B' report t.casper --between begin
+refuses 2 '--across needs' report t.casper --across

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * libcasper: time-stamped event records, at a few nanoseconds each. See casper(7).
+ * libcasper: time-stamped event records, at a few nanoseconds each. See libcasper(7).
  *
  * After Barkley and Schimmel 1988, "Overview of CASPER Architecture" and Panel 2.
  */
@@ -100,7 +100,8 @@ static __inline__ __attribute__((__no_instrument_function__)) int casrecord(cons
 	return 0;
 }
 
-/* Why this program is not recorded although it was asked for; 0: nothing is wrong. See casper(7).
+/* Why this program is not recorded although it was asked for; 0: nothing is wrong. See
+ * libcasper(7).
  */
 int casper_status(void);
 

@@ -3,7 +3,7 @@
 
 import json
 exported, decoded = json.load(open("exported.json")), json.load(open("decoded.json"))
-functions = {f["name"]: f for f in json.load(open("reported.json"))["summary"]["functions"]}
+functions = {f["name"]: f for f in json.load(open("reported.json"))["functions"]}
 assert decoded["problems"] == [], decoded["problems"]
 slices = decoded["slices"]
 assert slices.keys() == functions.keys(), (slices.keys(), functions.keys())
@@ -14,14 +14,14 @@ for name, function in functions.items():
     # A begin and an end are each cut to a whole ns.
     allowed = slice_["returned"] + 1
     assert abs(slice_["returned_ns"] - function["total_raw_ns"]) <= allowed, (name, slice_, function)
-assert sum(s["count"] for s in slices.values()) == exported["summary"]["calls"]
+assert sum(s["count"] for s in slices.values()) == exported["calls"]
 # What the program does 200 times, by its source.
 expected = {"recursive": 200 * (4 + 3 + 2) + 5, "jumps": 200 * 4, "catches": 200, "in_thread": 1,
             "ends": 2, "main": 1}
 assert {n: s["count"] for n, s in slices.items()} == expected, slices
 assert slices["jumps"]["returned"] == 0 and slices["ends"]["returned"] == 0, slices
 [(name, instant)] = decoded["instants"].items()
-assert (name, instant["count"], exported["summary"]["events"]) == ('a "hit", here', 400, 400), decoded["instants"]
+assert (name, instant["count"], exported["events"]) == ('a "hit", here', 400, 400), decoded["instants"]
 first = instant["first"]
 assert first.pop("where") > 1 << 20
 assert first == {"small": -1, "count": 0, "ratio": 0.0, "text": 'a,"b"\nc', "list": [0, -2, 3]}, first

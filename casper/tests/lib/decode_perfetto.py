@@ -3,7 +3,7 @@
 
 Prints one JSON document: slices by name (count, total_ns, and how many of them a return ended),
 instants by name with their first annotations, threads, and what is wrong. Knows nothing of how
-cowlab writes: the schema is that of the PyPI package `perfetto`, decoded by `protobuf`.
+the export is written: the schema is that of the PyPI package `perfetto`, decoded by `protobuf`.
 """
 
 import collections

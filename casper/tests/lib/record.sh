@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # shellcheck shell=bash
 #
-# What the tests of trace record share. After tests/lib/common.sh.
+# What the tests of record share. After tests/lib/common.sh.
 
 # library FOLDER [CFLAGS]: libcasper, into FOLDER.
 library() {
@@ -20,16 +20,16 @@ compile ticks "$REPOSITORY/casper/tests/programs/ticks.c"
 
 # record ARGUMENT...: as `passes`, over the trace of before.
 record() {
-	passes trace record --force --json "$@"
+	passes record --force --json "$@"
 }
 
 # stores N: the recording of before has that many events.
 stores() {
-	json stored="$1" 'd.summary.stored_events == $stored'
+	json stored="$1" 'd.stored_events == $stored'
 }
 
 # accounts N: that many were emitted, and each was stored or counted.
 accounts() {
-	json emitted="$1" 'd.summary | .stored_events + .dropped_events + .no_buffer_events +
+	json emitted="$1" 'd | .stored_events + .dropped_events + .no_buffer_events +
 		.disk_lost_events == $emitted'
 }

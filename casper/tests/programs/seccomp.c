@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * Records an event each ms under a filter that ends it for any system call but those that
- * casper(7) names for a program that has entered its session, or that nobody asked to enter one.
+ * libcasper(7) names for a program that has entered its session, or that nobody asked to enter one.
  */
 #include <casper.h>
 #include <linux/filter.h>

@@ -20,6 +20,5 @@ pub mod programs;
 pub mod redis;
 pub mod snapshot;
 mod task;
-pub mod trace;
 
 pub use task::{Number, Recorder, Round, Rounds, Task, run_rounds};

@@ -16,8 +16,6 @@ mod study;
 mod target;
 mod tend;
 mod topics;
-mod trace;
-mod trace_report;
 mod watch;
 
 use std::net::SocketAddr;
@@ -44,8 +42,6 @@ pub use study::{Paper, StudyArgs};
 pub use target::{TargetWord, wanted};
 pub use tend::TendArgs;
 pub use topics::{TOPICS, Topic, list as topics};
-pub use trace::{ExportFormat, Trace, TraceExportArgs, TraceRecordArgs, WhenFull};
-pub use trace_report::TraceReportArgs;
 pub use watch::WatchArgs;
 
 /// What fork() and copy-on-write cost, and how to pay less.
@@ -126,9 +122,6 @@ pub enum Verb {
     Calibrate(CalibrateArgs),
     /// Run one measurement
     Bench(BenchArgs),
-    /// CASPER: record and read the events of programs that use libcasper
-    #[command(subcommand)]
-    Trace(Trace),
     /// The patched Linux: built, booted and tested in a virtual machine
     #[command(subcommand)]
     Kernel(Kernel),
@@ -146,11 +139,9 @@ pub enum Verb {
     Tend(TendArgs),
     /// Compare two runs, figure by figure
     Compare(CompareArgs),
-    /// Write copies of C sources that tell CASPER of their functions
-    Insert(InsertArgs),
     /// Explain a topic, or print the help of a verb
     Help {
-        /// A topic, or the words of a verb: `trace report`
+        /// A topic, or the words of a verb: `kernel build`
         #[arg(value_name = "TOPIC|VERB")]
         words: Vec<String>,
     },
@@ -211,18 +202,6 @@ fn size(text: &str) -> Result<u64, String> {
     parse_bytes(text)
 }
 
-/// Patterns of names: those that are wanted, and those behind a '!'.
-pub fn globs(all: &[String]) -> (Vec<String>, Vec<String>) {
-    let (mut wanted, mut excluded) = (Vec::new(), Vec::new());
-    for glob in all {
-        match glob.strip_prefix('!') {
-            Some(glob) => excluded.push(glob.to_owned()),
-            None => wanted.push(glob.clone()),
-        }
-    }
-    (wanted, excluded)
-}
-
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value > 0.0 && value <= 1e9 => Ok(value),
@@ -280,35 +259,6 @@ pub struct CompareArgs {
     /// Of two blames: write the flame graph of their difference to this file
     #[arg(long, value_name = "FILE")]
     pub flame_graph: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub struct InsertArgs {
-    /// C sources, or directories: their .c and .h files are instrumented, the rest is copied
-    #[arg(required = true, value_name = "PATH")]
-    pub paths: Vec<PathBuf>,
-    /// Folder for the copies; the sources are never written over
-    #[arg(long, value_name = "DIR")]
-    pub output: PathBuf,
-    /// Folder whose tree the copies repeat; by default the one that holds all that is named
-    #[arg(long, value_name = "DIR")]
-    pub root: Option<PathBuf>,
-    /// Only files whose path below the root matches, as 'src/*.c'; others are copied as they are
-    #[arg(long, value_name = "GLOB")]
-    pub file: Vec<String>,
-    /// Only functions whose name matches, or with '!GLOB' only others; may be repeated
-    #[arg(long, value_name = "GLOB")]
-    pub function: Vec<String>,
-    /// Only functions of at least this many lines, from definition to closing brace
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub min_lines: u32,
-    /// The Linux kernel instead of a program: copies include <linux/casper.h>, and what it keeps
-    /// from being instrumented (noinstr, notrace, __init) is left alone
-    #[arg(long)]
-    pub kernel: bool,
-    /// List the functions that are instrumented, with their exits, as well as those left alone
-    #[arg(long)]
-    pub list: bool,
 }
 
 #[cfg(test)]

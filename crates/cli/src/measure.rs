@@ -7,7 +7,7 @@ use anyhow::Result;
 use cowlab_analysis::figures::figures;
 use cowlab_bench::redis::load::{RECORD_BYTES, Request};
 use cowlab_bench::redis::server::Placement;
-use cowlab_bench::{Rounds, Task, trace};
+use cowlab_bench::{Rounds, Task};
 use cowlab_report::figures::table as figure_table;
 use cowlab_report::{Block, Document, Section, csv, emulated, of_bench};
 use cowlab_schema::Writer;
@@ -52,10 +52,7 @@ pub fn finish_as(
 /// A bench's own report, or a table of all figures.
 pub fn report(name: &str, run: &Run) -> Result<Report> {
     let summary = figures(&run.samples);
-    let table = match name {
-        trace::BENCH => cowlab_report::trace::table(&run.samples),
-        _ => figure_table(name, name, &summary),
-    };
+    let table = figure_table(name, name, &summary);
     let file = (format!("tables/{name}.csv"), csv::table_csv(&table).into_bytes());
     let document = of_bench(run).unwrap_or_else(|| {
         let environments = &run.info.environments;

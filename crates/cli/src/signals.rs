@@ -12,8 +12,6 @@ use anyhow::Result;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::{register, register_conditional_default, register_usize};
-use signal_hook::iterator::SignalsInfo;
-use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 use signal_hook::low_level::pipe;
 
 use crate::output;
@@ -61,20 +59,6 @@ pub fn last() -> Result<Arc<AtomicUsize>> {
     Ok(last)
 }
 
-/// Ctrl-C and SIGTERM, queued until `next`.
-pub struct Signals(SignalsInfo<WithRawSiginfo>);
-
-impl Signals {
-    /// From now on they end nothing by themselves.
-    pub fn new() -> Result<Signals> {
-        Ok(Signals(SignalsInfo::new([SIGINT, SIGTERM])?))
-    }
-
-    pub fn next(&mut self) -> Option<i32> {
-        self.0.pending().next().map(|signal| signal.si_signo)
-    }
-}
-
 /// Passes SIGTERM on to the command; the terminal sends it Ctrl-C.
 pub fn forward(signal: i32, command: i32) {
     if signal == SIGTERM
@@ -82,22 +66,5 @@ pub fn forward(signal: i32, command: i32) {
     {
         // If it cannot be reached, the next signal ends the recording.
         let _ = kill_process(pid, Signal::TERM);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use signal_hook::low_level::raise;
-
-    use super::*;
-
-    /// The first is for the command, the second ends the recording: two that arrive together are two.
-    #[test]
-    fn two_signals_are_two() {
-        let mut signals = Signals::new().unwrap();
-        raise(SIGTERM).unwrap();
-        raise(SIGTERM).unwrap();
-        let seen = [(); 3].map(|()| signals.next());
-        assert_eq!(seen, [Some(SIGTERM), Some(SIGTERM), None]);
     }
 }

@@ -8,9 +8,11 @@ pub mod csv;
 pub mod document;
 pub mod html;
 mod inline;
+pub mod output;
 mod plot;
 mod rows;
 pub mod terminal;
+pub mod usage;
 
 pub use cowlab_schema::fmt;
 pub use document::{

@@ -2,6 +2,8 @@
 //! The readers of foreign bytes, as a table: `make fuzz` mutates the bytes, a test reads `fuzz/corpus`.
 //! A reader may refuse its input; it must not panic, hang or exhaust memory.
 
+mod insert;
+mod reader;
 mod tree;
 
 use std::fs::{self, File};
@@ -32,7 +34,7 @@ pub struct Target {
     pub read: fn(&[u8]),
 }
 
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 16] = [
     Target { name: "samples", read: samples },
     Target { name: "run", read: |bytes| drop(parsed::<RunInfo>(bytes)) },
     Target { name: "profile", read: profile },
@@ -47,6 +49,8 @@ pub const TARGETS: [Target; 14] = [
     Target { name: "elf", read: elf },
     Target { name: "perf_map", read: perf_map },
     Target { name: "jitdump", read: jitdump },
+    Target { name: "insert", read: insert::read },
+    Target { name: "reader", read: reader::read },
 ];
 
 fn here() -> &'static Path {

@@ -29,6 +29,7 @@ prepare() {
 	mkdir -p /run/tests
 	cp -a "$PROGRAMS/." /run/tests || give_up "cannot copy the programs"
 	cp "$COWLAB" /run/tests/cowlab || give_up "cannot copy cowlab"
+	[ ! -e "${COWLAB%/*}/casper-trace" ] || cp "${COWLAB%/*}/casper-trace" /run/tests
 	[ -b /dev/zram0 ] || give_up "no zram device for swap"
 	echo "${SWAP_MIB}M" >/sys/block/zram0/disksize
 	mkswap /dev/zram0 >/dev/null && swapon /dev/zram0 || give_up "cannot swap to zram"

@@ -3,42 +3,11 @@
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use serde::{Deserialize, Serialize};
+
+pub use cowlab_schema::Estimate;
 
 /// Resamples of a bootstrap; the interval's ends then vary by a few per mille of its width.
 const RESAMPLES: usize = 2000;
-
-/// A median and its 95% interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Estimate {
-    /// The median.
-    pub value: f64,
-    /// Lower end of the 95% interval.
-    pub low: f64,
-    /// Upper end of the 95% interval.
-    pub high: f64,
-    /// How many measurements it rests on.
-    pub count: usize,
-}
-
-impl Estimate {
-    /// The standard deviation of single measurements, from the interval of their median, which for a
-    /// normal distribution is 2 x 1.96 x 1.253 deviations wide over the root of their number.
-    pub fn deviation(&self) -> f64 {
-        (self.high - self.low) * (self.count as f64).sqrt() / 4.91
-    }
-
-    /// The same estimate in another unit.
-    pub fn scaled(self, factor: f64) -> Estimate {
-        self.map(|value| value * factor)
-    }
-
-    /// What a function that never falls makes of it.
-    pub fn map(self, change: impl Fn(f64) -> f64) -> Estimate {
-        let Estimate { value, low, high, count } = self;
-        Estimate { value: change(value), low: change(low), high: change(high), count }
-    }
-}
 
 /// The value below which `share` of the values lie, interpolated between neighbours (Hyndman and
 /// Fan's type 7); `None` without values.

@@ -2,7 +2,6 @@
 //! What was measured, as people read it: findings, tables and plots, in a [`Document`].
 
 pub mod blame;
-pub mod casper;
 mod cells;
 pub mod comparison;
 mod configuration;
@@ -25,7 +24,6 @@ pub mod snapshot;
 pub mod study;
 #[cfg(test)]
 mod testing;
-pub mod trace;
 
 pub use cowlab_document::{
     Axis, Block, Cell, Column, Document, Drawing, Finding, Kind, Plot, Rows, Section, Series,

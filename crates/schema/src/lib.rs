@@ -13,6 +13,7 @@ mod choice;
 pub mod command;
 pub mod cow_check;
 pub mod cow_faults;
+mod estimate;
 pub mod fmt;
 pub mod footprint;
 pub mod fork_sections;
@@ -33,13 +34,13 @@ pub mod snapshot;
 mod suggested;
 pub mod summary;
 pub mod tend;
-pub mod trace;
 pub mod units;
 
 use std::collections::BTreeMap;
 
 pub use cell::{Cell, product};
 pub use choice::{Counting, Figure, Method, Pattern, Placement, Writer};
+pub use estimate::Estimate;
 pub use key::{Bench, Field, Is, Key, Metric, Passed, Reach, Stored, Text, Value, in_instructions};
 pub use policy::Policy;
 pub use quantile::{QUANTILE, QUANTILES, Quantile};
@@ -76,7 +77,6 @@ pub const BENCHES: &[&Bench] = &[
     redis::BENCH,
     tend::BENCH,
     command::BENCH,
-    trace::BENCH,
     fork_sections::BENCH,
     calibrate::BENCH,
     calibrate_cycle::BENCH,

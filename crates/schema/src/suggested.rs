@@ -52,8 +52,6 @@ commands! {
     Footprint = "footprint PID",
     /// What its next fork copies.
     FootprintForks = "footprint PID --forks 1",
-    /// Record a program's events.
-    TraceRecord = "trace record -- COMMAND",
     /// The patched kernel.
     KernelBoot = "kernel boot",
     /// A kernel that records its functions.

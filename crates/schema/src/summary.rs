@@ -233,35 +233,4 @@ pub const SUMMARIES: &[Summary] = summaries! {
         plan: "regions of each kind, and pages that would be filled in",
         stops: "the next fork's stop, `now` and `after`",
     }
-    one "trace export" {
-        file: "the trace",
-        output: "the file written",
-        calls: "calls in it",
-        events: "events in it",
-        missing_events: "events that the trace lacks",
-    }
-    one "trace record" {
-        file: "the trace",
-        stored_events: "events in it",
-        dropped_events: "events that met a full buffer",
-        overwritten_events: "events that newer ones replaced",
-        no_buffer_events: "events of threads that got no buffer",
-        disk_lost_events: "events that the disk did not take",
-        lost_meta: "names and mappings that were lost",
-        processes: "processes that were traced",
-        streams: "threads that were traced",
-        bytes: "size of the trace",
-        breach: "the rule of the recording's memory that a program broke",
-        exit_status: "the command's, as wait(2) gives it",
-    }
-    one "trace report" {
-        trace: "the file, its command and when it began",
-        missing: "what the trace lacks",
-        overhead_subtracted: "what of the cost of recording was taken off",
-        functions: "each function's calls and times",
-        calls: "each call site",
-        types: "events of each type",
-        pairs: "times between two events",
-        field: "the distribution of a field",
-    }
 };

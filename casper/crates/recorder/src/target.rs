@@ -39,14 +39,14 @@ impl Target {
         let gate = path_of_gate(target.uid);
         ensure!(
             maps(pid, &gate)?,
-            "process {pid} does not map {}, so it does not use libcasper (cowlab trace record \
-             attaches to programs that link it; others are recorded when cowlab starts them)",
+            "process {pid} does not map {}, so it does not use libcasper (casper-trace record \
+             attaches to programs that link it; others are recorded when it starts them)",
             gate.display()
         );
         ensure!(
             !is_filtered(pid),
             "process {pid} runs under a seccomp filter, which may end it when it enters the \
-             recording: start it with `cowlab trace record -- COMMAND`"
+             recording: start it with `casper-trace record -- COMMAND`"
         );
         // Not a later one of the same number: it is still there.
         let mut ended = [PollFd::new(&handle, PollFlags::IN)];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * What `cowlab insert` puts into C sources. It includes nothing and defines no short names, since
- * it comes before everything else in a file.
+ * What `casper-trace insert` puts into C sources. It includes nothing and defines no short names,
+ * since it comes before everything else in a file.
  *
  * A function is instrumented by one declaration at the start of its body. The compiler runs the
  * variable's cleanup wherever the function is left: each return, after the returned expression was

@@ -12,7 +12,6 @@ mod program;
 mod rows;
 mod runner;
 mod snapshot;
-mod trace;
 mod warm;
 
 pub use calibrate::PrimitivesResult;
@@ -25,9 +24,8 @@ pub use cowlab_schema::{Counting, Method, Pattern, Placement, Reap, Writer};
 pub use do_fork::{CpuTime, DoForkResult};
 pub use fork_small::ForkSmallResult;
 pub use fork_table::ForkTableResult;
-pub use program::{LIBCASPER, LIBCASPER_NAME, Program};
+pub use program::Program;
 pub use rows::{Row, Rows};
 pub use runner::{Interrupted, Outcome, Outside, Probe, Runner, Timed, unix_ns};
 pub use snapshot::{Footprint, ForkAt, SnapshotResult};
-pub use trace::{NESTED_CALLS, TraceResult, TraceRun, TraceSources};
 pub use warm::WarmMemory;

@@ -54,29 +54,7 @@ programs! {
     KeepWarm = "keep_warm",
     /// A program that only exits.
     Tiny = "tiny",
-    /// The least that a time-stamped event can cost.
-    TraceFloor = "trace_floor",
-    /// Calls that nobody traces.
-    TraceCalls = "trace_calls",
-    /// Events of libcasper, which is in the program.
-    CasperEventsStatic = "casper_events_static",
-    /// Calls of functions as `cowlab insert` leaves them; libcasper is in the program.
-    CasperInsertStatic = "casper_insert_static",
-    /// Calls of functions compiled with -finstrument-functions; libcasper is in the program.
-    CasperHooksStatic = "casper_hooks_static",
-    /// As CasperEventsStatic with a shared library, see [`LIBCASPER`].
-    CasperEventsShared = "casper_events_shared",
-    /// As CasperInsertStatic with a shared library.
-    CasperInsertShared = "casper_insert_shared",
-    /// As CasperHooksStatic with a shared library.
-    CasperHooksShared = "casper_hooks_shared",
 }
-
-/// libcasper, for the programs that find it in LD_LIBRARY_PATH by [`LIBCASPER_NAME`].
-pub const LIBCASPER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libcasper.so.1"));
-
-/// The file name by which programs look for it.
-pub const LIBCASPER_NAME: &str = "libcasper.so.1";
 
 impl Program {
     /// The program as a file in memory that can be executed by [`path`].

@@ -145,26 +145,12 @@ impl Runner {
 
     /// Run `program` with `arguments` until it ends.
     pub fn run(&self, program: Program, arguments: &[String]) -> Result<Outcome> {
-        self.run_with(program, arguments, &[])
-    }
-
-    /// The same with more in its environment.
-    pub fn run_with(
-        &self,
-        program: Program,
-        arguments: &[String],
-        environment: &[(&str, &str)],
-    ) -> Result<Outcome> {
         let mut command = Command::new(path(self.file_of(program)?));
-        command.arg0(program.name()).args(arguments).envs(environment.iter().copied());
-        self.run_command(program.name(), command)
-    }
-
-    /// Run `command`, which prints a probe's rows, until it ends. `name` is for messages.
-    pub fn run_command(&self, name: &str, command: Command) -> Result<Outcome> {
+        command.arg0(program.name()).args(arguments);
+        let name = program.name();
         let Timed { outside, start_unix_ns, pid, printed } = self.time_command(name, command)?;
         let printed = String::from_utf8(printed).context("a probe printed what is not text")?;
-        let rows = Rows::decode(&printed).with_context(|| format!("output of {}", name))?;
+        let rows = Rows::decode(&printed).with_context(|| format!("output of {name}"))?;
         Ok(Outcome { rows, outside, start_unix_ns, pid })
     }
 

@@ -9,7 +9,6 @@ use cowlab_schema::fork_sections::{self, ForkSections};
 use cowlab_schema::fork_sweep::{self, DoFork};
 use cowlab_schema::fork_table::{self, ForkTable};
 use cowlab_schema::snapshot::{self, Snapshot};
-use cowlab_schema::trace::{self, Traced};
 use cowlab_schema::{Cell, footprint, redis};
 
 use super::{Cells, FootprintsArgs, RedisArgs, RoundsArgs, RunArgs};
@@ -66,7 +65,6 @@ benches! {
     Command(CommandArgs) = command::BENCH,
     CowCheck(Cells<CowCheck>) = cow_check::BENCH,
     ForkSections(CellArgs<ForkSections>) = fork_sections::BENCH,
-    Trace(CellArgs<Traced>) = trace::BENCH,
 }
 
 /// The flags of a bench whose cell the vocabulary has.

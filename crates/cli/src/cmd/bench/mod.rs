@@ -4,7 +4,6 @@
 mod programs;
 mod redis;
 mod snapshot;
-mod trace;
 
 use anyhow::{Result, bail};
 use cowlab_bench::{
@@ -37,7 +36,6 @@ pub fn run(json: bool, args: &BenchArgs) -> Result<()> {
         Bench::Command(args) => program(common, args),
         Bench::CowCheck(args) => cow_check(common, args),
         Bench::ForkSections(args) => fork_sections(common, args),
-        Bench::Trace(args) => trace::run(common, args),
     }
 }
 
