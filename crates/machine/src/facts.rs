@@ -53,7 +53,7 @@ pub struct Facts {
     /// Mitigations by vulnerability.
     pub mitigations: BTreeMap<String, String>,
     pub load_average: Option<f64>,
-    /// What of document 002's policies and counts the kernel has.
+    /// The patched kernel's policies and counts.
     pub cow: CowSettings,
     pub guest: Guest,
     /// Files that exist but could not be read or understood, one sentence each.

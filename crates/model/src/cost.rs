@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The cost of a fork: document 000's equation,
+//! The cost of a fork: Smith and Maguire's (1988) equation,
 //!
 //! ```text
 //! t(fork) = t(copy one page)·frac·pages + t(page-table entry)·pages + t(new process)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A straight line through points, as document 000 fits it, with what the document leaves out:
+//! A straight line through points, as Smith and Maguire (1988) fit it, with what they leave out:
 //! weights, intervals and residuals.
 
 use serde::{Deserialize, Serialize};

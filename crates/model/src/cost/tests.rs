@@ -9,7 +9,7 @@ fn measured(ns: f64) -> Measured {
     Measured { ns, log_spread: 0.01 }
 }
 
-/// A machine that obeys document 000's equation exactly: 50 µs for a process, 40 ns for an
+/// A machine that obeys Smith and Maguire's (1988) equation exactly: 50 µs for a process, 40 ns for an
 /// entry, 60 ns for its end, 2 µs for a copy and 100 ns for its freeing.
 fn exact() -> MachineProfile {
     let point = |pages: u64| {
