@@ -12,7 +12,6 @@ use cowlab_schema::snapshot::{
 
 use crate::samples::Samples;
 
-/// A metric by round.
 pub type Rounds = BTreeMap<u32, f64>;
 
 fn each_times(plain: &Rounds, case: &Rounds) -> impl Iterator<Item = f64> {

@@ -6,7 +6,6 @@ use cowlab_schema::{Policy, VARIANT};
 
 use crate::samples::Samples;
 
-/// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Configuration<'a> {
     /// The guest's kernel; `None` where there was no guest.
@@ -17,11 +16,9 @@ pub struct Configuration<'a> {
     pub page: u64,
 }
 
-/// Those of some samples.
 #[derive(Debug, Clone)]
 pub struct Configurations<'a> {
     all: Vec<Configuration<'a>>,
-    /// The smallest size of pages.
     pub base_page: u64,
     /// Whether several kernels were booted, so that their names tell something.
     pub kernels: bool,
@@ -33,7 +30,6 @@ impl Configuration<'_> {
         matches!(self.policy, Policy::Off | Policy::Stock)
     }
 
-    /// Its own of some samples.
     pub fn of<'s>(&self, samples: &Samples<'s>) -> Samples<'s> {
         let own = samples.with(POLICY, self.policy).with(PAGE_SIZE_BYTES, self.page);
         self.variant.map_or_else(|| own.clone(), |variant| own.with(VARIANT, variant))
@@ -62,7 +58,6 @@ impl<'a> Configurations<'a> {
         Configurations { all, base_page: pages.first().copied().unwrap_or(4096), kernels }
     }
 
-    /// Each of them.
     pub fn iter(&self) -> impl Iterator<Item = Configuration<'a>> {
         self.all.iter().copied()
     }

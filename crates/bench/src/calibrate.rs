@@ -48,7 +48,6 @@ const REFERENCE_BYTES: u64 = 64 << 20;
 /// What of the machine a calibration may use.
 #[derive(Debug, Clone, Copy)]
 pub struct Scope {
-    /// Size of a base page.
     pub page_size_bytes: u64,
     /// Size of a huge page that may be asked for.
     pub huge_page_bytes: Option<u64>,

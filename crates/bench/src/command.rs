@@ -30,7 +30,6 @@ const COUNTS: [Count; 8] = [
     (command::ALLOCATIONS, |counts| counts.allocations),
 ];
 
-/// One task for each policy.
 pub fn tasks(
     program: &[OsString],
     cells: Vec<Commanded>,

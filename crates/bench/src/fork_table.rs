@@ -11,7 +11,6 @@ use crate::task::{Round, Task};
 /// The name of this benchmark in samples.
 pub const BENCH: &str = fork_table::BENCH.name;
 
-/// Runs that the document averages.
 pub const PAPER_RUNS: u32 = 10;
 
 /// Every method at every size, touched and untouched, `iterations` times each.
@@ -27,7 +26,6 @@ pub fn document_table(iterations: u64) -> Vec<Task> {
     tasks(cells)
 }
 
-/// One task for each of the settings.
 pub fn tasks(settings: impl IntoIterator<Item = ForkTable>) -> Vec<Task> {
     let task = |settings: ForkTable| {
         let name = format!(

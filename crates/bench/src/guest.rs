@@ -11,7 +11,6 @@ use crate::command;
 pub struct Guests {
     /// One a kernel, in the order of their first boots.
     pub environments: Vec<Environment>,
-    /// The samples of all boots.
     pub samples: Vec<Sample>,
     /// What could not be measured in them; each once.
     pub missing: Vec<Missing>,

@@ -7,7 +7,6 @@ use cowlab_schema::{Counting, Pattern, Policy};
 
 use crate::cow_faults::{SIZES_BYTES, repetitions_of};
 
-/// The name of the plan.
 pub const NAME: &str = "pre-copy";
 
 /// The folios that the deepest depth is also measured with.

@@ -14,7 +14,6 @@ use cowlab_store::Sample;
 pub struct Known {
     /// What its last measurement took.
     pub last: Duration,
-    /// What all of them took.
     spent: Duration,
     /// Of each figure that decides, one value a round.
     figures: BTreeMap<(String, Params), Vec<f64>>,

@@ -18,7 +18,6 @@ use crate::family::Family;
 use crate::memory::Memory;
 use crate::pace::{Pace, Share};
 
-/// How often copies are read.
 pub const LOOK: Duration = Duration::from_millis(10);
 /// How often the share that is told is set anew.
 const PACE: Duration = Duration::from_millis(100);
@@ -51,7 +50,6 @@ pub struct Collected {
     /// What telling took: of the processes' time, and of ours.
     pub telling_ns: u64,
     pub reading_ns: u64,
-    /// How long the processes ran.
     pub ran_ns: u64,
     /// Why copies that the kernel makes in system calls were not seen; `None` where they were.
     pub sees_kernel: Option<String>,
@@ -163,7 +161,6 @@ impl Collector {
         self.observer.watch(std::process::id())
     }
 
-    /// Watches this process no longer.
     pub fn leave(&mut self) {
         self.observer.forget(std::process::id());
     }
@@ -328,7 +325,6 @@ impl Collector {
         (self.totals()[0], self.copies.len())
     }
 
-    /// Ends, and names the functions.
     pub fn finish(mut self) -> Collected {
         let _ = self.observer.tell_copies(0, None);
         while self.take() > 0 {}

@@ -64,7 +64,6 @@ impl Member {
     }
 }
 
-/// All processes that are watched.
 #[derive(Default)]
 pub struct Family {
     members: FxHashMap<u32, Member>,

@@ -11,7 +11,6 @@ use rustc_hash::FxHashMap;
 const KEPT_MOST: usize = 64;
 const PAGE_BYTES: usize = 4096;
 
-/// The memory of processes.
 #[derive(Default)]
 pub struct Memory {
     files: FxHashMap<u32, Option<File>>,

@@ -14,7 +14,6 @@ use crate::image::open_file;
 /// A file of more is not read to its end.
 pub(crate) const MOST_BYTES: u64 = 256 << 20;
 
-/// Functions by address.
 #[derive(Debug, Default)]
 pub struct PerfMap {
     /// Address, size, name; sorted. Of two at one address the later one holds.
@@ -54,7 +53,6 @@ impl PerfMap {
         PerfMap::of(lines.filter_map(line))
     }
 
-    /// The function that has an address.
     pub fn name(&self, address: u64) -> Option<&str> {
         let after = self.functions.partition_point(|(start, ..)| *start <= address);
         let (start, bytes, name) = self.functions.get(after.checked_sub(1)?)?;

@@ -11,7 +11,6 @@ use cowlab_schema::Command;
 
 /// Flags by which people name a process, without their hyphens.
 const PROCESS_FLAGS: [&str; 5] = ["pid", "p", "name", "process", "target"];
-/// Verbs that take one.
 const OF_PROCESSES: [&str; 6] = ["explain", "blame", "watch", "sharing", "tend", "footprint"];
 
 /// The same error with our hints, of a program that was called with these words.

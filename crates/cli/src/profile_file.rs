@@ -21,16 +21,12 @@ const USUAL: &str = "usual";
 /// A machine profile with the machine that it is of.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ProfileFile {
-    /// Version of the format.
     pub format: u32,
-    /// The machine.
     pub environment: Environment,
-    /// Its costs.
     pub profile: MachineProfile,
 }
 
 impl ProfileFile {
-    /// The file's bytes.
     pub fn bytes(environment: &Environment, profile: &MachineProfile) -> Result<Vec<u8>> {
         let file = ProfileFile {
             format: FORMAT,
@@ -76,7 +72,6 @@ impl ProfileFile {
 
 /// A machine's costs, and whose they are.
 pub struct Priced {
-    /// The costs.
     pub profile: MachineProfile,
     /// The machine and the file, or that they are usual costs.
     pub by: String,

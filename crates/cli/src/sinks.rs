@@ -17,7 +17,6 @@ use crate::output::{self, JsonDocument};
 
 /// Once it was told to end, a program waits so long for its reader.
 const LAST: Duration = Duration::from_millis(500);
-/// How often it looks.
 const GLANCE: Duration = Duration::from_millis(5);
 
 /// A document of `--json` as one line of many, with its end.

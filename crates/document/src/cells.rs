@@ -28,7 +28,6 @@ pub fn estimate(figure: Option<Estimate>, unit: &str, missing: &str) -> Cell {
     or(figure.map(|e| known(e, unit)), missing)
 }
 
-/// One measurement has no interval.
 fn known(e: Estimate, unit: &str) -> Cell {
     match e.count {
         0 | 1 => Cell::number(e.value, unit),
@@ -41,7 +40,6 @@ pub fn estimate_or_reason(figure: Result<Estimate, &str>, unit: &str) -> Cell {
     figure.map_or_else(|reason| Cell::Missing(reason.to_owned()), |e| known(e, unit))
 }
 
-/// A figure, or why it is missing.
 pub fn number(figure: Option<f64>, unit: &str, missing: &str) -> Cell {
     or(figure.map(|value| Cell::number(value, unit)), missing)
 }

@@ -9,12 +9,10 @@ pub use crate::plot::{Axis, Kind, Plot, Series};
 use crate::fmt;
 use crate::inline::plain;
 
-/// One report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Document {
     /// The first heading.
     pub title: String,
-    /// One sentence under the title.
     pub subtitle: String,
     /// Facts about the run (host, kernel, command line), as name and value.
     pub facts: Vec<(String, String)>,
@@ -25,15 +23,12 @@ pub struct Document {
 /// A heading and what stands under it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Section {
-    /// Anchor, unique in the document.
     pub id: String,
-    /// The heading.
     pub title: String,
     /// The content, in reading order.
     pub blocks: Vec<Block>,
 }
 
-/// One piece of a section.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Block {
@@ -41,9 +36,7 @@ pub enum Block {
     Text(String),
     /// One plain finding, shown as a card.
     Finding(Finding),
-    /// A table, with its CSV.
     Table(Table),
-    /// A plot.
     Plot(Plot),
     /// A drawing that answers to the mouse by itself.
     Drawing(Drawing),
@@ -51,12 +44,9 @@ pub enum Block {
     Note(String),
 }
 
-/// A drawing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Drawing {
-    /// Anchor, unique in the document.
     pub id: String,
-    /// What it shows.
     pub caption: String,
     /// The picture (SVG). It is ours: nothing in it comes from anywhere unescaped.
     #[serde(skip)]
@@ -79,18 +69,14 @@ pub struct Finding {
 pub struct Table {
     /// Anchor, unique in the document, and the CSV's file name.
     pub id: String,
-    /// What the table shows.
     pub caption: String,
-    /// The columns.
     pub columns: Vec<Column>,
     /// The rows, each as long as `columns`.
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// The head of a column.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Column {
-    /// The name, in words.
     pub name: String,
     /// Unit of the raw values, as in metric names: `ns`, `bytes`, `ns_per_page`, `per_s`, …
     pub unit: Option<String>,
@@ -104,20 +90,13 @@ pub struct Column {
 pub enum Cell {
     /// Words; markup as in [`Block::Text`].
     Text(String),
-    /// A figure.
     Number {
-        /// In the column's unit.
         value: f64,
-        /// As people read it.
         text: String,
     },
-    /// A figure with its interval.
     Estimate {
-        /// In the column's unit.
         value: f64,
-        /// Lower end of the interval.
         low: f64,
-        /// Upper end of the interval.
         high: f64,
         /// As people read it: `2.13 µs (2.05 to 2.21)`.
         text: String,
@@ -127,7 +106,6 @@ pub enum Cell {
 }
 
 impl Document {
-    /// An empty document.
     pub fn new(title: impl Into<String>, subtitle: impl Into<String>) -> Self {
         Document { title: title.into(), subtitle: subtitle.into(), ..Self::default() }
     }
@@ -198,7 +176,6 @@ impl Section {
         self.blocks.iter().filter_map(finding).collect()
     }
 
-    /// A section with its blocks.
     pub fn new(id: impl Into<String>, title: impl Into<String>, blocks: Vec<Block>) -> Self {
         Section { id: id.into(), title: title.into(), blocks }
     }
@@ -210,7 +187,6 @@ impl Table {
         Table { id: id.into(), caption: caption.into(), columns, rows: Vec::new() }
     }
 
-    /// Appends a row.
     pub fn push(&mut self, row: Vec<Cell>) {
         debug_assert_eq!(
             row.len(),
@@ -236,7 +212,6 @@ impl Table {
 }
 
 impl Column {
-    /// A column of words.
     pub fn text(name: impl Into<String>) -> Self {
         Column { name: name.into(), unit: None, numeric: false }
     }
@@ -261,7 +236,6 @@ impl Column {
 }
 
 impl Cell {
-    /// Words.
     pub fn text(text: impl Into<String>) -> Self {
         Cell::Text(text.into())
     }
@@ -289,7 +263,6 @@ impl Cell {
         }
     }
 
-    /// What people read.
     pub fn display(&self) -> &str {
         match self {
             Cell::Text(text) | Cell::Number { text, .. } | Cell::Estimate { text, .. } => text,

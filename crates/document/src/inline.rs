@@ -3,7 +3,6 @@
 
 use maud::{Markup, html};
 
-/// A run of words.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Span<'a> {
     Words(&'a str),
@@ -32,7 +31,6 @@ pub(crate) fn spans(text: &str) -> Vec<Span<'_>> {
     spans
 }
 
-/// The runs as HTML.
 pub(super) fn markup(text: &str) -> Markup {
     html! {
         @for span in spans(text) {
@@ -45,7 +43,6 @@ pub(super) fn markup(text: &str) -> Markup {
     }
 }
 
-/// The runs as plain text.
 pub fn plain(text: &str) -> String {
     let words = |span| match span {
         Span::Words(words) | Span::Code(words) | Span::Link { text: words, .. } => words,

@@ -19,12 +19,10 @@ impl<'a, T> Rows<'a, T> {
         Rows { things, table: Table { rows, ..Table::new(id, caption, Vec::new()) } }
     }
 
-    /// The table.
     pub fn table(self) -> Table {
         self.table
     }
 
-    /// A column of any cells.
     pub fn column(mut self, column: Column, cell: impl Fn(&'a T) -> Cell) -> Self {
         self.table.columns.push(column);
         for (row, thing) in self.table.rows.iter_mut().zip(self.things) {
@@ -33,7 +31,6 @@ impl<'a, T> Rows<'a, T> {
         self
     }
 
-    /// Words.
     pub fn text<S: Into<String>>(self, name: &str, text: impl Fn(&'a T) -> S) -> Self {
         self.column(Column::text(name), |thing| Cell::text(text(thing)))
     }
@@ -43,7 +40,6 @@ impl<'a, T> Rows<'a, T> {
         self.column(Column::number(name), cell)
     }
 
-    /// Exact counts.
     pub fn count(self, name: &str, count: impl Fn(&T) -> u64) -> Self {
         self.figure(name, |thing| Cell::count(count(thing)))
     }

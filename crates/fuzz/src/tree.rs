@@ -11,7 +11,6 @@ use tempfile::TempDir;
 
 struct Tree {
     folder: TempDir,
-    /// With their contents.
     files: Vec<(PathBuf, Vec<u8>)>,
 }
 

@@ -21,13 +21,11 @@ use crate::tools;
 /// Linux takes one to two seconds to find that it has no root file system.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What the caller asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AcceleratorChoice {
     /// KVM where it runs a guest, else TCG.
     #[default]
     Auto,
-    /// KVM or an error.
     Kvm,
     /// TCG, also where KVM would work.
     Tcg,
@@ -38,7 +36,6 @@ pub enum AcceleratorChoice {
 /// What became of a guest under KVM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trial {
-    /// It ran and ended.
     Ran,
     /// There is no KVM for this user, and why.
     Unusable(String),

@@ -50,7 +50,6 @@ impl Cache {
         Ok(Cache { root })
     }
 
-    /// Where all of it is.
     pub fn root(&self) -> &Path {
         &self.root
     }

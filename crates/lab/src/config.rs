@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-/// One line of a fragment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
     /// `CONFIG_SMP`.

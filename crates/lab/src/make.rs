@@ -17,7 +17,6 @@ use crate::watch::Watch;
 /// Lines of a compiler's complaint that are shown; all are in the log.
 const SHOWN_LINES: usize = 30;
 
-/// A make in one tree.
 pub struct Make<'a> {
     pub tree: &'a Path,
     /// Where everything that it prints is added.

@@ -96,7 +96,6 @@ impl KernelFolder {
     }
 }
 
-/// A patch's file name.
 pub fn name_of(patch: &Path) -> String {
     patch.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -17,16 +17,12 @@ impl fmt::Display for Interrupted {
 
 impl Error for Interrupted {}
 
-/// Told about progress.
 pub struct Watch<'a> {
-    /// A line for people.
     pub say: &'a dyn Fn(&str),
-    /// Set by a signal handler.
     pub interrupted: &'a AtomicBool,
 }
 
 impl Watch<'_> {
-    /// A line for people.
     pub fn say(&self, what: &str) {
         (self.say)(what);
     }

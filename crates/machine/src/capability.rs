@@ -124,7 +124,6 @@ fn pages(facts: &Facts) -> Vec<Capability> {
     found
 }
 
-/// What could disturb a timing.
 fn quiet(facts: &Facts) -> Vec<Capability> {
     const USED_FOR: &str = "every timing";
     let source = facts.clocksource.as_deref();

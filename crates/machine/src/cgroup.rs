@@ -18,7 +18,6 @@ const V1_UNLIMITED_BYTES: u64 = i64::MAX as u64 - 0xffff;
 pub struct MemoryBound {
     pub file: String,
     pub limit_bytes: u64,
-    /// Including page cache.
     pub usage_bytes: Option<u64>,
     /// Page cache not used recently: charged, but reclaimed before the OOM killer acts.
     pub inactive_file_bytes: Option<u64>,

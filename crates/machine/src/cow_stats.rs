@@ -13,7 +13,6 @@ use crate::policy::settings_now;
 use crate::root::{ReadError, Root};
 
 pub const SYSTEM: &str = "/proc/cow_stats";
-/// For messages.
 pub const PROCESS: &str = "/proc/PID/cow_stats";
 
 /// In ns; quantiles are from the kernel's histogram.

@@ -50,7 +50,6 @@ pub struct Facts {
     /// Whether the kernel can report free pages to the hypervisor, which may take them back.
     pub page_reporting: bool,
     pub clocksource: Option<String>,
-    /// Mitigations by vulnerability.
     pub mitigations: BTreeMap<String, String>,
     pub load_average: Option<f64>,
     /// The patched kernel's policies and counts.

@@ -28,7 +28,6 @@ pub struct Need {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum Limit {
     MemAvailable,
-    /// The file that sets it.
     Cgroup(String),
     /// RLIMIT_AS, for one process.
     AddressSpace,

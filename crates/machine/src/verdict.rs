@@ -12,11 +12,9 @@ use crate::process::ProcessFacts;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// Nothing in the way.
     Ok,
     /// fork works; the writes after it may not.
     Warning,
-    /// fork itself fails.
     WillFail,
 }
 
@@ -25,19 +23,15 @@ pub enum Level {
 pub struct Replication {
     /// rdb_last_cow_size: copied during the last snapshot.
     pub last_cow_bytes: Option<u64>,
-    /// connected_slaves.
     pub replicas: Option<u64>,
     /// Of client-output-buffer-limit's class replica the hard limit; 0 is none.
     pub replica_buffer_bytes: Option<u64>,
-    /// repl-diskless-sync.
     pub diskless: Option<bool>,
     /// maxmemory; 0 is none.
     pub max_memory_bytes: Option<u64>,
-    /// used_memory.
     pub used_memory_bytes: Option<u64>,
 }
 
-/// Room that copies have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Room {
     pub free_bytes: u64,
@@ -47,7 +41,6 @@ pub struct Room {
     pub swap_bytes: u64,
 }
 
-/// A limit on tasks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TaskLimit {
     pub name: String,
@@ -101,7 +94,6 @@ pub enum Finding {
     HiddenCgroup,
     /// Mappings that a child does not get (MADV_DONTFORK), or gets empty (MADV_WIPEONFORK).
     LeftOut { not_inherited_bytes: u64, wiped_bytes: u64 },
-    /// What the stop grows with.
     Entries {
         entries: u64,
         huge_bytes: u64,
@@ -147,7 +139,6 @@ impl Finding {
 /// What one fork of a process would meet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Verdict {
-    /// The worst of all findings.
     pub level: Level,
     /// Worst first.
     #[serde(skip)]

@@ -10,7 +10,6 @@ use crate::Rows;
 
 /// Columns of a metric in its own unit.
 pub(crate) trait OfSamples<T> {
-    /// One of some samples.
     fn metric<'s>(self, name: &str, metric: Metric, samples: impl Fn(&T) -> Samples<'s>) -> Self;
 }
 

@@ -6,7 +6,6 @@ use cowlab_schema::Policy;
 
 use crate::fmt;
 
-/// The names of configurations.
 pub(crate) trait Names {
     /// `, 2 MiB pages`; nothing of base pages.
     fn pages(&self, page: u64) -> String;

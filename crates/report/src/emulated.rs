@@ -28,7 +28,6 @@ pub fn label_document(document: &mut Document, label: &str) {
     }
 }
 
-/// Label those of one section.
 pub(crate) fn label_blocks(blocks: &mut [Block], label: &str) {
     for block in blocks {
         match block {

@@ -5,7 +5,6 @@ use cowlab_store::{Accelerator, RunInfo};
 
 use crate::fmt;
 
-/// What stands under the title.
 pub(crate) fn headline_facts(info: &RunInfo) -> Vec<(String, String)> {
     let mut facts = Vec::new();
     let mut add = |name: &str, value: Option<String>| {

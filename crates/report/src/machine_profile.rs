@@ -8,7 +8,6 @@ use crate::Rows;
 use crate::cells;
 use crate::document::{Cell, Table};
 
-/// Anchor of the table.
 pub(crate) const TABLE: &str = "machine-profile";
 
 /// Every primitive cost, and why one is missing.

@@ -13,7 +13,6 @@ pub enum Accelerator {
     #[default]
     /// No emulation by cowlab: this machine's own kernel.
     Native,
-    /// A guest under KVM.
     Kvm,
     /// A guest under QEMU's TCG: times are not hardware's.
     Tcg,
@@ -39,7 +38,6 @@ pub struct Environment {
     pub host: String,
     /// `x86_64`, `aarch64`.
     pub architecture: String,
-    /// Model name of the CPU.
     pub cpu_model: Option<String>,
     /// CPUs that this process may use.
     pub cpus: u32,
@@ -47,9 +45,7 @@ pub struct Environment {
     pub hypervisor: Option<String>,
     /// `uname -r`.
     pub kernel: String,
-    /// Size of a base page.
     pub page_size_bytes: u64,
-    /// MemTotal.
     pub memory_bytes: Option<u64>,
     /// Size of a PMD-mapped huge page; `None` on a kernel without THP.
     pub thp_size_bytes: Option<u64>,
@@ -61,11 +57,9 @@ pub struct Environment {
     pub mitigations: BTreeMap<String, String>,
     /// `vm.overcommit_memory`.
     pub overcommit_memory: Option<u32>,
-    /// The kernel's clock source.
     pub clocksource: Option<String>,
     /// Load average over one minute when the run began: was the machine quiet?
     pub load_average: Option<f64>,
-    /// How its instructions were executed.
     pub accelerator: Accelerator,
     /// The kernel's build, of one that cowlab built.
     #[serde(default, skip_serializing_if = "Option::is_none")]

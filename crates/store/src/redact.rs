@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Command lines without passwords: runs keep them, and people share runs.
 
-/// What stands for a secret.
 const HIDDEN: &str = "…";
 /// Parts of the names of flags and variables whose values are secrets.
 const SECRET: [&str; 4] = ["pass", "auth", "token", "secret"];

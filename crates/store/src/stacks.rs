@@ -14,22 +14,17 @@ use prost::Message as _;
 
 use crate::pprof::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
 
-/// The file of a run.
 pub const STACKS_FILE: &str = "stacks.pb.gz";
 
 /// No run has more, packed or not.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// What copied pages.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CopyStacks {
-    /// Places in code.
     pub frames: Vec<Frame>,
-    /// The copies, each with its stack.
     pub copies: Vec<Copy>,
 }
 
-/// A place in code.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Frame {
     /// The file that has it; empty of code that a program made itself.
@@ -45,19 +40,14 @@ pub struct Frame {
 pub struct Copy {
     /// CLOCK_MONOTONIC.
     pub time_ns: u64,
-    /// The program's name.
     pub process: String,
-    /// The process.
     pub pid: u32,
-    /// The thread.
     pub tid: u32,
     /// Which side of the fork wrote, as the vocabulary names it.
     pub writer: String,
     /// Since the fork that shared the page; `None` where that was not seen.
     pub since_fork_ns: Option<u64>,
-    /// Where it was written.
     pub address: u64,
-    /// What is mapped there.
     pub mapping: String,
     /// How far from the mapping's beginning.
     pub offset_bytes: Option<u64>,

@@ -12,7 +12,6 @@ use cowlab_observe::{Target, children};
 pub const LOOK: Duration = Duration::from_millis(50);
 /// The longest that the end of a target's children goes unnoticed.
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
-/// Forks whose intervals are remembered.
 const REMEMBERED: usize = 8;
 
 /// A child that shares memory: its pid and start time.
@@ -90,7 +89,6 @@ impl Forks {
         self.count
     }
 
-    /// Children that share its memory.
     pub fn alive(&self) -> usize {
         self.alive.as_ref().map_or(0, BTreeSet::len)
     }

@@ -8,7 +8,6 @@ use cowlab_machine::cgroup::Cgroup;
 use cowlab_machine::{Root, memory};
 use serde::Serialize;
 
-/// Memory as it is now.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Memory {
     pub total_bytes: Option<u64>,
@@ -96,7 +95,6 @@ fn some_total(text: &str) -> Option<Duration> {
     Some(Duration::from_micros(total.parse().ok()?))
 }
 
-/// Why nothing is collapsed now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tight {
@@ -120,7 +118,6 @@ impl Tight {
 /// The machine's memory that is left alone: this share, and so many bytes at least.
 const SPARE_SHARE: f64 = 0.02;
 const SPARE_BYTES: u64 = 64 << 20;
-/// A control group's.
 const GROUP_SHARE: f64 = 0.02;
 const GROUP_BYTES: u64 = 8 << 20;
 /// The share of the time that somebody may wait for memory.

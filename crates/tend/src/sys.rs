@@ -135,7 +135,6 @@ impl OwnRegion {
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// So that there is a page.
     pub(crate) fn write_first_byte(&self) {
         // SAFETY: one byte of memory that is mapped writable and that nobody else has.
         unsafe { self.region.cast::<u8>().write_volatile(1) };

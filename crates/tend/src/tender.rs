@@ -41,7 +41,6 @@ const LONGEST_NO_PAGE_REST: Duration = Duration::from_secs(320);
 const TRIALS: usize = 4;
 /// The part of the time from a look until the next fork in which what it found should be done.
 const PART_OF_INTERVAL: f64 = 0.5;
-/// How one target is tended.
 #[derive(Debug, Clone)]
 pub struct TenderSettings {
     pub rules: Rules,
@@ -53,7 +52,6 @@ pub struct TenderSettings {
     pub only_looks: bool,
 }
 
-/// Tends one process.
 pub struct Tender {
     target: Target,
     /// Locked as long as it is tended; `None` where somebody else has locked it, who tends it, too.
@@ -75,7 +73,6 @@ pub struct Tender {
     waits: Waits,
     /// This step looked, warmed or collapsed, and did not only wait.
     did_work: bool,
-    /// What was done so far.
     pub figures: Figures,
 }
 
@@ -242,7 +239,6 @@ impl Tender {
         plan::plan(&survey.regions, pages, &self.history, self.pass.number, &prices, rules)
     }
 
-    /// Size of a base page.
     pub fn page_bytes(&self) -> u64 {
         rustix::param::page_size() as u64
     }

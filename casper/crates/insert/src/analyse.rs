@@ -23,7 +23,6 @@ struct Found {
     reason: Option<String>,
 }
 
-/// What was found so far.
 struct Search<'a> {
     lexed: &'a Lexed<'a>,
     facts: &'a Facts,

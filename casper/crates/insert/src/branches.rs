@@ -34,7 +34,6 @@ struct Branch {
     done: bool,
 }
 
-/// A source's groups of branches.
 #[derive(Debug)]
 pub struct Branches {
     groups: Vec<Vec<Branch>>,

@@ -52,12 +52,10 @@ const UNFIT_KERNEL: [(&str, &str); 6] = [
 /// Words that the inserted code needs with their own meaning.
 const NEEDED: [&str; 4] = ["struct", "void", "__attribute", "sizeof"];
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Facts {
     /// Macros of this file whose text has brackets without partners: those brackets.
     pub brackets: HashMap<Vec<u8>, String>,
-    /// All macros of this file.
     pub macros: HashSet<Vec<u8>>,
     /// Macros of this file whose text has a block in it.
     pub with_body: HashSet<Vec<u8>>,

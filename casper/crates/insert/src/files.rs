@@ -15,14 +15,10 @@ use crate::select::glob_set;
 use crate::write::{Content, write_all};
 use crate::{Function, instrument};
 
-/// What was found in one file.
 #[derive(Debug, Serialize)]
 pub struct FileReport {
-    /// As it was named.
     pub file: PathBuf,
-    /// Its copy.
     pub copy: PathBuf,
-    /// Its functions.
     pub functions: Vec<Function>,
 }
 
@@ -31,7 +27,6 @@ pub struct FileReport {
 pub struct InsertPlan {
     /// Sources, in the order in which they were named or found.
     pub reports: Vec<FileReport>,
-    /// Files that are copied as they are.
     pub copied: Vec<PathBuf>,
     output: PathBuf,
     contents: BTreeMap<PathBuf, Content>,

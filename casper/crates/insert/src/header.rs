@@ -13,7 +13,6 @@ use crate::parse::{Parser, Text};
 /// A definition's beginning, as far as it is sure.
 #[derive(Debug)]
 pub struct Header {
-    /// Place of the function's name.
     pub name: usize,
     /// Why the function is left alone all the same.
     pub unfit: Option<&'static str>,

@@ -8,27 +8,21 @@ use std::path::{Path, PathBuf};
 use crate::Selection;
 use crate::failure::{Failure, file_error};
 
-/// What to do.
 #[derive(Debug)]
 pub struct InsertSettings {
-    /// Files and directories.
     pub paths: Vec<PathBuf>,
-    /// Where the copies go.
     pub output: PathBuf,
     /// What the sources' places are relative to; by default the directory that holds them all.
     pub root: Option<PathBuf>,
     /// Files of directories to instrument, by their place below the root; all `.c` and `.h` if
     /// there are none. The others are copied as they are.
     pub files: Vec<String>,
-    /// Functions to instrument.
     pub selection: Selection,
 }
 
-/// A file to read.
 pub struct Input {
     /// As the compiler shall call it.
     pub named: PathBuf,
-    /// Where it is.
     pub absolute: PathBuf,
     /// Whether it is C: of a directory, only `.c` and `.h` are.
     pub instrument: bool,

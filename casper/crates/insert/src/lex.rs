@@ -8,16 +8,12 @@ use std::borrow::Cow;
 
 use crate::Error;
 
-/// What a token is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// An identifier or a keyword.
     Word,
-    /// A preprocessing number.
     Number,
     /// A string or a character constant, with its prefix.
     Text,
-    /// A punctuator, digraphs spelled out.
     Punct(&'static str),
     /// A quote without its end, or a byte that C does not know.
     Bad,
@@ -26,7 +22,6 @@ pub enum Kind {
 /// A token, by its bytes in the source.
 #[derive(Debug, Clone, Copy)]
 pub struct Token {
-    /// What it is.
     pub kind: Kind,
     /// First byte.
     pub start: usize,
@@ -54,14 +49,10 @@ pub enum Item {
     Directive(usize),
 }
 
-/// A source in tokens.
 #[derive(Debug)]
 pub struct Lexed<'a> {
-    /// The bytes.
     pub source: &'a [u8],
-    /// Tokens outside directives.
     pub tokens: Vec<Token>,
-    /// Directives.
     pub directives: Vec<Directive>,
     /// Both, in order.
     pub items: Vec<Item>,

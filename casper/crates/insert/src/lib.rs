@@ -26,7 +26,6 @@ pub use crate::inputs::InsertSettings;
 pub use crate::rewrite::{Copy, Insertion, instrument};
 pub use crate::select::{Selection, Target};
 
-/// Largest source, in bytes.
 pub const SOURCE_BYTES_MAX: usize = 64 << 20;
 
 /// What is wrong with one source.
@@ -37,10 +36,8 @@ pub enum Error {
     Syntax {
         /// Physical line, from 1.
         line: u32,
-        /// What is there.
         what: String,
     },
-    /// It is a copy already.
     #[error("line {0}: it was instrumented already; give the original")]
     Instrumented(u32),
     /// It is larger than [`SOURCE_BYTES_MAX`].
@@ -52,9 +49,7 @@ pub enum Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExitKind {
-    /// A return statement.
     Return,
-    /// The end of the body.
     End,
     /// A call of a function that does not return.
     Noreturn,
@@ -65,18 +60,15 @@ pub enum ExitKind {
 pub struct Exit {
     /// Physical line, from 1.
     pub line: u32,
-    /// How.
     pub kind: ExitKind,
 }
 
-/// A function with a body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Function {
     /// Its name, as far as it is known.
     pub name: String,
     /// Line of its name, from 1.
     pub line: u32,
-    /// Line of its closing brace.
     pub end_line: u32,
     /// Lines from the one that its definition begins on (its type, or what comes before that) to
     /// the one of its closing brace, both included, comments and empty lines too.

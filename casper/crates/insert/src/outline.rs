@@ -16,28 +16,21 @@ pub const DEPTH_MAX: usize = 1000;
 pub struct Candidate {
     /// First token of what comes before the brace.
     pub header: usize,
-    /// The brace.
     pub open: usize,
-    /// Its partner.
     pub close: usize,
     /// One of the two is inside a macro.
     pub hidden: bool,
 }
 
-/// A variant, its brackets paired.
 pub struct Stream<'a> {
-    /// Where the tokens are from.
     pub lexed: &'a Lexed<'a>,
-    /// The tokens.
     pub tokens: &'a [usize],
-    /// The variant that they are of.
     pub variant: &'a Variant,
     /// For an opening bracket the place of its partner; otherwise its own place.
     pub partner: Vec<usize>,
 }
 
 impl<'a> Stream<'a> {
-    /// Pair the brackets.
     pub fn new(
         lexed: &'a Lexed<'a>,
         variant: &'a Variant,
@@ -89,7 +82,6 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// The token at a place.
     pub fn token(&self, place: usize) -> &'a Token {
         &self.lexed.tokens[self.tokens[place]]
     }

@@ -75,7 +75,6 @@ pub struct Body {
     pub noreturn_calls: Vec<usize>,
     /// Blocks whose last statement is one of those, or a goto: by their closing brace.
     pub no_end: Vec<usize>,
-    /// Definitions inside it.
     pub nested: Vec<Candidate>,
     /// Whether all of it is C without the help of macros.
     pub parsed: bool,
@@ -83,7 +82,6 @@ pub struct Body {
     pub missing: Vec<usize>,
 }
 
-/// The parser.
 pub struct Parser {
     inner: tree_sitter::Parser,
 }

@@ -9,18 +9,15 @@ use crate::{Error, Function, Selection, Target};
 pub struct Insertion {
     /// Offset in the original before which it stands.
     pub at: usize,
-    /// The text.
     pub text: Vec<u8>,
 }
 
-/// A copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Copy {
     /// All functions found, in order.
     pub functions: Vec<Function>,
     /// What was inserted, in order; nothing where no function is instrumented.
     pub insertions: Vec<Insertion>,
-    /// The copy's bytes.
     pub bytes: Vec<u8>,
 }
 

@@ -5,7 +5,6 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::Function;
 
-/// What the sources belong to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Target {
     /// A program that is linked with libcasper.
@@ -16,7 +15,6 @@ pub enum Target {
     Kernel,
 }
 
-/// What the user selected.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     pub(crate) target: Target,
@@ -25,7 +23,6 @@ pub struct Selection {
     lines_min: u32,
 }
 
-/// Patterns in one set. The error names the pattern.
 pub(crate) fn glob_set(patterns: &[String]) -> Result<GlobSet, globset::Error> {
     let mut set = GlobSetBuilder::new();
     for pattern in patterns {

@@ -8,7 +8,6 @@ use cowlab_casper::record::{CASPER_CLOCK_CYCLES, CASPER_CLOCK_MONOTONIC};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Which clock stamps the events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
     /// The invariant TSC, or arm64's virtual counter.
@@ -20,7 +19,6 @@ pub enum Clock {
 /// The same moment on two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// On the recording's clock.
     pub ticks: u64,
     /// On `CLOCK_MONOTONIC`.
     pub monotonic_ns: u64,
@@ -74,7 +72,6 @@ impl Clock {
         if trusted && agrees_on_every_cpu() { Clock::Cycles } else { Clock::Monotonic }
     }
 
-    /// As a session says it.
     pub fn code(self) -> u32 {
         match self {
             Clock::Cycles => CASPER_CLOCK_CYCLES,

@@ -134,7 +134,6 @@ impl ProbeCost {
         })
     }
 
-    /// Into a trace's header.
     pub fn put(&self, header: &mut casper_file) {
         header.event_ps = self.event_ps;
         header.call_inner_ps = self.call_inner_ps;

@@ -28,7 +28,6 @@ const PROVIDE: Opcode = code::<u32>(CASPER_PROVIDE);
 const TURN: Opcode = code::<u32>(CASPER_TURN);
 const CALIBRATE: Opcode = code::<u32>(CASPER_CALIBRATE);
 
-/// The device's name.
 pub const PATH: &str = "/dev/casper";
 
 /// Open it: one process at a time may, and the kernel forgets the session when that one ends.
@@ -52,7 +51,6 @@ pub fn open(path: &Path) -> Result<File> {
     })
 }
 
-/// Make the session's memory.
 pub fn setup(file: &File, setup: &mut casper_setup) -> Result<()> {
     // SAFETY: SETUP is the code of a structure of this type.
     let result = unsafe { ioctl(file, Updater::<SETUP, casper_setup>::new(setup)) };

@@ -29,11 +29,9 @@ const UNCOMMITTED_MAX: usize = 1 << 16;
 const STREAMS_MAX: u32 = 1_000_000;
 const SUBBUF_HEADER_BYTES: u64 = size_of::<casper_subbuf>() as u64;
 
-/// Where drained records go.
 pub trait Sink {
     /// Records of one sub-buffer, or of a part of it.
     fn data(&mut self, of: &DataChunk, payload: &[u8]);
-    /// Whole metadata entries.
     fn meta(&mut self, _entries: &[u8]) {}
     /// A thread records for the first time.
     fn thread(&mut self, _process: u32, _owner: &Owner) {}
@@ -64,18 +62,15 @@ macro_rules! rule {
     };
 }
 
-/// Empties a session's buffers.
 #[derive(Debug, Default)]
 pub struct Drain {
     streams: Vec<Option<Stream>>,
     totals: Vec<casper_total>,
     scratch: Vec<u8>,
     meta_position: u64,
-    /// Streams that have begun.
     begun: u32,
     /// The first rule that was broken.
     breach: Option<String>,
-    /// The session was closed.
     closed: bool,
     /// Why programs get no more memory.
     no_memory: Option<Error>,
@@ -97,7 +92,6 @@ impl Drain {
         &self.totals
     }
 
-    /// Streams that have begun.
     pub fn streams(&self) -> u32 {
         self.begun
     }
@@ -214,7 +208,6 @@ impl Drain {
         bytes
     }
 
-    /// Pass on committed metadata.
     fn metadata(&mut self, session: &Session, sink: &mut dyn Sink, last: bool) {
         let (start, ready) = session.metadata();
         let header = size_of::<cowlab_casper::record::casper_meta>() as u64;
@@ -424,7 +417,6 @@ fn free(session: &Session, buffer: usize) {
     memory.u32(field!(buffer, state)).store(CASPER_BUFFER_FREE, Ordering::Release);
 }
 
-/// Counters of the whole session.
 pub fn counters(session: &Session) -> Counters {
     Counters {
         no_buffer_events: session.double_word(offset_of!(casper_session, no_buffer_events)),
@@ -441,7 +433,6 @@ pub struct Counters {
     pub no_buffer_events: u64,
     /// Metadata entries that found no room.
     pub lost_meta: u64,
-    /// Processes that entered.
     pub processes: u32,
     /// A program found that the recorder had ended, and gave the memory back.
     pub abandoned: bool,

@@ -26,24 +26,18 @@ pub struct TraceFile {
     trouble: Option<WriteError>,
 }
 
-/// What a recording came to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Events in the trace.
     pub stored_events: u64,
-    /// Buffers were full.
     pub dropped_events: u64,
     /// Buffers were full and their oldest made room.
     pub overwritten_events: u64,
-    /// The disk was full.
     pub disk_lost_events: u64,
-    /// The session's own counters.
     pub counters: Counters,
     /// Streams: what each thread recorded from its first event to its end.
     pub streams: u32,
     /// Which rule of the session's memory a program broke, if one did: it was closed then.
     pub breach: Option<String>,
-    /// Bytes of the trace.
     pub bytes: u64,
 }
 

@@ -27,7 +27,6 @@ pub struct Request {
     entry: usize,
 }
 
-/// Where a user's gate is.
 pub fn path_of_gate(uid: u32) -> PathBuf {
     format!("/dev/shm/casper.{uid}").into()
 }

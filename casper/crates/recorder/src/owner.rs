@@ -20,9 +20,7 @@ pub enum Seen {
 /// A thread, told from a later one of the same number by its start time.
 #[derive(Debug)]
 pub struct Owner {
-    /// Process.
     pub pid: u32,
-    /// Thread.
     pub tid: u32,
     pid_namespace: u64,
     started: Option<u64>,

@@ -22,7 +22,6 @@ const GRACE: Duration = Duration::from_millis(5);
 pub struct Recording {
     /// The memory that programs record into.
     pub session: Session,
-    /// The trace.
     pub file: TraceFile,
     drain: Drain,
     refreshed: Instant,

@@ -33,7 +33,6 @@ use crate::device;
 use crate::keeper::Keeper;
 use crate::target::Target;
 
-/// What a full buffer does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenFull {
     /// Drop what comes, and count it.
@@ -44,10 +43,8 @@ pub enum WhenFull {
     Wait,
 }
 
-/// How to record.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What a full buffer does.
     pub when_full: WhenFull,
     /// Bytes of one thread's ring: a power of two, 64 KiB to 1 GiB.
     pub buffer_bytes: u64,
@@ -63,7 +60,6 @@ pub struct Options {
     pub kernel: Option<Kernel>,
 }
 
-/// What of the kernel to record.
 #[derive(Debug, Clone, Default)]
 pub struct Kernel {
     /// Patterns of the functions to record; none: all that are instrumented.
@@ -103,20 +99,15 @@ pub struct Session {
     file: File,
     memory: SharedMemory,
     keeper: Option<Keeper>,
-    /// The clock of its events.
     pub clock: Clock,
-    /// When it began.
     pub first: Moment,
     /// Random; tells it from others.
     pub id: u64,
-    /// As asked for.
     pub options: Options,
-    /// Bytes of a sub-buffer.
     pub subbuf_bytes: u64,
     /// Inode of this process's pid namespace.
     pub pid_namespace: u64,
     layout: Layout,
-    /// Buffers that have memory.
     buffers_ready: Cell<u32>,
     /// Bytes of metadata that have memory.
     meta_ready: Cell<u64>,
@@ -279,7 +270,6 @@ impl Session {
         Ok(())
     }
 
-    /// The memory.
     pub fn memory(&self) -> &SharedMemory {
         &self.memory
     }
@@ -294,7 +284,6 @@ impl Session {
         (self.layout.meta_offset as usize, self.meta_ready.get())
     }
 
-    /// A word that programs write.
     pub fn word(&self, offset: usize) -> u32 {
         self.memory.u32(offset).load(Ordering::Acquire)
     }
@@ -304,7 +293,6 @@ impl Session {
         self.memory.u64(offset).load(Ordering::Acquire)
     }
 
-    /// Buffers that have memory.
     pub fn buffers_ready(&self) -> u32 {
         self.buffers_ready.get()
     }

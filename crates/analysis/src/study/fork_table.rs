@@ -13,10 +13,8 @@ use super::Study;
 /// Iterations of TLPI's table 28-3 and of its replay.
 pub const PAPER_ITERATIONS: u64 = 100_000;
 
-/// What one process takes.
 #[derive(Debug, Clone, Copy)]
 pub struct Made {
-    /// How it is made.
     pub method: Method,
     /// What the program allocated before.
     pub size_bytes: u64,
@@ -24,17 +22,14 @@ pub struct Made {
     pub touched: bool,
     /// Processes made in a run of the program.
     pub iterations: u64,
-    /// From one to the next.
     pub elapsed_ns: Estimate,
     /// CPU time of the program itself.
     pub cpu_ns: Option<Estimate>,
     /// The same with its children's.
     pub with_children_ns: Option<Estimate>,
-    /// Processes made a second.
     pub rate_per_s: Option<Estimate>,
 }
 
-/// What was measured of a method at a size.
 pub fn made(study: &Study, method: Method, size_bytes: u64, touched: bool) -> Option<Made> {
     let samples = study
         .samples(BENCH)

@@ -39,7 +39,6 @@ const BEGINS: [(&str, Section); 28] = [
     ("copy_process", Section::Rest),
 ];
 
-/// The section that a function begins.
 pub fn begun_by(function: &str) -> Option<Section> {
     BEGINS.iter().find(|(name, _)| *name == function).map(|(_, section)| *section)
 }

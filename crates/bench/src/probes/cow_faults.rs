@@ -39,7 +39,6 @@ pub struct CowFaultsResult {
     pub elapsed_ns: Vec<u64>,
     /// ru_minflt over the writes of every repetition.
     pub minor_faults: Vec<u64>,
-    /// Pages written in every repetition.
     pub pages_written: Vec<u64>,
     /// Each write of the timed repetitions, the time-stamp's cost included.
     pub write_ns: Vec<u64>,

@@ -34,7 +34,6 @@ impl Probe for ForkTable {
 pub struct ForkTableResult {
     /// When it was started, in ns since the Unix epoch.
     pub start_unix_ns: i64,
-    /// Wall-clock time of the loop.
     pub elapsed_ns: u64,
     /// User and system time of the program itself in the loop.
     pub program_cpu_ns: u64,

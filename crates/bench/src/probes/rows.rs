@@ -18,7 +18,6 @@ pub struct Row {
     pub text: Option<String>,
 }
 
-/// All rows of one probe.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rows(Vec<Row>);
 

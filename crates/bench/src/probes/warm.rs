@@ -13,9 +13,7 @@ use crate::probes::runner::{Runner, cannot_start};
 
 /// Free memory that a hypervisor cannot take back until this is dropped.
 pub struct WarmMemory<'a> {
-    /// What touching it took.
     pub touch_ns: u64,
-    /// How many pages were touched.
     pub pages: u64,
     child: Child,
     runner: &'a Runner,

@@ -15,13 +15,11 @@ use crate::task::Recorder;
 const BEFORE_MS: i64 = 200;
 /// … until so long after it, in steps of …
 const AFTER_MS: i64 = 1000;
-/// … this.
 const STEP_MS: i64 = 50;
 
 /// A figure of one, and its name in samples.
 type Figure = (Metric, fn(&Taken) -> Option<u64>);
 
-/// Add a phase's figures.
 pub(super) fn add(out: &mut Recorder, phase: &Phase) {
     let elapsed_ns = phase.elapsed_ns.max(1);
     out.add(names::ELAPSED_NS, elapsed_ns);

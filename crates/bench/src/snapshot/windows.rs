@@ -69,7 +69,6 @@ pub(super) struct Recovery {
     pub(super) normal_per_s: f64,
     /// From the fork's return until the rate had come back; `None`: it never did.
     pub(super) recovery_ns: Option<u64>,
-    /// How long was looked.
     pub(super) looked_ns: u64,
 }
 

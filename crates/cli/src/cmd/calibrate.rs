@@ -11,7 +11,6 @@ use crate::output;
 /// What a round takes on two CPUs of 2 GHz: time, and CPU time of all CPUs.
 const ROUND_S: (f64, f64) = (20.0, 15.5);
 
-/// Run the verb.
 pub fn run(json: bool, args: &CalibrateArgs) -> Result<()> {
     let context = Context::new(&args.run.common(json, false), None)?;
     announce(&context, args.rounds);

@@ -19,7 +19,6 @@ struct DoctorSummary<'a> {
     capabilities: &'a [Capability],
 }
 
-/// Run the verb.
 pub fn run(json: bool, args: &DoctorArgs) -> Result<()> {
     let facts = Facts::probe(&Root::default());
     let capabilities = capability::list(&facts);
@@ -62,7 +61,6 @@ fn available(facts: &Facts) -> String {
     )
 }
 
-/// The machine in a line.
 pub fn machine_title(facts: &Facts) -> String {
     let thp = facts.thp.as_ref().and_then(|thp| thp.enabled.as_deref());
     format!(

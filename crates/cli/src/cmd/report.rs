@@ -16,7 +16,6 @@ use crate::args::ReportArgs;
 use crate::profile_file::{PROFILE_FILE, ProfileFile};
 use crate::{output, run_life};
 
-/// Run the verb.
 pub fn run(json: bool, args: &ReportArgs) -> Result<()> {
     let mut run = Run::read(&args.run)?;
     if args.share.is_some() {
@@ -67,7 +66,6 @@ pub fn run(json: bool, args: &ReportArgs) -> Result<()> {
     }
 }
 
-/// A copy of the run for others.
 fn share(run: &Run, document: &Document, original: &Path, copy: &Path) -> Result<()> {
     let folder = RunFolder::create_at(copy)?;
     run_life::write(&folder, run, document)?;

@@ -12,7 +12,6 @@ use crate::inline;
 
 /// A space at which no line is broken, and that is not cut off; a space where it is shown.
 pub const TIED: char = '\u{e000}';
-/// Between two columns.
 const BETWEEN: u16 = 2;
 
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─'));

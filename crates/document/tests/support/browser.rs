@@ -18,7 +18,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const NAMES: [&str; 4] =
     ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
 
-/// A browser with one page.
 pub(crate) struct Browser {
     child: Child,
     input: ChildStdin,

@@ -19,7 +19,6 @@ use crate::testing::compile;
 use crate::tools;
 use crate::watch::Watch;
 
-/// What installs their libraries.
 const HELP: &str = "run scripts/install kernel-test";
 
 /// Headers of the libraries that selftests use.

@@ -74,7 +74,6 @@ fn among(parent: i32, all: &[Child]) -> Vec<Child> {
     found
 }
 
-/// Every visible process.
 fn all_processes() -> Vec<Child> {
     let names = fs::read_dir("/proc").into_iter().flatten().flatten();
     names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(read).collect()

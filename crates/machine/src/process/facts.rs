@@ -25,7 +25,6 @@ pub struct ProcessFacts {
     pub in_first_user_namespace: Option<bool>,
     pub threads: u64,
     pub virtual_bytes: Option<u64>,
-    /// VmPTE.
     pub page_tables_bytes: Option<u64>,
     /// Page tables that a child's mappings may need.
     pub inherited_tables_bytes: u64,

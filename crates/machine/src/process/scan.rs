@@ -30,7 +30,6 @@ pub struct Region {
     pub start: u64,
     /// Exclusive.
     pub end: u64,
-    /// Those that were asked for.
     pub categories: u64,
 }
 
@@ -40,7 +39,6 @@ pub struct ScanFilter {
     pub all_of: u64,
     /// At least one of these; 0: any page.
     pub any_of: u64,
-    /// The bits that regions report.
     pub returned: u64,
 }
 

@@ -91,7 +91,6 @@ impl Stat {
         Some((number(fields.nth(6)?)?, number(fields.nth(13)?)?))
     }
 
-    /// It waits to be reaped.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x')
     }

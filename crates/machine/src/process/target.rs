@@ -68,7 +68,6 @@ impl Target {
         self.pid
     }
 
-    /// When it was opened.
     pub fn name(&self) -> &str {
         &self.stat.name
     }
@@ -168,7 +167,6 @@ impl Target {
             .map_err(|error| self.failed(file, error.into()))
     }
 
-    /// For messages.
     pub fn path(&self, file: &str) -> PathBuf {
         Path::new("/proc").join(self.pid.to_string()).join(file)
     }

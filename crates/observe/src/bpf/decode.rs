@@ -135,7 +135,6 @@ impl Event {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     pub faults: u64,
-    /// Copies and re-uses.
     pub writes_to_present: u64,
     pub writes_to_absent: u64,
     /// In copies mode, also pages that no fault in user mode asked for.

@@ -34,7 +34,6 @@ pub struct Lost {
     pub events: u64,
     /// Faults that were not read soon enough, in every-fault mode; still counted.
     pub faults: u64,
-    /// Processes beyond the table's size.
     pub processes: u64,
     /// Copies with stacks that were not read soon enough, in copies mode; still counted.
     pub copies: u64,
@@ -49,7 +48,6 @@ pub struct Observer {
     copies: Option<Copies>,
     watched: PerCpuHashMap<MapData, u32, CpuCounts>,
     losses: PerCpuArray<MapData, u64>,
-    /// Keeps the programs attached.
     _programs: Ebpf,
 }
 

@@ -12,7 +12,6 @@ const LONGEST_FORK_NS: u64 = 5 * SECOND_NS;
 /// A child is asked about after its end or exec: once it was noticed, and all pages were read.
 const LONGEST_LOOK_NS: u64 = 60 * SECOND_NS;
 
-/// A process that was made.
 #[derive(Debug, Clone, Copy)]
 struct Child {
     forked_ns: u64,
@@ -21,7 +20,6 @@ struct Child {
     over_ns: Option<u64>,
 }
 
-/// The children that were seen.
 #[derive(Debug, Default)]
 pub(super) struct Births {
     children: HashMap<i32, Child>,

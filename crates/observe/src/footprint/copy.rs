@@ -17,7 +17,6 @@ use super::reading::{Placed, Reading};
 use super::tally::{Changed, Tally};
 use crate::target::Target;
 
-/// Read in one call.
 const CHUNK_BYTES: u64 = 1 << 20;
 
 /// Private pages that are in RAM, with their bytes.

@@ -21,7 +21,6 @@ pub struct WriteFault {
     pub was_present: bool,
 }
 
-/// Where write faults come from.
 pub trait Source {
     /// Tell those of `pid` from now on, and of all that it forks.
     fn watch(&mut self, pid: i32);

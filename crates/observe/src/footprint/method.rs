@@ -8,7 +8,6 @@ use crate::mappings;
 use crate::pagemap::Pagemap;
 use crate::target::Target;
 
-/// What is to be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
     /// A command of ours, held at its forks and ends.

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::tally::REGION_BYTES;
 
-/// A policy of copying ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ahead {
     /// At a write, the next so many pages as well. 1 is document 002's.
@@ -21,7 +20,6 @@ pub struct Hindsight {
     /// First writes of shared pages: a fault and a copy each, without a policy.
     pub writes: u64,
     pub faults: u64,
-    /// Pages copied ahead.
     pub precopied: u64,
     /// Of them, those that were then written: a fault saved each.
     pub hits: u64,

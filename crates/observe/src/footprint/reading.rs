@@ -26,7 +26,6 @@ pub struct Reading {
     pub took_ns: u64,
 }
 
-/// A page with its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placed {
     pub address: u64,
@@ -46,7 +45,6 @@ impl Placed {
         }
     }
 
-    /// In RAM or in swap.
     pub fn is_there(&self) -> bool {
         self.page.is_there()
     }

@@ -42,7 +42,6 @@ pub fn is_bound(key: &Key) -> bool {
     key.method == Method::Exclusive && matches!(key.between, Between::Interval | Between::Marks)
 }
 
-/// Every figure of a run.
 pub fn samples(spans: &Spans, page_bytes: u64, start_unix_ns: i64) -> Vec<Sample> {
     let mut found = Vec::new();
     for (key, sum) in &spans.sums {

@@ -10,17 +10,13 @@ use cowlab_store::without_user;
 
 use super::{Address, Connection};
 
-/// For connecting, and for each answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
 /// The server's process, as it tells itself: a number of its own machine or container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerProcess {
-    /// Its pid there.
     pub pid: u64,
-    /// How long it has run.
     pub uptime_s: u64,
-    /// The program's file.
     pub executable: Option<String>,
 }
 
@@ -31,9 +27,7 @@ pub struct Asked {
     pub process: Option<ServerProcess>,
     /// How long its last fork stopped it, by its own clock (latest_fork_usec); `None` before the first.
     pub last_fork_ns: Option<u64>,
-    /// Its snapshots and replicas.
     pub replication: Replication,
-    /// What it is.
     pub server: Option<Server>,
 }
 

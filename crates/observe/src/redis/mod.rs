@@ -24,19 +24,15 @@ const MOST_BYTES: usize = 1 << 20;
 const MOST_PARTS: usize = 1024;
 const DEEPEST: u32 = 4;
 
-/// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What the address means.
     #[error("{0}")]
     Address(String),
-    /// The connection.
     #[error("{0}")]
     Io(#[from] std::io::Error),
     /// It did not answer in time.
     #[error("no answer within {0} s")]
     Late(u64),
-    /// No answer of this protocol.
     #[error("what answers there speaks another protocol")]
     Foreign,
     /// The server refuses, in its own words.
@@ -44,14 +40,11 @@ pub enum Error {
     Refused(String),
 }
 
-/// An answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
     /// A line or a string; `None` where there is none.
     Text(Option<Vec<u8>>),
-    /// A number.
     Number(i64),
-    /// Several answers.
     Many(Vec<Reply>),
 }
 
@@ -75,12 +68,10 @@ impl Info {
         Info(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
     }
 
-    /// A value's text.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str)
     }
 
-    /// A value that is a number.
     pub fn number(&self, key: &str) -> Option<u64> {
         self.text(key)?.trim().parse().ok()
     }
@@ -94,7 +85,6 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// One more command.
     pub fn add<'a>(&mut self, words: impl ExactSizeIterator<Item = &'a [u8]>) {
         self.bytes.extend(format!("*{}\r\n", words.len()).bytes());
         for word in words {
@@ -106,7 +96,6 @@ impl Pipeline {
     }
 }
 
-/// A connection to a server.
 #[derive(Debug)]
 pub struct Connection {
     socket: OwnedFd,
@@ -168,7 +157,6 @@ impl Connection {
         })
     }
 
-    /// One command's answer.
     pub fn ask(&mut self, words: &[&str]) -> Result<Reply, Error> {
         let mut one = Pipeline::default();
         one.add(words.iter().map(|word| word.as_bytes()));
@@ -182,7 +170,6 @@ impl Connection {
         (0..commands.commands).try_for_each(|_| self.answer().map(drop))
     }
 
-    /// A section of INFO, or all.
     pub fn info(&mut self, section: &str) -> Result<Info, Error> {
         let text = self.ask(&["INFO", section])?.text().ok_or(Error::Foreign)?;
         Ok(Info::parse(&text))

@@ -29,7 +29,6 @@ impl Budget {
         self.debt_ns <= 0.0
     }
 
-    /// A walk took so long.
     pub fn spend(&mut self, cost_ns: u64) {
         self.debt_ns += cost_ns as f64;
     }

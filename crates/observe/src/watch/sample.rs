@@ -41,7 +41,6 @@ pub(super) fn sample(target: &Target) -> Result<Sample, ProcessError> {
     Ok(adder.finish())
 }
 
-/// Adds up runs of pages.
 #[derive(Default)]
 struct Adder {
     regions: BTreeMap<u64, (u32, u32)>,

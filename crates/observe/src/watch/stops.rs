@@ -26,7 +26,6 @@ pub const BOUNDS_NS: [u64; 15] = [
 
 live! {
     "watch";
-    /// The stops of many forks.
     #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
     pub struct Stops {
         /// Forks whose stop is known.
@@ -53,7 +52,6 @@ impl Stops {
         self.buckets[bucket] += 1;
     }
 
-    /// Adds another's, which are older.
     pub(super) fn add_all(&mut self, of: &Stops) {
         self.count += of.count;
         self.sum_ns += of.sum_ns;

@@ -18,7 +18,6 @@ pub use comparison::comparison;
 
 use crate::document::{Block, Document, Section};
 
-/// Anchor of the section.
 pub const SECTION: &str = "footprint";
 
 const TITLE: &str = "What programs write after a fork (Smith & Maguire 1988, section 4)";

@@ -12,12 +12,10 @@ use crate::document::{Cell, Table};
 
 /// Rows shown of a run with many programs.
 const MOST_ROWS: usize = 60;
-/// Rows on one screen.
 const ON_SCREEN: usize = 9;
 /// Rows whose mappings are shown one by one.
 const MOST_PROGRAMS: usize = 6;
 
-/// A metric of a row.
 fn cell(row: &Row, metric: Metric) -> Cell {
     let compared =
         [names::BYTE_WRITE_FRACTION, names::BLOCK_WRITE_FRACTION, names::REMOTE_CHANGED_BYTES];
@@ -135,7 +133,6 @@ pub(super) fn policies(samples: &Samples) -> Option<Table> {
     (!each.is_empty()).then(|| table.table())
 }
 
-/// What the looking cost.
 pub(super) fn cost(samples: &Samples) -> Table {
     let figures = [
         ("one reading of the page tables, median", READING_NS, samples.median(READING_NS)),

@@ -11,7 +11,6 @@ use crate::cells;
 use crate::document::{Block, Cell, Table};
 use crate::fmt::{self, percent};
 
-/// Anchor of the table.
 pub(super) const TABLE: &str = "pre-copy-counts";
 
 const UNTOLD: &str = "this kernel does not tell";
@@ -70,7 +69,6 @@ fn table(measured: &Measured) -> Table {
         .table()
 }
 
-/// A workload under a policy.
 type Case<'a> = (Workload, Policy, Samples<'a>);
 
 /// Each workload under `off` and under each depth.

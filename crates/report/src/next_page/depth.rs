@@ -11,7 +11,6 @@ use crate::cells::{self, MISSING, signed};
 use crate::document::{Axis, Block, Cell, Plot, Series, Table};
 use crate::fmt::{capital, time};
 
-/// Anchor of the table.
 const TABLE: &str = "pre-copy-depths";
 
 const fn threaded(pattern: Pattern) -> Workload {

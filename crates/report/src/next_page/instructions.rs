@@ -17,7 +17,6 @@ use crate::document::{Block, Table};
 use crate::emulated;
 use crate::fmt;
 
-/// Anchor of the table.
 const TABLE: &str = "pre-copy-instructions";
 
 /// Of the table of deferred page tables.
@@ -31,7 +30,6 @@ struct Operation<'a> {
     name: String,
     samples: Samples<'a>,
     metric: Metric,
-    /// What it is counted for.
     each: Option<Metric>,
 }
 
@@ -43,7 +41,6 @@ struct Beside {
     variant: &'static str,
     table: &'static str,
     column: &'static str,
-    /// Of the finding.
     subject: &'static str,
 }
 

@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 use crate::document::{Block, Document, Section};
 use crate::emulated;
 
-/// Anchor of the section.
 pub const SECTION: &str = "pre-copy";
 
 const TITLE: &str = "Copying ahead of a write (next-page study, patched kernel)";
@@ -64,7 +63,6 @@ pub fn document(run: &Run) -> Option<Document> {
     Some(document)
 }
 
-/// The findings as JSON.
 pub fn summary(run: &Run) -> Value {
     json!({ "findings": section(run).map_or_else(Vec::new, |section| section.findings()) })
 }

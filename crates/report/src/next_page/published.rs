@@ -18,7 +18,6 @@ use crate::cells::{self, MISSING};
 use crate::document::{Cell, Table};
 use crate::papers::{self, COW_STUDY, Line};
 
-/// Anchor of the table.
 pub(super) const TABLE: &str = "pre-copy-published";
 
 pub(super) fn table(measured: &Measured) -> Table {

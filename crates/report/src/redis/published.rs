@@ -14,13 +14,10 @@ use crate::configuration::Names as _;
 use crate::document::{Column, Table};
 use crate::papers::{CCOW, Line};
 
-/// Anchor of the table.
 const TABLE: &str = "redis-published";
 
-/// The document's own configuration.
 const OWN: Policy = Policy::CoverageOf(80, 0, Policy::REGION_KB);
 
-/// A figure of one configuration.
 fn figure(measured: &Measured, one: &Configuration, figure: &str) -> Option<f64> {
     let plain = measured.plain(one, CLOSED, Snapshots::Save);
     let own = measured.phase(one, CLOSED, Snapshots::Save);

@@ -16,7 +16,6 @@ use workload::Workload;
 
 use crate::document::{Block, Section};
 
-/// Anchor of the section.
 pub const SECTION: &str = "snapshot";
 
 const TITLE: &str = "A store that takes snapshots (CCoW's microbenchmark)";

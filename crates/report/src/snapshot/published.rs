@@ -14,7 +14,6 @@ use crate::document::{Cell, Column, Table};
 use crate::fmt;
 use crate::papers::{CCOW, Line};
 
-/// Anchor of the table.
 const TABLE: &str = "snapshot-published";
 
 /// The thresholds of its Figure 4, in percent.
@@ -27,7 +26,6 @@ enum Measured {
     Whole(f64),
 }
 
-/// Why there is no fastest.
 const FASTEST: &str = "nothing that copies ahead was measured at this α";
 
 pub(super) fn table(workloads: &[Workload]) -> Table {
@@ -82,7 +80,6 @@ fn same(workloads: &[Workload], at: Option<&Workload>, line: &Line) -> Cell {
     }
 }
 
-/// A figure of one configuration.
 fn figure(workload: &Workload, one: &Configuration, figure: &str) -> Option<Measured> {
     let (plain, case) = (workload.plain(one), workload.case(one));
     let against_plain = |metric: Metric| change(&plain, &case, metric).map(Measured::Rounds);

@@ -53,7 +53,6 @@ impl<'a> Case<'a> {
     }
 }
 
-/// A table of the cases.
 fn rows<'a, 'b>(id: String, caption: String, cases: &'b [Case<'a>]) -> Rows<'b, Case<'a>> {
     Rows::of(id, caption, cases).text("Configuration", |case| case.name.clone())
 }
@@ -159,7 +158,6 @@ fn memory(workload: &Workload, number: usize, cases: &[Case]) -> Table {
         .table()
 }
 
-/// The workload, and how often it forks.
 fn forked(workload: &Workload) -> String {
     let ns = |of: Samples, metric| of.median(metric).map(|ns| fmt::quantity(ns, "ns"));
     let found = |metric| ns(workload.calibration(), metric);

@@ -20,7 +20,6 @@ const NOT_THE_WORKLOADS: [&dyn Field; 6] =
 pub(super) struct Workload<'a> {
     params: Params,
     samples: Samples<'a>,
-    /// Of the runs that fork.
     pub(super) configurations: Configurations<'a>,
 }
 
@@ -55,7 +54,6 @@ impl<'a> Workload<'a> {
         one.of(&self.samples.with(FORKS, Forked::Yes))
     }
 
-    /// What it is compared with.
     pub(super) fn plain(&self, beside: &Configuration) -> Samples<'a> {
         self.configurations.base(beside).map_or_else(Samples::default, |one| self.case(&one))
     }
@@ -75,7 +73,6 @@ impl<'a> Workload<'a> {
         base.map_or_else(Samples::default, |one| self.reference(&one))
     }
 
-    /// The calibration of its interval.
     pub(super) fn calibration(&self) -> Samples<'a> {
         self.samples.with(FORKS, Forked::Once)
     }

@@ -154,7 +154,6 @@ fn points(check: &Check, page: u64) -> Table {
         .table()
 }
 
-/// The check in one sentence.
 pub(super) fn sentence(check: &Check) -> String {
     format!(
         "The model predicts a fork, its writes and its end within {} (median) and {} (19 of 20).",

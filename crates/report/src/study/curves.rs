@@ -7,7 +7,6 @@ use crate::document::{Axis, Block, Plot, Series};
 
 /// Anchor of the plot of fork calls.
 pub(super) const FORK_PLOT: &str = "fork-by-size";
-/// Anchor of the plot of writes.
 pub(super) const WRITE_PLOT: &str = "write-by-size";
 
 /// The curve of a writer and a number of other running threads.

@@ -66,7 +66,6 @@ pub(super) fn worst_point(study: &Study, line: &FractionLine, points: &[Point]) 
     Some(out)
 }
 
-/// A point to explain.
 struct Place<'a> {
     study: &'a Study<'a>,
     line: &'a FractionLine,

@@ -13,7 +13,6 @@ use crate::papers::SMITH;
 /// The fractions whose lines were published.
 pub(super) const PUBLISHED: [f64; 3] = [0.1, 0.5, 0.9];
 
-/// Anchor of the table.
 pub(super) const TABLE: &str = "sweep-published";
 
 /// The two published machines, by the prefix of their rows' ids, with their pages.

@@ -14,7 +14,6 @@ use crate::cells;
 use crate::document::{Axis, Block, Plot, Series};
 use crate::fmt::{size, time};
 
-/// Anchor of the chart.
 const STOPS: &str = "stop-by-size";
 /// From there on the size counts.
 const FROM_BYTES: u64 = 1 << 20;

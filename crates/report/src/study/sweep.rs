@@ -13,7 +13,6 @@ use crate::document::{Axis, Block, Cell, Column, Plot, Section, Series, Table};
 use crate::fmt::{self, heap_size, percent};
 use crate::study::not_available;
 
-/// Anchor of the table of lines.
 pub(super) const LINES_TABLE: &str = "sweep-lines";
 
 pub(super) fn section(study: &Study) -> Section {
@@ -159,7 +158,6 @@ fn r_squared(value: f64) -> Cell {
     Cell::Number { value, text }
 }
 
-/// Real time at every point.
 fn points(study: &Study) -> Table {
     let caption = "Real time of 1000 forks, with 95% intervals";
     let column = |fraction| Column::unit(name(fraction), "ns");
@@ -167,7 +165,6 @@ fn points(study: &Study) -> Table {
     by_fraction("sweep-points", caption, study, column, cell)
 }
 
-/// Forks that were really made.
 fn forks(study: &Study) -> Table {
     let caption = format!(
         "Forks made in each run of the program: where there are fewer than {}, the time was scaled \

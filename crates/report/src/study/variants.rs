@@ -12,7 +12,6 @@ use crate::document::{Block, Section};
 use crate::fmt::{self, size};
 use crate::study::not_available;
 
-/// Anchor of the table.
 pub(super) const TABLE: &str = "variants";
 
 fn described(variant: &Variant) -> String {

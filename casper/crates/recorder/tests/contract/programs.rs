@@ -68,7 +68,6 @@ pub fn program(name: &str) -> PathBuf {
     folder.path().join(name)
 }
 
-/// Counters shared with a program.
 pub struct Counters(pub tempfile::NamedTempFile);
 
 impl Counters {
@@ -173,7 +172,6 @@ impl Sink for Check {
     }
 }
 
-/// A recorded program.
 pub struct Run {
     pub check: Check,
     pub totals: Vec<casper_total>,
@@ -205,7 +203,6 @@ pub fn options(when_full: WhenFull) -> Options {
     Options { when_full, buffer_bytes: 1 << 18, buffers: 256, ..Options::default() }
 }
 
-/// Start a program in a session.
 pub fn start(name: &str, session: &Session, shared: &Counters, arguments: &[&str]) -> Child {
     let mut command = Command::new(program(name));
     command.arg(shared.0.path()).args(arguments).env("CASPER_SESSION", session.path());

@@ -11,7 +11,6 @@ use crate::cmd::doctor::machine_title;
 use crate::diagnosis::Source;
 use crate::profile_file::USUAL_COSTS;
 
-/// All of it.
 pub fn document(facts: &Facts, of: &OverviewSummary) -> Document {
     let mut document = Document::new(machine_title(facts), format!("• {}", answer(of)));
     let mut row = |name: &str, value: String| document.facts.push((name.to_owned(), value));
@@ -47,7 +46,6 @@ pub fn document(facts: &Facts, of: &OverviewSummary) -> Document {
     document
 }
 
-/// The answer in a sentence.
 fn answer(of: &OverviewSummary) -> String {
     let Some(worst) = of.programs.first() else {
         return "No running program was seen to fork.".to_owned();

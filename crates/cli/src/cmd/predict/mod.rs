@@ -38,10 +38,8 @@ struct Answer {
 #[derive(Serialize, Default)]
 #[serde(default)]
 struct PredictSummary<'a> {
-    /// Of sizes.
     #[serde(skip_serializing_if = "Option::is_none")]
     answers: Option<&'a [Answer]>,
-    /// Of a footprint.
     #[serde(skip_serializing_if = "Option::is_none")]
     sentence: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,7 +56,6 @@ impl Answer {
     }
 }
 
-/// Run the verb.
 pub fn run(json: bool, args: &PredictArgs) -> Result<()> {
     let is_run = |word: &&String| Path::new(word).exists() || word.contains('/');
     let (runs, sizes): (Vec<&String>, Vec<&String>) = args.what.iter().partition(is_run);

@@ -19,11 +19,9 @@ use crate::diagnosis::{Costs, choices, mthp, price, words};
 
 /// The forks of a footprint, priced.
 pub struct Footprint {
-    /// The answer.
     pub sentence: String,
     pub costs: Costs,
     title: String,
-    /// What the profile cannot tell.
     notes: Vec<String>,
 }
 
@@ -87,7 +85,6 @@ impl Footprint {
         })
     }
 
-    /// The page of it.
     pub fn document(&self, folder: &str, by: &str, tables: bool) -> Document {
         let mut document = Document::new(self.title.clone(), format!("• {}", self.sentence));
         document.facts.push(("prices".to_owned(), by.to_owned()));

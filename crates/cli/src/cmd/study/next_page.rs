@@ -18,7 +18,6 @@ use crate::measure::{check_cow_faults, finish_as};
 /// The kernels that are counted against each other.
 const COUNTED: [Variant; 2] = [Variant::Plain, Variant::Patched];
 
-/// Boots of each of them.
 const COUNTED_BOOTS: u32 = 3;
 
 /// Rounds, if not said.

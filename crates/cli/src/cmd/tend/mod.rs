@@ -69,7 +69,6 @@ impl TendPlan {
         self.wanted.iter().all(|wanted| matches!(wanted, Wanted::Pid(_)))
     }
 
-    /// Takes up one of them.
     fn tender(&self, args: &TendArgs, pid: i32) -> Result<Tender> {
         let target = Target::open(pid)?;
         let settings = TenderSettings {

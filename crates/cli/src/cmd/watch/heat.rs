@@ -3,7 +3,6 @@
 
 use cowlab_observe::watch::RegionRow;
 
-/// From nothing to everything copied.
 pub const SHADES: [char; 5] = ['·', '░', '▒', '▓', '█'];
 
 /// The share of each cell that is copied. Regions follow each other by address, holes left out, so

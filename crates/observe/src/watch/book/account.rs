@@ -5,7 +5,6 @@ use super::super::frame::{Epoch, Totals};
 use super::super::reading::Reading;
 use super::super::sample::Sample;
 
-/// One process.
 #[derive(Debug, Clone)]
 pub(super) struct Account {
     pub(super) pid: u32,

@@ -12,7 +12,6 @@ use super::*;
 use crate::bpf::{Event, ForkEvent, Happening};
 use crate::watch::frame::Epoch;
 
-/// Larger than any pid.
 const NOBODY: u32 = 1 << 30;
 
 /// A program and all that it starts, which ends with it.

@@ -10,7 +10,6 @@ use crate::document::{Axis, Block, Cell, Plot, Series};
 use crate::papers::COW_STUDY;
 use crate::study::not_available;
 
-/// Anchor of the plot.
 pub(super) const PLOT: &str = "fault-parts";
 
 /// The parts: name, short name, and as they are in the profile.

@@ -11,7 +11,6 @@ use crate::fmt::{self, percent, size, time};
 use crate::machine_profile;
 use crate::study::{curves, not_available, question, stop_chart};
 
-/// The process of the findings.
 const LARGE_BYTES: u64 = 10 << 30;
 
 pub(super) fn blocks(study: &Study) -> Vec<Block> {

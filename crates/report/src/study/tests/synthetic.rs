@@ -63,7 +63,6 @@ pub(super) fn empty() -> Run {
     Run { info, samples: Vec::new() }
 }
 
-/// A run with every bench.
 pub(super) fn full() -> Run {
     let mut run = empty();
     calibration(&mut run);
