@@ -5,7 +5,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cowlab_machine::{ProcessError, Stat};
-use cowlab_schema::Command;
 use strsim::levenshtein;
 
 use super::reading;
