@@ -47,7 +47,6 @@ pub struct Image {
     segments: Vec<Segment>,
     /// Where functions begin, sorted.
     starts: Vec<u64>,
-    /// Where handlers of signals return to.
     signal_returns: Vec<u64>,
 }
 

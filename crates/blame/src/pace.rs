@@ -5,7 +5,6 @@
 pub const BUDGET: f64 = 0.02;
 /// What may be spent beside it, so that programs that run for a moment have stacks at all.
 const ALLOWANCE_NS: f64 = 20e6;
-/// The rarest.
 const EVERY_MOST: u32 = 1 << 16;
 
 /// The share that is told.

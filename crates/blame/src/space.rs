@@ -72,7 +72,6 @@ impl Space {
         Space { mappings, unwinder, code }
     }
 
-    /// The mapping of an address.
     pub fn mapping(&self, address: u64) -> Option<&Mapping> {
         let after = self.mappings.partition_point(|mapping| mapping.range.start <= address);
         let mapping = self.mappings.get(after.checked_sub(1)?)?;

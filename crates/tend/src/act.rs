@@ -86,7 +86,6 @@ pub struct Collapser {
 pub struct Fetch<'a> {
     /// /proc/PID/mem.
     pub memory: &'a File,
-    /// Which of them are there.
     pub pagemap: &'a mut Pagemap,
     /// Its first address.
     pub start: u64,

@@ -13,7 +13,6 @@ use crate::pressure::Tight;
 #[serde(rename_all = "snake_case")]
 pub enum Rest {
     Memory(Tight),
-    /// No huge page is free.
     NoHugePage,
     /// The target's group, or this program's, has no memory left.
     GroupFull,
@@ -55,11 +54,9 @@ pub enum Event {
     Surveyed {
         /// Base pages whose entries a fork would copy.
         small_pages: u64,
-        /// Huge pages.
         huge_regions: u64,
         /// Regions that will be collapsed.
         candidate_regions: u64,
-        /// Regions that are too sparse.
         sparse_regions: u64,
         /// Regions that are left alone for a while.
         backed_off_regions: u64,
@@ -78,7 +75,6 @@ pub enum Event {
     },
     /// No child shares its memory any more.
     Alone { after_ns: u64 },
-    /// All that was to do is done.
     Done {
         /// Regions collapsed since it was looked at.
         collapsed_regions: u64,
@@ -91,7 +87,6 @@ pub enum Event {
 /// What [`Tender::step`] did.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// What there is to tell.
     pub events: Vec<Event>,
     /// When to step again, at the latest.
     pub wait: Duration,

@@ -8,14 +8,12 @@ use crate::region::Region;
 
 /// Surveys that a region is left alone for after its first failure; doubled with each.
 const FIRST_BACK_OFF: u64 = 2;
-/// At most.
 const LONGEST_BACK_OFF: u64 = 256;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Past {
     /// Whether it was huge when it was last looked at or left.
     is_huge: bool,
-    /// Forks that it was huge for.
     forks: u64,
     /// Times that it was found split after a fork.
     splits: u64,
@@ -49,7 +47,6 @@ impl History {
         self.0.get(&start)
     }
 
-    /// It was collapsed in that pass.
     pub fn collapsed(&mut self, start: u64, _pass: u64) {
         self.0.entry(start).or_default().is_huge = true;
     }

@@ -80,7 +80,6 @@ pub enum Haste {
     FirstPass,
     /// At the share of a CPU, and spread over the time that there is.
     Upkeep {
-        /// Regions that are left to do.
         regions_left: u64,
         /// Until all should be done, where that can be told.
         left_ns: Option<u64>,
@@ -90,15 +89,9 @@ pub enum Haste {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// Wait so long and go on.
-    Pause {
-        /// In ns.
-        ns: u64,
-    },
+    Pause { ns: u64 },
     /// It stalls the target longer than it may, again and again: leave it alone for so long.
-    Rest {
-        /// In ns.
-        ns: u64,
-    },
+    Rest { ns: u64 },
 }
 
 /// Share of the target's time that stalls may take: five of 30 ms with nothing between them are one of
@@ -108,7 +101,6 @@ const STALLED_SHARE: f64 = 0.05;
 const MOST_IN_A_ROW: u32 = 5;
 /// The first rest; each that follows without a good collapse between is twice as long.
 const FIRST_REST_NS: u64 = 10_000_000_000;
-/// The longest.
 const LONGEST_REST_NS: u64 = 640_000_000_000;
 
 #[derive(Debug, Clone, PartialEq)]

@@ -64,7 +64,6 @@ pub struct Step {
 pub struct CollapsePlan {
     /// What to do, the best first.
     pub steps: Vec<Step>,
-    /// Regions that are huge already.
     pub huge_regions: u64,
     /// Regions with more absent pages than the rules allow.
     pub sparse_regions: u64,

@@ -71,7 +71,6 @@ pub struct Survey {
     pub regions: Vec<Region>,
     /// Private pages mapped by an entry each, in those regions and everywhere else.
     pub small_pages: u64,
-    /// Regions that are one huge page.
     pub huge_regions: u64,
     pub vmas: Vmas,
     /// Its other threads that ran then: a fork with them costs more.

@@ -155,7 +155,6 @@ fn command(
     }
 }
 
-/// What was collected, as samples.
 pub fn samples(got: &Collected, lasted: Duration, start_unix_ns: i64) -> Vec<Sample> {
     let mut samples = Vec::new();
     let mut add = |metric: Metric, params: &Params, value: f64| {

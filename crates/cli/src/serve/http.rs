@@ -63,7 +63,6 @@ impl Answer {
         Answer { status: 200, kind, text }
     }
 
-    /// Why not.
     pub fn refusal(status: u16, why: &str) -> Answer {
         Answer { status, kind: PLAIN, text: format!("{why}\n") }
     }
@@ -102,7 +101,6 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the port.
     pub fn open(
         address: SocketAddr,
         patience: Patience,
@@ -119,7 +117,6 @@ impl Server {
         Ok(Server { address, wake: Some(wake), thread: Some(thread) })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -190,7 +187,6 @@ fn accept_all(
 struct Connection {
     began: Instant,
     stream: TcpStream,
-    /// Gone when its thread is.
     thread: Weak<()>,
 }
 

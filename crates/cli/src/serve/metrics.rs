@@ -74,7 +74,6 @@ enum Format {
     Text,
 }
 
-/// The metrics as text.
 fn text(families: &[Family], format: Format) -> String {
     let mut out = String::new();
     for family in families {

@@ -6,38 +6,30 @@
 pub enum Event {
     /// It has executed a program, of which nothing has run yet.
     Executed {
-        /// The process.
         pid: i32,
     },
     /// It has forked; the child is stopped as well, and has not run.
     Forked {
-        /// The process.
         pid: i32,
         child: i32,
     },
     /// It made a child that shares its memory (vfork, posix_spawn).
     Spawned {
-        /// The process.
         pid: i32,
     },
     /// A forked child is about to execute a program. That may fail, and come again.
     Executing {
-        /// The process.
         pid: i32,
     },
     /// It has sent itself the signal that marks a moment.
     Marked {
-        /// The process.
         pid: i32,
     },
-    /// It is about to end.
     Ending {
-        /// The process.
         pid: i32,
     },
     /// It has ended, with this wait status; nobody is to be resumed.
     Ended {
-        /// The process.
         pid: i32,
         /// As wait(2) has it.
         status: i32,

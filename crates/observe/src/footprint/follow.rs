@@ -18,7 +18,6 @@ use super::tracer::{Event, Tracer};
 use crate::pagemap::Pagemap;
 use crate::target::Target;
 
-/// A process that is followed.
 struct Process {
     target: Target,
     program: String,

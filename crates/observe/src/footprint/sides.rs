@@ -12,7 +12,6 @@ use crate::target::Target;
 
 /// One of the two processes.
 pub struct Side<'a> {
-    /// The process.
     pub target: &'a Target,
     /// What it has, or had when it was looked at last.
     pub now: &'a Reading,

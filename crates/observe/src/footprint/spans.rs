@@ -21,7 +21,6 @@ use crate::target::Target;
 
 /// A moment of a process, to which later ones are compared.
 pub struct Moment {
-    /// Its pages.
     pub reading: Reading,
     /// The memory that they are of.
     pagemap: Option<Pagemap>,
@@ -228,7 +227,6 @@ pub struct Spans {
     pub reading_ns: Vec<u64>,
     /// How long each copy took.
     pub copy_ns: Vec<u64>,
-    /// Bytes of the largest copy.
     pub copy_bytes: u64,
     /// Time for which somebody was held to be looked at, how often, and the longest of it.
     pub stopped_ns: u64,
@@ -297,7 +295,6 @@ impl Spans {
         }
     }
 
-    /// Notes what a moment cost.
     pub fn note(&mut self, moment: &Moment) {
         self.reading_ns.push(moment.reading.took_ns);
         if let Some(copy) = &moment.copy {

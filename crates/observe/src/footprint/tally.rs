@@ -15,9 +15,7 @@ pub const BLOCK_BYTES: usize = 512;
 /// What happened to one page between two moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fate {
-    /// It was there at the first.
     pub was_there: bool,
-    /// It is there at the second.
     pub is_there: bool,
     /// It was written between them; of a page that was not there before, that it is there at all
     /// means so, but for the page of zeros.
@@ -104,7 +102,6 @@ impl AddAssign for Counts {
 pub struct Region {
     /// The kind that most recently had a page counted in it.
     pub kind: Kind,
-    /// Its pages.
     pub counts: Counts,
 }
 

@@ -55,7 +55,6 @@ impl History {
 pub struct ByKind {
     /// Private memory, which a fork shares.
     pub fork_bytes: Option<u64>,
-    /// Pages of files.
     pub file_bytes: Option<u64>,
     /// Shared memory: MAP_SHARED, /dev/shm, memfd, System V.
     pub shm_bytes: Option<u64>,
@@ -132,9 +131,7 @@ live! {
     }
 }
 
-/// In samples: the process.
 pub const PID: Key<u32> = Key::new("pid", "The process");
-/// In samples: the family's name.
 pub const NAME: Key<Text> = Key::new("name", "The family's name");
 
 pub fn figures() -> Verb {

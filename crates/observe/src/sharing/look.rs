@@ -35,7 +35,6 @@ pub struct Seen {
     pub rollup: Rollup,
     /// RssShmem: shared memory that it maps, private copies of it left out.
     pub shm_bytes: Option<u64>,
-    /// Its private pages.
     pub pages: Pages,
 }
 
@@ -54,7 +53,6 @@ impl Seen {
         (self.pid, self.started_ns)
     }
 
-    /// Whether it is the parent of all.
     pub fn is_parent(&self) -> bool {
         self.parent.is_none()
     }

@@ -65,7 +65,6 @@ impl Book {
         self.accounts.get(&pid).filter(|account| !account.ended).map(|it| it.name.as_str())
     }
 
-    /// When it started, by what names it.
     pub fn start_ticks(&self, pid: u32) -> Option<u64> {
         self.accounts.get(&pid).filter(|account| !account.ended)?.start_ticks
     }

@@ -9,7 +9,6 @@ use serde::Serialize;
 use super::reading::Reading;
 use super::stops::Stops;
 
-/// In samples: the process.
 pub const PID: Key<u32> = Key::new("pid", "The process");
 pub const NAME: Key<Text> = Key::new("name", "Its name");
 
@@ -67,11 +66,9 @@ impl Frame {
 pub struct Sees {
     /// Forks, exits and execs as they happen.
     pub events: bool,
-    /// The stop of a fork.
     pub stops: bool,
     /// Faults by kind, counted in the kernel.
     pub counts: bool,
-    /// What is missing, one sentence each.
     pub missing: Vec<String>,
 }
 
@@ -210,9 +207,7 @@ live! {
 pub struct RegionRow {
     /// Its first address.
     pub start: u64,
-    /// Pages for itself.
     pub private_pages: u32,
-    /// Pages that it shares.
     pub shared_pages: u32,
 }
 
@@ -226,9 +221,7 @@ pub struct MappingRow {
     /// `heap`, `stack`, `anonymous`, `data`, `named`.
     pub kind: String,
     pub name: Option<String>,
-    /// Pages for itself.
     pub private_pages: u64,
-    /// Pages that it shares.
     pub shared_pages: u64,
 }
 

@@ -108,7 +108,6 @@ fn alike(name: &str, all: &[(u32, Stat)]) -> Vec<String> {
     found.into_iter().filter_map(|(_, of)| named(of, all)).collect()
 }
 
-/// A line each, with the pid.
 fn command_lines(of: &[u32]) -> String {
     let line = |pid: &u32| {
         let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

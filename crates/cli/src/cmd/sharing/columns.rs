@@ -57,7 +57,6 @@ fn unless_parent(worker: &Worker, cell: Option<String>) -> Option<String> {
     worker.parent.map_or_else(|| Some(String::new()), |_| cell)
 }
 
-/// What is lost in a minute.
 pub fn a_minute(bytes_per_s: f64) -> String {
     quantity((bytes_per_s * 60.0).round(), "bytes")
 }

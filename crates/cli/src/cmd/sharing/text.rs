@@ -24,7 +24,6 @@ struct Summary<'a> {
     figures: &'a Figures,
 }
 
-/// Prints the only one.
 pub fn only(json: bool, figures: &Figures, at: Timestamp) -> Result<()> {
     if !json {
         return output::text(&page(figures));

@@ -18,7 +18,6 @@ pub struct CpuShare {
 }
 
 impl CpuShare {
-    /// That share of one CPU, from now on.
     pub fn new(share: f64) -> CpuShare {
         let most_ns = SAVED_NS * share;
         let mut budget = Budget::new(share, most_ns);

@@ -19,7 +19,6 @@ use crate::args::TendArgs;
 use crate::diagnosis::{shared_with_children, word_of, worker};
 use crate::output;
 
-/// What was found of one target.
 struct Found {
     /// How it is best named to a verb.
     word: String,

@@ -77,7 +77,6 @@ pub fn progress(json: bool, of: &Figures) -> Result<Option<String>> {
     )))
 }
 
-/// The figures at the end.
 pub fn ended(json: bool, of: &Figures, reason: &str) -> Result<String> {
     if json {
         return Ended::line("ended", reason, of);

@@ -35,7 +35,6 @@ impl Sums {
 
 type Reasons = (&'static str, &'static str, fn(&Figures) -> &BTreeMap<&'static str, u64>);
 
-/// Counters by reason.
 const BY_REASON: [Reasons; 2] = [
     ("cowlab_tend_failed_regions", "Regions that the kernel did not make huge", |of| {
         &of.failed_regions

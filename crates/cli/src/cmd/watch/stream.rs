@@ -7,7 +7,6 @@ use cowlab_store::{Missing, Params, Sample};
 
 use crate::sinks::{json_line, samples as samples_of};
 
-/// The line, with its end.
 pub fn line(frame: &Frame) -> Result<String> {
     let missing: Vec<Missing> = frame
         .sees

@@ -22,7 +22,6 @@ pub enum Sort {
 }
 
 impl Sort {
-    /// Its name on the screen.
     pub fn name(self) -> &'static str {
         match self {
             Sort::Age => "newest",
@@ -51,7 +50,6 @@ pub enum Page {
 /// What is shown and how.
 #[derive(Debug, Default)]
 pub struct View {
-    /// The frame on the screen.
     pub frame: Frame,
     pub paused: bool,
     pub sort: Sort,
@@ -97,7 +95,6 @@ impl View {
         false
     }
 
-    /// The process that is shown.
     pub fn chosen(&self) -> Option<&Process> {
         self.frame.processes.get(*self.order().get(self.process)?)
     }
@@ -120,7 +117,6 @@ impl View {
         order
     }
 
-    /// The children of a process in order.
     pub fn children<'a>(&self, process: &'a Process) -> Vec<&'a ChildRow> {
         let mut children: Vec<&ChildRow> = process.children.iter().collect();
         match self.sort {
