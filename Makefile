@@ -75,12 +75,12 @@ test-kernel: kernels ## of them, the kernels' own tests in a virtual machine
 test-kernel-long: kernels ## all of them, on the kernels debug and traced as well
 	scripts/install kernel-test
 	scripts/install redis
-	$(COWLAB) kernel test --variant plain,patched,debug --time-limit-s 1500
+	$(COWLAB) kernel test --variant plain,patched,debug --guest time_limit_s=1500
 	$(COWLAB) kernel build --variant traced
 	$(COWLAB) kernel test --variant traced --filter casper
-	$(COWLAB) kernel selftests --variant plain,upstream,patched
-	for test in kernel_own kernel_bench kernel_ccow redis snapshot; do COWLAB_TEST_LONG=1 scripts/run-tests $$test || exit 1; done
-	for test in $(ON_DEBUG); do $(COWLAB) kernel selftests --filter $$test \
+	$(COWLAB) kernel test --filter mm/ --variant plain,upstream,patched
+	for test in kernel_own kernel_patches kernel_bench kernel_ccow redis snapshot; do COWLAB_TEST_LONG=1 scripts/run-tests $$test || exit 1; done
+	for test in $(ON_DEBUG); do $(COWLAB) kernel test --filter mm/$$test \
 		--stress-s $(STRESS_S) --variant debug --policy next:16 || exit 1; done
 
 # The kernel's own settings; the sizes of regions and the thresholds of document 003.
@@ -91,7 +91,7 @@ space := $(empty) $(empty)
 
 test-kernel-regions: kernels ## the quick selftests under ccow, and with each size of region and each threshold
 	scripts/install kernel-test
-	$(COWLAB) kernel selftests --quick --variant plain,patched \
+	$(COWLAB) kernel test --filter mm/ --quick --variant plain,patched \
 		--policy $(subst $(space),$(comma),$(REGIONS))
 
 # Of each stressor: 1200 make an hour of vm, fork and mmap.

@@ -40,11 +40,9 @@ for verb in "${all[@]}"; do
 		says out '--json'
 	done
 	refuses 2 "'--spoon'" "${words[@]}" --spoon
-	if [[ $verb != "kernel bench "* ]]; then
-		page=pages/cowlab-${verb// /-}.1
-		[[ -s $page ]] || fail "expected a man page of $verb, saw: $(ls pages)"
-		grep -q '^\.TH' "$page" || fail "$page is no man page"
-	fi
+	page=pages/cowlab-${verb// /-}.1
+	[[ -s $page ]] || fail "expected a man page of $verb, saw: $(ls pages)"
+	grep -q '^\.TH' "$page" || fail "$page is no man page"
 done
 # A destination is --output: no other flag's value is a file or folder that is written.
 for verb in "${all[@]}"; do

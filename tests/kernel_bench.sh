@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
-# kernel bench: refusals before anything is booted; policies that the kernel's counts agree with to
+# bench --kernel: refusals before anything is booted; policies that the kernel's counts agree with to
 # the page; counted instructions; programs; and nothing left after Ctrl-C.
 set -euo pipefail
 # shellcheck source=tests/lib/common.sh
@@ -10,16 +10,18 @@ set -euo pipefail
 export COWLAB_KERNEL=$REPOSITORY/kernel
 # guest ACCELERATOR[,KEY=VALUE…] ARGUMENT…
 guest() {
-	run kernel bench --guest "memory=1GiB,accelerator=$1" "${@:2}"
+	run bench --kernel patched --guest "memory=1GiB,accelerator=$1" "${@:2}"
 }
 
 # What makes no sense is said at once.
-refuses 2 'next:PAGES' kernel bench cow-faults --policy nonsense
-refuses 2 '1\.\.512' kernel bench cow-faults --policy next:513
-refuses 2 'one CPU' kernel bench cow-faults --guest accelerator=icount,cpus=2
+refuses 2 'next:PAGES' bench cow-faults --kernel patched --policy nonsense
+refuses 2 '1\.\.512' bench cow-faults --kernel patched --policy next:513
+refuses 2 'one CPU' bench cow-faults --kernel patched --guest accelerator=icount,cpus=2
+refuses 2 'add --kernel patched' bench cow-faults --guest memory=1GiB
+refuses 2 'boots=0 is not in 1\.\.100' bench cow-faults --kernel patched --guest boots=0
 refuses 2 'policy next: kernels without .* add patched' \
-	kernel bench --variant plain,upstream cow-faults --policy off,next
-refuses 2 'twice' kernel bench --variant patched,patched cow-faults
+	bench --kernel plain,upstream cow-faults --policy off,next
+refuses 2 'twice' bench --kernel patched,patched cow-faults
 if [[ ! -e /proc/sys/vm/cow_precopy ]]; then
 	refuses 1 'no vm\.cow_precopy: boot the patched one with .cowlab kernel boot.' \
 		bench cow-faults --policy next
@@ -27,7 +29,7 @@ fi
 # Nor is anything measured first by a study whose guests cannot be booted.
 printf '#!/bin/bash\nPATH=/nonexistent exec "%s" "$@"\n' "$COWLAB" >bare
 chmod +x bare
-for verb in 'kernel bench cow-faults' 'study next-page'; do
+for verb in 'bench cow-faults --kernel patched' 'study next-page'; do
 	# shellcheck disable=SC2086
 	COWLAB=$PWD/bare refuses 1 'qemu-system-x86_64' $verb
 done
@@ -65,7 +67,7 @@ captions=$(grep -c '^Emulated (TCG): ' text)
 rm -r runs
 
 # Instructions: no times among them, and the same twice.
-guest icount cow-faults --json --boots 2 \
+guest icount,boots=2 cow-faults --json \
 	--policy off --pattern single --size-bytes 1MiB --rounds 1
 is_status 0
 json 'rows | all(.metric | endswith("_ns") | not)' \
@@ -107,7 +109,7 @@ passes report "$folder"
 rm -r runs
 
 # Ctrl-C ends the guest and keeps nothing of a round that was not whole.
-"$COWLAB" kernel bench --guest memory=1GiB,accelerator=tcg cow-faults >/dev/null 2>err &
+"$COWLAB" bench --kernel patched --guest memory=1GiB,accelerator=tcg cow-faults >/dev/null 2>err &
 comes 10 some our_guests
 kill -INT $!
 status=0

@@ -13,7 +13,7 @@ refuses 2 "'20' is not in 0..1" predict 10GiB --write-fraction 20
 refuses 2 "'10 apples' is not a size: write bytes, or 64KiB" predict '10 apples'
 refuses 2 'RUN\|SIZE' predict
 refuses 2 'such as 127.0.0.1:9464' watch --listen 8080
-refuses 2 'choose one of plain, upstream, patched' kernel bench cow-faults --variant foo
+refuses 2 'choose one of plain, upstream, patched' bench cow-faults --kernel foo
 run bench
 is_status 2
 says err 'fork-sweep .*Smith and Maguire'

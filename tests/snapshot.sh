@@ -77,7 +77,7 @@ nothing_kept runs
 # fault or a page that was copied ahead and written. The program's own pages are a few a fork. In make test
 # kernel_ccow.sh asks that.
 if [[ -n ${COWLAB_TEST_LONG:-} ]]; then
-	COWLAB_KERNEL=$REPOSITORY/kernel run --json kernel bench --guest memory=1GiB,accelerator=tcg snapshot \
+	COWLAB_KERNEL=$REPOSITORY/kernel run --json bench --kernel patched --guest memory=1GiB,accelerator=tcg snapshot \
 		--policy off,next:16,next:512:4 --size-bytes 16MiB --zipf-alpha 1.0 --rounds 1
 	is_status 0
 	json 'd.run.environments | distinct("accelerator") == ["tcg"]' \

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
 # build.sh [FILES]: a build as the kernel's is made: make starts shells, which start compilers, and
-# an archive is made of their objects. A workload for `cowlab kernel bench command`.
+# an archive is made of their objects. A workload for `cowlab bench command --kernel patched`.
 set -eu
 
 files=${1:-12}

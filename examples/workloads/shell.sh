@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
 # shell.sh [FORKS]: a shell script as scripts are: subshells, pipes and small programs, each of them
-# a fork. A workload for `cowlab kernel bench command`.
+# a fork. A workload for `cowlab bench command --kernel patched`.
 set -eu
 
 forks=${1:-100}

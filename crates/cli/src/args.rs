@@ -30,8 +30,8 @@ pub use cells::{Cells, base_page_bytes};
 pub use explain::ExplainArgs;
 pub use footprint::FootprintArgs;
 pub use kernel::{
-    GuestArgs, GuestSettings, Kernel, KernelBenchArgs, KernelBootArgs, KernelBuildArgs,
-    KernelFetchArgs, KernelSelftestsArgs, KernelTestArgs, SourceArgs,
+    GuestArgs, GuestSettings, Kernel, KernelBootArgs, KernelBuildArgs, KernelTestArgs, KernelsArgs,
+    SourceArgs,
 };
 pub use predict::PredictArgs;
 pub use programs::FootprintsArgs;
@@ -144,12 +144,6 @@ pub enum Verb {
         /// A topic, or the words of a verb: `kernel build`
         #[arg(value_name = "TOPIC|VERB")]
         words: Vec<String>,
-    },
-    /// Measure what a plan says: what a guest is booted for
-    #[command(hide = true)]
-    Guest {
-        /// The plan, in the folder that the guest shares
-        plan: PathBuf,
     },
     /// Write the man pages into a folder
     #[command(hide = true)]
@@ -284,15 +278,12 @@ mod tests {
         let mut verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).peekable();
         // What takes arguments of its own beside its verbs is one as well.
         let is_verb = verbs.peek().is_none() || command.get_positionals().next().is_some();
-        if is_verb || name == "kernel bench" {
+        if is_verb {
             let own = command.get_arguments().filter(|arg| !arg.is_hide_set());
             let own = own.filter_map(clap::Arg::get_long).filter(|flag| !SHARED.contains(flag));
             slots.push((name.to_owned(), own.count()));
         }
-        // Measurements in guests are those of bench.
-        if name != "kernel bench" {
-            verbs.for_each(|verb| count(verb, format!("{name} {}", verb.get_name()).trim(), slots));
-        }
+        verbs.for_each(|verb| count(verb, format!("{name} {}", verb.get_name()).trim(), slots));
     }
 
     #[test]

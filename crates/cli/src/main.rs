@@ -26,7 +26,6 @@ use cowlab_bench::probes::Interrupted;
 use cowlab_document::usage;
 
 use crate::args::{Cli, Verb};
-use crate::lab::plan::GuestPlan;
 
 fn main() -> ExitCode {
     output::begin("cowlab");
@@ -45,21 +44,15 @@ fn dispatch(matches: &ArgMatches) -> Result<()> {
     let Cli { json, verb } = Cli::from_arg_matches(matches).unwrap_or_else(|error| error.exit());
     let Some(verb) = verb else { return cmd::overview::run(json) };
     match verb {
-        Verb::Guest { plan } => {
-            let words = GuestPlan::read(&plan)?;
-            dispatch(&Cli::command().try_get_matches_from(words).unwrap_or_else(|e| e.exit()))
-        }
         Verb::Study(args) => cmd::study::run(json, &args),
         Verb::Report(args) => cmd::report::run(json, &args),
         Verb::Doctor(args) => cmd::doctor::run(json, &args),
         Verb::Explain(args) => cmd::explain::run(json, &args),
         Verb::Calibrate(args) => cmd::calibrate::run(json, &args),
-        Verb::Bench(args) => cmd::bench::run(json, &args),
-        Verb::Kernel(kernel) => {
-            let (_, own) = matches.subcommand().unwrap_or(("", matches));
-            let (_, own) = own.subcommand().unwrap_or(("", own));
-            cmd::kernel::run(json, &kernel, own)
+        Verb::Bench(args) => {
+            cmd::bench::run(json, &args, matches.subcommand().map_or(matches, |(_, own)| own))
         }
+        Verb::Kernel(kernel) => cmd::kernel::run(json, &kernel),
         Verb::Blame(args) => cmd::blame::run(json, &args),
         Verb::Footprint(args) => cmd::footprint::run(json, &args),
         Verb::Predict(args) => cmd::predict::run(json, &args),

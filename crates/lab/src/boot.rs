@@ -36,16 +36,12 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// A guest that is to be booted.
 pub struct Guest<'a> {
-    /// Its kernel.
     pub image: &'a Path,
-    /// Who executes it.
     pub accelerator: Accelerator,
-    /// Its memory.
     pub memory_bytes: u64,
     /// Whether times are measured in it: it has all of its memory from the beginning, and each
     /// CPU is a thread of the host, whatever this QEMU makes of code that patches itself.
     pub measured: bool,
-    /// Its CPUs.
     pub cpus: u32,
     /// When it is killed.
     pub time_limit: Duration,
@@ -61,7 +57,6 @@ pub struct Guest<'a> {
     pub output: &'a mut (dyn Write + Send),
     /// Where its messages go, as they come, and QEMU's.
     pub messages: &'a mut (dyn Write + Send),
-    /// More for its kernel.
     pub kernel_arguments: &'a [String],
     /// More for QEMU.
     pub qemu_arguments: &'a [OsString],

@@ -58,7 +58,6 @@ impl Variant {
     }
 }
 
-/// What to build.
 pub struct Order<'a> {
     pub variant: Variant,
     /// Of which source; what was fetched last if not given.
@@ -80,9 +79,7 @@ pub struct BuildInfo {
     pub compiler: String,
     /// SHA-256 of its `.config`.
     pub config_sha256: String,
-    /// When it was built.
     pub built: Timestamp,
-    /// How long that took.
     pub duration_s: f64,
 }
 
@@ -113,7 +110,6 @@ pub struct Built {
 }
 
 impl Built {
-    /// The image that boots.
     pub fn image(&self) -> PathBuf {
         self.folder.join("bzImage")
     }

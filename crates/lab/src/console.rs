@@ -74,7 +74,6 @@ pub struct Complaint {
     pub kind: &'static str,
     /// The line's number, from 1.
     pub line: usize,
-    /// The line.
     pub text: String,
 }
 

@@ -4,20 +4,17 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How a case ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// It passed, or failed as it is known to.
     Pass,
-    /// It failed.
     Fail,
     /// It could not be run.
     Skip,
 }
 
 impl Outcome {
-    /// Its name in lists.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Pass => "pass",
@@ -32,7 +29,6 @@ impl Outcome {
 pub struct Case {
     /// Its description, behind those of the tests that it is a part of: `suite/case`.
     pub name: String,
-    /// How it ended.
     pub outcome: Outcome,
     /// What the line says about it: the reason of a skip.
     pub note: Option<String>,

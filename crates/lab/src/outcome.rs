@@ -22,9 +22,7 @@ const SIGNALLED: i32 = 128;
 pub struct TestResult {
     /// Under which circumstances: `next:16`.
     pub batch: String,
-    /// The test.
     pub name: String,
-    /// How it ended.
     pub outcome: Outcome,
     /// Why, where it did not pass.
     pub reason: Option<String>,
@@ -42,9 +40,7 @@ pub struct TestResult {
 /// What a test that was run left behind.
 #[derive(Debug)]
 pub struct Left<'a> {
-    /// Its exit status.
     pub status: i32,
-    /// What it printed.
     pub printed: &'a str,
     /// What the log says about its time.
     pub complaints: &'a [Complaint],

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use cowlab_store::Accelerator;
 
-/// QEMU's program.
 pub const PROGRAM: &str = "qemu-system-x86_64";
 
 /// The machine and CPU of a guest under KVM.
@@ -27,18 +26,14 @@ const ROOT_FLAGS: &str = "version=9p2000.L,trans=virtio,access=any,msize=512000,
 /// What a guest is made of.
 #[derive(Debug, Clone)]
 pub struct Machine<'a> {
-    /// Its kernel.
     pub image: &'a Path,
-    /// Who executes its instructions.
     pub accelerator: Accelerator,
-    /// Its memory.
     pub memory_bytes: u64,
     /// Whether the host gives it all of its memory before it starts, so that a first touch does
     /// not ask the hypervisor below.
     pub preallocated: bool,
     /// Whether TCG executes all CPUs by turns, in one thread.
     pub by_turns: bool,
-    /// Its CPUs.
     pub cpus: u32,
     /// The folder that it may write to, with its first process as `init`.
     pub folder: &'a Path,
@@ -46,7 +41,6 @@ pub struct Machine<'a> {
     pub console: &'a Path,
     /// Whether this terminal is its own.
     pub terminal: bool,
-    /// More for its kernel.
     pub kernel_arguments: &'a [String],
     /// More for QEMU.
     pub qemu_arguments: &'a [OsString],

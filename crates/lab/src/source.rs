@@ -32,12 +32,10 @@ const NEEDED_BYTES: u64 = 2 << 30;
 /// What the folder of a source is called until it is whole.
 const UNPACKING: &str = ".unpacking-";
 
-/// Which source is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceChoice {
     /// Debian's package of a release, as `6.12`.
     Release(String),
-    /// A kernel's tarball.
     Tarball(PathBuf),
 }
 
@@ -64,7 +62,6 @@ pub struct Source {
     pub version: String,
     /// Debian's version of the package, where it came as one.
     pub package: Option<String>,
-    /// SHA-256 of the tarball.
     pub sha256: String,
 }
 

@@ -38,24 +38,18 @@ pub struct Batch {
     pub label: String,
     /// Shell that is run before; if it fails, none of the tests is run, and each has failed.
     pub setup: String,
-    /// The tests.
     pub tests: Vec<Test>,
 }
 
 /// The guest that runs them.
 #[derive(Debug, Clone)]
 pub struct Machine<'a> {
-    /// Its kernel.
     pub image: &'a Path,
-    /// Who executes it.
     pub accelerator: Accelerator,
-    /// Its memory.
     pub memory_bytes: u64,
-    /// Its CPUs.
     pub cpus: u32,
     /// Where outputs and the log are kept.
     pub folder: &'a Path,
-    /// More for its kernel.
     pub kernel_arguments: &'a [String],
 }
 

@@ -17,7 +17,6 @@ pub const BUILD: &[&str] =
 /// Headers of the host that kernel builds compile against (objtool reads ELF).
 const HEADERS: &[&str] = &["libelf.h"];
 
-/// Where a program is.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| is_program(file))

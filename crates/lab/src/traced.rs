@@ -10,7 +10,6 @@ use serde::Deserialize;
 
 use crate::patches::{Changes, KernelFolder};
 
-/// The list.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Traced {

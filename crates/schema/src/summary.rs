@@ -32,7 +32,7 @@ macro_rules! summaries {
 
 /// Every verb that has one.
 pub const SUMMARIES: &[Summary] = summaries! {
-    list "bench", "kernel bench", "study ccow", "study next-page" {
+    list "bench", "study ccow", "study next-page" {
         bench: "the bench",
         params: "its parameters",
         metric: "the metric",
@@ -173,21 +173,12 @@ pub const SUMMARIES: &[Summary] = summaries! {
     one "kernel build" {
         kernels: "each kernel: where it is and what it is built from",
     }
-    one "kernel fetch" {
-        source: "the source",
-        cache: "where it is kept",
-    }
-    one "kernel selftests" {
-        problems: "cases that are worse than stock",
-        sessions: "each guest, with its cases",
-        left_out: "tests that are not run, and why",
-    }
     one "kernel test" {
         passed: "tests that passed",
         failed: "tests that failed",
         skipped: "tests that could not run",
-        worse: "what a later variant does worse than the first",
-        variants: "each kernel, with its tests",
+        problems: "results that are not as expected",
+        sessions: "each kernel under each policy, with its tests",
     }
     one "man" {
         output: "the folder",

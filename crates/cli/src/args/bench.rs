@@ -11,7 +11,7 @@ use cowlab_schema::fork_table::{self, ForkTable};
 use cowlab_schema::snapshot::{self, Snapshot};
 use cowlab_schema::{Cell, footprint, redis};
 
-use super::{Cells, FootprintsArgs, RedisArgs, RoundsArgs, RunArgs};
+use super::{Cells, FootprintsArgs, KernelsArgs, RedisArgs, RoundsArgs, RunArgs};
 
 /// One measurement, and where its run is kept.
 #[derive(Debug, Args)]
@@ -22,6 +22,8 @@ pub struct BenchArgs {
     /// Set the page size's THP setting for this run (needs root) and put it back afterwards
     #[arg(long, global = true)]
     pub set_mthp: bool,
+    #[command(flatten)]
+    pub kernels: KernelsArgs,
     #[command(subcommand)]
     pub bench: Bench,
 }

@@ -9,40 +9,38 @@ use clap::{Args, Subcommand};
 use cowlab_lab::{AcceleratorChoice, SourceChoice, Variant};
 use cowlab_machine::Policy;
 
-use super::{BenchArgs, RunArgs, seconds, size};
+use super::{seconds, size};
 
 /// What is done with the patched kernel.
 #[derive(Debug, Subcommand)]
 pub enum Kernel {
-    /// Get Debian's newest source of a release of Linux into the cache
-    Fetch(KernelFetchArgs),
     /// Build variants of the kernel, unless the cache has them
     Build(KernelBuildArgs),
     /// Run a command, or a shell, in a guest on this machine's files
     Boot(KernelBootArgs),
-    /// Run one measurement, or a program, in a guest and bring its run home
-    Bench(KernelBenchArgs),
-    /// Run the tests of tests/kernel inside a guest
+    /// Run tests inside guests: the project's own, and with --filter mm/ upstream's selftests of mm
     Test(KernelTestArgs),
-    /// Run upstream's selftests of mm and cowlab's own (kernel/selftests.toml) under each policy
-    Selftests(KernelSelftestsArgs),
 }
 
 /// The source of kernels.
 #[derive(Debug, Clone, Args)]
 pub struct SourceArgs {
-    /// A release of Linux (6.12, 7.3, …, from Debian) or a kernel's tarball; by default the last 6.12
-    /// or tarball that was fetched
+    /// A release of Linux (6.12, 7.3, …, from Debian) or a kernel's tarball; by default 6.12. `kernel build` gets the
+    /// newest package of a release that is named
     #[arg(long, value_name = "RELEASE|FILE", global = true)]
     pub source: Option<SourceChoice>,
 }
 
+/// Kernels that are booted in turn for a measurement.
 #[derive(Debug, Args)]
-pub struct KernelFetchArgs {
-    /// A release (6.12, 7.3, …: a package of Debian's), or a kernel's tarball, which is built from
-    /// then on where no source is named; by default 6.12
-    #[arg(long, value_name = "RELEASE|FILE")]
-    pub source: Option<SourceChoice>,
+pub struct KernelsArgs {
+    /// Measure in guests that boot these kernels in turn (plain, upstream, patched, …), instead of on this one
+    #[arg(long, value_name = "VARIANT", value_delimiter = ',', global = true)]
+    pub kernel: Vec<Variant>,
+    #[command(flatten)]
+    pub source: SourceArgs,
+    #[command(flatten)]
+    pub guest: GuestArgs,
 }
 
 #[derive(Debug, Args)]
@@ -65,8 +63,10 @@ pub struct GuestSettings {
     pub cpus: Option<u32>,
     /// Who executes it.
     pub accelerator: AcceleratorChoice,
-    /// It is killed after this time.
+    /// It, or each test in it, is killed after this time.
     pub time_limit_s: Option<f64>,
+    /// How often each kernel is booted.
+    pub boots: Option<u32>,
 }
 
 impl FromStr for GuestSettings {
@@ -92,7 +92,14 @@ impl FromStr for GuestSettings {
                     }
                 }
                 "time_limit_s" => settings.time_limit_s = Some(seconds(value)?),
-                _ => return Err(format!("'{key}': memory, cpus, accelerator or time_limit_s")),
+                "boots" => match value.parse() {
+                    Ok(boots @ 1..=100) => settings.boots = Some(boots),
+                    _ => return Err(format!("boots={value} is not in 1..100")),
+                },
+                _ => {
+                    let known = "memory, cpus, accelerator, time_limit_s or boots";
+                    return Err(format!("'{key}': {known}"));
+                }
             }
         }
         Ok(settings)
@@ -104,7 +111,8 @@ impl FromStr for GuestSettings {
 pub struct GuestArgs {
     /// The guest: memory=SIZE, cpus=N (at most 8), accelerator=auto|kvm|tcg|icount (KVM where a
     /// kernel boots within 20 s, else TCG; icount emulates one CPU and counts instructions),
-    /// time_limit_s=SECONDS after which it is killed
+    /// time_limit_s=SECONDS after which it, or of `kernel test` each test, is killed, and of `bench` boots=N of each
+    /// kernel (2 of several, else 1)
     #[arg(long = "guest", value_name = "KEY=VALUE[,…]", default_value = "", global = true)]
     pub settings: GuestSettings,
 }
@@ -119,7 +127,7 @@ pub struct KernelBootArgs {
     /// This bzImage instead, of a kernel that was built elsewhere
     #[arg(long, value_name = "FILE", conflicts_with_all = ["variant", "source"])]
     pub image: Option<PathBuf>,
-    /// A guest for measurements, as `kernel bench` has: its memory is there before it boots, and an
+    /// A guest for measurements, as `bench --kernel` has: its memory is there before it boots, and an
     /// old QEMU too gives each CPU a thread, where switching tracepoints can kill its kernel
     #[arg(long)]
     pub measured: bool,
@@ -146,65 +154,22 @@ pub struct KernelTestArgs {
     /// The kernels that are tested, each in a boot of its own
     #[arg(long, value_delimiter = ',', default_value = "patched")]
     pub variant: Vec<Variant>,
-    /// Only what takes seconds: tests see COWLAB_QUICK=1
+    /// Only what takes seconds: the project's own tests see COWLAB_QUICK=1
     #[arg(long)]
     pub quick: bool,
-    /// Only tests whose name contains this
+    /// The test of this name, or all with this in their names; upstream's selftests (kernel/selftests.toml) are called
+    /// mm/NAME, and run only if the filter names them
     #[arg(long, value_name = "NAME")]
     pub filter: Option<String>,
-    /// Folder with the tests; by default tests/kernel beside kernel/
+    /// Only the tests in this folder, instead of tests/kernel beside kernel/ and upstream's
     #[arg(long, value_name = "DIR")]
     pub tests: Option<PathBuf>,
-    /// A test is killed after this time
-    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds, allow_negative_numbers = true)]
-    pub time_limit_s: f64,
-    #[command(flatten)]
-    pub guest: GuestArgs,
-}
-
-#[derive(Debug, Args)]
-pub struct KernelSelftestsArgs {
-    #[command(flatten)]
-    pub run: RunArgs,
-    #[command(flatten)]
-    pub source: SourceArgs,
-    /// The kernels that are tested, each in a boot of its own
-    #[arg(long, value_delimiter = ',', default_value = "patched")]
-    pub variant: Vec<Variant>,
-    /// Only what takes seconds
-    #[arg(long)]
-    pub quick: bool,
-    /// Only the test with exactly this name
-    #[arg(long, value_name = "NAME")]
-    pub filter: Option<String>,
-    /// The policies that kernels with research's patches are tested under; plain and upstream have none
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "off,next,next:16,next:512,next:512:4,ccow:0,ccow:80,ccow:100,defer"
-    )]
+    /// The policies that selftests run under on kernels that have them; by default nine
+    #[arg(long, value_delimiter = ',')]
     pub policy: Vec<Policy>,
-    /// Run stress-ng's stressors as well, each for this time
+    /// Run stress-ng's stressors (mm/stress-vm, …) as well, each for this time
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub stress_s: u64,
-    /// Who executes the guests: auto, kvm or tcg; their memory and CPUs are the list's
-    #[arg(long = "guest", value_name = "accelerator=NAME", default_value = "")]
-    pub guest: GuestSettings,
-}
-
-#[derive(Debug, Args)]
-#[command(subcommand_value_name = "NAME", subcommand_help_heading = "Measurements")]
-pub struct KernelBenchArgs {
-    #[command(flatten)]
-    pub source: SourceArgs,
-    /// Which kernel; several are booted in turn, and their samples are in one run
-    #[arg(long, value_delimiter = ',', default_value = "patched", global = true)]
-    pub variant: Vec<Variant>,
-    /// Boots of each kernel; by default 1, or 2 of several kernels
-    #[arg(long, value_name = "N", global = true, value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub boots: Option<u32>,
     #[command(flatten)]
     pub guest: GuestArgs,
-    #[command(flatten)]
-    pub what: BenchArgs,
 }

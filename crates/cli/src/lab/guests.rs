@@ -12,7 +12,7 @@ use cowlab_lab::{AcceleratorChoice, Built, Guest, Variant, boot};
 use cowlab_store::{Accelerator, Missing, Run};
 
 use super::messages::Messages;
-use super::plan::{GuestPlan, Measurement};
+use super::plan::Measurement;
 use super::{GUEST_CPUS, Lab, own_program};
 use crate::args::{Common, GuestSettings};
 use crate::progress::PROGRESS;
@@ -131,11 +131,10 @@ impl Machine<'_> {
         seed: u64,
     ) -> Result<(Option<Run>, Result<()>)> {
         let mut scratch = lab.cache.guest_folder("bench-")?;
-        let output = scratch.path().join(RUNS);
         let name = measurement.verb.join(" ");
-        let plan = GuestPlan { measurement, output, seed }.write(scratch.path())?;
+        let words = measurement.words(&scratch.path().join(RUNS), seed);
         let mut messages = Messages::new(lab.quiet);
-        let status = self.execute(lab, kernel, &plan, scratch.path(), &mut messages);
+        let status = self.execute(lab, kernel, words, scratch.path(), &mut messages);
         messages.finish();
         if let Err(error) = &status {
             // Its log is in there, and the message says so; a guest that never ran has none.
@@ -156,23 +155,19 @@ impl Machine<'_> {
         Ok((run, ended))
     }
 
-    /// The status of a guest's cowlab, which does what the plan in `folder` says.
+    /// The status of a guest's cowlab, which is told `words`.
     fn execute(
         &self,
         lab: &Lab,
         kernel: &str,
-        plan: &Path,
+        words: Vec<OsString>,
         folder: &Path,
         messages: &mut Messages,
     ) -> Result<u8> {
         let program = own_program(folder)?;
-        let command: [OsString; 5] = [
-            "env".into(),
-            format!("{PROGRESS}=1").into(),
-            program.into(),
-            "guest".into(),
-            plan.into(),
-        ];
+        let mut command: Vec<OsString> =
+            vec!["env".into(), format!("{PROGRESS}=1").into(), program.into()];
+        command.extend(words);
         let cpus = if self.accelerator == Accelerator::Icount { 1 } else { GUEST_CPUS };
         let limit_s = self.settings.time_limit_s.unwrap_or(MEASURED_LIMIT_S);
         let mut ignored = std::io::sink();

@@ -15,16 +15,33 @@ use cowlab_lab::source::Source;
 use cowlab_lab::{
     AcceleratorChoice, Built, Cache, KernelFolder, Order, SourceChoice, Variant, Watch, accelerator,
 };
+use cowlab_machine::Policy;
 use cowlab_store::Accelerator;
 
 use crate::args::SourceArgs;
 use crate::output;
 use crate::signals;
+use crate::usage::WrongUsage;
 
 /// Memory of a guest that nobody measures in.
 pub const GUEST_BYTES: u64 = 4 << 30;
 /// CPUs of a guest.
 pub const GUEST_CPUS: u32 = 2;
+
+/// Refuse policies that were asked for where no kernel has any.
+pub fn check_policies(asked: &[Policy], kernels: &[Variant]) -> Result<()> {
+    let of_every_kernel = |policy: &&Policy| matches!(policy, Policy::Off | Policy::Stock);
+    match asked.iter().find(|policy| !of_every_kernel(policy)) {
+        Some(policy) if !kernels.iter().any(|variant| variant.has_policies()) => {
+            Err(WrongUsage(format!(
+                "policy {policy}: kernels without research's patches have no policies: add patched \
+                 to the kernels"
+            ))
+            .into())
+        }
+        _ => Ok(()),
+    }
+}
 
 /// This program's file, for a guest: a copy in `folder`, if its file was replaced since it began.
 pub fn own_program(folder: &Path) -> Result<PathBuf> {

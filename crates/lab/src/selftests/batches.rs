@@ -130,14 +130,15 @@ mod tests {
             batch.tests.iter().map(|test| test.name.clone()).collect()
         };
         let all = batches(&list, &tests, &order).unwrap();
-        assert_eq!(all.iter().map(names).collect::<Vec<_>>(), [vec!["a", "b", "c"], vec!["a"]]);
+        let expected = [vec!["mm/a", "mm/b", "mm/c"], vec!["mm/a"]];
+        assert_eq!(all.iter().map(names).collect::<Vec<_>>(), expected);
         assert!(all[1].setup.contains(SETTINGS), "{}", all[1].setup);
         assert_eq!(all[1].tests[0].command.last().unwrap(), "sh -c 'exit 3'");
         let upstream = batches(&list, &tests, &Order { policies: &[], ..order }).unwrap();
-        assert_eq!(upstream.iter().map(names).collect::<Vec<_>>(), [vec!["a", "c"]]);
+        assert_eq!(upstream.iter().map(names).collect::<Vec<_>>(), [vec!["mm/a", "mm/c"]]);
         let plain = Order { policies: &[], upstream: false, ..order };
         let plain = batches(&list, &tests, &plain).unwrap();
-        assert_eq!(plain.iter().map(names).collect::<Vec<_>>(), [vec!["a"]]);
+        assert_eq!(plain.iter().map(names).collect::<Vec<_>>(), [vec!["mm/a"]]);
         assert!(plain[0].setup.contains("'SETTINGS='"), "{}", plain[0].setup);
     }
 }

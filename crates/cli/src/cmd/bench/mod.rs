@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `bench NAME`: one measurement over the product of its parameters.
 
+mod guests;
 mod programs;
 mod redis;
 mod snapshot;
 
 use anyhow::{Result, bail};
+use clap::ArgMatches;
 use cowlab_bench::{
     Rounds, command, cow_check as checks, cow_faults, fork_sections as sections, fork_sweep,
     fork_table,
@@ -24,7 +26,11 @@ use crate::measure::{check_cow_faults, finish};
 use crate::usage::WrongUsage;
 
 /// Run the verb.
-pub fn run(json: bool, args: &BenchArgs) -> Result<()> {
+pub fn run(json: bool, args: &BenchArgs, matches: &ArgMatches) -> Result<()> {
+    if !args.kernels.kernel.is_empty() {
+        return guests::run(json, args, matches);
+    }
+    guests::check_unused(args)?;
     let common = &args.run.common(json, args.set_mthp);
     match &args.bench {
         Bench::ForkSweep(args) => fork_sweep(common, args),

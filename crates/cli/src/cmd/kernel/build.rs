@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
-use cowlab_lab::Built;
 use cowlab_lab::build::BuildInfo;
+use cowlab_lab::{Built, SourceChoice, source};
 use serde::Serialize;
 
 use crate::args::KernelBuildArgs;
@@ -28,6 +28,9 @@ struct One<'a> {
 /// Run the verb.
 pub fn run(json: bool, args: &KernelBuildArgs) -> Result<()> {
     let lab = Lab::open(json)?.of(&args.source);
+    if let Some(SourceChoice::Release(release)) = &args.source.source {
+        source::fetch(&lab.cache, release, &|what| lab.say(what))?;
+    }
     let mut all = Vec::new();
     for variant in &args.variant {
         let built =

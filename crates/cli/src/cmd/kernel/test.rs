@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `kernel test`: the tests of tests/kernel inside a guest, one boot a variant.
+//! `kernel test`: tests inside guests, one boot a kernel: the project's own (tests/kernel) and, where the filter names
+//! them, upstream's selftests of mm (kernel/selftests.toml), on kernels with policies under each.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,116 +8,217 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use cowlab_lab::ktap::Outcome;
-use cowlab_lab::outcome::{Difference, TestResult, compare};
+use cowlab_lab::outcome::TestResult;
+use cowlab_lab::selftests::batches::{Order, batches};
+use cowlab_lab::selftests::{self, List, Problem, add_plain_output, review};
 use cowlab_lab::testing::{Batch, Machine, Test, compile, run as run_batches};
-use cowlab_lab::{Variant, boot};
+use cowlab_lab::{Built, Variant, boot};
+use cowlab_machine::Policy;
 use serde::Serialize;
 
 use crate::args::KernelTestArgs;
-use crate::lab::{GUEST_BYTES, GUEST_CPUS, Lab, own_program};
+use crate::lab::{GUEST_BYTES, GUEST_CPUS, Lab, check_policies, own_program};
 use crate::output;
+
+/// What selftests run under, where nothing else is asked.
+const POLICIES: [&str; 9] =
+    ["off", "next", "next:16", "next:512", "next:512:4", "ccow:0", "ccow:80", "ccow:100", "defer"];
+
+/// A test of the project's own is killed after this time, where nothing else is asked.
+const LIMIT_S: f64 = 600.0;
 
 #[derive(Serialize)]
 struct TestSummary<'a> {
     passed: usize,
     failed: usize,
     skipped: usize,
-    /// Passes of the first variant that a later one lacks, and failures that only that has.
-    worse: &'a [Difference],
-    variants: Vec<Tested>,
+    problems: &'a [Problem],
+    sessions: &'a [Session],
 }
 
+/// The results of one kernel under one policy.
 #[derive(Serialize)]
-struct Tested {
+struct Session {
+    /// The kernel, and the policy if it has any.
+    on: String,
     variant: Variant,
     /// Outputs and the guest's log.
     folder: PathBuf,
     results: Vec<TestResult>,
 }
 
+/// What is run.
+struct Chosen<'a> {
+    own: Vec<Test>,
+    list: &'a List,
+    selftests: Vec<&'a selftests::Test>,
+    /// The folder with the selftests' programs, if any is run.
+    programs: Option<PathBuf>,
+}
+
 /// Run the verb.
 pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
     let lab = Lab::open(json)?.of(&args.source);
+    check_policies(&args.policy, &args.variant)?;
     boot::check_tools()?;
-    let folder = match &args.tests {
-        Some(folder) => folder.clone(),
-        None => lab.kernel()?.path().join("../tests/kernel"),
-    };
-    let files = find(&folder, args)?;
     // Programs and outputs of one cowlab at a time.
     let _lock = lab.cache.lock("test", || lab.say("another cowlab tests a kernel: waiting"))?;
-    let programs = lab.cache.folder("tests")?;
-    let tests = prepared(&files, &programs, args)?;
-    // For tests/kernel/kunit.sh: those tests are run by the kernel itself, at boot.
-    let own_arguments = vec!["kunit.enable=1".to_owned()];
-    let accelerator =
-        lab.accelerator(args.guest.settings.accelerator, || lab.image(&args.variant))?;
-    let mut all = Vec::new();
+    let list = match args.tests {
+        Some(_) => List::default(),
+        None => List::read(&lab.kernel()?.file("selftests.toml"))?,
+    };
+    let chosen = choose(&lab, args, &list)?;
+    let settings = &args.guest.settings;
+    let accelerator = lab.accelerator(settings.accelerator, || lab.image(&args.variant))?;
+    let of_list = chosen.programs.is_some();
+    let memory_bytes = if of_list { list.guest.memory_mib << 20 } else { GUEST_BYTES };
+    let cpus = if of_list { list.guest.cpus } else { GUEST_CPUS };
+    let mut sessions = Vec::new();
     for variant in &args.variant {
         let built = lab.built(*variant)?;
         let folder = lab.cache.folder(&format!("test/{}", built.info.name()))?;
+        let batches = batches_of(args, &chosen, &built, &folder)?;
         let mut kernel_arguments = built.words();
-        kernel_arguments.extend_from_slice(&own_arguments);
-        let batch = Batch { label: String::new(), setup: String::new(), tests: tests.clone() };
+        // For tests/kernel/kunit.sh: those tests are run by the kernel itself, at boot.
+        kernel_arguments.push("kunit.enable=1".to_owned());
+        kernel_arguments
+            .extend(of_list.then_some(&list.guest.kernel_arguments).into_iter().flatten().cloned());
         let machine = Machine {
             image: &built.image(),
             accelerator,
-            memory_bytes: args.guest.settings.memory_bytes.unwrap_or(GUEST_BYTES),
-            cpus: args.guest.settings.cpus.unwrap_or(GUEST_CPUS),
+            memory_bytes: settings.memory_bytes.unwrap_or(memory_bytes),
+            cpus: settings.cpus.unwrap_or(cpus),
             folder: &folder,
             kernel_arguments: &kernel_arguments,
         };
         let done = |name: &str| lab.say(&format!("{variant}: {name}"));
-        let results = lab.watched(|watch| run_batches(&[batch], &machine, &done, watch))?;
-        all.push(Tested { variant: *variant, folder, results });
+        let mut results = lab.watched(|watch| run_batches(&batches, &machine, &done, watch))?;
+        add_plain_output(&mut results, &folder);
+        sessions.append(&mut sessions_of(*variant, &folder, results));
     }
-    let worse: Vec<Difference> =
-        all.iter().skip(1).flat_map(|tested| compare(&all[0].results, &tested.results)).collect();
-    let count = |outcome| {
-        let results = all.iter().flat_map(|tested| &tested.results);
-        results.filter(|result| result.outcome == outcome).count()
+    if sessions.is_empty() {
+        bail!("nothing was run: none of the chosen tests is for the chosen kernels (--variant)");
+    }
+    let plain = sessions.iter().find(|session| session.on == Variant::Plain.name());
+    let plain = plain.map(|session| session.results.as_slice());
+    let review_of = |session: &Session| {
+        let plain = plain.filter(|_| session.variant != Variant::Plain);
+        review(&list, &session.on, &session.results, plain)
     };
-    let (passed, failed, skipped) =
-        (count(Outcome::Pass), count(Outcome::Fail), count(Outcome::Skip));
-    let text = text(&all);
+    let problems: Vec<Problem> = sessions.iter().flat_map(review_of).collect();
     if json {
-        output::json_of(
-            TestSummary { passed, failed, skipped, worse: &worse, variants: all },
-            &[],
-            &[],
-        )?;
+        let count = |outcome| {
+            let results = sessions.iter().flat_map(|session| &session.results);
+            results.filter(|result| result.outcome == outcome).count()
+        };
+        let summary = TestSummary {
+            passed: count(Outcome::Pass),
+            failed: count(Outcome::Fail),
+            skipped: count(Outcome::Skip),
+            problems: &problems,
+            sessions: &sessions,
+        };
+        output::json_of(summary, &[], &[])?;
     } else {
-        output::print(&text)?;
+        output::print(&text(&sessions, &problems))?;
     }
-    for one in &worse {
-        lab.say(&format!("worse than with the first variant: {}", one.name));
-    }
-    if failed > 0 || !worse.is_empty() {
-        bail!("{failed} of {} tests failed", passed + failed + skipped);
+    if !problems.is_empty() {
+        bail!("{} results are not as expected", problems.len());
     }
     Ok(())
 }
 
-/// The tests in `folder` that the filter matches: executable files, and C files. Sorted.
-fn find(folder: &Path, args: &KernelTestArgs) -> Result<Vec<PathBuf>> {
+/// The tests that the filter means: the one of exactly that name, else all with it in their names. Without one, the
+/// project's own.
+fn choose<'a>(lab: &Lab, args: &KernelTestArgs, list: &'a List) -> Result<Chosen<'a>> {
+    let folder = match &args.tests {
+        Some(folder) => folder.clone(),
+        None => lab.kernel()?.path().join("../tests/kernel"),
+    };
     let cannot = || format!("cannot read the tests in {}", folder.display());
     let folder = folder.canonicalize().with_context(cannot)?;
     let mut files = Vec::new();
     for entry in fs::read_dir(&folder).with_context(cannot)? {
         let file = entry?.path();
-        let is_meant = args.filter.as_ref().is_none_or(|filter| name(&file).contains(filter));
-        if is_meant && (is_c(&file) || is_executable(&file)?) {
+        if is_c(&file) || is_executable(&file)? {
             files.push(file);
         }
     }
     files.sort();
-    if files.is_empty() {
-        match &args.filter {
-            Some(filter) => bail!("no test in {} has '{filter}' in its name", folder.display()),
-            None => bail!("{} has no tests", folder.display()),
+    let mut selftests = Vec::new();
+    if let Some(filter) = &args.filter {
+        selftests = list.choose(filter, args.quick, args.stress_s);
+        let is_exact = |file: &&PathBuf| name(file) == *filter;
+        match files.iter().find(is_exact).cloned() {
+            Some(file) => (files, selftests) = (vec![file], Vec::new()),
+            None if selftests.iter().any(|test| test.name == *filter) => files.clear(),
+            None => files.retain(|file| name(file).contains(filter)),
+        }
+        if files.is_empty() && selftests.is_empty() {
+            bail!("no test in {} has '{filter}' in its name", folder.display());
+        }
+    } else if files.is_empty() {
+        bail!("{} has no tests", folder.display());
+    }
+    let mut programs = None;
+    if !selftests.is_empty() {
+        let source = lab.source()?;
+        selftests.retain(|test| test.is_of(&source.version));
+        // Those of patches that no kernel here has would find nothing to test.
+        let series = args.variant.iter().map(|variant| variant.series());
+        let series = series.max_by_key(|series| series.len()).unwrap_or_default();
+        let kernel = lab.kernel()?;
+        programs = Some(lab.watched(|watch| {
+            selftests::programs(&lab.cache, &kernel, &source, series, &folder, &list.build, watch)
+        })?);
+    }
+    let own = prepared(&files, &lab.cache.folder("tests")?, args)?;
+    Ok(Chosen { own, list, selftests, programs })
+}
+
+/// The project's own tests, and the selftests under each policy that the kernel has.
+fn batches_of(
+    args: &KernelTestArgs,
+    chosen: &Chosen<'_>,
+    built: &Built,
+    folder: &Path,
+) -> Result<Vec<Batch>> {
+    let own = Batch { label: String::new(), setup: String::new(), tests: chosen.own.clone() };
+    let mut all = vec![own];
+    if let Some(programs) = &chosen.programs {
+        let variant = built.info.variant;
+        let policies: Vec<Policy> = match (variant.has_policies(), &args.policy[..]) {
+            (false, _) => Vec::new(),
+            (true, []) => POLICIES.iter().filter_map(|name| name.parse().ok()).collect(),
+            (true, asked) => asked.to_vec(),
+        };
+        let order = Order {
+            programs,
+            folder,
+            cowlab: &own_program(folder)?,
+            upstream: variant != Variant::Plain,
+            policies: &policies,
+            stress_s: args.stress_s,
+        };
+        all.extend(batches(chosen.list, &chosen.selftests, &order)?);
+    }
+    Ok(all)
+}
+
+/// The results by policy, in the order in which they came.
+fn sessions_of(variant: Variant, folder: &Path, results: Vec<TestResult>) -> Vec<Session> {
+    let mut sessions: Vec<Session> = Vec::new();
+    for result in results {
+        let on = format!("{variant} {}", result.batch).trim().to_owned();
+        match sessions.iter_mut().find(|session| session.on == on) {
+            Some(session) => session.results.push(result),
+            None => {
+                let folder = folder.to_owned();
+                sessions.push(Session { on, variant, folder, results: vec![result] });
+            }
         }
     }
-    Ok(files)
+    sessions
 }
 
 /// What the guest runs for each of `files`; C files are compiled into `programs`.
@@ -124,6 +226,7 @@ fn prepared(files: &[PathBuf], programs: &Path, args: &KernelTestArgs) -> Result
     // The program under test, for those that test it inside the guest.
     let mut ourselves = OsString::from("COWLAB=");
     ourselves.push(own_program(programs)?);
+    let limit_s = args.guest.settings.time_limit_s.unwrap_or(LIMIT_S).ceil() as u64;
     let mut tests = Vec::new();
     for file in files {
         let name = name(file);
@@ -137,7 +240,7 @@ fn prepared(files: &[PathBuf], programs: &Path, args: &KernelTestArgs) -> Result
             command.push("COWLAB_QUICK=1".into());
         }
         command.push(program.into_os_string());
-        tests.push(Test { name, command, folder: None, limit_s: args.time_limit_s.ceil() as u64 });
+        tests.push(Test { name, command, folder: None, limit_s });
     }
     Ok(tests)
 }
@@ -156,32 +259,52 @@ fn is_executable(file: &Path) -> Result<bool> {
     Ok(about.is_file() && about.permissions().mode() & 0o111 != 0)
 }
 
-/// As tests print it: one line a test and, indented before it, one a case that did not pass.
-fn text(all: &[Tested]) -> String {
-    let mut lines = Vec::new();
-    let total: usize = all.iter().map(|tested| tested.results.len()).sum();
-    lines.push(format!("TAP version 13\n1..{total}"));
-    for (number, (tested, result)) in
-        all.iter().flat_map(|tested| tested.results.iter().map(move |r| (tested, r))).enumerate()
-    {
-        for case in result.cases.iter().filter(|case| case.outcome != Outcome::Pass) {
-            let what = if case.outcome == Outcome::Fail { "failed" } else { "skipped" };
-            let note = case.note.as_deref().map_or(String::new(), |note| format!(": {note}"));
-            lines.push(format!("# {}: {} {what}{note}", result.name, case.name));
-        }
-        let (ok, directive) = match result.outcome {
-            Outcome::Pass => ("ok", String::new()),
-            Outcome::Skip => ("ok", format!(" # SKIP {}", reason(result))),
-            Outcome::Fail => ("not ok", String::new()),
-        };
-        if result.outcome == Outcome::Fail {
-            lines.push(format!("# {}: {}", result.name, reason(result).replace('\n', "\n#   ")));
-            if let Some(output) = &result.output {
-                lines.push(format!("# all it printed: {}", tested.folder.join(output).display()));
+/// As tests print it: one line a test and, indented before it, one a case that did not pass; what is not as expected;
+/// and how many cases each kernel passed under each policy.
+fn text(sessions: &[Session], problems: &[Problem]) -> String {
+    let total: usize = sessions.iter().map(|session| session.results.len()).sum();
+    let mut lines = vec![format!("TAP version 13\n1..{total}")];
+    let mut number = 0;
+    for session in sessions {
+        for result in &session.results {
+            number += 1;
+            for case in result.cases.iter().filter(|case| case.outcome != Outcome::Pass) {
+                let what = if case.outcome == Outcome::Fail { "failed" } else { "skipped" };
+                let note = case.note.as_deref().map_or(String::new(), |note| format!(": {note}"));
+                lines.push(format!("# {}: {} {what}{note}", result.name, case.name));
             }
+            let (ok, directive) = match result.outcome {
+                Outcome::Pass => ("ok", String::new()),
+                Outcome::Skip => ("ok", format!(" # SKIP {}", reason(result))),
+                Outcome::Fail => ("not ok", String::new()),
+            };
+            if result.outcome == Outcome::Fail {
+                let reason = reason(result).replace('\n', "\n#   ");
+                lines.push(format!("# {}: {reason}", result.name));
+                if let Some(output) = &result.output {
+                    let output = session.folder.join(output);
+                    lines.push(format!("# all it printed: {}", output.display()));
+                }
+            }
+            lines.push(format!("{ok} {number} {} {}{directive}", session.on, result.name));
         }
-        let batch = [tested.variant.name(), &result.batch].join(" ");
-        lines.push(format!("{ok} {} {} {}{directive}", number + 1, batch.trim(), result.name));
+    }
+    for problem in problems {
+        let what = problem.what.replace('\n', "\n#   ");
+        lines.push(format!("# not as expected: {}: {what}", problem.on));
+    }
+    for session in sessions {
+        let count = |outcome| {
+            let cases = session.results.iter().flat_map(|result| &result.cases);
+            let whole = session.results.iter().filter(|result| result.cases.is_empty());
+            cases.filter(|case| case.outcome == outcome).count()
+                + whole.filter(|result| result.outcome == outcome).count()
+        };
+        let [passed, failed, skipped] = [Outcome::Pass, Outcome::Fail, Outcome::Skip].map(count);
+        lines.push(format!(
+            "# {}: {passed} cases passed, {failed} failed, {skipped} skipped",
+            session.on
+        ));
     }
     lines.join("\n") + "\n"
 }

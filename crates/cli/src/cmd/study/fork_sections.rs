@@ -73,6 +73,7 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
         cpus: Some(1),
         time_limit_s: study.guest.settings.time_limit_s.or(Some(BOOT_LIMIT_S)),
         accelerator: wanted,
+        boots: None,
     };
     for round in 0..study.rounds.unwrap_or(ROUNDS) {
         // Who is first alternates.
