@@ -18,7 +18,7 @@ use cowlab_store::Sample;
 
 use crate::args::Common;
 use crate::output;
-use crate::progress::{MARK, PROGRESS, Progress, about};
+use crate::progress::{Progress, about};
 use crate::signals;
 use crate::usage::WrongUsage;
 
@@ -208,15 +208,8 @@ impl Context {
     ) -> Result<()> {
         let start_unix_ns = unix_ns();
         let warm = self.warm();
-        // A guest's progress is shown by the host.
-        let lines = std::env::var_os(PROGRESS).is_some();
-        let shown = RefCell::new(Progress::new(lines || self.common.json, ""));
-        let progress = |name: &str, done: f64| {
-            if lines {
-                eprintln!("{MARK}{done:.3} {name}");
-            }
-            shown.borrow_mut().at(done, name);
-        };
+        let shown = RefCell::new(Progress::new(self.common.json));
+        let progress = |name: &str, done: f64| shown.borrow_mut().at(done, name);
         let (began, mut made) = (Instant::now(), 0);
         if rounds.within < Duration::MAX {
             self.say_expected(rounds.within);
@@ -225,7 +218,7 @@ impl Context {
             made += 1;
             // The first round shows how long the others will take.
             let left = began.elapsed() * (rounds.most - 1);
-            if made == 1 && !lines && rounds.within == Duration::MAX && left >= WORTH_TELLING {
+            if made == 1 && rounds.within == Duration::MAX && left >= WORTH_TELLING {
                 let rounds = rounds.most - 1;
                 shown
                     .borrow()

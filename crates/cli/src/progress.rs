@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Shows a measurement's progress; a guest reports it to the host.
+//! Shows a measurement's progress.
 
 use std::time::{Duration, Instant};
 
@@ -7,27 +7,20 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::output;
 
-/// With this variable a guest's cowlab prints lines of progress.
-pub const PROGRESS: &str = "COWLAB_PROGRESS";
-
-/// Begins a line of progress: the share done, and what runs.
-pub const MARK: &str = "progress ";
-
 /// Least time between two lines without a terminal.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
 /// A bar on a terminal, else a line now and then.
 pub struct Progress {
     bar: ProgressBar,
-    whose: &'static str,
     quiet: bool,
     began: Instant,
     last_line: Instant,
 }
 
 impl Progress {
-    /// With `whose` before each line. Quiet: only the bar on a terminal.
-    pub fn new(quiet: bool, whose: &'static str) -> Progress {
+    /// Quiet: only the bar on a terminal.
+    pub fn new(quiet: bool) -> Progress {
         let bar = ProgressBar::new(1000);
         bar.set_draw_target(ProgressDrawTarget::stderr());
         let style = "{elapsed_precise} {wide_bar} {percent:>3}% {eta_precise} left  {msg:50!}";
@@ -38,7 +31,7 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_secs(1));
         }
         let now = Instant::now();
-        Progress { bar, whose, quiet, began: now, last_line: now }
+        Progress { bar, quiet, began: now, last_line: now }
     }
 
     /// What runs, and the share that is done.
@@ -48,7 +41,7 @@ impl Progress {
         let now = Instant::now();
         if self.bar.is_hidden() && !self.quiet && now - self.last_line >= BETWEEN_LINES {
             self.last_line = now;
-            output::say(&format!("{}{}", self.whose, line(done, now - self.began, name)));
+            output::say(&line(done, now - self.began, name));
         }
     }
 

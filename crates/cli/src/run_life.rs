@@ -65,10 +65,6 @@ impl RunLife {
         self.folder.write_run(&self.run)
     }
 
-    pub fn write(&self, name: &str, contents: &[u8]) -> Result<()> {
-        self.folder.write(name, contents)
-    }
-
     /// Keep it with `report`'s result. Samples measured before an error are kept too, and the error
     /// says where.
     pub fn end(

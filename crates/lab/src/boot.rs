@@ -14,11 +14,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use cowlab_machine::{Facts, Root};
-use cowlab_store::Accelerator;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::console::{self, Complaint};
-use crate::qemu::{self, Machine};
+use crate::qemu::{self, Machine, Place};
 use crate::tools;
 use crate::watch::Watch;
 
@@ -36,13 +35,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// A guest that is to be booted.
 pub struct Guest<'a> {
-    pub image: &'a Path,
-    pub accelerator: Accelerator,
-    pub memory_bytes: u64,
-    /// Whether times are measured in it: it has all of its memory from the beginning, and each
-    /// CPU is a thread of the host, whatever this QEMU makes of code that patches itself.
-    pub measured: bool,
-    pub cpus: u32,
+    pub machine: Machine<'a>,
     /// When it is killed.
     pub time_limit: Duration,
     /// A folder of the host that it can write to, under the same path there. Made if need be; what
@@ -57,9 +50,6 @@ pub struct Guest<'a> {
     pub output: &'a mut (dyn Write + Send),
     /// Where its messages go, as they come, and QEMU's.
     pub messages: &'a mut (dyn Write + Send),
-    pub kernel_arguments: &'a [String],
-    /// More for QEMU.
-    pub qemu_arguments: &'a [OsString],
 }
 
 /// A guest that has ended.
@@ -105,33 +95,23 @@ impl std::fmt::Display for RanPatchedCode {
 
 fn attempt(guest: &mut Guest<'_>, watch: &Watch<'_>) -> Result<Ended> {
     check_tools()?;
-    check_memory(&Facts::probe(&Root::default()), guest.memory_bytes)?;
-    if !guest.image.is_file() {
-        bail!("there is no kernel {}", guest.image.display());
+    let image = guest.machine.image;
+    check_memory(&Facts::probe(&Root::default()), guest.machine.memory_bytes)?;
+    if !image.is_file() {
+        bail!("there is no kernel {}", image.display());
     }
     let folder = make_folder(guest)?;
     let console = folder.join("console.log");
     let terminal = guest.command.is_none();
     let patches_unsafely = qemu::patches_unsafely(&tools::version(qemu::PROGRAM)?);
-    let machine = Machine {
-        image: guest.image,
-        accelerator: guest.accelerator,
-        memory_bytes: guest.memory_bytes,
-        preallocated: guest.measured,
-        by_turns: !guest.measured && patches_unsafely,
-        cpus: guest.cpus,
-        folder: &folder,
-        console: &console,
-        terminal,
-        kernel_arguments: guest.kernel_arguments,
-        qemu_arguments: guest.qemu_arguments,
-    };
+    let by_turns = !guest.machine.measured && patches_unsafely;
+    let place = Place { folder: &folder, console: &console, terminal };
     let began = Instant::now();
     let piped = || if terminal { Stdio::inherit() } else { Stdio::piped() };
     // QEMU ends when this thread does, however that happens.
     let mut child = Command::new("setpriv")
         .args(["--pdeathsig", "KILL", qemu::PROGRAM])
-        .args(machine.arguments())
+        .args(guest.machine.arguments(&place, by_turns))
         .stdin(if guest.input.is_some() || terminal { piped() } else { Stdio::null() })
         .stdout(piped())
         .stderr(piped())

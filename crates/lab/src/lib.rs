@@ -27,5 +27,6 @@ pub use boot::{Ended, Guest, boot};
 pub use build::{Built, Order, Variant, build};
 pub use cache::Cache;
 pub use patches::{KernelFolder, Series};
+pub use qemu::Machine;
 pub use source::SourceChoice;
 pub use watch::{Interrupted, Watch};

@@ -23,37 +23,40 @@ const PATCHES_SAFELY: (u32, u32) = (8, 1);
 /// changes the host's files below a guest, so that it may keep what it has read.
 const ROOT_FLAGS: &str = "version=9p2000.L,trans=virtio,access=any,msize=512000,cache=loose";
 
-/// What a guest is made of.
+/// The machine that a guest sees, and its kernel.
 #[derive(Debug, Clone)]
 pub struct Machine<'a> {
     pub image: &'a Path,
     pub accelerator: Accelerator,
     pub memory_bytes: u64,
-    /// Whether the host gives it all of its memory before it starts, so that a first touch does
-    /// not ask the hypervisor below.
-    pub preallocated: bool,
-    /// Whether TCG executes all CPUs by turns, in one thread.
-    pub by_turns: bool,
+    /// Whether times are measured in it: the host gives it all of its memory before it starts, so that a first touch
+    /// does not ask the hypervisor below, and each CPU is a thread of the host, whatever this QEMU makes of code that
+    /// patches itself.
+    pub measured: bool,
     pub cpus: u32,
+    pub kernel_arguments: &'a [String],
+    pub qemu_arguments: &'a [OsString],
+}
+
+/// Where a guest's files and messages go.
+#[derive(Debug)]
+pub struct Place<'a> {
     /// The folder that it may write to, with its first process as `init`.
     pub folder: &'a Path,
     /// Where its log goes.
     pub console: &'a Path,
     /// Whether this terminal is its own.
     pub terminal: bool,
-    pub kernel_arguments: &'a [String],
-    /// More for QEMU.
-    pub qemu_arguments: &'a [OsString],
 }
 
 impl Machine<'_> {
-    /// The arguments after the program's name.
-    pub fn arguments(&self) -> Vec<OsString> {
+    /// QEMU's arguments. `by_turns`: TCG executes all CPUs in one thread.
+    pub fn arguments(&self, place: &Place<'_>, by_turns: bool) -> Vec<OsString> {
         let mut all = Arguments(Vec::new());
         all.words("-nodefaults -no-user-config -display none -no-reboot");
         match self.accelerator {
             Accelerator::Kvm => all.words(KVM),
-            _ if self.by_turns => all.words(&format!("{TCG},thread=single")),
+            _ if by_turns => all.words(&format!("{TCG},thread=single")),
             _ => all.words(TCG),
         }
         if self.accelerator == Accelerator::Icount {
@@ -62,7 +65,7 @@ impl Machine<'_> {
         }
         all.words(&format!("-smp {}", self.cpus));
         all.words(&format!("-m {}M", self.memory_bytes >> 20));
-        if self.preallocated {
+        if self.measured {
             all.words(&format!(
                 "-object memory-backend-ram,id=ram,size={}M,prealloc=on -machine \
                  memory-backend=ram",
@@ -70,9 +73,9 @@ impl Machine<'_> {
             ));
         }
         all.file_system("root", Path::new("/"), "/dev/root", ",readonly=on");
-        all.file_system("share", self.folder, "cowlab", "");
-        all.word("-serial").word(format!("file:{}", escaped(self.console)));
-        if self.terminal {
+        all.file_system("share", place.folder, "cowlab", "");
+        all.word("-serial").word(format!("file:{}", escaped(place.console)));
+        if place.terminal {
             // The guest's ttyS1. Ctrl-C is the guest's.
             all.words("-chardev stdio,id=terminal,signal=off -serial chardev:terminal");
         } else {
@@ -86,13 +89,13 @@ impl Machine<'_> {
                 ));
             }
         }
-        all.word("-kernel").word(self.image).word("-append").word(self.kernel_line());
+        all.word("-kernel").word(self.image).word("-append").word(self.kernel_line(place));
         all.0.extend(self.qemu_arguments.iter().cloned());
         all.0
     }
 
-    fn kernel_line(&self) -> String {
-        let folder = self.folder.display();
+    fn kernel_line(&self, place: &Place<'_>) -> String {
+        let folder = place.folder.display();
         let mut line = format!(
             // Notices and worse reach the log; a panic ends the guest. On a busy host, emulated
             // timers are late, which the kernel would take for broken ones. Its first process
@@ -120,7 +123,7 @@ impl Machine<'_> {
             line += " ";
             line += argument;
         }
-        if self.terminal {
+        if place.terminal {
             // What is no kernel's parameter becomes init's environment.
             line += " cowlab_terminal=1";
         }
@@ -168,36 +171,31 @@ fn escaped(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    fn line(change: impl Fn(&mut Machine<'_>)) -> String {
-        let mut machine = Machine {
+    fn line(accelerator: Accelerator, terminal: bool, by_turns: bool) -> String {
+        let machine = Machine {
             image: Path::new("/c/bzImage"),
-            accelerator: Accelerator::Tcg,
+            accelerator,
             memory_bytes: 4 << 30,
-            preallocated: false,
-            by_turns: false,
+            measured: false,
             cpus: 2,
-            folder: Path::new("/c/boot"),
-            console: Path::new("/c/boot,1/console.log"),
-            terminal: false,
             kernel_arguments: &["kunit.enable=1".to_owned()],
             qemu_arguments: &[],
         };
-        change(&mut machine);
-        let words = machine.arguments();
+        let console = Path::new("/c/boot,1/console.log");
+        let place = Place { folder: Path::new("/c/boot"), console, terminal };
+        let words = machine.arguments(&place, by_turns);
         words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn the_accelerator_decides_the_cpu() {
-        assert!(line(|_| {}).contains("-machine pc -cpu max,-erms,-fsrm -accel tcg -smp"));
-        assert!(line(|machine| machine.by_turns = true).contains("-accel tcg,thread=single"));
-        assert!(line(|_| {}).contains("cowlab.accelerator=tcg lpj="));
-        let icount = line(|machine| machine.accelerator = Accelerator::Icount);
+        let tcg = line(Accelerator::Tcg, false, false);
+        assert!(tcg.contains("-machine pc -cpu max,-erms,-fsrm -accel tcg -smp"), "{tcg}");
+        assert!(tcg.contains("cowlab.accelerator=tcg lpj="), "{tcg}");
+        assert!(line(Accelerator::Tcg, false, true).contains("-accel tcg,thread=single"));
+        let icount = line(Accelerator::Icount, false, false);
         assert!(!icount.contains("lpj=") && icount.contains("acpi=noirq"), "{icount}");
-        let kvm = line(|machine| {
-            machine.accelerator = Accelerator::Kvm;
-            machine.by_turns = true;
-        });
+        let kvm = line(Accelerator::Kvm, false, true);
         assert!(kvm.contains("-machine pc -accel kvm -cpu host -smp"), "{kvm}");
         assert!(!kvm.contains("acpi=noirq"), "{kvm}");
     }
@@ -217,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_hosts_root_is_not_writable() {
-        let line = line(|_| {});
+        let line = line(Accelerator::Tcg, false, false);
         assert!(
             line.contains("local,id=root,path=/,security_model=none,multidevs=remap,readonly=on")
         );
@@ -227,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_terminal_is_the_guests() {
-        let line = line(|machine| machine.terminal = true);
+        let line = line(Accelerator::Tcg, true, false);
         assert!(line.contains("signal=off") && line.contains("cowlab_terminal=1"), "{line}");
         assert!(!line.contains("virtserialport"), "{line}");
     }

@@ -10,12 +10,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use cowlab_store::Accelerator;
 
 use crate::boot::{Guest, boot, quote};
 use crate::console::{self, Complaint};
 use crate::ktap::Outcome;
 use crate::outcome::{Left, TestResult, broken, judge};
+use crate::qemu::Machine;
 use crate::watch::{Interrupted, Watch};
 
 /// One test: a program that exits with 0, 4 (skipped) or anything else, and may print KTAP.
@@ -41,53 +41,37 @@ pub struct Batch {
     pub tests: Vec<Test>,
 }
 
-/// The guest that runs them.
-#[derive(Debug, Clone)]
-pub struct Machine<'a> {
-    pub image: &'a Path,
-    pub accelerator: Accelerator,
-    pub memory_bytes: u64,
-    pub cpus: u32,
-    /// Where outputs and the log are kept.
-    pub folder: &'a Path,
-    pub kernel_arguments: &'a [String],
-}
-
 /// How long the guest may take beside its tests.
 const BOOT_LIMIT_S: u64 = 180;
 
-/// Run `batches` in one boot. `done` is told of each test that has ended.
+/// Run `batches` in one boot of `machine`. Outputs and the log are kept in `folder`. `done` is told of each test that
+/// has ended.
 pub fn run(
     batches: &[Batch],
-    machine: &Machine<'_>,
+    machine: Machine<'_>,
+    folder: &Path,
     done: &(dyn Fn(&str) + Sync),
     watch: &Watch<'_>,
 ) -> Result<Vec<TestResult>> {
-    let results = machine.folder.join("results");
-    let cannot = || format!("cannot write to {}", machine.folder.display());
+    let results = folder.join("results");
+    let cannot = || format!("cannot write to {}", folder.display());
     if results.exists() {
         fs::remove_dir_all(&results).with_context(cannot)?;
     }
     fs::create_dir_all(&results).with_context(cannot)?;
-    let folder = machine.folder.canonicalize().with_context(cannot)?;
+    let folder = folder.canonicalize().with_context(cannot)?;
     let driver = folder.join("driver");
     fs::write(&driver, script(&folder, batches)).with_context(cannot)?;
     let limits = batches.iter().flat_map(|batch| &batch.tests).map(|test| test.limit_s + 15);
     let command = [OsString::from("/bin/sh"), driver.into_os_string()];
     let guest = Guest {
-        image: machine.image,
-        accelerator: machine.accelerator,
-        memory_bytes: machine.memory_bytes,
-        measured: false,
-        cpus: machine.cpus,
+        machine,
         time_limit: Duration::from_secs(limits.sum::<u64>() + BOOT_LIMIT_S),
         folder: &folder,
         command: Some(&command),
         input: None,
         output: &mut Lines { done, rest: Vec::new() },
         messages: &mut io::stderr(),
-        kernel_arguments: machine.kernel_arguments,
-        qemu_arguments: &[],
     };
     let died = match boot(guest, watch) {
         Ok(_) => None,

@@ -8,14 +8,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use cowlab_bench::guest::Guests;
-use cowlab_lab::{AcceleratorChoice, Built, Guest, Variant, boot};
+use cowlab_lab::{AcceleratorChoice, Built, Guest, Machine, Variant, boot};
 use cowlab_store::{Accelerator, Missing, Run};
 
 use super::messages::Messages;
 use super::plan::Measurement;
 use super::{GUEST_CPUS, Lab, own_program};
 use crate::args::{Common, GuestSettings};
-use crate::progress::PROGRESS;
 
 /// Where a guest's cowlab writes its run, in the guest's folder.
 const RUNS: &str = "runs";
@@ -92,8 +91,12 @@ impl GuestRuns<'_> {
         let machine = Machine {
             image: &built.image(),
             accelerator: self.accelerator,
-            settings: self.guest,
+            memory_bytes: self.guest.memory_bytes.unwrap_or(MEASURED_BYTES),
             measured: true,
+            cpus: self.guest.cpus.unwrap_or(match self.accelerator {
+                Accelerator::Icount => 1,
+                _ => GUEST_CPUS,
+            }),
             kernel_arguments: &built.words(),
             qemu_arguments: &[],
         };
@@ -101,102 +104,59 @@ impl GuestRuns<'_> {
             variant if variant.has_policies() => self.measurement.clone(),
             _ => self.measurement.clone().without_policies(),
         };
-        machine.measure(lab, &variant.to_string(), measurement, seed)
+        let limit_s = self.guest.time_limit_s;
+        measure(lab, machine, limit_s, &variant.to_string(), &measurement, seed)
     }
 }
 
-/// A guest that measures.
-pub struct Machine<'a> {
-    /// Its kernel.
-    pub image: &'a Path,
-    /// Who executes it.
-    pub accelerator: Accelerator,
-    /// What else was said of it.
-    pub settings: &'a GuestSettings,
-    /// Whether its memory is there before it boots.
-    pub measured: bool,
-    /// More for its kernel's command line.
-    pub kernel_arguments: &'a [String],
-    /// More for QEMU's.
-    pub qemu_arguments: &'a [OsString],
-}
-
-impl Machine<'_> {
-    /// What a boot measured, if anything, and how it ended.
-    pub fn measure(
-        &self,
-        lab: &Lab,
-        kernel: &str,
-        measurement: Measurement,
-        seed: u64,
-    ) -> Result<(Option<Run>, Result<()>)> {
-        let mut scratch = lab.cache.guest_folder("bench-")?;
-        let name = measurement.verb.join(" ");
-        let words = measurement.words(&scratch.path().join(RUNS), seed);
-        let mut messages = Messages::new(lab.quiet);
-        let status = self.execute(lab, kernel, words, scratch.path(), &mut messages);
-        messages.finish();
-        if let Err(error) = &status {
-            // Its log is in there, and the message says so; a guest that never ran has none.
-            let log = scratch.path().join("console.log").exists();
-            scratch.disable_cleanup(log && !error.is::<cowlab_lab::Interrupted>());
-        }
-        let run = brought(&scratch.path().join(RUNS));
-        let ended = match status {
-            Ok(0) if matches!(run, Ok(None)) => Err(anyhow!("the guest wrote no run")),
-            Ok(0) => Ok(()),
-            Ok(status) => {
-                Err(anyhow!("`cowlab {name}` in the guest: {}", messages.last_line(status)))
-            }
-            Err(error) => Err(error),
-        };
-        // Why a guest ended says more than what it left half written.
-        let run = if ended.is_ok() { run? } else { run.unwrap_or_default() };
-        Ok((run, ended))
-    }
-
-    /// The status of a guest's cowlab, which is told `words`.
-    fn execute(
-        &self,
-        lab: &Lab,
-        kernel: &str,
-        words: Vec<OsString>,
-        folder: &Path,
-        messages: &mut Messages,
-    ) -> Result<u8> {
-        let program = own_program(folder)?;
-        let mut command: Vec<OsString> =
-            vec!["env".into(), format!("{PROGRESS}=1").into(), program.into()];
-        command.extend(words);
-        let cpus = if self.accelerator == Accelerator::Icount { 1 } else { GUEST_CPUS };
-        let limit_s = self.settings.time_limit_s.unwrap_or(MEASURED_LIMIT_S);
-        let mut ignored = std::io::sink();
-        let guest = Guest {
-            image: self.image,
-            accelerator: self.accelerator,
-            memory_bytes: self.settings.memory_bytes.unwrap_or(MEASURED_BYTES),
-            measured: self.measured,
-            cpus: self.settings.cpus.unwrap_or(cpus),
-            time_limit: Duration::from_secs_f64(limit_s),
-            folder,
-            command: Some(&command),
-            input: None,
-            output: &mut ignored,
-            messages,
-            kernel_arguments: self.kernel_arguments,
-            qemu_arguments: self.qemu_arguments,
-        };
-        let ended = lab.watched(|watch| boot(guest, watch))?;
-        if let Some(first) = ended.complaints.first() {
-            bail!(
+/// What a boot of `machine` measured, if anything, and how it ended.
+pub fn measure(
+    lab: &Lab,
+    machine: Machine<'_>,
+    limit_s: Option<f64>,
+    kernel: &str,
+    measurement: &Measurement,
+    seed: u64,
+) -> Result<(Option<Run>, Result<()>)> {
+    let mut scratch = lab.cache.guest_folder("bench-")?;
+    let name = measurement.verb.join(" ");
+    let mut command: Vec<OsString> = vec![own_program(scratch.path())?.into()];
+    command.extend(measurement.words(&scratch.path().join(RUNS), seed));
+    let mut messages = Messages::new(lab.quiet);
+    let guest = Guest {
+        machine,
+        time_limit: Duration::from_secs_f64(limit_s.unwrap_or(MEASURED_LIMIT_S)),
+        folder: scratch.path(),
+        command: Some(&command),
+        input: None,
+        output: &mut std::io::sink(),
+        messages: &mut messages,
+    };
+    let status =
+        lab.watched(|watch| boot(guest, watch)).and_then(|ended| match ended.complaints.first() {
+            Some(first) => bail!(
                 "the {kernel} kernel complained in line {} of {}: {}",
                 first.line,
                 ended.console.display(),
                 first.text
-            );
-        }
-        Ok(ended.status)
+            ),
+            None => Ok(ended.status),
+        });
+    if let Err(error) = &status {
+        // Its log is in there, and the message says so; a guest that never ran has none.
+        let log = scratch.path().join("console.log").exists();
+        scratch.disable_cleanup(log && !error.is::<cowlab_lab::Interrupted>());
     }
+    let run = brought(&scratch.path().join(RUNS));
+    let ended = match status {
+        Ok(0) if matches!(run, Ok(None)) => Err(anyhow!("the guest wrote no run")),
+        Ok(0) => Ok(()),
+        Ok(status) => Err(anyhow!("`cowlab {name}` in the guest: {}", messages.last_line(status))),
+        Err(error) => Err(error),
+    };
+    // Why a guest ended says more than what it left half written.
+    let run = if ended.is_ok() { run? } else { run.unwrap_or_default() };
+    Ok((run, ended))
 }
 
 /// What guests brought home becomes the run's: before an error as well.

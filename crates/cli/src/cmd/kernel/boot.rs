@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use anyhow::Result;
-use cowlab_lab::{Ended, Guest, Interrupted, boot};
+use cowlab_lab::{Ended, Guest, Interrupted, Machine, boot};
 use serde::Serialize;
 
 use crate::args::KernelBootArgs;
@@ -62,19 +62,21 @@ pub fn run(json: bool, args: &KernelBootArgs) -> Result<()> {
     kernel_arguments.extend_from_slice(&args.kernel_argument);
     qemu_arguments.extend_from_slice(&args.qemu_argument);
     let guest = Guest {
-        image: &image,
-        accelerator,
-        memory_bytes: args.guest.settings.memory_bytes.unwrap_or(GUEST_BYTES),
-        measured: args.measured,
-        cpus: args.guest.settings.cpus.unwrap_or(GUEST_CPUS),
+        machine: Machine {
+            image: &image,
+            accelerator,
+            memory_bytes: args.guest.settings.memory_bytes.unwrap_or(GUEST_BYTES),
+            measured: args.measured,
+            cpus: args.guest.settings.cpus.unwrap_or(GUEST_CPUS),
+            kernel_arguments: &kernel_arguments,
+            qemu_arguments: &qemu_arguments,
+        },
         time_limit: limit,
         folder: scratch.path(),
         command: (!shell).then_some(&args.command),
         input: (!shell).then(|| Box::new(io::stdin()) as _),
         output: if json { &mut collected } else { &mut stdout },
         messages: &mut io::stderr(),
-        kernel_arguments: &kernel_arguments,
-        qemu_arguments: &qemu_arguments,
     };
     let ended = match lab.watched(|watch| boot(guest, watch)) {
         Ok(ended) => ended,

@@ -11,8 +11,8 @@ use cowlab_lab::ktap::Outcome;
 use cowlab_lab::outcome::TestResult;
 use cowlab_lab::selftests::batches::{Order, batches};
 use cowlab_lab::selftests::{self, List, Problem, add_plain_output, review};
-use cowlab_lab::testing::{Batch, Machine, Test, compile, run as run_batches};
-use cowlab_lab::{Built, Variant, boot};
+use cowlab_lab::testing::{Batch, Test, compile, run as run_batches};
+use cowlab_lab::{Built, Machine, Variant, boot};
 use cowlab_machine::Policy;
 use serde::Serialize;
 
@@ -87,12 +87,14 @@ pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
             image: &built.image(),
             accelerator,
             memory_bytes: settings.memory_bytes.unwrap_or(memory_bytes),
+            measured: false,
             cpus: settings.cpus.unwrap_or(cpus),
-            folder: &folder,
             kernel_arguments: &kernel_arguments,
+            qemu_arguments: &[],
         };
         let done = |name: &str| lab.say(&format!("{variant}: {name}"));
-        let mut results = lab.watched(|watch| run_batches(&batches, &machine, &done, watch))?;
+        let mut results =
+            lab.watched(|watch| run_batches(&batches, machine, &folder, &done, watch))?;
         add_plain_output(&mut results, &folder);
         sessions.append(&mut sessions_of(*variant, &folder, results));
     }

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use cowlab_lab::{Variant, boot};
+use cowlab_lab::{Machine, Variant, boot};
 use cowlab_machine::{Facts, Root};
 use cowlab_report::Document;
 use cowlab_report::fork_sections::{BASE, sections};
@@ -14,10 +14,9 @@ use cowlab_schema::settings::fork_sections::{CHANGE, ForkSections, IMAGE, SIZE_B
 use cowlab_schema::{Text, fork_sections};
 use cowlab_store::{Accelerator, Environment, Run};
 
-use crate::args::{Cells, Common, GuestSettings, StudyArgs};
-use crate::lab::guests::Machine;
+use crate::args::{Cells, Common, StudyArgs};
 use crate::lab::plan::Measurement;
-use crate::lab::{GUEST_BYTES, Lab};
+use crate::lab::{GUEST_BYTES, Lab, guests};
 use crate::run_life::{Report, RunLife};
 use crate::usage::WrongUsage;
 
@@ -66,15 +65,8 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
         .with("rounds", 1)
         .with("forks", args.forks)
         .with("size-bytes", sizes.join(","));
-    let settings = GuestSettings {
-        memory_bytes: study.guest.settings.memory_bytes.or(Some(GUEST_BYTES)),
-        // With another, its instructions would pass time as well; and under TCG a child woken there
-        // costs the parent more than all of its fork.
-        cpus: Some(1),
-        time_limit_s: study.guest.settings.time_limit_s.or(Some(BOOT_LIMIT_S)),
-        accelerator: wanted,
-        boots: None,
-    };
+    let memory_bytes = study.guest.settings.memory_bytes.unwrap_or(GUEST_BYTES);
+    let limit_s = study.guest.settings.time_limit_s.or(Some(BOOT_LIMIT_S));
     for round in 0..study.rounds.unwrap_or(ROUNDS) {
         // Who is first alternates.
         let mut order: Vec<&Candidate> = candidates.iter().collect();
@@ -97,15 +89,18 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
                 let machine = Machine {
                     image: &candidate.image,
                     accelerator,
-                    settings: &settings,
+                    memory_bytes,
                     measured: clock == Clock::Time,
+                    // With another, its instructions would pass time as well; and under TCG a child woken there
+                    // costs the parent more than all of its fork.
+                    cpus: 1,
                     kernel_arguments: &candidate.identity,
                     qemu_arguments: &qemu_arguments,
                 };
-                let measurement = measurement.clone();
+                let name = &candidate.name;
                 let (run, ended) =
-                    machine.measure(&lab, &candidate.name, measurement, common.seed)?;
-                ended.with_context(|| candidate.name.clone())?;
+                    guests::measure(&lab, machine, limit_s, name, &measurement, common.seed)?;
+                ended.with_context(|| name.clone())?;
                 add(&mut life.run, run, candidate, clock, round, accelerator);
             }
         }
