@@ -16,7 +16,7 @@ mod pass;
 mod tests;
 mod watch;
 
-pub use events::{Timeline, TypeCount};
+pub use events::TypeCount;
 pub use fields::{FieldCounts, ValueCount};
 pub use functions::{Edge, Ended, Function, Functions, Overhead, Step};
 pub use moments::Moments;
@@ -26,19 +26,15 @@ pub use watch::{Place, Watcher};
 use std::collections::BTreeMap;
 
 use crate::meta::Metadata;
-use crate::read::{Clock, Damage, Owner, ReadError, Trace};
+use crate::read::{Clock, Damage, ReadError, Trace};
 
 /// What to look at besides functions and events.
 #[derive(Debug, Clone, Default)]
 pub struct ProfileSettings {
     /// Times from each event of one type to the next of another.
     pub pairs: Vec<Pair>,
-    /// Look for the second event of a pair in all threads, not only in the first one's.
-    pub across: bool,
     /// Only the process with this pid.
     pub pid: Option<u32>,
-    /// Only the thread with this number.
-    pub tid: Option<u32>,
     /// Count the values of a field: the type's name or number, and the field's name.
     pub field: Option<(String, String)>,
 }
@@ -90,8 +86,6 @@ pub struct Profile {
     pub functions: Functions,
     /// Events by process, thread and type.
     pub types: Vec<TypeCount>,
-    /// Events over time.
-    pub timeline: Timeline,
     /// The times of `ProfileSettings::pairs`.
     pub pairs: Vec<PairTimes>,
     /// The values of `ProfileSettings::field`.
@@ -109,13 +103,6 @@ pub struct CpuCount {
     pub events: u64,
     /// Streams that came from another CPU.
     pub arrivals: u64,
-}
-
-impl ProfileSettings {
-    /// Whether an owner's events are wanted.
-    fn select(&self, owner: Owner) -> bool {
-        self.pid.is_none_or(|pid| pid == owner.pid) && self.tid.is_none_or(|tid| tid == owner.tid)
-    }
 }
 
 impl Profile {

@@ -43,7 +43,6 @@ pub struct Branches {
 /// One way to read a source.
 #[derive(Debug, Default)]
 pub struct Variant {
-    /// Indices into [`Lexed::tokens`].
     pub tokens: Vec<usize>,
     /// Names that become function-like macros (true) or cease to be (false), and from which place
     /// in `tokens` on.

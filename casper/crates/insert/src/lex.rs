@@ -23,7 +23,6 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy)]
 pub struct Token {
     pub kind: Kind,
-    /// First byte.
     pub start: usize,
     /// First byte after it.
     pub end: usize,
@@ -54,7 +53,6 @@ pub struct Lexed<'a> {
     pub source: &'a [u8],
     pub tokens: Vec<Token>,
     pub directives: Vec<Directive>,
-    /// Both, in order.
     pub items: Vec<Item>,
 }
 
@@ -67,7 +65,6 @@ const PUNCTUATORS: [&str; 54] = [
 ];
 
 impl<'a> Lexed<'a> {
-    /// Cut `source` into tokens.
     pub fn new(source: &'a [u8]) -> Result<Lexed<'a>, Error> {
         let mut lexer = Lexer { source, at: 0, line: 1 };
         if source.starts_with(b"\xef\xbb\xbf") {

@@ -69,7 +69,6 @@ impl Text {
 /// What the parser says of a body.
 #[derive(Debug, Default)]
 pub struct Body {
-    /// Each `return`.
     pub returns: Vec<usize>,
     /// Each statement that is a call of a function that does not return.
     pub noreturn_calls: Vec<usize>,

@@ -30,7 +30,6 @@ impl Drop for Unfinished {
     }
 }
 
-/// Write `contents` below `output`.
 pub(crate) fn write_all(
     output: &Path,
     contents: &BTreeMap<PathBuf, Content>,

@@ -17,7 +17,6 @@ use crate::gate::path_of_gate;
 /// A process that uses libcasper, and that this process may record.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
-    /// Its number.
     pub pid: u32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,

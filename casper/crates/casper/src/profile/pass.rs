@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::events::{Timeline, TypeCount};
+use super::events::TypeCount;
 use super::fields::Counter;
 use super::functions::{Functions, Overhead};
 use super::lane::{Call, Lane};
@@ -40,12 +40,10 @@ struct Pass<'m, 'w> {
     functions: Functions,
     /// Of lanes that ended.
     types: Vec<TypeCount>,
-    timeline: Timeline,
     pairs: Pairs,
     field: Option<Counter>,
     /// Whether an event of the developers' is looked at more closely.
     curious: bool,
-    across: bool,
     backwards: u64,
     cpus: BTreeMap<u32, CpuCount>,
 }
@@ -62,7 +60,6 @@ pub(super) fn run(
         None => None,
     };
     let pairs = Pairs::new(&metadata, &settings.pairs)?;
-    let within = !settings.pairs.is_empty() && !settings.across;
     let mut functions = Functions::new(Overhead::of(trace.header(), &clock));
     functions.steps = watcher.is_some().then(Vec::new);
     let mut pass = Pass {
@@ -71,11 +68,9 @@ pub(super) fn run(
         clock,
         functions,
         types: Vec::new(),
-        timeline: Timeline::new(trace.header().first_ticks),
         pairs,
-        curious: within || field.is_some() || watcher.is_some(),
+        curious: !settings.pairs.is_empty() || field.is_some() || watcher.is_some(),
         watcher,
-        across: settings.across,
         field,
         backwards: 0,
         cpus: BTreeMap::new(),
@@ -107,43 +102,19 @@ pub(super) fn run(
         }
     }
     pass.types.sort_by_key(|of| (of.owner, of.event_type, of.first));
-    if settings.across && !settings.pairs.is_empty() {
-        across(trace, settings, &mut pass.pairs)?;
-    }
-    let Pass { mut functions, types, timeline, pairs, field, backwards, cpus, .. } = pass;
+    let Pass { mut functions, types, pairs, field, backwards, cpus, .. } = pass;
     functions.name_all(&metadata);
     Ok(Profile {
         clock,
         damage,
         functions,
         types,
-        timeline,
         pairs: pairs.list.into_iter().map(|(_, _, times)| times).collect(),
         field: field.map(Counter::finish),
         backwards,
         cpus,
         metadata,
     })
-}
-
-/// The pairs in the order of time over all threads.
-fn across(
-    trace: &Trace,
-    settings: &ProfileSettings,
-    pairs: &mut Pairs,
-) -> Result<(), ProfileError> {
-    let mut pending = Vec::new();
-    let mut merge = trace.merge()?;
-    let metadata = merge.metadata().clone();
-    while let Some(record) = merge.next()? {
-        if !settings.select(record.owner) {
-            continue;
-        }
-        let process = record.owner.process;
-        pairs.see(&mut pending, &metadata, process, record.event_type, record.ticks);
-    }
-    pairs.account(&pending);
-    Ok(())
 }
 
 impl Pass<'_, '_> {
@@ -187,7 +158,6 @@ impl Pass<'_, '_> {
     fn event(&mut self, lane: &mut Lane, raw: &Raw<'_>, event_type: u16, last: u64) {
         let ticks = raw.ticks;
         lane.count(event_type, raw.bytes.len(), ticks);
-        self.timeline.add(ticks);
         match u32::from(event_type) {
             CASPER_ENTER => {
                 let Some(enter) = raw.read::<casper_enter>() else { return };
@@ -236,10 +206,7 @@ impl Pass<'_, '_> {
     #[cold]
     fn look(&mut self, lane: &mut Lane, raw: &Raw<'_>, event_type: u16) {
         let process = lane.owner.process;
-        if !self.across {
-            let pending = &mut lane.pending;
-            self.pairs.see(pending, self.metadata, process, event_type, raw.ticks);
-        }
+        self.pairs.see(&mut lane.pending, self.metadata, process, event_type, raw.ticks);
         if let Some(field) = &mut self.field {
             field.see(self.metadata, process, event_type, raw.bytes);
         }
@@ -331,7 +298,11 @@ impl Pass<'_, '_> {
             let own = self.metadata.has_own_tables(owner.process);
             let image = if own { owner.process } else { self.metadata.image(owner.process) };
             let place = Place { stream: stream.number, level: stream.level, owner };
-            stream.lanes.push(Lane::new(place, image, self.settings.select(owner)));
+            stream.lanes.push(Lane::new(
+                place,
+                image,
+                self.settings.pid.is_none_or(|pid| pid == owner.pid),
+            ));
             stream.lanes.len() - 1
         });
     }

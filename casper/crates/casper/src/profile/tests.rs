@@ -232,7 +232,7 @@ fn no_duration_is_computed_across_a_loss() {
 }
 
 #[test]
-fn pairs_within_a_thread_and_across() {
+fn a_pair_is_of_one_thread() {
     let mut first = Payload::new(0);
     first.event(10, &event(1, 0));
     first.event(40, &event(2, 0));
@@ -240,13 +240,10 @@ fn pairs_within_a_thread_and_across() {
     let mut second = Payload::new(0);
     second.event(60, &event(2, 0));
     let pair = Pair { name: "part".into(), from: "begin".into(), to: "end".into() };
-    let mut settings = ProfileSettings { pairs: vec![pair], ..ProfileSettings::default() };
+    let settings = ProfileSettings { pairs: vec![pair], ..ProfileSettings::default() };
     let payloads = [first, second];
     let within = &profile_of(&payloads, None, &settings).pairs[0];
     assert_eq!((within.times.count, within.times.max, within.without_end), (1, 30, 1));
-    settings.across = true;
-    let across = &profile_of(&payloads, None, &settings).pairs[0];
-    assert_eq!((across.times.count, across.times.min, across.without_end), (2, 10, 0));
 }
 
 #[test]

@@ -135,9 +135,6 @@ pub struct ReportArgs {
     /// Only the process with this pid
     #[arg(value_name = "PID")]
     pub pid: Option<u32>,
-    /// Only this thread
-    #[arg(long, value_name = "TID")]
-    pub tid: Option<u32>,
     /// Count events by process, by thread, or by the values of a field
     #[arg(long, value_name = "process|thread|TYPE.FIELD")]
     pub by: Option<String>,
@@ -148,18 +145,12 @@ pub struct ReportArgs {
     /// The whole that the sections are parts of; what they leave is miscellaneous
     #[arg(long, value_name = "NAME=A,B")]
     pub total: Option<String>,
-    /// Look for B in all threads, not only in A's
-    #[arg(long)]
-    pub across: bool,
     /// Only these functions, and what they are made of; * and ? are understood
     #[arg(long, value_name = "GLOB")]
     pub function: Option<String>,
     /// Which functions come first
     #[arg(long, default_value = "self", value_parser = order())]
     pub sort: Order,
-    /// Also show times with the cost of recording included
-    #[arg(long)]
-    pub raw: bool,
     /// Rows of a table; 0: all
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub limit: usize,

@@ -32,7 +32,6 @@ struct ExportSummary<'a> {
     missing_events: u64,
 }
 
-/// Run the verb.
 pub fn run(json: bool, args: &ExportArgs) -> Result<()> {
     let trace = open(&args.file)?;
     let header = trace.header();

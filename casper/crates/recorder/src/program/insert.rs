@@ -24,7 +24,6 @@ struct InsertSummary<'a> {
     files_copied: &'a [PathBuf],
 }
 
-/// Run the verb.
 pub fn run(json: bool, args: &InsertArgs) -> Result<()> {
     let (wanted, excluded) = globs(&args.function);
     let selection = Selection::new(&wanted, &excluded, args.min_lines)

@@ -43,7 +43,6 @@ struct RecordSummary {
     exit_status: Option<i32>,
 }
 
-/// Run the verb.
 pub fn run(json: bool, args: &RecordArgs) -> Result<()> {
     if args.output.symlink_metadata().is_ok() && !args.force {
         bail!("{} exists: give another --output, or --force to replace it", args.output.display());

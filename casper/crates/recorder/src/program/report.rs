@@ -13,7 +13,6 @@ use super::args::ReportArgs;
 use super::open;
 use super::tables::{self, Group, View};
 
-/// Run the verb.
 pub fn run(json: bool, args: &ReportArgs) -> Result<()> {
     let (settings, view) = settings(args)?;
     let file = open(&args.file)?;
@@ -23,11 +22,8 @@ pub fn run(json: bool, args: &ReportArgs) -> Result<()> {
         }
         other => other.into(),
     })?;
-    if profile.types.iter().all(|of| of.count == 0) && (args.pid.or(args.tid)).is_some() {
-        bail!(
-            "{} has no events of that process or thread: --by process and --by thread list them",
-            args.file.display()
-        );
+    if profile.types.iter().all(|of| of.count == 0) && args.pid.is_some() {
+        bail!("{} has no events of that process: --by process lists them", args.file.display());
     }
     let title = match file.command() {
         command if command.is_empty() => format!("Trace {}", args.file.display()),
@@ -53,17 +49,11 @@ pub fn run(json: bool, args: &ReportArgs) -> Result<()> {
 }
 
 fn settings(args: &ReportArgs) -> Result<(ProfileSettings, View)> {
-    let mut settings = ProfileSettings {
-        across: args.across,
-        pid: args.pid,
-        tid: args.tid,
-        ..ProfileSettings::default()
-    };
+    let mut settings = ProfileSettings { pid: args.pid, ..ProfileSettings::default() };
     let mut view = View {
         function: args.function.clone(),
         order: args.sort,
         limit: args.limit,
-        raw: args.raw,
         ..View::default()
     };
     match args.by.as_deref() {
@@ -95,9 +85,6 @@ fn settings(args: &ReportArgs) -> Result<(ProfileSettings, View)> {
             view.total = Some(name.clone());
         }
         settings.pairs.push(Pair { name, from, to });
-    }
-    if args.across && settings.pairs.is_empty() {
-        bail!(WrongUsage("--across needs --between or --total".to_owned()));
     }
     Ok((settings, view))
 }
@@ -173,13 +160,13 @@ mod tests {
     #[test]
     fn flags_become_settings() {
         let (settings, view) =
-            parse("--by a.b.c --between x,y --between s=1,2 --total t=3,4 --across").unwrap();
+            parse("--by a.b.c --between x,y --between s=1,2 --total t=3,4").unwrap();
         assert_eq!(settings.field, Some(("a.b".to_owned(), "c".to_owned())));
         let names: Vec<_> = settings.pairs.iter().map(|pair| pair.name.as_str()).collect();
         assert_eq!(names, ["x to y", "s", "t"]);
-        assert_eq!((view.total.as_deref(), settings.across), (Some("t"), true));
+        assert_eq!(view.total.as_deref(), Some("t"));
         assert_eq!(parse("--by thread").unwrap().1.group, Group::Thread);
-        for bad in ["--by nothing", "--by .x", "--between x", "--total x,y", "--across"] {
+        for bad in ["--by nothing", "--by .x", "--between x", "--total x,y"] {
             assert!(parse(bad).unwrap_err().is::<WrongUsage>(), "{bad}");
         }
     }

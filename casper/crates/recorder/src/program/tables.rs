@@ -21,12 +21,9 @@ use cowlab_document::{Block, Document, Section};
 /// Whose events a table counts together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Group {
-    /// Everybody's.
     #[default]
     All,
-    /// Each process's.
     Process,
-    /// Each thread's.
     Thread,
 }
 
@@ -38,15 +35,12 @@ pub enum Order {
     Own,
     /// Time in it and in what it called.
     Inclusive,
-    /// Calls.
     Calls,
-    /// The mean duration.
     Mean,
     /// The 99th percentile.
     P99,
-    /// The longest.
     Max,
-    /// The name, from A.
+    /// From A.
     Name,
 }
 
@@ -59,12 +53,9 @@ pub struct View {
     pub order: Order,
     /// Rows of a table at most; 0: all.
     pub limit: usize,
-    /// How events are grouped.
     pub group: Group,
     /// Name of the pair that is the whole of which the other pairs are sections.
     pub total: Option<String>,
-    /// With the times from which the cost of recording is not taken off.
-    pub raw: bool,
     /// With plots, for a page.
     pub plots: bool,
 }

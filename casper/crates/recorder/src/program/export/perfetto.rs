@@ -262,7 +262,6 @@ mod tests {
     use cowlab_casper::meta::{EventType, FieldKind, FieldType};
     use cowlab_casper::read::Owner;
 
-    /// `Trace`.
     #[derive(Clone, PartialEq, Message)]
     struct Trace {
         #[prost(message, repeated, tag = "1")]

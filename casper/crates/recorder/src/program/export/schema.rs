@@ -29,7 +29,6 @@ pub const SEQ_INCREMENTAL_STATE_CLEARED: u32 = 1;
 /// `TracePacket.SequenceFlags`: this packet refers to what others interned.
 pub const SEQ_NEEDS_INCREMENTAL_STATE: u32 = 2;
 
-/// What a packet is.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Data {
     #[prost(message, tag = "6")]
@@ -40,7 +39,6 @@ pub enum Data {
     TrackDescriptor(TrackDescriptor),
 }
 
-/// `TracePacketDefaults`.
 #[derive(Clone, PartialEq, Message)]
 pub struct TracePacketDefaults {
     #[prost(uint32, optional, tag = "58")]
@@ -56,7 +54,6 @@ pub struct ClockSnapshot {
     pub primary_trace_clock: Option<i32>,
 }
 
-/// `ClockSnapshot.Clock`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Clock {
     #[prost(uint32, optional, tag = "1")]
@@ -65,7 +62,6 @@ pub struct Clock {
     pub timestamp: Option<u64>,
 }
 
-/// `BuiltinClock`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
 pub enum BuiltinClock {
@@ -90,7 +86,6 @@ pub struct TrackDescriptor {
     pub parent_uuid: Option<u64>,
 }
 
-/// `ProcessDescriptor`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ProcessDescriptor {
     #[prost(int32, optional, tag = "1")]
@@ -99,7 +94,6 @@ pub struct ProcessDescriptor {
     pub process_name: Option<String>,
 }
 
-/// `ThreadDescriptor`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ThreadDescriptor {
     #[prost(int32, optional, tag = "1")]
@@ -127,7 +121,6 @@ pub struct TrackEvent {
     pub source_location_iid: Option<u64>,
 }
 
-/// `TrackEvent.Type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
 pub enum TrackEventType {
@@ -185,7 +178,6 @@ pub struct InternedName {
     pub name: Option<String>,
 }
 
-/// `SourceLocation`.
 #[derive(Clone, PartialEq, Message)]
 pub struct SourceLocation {
     #[prost(uint64, optional, tag = "1")]

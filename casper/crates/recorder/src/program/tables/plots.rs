@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Plots of a page: how durations are distributed, and events over time.
+//! Plots of a page: how durations are distributed.
 
 use cowlab_casper::profile::{Moments, Profile};
 
@@ -38,20 +38,5 @@ pub(super) fn blocks(profile: &Profile, view: &View) -> Vec<Block> {
         plot.draw(curve(&times.pair.name, &times.times));
     }
     blocks.extend(plot.drawn().map(Block::Plot));
-    let steps = profile.timeline.steps();
-    if !steps.is_empty() {
-        let step = profile.timeline.step_ticks() as f64;
-        let seconds = profile.clock.span_ns(step) / 1e9;
-        let at = |bin: usize| (bin as f64 + 0.5) * seconds * 1e9;
-        let rates = steps.iter().map(|&count| count as f64 / seconds);
-        let points = rates.enumerate().map(|(bin, rate)| (at(bin), rate));
-        let plot = Plot::new(
-            "events-over-time",
-            "Events over time",
-            Axis::linear("Since the recording's begin", "ns"),
-            Axis::linear("Events", "per_s"),
-        );
-        blocks.push(Block::Plot(plot.with(Series::line("all events", points, false))));
-    }
     blocks
 }

@@ -12,18 +12,15 @@ pub(super) fn code(name: &str) -> String {
     if name.is_empty() { String::new() } else { format!("`{}`", name.replace('`', "'")) }
 }
 
-/// A span of ticks.
 pub(super) fn span(profile: &Profile, ticks: Option<f64>) -> Cell {
     cells::number(ticks.map(|ticks| profile.clock.span_ns(ticks)), "ns", "nothing was timed")
 }
 
-/// A quantile, in ticks.
 fn quantile(profile: &Profile, ticks: Option<u64>) -> Cell {
     let ns = ticks.map(|ticks| profile.clock.span_ns(ticks as f64));
     cells::number(ns, "ns", "no distribution was kept")
 }
 
-/// A variance in µs².
 pub(super) fn variance(profile: &Profile, ticks: Option<f64>) -> Cell {
     let us = profile.clock.span_ns(1.0) / 1000.0;
     cells::number(ticks.map(|ticks| ticks * us * us), "µs²", "needs two values")
