@@ -84,12 +84,8 @@ refuses 1 'max_map_count' bench fork-sweep --forks 1 --heap-bytes 0 --write-frac
 "$COWLAB" bench fork-sweep --forks 100000 --heap-bytes 0 --write-fraction 0 --rounds 1 --output own \
 	>own.out 2>&1 &
 sweep=$!
-for _ in {1..100}; do
-	own=$(pgrep -o -f 'memfd:do_fork|^do_fork' -P $sweep || true)
-	[[ -z $own ]] || break
-	sleep 0.05
-done
-[[ -n ${own:-} ]] || fail "no probe was seen: $(cat own.out)"
+wait_for 10 pgrep -f 'memfd:do_fork|^do_fork' -P $sweep
+own=$(pgrep -o -f 'memfd:do_fork|^do_fork' -P $sweep)
 sleep 0.2
 awk '/^[0-9a-f]+-[0-9a-f]+ / { all++ } /^Anonymous: +[1-9]/ { anon++ } END { print anon, all - anon }' \
 	"/proc/$own/smaps" >mappings

@@ -89,8 +89,8 @@ if [[ " ${lacking[*]} " != *" gunicorn "* ]]; then
 	has_load() { [[ $(ours) == *wrk* ]]; }
 	leftovers() { ours | grep -E 'gunicorn|wrk|cowlab'; compgen -G "$PWD/cowlab-servers-*"; }
 	TMPDIR=$PWD "$servers/run" gunicorn --seconds 60 --output ../runs >killed 2>&1 &
-	comes 10 has_load
+	wait_for 10 has_load
 	kill -KILL $!
-	comes 5 none leftovers
+	wait_for 5 none leftovers
 fi
 [[ ${#lacking[@]} == 0 ]] || skip "not here: ${lacking[*]}; the others passed"

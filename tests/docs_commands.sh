@@ -67,7 +67,7 @@ trap end EXIT
 
 redis-server() {
 	command redis-server --save '' --daemonize yes >/dev/null
-	comes 10 redis-cli ping
+	wait_for 10 redis-cli ping
 	redis-benchmark -q -t set -d 1000 -r 50000 -n 100000 -P 16
 	while :; do
 		redis-cli bgsave
@@ -87,7 +87,7 @@ gunicorn() {
 		    return [item[0].encode() for item in random.sample(CATALOGUE, 20)]
 	END
 	command gunicorn --preload --workers 4 --daemon app:app
-	comes 10 curl -fs http://127.0.0.1:8000
+	wait_for 10 curl -fs http://127.0.0.1:8000
 	while :; do
 		curl -s 'http://127.0.0.1:8000/[1-20]'
 		sleep 0.2

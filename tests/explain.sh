@@ -37,7 +37,7 @@ while True:
 PYTHON
 parent=$!
 trap 'kill $parent 2>/dev/null || true' EXIT
-for _ in {1..200}; do [[ ! -e ready ]] || break; sleep 0.1; done
+wait_for 20 test -e ready
 
 passes --json explain "$name"
 json parent="$parent" name="$name" 'd.summary.pid == $parent and d.summary.name == $name' \
@@ -110,7 +110,7 @@ signal.pause()
 PYTHON
 server=$!
 trap 'kill $parent $server 2>/dev/null || true' EXIT
-for _ in {1..200}; do [[ ! -e forked ]] || break; sleep 0.1; done
+wait_for 20 test -e forked
 passes explain "$server"
 says out '^• 2 workers and their parent use [0-9.]+ MiB together; ps adds up to'
 ! grep -qE '^stop|stop at fork|A fork stops' out ||
@@ -128,7 +128,7 @@ if [[ $(id -u) == 0 ]]; then
 		python3 "$REPOSITORY/tests/lib/fork_server.py" $kind &
 		server=$!
 		trap 'kill $parent $server 2>/dev/null || true' EXIT
-		comes 10 test -e ready
+		wait_for 10 test -e ready
 		passes --json explain $server --duration-s 2
 		kill $server
 		wait $server || true # it was killed above

@@ -80,7 +80,7 @@ writer=$REPOSITORY/tests/lib/writer.py
 python3 "$writer" wait >pid &
 waiting=$!
 trap 'kill $waiting 2>/dev/null || true' EXIT
-for _ in {1..100}; do [[ ! -s pid ]] || break; sleep 0.1; done
+wait_for 10 test -s pid
 passes --json explain "$(<pid)" --quick
 json 'd.summary.advice_sentence | startswith("The next fork of python3")' \
 	'd.summary.stop_ns.source == "calibrated"' \
@@ -108,7 +108,7 @@ if [[ $(id -u) == 0 ]]; then
 	python3 "$REPOSITORY/tests/lib/no_huge_pages.py" "$writer" wait >thpless &
 	thpless=$!
 	trap 'kill $waiting $thpless 2>/dev/null || true' EXIT
-	for _ in {1..100}; do [[ ! -s thpless ]] || break; sleep 0.1; done
+	wait_for 10 test -s thpless
 	refuses 1 'switched huge pages off for itself' tend "$(<thpless)" --dry-run --profile "$profile"
 	passes --json explain "$(<thpless)" --quick
 	json 'd.summary.advice[] | select(.choice == "tend").forecast | has("Err")' \
@@ -125,7 +125,7 @@ wait $waiting || true # it was killed above
 python3 "$REPOSITORY/tests/lib/rewrites.py" &
 parent=$!
 trap 'kill $parent "$(<worker)" 2>/dev/null || true' EXIT
-for _ in {1..100}; do [[ ! -s worker ]] || break; sleep 0.1; done
+wait_for 10 test -s worker
 passes --json explain "$(<worker)" --quick
 says err "is a worker, and the forks are its parent's: this is python3.* \($parent\)"
 json parent=$parent 'd.summary.pid == $parent' 'd.summary.children == 1' \
@@ -142,7 +142,7 @@ if command -v redis-server >/dev/null; then
 	redis-server --port 0 --unixsocket "$PWD/socket" --dir "$PWD" --save '' --daemonize no >/dev/null &
 	server=$!
 	trap 'kill -9 $server 2>/dev/null || true' EXIT
-	for _ in {1..100}; do [[ ! -S socket ]] || break; sleep 0.1; done
+	wait_for 10 test -S socket
 	passes --json explain "unix://$PWD/socket" --quick
 	json server="$server" \
 		'd.summary.fork.findings | any(.what | contains("full synchronisation"))' \

@@ -127,9 +127,12 @@ promtool test rules "$REPOSITORY/dist/prometheus/cowlab.test.yml" || fail "the r
 promtool check config "$REPOSITORY/dist/prometheus/federate.yml" >/dev/null || fail "promtool refuses federate.yml"
 "$COWLAB" watch --listen 127.0.0.1:0 --interval-s 0.2 >out 2>err &
 started+=($!)
-for _ in {1..100}; do ! grep -q 'metrics at' err || break; sleep 0.1; done
+wait_for 10 grep -q 'metrics at' err
 url=$(grep -o 'http://[^ ]*' err)
-for _ in {1..50}; do ! python3 "$REPOSITORY/tests/lib/scrape.py" "$url" >scrape 2>/dev/null || break; sleep 0.1; done
+scraped() {
+	python3 "$REPOSITORY/tests/lib/scrape.py" "$url" >scrape
+}
+wait_for 5 scraped
 promtool check metrics <scrape || fail "promtool refuses the metrics"
 python3 "$REPOSITORY/tests/lib/rule_metrics.py" "$rules" <scrape || fail "a rule names what is not there"
 for misspelt in s/cowlab_commit_room_bytes/cowlab_comit_room_bytes/ s/fleet:cowlab_fork_stop_seconds_bucket:rate5m\)/fleet:x:cowlab_y\)/; do

@@ -143,7 +143,7 @@ json 'one("forks") == 1' 'values("cow_pages"; {span: "fork-to-exit", mapping: "a
 # A worker between two times: CPython puts its counts of references back, so that no byte tells what
 # was copied. And nobody prices the forks of one that forks nobody.
 background python3 "$lib/reads_objects.py"
-for _ in {1..100}; do [[ ! -s worker ]] || break; sleep 0.1; done
+wait_for 10 test -s worker
 started+=("$(<worker)")
 profile=$REPOSITORY/tests/fixtures/profile.json
 passes --json footprint "$(<worker)" --duration-s 3
@@ -159,7 +159,7 @@ refuses 1 'has no child of its own' predict "$(only_run of_worker)" --profile "$
 kill -9 "$(<worker)"
 # What it copied long ago it writes without a fault: that is said, and no share is made of it.
 rm worker && background python3 "$lib/rewrites.py"
-for _ in {1..100}; do [[ ! -s worker ]] || break; sleep 0.1; done
+wait_for 10 test -s worker
 started+=("$(<worker)")
 if [[ $(id -u) == 0 ]]; then
 	passes --json footprint "$(<worker)"
@@ -191,7 +191,7 @@ json 'values("spans"; {program: "alike until its exec", writer: "child", mapping
 # SIGTERM is the command's, and ends with it; one that goes on is let go by the second.
 rm -rf told && background "$COWLAB" footprint --output told -- ./truth forever 100 2
 looking=$pid
-comes 20 pgrep -x -P "$looking" truth
+wait_for 20 pgrep -x -P "$looking" truth
 truth=$(pgrep -P "$looking")
 sleep 0.5
 kill -TERM "$looking"
@@ -203,7 +203,7 @@ called='footprint, SIGTERM'
 only_run told >/dev/null
 background "$COWLAB" footprint --output told -- env --ignore-signal=TERM ./truth forever 100 2
 looking=$pid
-comes 20 pgrep -x -P "$looking" truth
+wait_for 20 pgrep -x -P "$looking" truth
 truth=$(pgrep -P "$looking")
 sleep 0.5
 started+=("$truth")
@@ -288,7 +288,7 @@ end
 
 # 10,000 mappings; killed, it leaves the process running and untraced, and no run.
 background python3 "$lib/many_mappings.py"
-comes 20 awk 'END { exit NR < 5000 }' "/proc/$pid/maps"
+wait_for 20 awk 'END { exit NR < 5000 }' "/proc/$pid/maps"
 passes footprint "$pid" --duration-s 0.2 --output many
 "$COWLAB" footprint "$pid" --duration-s 60 --output killed >/dev/null 2>&1 &
 looking=$!

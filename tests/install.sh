@@ -30,7 +30,7 @@ installs() {
 	# The signal goes to all of it, as that of Ctrl-C does; a background job of a shell would ignore it.
 	env --default-signal=INT,QUIT unshare -m setsid --fork --wait bash -c 'mount --bind sbin /usr/sbin &&
 		echo $$ >pid && PATH=$PWD/bin exec "$0" redis' "$REPOSITORY/scripts/install" >out 2>err </dev/null &
-	comes 10 test -s seen
+	wait_for 10 test -s seen
 	grep -q "exit ${2:-101}" seen || fail "$1: expected that services are kept from starting, saw: $(cat out err)"
 	kill -"$1" -- "-$(cat pid)"
 	wait $! || true # ends by that signal

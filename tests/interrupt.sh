@@ -88,7 +88,7 @@ has_rounds() {
 has_rounds "$some"
 
 begin "${rounds[@]}" --output last
-comes 30 compgen -G 'last/.unfinished-*/run.json'
+wait_for 30 compgen -G 'last/.unfinished-*/run.json'
 interrupt KILL
 is_status 137
 no_probes_left

@@ -114,7 +114,7 @@ says out "^it's \\\$HOME$"
 says err '^message$'
 says err 'accelerator: (KVM|TCG)'
 [[ ! -e written ]] || fail 'expected the host to be left alone, saw a file that the guest wrote'
-comes 5 none our_guests
+wait_for 5 none our_guests
 
 # Input that is not taken: output comes all the same, before, and after nobody can take it any more.
 head -c 1000000 /dev/zero >zeros
@@ -175,7 +175,7 @@ done
 run kernel boot --variant plain --guest time_limit_s=2 -- sleep 1000
 is_status 1
 says err 'did not end within 2 s \(--guest time_limit_s=SECONDS\) and was killed'
-comes 5 none our_guests
+wait_for 5 none our_guests
 guest=memory=4000000GiB boot -- true
 is_status 1
 says err 'MiB on this machine, where .* give it less with --guest memory'
@@ -189,12 +189,12 @@ for signal in KILL INT; do
 	"$COWLAB" kernel boot --variant plain -- sleep 1000 \
 		>out 2>err </dev/null &
 	pid=$!
-	comes 30 some our_guests
+	wait_for 30 some our_guests
 	# An interactive shell's background job would ignore INT from its terminal, but not this one.
 	kill -"$signal" "$pid"
 	wait "$pid" || true # its status is the signal's; whether a guest is left is what is asked
 	called="cowlab kernel boot, ended by $signal"
-	comes 5 none our_guests
+	wait_for 5 none our_guests
 done
 
 # Tests: a pass, a skip, a failing case, a warning in the log, a hang.

@@ -52,7 +52,7 @@ while True:
     client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     client.close()' >port &
 trap 'kill $mistaken $! 2>/dev/null || true' EXIT
-for _ in {1..100}; do [[ ! -s port ]] || break; sleep 0.1; done
+wait_for 10 test -s port
 refuses 1 'speaks another protocol' explain "redis://127.0.0.1:$(<port)"
 kill $!
 status=0

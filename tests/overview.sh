@@ -34,7 +34,7 @@ signal.pause()
 PYTHON
 parent=$!
 trap 'kill $parent 2>/dev/null || true' EXIT
-for _ in {1..200}; do [[ ! -e ready || ! -e copied16777216 ]] || break; sleep 0.1; done
+wait_for 20 test -e ready -a -e copied16777216
 
 passes
 [[ $(wc -l <out) -le 50 ]] || fail "expected at most 50 lines, saw: $(cat out)"

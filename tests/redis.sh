@@ -78,7 +78,7 @@ fi
 # A port that somebody has.
 python3 "$REPOSITORY/tests/lib/peer.py" silent >port &
 holder=$!
-comes 10 test -s port
+wait_for 10 test -s port
 refuses 1 "port $(<port) cannot be had" "${small[@]}" --set "port=$(<port)"
 kill $holder
 wait $holder || true # its status is that of the signal above
@@ -90,9 +90,9 @@ for how in server cowlab; do
 	"$COWLAB" bench redis --size-bytes 32MiB --turnovers 200 --rounds 1 >out 2>err </dev/null &
 	run=$!
 	trap 'kill -9 "$run" 2>/dev/null || true' EXIT
-	comes 10 some our_servers
+	wait_for 10 some our_servers
 	sleep 1
-	comes 10 some our_servers
+	wait_for 10 some our_servers
 	if [[ $how == server ]]; then kill -9 "$(our_servers | head -n 1)"; else kill -INT $run; fi
 	status=0
 	wait $run || status=$?

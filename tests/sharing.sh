@@ -124,7 +124,7 @@ is_true
 "$COWLAB" --json sharing "$name" --watch --interval-s 0.2 >stream 2>err &
 watching=$!
 lines() {
-	comes 20 jq -es "any(.[]; $1)" stream
+	wait_for 20 jq -es "any(.[]; $1)" stream
 }
 lines true
 gone=$(worker 1)
@@ -146,7 +146,7 @@ jq -es --argjson gone "$gone" --argjson new "$new" 'def slot(p): [.[].summary.wo
 # Metrics, and the parent's end.
 "$COWLAB" sharing "$name" --listen 127.0.0.1:0 --interval-s 0.2 >out 2>err &
 serving=$!
-comes 10 grep -q 'metrics at' err
+wait_for 10 grep -q 'metrics at' err
 python3 "$REPOSITORY/tests/lib/scrape.py" "$(sed -n 's/.*metrics at //p' err)" application/openmetrics-text >metrics
 [[ $(grep -c "^cowlab_sharing_own_bytes{process=\"$name\",slot=\"[0-3]\"} [0-9]" metrics) == 4 ]] ||
 	fail "expected four slots: $(cat metrics)"
@@ -187,11 +187,11 @@ if [[ -w $ksm/run && $(<$ksm/run) == 0 ]]; then
 	tell fork 4000 0
 	ksm_before=0
 	echo 1 >$ksm/run
-	for _ in {1..200}; do
+	has_merged() {
 		passes --json sharing "$name"
-		! jq -e '.summary.ksm_bytes > 1e6' out >/dev/null || break
-		sleep 0.1
-	done
+		jq -e '.summary.ksm_bytes > 1e6' out
+	}
+	wait_for 20 has_merged
 	echo 2 >$ksm/run
 	json 'd.summary.sentences | any(test("^KSM merged"))' 'd.summary.workers | any(.ksm_bytes > 0)' \
 		'all(d.summary.workers[]; .shared_bytes + .own_bytes + .ksm_bytes < 24400 * 4096)'

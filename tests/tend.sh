@@ -70,7 +70,7 @@ tell remap remapped
 "$COWLAB" --json tend "$target" --once --set cpu_share=0.05 --budget-us 1000000 >out 2>err </dev/null &
 tend=$!
 started+=("$tend")
-for _ in {1..500}; do ! grep -q '"event":"surveyed"' out || break; sleep 0.01; done
+wait_for 5 grep -q '"event":"surveyed"' out
 tell unmap unmapped
 status=0
 wait "$tend" || status=$?
@@ -85,7 +85,7 @@ target 16
 "$COWLAB" --json tend "$target" >out 2>err </dev/null &
 tend=$!
 started+=("$tend")
-for _ in {1..500}; do ! grep -q '"event":"surveyed"' out || break; sleep 0.01; done
+wait_for 5 grep -q '"event":"surveyed"' out
 passes tend "$target" --dry-run --once
 says err "process $target is tended already"
 kill -INT "$tend"
@@ -109,7 +109,7 @@ awk '$1 == "CapEff:" { exit $2 != "0000000000880004" }' "/proc/$tend/status" ||
 	fail "expected three capabilities, saw $(grep CapEff "/proc/$tend/status")"
 tell release released
 has_grown() { (($(huge_mib) >= before + 24)); }
-comes 10 has_grown # after the child has ended
+wait_for 10 has_grown # after the child has ended
 tell fork forked
 tell check whole
 port=$(sed -n 's,.*http://127.0.0.1:\([0-9]*\)/metrics.*,\1,p' err)

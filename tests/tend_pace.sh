@@ -22,7 +22,7 @@ SECONDS=0
 "$COWLAB" tend "$target" --set cpu_share=0.01 --duration-s 120 >out 2>err </dev/null &
 tend=$!
 started+=("$tend")
-for _ in {1..1100}; do ! grep -q 'share its memory' out || break; sleep 0.1; done
+wait_for 110 grep -q 'share its memory' out
 sleep 5
 # utime and stime of proc_pid_stat(5), in ticks.
 used=$(awk -v hz="$(getconf CLK_TCK)" '{ print ($14 + $15) / hz }' "/proc/$tend/stat")

@@ -26,7 +26,7 @@ read -r -t 60 _ <&8 || fail "the target does not start"
 python3 "$REPOSITORY/tests/lib/named.py" $'a\x1b[31mb' >named &
 named=$!
 started+=("$named")
-comes 60 grep -q ready named
+wait_for 60 grep -q ready named
 has_no_escape() {
 	! grep -q $'\x1b' out err || fail "the name reaches the terminal: $(cat -v out err)"
 }

@@ -29,29 +29,22 @@ tell() {
 }
 
 
-# wait_for FILE COUNT: until the file has so many lines.
-wait_for() {
-	for _ in {1..200}; do
-		[[ ! -f $1 || $(wc -l <"$1") -lt $2 ]] || return 0
-		sleep 0.05
-	done
-	fail "expected $2 lines in $1, saw $(cat "$1" err)"
+# has_lines FILE COUNT: until the file has so many lines.
+has_lines() {
+	wait_for 10 awk -v least="$2" 'END { exit NR < least }' "$1"
 }
 
-# is_gone PID: within 10 s.
+# is_gone PID: or a zombie.
 is_gone() {
-	for _ in {1..100}; do
-		[[ -d /proc/$1 && $(cut -d' ' -f3 "/proc/$1/stat" 2>/dev/null) != Z ]] || return 0
-		sleep 0.1
-	done
-	return 1
+	[[ ! -d /proc/$1 || $(cut -d' ' -f3 "/proc/$1/stat" 2>/dev/null) == Z ]]
 }
 
 # ended_in_time PID: SIGTERM ends it at once, and in order.
 ended_in_time() {
 	local began=$SECONDS
 	kill "$1"
-	is_gone "$1" && ((SECONDS - began <= 3)) || fail "SIGTERM did not end it in 3 s: $(cat err)"
+	wait_for 10 is_gone "$1"
+	((SECONDS - began <= 3)) || fail "SIGTERM did not end it in 3 s: $(cat err)"
 	wait "$1" || fail "SIGTERM ended it with $?: $(cat err)"
 }
 
@@ -67,7 +60,7 @@ start_forker
 "$COWLAB" watch "$forker" --json --interval-s 0.2 >json 2>err &
 watch=$!
 started+=("$watch")
-wait_for json 2
+has_lines json 2
 bpf=true
 grep -q 'not available: forks' err && bpf=false
 tell fork
@@ -100,7 +93,7 @@ if $bpf; then
 	"$COWLAB" watch "$forker" --json --interval-s 0.2 >double 2>err &
 	watch=$!
 	started+=("$watch")
-	wait_for double 2
+	has_lines double 2
 	for _ in {1..20}; do tell double; done
 	sleep 1
 	kill "$forker"
@@ -144,7 +137,7 @@ if [[ $(id -u) == 0 ]] && $bpf && command -v setpriv >/dev/null; then
 	watch=$!
 	started+=("$watch")
 	exec 7<&-
-	wait_for unit 2
+	has_lines unit 2
 	tell fork
 	sleep 0.6
 	tell none
@@ -159,7 +152,7 @@ fi
 "$COWLAB" watch forker --count --json --interval-s 0.2 >counted 2>err &
 watch=$!
 started+=("$watch")
-wait_for counted 2
+has_lines counted 2
 tell fork
 sleep 0.6
 if $bpf && grep -q '"counts":true' counted; then
@@ -180,9 +173,12 @@ scrape() {
 "$COWLAB" watch forker --listen 127.0.0.1:0 --interval-s 0.2 >out 2>err &
 watch=$!
 started+=("$watch")
-for _ in {1..100}; do grep -q 'metrics at' err && break; sleep 0.1; done
+wait_for 10 grep -q 'metrics at' err
 url=$(grep -o 'http://[^ ]*' err)
-for _ in {1..50}; do scrape "$url" '*/*' >metrics 2>/dev/null && break; sleep 0.1; done
+metrics_come() {
+	scrape "$url" '*/*' >metrics
+}
+wait_for 5 metrics_come
 tell fork
 sleep 0.6
 scrape "$url" 'application/openmetrics-text' >metrics
@@ -256,8 +252,10 @@ if command -v tmux >/dev/null; then
 	tmux capture-pane -p -t t80 | grep -q PAUSED || fail "expected a pause"
 	for width in 40 80 200; do tmux send-keys -t t$width q; done
 	# It ends with its last session, as each of them has been told to quit.
-	for _ in {1..50}; do tmux has-session 2>/dev/null || break; sleep 0.1; done
-	! tmux has-session 2>/dev/null || fail "q did not end it: $(tmux list-panes -a -F '#{pane_current_command}')"
+	has_no_session() {
+		! tmux has-session
+	}
+	wait_for 5 has_no_session
 	kill "$forker"
 fi
 

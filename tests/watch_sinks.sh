@@ -18,7 +18,7 @@ start() {
 	"$COWLAB" watch "$target" --listen 127.0.0.1:0 --interval-s 0.1 "$@" 2>err </dev/null &
 	watch=$!
 	started+=("$watch")
-	comes 30 grep -q 'metrics at' err
+	wait_for 30 grep -q 'metrics at' err
 	url=$(grep -o 'http://[^ ]*' err)
 }
 # metric NAME: its value.
@@ -42,8 +42,8 @@ mkfifo full
 exec 8<>full
 dd if=/dev/zero of=full bs=4096 count=64 oflag=nonblock 2>/dev/null || true # until it is full
 start --json >&8
-comes 30 is_above cowlab_watch_skipped_frames_total 2
+wait_for 30 is_above cowlab_watch_skipped_frames_total 2
 before=$(metric cowlab_watch_refresh_timestamp_seconds)
-comes 30 is_above cowlab_watch_refresh_timestamp_seconds "$before"
+wait_for 30 is_above cowlab_watch_refresh_timestamp_seconds "$before"
 ends
 [[ $status == 0 ]] || fail "it ended with $status: $(cat err)"

@@ -163,11 +163,7 @@ if [[ $EUID == 0 ]]; then
 			is_status 0
 			json 'd.stored_events > 50'
 		fi
-		for _ in {1..20}; do
-			[[ -d /proc/${keeper% } ]] || break
-			sleep 0.1
-		done
-		[[ ! -d /proc/${keeper% } ]] || fail "$called: expected the keeper to end with its recorder"
+		wait_for 2 test ! -d "/proc/${keeper% }" # it ends with its recorder
 		kill -0 $their || fail "$called: expected the program to live on"
 	done
 	kill $their

@@ -70,7 +70,7 @@ wait
 END
 "$COWLAB" record --force -- sh ./waiter 2>err &
 recorder=$!
-comes 10 test -s told
+wait_for 10 test -s told
 kill -TERM $recorder
 status=0
 wait $recorder || status=$?

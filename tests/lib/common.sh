@@ -129,8 +129,8 @@ nothing_kept() {
 	[[ ! -d $1 || -z $(ls -A "$1") ]] || fail "expected nothing in $1, saw: $(ls -AR "$1")"
 }
 
-# comes LIMIT_S COMMAND...: the command succeeds, now or within so many seconds of looks 0.1 s apart.
-comes() {
+# wait_for LIMIT_S COMMAND...: the command succeeds, now or within so many seconds of looks 0.1 s apart.
+wait_for() {
 	local limit_s=$1 tries said
 	shift
 	for ((tries = 0; tries < limit_s * 10; tries++)); do
@@ -142,7 +142,7 @@ comes() {
 
 # becomes PID PROGRAM: what a shell starts is that shell until it executes the program.
 becomes() {
-	comes 10 grep -qxF -- "$2" "/proc/$1/comm"
+	wait_for 10 grep -qxF -- "$2" "/proc/$1/comm"
 }
 
 # none COMMAND...: it prints nothing; some COMMAND...: it prints something.
@@ -197,7 +197,7 @@ only_here_are_servers() {
 
 # probe_seen PATTERN: a probe runs whose name matches, within 30 s.
 probe_seen() {
-	comes 30 probe_runs "$1"
+	wait_for 30 probe_runs "$1"
 }
 probe_runs() {
 	# No "| grep -q" here: it ends early, and the pipe's status is then SIGPIPE's.
@@ -206,5 +206,5 @@ probe_runs() {
 
 # no_probes_left: within 2 s, none of them runs.
 no_probes_left() {
-	comes 2 none our_probes
+	wait_for 2 none our_probes
 }

@@ -133,6 +133,6 @@ memory.write(b'x' * len(memory))
 memory.madvise(mmap.MADV_HUGEPAGE)
 open('ready', 'w')
 time.sleep(600)"
-for _ in {1..300}; do [[ ! -e ready ]] || break; sleep 0.1; done
+wait_for 30 test -e ready
 verdict tend tend
 stop
