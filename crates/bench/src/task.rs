@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::probes::Runner;
 use anyhow::{Context, Result};
-use cowlab_machine::{Rollup, Root};
-use cowlab_observe::{Target, children};
+use cowlab_machine::process::{Target, children};
+use cowlab_machine::{Root, Smaps};
 use cowlab_schema::{Metric, Params, QUANTILE, QUANTILES, Quantile};
 use cowlab_store::{Histogram, Sample, serialise, value_at};
 use rand::SeedableRng;
@@ -227,11 +227,11 @@ pub(crate) fn cpu_ns(pid: u32) -> Option<u64> {
 
 /// The memory of a process and its children, `None` of one that has none; or `None` where the
 /// children cannot be told.
-pub(crate) fn family(pid: u32) -> Result<Option<Vec<Option<Rollup>>>> {
+pub(crate) fn family(pid: u32) -> Result<Option<Vec<Option<Smaps>>>> {
     let target = Target::open(pid as i32);
     let Ok(pids) = target.and_then(|target| children::pids(&target)) else { return Ok(None) };
     let all = pids.into_iter().map(|child| child as u32).chain([pid]);
-    let rollups = all.map(|pid| Rollup::read(&Root::default(), pid)).collect::<Result<_, _>>()?;
+    let rollups = all.map(|pid| Smaps::read(&Root::default(), pid)).collect::<Result<_, _>>()?;
     Ok(Some(rollups))
 }
 

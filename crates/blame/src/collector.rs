@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::names::{Function, Names};
 use crate::space::{End, Place, Space, Stack, Unwinding};
+use cowlab_machine::process::{Target, children};
 use cowlab_observe::bpf::{BpfError, Copied, FaultMode, Lost, Observer, ObserverSettings};
-use cowlab_observe::{Target, children};
 use cowlab_schema::Writer;
 use cowlab_store::stacks::{Copy, CopyStacks, Frame};
 use rustc_hash::FxHashMap;

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use crate::image::Images;
 use crate::space::Space;
 use cowlab_machine::mappings::Mapping;
+use cowlab_machine::process::{Target, mappings};
 use cowlab_observe::bpf::{Event, Happening};
-use cowlab_observe::{Target, mappings};
 use cowlab_schema::Writer;
 use rustc_hash::FxHashMap;
 

@@ -3,7 +3,7 @@
 
 use crate::jitdump;
 use crate::perf_map::PerfMap;
-use cowlab_observe::{Target, mappings};
+use cowlab_machine::process::{Target, mappings};
 use rustc_hash::FxHashMap;
 
 /// No family is deeper; one that is goes round.

@@ -32,7 +32,7 @@ pub fn interrupted() -> Result<Arc<AtomicBool>> {
 }
 
 /// For a verb that runs for long: it ends within 2 s of the first signal.
-pub fn told_to_end() -> Result<Arc<AtomicBool>> {
+pub fn asked_to_end() -> Result<Arc<AtomicBool>> {
     let asked = interrupted()?;
     let (mut woken, wake) = UnixStream::pair()?;
     for signal in [SIGINT, SIGTERM] {

@@ -18,7 +18,7 @@ use cowlab_bench::probes::Rows;
 use cowlab_blame::{Image, Names, PerfMap, Place, jitdump};
 use cowlab_lab::{ktap, selftests};
 use cowlab_machine::cow_stats::{CowStats, ProcessCowStats};
-use cowlab_machine::{Rollup, Stat, mappings, status};
+use cowlab_machine::{Smaps, Stat, mappings, status};
 use cowlab_model::cost::{Question, predict};
 use cowlab_model::profile::{MachineProfile, Writer};
 use cowlab_observe::bpf::{Copied, Event, Fault};
@@ -153,7 +153,7 @@ fn process(bytes: &[u8]) {
     Stat::decode(bytes);
     Stat::faults_and_pages(bytes);
     drop(mappings::decode(&text));
-    drop(Rollup::decode(&text, here()));
+    drop(Smaps::decode(&text, here()));
     drop(CowStats::decode(&text, here()));
     drop(ProcessCowStats::decode(&text, here()));
     status::bytes(&text, "VmRSS");

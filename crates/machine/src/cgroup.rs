@@ -56,7 +56,7 @@ pub struct Cgroup {
 
 impl Cgroup {
     /// The limits of process `pid` now; empty where they cannot be read.
-    pub fn of(root: &Root, pid: i32) -> Cgroup {
+    pub fn read(root: &Root, pid: i32) -> Cgroup {
         probe(&Reader::new(root), &pid.to_string())
     }
 

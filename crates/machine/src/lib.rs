@@ -36,7 +36,7 @@ pub use fragmentation::Fragmentation;
 pub use guard::{Guard, GuardError};
 pub use installed::installed;
 pub use policy::PolicyGuard;
-pub use process::{ProcessError, ProcessFacts, Rollup, Stat, mappings, status};
+pub use process::{ProcessError, ProcessFacts, Smaps, Stat, mappings, status};
 pub use room::Room;
 pub use root::{ReadError, Root};
 pub use shared::SharedMemory;

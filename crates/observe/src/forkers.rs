@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use cowlab_machine::{ProcessError, status};
 
-use crate::target::{Image, Target};
 use crate::watch::Wanted;
+use cowlab_machine::process::target::{Image, Target};
 
 /// A process at that moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

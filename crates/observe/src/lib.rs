@@ -8,6 +8,3 @@ pub mod forkers;
 pub mod redis;
 pub mod sharing;
 pub mod watch;
-
-pub use cowlab_machine::process::{Kind, Mapping, Page, Pagemap, Target};
-pub use cowlab_machine::process::{children, mappings, pagemap, target};

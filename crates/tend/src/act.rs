@@ -16,7 +16,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
-use cowlab_observe::{Pagemap, Target};
+use cowlab_machine::process::{Pagemap, Target};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 

@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use cowlab_machine::process::{Target, children};
 use cowlab_machine::{ProcessError, Stat};
-use cowlab_observe::{Target, children};
 
 /// How often a target is asked for children while there is nothing to do.
 pub const LOOK: Duration = Duration::from_millis(50);
@@ -23,8 +23,8 @@ pub fn sharing(target: &Target) -> Result<BTreeSet<Name>, ProcessError> {
     if children.is_empty() {
         return Ok(BTreeSet::new());
     }
-    let own = Stat::of(target.pid());
-    let alive = children.into_iter().filter_map(|pid| Some((pid, Stat::of(pid)?)));
+    let own = Stat::read(target.pid());
+    let alive = children.into_iter().filter_map(|pid| Some((pid, Stat::read(pid)?)));
     let sharing = alive
         .filter(|(_, its)| !its.has_ended() && own.as_ref().is_none_or(|own| may_share(its, own)));
     Ok(sharing.map(|(pid, its)| (pid, its.start_ticks)).collect())
@@ -32,7 +32,7 @@ pub fn sharing(target: &Target) -> Result<BTreeSet<Name>, ProcessError> {
 
 /// Faults of the children of `pid` that have ended and were waited for.
 pub fn reaped_faults(pid: i32) -> Option<u64> {
-    Some(Stat::of(pid)?.reaped_minor_faults)
+    Some(Stat::read(pid)?.reaped_minor_faults)
 }
 
 /// Whether a child may share the memory of its parent. It has its parent's stack until it executes

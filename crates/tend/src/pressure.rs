@@ -60,7 +60,7 @@ impl Gauges {
         }
         let root = Root::default();
         let machine = memory::Memory::read(&root);
-        let group = Cgroup::of(&root, pid);
+        let group = Cgroup::read(&root, pid);
         let bounds = [group.tightest_max(), group.tightest_high()].into_iter().flatten();
         let tightest = bounds.min_by_key(|bound| bound.free_bytes());
         let memory = Memory {
@@ -154,7 +154,7 @@ pub fn spare(
 pub(crate) fn is_group_full(pid: i32, huge_page_bytes: u64) -> bool {
     let root = Root::default();
     [pid, std::process::id() as i32].into_iter().any(|pid| {
-        let group = Cgroup::of(&root, pid);
+        let group = Cgroup::read(&root, pid);
         let bounds = [group.tightest_max(), group.tightest_high()].into_iter().flatten();
         bounds.map(|bound| bound.free_bytes()).any(|free| free < 2 * huge_page_bytes)
     })

@@ -2,9 +2,9 @@
 //! Why a process cannot be tended: facts, the decision, and one sentence each that says what to do.
 
 use cowlab_machine::limits::{CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, Credentials};
+use cowlab_machine::process::Target;
 use cowlab_machine::thp::Thp;
 use cowlab_machine::{ProcessError, status};
-use cowlab_observe::Target;
 use rustix::io::Errno;
 
 use crate::act::Outcome;

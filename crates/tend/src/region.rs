@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use cowlab_machine::process::pagemap::{ScanFilter, category};
+use cowlab_machine::process::{Kind, Mapping, Pagemap, Target, mappings};
 use cowlab_machine::{ProcessError, Stat};
 use cowlab_model::application::MOST_ABSENT_PAGES;
 use cowlab_model::cost::Vmas;
-use cowlab_observe::pagemap::{ScanFilter, category};
-use cowlab_observe::{Kind, Mapping, Pagemap, Target, mappings};
 
 /// The pages of one region; base pages, and present ones only where they are private and anonymous.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -175,7 +175,7 @@ impl Is {
         }
     }
 
-    fn of_page(page: cowlab_observe::Page) -> Is {
+    fn of_page(page: cowlab_machine::process::Page) -> Is {
         if page.is_swapped() {
             Is::Swapped
         } else if !page.is_present() {
@@ -317,7 +317,7 @@ mod tests {
         ] {
             assert_eq!(Is::of_categories(bits), is);
         }
-        use cowlab_observe::Page;
+        use cowlab_machine::process::Page;
         assert_eq!(Is::of_page(Page(1 << 63)), Is::Small);
         assert_eq!(Is::of_page(Page(1 << 62)), Is::Swapped);
         assert_eq!(Is::of_page(Page(1 << 63 | 1 << 61)), Is::Other);

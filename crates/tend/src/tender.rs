@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use cowlab_machine::cgroup::Cgroup;
 use cowlab_machine::limits::Credentials;
+use cowlab_machine::process::{Pagemap, Target};
 use cowlab_machine::thp::Thp;
 use cowlab_machine::{ProcessError, Root};
 use cowlab_model::profile::MachineProfile;
-use cowlab_observe::{Pagemap, Target};
 
 use crate::act::{Collapser, Fetch, thread_cpu_ns};
 use crate::event::{Event, Rest, Step};
@@ -157,7 +157,7 @@ impl Tender {
         profile: MachineProfile,
     ) -> Result<Tender, anyhow::Error> {
         let (collapser, pagemap, huge_page_bytes) = admit(&target, settings.only_looks)?;
-        let gauges = Gauges::of(&Cgroup::of(&Root::default(), target.pid()));
+        let gauges = Gauges::of(&Cgroup::read(&Root::default(), target.pid()));
         Ok(Tender {
             figures: Figures {
                 huge_page_bytes,

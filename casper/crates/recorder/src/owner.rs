@@ -60,7 +60,7 @@ impl Owner {
 
 /// When a thread started, in clock ticks since boot; `None` if there is none, or a zombie.
 fn started(pid: u32, tid: u32) -> Option<u64> {
-    Stat::of_thread(pid, tid).filter(|stat| !stat.has_ended()).map(|stat| stat.start_ticks)
+    Stat::read_thread(pid, tid).filter(|stat| !stat.has_ended()).map(|stat| stat.start_ticks)
 }
 
 #[cfg(test)]

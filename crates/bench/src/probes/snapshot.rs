@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use cowlab_machine::Rollup;
+use cowlab_machine::Smaps;
 use cowlab_schema::snapshot::{Forked, Snapshot};
 
 use crate::probes::cow_counts::{CowCounts, counts_of};
@@ -55,12 +55,12 @@ pub struct Footprint {
     /// Forks made before.
     pub forks: u64,
     /// The program's, then its children's from the oldest.
-    pub processes: Vec<Rollup>,
+    pub processes: Vec<Smaps>,
 }
 
 impl Footprint {
     /// A figure's sum over the processes.
-    pub fn sum(&self, of: impl Fn(&Rollup) -> Option<u64>) -> Option<u64> {
+    pub fn sum(&self, of: impl Fn(&Smaps) -> Option<u64>) -> Option<u64> {
         self.processes.iter().map(of).sum()
     }
 }
@@ -145,7 +145,7 @@ fn footprints_of(rows: &Rows) -> Result<Vec<Footprint>> {
             }
             ("smaps_rollup_text", Some(text), _) => {
                 let last = found.last_mut().context("a memory text stands before its fork")?;
-                last.processes.push(Rollup::decode(text, Path::new(ROLLUP))?);
+                last.processes.push(Smaps::decode(text, Path::new(ROLLUP))?);
             }
             ("footprint_forks" | "smaps_rollup_text", ..) => {
                 bail!("a row of {ROLLUP} is damaged")

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::probes::{Runner, unix_ns};
 use anyhow::{Result, bail};
-use cowlab_machine::{Facts, PolicyGuard, Rollup, Root, thp};
+use cowlab_machine::{Facts, PolicyGuard, Root, Smaps, thp};
 use cowlab_observe::redis::{Error, Reply};
 use cowlab_schema::redis::{self as names, Store};
 use cowlab_schema::{Cell, Policy};
@@ -198,7 +198,7 @@ fn measure(
         let mut load = cell.load(number as u64);
         load.rate_per_s = share.zip(most_per_s).map(|(share, most)| share * most);
         let start_unix_ns = unix_ns();
-        let before = Rollup::read(&Root::default(), server.pid())?;
+        let before = Smaps::read(&Root::default(), server.pid())?;
         let looks = Looks::Memory(took_ns);
         let phase = phase::run(runner, server, &load, kind, cell.store.snapshots, looks)?;
         took_ns = phase.taken.last().map(Taken::took_ns).or(took_ns);

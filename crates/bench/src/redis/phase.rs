@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::probes::{Interrupted, Runner};
 use anyhow::{Context, Result, bail};
 use cowlab_machine::cow_stats::ProcessCowStats;
-use cowlab_machine::{Rollup, Root};
+use cowlab_machine::{Root, Smaps};
 use cowlab_observe::redis::Connection;
 use cowlab_schema::Quantile;
 use cowlab_schema::redis as names;
@@ -283,7 +283,7 @@ fn is_late(keys: Option<(u64, u64)>, since_ns: u64, before_ns: Option<u64>) -> b
 fn memory(pid: u32) -> Result<(Option<u64>, Option<u64>)> {
     let all = family(pid)?.and_then(|all| all.into_iter().collect::<Option<Vec<_>>>());
     let Some(seen) = all else { return Ok((None, None)) };
-    let sum = |of: fn(&Rollup) -> Option<u64>| seen.iter().map(of).sum();
+    let sum = |of: fn(&Smaps) -> Option<u64>| seen.iter().map(of).sum();
     Ok((sum(|r| r.pss_anonymous_bytes), sum(|r| r.anonymous_bytes)))
 }
 

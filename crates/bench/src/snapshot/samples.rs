@@ -3,7 +3,7 @@
 
 use crate::probes::{Footprint, SnapshotResult};
 use anyhow::{Result, bail};
-use cowlab_machine::{Fragmentation, Rollup};
+use cowlab_machine::{Fragmentation, Smaps};
 use cowlab_model::stats::{median, quantile};
 use cowlab_schema::snapshot::{self, Forked, Snapshot};
 use cowlab_schema::{Cell, Metric, Quantile};
@@ -38,7 +38,7 @@ const RATE_QUANTILES: [Quantile; 9] = [
 const HUGE_BYTES: u64 = 2 << 20;
 
 /// A figure of one, and what its mean and its largest sum are in samples.
-type Figure = (Metric, Metric, fn(&Rollup) -> Option<u64>);
+type Figure = (Metric, Metric, fn(&Smaps) -> Option<u64>);
 
 pub(super) fn of(round: &mut Round, settings: &Snapshot, result: &SnapshotResult) -> Result<()> {
     let mut out = round.record(BENCH, settings.params(), result.start_unix_ns);
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn a_footprint_is_taken_with_all_children_alive() {
         let with =
-            |forks, processes| Footprint { forks, processes: vec![Rollup::default(); processes] };
+            |forks, processes| Footprint { forks, processes: vec![Smaps::default(); processes] };
         let forks =
             |all: &[Footprint]| -> Vec<u64> { steady(all).iter().map(|f| f.forks).collect() };
         let all = [with(0, 1), with(1, 2), with(2, 3), with(3, 3), with(4, 3)];

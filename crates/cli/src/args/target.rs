@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use cowlab_machine::Stat;
-use cowlab_observe::Target;
+use cowlab_machine::process::Target;
 use cowlab_observe::redis::{Asked, ask};
 use cowlab_observe::watch::Wanted;
 
@@ -86,7 +86,7 @@ fn local_pid(asked: &Asked) -> Result<i32> {
     // It is started by this name, of which the kernel keeps 15 bytes. (Debian's is a link to another.)
     let file = server.executable.as_deref().and_then(|path| Path::new(path).file_name());
     let file = file.map(|name| name.to_string_lossy().into_owned());
-    let name = Stat::of(pid).map(|stat| stat.name);
+    let name = Stat::read(pid).map(|stat| stat.name);
     let is_another =
         file.zip(name).is_some_and(|(file, name)| !file.as_bytes().starts_with(name.as_bytes()));
     match age_s() {

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use cowlab_machine::process::Target;
 use cowlab_machine::verdict::Verdict;
 use cowlab_machine::{Facts, Root};
 use cowlab_model::advice::Advice;
 use cowlab_model::application::{ApplicationProfile, Children};
-use cowlab_observe::Target;
 use cowlab_observe::sharing::{Figures, Sharing};
 use cowlab_observe::watch::Wanted;
 use cowlab_report::Document;

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use cowlab_machine::process::Target;
 use cowlab_machine::{Facts, Root};
-use cowlab_observe::Target;
 use cowlab_observe::bpf::access::AccessFacts;
 use cowlab_observe::footprint::bpf_source::BpfSource;
 use cowlab_observe::footprint::faults::FaultLog;

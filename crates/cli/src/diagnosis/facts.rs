@@ -2,12 +2,12 @@
 //! What is known of a program: read once.
 
 use anyhow::Result;
-use cowlab_machine::{Facts, ProcessFacts, Rollup, Root, Stat};
+use cowlab_machine::process::mappings::detailed_mappings;
+use cowlab_machine::process::{Kind, Mapping, Target, children};
+use cowlab_machine::{Facts, ProcessFacts, Root, Smaps, Stat};
 use cowlab_model::application::{Children, MappingShare};
-use cowlab_observe::mappings::detailed_mappings;
 use cowlab_observe::redis::Asked;
 use cowlab_observe::watch::Wanted;
-use cowlab_observe::{Kind, Mapping, Target, children};
 use cowlab_schema::Command;
 use cowlab_tend::{Survey, Tender};
 
@@ -88,7 +88,7 @@ fn own_bytes(name: &str, forked: &[Target]) -> Vec<u64> {
         return Vec::new();
     }
     let own = |worker: &Target| {
-        let memory = Rollup::read(&Root::default(), worker.pid().cast_unsigned()).ok().flatten()?;
+        let memory = Smaps::read(&Root::default(), worker.pid().cast_unsigned()).ok().flatten()?;
         memory.private_dirty_bytes
     };
     let mut all: Vec<u64> = forked.iter().filter_map(own).collect();

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use cowlab_blame::{Collector, LOOK, Share};
 use cowlab_machine::Facts;
+use cowlab_machine::process::Target;
 use cowlab_model::stats::median;
-use cowlab_observe::Target;
 use cowlab_observe::bpf::{BpfError, Event, Happening, Lost, Observer, ObserverSettings};
 use cowlab_report::blame::Blamed;
 use cowlab_schema::blame::{self as names, COPIED_PAGES, PROGRAM};

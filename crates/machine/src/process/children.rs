@@ -3,9 +3,9 @@
 
 use std::{fs, io};
 
+use crate::process::Target;
 use crate::process::error::ProcessError;
 use crate::process::stat::Stat;
-use crate::process::target::Target;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Child {
@@ -81,7 +81,7 @@ fn all_processes() -> Vec<Child> {
 
 /// `None` if it has ended.
 fn read(pid: i32) -> Option<Child> {
-    let stat = Stat::of(pid).filter(|stat| !stat.has_ended())?;
+    let stat = Stat::read(pid).filter(|stat| !stat.has_ended())?;
     Some(Child { pid, stat })
 }
 

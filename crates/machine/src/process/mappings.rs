@@ -10,8 +10,8 @@ use std::path::Path;
 
 use cowlab_schema::footprint;
 
+use crate::process::Target;
 use crate::process::error::ProcessError;
-use crate::process::target::Target;
 use crate::root::{ReadError, Root};
 
 /// The kind of a mapping, by Smith and Maguire's (1988) segments.
@@ -99,8 +99,6 @@ pub struct Smaps {
     /// VmFlags, two letters each.
     pub flags: Vec<[u8; 2]>,
 }
-
-pub type Rollup = Smaps;
 
 impl Smaps {
     /// Whether it has a flag of VmFlags: `b"hg"`, `b"nh"`, `b"dc"`, …

@@ -17,7 +17,7 @@ pub mod target;
 
 pub use error::ProcessError;
 pub use facts::ProcessFacts;
-pub use mappings::{Kind, Mapping, Rollup};
+pub use mappings::{Kind, Mapping, Smaps};
 pub use pagemap::{Page, Pagemap};
 pub use stat::Stat;
 pub use target::Target;

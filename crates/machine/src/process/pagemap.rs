@@ -10,9 +10,9 @@ use std::os::unix::fs::FileExt;
 
 pub use crate::process::scan::{Region, ScanFilter, category};
 
+use crate::process::Target;
 use crate::process::error::ProcessError;
 use crate::process::scan::{self, Joined};
-use crate::process::target::Target;
 
 /// Entries read in one call: 128 MiB of 4 KiB pages. Larger reads gain nothing.
 const CHUNK_PAGES: usize = 32768;

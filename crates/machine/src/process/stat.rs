@@ -34,12 +34,12 @@ pub struct Stat {
 
 impl Stat {
     /// `None` if there is no such process.
-    pub fn of(pid: impl Display) -> Option<Stat> {
+    pub fn read(pid: impl Display) -> Option<Stat> {
         Stat::decode(&fs::read(format!("/proc/{pid}/stat")).ok()?)
     }
 
     /// `None` if there is no such thread.
-    pub fn of_thread(pid: impl Display, tid: impl Display) -> Option<Stat> {
+    pub fn read_thread(pid: impl Display, tid: impl Display) -> Option<Stat> {
         Stat::decode(&fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
     }
 
@@ -48,7 +48,7 @@ impl Stat {
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         let others = tasks.map(|task| task.file_name().to_string_lossy().into_owned());
         let others = others.filter(|tid| *tid != pid.to_string());
-        let stats = others.filter_map(|tid| Stat::of_thread(pid, tid));
+        let stats = others.filter_map(|tid| Stat::read_thread(pid, tid));
         stats.filter(|stat| stat.state == 'R').count() as u32
     }
 
@@ -162,9 +162,9 @@ mod tests {
     #[test]
     fn this_process_is_there_and_nobody_is_not() {
         let pid = std::process::id() as i32;
-        let stat = Stat::of(pid).unwrap();
+        let stat = Stat::read(pid).unwrap();
         assert!(stat.start_ticks > 0 && stat.mapped_bytes > 0 && !stat.is_ending());
-        assert_eq!(Stat::of_thread(pid, pid).unwrap().start_ticks, stat.start_ticks);
-        assert_eq!(Stat::of(i32::MAX), None);
+        assert_eq!(Stat::read_thread(pid, pid).unwrap().start_ticks, stat.start_ticks);
+        assert_eq!(Stat::read(i32::MAX), None);
     }
 }

@@ -15,7 +15,7 @@ use cowlab_machine::{ProcessError, ReadError, Root};
 
 use super::reading::{Placed, Reading};
 use super::tally::{Changed, Tally};
-use crate::target::Target;
+use cowlab_machine::process::Target;
 
 const CHUNK_BYTES: u64 = 1 << 20;
 
@@ -182,7 +182,7 @@ mod tests {
     use std::sync::atomic::{AtomicU8, Ordering};
 
     use super::*;
-    use crate::pagemap::Pagemap;
+    use cowlab_machine::process::Pagemap;
 
     #[test]
     fn what_changed_is_seen_and_what_was_rewritten_with_the_same_bytes_is_not() {

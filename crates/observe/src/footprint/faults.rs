@@ -210,8 +210,8 @@ fn tally(fork: &Reading, now: &Reading, written: &BTreeSet<u64>) -> Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mappings;
-    use crate::pagemap::Page;
+    use cowlab_machine::process::Page;
+    use cowlab_machine::process::mappings;
 
     /// Faults, and since when they are asked about.
     struct Saved(Vec<WriteFault>, Option<u64>);

@@ -15,8 +15,8 @@ use super::reading::Reading;
 use super::sides::{Side, since_fork};
 use super::spans::{Between, Moment, Span, Spans, Writer, own_tally};
 use super::tracer::{Event, Tracer};
-use crate::pagemap::Pagemap;
-use crate::target::Target;
+use cowlab_machine::process::Pagemap;
+use cowlab_machine::process::Target;
 
 struct Process {
     target: Target,

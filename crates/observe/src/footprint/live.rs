@@ -14,10 +14,10 @@ use super::shares;
 use super::sides::{Side, since_fork};
 use super::spans::{Between, Moment, Span, Spans, Writer, own_tally};
 use super::tally::{Fate, Tally};
-use crate::children;
-use crate::mappings::Kind;
-use crate::pagemap::{Page, Pagemap};
-use crate::target::Target;
+use cowlab_machine::process::Target;
+use cowlab_machine::process::children;
+use cowlab_machine::process::mappings::Kind;
+use cowlab_machine::process::pagemap::{Page, Pagemap};
 
 /// Looks at the children for a new one this often.
 const WAIT_FOR_FORK: Duration = Duration::from_millis(2);
@@ -331,7 +331,7 @@ fn is_same_memory(one: &Reading, two: &Reading) -> bool {
 /// Whether a memory is another program's: none of what was mapped is there any more, but for what the
 /// kernel gives every process.
 fn is_another(before: &Reading, now: &Reading) -> bool {
-    let stays = |mapping: &crate::Mapping| {
+    let stays = |mapping: &cowlab_machine::process::Mapping| {
         now.mappings.binary_search_by_key(&mapping.range.start, |m| m.range.start).is_ok()
     };
     !before.mappings.iter().filter(|mapping| mapping.kind != Kind::Special).any(stays)
@@ -377,7 +377,7 @@ fn moved(fork: &Reading, earlier: &Reading, now: Reading) -> Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mappings;
+    use cowlab_machine::process::mappings;
 
     fn reading(frames: &[u64]) -> Reading {
         let maps = "10000-20000 rw-p 00000000 00:00 0 [heap]\n";

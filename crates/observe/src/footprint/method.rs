@@ -4,9 +4,9 @@
 
 pub use cowlab_schema::footprint::Method;
 
-use crate::mappings;
-use crate::pagemap::Pagemap;
-use crate::target::Target;
+use cowlab_machine::process::Pagemap;
+use cowlab_machine::process::Target;
+use cowlab_machine::process::mappings;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
@@ -69,7 +69,9 @@ fn shows_frames() -> bool {
         let stack = stack.into_iter().find(|mapping| mapping.kind == mappings::Kind::Stack)?;
         let mut seen = false;
         let mut pagemap = Pagemap::open(&own).ok()?;
-        let each = |_, pages: &[crate::Page]| seen |= pages.iter().any(|p| p.frame().is_some());
+        let each = |_, pages: &[cowlab_machine::process::Page]| {
+            seen |= pages.iter().any(|p| p.frame().is_some())
+        };
         pagemap.for_each(&own, stack.range, each).ok()?;
         Some(seen)
     };

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use cowlab_machine::ProcessError;
 
-use crate::mappings::{Kind, Mapping, mappings};
-use crate::pagemap::{Page, Pagemap, Region, ScanFilter, category};
-use crate::target::Target;
+use cowlab_machine::process::Target;
+use cowlab_machine::process::mappings::{Kind, Mapping, mappings};
+use cowlab_machine::process::pagemap::{Page, Pagemap, Region, ScanFilter, category};
 
 /// Mappings that lie this near to each other are read in one go: with 10,000 of them the calls
 /// would cost more than the pages between.
@@ -178,7 +178,7 @@ pub fn join<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mappings;
+    use cowlab_machine::process::mappings;
 
     const THERE: Page = Page(1 << 63);
 

@@ -7,8 +7,8 @@
 //! only with CAP_SYS_ADMIN. Without, pagemap's bit 56 still tells that a page is no longer shared,
 //! but not by whom.
 
-use crate::mappings::Kind;
-use crate::pagemap::Page;
+use cowlab_machine::process::Page;
+use cowlab_machine::process::mappings::Kind;
 
 use super::reading::{Placed, Reading, join};
 use super::tally::{Fate, Tally};
@@ -155,7 +155,7 @@ pub fn unseen(start: &Reading, now: &Reading) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mappings;
+    use cowlab_machine::process::mappings;
 
     const PRESENT: u64 = 1 << 63;
     const EXCLUSIVE: u64 = 1 << 56;

@@ -8,7 +8,7 @@ use super::method::Method;
 use super::reading::{Reading, join};
 use super::shares;
 use super::spans::{Between, Moment, Span, Writer, compared};
-use crate::target::Target;
+use cowlab_machine::process::Target;
 
 /// One of the two processes.
 pub struct Side<'a> {
@@ -119,8 +119,8 @@ fn copies_ahead() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mappings;
-    use crate::pagemap::Page;
+    use cowlab_machine::process::Page;
+    use cowlab_machine::process::mappings;
 
     fn reading(frames: &[u64]) -> Reading {
         let maps = "10000-20000 rw-p 00000000 00:00 0 [heap]\n";

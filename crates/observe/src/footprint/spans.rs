@@ -16,8 +16,8 @@ use super::reading::{Placed, Reading, join};
 use super::shares;
 use super::tally::{Fate, Tally};
 use crate::clock::monotonic_ns;
-use crate::pagemap::Pagemap;
-use crate::target::Target;
+use cowlab_machine::process::Pagemap;
+use cowlab_machine::process::Target;
 
 /// A moment of a process, to which later ones are compared.
 pub struct Moment {

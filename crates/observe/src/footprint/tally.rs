@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-use crate::mappings::Kind;
+use cowlab_machine::process::mappings::Kind;
 
 /// A region of the coverage map, as document 003 takes it: what one page of page tables maps.
 pub const REGION_BYTES: u64 = 2 << 20;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use cowlab_machine::ProcessError;
 
-use crate::children;
-use crate::target::Target;
 use crate::watch::{Wanted, WantedError};
+use cowlab_machine::process::Target;
+use cowlab_machine::process::children;
 
 #[derive(Debug)]
 pub struct Member {

@@ -302,7 +302,7 @@ fn restart_saves(workers: &[Worker]) -> Option<u64> {
 mod tests {
     use std::path::Path;
 
-    use cowlab_machine::Rollup;
+    use cowlab_machine::Smaps;
 
     use super::super::look::Pages;
     use super::*;
@@ -311,11 +311,11 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     /// Saved lines of a smaps_rollup (Linux 6.18), some changed.
-    fn rollup(lines: &[(&str, u64)]) -> Rollup {
+    fn rollup(lines: &[(&str, u64)]) -> Smaps {
         let head = "5651b049d000-7fff01dac000 ---p 00000000 00:00 0    [rollup]\n".to_owned();
         let line = |(key, mib): &(&str, u64)| format!("{key}:{:>17} kB\n", mib << 10);
         let text = head + &lines.iter().map(line).collect::<String>();
-        Rollup::decode(&text, Path::new("smaps_rollup")).unwrap()
+        Smaps::decode(&text, Path::new("smaps_rollup")).unwrap()
     }
 
     fn seen(pid: i32, own: u64, started_s: u64, lines: &[(&str, u64)]) -> Seen {

@@ -5,14 +5,14 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use cowlab_machine::{ProcessError, Rollup, status};
+use cowlab_machine::{ProcessError, Smaps, status};
 use rustix::time::ClockId;
 
 use super::family::{Family, Member};
 use crate::clock::nanoseconds;
-use crate::mappings::{Mapping, mappings};
-use crate::pagemap::Pagemap;
-use crate::target::Target;
+use cowlab_machine::process::Pagemap;
+use cowlab_machine::process::Target;
+use cowlab_machine::process::mappings::{Mapping, mappings};
 
 #[derive(Debug, Clone, Default)]
 pub struct Look {
@@ -32,7 +32,7 @@ pub struct Seen {
     pub parent: Option<i32>,
     /// When it started, since the machine did.
     pub started_ns: u64,
-    pub rollup: Rollup,
+    pub rollup: Smaps,
     /// RssShmem: shared memory that it maps, private copies of it left out.
     pub shm_bytes: Option<u64>,
     pub pages: Pages,
@@ -90,7 +90,7 @@ fn see(
     if text.is_empty() {
         return Err(of.lost_memory());
     }
-    let rollup = Rollup::decode(&text, &of.path("smaps_rollup"))?;
+    let rollup = Smaps::decode(&text, &of.path("smaps_rollup"))?;
     let mut walk = Walk { there: forks.then(Vec::new), ..Walk::default() };
     let parents = member.parent.and_then(|parent| pages.get(&parent));
     walk.of(of, parents.map_or(&[], Vec::as_slice))?;

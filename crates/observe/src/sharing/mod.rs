@@ -16,8 +16,8 @@ use cowlab_machine::{ProcessError, Stat};
 use rustix::time::ClockId;
 
 use crate::clock::nanoseconds;
-use crate::target::Target;
 use crate::watch::{Wanted, WantedError};
+use cowlab_machine::process::Target;
 use figures::History;
 use look::Look;
 use slots::Slots;

@@ -20,9 +20,9 @@ pub(super) fn goes_on(pid: u32) -> bool {
     threads
         .filter_map(|thread| thread.file_name().to_str()?.parse::<u32>().ok())
         .filter(|tid| *tid != pid)
-        .map(|tid| Stat::of_thread(pid, tid))
+        .map(|tid| Stat::read_thread(pid, tid))
         // Last, as one of the others may take its place while this looks.
-        .chain(std::iter::once_with(|| Stat::of(pid)))
+        .chain(std::iter::once_with(|| Stat::read(pid)))
         .any(|stat| stat.is_some_and(|stat| !stat.is_ending()))
 }
 

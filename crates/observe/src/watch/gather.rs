@@ -17,9 +17,9 @@ use super::sample::{self, Sample};
 use super::walks::Walks;
 use super::{Book, Wanted, WantedError};
 use crate::bpf::{Counts, Observer};
-use crate::children::children;
 use crate::clock::{monotonic_ns, nanoseconds};
-use crate::target::Target;
+use cowlab_machine::process::Target;
+use cowlab_machine::process::children::children;
 use pace::Pace;
 
 /// Processes of each kind that are read at one refresh; of more, each has its turn.

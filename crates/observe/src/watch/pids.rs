@@ -8,7 +8,7 @@ use cowlab_machine::{ProcessError, Stat};
 use strsim::levenshtein;
 
 use super::reading;
-use crate::target::Target;
+use cowlab_machine::process::Target;
 
 /// Where control groups are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";

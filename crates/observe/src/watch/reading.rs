@@ -41,14 +41,14 @@ pub(super) fn read(pid: u32) -> Option<(Stat, Reading)> {
 
 /// The same of one that has ended, too, until it is reaped: its counters stay.
 pub(super) fn read_even_ended(pid: u32) -> Option<(Stat, Reading)> {
-    let stat = Stat::of(pid)?;
+    let stat = Stat::read(pid)?;
     let status = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
     Some((stat.clone(), decode(&stat, &String::from_utf8_lossy(&status))))
 }
 
 /// Who a pid is, by the cheaper half.
 pub(super) fn read_stat(pid: u32) -> Option<Stat> {
-    Stat::of(pid).filter(|stat| !ends::has_ended(pid, stat))
+    Stat::read(pid).filter(|stat| !ends::has_ended(pid, stat))
 }
 
 /// Decodes `status` (proc_pid_status(5)) beside an understood `stat`.

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use cowlab_machine::ProcessError;
 
 use super::frame::{MappingRow, RegionRow};
-use crate::mappings::{Mapping, mappings};
-use crate::pagemap::{Page, Pagemap};
-use crate::target::Target;
+use cowlab_machine::process::Target;
+use cowlab_machine::process::mappings::{Mapping, mappings};
+use cowlab_machine::process::pagemap::{Page, Pagemap};
 
 /// 2 MiB, whatever the size of huge pages here: what the frame's format says.
 pub const REGION_BYTES: u64 = 2 << 20;

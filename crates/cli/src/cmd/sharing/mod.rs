@@ -31,7 +31,7 @@ const WAITING: usize = 4;
 
 pub fn run(json: bool, args: &SharingArgs) -> Result<()> {
     let target = &wanted(std::slice::from_ref(&args.target))?[0];
-    let stop = signals::told_to_end()?;
+    let stop = signals::asked_to_end()?;
     allow_files();
     let newest = Newest::default();
     let _endpoint = Endpoint::listen(args.listen, &newest)?;

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use cowlab_machine::Facts;
+use cowlab_machine::process::Target;
 use cowlab_model::application::Children;
-use cowlab_observe::Target;
 use cowlab_observe::forkers::{self, Seen};
 use cowlab_schema::running::{self, HUGE_PAGES, SMALL_PAGES};
 use cowlab_store::{Params, Sample};

@@ -10,7 +10,7 @@ mod metrics;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use cowlab_observe::Target;
+use cowlab_machine::process::Target;
 use cowlab_observe::watch::Wanted;
 use cowlab_schema::settings::tend::TendSettings;
 use cowlab_tend::pace::Limits;
@@ -43,7 +43,7 @@ pub fn run(json: bool, args: &TendArgs) -> Result<()> {
     if args.dry_run {
         return dry_run::run(json, args, &plan);
     }
-    let interrupted = signals::told_to_end()?;
+    let interrupted = signals::asked_to_end()?;
     live::run(json, args, &plan, &interrupted)
 }
 

@@ -28,7 +28,7 @@ use source::Source;
 const WAITING_FRAMES: usize = 4;
 
 pub fn run(json: bool, args: &WatchArgs) -> Result<()> {
-    let stop = signals::told_to_end()?;
+    let stop = signals::asked_to_end()?;
     let newest = Newest::default();
     let endpoint = Endpoint::listen(args.listen, &newest)?;
     let wanted = Wanted::any(wanted(&args.targets)?);

@@ -78,7 +78,7 @@ impl Tracer {
 
     /// Its parent is nobody who is followed.
     fn is_orphan(&self, tid: i32) -> bool {
-        Stat::of(tid)
+        Stat::read(tid)
             .is_some_and(|stat| !self.tasks.values().any(|task| task.process == stat.parent))
     }
 }
