@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Live processes, observed from outside over a time: their forks, copies and sharing.
 
+pub mod blame;
 pub mod bpf;
 mod clock;
 pub mod footprint;

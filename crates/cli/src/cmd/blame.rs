@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use cowlab_blame::{Collected, Collector, LOOK, Share};
 use cowlab_machine::process::Target;
 use cowlab_machine::{Facts, Root};
+use cowlab_observe::blame::{Collected, Collector, LOOK, Share};
 use cowlab_report::blame::Blamed;
 use cowlab_report::firefox;
 use cowlab_schema::blame as names;

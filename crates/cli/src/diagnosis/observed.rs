@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use cowlab_blame::{Collector, LOOK, Share};
 use cowlab_machine::Facts;
 use cowlab_machine::process::Target;
 use cowlab_model::stats::median;
+use cowlab_observe::blame::{Collector, LOOK, Share};
 use cowlab_observe::bpf::{BpfError, Event, Happening, Lost, Observer, ObserverSettings};
 use cowlab_report::blame::Blamed;
 use cowlab_schema::blame::{self as names, COPIED_PAGES, PROGRAM};

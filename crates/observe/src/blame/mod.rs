@@ -2,7 +2,7 @@
 //! Which code copies pages that a fork shares: each copy, or a share of them, with the stack that
 //! wrote.
 //!
-//! [`Collector`] is fed by the programs of `observe`; [`family`] knows who forked whom and what each had
+//! [`Collector`] is fed by the programs of [`crate::bpf`]; [`family`] knows who forked whom and what each had
 //! mapped; [`made`] names code that programs made themselves; [`memory`] reads what of a stack was too far
 //! away to be recorded; [`pace`] decides how large a share is recorded.
 //!

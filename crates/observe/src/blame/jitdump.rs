@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read};
 
-use crate::perf_map::{MOST_BYTES, PerfMap, of_program};
+use crate::blame::perf_map::{MOST_BYTES, PerfMap, of_program};
 
 /// "JiTD", as a number of the machine that wrote it.
 const MAGIC: u32 = 0x4a69_5444;

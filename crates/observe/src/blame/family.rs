@@ -5,15 +5,15 @@ use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::rc::Rc;
 
-use crate::image::Images;
-use crate::space::Space;
+use crate::blame::image::Images;
+use crate::blame::space::Space;
+use crate::bpf::{Event, Happening};
 use cowlab_machine::mappings::Mapping;
 use cowlab_machine::process::{Target, mappings};
-use cowlab_observe::bpf::{Event, Happening};
 use cowlab_schema::Writer;
 use rustc_hash::FxHashMap;
 
-use crate::made::MadeCode;
+use crate::blame::made::MadeCode;
 
 /// How often mappings may be read anew because an address is in none.
 const BETWEEN_LOOKS_NS: u64 = 100_000_000;
@@ -270,7 +270,7 @@ fn look(target: &Target, images: &mut Images) -> Option<Rc<Space>> {
 
 #[cfg(test)]
 mod tests {
-    use cowlab_observe::bpf::ForkEvent;
+    use crate::bpf::ForkEvent;
 
     use super::*;
 

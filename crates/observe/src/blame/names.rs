@@ -11,8 +11,8 @@ use std::sync::Arc;
 use object::{Object, ObjectSymbol, ReadCache, SymbolKind};
 use rustix::fs::OFlags;
 
-use crate::image::{Image, open_file};
-use crate::space::Place;
+use crate::blame::image::{Image, open_file};
+use crate::blame::space::Place;
 
 /// A function as people know it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

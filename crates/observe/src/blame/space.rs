@@ -8,7 +8,7 @@ use cowlab_machine::mappings::Mapping;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{Error, ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder};
 
-use crate::image::{Bytes, Image, Images};
+use crate::blame::image::{Bytes, Image, Images};
 
 /// No real stack has more frames; one that has goes round.
 const FRAMES_MOST: usize = 512;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The names of code that programs made themselves.
 
-use crate::jitdump;
-use crate::perf_map::PerfMap;
+use crate::blame::jitdump;
+use crate::blame::perf_map::PerfMap;
 use cowlab_machine::process::{Target, mappings};
 use rustc_hash::FxHashMap;
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use crate::image::open_file;
+use crate::blame::image::open_file;
 
 /// A file of more is not read to its end.
 pub(crate) const MOST_BYTES: u64 = 256 << 20;

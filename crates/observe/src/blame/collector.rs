@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::names::{Function, Names};
-use crate::space::{End, Place, Space, Stack, Unwinding};
+use crate::blame::names::{Function, Names};
+use crate::blame::space::{End, Place, Space, Stack, Unwinding};
+use crate::bpf::{BpfError, Copied, FaultMode, Lost, Observer, ObserverSettings};
 use cowlab_machine::process::{Target, children};
-use cowlab_observe::bpf::{BpfError, Copied, FaultMode, Lost, Observer, ObserverSettings};
 use cowlab_schema::Writer;
 use cowlab_store::stacks::{Copy, CopyStacks, Frame};
 use rustc_hash::FxHashMap;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::family::Family;
-use crate::memory::Memory;
-use crate::pace::{Pace, Share};
+use crate::blame::family::Family;
+use crate::blame::memory::Memory;
+use crate::blame::pace::{Pace, Share};
 
 pub const LOOK: Duration = Duration::from_millis(10);
 /// How often the share that is told is set anew.
@@ -186,7 +186,7 @@ impl Collector {
         let family = &mut self.family;
         self.observer.read_events(|event| {
             family.take(&event);
-            if event.what == cowlab_observe::bpf::Happening::Exec {
+            if event.what == crate::bpf::Happening::Exec {
                 executed.push(event.tgid);
             }
         });
