@@ -110,7 +110,7 @@ rm -r runs
 
 # Ctrl-C ends the guest and keeps nothing of a round that was not whole.
 "$COWLAB" bench --kernel patched --guest memory=1GiB,accelerator=tcg cow-faults >/dev/null 2>err &
-comes 10 some our_guests
+wait_for 10 some our_guests
 kill -INT $!
 status=0
 wait $! || status=$?
