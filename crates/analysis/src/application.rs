@@ -23,11 +23,8 @@ use crate::samples::Samples;
 /// writer and one method.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Subject {
-    /// Its program.
     pub program: String,
-    /// Between which moments.
     pub span: Between,
-    /// Whose writes.
     pub writer: Writer,
     /// How the writes were seen.
     pub method: Method,

@@ -15,7 +15,6 @@ use crate::samples::Samples;
 /// One point: what was predicted and what was measured.
 #[derive(Debug, Clone, Serialize)]
 pub struct Checked {
-    /// What was asked.
     pub question: Question,
     /// What the model answered.
     pub prediction: Prediction,
@@ -35,11 +34,9 @@ impl Checked {
 /// How good the predictions were.
 #[derive(Debug, Clone, Serialize)]
 pub struct Check {
-    /// Every point.
     pub points: Vec<Checked>,
     /// Median of the absolute relative errors.
     pub median_error: f64,
-    /// Their 95th percentile.
     pub p95_error: f64,
     /// Share of the single measurements in their point's prediction interval, which promises it for
     /// single ones.

@@ -12,14 +12,12 @@ use crate::figures::{Key, grouped};
 /// One figure of two runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct Compared {
-    /// What it is.
     #[serde(flatten)]
     pub key: Key,
     /// Its median in the first run.
     pub first: f64,
     /// Its median in the second run.
     pub second: f64,
-    /// What that says.
     #[serde(flatten)]
     pub difference: Difference,
 }

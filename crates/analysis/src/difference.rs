@@ -31,7 +31,6 @@ pub struct Difference {
     pub ratio: Estimate,
     /// Whether measurements were compared pair by pair.
     pub paired: bool,
-    /// What follows.
     pub verdict: Verdict,
 }
 

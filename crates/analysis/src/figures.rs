@@ -12,11 +12,8 @@ use crate::samples::Samples;
 /// What makes samples comparable.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Key {
-    /// The benchmark.
     pub bench: String,
-    /// Its parameters.
     pub params: Params,
-    /// The metric.
     pub metric: String,
     /// The metric's unit.
     pub unit: String,
@@ -25,7 +22,6 @@ pub struct Key {
 /// A figure: its median over the repetitions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figure {
-    /// What it is.
     #[serde(flatten)]
     pub key: Key,
     /// The median and its interval.

@@ -32,7 +32,6 @@ const DEALS: u64 = 5;
 const FACTS: [&str; 8] =
     ["architecture", "cpu_model", "cpus", "hypervisor", "kernel", "thp", "accelerator", "version"];
 
-/// Names by number.
 #[derive(Default)]
 struct Names(BTreeMap<String, u32>);
 
@@ -68,9 +67,7 @@ pub struct Fleet {
 /// A figure of a group beside the others.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outlier {
-    /// The group.
     pub group: String,
-    /// The figure.
     #[serde(flatten)]
     pub key: Key,
     /// Its median over the group's hosts.
@@ -83,16 +80,13 @@ pub struct Outlier {
     pub ratio: Estimate,
     /// What it was compared with.
     pub against: Against,
-    /// What that says.
     pub verdict: Verdict,
 }
 
-/// A group.
 #[derive(Debug, Clone, Serialize)]
 pub struct Group {
     /// What its runs have in common.
     pub name: String,
-    /// Its hosts.
     pub hosts: usize,
     /// Its runs.
     pub runs: usize,
@@ -103,7 +97,6 @@ pub struct Group {
 /// One figure of each group, those that differ most first.
 #[derive(Debug, Clone, Serialize)]
 pub struct Panel {
-    /// The figure.
     #[serde(flatten)]
     pub key: Key,
     /// Of each group its name, and the median of its hosts with the range of 95% of them.

@@ -37,7 +37,6 @@ pub fn taken_by(samples: &[Sample], work: impl FnOnce()) -> Vec<bool> {
 pub struct Samples<'a>(Vec<&'a Sample>);
 
 impl<'a> Samples<'a> {
-    /// Every sample.
     pub fn all(samples: &'a [Sample]) -> Self {
         Samples(samples.iter().collect())
     }
@@ -75,7 +74,6 @@ impl<'a> Samples<'a> {
         self.filtered(|sample| sample.environment == index)
     }
 
-    /// These and those.
     pub fn and(mut self, others: Self) -> Self {
         self.0.extend(others.0);
         self

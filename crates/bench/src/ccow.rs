@@ -27,7 +27,6 @@ const DEPTHS: [u32; 4] = [1, 16, 128, 512];
 
 /// What is compared: in the document plain copy-on-write, all regions and its thresholds; and the kernel's own policy.
 pub struct Compared {
-    /// In percent.
     pub thresholds: Vec<u32>,
     /// Region sizes of the document's Figure 3, in KiB.
     pub regions: Vec<u32>,
@@ -88,11 +87,8 @@ pub fn sweep(page: u64, counting: Counting, seed: u64) -> Vec<CowFaults> {
 
 /// All that is measured.
 pub struct CcowPlan {
-    /// The microbenchmark.
     pub snapshots: Vec<Snapshot>,
-    /// The servers.
     pub servers: Vec<Redis>,
-    /// What batches cost.
     pub sweep: Vec<CowFaults>,
 }
 

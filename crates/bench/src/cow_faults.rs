@@ -16,7 +16,6 @@ use crate::task::{Round, Task, median_of};
 /// The name of this benchmark in samples.
 pub const BENCH: &str = cow_faults::BENCH.name;
 
-/// The document's sizes.
 pub const SIZES_BYTES: [u64; 2] = [16 << 20, 64 << 20];
 
 /// Repetitions of a pattern in one invocation, as many of each kind of timing. A single write

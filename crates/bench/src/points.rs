@@ -13,7 +13,6 @@ use crate::task::Task;
 /// The name of these measurements in samples.
 const BENCH: &str = predict_check::BENCH.name;
 
-/// How many points.
 pub const POINTS: usize = 40;
 
 const SMALLEST_BYTES: f64 = (4 << 20) as f64;

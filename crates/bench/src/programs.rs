@@ -21,11 +21,9 @@ pub const PROGRAMS: &str = "examples/footprints/programs.toml";
 /// measuring are `tests-long/forecast`'s.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Program {
-    /// Its row.
     pub name: String,
     /// What it does, between which moments.
     pub what: String,
-    /// What is followed.
     pub command: Vec<String>,
     /// Of the processes in it, the one that is meant.
     pub program: String,

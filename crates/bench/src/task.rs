@@ -58,7 +58,6 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Exactly so many.
     pub fn exactly(count: u32) -> Rounds {
         Rounds { least: count, most: count, within: Duration::MAX }
     }
@@ -138,7 +137,6 @@ impl Round {
         self.samples.extend(other.samples);
     }
 
-    /// The samples.
     pub fn finish(self) -> Vec<Sample> {
         self.samples
     }
@@ -164,7 +162,6 @@ pub struct Recorder<'a> {
 }
 
 impl Recorder<'_> {
-    /// Add one figure.
     pub fn add(&mut self, metric: Metric, value: impl Number) -> &mut Sample {
         self.round.samples.push(Sample {
             bench: self.bench.to_owned(),

@@ -142,7 +142,6 @@ impl Blamed {
         }
     }
 
-    /// The report.
     pub fn document(&self, run: &Run) -> Result<Document> {
         let mut document =
             Document::new("Which code copies pages", format!("{} {}", self.answer(), self.how()));

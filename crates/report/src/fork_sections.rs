@@ -31,10 +31,8 @@ const MOST_FUNCTIONS: usize = 30;
 
 /// What a kernel's clock counted.
 struct Clock {
-    /// In ids.
     unit: &'static str,
     title: &'static str,
-    /// In findings.
     counted: &'static str,
     /// A thousand of the unit, which the tables are in.
     thousand: &'static str,

@@ -17,7 +17,6 @@ pub(crate) static SMITH: LazyLock<Paper> =
 pub(crate) static COW_STUDY: LazyLock<Paper> = LazyLock::new(|| {
     Paper::parse(include_str!("../../../papers/002-cow-optimization-study-2024.toml"))
 });
-/// CCoW 2022.
 pub(crate) static CCOW: LazyLock<Paper> =
     LazyLock::new(|| Paper::parse(include_str!("../../../papers/003-ccow-2022.toml")));
 /// The replay of table 28-3 on arm64.
@@ -27,7 +26,6 @@ pub(crate) static FORK_TABLE: LazyLock<Paper> =
 pub(crate) static TLPI: LazyLock<Paper> =
     LazyLock::new(|| Paper::parse(include_str!("../../../papers/tlpi-table-28-3.toml")));
 
-/// One document's figures.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Paper {
     #[serde(rename = "row")]
@@ -77,7 +75,6 @@ pub(crate) struct Line {
     /// What it is called.
     pub what: String,
     row: Option<String>,
-    /// The quantity.
     pub figure: String,
     /// Of what it is measured here.
     #[serde(default, rename = "at")]
@@ -99,7 +96,6 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// The published figure.
     pub fn there(&self, missing: &str) -> Cell {
         match self.there {
             Some(value) if self.unit == "change" => {

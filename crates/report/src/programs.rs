@@ -20,7 +20,6 @@ const PUBLISHED: [(&str, &str, &str); 4] = [
     ("emacs.hp", "the same, HP 9000/350 (1988)", "bytes"),
 ];
 
-/// A program's samples.
 struct Program<'a> {
     name: &'a str,
     samples: Samples<'a>,

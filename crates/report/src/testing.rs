@@ -19,7 +19,6 @@ pub(crate) fn tables(section: Section) -> Vec<Table> {
     section.blocks.into_iter().filter_map(table).collect()
 }
 
-/// A cell's figure.
 pub(crate) fn number(cell: &Cell) -> f64 {
     match cell {
         Cell::Number { value, .. } | Cell::Estimate { value, .. } => *value,

@@ -11,7 +11,6 @@ use crate::glob::matches;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cause {
-    /// Its name.
     pub id: String,
     #[serde(default)]
     functions: Vec<String>,
@@ -21,9 +20,7 @@ pub struct Cause {
     modules: Vec<String>,
     /// Why that code writes.
     pub means: String,
-    /// What avoids it.
     pub remedy: String,
-    /// Who says so.
     pub source: String,
 }
 

@@ -38,7 +38,6 @@ pub struct Blame {
 /// Code that copies pages.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// The program.
     pub program: String,
     /// Which side of the fork.
     pub writer: String,
@@ -46,7 +45,6 @@ pub struct Place {
     pub functions: Vec<String>,
     /// Why, where that is known.
     pub cause: Option<&'static Cause>,
-    /// Pages.
     pub pages: Estimate,
     /// Of all copies.
     pub share: f64,
@@ -306,7 +304,6 @@ fn named(copy: &Copy, functions: &[(&str, &str)], cause: Option<&Cause>) -> Vec<
 pub struct Changed {
     /// The program, and which side.
     pub who: String,
-    /// The code.
     pub name: String,
     /// Pages a worker, or of the parent in all; `None` where it was not seen.
     pub pages: [Option<Estimate>; 2],

@@ -106,7 +106,6 @@ pub(super) fn compared(units: &[Unit], drift: f64) -> Vec<Told> {
         .collect()
 }
 
-/// Values by host.
 fn by_host<'a>(units: impl Iterator<Item = &'a Unit>) -> BTreeMap<u32, f64> {
     let mut values: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     units.for_each(|unit| values.entry(unit.host).or_default().push(unit.value));

@@ -15,7 +15,6 @@ use crate::samples::Samples;
 /// One workload, and its samples.
 #[derive(Debug, Clone)]
 pub struct Workload<'a> {
-    /// Its parameters.
     pub cell: CowFaults,
     /// What was measured of it.
     pub samples: Samples<'a>,

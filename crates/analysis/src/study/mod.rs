@@ -21,7 +21,6 @@ use crate::samples::Samples;
 pub struct Study<'a> {
     /// Every sample, and how they were made.
     pub run: &'a Run,
-    /// The calibration's result.
     pub profile: MachineProfile,
     /// Predictions beside measurements, if any were made.
     pub check: Option<Check>,
@@ -52,7 +51,6 @@ impl<'a> Study<'a> {
         Samples::of(&self.run.samples, bench).in_environment(0)
     }
 
-    /// The machine.
     pub fn environment(&self) -> Option<&'a Environment> {
         self.run.info.environments.first()
     }

@@ -39,13 +39,10 @@ pub struct Point {
 pub struct FractionLine {
     /// Share of the heap that is written.
     pub fraction: f64,
-    /// Weighted by 1/y².
     pub relative: Line,
-    /// As published.
     pub ordinary: Line,
 }
 
-/// The sweep.
 #[derive(Debug, Clone, Default)]
 pub struct Sweep {
     /// Every heap from none to the largest.
@@ -59,7 +56,6 @@ pub struct Sweep {
 pub struct Terms {
     /// A page that is written.
     pub copied_page: Estimate,
-    /// A page-table entry.
     pub entry: Estimate,
     /// A process without a heap.
     pub process: f64,

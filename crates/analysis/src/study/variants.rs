@@ -27,7 +27,6 @@ pub struct Variant {
     pub name: &'static str,
     /// What to expect of it, if there is something to say.
     pub why: &'static str,
-    /// Its parameters.
     pub cell: DoFork,
     /// Whether the document's own sweep measures it.
     pub in_sweep: bool,
@@ -123,11 +122,9 @@ pub fn variants(page: u64, huge: u64) -> Vec<Variant> {
 /// What was measured of a variant.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Measured {
-    /// The fork call.
     pub fork_ns: Option<Estimate>,
     /// From the call until the child was reaped.
     pub cycle_ns: Option<Estimate>,
-    /// A page written.
     pub write_ns_per_page: Option<Estimate>,
     /// Faults of one fork and its writes.
     pub faults_per_fork: Option<Estimate>,

@@ -15,13 +15,11 @@ use super::sections::{ROOT, Section, begun_by};
 /// What one function did in one fork.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Share {
-    /// Calls.
     pub calls: u64,
     /// Time in it and not in recorded functions that it called, probes subtracted.
     pub own_ns: f64,
 }
 
-/// One fork.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Fork {
     /// From kernel_clone's beginning to its end, as recorded.
@@ -30,7 +28,6 @@ pub struct Fork {
     pub probes_ns: f64,
     /// The rest of it by section: their sum is `raw_ns - probes_ns`.
     pub sections: BTreeMap<Section, f64>,
-    /// And by function.
     pub functions: BTreeMap<String, Share>,
 }
 

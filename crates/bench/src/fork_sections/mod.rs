@@ -25,7 +25,6 @@ pub const BENCH: &str = fork_sections::BENCH.name;
 /// Forks whose calls are counted: every one makes the same.
 const COUNTED_FORKS: u32 = 10;
 
-/// What is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     /// Only where sections begin: their times.

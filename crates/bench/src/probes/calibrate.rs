@@ -24,7 +24,6 @@ impl Probe for Primitives {
     }
 }
 
-/// What calibrate measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PrimitivesResult {
     /// When it was started, in ns since the Unix epoch.

@@ -15,7 +15,6 @@ pub struct Moments<T> {
     pub empty: T,
     /// After it, before the writes.
     pub before: T,
-    /// After the writes.
     pub after: T,
     /// After the pages were given back: it is settled which of those copied ahead were written.
     pub settled: T,

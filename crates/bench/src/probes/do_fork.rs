@@ -59,7 +59,6 @@ pub struct DoForkResult {
     pub start_unix_ns: i64,
     /// Its process id, for what others recorded about it.
     pub pid: u32,
-    /// Spawn to exit.
     pub outside: Outside,
     /// From the first fork to the end of the last one's work.
     pub loop_ns: u64,
@@ -73,7 +72,6 @@ pub struct DoForkResult {
     pub fork_ns: Vec<u64>,
     /// From the call until the child's first instruction.
     pub child_start_ns: Vec<u64>,
-    /// The writes.
     pub write_ns: Vec<u64>,
     /// From the call until the child was reaped and the writes were over.
     pub cycle_ns: Vec<u64>,

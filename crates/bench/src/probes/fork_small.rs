@@ -7,7 +7,6 @@ use cowlab_schema::fork_sections::ForkSections;
 use crate::probes::program::Program;
 use crate::probes::runner::{Outcome, Probe, Runner};
 
-/// What it measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForkSmallResult {
     /// When it was started, in ns since the Unix epoch.

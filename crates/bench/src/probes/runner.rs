@@ -57,9 +57,7 @@ pub struct Timed {
     pub outside: Outside,
     /// When it was started, in ns since the Unix epoch.
     pub start_unix_ns: i64,
-    /// Its process id.
     pub pid: u32,
-    /// What it printed.
     pub printed: Vec<u8>,
 }
 
@@ -78,9 +76,7 @@ pub struct Outcome {
 
 /// A cell that one of the programs measures.
 pub trait Probe: Cell {
-    /// The program.
     const PROGRAM: Program;
-    /// What it measured.
     type Result;
 
     /// What the program is told beside the cell.
@@ -91,7 +87,6 @@ pub trait Probe: Cell {
     /// From what it printed.
     fn read(outcome: Outcome) -> Result<Self::Result>;
 
-    /// Run it.
     fn run(&self, runner: &Runner) -> Result<Self::Result> {
         let arguments = [self.beside(runner)?, self.arguments()].concat();
         Self::read(runner.run(Self::PROGRAM, &arguments)?)

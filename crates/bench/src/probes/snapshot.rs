@@ -52,7 +52,6 @@ pub struct ForkAt {
 /// What all processes occupied at the end of an epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Footprint {
-    /// Forks made before.
     pub forks: u64,
     /// The program's, then its children's from the oldest.
     pub processes: Vec<Smaps>,
@@ -65,12 +64,10 @@ impl Footprint {
     }
 }
 
-/// What snapshot measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SnapshotResult {
     /// When it was started, in ns since the Unix epoch.
     pub start_unix_ns: i64,
-    /// Writes in all.
     pub writes: u64,
     /// Of them, those to the fifth of the blocks that Zipf's law prefers.
     pub preferred_fifth_writes: u64,
@@ -78,7 +75,6 @@ pub struct SnapshotResult {
     pub batch_writes: u64,
     /// The clock at the end of each batch.
     pub batch_end_ns: Vec<u64>,
-    /// Every fork.
     pub forks: Vec<ForkAt>,
     /// Pages that were written for the first time after each fork and before the next: the copies
     /// that copy-on-write must make, by the program's own record.

@@ -40,7 +40,6 @@ pub fn key(record: u64) -> String {
     format!("user{:019}", hash % 10_000_000_000_000_000_000)
 }
 
-/// Make the records.
 pub fn populate(server: &Server, records: u64, stop: &AtomicBool) -> Result<()> {
     let mut connection = server.connect()?;
     let value = vec![b'x'; VALUE_BYTES];
@@ -72,7 +71,6 @@ pub struct Load {
     pub clients: u32,
     /// Updates of a request, sent and answered at once.
     pub pipeline: u32,
-    /// Zipf's exponent.
     pub zipf_alpha: f64,
     /// Updates a second that are intended, of all clients; `None`: as many as can be.
     pub rate_per_s: Option<f64>,
@@ -92,7 +90,6 @@ pub struct Request {
     pub late_ns: u64,
     /// When it was answered.
     pub end_ns: u64,
-    /// Its updates.
     pub updates: u32,
 }
 

@@ -38,14 +38,12 @@ const OPEN: [Snapshots; 2] = [Snapshots::None, Snapshots::Save];
 /// The number of the phase that is not measured: no other phase's, and so other choices of records.
 const LEARNING: u64 = 1 << 8;
 
-/// CCoW's records.
 const LARGEST_BYTES: u64 = 10_000_000_000;
 /// Fewer are updated before a snapshot has begun.
 const SMALLEST_BYTES: u64 = 16 << 20;
 
 /// The records of the trial that tells how long all will take.
 const TRIAL_RECORDS: u64 = 1000;
-/// Its updates.
 const TRIAL_UPDATES: u64 = 1000;
 
 /// The records' memory for this machine: the largest power of two of which 64 are free, up to the
@@ -60,7 +58,6 @@ pub fn default_size_bytes(facts: &Facts) -> u64 {
 /// What is measured of one server: each has a fresh one in every round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Redis {
-    /// The program.
     pub program: PathBuf,
     /// What it stores, and how that is updated.
     pub store: Store,

@@ -52,7 +52,6 @@ pub struct Taken {
     pub begin_ns: u64,
     /// When the child was seen to be done.
     pub end_ns: u64,
-    /// INFO's latest_fork_usec.
     pub fork_ns: Option<u64>,
     /// INFO's last_cow_size: what the child had for itself in the end.
     pub cow_bytes: Option<u64>,

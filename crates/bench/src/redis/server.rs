@@ -46,7 +46,6 @@ pub enum HugePages {
 /// How a server is set up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setup {
-    /// The program.
     pub program: PathBuf,
     /// Whether its memory may be huge pages.
     pub huge_pages: HugePages,
@@ -59,7 +58,6 @@ pub struct Setup {
 /// Who runs where: a server that shares its CPU with its clients now and then is measured with them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placement {
-    /// The server's CPU.
     pub server: u32,
     /// Its children's and the clients'.
     pub others: Vec<u32>,
@@ -133,12 +131,10 @@ impl Server {
         }
     }
 
-    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// A new connection.
     pub fn connect(&self) -> Result<Connection> {
         let address = match self.port {
             Some(port) => format!("redis://127.0.0.1:{port}"),

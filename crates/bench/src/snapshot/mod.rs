@@ -19,7 +19,6 @@ use crate::task::{Round, Task};
 /// The name of this benchmark in samples.
 pub const BENCH: &str = snapshot::BENCH.name;
 
-/// The document's exponents.
 pub const ALPHAS: [f64; 3] = [0.9, 1.0, 1.1];
 
 /// The document forks again when the rate is back at this share of the normal one.

@@ -17,7 +17,6 @@ use crate::args::CompareArgs;
 use crate::output;
 use crate::usage::WrongUsage;
 
-/// Run the verb.
 pub fn run(json: bool, args: &CompareArgs) -> Result<()> {
     if !(0.0..100.0).contains(&args.drift_percent) {
         bail!(WrongUsage("--drift-percent must be in 0..100".to_owned()));

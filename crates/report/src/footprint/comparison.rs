@@ -14,7 +14,6 @@ use crate::{Block, Cell, Column, Document, Rows, Section};
 /// A program with its span and the side that writes; the mapping; copied or made new.
 type Line = (String, Mapping, &'static str);
 
-/// Lines shown.
 const LISTED: usize = 40;
 
 /// Bytes of one span, by line; the number of spans of each program.

@@ -26,11 +26,9 @@ pub(super) struct Measured<'a> {
 /// A workload: one child writes base pages.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Workload {
-    /// In which order.
     pub(super) pattern: Pattern,
     /// What the fork shares.
     pub(super) bytes: u64,
-    /// Other running threads.
     pub(super) threads: u32,
 }
 

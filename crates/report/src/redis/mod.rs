@@ -22,7 +22,6 @@ pub const SECTION: &str = "redis";
 
 const TITLE: &str = "A Redis that takes snapshots (CCoW's second benchmark)";
 
-/// What was measured.
 struct Measured<'a> {
     samples: Samples<'a>,
     configurations: Configurations<'a>,

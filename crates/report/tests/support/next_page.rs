@@ -90,7 +90,6 @@ impl Add<'_> {
         self.values(metric, value, |_| 1.0);
     }
 
-    /// A time.
     fn time(&mut self, metric: Metric, value: f64) {
         self.values(metric, value, |factor| factor);
     }

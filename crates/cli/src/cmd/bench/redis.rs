@@ -11,7 +11,6 @@ use crate::args::{Common, RedisArgs};
 use crate::context::Context;
 use crate::measure::{finish, redis_amount, redis_placement};
 
-/// Run the verb.
 pub fn run(common: &Common, args: &RedisArgs) -> Result<()> {
     let program = server::program()?;
     let context = Context::new(common, None)?;

@@ -10,7 +10,6 @@ use crate::args::{CellArgs, Common, base_page_bytes};
 use crate::context::Context;
 use crate::measure::finish;
 
-/// Run the verb.
 pub fn run(common: &Common, args: &CellArgs<Snapshot, 3>) -> Result<()> {
     let mut cells = args.cells.product(Snapshot {
         size_bytes: snapshot::default_size_bytes(&Facts::probe(&Root::default())),

@@ -23,7 +23,6 @@ use crate::usage::WrongUsage;
 /// Rounds, if not said.
 const ROUNDS: u32 = 10;
 
-/// Run the verb.
 pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
     let set = Cells::<Ccow>::of_settings(&study.set)?;
     let args = set.single(Ccow::default())?;

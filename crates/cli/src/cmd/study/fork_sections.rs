@@ -45,7 +45,6 @@ enum Clock {
 /// Boots of each kernel, if not said.
 const ROUNDS: u32 = 4;
 
-/// Run the verb.
 pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
     let set = Cells::<ForkSections>::of_settings(&study.set)?;
     let args = set.single(ForkSections::default())?;

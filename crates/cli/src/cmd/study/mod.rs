@@ -71,7 +71,6 @@ impl StudyPlan {
     }
 }
 
-/// Run the verb.
 pub fn run(json: bool, args: &StudyArgs) -> Result<()> {
     let common = &args.run.common(json, args.set_mthp);
     match args.paper {
