@@ -153,7 +153,7 @@ test-arm64-mm: build ## the upstream series on arm64: selftests and random steps
 	scripts/test-arm64-mm
 
 docs/metrics.md: FORCE ## the table of parameters and metrics
-	$(CARGO) run $(CARGO_FLAGS:--workspace=) -p cowlab-tend --example reference > $@.new
+	$(CARGO) run $(CARGO_FLAGS:--workspace=) -p cowlab-observe --example reference > $@.new
 	mv $@.new $@
 FORCE:
 

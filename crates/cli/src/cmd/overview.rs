@@ -16,10 +16,10 @@ use cowlab_model::application::{ApplicationProfile, Children};
 use cowlab_model::profile::MachineProfile;
 use cowlab_observe::forkers::{self, Forker, Seen};
 use cowlab_observe::sharing::Sharing;
+use cowlab_observe::tend::privileges::allow_files;
 use cowlab_observe::watch::Wanted;
 use cowlab_schema::Command;
 use cowlab_store::Missing;
-use cowlab_tend::privileges::allow_files;
 use serde::Serialize;
 
 use crate::args::ProfileArgs;

@@ -7,9 +7,9 @@ use cowlab_machine::process::{Kind, Mapping, Target, children};
 use cowlab_machine::{Facts, ProcessFacts, Root, Smaps, Stat};
 use cowlab_model::application::{Children, MappingShare};
 use cowlab_observe::redis::Asked;
+use cowlab_observe::tend::{Survey, Tender};
 use cowlab_observe::watch::Wanted;
 use cowlab_schema::Command;
-use cowlab_tend::{Survey, Tender};
 
 use super::Observed;
 

@@ -8,12 +8,12 @@ use cowlab_analysis::application::{Subject, Unjudged, profile_of};
 use cowlab_machine::Facts;
 use cowlab_model::advice::Surroundings;
 use cowlab_model::profile::MachineProfile;
+use cowlab_observe::tend::Tender;
 use cowlab_report::fmt::{quantity, time};
 use cowlab_report::{Block, Document, Section};
 use cowlab_schema::Command;
 use cowlab_schema::footprint::Method;
 use cowlab_store::Run;
-use cowlab_tend::Tender;
 
 use crate::diagnosis::{Costs, choices, mthp, price, words};
 

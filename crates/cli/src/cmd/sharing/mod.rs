@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use cowlab_machine::ProcessError;
 use cowlab_observe::sharing::{Figures, Sharing};
+use cowlab_observe::tend::act::thread_cpu_ns;
+use cowlab_observe::tend::privileges::allow_files;
 use cowlab_observe::watch::{Budget, Wanted};
-use cowlab_tend::act::thread_cpu_ns;
-use cowlab_tend::privileges::allow_files;
 use rustix::event::{Timespec, poll};
 
 use crate::args::{SharingArgs, wanted};

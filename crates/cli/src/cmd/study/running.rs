@@ -7,9 +7,9 @@ use cowlab_machine::Facts;
 use cowlab_machine::process::Target;
 use cowlab_model::application::Children;
 use cowlab_observe::forkers::{self, Seen};
+use cowlab_observe::tend::Survey;
 use cowlab_schema::running::{self, HUGE_PAGES, SMALL_PAGES};
 use cowlab_store::{Params, Sample};
-use cowlab_tend::Survey;
 
 /// Smaller ones are stopped for about as long as an empty one.
 const LEAST_BYTES: u64 = 1 << 20;

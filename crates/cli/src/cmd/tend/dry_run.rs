@@ -4,14 +4,14 @@
 use anyhow::{Result, bail};
 use cowlab_machine::Root;
 use cowlab_machine::limits::Credentials;
+use cowlab_observe::tend::plan::CollapsePlan;
+use cowlab_observe::tend::stop::{Stops, stops};
+use cowlab_observe::tend::{Survey, Tender};
 use cowlab_report::fmt::time;
 use cowlab_report::{Block, Cell, Column, Document, Finding, Section, Table};
 use cowlab_schema::tend::{self, State};
 use cowlab_schema::{Command, Metric};
 use cowlab_store::{Missing, Sample};
-use cowlab_tend::plan::CollapsePlan;
-use cowlab_tend::stop::{Stops, stops};
-use cowlab_tend::{Survey, Tender};
 use serde::Serialize;
 
 use super::{TendPlan, messages};

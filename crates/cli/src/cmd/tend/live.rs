@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 use cowlab_machine::ProcessError;
+use cowlab_observe::tend::act::thread_cpu_ns;
+use cowlab_observe::tend::pace::Limits;
+use cowlab_observe::tend::pressure::Tight;
+use cowlab_observe::tend::{Event, Figures, Refusal, Rest, Tender};
 use cowlab_observe::watch::Wanted;
 use cowlab_report::terminal::clean;
-use cowlab_tend::act::thread_cpu_ns;
-use cowlab_tend::pace::Limits;
-use cowlab_tend::pressure::Tight;
-use cowlab_tend::{Event, Figures, Refusal, Rest, Tender};
 
 use super::cpu_share::CpuShare;
 use super::metrics::{self, Sums};

@@ -3,11 +3,11 @@
 
 use anyhow::Result;
 use cowlab_bench::probes::unix_ns;
+use cowlab_observe::tend::{Event, Figures};
 use cowlab_report::fmt::{count, estimate, quantity, time};
 use cowlab_report::terminal::clean;
 use cowlab_schema::{Params, QUANTILES, tend};
 use cowlab_store::{Histogram, Sample, value_at};
-use cowlab_tend::{Event, Figures};
 use serde::Serialize;
 
 use crate::sinks::{json_line, samples as samples_of};

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use cowlab_observe::tend::Figures;
 use cowlab_schema::live::Kind;
-use cowlab_tend::Figures;
 
 use crate::serve::{Family, Labels, Value, build, families};
 

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use cowlab_machine::process::Target;
+use cowlab_observe::tend::pace::Limits;
+use cowlab_observe::tend::plan::Rules;
+use cowlab_observe::tend::targets::targets;
+use cowlab_observe::tend::{Tender, TenderSettings, privileges};
 use cowlab_observe::watch::Wanted;
 use cowlab_schema::settings::tend::TendSettings;
-use cowlab_tend::pace::Limits;
-use cowlab_tend::plan::Rules;
-use cowlab_tend::targets::targets;
-use cowlab_tend::{Tender, TenderSettings, privileges};
 
 use crate::args::{TendArgs, wanted};
 use crate::output;

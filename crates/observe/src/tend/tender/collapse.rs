@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use cowlab_machine::ProcessError;
 
 use super::{NO_PAGE_REST, TIGHT_REST, Tender};
-use crate::act::Outcome;
-use crate::event::{Rest, Step};
-use crate::forks::sharing;
-use crate::pace::Next;
-use crate::pressure;
-use crate::region::Pages;
+use crate::tend::act::Outcome;
+use crate::tend::event::{Rest, Step};
+use crate::tend::forks::sharing;
+use crate::tend::pace::Next;
+use crate::tend::pressure;
+use crate::tend::region::Pages;
 
 /// How often a busy region is tried in one pass.
 const MOST_TRIES: u32 = 4;

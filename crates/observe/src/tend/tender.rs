@@ -12,17 +12,17 @@ use cowlab_machine::thp::Thp;
 use cowlab_machine::{ProcessError, Root};
 use cowlab_model::profile::MachineProfile;
 
-use crate::act::{Collapser, Fetch, thread_cpu_ns};
-use crate::event::{Event, Rest, Step};
-use crate::figures::Figures;
-use crate::forks::{self, Forks, LOOK, patience, sharing};
-use crate::history::History;
-use crate::pace::{Haste, Limits, Pace};
-use crate::plan::{self, CollapsePlan, Rules, in_turn};
-use crate::pressure::Gauges;
-use crate::refusal;
-use crate::region::Survey;
-use crate::stop::{self, Stops};
+use crate::tend::act::{Collapser, Fetch, thread_cpu_ns};
+use crate::tend::event::{Event, Rest, Step};
+use crate::tend::figures::Figures;
+use crate::tend::forks::{self, Forks, LOOK, patience, sharing};
+use crate::tend::history::History;
+use crate::tend::pace::{Haste, Limits, Pace};
+use crate::tend::plan::{self, CollapsePlan, Rules, in_turn};
+use crate::tend::pressure::Gauges;
+use crate::tend::refusal;
+use crate::tend::region::Survey;
+use crate::tend::stop::{self, Stops};
 
 mod collapse;
 mod trial;

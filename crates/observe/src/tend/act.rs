@@ -20,9 +20,9 @@ use cowlab_machine::process::{Pagemap, Target};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::pace::Cost;
-use crate::region::is_there;
-use crate::sys::{OwnRegion, Undisturbed, collapse};
+use crate::tend::pace::Cost;
+use crate::tend::region::is_there;
+use crate::tend::sys::{OwnRegion, Undisturbed, collapse};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {

@@ -16,7 +16,7 @@ const MADV_COLLAPSE: libc::c_int = 25;
 
 /// Ask the kernel to make one huge page of `range`, which is aligned to one, in the process of
 /// `pidfd`. Its contents do not change. An error is what the kernel answered: see
-/// [`crate::act::Outcome::of`].
+/// [`crate::tend::act::Outcome::of`].
 pub fn collapse(pidfd: BorrowedFd<'_>, range: &Range<u64>) -> io::Result<()> {
     advise_collapse(
         pidfd,

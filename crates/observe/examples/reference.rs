@@ -5,7 +5,7 @@ fn main() {
     let live = [
         cowlab_observe::watch::figures(),
         cowlab_observe::sharing::figures(),
-        cowlab_tend::figures::figures(),
+        cowlab_observe::tend::figures::figures(),
     ];
     print!("{}", cowlab_schema::reference::page(&live));
 }

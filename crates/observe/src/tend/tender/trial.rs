@@ -2,7 +2,7 @@
 //! What a collapse costs here, tried on memory of our own.
 
 use super::Tender;
-use crate::sys::OwnRegion;
+use crate::tend::sys::OwnRegion;
 
 impl Tender {
     /// The CPU time of one with its warming, tried on memory of our own. The first of them meets memory

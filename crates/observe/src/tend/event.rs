@@ -6,7 +6,7 @@ use std::time::Duration;
 use cowlab_model::cost::Predicted;
 use serde::Serialize;
 
-use crate::pressure::Tight;
+use crate::tend::pressure::Tight;
 
 /// Why nothing is done for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

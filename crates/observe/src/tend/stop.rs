@@ -5,8 +5,8 @@ use cowlab_model::cost::{Predicted, Question, fork_with_huge_pages};
 use cowlab_model::profile::{MachineProfile, Writer};
 use serde::Serialize;
 
-use crate::plan::{CollapsePlan, Prices};
-use crate::region::Survey;
+use crate::tend::plan::{CollapsePlan, Prices};
+use crate::tend::region::Survey;
 
 /// Prices of a machine profile; a collapse is measured beforehand.
 pub fn prices(profile: &MachineProfile, collapse_ns: Option<u64>) -> Prices {
@@ -83,7 +83,7 @@ mod tests {
     use cowlab_model::stats::Estimate;
 
     use super::*;
-    use crate::plan::Step;
+    use crate::tend::plan::Step;
 
     fn profile() -> MachineProfile {
         let measured = |ns: f64| Measured { ns, log_spread: 0.01 };

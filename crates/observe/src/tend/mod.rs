@@ -24,21 +24,6 @@ mod sys;
 pub mod targets;
 pub mod tender;
 
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_page_of_figures_in_the_repository_is_this_one() {
-        let verbs = [
-            cowlab_observe::watch::figures(),
-            cowlab_observe::sharing::figures(),
-            crate::figures::figures(),
-        ];
-        let kept = include_str!("../../../docs/metrics.md");
-        let page = cowlab_schema::reference::page(&verbs);
-        assert!(kept == page, "docs/metrics.md is stale: run `make docs/metrics.md`");
-    }
-}
-
 pub use event::{Event, Rest, Step};
 pub use figures::Figures;
 pub use refusal::Refusal;

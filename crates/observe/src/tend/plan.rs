@@ -6,8 +6,8 @@ use std::collections::{BTreeSet, VecDeque};
 use cowlab_model::application::MOST_ABSENT_PAGES;
 use serde::Serialize;
 
-use crate::history::History;
-use crate::region::{Pages, Region};
+use crate::tend::history::History;
+use crate::tend::region::{Pages, Region};
 
 /// What a collapse and a fork cost here, of the machine profile.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

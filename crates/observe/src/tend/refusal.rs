@@ -7,8 +7,8 @@ use cowlab_machine::thp::Thp;
 use cowlab_machine::{ProcessError, status};
 use rustix::io::Errno;
 
-use crate::act::Outcome;
-use crate::sys::may_collapse;
+use crate::tend::act::Outcome;
+use crate::tend::sys::may_collapse;
 
 /// What decides whether a process can be tended.
 #[derive(Debug, Clone, Default)]

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::watch::Wanted;
 use cowlab_machine::Stat;
-use cowlab_observe::watch::Wanted;
 
-use crate::forks::may_share;
+use crate::tend::forks::may_share;
 
 /// The processes that are wanted and run now. A pid that cannot be listed (hidepid) is among them, and
 /// gives its own error.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::region::Region;
+use crate::tend::region::Region;
 
 /// Surveys that a region is left alone for after its first failure; doubled with each.
 const FIRST_BACK_OFF: u64 = 2;
