@@ -16,7 +16,6 @@ use crate::samples::Samples;
 #[derive(Debug, Clone, Serialize)]
 pub struct Checked {
     pub question: Question,
-    /// What the model answered.
     pub prediction: Prediction,
     /// What was measured, with the repeat noise.
     pub measured_ns: Estimate,
@@ -25,13 +24,11 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// (predicted − measured) ÷ measured.
     pub fn relative_error(&self) -> f64 {
         self.prediction.elapsed_ns.value / self.measured_ns.value - 1.0
     }
 }
 
-/// How good the predictions were.
 #[derive(Debug, Clone, Serialize)]
 pub struct Check {
     pub points: Vec<Checked>,
@@ -46,7 +43,6 @@ pub struct Check {
 }
 
 impl Check {
-    /// Median of the signed errors.
     pub fn bias(&self) -> f64 {
         self.median(Checked::relative_error)
     }
@@ -56,7 +52,6 @@ impl Check {
         self.median(|p| (p.measured_ns.high - p.measured_ns.low) / 2.0 / p.measured_ns.value)
     }
 
-    /// The largest absolute relative error.
     pub fn worst_error(&self) -> f64 {
         self.points.iter().map(|point| point.relative_error().abs()).fold(0.0, f64::max)
     }

@@ -9,7 +9,6 @@ use serde::Serialize;
 use crate::difference::{Difference, Verdict, compare};
 use crate::figures::{Key, grouped};
 
-/// One figure of two runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct Compared {
     #[serde(flatten)]
@@ -22,18 +21,15 @@ pub struct Compared {
     pub difference: Difference,
 }
 
-/// Two runs, figure by figure.
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {
     /// The first run's name.
     pub first: String,
-    /// The second run's name.
     pub second: String,
     /// What two runs of the same thing differ by anyway.
     pub drift_percent: f64,
     /// How many figures both have.
     pub compared: usize,
-    /// How many of them differ.
     pub different: usize,
     /// How many of them were repeated too rarely to tell.
     pub too_few_repetitions: usize,

@@ -9,13 +9,11 @@ use serde::Serialize;
 
 use crate::samples::Samples;
 
-/// What makes samples comparable.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Key {
     pub bench: String,
     pub params: Params,
     pub metric: String,
-    /// The metric's unit.
     pub unit: String,
 }
 
@@ -24,7 +22,6 @@ pub struct Key {
 pub struct Figure {
     #[serde(flatten)]
     pub key: Key,
-    /// The median and its interval.
     #[serde(flatten)]
     pub estimate: Estimate,
 }

@@ -41,7 +41,6 @@ impl<'a> Samples<'a> {
         Samples(samples.iter().collect())
     }
 
-    /// Those of one bench.
     pub fn of(samples: &'a [Sample], bench: &Bench) -> Self {
         Samples::all(samples).of_bench(bench)
     }
@@ -69,7 +68,6 @@ impl<'a> Samples<'a> {
         self.grouped(|sample| sample.environment)
     }
 
-    /// Those of one environment.
     pub fn in_environment(&self, index: u32) -> Self {
         self.filtered(|sample| sample.environment == index)
     }
@@ -108,7 +106,6 @@ impl<'a> Samples<'a> {
         self.filtered(|sample| !sample.params.contains_key(key.name()))
     }
 
-    /// Those of one metric.
     pub fn of_metric(&self, metric: Metric) -> Self {
         self.filtered(|sample| sample.metric == metric.name)
     }
@@ -118,7 +115,6 @@ impl<'a> Samples<'a> {
         self.0.iter().copied()
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -132,7 +128,6 @@ impl<'a> Samples<'a> {
         self.0.iter().copied().filter(move |sample| sample.metric == metric.name)
     }
 
-    /// The values of one metric.
     pub fn values(&self, metric: Metric) -> Vec<f64> {
         self.having(metric).map(value).collect()
     }
@@ -142,12 +137,10 @@ impl<'a> Samples<'a> {
         self.having(metric).next().map(value)
     }
 
-    /// The largest value of one metric.
     pub fn largest(&self, metric: Metric) -> Option<f64> {
         self.having(metric).map(value).reduce(f64::max)
     }
 
-    /// The median of one metric.
     pub fn median(&self, metric: Metric) -> Option<f64> {
         median(&self.values(metric))
     }
@@ -185,7 +178,6 @@ impl<'a> Samples<'a> {
         rounds.into_iter().filter_map(|(rep, values)| Some((rep, median(&values)?))).collect()
     }
 
-    /// The sum of one metric by round.
     pub fn sum_by_round(&self, metric: Metric) -> BTreeMap<u32, f64> {
         let mut rounds: BTreeMap<u32, f64> = BTreeMap::new();
         for sample in self.having(metric) {
@@ -235,7 +227,6 @@ impl<'a> Samples<'a> {
         })
     }
 
-    /// The parameters of each.
     pub fn params(&self) -> impl Iterator<Item = &'a Params> + '_ {
         self.0.iter().map(|sample| &sample.params)
     }
@@ -245,7 +236,6 @@ impl<'a> Samples<'a> {
         self.0.iter().map(|sample| sample.rep).max()
     }
 
-    /// Of one round.
     pub fn of_round(&self, rep: u32) -> Self {
         self.filtered(|sample| sample.rep == rep)
     }
@@ -255,7 +245,6 @@ impl<'a> Samples<'a> {
         self.having(metric).next().map(|sample| sample.start_unix_ns)
     }
 
-    /// How many rounds were made.
     pub fn rounds(&self) -> usize {
         let mut rounds: Vec<u32> = self.0.iter().map(|sample| sample.rep).collect();
         rounds.sort_unstable();

@@ -15,7 +15,6 @@ use crate::redis::{self, Redis};
 use crate::snapshot::{self, ALPHAS};
 use crate::{Task, cow_faults, next_page};
 
-/// The name of the plan.
 pub const NAME: &str = "ccow";
 
 /// The exponent of the document's Figure 3, and its threshold in percent.
@@ -85,7 +84,6 @@ pub fn sweep(page: u64, counting: Counting, seed: u64) -> Vec<CowFaults> {
     cells
 }
 
-/// All that is measured.
 pub struct CcowPlan {
     pub snapshots: Vec<Snapshot>,
     pub servers: Vec<Redis>,
@@ -93,7 +91,6 @@ pub struct CcowPlan {
 }
 
 impl CcowPlan {
-    /// Every policy that it sets.
     pub fn policies(&self) -> Vec<Policy> {
         let snapshots = self.snapshots.iter().map(|cell| cell.policy);
         let servers = self.servers.iter().map(|cell| cell.store.policy);

@@ -29,7 +29,6 @@ pub struct Program {
     pub program: String,
     /// Of its spans, the ones that are meant.
     pub span: String,
-    /// How its writes are seen.
     pub methods: Vec<String>,
     /// Whether the command itself calls the program that looks, which is put for {footprint}.
     #[serde(default)]

@@ -21,7 +21,6 @@ type Measure = Box<dyn Fn(&Runner, &mut Round) -> Result<()>>;
 
 /// Something to measure once a round.
 pub struct Task {
-    /// What a progress line shows.
     pub name: String,
     /// How many rounds measure it; later ones leave it out.
     pub rounds: u32,
@@ -44,7 +43,6 @@ impl Task {
     }
 }
 
-/// How many rounds to make.
 #[derive(Debug, Clone, Copy)]
 pub struct Rounds {
     /// Made however long they take, and of everything. Later ones leave out what is known precisely, and
@@ -108,10 +106,8 @@ pub fn run_rounds(
     Ok(())
 }
 
-/// The samples of one round.
 #[derive(Debug)]
 pub struct Round {
-    /// Its number, which its samples have.
     pub number: u32,
     samples: Vec<Sample>,
 }
@@ -132,7 +128,6 @@ impl Round {
         Recorder { bench, params, start_unix_ns, round: self }
     }
 
-    /// Add those of another round.
     pub fn append(&mut self, other: Round) {
         self.samples.extend(other.samples);
     }
@@ -144,7 +139,6 @@ impl Round {
 
 /// A figure, of whatever type it is measured as.
 pub trait Number {
-    /// As samples have it.
     fn figure(self) -> f64;
 }
 
@@ -177,12 +171,10 @@ impl Recorder<'_> {
         value.map(|value| self.add(metric, value));
     }
 
-    /// Add those of the figures that there are.
     pub fn add_known(&mut self, figures: impl IntoIterator<Item = (Metric, Option<f64>)>) {
         figures.into_iter().for_each(|(metric, value)| self.known(metric, value));
     }
 
-    /// Add one figure of a quantile.
     pub fn add_quantile(
         &mut self,
         metric: Metric,

@@ -16,12 +16,10 @@ pub fn begin(program: &'static str) {
     let _ = PROGRAM.set(program);
 }
 
-/// Print a value as JSON.
 pub fn json(value: &impl Serialize) -> Result<()> {
     print(&(serde_json::to_string_pretty(value)? + "\n"))
 }
 
-/// Print a document as text.
 pub fn text(document: &Document) -> Result<()> {
     let terminal = io::stdout().is_terminal();
     let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());

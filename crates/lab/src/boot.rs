@@ -33,10 +33,8 @@ const SHOWN_LINES: usize = 30;
 /// How long QEMU may take to end when it is told to.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A guest that is to be booted.
 pub struct Guest<'a> {
     pub machine: Machine<'a>,
-    /// When it is killed.
     pub time_limit: Duration,
     /// A folder of the host that it can write to, under the same path there. Made if need be; what
     /// is in it stays, with the guest's log as `console.log`. It is cowlab's own, because `init`,
@@ -52,7 +50,6 @@ pub struct Guest<'a> {
     pub messages: &'a mut (dyn Write + Send),
 }
 
-/// A guest that has ended.
 #[derive(Debug)]
 pub struct Ended {
     /// The command's exit status, as a shell gives it.
@@ -270,7 +267,6 @@ fn make_folder(guest: &Guest<'_>) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// What the guest's shell runs.
 fn script(here: &Path, command: Option<&[OsString]>) -> Vec<u8> {
     let mut text = Vec::new();
     for name in ["PATH", "HOME", "USER", "TERM", "LANG", "LC_ALL"] {

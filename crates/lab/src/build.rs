@@ -43,7 +43,6 @@ choices! {
 }
 
 impl Variant {
-    /// The series that it has.
     pub fn series(self) -> &'static [Series] {
         match self {
             Variant::Plain => &[],
@@ -73,7 +72,6 @@ pub struct BuildInfo {
     /// The hash of all that went in.
     pub key: String,
     pub source: Source,
-    /// The patches that were applied.
     pub patches: Vec<String>,
     /// First line of `gcc --version`.
     pub compiler: String,
@@ -98,12 +96,10 @@ fn place(variant: Variant, source: &Source) -> String {
     }
 }
 
-/// A kernel in the cache.
 #[derive(Debug, Clone)]
 pub struct Built {
     /// Its folder: bzImage, config, System.map, build.json.
     pub folder: PathBuf,
-    /// What it was made of.
     pub info: BuildInfo,
     /// Whether it was there already.
     pub cached: bool,

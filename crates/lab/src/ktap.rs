@@ -34,7 +34,6 @@ pub struct Case {
     pub note: Option<String>,
 }
 
-/// What one program printed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// The cases, in their order.
@@ -45,12 +44,10 @@ pub struct Report {
     pub skipped: Option<String>,
 }
 
-/// One level of nested results.
 #[derive(Default)]
 struct Level {
     indent: usize,
     planned: Option<usize>,
-    /// Result lines on this level.
     seen: usize,
     /// Where the cases begin that belong to its next result line.
     first: usize,

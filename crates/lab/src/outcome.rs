@@ -17,7 +17,6 @@ const TIMED_OUT: [i32; 2] = [124, 137];
 /// The first exit status that a shell gives for a signal.
 const SIGNALLED: i32 = 128;
 
-/// One test program's result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TestResult {
     /// Under which circumstances: `next:16`.
@@ -108,7 +107,6 @@ pub struct Difference {
     pub name: String,
     /// How it ended first; `None` where it was not there.
     pub before: Option<Outcome>,
-    /// How it ended then.
     pub after: Option<Outcome>,
 }
 

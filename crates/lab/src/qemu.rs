@@ -43,7 +43,6 @@ pub struct Machine<'a> {
 pub struct Place<'a> {
     /// The folder that it may write to, with its first process as `init`.
     pub folder: &'a Path,
-    /// Where its log goes.
     pub console: &'a Path,
     /// Whether this terminal is its own.
     pub terminal: bool,

@@ -53,7 +53,6 @@ impl FromStr for SourceChoice {
     }
 }
 
-/// A source in the cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// Its name in the cache: version and beginning of the tarball's hash.

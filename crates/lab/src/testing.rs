@@ -27,7 +27,6 @@ pub struct Test {
     pub command: Vec<OsString>,
     /// Where it is run; the guest's folder if not given.
     pub folder: Option<PathBuf>,
-    /// When it is killed.
     pub limit_s: u64,
 }
 
@@ -271,7 +270,6 @@ fn outside(log: &str) -> Vec<Complaint> {
     found
 }
 
-/// Tells of each whole line.
 struct Lines<'a> {
     done: &'a (dyn Fn(&str) + Sync),
     rest: Vec<u8>,

@@ -10,7 +10,6 @@ use anyhow::{Context, Result, bail};
 pub const HELP: &str = "run scripts/install kernel, or apt install make gcc flex bison bc git xz-utils \
                         perl libelf-dev qemu-system-x86";
 
-/// What building a kernel needs.
 pub const BUILD: &[&str] =
     &["make", "gcc", "ld", "flex", "bison", "bc", "git", "tar", "xz", "perl", "awk", "gzip"];
 

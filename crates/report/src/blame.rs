@@ -18,14 +18,12 @@ use crate::{Block, Cell, Column, Document, Drawing, Finding, Rows, Section, flam
 /// Places that have a sentence of their own: so many, with at least that share.
 const TOLD: usize = 10;
 const TOLD_SHARE: f64 = 0.01;
-/// Places in the table.
 const LISTED: usize = 60;
 
 /// What `--json` has.
 #[derive(Debug, Serialize)]
 pub struct BlameSummary {
     copied_pages: f64,
-    /// Of pages that forks share.
     pub copied_bytes: f64,
     other_pages: f64,
     workers: BTreeMap<String, usize>,
@@ -49,7 +47,6 @@ struct PlaceSummary {
     worker_bytes: Option<f64>,
 }
 
-/// A run with its stacks.
 pub struct Blamed {
     blame: Blame,
     folded: String,
@@ -104,7 +101,6 @@ impl Blamed {
         flame::graph(&self.folded, "Pages copied after a fork, by code", "pages")
     }
 
-    /// What would tell more.
     pub fn notes(&self) -> Vec<String> {
         let note = |file: &String| {
             format!(
@@ -256,7 +252,6 @@ impl Blamed {
         Ok(Section::new("blame", "By code", blocks))
     }
 
-    /// What the figures rest on.
     fn how(&self) -> String {
         let blame = &self.blame;
         let mut text = match blame.every {
@@ -366,7 +361,6 @@ fn estimate(of: Estimate, unit: &str) -> Cell {
     }
 }
 
-/// Two runs.
 pub fn comparison(both: [&Blamed; 2], names: [&str; 2]) -> Document {
     let changes = blame::changes(both.map(|of| &of.blame));
     // Of the program that copied most, where its workers did and both have some of it.

@@ -16,7 +16,6 @@ use crate::fmt;
 /// The kernel that nothing was changed in, in samples' param `kernel`.
 pub const BASE: &str = "traced";
 
-/// Sections as the table names them.
 const SECTIONS: [(names::Section, &str); 6] = [
     (names::Section::Identity, "Process id and table entry"),
     (names::Section::Task, "Task and stack duplication"),
@@ -29,7 +28,6 @@ const SECTIONS: [(names::Section, &str); 6] = [
 /// Functions shown in the table of counts.
 const MOST_FUNCTIONS: usize = 30;
 
-/// What a kernel's clock counted.
 struct Clock {
     unit: &'static str,
     title: &'static str,
@@ -57,14 +55,12 @@ const CLOCKS: [Clock; 2] = [
     },
 ];
 
-/// The figures of one metric, by boot.
 fn by_boot(samples: &Samples, metric: Metric) -> Vec<Vec<f64>> {
     let mut boots = samples.of_metric(metric).by(names::BOOT);
     boots.sort_by_key(|(boot, _)| *boot);
     boots.into_iter().map(|(_, own)| own.values(metric)).collect()
 }
 
-/// The samples of one kernel and size.
 fn of<'a>(samples: &Samples<'a>, kernel: &str, size: u64) -> Samples<'a> {
     samples.with(names::KERNEL, kernel).with(names::SIZE_BYTES, size)
 }
@@ -76,7 +72,6 @@ fn size_name(size: u64) -> String {
     }
 }
 
-/// Table I of one size.
 fn table_one(samples: &Samples, size: u64, clock: &Clock) -> Option<Table> {
     let own = of(samples, BASE, size);
     let totals = own.values((clock.of)(names::KERNEL_NS));
@@ -173,12 +168,10 @@ fn table_two(samples: &Samples, change: &str, size: u64, clock: &Clock) -> Optio
     Some(table.table())
 }
 
-/// A ratio as a change in percent.
 fn percent(ratio: Estimate) -> Estimate {
     ratio.map(|ratio| (ratio - 1.0) * 100.0)
 }
 
-/// A figure with so many decimals.
 fn decimals(figure: Option<f64>, digits: usize) -> Cell {
     let cell = |value| Cell::Number { value, text: format!("{value:.digits$}") };
     cells::or(figure.map(cell), "not measured")

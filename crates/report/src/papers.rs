@@ -72,7 +72,6 @@ struct Beside {
 /// A line of a table that has published figures beside those measured here.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Line {
-    /// What it is called.
     pub what: String,
     row: Option<String>,
     pub figure: String,
@@ -139,7 +138,6 @@ impl Paper {
         (line.unit, line.here) = (unit.to_owned(), here.clone());
     }
 
-    /// A figure as printed.
     pub(crate) fn value(&self, id: &str, quantity: &str) -> Option<f64> {
         self.row(id)?.values.get(quantity).copied()
     }
@@ -150,7 +148,6 @@ impl Paper {
         row.recomputed.get(quantity).or_else(|| row.values.get(quantity)).copied()
     }
 
-    /// The lines of a table.
     pub(crate) fn lines(&self, table: &str) -> &[Line] {
         self.beside.tables.get(table).map_or(&[], Vec::as_slice)
     }

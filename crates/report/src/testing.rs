@@ -5,12 +5,10 @@ use cowlab_store::{Run, RunInfo, Sample};
 
 use crate::document::{Block, Cell, Section, Table};
 
-/// A run of that name.
 pub(crate) fn run(name: &str, samples: Vec<Sample>) -> Run {
     Run { info: RunInfo::begin(name, 1, Default::default()), samples }
 }
 
-/// The tables of a section.
 pub(crate) fn tables(section: Section) -> Vec<Table> {
     let table = |block| match block {
         Block::Table(table) => Some(table),
@@ -26,7 +24,6 @@ pub(crate) fn number(cell: &Cell) -> f64 {
     }
 }
 
-/// What the rows are of.
 pub(crate) fn names(table: &Table) -> Vec<&str> {
     table.rows.iter().map(|row| row[0].display()).collect()
 }

@@ -75,7 +75,6 @@ impl Target {
     }
 }
 
-/// What a process has mapped.
 pub fn mappings_of(pid: u32) -> Result<Vec<Mapping>> {
     let path = format!("/proc/{pid}/maps");
     let text = std::fs::read(&path).with_context(|| path.clone())?;

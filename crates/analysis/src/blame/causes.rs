@@ -18,7 +18,6 @@ pub struct Cause {
     leaf: Vec<String>,
     #[serde(default)]
     modules: Vec<String>,
-    /// Why that code writes.
     pub means: String,
     pub remedy: String,
     pub source: String,

@@ -14,7 +14,6 @@ pub use causes::{Cause, cause};
 /// What copied the pages that forks share.
 #[derive(Debug, Clone, Default)]
 pub struct Blame {
-    /// Pages that were copied.
     pub pages: f64,
     /// Pages that no fork shared, such as those of files, when a program begins.
     pub other_pages: f64,
@@ -25,7 +24,6 @@ pub struct Blame {
     pub places: Vec<Place>,
     /// By what is mapped there, the costliest first.
     pub mappings: Vec<(String, Estimate)>,
-    /// Stacks that it rests on.
     pub told: usize,
     /// Of them, those that go to their outermost frame.
     pub whole: usize,
@@ -35,18 +33,15 @@ pub struct Blame {
     pub unnamed: Vec<String>,
 }
 
-/// Code that copies pages.
 #[derive(Debug, Clone)]
 pub struct Place {
     pub program: String,
-    /// Which side of the fork.
     pub writer: String,
     /// The function that writes and those that call it, as many as tell it from others.
     pub functions: Vec<String>,
     /// Why, where that is known.
     pub cause: Option<&'static Cause>,
     pub pages: Estimate,
-    /// Of all copies.
     pub share: f64,
     /// Pages of each worker; `None` where the parent writes.
     pub worker_pages: Option<Estimate>,
@@ -209,7 +204,6 @@ fn unnamed(stacks: &CopyStacks, copies: &[&Copy], all: f64) -> Vec<String> {
     files.into_keys().map(str::to_owned).collect()
 }
 
-/// Copies of one kind.
 #[derive(Default)]
 struct Group {
     weights: Weights,
@@ -302,7 +296,6 @@ fn named(copy: &Copy, functions: &[(&str, &str)], cause: Option<&Cause>) -> Vec<
 /// A cause or code in two runs.
 #[derive(Debug, Clone)]
 pub struct Changed {
-    /// The program, and which side.
     pub who: String,
     pub name: String,
     /// Pages a worker, or of the parent in all; `None` where it was not seen.

@@ -12,11 +12,9 @@ use cowlab_store::Histogram;
 use super::Study;
 use crate::samples::Samples;
 
-/// One workload, and its samples.
 #[derive(Debug, Clone)]
 pub struct Workload<'a> {
     pub cell: CowFaults,
-    /// What was measured of it.
     pub samples: Samples<'a>,
 }
 

@@ -24,7 +24,6 @@ pub struct Study<'a> {
     pub profile: MachineProfile,
     /// Predictions beside measurements, if any were made.
     pub check: Option<Check>,
-    /// Smith & Maguire's sweep.
     pub sweep: Sweep,
 }
 

@@ -14,7 +14,6 @@ use crate::samples::Samples;
 
 /// The document's heaps in bytes; ours are a thousand times as large.
 pub const PAPER_HEAPS_BYTES: [u64; 6] = [1_000, 3_162, 10_000, 31_622, 100_000, 316_228];
-/// The document's write fractions.
 pub const FRACTIONS: [f64; 7] = [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0];
 /// The document's number of forks, to which every point is scaled.
 pub const FORKS: f64 = 1000.0;
@@ -24,7 +23,6 @@ const HEAP_FACTOR: u64 = 1000;
 /// Real time at one heap and write fraction.
 #[derive(Debug, Clone, Copy)]
 pub struct Point {
-    /// Size of the heap.
     pub heap_bytes: u64,
     /// Share of it that is written.
     pub fraction: f64,
@@ -54,7 +52,6 @@ pub struct Sweep {
 /// The terms of the document's equation, in ns, children's exits included.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
-    /// A page that is written.
     pub copied_page: Estimate,
     pub entry: Estimate,
     /// A process without a heap.
@@ -115,12 +112,10 @@ pub fn sweep(study: &Study) -> Sweep {
 }
 
 impl Sweep {
-    /// The line of a fraction.
     pub fn line(&self, fraction: f64) -> Option<&FractionLine> {
         self.lines.iter().find(|line| line.fraction == fraction)
     }
 
-    /// The point of a heap and a fraction.
     pub fn point(&self, heap_bytes: u64, fraction: f64) -> Option<&Point> {
         self.points.iter().find(|p| p.heap_bytes == heap_bytes && p.fraction == fraction)
     }

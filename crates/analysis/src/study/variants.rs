@@ -7,7 +7,6 @@ use cowlab_schema::{Field, Method, Reap, Writer};
 
 use super::Study;
 
-/// The heap of the variants.
 pub const HEAP_BYTES: u64 = 31_622_000;
 /// The heap of the variants with huge pages.
 pub const HUGE_HEAP_BYTES: u64 = 268_435_456;
@@ -20,10 +19,8 @@ pub fn stops(page_size_bytes: u64) -> [DoFork; 3] {
     [16, 64, 256].map(|mib| DoFork::new(1, mib << 20, 0.0, page_size_bytes))
 }
 
-/// One of them.
 #[derive(Debug, Clone)]
 pub struct Variant {
-    /// What it is called.
     pub name: &'static str,
     /// What to expect of it, if there is something to say.
     pub why: &'static str,
@@ -119,14 +116,12 @@ pub fn variants(page: u64, huge: u64) -> Vec<Variant> {
     ]
 }
 
-/// What was measured of a variant.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Measured {
     pub fork_ns: Option<Estimate>,
     /// From the call until the child was reaped.
     pub cycle_ns: Option<Estimate>,
     pub write_ns_per_page: Option<Estimate>,
-    /// Faults of one fork and its writes.
     pub faults_per_fork: Option<Estimate>,
 }
 

@@ -24,7 +24,6 @@ pub struct Share {
 pub struct Fork {
     /// From kernel_clone's beginning to its end, as recorded.
     pub raw_ns: f64,
-    /// What the probes cost of that.
     pub probes_ns: f64,
     /// The rest of it by section: their sum is `raw_ns - probes_ns`.
     pub sections: BTreeMap<Section, f64>,
@@ -45,7 +44,6 @@ struct Open {
     callees: u64,
 }
 
-/// Follows one thread's calls.
 struct Follow<'a> {
     names: &'a [String],
     ns_per_tick: f64,

@@ -34,7 +34,6 @@ pub struct PrimitivesResult {
     pub timer_reads: u64,
     /// Faults that populating took: equal to `pages` if the kernel gave the size asked for.
     pub populate_faults: u64,
-    /// Growth of VmPTE by populating.
     pub page_table_kib: u64,
     rows: Rows,
 }

@@ -38,7 +38,6 @@ impl<T> Moments<T> {
 /// What was counted around one writer's writes in one repetition.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CowCounts {
-    /// Of the writer's address space.
     pub process: Moments<ProcessCowStats>,
     /// Of the whole system: other processes' as well.
     pub system: Moments<CowStats>,

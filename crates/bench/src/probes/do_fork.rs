@@ -44,11 +44,8 @@ impl Probe for DoFork {
 /// What getrusage(2) charged over the loop of forks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CpuTime {
-    /// Time in user space.
     pub user_ns: u64,
-    /// Time in the kernel.
     pub sys_ns: u64,
-    /// Faults that needed no I/O.
     pub minor_faults: u64,
 }
 
@@ -64,7 +61,6 @@ pub struct DoForkResult {
     pub loop_ns: u64,
     /// CPU time of the program itself in the loop, its threads' included.
     pub program: CpuTime,
-    /// CPU time of the children that it waited for.
     pub children: CpuTime,
     /// Faults that populating the heap took: pages divided by it is the pages a fault got.
     pub populate_faults: u64,

@@ -11,15 +11,12 @@ use rustix::fs::{MemfdFlags, memfd_create};
 /// The programs, with their names.
 macro_rules! programs {
     ($($(#[$doc:meta])* $variant:ident = $name:literal),+ $(,)?) => {
-        /// A measured C program.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Program { $($(#[$doc])* $variant),+ }
 
         impl Program {
-            /// Every program.
             pub(crate) const ALL: &'static [Program] = &[$(Program::$variant),+];
 
-            /// The program's name.
             pub fn name(self) -> &'static str {
                 match self { $(Program::$variant => $name),+ }
             }

@@ -40,7 +40,6 @@ impl std::error::Error for Interrupted {}
 /// A probe's run as its parent sees it: what a shell's `time` would print.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outside {
-    /// From spawn to exit.
     pub real_ns: u64,
     /// User time of the program and of the children that it waited for.
     pub user_ns: u64,
@@ -53,7 +52,6 @@ pub struct Outside {
 /// A program that ended well, as its parent saw it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timed {
-    /// What was seen from outside.
     pub outside: Outside,
     /// When it was started, in ns since the Unix epoch.
     pub start_unix_ns: i64,
@@ -64,9 +62,7 @@ pub struct Timed {
 /// What one run of a probe gave.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What it recorded about itself.
     pub rows: Rows,
-    /// What was seen from outside.
     pub outside: Outside,
     /// When it was started, in ns since the Unix epoch.
     pub start_unix_ns: i64,
@@ -84,7 +80,6 @@ pub trait Probe: Cell {
         Ok(runner.warm_flag().into_iter().collect())
     }
 
-    /// From what it printed.
     fn read(outcome: Outcome) -> Result<Self::Result>;
 
     fn run(&self, runner: &Runner) -> Result<Self::Result> {

@@ -41,9 +41,7 @@ impl Probe for Snapshot {
 /// One fork, by a clock that runs only while writes and forks do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForkAt {
-    /// When it was called.
     pub begin_ns: u64,
-    /// When it had returned.
     pub end_ns: u64,
     /// Writes that were made before.
     pub writes: u64,
@@ -73,7 +71,6 @@ pub struct SnapshotResult {
     pub preferred_fifth_writes: u64,
     /// Writes of a batch; the last one may have fewer.
     pub batch_writes: u64,
-    /// The clock at the end of each batch.
     pub batch_end_ns: Vec<u64>,
     pub forks: Vec<ForkAt>,
     /// Pages that were written for the first time after each fork and before the next: the copies
@@ -86,7 +83,6 @@ pub struct SnapshotResult {
     pub write_ns: Vec<(u64, u64)>,
     /// What one time-stamp and its store cost, measured without a write.
     pub timer_ns: Vec<u64>,
-    /// ru_minflt over the run.
     pub minor_faults: u64,
     /// What the processes occupied before each fork and at the end; empty without smaps_rollup.
     pub footprints: Vec<Footprint>,
@@ -126,7 +122,6 @@ impl SnapshotResult {
         Ok(result)
     }
 
-    /// All that the clock saw.
     pub fn elapsed_ns(&self) -> u64 {
         self.batch_end_ns.last().copied().unwrap_or(0)
     }

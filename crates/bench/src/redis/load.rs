@@ -60,12 +60,9 @@ pub fn populate(server: &Server, records: u64, stop: &AtomicBool) -> Result<()> 
     Ok(())
 }
 
-/// What the clients do.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// Records that there are.
     pub records: u64,
-    /// Updates of all clients.
     pub updates: u64,
     /// Clients, each with a thread, a connection and one request under way.
     pub clients: u32,
@@ -88,19 +85,16 @@ pub struct Request {
     /// How long after that, and after the answer to its client's last one, it was sent: what the
     /// client, and not the server, is late.
     pub late_ns: u64,
-    /// When it was answered.
     pub end_ns: u64,
     pub updates: u32,
 }
 
 impl Request {
-    /// What each of its updates took.
     pub fn took_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.begin_ns).max(1)
     }
 }
 
-/// The updates of all of them.
 pub fn updates_of<'a>(requests: impl IntoIterator<Item = &'a Request>) -> u64 {
     requests.into_iter().map(|request| u64::from(request.updates)).sum()
 }

@@ -59,7 +59,6 @@ pub fn default_size_bytes(facts: &Facts) -> u64 {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Redis {
     pub program: PathBuf,
-    /// What it stores, and how that is updated.
     pub store: Store,
     /// Open loops: their rates, as shares of the most that a server of base pages under no policy
     /// answers without a snapshot.
@@ -171,7 +170,6 @@ pub fn expected(runner: &Runner, cells: &[Redis], rounds: u32) -> Result<Duratio
     Ok(Duration::from_nanos(took).mul_f64(all))
 }
 
-/// All phases of one server.
 fn measure(
     cell: &Redis,
     runner: &Runner,

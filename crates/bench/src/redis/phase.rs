@@ -48,7 +48,6 @@ pub enum Looks {
 /// One snapshot; times in ns since the load began.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// When it was asked for.
     pub begin_ns: u64,
     /// When the child was seen to be done.
     pub end_ns: u64,
@@ -67,16 +66,13 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// How long it took.
     pub fn took_ns(&self) -> u64 {
         self.end_ns - self.begin_ns
     }
 }
 
-/// What a phase gave.
 #[derive(Debug, Default)]
 pub struct Phase {
-    /// Every request, client by client.
     pub requests: Vec<Request>,
     /// Every snapshot that was begun while the load ran.
     pub taken: Vec<Taken>,
@@ -94,12 +90,10 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// Updates answered.
     pub fn updates(&self) -> u64 {
         load::updates_of(&self.requests)
     }
 
-    /// Updates answered a second.
     pub fn throughput_per_s(&self) -> f64 {
         self.updates() as f64 * 1e9 / self.elapsed_ns.max(1) as f64
     }

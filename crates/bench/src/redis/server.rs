@@ -59,7 +59,6 @@ pub struct Setup {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placement {
     pub server: u32,
-    /// Its children's and the clients'.
     pub others: Vec<u32>,
 }
 

@@ -27,7 +27,6 @@ pub const RECOVERED: f64 = 0.99;
 /// The largest space that is taken unasked: all of the default takes a minute then. The document's
 /// has 16 GiB.
 const LARGEST_BYTES: u64 = 256 << 20;
-/// Smaller ones fit into caches.
 const SMALLEST_BYTES: u64 = 16 << 20;
 
 /// The space of the trial that tells how long all will take.

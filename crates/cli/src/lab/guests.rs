@@ -30,15 +30,11 @@ const BETWEEN_SEEDS: u64 = 1_000_003;
 
 /// What is measured in guests, and how they are booted.
 pub struct GuestRuns<'a> {
-    /// What is measured.
     pub measurement: Measurement,
     /// The kernels that are booted in turn.
     pub variants: &'a [Variant],
-    /// Boots of each.
     pub boots: u32,
-    /// Who executes them.
     pub accelerator: Accelerator,
-    /// The machine that they see.
     pub guest: &'a GuestSettings,
 }
 

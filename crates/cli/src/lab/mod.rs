@@ -25,7 +25,6 @@ use crate::usage::WrongUsage;
 
 /// Memory of a guest that nobody measures in.
 pub const GUEST_BYTES: u64 = 4 << 30;
-/// CPUs of a guest.
 pub const GUEST_CPUS: u32 = 2;
 
 /// Refuse policies that were asked for where no kernel has any.
@@ -57,9 +56,7 @@ pub fn own_program(folder: &Path) -> Result<PathBuf> {
 
 /// Where kernels are made, who is told about it, and what Ctrl-C sets.
 pub struct Lab {
-    /// Sources and kernels.
     pub cache: Cache,
-    /// Set by Ctrl-C.
     pub interrupted: Arc<AtomicBool>,
     /// Whether nothing but errors is said.
     pub quiet: bool,
@@ -68,7 +65,6 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Open the cache.
     pub fn open(json: bool) -> Result<Lab> {
         let interrupted = signals::interrupted()?;
         Ok(Lab {
@@ -89,7 +85,6 @@ impl Lab {
         Source::find(&self.cache, self.source.as_ref(), &|what| self.say(what))
     }
 
-    /// The repository's kernel/.
     pub fn kernel(&self) -> Result<KernelFolder> {
         KernelFolder::find(std::env::var_os("COWLAB_KERNEL").map(PathBuf::from).as_deref())
     }

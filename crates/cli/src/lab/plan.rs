@@ -9,7 +9,6 @@ use cowlab_machine::Policy;
 
 use crate::args::Cli;
 
-/// One measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measurement {
     /// `bench` with its name, or `study` with a paper's.
@@ -27,7 +26,6 @@ impl Measurement {
         Measurement { verb, flags: Vec::new(), command: Vec::new() }
     }
 
-    /// With a flag.
     pub fn with(mut self, flag: &str, value: impl ToString) -> Measurement {
         self.flags.push(format!("--{flag}={}", value.to_string()));
         self
@@ -55,7 +53,6 @@ impl Measurement {
         measurement
     }
 
-    /// The policies that it names.
     pub fn policies(&self) -> Vec<Policy> {
         let named = self.flags.iter().filter_map(|flag| flag.strip_prefix("--policy="));
         named.filter_map(|name| name.parse().ok()).collect()

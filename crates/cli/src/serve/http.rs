@@ -24,13 +24,11 @@ const MOST_HEADERS: usize = 64;
 const MOST_UNWANTED_BYTES: u64 = 64 << 10;
 /// After an error that may pass, such as no free descriptor.
 const PAUSE_NS: i64 = 100_000_000;
-/// Of the sentences that refuse.
 const PLAIN: &str = "text/plain; charset=UTF-8";
 
 /// How long a client may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// To send or take anything.
     pub silence: Duration,
     /// For all of it, so that a byte now and then does not hold a connection.
     pub whole: Duration,
@@ -95,7 +93,6 @@ impl Answer {
 /// Answers at a port, until it is dropped: which waits for no client.
 pub struct Server {
     address: SocketAddr,
-    /// Closed to end the thread.
     wake: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
@@ -282,7 +279,6 @@ fn is_own(host: &str) -> bool {
         || node.nodename().to_str().is_ok_and(|node| node.eq_ignore_ascii_case(name))
 }
 
-/// A connection whose time runs.
 struct Client {
     stream: TcpStream,
     silence: Duration,
@@ -328,7 +324,6 @@ mod tests {
     /// Far above what anything here takes.
     const LONG: Duration = Duration::from_secs(20);
 
-    /// More than sockets buffer.
     const MANY_BYTES: usize = 16 << 20;
 
     const PATIENCE: Patience =

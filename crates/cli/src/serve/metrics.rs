@@ -31,7 +31,6 @@ pub type Labels = Vec<(&'static str, String)>;
 
 #[derive(Debug, Clone)]
 pub enum Value {
-    /// Of a counter or gauge.
     Number(f64),
     Histogram {
         sum: f64,
@@ -59,7 +58,6 @@ pub fn families<T>(figures: Figures<T>, all: &[(Labels, &T)]) -> Vec<Family> {
     scraped.map(family).collect()
 }
 
-/// The metrics as OpenMetrics text.
 #[cfg(test)]
 pub fn text_of(families: &[Family]) -> String {
     text(families, Format::Open)
@@ -187,7 +185,6 @@ fn answer(request: &Request, newest: &Newest) -> Answer {
     }
 }
 
-/// The program that serves them.
 pub fn build() -> Family {
     Family {
         name: "cowlab_build_info",
@@ -205,7 +202,6 @@ mod tests {
 
     use super::*;
 
-    /// A number of forks.
     fn example() -> Vec<Family> {
         let rows = vec![(Vec::new(), Value::Number(7.0))];
         vec![Family { name: "forks", help: "Forks", unit: None, kind: Kind::Counter, rows }]

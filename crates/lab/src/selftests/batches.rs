@@ -15,13 +15,11 @@ use crate::testing::{self, Batch};
 /// How many pages a process copies before a guess takes one more; 0: none.
 const PRECOPY_RAMP: &str = "proc/sys/vm/cow_precopy_ramp";
 
-/// Prepares a guest, and runs one test in it.
 const RUN_TEST: &[u8] = include_bytes!("../../guest/run-test.sh");
 
 /// What the batches are made for.
 #[derive(Debug, Clone)]
 pub struct Order<'a> {
-    /// The programs, on the host.
     pub programs: &'a Path,
     /// The guest's folder, on the host.
     pub folder: &'a Path,
@@ -31,7 +29,6 @@ pub struct Order<'a> {
     pub upstream: bool,
     /// The policies; none for a kernel that has none.
     pub policies: &'a [Policy],
-    /// How long stressors run.
     pub stress_s: u64,
 }
 
@@ -43,7 +40,6 @@ fn settings(policy: &Policy) -> String {
     settings.map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// A batch for each policy.
 pub fn batches(list: &List, tests: &[&Test], order: &Order<'_>) -> Result<Vec<Batch>> {
     fs::create_dir_all(order.folder)?;
     let script = order.folder.join("run-test");

@@ -15,7 +15,6 @@ pub const PREFIX: &str = "mm/";
 #[serde(deny_unknown_fields)]
 pub struct List {
     pub guest: Guest,
-    /// What building the programs needs.
     pub build: Build,
     /// The tests, in the order in which they run.
     #[serde(rename = "test")]
@@ -41,7 +40,6 @@ pub struct Guest {
     pub swap_mib: u64,
 }
 
-/// How the programs are built.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Build {
@@ -55,9 +53,7 @@ pub struct Build {
 pub struct Test {
     /// How it is called: in the file without the prefix.
     pub name: String,
-    /// What the guest's shell runs.
     pub command: String,
-    /// When it is killed.
     pub limit_s: u64,
     /// Whether it is part of the quick choice.
     #[serde(default)]
@@ -69,7 +65,6 @@ pub struct Test {
     pub only: Option<Only>,
     /// The release of Linux whose selftests have it; without one, each has.
     pub release: Option<String>,
-    /// Skips that were reviewed.
     #[serde(default)]
     pub skips: Vec<Reviewed>,
     /// Failures of the plain kernel that were reviewed.
@@ -90,7 +85,6 @@ pub struct Test {
 pub enum Only {
     /// Kernels with research's steps, once: it sets the policies itself.
     Patched,
-    /// Kernels with upstream's steps, once.
     Upstream,
 }
 
@@ -108,7 +102,6 @@ impl Test {
 #[serde(deny_unknown_fields)]
 pub struct Reviewed {
     pub text: String,
-    /// Why it is accepted.
     pub reason: String,
 }
 

@@ -11,12 +11,9 @@ use crate::outcome::{TestResult, compare};
 /// What [`Problem::on`] is for the kernel without the series.
 const PLAIN: &str = "plain";
 
-/// Something that fails the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// Kernel and policy.
     pub on: String,
-    /// What is wrong, for people.
     pub what: String,
 }
 

@@ -31,7 +31,6 @@ impl std::ops::Deref for Bytes {
 /// A file that is mapped. Addresses are the file's own (p_vaddr).
 #[derive(Debug)]
 pub struct Image {
-    /// As the process names it.
     pub path: String,
     /// NT_GNU_BUILD_ID, empty where there is none.
     pub build_id: Vec<u8>,

@@ -7,10 +7,8 @@ pub const BUDGET: f64 = 0.02;
 const ALLOWANCE_NS: f64 = 20e6;
 const EVERY_MOST: u32 = 1 << 16;
 
-/// The share that is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
-    /// One copy in so many.
     Fixed(u32),
     /// As many as [`BUDGET`] allows.
     ByCost,

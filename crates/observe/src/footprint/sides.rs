@@ -10,7 +10,6 @@ use super::shares;
 use super::spans::{Between, Moment, Span, Writer, compared};
 use cowlab_machine::process::Target;
 
-/// One of the two processes.
 pub struct Side<'a> {
     pub target: &'a Target,
     /// What it has, or had when it was looked at last.

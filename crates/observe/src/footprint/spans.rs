@@ -22,7 +22,6 @@ use cowlab_machine::process::Target;
 /// A moment of a process, to which later ones are compared.
 pub struct Moment {
     pub reading: Reading,
-    /// The memory that they are of.
     pagemap: Option<Pagemap>,
     /// Their bytes, where the method compares them.
     pub copy: Option<Copy>,
@@ -69,7 +68,6 @@ impl Moment {
     }
 }
 
-/// What lies between two moments.
 #[derive(Debug, Clone)]
 pub struct Span {
     /// Of a fork, which program's: see [`Spans::replaced`].
@@ -186,7 +184,6 @@ pub struct Sum {
     largest_pages: u64,
     /// When the first began.
     pub start_unix_ns: i64,
-    /// How long they lasted together.
     pub duration_ns: u64,
     /// CPU time of the writers meanwhile; `None` once it was not seen of one.
     pub writer_cpu_ns: Option<u64>,
@@ -223,9 +220,7 @@ pub struct Spans {
     pub spawns: u64,
     /// Ends that were not seen: killed, or a program replaced without notice.
     pub unseen: u64,
-    /// How long each reading took.
     pub reading_ns: Vec<u64>,
-    /// How long each copy took.
     pub copy_ns: Vec<u64>,
     pub copy_bytes: u64,
     /// Time for which somebody was held to be looked at, how often, and the longest of it.

@@ -41,7 +41,6 @@ pub struct Counts {
     /// Pages of files and of shared memory that are mapped at the second moment: a fork copies
     /// their entries at most.
     pub file_pages: u64,
-    /// Mappings at the second moment.
     pub vmas: u64,
     /// Those of them that have a page of their own: what the kernel has an anon_vma for.
     pub vmas_anon: u64,
@@ -169,7 +168,6 @@ impl Tally {
     }
 }
 
-/// What changed in one page.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Changed {
     /// Blocks of 512 bytes with a byte that differs; of a new page all.

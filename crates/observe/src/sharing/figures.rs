@@ -50,7 +50,6 @@ impl History {
     }
 }
 
-/// Memory by what shares it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct ByKind {
     /// Private memory, which a fork shares.
@@ -62,7 +61,6 @@ pub struct ByKind {
 
 live! {
     "sharing";
-    /// One process.
     #[derive(Debug, Clone, Default, PartialEq, Serialize)]
     pub struct Worker {
         /// Its pid.
@@ -105,7 +103,6 @@ live! {
 
 live! {
     "sharing";
-    /// A family.
     #[derive(Debug, Clone, Default, PartialEq, Serialize)]
     pub struct Figures {
         /// The parent.

@@ -24,7 +24,6 @@ pub struct Look {
     pub unseen: Vec<i32>,
 }
 
-/// One process.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
     pub pid: i32,

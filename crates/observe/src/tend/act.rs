@@ -43,7 +43,6 @@ pub enum Outcome {
     NotEligible,
     Gone,
     Forbidden,
-    /// Anything else, by its number.
     Failed(i32),
 }
 
@@ -72,7 +71,6 @@ impl Outcome {
     }
 }
 
-/// Collapses regions of one target.
 #[derive(Debug)]
 pub struct Collapser {
     own: OwnRegion,
@@ -84,7 +82,6 @@ pub struct Collapser {
 /// The pages of a region that is to be collapsed.
 #[derive(Debug)]
 pub struct Fetch<'a> {
-    /// /proc/PID/mem.
     pub memory: &'a File,
     pub pagemap: &'a mut Pagemap,
     /// Its first address.

@@ -23,7 +23,6 @@ pub enum Rest {
 }
 
 impl Rest {
-    /// A short name, for metrics.
     pub fn name(self) -> &'static str {
         match self {
             Rest::Memory(Tight::Machine) => "machine_memory",
@@ -50,12 +49,10 @@ impl Rest {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// The target was looked at.
     Surveyed {
         /// Base pages whose entries a fork would copy.
         small_pages: u64,
         huge_regions: u64,
-        /// Regions that will be collapsed.
         candidate_regions: u64,
         sparse_regions: u64,
         /// Regions that are left alone for a while.
@@ -68,20 +65,26 @@ pub enum Event {
         fork_after_ns: Option<Predicted>,
     },
     /// Children of before share its memory.
-    Shared { alive: usize },
+    Shared {
+        alive: usize,
+    },
     Forked {
-        /// Children that share its memory.
         alive: usize,
     },
     /// No child shares its memory any more.
-    Alone { after_ns: u64 },
+    Alone {
+        after_ns: u64,
+    },
     Done {
         /// Regions collapsed since it was looked at.
         collapsed_regions: u64,
         took_ns: u64,
     },
     /// Nothing is done for a while.
-    Resting { reason: Rest, for_ns: u64 },
+    Resting {
+        reason: Rest,
+        for_ns: u64,
+    },
 }
 
 /// What [`Tender::step`] did.

@@ -48,7 +48,6 @@ fn wait_for(share: f64, cpu_ns: u64) -> Duration {
     Duration::from_nanos((cpu_ns as f64 / share - cpu_ns as f64).max(0.0) as u64)
 }
 
-/// What one collapse cost, measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cost {
     /// The call, as long as it took. Most of it may be waiting for other CPUs to hand over what they

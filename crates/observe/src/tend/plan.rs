@@ -67,7 +67,6 @@ pub struct CollapsePlan {
     pub huge_regions: u64,
     /// Regions with more absent pages than the rules allow.
     pub sparse_regions: u64,
-    /// Present pages in them.
     pub sparse_pages: u64,
     /// Regions with pages that cannot become part of a huge page: of files, or in swap.
     pub mixed_regions: u64,

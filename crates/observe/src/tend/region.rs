@@ -25,7 +25,6 @@ pub struct Region {
 /// The pages of one region, as they are at a moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pages {
-    /// In RAM, of no file.
     pub present_pages: u64,
     /// Of them those that are not this process's alone: shared with a relative by fork, the page of
     /// zeros, or merged by KSM. Of larger folios a kernel without page_mapcount (CONFIG_PAGE_MAPCOUNT,
@@ -188,7 +187,6 @@ impl Is {
     }
 }
 
-/// Adds up one mapping.
 struct Count {
     /// The part that regions can lie in.
     whole: Range<u64>,

@@ -17,7 +17,6 @@ use cowlab_machine::{Room, Stat};
 const GROUPS: usize = 100;
 /// Names that make room at a time, once there is none left.
 const AGED_OUT: usize = 10;
-/// The name of the rest.
 const OTHER: &str = "other";
 
 /// What is known of every process that is watched.

@@ -17,7 +17,6 @@ pub const FRAME_FORMAT: u32 = 1;
 
 live! {
     "watch";
-    /// One refresh.
     #[derive(Debug, Clone, Default, PartialEq, Serialize)]
     pub struct Frame {
         /// [`FRAME_FORMAT`].
@@ -211,7 +210,6 @@ pub struct RegionRow {
     pub shared_pages: u32,
 }
 
-/// A mapping of a child.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct MappingRow {
     /// Its first address.
@@ -225,7 +223,6 @@ pub struct MappingRow {
     pub shared_pages: u64,
 }
 
-/// A child that is alive.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ChildRow {
     pub pid: u32,

@@ -10,13 +10,11 @@ use strsim::levenshtein;
 use super::reading;
 use cowlab_machine::process::Target;
 
-/// Where control groups are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// So much of a command line tells which it is.
 const COMMAND_CHARS: usize = 100;
 
-/// Which processes to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
     Pid(u32),
@@ -38,7 +36,6 @@ pub enum WantedError {
     NoSuchName(String),
     #[error("{}: not a control group{}", .0.display(), group_hint(.0))]
     NotACgroup(PathBuf),
-    /// Several, where one is meant.
     #[error("several processes are meant: give the pid of one:{}", command_lines(.0))]
     Several(Vec<u32>),
     #[error("no process is in the control group {}", .0.display())]

@@ -38,7 +38,6 @@ fn lines(run: &Run) -> BTreeMap<Line, f64> {
     lines
 }
 
-/// What they differ by.
 pub fn comparison(runs: [&Run; 2], run_names: [&str; 2]) -> Document {
     let [first, second] = runs.map(lines);
     let mut keys: Vec<&Line> = first.keys().chain(second.keys()).collect();

@@ -14,7 +14,6 @@ use crate::fmt;
 
 /// The policy that copies the written page alone.
 pub(super) const OFF: Policy = Policy::Off;
-/// The next-page study's own.
 pub(super) const NEXT: Policy = Policy::Next(1);
 
 /// Everything that was measured under policies, in the one environment that has them.
@@ -27,7 +26,6 @@ pub(super) struct Measured<'a> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Workload {
     pub(super) pattern: Pattern,
-    /// What the fork shares.
     pub(super) bytes: u64,
     pub(super) threads: u32,
 }
@@ -91,7 +89,6 @@ impl<'a> Measured<'a> {
         self.environment.page_size_bytes
     }
 
-    /// The samples of one workload under one policy.
     pub(super) fn case(&self, workload: Workload, policy: Policy) -> Samples<'a> {
         self.samples
             .with(PATTERN, workload.pattern)
@@ -116,7 +113,6 @@ impl<'a> Measured<'a> {
     }
 }
 
-/// A metric for each page written.
 pub(super) fn per_page(samples: &Samples, metric: Metric) -> Option<Estimate> {
     ratio(samples, metric, cow_faults::PAGES_WRITTEN)
 }

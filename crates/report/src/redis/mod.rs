@@ -17,7 +17,6 @@ use crate::configuration::Names as _;
 use crate::document::{Axis, Block, Plot, Section, Series};
 use crate::plain;
 
-/// Anchor of the section.
 pub const SECTION: &str = "redis";
 
 const TITLE: &str = "A Redis that takes snapshots (CCoW's second benchmark)";
@@ -28,7 +27,6 @@ struct Measured<'a> {
 }
 
 impl<'a> Measured<'a> {
-    /// One configuration's phases of one load.
     fn phase(&self, one: &Configuration, load: &str, snapshots: Snapshots) -> Samples<'a> {
         one.of(&self.samples.with(names::LOAD, load).with(names::SNAPSHOTS_KIND, snapshots))
     }

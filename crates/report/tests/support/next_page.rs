@@ -6,9 +6,7 @@ use cowlab_schema::fork_sweep::{self, DoFork};
 use cowlab_schema::{Cell as _, Metric, Pattern, Policy, QUANTILE, Quantile, VARIANT, command};
 use cowlab_store::{Accelerator, Environment, KernelBuild, Params, Run, RunInfo, Sample};
 
-/// A page written that faults.
 pub const FAULT_NS: f64 = 5000.0;
-/// A page copied ahead.
 pub const AHEAD_NS: f64 = 2000.0;
 /// The same into a folio.
 pub const AHEAD_IN_FOLIO_NS: f64 = 1400.0;

@@ -71,7 +71,6 @@ pub fn run(json: bool, args: &ExportArgs) -> Result<()> {
 
 /// A traced thread; one for each process that ran in it, and for each depth of signal handlers.
 struct Thread {
-    /// Its number within the export.
     number: u32,
     /// The process's number within the trace: pids are used again.
     process: u32,
@@ -83,7 +82,6 @@ struct Thread {
 }
 
 struct Function {
-    /// Its number within the export.
     number: u32,
     /// Its name, or its address where that is not known.
     name: String,

@@ -40,7 +40,6 @@ pub enum Order {
     /// The 99th percentile.
     P99,
     Max,
-    /// From A.
     Name,
 }
 
@@ -56,7 +55,6 @@ pub struct View {
     pub group: Group,
     /// Name of the pair that is the whole of which the other pairs are sections.
     pub total: Option<String>,
-    /// With plots, for a page.
     pub plots: bool,
 }
 
@@ -66,7 +64,6 @@ impl View {
     }
 }
 
-/// The report on a trace.
 pub fn document(
     title: &str,
     facts: Vec<(String, String)>,

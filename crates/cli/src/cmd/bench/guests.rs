@@ -15,7 +15,6 @@ use crate::measure;
 use crate::run_life::RunLife;
 use crate::usage::WrongUsage;
 
-/// Run the verb.
 pub fn run(json: bool, args: &BenchArgs, matches: &ArgMatches) -> Result<()> {
     check(args)?;
     let guest = &args.kernels.guest.settings;

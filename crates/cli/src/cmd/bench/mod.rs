@@ -25,7 +25,6 @@ use crate::context::Context;
 use crate::measure::{check_cow_faults, finish};
 use crate::usage::WrongUsage;
 
-/// Run the verb.
 pub fn run(json: bool, args: &BenchArgs, matches: &ArgMatches) -> Result<()> {
     if !args.kernels.kernel.is_empty() {
         return guests::run(json, args, matches);

@@ -30,7 +30,6 @@ struct BootSummary<'a> {
     output: String,
 }
 
-/// Run the verb.
 pub fn run(json: bool, args: &KernelBootArgs) -> Result<()> {
     let shell = args.command.is_empty();
     if shell && (json || !io::stdin().is_terminal()) {

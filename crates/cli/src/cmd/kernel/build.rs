@@ -25,7 +25,6 @@ struct One<'a> {
     info: &'a BuildInfo,
 }
 
-/// Run the verb.
 pub fn run(json: bool, args: &KernelBuildArgs) -> Result<()> {
     let lab = Lab::open(json)?.of(&args.source);
     if let Some(SourceChoice::Release(release)) = &args.source.source {

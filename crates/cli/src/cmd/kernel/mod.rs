@@ -9,7 +9,6 @@ use anyhow::Result;
 
 use crate::args::Kernel;
 
-/// Run the verb.
 pub fn run(json: bool, verb: &Kernel) -> Result<()> {
     match verb {
         Kernel::Build(args) => build::run(json, args),

@@ -42,12 +42,10 @@ struct Session {
     /// The kernel, and the policy if it has any.
     on: String,
     variant: Variant,
-    /// Outputs and the guest's log.
     folder: PathBuf,
     results: Vec<TestResult>,
 }
 
-/// What is run.
 struct Chosen<'a> {
     own: Vec<Test>,
     list: &'a List,
@@ -56,7 +54,6 @@ struct Chosen<'a> {
     programs: Option<PathBuf>,
 }
 
-/// Run the verb.
 pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
     let lab = Lab::open(json)?.of(&args.source);
     check_policies(&args.policy, &args.variant)?;

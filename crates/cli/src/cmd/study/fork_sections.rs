@@ -26,7 +26,6 @@ const BOOT_LIMIT_S: f64 = 1800.0;
 /// The change that is no patch: page tables are left for after fork.
 const DEFER: &str = "defer";
 
-/// A kernel of the study.
 struct Candidate {
     name: String,
     image: PathBuf,
@@ -34,7 +33,6 @@ struct Candidate {
     identity: Vec<String>,
 }
 
-/// What a guest's clock counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Clock {
     Time,
@@ -107,7 +105,6 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
     life.end(Ok(()), report)?.show()
 }
 
-/// What a boot brought home.
 fn add(
     all: &mut Run,
     brought: Option<Run>,

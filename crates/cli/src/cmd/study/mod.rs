@@ -29,7 +29,6 @@ use crate::measure;
 use crate::run_life::{Report, RunLife};
 use crate::usage::WrongUsage;
 
-/// How much to measure.
 struct StudyPlan {
     extent: Extent,
     rounds: Rounds,

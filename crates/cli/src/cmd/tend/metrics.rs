@@ -42,7 +42,6 @@ const BY_REASON: [Reasons; 2] = [
     ("cowlab_tend_rests", "Times that nothing was done for a while", |of| &of.rests),
 ];
 
-/// The metrics of all targets.
 pub fn of(sums: &Sums) -> Vec<Family> {
     let all = || sums.by_name.values();
     let labels = |of: &Figures| -> Labels { vec![("process", of.name.clone())] };

@@ -41,13 +41,11 @@ impl Sort {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Page {
-    /// Everything about one process.
     #[default]
     Overview,
     Help,
 }
 
-/// What is shown and how.
 #[derive(Debug, Default)]
 pub struct View {
     pub frame: Frame,

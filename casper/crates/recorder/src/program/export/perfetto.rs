@@ -21,7 +21,6 @@ const PROCESS: u64 = 1 << 32;
 const THREAD: u64 = 2 << 32;
 const HANDLERS: u64 = 3 << 32;
 
-/// Numbers of the interned categories.
 #[derive(Clone, Copy)]
 enum Category {
     Function = 1,

@@ -94,7 +94,6 @@ pub(super) fn blocks(profile: &Profile, view: &View) -> Vec<Block> {
     blocks
 }
 
-/// The values of a field.
 pub(super) fn field(profile: &Profile, view: &View) -> Vec<Block> {
     let Some(field) = &profile.field else { return Vec::new() };
     let name = code(&format!("{}.{}", field.event, field.field));

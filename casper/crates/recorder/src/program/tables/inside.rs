@@ -78,7 +78,6 @@ fn sections(profile: &Profile, index: usize, function: &Function) -> Option<Tabl
     Some(table.table())
 }
 
-/// Who called whom, from where.
 fn edges(profile: &Profile, view: &View) -> Table {
     let chosen: std::collections::HashSet<usize> =
         chosen(profile, view).into_iter().map(|(index, _)| index).collect();

@@ -26,7 +26,6 @@ pub(super) fn variance(profile: &Profile, ticks: Option<f64>) -> Cell {
     cells::number(ticks.map(|ticks| ticks * us * us), "µs²", "needs two values")
 }
 
-/// Columns of how durations spread.
 pub(super) fn spread<'r, T>(
     rows: Rows<'r, T>,
     profile: &Profile,
