@@ -13,6 +13,7 @@ mod mistakes;
 mod output;
 mod profile_file;
 mod progress;
+mod recorded;
 mod run_life;
 mod serve;
 mod signals;

@@ -15,7 +15,7 @@ use cowlab_schema::blame::{self as names, COPIED_PAGES, PROGRAM};
 use cowlab_store::{Run, RunInfo};
 use serde::Serialize;
 
-use crate::cmd::blame::{give_way, lacking, samples};
+use crate::recorded::{give_way, lacking, samples};
 use crate::{output, signals};
 
 /// So many children have ended of a program that forks all the time: fewer say little.
