@@ -11,7 +11,7 @@ use cowlab_machine::process::target::{Image, Target};
 
 /// A process at that moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct Process {
     /// Its pid.
     pub pid: i32,
     /// Its name.
@@ -34,7 +34,7 @@ pub struct Seen {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Forker {
     /// The process.
-    pub process: Seen,
+    pub process: Process,
     /// Living children that run on as they were forked, and share its memory. Of those that may not be
     /// looked at, the ones with its name.
     pub workers: Vec<i32>,
@@ -45,8 +45,8 @@ pub struct Forker {
 }
 
 /// Every process but kernel threads and this one, by pid.
-pub fn look() -> Vec<Seen> {
-    let mut all: Vec<(Seen, Option<Image>)> = Vec::new();
+pub fn look() -> Vec<Process> {
+    let mut all: Vec<(Process, Option<Image>)> = Vec::new();
     for (pid, _) in Wanted::All.find().unwrap_or_default() {
         let Ok(target) = Target::open(pid.cast_signed()) else { continue };
         let (Ok(stat), image) = (target.stat(), target.image()) else { continue };
@@ -54,7 +54,7 @@ pub fn look() -> Vec<Seen> {
         let has_ended = image.is_err() && !is_refused;
         let image = image.ok();
         let text = target.read("status").unwrap_or_default();
-        let seen = Seen {
+        let seen = Process {
             pid: target.pid(),
             parent: stat.parent,
             has_reaped: stat.reaped_minor_faults > 0,
@@ -68,28 +68,28 @@ pub fn look() -> Vec<Seen> {
     }
     let images: BTreeMap<i32, Image> =
         all.iter().filter_map(|(seen, image)| Some((seen.pid, image.clone()?))).collect();
-    let compared = |(seen, image): (Seen, Option<Image>)| {
+    let compared = |(seen, image): (Process, Option<Image>)| {
         let as_forked = images.get(&seen.parent).zip(image).map(|(parent, own)| *parent == own);
-        Seen { as_forked, ..seen }
+        Process { as_forked, ..seen }
     };
     all.into_iter().map(compared).collect()
 }
 
 /// Those of them that fork, by pid, and those that are known to, `is_known`, though they have not yet. A
 /// worker that has no children now is its parent's alone.
-pub fn forkers(all: &[Seen], is_known: impl Fn(&Seen) -> bool) -> Vec<Forker> {
-    let mut children: BTreeMap<i32, Vec<&Seen>> = BTreeMap::new();
+pub fn forkers(all: &[Process], is_known: impl Fn(&Process) -> bool) -> Vec<Forker> {
+    let mut children: BTreeMap<i32, Vec<&Process>> = BTreeMap::new();
     for seen in all {
         children.entry(seen.parent).or_default().push(seen);
     }
-    let by_pid: BTreeMap<i32, &Seen> = all.iter().map(|seen| (seen.pid, seen)).collect();
-    let is_worker = |of: &Seen| {
+    let by_pid: BTreeMap<i32, &Process> = all.iter().map(|seen| (seen.pid, seen)).collect();
+    let is_worker = |of: &Process| {
         let has_its_name = || by_pid.get(&of.parent).is_some_and(|parent| parent.name == of.name);
         of.as_forked.unwrap_or_else(has_its_name)
     };
-    let forker = |process: &Seen| {
-        let own: &[&Seen] = children.get(&process.pid).map_or(&[], Vec::as_slice);
-        let workers: Vec<&Seen> = own.iter().copied().filter(|child| is_worker(child)).collect();
+    let forker = |process: &Process| {
+        let own: &[&Process] = children.get(&process.pid).map_or(&[], Vec::as_slice);
+        let workers: Vec<&Process> = own.iter().copied().filter(|child| is_worker(child)).collect();
         let has_forked = process.has_reaped || is_known(process);
         let forks = !own.is_empty() || (has_forked && !is_worker(process));
         let sizes = [process].into_iter().chain(workers.iter().copied());
@@ -107,16 +107,16 @@ pub fn forkers(all: &[Seen], is_known: impl Fn(&Seen) -> bool) -> Vec<Forker> {
 mod tests {
     use super::*;
 
-    fn seen(pid: i32, parent: i32, name: &str, as_forked: Option<bool>) -> Seen {
+    fn seen(pid: i32, parent: i32, name: &str, as_forked: Option<bool>) -> Process {
         let (name, may_look) = (name.to_owned(), as_forked.is_some());
-        Seen {
+        Process {
             pid,
             parent,
             name,
             may_look,
             as_forked,
             anonymous_bytes: Some(100),
-            ..Seen::default()
+            ..Process::default()
         }
     }
 

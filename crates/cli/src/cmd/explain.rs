@@ -153,6 +153,7 @@ impl Explained {
             target = parent;
         }
         let mut facts = TargetFacts::read(machine, &target, asked)?;
+        facts.add_own_bytes(&target);
         let mut sharing = None;
         if !args.quick {
             let began = Instant::now();

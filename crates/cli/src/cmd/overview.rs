@@ -14,7 +14,7 @@ use cowlab_machine::{Facts, Root, Stat};
 use cowlab_model::advice::Surroundings;
 use cowlab_model::application::{ApplicationProfile, Children};
 use cowlab_model::profile::MachineProfile;
-use cowlab_observe::forkers::{self, Forker, Seen};
+use cowlab_observe::forkers::{self, Forker, Process};
 use cowlab_observe::sharing::Sharing;
 use cowlab_observe::tend::privileges::allow_files;
 use cowlab_observe::watch::Wanted;
@@ -113,7 +113,7 @@ pub fn run(json: bool) -> Result<()> {
     let facts = Facts::probe(&Root::default());
     let capabilities = capability::list(&facts);
     let all = forkers::look();
-    let saves = |of: &Seen| Children::of(&of.name) == Children::Save;
+    let saves = |of: &Process| Children::of(&of.name) == Children::Save;
     // A folder of runs that may not be read has no profile.
     let prices = Priced::find(&ProfileArgs { profile: None })
         .map_or_else(|_| MachineProfile::usual(), |priced| priced.profile);
@@ -129,7 +129,7 @@ pub fn run(json: bool) -> Result<()> {
     }
     let mut programs = ranked(programs);
     let left_out = programs.split_off(programs.len().min(SHOWN)).iter().map(Program::count).sum();
-    let unseen: Vec<&Seen> = all.iter().filter(|of| !of.may_look && !of.has_ended).collect();
+    let unseen: Vec<&Process> = all.iter().filter(|of| !of.may_look && !of.has_ended).collect();
     let may_all = facts.credentials.as_ref().is_some_and(|own| own.has(CAP_SYS_PTRACE));
     let not_seen = not_seen(&unseen, may_all);
     let unseen = unseen.len();
@@ -158,7 +158,7 @@ pub fn run(json: bool) -> Result<()> {
 const NAMED: usize = 3;
 
 /// Which processes' memory was not seen, and why. Where the rights are there, each is named and what refuses it.
-fn not_seen(unseen: &[&Seen], may_all: bool) -> Option<String> {
+fn not_seen(unseen: &[&Process], may_all: bool) -> Option<String> {
     let names: Vec<String> =
         unseen.iter().take(NAMED).map(|of| format!("{} ({})", of.name, of.pid)).collect();
     let more = match unseen.len().saturating_sub(NAMED) {
@@ -356,16 +356,16 @@ fn ranked(mut programs: Vec<Program>) -> Vec<Program> {
 
 #[cfg(test)]
 mod tests {
-    use cowlab_observe::forkers::Seen;
+    use cowlab_observe::forkers::Process;
 
     use super::*;
 
     fn program(pid: i32, name: &str, mib: Option<u64>, workers: usize) -> Program {
-        let process = Seen {
+        let process = Process {
             pid,
             name: name.to_owned(),
             anonymous_bytes: mib.map(|mib| mib << 20),
-            ..Seen::default()
+            ..Process::default()
         };
         let workers = (0..workers as i32).map(|worker| 1000 + worker).collect();
         let prices = MachineProfile::usual();
@@ -422,9 +422,9 @@ mod tests {
 
     #[test]
     fn what_refuses_in_spite_of_the_rights_is_named() {
-        let one = |pid| Seen { pid, name: "web".into(), ..Seen::default() };
+        let one = |pid| Process { pid, name: "web".into(), ..Process::default() };
         let of = |count, may_all| {
-            let all: Vec<Seen> = (1..=count).map(one).collect();
+            let all: Vec<Process> = (1..=count).map(one).collect();
             not_seen(&all.iter().collect::<Vec<_>>(), may_all).unwrap_or_default()
         };
         assert_eq!((of(0, true), of(0, false)), Default::default());

@@ -29,8 +29,6 @@ pub enum Source {
     Asked,
     /// What its living children have to themselves.
     Children,
-    /// A footprint counted it.
-    Footprint,
     /// Predicted by this machine's profile.
     Calibrated,
     /// Predicted by usual costs.
@@ -55,7 +53,7 @@ impl Amount {
 
     /// Whether it was seen or asked, not predicted.
     pub fn is_known(&self) -> bool {
-        self.source <= Source::Footprint
+        self.source <= Source::Children
     }
 }
 

@@ -47,7 +47,7 @@ impl TargetFacts {
         let process = ProcessFacts::probe(&Root::default(), target.pid())?;
         let huge = machine.thp.as_ref().and_then(|thp| thp.pmd_size_bytes);
         let survey = huge.and_then(|huge| Some((huge, Survey::take(target, huge).ok()?)));
-        let forked = children::forked(target).map_or_else(|_| Vec::new(), |(forked, _)| forked);
+        let forked = children::forked(target).map_or(0, |(forked, _)| forked.len());
         Ok(TargetFacts {
             pid: target.pid(),
             word: word_of(target),
@@ -55,9 +55,9 @@ impl TargetFacts {
                 .map(|(huge, survey)| survey.collapsible(huge / machine.page_size_bytes.max(1))),
             running_threads: Stat::other_running_threads(target.pid()),
             children: children::pids(target).ok().map(|pids| pids.len()),
-            own_bytes: own_bytes(&process.name, &forked),
-            no_tend: Tender::refusal(Some(target)).or_else(|| shared(target, forked.len())),
-            forked: forked.len(),
+            own_bytes: Vec::new(),
+            no_tend: Tender::refusal(Some(target)).or_else(|| shared(target, forked)),
+            forked,
             server_address: target.server_address(),
             name: process.name.clone(),
             process,
@@ -65,6 +65,20 @@ impl TargetFacts {
             mappings: Vec::new(),
             observed: Err("it was not watched".to_owned()),
         })
+    }
+
+    /// Adds what its living children have to themselves, which takes time where they are large.
+    pub fn add_own_bytes(&mut self, target: &Target) {
+        if Children::of(&self.name) == Children::Save {
+            return;
+        }
+        let own = |worker: &Target| {
+            let memory = Smaps::read(&Root::default(), worker.pid().cast_unsigned()).ok().flatten()?;
+            memory.private_dirty_bytes
+        };
+        let forked = children::forked(target).map_or_else(|_| Vec::new(), |(forked, _)| forked);
+        self.own_bytes = forked.iter().filter_map(own).collect();
+        self.own_bytes.sort_unstable();
     }
 
     /// Adds what its forks were seen to do.
@@ -81,19 +95,6 @@ impl TargetFacts {
         }
         self.observed = observed;
     }
-}
-
-fn own_bytes(name: &str, forked: &[Target]) -> Vec<u64> {
-    if Children::of(name) == Children::Save {
-        return Vec::new();
-    }
-    let own = |worker: &Target| {
-        let memory = Smaps::read(&Root::default(), worker.pid().cast_unsigned()).ok().flatten()?;
-        memory.private_dirty_bytes
-    };
-    let mut all: Vec<u64> = forked.iter().filter_map(own).collect();
-    all.sort_unstable();
-    all
 }
 
 /// Its anonymous mappings, by their addresses: names alone do not say on which memory to call

@@ -271,7 +271,6 @@ pub fn by(source: Source) -> &'static str {
         Source::Measured => "what was just measured",
         Source::Asked => "the server's own figures (INFO)",
         Source::Children => "what its living children have to themselves",
-        Source::Footprint => "the footprint",
         Source::Calibrated => "this machine's profile",
         Source::Usual => USUAL_COSTS,
         Source::Assumed => "a guess",
@@ -349,7 +348,6 @@ pub fn copies(copied: &Amount, verdict: &Verdict) -> String {
         Source::Children => {
             format!("{value} or more by half of its living children, copied or new")
         }
-        Source::Footprint => format!("{value}, as the footprint counted them"),
         _ => format!("not known; {value}, a tenth, is assumed for prices"),
     };
     format!("{known}; at most {most}, if every page is written while the child lives")

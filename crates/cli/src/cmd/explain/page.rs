@@ -24,23 +24,23 @@ const SHORT_NS: f64 = 1e6;
 /// All of it; with drawings for a page, without for a terminal.
 pub fn document(
     machine: &Facts,
-    of: &Explained,
+    subject: &Explained,
     by: &str,
     args: &ExplainArgs,
     is_page: bool,
 ) -> Result<Document> {
-    let facts = &of.facts;
+    let facts = &subject.facts;
     let title = format!("{} ({}), explained", facts.name, facts.pid);
     let bullet = if is_page { "" } else { "• " };
-    let mut document = Document::new(title, format!("{bullet}{}", answer(of)));
-    document.facts = rows(machine, of, by);
+    let mut document = Document::new(title, format!("{bullet}{}", answer(subject)));
+    document.facts = rows(machine, subject, by);
     let mut sections = Vec::new();
-    if !of.is_quick {
-        sections.push(("forks", "How it forks", texts(how_it_forks(of))));
-        sections.push(("copies", "What it copies", copies(of, is_page)?));
+    if !subject.is_quick {
+        sections.push(("forks", "How it forks", texts(how_it_forks(subject))));
+        sections.push(("copies", "What it copies", copies(subject, is_page)?));
     }
-    let lives_on = of.lives_on();
-    if let Some(figures) = &of.sharing {
+    let lives_on = subject.lives_on();
+    if let Some(figures) = &subject.sharing {
         let mut sentences = sharing::text::sentences(figures);
         if lives_on {
             // It is the answer already.
@@ -51,9 +51,9 @@ pub fn document(
         sections.insert(if lives_on { 0 } else { sections.len() }, section);
     }
     if args.tables {
-        sections.push(("fork", "What was looked at", findings(of)));
+        sections.push(("fork", "What was looked at", findings(subject)));
     }
-    sections.push(("advice", "What would help", help(of, args.tables)));
+    sections.push(("advice", "What would help", help(subject, args.tables)));
     let section = |(id, title, blocks): (&str, &str, _)| Section::new(id, title, blocks);
     document.sections = sections.into_iter().map(section).collect();
     Ok(document)
@@ -61,32 +61,32 @@ pub fn document(
 
 /// What is wanted most: of one that may fail that, of workers that live on their memory, of others what a fork
 /// takes, and what would help.
-fn answer(of: &Explained) -> String {
-    let answer = match &of.sharing {
-        Some(figures) if of.lives_on() => sharing::text::together(figures),
-        _ => what_a_fork_takes(of),
+fn answer(subject: &Explained) -> String {
+    let answer = match &subject.sharing {
+        Some(figures) if subject.lives_on() => sharing::text::together(figures),
+        _ => what_a_fork_takes(subject),
     };
-    match of.diagnosis.verdict.level {
+    match subject.diagnosis.verdict.level {
         Level::Ok => answer,
-        Level::Warning | Level::WillFail => format!("{} {answer}", verdict(of)),
+        Level::Warning | Level::WillFail => format!("{} {answer}", verdict(subject)),
     }
 }
 
 /// Whether the next fork fails.
-pub fn verdict(of: &Explained) -> String {
-    let copies_by = of.diagnosis.copied_bytes.source;
-    words::verdict(&of.facts.name, of.facts.pid, &of.diagnosis.verdict, copies_by)
+pub fn verdict(subject: &Explained) -> String {
+    let copies_by = subject.diagnosis.copied_bytes.source;
+    words::verdict(&subject.facts.name, subject.facts.pid, &subject.diagnosis.verdict, copies_by)
 }
 
 /// The stop, the copies, and the best remedy.
-pub fn what_a_fork_takes(of: &Explained) -> String {
-    let name = &of.facts.name;
-    let has_ended = of.has_ended();
+pub fn what_a_fork_takes(subject: &Explained) -> String {
+    let name = &subject.facts.name;
+    let has_ended = subject.has_ended();
     let [stops, copies] = if has_ended { ["stopped", "copied"] } else { ["stops", "copies"] };
-    let stopped = match of.diagnosis.stop_ns() {
+    let stopped = match subject.diagnosis.stop_ns() {
         Some(stop) => {
             let [value, low, high] = [stop.value, stop.low, stop.high].map(time);
-            let forks = of.forks().map_or(0, |forks| forks.forks);
+            let forks = subject.forks().map_or(0, |forks| forks.forks);
             match (stop.source, has_ended) {
                 (Source::Measured, _) if forks == 1 => {
                     format!("The one fork that was seen stopped {name} for {value}")
@@ -109,35 +109,35 @@ pub fn what_a_fork_takes(of: &Explained) -> String {
         }
         None => format!("How long a fork {stops} {name} is not known"),
     };
-    let copied = of.diagnosis.copied_bytes;
+    let copied = subject.diagnosis.copied_bytes;
     let value = bytes(copied.value as u64);
-    let most = bytes(of.diagnosis.verdict.worst_case_bytes);
+    let most = bytes(subject.diagnosis.verdict.worst_case_bytes);
     let copied = match copied.source {
         Source::Measured => format!("{copies} {value}"),
         Source::Assumed => format!("{copies} {most} at most"),
         _ => format!("the next one is expected to copy {value}"),
     };
-    let costs = of.diagnosis.costs.as_ref().ok();
-    let remedy = costs.and_then(|costs| words::remedy(costs, &of.facts.word, false));
+    let costs = subject.diagnosis.costs.as_ref().ok();
+    let remedy = costs.and_then(|costs| words::remedy(costs, &subject.facts.word, false));
     let remedy = remedy.map_or_else(String::new, |remedy| format!(" {remedy}"));
     format!("{stopped}, and {copied}.{remedy}")
 }
 
 /// The figures of the next fork.
-fn rows(machine: &Facts, of: &Explained, by: &str) -> Vec<(String, String)> {
-    let (facts, diagnosis) = (&of.facts, &of.diagnosis);
+fn rows(machine: &Facts, subject: &Explained, by: &str) -> Vec<(String, String)> {
+    let (facts, diagnosis) = (&subject.facts, &subject.diagnosis);
     let mut rows = Vec::new();
     let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
     row("machine", machine_title(machine));
     let is_scaled = diagnosis.costs.as_ref().is_ok_and(|costs| costs.is_scaled);
     let scaled = if is_scaled { "; scaled to the stop that is known" } else { "" };
     row("prices", format!("{by}{scaled}"));
-    if of.has_ended() {
+    if subject.has_ended() {
         return rows;
     }
-    row("refused?", refused(machine, of));
+    row("refused?", refused(machine, subject));
     // Of workers that live on the stop matters little.
-    if !of.lives_on() {
+    if !subject.lives_on() {
         match (&diagnosis.costs, diagnosis.stop_ns()) {
             (_, Some(stop)) => row("stop", words::stop(&stop)),
             (Err(why), _) => row("stop", format!("not known: {why}")),
@@ -160,15 +160,15 @@ fn rows(machine: &Facts, of: &Explained, by: &str) -> Vec<(String, String)> {
             None => "not known: they may not be looked at".to_owned(),
         },
     );
-    row("do now", to_do(of));
+    row("do now", to_do(subject));
     rows
 }
 
 /// Redis and Valkey warn of this setting in their log when they start.
-fn refused(machine: &Facts, of: &Explained) -> String {
-    let (verdict, by) = (&of.diagnosis.verdict, of.diagnosis.copied_bytes.source);
+fn refused(machine: &Facts, subject: &Explained) -> String {
+    let (verdict, by) = (&subject.diagnosis.verdict, subject.diagnosis.copied_bytes.source);
     let warned = match machine.overcommit.memory {
-        Some(0) if Children::of(&of.facts.name) == Children::Save => {
+        Some(0) if Children::of(&subject.facts.name) == Children::Save => {
             " (the server warns of this setting when it starts: older kernels refused more)"
         }
         _ => "",
@@ -184,14 +184,17 @@ fn refused(machine: &Facts, of: &Explained) -> String {
 }
 
 /// The one thing to do next.
-fn to_do(of: &Explained) -> String {
-    let diagnosis = &of.diagnosis;
+fn to_do(subject: &Explained) -> String {
+    let diagnosis = &subject.diagnosis;
     let worst = words::worded(&diagnosis.verdict.findings[0], diagnosis.copied_bytes.source);
     if worst.level != Level::Ok && !worst.what_to_do.is_empty() {
         return format!("{}: {}", worst.what, worst.what_to_do);
     }
-    if of.lives_on() {
-        return format!("{}: which code copies their pages", Command::Blame.of(&of.facts.word));
+    if subject.lives_on() {
+        return format!(
+            "{}: which code copies their pages",
+            Command::Blame.of(&subject.facts.word)
+        );
     }
     if diagnosis.stop_ns().is_some_and(|stop| stop.value < SHORT_NS) {
         return "nothing: the stop is short, and the copies fit".to_owned();
@@ -204,10 +207,10 @@ fn to_do(of: &Explained) -> String {
 }
 
 /// Everything that was looked at.
-fn findings(of: &Explained) -> Vec<Block> {
-    let (verdict, by) = (&of.diagnosis.verdict, of.diagnosis.copied_bytes.source);
+fn findings(subject: &Explained) -> Vec<Block> {
+    let (verdict, by) = (&subject.diagnosis.verdict, subject.diagnosis.copied_bytes.source);
     let findings: Vec<_> = verdict.findings.iter().map(|one| words::worded(one, by)).collect();
-    let table = Rows::of("fork", format!("A fork of process {}", of.facts.pid), &findings)
+    let table = Rows::of("fork", format!("A fork of process {}", subject.facts.pid), &findings)
         .text("level", |of| match of.level {
             Level::Ok => "ok",
             Level::Warning => "warning",
@@ -230,24 +233,24 @@ fn findings(of: &Explained) -> Vec<Block> {
             None => Cell::Missing("no fork was seen, and no server was asked".to_owned()),
         })
         .table();
-    vec![Block::Text(self::verdict(of)), Block::Table(table), Block::Table(sizes)]
+    vec![Block::Text(self::verdict(subject)), Block::Table(table), Block::Table(sizes)]
 }
 
 fn texts(all: Vec<String>) -> Vec<Block> {
     all.into_iter().map(Block::Text).collect()
 }
 
-fn how_it_forks(of: &Explained) -> Vec<String> {
-    let (name, pid) = (&of.facts.name, of.facts.pid);
-    let workers = of.sharing.as_ref().map_or(0, |figures| figures.forked().count());
-    let mut all = vec![match (workers, of.facts.children) {
+fn how_it_forks(subject: &Explained) -> Vec<String> {
+    let (name, pid) = (&subject.facts.name, subject.facts.pid);
+    let workers = subject.sharing.as_ref().map_or(0, |figures| figures.forked().count());
+    let mut all = vec![match (workers, subject.facts.children) {
         (1, _) => format!("{name} has 1 worker, which it forked and which shares its memory."),
         (2.., _) => {
             format!("{name} has {workers} workers, which it forked and which share its memory.")
         }
-        _ if of.facts.forked > 0 => format!(
+        _ if subject.facts.forked > 0 => format!(
             "{name} had {} when cowlab first looked, forked from it and sharing its memory.",
-            several(of.facts.forked as u64, "child", "children")
+            several(subject.facts.forked as u64, "child", "children")
         ),
         (_, Some(0)) => format!("{name} had no child when it was looked at."),
         (_, Some(children)) => format!(
@@ -256,8 +259,8 @@ fn how_it_forks(of: &Explained) -> Vec<String> {
         ),
         (_, None) => format!("cowlab may not see whether {name} has children."),
     }];
-    all.push(match of.facts.observed.as_ref().map(|observed| &observed.forks) {
-        Ok(Ok(seen)) => frequency(seen, pid, of.has_ended()),
+    all.push(match subject.facts.observed.as_ref().map(|observed| &observed.forks) {
+        Ok(Ok(seen)) => frequency(seen, pid, subject.has_ended()),
         Ok(Err(why)) => format!("How often it forks was not seen: {why}."),
         Err(why) => format!(
             "How often it forks was not seen ({why}). As root: `{}`.",
@@ -302,25 +305,28 @@ fn times(count: usize) -> String {
 }
 
 /// Of the copies' report the answer, and the places that copy most.
-fn copies(of: &Explained, is_page: bool) -> Result<Vec<Block>> {
-    let pid = of.facts.pid;
-    let Copies { blamed, run } = match of.facts.observed.as_ref().map(|observed| &observed.copies) {
-        Ok(Ok(copies)) => copies,
-        Ok(Err(why)) => return Ok(vec![Block::Text(format!("Not seen: {why}."))]),
-        Err(_) => {
-            let text =
-                format!("Not seen, for the same reason. As root: `{}`.", Command::Blame.of(pid));
-            return Ok(vec![Block::Text(text)]);
-        }
-    };
+fn copies(subject: &Explained, is_page: bool) -> Result<Vec<Block>> {
+    let pid = subject.facts.pid;
+    let Copies { blamed, run } =
+        match subject.facts.observed.as_ref().map(|observed| &observed.copies) {
+            Ok(Ok(copies)) => copies,
+            Ok(Err(why)) => return Ok(vec![Block::Text(format!("Not seen: {why}."))]),
+            Err(_) => {
+                let text = format!(
+                    "Not seen, for the same reason. As root: `{}`.",
+                    Command::Blame.of(pid)
+                );
+                return Ok(vec![Block::Text(text)]);
+            }
+        };
     let report = blamed.document(run)?;
     let blocks = || report.sections.iter().flat_map(|section| &section.blocks);
     let findings = blocks().filter(|block| matches!(block, Block::Finding(_))).take(PLACES);
     let notes = blocks().filter(|block| matches!(block, Block::Note(_)));
     let copied = blamed.summary().copied_bytes;
-    let before = (own_bytes(of) as f64 > 10.0 * copied).then(|| copied_before(of));
+    let before = (own_bytes(subject) as f64 > 10.0 * copied).then(|| copied_before(subject));
     if copied == 0.0 {
-        return Ok(texts([Some(nothing_copied(of)), before].into_iter().flatten().collect()));
+        return Ok(texts([Some(nothing_copied(subject)), before].into_iter().flatten().collect()));
     }
     let mut all = vec![Block::Text(report.subtitle.clone())];
     all.extend(findings.chain(notes).cloned());
@@ -336,14 +342,14 @@ fn copies(of: &Explained, is_page: bool) -> Result<Vec<Block>> {
 }
 
 /// Why nothing was seen, and what to do to see it.
-fn nothing_copied(of: &Explained) -> String {
-    match of.forks().map_or(0, |forks| forks.forks) {
-        0 if of.has_ended() => "Nothing was copied before it ended.".to_owned(),
+fn nothing_copied(subject: &Explained) -> String {
+    match subject.forks().map_or(0, |forks| forks.forks) {
+        0 if subject.has_ended() => "Nothing was copied before it ended.".to_owned(),
         0 => format!(
             "Nothing was copied: it did not fork while cowlab watched. To see a fork, {} while `{}` \
              runs, or start a second one with `{}`.",
-            trigger(&of.facts.name, of.sharing.is_some()),
-            Command::BlameLong.of(of.facts.pid),
+            trigger(&subject.facts.name, subject.sharing.is_some()),
+            Command::BlameLong.of(subject.facts.pid),
             Command::BlameCommand
         ),
         _ => "Nothing was copied after the forks that were seen.".to_owned(),
@@ -351,29 +357,30 @@ fn nothing_copied(of: &Explained) -> String {
 }
 
 /// Of code that copied earlier nothing can be told.
-fn copied_before(of: &Explained) -> String {
-    let own = bytes(own_bytes(of));
+fn copied_before(subject: &Explained) -> String {
+    let own = bytes(own_bytes(subject));
     format!(
         "Its workers had copied or allocated {own} before that; cowlab sees which code copies only while it happens."
     )
 }
 
 /// What its workers share no longer.
-fn own_bytes(of: &Explained) -> u64 {
-    of.sharing.as_ref().map_or(0, |figures| figures.forked().map(|one| one.own_bytes).sum())
+fn own_bytes(subject: &Explained) -> u64 {
+    subject.sharing.as_ref().map_or(0, |figures| figures.forked().map(|one| one.own_bytes).sum())
 }
 
 /// Of workers that live on: what would keep their copies from being made.
-fn for_workers(of: &Explained, costs: &Costs) -> Vec<String> {
-    let pid = of.facts.pid;
-    let workers = of.sharing.as_ref().map_or(1, |figures| figures.forked().count().max(1)) as u64;
-    let is_seen = of.copies().is_some_and(|copies| copies.blamed.summary().copied_bytes > 0.0);
+fn for_workers(subject: &Explained, costs: &Costs) -> Vec<String> {
+    let pid = subject.facts.pid;
+    let workers =
+        subject.sharing.as_ref().map_or(1, |figures| figures.forked().count().max(1)) as u64;
+    let is_seen = subject.copies().is_some_and(|copies| copies.blamed.summary().copied_bytes > 0.0);
     let code = if is_seen { " Other remedies depend on the code above." } else { "" };
     let mut all = vec![format!(
         "It forks rarely and its workers live long, so their {} matter more than the stop. One worker fewer, or a \
          thread in its place, saves {}.{}",
-        bytes(own_bytes(of)),
-        bytes(own_bytes(of) / workers),
+        bytes(own_bytes(subject)),
+        bytes(own_bytes(subject) / workers),
         code
     )];
     let freeze = costs.choices.iter().find(|one| one.choice == Choice::Freeze);
@@ -391,7 +398,7 @@ fn for_workers(of: &Explained, costs: &Costs) -> Vec<String> {
             (Ok(_), None) => format!(
                 "Freezing ({}): what it spares is not known, since no copy was seen. To see some, {} while `{}` runs.",
                 freeze.step,
-                trigger(&of.facts.name, true),
+                trigger(&subject.facts.name, true),
                 Command::BlameLong.of(pid)
             ),
         }
@@ -400,11 +407,11 @@ fn for_workers(of: &Explained, costs: &Costs) -> Vec<String> {
     all
 }
 
-fn help(of: &Explained, tables: bool) -> Vec<Block> {
-    match &of.diagnosis.costs {
+fn help(subject: &Explained, tables: bool) -> Vec<Block> {
+    match &subject.diagnosis.costs {
         Ok(costs) if tables => choices::all(costs),
-        Ok(costs) if of.lives_on() => texts(for_workers(of, costs)),
-        Ok(costs) => choices::first(costs, &of.facts.pid.to_string(), false),
+        Ok(costs) if subject.lives_on() => texts(for_workers(subject, costs)),
+        Ok(costs) => choices::first(costs, &subject.facts.pid.to_string(), false),
         Err(why) => vec![Block::Text(format!("Not known: {why}."))],
     }
 }

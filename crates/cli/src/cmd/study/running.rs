@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use cowlab_machine::Facts;
 use cowlab_machine::process::Target;
 use cowlab_model::application::Children;
-use cowlab_observe::forkers::{self, Seen};
+use cowlab_observe::forkers::{self, Process};
 use cowlab_observe::tend::Survey;
 use cowlab_schema::running::{self, HUGE_PAGES, SMALL_PAGES};
 use cowlab_store::{Params, Sample};
@@ -21,7 +21,7 @@ const LOOKED_AT_BYTES: u64 = 64 << 30;
 /// What their next forks would copy, at this moment.
 pub fn samples(facts: &Facts) -> Vec<Sample> {
     let forkers = forkers::forkers(&forkers::look(), |of| Children::of(&of.name) == Children::Save);
-    let mut large: Vec<Seen> = forkers.into_iter().map(|of| of.process).collect();
+    let mut large: Vec<Process> = forkers.into_iter().map(|of| of.process).collect();
     large.retain(|of| of.anonymous_bytes.is_some_and(|bytes| bytes >= LEAST_BYTES));
     large.sort_by_key(|of| std::cmp::Reverse(of.anonymous_bytes));
     let mut names = BTreeSet::new();
@@ -29,7 +29,7 @@ pub fn samples(facts: &Facts) -> Vec<Sample> {
     large.iter().take(TOLD).flat_map(|of| of_one(of, facts)).collect()
 }
 
-fn of_one(of: &Seen, facts: &Facts) -> [Sample; 2] {
+fn of_one(of: &Process, facts: &Facts) -> [Sample; 2] {
     let bytes = of.anonymous_bytes.unwrap_or_default();
     let huge_bytes = facts.thp.as_ref().and_then(|thp| thp.pmd_size_bytes).unwrap_or(2 << 20);
     let surveyed = (of.may_look && bytes < LOOKED_AT_BYTES)
