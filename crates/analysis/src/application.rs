@@ -123,7 +123,7 @@ impl Unjudged {
     }
 
     /// Pages that are written if all that could not be judged are.
-    pub fn at_most(&self, profile: &ApplicationProfile) -> u64 {
+    fn at_most(&self, profile: &ApplicationProfile) -> u64 {
         profile.written.saturating_add(self.pages).min(profile.pages)
     }
 

@@ -110,20 +110,6 @@ choices! {
 }
 
 choices! {
-    /// Which of a forecast's figures.
-    Figure, "figure", {
-        /// what was foretold
-        Predicted = "predicted",
-        /// the lower end of its interval
-        Low = "low",
-        /// the upper end
-        High = "high",
-        /// what was measured
-        Measured = "measured",
-    }
-}
-
-choices! {
     /// What is asked of a kernel that counts copy-on-write faults.
     Counting, "counting", {
         /// nothing: it does not count

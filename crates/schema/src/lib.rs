@@ -39,7 +39,7 @@ pub mod units;
 use std::collections::BTreeMap;
 
 pub use cell::{Cell, product};
-pub use choice::{Counting, Figure, Method, Pattern, Placement, Writer};
+pub use choice::{Counting, Method, Pattern, Placement, Writer};
 pub use estimate::Estimate;
 pub use key::{Bench, Field, Is, Key, Metric, Passed, Reach, Stored, Text, Value, in_instructions};
 pub use policy::Policy;

@@ -73,7 +73,8 @@ impl TargetFacts {
             return;
         }
         let own = |worker: &Target| {
-            let memory = Smaps::read(&Root::default(), worker.pid().cast_unsigned()).ok().flatten()?;
+            let memory =
+                Smaps::read(&Root::default(), worker.pid().cast_unsigned()).ok().flatten()?;
             memory.private_dirty_bytes
         };
         let forked = children::forked(target).map_or_else(|_| Vec::new(), |(forked, _)| forked);
