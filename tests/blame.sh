@@ -64,7 +64,7 @@ each 0
 
 # The files of a run, and what reads them again.
 runs=(runs/*-blame*)
-for file in flame.svg report.html stacks.folded stacks.pb.gz firefox.json.gz run.json; do
+for file in flame.svg report.html stacks.folded stacks.pb.gz run.json; do
 	[[ -s ${runs[0]}/$file ]] || fail "$file is not in $(ls "${runs[0]}")"
 done
 [[ $(stat -c %a "${runs[0]}") == 700 ]] || fail "others may read the run"

@@ -9,7 +9,6 @@ mod distribution;
 pub mod emulated;
 mod facts;
 pub mod figures;
-pub mod firefox;
 mod flame;
 pub mod fleet;
 pub mod footprint;

@@ -10,7 +10,6 @@ use cowlab_machine::process::Target;
 use cowlab_machine::{Facts, Root};
 use cowlab_observe::blame::{Collector, LOOK, Share};
 use cowlab_report::blame::Blamed;
-use cowlab_report::firefox;
 use cowlab_schema::blame as names;
 use cowlab_store::stacks::STACKS_FILE;
 
@@ -87,10 +86,6 @@ pub fn run(json: bool, args: &BlameArgs) -> Result<()> {
         let file = |name: &str, bytes: Vec<u8>| (name.to_owned(), bytes);
         report.files.push(file(STACKS_FILE, got.stacks.encode(page_bytes)?));
         report.files.push(file("stacks.folded", blamed.folded().as_bytes().to_vec()));
-        report.files.push(file(
-            "firefox.json.gz",
-            firefox::profile(&got.stacks, run.info.started.into(), page_bytes)?,
-        ));
         if let Some(svg) = blamed.flame_graph()? {
             report.files.push(file("flame.svg", svg.into_bytes()));
         }
