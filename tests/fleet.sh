@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
-# A fleet: compare --by on simulated hosts with known differences, damaged runs among them, the page; hive.sh; the
-# manifests by Kubernetes' own schemas; the rules of Prometheus by promtool and against a real scrape.
+# A fleet: fleet.sql on simulated hosts with known differences; damaged files are named; hive.sh; the manifests by Kubernetes' own schemas; the rules of Prometheus by promtool and against a real scrape.
 # tests/fleet/ has what takes minutes.
 # beside: it measures nothing
 set -euo pipefail
@@ -15,83 +14,37 @@ command -v promtool >/dev/null || skip "needs promtool (of the package prometheu
 started=()
 trap 'for pid in "${started[@]}"; do kill -9 "$pid" 2>/dev/null || true; done' EXIT
 
-# From a real run: 60 hosts of three kernels, of which one differs, and three types; two runs each.
+# From a real run: 200 hosts of three kernels, of which one differs, and three types; two runs each.
 passes bench fork-sweep --forks 3 --heap-bytes 1MiB,4MiB --write-fraction 0,1 --rounds 6 --output real
 real=$(only_run real)
-"$venv/bin/python" "$REPOSITORY/examples/fleet/simulate.py" fleet 60 "$real"
+"$venv/bin/python" "$REPOSITORY/examples/fleet/simulate.py" fleet 200 "$real"
 
-passes --json compare --by kernel fleet
-json 'd.summary | .runs == 120 and .hosts == 60 and .without_key == 0 and .by == ["kernel"]' \
-	'd.summary.groups | map(.name) | sort == ["sim-6.12", "sim-6.12.1", "sim-7.3"]' \
-	'd.summary.different == (d.summary.figures | length)'
+# Of the questions, those that need no calibration: pairs, how many by chance, and outliers.
+"$venv/bin/python" "$REPOSITORY/tests/lib/fleet_sql.py" packed "$REPOSITORY/examples/fleet" >out
+called=fleet.sql
+json 'd.rows | length == 5'
 # Types differ by more than kernels do: within them the kernel that forks 10% dearer is found, in forks alone.
-passes --json compare --by kernel --within instance_type fleet
-json 'd.summary.figures | map(select(.group == "sim-7.3")) | length > 0 and all(.metric == "fork_ns")' \
-	'd.summary.figures | map(select(.group == "sim-7.3")) | all(.ratio.value > 1.05 and .ratio.value < 1.15)' \
-	'd.summary.figures | all(.ratio.low > 1 or .ratio.high < 1)' \
-	'd.summary | .different > .different_by_chance'
-# Nested otherwise, and by what run.json alone says.
-mkdir flat
-for run in fleet/*/*/*/*; do cp -r "$run" "flat/$(tr '/=' '__' <<<"$run")"; done
-passes --json compare --by kernel fleet
-cp out by_folders
-passes --json compare --by kernel flat
-cmp out by_folders || fail "expected the same of the same runs in other folders"
-passes --json compare --by instance_type --all fleet
-json 'd.summary.groups | length == 3' \
-	'd.summary.figures | map(.group) | unique | length == 3' \
-	'd.summary.figures[0] | .verdict == "different" and .against == "other-hosts"'
-# Each host a group: with the spread of all.
-passes --json compare --by host fleet
-json 'd.summary.groups | length == 60' 'd.summary.different_by_chance == null' \
-	'd.summary.figures | all(.against == "spread" and .hosts == 1)'
-# Several keys; a folder of the data set; one bench.
-passes --json compare --by instance_type,kernel --bench fork-sweep fleet
-json 'd.summary.groups | map(.name) | index("sim-small, sim-7.3") != null'
-COLUMNS=250 passes compare --by kernel --within instance_type fleet --output page.html
-says out 'would differ if hosts were grouped at random'
-says out 'how far the ratio would move with other hosts'
-for expected in 'class="multiples"' 'id="outliers"' 'fork_ns' 'Plotly'; do
-	grep -qE "$expected" page.html || fail "the page lacks $expected"
-done
-
-# Damaged ones are named, counted and left out, and the status says so.
-cp -r fleet damaged
-cut=$(find damaged -name samples.parquet | sort | sed -n 1p)
+json 'd.rows[2] | length > 0 and all(.[3] == "fork_ns" and .[5] == "sim-7.3")' \
+	'd.rows[2] | all(.[8] > 1.05 and .[8] < 1.15)' \
+	'd.rows[3] | length == 1 and .[0][0] > 100' \
+	'd.rows[3][0][1] == (d.rows[2] | length) and d.rows[3][0][1] > d.rows[3][0][2]'
+# The host that is 30% slower on both days is one; one that is on the second day only is none.
+json 'd.rows[4] | map(.[0]) | index("slow-00011") != null and index("drifts-00007") == null' \
+	'd.rows[4] | length < 20'
+# What names a damaged file.
+cut=$(find fleet -name samples.ndjson.gz | sort | sed -n 1p)
 truncate -s 500 "$cut"
-gone=$(find damaged -name run.json | sort | tail -n 1)
-rm "$gone"
-run --json compare --by kernel damaged
-is_status 1
-says err "$(dirname "$cut")"
-says err "$(dirname "$gone")"
-json 'd.summary.runs == 118' 'd.missing | length == 2 and all(.metric == "runs")'
-run compare --by kernel damaged
-is_status 1
-says out '2 runs are damaged and left out'
-mkdir unfinished && cp -r "$real" unfinished/.unfinished-abc
-refuses 1 'unfinished holds no runs' compare --by host unfinished
-refuses 1 'holds no runs' compare --by host "$REPOSITORY/docs"
-refuses 1 'no folder nowhere' compare --by host nowhere
-refuses 2 'no run in flat has nonsense: --by takes a fact of run.json' compare --by nonsense flat
-refuses 2 'or a key of its folders \(host, instance_type, kernel\)' compare --by nonsense fleet
-refuses 1 'nothing to compare: 1 group by cpus' compare --by cpus fleet
-refuses 2 'cannot be used with' compare --by host fleet "$real"
-refuses 2 'no run in flat has kernel and nonsense' compare --by kernel --within nonsense flat
-refuses 2 'required|--by' compare fleet
-refuses 2 '--by' compare fleet flat --within kernel
-refuses 2 '--by' compare "$real" "$real" --output page.html
-refuses 1 'cannot write' compare --by kernel fleet --output no/such/page.html
+! find fleet -name samples.ndjson.gz -exec gzip --test {} + 2>err || fail "expected damage"
+says err "$cut"
+# A run that a host of the fleet made is one of cowlab's.
+passes compare fleet/*/host=sim-00001/*/simulated-*
 
 # hive.sh: what is asked for, links, and a folder that is no run.
 "$REPOSITORY/examples/fleet/hive.sh" hive instance_type='big one' rack=r7 "$real"
-[[ -e $(echo hive/instance_type=big_one/rack=r7/host=*/kernel=*/*/samples.parquet) ]] ||
+[[ -e $(echo hive/instance_type=big_one/rack=r7/host=*/kernel=*/*/samples.ndjson.gz) ]] ||
 	fail "expected a hive, saw $(find hive)"
 "$REPOSITORY/examples/fleet/hive.sh" hive instance_type=other rack=r8 "$real"
-run compare --by rack hive
-# One host cannot differ from itself.
-is_status 0
-says out '2 groups'
+[[ -e $(echo hive/instance_type=other/rack=r8/host=*/kernel=*/*/run.json) ]] || fail "expected two racks, saw $(find hive)"
 ! "$REPOSITORY/examples/fleet/hive.sh" hive "$REPOSITORY/docs" 2>err || fail "expected docs to be no run"
 says err 'is not a run of cowlab'
 

@@ -5,9 +5,6 @@
 //! that inverts the Mann-Whitney test, or Wilcoxon's signed-rank test where measurements are
 //! paired: both exact for few repetitions, and neither is moved by one bad round.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-
 use cowlab_model::stats::{Estimate, median};
 use serde::Serialize;
 
@@ -71,19 +68,8 @@ const MOST_COUNTED: usize = 2500;
 /// Pairs of which fewer have no interval of 95%, by the signed ranks.
 pub const FEWEST_PAIRS: usize = 6;
 
-thread_local! {
-    /// What was found before: a fleet's figures have the same hosts over and over.
-    static LEFT_OUT: RefCell<BTreeMap<(usize, usize, bool), Option<usize>>> = RefCell::default();
-}
-
 /// How many of the sorted pairwise values to leave out at each end for 95%; `None`: too few.
 fn left_out(first: usize, second: usize, paired: bool) -> Option<usize> {
-    LEFT_OUT.with_borrow_mut(|known| {
-        *known.entry((first, second, paired)).or_insert_with(|| counted(first, second, paired))
-    })
-}
-
-fn counted(first: usize, second: usize, paired: bool) -> Option<usize> {
     let (m, n) = (first as f64, second as f64);
     if first * second > MOST_COUNTED {
         let (mean, variance) = match paired {

@@ -9,7 +9,6 @@ pub mod comparison;
 pub mod configuration;
 mod difference;
 pub mod figures;
-pub mod fleet;
 pub mod glob;
 pub mod machine;
 pub mod precision;

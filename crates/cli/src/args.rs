@@ -225,22 +225,12 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// The first run; with --by a folder with the runs of many hosts
-    #[arg(value_name = "RUN|DATASET")]
+    /// The first run
+    #[arg(value_name = "RUN")]
     pub first: PathBuf,
     /// The second run, whose figures are divided by the first's
-    #[arg(value_name = "RUN", required_unless_present = "by")]
-    pub second: Option<PathBuf>,
-    /// Compare groups of hosts instead, by what their runs have in common: host, kernel, cpu_model, thp or
-    /// another fact of run.json, or KEY of folders named KEY=VALUE, such as instance_type
-    #[arg(long, value_name = "KEY", value_delimiter = ',', conflicts_with_all = ["second", "flame_graph"])]
-    pub by: Vec<String>,
-    /// Compare only hosts with the same KEY, such as instance_type, so that differences between types hide nothing
-    #[arg(long, value_name = "KEY", value_delimiter = ',')]
-    pub within: Vec<String>,
-    /// Also write the comparison of groups to this file, as a page with plots
-    #[arg(long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    #[arg(value_name = "RUN")]
+    pub second: PathBuf,
     /// Relative difference that two runs of the same thing show anyway, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     pub drift_percent: f64,

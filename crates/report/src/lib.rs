@@ -10,7 +10,6 @@ pub mod emulated;
 mod facts;
 pub mod figures;
 mod flame;
-pub mod fleet;
 pub mod footprint;
 pub mod fork_sections;
 pub mod machine_profile;

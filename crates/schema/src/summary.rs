@@ -73,18 +73,7 @@ pub const SUMMARIES: &[Summary] = summaries! {
         too_few_repetitions: "those that were repeated too rarely to tell",
         only_in_one: "figures that one alone has",
         environments_differ: "what of the machines is not the same",
-        figures: "each figure that both have; of groups those that differ, the outliers first",
-        by: "what the groups of hosts are by, of `--by`",
-        within: "what hosts have in common that are compared; empty: all with all",
-        runs: "runs that were compared",
-        hosts: "hosts that they are of",
-        without_key: "runs left out, of which it is not known which group they belong to",
-        groups: "each group, its hosts and runs, and in how many figures it differs",
-        different_by_chance:
-            "as `different`, were the hosts dealt to the groups at random, the median of five \
-             deals; null: hosts are groups",
-        too_few_hosts: "comparisons with too few hosts to tell",
-        panels: "the figures that differ most, of all groups",
+        figures: "each figure that both have",
     }
     one "completions" {
         shell: "the shell",

@@ -2,7 +2,6 @@
 //! A run on disk: `run.json`, Parquet samples with HDR histograms, and folders that are only
 //! ever whole.
 
-mod dataset;
 mod environment;
 mod file;
 mod histogram;
@@ -15,7 +14,6 @@ mod run;
 mod sample;
 pub mod stacks;
 
-pub use dataset::{Found, Labels, runs_below};
 pub use environment::{Accelerator, Environment, KernelBuild};
 pub use file::{TEXT_BYTES, open_regular, read_lines, read_text};
 pub use hdrhistogram::Histogram;

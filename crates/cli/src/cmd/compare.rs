@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `compare RUN RUN`: which figures differ, by how much, and which could not have been told apart.
-//! `compare --by KEY DATASET`: the same of groups of hosts.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use cowlab_analysis::comparison;
-use cowlab_analysis::fleet::Fleet;
 use cowlab_report::blame::{self, Blamed};
 use cowlab_schema::footprint;
+use cowlab_store::Run;
 use cowlab_store::stacks::CopyStacks;
-use cowlab_store::{Found, Missing, Run, runs_below};
 
 use crate::args::CompareArgs;
 use crate::output;
@@ -21,12 +19,7 @@ pub fn run(json: bool, args: &CompareArgs) -> Result<()> {
     if !(0.0..100.0).contains(&args.drift_percent) {
         bail!(WrongUsage("--drift-percent must be in 0..100".to_owned()));
     }
-    if args.by.is_empty() && (!args.within.is_empty() || args.output.is_some()) {
-        let what = "--within and --output are for groups of hosts: name by --by KEY what those have in common";
-        bail!(WrongUsage(what.to_owned()));
-    }
-    let Some(second_path) = &args.second else { return fleet(json, args) };
-    let (first, second) = (Run::read(&args.first)?, Run::read(second_path)?);
+    let (first, second) = (Run::read(&args.first)?, Run::read(&args.second)?);
     let things = [&first, &second].map(thing);
     if args.bench.is_none() && things[0] != things[1] {
         let [first, second] = things;
@@ -34,9 +27,9 @@ pub fn run(json: bool, args: &CompareArgs) -> Result<()> {
             "these are runs of unlike things: {first}, and {second}; --bench NAME compares one bench"
         );
     }
-    let names = [&args.first, second_path].map(|path| name(path));
+    let names = [&args.first, &args.second].map(|path| name(path));
     if let (Some(one), Some(other)) =
-        (CopyStacks::read(&args.first)?, CopyStacks::read(second_path)?)
+        (CopyStacks::read(&args.first)?, CopyStacks::read(&args.second)?)
         && !json
     {
         return blames([(&first, &one), (&second, &other)], &names, args);
@@ -54,7 +47,7 @@ pub fn run(json: bool, args: &CompareArgs) -> Result<()> {
         bail!(
             "{} and {} have no figure in common{}",
             args.first.display(),
-            second_path.display(),
+            args.second.display(),
             args.bench.as_ref().map_or(String::new(), |bench| format!(" in {bench}"))
         );
     }
@@ -62,64 +55,6 @@ pub fn run(json: bool, args: &CompareArgs) -> Result<()> {
         return output::json_of(summary, &[], &[]);
     }
     output::text(&cowlab_report::comparison::document(&summary, args.all))
-}
-
-/// The runs of many hosts, by what they have in common. One that cannot be read is named and left out, and the
-/// exit status says so.
-fn fleet(json: bool, args: &CompareArgs) -> Result<()> {
-    let (found, mut errors) = runs_below(&args.first)?;
-    let mut fleet = Fleet::by(&args.by, &args.within, args.bench.as_deref());
-    let mut read = 0;
-    for Found { folder, labels } in &found {
-        match Run::read(folder) {
-            Ok(run) => {
-                fleet.add(&run, labels);
-                read += 1;
-            }
-            Err(error) => errors.push(error),
-        }
-    }
-    let dataset = args.first.display();
-    if read == 0 {
-        output::errors(errors)?;
-        bail!("{dataset} holds no runs");
-    }
-    if fleet.groups() == 0 {
-        let folders: Vec<&str> = fleet.folder_keys().collect();
-        bail!(WrongUsage(format!(
-            "no run in {dataset} has {}: --by takes a fact of run.json (host, kernel, cpu_model, cpus, thp, \
-             mthp.65536, hypervisor, version, ...) or a key of its folders{}",
-            [&args.by[..], &args.within].concat().join(" and "),
-            match &folders[..] {
-                [] => ", of which none is named KEY=VALUE".to_owned(),
-                keys => format!(" ({})", keys.join(", ")),
-            }
-        )));
-    }
-    let groups = fleet.groups();
-    let damaged = errors.len();
-    let summary = fleet.compare(args.drift_percent, args.all);
-    if summary.compared == 0 {
-        bail!(
-            "{dataset} has nothing to compare: {groups} {} by {}, and no figure that two of them have{}",
-            if groups == 1 { "group" } else { "groups" },
-            args.by.join(", "),
-            args.bench.as_ref().map_or(String::new(), |bench| format!(" in {bench}"))
-        );
-    }
-    let document = cowlab_report::fleet::document(&summary, damaged, args.all);
-    if let Some(file) = &args.output {
-        let html = cowlab_report::html::render(&document);
-        cowlab_store::replace(file, html.as_bytes())
-            .with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    if json {
-        let row = |error| Missing { metric: "runs".to_owned(), reason: output::message(error) };
-        output::json_of(summary, &[], &errors.iter().map(row).collect::<Vec<_>>())?;
-    } else {
-        output::text(&document)?;
-    }
-    output::errors(errors)
 }
 
 /// Two runs of `blame`, code by code.

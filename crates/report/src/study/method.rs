@@ -46,7 +46,7 @@ pub(super) fn section(study: &Study) -> Section {
         )));
     }
     blocks.push(Block::Text(
-        "Every raw figure is in `samples.parquet` beside this page, every table in `tables/`; the \
+        "Every raw figure is in `samples.ndjson.gz` beside this page, every table in `tables/`; the \
          reasons for these choices are in `docs/decisions/` of cowlab's source."
             .into(),
     ));
