@@ -29,11 +29,11 @@ json page="$page" 'd.format == 1' \
 	'(values("minor_faults"; {write_fraction: "0.5"}) | min)
 		- (values("minor_faults"; {write_fraction: "0"}) | max) - 20 * 2097152 / $page | fabs < 200'
 folder=$(only_run runs)
-for file in run.json samples.parquet tables/fork-sweep.csv; do
+for file in run.json samples.ndjson.gz tables/fork-sweep.csv; do
 	[[ -s $folder/$file ]] || fail "expected $file in the run, saw: $(ls -R "$folder")"
 done
-head -c 4 "$folder/samples.parquet" | grep -q PAR1 || fail "samples.parquet is not Parquet"
-tail -c 4 "$folder/samples.parquet" | grep -q PAR1 || fail "samples.parquet is cut"
+jq -e --slurpfile kept <(gzip -dc "$folder/samples.ndjson.gz") '.samples == $kept' out >same ||
+	fail "samples.ndjson.gz differs from the document: $(gzip -dc "$folder/samples.ndjson.gz" | head -n 3)"
 head -n 1 "$folder/tables/fork-sweep.csv" | grep -q 'write_fraction,metric' ||
 	fail "unexpected columns: $(head -n 1 "$folder/tables/fork-sweep.csv")"
 jq -e --slurpfile stored "$folder/run.json" '.run == $stored[0]' out >same ||

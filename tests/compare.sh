@@ -59,22 +59,22 @@ for bytes in 0 1 50 300; do
 	head -c "$bytes" "$one/run.json" >damaged/run.json
 	not_read 'damaged/run.json'
 done
-size=$(wc -c <"$one/samples.parquet")
+size=$(wc -c <"$one/samples.ndjson.gz")
 for bytes in 0 3 8 100 $((size / 2)) $((size - 8)) $((size - 1)); do
 	damaged
-	head -c "$bytes" "$one/samples.parquet" >damaged/samples.parquet
-	not_read 'damaged/samples.parquet'
+	head -c "$bytes" "$one/samples.ndjson.gz" >damaged/samples.ndjson.gz
+	not_read 'damaged/samples.ndjson.gz'
 done
 # One byte changed: refused, or not noticed where it holds no figure; but never a panic.
 for offset in 4 20 $((size / 4)) $((size / 2)) $((3 * size / 4)) $((size - 6)) $((size - 200)); do
 	damaged
-	printf '\377' | dd of=damaged/samples.parquet bs=1 seek="$offset" conv=notrunc status=none
+	printf '\377' | dd of=damaged/samples.ndjson.gz bs=1 seek="$offset" conv=notrunc status=none
 	run compare "$one" damaged
 	[[ $status == 0 ]] || says err 'damaged'
 done
 damaged
-rm damaged/samples.parquet
-not_read 'damaged/samples.parquet'
+rm damaged/samples.ndjson.gz
+not_read 'damaged/samples.ndjson.gz'
 damaged
 rm damaged/run.json
 not_read 'damaged.*run.json'
@@ -85,12 +85,12 @@ damaged
 sed -i 's/"format": 1/"format": 2/' damaged/run.json
 not_read 'damaged/run.json has format 2'
 damaged
-head -c 5000 /dev/urandom >damaged/samples.parquet
-not_read 'damaged/samples.parquet'
+head -c 5000 /dev/urandom >damaged/samples.ndjson.gz
+not_read 'damaged/samples.ndjson.gz'
 damaged
-rm damaged/samples.parquet
-mkdir damaged/samples.parquet
-not_read 'damaged/samples.parquet'
+rm damaged/samples.ndjson.gz
+mkdir damaged/samples.ndjson.gz
+not_read 'damaged/samples.ndjson.gz'
 
 rm -rf damaged
 not_read 'there is no damaged: runs are below runs/'

@@ -23,8 +23,8 @@ changed() {
 	python3 "$REPOSITORY/tests/lib/mutated.py" "$seed" "$inputs" "$1" "$COWLAB" "${@:2}" || fail "see above"
 }
 for run in study footprint snapshot; do
-	changed $run/samples.parquet report $run --tables
+	changed $run/samples.ndjson.gz report $run --tables
 	changed $run/run.json report $run --json
 done
-changed study/samples.parquet compare whole study
+changed study/samples.ndjson.gz compare whole study
 changed profile.json predict --profile profile.json 1GiB --threads 0,1

@@ -75,7 +75,7 @@ json least=$least 'd.format == 1 and d.run.name == "study"' \
 
 folder=$(only_run runs)
 is_calibrated "$folder" $least
-for file in run.json samples.parquet profile.json report.html; do
+for file in run.json samples.ndjson.gz profile.json report.html; do
 	[[ -s $folder/$file ]] || fail "expected $file in the run, saw: $(ls -R "$folder")"
 done
 tables=("$folder"/tables/*.csv)

@@ -3,8 +3,8 @@
 #
 # Lay runs of many hosts out as a data set: hive.sh INTO [KEY=VALUE...] RUN...
 #
-# INTO/KEY=VALUE/host=NAME/kernel=RELEASE/RUN/, as DuckDB, Spark and `cowlab compare --by` read it, and as the jobs
-# beside this file write it: DuckDB wants the same keys of all. Without an instance_type=... it is unknown. Files are
+# INTO/KEY=VALUE/host=NAME/kernel=RELEASE/RUN/, as DuckDB and Spark read it, and as the jobs beside
+# this file write it: DuckDB wants the same keys of all. Without an instance_type=... it is unknown. Files are
 # linked where that is possible, else copied.
 set -euo pipefail
 usage() {
@@ -31,7 +31,7 @@ for run in "$@"; do
 	) || { echo "$0: $run is not a run of cowlab" >&2; exit 1; }
 	folder=$into$given/host=$host/kernel=$kernel/$(basename "$run")
 	mkdir -p "$folder"
-	for file in "$run"/{run.json,samples.parquet}; do
+	for file in "$run"/{run.json,samples.ndjson.gz}; do
 		ln -f "$file" "$folder/" 2>/dev/null || cp "$file" "$folder/"
 	done
 done

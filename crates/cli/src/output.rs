@@ -17,7 +17,7 @@ pub struct JsonDocument<'a, S: Serialize> {
     /// As in run.json; absent if nothing was run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<&'a RunInfo>,
-    /// The same rows as in Parquet.
+    /// The same rows as in samples.ndjson.gz.
     pub samples: &'a [Sample],
     pub summary: S,
     /// What could not be measured.

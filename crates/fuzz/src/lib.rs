@@ -6,11 +6,10 @@ mod insert;
 mod reader;
 mod tree;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread_local;
 
 use cowlab_analysis::blame::{blame, folded};
 use cowlab_analysis::figures::figures;
@@ -23,10 +22,9 @@ use cowlab_model::profile::{MachineProfile, Writer};
 use cowlab_observe::blame::{Image, Names, PerfMap, Place, jitdump};
 use cowlab_observe::bpf::{Copied, Event, Fault};
 use cowlab_store::stacks::CopyStacks;
-use cowlab_store::{Environment, Run, RunInfo};
+use cowlab_store::{Environment, RunInfo};
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::Deserialize;
-use tempfile::TempDir;
 
 pub struct Target {
     /// As in `fuzz/corpus/NAME`.
@@ -65,24 +63,10 @@ fn parsed<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Option<T> {
     cowlab_store::parse(&text(bytes), here()).ok()
 }
 
-thread_local! {
-    /// A run whose samples are given.
-    static RUN: TempDir = {
-        let folder = tempfile::tempdir().expect("a folder can be made");
-        let info = include_bytes!("../../report/tests/old_runs/footprint/run.json");
-        fs::write(folder.path().join("run.json"), info).expect("a file can be written");
-        folder
-    };
-}
-
 fn samples(bytes: &[u8]) {
-    let read = RUN.with(|folder| {
-        fs::write(folder.path().join("samples.parquet"), bytes).expect("a file can be written");
-        Run::read(folder.path())
-    });
-    let Ok(run) = read else { return };
-    run.samples.iter().filter_map(|sample| sample.histogram.as_deref()).for_each(histogram);
-    figures(&run.samples);
+    let Ok(samples) = cowlab_store::parse_samples(bytes, here()) else { return };
+    samples.iter().filter_map(|sample| sample.histogram.as_deref()).for_each(histogram);
+    figures(&samples);
 }
 
 fn stacks(bytes: &[u8]) {

@@ -10,7 +10,7 @@ use crate::{BENCHES, Bench, Field, Reach, SETTINGS, Stored};
 const HEAD: &str = "# Parameters and metrics
 
 Every bench with what it is asked and what it answers, by the names in samples (`--json`,
-`samples.parquet`). A parameter with a flag is set by it, with dashes (`--heap-bytes 64MiB`), another by
+`samples.ndjson.gz`). A parameter with a flag is set by it, with dashes (`--heap-bytes 64MiB`), another by
 `--set KEY=VALUE`; both take lists, and all combinations are measured. Sizes are bytes, or have a unit.
 
 Made by `make docs/metrics.md`.

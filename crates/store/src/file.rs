@@ -50,10 +50,14 @@ pub fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>> {
 
 /// The lines of a regular file, each of at most `limit` bytes.
 pub fn read_lines(path: &Path, limit: u64) -> Result<impl Iterator<Item = Result<String>> + use<>> {
-    let mut file = BufReader::new(open_regular(path)?);
-    Ok(std::iter::from_fn(move || {
+    Ok(lines(BufReader::new(open_regular(path)?), limit))
+}
+
+/// The lines of `text`, each of at most `limit` bytes.
+pub fn lines<T: BufRead>(mut text: T, limit: u64) -> impl Iterator<Item = Result<String>> + use<T> {
+    std::iter::from_fn(move || {
         let mut line = String::new();
-        match file.by_ref().take(limit + 1).read_line(&mut line) {
+        match text.by_ref().take(limit + 1).read_line(&mut line) {
             Ok(0) => None,
             Ok(length) if length as u64 > limit => Some(Err(anyhow::anyhow!(
                 "longer than the {} MiB that a line may have",
@@ -62,7 +66,7 @@ pub fn read_lines(path: &Path, limit: u64) -> Result<impl Iterator<Item = Result
             Ok(_) => Some(Ok(line)),
             Err(error) => Some(Err(error.into())),
         }
-    }))
+    })
 }
 
 #[cfg(test)]

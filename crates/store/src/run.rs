@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use crate::file::damaged;
-use crate::{Environment, Missing, Sample, TEXT_BYTES, parquet, read_text, redacted};
+use crate::{Environment, Missing, Sample, TEXT_BYTES, read_text, redacted, samples};
 
 /// The version of the run format that this program writes and reads.
 pub const FORMAT: u32 = 1;
@@ -111,7 +111,7 @@ impl Run {
             let size = of.page_size_bytes;
             bail!("{} is damaged: pages of {size} bytes, which is no power of two", path.display());
         }
-        let samples = parquet::read(&folder.join("samples.parquet"))?;
+        let samples = samples::read(folder)?;
         Ok(Run { info, samples })
     }
 
@@ -189,9 +189,9 @@ impl RunFolder {
         fs::rename(&part, &path).with_context(failed)
     }
 
-    /// Write `run.json` and `samples.parquet`. May be called again when there are more samples.
+    /// Write `run.json` and the samples. May be called again when there are more samples.
     pub fn write_run(&self, run: &Run) -> Result<()> {
-        self.write("samples.parquet", &parquet::encode(&run.samples)?)?;
+        self.write(samples::SAMPLES_FILE, &samples::encode(&run.samples)?)?;
         self.write("run.json", &serde_json::to_vec_pretty(&run.info)?)
     }
 

@@ -5,7 +5,7 @@ use cowlab_schema::Metric;
 pub use cowlab_schema::Params;
 use serde::{Deserialize, Serialize};
 
-/// One row of `samples.parquet`, and one element of `samples` in `--json`.
+/// One line of `samples.ndjson.gz`, and one element of `samples` in `--json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Index into the run's environments.
@@ -25,9 +25,25 @@ pub struct Sample {
     pub rep: u32,
     /// When the measurement started, in ns since the Unix epoch.
     pub start_unix_ns: i64,
-    /// For a distribution, of which `value` is the median: an HDR histogram (V2, in `unit`).
-    #[serde(skip)]
+    /// For a distribution, of which `value` is the median: an HDR histogram (V2, in `unit`), in JSON as base64.
+    #[serde(default, with = "base64_text", skip_serializing_if = "Option::is_none")]
     pub histogram: Option<Vec<u8>>,
+}
+
+mod base64_text {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    pub fn serialize<S: Serializer>(bytes: &Option<Vec<u8>>, to: S) -> Result<S::Ok, S::Error> {
+        bytes.as_ref().map(|bytes| STANDARD.encode(bytes)).serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<u8>>, D::Error> {
+        let text = Option::<String>::deserialize(from)?;
+        text.map(|text| STANDARD.decode(text)).transpose().map_err(D::Error::custom)
+    }
 }
 
 impl Sample {
