@@ -49,12 +49,14 @@ SELECT host, max(runs) AS runs, sum(CASE WHEN drifts THEN 1 ELSE 0 END) AS costs
 FROM drifts GROUP BY host HAVING sum(CASE WHEN drifts THEN 1 ELSE 0 END) > count(*) / 3
 ORDER BY costs_that_drift DESC, host;
 
--- Each figure of each host, by the median of all its rounds: a host counts once, however many runs it has.
+-- Each figure of each host, by the median of its runs, each of which counts by the median of its rounds: a host
+-- counts once, however many runs it has.
+CREATE OR REPLACE TEMPORARY VIEW medians AS
+SELECT bench, question, metric, instance_type, kernel, host, file, ln(median(value)) AS cost
+FROM samples WHERE value > 0 GROUP BY bench, question, metric, instance_type, kernel, host, file;
 CREATE OR REPLACE TEMPORARY VIEW hosts AS
-SELECT bench, question, metric, instance_type, kernel, host, ln(median(value)) AS cost,
-       ln(percentile_cont(0.025) WITHIN GROUP (ORDER BY value)) AS low,
-       ln(percentile_cont(0.975) WITHIN GROUP (ORDER BY value)) AS high
-FROM samples WHERE value > 0 GROUP BY bench, question, metric, instance_type, kernel, host;
+SELECT bench, question, metric, instance_type, kernel, host, median(cost) AS cost, min(cost) AS low, max(cost) AS high
+FROM medians GROUP BY bench, question, metric, instance_type, kernel, host;
 
 -- Kernels as they are (deal 0), and dealt at random to the hosts of each instance type, five times.
 CREATE OR REPLACE TEMPORARY VIEW machines AS
@@ -111,8 +113,8 @@ SELECT max(CASE WHEN deal = 0 THEN compared END) AS compared, max(CASE WHEN deal
        median(CASE WHEN deal > 0 THEN different END) AS different_by_chance
 FROM counts;
 
--- Outliers: hosts of which the middle 95% of the rounds lie beyond what hosts of the same type and kernel differ by
--- (3.5 robust deviations) and beyond 5%, in how many figures. So one bad run in three does not make an outlier.
+-- Outliers: hosts of which all runs lie beyond what hosts of the same type and kernel differ by (3.5 robust
+-- deviations) and beyond 5%, in how many figures. So one bad run does not make an outlier.
 WITH centres AS (
     SELECT bench, question, metric, instance_type, kernel, median(cost) AS centre
     FROM hosts GROUP BY bench, question, metric, instance_type, kernel HAVING count(*) >= 8
