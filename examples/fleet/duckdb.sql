@@ -2,6 +2,8 @@
 --
 -- The data set in fleet/ as `samples`, for DuckDB. Folders named KEY=VALUE are columns. From some
 -- thousand runs on, .read pack.sql after this.
+SET memory_limit = '4GB';
+SET preserve_insertion_order = false;
 CREATE OR REPLACE VIEW samples AS
 SELECT *, array_to_string(list_transform(map_entries(params), lambda e: concat(e.key, '=', e.value)), ' ') AS question,
        filename AS file

@@ -50,11 +50,12 @@ FROM drifts GROUP BY host HAVING sum(CASE WHEN drifts THEN 1 ELSE 0 END) > count
 ORDER BY costs_that_drift DESC, host;
 
 -- Each figure of each host, by the median of its runs, each of which counts by the median of its rounds: a host
--- counts once, however many runs it has.
+-- counts once, however many runs it has. A table: five views would each add it up again.
 CREATE OR REPLACE TEMPORARY VIEW medians AS
 SELECT bench, question, metric, instance_type, kernel, host, file, ln(median(value)) AS cost
 FROM samples WHERE value > 0 GROUP BY bench, question, metric, instance_type, kernel, host, file;
-CREATE OR REPLACE TEMPORARY VIEW hosts AS
+DROP TABLE IF EXISTS hosts;
+CREATE TABLE hosts AS
 SELECT bench, question, metric, instance_type, kernel, host, median(cost) AS cost, min(cost) AS low, max(cost) AS high
 FROM medians GROUP BY bench, question, metric, instance_type, kernel, host;
 
@@ -67,7 +68,8 @@ SELECT deal, instance_type, kernel, host, row_number() OVER (
            PARTITION BY deal, instance_type
            ORDER BY CASE WHEN deal = 0 THEN kernel ELSE md5(concat(deal, host, kernel)) END, host) AS seat
 FROM machines CROSS JOIN (VALUES (0), (1), (2), (3), (4), (5)) AS numbers(deal);
-CREATE OR REPLACE TEMPORARY VIEW deals AS
+DROP TABLE IF EXISTS deals;
+CREATE TABLE deals AS
 SELECT h.deal, h.instance_type, h.kernel, h.host, s.kernel AS dealt
 FROM shuffled h JOIN machines s ON h.seat = s.seat AND h.instance_type IS NOT DISTINCT FROM s.instance_type;
 
