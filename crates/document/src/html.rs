@@ -8,15 +8,12 @@ use crate::document::{Block, Cell, Column, Document, Drawing, Finding, Plot, Sec
 use crate::inline;
 use crate::{csv, plot};
 
-mod library;
-
 const CSS: &str = include_str!("../assets/report.css");
 const JS: &str = include_str!("../assets/report.js");
 
-/// Allows what stands in the page itself and nothing from anywhere else. The library compiles
-/// functions for surfaces, hence `unsafe-eval`.
-const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; \
-                      style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'";
+/// Allows what stands in the page itself and nothing from anywhere else.
+const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+                      img-src data:; base-uri 'none'; form-action 'none'";
 
 /// The whole page.
 pub fn render(document: &Document) -> String {
@@ -35,23 +32,21 @@ pub fn render(document: &Document) -> String {
             }
             body {
                 (body(document))
-                @if has_plots {
-                    script type="text/plain" id="plot-library" { (PreEscaped(library::PACKED)) }
-                    script { (PreEscaped(JS)) }
-                }
+                @if has_plots { script { (PreEscaped(JS)) } }
             }
         }
     };
     page.into_string()
 }
 
-/// The body without scripts and library: what the golden files hold.
+/// The body without the script: what the golden files hold.
 pub fn render_body(document: &Document) -> String {
     body(document).into_string()
 }
 
 fn body(document: &Document) -> Markup {
     html! {
+        @if document.plots().next().is_some() { (plot::symbols()) }
         div.page {
             a.skip href="#content" { "Skip to the content" }
             header {
@@ -72,9 +67,6 @@ fn body(document: &Document) -> Markup {
                 }
                 main id="content" tabindex="-1" {
                     @for section in &document.sections { (section_markup(section)) }
-                    @if document.plots().next().is_some() {
-                        footer { "Plots drawn by Plotly.js " (library::VERSION) " (MIT licence), carried inside this page." }
-                    }
                 }
             }
         }
@@ -82,28 +74,20 @@ fn body(document: &Document) -> Markup {
 }
 
 fn section_markup(section: &Section) -> Markup {
-    // Findings that follow each other share one grid of cards, and so do small plots.
-    let runs = section.blocks.chunk_by(|a, b| grid(a).is_some() && grid(a) == grid(b));
+    // Findings that follow each other share one grid of cards.
+    let is_finding = |block: &Block| matches!(block, Block::Finding(_));
+    let runs = section.blocks.chunk_by(|a, b| is_finding(a) && is_finding(b));
     html! {
         section id=(section.id) aria-labelledby={ (section.id) "--title" } {
             h2 id={ (section.id) "--title" } { a.anchor href={ "#" (section.id) } { (section.title) } }
             @for run in runs {
-                @if let Some(class) = grid(&run[0]) {
-                    div class=(class) { @for block in run { (block_markup(block)) } }
+                @if is_finding(&run[0]) {
+                    div.findings { @for block in run { (block_markup(block)) } }
                 } @else {
                     (block_markup(&run[0]))
                 }
             }
         }
-    }
-}
-
-/// The grid that a block stands in with its like.
-fn grid(block: &Block) -> Option<&'static str> {
-    match block {
-        Block::Finding(_) => Some("findings"),
-        Block::Plot(plot) if plot.is_small => Some("multiples"),
-        _ => None,
     }
 }
 
@@ -227,25 +211,7 @@ fn plot_markup(plot: &Plot) -> Markup {
         figure.plot id=(plot.id) aria-labelledby={ (plot.id) "--title" } {
             h3 id={ (plot.id) "--title" } { a.anchor href={ "#" (plot.id) } { (plot.title) } }
             @if !plot.caption.is_empty() { p.caption { (inline::markup(&plot.caption)) } }
-            div.plot-frame {
-                p.plot-status { "The plot is drawn when the page's script has run." }
-                noscript { p.plot-status { "Plots need JavaScript; the tables hold the figures without it." } }
-                div.plot-box role="img" aria-label=(label) {}
-            }
-            script type="application/json" { (PreEscaped(script_json(&plot::spec(plot)))) }
+            div.plot-frame { (plot::chart(plot, &label)) }
         }
     }
-}
-
-/// JSON that can stand inside a script element whatever strings it holds.
-fn script_json(value: &serde_json::Value) -> String {
-    let escaped = |c: char| match c {
-        '<' => "\\u003c".to_owned(),
-        '>' => "\\u003e".to_owned(),
-        '&' => "\\u0026".to_owned(),
-        '\u{2028}' => "\\u2028".to_owned(),
-        '\u{2029}' => "\\u2029".to_owned(),
-        other => other.to_string(),
-    };
-    value.to_string().chars().map(escaped).collect()
 }

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a plot shows. Values are raw, in their axis' unit; scaling and ticks are the renderer's.
+//! What a plot shows. Values are raw, in the axis's unit; scaling and ticks are the renderer's.
 
 use cowlab_model::Estimate;
 use serde::Serialize;
 
 mod axis;
-mod field;
-mod hover;
-mod spec;
-mod trace;
+mod draw;
 
-pub(crate) use spec::spec;
+pub(crate) use draw::{chart, symbols};
 
 /// A plot.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -23,15 +20,12 @@ pub struct Plot {
     pub caption: String,
     /// The horizontal axis.
     pub x: Axis,
-    /// The vertical axis; for a surface or heat map the second horizontal one.
+    /// The vertical axis.
     pub y: Axis,
-    /// The value of a surface or heat map.
+    /// The value of a map.
     pub z: Option<Axis>,
     /// What is drawn, later ones on top. Series of one name share a colour and a legend entry.
     pub series: Vec<Series>,
-    /// Whether it is one of several small ones, which stand side by side.
-    #[serde(skip)]
-    pub is_small: bool,
 }
 
 /// An axis.
@@ -62,8 +56,6 @@ pub enum Kind {
     Cdf,
     /// A bar for each label.
     Bars,
-    /// A surface over a grid, in three dimensions; needs [`Plot::z`].
-    Surface,
     /// A grid of coloured cells; needs [`Plot::z`].
     Map,
 }
@@ -104,15 +96,10 @@ impl Plot {
         self
     }
 
-    /// Sets the value axis of a surface or heat map.
+    /// Sets the value axis of a map.
     pub fn z(mut self, axis: Axis) -> Self {
         self.z = Some(axis);
         self
-    }
-
-    /// Makes it one of several small ones that follow each other.
-    pub fn small(self) -> Self {
-        Plot { is_small: true, ..self }
     }
 
     /// Adds a series.
@@ -133,13 +120,12 @@ impl Plot {
         (!self.series.is_empty()).then_some(self)
     }
 
-    pub(crate) fn has(&self, kind: Kind) -> bool {
+    fn has(&self, kind: Kind) -> bool {
         self.series.iter().any(|series| series.kind == kind)
     }
 
-    /// Whether it needs three dimensions, and so WebGL.
-    pub fn is_spatial(&self) -> bool {
-        self.has(Kind::Surface)
+    fn unit_of_z(&self) -> &str {
+        self.z.as_ref().unwrap_or(&self.y).unit()
     }
 }
 
@@ -209,14 +195,9 @@ impl Series {
         Series { name: name.into(), kind: Kind::Bars, labels, y, ..Series::default() }
     }
 
-    /// Values over a grid, a row for each y: as a surface or as a map.
-    pub fn grid(
-        kind: Kind,
-        name: impl Into<String>,
-        [x, y]: [Vec<f64>; 2],
-        z: Vec<Vec<f64>>,
-    ) -> Self {
-        Series { name: name.into(), kind, x, y, z, ..Series::default() }
+    /// Values over a grid, a row for each y.
+    pub fn map(name: impl Into<String>, [x, y]: [Vec<f64>; 2], z: Vec<Vec<f64>>) -> Self {
+        Series { name: name.into(), kind: Kind::Map, x, y, z, ..Series::default() }
     }
 
     /// The same with these values and their intervals.

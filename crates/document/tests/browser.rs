@@ -11,12 +11,10 @@ use std::path::{Path, PathBuf};
 
 use browser::Browser;
 use cowlab_document::{Document, html};
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 
-const READY: &str = "document.documentElement?.dataset.plots === 'drawn'";
-const WEBGL: [&str; 2] = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"];
-const NO_WEBGL: [&str; 1] = ["--disable-3d-apis"];
+const READY: &str = "document.readyState === 'complete'";
 
 fn page(folder: &TempDir, document: &Document) -> PathBuf {
     let path = folder.path().join("report.html");
@@ -24,9 +22,12 @@ fn page(folder: &TempDir, document: &Document) -> PathBuf {
     path
 }
 
-/// Plots that show data: an SVG with traces, or a canvas of WebGL's.
-const DRAWN: &str = "[...document.querySelectorAll('.js-plotly-plot')].filter(plot => \
-    plot.querySelector('.trace, .hm, .heatmaplayer image, .bars, .boxlayer path, .gl-container canvas')).length";
+/// Plots that show data: marks with a size, within the plot's frame.
+const DRAWN: &str = "[...document.querySelectorAll('figure.plot')].filter(figure => { \
+    const frame = figure.querySelector('.plot-frame').getBoundingClientRect(); \
+    const marks = [...figure.querySelectorAll('.area [data-t]')].map(mark => mark.getBoundingClientRect()); \
+    return marks.length > 3 && marks.every(mark => mark.width > 0 && mark.left >= frame.left - 1 && mark.right <= frame.right + 1 \
+        && mark.top >= frame.top && mark.bottom <= frame.bottom); }).length";
 
 fn check(browser: &mut Browser, page: &Path, plots: usize, what: &str) {
     assert_eq!(browser.complaints(), [""; 0], "{what}");
@@ -42,71 +43,59 @@ fn every_plot_is_drawn_in_each_theme_and_width() {
     let plots = document.plots().count();
     let folder = TempDir::new().expect("a temporary folder");
     let page = page(&folder, &document);
-    let mut browser = Browser::start(&WEBGL);
+    let mut browser = Browser::start(&[]);
     let views =
         [("light", 1280, "light.png"), ("dark", 1280, "dark.png"), ("light", 375, "phone.png")];
     for (scheme, width, name) in views {
         browser.emulate(width, 900, scheme);
         browser.open(&page, READY);
         check(&mut browser, &page, plots, name);
-        assert_eq!(
-            browser.eval("document.querySelectorAll('.gl-container canvas').length > 0"),
-            json!(true)
-        );
         browser.screenshot(name, true);
     }
 
-    // Narrowed and darkened while open; paper is light whatever the screen is.
-    browser.emulate(1280, 900, "light");
-    browser.open(&page, READY);
-    browser.emulate(375, 900, "dark");
-    let ink = "document.querySelector('.xtitle').style.fill";
-    wait(&mut browser, &format!("{ink} === 'rgb(230, 232, 235)'"));
-    wait(&mut browser, "document.documentElement.scrollWidth <= innerWidth");
-    check(&mut browser, &page, plots, "changed while open");
-    browser.eval("dispatchEvent(new Event('beforeprint'))");
-    assert_eq!(browser.eval(ink), json!("rgb(31, 35, 40)"));
-    assert_eq!(
-        browser.eval("document.querySelector('.main-svg').getAttribute('width')"),
-        json!("660")
-    );
-    browser.eval("dispatchEvent(new Event('afterprint'))");
-    wait(&mut browser, &format!("{ink} === 'rgb(230, 232, 235)'"));
-    check(&mut browser, &page, plots, "after printing");
+    // Darkened while open; paper is light whatever the screen is.
+    let ink = "getComputedStyle(document.querySelector('.key.c0')).color";
     browser.emulate(1280, 900, "dark");
     browser.open(&page, READY);
+    assert_eq!(browser.eval(ink), json!("rgb(86, 180, 233)"));
+    browser.emulate(375, 900, "light");
+    assert_eq!(browser.eval(ink), json!("rgb(0, 114, 178)"));
+    check(&mut browser, &page, plots, "changed while open");
+    browser.emulate(1280, 900, "dark");
     browser.screenshot("print.pdf", true);
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
 #[test]
-fn without_webgl_surfaces_are_flat_and_say_so() {
-    let document = gallery::document();
-    let folder = TempDir::new().expect("a temporary folder");
-    let page = page(&folder, &document);
-    let mut browser = Browser::start(&NO_WEBGL);
-    browser.emulate(1280, 900, "light");
-    browser.open(&page, READY);
-    check(&mut browser, &page, document.plots().count(), "without WebGL");
-    let said = browser.eval("document.querySelector('#cost-surface .plot-status').innerText");
-    assert!(said.as_str().is_some_and(|words| words.contains("no WebGL")), "{said}");
-    browser.eval("document.querySelector('#cost-surface').scrollIntoView()");
-    browser.screenshot("no-webgl.png", true);
-}
-
-#[test]
-fn an_old_browser_gets_a_sentence() {
+fn the_pointer_is_shown_the_nearest_figures() {
     let folder = TempDir::new().expect("a temporary folder");
     let page = page(&folder, &gallery::document());
-    let mut browser = Browser::start(&NO_WEBGL);
-    let source = json!({ "source": "delete window.DecompressionStream" });
-    browser.call("Page.addScriptToEvaluateOnNewDocument", source);
-    browser.open(
-        &page,
-        "document.querySelector('.plot-status')?.innerText.includes('DecompressionStream')",
+    let mut browser = Browser::start(&[]);
+    browser.emulate(1280, 900, "light");
+    browser.open(&page, READY);
+    let point = |plot: &str, away: u32| {
+        format!(
+            "(() => {{ const mark = document.querySelector('#{plot} [data-t]'); mark.scrollIntoView({{ block: 'center' }}); \
+             const box = mark.getBoundingClientRect(); \
+             const at = {{ clientX: box.left + box.width / 2 + {away}, clientY: box.top + box.height / 2, bubbles: true }}; \
+             mark.closest('svg').dispatchEvent(new PointerEvent('pointermove', at)); \
+             const tip = document.querySelector('.tip'); return tip.hidden ? null : tip.innerText; }})()"
+        )
+    };
+    let shown = browser.eval(&point("steps", 5));
+    assert_eq!(shown, json!("Measured\nTime: 520 ns (505 to 540)\nTrap"));
+    let shown = browser.eval(&point("saving", 0));
+    assert!(
+        shown.as_str().is_some_and(|text| text.starts_with("none\nsingle\nTime saved: ")),
+        "{shown}"
     );
+    let far = browser.eval(
+        "(() => { const at = { clientX: 5, clientY: 5, bubbles: true }; \
+         document.body.dispatchEvent(new PointerEvent('pointermove', at)); \
+         return document.querySelector('.tip').hidden; })()",
+    );
+    assert_eq!(far, json!(true));
     assert_eq!(browser.complaints(), [""; 0]);
-    assert_eq!(browser.eval(DRAWN), json!(0));
 }
 
 #[test]
@@ -116,22 +105,11 @@ fn complaints_and_requests_would_be_seen() {
     let bad = "<script>console.error('one'); setTimeout(() => { throw new Error('two') })</script>\
                <img src=other.png><p id=end>";
     fs::write(&page, bad).expect("writing the page");
-    let mut browser = Browser::start(&NO_WEBGL);
+    let mut browser = Browser::start(&[]);
     browser.open(&page, "document.readyState === 'complete'");
     let complaints = browser.complaints().join(" ");
     for word in ["one", "two", "ERR_FILE_NOT_FOUND"] {
         assert!(complaints.contains(word), "{word}: {complaints}");
     }
     assert_eq!(browser.requests(&page).len(), 1);
-}
-
-fn wait(browser: &mut Browser, condition: &str) -> Value {
-    let poll = format!(
-        "new Promise(done => {{ const start = Date.now(); (function look() {{ \
-         if ({condition}) done(true); else if (Date.now() - start > 20000) done(false); \
-         else setTimeout(look, 50); }})(); }})"
-    );
-    let met = browser.eval(&poll);
-    assert_eq!(met, json!(true), "{condition}");
-    met
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Units, statistics and the cost model. No I/O and no unsafe code.
 
+#![warn(missing_docs)]
+
 pub mod advice;
 pub mod application;
 pub mod cost;

@@ -2,6 +2,8 @@
 //! The vocabulary: each bench's parameters and metrics, and their names in samples, on the command
 //! line, in probes and in the documentation, each declared once. No I/O.
 
+#![warn(missing_docs)]
+
 mod bench;
 pub mod blame;
 pub mod calibrate;

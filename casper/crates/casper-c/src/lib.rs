@@ -2,7 +2,7 @@
 //! The C side of reading traces: casper/libcasper/include/casper_read.h, which says what each function
 //! does. A panic does not leave it.
 #![allow(unsafe_code)]
-#![allow(missing_docs, clippy::missing_safety_doc)] // casper_read.h is their documentation
+#![allow(clippy::missing_safety_doc)] // casper_read.h is their documentation
 
 mod handle;
 

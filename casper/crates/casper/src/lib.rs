@@ -4,6 +4,8 @@
 //! After Barkley and Schimmel 1988. `casper/include/cowlab/record.h` defines every layout; [`record`] is
 //! made from it.
 
+#![warn(missing_docs)]
+
 pub mod compose;
 pub mod meta;
 pub mod profile;

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A document with every kind of block, its figures computed, not measured.
 
-use cowlab_document::{
-    Axis, Block, Cell, Column, Document, Finding, Kind, Plot, Section, Series, Table,
-};
+use cowlab_document::{Axis, Block, Cell, Column, Document, Finding, Plot, Section, Series, Table};
 use cowlab_model::Estimate;
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -199,8 +197,7 @@ fn model() -> Vec<Block> {
         Axis::linear("Written", "fraction"),
     )
     .z(Axis::log("Time", "ns"))
-    .caption("Drag to turn it.")
-    .with(Series::grid(Kind::Surface, "Model", [sizes.clone(), fractions.clone()], z));
+    .with(Series::map("Model", [sizes.clone(), fractions.clone()], z));
     let policies = ["none", "precopy", "batch of 16", "THP"];
     let workloads = ["single", "sequential", "random", "Zipf 0.99"];
     let saving =
@@ -216,8 +213,7 @@ fn model() -> Vec<Block> {
     .with(Series {
         labels: policies.map(String::from).into(),
         y_labels: workloads.map(String::from).into(),
-        ..Series::grid(
-            Kind::Map,
+        ..Series::map(
             "Saving",
             [places(), places()],
             (0..4).map(|w| (0..4).map(|p| saving(p, w)).collect()).collect(),

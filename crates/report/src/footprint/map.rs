@@ -5,7 +5,7 @@ use cowlab_analysis::samples::Samples;
 use cowlab_schema::footprint::{MAPPING, REGION, WRITE_FRACTION};
 
 use super::Row;
-use crate::document::{Axis, Kind, Plot, Series};
+use crate::document::{Axis, Plot, Series};
 
 /// Programs that get a map.
 const MOST_MAPS: usize = 4;
@@ -38,7 +38,7 @@ fn plot(row: &Row, samples: &Samples) -> Option<Plot> {
     let z: Vec<Vec<f64>> = shares.chunks(ROW).map(<[f64]>::to_vec).collect();
     let places = (0..ROW.min(shares.len())).map(|place| place as f64).collect();
     let lines = (0..z.len()).map(|line| (line * ROW) as f64).collect();
-    let series = Series::grid(Kind::Map, row.name(), [places, lines], z);
+    let series = Series::map(row.name(), [places, lines], z);
     let plot = Plot::new(
         "footprint-map",
         format!("Where {} wrote", row.name()),

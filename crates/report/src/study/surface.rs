@@ -6,7 +6,7 @@ use cowlab_analysis::study::sweep::FRACTIONS;
 use cowlab_analysis::study::sweep::{self as lines, document_case};
 use cowlab_schema::fork_sweep::{self, HEAP_BYTES, OUTSIDE_REAL_NS, WRITE_FRACTION};
 
-use crate::document::{Axis, Block, Kind, Plot, Series};
+use crate::document::{Axis, Block, Plot, Series};
 use crate::fmt::{self, heap_size};
 use crate::study::not_available;
 
@@ -23,24 +23,17 @@ pub(super) fn blocks(study: &Study) -> Vec<Block> {
     match thousand {
         Some(z) => {
             let title = "Figure 3: real time of 1000 forks over memory and write fraction";
-            blocks.push(Block::Plot(
-                plot(Kind::Surface, "figure-3", title, &heaps, z.clone()).caption(
-                    "Memory grows by the square root of ten from step to step, as in the document. \
-                 The time follows the product of memory and fraction. The view can be turned.",
-                ),
-            ));
-            let title = "Figure 3 as a map";
-            blocks.push(Block::Plot(
-                plot(Kind::Map, "figure-3-map", title, &heaps, z)
-                    .caption("The same figures, each readable."),
-            ));
+            blocks.push(Block::Plot(plot("figure-3", title, &heaps, z).caption(
+                "Memory grows by the square root of ten from step to step, as in the document. \
+                 The time follows the product of memory and fraction.",
+            )));
         }
         None => blocks.push(not_available(study, "Figure 3", &["fork-sweep"], NEEDS)),
     }
     match one {
         Some(z) => {
             let title = "Figure 4: the same with a single fork, timed from outside";
-            blocks.push(Block::Plot(plot(Kind::Surface, "figure-4", title, &heaps, z).caption(
+            blocks.push(Block::Plot(plot("figure-4", title, &heaps, z).caption(
                 "The document's point: with one fork the start of the program and chance are a \
                  large part of what the shell's clock sees. Here the program also fills its heap \
                  before it forks, which the time from outside holds as well.",
@@ -62,13 +55,11 @@ fn grid(heaps: &[u64], at: impl Fn(u64, f64) -> Option<f64>) -> Option<Vec<Vec<f
     rows.iter().flatten().any(|v| v.is_finite()).then_some(rows)
 }
 
-fn plot(kind: Kind, id: &str, title: &str, heaps: &[u64], z: Vec<Vec<f64>>) -> Plot {
+fn plot(id: &str, title: &str, heaps: &[u64], z: Vec<Vec<f64>>) -> Plot {
     let (x, y) = (Axis::log("Memory", "bytes"), Axis::linear("Write fraction", "fraction"));
     let at = heaps.iter().map(|heap| *heap as f64).collect();
-    let mut series = Series::grid(kind, "Real time", [at, FRACTIONS.to_vec()], z);
-    if kind == Kind::Map {
-        series.labels = heaps.iter().map(|heap| heap_size(*heap)).collect();
-        series.y_labels = FRACTIONS.iter().map(|f| fmt::tick(*f, "")).collect();
-    }
+    let mut series = Series::map("Real time", [at, FRACTIONS.to_vec()], z);
+    series.labels = heaps.iter().map(|heap| heap_size(*heap)).collect();
+    series.y_labels = FRACTIONS.iter().map(|f| fmt::tick(*f, "")).collect();
     Plot::new(id, title, x, y).z(Axis::linear("Real time", "ns")).with(series)
 }
