@@ -26,7 +26,6 @@ pub struct Subject {
     pub program: String,
     pub span: Between,
     pub writer: Writer,
-    /// How the writes were seen.
     pub method: Method,
 }
 
@@ -40,7 +39,6 @@ impl Subject {
         })
     }
 
-    /// The rows of this subject.
     fn rows<'a>(&self, samples: &Samples<'a>) -> Samples<'a> {
         let of_program = samples.with(PROGRAM, &self.program).with(SPAN, self.span);
         of_program.with(WRITER, self.writer).with(METHOD, self.method)
@@ -54,7 +52,6 @@ impl Subject {
         all.first(metric).map(|value| if is_sum { value / spans } else { value })
     }
 
-    /// Spans that it rests on.
     pub fn spans(&self, samples: &Samples) -> u64 {
         let all = self.rows(samples).with(MAPPING, Mapping::All).without(REGION);
         all.first(SPANS).unwrap_or(1.0).max(1.0) as u64
@@ -127,7 +124,6 @@ impl Unjudged {
         profile.written.saturating_add(self.pages).min(profile.pages)
     }
 
-    /// What to say of it.
     pub fn notes(&self, profile: &ApplicationProfile) -> Vec<String> {
         let mut notes = Vec::new();
         if self.pages > 0 {

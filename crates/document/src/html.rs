@@ -15,7 +15,6 @@ const JS: &str = include_str!("../assets/report.js");
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                       img-src data:; base-uri 'none'; form-action 'none'";
 
-/// The whole page.
 pub fn render(document: &Document) -> String {
     let has_plots = document.plots().next().is_some();
     let page = html! {

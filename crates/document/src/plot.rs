@@ -9,26 +9,20 @@ mod draw;
 
 pub(crate) use draw::{chart, symbols};
 
-/// A plot.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Plot {
-    /// Anchor, unique in the document.
     pub id: String,
     /// The heading: what is seen, as a sentence if there is one.
     pub title: String,
     /// How to read it; markup as in [`Block::Text`](crate::document::Block::Text).
     pub caption: String,
-    /// The horizontal axis.
     pub x: Axis,
-    /// The vertical axis.
     pub y: Axis,
-    /// The value of a map.
     pub z: Option<Axis>,
     /// What is drawn, later ones on top. Series of one name share a colour and a legend entry.
     pub series: Vec<Series>,
 }
 
-/// An axis.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Axis {
     /// What it shows, without the unit.
@@ -39,11 +33,9 @@ pub struct Axis {
     pub log: bool,
 }
 
-/// How a series is drawn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Measured points.
     #[default]
     Points,
     /// A line, for a model or a guide.
@@ -54,7 +46,6 @@ pub enum Kind {
     Diagonal,
     /// A cumulative distribution: the fraction y, from 0 to 1, of samples is at most x.
     Cdf,
-    /// A bar for each label.
     Bars,
     /// A grid of coloured cells; needs [`Plot::z`].
     Map,
@@ -63,9 +54,7 @@ pub enum Kind {
 /// Something drawn in a plot. What its kind does not have is empty.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Series {
-    /// Legend entry.
     pub name: String,
-    /// How it is drawn.
     pub kind: Kind,
     /// Positions, of a grid as well.
     pub x: Vec<f64>,
@@ -73,7 +62,6 @@ pub struct Series {
     pub y: Vec<f64>,
     /// Lower ends of the values' intervals, where they are known.
     pub low: Vec<f64>,
-    /// Upper ends of the intervals.
     pub high: Vec<f64>,
     /// Values over a grid, a row for each y.
     pub z: Vec<Vec<f64>>,
@@ -90,7 +78,6 @@ impl Plot {
         Plot { id: id.into(), title: title.into(), x, y, ..Self::default() }
     }
 
-    /// Sets how to read it.
     pub fn caption(mut self, caption: impl Into<String>) -> Self {
         self.caption = caption.into();
         self
@@ -102,7 +89,6 @@ impl Plot {
         self
     }
 
-    /// Adds a series.
     pub fn with(mut self, series: Series) -> Self {
         self.series.push(series);
         self
@@ -162,7 +148,6 @@ impl Series {
         Series::of(Kind::Points, name, points)
     }
 
-    /// Points with intervals.
     pub fn estimates(
         name: impl Into<String>,
         points: impl IntoIterator<Item = (f64, Estimate)>,
@@ -180,7 +165,6 @@ impl Series {
         Series::of(if dashed { Kind::Dashed } else { Kind::Line }, name, points)
     }
 
-    /// The line y = x.
     pub fn diagonal(name: impl Into<String>) -> Self {
         Series::of(Kind::Diagonal, name, [])
     }
@@ -190,7 +174,6 @@ impl Series {
         Series::of(Kind::Cdf, name, points)
     }
 
-    /// A bar for each label.
     pub fn bars(name: impl Into<String>, labels: Vec<String>, y: Vec<f64>) -> Self {
         Series { name: name.into(), kind: Kind::Bars, labels, y, ..Series::default() }
     }

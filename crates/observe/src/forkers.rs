@@ -9,14 +9,10 @@ use cowlab_machine::{ProcessError, status};
 use crate::watch::Wanted;
 use cowlab_machine::process::target::{Image, Target};
 
-/// A process at that moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Process {
-    /// Its pid.
     pub pid: i32,
-    /// Its name.
     pub name: String,
-    /// Its parent's pid.
     pub parent: i32,
     /// Whether a child of its has ended and was waited for.
     pub has_reaped: bool,
@@ -33,7 +29,6 @@ pub struct Process {
 /// A process that has, or had, children of its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Forker {
-    /// The process.
     pub process: Process,
     /// Living children that run on as they were forked, and share its memory. Of those that may not be
     /// looked at, the ones with its name.

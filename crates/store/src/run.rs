@@ -31,7 +31,6 @@ pub struct RunInfo {
     pub name: String,
     /// The command line, without secrets as far as they can be told.
     pub command: Vec<String>,
-    /// Version of cowlab.
     pub version: String,
     /// Seed of every random choice in the run.
     pub seed: u64,
@@ -47,7 +46,6 @@ pub struct RunInfo {
 }
 
 impl RunInfo {
-    /// A run that begins now.
     pub fn begin(name: &str, seed: u64, environment: Environment) -> Self {
         RunInfo {
             format: FORMAT,
@@ -81,12 +79,10 @@ pub fn parse<T: DeserializeOwned>(text: &str, path: &Path) -> Result<T> {
     serde_json::from_str(text).with_context(foreign)
 }
 
-/// A run in memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     /// Everything but the samples.
     pub info: RunInfo,
-    /// Every raw figure.
     pub samples: Vec<Sample>,
 }
 

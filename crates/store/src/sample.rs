@@ -8,12 +8,10 @@ use serde::{Deserialize, Serialize};
 /// One line of `samples.ndjson.gz`, and one element of `samples` in `--json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Index into the run's environments.
     #[serde(default)]
     pub environment: u32,
     /// The benchmark: `fork-sweep`, `cow-faults`, …
     pub bench: String,
-    /// What was asked of it.
     pub params: Params,
     /// What was measured; its last word is the unit.
     pub metric: String,
@@ -66,8 +64,6 @@ impl Sample {
 /// Something that could not be measured, and why. Absent figures are never 0.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Missing {
-    /// The benchmark or metric.
     pub metric: String,
-    /// Why, and what would help.
     pub reason: String,
 }

@@ -12,7 +12,6 @@ use flate2::write::GzEncoder;
 use crate::file::{damaged, lines};
 use crate::{Sample, open_regular};
 
-/// The file of a run.
 pub(crate) const SAMPLES_FILE: &str = "samples.ndjson.gz";
 
 /// What a file may hold once it is unpacked: a few bytes of gzip can stand for many.

@@ -77,7 +77,6 @@ struct Explained {
     is_quick: bool,
 }
 
-/// Run the verb.
 pub fn run(json: bool, args: &ExplainArgs) -> Result<()> {
     if args.html.is_some() && args.targets.len() > 1 {
         bail!(WrongUsage("--html takes one target: run explain once for each".to_owned()));

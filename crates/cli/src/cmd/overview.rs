@@ -36,7 +36,6 @@ const FAMILY_NS_PER_PAGE: u64 = 400;
 const LOOKED_BY: Duration = Duration::from_millis(200);
 /// As many are looked at, by what they would cost at most.
 const LOOKED_AT: usize = 20;
-/// As many are shown.
 const SHOWN: usize = 10;
 
 /// How a program forks, as far as it shows.
@@ -51,7 +50,6 @@ enum How {
     Programs,
 }
 
-/// A program that forks.
 #[derive(Debug, Clone, Serialize)]
 struct Program {
     pid: i32,
@@ -105,7 +103,6 @@ struct OverviewSummary {
     commands: Vec<Next>,
 }
 
-/// Run it.
 pub fn run(json: bool) -> Result<()> {
     let begin = Instant::now();
     // A look at a family keeps some files of each worker open.
@@ -319,7 +316,6 @@ impl Program {
         self.how == How::Workers && self.may_look && self.own_bytes.is_none()
     }
 
-    /// Processes that it stands for.
     fn count(&self) -> usize {
         1 + self.alike.len()
     }

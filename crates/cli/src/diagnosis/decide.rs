@@ -25,19 +25,14 @@ const LONG_STOP_NS: f64 = 500_000.0;
 pub enum Source {
     /// Seen while the program was watched.
     Measured,
-    /// The server says it.
     Asked,
     /// What its living children have to themselves.
     Children,
-    /// Predicted by this machine's profile.
     Calibrated,
-    /// Predicted by usual costs.
     Usual,
-    /// A guess.
     Assumed,
 }
 
-/// A figure, and where it is from.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Amount {
     pub value: f64,

@@ -30,7 +30,6 @@ pub struct TargetFacts {
     pub own_bytes: Vec<u64>,
     /// How many of the children run on as they were forked.
     pub forked: usize,
-    /// Why it cannot be tended.
     pub no_tend: Option<String>,
     /// Where it listens, if it is a server whose title says so.
     pub server_address: Option<String>,

@@ -21,7 +21,6 @@ use crate::{output, signals};
 /// So many children have ended of a program that forks all the time: fewer say little.
 const LEAST_ENDED: usize = 5;
 
-/// Forks that were seen.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Forks {
     /// For so long it was watched.

@@ -10,7 +10,6 @@ use serde::Serialize;
 use super::{Amount, Costs, Source};
 use crate::profile_file::USUAL_COSTS;
 
-/// A finding in words.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Worded {
     pub level: Level,
@@ -256,7 +255,6 @@ fn available(room: &Room) -> String {
     format!("{} are available ({})", bytes(room.free_bytes), limit(room))
 }
 
-/// What sets the room.
 fn limit(room: &Room) -> String {
     match (&room.cgroup_file, room.swap_bytes) {
         (Some(file), _) => format!("below {file}"),
@@ -265,7 +263,6 @@ fn limit(room: &Room) -> String {
     }
 }
 
-/// Who says a figure.
 pub fn by(source: Source) -> &'static str {
     match source {
         Source::Measured => "what was just measured",
@@ -324,7 +321,6 @@ pub fn verdict(name: &str, pid: i32, verdict: &Verdict, copies_by: Source) -> St
     }
 }
 
-/// A stop, with where it is from.
 pub fn stop(stop: &Amount) -> String {
     let [value, low, high] = [stop.value, stop.low, stop.high].map(time);
     match stop.source {

@@ -14,7 +14,6 @@ const MOST_NAMES: usize = 8;
 pub(super) struct Scale {
     /// The title, with the part of the unit that ticks do not carry.
     pub(super) title: String,
-    /// Positions with their texts.
     pub(super) ticks: Vec<(f64, String)>,
     name: String,
     unit: String,
@@ -86,7 +85,6 @@ impl Scale {
         share.is_finite().then(|| (share * 10_000.0).round() / 100.0)
     }
 
-    /// Its ends.
     pub(super) fn ends(&self) -> [f64; 2] {
         [self.low, self.high]
     }

@@ -8,7 +8,6 @@ use super::axis::Scale;
 use super::{Kind, Plot, Series};
 use crate::fmt;
 
-/// Colours and symbols.
 const STYLES: usize = 7;
 const DASHES: usize = 4;
 /// Above this many points, markers shrink so that they do not cover each other.

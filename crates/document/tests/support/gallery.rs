@@ -6,7 +6,6 @@ use cowlab_model::Estimate;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// The document.
 pub(crate) fn document() -> Document {
     let mut document = Document::new(
         "What fork and copy-on-write cost on this machine",

@@ -7,7 +7,6 @@ use cowlab_schema::footprint::{MAPPING, REGION, WRITE_FRACTION};
 use super::Row;
 use crate::document::{Axis, Plot, Series};
 
-/// Programs that get a map.
 const MOST_MAPS: usize = 4;
 /// Regions of one row of a map: 128 MB.
 const ROW: usize = 64;

@@ -18,7 +18,6 @@ use crate::diagnosis::{Copies, Costs, Forks, Source, choices, trigger, words};
 
 /// Places in the code that are named.
 const PLACES: usize = 3;
-/// A stop that nobody notices.
 const SHORT_NS: f64 = 1e6;
 
 /// All of it; with drawings for a page, without for a terminal.
@@ -206,7 +205,6 @@ fn to_do(subject: &Explained) -> String {
     )
 }
 
-/// Everything that was looked at.
 fn findings(subject: &Explained) -> Vec<Block> {
     let (verdict, by) = (&subject.diagnosis.verdict, subject.diagnosis.copied_bytes.source);
     let findings: Vec<_> = verdict.findings.iter().map(|one| words::worded(one, by)).collect();
