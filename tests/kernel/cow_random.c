@@ -9,6 +9,9 @@
  * common. A child takes over a copy of its parent's model, and then both go their own ways; at its
  * end, and now and then, a process checks all that it has.
  *
+ * Files and shared memory come and go in the memory under test and right beside it. They are never
+ * written to, so a model of their own is not needed: what is unmapped must be gone.
+ *
  * Threads write while the process forks. Their child may see an old or a new word in each place,
  * and nothing else; the parent must see all that they wrote.
  *
@@ -26,6 +29,7 @@
 #include "settings.h"
 
 #define THREADS 3
+#define COMPACT SYSCTL "compact_memory"
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
@@ -91,6 +95,96 @@ static void map_some(void)
 	map_again(page, count);
 }
 
+/* A file and shared memory, of the same pages, that nobody may write to. */
+static int files[2] = { -1, -1 };
+
+static void make_files(void)
+{
+	char path[] = "/tmp/cow_randomXXXXXX", reopened[32];
+
+	for (int i = 0; i < 2; i++) {
+		int fd = i ? memfd_create("cow_random", 0) : mkstemp(path);
+
+		if (fd < 0)
+			die(path);
+		for (size_t page = 0; page < FILE_PAGES; page++) {
+			uint64_t words[WORDS];
+
+			for (size_t word = 0; word < WORDS; word++)
+				words[word] = word_of(file_generation(page), word);
+			if (write(fd, words, sizeof(words)) != sizeof(words))
+				die(path);
+		}
+		snprintf(reopened, sizeof(reopened), "/proc/self/fd/%d", fd);
+		files[i] = open(reopened, O_RDONLY);
+		if (files[i] < 0)
+			die(reopened);
+		close(fd);
+	}
+	unlink(path);
+}
+
+/* Private ones are written to like all other memory; shared ones cannot be. */
+static void map_file(void)
+{
+	size_t count, page = range(&count), first = below(FILE_PAGES);
+	bool is_shared = below(2);
+
+	if (count > FILE_PAGES - first)
+		count = FILE_PAGES - first;
+	if (mmap(address(page), count * PAGE_BYTES, PROT_READ | (is_shared ? 0 : PROT_WRITE),
+		 (is_shared ? MAP_SHARED : MAP_PRIVATE) | MAP_FIXED, files[below(2)],
+		 (off_t)(first * PAGE_BYTES)) == MAP_FAILED)
+		fail("mmap of a file: %s", strerror(errno));
+	for (size_t i = 0; i < count; i++)
+		model[page + i] = (struct page){
+			.generation = file_generation(first + i),
+			.file = file_generation(first + i),
+			.mapped = true,
+			.writable = !is_shared,
+		};
+	/* Read only, so that the file's own pages are mapped. */
+	for (size_t i = 0; i < count; i++)
+		check_page(page + i, "who maps a file");
+}
+
+/* Whether a page of [page, page + count) is a file's. */
+static bool any_file(size_t page, size_t count)
+{
+	for (size_t i = page; i < page + count; i++)
+		if (model[i].file)
+			return true;
+	return false;
+}
+
+/* A file right before or behind the memory under test, and then zeros in its place. */
+static void beside(void)
+{
+	size_t count = below(FILE_PAGES) + 1, bytes = count * PAGE_BYTES;
+	char *at = below(2) ? memory - bytes : memory + PAGES * PAGE_BYTES;
+	const uint64_t *words;
+
+	if (mmap(at, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, files[below(2)], 0) == MAP_FAILED)
+		fail("mmap of a file: %s", strerror(errno));
+	for (size_t i = 0; i < count; i++) {
+		words = (const uint64_t *)(at + i * PAGE_BYTES);
+		if (!holds(words, file_generation(i)))
+			fail("page %zu of a file holds 0x%llx", i, (unsigned long long)words[0]);
+	}
+	if (below(2))
+		munmap(at, bytes);
+	if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		 0) == MAP_FAILED)
+		fail("mmap: %s", strerror(errno));
+	for (size_t i = 0; i < count; i++) {
+		words = (const uint64_t *)(at + i * PAGE_BYTES);
+		if (!holds(words, 0))
+			fail("fresh page %zu beside the memory holds 0x%llx", i,
+			     (unsigned long long)words[0]);
+	}
+	munmap(at, bytes);
+}
+
 static void unmap(size_t page, size_t count)
 {
 	if (munmap(address(page), count * PAGE_BYTES))
@@ -135,7 +229,7 @@ static void protect(void)
 	size_t count, page = range(&count);
 	bool writable = below(3);
 
-	if (!all_mapped(page, count))
+	if (!all_mapped(page, count) || any_file(page, count))
 		return;
 	if (mprotect(address(page), count * PAGE_BYTES, PROT_READ | (writable ? PROT_WRITE : 0)))
 		fail("mprotect: %s", strerror(errno));
@@ -160,7 +254,7 @@ static void advise(void)
 	if (madvise(address(page), count * PAGE_BYTES, which) || which != MADV_DONTNEED)
 		return;
 	for (size_t i = page; i < page + count; i++) {
-		model[i].generation = 0;
+		model[i].generation = model[i].file;
 		model[i].freed = false;
 	}
 }
@@ -173,7 +267,7 @@ static void give_up(void)
 {
 	size_t count, page = range(&count);
 
-	if (depth || !all_mapped(page, count))
+	if (depth || !all_mapped(page, count) || any_file(page, count))
 		return;
 	if (madvise(address(page), count * PAGE_BYTES, MADV_FREE))
 		return;
@@ -252,7 +346,9 @@ static void fork_some(void)
 		reap(child);
 	for (long i = (long)below(12); i && !shared->stop; i--) {
 		/* No more children now: they would use this child's model. */
-		if (below(2))
+		if (!below(6))
+			beside();
+		else if (below(2))
 			write_dense();
 		else
 			write_some();
@@ -328,6 +424,8 @@ static const struct {
 	{ "fork", fork_some, 8 },
 	{ "fork_among_threads", fork_among_threads, 3 },
 	{ "map", map_some, 1 },
+	{ "map_file", map_file, 3 },
+	{ "beside", beside, 3 },
 	{ "unmap", unmap_some, 3 },
 	{ "move", move, 3 },
 	{ "protect", protect, 4 },
@@ -355,15 +453,10 @@ static void live(long count)
 
 static void family_life(uint64_t seed)
 {
-	char *reserved =
-		mmap(NULL, 3 * PAGES * PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (reserved == MAP_FAILED)
-		fail("mmap: %s", strerror(errno));
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	random_state = seed;
-	/* Nobody else may map something in the holes: the rest stays reserved. */
-	memory = reserved + PAGES * PAGE_BYTES;
+	/* Half a page table from its start, where nobody else maps anything in it or beside it. */
+	memory = (char *)(1UL << 38) + 256 * PAGE_BYTES;
 	model = shared->models[family][0];
 	map_again(0, PAGES);
 	while (!shared->stop) {
@@ -390,6 +483,9 @@ static void change_policy(void)
 		set("cow_defer_delay_ms", delays[below(3)]);
 		set("cow_defer", below(3) ? 2 : 0);
 	}
+	/* Pages that migrate while they are copied. */
+	if (!below(4))
+		put(COMPACT, "1");
 	set("cow_precopy_order", orders[below(5)]);
 	switch (below(has_setting("cow_region_kb") ? 6 : 2)) {
 	case 0:
@@ -440,6 +536,7 @@ int main(int argc, char **argv)
 		perror("cow_random: mmap");
 		return 1;
 	}
+	make_files();
 	remember_settings();
 	policies = has_setting("cow_precopy");
 	random_state = seed;

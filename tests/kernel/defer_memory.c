@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 /*
  * defer_memory: deferred page tables (vm.cow_defer) and a memory cgroup at its limit. A child in
- * the full cgroup survives its parent's writes. A parent and child that the OOM killer chooses both
- * exit: no task waits for memory while it holds a lock that they need in order to exit.
+ * the full cgroup survives its parent's writes. A parent in it makes room like anybody else: all
+ * page tables are charged to the cgroup. A parent and child that the OOM killer chooses both exit:
+ * no task waits for memory while it holds a lock that they need in order to exit.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -18,6 +19,8 @@
 #define GROUP CGROUPS "defer_memory/"
 #define TABLE (2UL << 20)
 #define TABLES 64
+#define MANY 256 /* page tables: more than CPUs charge in advance */
+#define OTHERS 4
 #define ROUNDS 10
 
 static char *heap;
@@ -68,14 +71,14 @@ static void hear(int fd)
 static void child_at_limit(void)
 {
 	int to_child[2], to_parent[2], status;
-	char current[40];
+	char current[40], *whole;
 	pid_t child;
 
 	if (pipe(to_child) || pipe(to_parent))
 		die("pipe");
 	set("cow_defer_delay_ms", 10000);
-	heap = map((TABLES + 1) * TABLE);
-	heap += TABLE - (uintptr_t)heap % TABLE;
+	whole = map((TABLES + 1) * TABLE);
+	heap = whole + TABLE - (uintptr_t)whole % TABLE;
 	for (size_t table = 0; table < TABLES; table++)
 		heap[table * TABLE] = 1;
 	child = fork();
@@ -101,7 +104,85 @@ static void child_at_limit(void)
 	limit_group("max");
 	tell(to_child[1]);
 	waitpid(child, &status, 0);
+	munmap(whole, (TABLES + 1) * TABLE);
 	check(!status && !killed(), "a child in a full group keeps what its parent overwrites");
+}
+
+static long page_tables(void)
+{
+	return figure(GROUP "memory.stat", "pagetables");
+}
+
+/* The parent's group has room for some of the page tables, and processes to end for more. */
+static void parent_at_limit(void)
+{
+	long before = killed(), copied, charged = 0;
+	int ready[2], status;
+	pid_t parent, others[OTHERS];
+
+	if (pipe(ready))
+		die("pipe");
+	limit_group("max");
+	/* More than one, since the first one's memory comes back late. */
+	for (int i = 0; i < OTHERS; i++) {
+		others[i] = fork();
+		if (others[i] == 0) {
+			enter_group();
+			put("/proc/self/oom_score_adj", "1000");
+			memset(map(TABLE), 1, TABLE);
+			tell(ready[1]);
+			for (;;)
+				pause();
+		}
+		hear(ready[0]);
+	}
+	parent = fork();
+	if (parent == 0) {
+		char limit[40];
+		pid_t child;
+
+		enter_group();
+		heap = map((MANY + 1) * TABLE);
+		heap += TABLE - (uintptr_t)heap % TABLE;
+		for (size_t table = 0; table < MANY; table++)
+			heap[table * TABLE] = 1;
+		child = fork();
+		if (child == 0) {
+			hear(ready[0]);
+			for (size_t table = 0; table < MANY; table++)
+				if (heap[table * TABLE] != 1)
+					_exit(1);
+			_exit(0);
+		}
+		copied = figure("/proc/cow_stats", "defer_by_parent");
+		charged = page_tables();
+		if (!get_text(GROUP "memory.current", limit, sizeof(limit)))
+			die(GROUP "memory.current");
+		snprintf(limit, sizeof(limit), "%ld", atol(limit) + MANY / 16 * 4096);
+		limit_group(limit);
+		/* Copies all page tables, and takes nothing else. */
+		if (mprotect(heap, MANY * TABLE, PROT_READ))
+			_exit(2);
+		limit_group("max");
+		copied = figure("/proc/cow_stats", "defer_by_parent") - copied;
+		/* Some of the others' are gone. */
+		charged = page_tables() - charged + OTHERS * 16 * 4096;
+		printf("# %ld page tables copied, %ld bytes more of them charged\n", copied,
+		       charged);
+		fflush(stdout);
+		tell(ready[1]);
+		waitpid(child, &status, 0);
+		_exit(status || copied < MANY || charged < MANY * 4096 ? 3 : 0);
+	}
+	waitpid(parent, &status, 0);
+	for (int i = 0; i < OTHERS; i++) {
+		kill(others[i], SIGKILL);
+		waitpid(others[i], NULL, 0);
+	}
+	if (status)
+		printf("# the parent ended with 0x%x, %ld killed\n", status, killed() - before);
+	check(!status && killed() > before,
+	      "a parent in a full group is charged for the page tables that it has copied");
 }
 
 /* Whether the group has nobody left, soon. */
@@ -176,10 +257,11 @@ int main(void)
 	put(CGROUPS "cgroup.subtree_control", "+memory");
 	if (mkdir(GROUP, 0755) && errno != EEXIST)
 		die(GROUP);
-	printf("KTAP version 1\n1..2\n");
-	child_at_limit();
-	limit_group("67108864"); /* 64 MiB: 32 and their page tables, and 48 */
 	put(GROUP "memory.swap.max", "0");
+	printf("KTAP version 1\n1..3\n");
+	child_at_limit();
+	parent_at_limit();
+	limit_group("67108864"); /* 64 MiB: 32 and their page tables, and 48 */
 	for (int round = 0; round < ROUNDS; round++) {
 		set("cow_defer_delay_ms", round % 3);
 		right += victims_end();

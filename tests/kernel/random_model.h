@@ -20,10 +20,12 @@
 #endif
 #define PAGES (PAGE_BYTES > 4096 ? 768 : 3072)
 #define WORDS (PAGE_BYTES / 8)
+#define FILE_PAGES 64
 
 struct page {
 	uint64_t generation; /* 0: zeros */
 	uint64_t before;     /* by threads: what it was before they wrote */
+	uint64_t file;	     /* the generation of the file's page that is mapped; 0: none */
 	bool mapped, writable;
 	bool freed; /* by MADV_FREE: may be zeros instead */
 };
@@ -74,6 +76,12 @@ static inline uint64_t word_of(uint64_t generation, size_t i)
 {
 	/* Some equal words in a row, so that compressed swap has something to compress. */
 	return generation ? (generation + ((uint64_t)(i / 8) << 48)) * 0x9e3779b97f4a7c15 : 0;
+}
+
+/* What page @i of the files holds: a generation that no write has. */
+static inline uint64_t file_generation(size_t i)
+{
+	return (1ULL << 40) + i;
 }
 
 static inline void fill(size_t page, uint64_t generation)
