@@ -413,7 +413,7 @@ mod tests {
         let redis = program(7, "redis-server", Some(1), 0);
         let told = next(Some(&redis), Some("redis://127.0.0.1:6379"), &[]);
         assert_eq!(told[0].command, "cowlab explain redis://127.0.0.1:6379");
-        assert_eq!(told[1].command, "cowlab advise redis://127.0.0.1:6379");
+        assert_eq!(told[1].command, "cowlab tend 7 --dry-run");
     }
 
     #[test]
