@@ -314,12 +314,7 @@ mod tests {
         // The first is bounded by pages, the second by addresses.
         let wanted = [
             ScanFilter { any_of: there, returned: there, ..ScanFilter::default() },
-            ScanFilter {
-                any_of: there,
-                all_of: category::PRESENT,
-                returned: there,
-                ..ScanFilter::default()
-            },
+            ScanFilter { any_of: there, all_of: category::PRESENT, returned: there },
         ];
         for wanted in wanted {
             let mut found: Vec<Region> = Vec::new();
