@@ -75,7 +75,7 @@ says_why() {
 	((status < 128)) || fail "$called: a signal ended it: $(seen)"
 	# What cannot be said is told by the status alone.
 	if [[ $status != 0 ]] && ! grep -q 'write(2, .*INJECTED' calls; then
-		[[ $(tail -n 1 err) == 'cowlab: '* ]] ||
+		[[ $(tail -n 1 err) == @(cowlab|casper-trace)': '* ]] ||
 			fail "$called: expected at last a line that says why, saw: $(seen) $(grep INJECTED calls)"
 	fi
 	[[ -z $(find made -name '.unfinished*' -o -name '*.part' -o -name '*.unfinished') ]] ||

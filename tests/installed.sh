@@ -30,7 +30,7 @@ grep -qx libdir=/usr/lib/x86_64-linux-gnu root/usr/lib/x86_64-linux-gnu/pkgconfi
 	fail 'casper.pc names another folder'
 
 # libcasper, where Debian has it and where make install puts it.
-for program in "$COWLAB" "$PWD/local/usr/local/bin/casper-trace"; do
+for program in "$PWD/root/usr/bin/casper-trace" "$PWD/local/usr/local/bin/casper-trace"; do
 	rm -f trace.casper
 	COWLAB=$program passes record --preload -- true
 done
