@@ -256,7 +256,7 @@ install-files: install-casper
 	for unit in dist/systemd/*; do sed 's,/usr/bin/,$(PREFIX)/bin/,' $$unit | \
 		install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}; done
 	install -d $(SHARED)/cowlab
-	cp -RL --parents kernel tests/kernel examples/footprints probes/fork_small.c $(SHARED)/cowlab
+	cp -RL --parents kernel tests/kernel probes/fork_small.c $(SHARED)/cowlab
 	cp -R $(filter-out dist/debian dist/systemd,$(wildcard dist/*)) $(SHARED)/cowlab
 	find $(SHARED)/cowlab -name __pycache__ -prune -exec rm -r {} +
 	chmod -R u=rwX,go=rX $(SHARED)/cowlab

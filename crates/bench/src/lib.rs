@@ -16,7 +16,6 @@ pub mod next_page;
 pub mod points;
 mod precision;
 pub mod probes;
-pub mod programs;
 pub mod redis;
 pub mod snapshot;
 mod task;

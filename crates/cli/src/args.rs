@@ -8,7 +8,6 @@ mod explain;
 mod footprint;
 mod kernel;
 mod predict;
-mod programs;
 mod redis;
 mod rounds;
 mod sharing;
@@ -34,7 +33,6 @@ pub use kernel::{
     SourceArgs,
 };
 pub use predict::PredictArgs;
-pub use programs::FootprintsArgs;
 pub use redis::RedisArgs;
 pub use rounds::RoundsArgs;
 pub use sharing::SharingArgs;

@@ -15,7 +15,6 @@ pub mod fork_sections;
 pub mod machine_profile;
 pub mod next_page;
 mod papers;
-pub mod programs;
 pub mod redis;
 mod run;
 pub mod snapshot;

@@ -3,9 +3,9 @@
 
 use cowlab_store::Run;
 
-use crate::document::{Document, Section};
+use crate::document::{Block, Document, Section};
 use crate::emulated::beside_published;
-use crate::{next_page, programs, redis, snapshot};
+use crate::{next_page, redis, snapshot};
 
 /// The title where both of CCoW's benchmarks were measured.
 const CCOW: &str = "Coverage-based copy-on-write: CCoW (2022) whole";
@@ -21,7 +21,9 @@ pub fn of_bench(run: &Run) -> Option<Document> {
     };
     let mut document = beside_published(run, &title, sections);
     if let Some(first) = document.sections.first_mut() {
-        first.blocks.extend(programs::notes(run));
+        first.blocks.extend(run.info.missing.iter().map(|missing| {
+            Block::Note(format!("{}: not available: {}", missing.metric, missing.reason))
+        }));
     }
     // Its parts have labels of their own.
     document.sections.extend(next_page::section(run));

@@ -81,12 +81,6 @@ bench! {
         region: u64;
         /// A policy of copying ahead, in hindsight
         policy: Text;
-        /// Of `bench programs`: the row
-        name: Text;
-        /// Of `bench programs`: what is looked at
-        what: Text;
-        /// Of `bench programs`: the command that makes the row
-        command: Text;
     }
 
     metrics {

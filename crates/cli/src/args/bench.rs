@@ -9,9 +9,9 @@ use cowlab_schema::fork_sections::{self, ForkSections};
 use cowlab_schema::fork_sweep::{self, DoFork};
 use cowlab_schema::fork_table::{self, ForkTable};
 use cowlab_schema::snapshot::{self, Snapshot};
-use cowlab_schema::{Cell, footprint, redis};
+use cowlab_schema::{Cell, redis};
 
-use super::{Cells, FootprintsArgs, KernelsArgs, RedisArgs, RoundsArgs, RunArgs};
+use super::{Cells, KernelsArgs, RedisArgs, RoundsArgs, RunArgs};
 
 /// One measurement, and where its run is kept.
 #[derive(Debug, Args)]
@@ -50,20 +50,12 @@ macro_rules! benches {
     };
 }
 
-/// Many footprints.
-const FOOTPRINTS: &cowlab_schema::Bench = &cowlab_schema::Bench {
-    name: "footprints",
-    about: "Real programs of a list: what they write between two moments, in one table",
-    ..*footprint::BENCH
-};
-
 benches! {
     ForkSweep(CellArgs<DoFork>) = fork_sweep::BENCH,
     ForkTable(CellArgs<ForkTable>) = fork_table::BENCH,
     CowFaults(CellArgs<CowFaults>) = cow_faults::BENCH,
     Snapshot(CellArgs<Snapshot, 3>) = snapshot::BENCH,
     Redis(RedisArgs) = redis::BENCH,
-    Footprints(FootprintsArgs) = FOOTPRINTS,
     Command(CommandArgs) = command::BENCH,
     CowCheck(Cells<CowCheck>) = cow_check::BENCH,
     ForkSections(CellArgs<ForkSections>) = fork_sections::BENCH,

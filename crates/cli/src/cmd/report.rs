@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use cowlab_analysis::figures::figures;
 use cowlab_analysis::study::Study;
 use cowlab_report::blame::Blamed;
-use cowlab_report::{Document, footprint, next_page, of_bench, programs, study};
+use cowlab_report::{Document, footprint, next_page, of_bench, study};
 use cowlab_store::stacks::CopyStacks;
 use cowlab_store::{Run, RunFolder, WITHHELD};
 
@@ -86,7 +86,7 @@ fn without_profile(run: &Run) -> Result<Option<(Document, serde_json::Value)>> {
     if let (None, Some(document)) = (&own, next_page::document(run)) {
         return Ok(Some((document, next_page::summary(run))));
     }
-    let own = own.or_else(|| programs::document(run)).or_else(|| footprint::document(run));
+    let own = own.or_else(|| footprint::document(run));
     let Some(document) = own else { return Ok(None) };
     Ok(Some((document, serde_json::to_value(figures(&run.samples))?)))
 }

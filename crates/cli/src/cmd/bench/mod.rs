@@ -2,7 +2,6 @@
 //! `bench NAME`: one measurement over the product of its parameters.
 
 mod guests;
-mod programs;
 mod redis;
 mod snapshot;
 
@@ -37,7 +36,6 @@ pub fn run(json: bool, args: &BenchArgs, matches: &ArgMatches) -> Result<()> {
         Bench::CowFaults(args) => cow_faults(common, args),
         Bench::Redis(args) => redis::run(common, args),
         Bench::Snapshot(args) => snapshot::run(common, args),
-        Bench::Footprints(args) => programs::footprints(common, args),
         Bench::Command(args) => program(common, args),
         Bench::CowCheck(args) => cow_check(common, args),
         Bench::ForkSections(args) => fork_sections(common, args),
