@@ -2,7 +2,7 @@
 //! What a workload was measured under: a kernel, its policy, a page size.
 
 use cowlab_schema::snapshot::{PAGE_SIZE_BYTES, POLICY};
-use cowlab_schema::{Policy, VARIANT};
+use cowlab_schema::{Policy, VARIANT, fmt};
 
 use crate::samples::Samples;
 
@@ -73,5 +73,28 @@ impl<'a> Configurations<'a> {
         let first = bases.next()?;
         let same = |one: &Configuration| one.variant == of.variant;
         Some([first].into_iter().chain(bases).find(same).unwrap_or(first))
+    }
+
+    /// `, 2 MiB pages`; nothing of base pages.
+    pub fn pages(&self, page: u64) -> String {
+        match page == self.base_page {
+            true => String::new(),
+            false => format!(", {} pages", fmt::size(page)),
+        }
+    }
+
+    /// A configuration's name, after CCoW's.
+    pub fn name(&self, one: &Configuration) -> String {
+        let mut name = match one.policy {
+            Policy::Off | Policy::Stock => "CoW".to_owned(),
+            Policy::CoverageOf(0, 0, Policy::REGION_KB) => "CCoW-All".to_owned(),
+            policy @ Policy::CoverageOf(..) => policy.to_string().replace("ccow:", "CCoW-"),
+            policy => format!("`{policy}`"),
+        };
+        name += &self.pages(one.page);
+        match one.variant {
+            Some(variant) if self.kernels => format!("{name} ({variant})"),
+            _ => name,
+        }
     }
 }

@@ -63,11 +63,6 @@ impl<'a> Samples<'a> {
         groups
     }
 
-    /// The same by their environments.
-    pub fn by_environment(&self) -> BTreeMap<u32, Samples<'a>> {
-        self.grouped(|sample| sample.environment)
-    }
-
     pub fn in_environment(&self, index: u32) -> Self {
         self.filtered(|sample| sample.environment == index)
     }

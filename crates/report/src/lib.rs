@@ -4,7 +4,6 @@
 pub mod blame;
 mod cells;
 pub mod comparison;
-mod configuration;
 mod distribution;
 pub mod emulated;
 mod facts;

@@ -13,7 +13,6 @@ use cowlab_schema::Quantile;
 use cowlab_schema::redis::{self as names, CLOSED, POPULATED, Snapshots};
 use cowlab_store::Run;
 
-use crate::configuration::Names as _;
 use crate::document::{Axis, Block, Plot, Section, Series};
 use crate::plain;
 

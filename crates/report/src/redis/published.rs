@@ -10,7 +10,6 @@ use cowlab_schema::{Metric, Policy};
 use super::Measured;
 use crate::Rows;
 use crate::cells::{self, NOTHING_AHEAD};
-use crate::configuration::Names as _;
 use crate::document::{Column, Table};
 use crate::papers::{CCOW, Line};
 

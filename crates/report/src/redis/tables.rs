@@ -12,7 +12,6 @@ use cowlab_schema::{Metric, Quantile};
 use super::{Measured, SECTION};
 use crate::Rows;
 use crate::cells::{self, MISSING, NOTHING_AHEAD, OfSamples};
-use crate::configuration::Names as _;
 use crate::document::{Cell, Table};
 
 pub(super) fn all(measured: &Measured) -> [Table; 3] {

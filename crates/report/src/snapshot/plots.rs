@@ -5,7 +5,6 @@ use cowlab_schema::snapshot::{AFTER_FORK_PER_S, PHASE_PERCENT, WINDOW_PER_S};
 
 use super::SECTION;
 use super::workload::Workload;
-use crate::configuration::Names as _;
 use crate::distribution::cdf;
 use crate::document::{Axis, Plot, Series};
 use crate::plain;

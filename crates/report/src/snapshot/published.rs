@@ -9,7 +9,6 @@ use cowlab_schema::{Metric, Policy, Quantile, snapshot as names};
 use super::workload::Workload;
 use crate::Rows;
 use crate::cells;
-use crate::configuration::Names as _;
 use crate::document::{Cell, Column, Table};
 use crate::fmt;
 use crate::papers::{CCOW, Line};

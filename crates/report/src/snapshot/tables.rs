@@ -14,7 +14,6 @@ use super::SECTION;
 use super::workload::Workload;
 use crate::Rows;
 use crate::cells::{self, MISSING, NOTHING_AHEAD, OfSamples};
-use crate::configuration::Names as _;
 use crate::document::{Cell, Table};
 use crate::fmt;
 use crate::papers::CCOW;
