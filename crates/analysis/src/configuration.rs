@@ -19,9 +19,9 @@ pub struct Configuration<'a> {
 #[derive(Debug, Clone)]
 pub struct Configurations<'a> {
     all: Vec<Configuration<'a>>,
-    pub base_page: u64,
+    base_page: u64,
     /// Whether several kernels were booted, so that their names tell something.
-    pub kernels: bool,
+    kernels: bool,
 }
 
 impl Configuration<'_> {

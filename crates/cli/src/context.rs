@@ -132,14 +132,9 @@ impl Context {
     }
 
     /// Refuse what does not fit into memory, before anything is allocated.
-    pub fn check_fits(
-        &self,
-        heap_bytes: u64,
-        written_bytes: u64,
-        children: u64,
-        page: u64,
-    ) -> Result<()> {
-        let need = Need { heap_bytes, written_bytes, children, page_size_bytes: page };
+    pub fn check_fits(&self, heap_bytes: u64, written_bytes: u64, children: u64) -> Result<()> {
+        let page_size_bytes = self.page();
+        let need = Need { heap_bytes, written_bytes, children, page_size_bytes };
         fit::check(&self.facts, &need).map_err(|large| match large.largest_heap_bytes {
             0 => anyhow!("{large}"),
             bytes => anyhow!("{large}; use {} {bytes}", self.size_flag.get()),
@@ -151,19 +146,14 @@ impl Context {
 
     pub fn fits(&self, settings: &DoFork) -> bool {
         let written = (settings.heap_bytes as f64 * settings.write_fraction) as u64;
-        self.check_fits(settings.heap_bytes, written, 1, self.page()).is_ok()
-    }
-
-    /// The memory over which a scattered heap may lie: as much as a calibration's.
-    pub fn scatter_bytes(&self) -> Result<u64> {
-        Ok(self.scope()?.largest_bytes)
+        self.check_fits(settings.heap_bytes, written, 1).is_ok()
     }
 
     /// What a calibration may use.
     pub fn scope(&self) -> Result<Scope> {
         let largest = [1 << 30, 256 << 20, 64 << 20, 16 << 20]
             .into_iter()
-            .find(|bytes| self.check_fits(*bytes, *bytes, 1, self.page()).is_ok())
+            .find(|bytes| self.check_fits(*bytes, *bytes, 1).is_ok())
             .context("less than 40 MiB of memory are free: nothing can be measured")?;
         Ok(Scope {
             page_size_bytes: self.page(),
@@ -242,8 +232,4 @@ impl Context {
     pub fn say(&self, what: &str) {
         output::progress(self.common.json, what);
     }
-}
-
-pub fn rounds_within(least: u32, most: u32, seconds: u64) -> Rounds {
-    Rounds { least, most, within: Duration::from_secs(seconds) }
 }

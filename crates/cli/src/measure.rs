@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use cowlab_analysis::figures::figures;
 use cowlab_bench::redis::load::{RECORD_BYTES, Request};
-use cowlab_bench::redis::server::Placement;
 use cowlab_bench::{Rounds, Task};
 use cowlab_report::figures::table as figure_table;
 use cowlab_report::{Block, Document, Section, csv, emulated, of_bench};
@@ -20,21 +19,10 @@ use crate::usage::WrongUsage;
 
 /// Measure `tasks` of a bench, keep the run and print it.
 pub fn finish(context: &Context, name: &str, tasks: &[Task], rounds: Rounds) -> Result<()> {
-    finish_lacking(context, name, tasks, rounds, Vec::new())
+    finish_as(&format!("bench-{name}"), context, name, tasks, rounds, Vec::new())
 }
 
-/// Like `finish`, with what cannot be measured here.
-pub fn finish_lacking(
-    context: &Context,
-    name: &str,
-    tasks: &[Task],
-    rounds: Rounds,
-    missing: Vec<Missing>,
-) -> Result<()> {
-    finish_as(&format!("bench-{name}"), context, name, tasks, rounds, missing)
-}
-
-/// Like `finish_lacking`, with a name of its own for the run.
+/// Like `finish`, with a name of its own for the run, and what cannot be measured here.
 pub fn finish_as(
     run_name: &str,
     context: &Context,
@@ -116,7 +104,7 @@ pub fn check_cow_faults(context: &Context, cells: &[CowFaults]) -> Result<()> {
     for cell in cells {
         let written = cell.pages_written(context.page()) * context.page();
         let copies = if cell.writer == Writer::Child { u64::from(cell.children) } else { 1 };
-        context.check_fits(cell.size_bytes, written, copies, context.page())?;
+        context.check_fits(cell.size_bytes, written, copies)?;
     }
     Ok(())
 }
@@ -142,11 +130,6 @@ pub fn redis_amount(
     // total and per client.
     let requests = updates / u64::from(pipeline);
     let own_bytes = 2 * size_bytes + 2 * requests * size_of::<Request>() as u64;
-    context.check_fits(own_bytes, size_bytes.min(own_bytes), 1, context.page())?;
+    context.check_fits(own_bytes, size_bytes.min(own_bytes), 1)?;
     Ok((records, updates))
-}
-
-/// A server has a CPU to itself, unless the scheduler decides.
-pub fn redis_placement(context: &Context, pinned: bool) -> Option<Placement> {
-    pinned.then(|| Placement::of(&context.facts.cpu.allowed)).flatten()
 }

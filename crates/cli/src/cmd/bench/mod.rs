@@ -46,7 +46,7 @@ fn fork_sections(common: &Common, args: &CellArgs<ForkSections>) -> Result<()> {
     let cells = args.cells.product(ForkSections::default())?;
     let context = Context::new(common, None)?;
     for cell in &cells {
-        context.check_fits(cell.size_bytes, 0, 1, context.page())?;
+        context.check_fits(cell.size_bytes, 0, 1)?;
     }
     finish(&context, sections::BENCH, &sections::tasks(cells), args.rounds.exactly())
 }
@@ -64,10 +64,11 @@ fn fork_sweep(common: &Common, args: &CellArgs<DoFork>) -> Result<()> {
                 return Err(WrongUsage(why.into()).into());
             }
             if cell.scatter_bytes == 0 {
-                cell.scatter_bytes = context.scatter_bytes()?;
+                // As much as a calibration's.
+                cell.scatter_bytes = context.scope()?.largest_bytes;
             }
             // All of it is copied once, before the forks that are measured.
-            context.check_fits(cell.heap_bytes, cell.heap_bytes, 1, context.page())?;
+            context.check_fits(cell.heap_bytes, cell.heap_bytes, 1)?;
         }
         let written = (cell.heap_bytes as f64 * cell.write_fraction) as u64;
         let children = match cell.reap {
@@ -76,7 +77,7 @@ fn fork_sweep(common: &Common, args: &CellArgs<DoFork>) -> Result<()> {
             // They overlap as the scheduler likes: as many as there are CPUs write at a time.
             Reap::Never => context.facts.cpu.allowed.len() as u64 + 1,
         };
-        context.check_fits(cell.heap_bytes, written, children, context.page())?;
+        context.check_fits(cell.heap_bytes, written, children)?;
     }
     let guard = context.policies(cells.iter().map(|cell| cell.policy))?;
     let tasks = fork_sweep::under_policies(cells, guard);
@@ -87,7 +88,7 @@ fn fork_table(common: &Common, args: &CellArgs<ForkTable>) -> Result<()> {
     let context = Context::new(common, None)?;
     let cells = args.cells.product(ForkTable::default())?;
     for cell in &cells {
-        context.check_fits(cell.size_bytes, 0, 1, context.page())?;
+        context.check_fits(cell.size_bytes, 0, 1)?;
     }
     finish(&context, fork_table::BENCH, &fork_table::tasks(cells), args.rounds.exactly())
 }
@@ -135,7 +136,7 @@ fn cow_check(common: &Common, args: &Cells<CowCheck>) -> Result<()> {
             bail!(WrongUsage(why));
         }
         let children = u64::from(cell.children);
-        context.check_fits(cell.size_bytes, cell.size_bytes, children, context.page())?;
+        context.check_fits(cell.size_bytes, cell.size_bytes, children)?;
     }
     finish(&context, checks::BENCH, &checks::tasks(cells), Rounds::exactly(1))
 }

@@ -2,14 +2,14 @@
 //! `bench redis`: a real redis-server that takes snapshots under load.
 
 use anyhow::Result;
-use cowlab_bench::redis::server;
+use cowlab_bench::redis::server::{self, Placement};
 use cowlab_bench::redis::{self, Redis};
 use cowlab_machine::{Root, thp};
 use cowlab_schema::redis::Store;
 
 use crate::args::{Common, RedisArgs};
 use crate::context::Context;
-use crate::measure::{finish, redis_amount, redis_placement};
+use crate::measure::{finish, redis_amount};
 
 pub fn run(common: &Common, args: &RedisArgs) -> Result<()> {
     let program = server::program()?;
@@ -30,7 +30,8 @@ pub fn run(common: &Common, args: &RedisArgs) -> Result<()> {
         program: program.clone(),
         load_shares: args.load.clone(),
         set_mthp: common.set_mthp,
-        placement: redis_placement(&context, store.pinned),
+        // A server has a CPU to itself, unless the scheduler decides.
+        placement: if store.pinned { Placement::of(&context.facts.cpu.allowed) } else { None },
         store,
     };
     let cells: Vec<Redis> = stores.into_iter().map(of).collect();

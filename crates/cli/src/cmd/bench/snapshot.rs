@@ -22,7 +22,7 @@ pub fn run(common: &Common, args: &CellArgs<Snapshot, 3>) -> Result<()> {
         cell.writes = cell.turnover_writes();
         cell.counting = context.facts.cow.counted(cell.policy);
         // Two children may hold a version each of what was written meanwhile.
-        context.check_fits(cell.own_bytes(), cell.size_bytes, 2, context.page())?;
+        context.check_fits(cell.own_bytes(), cell.size_bytes, 2)?;
     }
     let guard = context.policies(cells.iter().map(|cell| cell.policy))?;
     // One value for all cells; none: found out.

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use cowlab_bench::ccow::{self, CcowPlan, Compared};
-use cowlab_bench::redis::server;
+use cowlab_bench::redis::server::{self, Placement};
 use cowlab_bench::redis::{self, Redis};
 use cowlab_bench::{Rounds, cow_faults, snapshot};
 use cowlab_lab::{AcceleratorChoice, Variant};
@@ -17,7 +17,7 @@ use cowlab_store::Missing;
 use super::{in_guest, in_guests};
 use crate::args::{Cells, Common, StudyArgs};
 use crate::context::Context;
-use crate::measure::{check_cow_faults, finish_as, redis_amount, redis_placement};
+use crate::measure::{check_cow_faults, finish_as, redis_amount};
 use crate::usage::WrongUsage;
 
 /// Rounds, if not said.
@@ -54,7 +54,7 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
     let cells = ccow::snapshots(&one, &set.list(&ZIPF_ALPHA), &compared);
     for cell in &cells {
         cell.check().map_err(WrongUsage)?;
-        context.check_fits(cell.own_bytes(), cell.size_bytes, 2, page)?;
+        context.check_fits(cell.own_bytes(), cell.size_bytes, 2)?;
     }
     context.size_flag.set("--set redis_bytes");
     let (records, updates) = redis_amount(&context, args.redis_bytes, args.redis_turnovers, 1)?;
@@ -71,7 +71,7 @@ pub fn run(common: &Common, study: &StudyArgs) -> Result<()> {
         store,
         load_shares: set.list(&LOAD),
         set_mthp: false,
-        placement: redis_placement(&context, true),
+        placement: Placement::of(&context.facts.cpu.allowed),
     };
     let counting = cow_faults::counting(&context.facts, Policy::Off);
     let plan = CcowPlan {

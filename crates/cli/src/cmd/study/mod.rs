@@ -6,6 +6,8 @@ mod fork_sections;
 mod next_page;
 mod running;
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, bail};
 use cowlab_analysis::precision::FEWEST_ROUNDS;
 use cowlab_analysis::study::Study;
@@ -22,7 +24,7 @@ use cowlab_store::Accelerator;
 
 use crate::args::{Common, Paper, StudyArgs};
 use crate::calibration;
-use crate::context::{Context, rounds_within};
+use crate::context::Context;
 use crate::lab::plan::Measurement;
 use crate::lab::{Lab, guests};
 use crate::measure;
@@ -50,12 +52,13 @@ impl StudyPlan {
         // Three minutes with all that comes before and after.
         let quick = StudyPlan {
             extent: Extent::Short,
-            rounds: rounds_within(4, 6, 163),
+            rounds: Rounds { least: 4, most: 6, within: Duration::from_secs(163) },
             point_rounds: 3,
             table_iterations: 200,
         };
         if args.full {
-            let rounds = rounds_within(FEWEST_ROUNDS as u32, 1000, 12 * 60);
+            let within = Duration::from_secs(12 * 60);
+            let rounds = Rounds { least: FEWEST_ROUNDS as u32, most: 1000, within };
             StudyPlan { rounds, point_rounds: u32::MAX, ..quick }
         } else if args.quick || args.paper.is_none() {
             quick
