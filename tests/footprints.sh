@@ -28,7 +28,7 @@ says said '^broken: not available'
 # The first method that can be had of several.
 sed 's/"exclusive"/"no-such|exclusive"/; s/exit 3/(:)/; s/"run"/"fork-to-exit"/; s/broken/works/' failing.toml >works.toml
 footprints --programs works.toml >said || fail "$(<said)"
-says said '^| works .*| exclusive, [a-z]* |$'
+says said '^[|] works .*[|] exclusive, [a-z]* [|]$'
 
 # The shell is always there: its subshells write little of what they share. SQLite's child holds what it writes.
 footprints shell sqlite-rows >said || fail "$(<said)"
