@@ -62,8 +62,9 @@ fn within(unpacked: impl BufRead, path: &Path, limits: &Limits) -> Result<Vec<Sa
         if bytes > limits.bytes || samples.len() == limits.rows {
             bail!("{} is larger than a run's samples may be", path.display());
         }
-        let sample = serde_json::from_str(&line);
-        samples.push(sample.or_else(|_| named(&line)).with_context(|| {
+        let line = line.trim_end();
+        let sample = serde_json::from_str(line);
+        samples.push(sample.or_else(|_| named(line)).with_context(|| {
             format!("{}, line {}, is damaged or foreign", path.display(), number + 1)
         })?);
     }
