@@ -80,9 +80,9 @@ static inline uint64_t u32_at(const char *from)
 
 /*
  * The caller has just stored the event, member by member. A load that spans two of these stores
- * waits until both have left the store buffer, some 20 cycles, and Intel's processors read the
- * clock no earlier. So the type is loaded alone, and the rest by halves of words, which few stores
- * cut.
+ * waits until both have left the store buffer, some 20 cycles, and Intel's processors may read the
+ * clock no earlier (inferred, not measured). So the type is loaded alone, and the rest by halves of
+ * words, which few stores cut.
  */
 static inline void copy(char *to, const char *from, size_t size)
 {
