@@ -134,9 +134,9 @@ if [[ $(id -u) == 0 ]]; then
 		wait $server || true # it was killed above
 		json 'd.summary.application.forks_per_s > 2'
 		case $kind in
-		# Python itself writes some.
+		# Python itself writes some; the fork at the end of the 2 s may not have copied all of its 1,000 yet.
 		write) json 'd.summary.application | .children == "serve" and
-			.written >= 1000 and .written < 1300' ;;
+			.written >= 900 and .written < 1300' ;;
 		exec) json 'd.summary.application | .children == "execute" and .written < 300' \
 			'[d.summary.advice[].choice | objects | .dont_fork // empty] |
 				any(test("^anonymous [0-9a-f]+-[0-9a-f]+$"))' ;;
