@@ -60,7 +60,7 @@ passes explain "$parent" --html page.html
 for part in '<title>' explained 'What would help'; do says page.html "$part"; done
 [[ ! -s page.html.unfinished ]]
 if grep -q 'were copied' out; then says page.html 'Pages copied, by code'; fi
-says out "^• (Each fork stops $name for [0-9.]+ .s, as measured|The next fork of $name stops it for some), and copies"
+says out "^• (Each fork stops $name for [0-9.]+ .s, as measured|The next fork of $name stops it for about), and copies"
 if grep -q 'as measured' out; then
 	! grep -q 'predicted' out || fail "$called: expected no prediction of what was measured, saw: $(<out)"
 fi

@@ -19,7 +19,7 @@ trap 'kill $pid 2>/dev/null || true' EXIT
 becomes "$pid" sleep
 passes explain "$pid" --quick
 at_most 30
-says out "^• The next fork of sleep stops it for some [0-9.]+ .s \([0-9.]+ .s to [0-9.]+ .s\), as predicted, and copies [0-9.]+"
+says out "^• The next fork of sleep stops it for about [0-9.]+ .s \([0-9.]+ .s to [0-9.]+ .s\), as predicted, and copies( [0-9.]+|$)"
 for row in 'refused\?  no: ' 'copies    not known; [0-9.]+ .*iB, a tenth, is assumed for prices; at most ' \
 	'          cowlab footprint [0-9]+ --forks 1: how much' \
 	'stop      [0-9.]+ .s \([0-9.]+ .s to [0-9.]+ .s\), predicted by usual costs' \

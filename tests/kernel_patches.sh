@@ -21,6 +21,7 @@ applies() {
 	rm -rf linux
 	git init --quiet linux
 	git apply --numstat "${@:2}" | cut -f 3 | sort -u >touched
+	# What the patches add is not there: git am and diff below fail if anything else is missing.
 	(cd "$1" && xargs ls -d 2>/dev/null) <touched >there || true
 	(cd "$1" && xargs cp --parents --target-directory="$OLDPWD/linux") <there
 	git -C linux add --force . && git -C linux commit --quiet --message clean
@@ -34,7 +35,8 @@ applies "$source" "$COWLAB_KERNEL"/upstream/6.12/000[1-9]-* "$COWLAB_KERNEL"/res
 newer=$(cat "${source%/*/tree}/current-7.3" 2>/dev/null || true)
 [[ -z $newer ]] || applies "${source%/*/tree}/$newer/tree" "$COWLAB_KERNEL"/upstream/7.3/000[1-9]-*
 
-# Who mails them signs them off. It keeps a list of names where it runs.
+# Whoever mails them signs them off. It keeps a list of names where it runs, and fails for warnings, too: only errors count,
+# and each patch must have its total.
 (cd linux && perl "$source/scripts/checkpatch.pl" --strict --terse --no-color --no-signoff --root "$source" \
 	"${checked[@]}") >said 2>/dev/null || true
 ! grep ': ERROR: ' said || fail 'checkpatch has errors'

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::TargetFacts;
 
-/// The share of its memory that is taken to be written where nobody says and no child tells.
+/// The share of its memory assumed to be written if nothing was measured, asked or seen in a child.
 const USUAL_FRACTION: f64 = 0.1;
 /// The folio that is priced besides the base page and the huge page.
 const MTHP_BYTES: u64 = 64 << 10;

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// A process by its open folder in /proc: once the process has ended, every file in it is gone (ESRCH),
-/// whoever has its PID then.
+/// even if its PID belongs to another by then.
 #[derive(Debug)]
 pub struct Target {
     pid: i32,

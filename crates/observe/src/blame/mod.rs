@@ -2,8 +2,8 @@
 //! Which code copies pages that a fork shares: each copy, or a share of them, with the stack that
 //! wrote.
 //!
-//! [`Collector`] is fed by the programs of [`crate::bpf`]; [`family`] knows who forked whom and what each had
-//! mapped; [`made`] names code that programs made themselves; [`memory`] reads what of a stack was too far
+//! [`Collector`] is fed by the programs of [`crate::bpf`]; [`family`] records which process forked which, and
+//! what each had mapped; [`made`] names code that programs made themselves; [`memory`] reads what of a stack was too far
 //! away to be recorded; [`pace`] decides how large a share is recorded.
 //!
 //! [`space::Space`] is the code that a process had mapped. It unwinds a stack by the unwind tables

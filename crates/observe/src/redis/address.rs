@@ -19,7 +19,7 @@ enum Place {
     Path(PathBuf),
 }
 
-/// A server's address, and who asks.
+/// A server's address, with the user and password to log in by.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Address {
     place: Place,

@@ -97,11 +97,11 @@ pub fn what_a_fork_takes(subject: &Explained) -> String {
                     format!("Its last fork stopped {name} for {value}, as it measured itself")
                 }
                 (_, true) => format!(
-                    "{name} has ended. A fork would have stopped it for some {value} ({low} to {high}), as predicted"
+                    "{name} has ended. A fork would have stopped it for about {value} ({low} to {high}), as predicted"
                 ),
                 (_, false) => {
                     format!(
-                        "The next fork of {name} stops it for some {value} ({low} to {high}), as predicted"
+                        "The next fork of {name} stops it for about {value} ({low} to {high}), as predicted"
                     )
                 }
             }

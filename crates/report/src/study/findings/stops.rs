@@ -138,7 +138,8 @@ fn huge_pages(study: &Study) -> Block {
         ));
     }
     let headline = format!(
-        "Huge pages would change that stop to {}; the first write to each {} then costs {}.",
+        "With huge pages the stop of {} would be {}; the first write to each {} then costs {}.",
+        size(LARGE_BYTES),
         time(with.fork_ns.value),
         size(page),
         time(split.value)

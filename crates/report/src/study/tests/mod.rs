@@ -90,8 +90,8 @@ fn a_full_run_has_every_finding_and_its_figures() {
         // 30 µs + 40 ns for each of 2,621,440 pages
         "A fork of a 10 GiB process stops it for 105 ms.",
         // 5120 huge pages of 500 ns
-        "Huge pages would change that stop to 2.59 ms; the first write to each 2 MiB then costs \
-         8.00 µs.",
+        "With huge pages the stop of 10 GiB would be 2.59 ms; the first write to each 2 MiB then \
+         costs 8.00 µs.",
         "costs 2.00 µs; 10.0 µs while another thread of the process runs.",
         "spends 25.0% entering and leaving the kernel, 20.0% copying the page, and 55.0% on the rest.",
         "64 MiB in a random order costs 10.0% more than in order.",
