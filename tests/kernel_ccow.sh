@@ -26,8 +26,10 @@ if [[ -n ${COWLAB_TEST_LONG:-} ]]; then
 	thresholds=(70 75 80 85 90 95) regions=(32 64 128 256 512 1024 4096 8192) fewer=()
 fi
 policies="off ccow ccow:0 ${thresholds[*]/#/ccow:}"
+# Three turnovers: the server is looked at every 20 ms, and a snapshot begins when half of the updates are done. With half a
+# turnover, the other half were once done before the next look.
 run --json study ccow --guest accelerator=tcg,memory=1GiB "${fewer[@]}" --set zipf_alpha=1,1.3 --set size_bytes=16MiB \
-	--set turnovers=1 --set redis_bytes=2MiB --set redis_turnovers=0.5 --set load=1 --rounds 1
+	--set turnovers=1 --set redis_bytes=2MiB --set redis_turnovers=3 --set load=1 --rounds 1
 is_status 0
 json policies="$policies" sizes="${regions[*]/#/ccow:80:0:}" \
 	'rows | distinct("bench") | same(["snapshot", "redis", "cow-faults"])' \

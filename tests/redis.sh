@@ -62,7 +62,7 @@ rm -r runs
 # In a guest: what the kernel counted in the server itself, and its report. In make test kernel_ccow.sh asks that.
 if [[ -n ${COWLAB_TEST_LONG:-} ]]; then
 	COWLAB_KERNEL=$REPOSITORY/kernel run --json bench --kernel patched --guest memory=1GiB,accelerator=tcg redis \
-		--policy off,next:16 --size-bytes 2MiB --turnovers 1 --snapshots 1 --load 1 --rounds 1
+		--policy off,next:16 --size-bytes 2MiB --turnovers 4 --snapshots 1 --load 1 --rounds 1
 	is_status 0
 	json 'd.run.environments | distinct("accelerator") == ["tcg"]' \
 		'(values("updates") | length == 2 * 5) and values("served_updates") == values("updates")' \
