@@ -34,7 +34,7 @@ says said '^[|] works .*[|] exclusive, [a-z]* [|]$'
 footprints shell sqlite-rows >said || fail "$(<said)"
 awk -F' *[|] *' '{ gsub(",", "") }
 	$2 == "shell" { shell = $3 >= 100 && $7 > 0 && $7 < $4 }
-	$2 == "sqlite-rows" { sqlite = $14 ~ /parent$/ && $7 > 1000 }
+	$2 == "sqlite-rows" { sqlite = $15 ~ /parent$/ && $7 > 1000 && $8 > 1000 && $8 < 1000000 }
 	END { exit !(shell && sqlite) }' said || fail "$(<said)"
 
 if command -v sbcl >/dev/null; then
