@@ -5,9 +5,9 @@
 --   spark-sql -i examples/fleet/spark.sql -f examples/fleet/fleet.sql
 -- in the folder that holds fleet/. The first two need runs of `cowlab calibrate` or `study`.
 
--- The stop of a 10 GiB fork by instance type and kernel: what the largest heap's fork took, by its size, as
--- `cowlab predict --write-fraction 0 --written-before-fraction 0` has it (a parent that writes between forks pays
--- more). 95% of the hosts lie from low to high.
+-- The stop of a 10 GiB fork by instance type and kernel: what the largest heap's fork took, by its size, where nothing
+-- was written since the fork before. A parent that has written all of it pays up to about twice as much, because each
+-- page is protected again: `cowlab predict 10GiB` is for that one. 95% of the hosts lie from low to high.
 WITH forks AS (
     SELECT instance_type, kernel, host, CAST(params['heap_bytes'] AS BIGINT) AS heap_bytes, value
     FROM samples
