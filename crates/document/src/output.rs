@@ -21,9 +21,15 @@ pub fn json(value: &impl Serialize) -> Result<()> {
 }
 
 pub fn text(document: &Document) -> Result<()> {
-    let terminal = io::stdout().is_terminal();
-    let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    print(&terminal::render(document, width, terminal))
+    print(&terminal::render(document, width(), io::stdout().is_terminal()))
+}
+
+/// The terminal's own width; `COLUMNS` where there is no terminal, or it does not say.
+fn width() -> Option<u16> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
+    size.map(|size| size.ws_col)
+        .filter(|columns| *columns > 0)
+        .or_else(|| std::env::var("COLUMNS").ok()?.parse().ok())
 }
 
 /// An error with its causes, each once: what a text holds already is not repeated.

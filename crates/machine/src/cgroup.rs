@@ -39,6 +39,20 @@ pub struct TaskBound {
     pub file: String,
     pub limit: u64,
     pub current: Option<u64>,
+    /// Forks that it has refused since the group was made.
+    pub refused: Option<u64>,
+}
+
+/// One limit on CPU time, at one level of the hierarchy.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct CpuBound {
+    /// The `cpu.max` or `cpu.cfs_quota_us` that sets it.
+    pub file: String,
+    /// CPU time in each period.
+    pub quota_ns: u64,
+    pub period_ns: u64,
+    /// For so long tasks of the group that could run were kept from it.
+    pub throttled_ns: Option<u64>,
 }
 
 /// Every limit from the process's own group up to the root of its mounts, own group first.
@@ -50,6 +64,7 @@ pub struct Cgroup {
     pub memory_high: Vec<MemoryBound>,
     /// `pids.max`: beyond it fork fails with EAGAIN.
     pub tasks: Vec<TaskBound>,
+    pub cpu: Vec<CpuBound>,
     /// Whether a group's limits cannot be seen: it is outside of this container's.
     pub is_hidden: bool,
 }
@@ -106,6 +121,12 @@ pub(crate) fn probe(reader: &Reader<'_>, process: &str) -> Cgroup {
                 found.memory_max.extend(memory(reader, &folder, "memory.max", "memory.current"));
                 found.memory_high.extend(memory(reader, &folder, "memory.high", "memory.current"));
                 found.tasks.extend(tasks(reader, &folder));
+                found.cpu.extend(cpu(reader, &folder));
+            }
+        }
+        if has("cpu") {
+            for folder in mounted("cgroup", Some("cpu")) {
+                found.cpu.extend(cpu(reader, &folder));
             }
         }
         if has("memory") {
@@ -157,10 +178,8 @@ fn memory(reader: &Reader<'_>, folder: &str, name: &str, usage: &str) -> Option<
     let limit_bytes = limit(reader, &file)?;
     // Version 1 counts the group alone without the prefix, and version 2 has no prefix.
     let prefix = if name.ends_with("_in_bytes") { "total_" } else { "" };
-    let inactive_file_bytes = reader.text(&format!("{folder}/memory.stat")).and_then(|stat| {
-        let key = format!("{prefix}inactive_file ");
-        stat.lines().find_map(|line| line.strip_prefix(&key)?.parse().ok())
-    });
+    let key = format!("{prefix}inactive_file ");
+    let inactive_file_bytes = row(reader, folder, "memory.stat", &key);
     let usage_bytes = reader.number(&format!("{folder}/{usage}"));
     Some(MemoryBound { file, limit_bytes, usage_bytes, inactive_file_bytes })
 }
@@ -168,5 +187,34 @@ fn memory(reader: &Reader<'_>, folder: &str, name: &str, usage: &str) -> Option<
 fn tasks(reader: &Reader<'_>, folder: &str) -> Option<TaskBound> {
     let file = format!("{folder}/pids.max");
     let limit = limit(reader, &file)?;
-    Some(TaskBound { file, limit, current: reader.number(&format!("{folder}/pids.current")) })
+    let current = reader.number(&format!("{folder}/pids.current"));
+    Some(TaskBound { file, limit, current, refused: row(reader, folder, "pids.events", "max ") })
+}
+
+fn cpu(reader: &Reader<'_>, folder: &str) -> Option<CpuBound> {
+    let stat = |key| row(reader, folder, "cpu.stat", key);
+    let of = |name: &str| format!("{folder}/{name}");
+    if let Some(text) = reader.text(&of("cpu.max")) {
+        let mut numbers = text.split_whitespace().map(|number| number.parse::<u64>().ok());
+        return Some(CpuBound {
+            file: of("cpu.max"),
+            quota_ns: numbers.next()?? * 1000,
+            period_ns: numbers.next()?? * 1000,
+            throttled_ns: stat("throttled_usec ").map(|us| us * 1000),
+        });
+    }
+    // Without a limit it is -1, which is no number here.
+    let quota = reader.text(&of("cpu.cfs_quota_us"))?.parse::<u64>().ok()?;
+    Some(CpuBound {
+        file: of("cpu.cfs_quota_us"),
+        quota_ns: quota * 1000,
+        period_ns: reader.number(&of("cpu.cfs_period_us"))? * 1000,
+        throttled_ns: stat("throttled_time "),
+    })
+}
+
+/// The number in a file that has one row for each key.
+fn row(reader: &Reader<'_>, folder: &str, file: &str, key: &str) -> Option<u64> {
+    let text = reader.text(&format!("{folder}/{file}"))?;
+    text.lines().find_map(|line| line.strip_prefix(key)?.parse().ok())
 }

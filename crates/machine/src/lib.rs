@@ -17,6 +17,7 @@ mod guard;
 mod guardian;
 pub mod guest;
 mod installed;
+pub mod kernel_log;
 pub mod limits;
 pub mod memory;
 pub mod policy;

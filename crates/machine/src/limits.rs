@@ -26,6 +26,8 @@ pub struct ResourceLimits {
     pub address_space_bytes: Option<u64>,
     /// RLIMIT_DATA: private writable mappings of one process.
     pub data_bytes: Option<u64>,
+    /// RLIMIT_NOFILE: file descriptors.
+    pub open_files: Option<u64>,
 }
 
 /// Task limits of the machine, and its tasks now.
@@ -66,6 +68,7 @@ impl From<&Limits> for ResourceLimits {
             processes: value(limits.max_processes.soft_limit),
             address_space_bytes: value(limits.max_address_space.soft_limit),
             data_bytes: value(limits.max_data_size.soft_limit),
+            open_files: value(limits.max_open_files.soft_limit),
         }
     }
 }

@@ -224,7 +224,9 @@ pub fn fork_of(
             .then_some(Finding::LeftOut { not_inherited_bytes, wiped_bytes }),
     );
     findings.extend(entries(facts, process));
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.level()));
+    // Where the pool is empty a process is killed for certain, and elsewhere only perhaps.
+    let is_certain = |finding: &Finding| matches!(finding, Finding::Hugetlb { .. });
+    findings.sort_by_key(|one| std::cmp::Reverse((one.level(), is_certain(one))));
     Verdict {
         level: findings[0].level(),
         findings,

@@ -82,6 +82,14 @@ struct {
 	__type(value, __u64);
 } losses SEC(".maps");
 
+/* System calls of all that is watched, by number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, COWLAB_CALLS);
+	__type(key, __u32);
+	__type(value, __u64);
+} calls SEC(".maps");
+
 static const __u64 no_counts[COWLAB_COUNTS];
 
 static __always_inline void lost(__u32 what)
@@ -240,6 +248,45 @@ int execs(struct bpf_raw_tracepoint_args *ctx)
 	event = new_event(COWLAB_EXEC, id);
 	if (event)
 		bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+/* signal_deliver(signal, siginfo, action): an action begins with its handler, and a siginfo has the
+ * address of a bad access where user space finds it. */
+SEC("raw_tp/signal_deliver")
+int is_killed(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid(), handler = 1;
+	struct cowlab_event *event;
+
+	if (!is_watched(id >> 32))
+		return 0;
+	bpf_probe_read_kernel(&handler, sizeof(handler), (void *)ctx->args[2]);
+	if (handler)
+		return 0;
+	event = new_event(COWLAB_KILLED, id);
+	if (!event)
+		return 0;
+	event->clone_flags = ctx->args[0];
+	if (ctx->args[0] == COWLAB_SIGSEGV || ctx->args[0] == COWLAB_SIGBUS)
+		bpf_probe_read_kernel(&event->begin_ns, sizeof(event->begin_ns),
+				      (void *)(ctx->args[1] + 16));
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+/* sys_enter(regs, number): every call of the machine passes here, so it is attached for moments. */
+SEC("raw_tp/sys_enter")
+int count_calls(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u32 number = ctx->args[1];
+	__u64 *count;
+
+	if (!is_watched(bpf_get_current_pid_tgid() >> 32))
+		return 0;
+	count = bpf_map_lookup_elem(&calls, &number);
+	if (count)
+		*count += 1;
 	return 0;
 }
 

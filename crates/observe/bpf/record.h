@@ -13,13 +13,18 @@ enum cowlab_event_kind {
 	COWLAB_FORK = 1, /* a process was made by clone, fork or vfork; threads are not told */
 	COWLAB_EXIT = 2, /* its first thread ends */
 	COWLAB_EXEC = 3, /* it runs another program now */
+	COWLAB_KILLED = 4, /* a signal that it does not handle is delivered */
 };
+
+#define COWLAB_SIGBUS 7
+#define COWLAB_SIGSEGV 11
 
 /* One of these, in the order in which they happened. Times are CLOCK_MONOTONIC's. */
 struct cowlab_event {
 	__u64 time_ns;
-	__u64 begin_ns;	   /* fork: when its memory began to be copied; 0: not seen */
-	__u64 clone_flags; /* fork: of clone(2) */
+	__u64 begin_ns;	   /* fork: when its memory began to be copied; 0: not seen.
+			    * killed by SIGSEGV or SIGBUS: the address that it accessed */
+	__u64 clone_flags; /* fork: of clone(2). killed: the signal's number */
 	__u32 kind;
 	__u32 tgid;	  /* whose; of a fork the parent */
 	__u32 tid;	  /* the thread that did it */
@@ -98,6 +103,9 @@ enum cowlab_count {
 	COWLAB_TELLING_NS,     /* time for telling them, in copies mode */
 	COWLAB_COUNTS,
 };
+
+/* System calls that are counted have smaller numbers. */
+#define COWLAB_CALLS 512
 
 /* Losses, one CPU's: positions in an array of __u64. */
 enum cowlab_loss {

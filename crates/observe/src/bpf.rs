@@ -16,7 +16,7 @@ mod observer;
 mod programs;
 pub mod record;
 
-pub use decode::{Copied, Counts, Event, Fault, ForkEvent, Happening};
+pub use decode::{Copied, Counts, Event, Fault, ForkEvent, Happening, Killed};
 pub use error::BpfError;
 pub use learn::{Anchor, Anchors, Learned};
 pub use observer::{Lost, Observer, cpus};

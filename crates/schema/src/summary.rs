@@ -109,6 +109,9 @@ pub const SUMMARIES: &[Summary] = summaries! {
     one "explain" {
         pid: "the program's process: of a worker, its parent",
         name: "its name",
+        findings:
+            "what stands out, the most important first: `kind`, `weight` (`breaks`, `costs`, `explains`), \
+             `seen`, `cause`, `what_to_do`, `rules_out_huge_pages`",
         fork:
             "whether its next fork is refused, and what it may take: `sentence`, `level`, `findings` \
              (`level`, `what`, `why`, `what_to_do`), `room`, `page_table_bytes`, `private_bytes`, \
@@ -124,7 +127,9 @@ pub const SUMMARIES: &[Summary] = summaries! {
         seen_forks:
             "what it did while it was watched: `duration_s`, `forks`, `executed` and `ended` (of the \
              children), `spawns` (by vfork and posix_spawn), `stop_ns` (the median), \
-             `shortest_stop_ns` and `longest_stop_ns`; null where that was not seen",
+             `shortest_stop_ns` and `longest_stop_ns`, `until_exec_ns` (from fork to exec, the median), \
+             `longest_until_exec_ns`, `call` (the most frequent system call then: its number, calls by child), `spawn_ns` (from vfork to exec), `life_ns` (of children that executed \
+             nothing); null where that was not seen",
         sharing: "what its workers share, as `sharing` says it; null without workers, or if `--quick`",
         copies:
             "which code copied pages meanwhile, as `blame` says it; null where that was not seen",

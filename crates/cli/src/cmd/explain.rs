@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use cowlab_machine::process::Target;
-use cowlab_machine::verdict::Verdict;
+use cowlab_machine::verdict::{Level, Verdict};
 use cowlab_machine::{Facts, Root};
 use cowlab_model::advice::Advice;
 use cowlab_model::application::{ApplicationProfile, Children};
@@ -23,7 +23,7 @@ use serde::Serialize;
 use crate::args::{ExplainArgs, ProfileArgs, TargetWord};
 use crate::diagnosis::words::{Worded, worded};
 use crate::diagnosis::{
-    Amount, Copies, Diagnosis, Forks, Observed, TargetFacts, choices, diagnose, observe,
+    Amount, Copies, Diagnosis, Finding, Forks, Observed, TargetFacts, choices, diagnose, observe,
     parent_of_worker,
 };
 use crate::output;
@@ -41,6 +41,7 @@ const LIVES_ON_S: f64 = 10.0;
 struct ExplainSummary<'a> {
     pid: i32,
     name: &'a str,
+    findings: &'a [Finding],
     fork: Fork<'a>,
     stop_ns: Option<Amount>,
     copied_bytes: Amount,
@@ -190,6 +191,17 @@ impl Explained {
         self.observed()?.forks()
     }
 
+    /// Whether it starts programs, and none by a fork.
+    fn only_spawns(&self) -> bool {
+        self.facts.forked == 0
+            && self.forks().is_some_and(|forks| forks.forks == 0 && forks.spawns > 0)
+    }
+
+    /// The finding that the answer begins with.
+    fn told(&self) -> Option<&Finding> {
+        self.diagnosis.worst().filter(|_| self.diagnosis.verdict.level != Level::WillFail)
+    }
+
     fn has_ended(&self) -> bool {
         self.observed().is_some_and(|observed| observed.has_ended)
     }
@@ -213,6 +225,7 @@ impl Explained {
         ExplainSummary {
             pid: facts.pid,
             name: &facts.name,
+            findings: &diagnosis.findings,
             fork: Fork {
                 sentence: page::verdict(self),
                 findings: verdict.findings.iter().map(|one| worded(one, copies_by)).collect(),

@@ -19,7 +19,7 @@ const FIGURES: [Figure; 3] = [
     ("extra memory", "bytes", |f| f.extra_bytes),
 ];
 /// Choices on one screen, the application as it is among them.
-const ON_SCREEN: usize = 5;
+const ON_SCREEN: usize = 3;
 
 /// The first choices without intervals, and how to have the best.
 pub fn first(costs: &Costs, target: &str, is_run: bool) -> Vec<Block> {
@@ -37,7 +37,9 @@ pub fn first(costs: &Costs, target: &str, is_run: bool) -> Vec<Block> {
         Err(why) => Cell::Missing(why.clone()),
     };
     let command = if is_run { Command::PredictTables } else { Command::ExplainTables };
-    let best = shown.get(1).map_or(String::new(), |best| format!(". {}: {}", best.what, best.step));
+    // Of a process the page has it already.
+    let best = shown.get(1).filter(|_| is_run);
+    let best = best.map_or(String::new(), |best| format!(". {}: {}", best.what, best.step));
     // First, so that a line's end does not part the command.
     let note = format!(
         "{}: all choices with intervals, and how to have each{best}",

@@ -3,7 +3,7 @@
 //! source's, here and nowhere else.
 
 use cowlab_machine::Facts;
-use cowlab_machine::verdict::{Verdict, fork_of};
+use cowlab_machine::verdict::{Level, Verdict, fork_of};
 use cowlab_model::advice::{Advice, Forecast, Surroundings, advise, best};
 use cowlab_model::application::{ApplicationProfile, Children, has_collector};
 use cowlab_model::cost::{Predicted, Unanswerable, Vmas};
@@ -11,6 +11,7 @@ use cowlab_model::profile::MachineProfile;
 use serde::Serialize;
 
 use super::TargetFacts;
+use super::findings::{Finding, Known, Weight, findings};
 
 /// The share of its memory assumed to be written if nothing was measured, asked or seen in a child.
 const USUAL_FRACTION: f64 = 0.1;
@@ -18,6 +19,8 @@ const USUAL_FRACTION: f64 = 0.1;
 const MTHP_BYTES: u64 = 64 << 10;
 /// Of a shorter stop too much is what a look at the kernel's events does not see, to scale prices by it.
 const LONG_STOP_NS: f64 = 500_000.0;
+/// Farther than so many times its interval a stop is not what is priced.
+const FAR: f64 = 2.0;
 
 /// Where a figure is from, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -61,6 +64,10 @@ pub struct Costs {
     pub choices: Vec<Advice>,
     /// Whether all prices are multiplied by what the stop takes of the predicted one.
     pub is_scaled: bool,
+    /// Whether the stop that is known is far from the predicted one: then it has other causes than those that
+    /// have prices, and no choice is recommended.
+    pub is_odd: bool,
+    pub predicted_ns: Option<f64>,
 }
 
 impl Costs {
@@ -71,7 +78,7 @@ impl Costs {
 
     /// What takes least of what shortens the stop or makes the writes cheaper by a tenth.
     pub fn remedy(&self) -> Option<(&Advice, Forecast)> {
-        best(&self.choices)
+        best(&self.choices).filter(|_| !self.is_odd)
     }
 }
 
@@ -84,9 +91,40 @@ pub struct Diagnosis {
     pub copied_bytes: Amount,
     /// An error says why there is no price.
     pub costs: Result<Costs, String>,
+    /// What stands out, the most important first.
+    pub findings: Vec<Finding>,
 }
 
+/// A shorter stop is none to shorten, unless it comes all the time.
+const SHORT_NS: f64 = 1e6;
+const MUCH: f64 = 0.05;
+
 impl Diagnosis {
+    /// What fails, hangs or costs most, if anything stands out.
+    pub fn worst(&self) -> Option<&Finding> {
+        self.findings.first().filter(|one| one.weight <= Weight::Costs)
+    }
+
+    /// What is recommended: one judgement for all that is printed of it.
+    pub fn remedy(&self) -> Option<(&Advice, Forecast)> {
+        let costs = self.costs.as_ref().ok()?;
+        costs.remedy().filter(|_| !self.is_short() && !self.is_ruled_out())
+    }
+
+    /// Whether its stop is none to shorten.
+    pub fn is_short(&self) -> bool {
+        self.costs.as_ref().is_ok_and(|costs| {
+            let per_s = costs.application.forks_per_s.unwrap_or(0.0);
+            let stop_ns = costs.stop_ns.value;
+            stop_ns < SHORT_NS && per_s * stop_ns / 1e9 < MUCH
+        })
+    }
+
+    /// Whether something else than its page tables makes the stop.
+    pub fn is_ruled_out(&self) -> bool {
+        self.findings.iter().any(|one| one.rules_out_huge_pages)
+    }
+
     /// The stop, as it is told everywhere.
     pub fn stop_ns(&self) -> Option<Amount> {
         self.costs.as_ref().ok().map(|costs| costs.stop_ns)
@@ -111,12 +149,19 @@ pub fn diagnose(machine: &Facts, facts: &TargetFacts, prices: &MachineProfile) -
         server: facts.asked.as_ref().and_then(|asked| asked.server),
         policies: Vec::new(),
     };
-    Diagnosis {
-        verdict: fork_of(machine, &facts.process, expected, replication),
-        copied_bytes,
-        costs: price(prices, &application, &around, known_stop(facts))
-            .map_err(|error| error.to_string()),
-    }
+    let costs = price(prices, &application, &around, known_stop(facts));
+    let costs = costs.map_err(|error| error.to_string());
+    let verdict = fork_of(machine, &facts.process, expected, replication);
+    let known = Known {
+        machine,
+        facts,
+        prices,
+        costs: costs.as_ref().ok(),
+        is_refused: verdict.level == Level::WillFail,
+        copied_bytes: expected,
+    };
+    let findings = findings(&known);
+    Diagnosis { verdict, copied_bytes, costs, findings }
 }
 
 /// Folios that this machine can have.
@@ -182,7 +227,8 @@ fn application(
         threads: facts.running_threads,
         vmas: Some(Vmas {
             anon: process.inherited_anonymous_mappings,
-            others: process.inherited_mappings - process.inherited_anonymous_mappings,
+            // Those that a child does not get are taken out one by one.
+            others: process.mappings - process.inherited_anonymous_mappings,
         }),
         forks_per_s: forks.and_then(super::Forks::per_s),
         mappings: facts.mappings.clone(),
@@ -201,7 +247,12 @@ pub fn price(
     let mut choices = advise(prices, application, around)?;
     let stop = |choices: &[Advice]| choices[0].forecast.as_ref().ok().map(|now| now.stop_ns);
     let predicted = stop(&choices);
-    let scale = known_stop.zip(predicted).filter(|(known, _)| known.value > LONG_STOP_NS);
+    let is_odd = known_stop.zip(predicted).is_some_and(|(known, predicted)| {
+        let [least, most] = [predicted.low / FAR, predicted.high * FAR];
+        known.value > LONG_STOP_NS && !(least..=most).contains(&known.value)
+    });
+    let scale =
+        known_stop.zip(predicted).filter(|(known, _)| known.value > LONG_STOP_NS && !is_odd);
     if let Some((known, predicted)) = scale {
         let scaled = prices.clone().scaled(known.value / predicted.value);
         choices = advise(&scaled, application, around)?;
@@ -214,13 +265,14 @@ pub fn price(
         }
     }
     let source = if prices.is_usual { Source::Usual } else { Source::Calibrated };
-    let predicted =
-        predicted.map(|of| Amount { value: of.value, low: of.low, high: of.high, source });
+    let amount = predicted.map(|of| Amount { value: of.value, low: of.low, high: of.high, source });
     Ok(Costs {
         application: application.clone(),
-        stop_ns: known_stop.or(predicted).unwrap_or(Amount::exactly(0.0, Source::Assumed)),
+        stop_ns: known_stop.or(amount).unwrap_or(Amount::exactly(0.0, Source::Assumed)),
         choices,
         is_scaled: scale.is_some(),
+        is_odd,
+        predicted_ns: predicted.map(|of| of.value),
     })
 }
 
@@ -245,6 +297,12 @@ mod tests {
             children: Some(0),
             own_bytes: Vec::new(),
             forked: 0,
+            stuck: 0,
+            unreaped: 0,
+            tables_of_children_bytes: None,
+            group_of_workers: None,
+            throttled_ns: None,
+            unpromised: Vec::new(),
             no_tend: None,
             server_address: None,
             asked: None,
@@ -285,12 +343,11 @@ mod tests {
         let forks = super::super::Forks {
             duration_s: 10.0,
             forks: 2,
-            executed: 0,
             ended: 2,
-            spawns: 0,
             stop_ns: Some(3e7),
             shortest_stop_ns: Some(20_000_000),
             longest_stop_ns: Some(40_000_000),
+            ..Default::default()
         };
         let copies = Err("not seen".to_owned());
         of.observed = Ok(super::super::Observed { forks: Ok(forks), copies, has_ended: false });

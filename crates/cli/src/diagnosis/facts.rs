@@ -2,9 +2,10 @@
 //! What is known of a program: read once.
 
 use anyhow::Result;
+use cowlab_machine::cgroup::{Cgroup, MemoryBound};
 use cowlab_machine::process::mappings::detailed_mappings;
 use cowlab_machine::process::{Kind, Mapping, Target, children};
-use cowlab_machine::{Facts, ProcessFacts, Root, Smaps, Stat};
+use cowlab_machine::{Facts, ProcessFacts, Root, Smaps, Stat, kernel_log, status};
 use cowlab_model::application::{Children, MappingShare};
 use cowlab_observe::redis::Asked;
 use cowlab_observe::tend::{Survey, Tender};
@@ -30,6 +31,18 @@ pub struct TargetFacts {
     pub own_bytes: Vec<u64>,
     /// How many of the children run on as they were forked.
     pub forked: usize,
+    /// Children that wait for ever.
+    pub stuck: usize,
+    /// Children that have ended and were not waited for.
+    pub unreaped: usize,
+    /// Page tables of half of its forked children are larger.
+    pub tables_of_children_bytes: Option<u64>,
+    /// The tightest limit on the memory of its forked children, where they are in another control group.
+    pub group_of_workers: Option<MemoryBound>,
+    /// For so long its control group's CPU quota held it back while it was watched.
+    pub throttled_ns: Option<u64>,
+    /// Memory that the kernel refused to promise it, by its log.
+    pub unpromised: Vec<u64>,
     pub no_tend: Option<String>,
     /// Where it listens, if it is a server whose title says so.
     pub server_address: Option<String>,
@@ -46,14 +59,24 @@ impl TargetFacts {
         let process = ProcessFacts::probe(&Root::default(), target.pid())?;
         let huge = machine.thp.as_ref().and_then(|thp| thp.pmd_size_bytes);
         let survey = huge.and_then(|huge| Some((huge, Survey::take(target, huge).ok()?)));
-        let forked = children::forked(target).map_or(0, |(forked, _)| forked.len());
+        let workers = children::forked(target).map_or_else(|_| Vec::new(), |(forked, _)| forked);
+        let forked = workers.len();
+        let children = children::children(target)
+            .ok()
+            .map(|all| all.iter().filter(|child| !child.stat.is_ending()).count());
         Ok(TargetFacts {
             pid: target.pid(),
             word: word_of(target),
             collapsible_regions: survey
                 .map(|(huge, survey)| survey.collapsible(huge / machine.page_size_bytes.max(1))),
             running_threads: Stat::other_running_threads(target.pid()),
-            children: children::pids(target).ok().map(|pids| pids.len()),
+            children,
+            stuck: workers.iter().filter(|child| children::is_stuck(child)).count(),
+            unreaped: unreaped(target),
+            tables_of_children_bytes: middle(workers.iter().filter_map(page_tables)),
+            group_of_workers: group_of(&workers, &process.cgroup),
+            throttled_ns: None,
+            unpromised: kernel_log::unpromised(target.pid()).unwrap_or_default(),
             own_bytes: Vec::new(),
             no_tend: Tender::refusal(Some(target)).or_else(|| shared(target, forked)),
             forked,
@@ -93,8 +116,48 @@ impl TargetFacts {
         if executes {
             self.mappings = large_mappings(target, page_bytes);
         }
+        let workers = children::forked(target).map_or_else(|_| Vec::new(), |(forked, _)| forked);
+        let stuck = workers.iter().filter(|child| children::is_stuck(child)).count();
+        self.stuck = self.stuck.max(stuck);
+        // One that is being waited for is there at most once.
+        self.unreaped = self.unreaped.min(unreaped(target));
+        let throttled = |group: &Cgroup| -> Option<u64> {
+            group.cpu.iter().filter_map(|bound| bound.throttled_ns).max()
+        };
+        let before = throttled(&self.process.cgroup);
+        let after = throttled(&Cgroup::read(&Root::default(), target.pid()));
+        self.throttled_ns = after.zip(before).map(|(after, before)| after.saturating_sub(before));
+        if let Some(unpromised) = kernel_log::unpromised(target.pid()) {
+            self.unpromised = unpromised;
+        }
         self.observed = observed;
     }
+}
+
+/// Children that have ended and were not waited for.
+fn unreaped(target: &Target) -> usize {
+    let pids = children::pids(target).unwrap_or_default();
+    pids.into_iter().filter(|pid| Stat::read(pid).is_some_and(|stat| stat.has_ended())).count()
+}
+
+fn page_tables(of: &Target) -> Option<u64> {
+    status::bytes(&of.read("status").ok()?, "VmPTE")
+}
+
+fn middle(of: impl Iterator<Item = u64>) -> Option<u64> {
+    let mut all: Vec<u64> = of.collect();
+    all.sort_unstable();
+    all.get(all.len() / 2).copied()
+}
+
+/// The first of them stands for all.
+fn group_of(workers: &[Target], parent: &Cgroup) -> Option<MemoryBound> {
+    let group = Cgroup::read(&Root::default(), workers.first()?.pid());
+    let files = |of: &Cgroup| -> Vec<String> {
+        of.memory_max.iter().map(|bound| bound.file.clone()).collect()
+    };
+    let is_other = files(&group) != files(parent);
+    group.tightest_max().filter(|_| is_other).cloned()
 }
 
 /// Its anonymous mappings, by their addresses: names alone do not say on which memory to call

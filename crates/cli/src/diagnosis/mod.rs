@@ -6,9 +6,11 @@
 pub mod choices;
 mod decide;
 mod facts;
+mod findings;
 mod observed;
 pub mod words;
 
 pub use decide::{Amount, Costs, Diagnosis, Source, diagnose, mthp, price};
 pub use facts::{TargetFacts, parent_of_worker, shared_with_children, trigger, word_of, worker};
+pub use findings::{Finding, Weight};
 pub use observed::{Copies, Forks, Observed, observe};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a program's forks are seen to do for a while: how often, how long each stops it, what is copied after it.
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use cowlab_machine::Facts;
 use cowlab_machine::process::Target;
 use cowlab_model::stats::median;
 use cowlab_observe::blame::{Collector, LOOK, Share};
-use cowlab_observe::bpf::{BpfError, Event, Happening, Lost, Observer, ObserverSettings};
+use cowlab_observe::bpf::{BpfError, Event, Happening, Killed, Lost, Observer, ObserverSettings};
 use cowlab_report::blame::Blamed;
 use cowlab_schema::blame::{self as names, COPIED_PAGES, PROGRAM};
 use cowlab_store::{Run, RunInfo};
@@ -18,10 +18,14 @@ use serde::Serialize;
 use crate::recorded::{give_way, lacking, samples};
 use crate::{output, signals};
 
+/// Until exec a child that only arranges its descriptors needs less.
+pub(super) const SLOW_EXEC_NS: f64 = 5e6;
+/// System calls are counted for so long: each of the machine is a little slower meanwhile.
+const CALLS: Duration = Duration::from_secs(1);
 /// So many children have ended of a program that forks all the time: fewer say little.
 const LEAST_ENDED: usize = 5;
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Forks {
     /// For so long it was watched.
     pub duration_s: f64,
@@ -36,6 +40,18 @@ pub struct Forks {
     pub stop_ns: Option<f64>,
     pub shortest_stop_ns: Option<u64>,
     pub longest_stop_ns: Option<u64>,
+    /// From a fork until its child executed another program: the median, and the longest.
+    pub until_exec_ns: Option<f64>,
+    pub longest_until_exec_ns: Option<f64>,
+    /// Where that is long, the system call that children make most: its number, and how often each makes it.
+    pub call: Option<(u32, u64)>,
+    /// The same of vfork and posix_spawn, for which the caller waits.
+    pub spawn_ns: Option<f64>,
+    /// How long children lived that executed nothing: the median.
+    pub life_ns: Option<f64>,
+    /// Signals that ended children; addresses are not shown.
+    #[serde(skip)]
+    pub killed: Vec<Killed>,
 }
 
 /// Copies that were seen with their stacks.
@@ -102,7 +118,9 @@ pub fn observe(
 ) -> Result<Observed, String> {
     let text = |error: BpfError| error.to_string();
     let interrupts = signals::last().map_err(|error| error.to_string())?;
-    let mut observer = Observer::attach(ObserverSettings::default()).map_err(text)?;
+    let mut observer =
+        Observer::attach(ObserverSettings { signals: true, ..ObserverSettings::default() })
+            .map_err(text)?;
     let pid = target.pid().cast_unsigned();
     observer.watch(pid).map_err(text)?;
     // Some kernels show forks, and not the faults that copy.
@@ -128,7 +146,7 @@ pub fn observe(
         observer.read_events(|event| events.push(event));
     }
     let lasted = began.elapsed();
-    let forks = match observer.lost() == Lost::default() {
+    let mut forks = match observer.lost() == Lost::default() {
         true => Ok(count(&events, pid, lasted)),
         false => Err("some events were lost".to_owned()),
     };
@@ -138,39 +156,84 @@ pub fn observe(
         run.info.missing = lacking(&got);
         Copies { blamed: Blamed::of(&run, &got.stacks), run }
     });
+    if let Ok(forks) = &mut forks
+        && forks.until_exec_ns.is_some_and(|ns| ns > SLOW_EXEC_NS)
+    {
+        drop(observer);
+        forks.call = call(target, lasted);
+    }
     Ok(Observed { forks, copies, has_ended: !target.is_alive() })
 }
 
+/// The system call that children make most before they execute, for a moment: how often by each.
+fn call(target: &Target, lasted: Duration) -> Option<(u32, u64)> {
+    let settings = ObserverSettings { calls: true, ..ObserverSettings::default() };
+    let mut observer = Observer::attach(settings).ok()?;
+    let pid = target.pid().cast_unsigned();
+    observer.watch(pid).ok()?;
+    target.wait_for_end(CALLS.min(lasted));
+    let mut events = Vec::new();
+    observer.read_events(|event| events.push(event));
+    let children = count(&events, pid, CALLS).forks as u64;
+    observer
+        .most_called()
+        .filter(|_| children > 0)
+        .map(|(number, calls)| (number, calls / children))
+}
+
+/// A child of the program, as events show it.
+struct Child {
+    born_ns: u64,
+    shares_memory: bool,
+    executed_ns: Option<u64>,
+    ended_ns: Option<u64>,
+}
+
 fn count(events: &[Event], pid: u32, lasted: Duration) -> Forks {
-    let all: Vec<_> = events
-        .iter()
-        .filter(|event| event.tgid == pid)
-        .filter_map(|event| match event.what {
-            Happening::Fork(fork) if fork.child_tgid.is_some_and(|child| child != pid) => {
-                Some(fork)
+    let (mut stops, mut killed) = (Vec::new(), Vec::new());
+    // The last of each pid; of others their place was taken.
+    let mut living: HashMap<u32, Child> = HashMap::new();
+    let mut children = Vec::new();
+    for event in events {
+        if let (Happening::Fork(fork), true) = (event.what, event.tgid == pid) {
+            let Some(child) = fork.child_tgid.filter(|child| *child != pid) else { continue };
+            stops.extend(fork.stop_ns.filter(|_| !fork.shares_memory));
+            let (born_ns, shares_memory) = (event.time_ns, fork.shares_memory);
+            let born = Child { born_ns, shares_memory, executed_ns: None, ended_ns: None };
+            children.extend(living.insert(child, born));
+        } else if let Some(child) = living.get_mut(&event.tgid) {
+            match event.what {
+                Happening::Exec => _ = child.executed_ns.get_or_insert(event.time_ns),
+                Happening::Exit => _ = child.ended_ns.get_or_insert(event.time_ns),
+                Happening::Killed(by) if child.executed_ns.is_none() => killed.push(by),
+                _ => {}
             }
-            _ => None,
-        })
-        .collect();
-    let forks: Vec<_> = all.iter().filter(|fork| !fork.shares_memory).collect();
-    let children: BTreeSet<u32> = forks.iter().filter_map(|fork| fork.child_tgid).collect();
-    let did = |what: Happening| {
-        let own = events.iter().filter(|event| event.what == what);
-        own.map(|event| event.tgid)
-            .filter(|pid| children.contains(pid))
-            .collect::<BTreeSet<_>>()
-            .len()
+        }
+    }
+    children.extend(living.into_values());
+    let (spawned, forked): (Vec<Child>, Vec<Child>) =
+        children.into_iter().partition(|child| child.shares_memory);
+    let until = |of: &[Child], when: fn(&Child) -> Option<u64>| -> Vec<f64> {
+        let since = |child: &Child| Some(when(child)?.saturating_sub(child.born_ns) as f64);
+        of.iter().filter_map(since).collect()
     };
-    let stops: Vec<u64> = forks.iter().filter_map(|fork| fork.stop_ns).collect();
+    let to_exec = until(&forked, |child| child.executed_ns);
+    let lives = until(&forked, |child| child.ended_ns.filter(|_| child.executed_ns.is_none()));
     Forks {
         duration_s: lasted.as_secs_f64(),
-        forks: forks.len(),
-        executed: did(Happening::Exec),
-        ended: did(Happening::Exit),
-        spawns: all.len() - forks.len(),
+        forks: forked.len(),
+        executed: to_exec.len(),
+        ended: forked.iter().filter(|child| child.ended_ns.is_some()).count(),
+        spawns: spawned.len(),
         stop_ns: median(&stops.iter().map(|ns| *ns as f64).collect::<Vec<_>>()),
         shortest_stop_ns: stops.iter().min().copied(),
         longest_stop_ns: stops.iter().max().copied(),
+        until_exec_ns: median(&to_exec),
+        call: None,
+        longest_until_exec_ns: to_exec.into_iter().reduce(f64::max),
+        spawn_ns: median(&until(&spawned, |child| child.executed_ns)),
+        life_ns: median(&lives),
+        killed,
     }
 }
 

@@ -2,7 +2,7 @@
 //! The words for findings and figures.
 
 use cowlab_machine::verdict::{Finding, Level, Room, Verdict};
-use cowlab_model::advice::Choice;
+use cowlab_model::advice::{Advice, Choice, Forecast};
 use cowlab_schema::Command;
 use cowlab_schema::fmt::{bytes, capital, size, time};
 use serde::Serialize;
@@ -293,6 +293,11 @@ pub fn verdict(name: &str, pid: i32, verdict: &Verdict, copies_by: Source) -> St
         }
         true => format!("The next fork of {name} will not be refused"),
     };
+    let pool = verdict.findings.iter().find(|one| matches!(one, Finding::Hugetlb { .. }));
+    if let Some(pool) = pool.filter(|pool| pool.level() != Level::Ok) {
+        let pool = worded(pool, copies_by);
+        return format!("{begin}, but {}: {}. {}.", pool.what, pool.why, capital(&pool.what_to_do));
+    }
     let worst = verdict.worst_case_bytes;
     let Some(room) = &verdict.room else {
         return format!("{begin}; how much memory is left for the copies is not known.");
@@ -350,8 +355,12 @@ pub fn copies(copied: &Amount, verdict: &Verdict) -> String {
 }
 
 /// The best remedy and its command, if it shortens the stop by a tenth: what `stop` takes.
-pub fn remedy(costs: &Costs, target: &str, is_run: bool) -> Option<String> {
-    let (one, then) = costs.remedy()?;
+pub fn remedy(
+    costs: &Costs,
+    (one, then): (&Advice, Forecast),
+    target: &str,
+    is_run: bool,
+) -> Option<String> {
     let (left, stop) = (then.stop_ns.value / costs.stop_ns.value, time(then.stop_ns.value));
     let less = (1.0 - left) * 100.0;
     let how = match one.choice {

@@ -6,6 +6,7 @@ use std::{fs, io};
 use crate::process::Target;
 use crate::process::error::ProcessError;
 use crate::process::stat::Stat;
+use crate::process::status;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Child {
@@ -38,6 +39,29 @@ pub fn forked(target: &Target) -> Result<(Vec<Target>, Vec<i32>), ProcessError> 
         }
     }
     Ok((forked, unseen))
+}
+
+/// Whether it waits without a time limit for a futex that only its own process can wake, and has no other thread:
+/// it will wait until it is killed.
+pub fn is_stuck(child: &Target) -> bool {
+    let is_alone =
+        child.read("status").is_ok_and(|status| status::field(&status, "Threads") == Some("1"));
+    is_alone && child.read("syscall").is_ok_and(|text| is_endless_wait(&text))
+}
+
+/// Of the text of /proc/PID/syscall: the call, its arguments, the stack pointer and the instruction.
+fn is_endless_wait(text: &str) -> bool {
+    const FUTEX: &str = if cfg!(target_arch = "x86_64") { "202" } else { "98" };
+    const PRIVATE: u64 = 128;
+    // FUTEX_WAIT, FUTEX_LOCK_PI, FUTEX_WAIT_BITSET (include/uapi/linux/futex.h).
+    const WAITS: [u64; 3] = [0, 6, 9];
+    let mut words = text.split_ascii_whitespace();
+    let call = words.next();
+    let number = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
+    let arguments: Vec<u64> = words.map_while(number).collect();
+    let [_, operation, _, limit, ..] = arguments[..] else { return false };
+    let is_private = operation & PRIVATE != 0;
+    call == Some(FUTEX) && is_private && WAITS.contains(&(operation & 0x7f)) && limit == 0
 }
 
 /// The PIDs of the children, those that wait to be reaped included: cheaper, since no file is read for
@@ -94,6 +118,24 @@ mod tests {
     use rustix::process::{Pid, Signal, kill_process_group};
 
     use super::*;
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn a_wait_that_nobody_can_end_is_told_from_others() {
+        let wait = |operation: &str, limit: &str| {
+            is_endless_wait(&format!(
+                "202 0x7ffc1 {operation} 0x0 {limit} 0x0 0xffffffff 0x7ffc0 0x7f0\n"
+            ))
+        };
+        assert!(wait("0x189", "0x0") && wait("0x80", "0x0"));
+        // With a limit; of memory that other processes map; a wake-up.
+        assert!(!wait("0x189", "0x7ffc8") && !wait("0x109", "0x0") && !wait("0x81", "0x0"));
+        for other in
+            ["running\n", "-1 0x7 0x8\n", "0 0x0 0x80 0x0 0x0 0x0 0x0 0x1 0x2\n", "", "202\n"]
+        {
+            assert!(!is_endless_wait(other), "{other}");
+        }
+    }
 
     #[test]
     fn both_ways_find_the_same_children_and_no_grandchild() {

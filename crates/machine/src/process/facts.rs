@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A process before its next fork.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use procfs_core::process::{Limits, Status};
 use serde::Serialize;
@@ -24,6 +28,15 @@ pub struct ProcessFacts {
     /// not be read.
     pub in_first_user_namespace: Option<bool>,
     pub threads: u64,
+    pub resident_bytes: Option<u64>,
+    /// VmHWM: the most that it had resident.
+    pub peak_bytes: Option<u64>,
+    /// RssShmem: shared memory, which workers have in common.
+    pub shared_memory_bytes: Option<u64>,
+    /// VmPin: held for devices (RDMA, io_uring), and copied inside fork.
+    pub pinned_bytes: Option<u64>,
+    /// Whether its children would belong to a pid namespace that has no init.
+    pub children_lack_init: bool,
     pub virtual_bytes: Option<u64>,
     pub page_tables_bytes: Option<u64>,
     /// Page tables that a child's mappings may need.
@@ -40,11 +53,19 @@ pub struct ProcessFacts {
     pub hugetlb_bytes: Option<u64>,
     /// Locked memory in mappings that a child gets: swap cannot take it from the parent.
     pub locked_bytes: Option<u64>,
+    /// All of them, which vm.max_map_count limits.
+    pub mappings: u64,
     /// Mappings that a child gets: fork copies them one by one.
     pub inherited_mappings: u64,
     pub inherited_anonymous_mappings: u64,
     /// Mappings with MADV_DONTFORK.
     pub not_inherited_bytes: u64,
+    /// Their addresses, joined where they touch.
+    #[serde(skip)]
+    pub not_inherited: Vec<Range<u64>>,
+    /// What it has to itself of mappings of memory files (memfd), and what the files hold beside that; `None` where the files may not be looked at.
+    pub private_of_memory_files_bytes: u64,
+    pub memory_files_bytes: Option<u64>,
     /// Mappings with MADV_WIPEONFORK, which a child gets empty.
     pub wiped_bytes: u64,
     /// What fork promises a child: private writable mappings, resident or not.
@@ -62,6 +83,9 @@ pub struct ProcessFacts {
     pub user_tasks: Option<u64>,
     pub cgroup: Cgroup,
 }
+
+/// Files of memory that are looked at.
+const MOST_FILES: usize = 256;
 
 /// The initial user namespace (PROC_USER_INIT_INO of include/linux/proc_ns.h).
 const FIRST_USER_NAMESPACE: &str = "user:[4026531837]";
@@ -85,17 +109,27 @@ impl ProcessFacts {
             uid: status.ruid,
             credentials: Credentials::from(&status),
             threads: status.threads,
+            resident_bytes: status.vmrss.map(|kib| kib * 1024),
+            peak_bytes: status.vmhwm.map(|kib| kib * 1024),
+            shared_memory_bytes: status.rssshmem.map(|kib| kib * 1024),
+            pinned_bytes: status.vmpin.map(|kib| kib * 1024),
             virtual_bytes: status.vmsize.map(|kib| kib * 1024),
             page_tables_bytes: status.vmpte.map(|kib| kib * 1024),
             thp_enabled: status.thp_enabled,
             name: status.name,
             ..ProcessFacts::default()
         };
-        facts.add_mappings(&read_mappings(root, pid, facts.uid)?);
+        let mappings = read_mappings(root, pid, facts.uid)?;
+        facts.add_mappings(&mappings);
+        facts.add_memory_files(root, &mappings);
+        let link = |name: &str| std::fs::read_link(root.path(format!("{folder}/ns/{name}")));
         let reader = Reader::new(root);
-        let namespace = std::fs::read_link(root.path(format!("{folder}/ns/user")));
+        facts.children_lack_init =
+            link("pid").ok().zip(link("pid_for_children").ok()).is_some_and(|(own, childrens)| {
+                own != childrens && !has_processes(&reader, &childrens)
+            });
         facts.in_first_user_namespace =
-            namespace.ok().map(|link| link.as_os_str() == FIRST_USER_NAMESPACE);
+            link("user").ok().map(|link| link.as_os_str() == FIRST_USER_NAMESPACE);
         let limits: Option<Limits> = reader.parse(&format!("{folder}/limits"));
         facts.limits = limits.as_ref().map(ResourceLimits::from);
         facts.cgroup = cgroup::probe(&reader, &pid.to_string());
@@ -115,6 +149,23 @@ impl ProcessFacts {
         self.limits.as_ref()?.processes.filter(|_| !exempt)
     }
 
+    /// Of private mappings of memory files: each page that was written is there twice, once in the file.
+    fn add_memory_files(&mut self, root: &Root, all: &[Mapping]) {
+        let is_of_memory =
+            |of: &&Mapping| of.name.as_deref().is_some_and(|name| name.starts_with("/memfd:"));
+        let private = all.iter().filter(is_of_memory);
+        let private = private.filter(|of| !of.is_shared && of.is_writable && of.inode != 0);
+        let mut files = BTreeMap::new();
+        for of in private.take(MOST_FILES) {
+            let anonymous = of.details.as_ref().and_then(|details| details.anonymous_bytes);
+            self.private_of_memory_files_bytes += anonymous.unwrap_or(0);
+            let Range { start, end } = of.range;
+            let file = root.path(format!("proc/{}/map_files/{start:x}-{end:x}", self.pid));
+            files.insert(of.inode, std::fs::metadata(file).ok().map(|of| of.blocks() * 512));
+        }
+        self.memory_files_bytes = files.into_values().sum();
+    }
+
     fn add_mappings(&mut self, all: &[Mapping]) {
         let details: Vec<Smaps> =
             all.iter().map(|mapping| mapping.details.clone().unwrap_or_default()).collect();
@@ -129,10 +180,15 @@ impl ProcessFacts {
         };
         for (mapping, smaps) in all.iter().zip(&details) {
             let size = mapping.bytes();
+            self.mappings += 1;
             add(&mut self.private_dirty_bytes, smaps.private_dirty_bytes);
             add(&mut self.private_clean_bytes, smaps.private_clean_bytes);
             if smaps.has(b"dc") {
                 self.not_inherited_bytes += size;
+                match self.not_inherited.last_mut() {
+                    Some(last) if last.end == mapping.range.start => last.end = mapping.range.end,
+                    _ => self.not_inherited.push(mapping.range.clone()),
+                }
                 continue;
             }
             self.inherited_mappings += 1;
@@ -195,6 +251,21 @@ fn read_mappings(root: &Root, pid: i32, uid: u32) -> Result<Vec<Mapping>, Proces
         }
         None => Err(ProcessError::Vanished { pid }),
     }
+}
+
+/// Whether a pid namespace has a process: with its init all others have ended. One that may not be looked at could be
+/// it, if it is in an inner namespace.
+fn has_processes(reader: &Reader<'_>, namespace: &Path) -> bool {
+    let pids = reader.names("proc").into_iter().filter(|name| name.parse::<i32>().is_ok());
+    let is_in =
+        |pid: String| match std::fs::read_link(reader.root.path(format!("proc/{pid}/ns/pid"))) {
+            Ok(of) => of == namespace,
+            Err(_) => reader.text(&format!("proc/{pid}/status")).is_some_and(|status| {
+                let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+                pids.is_some_and(|pids| pids.split_ascii_whitespace().count() > 1)
+            }),
+        };
+    pids.into_iter().any(is_in)
 }
 
 fn user_tasks(reader: &Reader<'_>, uid: u32) -> u64 {

@@ -41,7 +41,7 @@ fn the_tightest_limit_binds() {
         ..free.clone()
     };
     let narrow = |address_space_bytes, data_bytes| Facts {
-        limits: Some(ResourceLimits { processes: None, address_space_bytes, data_bytes }),
+        limits: Some(ResourceLimits { address_space_bytes, data_bytes, ..Default::default() }),
         ..free.clone()
     };
     for (facts, need, limit) in [

@@ -18,7 +18,8 @@ fn bare_metal_with_cgroup_v2() {
     assert_eq!(facts.cpu.allowed, [0, 1, 2, 3]);
     assert_eq!((facts.cpu.virtual_machine, &facts.cpu.hypervisor), (Some(false), &None));
     assert_eq!(facts.memory.as_ref().unwrap().available_bytes, Some(60_000_000 * 1024));
-    assert_eq!(facts.limits, Some(ResourceLimits::default()));
+    let open_files = Some(1024);
+    assert_eq!(facts.limits, Some(ResourceLimits { open_files, ..Default::default() }));
     assert!(facts.credentials.as_ref().unwrap().has(CAP_SYS_ADMIN));
     assert_eq!(facts.tasks.threads, Some(412));
     // Each level's limits, own group first; the tightest is the one above, its cache given back.
@@ -28,7 +29,10 @@ fn bare_metal_with_cgroup_v2() {
     assert_eq!(max.file, "/sys/fs/cgroup/system.slice/memory.max");
     assert_eq!(max.free_bytes(), 13 << 30);
     let file = "/sys/fs/cgroup/system.slice/lab.service/pids.max".to_owned();
-    assert_eq!(facts.cgroup.tasks, [TaskBound { file, limit: 512, current: Some(12) }]);
+    assert_eq!(
+        facts.cgroup.tasks,
+        [TaskBound { file, limit: 512, current: Some(12), refused: None }]
+    );
     assert!(facts.smaps_rollup && !facts.page_reporting);
     assert_eq!((facts.ksm, facts.soft_dirty), (Some(0), None));
     assert!(usable::page_size(&facts, 2 << 20).is_ok());

@@ -116,7 +116,7 @@ fn what_makes_fork_fail_or_dangerous() {
     ));
     process.cgroup.memory_max = vec![bound(GIB)];
     process.cgroup.tasks =
-        vec![TaskBound { file: "/g/pids.max".into(), limit: 9, current: Some(9) }];
+        vec![TaskBound { file: "/g/pids.max".into(), limit: 9, current: Some(9), refused: None }];
     let verdict = of(&facts, &process);
     assert!(has(&verdict, Level::Warning, &["Cgroup", "/g/memory.max", "is_hard: true"]));
     assert!(has(&verdict, Level::WillFail, &["Reached", "/g/pids.max", "now: 9", "limit: 9"]));

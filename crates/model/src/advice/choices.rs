@@ -268,7 +268,8 @@ impl<'a> Choices<'a> {
         Advice {
             choice: Choice::Freeze,
             what: "freezing".into(),
-            step: "Python: gc.collect(); gc.freeze() before fork; elsewhere the collector's like"
+            step: "Python: gc.disable() in the parent, gc.freeze() before the fork, gc.enable() in the \
+                   child; elsewhere the collector's like"
                 .into(),
             forecast: match (self.application.has_collector, share) {
                 (false, _) => Err("no garbage collector is known of this program".into()),

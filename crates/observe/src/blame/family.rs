@@ -124,6 +124,7 @@ impl Family {
                     member.ended_ns = Some(time_ns);
                 }
             }
+            Happening::Killed(_) => {}
         }
     }
 

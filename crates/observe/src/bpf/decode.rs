@@ -6,8 +6,8 @@ use zerocopy::FromBytes;
 
 use super::record::{
     COWLAB_COPIES, COWLAB_COUNTS, COWLAB_EXEC, COWLAB_EXIT, COWLAB_FAULTS, COWLAB_FORK,
-    COWLAB_TELLING_NS, COWLAB_WRITES_ABSENT, COWLAB_WRITES_PRESENT, cowlab_copy, cowlab_event,
-    cowlab_fault,
+    COWLAB_KILLED, COWLAB_TELLING_NS, COWLAB_WRITES_ABSENT, COWLAB_WRITES_PRESENT, cowlab_copy,
+    cowlab_event, cowlab_fault,
 };
 
 const CLONE_VM: u64 = 0x100;
@@ -30,6 +30,15 @@ pub enum Happening {
     /// Its first thread ended.
     Exit,
     Exec,
+    Killed(Killed),
+}
+
+/// A signal that a process does not handle; whether that ends it depends on the signal (signal(7)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Killed {
+    pub signal: u32,
+    /// Of SIGSEGV and SIGBUS, what was accessed.
+    pub address: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,6 +127,10 @@ impl Event {
             }
             COWLAB_EXIT => Happening::Exit,
             COWLAB_EXEC => Happening::Exec,
+            COWLAB_KILLED => {
+                let signal = u32::try_from(raw.clone_flags).ok()?;
+                Happening::Killed(Killed { signal, address: raw.begin_ns })
+            }
             _ => return None,
         };
         let name = raw.comm.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -210,6 +223,8 @@ mod tests {
     fn other_kinds_and_what_is_cut() {
         assert_eq!(Event::decode(&changed(24, 2)).unwrap().what, Happening::Exit);
         assert_eq!(Event::decode(&changed(24, 3)).unwrap().what, Happening::Exec);
+        let Happening::Killed(by) = Event::decode(&changed(24, 4)).unwrap().what else { panic!() };
+        assert_eq!((by.signal, by.address), (0x0120_0000, 10_000));
         assert_eq!(Event::decode(&changed(24, 9)), None);
         assert_eq!(Event::decode(&FORK[..55]), None);
         assert_eq!(Fault::decode(&FORK[..31]), None);

@@ -18,7 +18,7 @@ use super::fault_rings::FaultRings;
 use super::learn::{self, Anchor, Learned};
 use super::programs::{FaultMode, ObserverSettings, Scope, wanted};
 use super::record::{
-    COWLAB_COUNTS, COWLAB_LOST_COPIES, COWLAB_LOST_EVENTS, COWLAB_LOST_FAULTS,
+    COWLAB_CALLS, COWLAB_COUNTS, COWLAB_LOST_COPIES, COWLAB_LOST_EVENTS, COWLAB_LOST_FAULTS,
     COWLAB_LOST_PROCESSES, cowlab_fault,
 };
 
@@ -48,6 +48,7 @@ pub struct Observer {
     copies: Option<Copies>,
     watched: PerCpuHashMap<MapData, u32, CpuCounts>,
     losses: PerCpuArray<MapData, u64>,
+    calls: PerCpuArray<MapData, u64>,
     _programs: Ebpf,
 }
 
@@ -73,6 +74,7 @@ impl Observer {
         };
         let watched = PerCpuHashMap::try_from(take("watched")).map_err(reading)?;
         let losses = PerCpuArray::try_from(take("losses")).map_err(reading)?;
+        let calls = PerCpuArray::try_from(take("calls")).map_err(reading)?;
         let copies = match settings.faults {
             FaultMode::Copies => Some(Copies::new(&mut take)?),
             _ => None,
@@ -88,6 +90,7 @@ impl Observer {
             copies,
             watched,
             losses,
+            calls,
             _programs: ebpf,
         };
         if observer.copies.is_some() {
@@ -198,6 +201,12 @@ impl Observer {
         }
         let of_cpus = self.watched.get(&tgid, 0).ok()?;
         Some(Counts::sum(of_cpus.iter()))
+    }
+
+    /// The system call that was made most, and how often; `None` where they are not counted.
+    pub fn most_called(&self) -> Option<(u32, u64)> {
+        let count = |number: u32| Some((number, self.calls.get(&number, 0).ok()?.iter().sum()));
+        (0..COWLAB_CALLS).filter_map(count).max_by_key(|(_, count)| *count).filter(|of| of.1 > 0)
     }
 
     pub fn watched(&self) -> Vec<u32> {

@@ -29,6 +29,10 @@ pub struct ObserverSettings {
     pub scope: Scope,
     /// Whether forks, exits and execs are recorded; without them children are not watched.
     pub events: bool,
+    /// Whether signals that end a process are recorded as well.
+    pub signals: bool,
+    /// Whether system calls are counted by their numbers: that costs every call on the machine some ns.
+    pub calls: bool,
     pub anchors: Anchors,
     pub faults: FaultMode,
     /// In every-fault and copies mode: also the kernel's writes at a process's addresses, for example
@@ -49,6 +53,8 @@ impl Default for ObserverSettings {
         ObserverSettings {
             scope: Scope::Chosen,
             events: true,
+            signals: false,
+            calls: false,
             anchors: Anchors::All,
             faults: FaultMode::None,
             kernel_faults: false,
@@ -82,6 +88,12 @@ pub(crate) fn wanted(settings: &ObserverSettings, learned: &Learned) -> Vec<Prog
         wanted.push(program("fork_ends", "task_newtask"));
         wanted.push(program("exits", "sched_process_exit"));
         wanted.push(program("execs", "sched_process_exec"));
+    }
+    if settings.signals {
+        wanted.push(program("is_killed", "signal_deliver"));
+    }
+    if settings.calls {
+        wanted.push(program("count_calls", "sys_enter"));
     }
     const FAULT: &str = "page_fault_user";
     match settings.faults {

@@ -42,6 +42,7 @@ impl Births {
                 self.over(pid, time_ns, Some(time_ns));
             }
             Happening::Exec => self.over(pid, time_ns, None),
+            Happening::Killed(_) => {}
         }
     }
 

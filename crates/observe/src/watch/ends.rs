@@ -38,6 +38,7 @@ pub(super) fn before_an_exec(events: &[Event]) -> Vec<bool> {
                 executes.insert(event.tgid);
                 false
             }
+            Happening::Killed(_) => false,
             Happening::Fork(fork) => {
                 // Before its birth the number was another's.
                 if let Some(child) = fork.child_tgid {

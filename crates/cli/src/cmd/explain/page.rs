@@ -6,7 +6,7 @@ use cowlab_machine::Facts;
 use cowlab_machine::verdict::Level;
 use cowlab_model::advice::Choice;
 use cowlab_model::application::Children;
-use cowlab_report::fmt::{bytes, percent, several, time};
+use cowlab_report::fmt::{bytes, capital, percent, several, time};
 use cowlab_report::{Block, Cell, Document, Rows, Section};
 use cowlab_schema::Command;
 
@@ -14,11 +14,12 @@ use super::Explained;
 use crate::args::ExplainArgs;
 use crate::cmd::doctor::machine_title;
 use crate::cmd::sharing;
-use crate::diagnosis::{Copies, Costs, Forks, Source, choices, trigger, words};
+use crate::diagnosis::{Copies, Costs, Finding, Forks, Source, Weight, choices, trigger, words};
 
 /// Places in the code that are named.
 const PLACES: usize = 3;
-const SHORT_NS: f64 = 1e6;
+/// Less is told by a row.
+const MUCH_COPIED: f64 = 4e6;
 
 /// All of it; with drawings for a page, without for a terminal.
 pub fn document(
@@ -32,14 +33,27 @@ pub fn document(
     let title = format!("{} ({}), explained", facts.name, facts.pid);
     let bullet = if is_page { "" } else { "• " };
     let mut document = Document::new(title, format!("{bullet}{}", answer(subject)));
-    document.facts = rows(machine, subject, by);
+    let (is_whole, lives_on) = (is_page || args.tables, subject.lives_on());
+    // One screen has no room for what the profile is, and how to make one.
+    let by = if is_whole { by } else { by.split(';').next().unwrap_or(by) };
     let mut sections = Vec::new();
-    if !subject.is_quick {
-        sections.push(("forks", "How it forks", texts(how_it_forks(subject))));
-        sections.push(("copies", "What it copies", copies(subject, is_page)?));
+    let others = subject.diagnosis.findings.iter().filter(|one| Some(*one) != subject.told());
+    let others: Vec<String> = others.map(sentence).collect();
+    // Of little that is copied a row is enough, and so it is beside other findings.
+    let has_copies =
+        is_whole || (lives_on || others.is_empty()) && copied_bytes(subject) >= MUCH_COPIED;
+    document.facts = rows(machine, subject, by, is_whole, has_copies)?;
+    if !others.is_empty() {
+        sections.push(("findings", "What stands out", texts(others)));
     }
-    let lives_on = subject.lives_on();
-    if let Some(figures) = &subject.sharing {
+    if !subject.is_quick && is_whole {
+        sections.push(("forks", "How it forks", texts(how_it_forks(subject))));
+    }
+    if !subject.is_quick && has_copies {
+        sections.push(("copies", "What it copies", copies(subject, is_page, is_whole)?));
+    }
+    // Of workers that come and go it says little.
+    if let Some(figures) = subject.sharing.as_ref().filter(|_| is_whole || lives_on) {
         let mut sentences = sharing::text::sentences(figures);
         if lives_on {
             // It is the answer already.
@@ -65,9 +79,19 @@ fn answer(subject: &Explained) -> String {
         Some(figures) if subject.lives_on() => sharing::text::together(figures),
         _ => what_a_fork_takes(subject),
     };
-    match subject.diagnosis.verdict.level {
-        Level::Ok => answer,
-        Level::Warning | Level::WillFail => format!("{} {answer}", verdict(subject)),
+    match (subject.told(), subject.diagnosis.verdict.level) {
+        (Some(found), _) => format!("{}. {}. {answer}", found.seen, capital(&found.cause)),
+        (None, Level::Ok) => answer,
+        (None, _) => format!("{} {answer}", verdict(subject)),
+    }
+}
+
+fn sentence(found: &Finding) -> String {
+    let text = format!("{}. {}.", found.seen, capital(&found.cause));
+    match (found.what_to_do.as_str(), found.weight) {
+        ("", _) => text,
+        (help, Weight::Explains) => format!("{text} {}.", capital(help)),
+        (help, _) => format!("{text} To do: {help}."),
     }
 }
 
@@ -81,6 +105,17 @@ pub fn verdict(subject: &Explained) -> String {
 pub fn what_a_fork_takes(subject: &Explained) -> String {
     let name = &subject.facts.name;
     let has_ended = subject.has_ended();
+    if let Some(forks) = subject.forks().filter(|_| subject.only_spawns()) {
+        let spawns = several(forks.spawns as u64, "program", "programs");
+        let waits = forks
+            .spawn_ns
+            .map_or(String::new(), |ns| format!("; it waited {} for each to execute", time(ns)));
+        return format!(
+            "{name} started {spawns} by vfork or posix_spawn in {:.0} s, and forked none: nothing of it was \
+             copied{waits}.",
+            forks.duration_s
+        );
+    }
     let [stops, copies] = if has_ended { ["stopped", "copied"] } else { ["stops", "copies"] };
     let stopped = match subject.diagnosis.stop_ns() {
         Some(stop) => {
@@ -117,13 +152,21 @@ pub fn what_a_fork_takes(subject: &Explained) -> String {
         _ => format!("the next one is expected to copy {value}"),
     };
     let costs = subject.diagnosis.costs.as_ref().ok();
-    let remedy = costs.and_then(|costs| words::remedy(costs, &subject.facts.word, false));
+    let remedy = costs
+        .zip(subject.diagnosis.remedy())
+        .and_then(|(costs, best)| words::remedy(costs, best, &subject.facts.word, false));
     let remedy = remedy.map_or_else(String::new, |remedy| format!(" {remedy}"));
     format!("{stopped}, and {copied}.{remedy}")
 }
 
-/// The figures of the next fork.
-fn rows(machine: &Facts, subject: &Explained, by: &str) -> Vec<(String, String)> {
+/// The figures of the next fork; with all sections some of them are there.
+fn rows(
+    machine: &Facts,
+    subject: &Explained,
+    by: &str,
+    is_whole: bool,
+    has_copies: bool,
+) -> Result<Vec<(String, String)>> {
     let (facts, diagnosis) = (&subject.facts, &subject.diagnosis);
     let mut rows = Vec::new();
     let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
@@ -132,11 +175,12 @@ fn rows(machine: &Facts, subject: &Explained, by: &str) -> Vec<(String, String)>
     let scaled = if is_scaled { "; scaled to the stop that is known" } else { "" };
     row("prices", format!("{by}{scaled}"));
     if subject.has_ended() {
-        return rows;
+        row("forks", how_it_forks(subject).join(" "));
+        return Ok(rows);
     }
     row("refused?", refused(machine, subject));
     // Of workers that live on the stop matters little.
-    if !subject.lives_on() {
+    if !subject.lives_on() && !subject.only_spawns() {
         match (&diagnosis.costs, diagnosis.stop_ns()) {
             (_, Some(stop)) => row("stop", words::stop(&stop)),
             (Err(why), _) => row("stop", format!("not known: {why}")),
@@ -147,20 +191,29 @@ fn rows(machine: &Facts, subject: &Explained, by: &str) -> Vec<(String, String)>
             row("", format!("{ask}: also what the server measured"));
         }
     }
-    row("copies", words::copies(&diagnosis.copied_bytes, &diagnosis.verdict));
-    if diagnosis.copied_bytes.source == Source::Assumed {
+    if !subject.only_spawns() {
+        row("copies", words::copies(&diagnosis.copied_bytes, &diagnosis.verdict));
+    }
+    if diagnosis.copied_bytes.source == Source::Assumed && !subject.only_spawns() {
         row("", format!("{}: how much it is", Command::FootprintForks.of(facts.pid)));
     }
-    row(
-        "children",
-        match facts.children {
-            Some(0) => "none now".to_owned(),
-            Some(count) => format!("{count} now"),
-            None => "not known: they may not be looked at".to_owned(),
-        },
-    );
+    if subject.is_quick || is_whole {
+        row(
+            "children",
+            match facts.children {
+                Some(0) => "none now".to_owned(),
+                Some(count) => format!("{count} now"),
+                None => "not known: they may not be looked at".to_owned(),
+            },
+        );
+    } else {
+        row("forks", how_it_forks(subject).join(" "));
+        if !has_copies && !subject.only_spawns() {
+            row("code", code(subject)?);
+        }
+    }
     row("do now", to_do(subject));
-    rows
+    Ok(rows)
 }
 
 /// Redis and Valkey warn of this setting in their log when they start.
@@ -186,6 +239,9 @@ fn refused(machine: &Facts, subject: &Explained) -> String {
 fn to_do(subject: &Explained) -> String {
     let diagnosis = &subject.diagnosis;
     let worst = words::worded(&diagnosis.verdict.findings[0], diagnosis.copied_bytes.source);
+    if let Some(found) = subject.told().filter(|found| !found.what_to_do.is_empty()) {
+        return found.what_to_do.clone();
+    }
     if worst.level != Level::Ok && !worst.what_to_do.is_empty() {
         return format!("{}: {}", worst.what, worst.what_to_do);
     }
@@ -195,14 +251,14 @@ fn to_do(subject: &Explained) -> String {
             Command::Blame.of(&subject.facts.word)
         );
     }
-    if diagnosis.stop_ns().is_some_and(|stop| stop.value < SHORT_NS) {
-        return "nothing: the stop is short, and the copies fit".to_owned();
+    if subject.only_spawns() {
+        return "nothing: it copies nothing to start a program".to_owned();
     }
-    let remedy = diagnosis.costs.as_ref().ok().and_then(Costs::remedy);
-    remedy.map_or_else(
-        || "nothing: no setting would save a tenth of the stop".to_owned(),
-        |(one, _)| format!("{}: {}", one.what, one.step),
-    )
+    match diagnosis.remedy() {
+        Some((one, _)) => format!("{}: {}", one.what, one.step),
+        None if diagnosis.is_short() => "nothing: the stop is short, and the copies fit".to_owned(),
+        None => "nothing: no setting would save a tenth of the stop".to_owned(),
+    }
 }
 
 fn findings(subject: &Explained) -> Vec<Block> {
@@ -249,6 +305,10 @@ fn how_it_forks(subject: &Explained) -> Vec<String> {
         _ if subject.facts.forked > 0 => format!(
             "{name} had {} when cowlab first looked, forked from it and sharing its memory.",
             several(subject.facts.forked as u64, "child", "children")
+        ),
+        (_, Some(0)) if subject.facts.unreaped > 0 => format!(
+            "{name} has {} that ended and that it has not waited for.",
+            several(subject.facts.unreaped as u64, "child", "children")
         ),
         (_, Some(0)) => format!("{name} had no child when it was looked at."),
         (_, Some(children)) => format!(
@@ -302,8 +362,33 @@ fn times(count: usize) -> String {
     if count == 1 { "it forked once".to_owned() } else { format!("it forked {count} times") }
 }
 
+/// Copied while it was watched.
+fn copied_bytes(subject: &Explained) -> f64 {
+    subject.copies().map_or(0.0, |copies| copies.blamed.summary().copied_bytes)
+}
+
+/// Of few copies the place that makes most.
+fn code(subject: &Explained) -> Result<String> {
+    let blame = Command::Blame.of(subject.facts.pid);
+    Ok(match subject.facts.observed.as_ref().map(|observed| &observed.copies) {
+        Ok(Ok(_)) if copied_bytes(subject) == 0.0 => nothing_copied(subject),
+        Ok(Ok(Copies { blamed, run })) => {
+            let subtitle = blamed.document(run)?.subtitle;
+            let answer = subtitle.split_inclusive(". ").next().unwrap_or("");
+            let executes = subject.forks().is_some_and(Forks::execute);
+            let answer = match executes {
+                true => answer.replace("workers of", "children of"),
+                false => answer.to_owned(),
+            };
+            format!("{answer}{blame}: all places")
+        }
+        Ok(Err(why)) => format!("not seen: {why}"),
+        Err(_) => format!("not seen; as root: {blame}"),
+    })
+}
+
 /// Of the copies' report the answer, and the places that copy most.
-fn copies(subject: &Explained, is_page: bool) -> Result<Vec<Block>> {
+fn copies(subject: &Explained, is_page: bool, is_whole: bool) -> Result<Vec<Block>> {
     let pid = subject.facts.pid;
     let Copies { blamed, run } =
         match subject.facts.observed.as_ref().map(|observed| &observed.copies) {
@@ -319,20 +404,26 @@ fn copies(subject: &Explained, is_page: bool) -> Result<Vec<Block>> {
         };
     let report = blamed.document(run)?;
     let blocks = || report.sections.iter().flat_map(|section| &section.blocks);
-    let findings = blocks().filter(|block| matches!(block, Block::Finding(_))).take(PLACES);
-    let notes = blocks().filter(|block| matches!(block, Block::Note(_)));
+    let places = if is_whole { PLACES } else { 1 };
+    let findings = blocks().filter(|block| matches!(block, Block::Finding(_))).take(places);
+    let notes = blocks().filter(|block| is_whole && matches!(block, Block::Note(_)));
     let copied = blamed.summary().copied_bytes;
     let before = (own_bytes(subject) as f64 > 10.0 * copied).then(|| copied_before(subject));
     if copied == 0.0 {
         return Ok(texts([Some(nothing_copied(subject)), before].into_iter().flatten().collect()));
     }
-    let mut all = vec![Block::Text(report.subtitle.clone())];
+    // On one screen the first place says what the rows do not.
+    let subtitle = is_whole.then(|| Block::Text(report.subtitle.clone()));
+    let mut all: Vec<Block> = subtitle.into_iter().collect();
     all.extend(findings.chain(notes).cloned());
     let is_seen = |block: &&Block| matches!(block, Block::Drawing(_) | Block::Table(_));
     match is_page {
         true => all.extend(blocks().filter(is_seen).cloned()),
         false => {
-            all.push(Block::Text(format!("`{}` draws a flame graph.", Command::Blame.of(pid))));
+            let more = format!("`{}`: all places, and a flame graph.", Command::Blame.of(pid));
+            let texts = [Some(more), before].into_iter().flatten().collect::<Vec<_>>();
+            all.push(Block::Text(texts.join(" ")));
+            return Ok(all);
         }
     }
     all.extend(before.map(Block::Text));
@@ -407,8 +498,22 @@ fn for_workers(subject: &Explained, costs: &Costs) -> Vec<String> {
 
 fn help(subject: &Explained, tables: bool) -> Vec<Block> {
     match &subject.diagnosis.costs {
+        Ok(_) if subject.only_spawns() && !tables => texts(vec![
+            "vfork and posix_spawn are the cheapest that there is: the memory is not copied."
+                .to_owned(),
+        ]),
         Ok(costs) if tables => choices::all(costs),
         Ok(costs) if subject.lives_on() => texts(for_workers(subject, costs)),
+        // What is recommended then is no choice of the table.
+        Ok(_) if subject.told().is_some() || subject.diagnosis.remedy().is_none() => {
+            let tables = Command::ExplainTables.of(subject.facts.pid);
+            texts(vec![match subject.diagnosis.is_ruled_out() {
+                true => format!(
+                    "Cheaper page tables would change little here. `{tables}`: each choice."
+                ),
+                false => format!("`{tables}`: what each choice would change."),
+            }])
+        }
         Ok(costs) => choices::first(costs, &subject.facts.pid.to_string(), false),
         Err(why) => vec![Block::Text(format!("Not known: {why}."))],
     }

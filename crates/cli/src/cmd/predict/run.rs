@@ -127,7 +127,9 @@ fn sentence(name: &str, costs: &Costs, folder: &str) -> String {
             time(now.writes_ns.value)
         )
     });
-    let remedy = words::remedy(costs, folder, true)
+    let remedy = costs
+        .remedy()
+        .and_then(|best| words::remedy(costs, best, folder, true))
         .unwrap_or_else(|| "No setting would save a tenth of it.".to_owned());
     format!("A fork stops {name} for {stop} ({low} to {high}) here{writes}. {remedy}")
 }

@@ -5,6 +5,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+pub const COWLAB_SIGBUS: u32 = 7;
+pub const COWLAB_SIGSEGV: u32 = 11;
 pub const COWLAB_STACK_MOST: u32 = 65536;
 pub const COWLAB_STACK_LEAST: u32 = 1024;
 pub const COWLAB_STACK_PROBED: u32 = 16384;
@@ -12,11 +14,13 @@ pub const COWLAB_EVERY_MOST: u32 = 65536;
 pub const COWLAB_WRITE: u32 = 2;
 pub const COWLAB_WRITE_PRESENT: u32 = 7;
 pub const COWLAB_WRITE_ABSENT: u32 = 6;
+pub const COWLAB_CALLS: u32 = 512;
 pub const COWLAB_TASK_BYTES: u32 = 8192;
 pub const COWLAB_SITES: u32 = 8;
 pub const COWLAB_FORK: cowlab_event_kind = 1;
 pub const COWLAB_EXIT: cowlab_event_kind = 2;
 pub const COWLAB_EXEC: cowlab_event_kind = 3;
+pub const COWLAB_KILLED: cowlab_event_kind = 4;
 pub type cowlab_event_kind = u32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]

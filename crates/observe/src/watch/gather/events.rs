@@ -103,6 +103,7 @@ impl Gatherer {
             // The end of its first thread alone: a refresh finds that of the last one.
             Happening::Exit if executes || self.goes_on(pid) => {}
             Happening::Exit => self.end(pid, event.time_ns),
+            Happening::Killed(_) => {}
         }
     }
 

@@ -1,0 +1,208 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# explain on the situations of public reports: each is played by a small program with a known truth
+# (tests/cases/situations.c), and the screen must answer what was asked there. With COWLAB_CASES=FILE it appends a row of
+# docs/results' table for each.
+# beside: it looks at programs of its own alone
+set -euo pipefail
+# shellcheck source=tests/lib/common.sh
+. "$REPOSITORY/tests/lib/common.sh"
+
+[[ $(id -u) == 0 ]] || skip 'needs root'
+command -v gcc >/dev/null || skip 'needs gcc'
+gcc -O1 -w -pthread -o situations "$REPOSITORY/tests/cases/situations.c"
+pid=
+trap '[[ -z $pid ]] || kill -9 $pid 2>/dev/null || true' EXIT
+
+# All cases are played, and each that fails is told.
+failed=0
+wrong() {
+	echo "WRONG: $*"
+	failed=$((failed + 1))
+}
+
+# begin NAME: plays it, and waits until it is there; false where this machine cannot have it.
+begin() {
+	rm -f ready
+	(exec -a "$1" ./situations "$1") &
+	pid=$!
+	for ((tries = 0; tries < 200; tries++)); do
+		[[ ! -e ready ]] || return 0
+		kill -0 "$pid" 2>/dev/null || break
+		sleep 0.1
+	done
+	wait "$pid" || [[ $? == 77 ]] || fail "$1 has ended with $?"
+	echo "not here: $1"
+	pid=
+	return 1
+}
+
+end() {
+	# It has children that end with it.
+	kill -9 "$pid"
+	wait "$pid" 2>/dev/null || true # it was killed
+	pid=
+}
+
+# asks QUESTION TRUTH PATTERN...: the screen has each pattern, whatever its lines, within 40 lines and 16 s; a pattern
+# that begins with ! is nowhere on it.
+asks() {
+	local question=$1 truth=$2 answer=$3 began=$SECONDS pattern
+	shift 2
+	COLUMNS=100 passes explain "$pid" --duration-s 2
+	local took=$((SECONDS - began))
+	((took <= 16)) || fail "$called: expected an answer within 16 s, saw $took s"
+	[[ $(wc -l <out) -le 40 ]] || wrong "$question: expected 40 lines at most, saw $(wc -l <out): $(<out)"
+	tr -s '\n ' ' ' <out >joined
+	for pattern; do
+		case $pattern in
+		!*) ! grep -qiE -- "${pattern#!}" joined || wrong "$question: expected no '${pattern#!}', saw: $(<out)" ;;
+		*) grep -qiE -- "$pattern" joined || wrong "$question: expected '$pattern', saw: $(<out)" ;;
+		esac
+	done
+	[[ -z ${COWLAB_CASES:-} ]] ||
+		printf '| %s | %s | %s… | %s | %s s |\n' "$(tr '\0' '\n' <"/proc/$pid/cmdline" | tail -n 1)" "$question" \
+			"$(grep -oiE -- "[^•─]{0,70}${answer#!}[^•─]{0,90}" joined | head -n 1)" "$truth" "$took" >>"$COWLAB_CASES"
+}
+
+if begin pieces; then
+	asks 'Why does mmap fail, and fork take so long?' '60,0xx mappings of 65,530, half of them DONTFORK pieces of 4 KiB' \
+		'situations has 60,[0-9]{3} mappings of at most 65,530 \(vm.max_map_count\); 30,000 of them are left out' \
+		'4.00 KiB each' 'the next mmap, .* fails with ENOMEM' 'do now .*MADV_DOFORK' '!would make the stop'
+	end
+fi
+if begin left_out; then
+	asks 'Why do all children die?' 'each child is killed at a page that is left out of forks' \
+		'of [0-9]+ child(ren)? that situations forked were ended by SIGSEGV, [0-9]+ at memory that is left out' \
+		'whole pages are left out' 'do now .*pages of their own' '!would make the stop'
+	end
+fi
+if begin pinned; then
+	asks 'Why does fork take so long, and would huge pages help?' '128 MiB are pinned and copied in fork' \
+		'128 MiB of situations are pinned' 'copies pinned pages at once' 'do now .*unregister the buffers' \
+		'!would make the stop'
+	end
+fi
+if begin doubled; then
+	asks 'Why does it use twice its memory?' '128 MiB twice: memfd and private copies' \
+		'128 MiB of situations are copies of pages of a memory file \(memfd\), which holds 128 MiB' \
+		'each page is there twice' 'do now .*MAP_SHARED' '!would make the stop'
+	end
+fi
+if begin stuck; then
+	asks 'Why do the workers do nothing?' '2 of 2 children wait for a lock that a thread held' \
+		'2 children of situations hang' 'another thread of situations held the lock when it forked' \
+		'do now kill them'
+	end
+fi
+if begin queue; then
+	asks 'Do the workers hang?' 'no: they wait for a lock in shared memory' '2 workers and their parent' '!hang'
+	end
+fi
+if begin descriptors; then
+	asks 'Why is starting a command slow: is it fork?' 'fork is innocent: 300,000 calls of close()' \
+		'From fork to exec children of situations take [0-9.]+ ms' 'the fork is innocent' \
+		'about [23][0-9]{2},[0-9]{3} calls of close' 'do now close with close_range' '!would make the stop'
+	end
+fi
+if begin spawns; then
+	asks 'Fork or vfork?' 'posix_spawn only' 'situations started [0-9]+ programs by vfork or posix_spawn' \
+		'forked none: nothing of it was copied' '!next fork of situations stops' '!cowlab tend' \
+		"ru_maxrss of programs that situations starts says at least 1[0-9]{2} MiB"
+	end
+fi
+if begin mixed; then
+	asks 'Which starts fork?' 'half of them' \
+		'[0-9]+ of the [0-9]+ programs that situations started were forked, the other [0-9]+ by vfork or posix_spawn' \
+		'do now start them by posix_spawn' '!worker'
+	end
+fi
+if begin vfork_alone; then
+	asks 'Does CLONE_VFORK help?' 'no: without CLONE_VM the page tables are copied' \
+		'Each fork stops situations for [0-9.]+ .s, as measured' 'so does CLONE_VFORK without CLONE_VM' '!by vfork or posix_spawn, which copies nothing'
+	end
+fi
+if begin short_lives; then
+	asks 'Why does a limit on RSS kill each worker at birth?' 'they live 0.1 s and own 0.25 of 129 MiB' \
+		'Its children live for 1[0-9]{2} ms and have [0-9]+ KiB of their own' 'beside 1[23][0-9] MiB' \
+		'max_memory_per_child'
+	end
+fi
+if begin pool; then
+	asks 'How many workers fit?' 'each adds 1.1 MiB and 0.5 MiB of page tables; 256 MiB are there once' \
+		'Each more worker adds about 1\.[5-9][0-9]* MiB' '(5[0-9]{2}|6[0-9]{2}) KiB of page tables' \
+		'25[67] MiB of shared memory are there once' 'more would fit'
+	end
+fi
+if begin zombies; then
+	asks 'What are its children?' '3 zombies' 'situations has 3 children that ended and that it has not waited for' \
+		'!executed another program'
+	end
+fi
+if [[ $(</proc/sys/vm/overcommit_memory) == 0 ]]; then
+	# First: the kernel's log has ten such lines in 5 s at most.
+	if begin merged_before; then
+		asks 'Why did a fork fail a minute ago?' 'refused once, for 1.4 times the RAM' \
+			'The kernel has refused situations 1 promise of memory so far, the largest [0-9.]+ GiB' \
+			'do now set vm.overcommit_memory to 1'
+		end
+	fi
+	if begin merged; then
+		asks 'Why ENOMEM with memory free?' 'one mapping of 1.4 times the RAM' \
+			'The next fork of situations .* will fail' 'refuses only a mapping larger than RAM and swap' \
+			'do now .*vm.overcommit_memory'
+		end
+	fi
+fi
+if begin no_init; then
+	asks 'Why ENOMEM with memory free?' 'the pid namespace for its children has no init' \
+		'pid namespace for children of situations has no init' 'each of its forks fails with ENOMEM' \
+		'do now restart situations' '!will not be refused'
+	end
+fi
+if begin executes; then
+	asks 'What do its forks copy?' '40 KiB and a few pages' 'copies [0-9.]{4,5} KiB' '!a tenth' '!workers'
+	end
+fi
+if begin serves; then
+	asks 'Would posix_spawn help?' 'no child executes a program' 'it forked [0-9]+ times' '!posix_spawn'
+	end
+fi
+
+# A group with room for 12 tasks that refused some; now there is room.
+pids=$(awk '$3 == "cgroup" && /pids/ { print $2; exit } $3 == "cgroup2" { print $2; exit }' /proc/mounts)/cowlab-cases$$
+if mkdir "$pids" 2>/dev/null && [[ -e $pids/pids.max ]]; then
+	trap '[[ -z $pid ]] || kill -9 $pid 2>/dev/null || true; sleep 0.2; rmdir "$pids" 2>/dev/null || true' EXIT
+	echo 12 >"$pids/pids.max"
+	(echo "$BASHPID" >"$pids/cgroup.procs" && for ((i = 0; i < 20; i++)); do sleep 0.2 & done; wait) 2>/dev/null || true
+	begin forks
+	echo "$pid" >"$pids/cgroup.procs"
+	asks 'Which limit said EAGAIN?' "pids.max of its group, 12" "$pids/pids.max has refused [0-9]+ forks? (and|or) thread" \
+		'it allows 12 tasks' 'do now raise .*/pids.max'
+	end
+	rmdir "$pids"
+fi
+# The same CPU, a tenth of it.
+cpu=$(awk '$3 == "cgroup" && $4 ~ /(^|,)cpu(,|$)/ { print $2; exit }' /proc/mounts)/cowlab-cases$$
+if mkdir "$cpu" 2>/dev/null && [[ -e $cpu/cpu.cfs_quota_us ]]; then
+	trap '[[ -z $pid ]] || kill -9 $pid 2>/dev/null || true; sleep 0.2; rmdir "$cpu" 2>/dev/null || true' EXIT
+	begin forks
+	echo 2000 >"$cpu/cpu.cfs_quota_us"
+	echo "$pid" >"$cpu/cgroup.procs"
+	asks 'Is the stop fork, or my CPU quota?' '2 ms of CPU in each 100 ms' "The CPU quota held situations's control group back for" \
+		'allows 2.00 ms of CPU time in each 100 ms' '!% less'
+	end
+	rmdir "$cpu"
+fi
+# Two private huge pages of a pool of two: the child's first write is its end.
+if [[ $(</proc/sys/vm/nr_hugepages) == 0 ]] && echo 2 >/proc/sys/vm/nr_hugepages; then
+	trap '[[ -z $pid ]] || kill -9 $pid 2>/dev/null || true; echo 0 >/proc/sys/vm/nr_hugepages' EXIT
+	if [[ $(</proc/sys/vm/nr_hugepages) == 2 ]] && begin hugetlb; then
+		asks 'Why do all children die?' 'SIGBUS: the hugetlb pool is empty' 'forked were ended by SIGBUS' \
+			'the pool had none left' 'do now raise vm.nr_hugepages' '!copies( expected)? fit'
+		end
+	fi
+	echo 0 >/proc/sys/vm/nr_hugepages
+fi
+((failed == 0)) || fail "$failed of the above"
