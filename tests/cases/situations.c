@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 /*
- * Situations of public reports about fork, each with a truth that tests/cases.sh knows: situations NAME. The file `ready`
- * says that it is there; it goes on until it is killed.
+ * Situations of public reports about fork, each with a truth that tests/cases.sh knows: situations
+ * NAME. The file `ready` says that it is there; it goes on until it is killed.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -114,7 +114,8 @@ static void pinned(void)
 
 	take(128 * MIB);
 	buffer = (struct iovec){ memory, 128 * MIB };
-	if (ring < 0 || syscall(__NR_io_uring_register, ring, IORING_REGISTER_BUFFERS, &buffer, 1) < 0)
+	if (ring < 0 ||
+	    syscall(__NR_io_uring_register, ring, IORING_REGISTER_BUFFERS, &buffer, 1) < 0)
 		exit(77);
 	fork_on(nothing, 200);
 }
@@ -288,15 +289,17 @@ static void zombies(void)
 	pause();
 }
 
-/* Two mappings of 0.7 of the RAM each, of which the kernel makes one: nothing is touched, and fork is refused. */
+/* Two mappings of 0.7 of the RAM each, of which the kernel makes one: nothing is touched, and fork
+ * is refused. */
 static void merged(void)
 {
 	size_t half = sysconf(_SC_PHYS_PAGES) * PAGE / 10 * 7 & ~(PAGE - 1);
-	char *at = mmap(NULL, 2 * half, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *at =
+		mmap(NULL, 2 * half, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	for (int i = 0; i < 2; i++) {
-		if (mmap(at + i * half, half, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-			 -1, 0) == MAP_FAILED)
+		if (mmap(at + i * half, half, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
 			exit(77);
 	}
 	fork_on(nothing, 200);
@@ -306,11 +309,12 @@ static void merged(void)
 static void merged_before(void)
 {
 	size_t half = sysconf(_SC_PHYS_PAGES) * PAGE / 10 * 7 & ~(PAGE - 1);
-	char *at = mmap(NULL, 2 * half, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *at =
+		mmap(NULL, 2 * half, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	for (int i = 0; i < 2; i++) {
-		if (mmap(at + i * half, half, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-			 -1, 0) == MAP_FAILED)
+		if (mmap(at + i * half, half, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
 			exit(77);
 	}
 	if (fork() >= 0)
@@ -345,7 +349,8 @@ static void write_huge(void)
 
 static void hugetlb(void)
 {
-	memory = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+	memory = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
 	if (memory == MAP_FAILED)
 		exit(77);
 	memset(memory, 1, 4 * MIB);
@@ -386,13 +391,26 @@ int main(int count, char **words)
 		const char *name;
 		void (*play)(void);
 	} all[] = {
-		{ "pieces", pieces },	    { "left_out", left_out }, { "pinned", pinned },
-		{ "doubled", doubled },	    { "descriptors", descriptors }, { "spawns", spawns },
-		{ "mixed", mixed },	    { "vfork_alone", vfork_alone }, { "short_lives", short_lives },
-		{ "pool", pool },	    { "stuck", stuck },	      { "queue", queue },
-		{ "zombies", zombies },	    { "merged", merged },     { "merged_before", merged_before },
-		{ "no_init", no_init },	    { "hugetlb", hugetlb },   { "forks", forks },
-		{ "executes", executes },   { "serves", serves },
+		{ "pieces", pieces },
+		{ "left_out", left_out },
+		{ "pinned", pinned },
+		{ "doubled", doubled },
+		{ "descriptors", descriptors },
+		{ "spawns", spawns },
+		{ "mixed", mixed },
+		{ "vfork_alone", vfork_alone },
+		{ "short_lives", short_lives },
+		{ "pool", pool },
+		{ "stuck", stuck },
+		{ "queue", queue },
+		{ "zombies", zombies },
+		{ "merged", merged },
+		{ "merged_before", merged_before },
+		{ "no_init", no_init },
+		{ "hugetlb", hugetlb },
+		{ "forks", forks },
+		{ "executes", executes },
+		{ "serves", serves },
 	};
 
 	for (size_t i = 0; count > 1 && i < sizeof(all) / sizeof(*all); i++) {

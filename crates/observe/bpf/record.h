@@ -10,9 +10,9 @@
 
 /* What happened. */
 enum cowlab_event_kind {
-	COWLAB_FORK = 1, /* a process was made by clone, fork or vfork; threads are not told */
-	COWLAB_EXIT = 2, /* its first thread ends */
-	COWLAB_EXEC = 3, /* it runs another program now */
+	COWLAB_FORK = 1,   /* a process was made by clone, fork or vfork; threads are not told */
+	COWLAB_EXIT = 2,   /* its first thread ends */
+	COWLAB_EXEC = 3,   /* it runs another program now */
 	COWLAB_KILLED = 4, /* a signal that it does not handle is delivered */
 };
 

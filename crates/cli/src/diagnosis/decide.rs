@@ -11,7 +11,7 @@ use cowlab_model::profile::MachineProfile;
 use serde::Serialize;
 
 use super::TargetFacts;
-use super::findings::{Finding, Known, Weight, findings};
+use super::findings::{Finding, Known, Stop, Weight, findings};
 
 /// The share of its memory assumed to be written if nothing was measured, asked or seen in a child.
 const USUAL_FRACTION: f64 = 0.1;
@@ -74,6 +74,11 @@ impl Costs {
     /// As it is; `None` where not even that has a price.
     pub fn now(&self) -> Option<&Forecast> {
         self.choices[0].forecast.as_ref().ok()
+    }
+
+    fn stop(&self) -> Option<Stop> {
+        let Costs { predicted_ns, is_odd, is_scaled, .. } = *self;
+        Some(Stop { ns: self.stop_ns.value, predicted_ns: predicted_ns?, is_odd, is_scaled })
     }
 
     /// What takes least of what shortens the stop or makes the writes cheaper by a tenth.
@@ -156,7 +161,7 @@ pub fn diagnose(machine: &Facts, facts: &TargetFacts, prices: &MachineProfile) -
         machine,
         facts,
         prices,
-        costs: costs.as_ref().ok(),
+        stop: costs.as_ref().ok().and_then(Costs::stop),
         is_refused: verdict.level == Level::WillFail,
         copied_bytes: expected,
     };

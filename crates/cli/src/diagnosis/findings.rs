@@ -10,7 +10,7 @@ use cowlab_schema::fmt::{bytes, count, several, time};
 use serde::Serialize;
 
 use super::observed::SLOW_EXEC_NS;
-use super::{Costs, Forks, TargetFacts};
+use super::{Forks, TargetFacts};
 
 /// How much a finding matters, the most first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -38,12 +38,22 @@ pub struct Finding {
     pub rules_out_huge_pages: bool,
 }
 
+/// A stop that is known, or predicted, and the predicted one.
+#[derive(Debug, Clone, Copy)]
+pub struct Stop {
+    pub ns: f64,
+    pub predicted_ns: f64,
+    /// Whether the two are too far apart for all prices to be scaled by it.
+    pub is_odd: bool,
+    pub is_scaled: bool,
+}
+
 /// What findings are made of.
 pub struct Known<'a> {
     pub machine: &'a Facts,
     pub facts: &'a TargetFacts,
     pub prices: &'a MachineProfile,
-    pub costs: Option<&'a Costs>,
+    pub stop: Option<Stop>,
     /// Whether the next fork is refused.
     pub is_refused: bool,
     /// What a fork is known to copy.
@@ -196,12 +206,10 @@ fn many_mappings(of: &Known<'_>) -> Option<Finding> {
     let bare = process.mappings - process.inherited_anonymous_mappings;
     let mappings_ns = process.inherited_anonymous_mappings as f64 * of.price("vma_anon_ns")?
         + bare as f64 * of.price("vma_ns")?;
-    let costs = of.costs?;
-    let stop_ns = costs.stop_ns.value;
+    let stop = of.stop?;
     // As all prices are, where the stop is known.
-    let scale = costs.predicted_ns.filter(|_| costs.is_scaled).map_or(1.0, |ns| stop_ns / ns);
-    let mappings_ns = mappings_ns * scale;
-    if !is_full && (mappings_ns < 1e6 || mappings_ns < 0.5 * stop_ns) {
+    let mappings_ns = mappings_ns * if stop.is_scaled { stop.ns / stop.predicted_ns } else { 1.0 };
+    if !is_full && (mappings_ns < 1e6 || mappings_ns < 0.5 * stop.ns) {
         return None;
     }
     let left_out = now - process.inherited_mappings;
@@ -398,17 +406,15 @@ fn quota(of: &Known<'_>) -> Option<Finding> {
 
 /// What no price explains.
 fn odd_stop(of: &Known<'_>) -> Option<Finding> {
-    let costs = of.costs.filter(|costs| costs.is_odd && costs.stop_ns.value > 1e6)?;
+    let stop = of.stop.filter(|stop| stop.is_odd && stop.ns > stop.predicted_ns.max(1e6))?;
     let is_explained = pinned(of).is_some() || quota(of).is_some() || many_mappings(of).is_some();
-    let predicted = costs.predicted_ns?;
-    let stop = costs.stop_ns.value;
-    (!is_explained && stop > predicted).then(|| {
+    (!is_explained).then(|| {
         finding("odd_stop", Weight::Costs, [
-            format!("A stop of {} is {:.0} times what its page tables cost", time(stop), stop / predicted),
+            format!("A stop of {} is {:.0} times what its page tables cost", time(stop.ns), stop.ns / stop.predicted_ns),
             format!(
                 "{} are predicted; the rest is a hypervisor that gives memory late, a CPU quota, steal, or other \
                  work on the CPUs, and no choice below is priced by it",
-                time(predicted)
+                time(stop.predicted_ns)
             ),
             "look at steal (vmstat) and cpu.stat's throttled time while it forks".into(),
         ])
