@@ -78,21 +78,17 @@ test-kernel-long: kernels ## all of them, on the kernels debug and traced as wel
 	$(COWLAB) kernel test --variant plain,patched,debug --guest time_limit_s=1500
 	$(COWLAB) kernel build --variant traced
 	$(COWLAB) kernel test --variant traced --filter casper
-	$(COWLAB) kernel test --filter mm/ --variant plain,upstream,patched
+	tests-long/selftests
 	for test in kernel_own kernel_patches kernel_bench kernel_ccow redis snapshot; do COWLAB_TEST_LONG=1 scripts/run-tests $$test || exit 1; done
 	for test in $(ON_DEBUG); do $(COWLAB) kernel test --filter mm/$$test \
 		--stress-s $(STRESS_S) --variant debug --policy next:16 || exit 1; done
 
 # The kernel's own settings; the sizes of regions and the thresholds of document 003.
 REGIONS := ccow $(foreach threshold,0 80 100,$(foreach kib,32 64 128 256 512 1024 2048 4096 8192,ccow:$(threshold):0:$(kib)))
-comma := ,
-empty :=
-space := $(empty) $(empty)
 
 test-kernel-regions: kernels ## the quick selftests under ccow, and with each size of region and each threshold
 	scripts/install kernel-test
-	$(COWLAB) kernel test --filter mm/ --quick --variant plain,patched \
-		--policy $(subst $(space),$(comma),$(REGIONS))
+	tests-long/selftests --quick $(REGIONS)
 
 # Of each stressor: 1200 make an hour of vm, fork and mmap.
 STRESS_S ?= 300

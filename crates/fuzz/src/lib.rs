@@ -14,7 +14,7 @@ use std::sync::Arc;
 use cowlab_analysis::blame::{blame, folded};
 use cowlab_analysis::figures::figures;
 use cowlab_bench::probes::Rows;
-use cowlab_lab::{ktap, selftests};
+use cowlab_lab::ktap;
 use cowlab_machine::cow_stats::{CowStats, ProcessCowStats};
 use cowlab_machine::{Smaps, Stat, mappings, status};
 use cowlab_model::cost::{Question, predict};
@@ -32,12 +32,11 @@ pub struct Target {
     pub read: fn(&[u8]),
 }
 
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 15] = [
     Target { name: "samples", read: samples },
     Target { name: "run", read: |bytes| drop(parsed::<RunInfo>(bytes)) },
     Target { name: "profile", read: profile },
     Target { name: "histogram", read: histogram },
-    Target { name: "selftests", read: |bytes| drop(selftests::List::parse(&text(bytes))) },
     Target { name: "ktap", read: |bytes| drop(ktap::parse(&text(bytes))) },
     Target { name: "rows", read: |bytes| drop(Rows::decode(&text(bytes))) },
     Target { name: "process", read: process },

@@ -4,8 +4,7 @@
 # run-test prepare: what the guest gets before its first test
 # run-test run COMMAND: one test
 #
-# PROGRAMS, COWLAB, STRESS_S, HUGETLB_PAGES, SWAP_MIB and SETTINGS (FILE=VALUE of the policy)
-# are set by whoever calls this.
+# PROGRAMS, COWLAB, STRESS_S and SETTINGS (FILE=VALUE of the policy) are set by whoever calls this.
 
 give_up() {
 	echo "$*" >&2
@@ -31,7 +30,7 @@ prepare() {
 	cp "$COWLAB" /run/tests/cowlab || give_up "cannot copy cowlab"
 	[ ! -e "${COWLAB%/*}/casper-trace" ] || cp "${COWLAB%/*}/casper-trace" /run/tests
 	[ -b /dev/zram0 ] || give_up "no zram device for swap"
-	echo "${SWAP_MIB}M" >/sys/block/zram0/disksize
+	echo 1024M >/sys/block/zram0/disksize
 	mkswap /dev/zram0 >/dev/null && swapon /dev/zram0 || give_up "cannot swap to zram"
 	# thuge-gen maps 2 GiB of SysV shared memory.
 	put 4294967296 /proc/sys/kernel/shmmax
@@ -44,7 +43,8 @@ run() {
 	# namespace, because the guest's own folder may be below /tmp.
 	mount -t tmpfs -o size=40% tests /tmp || give_up "cannot mount a tmpfs on /tmp"
 	put 3 /proc/sys/vm/drop_caches
-	put "$HUGETLB_PAGES" /proc/sys/vm/nr_hugepages
+	# For 2 MiB pages: cow's and gup's largest need, with enough for the children of uffd-stress.
+	put 256 /proc/sys/vm/nr_hugepages
 	put 0 /proc/sys/vm/overcommit_memory
 	set_policy || give_up "the policy cannot be set"
 	ulimit -l unlimited

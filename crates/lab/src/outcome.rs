@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How a test program ended, and whether a second run of the tests is as good as the first.
+//! How a test program ended.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::console::Complaint;
 use crate::ktap::{self, Case, Outcome, Report};
@@ -19,15 +17,10 @@ const SIGNALLED: i32 = 128;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TestResult {
-    /// Under which circumstances: `next:16`.
-    pub batch: String,
     pub name: String,
     pub outcome: Outcome,
     /// Why, where it did not pass.
     pub reason: Option<String>,
-    /// What is wrong with it beside failed cases: a limit, a crash, missing results, a dead guest.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub broken: Option<String>,
     /// Its cases, where it prints KTAP.
     pub cases: Vec<Case>,
     /// What the guest's log says about the time of the test.
@@ -56,7 +49,7 @@ pub fn judge(left: &Left<'_>) -> (Outcome, Option<String>, Vec<Case>) {
         .collect();
     let why = if let Some(complaint) = left.complaints.first() {
         Some(format!("the kernel's log: {}", complaint.text))
-    } else if let Some(broken) = broken_by(left, &report) {
+    } else if let Some(broken) = broken(left, &report) {
         Some(broken)
     } else if let [first, ..] = failed[..] {
         Some(format!("{} of {} cases failed: {first}", failed.len(), report.cases.len()))
@@ -78,12 +71,8 @@ pub fn judge(left: &Left<'_>) -> (Outcome, Option<String>, Vec<Case>) {
     (Outcome::Pass, None, report.cases)
 }
 
-/// What is wrong whatever the cases say: of failed ones a test tells by an exit status below these.
-pub fn broken(left: &Left<'_>) -> Option<String> {
-    broken_by(left, &ktap::parse(left.printed))
-}
-
-fn broken_by(left: &Left<'_>, report: &Report) -> Option<String> {
+/// What is wrong whatever the cases say: a failed one gives an exit status below these.
+fn broken(left: &Left<'_>, report: &Report) -> Option<String> {
     if TIMED_OUT.contains(&left.status) {
         return Some("ran longer than its limit".to_owned());
     }
@@ -98,49 +87,6 @@ fn with_status(left: &Left<'_>) -> String {
 fn last_line(text: &str) -> String {
     let last = text.lines().rev().find(|line| !line.trim().is_empty());
     last.map_or("it printed nothing".to_owned(), |line| line.trim().to_owned())
-}
-
-/// A result that is worse in the second run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Difference {
-    /// The test, with its case if it is one's.
-    pub name: String,
-    /// How it ended first; `None` where it was not there.
-    pub before: Option<Outcome>,
-    pub after: Option<Outcome>,
-}
-
-/// What passed before and does not now, and what fails now and did not fail before.
-pub fn compare(before: &[TestResult], after: &[TestResult]) -> Vec<Difference> {
-    let (before, after) = (flat(before), flat(after));
-    let names = before.keys().chain(after.keys()).collect::<std::collections::BTreeSet<_>>();
-    let is_worse = |name: &&&(String, usize)| {
-        let (was, is) = (before.get(name), after.get(name));
-        let lost = was == Some(&Outcome::Pass) && is != Some(&Outcome::Pass);
-        lost || (is == Some(&Outcome::Fail) && was != Some(&Outcome::Fail))
-    };
-    let differs = |key: &(String, usize)| Difference {
-        name: key.0.clone(),
-        before: before.get(key).copied(),
-        after: after.get(key).copied(),
-    };
-    names.iter().filter(is_worse).map(|name| differs(name)).collect()
-}
-
-/// Every test and case. Cases of one name are told apart by their order.
-fn flat(results: &[TestResult]) -> BTreeMap<(String, usize), Outcome> {
-    let mut all = BTreeMap::new();
-    let mut add = |name: String, outcome| {
-        let number = (0..).find(|number| !all.contains_key(&(name.clone(), *number)));
-        all.insert((name, number.unwrap_or(0)), outcome);
-    };
-    for result in results {
-        add(result.name.clone(), result.outcome);
-        for case in &result.cases {
-            add(format!("{}: {}", result.name, case.name), case.outcome);
-        }
-    }
-    all
 }
 
 #[cfg(test)]
@@ -181,41 +127,5 @@ mod tests {
         assert_eq!(left(0, all), (Outcome::Skip, Some("no pages".into())));
         assert_eq!(left(0, "1..2\nok 1 a # SKIP no pages\nok 2 b\n").0, Outcome::Pass);
         assert_eq!(left(4, "1..1\nnot ok 1 a\n").0, Outcome::Fail);
-    }
-
-    fn result(name: &str, outcome: Outcome, cases: &[(&str, Outcome)]) -> TestResult {
-        let case = |(name, outcome): &(&str, Outcome)| Case {
-            name: (*name).to_owned(),
-            outcome: *outcome,
-            note: None,
-        };
-        TestResult {
-            batch: String::new(),
-            name: name.to_owned(),
-            outcome,
-            reason: None,
-            broken: None,
-            cases: cases.iter().map(case).collect(),
-            complaints: Vec::new(),
-            output: None,
-        }
-    }
-
-    #[test]
-    fn lost_passes_and_new_failures_are_found() {
-        use Outcome::{Fail, Pass, Skip};
-        let before = [
-            result("cow", Pass, &[("a", Pass), ("a", Pass), ("b", Skip), ("c", Pass), ("d", Fail)]),
-            result("uffd", Pass, &[]),
-        ];
-        let after = [
-            result("cow", Fail, &[("a", Pass), ("a", Fail), ("b", Pass), ("d", Fail), ("e", Fail)]),
-            result("uffd", Skip, &[]),
-        ];
-        assert!(compare(&before, &before).is_empty());
-        let found = compare(&before, &after);
-        let names: Vec<&str> = found.iter().map(|worse| worse.name.as_str()).collect();
-        assert_eq!(names, ["cow", "cow: a", "cow: c", "cow: e", "uffd"]);
-        assert_eq!((found[2].before, found[2].after), (Some(Pass), None));
     }
 }

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use crate::boot::{Guest, boot, quote};
 use crate::console::{self, Complaint};
 use crate::ktap::Outcome;
-use crate::outcome::{Left, TestResult, broken, judge};
+use crate::outcome::{Left, TestResult, judge};
 use crate::qemu::Machine;
 use crate::watch::{Interrupted, Watch};
 
@@ -33,8 +33,6 @@ pub struct Test {
 /// Tests under the same circumstances.
 #[derive(Debug, Clone)]
 pub struct Batch {
-    /// What they are called: `off`, `next:16`.
-    pub label: String,
     /// Shell that is run before; if it fails, none of the tests is run, and each has failed.
     pub setup: String,
     pub tests: Vec<Test>,
@@ -87,11 +85,9 @@ pub fn run(
     let others = outside(&log);
     if !others.is_empty() && died.is_none() {
         all.push(TestResult {
-            batch: String::new(),
             name: "the guest's log".to_owned(),
             outcome: Outcome::Fail,
             reason: Some(others[0].text.clone()),
-            broken: None,
             cases: Vec::new(),
             complaints: others,
             output: Some("console.log".to_owned()),
@@ -147,11 +143,10 @@ fn script(folder: &Path, batches: &[Batch]) -> Vec<u8> {
         text.extend_from_slice(setup.as_bytes());
         text.extend_from_slice(b"if [ $? = 0 ]; then\n");
         for (at, test) in batch.tests.iter().enumerate() {
-            let label = format!("{} {}", batch.label, test.name);
             text.extend(format!("test_one {} {} ", key(number, at), test.limit_s).as_bytes());
             text.extend(quoted(test.folder.as_deref().unwrap_or(folder).as_os_str()));
             text.push(b' ');
-            text.extend(quoted(label.trim_start().as_ref()));
+            text.extend(quoted(test.name.as_ref()));
             for word in &test.command {
                 text.push(b' ');
                 text.extend(quoted(word));
@@ -179,22 +174,16 @@ fn collect(batches: &[Batch], folder: &Path, log: &str, died: Option<&str>) -> V
             let status = fs::read_to_string(results.join(format!("{key}.status"))).ok();
             let status = status.and_then(|text| text.trim().parse().ok());
             let complaints = within(log, &key);
-            let mut wrong = None;
             let (outcome, reason, cases) = match (status, &printed) {
                 (Some(status), Some(printed)) => {
                     let left = Left { status, printed, complaints: &complaints };
                     let (outcome, reason, cases) = judge(&left);
-                    wrong = broken(&left);
                     match unmarked(log, &key) {
                         // What the log says of it is not known to be nothing.
                         Some(lost) if outcome != Outcome::Fail => {
-                            wrong = Some(lost.clone());
                             (Outcome::Fail, Some(lost), cases)
                         }
-                        lost => {
-                            wrong = wrong.or(lost);
-                            (outcome, reason, cases)
-                        }
+                        _ => (outcome, reason, cases),
                     }
                 }
                 (_, Some(_)) => {
@@ -213,15 +202,10 @@ fn collect(batches: &[Batch], folder: &Path, log: &str, died: Option<&str>) -> V
                     (Outcome::Fail, Some(why), Vec::new())
                 }
             };
-            if status.is_none() || printed.is_none() {
-                wrong.clone_from(&reason);
-            }
             all.push(TestResult {
-                batch: batch.label.clone(),
                 name: test.name.clone(),
                 outcome,
                 reason,
-                broken: wrong,
                 cases,
                 complaints,
                 output: printed.is_some().then_some(output),
@@ -315,34 +299,30 @@ mod tests {
         collect(batches, folder.path(), &log, cut.map(|_| "the guest panicked"))
     }
 
-    fn short(results: &[TestResult]) -> Vec<(&str, &str, Outcome, &str)> {
+    fn short(results: &[TestResult]) -> Vec<(&str, Outcome, &str)> {
         results
             .iter()
             .map(|result| {
                 let reason = result.reason.as_deref().unwrap_or("");
-                (result.batch.as_str(), result.name.as_str(), result.outcome, reason)
+                (result.name.as_str(), result.outcome, reason)
             })
             .collect()
     }
 
     #[test]
     fn each_test_has_its_own_result() {
-        let batch = |label: &str, setup: &str| Batch {
-            label: label.to_owned(),
+        let batch = |setup: &str| Batch {
             setup: setup.to_owned(),
             tests: vec![test("passes", "echo 1..1; echo ok 1 a"), test("skips", "echo no; exit 4")],
         };
-        let results = run_here(
-            &[batch("off", "true"), batch("next", "echo no such policy; false; true")],
-            None,
-        );
+        let results = run_here(&[batch("true"), batch("echo no such policy; false; true")], None);
         assert_eq!(
             short(&results),
             [
-                ("off", "passes", Outcome::Pass, ""),
-                ("off", "skips", Outcome::Skip, "no"),
-                ("next", "passes", Outcome::Fail, "not run: its setup failed: no such policy"),
-                ("next", "skips", Outcome::Fail, "not run: its setup failed: no such policy"),
+                ("passes", Outcome::Pass, ""),
+                ("skips", Outcome::Skip, "no"),
+                ("passes", Outcome::Fail, "not run: its setup failed: no such policy"),
+                ("skips", Outcome::Fail, "not run: its setup failed: no such policy"),
             ]
         );
         assert_eq!(results[0].cases.len(), 1);
@@ -352,8 +332,7 @@ mod tests {
     fn a_test_that_hangs_or_that_the_guest_dies_in_has_failed() {
         let mut hangs = test("hangs", "sleep 60");
         hangs.limit_s = 1;
-        let batch =
-            Batch { label: String::new(), setup: String::new(), tests: vec![hangs, test("x", "")] };
+        let batch = Batch { setup: String::new(), tests: vec![hangs, test("x", "")] };
         let results = run_here(std::slice::from_ref(&batch), None);
         assert_eq!(results[0].reason.as_deref(), Some("ran longer than its limit"));
         assert_eq!(results[1].outcome, Outcome::Pass);
@@ -368,17 +347,15 @@ mod tests {
         fs::create_dir(folder.path().join("results")).unwrap();
         fs::write(folder.path().join("results/0.0.out"), "1..1\nok 1 a\n").unwrap();
         fs::write(folder.path().join("results/0.0.status"), "0\n").unwrap();
-        let batch =
-            Batch { label: String::new(), setup: String::new(), tests: vec![test("x", "")] };
+        let batch = Batch { setup: String::new(), tests: vec![test("x", "")] };
         let whole = "cowlab: begin 0.0\ncowlab: end 0.0\n";
         let of = |log: &str| collect(std::slice::from_ref(&batch), folder.path(), log, None);
-        assert_eq!((of(whole)[0].outcome, &of(whole)[0].broken), (Outcome::Pass, &None));
+        assert_eq!(of(whole)[0].outcome, Outcome::Pass);
         for (log, lost) in [("cowlab: begin 0.0\n", "its end"), ("cowlab: end 0.0\n", "its begin")]
         {
             let results = of(log);
             assert_eq!(results[0].outcome, Outcome::Fail);
             assert!(results[0].reason.as_deref().unwrap().contains(lost), "{results:?}");
-            assert_eq!(results[0].broken, results[0].reason);
         }
     }
 

@@ -157,16 +157,16 @@ pub struct KernelTestArgs {
     /// Only what takes seconds: the project's own tests see COWLAB_QUICK=1
     #[arg(long)]
     pub quick: bool,
-    /// The test of this name, or all with this in their names; upstream's selftests (kernel/selftests.toml) are called
+    /// The test of this name, or all with this in their names; upstream's selftests (kernel/selftests) are called
     /// mm/NAME, and run only if the filter names them
     #[arg(long, value_name = "NAME")]
     pub filter: Option<String>,
     /// Only the tests in this folder, instead of tests/kernel beside kernel/ and upstream's
     #[arg(long, value_name = "DIR")]
     pub tests: Option<PathBuf>,
-    /// The policies that selftests run under on kernels that have them; by default nine
-    #[arg(long, value_delimiter = ',')]
-    pub policy: Vec<Policy>,
+    /// The policy that selftests run under on kernels that have them, without those that set policies themselves
+    #[arg(long)]
+    pub policy: Option<Policy>,
     /// Run stress-ng's stressors (mm/stress-vm, …) as well, each for this time
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub stress_s: u64,

@@ -8,7 +8,6 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::list::Build;
 use crate::build::changed;
 use crate::cache::Cache;
 use crate::key::Key;
@@ -25,6 +24,9 @@ const HELP: &str = "run scripts/install kernel-test";
 const HEADERS: &[&str] = &["sys/capability.h", "numa.h", "liburing.h"];
 
 const MM: &str = "tools/testing/selftests/mm";
+
+/// More flags for the compiler: Debian's 6.12.117 has a backport that uses KSFT_SKIP where nothing defines it.
+const FLAGS: [(&str, &str); 1] = [("khugepaged", "-DKSFT_SKIP=4")];
 
 /// What selftests of mm are built from, beside the kernel's headers.
 const NEEDED: &[&str] = &[
@@ -46,7 +48,6 @@ pub fn programs(
     source: &Source,
     series: &[Series],
     own: &Path,
-    build: &Build,
     watch: &Watch<'_>,
 ) -> Result<PathBuf> {
     let missing: Vec<&str> =
@@ -60,7 +61,7 @@ pub fn programs(
     let mut key = Key::default();
     key.text("source", &source.sha256);
     key.text("compiler", &tools::version("gcc")?);
-    for (name, flags) in &build.flags {
+    for (name, flags) in FLAGS {
         key.text(name, flags);
     }
     changes.identify(&from, &mut key)?;
@@ -93,7 +94,7 @@ pub fn programs(
     make(&from, &[&format!("O={}", making.path().join("headers").display()), "headers"])?;
     let headers = format!("KHDR_INCLUDES=-isystem {}/headers/usr/include", making.path().display());
     let mm = tree.join(MM);
-    for (name, flags) in &build.flags {
+    for (name, flags) in FLAGS {
         let target = mm.join(name).display().to_string();
         make(&mm, &[&target, &headers, &format!("EXTRA_CFLAGS={flags}")])?;
     }

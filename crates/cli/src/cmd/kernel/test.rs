@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `kernel test`: tests inside guests, one boot a kernel: the project's own (tests/kernel) and, where the filter names
-//! them, upstream's selftests of mm (kernel/selftests.toml), on kernels with policies under each.
+//! them, upstream's selftests of mm (kernel/selftests), on kernels with policies under one.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,20 +9,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use cowlab_lab::ktap::Outcome;
 use cowlab_lab::outcome::TestResult;
-use cowlab_lab::selftests::batches::{Order, batches};
-use cowlab_lab::selftests::{self, List, Problem, add_plain_output, review};
+use cowlab_lab::selftests::{self, Order, batch};
 use cowlab_lab::testing::{Batch, Test, compile, run as run_batches};
 use cowlab_lab::{Built, Machine, Variant, boot};
-use cowlab_machine::Policy;
 use serde::Serialize;
 
 use crate::args::KernelTestArgs;
 use crate::lab::{GUEST_BYTES, GUEST_CPUS, Lab, check_policies, own_program};
 use crate::output;
-
-/// What selftests run under, where nothing else is asked.
-const POLICIES: [&str; 9] =
-    ["off", "next", "next:16", "next:512", "next:512:4", "ccow:0", "ccow:80", "ccow:100", "defer"];
 
 /// A test of the project's own is killed after this time, where nothing else is asked.
 const LIMIT_S: f64 = 600.0;
@@ -32,11 +26,10 @@ struct TestSummary<'a> {
     passed: usize,
     failed: usize,
     skipped: usize,
-    problems: &'a [Problem],
     sessions: &'a [Session],
 }
 
-/// The results of one kernel under one policy.
+/// The results of one kernel.
 #[derive(Serialize)]
 struct Session {
     /// The kernel, and the policy if it has any.
@@ -46,30 +39,30 @@ struct Session {
     results: Vec<TestResult>,
 }
 
-struct Chosen<'a> {
+struct Chosen {
     own: Vec<Test>,
-    list: &'a List,
-    selftests: Vec<&'a selftests::Test>,
+    selftests: Vec<selftests::Test>,
     /// The folder with the selftests' programs, if any is run.
     programs: Option<PathBuf>,
 }
 
 pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
     let lab = Lab::open(json)?.of(&args.source);
-    check_policies(&args.policy, &args.variant)?;
+    check_policies(args.policy.as_slice(), &args.variant)?;
     boot::check_tools()?;
     // Programs and outputs of one cowlab at a time.
     let _lock = lab.cache.lock("test", || lab.say("another cowlab tests a kernel: waiting"))?;
     let list = match args.tests {
-        Some(_) => List::default(),
-        None => List::read(&lab.kernel()?.file("selftests.toml"))?,
+        Some(_) => Vec::new(),
+        None => selftests::read(&lab.kernel()?.file("selftests"))?,
     };
     let chosen = choose(&lab, args, &list)?;
     let settings = &args.guest.settings;
     let accelerator = lab.accelerator(settings.accelerator, || lab.image(&args.variant))?;
-    let of_list = chosen.programs.is_some();
-    let memory_bytes = if of_list { list.guest.memory_mib << 20 } else { GUEST_BYTES };
-    let cpus = if of_list { list.guest.cpus } else { GUEST_CPUS };
+    let (memory_bytes, cpus) = match chosen.programs {
+        Some(_) => (selftests::GUEST_BYTES, selftests::GUEST_CPUS),
+        None => (GUEST_BYTES, GUEST_CPUS),
+    };
     let mut sessions = Vec::new();
     for variant in &args.variant {
         let built = lab.built(*variant)?;
@@ -78,8 +71,9 @@ pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
         let mut kernel_arguments = built.words();
         // For tests/kernel/kunit.sh: those tests are run by the kernel itself, at boot.
         kernel_arguments.push("kunit.enable=1".to_owned());
-        kernel_arguments
-            .extend(of_list.then_some(&list.guest.kernel_arguments).into_iter().flatten().cloned());
+        if chosen.programs.is_some() {
+            kernel_arguments.push(selftests::KERNEL_ARGUMENT.to_owned());
+        }
         let machine = Machine {
             image: &built.image(),
             accelerator,
@@ -90,46 +84,43 @@ pub fn run(json: bool, args: &KernelTestArgs) -> Result<()> {
             qemu_arguments: &[],
         };
         let done = |name: &str| lab.say(&format!("{variant}: {name}"));
-        let mut results =
-            lab.watched(|watch| run_batches(&batches, machine, &folder, &done, watch))?;
-        add_plain_output(&mut results, &folder);
-        sessions.append(&mut sessions_of(*variant, &folder, results));
+        let results = lab.watched(|watch| run_batches(&batches, machine, &folder, &done, watch))?;
+        let policy = args.policy.filter(|_| variant.has_policies() && chosen.programs.is_some());
+        let on = policy.map_or(variant.to_string(), |policy| format!("{variant} {policy}"));
+        sessions.push(Session { on, variant: *variant, folder, results });
     }
+    sessions.retain(|session| !session.results.is_empty());
     if sessions.is_empty() {
-        bail!("nothing was run: none of the chosen tests is for the chosen kernels (--variant)");
+        bail!(
+            "nothing was run: none of the chosen tests is for these kernels (--variant), or all set policies \
+             themselves, and run without --policy"
+        );
     }
-    let plain = sessions.iter().find(|session| session.on == Variant::Plain.name());
-    let plain = plain.map(|session| session.results.as_slice());
-    let review_of = |session: &Session| {
-        let plain = plain.filter(|_| session.variant != Variant::Plain);
-        review(&list, &session.on, &session.results, plain)
+    let count = |outcome| {
+        let results = sessions.iter().flat_map(|session| &session.results);
+        results.filter(|result| result.outcome == outcome).count()
     };
-    let problems: Vec<Problem> = sessions.iter().flat_map(review_of).collect();
+    let failed = count(Outcome::Fail);
     if json {
-        let count = |outcome| {
-            let results = sessions.iter().flat_map(|session| &session.results);
-            results.filter(|result| result.outcome == outcome).count()
-        };
         let summary = TestSummary {
             passed: count(Outcome::Pass),
-            failed: count(Outcome::Fail),
+            failed,
             skipped: count(Outcome::Skip),
-            problems: &problems,
             sessions: &sessions,
         };
         output::json_of(summary, &[], &[])?;
     } else {
-        output::print(&text(&sessions, &problems))?;
+        output::print(&text(&sessions))?;
     }
-    if !problems.is_empty() {
-        bail!("{} results are not as expected", problems.len());
+    if failed > 0 {
+        bail!("{failed} tests failed");
     }
     Ok(())
 }
 
 /// The tests that the filter means: the one of exactly that name, else all with it in their names. Without one, the
 /// project's own.
-fn choose<'a>(lab: &Lab, args: &KernelTestArgs, list: &'a List) -> Result<Chosen<'a>> {
+fn choose(lab: &Lab, args: &KernelTestArgs, list: &[selftests::Test]) -> Result<Chosen> {
     let folder = match &args.tests {
         Some(folder) => folder.clone(),
         None => lab.kernel()?.path().join("../tests/kernel"),
@@ -146,7 +137,7 @@ fn choose<'a>(lab: &Lab, args: &KernelTestArgs, list: &'a List) -> Result<Chosen
     files.sort();
     let mut selftests = Vec::new();
     if let Some(filter) = &args.filter {
-        selftests = list.choose(filter, args.quick, args.stress_s);
+        selftests = selftests::choose(list, filter, args.quick, args.stress_s);
         let is_exact = |file: &&PathBuf| name(file) == *filter;
         match files.iter().find(is_exact).cloned() {
             Some(file) => (files, selftests) = (vec![file], Vec::new()),
@@ -168,56 +159,35 @@ fn choose<'a>(lab: &Lab, args: &KernelTestArgs, list: &'a List) -> Result<Chosen
         let series = series.max_by_key(|series| series.len()).unwrap_or_default();
         let kernel = lab.kernel()?;
         programs = Some(lab.watched(|watch| {
-            selftests::programs(&lab.cache, &kernel, &source, series, &folder, &list.build, watch)
+            selftests::programs(&lab.cache, &kernel, &source, series, &folder, watch)
         })?);
     }
     let own = prepared(&files, &lab.cache.folder("tests")?, args)?;
-    Ok(Chosen { own, list, selftests, programs })
+    Ok(Chosen { own, selftests, programs })
 }
 
-/// The project's own tests, and the selftests under each policy that the kernel has.
+/// The project's own tests, and the selftests under the policy.
 fn batches_of(
     args: &KernelTestArgs,
-    chosen: &Chosen<'_>,
+    chosen: &Chosen,
     built: &Built,
     folder: &Path,
 ) -> Result<Vec<Batch>> {
-    let own = Batch { label: String::new(), setup: String::new(), tests: chosen.own.clone() };
-    let mut all = vec![own];
+    let mut all = vec![Batch { setup: String::new(), tests: chosen.own.clone() }];
     if let Some(programs) = &chosen.programs {
         let variant = built.info.variant;
-        let policies: Vec<Policy> = match (variant.has_policies(), &args.policy[..]) {
-            (false, _) => Vec::new(),
-            (true, []) => POLICIES.iter().filter_map(|name| name.parse().ok()).collect(),
-            (true, asked) => asked.to_vec(),
-        };
         let order = Order {
             programs,
             folder,
             cowlab: &own_program(folder)?,
             upstream: variant != Variant::Plain,
-            policies: &policies,
+            patched: variant.has_policies(),
+            policy: args.policy.filter(|_| variant.has_policies()),
             stress_s: args.stress_s,
         };
-        all.extend(batches(chosen.list, &chosen.selftests, &order)?);
+        all.push(batch(&chosen.selftests, &order)?);
     }
     Ok(all)
-}
-
-/// The results by policy, in the order in which they came.
-fn sessions_of(variant: Variant, folder: &Path, results: Vec<TestResult>) -> Vec<Session> {
-    let mut sessions: Vec<Session> = Vec::new();
-    for result in results {
-        let on = format!("{variant} {}", result.batch).trim().to_owned();
-        match sessions.iter_mut().find(|session| session.on == on) {
-            Some(session) => session.results.push(result),
-            None => {
-                let folder = folder.to_owned();
-                sessions.push(Session { on, variant, folder, results: vec![result] });
-            }
-        }
-    }
-    sessions
 }
 
 /// What the guest runs for each of `files`; C files are compiled into `programs`.
@@ -258,9 +228,9 @@ fn is_executable(file: &Path) -> Result<bool> {
     Ok(about.is_file() && about.permissions().mode() & 0o111 != 0)
 }
 
-/// As tests print it: one line a test and, indented before it, one a case that did not pass; what is not as expected;
-/// and how many cases each kernel passed under each policy.
-fn text(sessions: &[Session], problems: &[Problem]) -> String {
+/// As tests print it: one line a test and, indented before it, one a case that did not pass; and how many cases each
+/// kernel passed.
+fn text(sessions: &[Session]) -> String {
     let total: usize = sessions.iter().map(|session| session.results.len()).sum();
     let mut lines = vec![format!("TAP version 13\n1..{total}")];
     let mut number = 0;
@@ -287,10 +257,6 @@ fn text(sessions: &[Session], problems: &[Problem]) -> String {
             }
             lines.push(format!("{ok} {number} {} {}{directive}", session.on, result.name));
         }
-    }
-    for problem in problems {
-        let what = problem.what.replace('\n', "\n#   ");
-        lines.push(format!("# not as expected: {}: {what}", problem.on));
     }
     for session in sessions {
         let count = |outcome| {
