@@ -14,7 +14,6 @@ mod sharing;
 mod study;
 mod target;
 mod tend;
-mod topics;
 mod watch;
 
 use std::net::SocketAddr;
@@ -39,7 +38,6 @@ pub use sharing::SharingArgs;
 pub use study::{Paper, StudyArgs};
 pub use target::{TargetWord, wanted};
 pub use tend::TendArgs;
-pub use topics::{TOPICS, Topic, list as topics};
 pub use watch::WatchArgs;
 
 /// What fork() and copy-on-write cost, and how to pay less.
@@ -48,9 +46,8 @@ pub use watch::WatchArgs;
     name = "cowlab",
     version,
     max_term_width = 100,
-    disable_help_subcommand = true,
     help_template = "{about}\nUsage: cowlab [--json] [VERB]\n\nCommands:\n{subcommands}{after-help}",
-    after_help = "Without a verb: the programs that fork here. `cowlab help` has topics as well."
+    after_help = "Without a verb: the programs that fork here."
 )]
 pub struct Cli {
     /// Print one JSON document on standard output, and nothing else there
@@ -137,12 +134,6 @@ pub enum Verb {
     Tend(TendArgs),
     /// Compare two runs, figure by figure
     Compare(CompareArgs),
-    /// Explain a topic, or print the help of a verb
-    Help {
-        /// A topic, or the words of a verb: `kernel build`
-        #[arg(value_name = "TOPIC|VERB")]
-        words: Vec<String>,
-    },
     /// Write the man pages into a folder
     #[command(hide = true)]
     Man {

@@ -61,7 +61,6 @@ fn dispatch(matches: &ArgMatches) -> Result<()> {
         Verb::Sharing(args) => cmd::sharing::run(json, &args),
         Verb::Tend(args) => cmd::tend::run(json, &args),
         Verb::Compare(args) => cmd::compare::run(json, &args),
-        Verb::Help { words } => cmd::help::run(json, &words),
         Verb::Man { output } => cmd::manual::pages(json, &output),
         Verb::Completions { shell } => cmd::manual::completions(json, shell),
     }

@@ -79,11 +79,6 @@ pub const SUMMARIES: &[Summary] = summaries! {
         shell: "the shell",
         script: "its completions",
     }
-    one "help" {
-        topics: "the topics, where none is asked for",
-        topic: "the topic",
-        text: "its text",
-    }
     one "cowlab" {
         host: "the machine's name",
         kernel: "its kernel",

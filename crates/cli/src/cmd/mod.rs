@@ -8,7 +8,6 @@ pub mod compare;
 pub mod doctor;
 pub mod explain;
 pub mod footprint;
-pub mod help;
 pub mod kernel;
 pub mod manual;
 pub mod overview;
