@@ -15,8 +15,21 @@ use super::{Cells, KernelsArgs, RedisArgs, RoundsArgs, RunArgs};
 
 /// One measurement, and where its run is kept.
 #[derive(Debug, Args)]
-#[command(subcommand_value_name = "NAME", subcommand_help_heading = "Measurements")]
+#[command(
+    subcommand_value_name = "NAME",
+    subcommand_help_heading = "Measurements",
+    mut_subcommands(without_shared)
+)]
 pub struct BenchArgs {
+    #[command(flatten)]
+    pub shared: SharedArgs,
+    #[command(subcommand)]
+    pub bench: Bench,
+}
+
+/// What is said for every measurement, before its name or behind it.
+#[derive(Debug, Args)]
+pub struct SharedArgs {
     #[command(flatten)]
     pub run: RunArgs,
     /// Set the page size's THP setting for this run (needs root) and put it back afterwards
@@ -24,8 +37,14 @@ pub struct BenchArgs {
     pub set_mthp: bool,
     #[command(flatten)]
     pub kernels: KernelsArgs,
-    #[command(subcommand)]
-    pub bench: Bench,
+}
+
+/// A measurement's help names the help that has the shared flags, and does not repeat them.
+fn without_shared(measurement: clap::Command) -> clap::Command {
+    let shared = SharedArgs::augment_args(clap::Command::new("bench"));
+    measurement
+        .args(shared.get_arguments().map(|arg| arg.clone().hide(true)))
+        .after_help("Options of every measurement (--kernel, --output, …): cowlab bench --help")
 }
 
 /// Every measurement with its flags: its name and what it is are the vocabulary's.

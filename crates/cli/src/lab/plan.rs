@@ -36,7 +36,9 @@ impl Measurement {
         let mut measurement = Measurement::new("bench", name);
         let all = Cli::command();
         let own = all.find_subcommand("bench").and_then(|bench| bench.find_subcommand(name));
-        for arg in own.into_iter().flat_map(clap::Command::get_arguments) {
+        let own = own.into_iter().flat_map(clap::Command::get_arguments);
+        // What every measurement takes is hidden in each.
+        for arg in own.filter(|arg| !arg.is_hide_set()) {
             let id = arg.get_id().as_str();
             if !matches!(matches.value_source(id), Some(ValueSource::CommandLine)) {
                 continue;

@@ -17,16 +17,16 @@ use crate::usage::WrongUsage;
 
 pub fn run(json: bool, args: &BenchArgs, matches: &ArgMatches) -> Result<()> {
     check(args)?;
-    let guest = &args.kernels.guest.settings;
-    let kernels = &args.kernels.kernel;
+    let guest = &args.shared.kernels.guest.settings;
+    let kernels = &args.shared.kernels.kernel;
     let (name, own) = matches.subcommand().context("which measurement?")?;
     let mut measurement = Measurement::of_matches(name, own);
     check_policies(&measurement.policies(), kernels)?;
-    let common = &args.run.common(json, args.set_mthp);
-    let lab = Lab::open(json)?.of(&args.kernels.source);
+    let common = &args.shared.run.common(json, args.shared.set_mthp);
+    let lab = Lab::open(json)?.of(&args.shared.kernels.source);
     let host = Facts::probe(&Root::default()).environment();
     let mut life = RunLife::begin(common, &format!("bench-{name}"), host)?;
-    measurement.flags.extend(args.set_mthp.then(|| "--set-mthp".to_owned()));
+    measurement.flags.extend(args.shared.set_mthp.then(|| "--set-mthp".to_owned()));
     let plan = GuestRuns {
         measurement,
         variants: kernels,
@@ -43,7 +43,7 @@ pub fn run(json: bool, args: &BenchArgs, matches: &ArgMatches) -> Result<()> {
 /// Combinations that make no sense, before anything is built.
 fn check(args: &BenchArgs) -> Result<()> {
     let refuse = |why: String| Err(WrongUsage(why).into());
-    let guest = &args.kernels.guest.settings;
+    let guest = &args.shared.kernels.guest.settings;
     let counting = guest.accelerator == AcceleratorChoice::Icount;
     if counting && guest.cpus.is_some_and(|cpus| cpus > 1) {
         return refuse("accelerator=icount counts on one CPU: leave cpus out".to_owned());
@@ -55,8 +55,8 @@ fn check(args: &BenchArgs) -> Result<()> {
             args.bench.name()
         ));
     }
-    for (at, kernel) in args.kernels.kernel.iter().enumerate() {
-        if args.kernels.kernel[..at].contains(kernel) {
+    for (at, kernel) in args.shared.kernels.kernel.iter().enumerate() {
+        if args.shared.kernels.kernel[..at].contains(kernel) {
             return refuse(format!(
                 "--kernel names {kernel} twice; --guest boots=2 boots it again"
             ));
@@ -67,8 +67,8 @@ fn check(args: &BenchArgs) -> Result<()> {
 
 /// Refuse what is said of guests where none is booted.
 pub fn check_unused(args: &BenchArgs) -> Result<()> {
-    if args.kernels.guest.settings != GuestSettings::default()
-        || args.kernels.source.source.is_some()
+    if args.shared.kernels.guest.settings != GuestSettings::default()
+        || args.shared.kernels.source.source.is_some()
     {
         let why = "--guest and --source are of kernels that --kernel boots: add --kernel patched";
         return Err(WrongUsage(why.to_owned()).into());

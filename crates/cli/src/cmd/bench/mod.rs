@@ -25,11 +25,11 @@ use crate::measure::{check_cow_faults, finish};
 use crate::usage::WrongUsage;
 
 pub fn run(json: bool, args: &BenchArgs, matches: &ArgMatches) -> Result<()> {
-    if !args.kernels.kernel.is_empty() {
+    if !args.shared.kernels.kernel.is_empty() {
         return guests::run(json, args, matches);
     }
     guests::check_unused(args)?;
-    let common = &args.run.common(json, args.set_mthp);
+    let common = &args.shared.run.common(json, args.shared.set_mthp);
     match &args.bench {
         Bench::ForkSweep(args) => fork_sweep(common, args),
         Bench::ForkTable(args) => fork_table(common, args),
