@@ -56,7 +56,7 @@ const NEEDED: [&str; 4] = ["struct", "void", "__attribute", "sizeof"];
 pub struct Facts {
     /// Macros of this file whose text has brackets without partners: those brackets.
     pub brackets: HashMap<Vec<u8>, String>,
-    pub macros: HashSet<Vec<u8>>,
+    macros: HashSet<Vec<u8>>,
     /// Macros of this file whose text has a block in it.
     pub with_body: HashSet<Vec<u8>>,
     /// Names of functions, and of macros for attributes, that are not to be instrumented, and why.
@@ -75,6 +75,17 @@ fn bare(word: &[u8]) -> &[u8] {
     word.strip_prefix(b"__").and_then(|rest| rest.strip_suffix(b"__")).unwrap_or(word)
 }
 
+/// Whether a macro has parameters: their parenthesis follows the name at once.
+pub fn is_callable(name: &Token, text: &[Token]) -> bool {
+    text.first().is_some_and(|next| next.start == name.end && next.kind == Kind::Punct("("))
+}
+
+/// Whether what is included is the header of copies.
+fn is_insert(lexed: &Lexed, words: &[Token]) -> bool {
+    let path: Vec<&[u8]> = words.iter().map(|word| lexed.text(word)).collect();
+    path.concat() == b"<casper/insert.h>"
+}
+
 /// Why a word makes what it is part of unfit.
 pub fn unfit_word(word: &[u8]) -> Option<&'static str> {
     let word = bare(word);
@@ -90,15 +101,12 @@ impl Facts {
             facts.unfit.extend(words);
         }
         facts.noreturn.extend(NORETURN.iter().map(|name| name.as_bytes().to_vec()));
-        for directive in &lexed.directives {
-            let words = &directive.tokens;
-            let Some(name) = words.first() else { continue };
-            if lexed.is_word(name, "define") && words.len() > 1 {
-                facts.define(lexed, &words[1..]);
-            } else if lexed.is_word(name, "include")
-                && lexed.source[name.end..].starts_with(b" <casper/insert.h>")
-            {
-                facts.instrumented = Some(directive.line);
+        for (line, words) in &lexed.directives {
+            let [directive, name, rest @ ..] = &words[..] else { continue };
+            if lexed.is_word(directive, "define") {
+                facts.define(lexed, *line, name, rest);
+            } else if lexed.is_word(directive, "include") && is_insert(lexed, &words[1..]) {
+                facts.instrumented = Some(*line);
             }
         }
         // A source of the kernel may include <linux/casper.h> for events of its own.
@@ -106,26 +114,21 @@ impl Facts {
             lexed.is_word(&two[0], "CASPER_UNIT") && two[1].kind == Kind::Punct("(")
         };
         if let Some(two) = lexed.tokens.windows(2).find(|two| unit(two)) {
-            facts.instrumented.get_or_insert(two[0].line);
+            facts.instrumented.get_or_insert(lexed.line(&two[0]));
         }
         facts.resolvers(lexed);
         facts.prototypes(lexed);
         facts
     }
 
-    fn define(&mut self, lexed: &Lexed, tokens: &[Token]) {
-        let name = lexed.text(&tokens[0]).into_owned();
-        self.macros.insert(name.clone());
-        let mut text = &tokens[1..];
-        if text
-            .first()
-            .is_some_and(|next| next.start == tokens[0].end && next.kind == Kind::Punct("("))
-        {
+    fn define(&mut self, lexed: &Lexed, line: u32, name: &Token, mut text: &[Token]) {
+        if is_callable(name, text) {
             let end = text.iter().position(|token| token.kind == Kind::Punct(")"));
             text = &text[end.map_or(text.len(), |end| end + 1)..];
         }
+        let name = lexed.text(name).to_vec();
+        self.macros.insert(name.clone());
         if let Some(needed) = NEEDED.iter().find(|needed| needed.as_bytes() == name) {
-            let line = tokens[0].line;
             self.redefined.get_or_insert_with(|| (line, (*needed).to_string()));
         }
         let mut open = String::new();
@@ -149,10 +152,10 @@ impl Facts {
                 }
                 Kind::Word => {
                     let word = lexed.text(token);
-                    if let Some(&why) = unfit_word(&word).as_ref().or(self.unfit.get(&*word)) {
+                    if let Some(&why) = unfit_word(word).as_ref().or(self.unfit.get(word)) {
                         self.unfit.insert(name.clone(), why);
                     }
-                    if self.says_noreturn(&word) {
+                    if self.says_noreturn(word) {
                         self.noreturn.insert(name.clone());
                     }
                 }
@@ -177,11 +180,11 @@ impl Facts {
             let words = || declaration.iter().filter(|token| token.kind == Kind::Word);
             let unfit = words().find_map(|token| {
                 let word = lexed.text(token);
-                unfit_word(&word).or(self.unfit.get(&*word).copied())
+                unfit_word(word).or(self.unfit.get(word).copied())
             });
             let noreturn = words().any(|token| {
                 let word = lexed.text(token);
-                self.says_noreturn(&word) && !NORETURN.iter().any(|name| name.as_bytes() == &*word)
+                self.says_noreturn(word) && !NORETURN.iter().any(|name| name.as_bytes() == word)
             });
             // A call among statements has its keywords or operators; a prototype begins with words.
             let declares = declaration.first().is_some_and(|first| first.kind == Kind::Word);
@@ -192,9 +195,9 @@ impl Facts {
                 two[0].kind == Kind::Word
                     && two[1].kind == Kind::Punct("(")
                     && !lexed.text(&two[0]).starts_with(b"__attribute")
-                    && !self.macros.contains(&*lexed.text(&two[0]))
+                    && !self.macros.contains(lexed.text(&two[0]))
             });
-            let Some(name) = name.map(|two| lexed.text(&two[0]).into_owned()) else { continue };
+            let Some(name) = name.map(|two| lexed.text(&two[0]).to_vec()) else { continue };
             if let Some(why) = unfit {
                 self.unfit.insert(name.clone(), why);
             }
@@ -207,10 +210,10 @@ impl Facts {
     /// `__attribute__((ifunc("resolver")))`.
     fn resolvers(&mut self, lexed: &Lexed) {
         let lists = std::iter::once(&lexed.tokens[..])
-            .chain(lexed.directives.iter().map(|directive| &directive.tokens[..]));
+            .chain(lexed.directives.iter().map(|directive| &directive.1[..]));
         for tokens in lists {
             for three in tokens.windows(3) {
-                let ifunc = three[0].kind == Kind::Word && bare(&lexed.text(&three[0])) == b"ifunc";
+                let ifunc = three[0].kind == Kind::Word && bare(lexed.text(&three[0])) == b"ifunc";
                 if ifunc && three[1].kind == Kind::Punct("(") && three[2].kind == Kind::Text {
                     let text = lexed.text(&three[2]);
                     self.resolvers.insert(text[1..text.len() - 1].to_vec());

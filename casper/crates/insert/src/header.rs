@@ -1,393 +1,386 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What comes before a body: which of its words are macros, and what is left for the parser.
+//! What comes before a brace: whether it is a function's, and its name.
 //!
 //! `SQLITE_API int ZEXPORT name(...) NOINLINE {` is C only after the preprocessor. Words that are
-//! neither keywords, nor the type, nor the name are taken for macros and left out; what remains must
-//! be a definition for the parser.
+//! neither keywords, nor the type, nor the name are taken for macros; what remains must be a type, a name and parameters.
 
-use crate::facts::{Facts, unfit_word};
-use crate::lex::Kind;
-use crate::outline::{Candidate, HEADER_TOKENS_MAX, Stream};
-use crate::parse::{Parser, Text};
+use crate::facts::unfit_word;
+use crate::lex::{Kind, Lexed, Token};
+use crate::read::Names;
 
-/// A definition's beginning, as far as it is sure.
-#[derive(Debug)]
-pub struct Header {
-    pub name: usize,
-    /// Why the function is left alone all the same.
-    pub unfit: Option<&'static str>,
+/// No definition's beginning is longer. Without limits hostile sources would take quadratic time.
+pub const TOKENS_MAX: usize = 512;
+
+const TYPES: &str = "void char short int long float double signed unsigned _Bool bool _Complex __signed__ __signed \
+    __int128 __int128_t __uint128_t _Float128 __float128 size_t typeof __typeof__ __typeof _BitInt __auto_type _Float64";
+const TYPES_OF: &str = "typeof __typeof__ __typeof _BitInt";
+const AGGREGATES: &str = "struct union enum";
+const QUALIFIERS: &str = "static extern inline __inline __inline__ register auto const __const __const__ volatile \
+    __volatile__ __volatile restrict __restrict __restrict__ _Noreturn noreturn _Thread_local __thread _Atomic \
+    __extension__ constexpr __forceinline _Nonnull __cdecl __stdcall __fastcall thread_local";
+pub const STATEMENTS: &str = "if else while for do switch case default return goto break continue sizeof typedef _Static_assert";
+const ATTRIBUTES: &str =
+    "__attribute__ __attribute __declspec _Alignas alignas __asm__ asm __asm _Pragma";
+
+/// Whether a word stands in one of the lists above.
+pub fn is_in(list: &str, word: &[u8]) -> bool {
+    list.split_ascii_whitespace().any(|known| known.as_bytes() == word)
 }
 
-const TYPES: [&str; 26] = [
-    "void",
-    "char",
-    "short",
-    "int",
-    "long",
-    "float",
-    "double",
-    "signed",
-    "unsigned",
-    "_Bool",
-    "bool",
-    "_Complex",
-    "__signed__",
-    "__signed",
-    "__int128",
-    "__int128_t",
-    "__uint128_t",
-    "_Float128",
-    "__float128",
-    "size_t",
-    "typeof",
-    "__typeof__",
-    "__typeof",
-    "_BitInt",
-    "__auto_type",
-    "_Float64",
-];
-const AGGREGATES: [&str; 3] = ["struct", "union", "enum"];
-const QUALIFIERS: [&str; 29] = [
-    "static",
-    "extern",
-    "inline",
-    "__inline",
-    "__inline__",
-    "register",
-    "auto",
-    "const",
-    "__const",
-    "__const__",
-    "volatile",
-    "__volatile__",
-    "__volatile",
-    "restrict",
-    "__restrict",
-    "__restrict__",
-    "_Noreturn",
-    "noreturn",
-    "_Thread_local",
-    "__thread",
-    "_Atomic",
-    "__extension__",
-    "constexpr",
-    "__forceinline",
-    "_Nonnull",
-    "__cdecl",
-    "__stdcall",
-    "__fastcall",
-    "thread_local",
-];
-const STATEMENTS: [&str; 15] = [
-    "if",
-    "else",
-    "while",
-    "for",
-    "do",
-    "switch",
-    "case",
-    "default",
-    "return",
-    "goto",
-    "break",
-    "continue",
-    "sizeof",
-    "typedef",
-    "_Static_assert",
-];
-
-/// Whether a word is a keyword of C or GNU C.
-pub fn is_keyword(word: &[u8]) -> bool {
-    let lists = [&TYPES[..], &AGGREGATES, &QUALIFIERS, &STATEMENTS];
-    lists.iter().any(|list| list.iter().any(|known| known.as_bytes() == word))
+fn is_keyword(word: &[u8]) -> bool {
+    [TYPES, AGGREGATES, QUALIFIERS, STATEMENTS].iter().any(|list| is_in(list, word))
 }
 
 fn in_capitals(word: &[u8]) -> bool {
     word.len() > 1 && !word.iter().any(u8::is_ascii_lowercase)
 }
 
-/// A view of a candidate's header.
-struct View<'s, 'a> {
-    stream: &'s Stream<'a>,
-    /// Places that matter, those inside brackets left out.
+/// The tokens from the end of the statement before up to a brace. Numbers are places in them.
+pub struct Header<'a> {
+    lexed: &'a Lexed,
+    tokens: &'a [usize],
+    /// For an opening bracket the place of its partner; otherwise its own place.
+    partner: Vec<usize>,
+}
+
+impl<'a> Header<'a> {
+    pub fn new(lexed: &'a Lexed, tokens: &'a [usize]) -> Header<'a> {
+        let mut partner: Vec<usize> = (0..tokens.len()).collect();
+        let mut open = Vec::new();
+        for (place, &token) in tokens.iter().enumerate() {
+            match lexed.tokens[token].kind {
+                Kind::Punct("(" | "[" | "{") => open.push(place),
+                Kind::Punct(")" | "]" | "}") => {
+                    if let Some(start) = open.pop() {
+                        partner[start] = place;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Header { lexed, tokens, partner }
+    }
+
+    fn token(&self, place: usize) -> &'a Token {
+        &self.lexed.tokens[self.tokens[place]]
+    }
+
+    fn is(&self, place: usize, punct: &str) -> bool {
+        place < self.tokens.len()
+            && matches!(self.token(place).kind, Kind::Punct(text) if text == punct)
+    }
+
+    /// The word at a place, if one is there.
+    fn word(&self, place: usize) -> Option<&'a [u8]> {
+        let is_there = place < self.tokens.len() && self.token(place).kind == Kind::Word;
+        is_there.then(|| self.lexed.text(self.token(place)))
+    }
+
+    fn is_one_of(&self, place: usize, list: &str) -> bool {
+        self.word(place).is_some_and(|word| is_in(list, word))
+    }
+
+    /// The places of `range`, those inside brackets left out.
+    fn flat(&self, range: std::ops::Range<usize>) -> Vec<usize> {
+        let mut places = Vec::new();
+        let mut place = range.start;
+        while place < range.end {
+            places.push(place);
+            place = self.partner[place].max(place) + 1;
+        }
+        places
+    }
+
+    /// Whether this may come before a function's body: something like `name(...)`, and no declaration.
+    pub fn is_functions(&self) -> bool {
+        let flat = self.flat(0..self.tokens.len());
+        let has = |text: &str| flat.iter().any(|&place| self.is(place, text));
+        if has("=") || self.is_one_of(0, "typedef") || !has("(") {
+            return false;
+        }
+        // The declarations of a K&R definition end here.
+        if self.is(self.tokens.len() - 1, ";") {
+            return true;
+        }
+        // struct, union, enum with at most attributes and a name after it is an aggregate.
+        let Some(aggregate) = flat.iter().rposition(|&place| self.is_one_of(place, AGGREGATES))
+        else {
+            return true;
+        };
+        let mut after = flat[aggregate + 1..].iter();
+        let mut names = 0;
+        while let Some(&place) = after.next() {
+            if self.is_one_of(place, ATTRIBUTES) {
+                after.next();
+            } else if self.is(place, "{") {
+                // A struct's own body: what comes after it is a declarator.
+                return after.any(|&place| self.is(place, "("));
+            } else if self.is(place, "*") || (self.is(place, "(") && names >= 2) {
+                return true;
+            }
+            names += usize::from(self.word(place).is_some());
+        }
+        false
+    }
+
+    /// Whether it is of a struct, union or enum that has its body here.
+    pub fn is_aggregate(&self) -> bool {
+        let flat = self.flat(0..self.tokens.len());
+        flat.iter().rev().take(2).any(|&place| self.is_one_of(place, AGGREGATES))
+    }
+
+    /// Whether it begins a K&R definition, `name(a, b) type a`, so that a semicolon ends the declaration of a parameter.
+    pub fn is_old_style(&self) -> bool {
+        let Some((names, after)) = self.old_style_names() else { return false };
+        // The last of the declarations.
+        let flat = self.flat(after..self.tokens.len());
+        let own = flat.iter().rposition(|&place| self.is(place, ";")).map_or(0, |semi| semi + 1);
+        let own = &flat[own..];
+        let has = |text: &str| own.iter().any(|&place| self.is(place, text));
+        let aggregate = own.iter().any(|&place| self.is_one_of(place, AGGREGATES));
+        let names_one = |&first: &usize| {
+            (first..self.tokens.len())
+                .any(|place| self.word(place).is_some_and(|word| names.contains(&word)))
+        };
+        !has("=") && (aggregate || !has("{")) && own.first().is_some_and(names_one)
+    }
+
+    /// The names in the parentheses of a K&R definition, and the place after them.
+    fn old_style_names(&self) -> Option<(Vec<&'a [u8]>, usize)> {
+        // From the end: what is before may be a macro with words for arguments.
+        for place in self.flat(0..self.tokens.len()).into_iter().rev() {
+            let close = self.partner[place];
+            if place == 0 || !self.is(place, "(") || self.word(close + 1).is_none() {
+                continue;
+            }
+            let callable = self.word(place - 1).is_some() || self.is(place - 1, ")");
+            let names: Option<Vec<_>> =
+                (place + 1..close).step_by(2).map(|name| self.word(name)).collect();
+            let commas = (place + 2..close).step_by(2).all(|comma| self.is(comma, ","));
+            if let Some(names) = names.filter(|_| callable && commas && (close - place) % 2 == 0) {
+                return Some((names, close + 1));
+            }
+        }
+        None
+    }
+
+    /// The token of the definition's name, and why the function is left alone all the same; or why it may be no
+    /// definition.
+    pub fn name(&self, names: &Names<'_>) -> Result<(usize, Option<&'static str>), String> {
+        for place in 0..self.tokens.len() {
+            let Some(word) = self.word(place) else { continue };
+            if let Some(why) = unfit_word(word).or(names.facts.unfit.get(word).copied()) {
+                return Err(why.to_string());
+            }
+            if names.facts.brackets.contains_key(word) {
+                return Err("its braces are inside a macro".into());
+            }
+        }
+        let old_style = self.is(self.tokens.len() - 1, ";").then(|| self.old_style_names());
+        let old_style = old_style.flatten();
+        let end = old_style.as_ref().map_or(self.tokens.len(), |&(_, after)| after);
+        let view = View { header: self, items: self.without_attributes(end) };
+        for item in 0..view.items.len() {
+            let fits = match self.token(view.items[item]).kind {
+                Kind::Word => !view.one_of(item, STATEMENTS),
+                Kind::Punct("{") => {
+                    let named = item > 0 && view.is_free(item - 1);
+                    let tag = item.checked_sub(if named { 2 } else { 1 });
+                    tag.is_some_and(|tag| view.one_of(tag, AGGREGATES))
+                }
+                Kind::Punct(text) => matches!(text, "(" | "*" | "["),
+                _ => false,
+            };
+            if !fits {
+                let text = self.lexed.name(self.token(view.items[item]));
+                return Err(format!("'{text}' before its body: it may be no definition"));
+            }
+        }
+        let group = view.parameters(names, old_style.is_some())?;
+        let name = self.tokens[view.declared(group)?];
+        let text = self.lexed.text(&self.lexed.tokens[name]);
+        let resolves = names.facts.resolvers.contains(text);
+        let resolver = "an ifunc resolver, which runs before the program is relocated";
+        let unfit = names.facts.unfit.get(text).copied().or(resolves.then_some(resolver));
+        Ok((name, unfit))
+    }
+
+    /// The token to list a function under that is left alone.
+    pub fn guess(&self) -> usize {
+        let flat = self.flat(0..self.tokens.len());
+        let is_name = |two: &&[usize]| {
+            let word = self.word(two[0]).unwrap_or_default();
+            let is_free = !word.is_empty() && !is_keyword(word) && !is_in(ATTRIBUTES, word);
+            is_free && self.is(two[1], "(")
+        };
+        self.tokens[flat.windows(2).rfind(is_name).map_or(0, |two| two[0])]
+    }
+
+    /// The places outside brackets, without attributes, `[[...]]` and the like.
+    fn without_attributes(&self, end: usize) -> Vec<usize> {
+        let mut flat = self.flat(0..end).into_iter().peekable();
+        let mut items = Vec::new();
+        while let Some(place) = flat.next() {
+            if self.is_one_of(place, ATTRIBUTES) {
+                flat.next_if(|&next| self.is(next, "("));
+            } else if !(self.is(place, "[") && self.is(place + 1, "["))
+                && !self.is_one_of(place, "__extension__")
+            {
+                items.push(place);
+            }
+        }
+        items
+    }
+}
+
+/// A header's places that matter, those inside brackets left out. Numbers are items of it.
+struct View<'h, 'a> {
+    header: &'h Header<'a>,
     items: Vec<usize>,
 }
 
-impl View<'_, '_> {
-    fn word(&self, item: usize) -> Option<Vec<u8>> {
-        let place = *self.items.get(item)?;
-        self.stream
-            .any_word(place)
-            .then(|| self.stream.lexed.text(self.stream.token(place)).into_owned())
+impl<'a> View<'_, 'a> {
+    fn word(&self, item: usize) -> Option<&'a [u8]> {
+        self.header.word(*self.items.get(item)?)
     }
 
-    fn one_of(&self, item: usize, list: &[&str]) -> bool {
-        self.word(item).is_some_and(|word| list.iter().any(|known| known.as_bytes() == word))
+    fn one_of(&self, item: usize, list: &str) -> bool {
+        self.word(item).is_some_and(|word| is_in(list, word))
     }
 
     /// A word that is no keyword: a type, a name, or a macro.
     fn is_free(&self, item: usize) -> bool {
-        self.word(item).is_some_and(|word| !is_keyword(&word))
+        self.word(item).is_some_and(|word| !is_keyword(word))
     }
 
     fn is(&self, item: usize, punct: &str) -> bool {
-        self.items.get(item).is_some_and(|&place| self.stream.is(place, punct))
+        self.items.get(item).is_some_and(|&place| self.header.is(place, punct))
+    }
+
+    fn is_macro(&self, names: &Names<'_>, item: usize) -> bool {
+        names.is_callable(self.word(item).unwrap_or_default())
     }
 
     /// Whether there is a type before an item: a keyword, a tag, or a word that can be one.
     fn typed_before(&self, item: usize) -> bool {
         (0..item).any(|before| {
-            self.one_of(before, &TYPES)
-                || self.one_of(before, &AGGREGATES)
+            self.one_of(before, TYPES)
+                || self.one_of(before, AGGREGATES)
                 || (self.is_free(before) && !self.is(before + 1, "("))
         })
     }
 
+    /// The places inside the parentheses at an item.
+    fn inside(&self, item: usize) -> std::ops::Range<usize> {
+        self.items[item] + 1..self.header.partner[self.items[item]]
+    }
+
     /// Whether the parentheses at an item look like parameters, not like a macro's arguments.
     fn has_parameters(&self, item: usize) -> bool {
-        let (open, close) = (self.items[item], self.stream.partner[self.items[item]]);
-        let flat = self.stream.flat(open + 1..close);
-        let named = |place: usize| self.stream.any_word(place) || self.stream.is(place, "*");
+        let header = self.header;
+        let flat = header.flat(self.inside(item));
+        let named = |place: usize| header.word(place).is_some() || header.is(place, "*");
         flat.is_empty()
-            || flat.iter().any(|&place| self.stream.is(place, "..."))
-            || flat.iter().any(|&place| TYPES.iter().any(|word| self.stream.is_word(place, word)))
-            || flat.windows(2).any(|two| named(two[0]) && self.stream.any_word(two[1]))
+            || flat.iter().any(|&place| header.is(place, "...") || header.is_one_of(place, TYPES))
+            || flat.windows(2).any(|two| named(two[0]) && header.word(two[1]).is_some())
     }
 
     /// Whether they hold nothing but words and commas.
     fn has_bare_words(&self, item: usize) -> bool {
-        let (open, close) = (self.items[item], self.stream.partner[self.items[item]]);
-        let range = open + 1..close;
-        !range.is_empty()
-            && range.clone().enumerate().all(|(index, place)| {
-                if index % 2 == 0 {
-                    self.stream.any_word(place)
-                } else {
-                    self.stream.is(place, ",")
-                }
-            })
-            && !self.stream.is_word(range.start, "void")
-    }
-}
-
-/// Judge a candidate's header. The error is the reason to leave the function alone.
-pub fn judge(
-    stream: &Stream,
-    facts: &Facts,
-    candidate: &Candidate,
-    parser: &mut Parser,
-) -> Result<Header, String> {
-    if candidate.hidden {
-        return Err("its braces are inside a macro".into());
-    }
-    check_words(stream, facts, candidate)?;
-    let old_style = (stream.is(candidate.open - 1, ";"))
-        .then(|| stream.old_style_names(candidate.header, candidate.open))
-        .flatten();
-    let end = old_style.as_ref().map_or(candidate.open, |&(_, after)| after);
-    let view = View { stream, items: without_attributes(stream, candidate.header, end) };
-    if view.items.len() > HEADER_TOKENS_MAX {
-        return Err(format!("more than {HEADER_TOKENS_MAX} words before its body"));
-    }
-    for item in 0..view.items.len() {
-        let token = stream.token(view.items[item]);
-        let fits = match token.kind {
-            Kind::Word => !view.one_of(item, &STATEMENTS),
-            Kind::Punct(text) => matches!(text, "(" | "*" | "[" | "{"),
-            _ => false,
+        let range = self.inside(item);
+        let fits = |(index, place)| match index % 2 {
+            0 => self.header.word(place).is_some(),
+            _ => self.header.is(place, ","),
         };
-        if !fits {
-            let text = stream.lexed.name(token);
-            return Err(format!("'{text}' before its body: it may be no definition"));
-        }
+        !range.is_empty()
+            && range.clone().enumerate().all(fits)
+            && !self.header.is_one_of(range.start, "void")
     }
-    for item in (0..view.items.len()).filter(|&item| view.is(item, "{")) {
-        let tag = item.saturating_sub(if view.is_free(item.wrapping_sub(1)) { 2 } else { 1 });
-        if !view.one_of(tag, &AGGREGATES) {
-            return Err("a block before its body: it may be no definition".into());
-        }
-    }
-    let group = find_parameters(&view, facts, old_style.is_some())?;
-    let strict = text_of(&view, group, candidate, old_style.is_some(), true);
-    let found = match parser.definition(&strict) {
-        Some(name) => Some(name),
-        // Macros among the parameters: they matter for nothing, as long as they are parameters.
-        None if old_style.is_some() || view.has_parameters(group) => {
-            parser.definition(&text_of(&view, group, candidate, false, false))
-        }
-        None => None,
-    };
-    let name = found.ok_or("the parser sees no definition before its body")?;
-    let text = stream.lexed.text(stream.token(name));
-    let unfit = match facts.unfit.get(&*text) {
-        None if facts.resolvers.contains(&*text) => {
-            Some("an ifunc resolver, which runs before the program is relocated")
-        }
-        unfit => unfit.copied(),
-    };
-    Ok(Header { name, unfit })
-}
 
-fn check_words(stream: &Stream, facts: &Facts, candidate: &Candidate) -> Result<(), String> {
-    for place in candidate.header..candidate.open {
-        if !stream.any_word(place) {
-            continue;
-        }
-        let word = stream.lexed.text(stream.token(place));
-        if let Some(why) = unfit_word(&word).or(facts.unfit.get(&*word).copied()) {
-            return Err(why.to_string());
-        }
-    }
-    Ok(())
-}
-
-/// The places outside brackets, without attributes, `[[...]]` and the like.
-fn without_attributes(stream: &Stream, start: usize, end: usize) -> Vec<usize> {
-    let flat = stream.flat(start..end);
-    let mut items = Vec::new();
-    let mut index = 0;
-    while index < flat.len() {
-        let place = flat[index];
-        let attribute = stream.is_attribute(place) || stream.is_word(place, "_Pragma");
-        if attribute && flat.get(index + 1).is_some_and(|&next| stream.is(next, "(")) {
-            index += 2;
-            continue;
-        }
-        let brackets = stream.is(place, "[") && place + 1 < end && stream.is(place + 1, "[");
-        if !brackets && !stream.is_word(place, "__extension__") {
-            items.push(place);
-        }
-        index += 1;
-    }
-    items
-}
-
-/// The item that is the parameter list.
-fn find_parameters(view: &View, facts: &Facts, old_style: bool) -> Result<usize, String> {
-    let macro_name = || Err("its name may be made by a macro".to_string());
-    let mut found: Vec<usize> = Vec::new();
-    let mut untyped = None;
-    for item in 0..view.items.len() {
-        if !view.is(item, "(") {
-            continue;
-        }
-        // `type (name)(parameters)`, `type (*name(parameters))(parameters of the result)`.
-        if view.is(item + 1, "(") || view.is(item + 1, "[") {
-            let before = item.checked_sub(1);
-            let typeof_before = before
-                .is_some_and(|b| view.one_of(b, &["typeof", "__typeof__", "__typeof", "_BitInt"]));
-            if found.is_empty() && !typeof_before {
-                if let Some(before) = before.filter(|&before| view.is_free(before)) {
-                    let word = view.word(before).unwrap_or_default();
-                    let known = view.stream.variant.is_macro(&word, view.items[before]);
-                    if known || (in_capitals(&word) && view.typed_before(before)) {
-                        return macro_name();
+    /// The item that is the parameter list.
+    fn parameters(&self, names: &Names<'_>, old_style: bool) -> Result<usize, String> {
+        let macro_name = || Err("its name may be made by a macro".to_string());
+        let mut found: Vec<usize> = Vec::new();
+        let mut untyped = None;
+        for item in 0..self.items.len() {
+            if !self.is(item, "(") {
+                continue;
+            }
+            // `type (name)(parameters)`, `type (*name(parameters))(parameters of the result)`.
+            if self.is(item + 1, "(") || self.is(item + 1, "[") {
+                let before = item.checked_sub(1);
+                let is_type_of = before.is_some_and(|before| self.one_of(before, TYPES_OF));
+                if found.is_empty() && !is_type_of {
+                    if let Some(before) = before.filter(|&before| self.is_free(before)) {
+                        let word = self.word(before).unwrap_or_default();
+                        let capital = in_capitals(word) && self.typed_before(before);
+                        if capital || self.is_macro(names, before) {
+                            return macro_name();
+                        }
+                    }
+                    if self.typed_before(item) {
+                        return Ok(item + 1);
                     }
                 }
-                if view.typed_before(item) {
-                    return Ok(item + 1);
+            }
+            if item > 0 && self.is_free(item - 1) {
+                if self.typed_before(item - 1) {
+                    found.push(item);
+                } else {
+                    untyped = Some(item);
                 }
             }
         }
-        if item > 0 && view.is_free(item - 1) {
-            if view.typed_before(item - 1) {
-                found.push(item);
-            } else {
-                untyped = Some(item);
+        let group = match found[..] {
+            [] => {
+                let Some(item) = untyped else {
+                    return Err("it has no parameters: it may be a macro".into());
+                };
+                if !old_style && self.word(item - 1) != Some(b"main") {
+                    return Err("no type before its name: it may be a macro".into());
+                }
+                item
             }
+            [only] => only,
+            [first, .., last] => match (self.has_parameters(first), self.has_parameters(last)) {
+                (true, false) => first,
+                (false, true) => last,
+                _ if old_style => first,
+                _ => return macro_name(),
+            },
+        };
+        let name = self.word(group - 1).unwrap_or_default();
+        if self.is_macro(names, group - 1) {
+            return Err("its name is a macro of this file".into());
         }
-    }
-    let group = match found[..] {
-        [] => {
-            let Some(item) = untyped else {
-                return Err("it has no parameters: it may be a macro".into());
-            };
-            let name = view.word(item - 1).unwrap_or_default();
-            if !old_style && name != b"main" {
-                return Err("no type before its name: it may be a macro".into());
-            }
-            item
+        let tagged = (0..group).any(|item| self.one_of(item, AGGREGATES));
+        if !old_style && self.has_bare_words(group) && (in_capitals(name) || tagged) {
+            return macro_name();
         }
-        [only] => only,
-        [first, .., last] => match (view.has_parameters(first), view.has_parameters(last)) {
-            (true, false) => first,
-            (false, true) => last,
-            _ if old_style => first,
-            _ => return macro_name(),
-        },
-    };
-    let name = view.word(group - 1).unwrap_or_default();
-    if view.stream.variant.is_macro(&name, view.items[group - 1]) {
-        return Err("its name is a macro of this file".into());
+        Ok(group)
     }
-    let tagged = (0..group).any(|item| view.one_of(item, &AGGREGATES));
-    if !old_style && view.has_bare_words(group) && (in_capitals(&name) || tagged) {
-        return macro_name();
-    }
-    if facts.brackets.contains_key(&name) {
-        return Err("its braces are inside a macro".into());
-    }
-    Ok(group)
-}
 
-/// What the parser gets: the header without macros, and an empty body.
-fn text_of(
-    view: &View,
-    group: usize,
-    candidate: &Candidate,
-    old_style: bool,
-    parameters: bool,
-) -> Text {
-    let stream = view.stream;
-    let name = group - 1;
-    let last_before = if view.is(name, "(") { name } else { group.saturating_sub(1) };
-    let keyword_type =
-        (0..last_before).any(|item| view.one_of(item, &TYPES) || view.one_of(item, &AGGREGATES));
-    // Without a keyword, the type is the last word before the stars.
-    let star = (0..last_before).find(|&item| view.is(item, "*")).unwrap_or(last_before);
-    let type_word = (0..star)
-        .rev()
-        .find(|&item| !keyword_type && view.is_free(item) && !view.is(item + 1, "("));
-    let mut text = Text::default();
-    if !keyword_type && type_word.is_none() {
-        text.push_str("int");
-    }
-    let mut item = 0;
-    while item < last_before {
-        let place = view.items[item];
-        let tag = item > 0 && view.one_of(item - 1, &AGGREGATES);
-        if view.one_of(item, &["typeof", "__typeof__", "__typeof", "_BitInt"]) {
-            text.push_str("int");
-            item += 1; // and its parentheses
-        } else if view.one_of(item, &AGGREGATES) {
-            text.push(stream, place);
-            if !view.is_free(item + 1) {
-                text.push_str("tag");
-            }
-        } else if Some(item) == type_word || tag || view.is(item, "*") || view.one_of(item, &TYPES)
-        {
-            text.push(stream, place);
+    /// The place of the name before the parameters at item `group`, if all of it can be a declarator.
+    fn declared(&self, group: usize) -> Result<usize, String> {
+        let header = self.header;
+        let none = || "it is no definition as it stands".to_string();
+        let is_plain =
+            |kind| matches!(kind, Kind::Word | Kind::Punct("*" | "," | "..." | "(" | "[" | ";"));
+        let is_parameters = |item: usize| {
+            header.flat(self.inside(item)).iter().all(|&place| is_plain(header.token(place).kind))
+        };
+        if self.is(group, "(") && !self.has_parameters(group) && !is_parameters(group) {
+            return Err(none());
         }
-        item += 1;
+        if !self.is(group - 1, "(") {
+            return Ok(self.items[group - 1]);
+        }
+        // Around the name: the first word that parameters or the end of its parentheses follow.
+        let mut around = self.inside(group - 1);
+        let is_name = |&place: &usize| {
+            header.word(place).is_some_and(|word| !is_keyword(word) && !is_in(ATTRIBUTES, word))
+                && (header.is(place + 1, "(") || header.is(place + 1, ")"))
+        };
+        around.find(is_name).ok_or_else(none)
     }
-    // The declarator.
-    let close = |item: usize| stream.partner[view.items[item]];
-    if view.is(name, "(") && group >= 1 {
-        (view.items[name]..=close(name)).for_each(|place| text.push(stream, place));
-    } else {
-        text.push(stream, view.items[name]);
-    }
-    if parameters {
-        (view.items[group]..=close(group)).for_each(|place| text.push(stream, place));
-    } else {
-        text.push_str("(void)");
-    }
-    if view.is(group + 1, "[") {
-        (view.items[group + 1]..=close(group + 1)).for_each(|place| text.push(stream, place));
-    }
-    if old_style {
-        (close(group) + 1..candidate.open).for_each(|place| text.push(stream, place));
-    }
-    text.push_str("{}");
-    text
 }

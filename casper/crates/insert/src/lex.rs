@@ -4,8 +4,6 @@
 //! This is no parser: it knows comments, literals, continued lines and digraphs, so that whoever
 //! asks for tokens never meets a brace in a string.
 
-use std::borrow::Cow;
-
 use crate::Error;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,28 +17,17 @@ pub enum Kind {
     Bad,
 }
 
-/// A token, by its bytes in the source.
+/// A token, by its bytes in [`Lexed::joined`].
 #[derive(Debug, Clone, Copy)]
 pub struct Token {
     pub kind: Kind,
     pub start: usize,
     /// First byte after it.
     pub end: usize,
-    /// Physical line of its first byte, from 1.
-    pub line: u32,
-}
-
-/// A directive: its tokens after the `#`.
-#[derive(Debug, Clone)]
-pub struct Directive {
-    /// Line of its `#`.
-    pub line: u32,
-    /// Name first, if it has one.
-    pub tokens: Vec<Token>,
 }
 
 /// What a source is made of, in order.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub enum Item {
     /// A token outside directives: an index into [`Lexed::tokens`].
     Token(usize),
@@ -48,11 +35,17 @@ pub enum Item {
     Directive(usize),
 }
 
-#[derive(Debug)]
-pub struct Lexed<'a> {
-    pub source: &'a [u8],
+#[derive(Debug, Default)]
+pub struct Lexed {
+    /// The source without the backslash and the end of each continued line.
+    joined: Vec<u8>,
+    /// Where in `joined` bytes were left out, and how many up to there.
+    left_out: Vec<(usize, usize)>,
+    /// Where in the source each line ends.
+    line_ends: Vec<usize>,
     pub tokens: Vec<Token>,
-    pub directives: Vec<Directive>,
+    /// The tokens of each directive after its `#`, its name first, and the `#`'s line.
+    pub directives: Vec<(u32, Vec<Token>)>,
     pub items: Vec<Item>,
 }
 
@@ -64,318 +57,235 @@ const PUNCTUATORS: [&str; 54] = [
     ":", ";", "=", ",",
 ];
 
-impl<'a> Lexed<'a> {
-    pub fn new(source: &'a [u8]) -> Result<Lexed<'a>, Error> {
-        let mut lexer = Lexer { source, at: 0, line: 1 };
-        if source.starts_with(b"\xef\xbb\xbf") {
-            lexer.at = 3;
-        }
-        let mut lexed = Lexed { source, tokens: vec![], directives: vec![], items: vec![] };
-        let mut line_start = true;
-        loop {
-            line_start |= lexer.space(false)?;
-            let Some(byte) = lexer.peek() else { break };
-            let hash = byte == b'#' || (byte == b'%' && lexer.after(1) == Some(b':'));
-            if hash && line_start {
-                let directive = lexer.directive()?;
-                lexed.items.push(Item::Directive(lexed.directives.len()));
-                lexed.directives.push(directive);
+impl Lexed {
+    pub fn new(source: &[u8]) -> Result<Lexed, Error> {
+        let mut lexed = Lexed::default();
+        lexed.line_ends.extend((0..source.len()).filter(|&at| source[at] == b'\n'));
+        let (mut at, mut left_out) = (0, 0);
+        while at < source.len() {
+            let splice = match source[at..] {
+                [b'\\', b'\n', ..] => 2,
+                [b'\\', b'\r', b'\n', ..] => 3,
+                _ => 0,
+            };
+            if splice == 0 {
+                lexed.joined.push(source[at]);
+                at += 1;
             } else {
-                line_start = false;
-                let token = lexer.token(false)?;
-                lexed.items.push(Item::Token(lexed.tokens.len()));
-                lexed.tokens.push(token);
+                left_out += splice;
+                lexed.left_out.push((lexed.joined.len(), left_out));
+                at += splice;
             }
         }
-        Ok(lexed)
+        let bytes = std::mem::take(&mut lexed.joined);
+        let at = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        let result = Lexer { lexed: &mut lexed, bytes: &bytes, at }.all();
+        lexed.joined = bytes;
+        result.map(|()| lexed)
     }
 
-    /// A token's bytes, without continued lines inside it.
-    pub fn text(&self, token: &Token) -> Cow<'a, [u8]> {
-        let bytes = &self.source[token.start..token.end];
-        if !bytes.contains(&b'\\') {
-            return Cow::Borrowed(bytes);
-        }
-        let mut clean = Vec::with_capacity(bytes.len());
-        let mut at = 0;
-        while at < bytes.len() {
-            match splice(&bytes[at..]) {
-                0 => {
-                    clean.push(bytes[at]);
-                    at += 1;
-                }
-                length => at += length,
-            }
-        }
-        Cow::Owned(clean)
+    pub fn text(&self, token: &Token) -> &[u8] {
+        &self.joined[token.start..token.end]
     }
 
-    /// Whether a token is this word.
     pub fn is_word(&self, token: &Token, word: &str) -> bool {
-        token.kind == Kind::Word && *self.text(token) == *word.as_bytes()
+        token.kind == Kind::Word && self.text(token) == word.as_bytes()
     }
 
     /// A token's text for people and for tables.
     pub fn name(&self, token: &Token) -> String {
-        String::from_utf8_lossy(&self.text(token)).into_owned()
+        String::from_utf8_lossy(self.text(token)).into_owned()
+    }
+
+    /// Where a token's last byte ends in the source.
+    pub fn source_end(&self, token: &Token) -> usize {
+        self.in_source(token.end - 1) + 1
+    }
+
+    /// The line, from 1, of a token's first byte in the source.
+    pub fn line(&self, token: &Token) -> u32 {
+        self.line_at(token.start)
+    }
+
+    fn line_at(&self, joined: usize) -> u32 {
+        let at = self.in_source(joined);
+        1 + self.line_ends.partition_point(|&end| end < at) as u32
+    }
+
+    fn in_source(&self, joined: usize) -> usize {
+        let before = self.left_out.partition_point(|&(at, _)| at <= joined);
+        joined + before.checked_sub(1).map_or(0, |last| self.left_out[last].1)
     }
 }
 
-/// Length of the backslash and line end that `bytes` begins with; 0 if it does not.
-fn splice(bytes: &[u8]) -> usize {
-    match bytes {
-        [b'\\', b'\n', ..] => 2,
-        [b'\\', b'\r', b'\n', ..] => 3,
-        _ => 0,
-    }
-}
-
-pub(crate) fn is_word_byte(byte: u8) -> bool {
+fn is_word_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
 }
 
 struct Lexer<'a> {
-    source: &'a [u8],
+    lexed: &'a mut Lexed,
+    bytes: &'a [u8],
     at: usize,
-    line: u32,
 }
 
 impl Lexer<'_> {
-    fn skip_splices(&mut self) {
+    fn all(mut self) -> Result<(), Error> {
+        let mut line_start = true;
         loop {
-            let length = splice(&self.source[self.at..]);
-            if length == 0 {
-                return;
+            line_start |= self.space(false)?;
+            let rest = &self.bytes[self.at..];
+            if rest.is_empty() {
+                return Ok(());
             }
-            self.at += length;
-            self.line += 1;
-        }
-    }
-
-    /// The next byte that is not part of a continued line.
-    fn peek(&mut self) -> Option<u8> {
-        self.skip_splices();
-        self.source.get(self.at).copied()
-    }
-
-    /// The byte `count` after the next, splices left out.
-    fn after(&self, count: usize) -> Option<u8> {
-        let mut at = self.at;
-        for _ in 0..count {
-            at += 1;
-            loop {
-                let length = splice(self.source.get(at..).unwrap_or(&[]));
-                if length == 0 {
-                    break;
+            let hash = if rest.starts_with(b"%:") { 2 } else { usize::from(rest[0] == b'#') };
+            if line_start && hash > 0 {
+                let line = self.lexed.line_at(self.at);
+                self.at += hash;
+                let mut tokens = Vec::new();
+                while !self.space(true)? {
+                    tokens.push(self.token(true)?);
                 }
-                at += length;
+                self.lexed.items.push(Item::Directive(self.lexed.directives.len()));
+                self.lexed.directives.push((line, tokens));
+            } else {
+                line_start = false;
+                let token = self.token(false)?;
+                self.lexed.items.push(Item::Token(self.lexed.tokens.len()));
+                self.lexed.tokens.push(token);
             }
         }
-        self.source.get(at).copied()
     }
 
-    fn bump(&mut self) {
-        if self.source[self.at] == b'\n' {
-            self.line += 1;
-        }
-        self.at += 1;
+    fn byte(&self, ahead: usize) -> Option<u8> {
+        self.bytes.get(self.at + ahead).copied()
     }
 
-    /// Skip space and comments, in a directive only up to its end. True if a line ended, or nothing
-    /// came before.
+    fn error(&self, at: usize, what: &str) -> Error {
+        Error::Syntax { line: self.lexed.line_at(at), what: what.to_owned() }
+    }
+
+    /// Skip space and comments, in a directive only up to its end. True if a line or the file ended, or nothing came
+    /// before.
     fn space(&mut self, in_directive: bool) -> Result<bool, Error> {
-        let mut ended = self.at == 0 || (self.at == 3 && self.source.starts_with(b"\xef\xbb\xbf"));
-        while let Some(byte) = self.peek() {
-            match byte {
-                b'\n' if in_directive => return Ok(true),
-                b'\n' => {
+        let mut ended = self.at == 0 || (self.at == 3 && self.bytes.starts_with(b"\xef\xbb\xbf"));
+        ended &= !in_directive;
+        while let Some(byte) = self.byte(0) {
+            match (byte, self.byte(1)) {
+                (b'\n', _) if in_directive => return Ok(true),
+                (b'\n', _) => {
                     ended = true;
-                    self.bump();
+                    self.at += 1;
                 }
-                b' ' | b'\t' | b'\r' | 0x0b | 0x0c => self.bump(),
-                b'/' if self.after(1) == Some(b'/') => {
-                    while self.peek().is_some_and(|byte| byte != b'\n') {
+                (b' ' | b'\t' | b'\r' | 0x0b | 0x0c, _) => self.at += 1,
+                (b'/', Some(b'/')) => {
+                    while self.byte(0).is_some_and(|byte| byte != b'\n') {
                         self.trigraph_backslash(b'\n')?;
-                        self.bump();
+                        self.at += 1;
                     }
                 }
-                b'/' if self.after(1) == Some(b'*') => self.comment()?,
+                (b'/', Some(b'*')) => {
+                    let text = &self.bytes[self.at + 2..];
+                    let end = text.windows(2).position(|two| two == b"*/");
+                    let end =
+                        end.ok_or_else(|| self.error(self.at, "a comment that never ends"))?;
+                    self.at += end + 4;
+                }
                 _ => return Ok(ended),
             }
         }
         Ok(true)
     }
 
-    fn comment(&mut self) -> Result<(), Error> {
-        let line = self.line;
-        self.bump();
-        self.skip_splices();
-        self.bump();
-        while let Some(byte) = self.peek() {
-            let last = byte == b'*' && self.after(1) == Some(b'/');
-            self.bump();
-            if last {
-                self.skip_splices();
-                self.bump();
-                return Ok(());
-            }
-        }
-        Err(Error::Syntax { line, what: "a comment that never ends".into() })
-    }
-
     /// `??/` is a backslash to compilers that know trigraphs, and not to the others.
     fn trigraph_backslash(&self, before: u8) -> Result<(), Error> {
-        let rest = &self.source[self.at..];
-        if rest.starts_with(b"??/") && rest.get(3).is_some_and(|&next| next == before) {
-            return Err(self.trigraph());
-        }
-        Ok(())
+        let is = self.bytes[self.at..].starts_with(b"??/") && self.byte(3) == Some(before);
+        if is { Err(self.trigraph()) } else { Ok(()) }
     }
 
     fn trigraph(&self) -> Error {
-        Error::Syntax {
-            line: self.line,
-            what: "a trigraph, which some compilers read and others do not; write the character"
-                .into(),
-        }
-    }
-
-    fn directive(&mut self) -> Result<Directive, Error> {
-        let line = self.line;
-        if self.source[self.at] == b'%' {
-            self.bump();
-            self.skip_splices();
-        }
-        self.bump();
-        let mut tokens = Vec::new();
-        loop {
-            self.space(true)?;
-            match self.peek() {
-                None | Some(b'\n') => return Ok(Directive { line, tokens }),
-                Some(_) => tokens.push(self.token(true)?),
-            }
-        }
+        let what = "a trigraph, which some compilers read and others do not; write the character";
+        self.error(self.at, what)
     }
 
     fn token(&mut self, in_directive: bool) -> Result<Token, Error> {
-        let (start, line) = (self.at, self.line);
-        let byte = self.source[start];
+        let start = self.at;
+        let is_universal = |lexer: &Lexer<'_>| {
+            lexer.byte(0) == Some(b'\\') && matches!(lexer.byte(1), Some(b'u' | b'U'))
+        };
+        let byte = self.bytes[start];
+        let is_digit = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_digit());
         let kind = if byte == b'"' || byte == b'\'' {
             self.quoted(byte, in_directive)?
-        } else if byte.is_ascii_digit()
-            || (byte == b'.' && self.after(1).is_some_and(|next| next.is_ascii_digit()))
-        {
+        } else if is_digit(Some(byte)) || (byte == b'.' && is_digit(self.byte(1))) {
             self.number();
             Kind::Number
-        } else if is_word_byte(byte)
-            || (byte == b'\\' && matches!(self.after(1), Some(b'u' | b'U')))
-        {
-            self.word(start, in_directive)?
+        } else if is_word_byte(byte) || is_universal(self) {
+            while self.byte(0).is_some_and(is_word_byte) || is_universal(self) {
+                self.at += 1;
+            }
+            let is_prefix = matches!(&self.bytes[start..self.at], b"L" | b"u" | b"U" | b"u8");
+            match self.byte(0) {
+                Some(quote @ (b'"' | b'\'')) if is_prefix => self.quoted(quote, in_directive)?,
+                _ => Kind::Word,
+            }
         } else {
             self.punctuator()?
         };
-        Ok(Token { kind, start, end: self.at, line })
-    }
-
-    fn word(&mut self, start: usize, in_directive: bool) -> Result<Kind, Error> {
-        let mut end = self.at;
-        while let Some(byte) = self.peek() {
-            if is_word_byte(byte) || (byte == b'\\' && matches!(self.after(1), Some(b'u' | b'U'))) {
-                self.bump();
-                end = self.at;
-            } else {
-                break;
-            }
-        }
-        let next = self.source.get(self.at).copied();
-        if let Some(quote @ (b'"' | b'\'')) = next
-            && end == self.at
-            && matches!(&self.source[start..end], b"L" | b"u" | b"U" | b"u8")
-        {
-            return self.quoted(quote, in_directive);
-        }
-        self.rewind(end);
-        Ok(Kind::Word)
-    }
-
-    /// Go back to `end`, from where only continued lines were skipped.
-    fn rewind(&mut self, end: usize) {
-        let skipped = self.source[end..self.at].iter().filter(|&&byte| byte == b'\n').count();
-        self.line -= skipped as u32;
-        self.at = end;
+        Ok(Token { kind, start, end: self.at })
     }
 
     fn number(&mut self) {
-        let mut end = self.at;
         let mut last = 0;
-        while let Some(byte) = self.peek() {
+        while let Some(byte) = self.byte(0) {
             let sign = matches!(byte, b'+' | b'-') && matches!(last, b'e' | b'E' | b'p' | b'P');
             // C23 separates digits with quotes.
             let quote = byte == b'\''
                 && is_word_byte(last)
-                && self.after(1).is_some_and(|next| next.is_ascii_alphanumeric());
+                && self.byte(1).is_some_and(|next| next.is_ascii_alphanumeric());
             if !(is_word_byte(byte) || byte == b'.' || sign || quote) {
                 break;
             }
             last = byte;
-            self.bump();
-            end = self.at;
+            self.at += 1;
         }
-        self.rewind(end);
     }
 
     fn quoted(&mut self, quote: u8, in_directive: bool) -> Result<Kind, Error> {
-        let (start, line) = (self.at, self.line);
-        self.bump();
-        while let Some(byte) = self.peek() {
-            match byte {
-                b'\n' => break,
-                b'\\' => {
-                    self.bump();
-                    if self.peek().is_some_and(|byte| byte != b'\n') {
-                        self.bump();
-                    }
-                }
-                _ => {
-                    self.trigraph_backslash(quote)?;
-                    self.bump();
-                    if byte == quote {
-                        return Ok(Kind::Text);
-                    }
-                }
+        let start = self.at;
+        self.at += 1;
+        while let Some(byte) = self.byte(0).filter(|&byte| byte != b'\n') {
+            if byte != b'\\' {
+                self.trigraph_backslash(quote)?;
+            }
+            self.at += 1;
+            if byte == b'\\' && self.byte(0).is_some_and(|byte| byte != b'\n') {
+                self.at += 1;
+            }
+            if byte == quote {
+                return Ok(Kind::Text);
             }
         }
         // An apostrophe in #error, or in text that no compiler sees.
         if in_directive {
             self.at = start + 1;
-            self.line = line;
         }
         Ok(Kind::Bad)
     }
 
     fn punctuator(&mut self) -> Result<Kind, Error> {
-        let rest = &self.source[self.at..];
+        let rest = &self.bytes[self.at..];
         if rest.len() > 2 && rest.starts_with(b"??") && b"=()/'<!>-".contains(&rest[2]) {
             return Err(self.trigraph());
         }
-        for known in PUNCTUATORS {
-            let bytes = known.as_bytes();
-            if !(0..bytes.len()).all(|index| self.after(index) == Some(bytes[index])) {
-                continue;
-            }
-            for _ in bytes {
-                self.skip_splices();
-                self.bump();
-            }
-            return Ok(Kind::Punct(match known {
-                "<%" => "{",
-                "%>" => "}",
-                "<:" => "[",
-                ":>" => "]",
-                other => other,
-            }));
-        }
-        self.bump();
-        Ok(Kind::Bad)
+        let known = PUNCTUATORS.iter().find(|known| rest.starts_with(known.as_bytes()));
+        self.at += known.map_or(1, |known| known.len());
+        Ok(match known {
+            None => Kind::Bad,
+            Some(&"<%") => Kind::Punct("{"),
+            Some(&"%>") => Kind::Punct("}"),
+            Some(&"<:") => Kind::Punct("["),
+            Some(&":>") => Kind::Punct("]"),
+            Some(other) => Kind::Punct(other),
+        })
     }
 }

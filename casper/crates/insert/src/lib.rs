@@ -3,18 +3,15 @@
 //! of both. See casper/docs/insert.md and docs/decisions/0008-insert.md.
 
 mod analyse;
-mod branches;
 mod facts;
 mod failure;
 mod files;
 mod header;
 mod inputs;
 mod lex;
-mod outline;
-mod parse;
+mod read;
 mod rewrite;
 mod select;
-mod syntax;
 mod write;
 
 use serde::Serialize;
@@ -73,9 +70,6 @@ pub struct Function {
     /// Lines from the one that its definition begins on (its type, or what comes before that) to
     /// the one of its closing brace, both included, comments and empty lines too.
     pub lines: u32,
-    /// Whether the parser read its whole body. If not, macros make C of it, and its exits are each
-    /// `return` and its end.
-    pub parsed: bool,
     /// Where it is left, in order.
     pub exits: Vec<Exit>,
     /// Unit and place in it: known once it is instrumented.
