@@ -103,6 +103,8 @@ def wrong(command):
     rest = words[len(verb):]
     if rest and re.search(r"^(Commands|Measurements):", text, re.M) and re.fullmatch("[a-z][a-z-]*", rest[0]):
         return f"there is no {' '.join(['cowlab', *verb, rest[0]])}"
+    # `bench --help` has what each measurement takes as well.
+    text = "".join(help_of(*verb[:length]) or "" for length in range(1, len(verb) + 1))
     for flag in re.findall(r"(?<=\s)--[a-z][a-z-]*", " " + " ".join(words)):
         if not re.search(rf"{flag}\b(?!-)", text):
             return f"{' '.join(verb)} has no {flag}"
