@@ -6,7 +6,7 @@
 
 use crate::facts::unfit_word;
 use crate::lex::{Kind, Lexed, Token};
-use crate::read::Names;
+use crate::names::Names;
 
 /// No definition's beginning is longer. Without limits hostile sources would take quadratic time.
 pub const TOKENS_MAX: usize = 512;
@@ -157,7 +157,9 @@ impl<'a> Header<'a> {
             let names: Option<Vec<_>> =
                 (place + 1..close).step_by(2).map(|name| self.word(name)).collect();
             let commas = (place + 2..close).step_by(2).all(|comma| self.is(comma, ","));
-            if let Some(names) = names.filter(|_| callable && commas && (close - place) % 2 == 0) {
+            if let Some(names) =
+                names.filter(|_| callable && commas && (close - place).is_multiple_of(2))
+            {
                 return Some((names, close + 1));
             }
         }
@@ -223,9 +225,10 @@ impl<'a> Header<'a> {
         while let Some(place) = flat.next() {
             if self.is_one_of(place, ATTRIBUTES) {
                 flat.next_if(|&next| self.is(next, "("));
-            } else if !(self.is(place, "[") && self.is(place + 1, "["))
-                && !self.is_one_of(place, "__extension__")
-            {
+                continue;
+            }
+            let brackets = self.is(place, "[") && self.is(place + 1, "[");
+            if !brackets && !self.is_one_of(place, "__extension__") {
                 items.push(place);
             }
         }

@@ -9,6 +9,7 @@ mod files;
 mod header;
 mod inputs;
 mod lex;
+mod names;
 mod read;
 mod rewrite;
 mod select;

@@ -13,6 +13,7 @@ use crate::Error;
 use crate::facts::{Facts, is_callable};
 use crate::header::{Header, STATEMENTS, TOKENS_MAX, is_in};
 use crate::lex::{Item, Kind, Lexed, Token};
+use crate::names::{CHANGES_MAX, Change, Chosen, Names, Parts};
 
 /// Readings that are followed at a time, and once their `#if`s have copied so many words in all, so that hostile input
 /// takes no quadratic time.
@@ -23,9 +24,6 @@ const READINGS_THEN: usize = 2;
 const NESTING_MAX: usize = 256;
 /// Of one `#if`, for the same reason.
 const BRANCHES_MAX: usize = 1000;
-/// Atoms of a reading, and changes of a name that are looked at.
-const CHOSEN_MAX: usize = 256;
-const CHANGES_MAX: usize = 64;
 /// Brackets in brackets; compilers allow 256 at least.
 const DEPTH_MAX: usize = 1000;
 
@@ -57,68 +55,6 @@ impl Condition {
             Condition::Known(value) => Condition::Known(!value),
             Condition::Atom(atom, value) => Condition::Atom(atom, !value),
         }
-    }
-}
-
-/// The values of the atoms of a reading's branches, sorted; what is too many is not known.
-#[derive(Debug, Clone, Default)]
-struct Chosen(Vec<(usize, bool)>);
-
-impl Chosen {
-    fn get(&self, atom: usize) -> Option<bool> {
-        let place = self.0.binary_search_by_key(&atom, |&(of, _)| of).ok()?;
-        Some(self.0[place].1)
-    }
-
-    fn insert(&mut self, atom: usize, value: bool) {
-        match self.0.binary_search_by_key(&atom, |&(of, _)| of) {
-            Ok(place) => self.0[place].1 = value,
-            Err(place) if self.0.len() < CHOSEN_MAX => self.0.insert(place, (atom, value)),
-            Err(_) => {}
-        }
-    }
-
-    /// An atom's value, where that is chosen, or follows from what is.
-    fn holds(&self, parts: &Parts, atom: usize) -> Option<bool> {
-        let parts = || {
-            let mut values =
-                parts.get(&atom)?.iter().map(|&(of, value)| Some(self.get(of)? == value));
-            if values.clone().any(|value| value == Some(false)) {
-                return Some(false);
-            }
-            values.all(|value| value == Some(true)).then_some(true)
-        };
-        self.get(atom).or_else(parts)
-    }
-
-    fn agrees_with(&self, other: &Chosen, parts: &Parts) -> bool {
-        self.0.iter().all(|&(atom, value)| other.holds(parts, atom) != Some(!value))
-    }
-}
-
-/// What all must have their values for an atom to be true: `A && !B`.
-type Parts = HashMap<usize, Vec<(usize, bool)>>;
-
-/// Where a name becomes a function-like macro, or ceases to be: which it is, and in which readings.
-type Change = (bool, Vec<Chosen>);
-
-/// What the file says of names, as a reading has it.
-pub struct Names<'r> {
-    pub facts: &'r Facts,
-    changes: &'r HashMap<Vec<u8>, Vec<Change>>,
-    chosen: &'r Chosen,
-    parts: &'r Parts,
-}
-
-impl Names<'_> {
-    /// Whether a name is a function-like macro now.
-    pub fn is_callable(&self, name: &[u8]) -> bool {
-        let fits = |of: &Chosen| {
-            self.chosen.agrees_with(of, self.parts) && of.agrees_with(self.chosen, self.parts)
-        };
-        let changes = self.changes.get(name).map_or(&[][..], Vec::as_slice);
-        let mut last = changes.iter().rev().take(CHANGES_MAX);
-        last.find(|change| change.1.iter().any(fits)).is_some_and(|change| change.0)
     }
 }
 
