@@ -59,7 +59,6 @@ kernels: build ## the plain and the patched kernel, unless they are cached (5 mi
 	$(COWLAB) kernel build --variant plain,patched
 
 e2e: kernels
-	scripts/install trace-export
 	scripts/install redis
 	scripts/install footprints
 	scripts/install watch

@@ -112,7 +112,9 @@ impl<'a> Header<'a> {
         while let Some(&place) = after.next() {
             if self.is_one_of(place, ATTRIBUTES) {
                 after.next();
-            } else if self.is(place, "{") {
+                continue;
+            }
+            if self.is(place, "{") {
                 // A struct's own body: what comes after it is a declarator.
                 return after.any(|&place| self.is(place, "("));
             } else if self.is(place, "*") || (self.is(place, "(") && names >= 2) {
