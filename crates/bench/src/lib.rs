@@ -16,6 +16,7 @@ pub mod next_page;
 pub mod points;
 mod precision;
 pub mod probes;
+pub mod quiet;
 pub mod redis;
 pub mod snapshot;
 mod task;

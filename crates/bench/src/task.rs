@@ -36,6 +36,11 @@ impl Task {
         Task { name: name.into(), rounds: u32::MAX, run: Box::new(run) }
     }
 
+    /// Measure once.
+    pub fn measure(&self, runner: &Runner, round: &mut Round) -> Result<()> {
+        (self.run)(runner, round).with_context(|| self.name.clone())
+    }
+
     /// The same, in the first `rounds` rounds only.
     pub fn at_most(mut self, rounds: u32) -> Task {
         self.rounds = rounds;
@@ -98,7 +103,7 @@ pub fn run_rounds(
             progress(&task.name, by_rounds.max(by_time).min(1.0));
             let task_began = Instant::now();
             let before = round.samples.len();
-            (task.run)(runner, &mut round).with_context(|| task.name.clone())?;
+            task.measure(runner, &mut round)?;
             known[*at].add(&round.samples[before..], task_began.elapsed());
         }
         whole(round.samples)?;

@@ -5,6 +5,7 @@ use anyhow::Result;
 use cowlab_analysis::machine::profile_of;
 use cowlab_bench::Rounds;
 use cowlab_bench::calibrate::{derived, tasks};
+use cowlab_bench::quiet::{Disturbance, Quiet, watched};
 use cowlab_machine::Facts;
 use cowlab_model::profile::MachineProfile;
 use cowlab_report::{Block, Document, Section, machine_profile};
@@ -36,12 +37,38 @@ pub fn busy(facts: &Facts) -> Option<String> {
     Some(format!("the load average is {load} on {cpus} CPUs"))
 }
 
+/// How quiet it was, and whether it was too loud.
+fn words(quiet: &Quiet) -> (String, bool) {
+    let Disturbance { others, stolen } = quiet.mean();
+    let is_loud = quiet.disturbed * 10 > quiet.measurements;
+    let advice = match is_loud {
+        true => ": calibrate again at a quieter hour",
+        false => "",
+    };
+    let text = format!(
+        "beside it others used {:.0}% of a CPU and a hypervisor took {:.0}%; {} of {} measurements were \
+         repeated, and {} were disturbed each time{advice}",
+        others * 100.0,
+        stolen * 100.0,
+        quiet.repeated,
+        quiet.measurements,
+        quiet.disturbed
+    );
+    (text, is_loud)
+}
+
 /// Calibrate, and keep it as a run.
 pub fn make(context: &Context, rounds: u32) -> Result<Kept> {
     let scope = context.scope()?;
     let mut life = RunLife::begin(&context.common, "calibrate", context.facts.environment())?;
     note_missing(context, &mut life);
-    let mut samples = context.measure(&tasks(scope), Rounds::exactly(rounds))?;
+    let (tasks, quiet) = watched(tasks(scope));
+    let mut samples = context.measure(&tasks, Rounds::exactly(rounds))?;
+    let (said, is_loud) = words(&quiet.borrow());
+    context.say(&said);
+    if is_loud {
+        life.lacks("quiet machine", said);
+    }
     samples.append(&mut context.cold_touch.borrow_mut());
     samples.extend(derived(&samples, scope));
     let profile = profile_of(&samples, scope.page_size_bytes, scope.huge_page_bytes)?;
