@@ -3,10 +3,10 @@
 
 use cowlab_analysis::samples::Samples;
 use cowlab_analysis::study::Study;
-use cowlab_analysis::study::variants::{FOLIO_BYTES, measured, stops};
+use cowlab_analysis::study::variants::{FOLIO_BYTES, stops};
 use cowlab_model::cost::{Predicted, Question, fork_with_huge_pages};
 use cowlab_model::profile::Writer;
-use cowlab_schema::running;
+use cowlab_schema::{fork_sweep, running};
 
 use super::curves::curve;
 use super::question;
@@ -83,7 +83,8 @@ fn chart(study: &Study, running: &[Running]) -> Plot {
     )
     .caption(
         "Of memory that was all written since the last fork. Points were measured here, lines are \
-         predicted; the programs' stops are predicted by what they had in memory when the study began.",
+         predicted: for base pages of a loop of forks, for larger ones of a first fork, which finds the \
+         caches cold; the programs' stops are predicted by what they had in memory when the study began.",
     );
     let to = running.iter().map(|of| of.bytes).fold(TO_BYTES, u64::max);
     let sizes: Vec<u64> =
@@ -102,12 +103,16 @@ fn chart(study: &Study, running: &[Running]) -> Plot {
     plot.draw(line(&base, &|bytes| stop(study, bytes / page, 0, false)));
     let huge = study.profile.huge_page_bytes;
     for pages in [Some(FOLIO_BYTES), huge].into_iter().flatten() {
-        let fork = |cell| Some(measured(study, cell).fork_ns?.value);
+        // First forks alone, which find the caches cold; a loop's are two to three times as short.
+        let fork = |cell| {
+            let samples = study.samples(fork_sweep::BENCH).of_cell(cell, &[&fork_sweep::SETTLED]);
+            Some(samples.estimate(fork_sweep::FORK_NS)?.value)
+        };
         let cells = stops(pages);
         let points = cells.iter().filter_map(|cell| Some((cell.heap_bytes as f64, fork(cell)?)));
         plot.draw(Series::points(size(pages), points));
         if Some(pages) == huge {
-            plot.draw(line(&size(pages), &|bytes| stop(study, 0, bytes.div_ceil(pages), false)));
+            plot.draw(line(&size(pages), &|bytes| stop(study, 0, bytes.div_ceil(pages), true)));
         }
     }
     let points = running.iter().map(|of| (of.bytes as f64, of.stop_ns.value));
