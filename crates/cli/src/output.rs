@@ -2,6 +2,7 @@
 //! What verbs print: one JSON document, or tables for people.
 
 use std::io::{self, IsTerminal};
+use std::path::Path;
 
 use anyhow::{Error, Result};
 pub use cowlab_document::output::{begin, json, message, print, say, text};
@@ -17,6 +18,9 @@ pub struct JsonDocument<'a, S: Serialize> {
     /// As in run.json; absent if nothing was run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<&'a RunInfo>,
+    /// Where the run is; absent if none was kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub folder: Option<&'a Path>,
     /// The same rows as in samples.ndjson.gz.
     pub samples: &'a [Sample],
     pub summary: S,
@@ -25,10 +29,11 @@ pub struct JsonDocument<'a, S: Serialize> {
 }
 
 /// Print the JSON document of a run.
-pub fn json_of_run(run: &Run, summary: impl Serialize) -> Result<()> {
+pub fn json_of_run(run: &Run, folder: &Path, summary: impl Serialize) -> Result<()> {
     json(&JsonDocument {
         format: FORMAT,
         run: Some(&run.info),
+        folder: Some(folder),
         samples: &run.samples,
         summary,
         missing: &run.info.missing,
@@ -37,7 +42,7 @@ pub fn json_of_run(run: &Run, summary: impl Serialize) -> Result<()> {
 
 /// Print the JSON document of a verb that keeps no run.
 pub fn json_of(summary: impl Serialize, samples: &[Sample], missing: &[Missing]) -> Result<()> {
-    json(&JsonDocument { format: FORMAT, run: None, samples, summary, missing })
+    json(&JsonDocument { format: FORMAT, run: None, folder: None, samples, summary, missing })
 }
 
 /// Print several documents as text, an empty line between two.

@@ -115,7 +115,7 @@ impl Kept {
     /// As one JSON document, or as text.
     pub fn print(&self) -> Result<()> {
         match self.json {
-            true => output::json_of_run(&self.run, &self.report.summary),
+            true => output::json_of_run(&self.run, &self.path, &self.report.summary),
             false => output::text(&self.report.document),
         }
     }
@@ -123,7 +123,7 @@ impl Kept {
     /// Print only the findings unless `all`, and where the page is.
     pub fn print_findings(&self, all: bool) -> Result<()> {
         match (self.json, all) {
-            (true, _) => output::json_of_run(&self.run, &self.report.summary)?,
+            (true, _) => output::json_of_run(&self.run, &self.path, &self.report.summary)?,
             (false, true) => output::text(&self.report.document)?,
             (false, false) => output::text(&self.report.document.findings())?,
         }

@@ -25,7 +25,8 @@ pub fn json_line(
     samples: &[Sample],
     missing: &[Missing],
 ) -> Result<String> {
-    let document = JsonDocument { format: FORMAT, run: None, samples, summary, missing };
+    let document =
+        JsonDocument { format: FORMAT, run: None, folder: None, samples, summary, missing };
     Ok(serde_json::to_string(&document)? + "\n")
 }
 

@@ -60,7 +60,7 @@ pub fn run(json: bool, args: &ReportArgs) -> Result<()> {
         share(&run, &document, &args.run, copy)?;
     }
     match (json, args.tables) {
-        (true, _) => output::json_of_run(&run, summary),
+        (true, _) => output::json_of_run(&run, &args.run, summary),
         (false, true) => output::text(&document),
         (false, false) => output::text(&document.findings()),
     }
