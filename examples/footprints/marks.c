@@ -12,6 +12,8 @@
  *                 goes to FOOTPRINT_ROWS, one JSON object a line. The first of
  *                 three settles: it pays for the fork before it (its pages are
  *                 still write-protected) and is not to be used
+ *   every         no marks: a child each FOOTPRINT_EVERY_MS, which lives for a fifth of
+ *                 that; how long each fork took goes to FOOTPRINT_ROWS
  *   (nothing)     the marks do nothing
  *
  * All of it runs in signal handlers: only what signal-safety(7) allows.
@@ -29,7 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BEGIN = 40, END = 41, HOLD = 1, MEASURE };
+enum { BEGIN = 40, END = 41, BEAT = 42, HOLD = 1, MEASURE, EVERY };
 enum { CYCLE = 3 }; /* settle, without, with */
 
 static int mode;
@@ -204,6 +206,51 @@ static void end(int signal)
 	errno = saved;
 }
 
+/* ---- a child now and then, of the thread that began ---- */
+
+static struct timespec life;
+
+static void beat(int signal)
+{
+	int saved = errno;
+	char text[128], *to = text;
+	uint64_t started;
+
+	(void)signal;
+	while (waitpid(held, NULL, WNOHANG) < 0 && errno == EINTR)
+		;
+	started = now(CLOCK_MONOTONIC);
+	held = _Fork();
+	if (held == 0) {
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &life, NULL);
+		_exit(0);
+	}
+	to = put_number(put(to, "{\"fork_ns\":"), now(CLOCK_MONOTONIC) - started);
+	put(put_number(put(to, ",\"at_ns\":"), started), "}\n");
+	write_all(rows, text);
+	errno = saved;
+}
+
+static void begin_beats(void)
+{
+	const char *every = getenv("FOOTPRINT_EVERY_MS");
+	long ms = every ? atol(every) : 0;
+	struct sigaction action = { .sa_handler = beat, .sa_flags = SA_RESTART };
+	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = BEAT };
+	struct itimerspec times = { .it_interval = { ms / 1000, ms % 1000 * 1000000 } };
+	timer_t timer;
+
+	if (ms <= 0)
+		return;
+	life = (struct timespec){ ms / 5000, ms / 5 % 1000 * 1000000 };
+	event._sigev_un._tid = gettid();
+	/* What the program makes ready is not to be forked. */
+	times.it_value = (struct timespec){ .tv_sec = 4 };
+	sigaction(BEAT, &action, NULL);
+	if (!timer_create(CLOCK_MONOTONIC, &event, &timer))
+		timer_settime(timer, 0, &times, NULL);
+}
+
 __attribute__((constructor)) static void marks(void)
 {
 	const char *wanted = getenv("FOOTPRINT_MARKS"), *file = getenv("FOOTPRINT_ROWS");
@@ -211,9 +258,14 @@ __attribute__((constructor)) static void marks(void)
 
 	mode = wanted && !strcmp(wanted, "hold")      ? HOLD
 	       : wanted && !strcmp(wanted, "measure") ? MEASURE
+	       : wanted && !strcmp(wanted, "every")   ? EVERY
 						      : 0;
-	if (mode == MEASURE && file)
+	if (mode >= MEASURE && file)
 		rows = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	if (mode == EVERY) {
+		begin_beats();
+		return;
+	}
 	if (!mode)
 		action.sa_handler = SIG_IGN;
 	sigaction(BEGIN, &action, NULL);
