@@ -127,6 +127,29 @@ json 'd.summary.application.written | 1024 <= . and . < 1400' \
 		of({policy: "defer"}).writes_ns.value > of("as_it_is").writes_ns.value' \
 	'd.summary.advice | any(.choice | objects | has("dont_fork")) | not # its child would be killed' \
 	'd.summary.advice[] | select(.choice == "spawn").forecast | has("Err")'
+# A thread that computes meanwhile is counted, and its price is in what predict says.
+cat >busy.py <<'END'
+import os, threading, time
+data = bytearray(32 << 20)
+def compute():
+    while True:
+        sum(range(1000))
+threading.Thread(target=compute, daemon=True).start()
+child = os.fork()
+if child == 0:
+    time.sleep(1)
+    os._exit(0)
+for page in range(0, len(data), 4096):
+    data[page] = 1
+os.waitpid(child, 0)
+END
+run footprint --output busy --method exclusive -- python3 busy.py
+is_status 0
+busy=$(only_run busy)
+passes --json predict "$busy" --profile "$profile"
+json 'd.summary.application.threads > 0.1' 'd.summary.advice | any(.choice == "fewer_threads")'
+passes --json predict "$busy" --profile "$profile" --threads 0
+json 'd.summary.application.threads == 0'
 # With another running thread the writes are dearer, and letting it sleep is a choice.
 passes --json predict "$footprint" --threads 1 --profile "$profile"
 json 'def of(choice): d.summary.advice[] | select(.choice == choice).forecast.Ok;
@@ -145,6 +168,10 @@ says err '^cowlab: there is no ./nowhere: '
 passes predict "$footprint" --profile "$profile" --tables --policy defer
 says out 'MAP_HUGETLB'
 says out 'the kernel policy defer: what a patched kernel would do'
+# Without a fork there is none to price.
+run footprint --output forkless -- true
+is_status 0
+refuses 1 'no fork of true was seen.*cowlab predict [0-9.]+[KM]iB' predict "$(only_run forkless)" --profile "$profile"
 refuses 2 '--json takes one run, or sizes' --json predict "$footprint" 1GiB --profile "$profile"
 mkdir other && cp runs/20260102T000000Z-calibrate/profile.json other/
 refuses 1 'other' predict ./other --profile "$profile"

@@ -9,10 +9,10 @@ use cowlab_model::application::{
 };
 use cowlab_model::cost::Vmas;
 use cowlab_schema::footprint::{
-    BENCH, Between, COW_PAGES, FAULTS_LEFT, FREED_UNSEEN_PAGES, LOST_FAULTS, MAPPING, METHOD,
-    Mapping, Method, NEARBY_PAGES, PAGES_MAPPED, PAGES_WRITTEN, POLICY, PRECOPIED_PAGES,
-    PRECOPIED_WRITTEN_PAGES, PROGRAM, REGION, SPAN, SPANS, START_PAGES, UNKNOWN_PAGES, VMAS,
-    VMAS_ANON, WRITER, WRITER_CPU_NS,
+    BENCH, Between, COW_PAGES, DURATION_NS, FAULTS_LEFT, FREED_UNSEEN_PAGES, LOST_FAULTS, MAPPING,
+    METHOD, Mapping, Method, NEARBY_PAGES, OTHERS_CPU_NS, PAGES_MAPPED, PAGES_WRITTEN, POLICY,
+    PRECOPIED_PAGES, PRECOPIED_WRITTEN_PAGES, PROGRAM, REGION, SPAN, SPANS, START_PAGES,
+    UNKNOWN_PAGES, VMAS, VMAS_ANON, WRITER, WRITER_CPU_NS,
 };
 use cowlab_schema::{Command, Key, Metric, Params, Value, Writer};
 use cowlab_store::Sample;
@@ -140,6 +140,9 @@ impl Unjudged {
     }
 }
 
+/// Threads that run less than that are asleep but for housekeeping.
+const LEAST_THREADS: f64 = 0.02;
+
 /// The profile of the most telling subject, of `program` alone if one is named. Fails without a
 /// footprint in the samples.
 pub fn profile_of(
@@ -171,6 +174,14 @@ pub fn profile_of(
         of_span.map(|value| value / written as f64)
     };
     profile.cpu_ns_per_copy = per_copy(WRITER_CPU_NS);
+    // Of the time between fork and end: with them every copy interrupts another CPU.
+    let total = |metric| subject.total(samples, metric).filter(|_| subject.is_fork());
+    if let (Some(others_ns), Some(lasted_ns)) = (total(OTHERS_CPU_NS), total(DURATION_NS)) {
+        let threads = others_ns / lasted_ns.max(1.0);
+        profile.threads = if threads < LEAST_THREADS { 0.0 } else { threads };
+    }
+    profile.child_s = total(DURATION_NS).map(|ns| ns / 1e9);
+    profile.between_forks_s = between_forks_s(samples, &subject);
     profile.nearby_share = per_copy(NEARBY_PAGES).map(|share| share.min(1.0));
     profile.children = children(samples, &subject);
     profile.has_collector = has_collector(&subject.program);
@@ -178,6 +189,14 @@ pub fn profile_of(
     profile.regions = regions(samples, &subject);
     profile.replays = replays(samples, &subject);
     Ok((profile, subject))
+}
+
+/// From one fork to the next, of a program that was followed from its beginning to its end.
+fn between_forks_s(samples: &Samples, subject: &Subject) -> Option<f64> {
+    let run = Subject { span: Between::Run, writer: Writer::Own, ..subject.clone() };
+    let forks = subject.spans(samples);
+    let lasted_ns = run.total(samples, DURATION_NS).filter(|_| forks > 1 && subject.is_fork())?;
+    Some(lasted_ns / 1e9 / forks as f64)
 }
 
 /// What its children were seen to do: one that ends as it was forked worked with the memory.

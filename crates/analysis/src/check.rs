@@ -109,7 +109,7 @@ fn question_of(params: &Params, page: u64) -> Option<Question> {
         // Steady state: the parent's own writes since the last fork.
         written_before: if writer == Writer::Child { 0 } else { written },
         writer,
-        threads: THREADS.of(params)?,
+        threads: f64::from(THREADS.of(params)?),
         page_size_bytes: page,
         split_pages: None,
         among_work: false,

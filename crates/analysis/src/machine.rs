@@ -123,7 +123,7 @@ fn try_on_half_written(profile: &mut MachineProfile, samples: &[Sample]) {
                 written,
                 written_before: if curve.writer == Writer::Child { 0 } else { written },
                 writer: curve.writer,
-                threads: curve.threads,
+                threads: f64::from(curve.threads),
                 page_size_bytes: profile.page_size_bytes,
                 split_pages: None,
                 among_work: false,

@@ -110,7 +110,7 @@ fn profile(bytes: &[u8]) {
             written: 1000,
             written_before: 262_144,
             writer: Writer::Child,
-            threads: 0,
+            threads: 0.0,
             page_size_bytes: *page_size_bytes,
             split_pages: None,
             among_work: true,

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::cost::{Question, Vmas};
 use crate::profile::Writer;
+use crate::steady::Rhythm;
 
 /// A region of a coverage map.
 pub const REGION_BYTES: u64 = 2 << 20;
@@ -109,8 +110,8 @@ pub struct ApplicationProfile {
     pub written_before: u64,
     /// Who writes.
     pub writer: Writer,
-    /// Other running threads of the forking process.
-    pub threads: u32,
+    /// Other threads of the forking process that run at a time, on average.
+    pub threads: f64,
     /// The writer's CPU time per copied page, copying included; `None` if unknown.
     pub cpu_ns_per_copy: Option<f64>,
     /// The share of its copies next to one of a moment before; `None` if their order is unknown.
@@ -135,6 +136,10 @@ pub struct ApplicationProfile {
     pub collector_share: Option<f64>,
     /// If it forks all the time.
     pub forks_per_s: Option<f64>,
+    /// From one fork to the next, where several were seen.
+    pub between_forks_s: Option<f64>,
+    /// How long a child shares its memory.
+    pub child_s: Option<f64>,
 }
 
 impl ApplicationProfile {
@@ -145,7 +150,7 @@ impl ApplicationProfile {
             written,
             written_before: pages,
             writer: Writer::Parent,
-            threads: 0,
+            threads: 0.0,
             cpu_ns_per_copy: None,
             nearby_share: None,
             huge_pages: 0,
@@ -158,6 +163,8 @@ impl ApplicationProfile {
             has_collector: false,
             collector_share: None,
             forks_per_s: None,
+            between_forks_s: None,
+            child_s: None,
         }
     }
 
@@ -171,6 +178,17 @@ impl ApplicationProfile {
         match &self.regions {
             Some(regions) => regions.iter().filter(|region| region.written > 0).count() as u64,
             None => self.written.min(self.pages.div_ceil(REGION_BYTES / base_page_bytes)),
+        }
+    }
+
+    /// Of parts of `part_pages`, smaller than a region, the most that may have a written page.
+    pub fn written_parts(&self, part_pages: u64) -> u64 {
+        match &self.regions {
+            Some(regions) => regions
+                .iter()
+                .map(|region| region.written.min(region.pages.div_ceil(part_pages)))
+                .sum(),
+            None => self.written.min(self.pages.div_ceil(part_pages)),
         }
     }
 
@@ -194,6 +212,12 @@ impl ApplicationProfile {
         let dense = self.regions.as_ref()?.iter().filter(|region| region.pages >= least);
         let written = dense.clone().filter(|region| region.written > 0);
         Some((dense.count() as u64, written.count() as u64))
+    }
+
+    /// How often it forks, where that is known.
+    pub fn rhythm(&self) -> Option<Rhythm> {
+        let child_s = self.child_s.unwrap_or(0.0);
+        self.between_forks_s.map(|between_s| Rhythm { between_s, child_s })
     }
 
     /// The prediction's question, for pages of `page_size_bytes`.

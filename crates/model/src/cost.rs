@@ -60,8 +60,8 @@ pub struct Question {
     pub written_before: u64,
     /// Who writes.
     pub writer: Writer,
-    /// Other running threads of the forking process.
-    pub threads: u32,
+    /// Other threads of the forking process that run at a time, on average.
+    pub threads: f64,
     /// Of the memory.
     pub page_size_bytes: u64,
     /// Huge pages, or page tables, with a written page; `None`: the writes are packed.
@@ -141,8 +141,36 @@ const VMA: &str = "vma_ns";
 /// copying the entry of a huge page.
 const HUGE_ENTRY: &str = "thp_fork_among_work_ns_per_huge_page";
 
+/// And of what interrupting another CPU at each copy costs: the calibration's rounds are short and meet one of
+/// two figures, which a program's copies average.
+const THREADS_MISFIT: f64 = 0.2;
+
 /// Predict a fork on the machine of `profile`.
 pub fn predict(profile: &MachineProfile, question: &Question) -> Result<Prediction, Unanswerable> {
+    let part = question.threads.fract();
+    let whole = Question { threads: question.threads.floor(), ..*question };
+    let idle = predict_whole(profile, &whole)?;
+    if part == 0.0 {
+        return Ok(idle);
+    }
+    let busy = predict_whole(profile, &Question { threads: whole.threads + 1.0, ..whole })?;
+    let mix = |of: fn(&Prediction) -> Predicted| {
+        plus(scaled(of(&idle), 1.0 - part), scaled(of(&busy), part), 1.0)
+    };
+    Ok(Prediction {
+        elapsed_ns: mix(|of| of.elapsed_ns),
+        fork_ns: mix(|of| of.fork_ns),
+        write_ns: mix(|of| of.write_ns),
+        rest_ns: mix(|of| of.rest_ns),
+        ..busy
+    })
+}
+
+/// Of a whole number of threads.
+fn predict_whole(
+    profile: &MachineProfile,
+    question: &Question,
+) -> Result<Prediction, Unanswerable> {
     let Question { pages, written, .. } = *question;
     if written > pages || question.written_before > pages {
         return Err(Unanswerable::TooManyWritten {
@@ -225,7 +253,7 @@ pub fn predict(profile: &MachineProfile, question: &Question) -> Result<Predicti
         // Also for huge pages: fork deposits a page table for each, for a later split (copy_huge_pmd of
         // mm/huge_memory.c).
         extra_bytes: written * profile.page_size_bytes + table_bytes as u64,
-        reasons: reasons(profile, question, curve.rounds),
+        reasons: reasons(profile, question, curve.rounds, terms.flush_ns),
         notes,
     })
 }
@@ -313,6 +341,8 @@ struct Terms {
     fork: Term,
     write: Term,
     rest: Term,
+    /// Of a copy, what another running thread adds.
+    flush_ns: f64,
 }
 
 fn base_terms(
@@ -362,13 +392,41 @@ fn base_terms(
         frees.term(written, written).ok_or_else(missing)?,
     ];
     let alone = writes.term(written, written).ok_or_else(missing)?;
-    let write = match copy_at_pace(profile, question, curve.rounds) {
+    let with_threads = with_threads(profile, question, curve);
+    let (without, flushes) = with_threads.unzip();
+    let flush_ns = per(flushes, written);
+    let write = match copy_at_pace(profile, question, curve.rounds, flush_ns) {
         Some(CopyAtPace { copy, .. }) => {
             PerPage(vec![(1.0, copy)]).term(written, 1).ok_or_else(missing)?
         }
-        None => among(times(profile, AMONG_WORK, written), alone),
+        None => among(times(profile, AMONG_WORK, written), without.unwrap_or(alone)),
     };
-    Ok(Terms { fork: Term::sum(&fork), write, rest: Term::sum(&rest) })
+    let write = Term::sum(&[write, flushes.unwrap_or_default()]);
+    Ok(Terms { fork: Term::sum(&fork), write, rest: Term::sum(&rest), flush_ns })
+}
+
+/// Among work, what a loop's copies cost without another running thread, and what they cost more with it: each
+/// interrupts the CPU that runs it. `None` without threads.
+fn with_threads(
+    profile: &MachineProfile,
+    question: &Question,
+    curve: &CycleCurve,
+) -> Option<(Term, Term)> {
+    let mut of_writer = profile.curves.iter().filter(|of| of.writer == question.writer);
+    let alone = of_writer.find(|of| of.threads == 0 && question.among_work && curve.threads > 0)?;
+    let copies = |of| {
+        let writes = PerPage::above(of, |p| p.written.map(|w| w.write), 0.0);
+        writes.term(question.written, question.written)
+    };
+    let (alone, beside) = (copies(alone)?, copies(curve)?);
+    let ns = (beside.ns - alone.ns).max(0.0);
+    let rounds = f64::from(curve.rounds.max(1)).sqrt();
+    let of_median = alone.deviation_ns.hypot(beside.deviation_ns) / rounds;
+    Some((alone, Term { ns, deviation_ns: of_median.hypot(ns * THREADS_MISFIT) }))
+}
+
+fn per(term: Option<Term>, count: u64) -> f64 {
+    term.map_or(0.0, |term| term.ns / count.max(1) as f64)
 }
 
 /// The price in a program that works between copies: other data fills the caches there, so the heap's
@@ -390,7 +448,7 @@ fn huge_terms(
     if profile.huge_page_bytes != Some(size) {
         return Err(missing());
     }
-    let with_threads = question.threads > 0 && question.writer == Writer::Parent;
+    let with_threads = question.threads > 0.0 && question.writer == Writer::Parent;
     let split = if with_threads { "thp_split_threads_ns" } else { "thp_split_ns" };
     let cost = |name: &str| profile.costs.get(name).map(|cost| cost.estimate).ok_or_else(missing);
     let (entry, split) = (cost(HUGE_ENTRY)?, cost(split)?);
@@ -416,6 +474,7 @@ fn huge_terms(
         fork: term(entry, huge_pages),
         write: Term::sum(&[term(split, split_pages), base.write]),
         rest: Term::sum(&[term(entry, huge_pages), base.rest]),
+        flush_ns: base.flush_ns,
     })
 }
 
@@ -425,12 +484,12 @@ fn curve_for<'a>(
     notes: &mut Vec<String>,
 ) -> Result<&'a CycleCurve, Unanswerable> {
     let of_writer = || profile.curves.iter().filter(|curve| curve.writer == question.writer);
-    if let Some(curve) = of_writer().find(|curve| curve.threads == question.threads) {
+    if let Some(curve) = of_writer().find(|curve| f64::from(curve.threads) == question.threads) {
         return Ok(curve);
     }
     // Beyond the most measured threads: no more CPUs can cache the address space than exist.
     let most = of_writer().max_by_key(|curve| curve.threads);
-    match most.filter(|most| most.threads > 0 && most.threads < question.threads) {
+    match most.filter(|most| most.threads > 0 && f64::from(most.threads) < question.threads) {
         Some(most) => {
             notes.push(format!(
                 "priced with {} other running thread(s), the most that were calibrated",

@@ -9,6 +9,7 @@ pub mod cost;
 pub mod profile;
 pub mod regression;
 pub mod stats;
+pub mod steady;
 
 pub use stats::Estimate;
 

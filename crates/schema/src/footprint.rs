@@ -94,8 +94,10 @@ bench! {
         spans: spans;
         /// Their time
         duration_ns: ns;
-        /// CPU time of the writer in it, where it has one thread
+        /// CPU time of the thread that wrote in it, where one made nine tenths of the faults
         writer_cpu_ns: ns;
+        /// CPU time of the parent's other threads in it
+        others_cpu_ns: ns;
         /// Pages of which nothing is known: in swap, or unreadable
         unknown_pages: pages;
         /// Of the pages that are gone, those that may have been copied before, unseen: at most so many

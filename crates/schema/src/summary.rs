@@ -212,5 +212,7 @@ pub const SUMMARIES: &[Summary] = summaries! {
         name: "its name",
         plan: "regions of each kind, and pages that would be filled in",
         stops: "the next fork's stop, `now` and `after`",
+        between_forks_s: "from one fork to the next; null where fewer than two were seen in a second",
+        most_regions_between_forks: "how many regions tend can join meanwhile",
     }
 };

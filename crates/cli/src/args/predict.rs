@@ -20,8 +20,8 @@ pub struct PredictArgs {
     /// Of a SIZE, the share that is written after the fork, 0..1
     #[arg(long, value_delimiter = ',', default_value = "0.1", value_parser = fraction, allow_negative_numbers = true)]
     pub write_fraction: Vec<f64>,
-    /// Other running threads of the forking process
-    #[arg(long, value_delimiter = ',', default_value = "0")]
+    /// Other running threads of the forking process; by default 0 of a SIZE, of a footprint as many as it saw
+    #[arg(long, value_delimiter = ',')]
     pub threads: Vec<u32>,
     /// Also what a patched kernel would do: defer, next, ccow (the last two of a footprint)
     #[arg(long, value_delimiter = ',')]

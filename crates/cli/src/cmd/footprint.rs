@@ -316,6 +316,7 @@ mod tests {
                 start_unix_ns: 0,
                 duration_ns: 1,
                 writer_cpu_ns: None,
+                others_cpu_ns: None,
                 unknown_pages,
                 freed_unseen_pages: 0,
                 blind_ns: 0,

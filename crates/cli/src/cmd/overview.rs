@@ -265,7 +265,7 @@ impl Program {
         };
         let stop = |bytes: u64| {
             let pages = bytes / page_bytes;
-            let threads = Stat::other_running_threads(process.pid);
+            let threads = f64::from(Stat::other_running_threads(process.pid));
             let all = ApplicationProfile { threads, ..ApplicationProfile::of_pages(pages, 0) };
             Some(price(prices, &all, &Surroundings::default(), None).ok()?.stop_ns)
         };

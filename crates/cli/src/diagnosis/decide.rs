@@ -236,6 +236,8 @@ fn application(
             others: process.mappings - process.inherited_anonymous_mappings,
         }),
         forks_per_s: forks.and_then(super::Forks::per_s),
+        between_forks_s: forks.and_then(super::Forks::between_s),
+        child_s: forks.and_then(|forks| forks.life_ns).map(|ns| ns / 1e9),
         mappings: facts.mappings.clone(),
         ..ApplicationProfile::of_pages(pages, written)
     }
@@ -283,6 +285,8 @@ pub fn price(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     fn facts() -> TargetFacts {
@@ -298,7 +302,8 @@ mod tests {
             word: "server".into(),
             process,
             collapsible_regions: Some(500),
-            running_threads: 0,
+            running_threads: 0.0,
+            threads: (None, Instant::now()),
             children: Some(0),
             own_bytes: Vec::new(),
             forked: 0,

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is known of a program: read once.
 
+use std::collections::BTreeMap;
+use std::time::Instant;
+
 use anyhow::Result;
 use cowlab_machine::cgroup::{Cgroup, MemoryBound};
 use cowlab_machine::process::mappings::detailed_mappings;
-use cowlab_machine::process::{Kind, Mapping, Target, children};
+use cowlab_machine::process::{Kind, Mapping, Target, ThreadTimes, children};
 use cowlab_machine::{Facts, ProcessFacts, Root, Smaps, Stat, kernel_log, status};
 use cowlab_model::application::{Children, MappingShare};
+use cowlab_observe::footprint::spans::Work;
 use cowlab_observe::redis::Asked;
 use cowlab_observe::tend::{Survey, Tender};
 use cowlab_observe::watch::Wanted;
 use cowlab_schema::Command;
 
-use super::Observed;
+use super::{Forks, Observed};
 
 /// One process, as it shows from outside, and what its server says that was asked.
 pub struct TargetFacts {
@@ -23,7 +27,10 @@ pub struct TargetFacts {
     pub process: ProcessFacts,
     /// Its regions that are, or could be, one huge page each; `None` where its page tables cannot be read.
     pub collapsible_regions: Option<u64>,
-    pub running_threads: u32,
+    /// Its other threads that run: a moment's, and once it was watched the mean of that time.
+    pub running_threads: f64,
+    /// What its threads had done when it was read, and when that was.
+    pub threads: (Option<BTreeMap<i32, ThreadTimes>>, Instant),
     /// Living children; `None` where they may not be looked at.
     pub children: Option<usize>,
     /// What each of those that run on as they were forked has to itself, copied or new, ascending. Of a child
@@ -69,7 +76,8 @@ impl TargetFacts {
             word: word_of(target),
             collapsible_regions: survey
                 .map(|(huge, survey)| survey.collapsible(huge / machine.page_size_bytes.max(1))),
-            running_threads: Stat::other_running_threads(target.pid()),
+            running_threads: f64::from(Stat::other_running_threads(target.pid())),
+            threads: (target.threads(), Instant::now()),
             children,
             stuck: workers.iter().filter(|child| children::is_stuck(child)).count(),
             unreaped: unreaped(target),
@@ -129,6 +137,14 @@ impl TargetFacts {
         self.throttled_ns = after.zip(before).map(|(after, before)| after.saturating_sub(before));
         if let Some(unpromised) = kernel_log::unpromised(target.pid()) {
             self.unpromised = unpromised;
+        }
+        if observed.as_ref().ok().and_then(Observed::forks).is_some_and(Forks::children_end) {
+            self.no_tend = Tender::refusal(Some(target));
+        }
+        let (before, at) = (self.threads.0.as_ref(), self.threads.1.elapsed());
+        let work = before.zip(target.threads()).and_then(|(at, now)| Work::between(at, &now));
+        if let Some(work) = work {
+            self.running_threads = work.others_running(at);
         }
         self.observed = observed;
     }
@@ -209,7 +225,8 @@ fn shared(target: &Target, count: usize) -> Option<String> {
     let ends = Children::of(target.name()) == Children::Save;
     (count > 0 && !ends).then(|| {
         format!(
-            "{count} children share the memory of {} ({}), and tend waits until they have ended",
+            "{count} {} the memory of {} ({}), and tend waits until all have ended",
+            if count == 1 { "child shares" } else { "children share" },
             target.name(),
             target.pid()
         )

@@ -90,9 +90,18 @@ impl Forks {
     /// Forks a second of a program whose children soon end: of one that lives on it is not known what it will
     /// copy, nor that anybody waits for it. The last one may still be at work.
     pub fn per_s(&self) -> Option<f64> {
-        let lives = self.forks - self.ended;
-        (self.ended >= LEAST_ENDED && lives <= 1 + self.forks / 10)
+        (self.ended >= LEAST_ENDED && self.children_end())
             .then(|| self.forks as f64 / self.duration_s)
+    }
+
+    /// Whether children end while the program forks on: one that shares its memory now soon will not.
+    pub fn children_end(&self) -> bool {
+        self.forks > 1 && self.forks - self.ended.min(self.forks) <= 1 + self.forks / 10
+    }
+
+    /// From one fork to the next, on average; `None` before the second.
+    pub fn between_s(&self) -> Option<f64> {
+        (self.forks > 1).then(|| self.duration_s / self.forks as f64)
     }
 }
 

@@ -20,4 +20,4 @@ pub use facts::ProcessFacts;
 pub use mappings::{Kind, Mapping, Smaps};
 pub use pagemap::{Page, Pagemap};
 pub use stat::Stat;
-pub use target::Target;
+pub use target::{Target, ThreadTimes};

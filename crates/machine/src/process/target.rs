@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One process, held so that a later process with its PID is never taken for it.
 
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,7 +11,6 @@ use std::time::Duration;
 
 use crate::process::error::ProcessError;
 use crate::process::stat::Stat;
-use crate::process::status;
 use crate::root::ReadError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open, openat, readlinkat};
@@ -27,6 +27,16 @@ pub struct Target {
     pidfd: Option<OwnedFd>,
     stat: Stat,
     uid: u32,
+}
+
+/// Threads whose times are read: with more, a look would take too long.
+const MOST_THREADS: usize = 256;
+
+/// What one thread did so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ThreadTimes {
+    pub cpu_ns: u64,
+    pub minor_faults: u64,
 }
 
 /// Shared by forks until one of them executes a program.
@@ -144,12 +154,21 @@ impl Target {
         address_in_title(&self.read("cmdline").ok()?)
     }
 
-    /// CPU time of a single-threaded process; `None` with more threads, or if the kernel does not say
-    /// (`schedstat` in Documentation/scheduler/sched-stats.rst).
-    pub fn cpu_ns(&self) -> Option<u64> {
-        let is_one = status::field(&self.read("status").ok()?, "Threads") == Some("1");
-        let text = self.read("schedstat").ok().filter(|_| is_one)?;
-        text.split_ascii_whitespace().next()?.parse().ok()
+    /// CPU time and minor faults of each thread so far; `None` with more than 256, or if the
+    /// kernel does not say (`schedstat` in Documentation/scheduler/sched-stats.rst).
+    pub fn threads(&self) -> Option<BTreeMap<i32, ThreadTimes>> {
+        let tasks: Vec<_> =
+            std::fs::read_dir(self.path("task")).ok()?.flatten().take(MOST_THREADS + 1).collect();
+        let mut threads = BTreeMap::new();
+        for task in tasks.iter().filter(|_| tasks.len() <= MOST_THREADS) {
+            let tid: i32 = task.file_name().to_str()?.parse().ok()?;
+            // One that has just ended.
+            let Some(stat) = Stat::read_thread(self.pid, tid) else { continue };
+            let text = self.read(&format!("task/{tid}/schedstat")).ok()?;
+            let cpu_ns = text.split_ascii_whitespace().next()?.parse().ok()?;
+            threads.insert(tid, ThreadTimes { cpu_ns, minor_faults: stat.minor_faults });
+        }
+        (!threads.is_empty()).then_some(threads)
     }
 
     fn read_bytes(&self, file: &str) -> Result<Vec<u8>, ProcessError> {

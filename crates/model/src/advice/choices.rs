@@ -12,6 +12,7 @@ use crate::cost::{
     Predicted, Question, Unanswerable, fork_with_huge_pages, plus, predict, primitive, scaled,
 };
 use crate::profile::MachineProfile;
+use crate::steady;
 
 /// Of a fork's stop with base pages, what is left with folios of 64 KiB: 19.4 of 27.6 ms for a
 /// redis-server of 1.6 GB (`cowlab bench redis --set-mthp --page-size-bytes 4KiB,64KiB`). No
@@ -131,7 +132,7 @@ impl<'a> Choices<'a> {
         let others = app.written - split;
         let writes =
             self.ask(&Question { pages: others, written: others, written_before: 0, ..question })?;
-        let threads = app.threads > 0;
+        let threads = app.threads > 0.0;
         let one_split = self.cost(if threads { "thp_split_threads_ns" } else { "thp_split_ns" })?;
         let entry = self.cost("thp_fork_among_work_ns_per_huge_page")?;
         let rest = self.ask(&Question { pages: small + others, written: others, ..left })?.rest_ns;
@@ -144,9 +145,7 @@ impl<'a> Choices<'a> {
     }
 
     fn thp(&self) -> Advice {
-        let forecast = self
-            .huge_page()
-            .and_then(|huge| self.ask(&self.application.question(self.page(), huge)));
+        let forecast = self.huge_page().and_then(|huge| self.thp_after_many(huge));
         Advice {
             choice: Choice::Thp,
             what: "transparent huge pages".into(),
@@ -167,21 +166,41 @@ impl<'a> Choices<'a> {
             forecast,
             notes: vec![
                 "huge pages: what is written after a fork is in base pages from then on, until \
-                 khugepaged or tend collapses it: this is the first fork"
+                 khugepaged or tend collapses it: this is a fork after many, the low end one where the \
+                 writes reach the same pages each time"
                     .into(),
             ],
         }
     }
 
+    /// At a fork after many, with what their writes split and nobody joined.
+    fn thp_after_many(&self, huge_page_bytes: u64) -> Cost<Forecast> {
+        let app = self.application;
+        let regions = app.pages / (huge_page_bytes / self.page());
+        let written = app.written_regions(self.page()).min(regions);
+        let left = steady::huge_left(regions, written, app.rhythm());
+        let settled = self.mixed(left, (written * left).div_ceil(regions.max(1)))?;
+        let [best, worst] = [self.mixed(regions - written, 0)?.stop_ns, self.mixed(0, 0)?.stop_ns];
+        let value = settled.stop_ns.value;
+        let stop_ns = Predicted { value, low: best.low.min(value), high: worst.high.max(value) };
+        Ok(Forecast { stop_ns, ..settled })
+    }
+
     fn mthp(&self, size_bytes: u64) -> Advice {
         let kib = size_bytes >> 10;
+        // One with a copied page is no folio for the forks after it, and nobody makes it one again.
+        let pages = (size_bytes / self.page()).max(1);
+        let folios = self.application.pages / pages;
+        let written = self.application.written_parts(pages).min(folios);
+        let whole = steady::huge_left(folios, written, None) as f64 / folios.max(1) as f64;
         // A new process costs what it does; its entries are what folios save.
         let forecast = self.ask(&self.empty()).map(|empty| {
             let (stop, new) = (self.now.stop_ns, empty.stop_ns.value);
             let share = |ns: f64, share: f64| new + (ns - new).max(0.0) * share;
+            let left = 1.0 - (1.0 - MTHP_STOP_SHARE) * whole;
             Forecast {
                 stop_ns: Predicted {
-                    value: share(stop.value, MTHP_STOP_SHARE),
+                    value: share(stop.value, left),
                     low: share(stop.low, MTHP_STOP_SHARE * MTHP_STOP_SHARE).min(stop.low),
                     high: stop.high,
                 },
@@ -195,8 +214,8 @@ impl<'a> Choices<'a> {
             forecast,
             notes: vec![format!(
                 "folios: no machine profile has their costs; the stop is taken to be \
-                 {MTHP_STOP_SHARE} of base pages', as a redis-server's was with 64 KiB, and a \
-                 write copies one base page as before"
+                 {MTHP_STOP_SHARE} of base pages', as a redis-server's was with 64 KiB, where no page of a \
+                 folio is written after a fork, and a write copies one base page as before"
             )],
         }
     }
@@ -238,7 +257,13 @@ impl<'a> Choices<'a> {
                 Err(self.surroundings.no_tend.clone().unwrap_or_default())
             }
             None => Err("needs the coverage map of a footprint, or to look at the process".into()),
-            Some((huge, split)) => self.mixed(huge.max(self.application.huge_pages), split),
+            Some((huge, split)) => {
+                let rhythm = self.application.rhythm();
+                match rhythm.and_then(|of| of.cannot_keep_up(split, steady::COLLAPSE_NS)) {
+                    Some(why) => Err(why),
+                    None => self.mixed(huge.max(self.application.huge_pages), split),
+                }
+            }
         };
         let whose = match self.application.collapsible_regions {
             Some(_) => "of the heap as it is now, as its --dry-run counts it",
@@ -421,8 +446,8 @@ impl<'a> Choices<'a> {
     }
 
     fn fewer_threads(&self) -> Option<Advice> {
-        (self.application.threads > 0).then(|| {
-            let alone = ApplicationProfile { threads: 0, ..self.application.clone() };
+        (self.application.threads > 0.0).then(|| {
+            let alone = ApplicationProfile { threads: 0.0, ..self.application.clone() };
             Advice {
                 choice: Choice::FewerThreads,
                 what: "no other running threads".into(),

@@ -107,10 +107,13 @@ fn each_choice_is_priced() {
     near(now.writes_ns, 2000.0 * 51_300.0);
     near(now.extra_bytes, 51_300.0 * 4096.0 + 8.0 * 262_144.0);
 
-    // 512 entries; of 200 huge pages the first write splits, and copies one page.
+    // Of 512 huge pages each fork's writes split 200, and nobody joins them: after ten 4 are left, of which
+    // 2 are split by the next.
     let thp = forecast(&Choice::Thp);
-    near(thp.stop_ns, 30_000.0 + 300.0 * 512.0);
-    near(thp.writes_ns, 8000.0 * 200.0 + 2000.0 * 51_100.0);
+    near(thp.stop_ns, 30_000.0 + 300.0 * 4.0 + 40.0 * 508.0 * 512.0);
+    near(thp.writes_ns, 8000.0 * 2.0 + 2000.0 * 51_298.0);
+    // At best the same 200 each time.
+    assert!(thp.stop_ns.low <= 30_000.0 + 300.0 * 312.0 + 40.0 * 200.0 * 512.0);
     // All regions are full, and those that are written are split again.
     let tend = forecast(&Choice::Tend);
     near(tend.stop_ns, 30_000.0 + 300.0 * 512.0);
@@ -215,7 +218,7 @@ fn what_takes_least_comes_first_and_is_named() {
         steps,
         "cowlab tend redis-server --dry-run, then keep cowlab tend redis-server running"
     );
-    let busy = ApplicationProfile { threads: 1, ..server() };
+    let busy = ApplicationProfile { threads: 1.0, ..server() };
     let advice = advise(&machine(), &busy, &Surroundings::default()).unwrap();
     let alone = of(&advice, &Choice::FewerThreads);
     near(alone.forecast.unwrap().writes_ns, 2000.0 * 51_300.0);
@@ -239,6 +242,14 @@ fn what_cannot_be_said_or_tried_says_why() {
     assert!(
         folios.forecast.unwrap().stop_ns.high >= advice[0].forecast.clone().unwrap().stop_ns.value
     );
+    // A page of each folio is written after each fork: none is whole at the next.
+    let (scattered, still) = (plain.clone(), ApplicationProfile { written: 0, ..plain.clone() });
+    let stop = |of: &ApplicationProfile| {
+        let advice = advise(&machine(), of, &around).unwrap();
+        let stop = |of: &Advice| of.forecast.clone().unwrap().stop_ns.value;
+        stop(&self::of(&advice, &Choice::Mthp(65536))) / stop(&advice[0])
+    };
+    assert!(stop(&scattered) > 0.99 && stop(&still) < 0.75);
     for one in &advice {
         assert!(one.forecast.is_ok() || one.forecast.clone().unwrap_err().len() > 10);
     }
@@ -324,4 +335,22 @@ fn a_kernel_that_defers_page_tables_shortens_the_stop_and_makes_writes_dearer() 
     );
     let no_thp = MachineProfile { huge_page_bytes: None, ..machine() };
     assert!(defer(&no_thp, &huge).forecast.unwrap_err().contains("calibrate"));
+}
+
+#[test]
+fn tend_is_not_recommended_to_a_program_that_forks_faster_than_it_joins() {
+    let forks = |between_forks_s: f64| ApplicationProfile {
+        between_forks_s: Some(between_forks_s),
+        ..server()
+    };
+    let best_of = |profile: &ApplicationProfile| {
+        let advice = advise(&machine(), profile, &Surroundings::default()).unwrap();
+        let tend = of(&advice, &Choice::Tend).forecast;
+        let best = best(&advice).map(|(one, _)| one.choice.clone());
+        (tend.err(), best)
+    };
+    let (why, choice) = best_of(&forks(0.2));
+    assert_eq!(why.unwrap(), "cannot keep up: 2.05 s of work between forks 200 ms apart");
+    assert_ne!(choice, Some(Choice::Tend));
+    assert_eq!(best_of(&forks(20.0)), (None, Some(Choice::Tend)));
 }

@@ -13,13 +13,15 @@ pub(super) struct CopyAtPace {
     pub copy: Measured,
 }
 
-/// `None` if the pace or its price is unknown.
+/// `None` if the pace or its price is unknown. `flush_ns`: of the CPU time for one copy, what another running
+/// thread adds to it.
 pub(super) fn copy_at_pace(
     profile: &MachineProfile,
     question: &Question,
     rounds: u32,
+    flush_ns: f64,
 ) -> Option<CopyAtPace> {
-    let cpu_ns = question.cpu_ns_per_copy.filter(|_| question.among_work)?;
+    let cpu_ns = question.cpu_ns_per_copy.filter(|_| question.among_work)? - flush_ns;
     let by_pace = |points: &[PacePoint]| {
         let points = points.iter().map(|point| (point.own_ns.max(1.0), point.copy));
         PerPage::pooled(points, rounds)
@@ -52,8 +54,14 @@ pub(super) fn copy_at_pace(
     Some(CopyAtPace { own_ns: low, copy: price(low)? })
 }
 
-pub(super) fn reasons(profile: &MachineProfile, question: &Question, rounds: u32) -> Vec<String> {
-    let Some(CopyAtPace { own_ns, copy }) = copy_at_pace(profile, question, rounds) else {
+pub(super) fn reasons(
+    profile: &MachineProfile,
+    question: &Question,
+    rounds: u32,
+    flush_ns: f64,
+) -> Vec<String> {
+    let Some(CopyAtPace { own_ns, copy }) = copy_at_pace(profile, question, rounds, flush_ns)
+    else {
         return Vec::new();
     };
     let ends = profile.copies_by_pace.first().zip(profile.copies_by_pace.last());

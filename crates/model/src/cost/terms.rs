@@ -8,7 +8,7 @@ use crate::stats::{log_spread, median};
 const LEAST_SPREAD: f64 = 0.01;
 
 /// A term of the sum: nanoseconds, and their standard deviation.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Term {
     /// The time.
     pub ns: f64,

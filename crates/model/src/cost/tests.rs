@@ -49,7 +49,7 @@ fn ask(pages: u64, written: u64) -> Question {
         written,
         written_before: 0,
         writer: Writer::Child,
-        threads: 0,
+        threads: 0.0,
         page_size_bytes: 4096,
         split_pages: None,
         among_work: false,
@@ -241,12 +241,37 @@ fn sizes_that_differ_by_noise_are_drawn_to_their_mean() {
 }
 
 #[test]
+fn a_thread_that_runs_for_a_part_of_the_time_costs_that_part() {
+    let mut profile = exact();
+    let mut beside = profile.curves[0].clone();
+    beside.threads = 1;
+    for written in beside.points.iter_mut().filter_map(|point| point.written.as_mut()) {
+        // A spread as where a copy costs one of two figures for seconds at a time.
+        written.write = Measured { ns: written.write.ns * 4.0, log_spread: 0.5 };
+    }
+    profile.curves.push(beside);
+    let own = |ns: f64| PacePoint { own_ns: ns, copy: measured(3000.0) };
+    profile.copies_by_pace = vec![own(100.0), own(10_000.0)];
+    let writes = |threads: f64| {
+        let cpu_ns_per_copy = Some(5000.0 + 6000.0 * threads);
+        let question = Question { among_work: true, threads, cpu_ns_per_copy, ..ask(10_000, 1000) };
+        predict(&profile, &question).unwrap().write_ns
+    };
+    for (threads, copy_ns) in [(0.0, 3000.0), (0.5, 6000.0), (1.0, 9000.0)] {
+        let found = writes(threads).value / 1000.0;
+        assert!((found / copy_ns - 1.0).abs() < 0.01, "{threads}: {found}");
+    }
+    let Predicted { value, low, high } = writes(1.0);
+    assert!(low > value * 0.4 && high < value * 1.6, "{low} to {high}");
+}
+
+#[test]
 fn what_was_not_measured_is_refused_or_noted() {
     let beyond = predict(&exact(), &ask(1_000_000, 0)).unwrap();
     assert!(beyond.notes[0].contains("extrapolated"));
     for question in [
         ask(10, 11),
-        Question { threads: 1, ..ask(10, 1) },
+        Question { threads: 1.0, ..ask(10, 1) },
         Question { writer: Writer::Parent, ..ask(10, 1) },
         Question { page_size_bytes: 2 << 20, ..ask(10, 1) },
     ] {

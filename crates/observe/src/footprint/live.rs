@@ -253,6 +253,7 @@ impl Looks<'_> {
         let mut last = (parent_now.clone(), fork.reading.clone());
         let parents_faults = self.target.stat()?.minor_faults;
         let mut childs_faults = fork.minor_faults;
+        fork.threads = self.target.threads();
         self.spans.note(&fork);
         if is_same_memory(&last.0, &last.1) {
             self.spans.spawns += 1;

@@ -95,6 +95,9 @@ fn of_sum(samples: &mut Vec<Sample>, key: &Key, sum: &Sum, page_bytes: u64) {
     if let Some(cpu_ns) = sum.writer_cpu_ns {
         out.count(names::WRITER_CPU_NS, cpu_ns);
     }
+    if let Some(cpu_ns) = sum.others_cpu_ns {
+        out.count(names::OTHERS_CPU_NS, cpu_ns);
+    }
     out.count(names::UNKNOWN_PAGES, sum.unknown_pages);
     if key.between.is_fork() {
         out.count(names::FREED_UNSEEN_PAGES, sum.freed_unseen_pages);

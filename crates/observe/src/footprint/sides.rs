@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Both sides of a fork at its child's end, and what each wrote since.
 
+use std::collections::BTreeMap;
+
 use cowlab_machine::{ProcessError, Root, policy};
 
 use super::faults::FaultLog;
 use super::method::Method;
 use super::reading::{Reading, join};
 use super::shares;
-use super::spans::{Between, Moment, Span, Writer, compared};
+use super::spans::{Between, Moment, Span, Work, Writer, compared};
 use cowlab_machine::process::Target;
 
 pub struct Side<'a> {
@@ -31,17 +33,19 @@ pub fn since_fork(
     faults: Option<&mut FaultLog>,
 ) -> Result<Vec<Span>, ProcessError> {
     let [parent_now, child_now] = [now_of(&parent), now_of(&child)];
-    let cpu_ns = |side: &Option<Side<'_>>| {
-        side.as_ref().filter(|side| !side.is_gone).and_then(|side| side.target.cpu_ns())
+    let threads = |side: &Option<Side<'_>>| {
+        side.as_ref().filter(|side| !side.is_gone).and_then(|side| side.target.threads())
     };
-    let parents_cpu_ns = cpu_ns(&parent).zip(fork.cpu_ns).and_then(|(now, at)| now.checked_sub(at));
-    let childs_cpu_ns = cpu_ns(&child);
+    let parents = threads(&parent).zip(fork.threads.as_ref());
+    let parents = parents.and_then(|(now, at)| Work::between(at, &now));
+    let childs = threads(&child).and_then(|now| Work::between(&BTreeMap::new(), &now));
     let span = |(writer, tally)| Span {
         writer_cpu_ns: match writer {
-            Writer::Parent => parents_cpu_ns,
-            Writer::Child => childs_cpu_ns,
+            Writer::Parent => parents.and_then(|work| work.writer_ns),
+            Writer::Child => childs.and_then(|work| work.writer_ns),
             _ => None,
         },
+        others_cpu_ns: parents.map(|work| work.others_ns),
         ..Span::since(fork, between, program, writer, method, tally)
     };
     if let Some(faults) = faults {

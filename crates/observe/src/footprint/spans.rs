@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cowlab_machine::ProcessError;
 pub use cowlab_schema::Writer;
@@ -17,7 +17,7 @@ use super::shares;
 use super::tally::{Fate, Tally};
 use crate::clock::monotonic_ns;
 use cowlab_machine::process::Pagemap;
-use cowlab_machine::process::Target;
+use cowlab_machine::process::{Target, ThreadTimes};
 
 /// A moment of a process, to which later ones are compared.
 pub struct Moment {
@@ -31,16 +31,16 @@ pub struct Moment {
     pub monotonic_ns: u64,
     /// Minor faults of the process so far.
     pub minor_faults: u64,
-    /// Its CPU time so far, where it has one thread.
-    pub cpu_ns: Option<u64>,
+    /// What the threads of the process that forks did so far.
+    pub threads: Option<BTreeMap<i32, ThreadTimes>>,
 }
 
 impl Moment {
     /// A moment made of parts, for tests.
     pub fn of(reading: Reading, monotonic_ns: u64) -> Moment {
         let (at, unix_ns) = (Instant::now(), 0);
-        let (pagemap, copy, minor_faults, cpu_ns) = (None, None, 0, None);
-        Moment { reading, pagemap, copy, at, unix_ns, monotonic_ns, minor_faults, cpu_ns }
+        let (pagemap, copy, minor_faults, threads) = (None, None, 0, None);
+        Moment { reading, pagemap, copy, at, unix_ns, monotonic_ns, minor_faults, threads }
     }
 
     /// Fails if `of` has ended, or has another program's memory by now.
@@ -63,8 +63,49 @@ impl Moment {
         let copy = if copies { Some(Copy::take(of, &reading)?) } else { None };
         let (pagemap, unix_ns) = (Some(pagemap), since.as_nanos() as i64);
         let minor_faults = of.stat()?.minor_faults;
-        let cpu_ns = of.cpu_ns();
-        Ok(Moment { reading, pagemap, copy, at, unix_ns, monotonic_ns, minor_faults, cpu_ns })
+        let threads = of.threads();
+        Ok(Moment { reading, pagemap, copy, at, unix_ns, monotonic_ns, minor_faults, threads })
+    }
+}
+
+/// What the threads of a process did between two moments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Work {
+    /// CPU time of the thread that writes; `None` where several do.
+    pub writer_ns: Option<u64>,
+    /// CPU time of the others.
+    pub others_ns: u64,
+}
+
+/// Of the faults, so many are one thread's where that one is the writer.
+const MOST_FAULTS: f64 = 0.9;
+
+/// Threads that run less than that are asleep but for housekeeping.
+const LEAST_THREADS: f64 = 0.02;
+
+impl Work {
+    pub fn between(
+        before: &BTreeMap<i32, ThreadTimes>,
+        now: &BTreeMap<i32, ThreadTimes>,
+    ) -> Option<Work> {
+        let since = |(tid, now): (&i32, &ThreadTimes)| {
+            let before = before.get(tid).copied().unwrap_or_default();
+            let faults = now.minor_faults.saturating_sub(before.minor_faults);
+            (faults, now.cpu_ns.saturating_sub(before.cpu_ns))
+        };
+        let did: Vec<(u64, u64)> = now.iter().map(since).collect();
+        let (faults, writer_ns) = did.iter().max().copied()?;
+        let (all_faults, all_ns) =
+            did.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let is_one = faults as f64 >= all_faults as f64 * MOST_FAULTS;
+        let others_ns = all_ns - writer_ns;
+        Some(Work { writer_ns: is_one.then_some(writer_ns), others_ns })
+    }
+
+    /// How many of the others ran at a time, on average; what only keeps house is none.
+    pub fn others_running(&self, lasted: Duration) -> f64 {
+        let threads = self.others_ns as f64 / lasted.as_nanos().max(1) as f64;
+        if threads < LEAST_THREADS { 0.0 } else { threads }
     }
 }
 
@@ -81,6 +122,8 @@ pub struct Span {
     pub duration_ns: u64,
     /// CPU time of the writer meanwhile, where it was seen.
     pub writer_cpu_ns: Option<u64>,
+    /// CPU time of the parent's other threads meanwhile, where it was seen.
+    pub others_cpu_ns: Option<u64>,
     /// Pages of which nothing is known: in swap, or unreadable.
     pub unknown_pages: u64,
     /// Of the pages that are gone, those that may have been copied before, unseen: at most so many.
@@ -109,6 +152,7 @@ impl Span {
             start_unix_ns: since.unix_ns,
             duration_ns: since.at.elapsed().as_nanos() as u64,
             writer_cpu_ns: None,
+            others_cpu_ns: None,
             unknown_pages: 0,
             freed_unseen_pages: 0,
             blind_ns: 0,
@@ -187,6 +231,8 @@ pub struct Sum {
     pub duration_ns: u64,
     /// CPU time of the writers meanwhile; `None` once it was not seen of one.
     pub writer_cpu_ns: Option<u64>,
+    /// The same of the parents' other threads.
+    pub others_cpu_ns: Option<u64>,
     /// Pages of which nothing is known.
     pub unknown_pages: u64,
     /// Pages that may have been copied and given back, unseen: at most so many.
@@ -206,6 +252,7 @@ impl Sum {
         self.start_unix_ns = self.start_unix_ns.min(other.start_unix_ns);
         self.duration_ns += other.duration_ns;
         self.writer_cpu_ns = self.writer_cpu_ns.zip(other.writer_cpu_ns).map(|(a, b)| a + b);
+        self.others_cpu_ns = self.others_cpu_ns.zip(other.others_cpu_ns).map(|(a, b)| a + b);
         self.unknown_pages += other.unknown_pages;
         self.freed_unseen_pages += other.freed_unseen_pages;
         self.blind_ns = self.blind_ns.max(other.blind_ns);
@@ -250,6 +297,7 @@ impl Spans {
             start_unix_ns: span.start_unix_ns,
             duration_ns: span.duration_ns,
             writer_cpu_ns: span.writer_cpu_ns,
+            others_cpu_ns: span.others_cpu_ns,
             unknown_pages: span.unknown_pages,
             freed_unseen_pages: span.freed_unseen_pages,
             blind_ns: span.blind_ns,
@@ -302,6 +350,20 @@ impl Spans {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_writer_is_the_thread_that_faults() {
+        let times = |all: [(i32, u64, u64); 2]| {
+            let one = |(tid, cpu_ns, minor_faults)| (tid, ThreadTimes { cpu_ns, minor_faults });
+            all.map(one).into()
+        };
+        let before = times([(7, 100, 50), (8, 900, 3)]);
+        let work = Work::between(&before, &times([(7, 150, 60), (8, 1900, 4)])).unwrap();
+        assert_eq!(work, Work { writer_ns: Some(50), others_ns: 1000 });
+        // Two write: whose time a copy takes is not known. A new thread has done all of its own since.
+        let work = Work::between(&before, &times([(7, 150, 60), (9, 30, 8)])).unwrap();
+        assert_eq!(work, Work { writer_ns: None, others_ns: 30 });
+    }
 
     #[test]
     fn the_forks_of_a_script_are_not_those_of_the_program_that_it_executes() {

@@ -3,6 +3,7 @@
 
 use cowlab_model::cost::{Predicted, Question, fork_with_huge_pages};
 use cowlab_model::profile::{MachineProfile, Writer};
+use cowlab_model::steady::COLLAPSE_NS;
 use serde::Serialize;
 
 use crate::tend::plan::{CollapsePlan, Prices};
@@ -19,12 +20,9 @@ pub fn prices(profile: &MachineProfile, collapse_ns: Option<u64>) -> Prices {
         pte_ns_per_page: cost("pte_among_work_ns_per_page"),
         huge_entry_ns: cost("thp_fork_among_work_ns_per_huge_page"),
         split_ns: cost("thp_split_ns"),
-        collapse_ns: collapse_ns.map_or(USUAL_COLLAPSE_NS, |ns| ns as f64),
+        collapse_ns: collapse_ns.map_or(COLLAPSE_NS, |ns| ns as f64),
     }
 }
-
-/// A collapse, where none could be tried: it only decides what is worth while.
-const USUAL_COLLAPSE_NS: f64 = 5e5;
 
 /// The stop at the next fork.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -66,7 +64,7 @@ fn stop(
         // Which entries were written since the last fork cannot be seen from outside: all may be.
         written_before: small_pages,
         writer: Writer::Parent,
-        threads: survey.threads,
+        threads: f64::from(survey.threads),
         page_size_bytes: profile.page_size_bytes,
         split_pages: None,
         among_work: true,

@@ -11,6 +11,7 @@ use cowlab_machine::process::{Pagemap, Target};
 use cowlab_machine::thp::Thp;
 use cowlab_machine::{ProcessError, Root};
 use cowlab_model::profile::MachineProfile;
+use cowlab_model::steady::Rhythm;
 
 use crate::tend::act::{Collapser, Fetch, thread_cpu_ns};
 use crate::tend::event::{Event, Rest, Step};
@@ -36,6 +37,10 @@ const SETTING_LOOK: Duration = Duration::from_secs(1);
 /// The first rest without a huge page; each that follows is twice as long, up to the longest.
 const NO_PAGE_REST: Duration = Duration::from_secs(5);
 const LONGEST_NO_PAGE_REST: Duration = Duration::from_secs(320);
+
+/// How long a look without deeds waits for forks, and between two looks.
+const WATCHED: Duration = Duration::from_secs(1);
+const SHORT_LOOK: Duration = Duration::from_millis(5);
 
 /// Regions that are collapsed to learn what that costs now.
 const TRIALS: usize = 4;
@@ -210,6 +215,20 @@ impl Tender {
         let collapse_ns = self.collapse_ns();
         let plan = self.plan(&survey, collapse_ns);
         Ok((survey, plan))
+    }
+
+    /// How often it forks, watched for a moment; `None` where fewer than two children were seen.
+    pub fn rhythm(&self) -> Result<Option<Rhythm>, ProcessError> {
+        let (began, mut forks, mut shared) = (Instant::now(), Forks::default(), 0u32);
+        let mut looks = 0;
+        while began.elapsed() < WATCHED {
+            shared += u32::from(forks.observe(began.elapsed(), sharing(&self.target)?));
+            looks += 1;
+            std::thread::sleep(SHORT_LOOK);
+        }
+        let between_s = began.elapsed().as_secs_f64() / forks.count().max(1) as f64;
+        let child_s = between_s * f64::from(shared) / f64::from(looks);
+        Ok((forks.count() > 1).then_some(Rhythm { between_s, child_s }))
     }
 
     /// By what collapses cost here: once real ones were timed, there is no need to try. Where they

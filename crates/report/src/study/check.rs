@@ -72,7 +72,7 @@ fn figures(check: &Check) -> Table {
 
 /// `the child writes, another thread running`.
 fn kind(point: &Checked) -> String {
-    let with = if point.question.threads > 0 { ", another thread running" } else { "" };
+    let with = if point.question.threads > 0.0 { ", another thread running" } else { "" };
     format!("the {} writes{with}", point.question.writer)
 }
 

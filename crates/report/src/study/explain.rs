@@ -89,7 +89,7 @@ impl Place<'_> {
             written: (written_bytes / page as f64).ceil() as u64,
             written_before: 0,
             writer: Writer::Child,
-            threads: 0,
+            threads: 0.0,
             page_size_bytes: page,
             split_pages: None,
             among_work: false,

@@ -44,7 +44,7 @@ fn question(study: &Study, pages: u64, written_before: u64, writer: Writer) -> Q
         written: 0,
         written_before,
         writer,
-        threads: 0,
+        threads: 0.0,
         page_size_bytes: study.profile.page_size_bytes,
         split_pages: None,
         among_work: false,

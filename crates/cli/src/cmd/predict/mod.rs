@@ -68,7 +68,7 @@ pub fn run(json: bool, args: &PredictArgs) -> Result<()> {
         print_sizes(json, args, &sizes, &profile, &by)?;
     }
     let machine = Facts::probe(&Root::default());
-    let threads = args.threads.first().copied().unwrap_or(0);
+    let threads = args.threads.first().copied();
     let policies = args.policy.iter().map(Policy::to_string).collect();
     let wanted = Wanted { program: args.program.as_deref(), threads, policies };
     let priced = runs.iter().map(|run| {
@@ -148,10 +148,10 @@ fn answers(args: &PredictArgs, sizes: &[u64], profile: &MachineProfile) -> Resul
         }
         for &write_fraction in &args.write_fraction {
             let written = (pages as f64 * write_fraction).ceil() as u64;
-            for &threads in &args.threads {
+            for &threads in if args.threads.is_empty() { &[0][..] } else { &args.threads } {
                 for page_size_bytes in page_sizes.clone() {
                     let question = Question {
-                        threads,
+                        threads: f64::from(threads),
                         page_size_bytes,
                         split_pages: None,
                         ..ApplicationProfile::of_pages(pages, written).question(base, base)
@@ -180,7 +180,7 @@ fn params(answer: &Answer, base: u64) -> Params {
     names::WRITE_FRACTION.put(&mut params, answer.write_fraction);
     names::WRITTEN_BEFORE_PAGES.put(&mut params, question.written_before);
     names::WRITER.put(&mut params, question.writer);
-    names::THREADS.put(&mut params, question.threads);
+    names::THREADS.put(&mut params, question.threads as u32);
     names::PAGE_SIZE_BYTES.put(&mut params, question.page_size_bytes);
     names::POLICY.put(&mut params, Policy::Stock);
     if question.among_work {
@@ -229,7 +229,7 @@ fn of_deferral(answers: &[Answer], base: u64) -> Option<Section> {
     let table = Rows::of("deferral", "Predicted for the patched kernel", &all)
         .figure("memory", |(of, _)| Cell::number((of.question.pages * base) as f64, "bytes"))
         .count("written pages", |(of, _)| of.question.written)
-        .count("threads", |(of, _)| of.question.threads.into())
+        .count("threads", |(of, _)| of.question.threads as u64)
         .figure("stop at fork", |(_, then)| cell(then.fork_ns))
         .figure("first write to a page table", |(_, then)| cell(then.first_write_ns))
         .figure("writes, at most", |(of, then)| cell(of.most_write_ns(then)))
@@ -254,7 +254,7 @@ fn table(answers: &[Answer], base: u64) -> Table {
     Rows::of("prediction", "Predicted", answers)
         .figure("memory", |of| bytes(of.question.pages * base))
         .count("written pages", |of| of.question.written)
-        .count("threads", |of| of.question.threads.into())
+        .count("threads", |of| of.question.threads as u64)
         .figure("page size", |of| bytes(of.question.page_size_bytes))
         .figure("stop at fork", predicted(|of| of.fork_ns))
         .figure("writes", predicted(|of| of.write_ns))

@@ -9,7 +9,7 @@ use cowlab_machine::Facts;
 use cowlab_model::advice::Surroundings;
 use cowlab_model::profile::MachineProfile;
 use cowlab_observe::tend::Tender;
-use cowlab_report::fmt::{quantity, time};
+use cowlab_report::fmt::{bytes, quantity, time};
 use cowlab_report::{Block, Document, Section};
 use cowlab_schema::Command;
 use cowlab_schema::footprint::Method;
@@ -29,7 +29,8 @@ pub struct Footprint {
 #[derive(Default)]
 pub struct Wanted<'a> {
     pub program: Option<&'a str>,
-    pub threads: u32,
+    /// `None`: as the footprint saw them.
+    pub threads: Option<u32>,
     pub policies: Vec<String>,
 }
 
@@ -57,7 +58,17 @@ impl Footprint {
         if let (false, Some(why)) = (subject.is_fork(), of_worker) {
             bail!("{}: {}", folder.display(), why.reason);
         }
-        profile.threads = wanted.threads;
+        if !subject.is_fork() {
+            bail!(
+                "{}: no fork of {} was seen, so there is none to price: `{}` waits for one, and `cowlab predict \
+                 {}` prices one of the memory that it had",
+                folder.display(),
+                subject.program,
+                Command::FootprintForks,
+                bytes(profile.pages * base).replace(' ', "")
+            );
+        }
+        profile.threads = wanted.threads.map_or(profile.threads, f64::from);
         let mut notes = vec![format!(
             "{} of {} pages that were there are written by the {} ({}, {}), by {}",
             profile.written,
@@ -104,8 +115,6 @@ fn limits(subject: &Subject, counts_mappings: bool) -> Vec<String> {
         Command::FootprintForks
     );
     [
-        (!subject.is_fork())
-            .then(|| "nothing was forked meanwhile: this is what a fork would have met".to_owned()),
         (!counts_mappings).then_some(uncounted),
         (subject.method == Method::Snapshot).then(|| {
             "a comparison of snapshots does not see pages that were written as they were: the \

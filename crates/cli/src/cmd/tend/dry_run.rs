@@ -4,6 +4,7 @@
 use anyhow::{Result, bail};
 use cowlab_machine::Root;
 use cowlab_machine::limits::Credentials;
+use cowlab_model::steady::{COLLAPSE_NS, Rhythm};
 use cowlab_observe::tend::plan::CollapsePlan;
 use cowlab_observe::tend::stop::{Stops, stops};
 use cowlab_observe::tend::{Survey, Tender};
@@ -28,6 +29,8 @@ struct Found {
     steps: CollapsePlan,
     stops: Result<Stops, String>,
     page_bytes: u64,
+    /// Of a program that forks often.
+    rhythm: Option<Rhythm>,
 }
 
 #[derive(Serialize)]
@@ -36,6 +39,10 @@ struct DryRunSummary<'a> {
     name: &'a str,
     plan: Counts,
     stops: Option<Stops>,
+    /// From one fork to the next, and how many regions can be joined meanwhile; absent where fewer than two
+    /// forks were seen in a second.
+    between_forks_s: Option<f64>,
+    most_regions_between_forks: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -102,6 +109,7 @@ pub fn run(json: bool, args: &TendArgs, plan: &TendPlan) -> Result<()> {
 fn look(tender: &mut Tender) -> Result<Found> {
     let (survey, steps) = tender.look()?;
     let of = tender.target();
+    let rhythm = tender.rhythm()?;
     let stops = match worker(of).or_else(|| shared_with_children(of)) {
         Some(why) => Err(why),
         None => stops(tender.profile(), &survey, &steps),
@@ -114,6 +122,7 @@ fn look(tender: &mut Tender) -> Result<Found> {
         steps,
         stops,
         page_bytes: tender.page_bytes(),
+        rhythm,
     })
 }
 
@@ -133,6 +142,8 @@ impl Found {
                 filled_pages: steps.steps.iter().map(|step| step.absent_pages).sum(),
             },
             stops: self.stops.as_ref().ok().copied(),
+            between_forks_s: self.rhythm.map(|of| of.between_s),
+            most_regions_between_forks: self.rhythm.map(|of| of.most_regions(COLLAPSE_NS)),
         }
     }
 
@@ -173,9 +184,27 @@ impl Found {
         )
     }
 
+    /// Why a fork may come before the writes after the last one are undone.
+    fn falls_behind(&self) -> Option<String> {
+        let rhythm = self.rhythm?;
+        let regions = self.steps.huge_regions + self.steps.steps.len() as u64;
+        rhythm.cannot_keep_up(regions, COLLAPSE_NS)?;
+        Some(format!(
+            "It forks every {}, and tend can join at most {} of its {regions} regions meanwhile: where the \
+             writes after a fork reach more, the stop stays as it is. {} says how many they reach.",
+            time(rhythm.between_s * 1e9),
+            rhythm.most_regions(COLLAPSE_NS),
+            Command::Explain.of(&self.word)
+        ))
+    }
+
     /// What tending would save, and how to have it.
     fn sentence(&self) -> String {
         let regions = self.steps.steps.len();
+        let falls_behind = self.falls_behind().filter(|_| self.stops.is_ok() && regions > 0);
+        if let Some(why) = falls_behind {
+            return why;
+        }
         match &self.stops {
             Err(why) => format!("What would be saved cannot be said: {why}."),
             Ok(_) if regions == 0 => "There is nothing to collapse.".to_owned(),

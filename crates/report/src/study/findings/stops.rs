@@ -21,7 +21,7 @@ pub(super) fn blocks(study: &Study) -> Vec<Block> {
 fn ask(study: &Study, written_before: u64, threads: u32, page: u64) -> Option<Prediction> {
     let base = study.profile.page_size_bytes;
     let question = |writer| Question {
-        threads,
+        threads: f64::from(threads),
         page_size_bytes: page,
         ..question(study, LARGE_BYTES / base, written_before / base, writer)
     };
