@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(told.stop_ns(), Some(Amount::exactly(2e7, Source::Asked)));
         assert!(told.verdict.expected_bytes.is_some());
         let forks = super::super::Forks {
-            duration_s: 10.0,
+            duration_s: 60.0,
             forks: 2,
             ended: 2,
             stop_ns: Some(3e7),
