@@ -109,7 +109,21 @@ fi
 if begin spawns; then
 	asks 'Fork or vfork?' 'posix_spawn only' 'situations started [0-9]+ programs by vfork or posix_spawn' \
 		'forked none: nothing of it was copied' '!next fork of situations stops' '!cowlab tend' \
-		"ru_maxrss of programs that situations starts says at least 1[0-9]{2} MiB"
+		'do now nothing'
+	asks 'Why is ru_maxrss of a small command 130 MiB?' "its parent's peak, 129 MiB" \
+		"ru_maxrss of programs that situations starts says at least 1[0-9]{2} MiB" "it is the parent's memory"
+	end
+fi
+if begin huge; then
+	asks 'Are huge pages good or bad here?' 'a write copies 4 KiB and splits a huge page, which fork pays from then on' \
+		'256 MiB of situations may be huge pages, and [0-9.]+ [KM]?i?B are' 'copies 5[0-9]{2} KiB' \
+		'do now cowlab tend .* makes them whole again' '!transparent huge pages \('
+	end
+fi
+if begin reuse; then
+	asks 'Does it copy 64 MiB after the child has ended?' 'no: its pages are its own again' \
+		'Each fork stops situations for [0-9.]+ ms, as measured, and copies [0-9]{2}\.[0-9] KiB' \
+		'After each fork 1[0-6],[0-9]{3} pages were written whose child had gone: a fault each, and no copy'
 	end
 fi
 if begin mixed; then
@@ -195,6 +209,58 @@ if mkdir "$cpu" 2>/dev/null && [[ -e $cpu/cpu.cfs_quota_us ]]; then
 	end
 	rmdir "$cpu"
 fi
+# Workers in a control group of 32 MiB, whose parent has 64 MiB to copy and no limit.
+memory=$(awk '$3 == "cgroup" && $4 ~ /(^|,)memory(,|$)/ { print $2; exit }' /proc/mounts)/cowlab-cases$$
+if mkdir "$memory" 2>/dev/null && [[ -e $memory/memory.limit_in_bytes ]]; then
+	trap '[[ -z $pid ]] || kill -9 $pid 2>/dev/null || true; sleep 0.2; rmdir "$memory" 2>/dev/null || true' EXIT
+	begin workers
+	echo 32M >"$memory/memory.limit_in_bytes"
+	for child in $(cat /proc/$pid/task/$pid/children); do echo "$child" >"$memory/cgroup.procs"; done
+	asks 'Do the workers have room for their copies?' 'their group has 32 MiB, and each may copy 64' \
+		"Its workers are in another control group, $memory/memory.limit_in_bytes of which is 32.0 MiB" \
+		'what a worker copies counts there, at most 6[0-9.]+ MiB each' 'do now raise'
+	# By that group: the workers stand for their parent.
+	passes explain "$memory" --quick
+	says out "^situations \\($pid\\), explained"
+	end
+	sleep 0.2
+	rmdir "$memory"
+fi
+# RLIMIT_NPROC of a user, which root has not.
+if command -v setpriv >/dev/null; then
+	chmod 755 . situations
+	rm -f ready
+	chmod 777 .
+	(ulimit -u 3; exec setpriv --reuid 64999 --clear-groups ./situations workers) &
+	pid=$!
+	wait_for 20 test -e ready
+	asks 'Which limit says EAGAIN?' 'RLIMIT_NPROC of its user, 3' 'will fail: fork fails with EAGAIN' \
+		'RLIMIT_NPROC of uid 64999: 3 of 3 tasks' 'do now .*raise RLIMIT_NPROC'
+	end
+fi
+# What the stop is made of; and every command on the page runs, where two processes have the same name.
+begin forks
+other=$pid
+begin forks
+trap 'kill -9 $pid $other 2>/dev/null || true' EXIT
+asks 'What is the stop made of?' '65,536 entries; 128 huge pages' '65,[0-9]{3} page-table entries, [0-9]+(\.[0-9]+)? ns each' \
+	'huge pages would leave 1[23][0-9]' "$pid"
+cp joined screen
+passes explain "$pid" --duration-s 1 --tables
+cat out screen | tr -s '\n ' ' ' >joined
+! grep -qE 'cowlab [a-z]+ situations' joined || fail "expected no command by a name that two have, saw: $(<joined)"
+grep -oE "cowlab [a-z]+ $pid( --[a-z-]+( [0-9]+)?)*" joined | sort -u >commands
+[[ $(wc -l <commands) -ge 3 ]] || fail "expected some commands on the page, saw: $(<commands)"
+while read -r _ verb rest; do
+	read -ra words <<<"$rest"
+	status=0
+	timeout --signal INT 5 "$COWLAB" "$verb" "${words[@]}" >out 2>err </dev/null || status=$?
+	[[ $status == 0 || $status == 124 || $status == 130 ]] ||
+		wrong "cowlab $verb $rest: expected that it runs, saw: $(seen)"
+done <commands
+kill -9 "$other"
+end
+
 # Two private huge pages of a pool of two: the child's first write is its end.
 if [[ $(</proc/sys/vm/nr_hugepages) == 0 ]] && echo 2 >/proc/sys/vm/nr_hugepages; then
 	trap '[[ -z $pid ]] || kill -9 $pid 2>/dev/null || true; echo 0 >/proc/sys/vm/nr_hugepages' EXIT

@@ -225,6 +225,20 @@ static void pool(void)
 	pause();
 }
 
+/* Two workers that share 64 MiB and wait. */
+static void workers(void)
+{
+	take(64 * MIB);
+	for (int i = 0; i < 2; i++) {
+		if (!fork()) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			pause();
+		}
+	}
+	ready();
+	pause();
+}
+
 /* The first thread forks while another holds a lock: two children wait for it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -364,6 +378,41 @@ static void forks(void)
 	fork_on(nothing, 100);
 }
 
+/* 256 MiB of huge pages: the parent writes one byte to each beside a child. */
+static void huge(void)
+{
+	memory = map(258 * MIB, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	memory += -(unsigned long)memory & (2 * MIB - 1);
+	if (madvise(memory, 256 * MIB, MADV_HUGEPAGE))
+		exit(77);
+	memset(memory, 1, 256 * MIB);
+	for (ready();; pause_ms(300)) {
+		pid_t pid = fork();
+
+		if (!pid) {
+			pause_ms(300);
+			_exit(0);
+		}
+		for (size_t at = 0; at < 256 * MIB; at += 2 * MIB)
+			((volatile char *)memory)[at] = 2;
+		waitpid(pid, NULL, 0);
+	}
+}
+
+/* The child has ended when the parent writes 64 MiB: faults, and no copies. */
+static void reuse(void)
+{
+	take(64 * MIB);
+	for (ready();; pause_ms(200)) {
+		pid_t pid = fork();
+
+		if (!pid)
+			_exit(0);
+		waitpid(pid, NULL, 0);
+		memset(memory, 3, 64 * MIB);
+	}
+}
+
 /* A program that writes 40 KiB after each fork of a child that executes another. */
 static void executes(void)
 {
@@ -391,6 +440,9 @@ int main(int count, char **words)
 		const char *name;
 		void (*play)(void);
 	} all[] = {
+		{ "workers", workers },
+		{ "huge", huge },
+		{ "reuse", reuse },
 		{ "pieces", pieces },
 		{ "left_out", left_out },
 		{ "pinned", pinned },

@@ -58,6 +58,20 @@ pub struct Blamed {
     cost: Option<f64>,
 }
 
+/// Debian's packages whose symbols fit what is installed: libpython3.11-dbg, say, has those of another build.
+fn debug_package(file: &str) -> String {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    let version = name.strip_prefix("libpython").or_else(|| name.strip_prefix("python"));
+    let version = version.map(|rest| rest.split(".so").next().unwrap_or(rest));
+    match version {
+        Some(version) if version.starts_with(|c: char| c.is_ascii_digit()) => {
+            format!("python{version}-dbg")
+        }
+        _ if name.starts_with("libc.so") || name.starts_with("ld-linux") => "libc6-dbg".to_owned(),
+        _ => "NAME-dbg or NAME-dbgsym".to_owned(),
+    }
+}
+
 impl Blamed {
     /// Of a run and the stacks that are kept beside it.
     pub fn of(run: &Run, stacks: &CopyStacks) -> Blamed {
@@ -104,8 +118,8 @@ impl Blamed {
     pub fn notes(&self) -> Vec<String> {
         let note = |file: &String| {
             format!(
-                "{file} has no symbols: install its debug package (NAME-dbg or NAME-dbgsym) to see the names \
-                 of its functions"
+                "{file} has no symbols: install its debug package ({}) to see the names of its functions",
+                debug_package(file)
             )
         };
         self.blame.unnamed.iter().map(note).collect()

@@ -65,6 +65,8 @@ const MIB: u64 = 1 << 20;
 const CROWDED: f64 = 0.9;
 /// Waiting for a CPU may take less.
 const LONG_EXEC_NS: f64 = 50e6;
+/// Fewer faults without a copy are not worth a sentence.
+const MANY_REUSED: f64 = 2000.0;
 /// close(2).
 const CLOSE: u32 = if cfg!(target_arch = "x86_64") { 3 } else { 57 };
 /// A child that calls it so often closes what is not open.
@@ -87,7 +89,9 @@ pub fn findings(of: &Known<'_>) -> Vec<Finding> {
         quota(of),
         odd_stop(of),
         doubled(of),
+        split(of),
         group_of_workers(of),
+        reused(of),
         room_for_workers(of),
         short_lives(of),
         peak_of_children(of),
@@ -421,6 +425,31 @@ fn odd_stop(of: &Known<'_>) -> Option<Finding> {
     })
 }
 
+/// Huge pages that it asked for and has no more.
+fn split(of: &Known<'_>) -> Option<Finding> {
+    let (process, thp) = (&of.facts.process, of.machine.thp.as_ref()?);
+    let always = thp.enabled.as_deref() == Some("always") && process.thp_enabled != Some(false);
+    let allowed = if always { process.anonymous_bytes } else { process.advised_bytes };
+    let huge = process.huge_bytes.filter(|huge| allowed >= 32 * MIB && huge * 2 < allowed)?;
+    let found = finding("split", Weight::Costs, [
+        format!(
+            "{} of {} may be huge pages, and {} are",
+            bytes(allowed),
+            of.name(),
+            bytes(huge)
+        ),
+        "a write after a fork splits a huge page: it copies 4 KiB, and from then on each fork copies 512 entries \
+         for that page again"
+            .into(),
+        format!(
+            "{} makes them whole again; the setting has done what it can",
+            cowlab_schema::Command::Tend.of(&of.facts.word)
+        ),
+    ]);
+    of.forks().filter(|forks| forks.forks > 0)?;
+    Some(Finding { rules_out_huge_pages: true, ..found })
+}
+
 fn doubled(of: &Known<'_>) -> Option<Finding> {
     let process = &of.facts.process;
     let private = process.private_of_memory_files_bytes;
@@ -465,6 +494,21 @@ fn group_of_workers(of: &Known<'_>) -> Option<Finding> {
             ],
         )
     })
+}
+
+fn reused(of: &Known<'_>) -> Option<Finding> {
+    let observed = of.facts.observed.as_ref().ok()?;
+    let pages = observed.reused_per_fork().filter(|pages| *pages >= MANY_REUSED)?;
+    Some(finding("reused", Weight::Explains, [
+        format!(
+            "After each fork {} pages were written whose child had gone: a fault each, and no copy",
+            count(pages as u64)
+        ),
+        "a fork write-protects all pages, and the first write to each takes a fault to find out that nobody \
+         shares it; with huge pages it is one for 512"
+            .into(),
+        String::new(),
+    ]))
 }
 
 fn room_for_workers(of: &Known<'_>) -> Option<Finding> {
@@ -518,7 +562,7 @@ fn short_lives(of: &Known<'_>) -> Option<Finding> {
                  it ends each worker at its birth",
                 bytes(resident)
             ),
-            format!("set such a limit to {} and what a worker may grow by", bytes(resident)),
+String::new(),
         ])
     })
 }

@@ -11,7 +11,7 @@ use cowlab_model::stats::median;
 use cowlab_observe::blame::{Collector, LOOK, Share};
 use cowlab_observe::bpf::{BpfError, Event, Happening, Killed, Lost, Observer, ObserverSettings};
 use cowlab_report::blame::Blamed;
-use cowlab_schema::blame::{self as names, COPIED_PAGES, PROGRAM};
+use cowlab_schema::blame::{self as names, COPIED_PAGES, PROGRAM, REUSE_FAULTS};
 use cowlab_store::{Run, RunInfo};
 use serde::Serialize;
 
@@ -78,6 +78,16 @@ impl Observed {
     pub fn pages_per_fork(&self, name: &str) -> Option<f64> {
         let forks = self.forks().filter(|forks| forks.forks > 0)?;
         Some(self.copies.as_ref().ok()?.pages(name, forks.executed > 0) / forks.forks as f64)
+    }
+}
+
+impl Observed {
+    /// Pages that were written after a fork when nobody shared them any more.
+    pub fn reused_per_fork(&self) -> Option<f64> {
+        let forks = self.forks().filter(|forks| forks.forks > 0)?;
+        let samples = &self.copies.as_ref().ok()?.run.samples;
+        let reused = samples.iter().filter(|row| row.metric == REUSE_FAULTS.name);
+        Some(reused.map(|row| row.value).sum::<f64>() / forks.forks as f64)
     }
 }
 

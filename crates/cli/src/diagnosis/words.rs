@@ -351,7 +351,7 @@ pub fn copies(copied: &Amount, verdict: &Verdict) -> String {
         }
         _ => format!("not known; {value}, a tenth, is assumed for prices"),
     };
-    format!("{known}; at most {most}, if every page is written while the child lives")
+    format!("{known}; at most {most}")
 }
 
 /// The best remedy and its command, if it shortens the stop by a tenth: what `stop` takes.

@@ -47,6 +47,8 @@ pub struct ProcessFacts {
     pub swapped_bytes: Option<u64>,
     /// The part of `anonymous_bytes` in PMD-mapped huge pages.
     pub huge_bytes: Option<u64>,
+    /// The part of `anonymous_bytes` that asked for huge pages (MADV_HUGEPAGE).
+    pub advised_bytes: u64,
     pub private_dirty_bytes: Option<u64>,
     pub private_clean_bytes: Option<u64>,
     /// Private hugetlb pages in mappings that a child gets.
@@ -212,6 +214,7 @@ impl ProcessFacts {
             let anonymous = smaps.anonymous_bytes.unwrap_or(0);
             let swapped = smaps.swapped_bytes.unwrap_or(0);
             self.anonymous_bytes += anonymous;
+            self.advised_bytes += if smaps.has(b"hg") { anonymous } else { 0 };
             add(&mut self.swapped_bytes, smaps.swapped_bytes);
             add(&mut self.huge_bytes, smaps.huge_bytes);
             add(&mut self.hugetlb_bytes, smaps.hugetlb_bytes);

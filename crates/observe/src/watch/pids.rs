@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which processes are wanted: a pid, a name, a control group, all.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -163,8 +164,19 @@ impl Wanted {
         let among = |pid: i32| found.iter().any(|(other, _)| i64::from(*other) == i64::from(pid));
         let first: Vec<u32> =
             found.iter().filter(|(_, stat)| !among(stat.parent)).map(|(pid, _)| *pid).collect();
+        // Workers alone, as in a control group of their own, stand for the parent that forked them.
+        let parents: BTreeSet<i32> = found
+            .iter()
+            .filter(|(_, stat)| !among(stat.parent))
+            .map(|(_, stat)| stat.parent)
+            .collect();
+        let forked_by = |pid: &u32| Target::open(pid.cast_signed()).ok()?.forked_by();
         match first[..] {
             [pid] => Ok(pid.cast_signed()),
+            [one, ..] if parents.len() == 1 && matches!(self, Wanted::Cgroup(_)) => {
+                let parent = forked_by(&one).map(|parent| parent.pid());
+                parent.ok_or(WantedError::Several(first))
+            }
             _ => Err(WantedError::Several(first)),
         }
     }

@@ -3,10 +3,10 @@
 
 use anyhow::Result;
 use cowlab_machine::Facts;
-use cowlab_machine::verdict::Level;
+use cowlab_machine::verdict::{Finding, Level};
 use cowlab_model::advice::Choice;
 use cowlab_model::application::Children;
-use cowlab_report::fmt::{bytes, capital, percent, several, time};
+use cowlab_report::fmt::{bytes, capital, count, percent, several, time};
 use cowlab_report::{Block, Cell, Document, Rows, Section};
 use cowlab_schema::Command;
 
@@ -14,7 +14,9 @@ use super::Explained;
 use crate::args::ExplainArgs;
 use crate::cmd::doctor::machine_title;
 use crate::cmd::sharing;
-use crate::diagnosis::{Copies, Costs, Finding, Forks, Source, Weight, choices, trigger, words};
+use crate::diagnosis::{
+    Copies, Costs, Finding as Found, Forks, Source, Weight, choices, trigger, words,
+};
 
 /// Places in the code that are named.
 const PLACES: usize = 3;
@@ -47,7 +49,7 @@ pub fn document(
         sections.push(("findings", "What stands out", texts(others)));
     }
     if !subject.is_quick && is_whole {
-        sections.push(("forks", "How it forks", texts(how_it_forks(subject))));
+        sections.push(("forks", "How it forks", texts(how_it_forks(subject, true))));
     }
     if !subject.is_quick && has_copies {
         sections.push(("copies", "What it copies", copies(subject, is_page, is_whole)?));
@@ -86,7 +88,7 @@ fn answer(subject: &Explained) -> String {
     }
 }
 
-fn sentence(found: &Finding) -> String {
+fn sentence(found: &Found) -> String {
     let text = format!("{}. {}.", found.seen, capital(&found.cause));
     match (found.what_to_do.as_str(), found.weight) {
         ("", _) => text,
@@ -175,14 +177,19 @@ fn rows(
     let scaled = if is_scaled { "; scaled to the stop that is known" } else { "" };
     row("prices", format!("{by}{scaled}"));
     if subject.has_ended() {
-        row("forks", how_it_forks(subject).join(" "));
+        row("forks", how_it_forks(subject, subject.lives_on()).join(" "));
         return Ok(rows);
     }
     row("refused?", refused(machine, subject));
     // Of workers that live on the stop matters little.
     if !subject.lives_on() && !subject.only_spawns() {
         match (&diagnosis.costs, diagnosis.stop_ns()) {
-            (_, Some(stop)) => row("stop", words::stop(&stop)),
+            (_, Some(stop)) => {
+                row("stop", words::stop(&stop));
+                if let Some(parts) = made_of(subject, stop.value) {
+                    row("", parts);
+                }
+            }
             (Err(why), _) => row("stop", format!("not known: {why}")),
             _ => {}
         }
@@ -207,13 +214,33 @@ fn rows(
             },
         );
     } else {
-        row("forks", how_it_forks(subject).join(" "));
+        row("forks", how_it_forks(subject, subject.lives_on()).join(" "));
         if !has_copies && !subject.only_spawns() {
             row("code", code(subject)?);
         }
     }
     row("do now", to_do(subject));
     Ok(rows)
+}
+
+/// What a longer stop is made of, where its page tables make it.
+fn made_of(subject: &Explained, stop_ns: f64) -> Option<String> {
+    let diagnosis = &subject.diagnosis;
+    let of = diagnosis.verdict.findings.iter().find_map(|one| match one {
+        Finding::Entries { entries, huge_bytes, huge_page_bytes, base_bytes, .. } => {
+            Some((*entries, (huge_bytes + base_bytes).div_ceil(*huge_page_bytes)))
+        }
+        _ => None,
+    });
+    let (entries, huge) = of.filter(|(entries, _)| *entries > 0)?;
+    (!diagnosis.is_short() && !diagnosis.is_ruled_out()).then(|| {
+        format!(
+            "{} page-table entries, {} each with all that is beside them; huge pages would leave {}",
+            count(entries),
+            time(stop_ns / entries as f64),
+            count(huge)
+        )
+    })
 }
 
 /// Redis and Valkey warn of this setting in their log when they start.
@@ -294,9 +321,13 @@ fn texts(all: Vec<String>) -> Vec<Block> {
     all.into_iter().map(Block::Text).collect()
 }
 
-fn how_it_forks(subject: &Explained) -> Vec<String> {
+/// With the stops, where no row has them.
+fn how_it_forks(subject: &Explained, has_stops: bool) -> Vec<String> {
     let (name, pid) = (&subject.facts.name, subject.facts.pid);
-    let workers = subject.sharing.as_ref().map_or(0, |figures| figures.forked().count());
+    // One that is about to execute another program is none.
+    let executes = subject.forks().is_some_and(Forks::execute);
+    let sharing = subject.sharing.as_ref().filter(|_| !executes);
+    let workers = sharing.map_or(0, |figures| figures.forked().count());
     let mut all = vec![match (workers, subject.facts.children) {
         (1, _) => format!("{name} has 1 worker, which it forked and which shares its memory."),
         (2.., _) => {
@@ -318,7 +349,7 @@ fn how_it_forks(subject: &Explained) -> Vec<String> {
         (_, None) => format!("cowlab may not see whether {name} has children."),
     }];
     all.push(match subject.facts.observed.as_ref().map(|observed| &observed.forks) {
-        Ok(Ok(seen)) => frequency(seen, pid, subject.has_ended()),
+        Ok(Ok(seen)) => frequency(seen, pid, subject.has_ended(), has_stops),
         Ok(Err(why)) => format!("How often it forks was not seen: {why}."),
         Err(why) => format!(
             "How often it forks was not seen ({why}). As root: `{}`.",
@@ -328,7 +359,7 @@ fn how_it_forks(subject: &Explained) -> Vec<String> {
     all
 }
 
-fn frequency(seen: &Forks, pid: i32, has_ended: bool) -> String {
+fn frequency(seen: &Forks, pid: i32, has_ended: bool, has_stops: bool) -> String {
     let during = format!("In the {:.0} s that it was watched", seen.duration_s);
     let spawns = match seen.spawns {
         0 => String::new(),
@@ -348,14 +379,15 @@ fn frequency(seen: &Forks, pid: i32, has_ended: bool) -> String {
         count => format!(" {count} of the children executed another program."),
     };
     let stops = match seen.forks {
-        1 => format!("which stopped it for {}", time(stop_ns)),
+        _ if !has_stops => String::new(),
+        1 => format!(", which stopped it for {}", time(stop_ns)),
         _ => format!(
-            "and each fork stopped it for {} (median; the longest: {})",
+            ", and each fork stopped it for {} (median; the longest: {})",
             time(stop_ns),
             time(longest)
         ),
     };
-    format!("{during}, {}, {stops}.{executed}{spawns}", times(seen.forks))
+    format!("{during}, {}{stops}.{executed}{spawns}", times(seen.forks))
 }
 
 fn times(count: usize) -> String {
@@ -503,16 +535,13 @@ fn help(subject: &Explained, tables: bool) -> Vec<Block> {
                 .to_owned(),
         ]),
         Ok(costs) if tables => choices::all(costs),
-        Ok(costs) if subject.lives_on() => texts(for_workers(subject, costs)),
+        Ok(costs) if subject.lives_on() && subject.told().is_none() => {
+            texts(for_workers(subject, costs))
+        }
         // What is recommended then is no choice of the table.
         Ok(_) if subject.told().is_some() || subject.diagnosis.remedy().is_none() => {
             let tables = Command::ExplainTables.of(subject.facts.pid);
-            texts(vec![match subject.diagnosis.is_ruled_out() {
-                true => format!(
-                    "Cheaper page tables would change little here. `{tables}`: each choice."
-                ),
-                false => format!("`{tables}`: what each choice would change."),
-            }])
+            texts(vec![format!("`{tables}`: what each choice would change.")])
         }
         Ok(costs) => choices::first(costs, &subject.facts.pid.to_string(), false),
         Err(why) => vec![Block::Text(format!("Not known: {why}."))],
