@@ -14,6 +14,12 @@ pub const CHUNK_BYTES: usize = size_of::<casper_chunk>();
 /// Bytes of the word before each event.
 pub const WORD_BYTES: usize = 8;
 
+impl Default for casper_chunk {
+    fn default() -> casper_chunk {
+        zerocopy::FromZeros::new_zeroed()
+    }
+}
+
 /// `bytes` with the padding that follows it in rings, metadata and chunks.
 pub const fn padded(bytes: usize) -> usize {
     bytes.next_multiple_of(8)

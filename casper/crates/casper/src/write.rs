@@ -47,28 +47,8 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// Whose records a data chunk holds, and what came before them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct DataChunk {
-    /// The stream.
-    pub stream: u32,
-    /// The process to which the first record belongs.
-    pub process: u32,
-    /// Its pid.
-    pub pid: u32,
-    /// The thread.
-    pub tid: u32,
-    /// Signal handlers deep.
-    pub level: u32,
-    /// Events in the payload, without notes: [`crate::walk::PayloadSummary::events`].
-    pub events: u32,
-    /// Events of the stream before, stored or overwritten.
-    pub first_event: u64,
-    /// Time to which the records add theirs.
-    pub base_ticks: u64,
-    /// Events that the stream dropped before.
-    pub dropped: u64,
-}
+/// Whose records a data chunk holds, and what came before them; the writer fills in the rest.
+pub use crate::record::casper_chunk as DataChunk;
 
 /// A trace that is being written.
 #[derive(Debug)]
@@ -157,18 +137,7 @@ impl TraceWriter {
 
     /// Write the records of one sub-buffer, or of a part of it.
     pub fn data(&mut self, of: &DataChunk, payload: &[u8]) -> Result<(), WriteError> {
-        let mut chunk = casper_chunk::new_zeroed();
-        chunk.kind = CASPER_CHUNK_DATA;
-        chunk.stream = of.stream;
-        chunk.process = of.process;
-        chunk.pid = of.pid;
-        chunk.tid = of.tid;
-        chunk.level = of.level;
-        chunk.events = of.events;
-        chunk.first_event = of.first_event;
-        chunk.base_ticks = of.base_ticks;
-        chunk.dropped = of.dropped;
-        self.chunk(chunk, payload)
+        self.chunk(casper_chunk { kind: CASPER_CHUNK_DATA, ..*of }, payload)
     }
 
     /// Write metadata: whole entries, in as many chunks as they need.
@@ -177,8 +146,7 @@ impl TraceWriter {
             let cut = crate::meta::entries_within(entries, CASPER_CHUNK_MAX as usize);
             // What is no list of entries is kept in pieces: the reader says what is wrong with it.
             let cut = if cut == 0 { entries.len().min(CASPER_CHUNK_MAX as usize) } else { cut };
-            let mut chunk = casper_chunk::new_zeroed();
-            chunk.kind = CASPER_CHUNK_META;
+            let chunk = casper_chunk { kind: CASPER_CHUNK_META, ..casper_chunk::default() };
             self.chunk(chunk, &entries[..cut])?;
             entries = &entries[cut..];
         }
@@ -193,8 +161,7 @@ impl TraceWriter {
         // At least one, so that a trace without streams ends in order as well.
         for part in 0..totals.len().div_ceil(each).max(1) {
             let some = &totals[part * each..totals.len().min((part + 1) * each)];
-            let mut chunk = casper_chunk::new_zeroed();
-            chunk.kind = CASPER_CHUNK_END;
+            let chunk = casper_chunk { kind: CASPER_CHUNK_END, ..casper_chunk::default() };
             result = result.and_then(|()| self.chunk(chunk, some.as_bytes()));
         }
         self.header.finished = 1;

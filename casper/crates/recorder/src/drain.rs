@@ -390,6 +390,7 @@ impl Stream {
             first_event: self.first_event,
             base_ticks: self.base_ticks,
             dropped: self.total.dropped,
+            ..DataChunk::default()
         };
         self.first_event += u64::from(found.events);
         if let Some((process, pid, _)) = found.switched {
@@ -428,6 +429,7 @@ pub fn counters(session: &Session) -> Counters {
 
 /// What a session counts as a whole.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "program", derive(serde::Serialize))]
 pub struct Counters {
     /// Events dropped since no buffer was free.
     pub no_buffer_events: u64,
@@ -435,6 +437,7 @@ pub struct Counters {
     pub lost_meta: u64,
     pub processes: u32,
     /// A program found that the recorder had ended, and gave the memory back.
+    #[cfg_attr(feature = "program", serde(skip))]
     pub abandoned: bool,
 }
 

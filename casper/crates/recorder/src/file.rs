@@ -14,7 +14,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::drain::{Counters, Drain, Sink};
 use crate::owner::Owner;
-use crate::session::{Session, WhenFull};
+use crate::session::Session;
 
 /// A trace that is being recorded.
 pub struct TraceFile {
@@ -27,16 +27,19 @@ pub struct TraceFile {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "program", derive(serde::Serialize))]
 pub struct Account {
     pub stored_events: u64,
     pub dropped_events: u64,
     /// Buffers were full and their oldest made room.
     pub overwritten_events: u64,
     pub disk_lost_events: u64,
+    #[cfg_attr(feature = "program", serde(flatten))]
     pub counters: Counters,
     /// Streams: what each thread recorded from its first event to its end.
     pub streams: u32,
     /// Which rule of the session's memory a program broke, if one did: it was closed then.
+    #[cfg_attr(feature = "program", serde(skip_serializing_if = "Option::is_none"))]
     pub breach: Option<String>,
     pub bytes: u64,
 }
@@ -45,11 +48,7 @@ impl TraceFile {
     /// Create the file; its header describes the session.
     pub fn create(path: &Path, session: &Session, command: &str) -> Result<TraceFile, WriteError> {
         let mut header = new_header();
-        header.mode = match session.options.when_full {
-            WhenFull::Drop => cowlab_casper::record::CASPER_MODE_DROP,
-            WhenFull::Overwrite => cowlab_casper::record::CASPER_MODE_OVERWRITE,
-            WhenFull::Wait => cowlab_casper::record::CASPER_MODE_WAIT,
-        };
+        header.mode = session.options.when_full.code();
         header.clock = session.clock.code();
         header.buffer_bytes = session.options.buffer_bytes as u32;
         header.subbuf_bytes = session.subbuf_bytes as u32;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use cowlab_casper::record::{
     CASPER_BUFFER_HEADER_BYTES, CASPER_CHUNK_MAX, CASPER_ENTER, CASPER_ENTER_ADDRESS, CASPER_EXIT,
     CASPER_EXIT_ADDRESS, CASPER_MODE_DROP, CASPER_MODE_OVERWRITE, CASPER_MODE_WAIT, CASPER_OVER,
@@ -33,14 +33,27 @@ use crate::device;
 use crate::keeper::Keeper;
 use crate::target::Target;
 
+/// What a thread's full buffer does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "program", derive(clap::ValueEnum))]
 pub enum WhenFull {
-    /// Drop what comes, and count it.
+    /// Drop what comes, and count it
     Drop,
-    /// Overwrite the oldest: a flight recorder.
+    /// Overwrite the oldest: a flight recorder
     Overwrite,
-    /// Have the program wait until there is room.
+    /// Let the program wait until there is room
     Wait,
+}
+
+impl WhenFull {
+    /// `enum casper_mode`.
+    pub(crate) fn code(self) -> u32 {
+        match self {
+            WhenFull::Drop => CASPER_MODE_DROP,
+            WhenFull::Overwrite => CASPER_MODE_OVERWRITE,
+            WhenFull::Wait => CASPER_MODE_WAIT,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -208,14 +221,7 @@ impl Session {
         }
         u32(at!(version), CASPER_VERSION);
         u32(at!(on), CASPER_PAUSED);
-        u32(
-            at!(mode),
-            match self.options.when_full {
-                WhenFull::Drop => CASPER_MODE_DROP,
-                WhenFull::Overwrite => CASPER_MODE_OVERWRITE,
-                WhenFull::Wait => CASPER_MODE_WAIT,
-            },
-        );
+        u32(at!(mode), self.options.when_full.code());
         u32(at!(clock), self.clock.code());
         u32(at!(buffer_count), self.options.buffers);
         u32(at!(buffer_bytes), self.options.buffer_bytes as u32);
@@ -427,16 +433,11 @@ fn own_memory(options: &Options) -> Result<(File, Layout)> {
 
 /// The kernel's memory, which its device shows.
 fn kernel_memory(options: &Options, clock: Clock, subbuf_bytes: u64) -> Result<(File, Layout)> {
-    let mode = match options.when_full {
-        WhenFull::Drop => CASPER_MODE_DROP,
-        WhenFull::Overwrite => CASPER_MODE_OVERWRITE,
-        // Who asks for it is refused at the flag; the kernel refuses it too.
-        WhenFull::Wait => bail!("a kernel cannot wait for its reader"),
-    };
+    ensure!(options.when_full != WhenFull::Wait, "a kernel cannot wait for its reader");
     let file = device::open(Path::new(device::PATH))?;
     let mut setup = casper_setup::new_zeroed();
     setup.version = CASPER_VERSION;
-    setup.mode = mode;
+    setup.mode = options.when_full.code();
     setup.clock = clock.code();
     setup.buffer_count = options.buffers;
     setup.buffer_bytes = options.buffer_bytes as u32;

@@ -4,7 +4,8 @@
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
+use cowlab_recorder::WhenFull;
 use cowlab_schema::units::parse_bytes;
 
 use super::tables::Order;
@@ -42,16 +43,6 @@ pub enum Verb {
         /// The shell
         shell: clap_complete::Shell,
     },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum WhenFull {
-    /// Drop what comes, and count it
-    Drop,
-    /// Overwrite the oldest: a flight recorder
-    Overwrite,
-    /// Let the program wait until there is room
-    Wait,
 }
 
 #[derive(Debug, Args)]

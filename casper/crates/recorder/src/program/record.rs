@@ -21,23 +21,13 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
-use super::args::{self, RecordArgs, globs};
+use super::args::{RecordArgs, globs};
 
 #[derive(Serialize)]
-struct RecordSummary {
-    file: PathBuf,
-    stored_events: u64,
-    dropped_events: u64,
-    overwritten_events: u64,
-    no_buffer_events: u64,
-    disk_lost_events: u64,
-    lost_meta: u64,
-    processes: u32,
-    streams: u32,
-    bytes: u64,
-    /// Which rule of the recording's memory a program broke.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    breach: Option<String>,
+struct RecordSummary<'a> {
+    file: &'a Path,
+    #[serde(flatten)]
+    account: &'a Account,
     /// As wait(2) gives it.
     #[serde(skip_serializing_if = "Option::is_none")]
     exit_status: Option<i32>,
@@ -48,7 +38,7 @@ pub fn run(json: bool, args: &RecordArgs) -> Result<()> {
         bail!("{} exists: give another --output, or --force to replace it", args.output.display());
     }
     let signals = Signals(SignalsInfo::new([SIGINT, SIGTERM])?);
-    if args.kernel && args.when_full == args::WhenFull::Wait {
+    if args.kernel && args.when_full == WhenFull::Wait {
         bail!(WrongUsage("--when-full wait: a kernel cannot wait for its reader".to_owned()));
     }
     let clock = Clock::choose();
@@ -64,7 +54,7 @@ pub fn run(json: bool, args: &RecordArgs) -> Result<()> {
         bail!(WrongUsage(why.to_owned()));
     }
     let options = Options {
-        when_full: when_full(args.when_full),
+        when_full: args.when_full,
         buffer_bytes: args.buffer_bytes,
         buffers: args.buffers,
         only: args.only.clone(),
@@ -121,14 +111,6 @@ pub fn run(json: bool, args: &RecordArgs) -> Result<()> {
     match ended? {
         Some(status) if status != 0 => Err(EndedWith::of_wait_status(status).into()),
         _ => Ok(()),
-    }
-}
-
-fn when_full(arg: args::WhenFull) -> WhenFull {
-    match arg {
-        args::WhenFull::Drop => WhenFull::Drop,
-        args::WhenFull::Overwrite => WhenFull::Overwrite,
-        args::WhenFull::Wait => WhenFull::Wait,
     }
 }
 
@@ -314,21 +296,7 @@ fn library(given: Option<&Path>) -> Result<PathBuf> {
 
 fn tell(json: bool, args: &RecordArgs, account: &Account, status: Option<i32>) -> Result<()> {
     if json {
-        let counters = account.counters;
-        let summary = RecordSummary {
-            file: args.output.clone(),
-            stored_events: account.stored_events,
-            dropped_events: account.dropped_events,
-            overwritten_events: account.overwritten_events,
-            no_buffer_events: counters.no_buffer_events,
-            disk_lost_events: account.disk_lost_events,
-            lost_meta: counters.lost_meta,
-            processes: counters.processes,
-            streams: account.streams,
-            bytes: account.bytes,
-            breach: account.breach.clone(),
-            exit_status: status,
-        };
+        let summary = RecordSummary { file: &args.output, account, exit_status: status };
         return output::json(&summary);
     }
     let mut text = format!(
