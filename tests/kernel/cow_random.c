@@ -509,7 +509,7 @@ static void change_policy(void)
 
 int main(int argc, char **argv)
 {
-	long seconds = getenv("COWLAB_QUICK") ? 10 : 30;
+	long seconds = getenv("COWLAB_QUICK") ? 5 : 30;
 	uint64_t seed = 1988;
 	pid_t families[FAMILIES];
 	bool policies, keep = false;

@@ -320,7 +320,7 @@ int main(int argc, char **argv)
 
 	/* Of tests that are meant to take seconds. */
 	if (getenv("COWLAB_QUICK")) {
-		seconds = 10;
+		seconds = 5;
 		data_mib = 24;
 	}
 	while ((option = getopt(argc, argv, "s:m:b")) != -1) {
