@@ -110,6 +110,9 @@ pub fn lacking(got: &Collected) -> Vec<Missing> {
             format!("{unnamed} stacks are of programs that ended before they could be looked at"),
         );
     }
+    for what in &got.left_out {
+        lacks("stacks", what.clone());
+    }
     for hint in &got.hints {
         lacks("names of interpreted code", hint.clone());
     }

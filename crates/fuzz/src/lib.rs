@@ -9,17 +9,17 @@ mod tree;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::Arc;
 
 use cowlab_analysis::blame::{blame, folded};
 use cowlab_analysis::figures::figures;
 use cowlab_bench::probes::Rows;
+use cowlab_casper::elf::Budget;
 use cowlab_lab::ktap;
 use cowlab_machine::cow_stats::{CowStats, ProcessCowStats};
 use cowlab_machine::{Smaps, Stat, mappings, status};
 use cowlab_model::cost::{Question, predict};
 use cowlab_model::profile::{MachineProfile, Writer};
-use cowlab_observe::blame::{Image, Names, PerfMap, Place, jitdump};
+use cowlab_observe::blame::{Image, PerfMap, functions, jitdump};
 use cowlab_observe::bpf::{Copied, Event, Fault};
 use cowlab_store::stacks::CopyStacks;
 use cowlab_store::{Environment, RunInfo};
@@ -87,11 +87,9 @@ fn elf(bytes: &[u8]) {
         memfd_create(c"input", MemfdFlags::CLOEXEC).expect("a file in memory can be made"),
     );
     file.write_all(bytes).expect("a file in memory can be written");
-    let Some(image) = Image::read("input".to_owned(), file) else { return };
-    let (image, mut names) = (Arc::new(image), Names::default());
-    for address in [0, 0x1139, u64::MAX] {
-        names.at(&Place::File(Arc::clone(&image), address));
-    }
+    let budget = Budget::new(1 << 20, 1 << 20);
+    let Some(image) = Image::read("input".to_owned(), file, &budget) else { return };
+    functions(&image, &[0, 0x1139, u64::MAX]);
 }
 
 /// As in `profile.json`.

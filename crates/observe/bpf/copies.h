@@ -80,6 +80,33 @@ static __always_inline void inherit_stack(__u32 parent, __u32 child)
 		bpf_map_update_elem(&stacks, &child, start, BPF_ANY);
 }
 
+/* The system calls that make threads, and where clone3's argument has the stack: its beginning and
+ * its length. */
+#define SYS_CLONE 56
+#define SYS_CLONE3 435
+#define CLONE3_STACK 40
+
+/* A new thread's, as the call says that makes it. Where the caller's registers of user mode are on
+ * its stack in the kernel is known since its first write fault. */
+static __always_inline void new_stack(__u32 tid, __u32 child)
+{
+	struct mark *mark = bpf_map_lookup_elem(&marks, &tid);
+	__u64 range[2], start;
+	struct pt_regs user;
+
+	if (!mark || bpf_probe_read_kernel(&user, sizeof(user), mark->user))
+		return;
+	start = user.rsi;
+	if (user.orig_rax == SYS_CLONE3) {
+		if (bpf_probe_read_user(range, sizeof(range), (void *)user.rdi + CLONE3_STACK))
+			return;
+		start = range[0] + range[1];
+	} else if (user.orig_rax != SYS_CLONE) {
+		return;
+	}
+	bpf_map_update_elem(&stacks, &child, &start, BPF_ANY);
+}
+
 static const struct mark no_mark;
 
 static __always_inline int read_stay(struct stay *stay, const struct pt_regs *user)
@@ -115,9 +142,10 @@ static __always_inline void drop_mark(void)
 }
 
 /* A thread ends. */
-static __always_inline void forget_mark(__u32 tid)
+static __always_inline void forget_thread(__u32 tid)
 {
 	bpf_map_delete_elem(&marks, &tid);
+	bpf_map_delete_elem(&stacks, &tid);
 }
 
 /* page_fault_user(address, regs, error_code) */
@@ -158,9 +186,7 @@ int mark_kernel_fault(struct bpf_raw_tracepoint_args *ctx)
 }
 
 /* How much of the stack there is to take: to where it begins, or some of what is above `sp`, but
- * not beyond a page that is not there. Ruby's threads have a megabyte on their stacks of which most
- * was never touched.
- */
+ * not beyond a page that is not there. */
 static __always_inline __u32 stack_bytes(__u32 tid, __u64 sp)
 {
 	__u64 *start = bpf_map_lookup_elem(&stacks, &tid), end = sp, most = COWLAB_STACK_PROBED;
@@ -199,10 +225,53 @@ static __always_inline __u32 stack_bytes(__u32 tid, __u64 sp)
 		bpf_ringbuf_submit(to, BPF_RB_NO_WAKEUP);                                          \
 	} while (0)
 
-static __always_inline void tell_copy(const struct cowlab_copy *copy)
+/* With the end of the stack, where the outermost frames are: Ruby's threads have a megabyte in
+ * between of which most was never touched. 0: the end is not there. */
+#define TELL_ENDS(room)                                                                            \
+	do {                                                                                       \
+		struct cowlab_copy *to = bpf_ringbuf_reserve(                                      \
+			&copies, sizeof(*to) + COWLAB_STACK_UPPER + (room), 0);                    \
+		if (!to) {                                                                         \
+			lost(COWLAB_LOST_COPIES);                                                  \
+			return 1;                                                                  \
+		}                                                                                  \
+		*to = *copy;                                                                       \
+		bpf_probe_read_user(to + 1, PAGE_BYTES, (const void *)copy->upper);                \
+		if (bpf_probe_read_user((void *)(to + 1) + PAGE_BYTES, PAGE_BYTES,                 \
+					(const void *)copy->upper + PAGE_BYTES)) {                 \
+			bpf_ringbuf_discard(to, BPF_RB_NO_WAKEUP);                                 \
+			return 0;                                                                  \
+		}                                                                                  \
+		BOUND(bytes, (__u64)(room));                                                       \
+		if (!bpf_probe_read_user((void *)(to + 1) + COWLAB_STACK_UPPER, bytes,             \
+					 (const void *)copy->sp))                                  \
+			to->stack_bytes = bytes;                                                   \
+		bpf_ringbuf_submit(to, BPF_RB_NO_WAKEUP);                                          \
+		return 1;                                                                          \
+	} while (0)
+
+static __always_inline int tell_ends(struct cowlab_copy *copy, __u64 bytes)
+{
+	__u64 *start = bpf_map_lookup_elem(&stacks, &copy->tid);
+
+	if (!start || *start <= copy->sp + bytes)
+		return 0;
+	/* Whole pages, of which the first one may not be there: it is zeros then. */
+	copy->upper = ((*start - 1) & ~(__u64)(PAGE_BYTES - 1)) + PAGE_BYTES - COWLAB_STACK_UPPER;
+	if (bytes <= COWLAB_STACK_LEAST)
+		TELL_ENDS(COWLAB_STACK_LEAST);
+	if (bytes <= 16 * COWLAB_STACK_LEAST)
+		TELL_ENDS(16 * COWLAB_STACK_LEAST);
+	TELL_ENDS(COWLAB_STACK_MOST);
+}
+
+static __always_inline void tell_copy(struct cowlab_copy *copy)
 {
 	__u64 bytes = stack_bytes(copy->tid, copy->sp);
 
+	if (tell_ends(copy, bytes))
+		return;
+	copy->upper = 0;
 	if (bytes <= COWLAB_STACK_LEAST)
 		TELL(COWLAB_STACK_LEAST);
 	else if (bytes <= 2 * COWLAB_STACK_LEAST)

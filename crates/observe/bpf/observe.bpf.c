@@ -196,8 +196,16 @@ int fork_ends(struct bpf_raw_tracepoint_args *ctx)
 	__u32 tid = (__u32)id, child = 0;
 	struct begun *begin;
 
-	if (flags & CLONE_THREAD || !is_watched(id >> 32))
+	if (!is_watched(id >> 32))
 		return 0;
+	if (flags & CLONE_THREAD) {
+		/* task_struct has the thread's number before its process's. */
+		if (tgid_offset && !bpf_probe_read_kernel(&child, sizeof(child),
+							  (void *)(ctx->args[0] + tgid_offset -
+								   sizeof(child))))
+			new_stack(tid, child);
+		return 0;
+	}
 	if (tgid_offset)
 		bpf_probe_read_kernel(&child, sizeof(child), (void *)(ctx->args[0] + tgid_offset));
 	if (child && !every_process)
@@ -228,7 +236,7 @@ int exits(struct bpf_raw_tracepoint_args *ctx)
 	__u64 id = bpf_get_current_pid_tgid();
 	struct cowlab_event *event;
 
-	forget_mark((__u32)id);
+	forget_thread((__u32)id);
 	if ((__u32)id != id >> 32 || !is_watched(id >> 32))
 		return 0;
 	event = new_event(COWLAB_EXIT, id);

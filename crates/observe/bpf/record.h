@@ -43,14 +43,15 @@ struct cowlab_fault {
 	__u32 unused;
 };
 
-/* A page that was copied because it was written, in copies mode. A piece of the writer's stack
- * follows, from `sp` upward. */
+/* A page that was copied because it was written, in copies mode. The last piece of the writer's
+ * stack follows, if `upper` is not 0, and then one from `sp` upward. */
 struct cowlab_copy {
 	__u64 time_ns;
 	__u64 address;
 	__u64 ip; /* registers in user mode */
 	__u64 sp;
 	__u64 fp;
+	__u64 upper; /* the address of the last COWLAB_STACK_UPPER bytes; 0: they are not there */
 	__u32 tgid;
 	__u32 tid;
 	__u32 every;   /* one copy in so many was told at this time */
@@ -65,6 +66,8 @@ struct cowlab_copy {
 #define COWLAB_STACK_LEAST 1024
 /* The most that is taken where nobody said where the stack begins. */
 #define COWLAB_STACK_PROBED 16384
+/* What is taken of the end of a stack that is longer, or has a hole. */
+#define COWLAB_STACK_UPPER 8192
 /* The smallest share of copies that is told: one in so many. */
 #define COWLAB_EVERY_MOST 65536
 

@@ -4,22 +4,13 @@
 
 use prost::Message;
 
-/// `Profile`.
-#[derive(Clone, PartialEq, Message)]
-pub struct Profile {
-    #[prost(message, repeated, tag = "1")]
-    pub sample_type: Vec<ValueType>,
-    #[prost(message, repeated, tag = "2")]
-    pub sample: Vec<Sample>,
-    #[prost(message, repeated, tag = "3")]
-    pub mapping: Vec<Mapping>,
-    #[prost(message, repeated, tag = "4")]
-    pub location: Vec<Location>,
-    #[prost(message, repeated, tag = "5")]
-    pub function: Vec<Function>,
-    #[prost(string, repeated, tag = "6")]
-    pub string_table: Vec<String>,
-}
+// Fields of `Profile`.
+pub const SAMPLE_TYPE: u8 = 1;
+pub const SAMPLE: u8 = 2;
+pub const MAPPING: u8 = 3;
+pub const LOCATION: u8 = 4;
+pub const FUNCTION: u8 = 5;
+pub const TEXT: u8 = 6;
 
 /// `ValueType`.
 #[derive(Clone, Copy, PartialEq, Message)]

@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 pub mod compose;
+pub mod elf;
 pub mod meta;
 pub mod profile;
 pub mod read;

@@ -109,7 +109,7 @@ pub fn blame(stacks: &CopyStacks, total_pages: f64, workers: &BTreeMap<String, u
     let told: f64 = stacks.copies.iter().map(|copy| f64::from(copy.every)).sum();
     // How many there were is known; the told ones say which.
     let scale = if told > 0.0 { total_pages / told } else { 0.0 };
-    let is_own = |copy: &&Copy| copy.writer == Writer::Own.to_string();
+    let is_own = |copy: &&Copy| *copy.writer == *Writer::Own.to_string();
     let (other, of_forks): (Vec<&Copy>, Vec<&Copy>) = stacks.copies.iter().partition(is_own);
     let mut sum = Summing { all: Weights::default(), scale };
     of_forks.iter().for_each(|copy| sum.all.add(copy));
@@ -122,13 +122,13 @@ pub fn blame(stacks: &CopyStacks, total_pages: f64, workers: &BTreeMap<String, u
     for copy in &of_forks {
         let functions = stacks.functions(copy);
         let cause = cause(&functions);
-        if copy.writer == child {
+        if *copy.writer == *child {
             ends.entry(copy.pid).or_insert((&copy.process, true)).1 &= is_end(cause);
         }
         let known = cause.filter(|cause| known_by(cause, &functions).is_some());
         let named = named(copy, &functions, cause);
         let key = known.map_or_else(|| named.join("\n"), |cause| cause.id.clone());
-        let key = (copy.process.clone(), copy.writer.clone(), key);
+        let key = (copy.process.to_string(), copy.writer.to_string(), key);
         let group = by_place.entry(key).or_insert_with(|| Group { cause, ..Group::default() });
         group.weights.add(copy);
         group.since_ns.extend(copy.since_fork_ns.map(|ns| (ns, copy.every)));
@@ -326,7 +326,7 @@ pub fn changes(both: [&Blame; 2]) -> Vec<Changed> {
 /// Stacks as lines of `outermost;…;innermost count`, which flame graphs are drawn from.
 pub fn folded(stacks: &CopyStacks) -> String {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    for copy in stacks.copies.iter().filter(|copy| copy.writer != Writer::Own.to_string()) {
+    for copy in stacks.copies.iter().filter(|copy| *copy.writer != *Writer::Own.to_string()) {
         let clean = |name: &str| name.replace([';', '\n'], ":");
         let mut names = vec![clean(&format!("{} ({})", copy.process, copy.writer))];
         let functions = stacks.functions(copy);
@@ -352,12 +352,12 @@ mod tests {
                 ..Frame::default()
             }));
             stacks.copies.push(Copy {
-                process: "server".to_owned(),
-                writer: (*writer).to_owned(),
+                process: "server".into(),
+                writer: (*writer).into(),
                 pid: *pid,
                 every: *every,
                 since_fork_ns: Some(u64::from(*pid)),
-                frames: (first..stacks.frames.len()).collect(),
+                frames: (first as u32..stacks.frames.len() as u32).collect(),
                 ..Copy::default()
             });
         }

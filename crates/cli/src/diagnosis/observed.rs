@@ -169,6 +169,8 @@ pub fn observe(
         true => Ok(count(&events, pid, lasted)),
         false => Err("some events were lost".to_owned()),
     };
+    // Before there are processes that read files, which may outlive this one.
+    drop(observer);
     let copies = collector.map(|collector| {
         let got = collector.finish();
         run.samples = samples(&got, lasted, run.info.started.as_nanosecond() as i64);
@@ -178,7 +180,6 @@ pub fn observe(
     if let Ok(forks) = &mut forks
         && forks.until_exec_ns.is_some_and(|ns| ns > SLOW_EXEC_NS)
     {
-        drop(observer);
         forks.call = call(target, lasted);
     }
     Ok(Observed { forks, copies, has_ended: !target.is_alive() })

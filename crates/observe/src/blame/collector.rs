@@ -2,20 +2,21 @@
 //! Takes the copies in as they are told, unwinds their stacks, and names the functions at the end.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::blame::names::{Function, Names};
-use crate::blame::space::{End, Place, Space, Stack, Unwinding};
+use crate::blame::apart::apart;
+use crate::blame::image::Image;
+use crate::blame::names::{functions, unnamed};
+use crate::blame::space::{End, Place, Recorded, Space, Stack, Unwinding};
 use crate::bpf::{BpfError, Copied, FaultMode, Lost, Observer, ObserverSettings};
 use cowlab_machine::process::{Target, children};
-use cowlab_schema::Writer;
 use cowlab_store::stacks::{Copy, CopyStacks, Frame};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::blame::family::Family;
-use crate::blame::memory::Memory;
+use crate::blame::made::MadeCode;
 use crate::blame::pace::{Pace, Share};
 
 pub const LOOK: Duration = Duration::from_millis(10);
@@ -24,8 +25,10 @@ const PACE: Duration = Duration::from_millis(100);
 
 /// Copies that are taken in at once, so that a look ends.
 const LOOK_MOST: usize = 16_384;
-/// Copies that are kept: some 500 MB. Where more come, those that are there are thinned out.
-const KEPT_MOST: usize = 500_000;
+/// Copies that are kept. Where more come, those that are there are thinned out.
+const KEPT_MOST_BYTES: usize = 48 << 20;
+/// Threads whose stacks' ends are known.
+const THREADS_MOST: usize = 65_536;
 
 /// Where programs and threads begin: glibc's names and musl's, and Go's.
 const OUTERMOST: [&str; 7] =
@@ -55,6 +58,8 @@ pub struct Collected {
     pub sees_kernel: Option<String>,
     /// Interpreters that would name their functions if they were asked to.
     pub hints: Vec<String>,
+    /// What of the targets was not read, and why.
+    pub left_out: Vec<String>,
 }
 
 pub struct Collector {
@@ -62,7 +67,8 @@ pub struct Collector {
     sees_kernel: Option<String>,
     family: Family,
     unwinding: Unwinding,
-    memory: Memory,
+    /// Names that many copies have.
+    texts: FxHashSet<Arc<str>>,
     /// Where the stacks of others than processes' first ones end.
     threads: FxHashMap<u32, u64>,
     share: Share,
@@ -76,22 +82,13 @@ pub struct Collector {
     ran_ended_ns: u64,
     /// Those that were forked and copied something, by their program.
     workers: BTreeMap<String, u64>,
-    copies: Vec<Told>,
+    /// Their frames are positions of places.
+    copies: Vec<Copy>,
+    copies_bytes: usize,
     began_ns: u64,
     /// What of this process's time went into copies that came: a rarer share spares that. Looks at which none
     /// came cost the same whatever the share is.
     told_ns: u64,
-}
-
-/// A copy with its stack, unnamed.
-struct Told {
-    copied: Copied,
-    process: String,
-    writer: Writer,
-    since_fork_ns: Option<u64>,
-    mapping: String,
-    offset_bytes: Option<u64>,
-    stack: Stack,
 }
 
 impl Collector {
@@ -120,7 +117,7 @@ impl Collector {
             sees_kernel,
             family: Family::default(),
             unwinding: Unwinding::default(),
-            memory: Memory::default(),
+            texts: FxHashSet::default(),
             threads: FxHashMap::default(),
             share,
             pace: Pace::default(),
@@ -131,6 +128,7 @@ impl Collector {
             ran_ended_ns: 0,
             workers: BTreeMap::new(),
             copies: Vec::new(),
+            copies_bytes: 0,
             began_ns: own_cpu_ns(),
             told_ns: 0,
         })
@@ -138,21 +136,30 @@ impl Collector {
 
     /// Watches a process and all that descend from it, now and later.
     pub fn watch(&mut self, target: &Target) -> Result<(), BpfError> {
-        let pid = target.pid() as u32;
+        self.watch_one(target)?;
+        let mut parents = vec![target.pid()];
+        while let Some(parent) = parents.pop() {
+            let children = Target::open(parent).and_then(|parent| children::pids(&parent));
+            for child in children.unwrap_or_default() {
+                let Ok(child) = Target::open(child) else { continue };
+                self.watch_one(&child)?;
+                if child.forked_by().is_some() {
+                    self.family.has_forked(parent.cast_unsigned());
+                }
+                parents.push(child.pid());
+            }
+        }
+        Ok(())
+    }
+
+    fn watch_one(&mut self, target: &Target) -> Result<(), BpfError> {
+        let pid = target.pid().cast_unsigned();
         self.observer.watch(pid)?;
         self.ran_before.insert(pid, ran_ns(pid).unwrap_or(0));
         if let Some(start) = target.stack_start() {
-            self.observer.stack_starts(pid, start);
+            self.observer.stack_starts(pid, start, false);
         }
         self.family.admit(target, monotonic_ns());
-        for child in children::pids(target).unwrap_or_default() {
-            if let Ok(child) = Target::open(child) {
-                self.watch(&child)?;
-                if child.forked_by().is_some() {
-                    self.family.has_forked(pid);
-                }
-            }
-        }
         Ok(())
     }
 
@@ -168,8 +175,10 @@ impl Collector {
     /// Takes in what has come; every [`LOOK`] or so.
     pub fn look(&mut self) {
         let began_ns = own_cpu_ns();
+        let looking_ns = self.family.cpu_ns();
         if self.take() > 0 {
-            self.told_ns += own_cpu_ns().saturating_sub(began_ns);
+            let looked_ns = self.family.cpu_ns() - looking_ns;
+            self.told_ns += own_cpu_ns().saturating_sub(began_ns) + looked_ns;
         }
         if self.paced.elapsed() >= PACE {
             self.paced = Instant::now();
@@ -192,16 +201,17 @@ impl Collector {
         });
         for pid in executed {
             if let Ok(target) = Target::open(pid as i32) {
-                self.observer.stack_starts(pid, target.stack_start().unwrap_or(0));
+                self.observer.stack_starts(pid, target.stack_start().unwrap_or(0), false);
             }
         }
         let (own, count) = (std::process::id(), came.len());
         for copied in came.into_iter().filter(|copied| copied.tgid != own) {
-            let told = self.told(copied, now_ns);
-            self.copies.push(told);
-        }
-        if self.copies.len() >= KEPT_MOST {
-            self.thin_out();
+            let copy = self.told(copied, now_ns);
+            self.copies_bytes += kept_bytes(&copy);
+            self.copies.push(copy);
+            if self.copies_bytes >= KEPT_MOST_BYTES {
+                self.thin_out();
+            }
         }
         count
     }
@@ -213,56 +223,75 @@ impl Collector {
             keeps = !keeps;
             keeps
         });
-        for told in &mut self.copies {
-            told.copied.every = told.copied.every.saturating_mul(2);
+        for copy in &mut self.copies {
+            copy.every = copy.every.saturating_mul(2);
         }
+        self.copies_bytes = self.copies.iter().map(kept_bytes).sum();
     }
 
-    fn told(&mut self, mut copied: Copied, now_ns: u64) -> Told {
+    fn told(&mut self, copied: Copied, now_ns: u64) -> Copy {
         let (pid, time_ns) = (copied.tgid, copied.time_ns);
         let (process, writer, since_fork_ns) = self.family.known(pid, time_ns);
-        let piece = std::mem::take(&mut copied.stack);
         let mut space = self.family.space(pid, time_ns, now_ns);
-        let mut stack = self.unwind(space.as_deref(), &copied, &piece);
-        let is_known = |space: &Rc<Space>| space.mapping(copied.address).is_some();
+        let mut stack = self.unwind(space.as_deref(), &copied);
+        let is_known = |space: &Arc<Space>| space.region(copied.address).is_some();
         if !space.as_ref().is_some_and(is_known) || stack.end == End::NoTables {
             // What was mapped since.
             if let Some(newer) = self.family.look_again(pid, time_ns, now_ns) {
-                stack = self.unwind(Some(&newer), &copied, &piece);
+                stack = self.unwind(Some(&newer), &copied);
                 space = Some(newer);
             }
         }
-        let mapping = space.as_ref().and_then(|space| space.mapping(copied.address));
+        let region = space.as_ref().and_then(|space| space.region(copied.address));
         let [_, sp, _] = copied.registers;
+        if self.threads.len() > THREADS_MOST {
+            self.threads.clear();
+        }
         if copied.tid != pid
-            && let Some(stack) = space.as_ref().and_then(|space| space.mapping(sp))
+            && let Some(stack) = space.as_ref().and_then(|space| space.region(sp))
             && self.threads.insert(copied.tid, stack.range.end) != Some(stack.range.end)
         {
-            self.observer.stack_starts(copied.tid, stack.range.end);
+            self.observer.stack_starts(copied.tid, stack.range.end, true);
         }
-        Told {
+        Copy {
+            time_ns,
             process,
-            writer,
+            pid,
+            tid: copied.tid,
+            writer: self.text(&writer.to_string()),
             since_fork_ns,
-            mapping: mapping.map_or_else(String::new, |mapping| {
-                mapping.name.clone().unwrap_or_else(|| mapping.kind.name().to_owned())
-            }),
-            offset_bytes: mapping.map(|of| copied.address - of.range.start),
-            stack,
-            copied,
+            address: copied.address,
+            mapping: region.map_or_else(Arc::default, |region| Arc::clone(&region.name)),
+            offset_bytes: region.map(|of| copied.address - of.range.start),
+            syscall: copied.syscall.map(|number| self.text(&syscall(number))),
+            every: copied.every,
+            // As far as it is known before functions have names.
+            is_whole: stack.end == End::Whole,
+            frames: stack.places.into(),
         }
     }
 
-    fn unwind(&mut self, space: Option<&Space>, copied: &Copied, piece: &[u8]) -> Stack {
-        let memory = &mut self.memory;
-        memory.renew();
+    fn text(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.texts.get(text) {
+            return Arc::clone(known);
+        }
+        let text: Arc<str> = text.into();
+        self.texts.insert(Arc::clone(&text));
+        text
+    }
+
+    fn unwind(&mut self, space: Option<&Space>, copied: &Copied) -> Stack {
         match space {
             Some(space) if !copied.is_32_bit => {
-                space.unwind(&mut self.unwinding, copied.registers, piece, |address| {
-                    memory.word(copied.tgid, address)
-                })
+                let (start, upper) = &copied.upper;
+                let (stack, upper) = (&copied.stack[..], (*start, &upper[..]));
+                let recorded = Recorded { registers: copied.registers, stack, upper };
+                space.unwind(&mut self.unwinding, copied.tgid, &recorded)
             }
-            _ => Stack { places: vec![Place::Memory(copied.registers[0])], end: End::NoTables },
+            _ => {
+                let place = self.unwinding.in_memory(copied.tgid, copied.registers[0]);
+                Stack { places: vec![place], end: End::NoTables }
+            }
         }
     }
 
@@ -335,45 +364,36 @@ impl Collector {
         let (lost, ran_ns) = (self.observer.lost(), self.ran_ns());
         let sees_children = self.observer.learned().tgid_offset.is_some();
         drop(self.observer);
-        let reading_ns = own_cpu_ns().saturating_sub(self.began_ns);
-        let made = self.family.made_code();
+        let looking_ns = self.family.cpu_ns();
+        let reading_ns = own_cpu_ns().saturating_sub(self.began_ns) + looking_ns;
+        let mut left_out = self.family.left_out();
+        let places = &self.unwinding.places;
+        let is_made = |place: &Place| match place {
+            Place::Memory(_, address) => Some(*address),
+            Place::File(..) => None,
+        };
+        let mut addresses: Vec<u64> = places.iter().filter_map(is_made).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        let made = self.family.made_code(&addresses);
         let hints = self.family.hints(&made);
-        let mut names = Names::default();
-        let mut table = FrameTable::default();
-        let mut rows = Vec::new();
-        for told in &self.copies {
-            let frames = told.stack.places.iter().map(|place| {
-                table.of(place, || match place {
-                    Place::Memory(address) => {
-                        let name = made.name(told.copied.tgid, *address).unwrap_or(UNNAMED);
-                        let name = name.to_owned();
-                        vec![Function { name, module: String::new(), source: None }]
-                    }
-                    place => names.at(place),
-                })
-            });
-            let mut frames: Vec<usize> = frames.collect();
-            if let Some(main) = main_frame(&told.stack, &table, &frames) {
-                frames[main] = table.renamed(frames[main], "main");
+        let (mut frames, unread) = frames(places, &made);
+        for (count, what) in
+            [(made.refused, "processes' notes of code that they made"), (unread, "files' symbols")]
+        {
+            if count > 0 {
+                left_out.push(format!("{count} {what} took too much memory or time to read"));
             }
-            rows.push(Copy {
-                time_ns: told.copied.time_ns,
-                process: told.process.clone(),
-                pid: told.copied.tgid,
-                tid: told.copied.tid,
-                writer: told.writer.to_string(),
-                since_fork_ns: told.since_fork_ns,
-                address: told.copied.address,
-                mapping: told.mapping.clone(),
-                offset_bytes: told.offset_bytes,
-                syscall: told.copied.syscall.map(syscall),
-                every: told.copied.every,
-                is_whole: told.stack.end == End::Whole && table.is_outermost(frames.last()),
-                frames,
-            });
+        }
+        for copy in self.copies.iter_mut().filter(|copy| copy.is_whole) {
+            if let Some(main) = main_frame(&frames, &copy.frames) {
+                rename(&mut frames[main], "main");
+            }
+            copy.is_whole =
+                copy.frames.last().is_some_and(|last| is_outermost(&frames[*last as usize]));
         }
         Collected {
-            stacks: CopyStacks { frames: table.frames, copies: rows },
+            stacks: CopyStacks { frames, copies: self.copies },
             copies,
             reuses: writes_to_present.saturating_sub(copies),
             lost,
@@ -384,70 +404,77 @@ impl Collector {
             ran_ns,
             sees_kernel: self.sees_kernel,
             hints,
+            left_out,
         }
     }
 }
 
-/// Frames by place, each named once.
-#[derive(Default)]
-struct FrameTable {
-    frames: Vec<Frame>,
-    known: FxHashMap<(String, u64), usize>,
+/// What keeping a copy takes.
+fn kept_bytes(copy: &Copy) -> usize {
+    size_of::<Copy>() + size_of_val(&*copy.frames)
 }
 
-impl FrameTable {
-    fn of(&mut self, place: &Place, name: impl FnOnce() -> Vec<Function>) -> usize {
-        let key = match place {
-            Place::File(image, address) => (image.path.clone(), *address),
-            Place::Memory(address) => (String::new(), *address),
+/// The places with the names of their functions; and of how many files those were not read.
+fn frames(places: &[Place], made: &MadeCode) -> (Vec<Frame>, usize) {
+    let mut files: FxHashMap<*const Image, (&Arc<Image>, Vec<(usize, u64)>)> = FxHashMap::default();
+    let mut frames: Vec<Frame> = Vec::with_capacity(places.len());
+    for (at, place) in places.iter().enumerate() {
+        let (module, address, name) = match place {
+            Place::File(image, address) => {
+                let file = files.entry(Arc::as_ptr(image)).or_insert((image, Vec::new()));
+                file.1.push((at, *address));
+                (image.path.as_str(), *address, String::new())
+            }
+            Place::Memory(pid, address) => {
+                ("", *address, made.name(*pid, *address).unwrap_or(UNNAMED).to_owned())
+            }
         };
-        if let Some(known) = self.known.get(&key) {
-            return *known;
-        }
-        let functions = name();
-        let module = key.0.clone();
-        self.frames.push(Frame {
-            module,
-            address: key.1,
-            functions: functions.into_iter().map(|f| (f.name, f.source)).collect(),
-        });
-        self.known.insert(key, self.frames.len() - 1);
-        self.frames.len() - 1
+        frames.push(Frame { module: module.to_owned(), address, functions: vec![(name, None)] });
     }
-
-    /// Whether a frame is where programs and threads begin.
-    fn is_outermost(&self, frame: Option<&usize>) -> bool {
-        let outer = frame.and_then(|frame| self.frames[*frame].functions.last());
-        outer.is_some_and(|(name, _)| OUTERMOST.contains(&name.as_str()))
-    }
-
-    /// The frame with its outer function under another name.
-    fn renamed(&mut self, frame: usize, name: &str) -> usize {
-        if let Some((last, _)) = self.frames[frame].functions.last_mut() {
-            name.clone_into(last);
+    let mut files: Vec<_> = files.into_values().collect();
+    // If not all can be read, then those that have most.
+    files.sort_by_key(|(_, places)| std::cmp::Reverse(places.len()));
+    let named = apart(&files, |(image, places)| {
+        functions(image, &places.iter().map(|(_, address)| *address).collect::<Vec<_>>())
+    });
+    let unread = named.iter().filter(|names| names.is_none()).count();
+    for ((image, places), names) in files.iter().zip(named) {
+        let mut names = names.unwrap_or_default().into_iter();
+        for (at, address) in places {
+            let unknown = || vec![(unnamed(image, *address), None)];
+            frames[*at].functions = names.next().unwrap_or_else(unknown);
         }
-        frame
+    }
+    (frames, unread)
+}
+
+/// Whether a frame is where programs and threads begin.
+fn is_outermost(frame: &Frame) -> bool {
+    let outer = frame.functions.last();
+    outer.is_some_and(|(name, _)| OUTERMOST.contains(&name.as_str()))
+}
+
+/// Gives its outer function another name.
+fn rename(frame: &mut Frame, name: &str) {
+    if let Some((last, _)) = frame.functions.last_mut() {
+        name.clone_into(last);
     }
 }
 
-/// Where `main` is, in a stack of a program that nobody wrote symbols for: `_start` calls the C
+/// Where `main` is, in a whole stack of a program that nobody wrote symbols for: `_start` calls the C
 /// library, which calls main.
-fn main_frame(stack: &Stack, table: &FrameTable, frames: &[usize]) -> Option<usize> {
-    if stack.end != End::Whole {
-        return None;
-    }
+fn main_frame(all: &[Frame], frames: &[u32]) -> Option<usize> {
     let last = frames.len().checked_sub(1)?;
-    let module = |at: usize| table.frames[frames[at]].module.as_str();
-    let name = |at: usize| table.frames[frames[at]].functions.last().map(|(name, _)| name.as_str());
-    let program = module(last);
+    let frame = |at: usize| &all[frames[at] as usize];
+    let name = |at: usize| frame(at).functions.last().map(|(name, _)| name.as_str());
     if name(last) != Some("_start") {
         return None;
     }
     // Below `_start` the library's frames, and below those main.
-    let library = (0..last).rev().take_while(|at| module(*at) != program).count();
+    let library = (0..last).rev().take_while(|at| frame(*at).module != frame(last).module).count();
     let main = last.checked_sub(library + 1)?;
     let is_unnamed = name(main).is_some_and(|name| name.contains("+0x"));
-    (library > 0 && is_unnamed).then_some(main)
+    (library > 0 && is_unnamed).then_some(frames[main] as usize)
 }
 
 /// A system call's name, or its number where this program does not know it.
@@ -477,7 +504,7 @@ fn ran_ns(pid: u32) -> Option<u64> {
     Some(ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second()))
 }
 
-fn own_cpu_ns() -> u64 {
+pub(super) fn own_cpu_ns() -> u64 {
     clock_ns(rustix::time::ClockId::ThreadCPUTime)
 }
 

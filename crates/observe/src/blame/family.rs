@@ -3,20 +3,29 @@
 
 use std::collections::hash_map::Entry;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
 
+use crate::blame::collector::own_cpu_ns;
 use crate::blame::image::Images;
 use crate::blame::space::Space;
 use crate::bpf::{Event, Happening};
-use cowlab_machine::mappings::Mapping;
-use cowlab_machine::process::{Target, mappings};
+use cowlab_machine::process::Target;
 use cowlab_schema::Writer;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::blame::made::MadeCode;
 
 /// How often mappings may be read anew because an address is in none.
 const BETWEEN_LOOKS_NS: u64 = 100_000_000;
+/// And how much longer than the last reading took, at least: a process can have mappings without number.
+const BETWEEN_LOOKS_TIMES: u64 = 20;
+/// A process whose mappings and files take longer to read is given up.
+const ANSWER_MOST: Duration = Duration::from_secs(2);
+/// After so many that were given up nobody is looked at any more.
+const GIVEN_UP_MOST: usize = 8;
+/// Programs that a process ran, of which the last are known.
+const LIVES_MOST: usize = 64;
 /// How many ancestors stand in for a process that can no longer be looked at.
 const ANCESTORS_MOST: usize = 8;
 /// Processes that ended are forgotten after that, when nobody tells of them any more.
@@ -29,13 +38,14 @@ struct Member {
     lives: Vec<Life>,
     ended_ns: Option<u64>,
     looked_ns: u64,
+    look_took_ns: u64,
 }
 
 /// A process from its fork or exec to the next exec.
 #[derive(Default)]
 struct Life {
     from_ns: u64,
-    name: String,
+    name: Arc<str>,
     /// When it was forked, 0 if before it was watched; `None` of a program that was executed.
     forked_ns: Option<u64>,
     /// Who forked it, if it was forked.
@@ -43,7 +53,7 @@ struct Life {
     /// Its own first and last fork.
     forks_ns: Option<(u64, u64)>,
     /// What it has mapped; `None` if nobody looked yet.
-    space: Option<Rc<Space>>,
+    space: Option<Arc<Space>>,
 }
 
 impl Member {
@@ -56,6 +66,10 @@ impl Member {
         self.lives.last().map(|life| life.from_ns)
     }
 
+    fn between_looks_ns(&self) -> u64 {
+        BETWEEN_LOOKS_NS.max(BETWEEN_LOOKS_TIMES * self.look_took_ns)
+    }
+
     fn now(&mut self) -> &mut Life {
         if self.lives.is_empty() {
             self.lives.push(Life::default());
@@ -64,10 +78,45 @@ impl Member {
     }
 }
 
+/// Looks at processes, each in a thread that can be given up.
+#[derive(Default)]
+struct Looks {
+    images: Arc<Mutex<Images>>,
+    given_up: FxHashSet<u32>,
+    cpu_ns: u64,
+}
+
+impl Looks {
+    fn at(&mut self, pid: u32) -> Option<Arc<Space>> {
+        if self.given_up.len() >= GIVEN_UP_MOST || self.given_up.contains(&pid) {
+            return None;
+        }
+        let (tell, told) = mpsc::channel();
+        let images = Arc::clone(&self.images);
+        let look = move || {
+            let target = Target::open(pid.cast_signed()).ok();
+            let space = target.and_then(|target| Space::read(&target, &images)).map(Arc::new);
+            // Nobody hears it who gave up.
+            let _ = tell.send((space, own_cpu_ns()));
+        };
+        std::thread::Builder::new().name("look".to_owned()).spawn(look).ok()?;
+        match told.recv_timeout(ANSWER_MOST) {
+            Ok((space, cpu_ns)) => {
+                self.cpu_ns += cpu_ns;
+                space
+            }
+            Err(_) => {
+                self.given_up.insert(pid);
+                None
+            }
+        }
+    }
+}
+
 #[derive(Default)]
 pub struct Family {
     members: FxHashMap<u32, Member>,
-    images: Images,
+    looks: Looks,
 }
 
 impl Family {
@@ -75,10 +124,10 @@ impl Family {
     pub fn admit(&mut self, target: &Target, now_ns: u64) {
         let parent = target.forked_by();
         let life = Life {
-            name: target.name().to_owned(),
+            name: target.name().into(),
             forked_ns: parent.as_ref().map(|_| 0),
             parent: parent.map(|parent| parent.pid().cast_unsigned()),
-            space: look(target, &mut self.images),
+            space: self.looks.at(target.pid().cast_unsigned()),
             ..Life::default()
         };
         let member = Member { lives: vec![life], looked_ns: now_ns, ..Member::default() };
@@ -104,7 +153,7 @@ impl Family {
                 }
                 let life = Life {
                     from_ns: forked_ns,
-                    name: event.comm.clone(),
+                    name: event.comm.as_str().into(),
                     forked_ns: (!fork.shares_memory).then_some(forked_ns),
                     parent: Some(event.tgid),
                     space: parent.space.clone(),
@@ -116,7 +165,10 @@ impl Family {
             Happening::Exec => {
                 let member = self.members.entry(event.tgid).or_default();
                 (member.looked_ns, member.ended_ns) = (0, None);
-                let name = event.comm.clone();
+                let name = event.comm.as_str().into();
+                if member.lives.len() == LIVES_MOST {
+                    member.lives.remove(0);
+                }
                 member.lives.push(Life { from_ns: time_ns, name, ..Life::default() });
             }
             Happening::Exit => {
@@ -146,13 +198,13 @@ impl Family {
     /// The program of a process that runs on as it was forked.
     pub fn worker(&self, pid: u32) -> Option<&str> {
         let life = self.members.get(&pid)?.lives.last()?;
-        life.forked_ns.map(|_| life.name.as_str())
+        life.forked_ns.map(|_| &*life.name)
     }
 
     /// Its name, whose writes those at a time are, and how long since the fork that shares its pages.
-    pub fn known(&self, pid: u32, time_ns: u64) -> (String, Writer, Option<u64>) {
+    pub fn known(&self, pid: u32, time_ns: u64) -> (Arc<str>, Writer, Option<u64>) {
         let Some(life) = self.members.get(&pid).and_then(|member| member.life(time_ns)) else {
-            return (String::new(), Writer::Own, None);
+            return (Arc::default(), Writer::Own, None);
         };
         let since = |from: u64| (from > 0).then(|| time_ns.saturating_sub(from));
         let last_fork = life
@@ -163,11 +215,11 @@ impl Family {
             (None, Some(forked)) => (Writer::Child, since(forked)),
             (None, None) => (Writer::Own, None),
         };
-        (life.name.clone(), writer, since_ns)
+        (Arc::clone(&life.name), writer, since_ns)
     }
 
     /// What a process had mapped at a time.
-    pub fn space(&mut self, pid: u32, time_ns: u64, now_ns: u64) -> Option<Rc<Space>> {
+    pub fn space(&mut self, pid: u32, time_ns: u64, now_ns: u64) -> Option<Arc<Space>> {
         let life = self.members.get(&pid).and_then(|member| member.life(time_ns));
         let space = life.and_then(|life| life.space.clone());
         space.or_else(|| self.look_again(pid, time_ns, now_ns))
@@ -175,7 +227,7 @@ impl Family {
 
     /// Reads what it has mapped now. For a process that ended, or that has executed another program since, this is
     /// what its parent has mapped. `None` where it was looked at a moment ago.
-    pub fn look_again(&mut self, pid: u32, time_ns: u64, now_ns: u64) -> Option<Rc<Space>> {
+    pub fn look_again(&mut self, pid: u32, time_ns: u64, now_ns: u64) -> Option<Arc<Space>> {
         let (mut whose, mut when_ns) = (pid, time_ns);
         for _ in 0..=ANCESTORS_MOST {
             // A forgotten parent is not added again: another process may have its pid.
@@ -186,7 +238,7 @@ impl Family {
             member.now();
             let last_ns = member.last_ns();
             let was_looked_at =
-                member.looked_ns > 0 && now_ns < member.looked_ns + BETWEEN_LOOKS_NS;
+                member.looked_ns > 0 && now_ns < member.looked_ns + member.between_looks_ns();
             let life = member.lives.iter_mut().rev().find(|life| life.from_ns <= when_ns)?;
             // What it has mapped now is not what another program had.
             if Some(life.from_ns) == last_ns {
@@ -195,8 +247,9 @@ impl Family {
                 }
                 if !was_looked_at {
                     member.looked_ns = now_ns;
-                    let target = Target::open(whose as i32).ok();
-                    let now = target.and_then(|target| look(&target, &mut self.images));
+                    let began = Instant::now();
+                    let now = self.looks.at(whose);
+                    member.look_took_ns = began.elapsed().as_nanos() as u64;
                     if whose == pid && now.is_some() {
                         life.space.clone_from(&now);
                         return now;
@@ -216,10 +269,30 @@ impl Family {
         None
     }
 
-    /// The names that living processes wrote down for code that they made.
-    pub fn made_code(&self) -> MadeCode {
+    /// What living processes wrote down of code that they made, at some addresses.
+    pub fn made_code(&self, addresses: &[u64]) -> MadeCode {
         let parent = |member: &Member| member.lives.last()?.parent;
-        MadeCode::read(self.members.iter().map(|(pid, member)| (*pid, parent(member))))
+        let members = self.members.iter().map(|(pid, member)| (*pid, parent(member)));
+        MadeCode::read(&members.collect::<Vec<_>>(), addresses)
+    }
+
+    /// What of the targets was not read, and why.
+    pub fn left_out(&self) -> Vec<String> {
+        let images = Images::lock(&self.looks.images);
+        let (refused, cut, silent) =
+            (images.budget.refused(), images.cut, self.looks.given_up.len() as u64);
+        let said = [
+            (refused, "times a file was too large to read: some stacks end early"),
+            (cut, "times a process had more mappings or files than are read"),
+            (silent, "processes did not answer within 2 s, and were not looked at"),
+        ];
+        let some = said.into_iter().filter(|(count, _)| *count > 0);
+        some.map(|(count, what)| format!("{count} {what}")).collect()
+    }
+
+    /// What looking took.
+    pub fn cpu_ns(&self) -> u64 {
+        self.looks.cpu_ns
     }
 
     /// What would make interpreters tell the names of their functions, by the files that are mapped.
@@ -263,11 +336,6 @@ const HINTS: [(&str, &str); 6] = [
 ];
 
 const PYTHON: &str = "CPython names its own if it is started with -X perf (3.12 or newer)";
-
-fn look(target: &Target, images: &mut Images) -> Option<Rc<Space>> {
-    let all: Vec<Mapping> = mappings::mappings(target).ok()?;
-    Some(Rc::new(Space::new(target.pid(), all, images)))
-}
 
 #[cfg(test)]
 mod tests {

@@ -16,7 +16,7 @@ const RECORD_BYTES: usize = 16;
 const LOAD_BYTES: usize = 40;
 const MOVE_BYTES: usize = 48;
 /// Names are cut there, as the code behind them is no part of them.
-const NAME_MOST_BYTES: u64 = 4096;
+const NAME_MOST_BYTES: u64 = 1024;
 const LOAD: u32 = 0;
 const MOVE: u32 = 1;
 

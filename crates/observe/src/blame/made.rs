@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The names of code that programs made themselves.
 
+use crate::blame::apart::apart;
 use crate::blame::jitdump;
 use crate::blame::perf_map::PerfMap;
 use cowlab_machine::process::{Target, mappings};
@@ -12,24 +13,34 @@ const GENERATIONS_MOST: usize = 64;
 /// What processes wrote down for profilers.
 #[derive(Default)]
 pub struct MadeCode {
-    own: FxHashMap<u32, PerfMap>,
+    /// Names by addresses.
+    own: FxHashMap<u32, FxHashMap<u64, String>>,
     parents: FxHashMap<u32, u32>,
+    /// Processes of which that took too much memory or time.
+    pub refused: usize,
 }
 
 impl MadeCode {
-    /// Of living processes, each with the one that forked it, if it runs on as it was forked.
-    pub fn read(processes: impl Iterator<Item = (u32, Option<u32>)>) -> MadeCode {
+    /// What living processes, each with the one that forked it if it runs on as it was forked, wrote of some addresses.
+    pub fn read(processes: &[(u32, Option<u32>)], addresses: &[u64]) -> MadeCode {
+        let written = apart(processes, |(pid, _)| {
+            let map = written_down(*pid)?;
+            let name = |address: &u64| Some((*address, map.name(*address)?.to_owned()));
+            Some(addresses.iter().filter_map(name).collect::<Vec<_>>())
+        });
         let mut all = MadeCode::default();
-        for (pid, parent) in processes {
-            all.own.extend(written_down(pid).map(|map| (pid, map)));
-            all.parents.extend(parent.map(|parent| (pid, parent)));
+        for ((pid, parent), map) in processes.iter().zip(written) {
+            all.refused += usize::from(map.is_none());
+            all.own.extend(map.flatten().map(|map| (*pid, map.into_iter().collect())));
+            all.parents.extend(parent.map(|parent| (*pid, parent)));
         }
         all
     }
 
     /// The function of a process at an address. Code from before a fork is in what the parent wrote.
     pub fn name(&self, pid: u32, address: u64) -> Option<&str> {
-        self.ancestors(pid).find_map(|pid| self.own.get(&pid)?.name(address))
+        let mut names = self.ancestors(pid).filter_map(|pid| self.own.get(&pid)?.get(&address));
+        names.next().map(String::as_str)
     }
 
     /// Whether a process, or one that it was forked by, wrote anything.
@@ -67,9 +78,11 @@ mod tests {
 
     #[test]
     fn a_worker_has_the_names_of_its_parent_and_its_own_before() {
-        let own = [(1, &b"10 8 old\n20 8 kept\n"[..]), (2, b"10 8 new\n")];
-        let own = own.map(|(pid, text)| (pid, PerfMap::decode(text))).into_iter().collect();
-        let made = MadeCode { own, parents: [(2, 1), (3, 2), (5, 5)].into_iter().collect() };
+        let names =
+            |of: &[(u64, &str)]| of.iter().map(|(at, name)| (*at, (*name).to_owned())).collect();
+        let own = [(1, names(&[(0x10, "old"), (0x20, "kept")])), (2, names(&[(0x10, "new")]))];
+        let parents = [(2, 1), (3, 2), (5, 5)].into_iter().collect();
+        let made = MadeCode { own: own.into_iter().collect(), parents, refused: 0 };
         assert_eq!(made.name(1, 0x10), Some("old"));
         assert_eq!((made.name(3, 0x10), made.name(3, 0x20)), (Some("new"), Some("kept")));
         assert_eq!((made.name(4, 0x10), made.name(5, 0x10)), (None, None));

@@ -1,152 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Functions by their places.
+//! Functions by their places in files.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
-use std::fs::File;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use object::{Object, ObjectSymbol, ReadCache, SymbolKind};
-use rustix::fs::OFlags;
+use cowlab_casper::elf::{Budget, Elf, open_regular};
+use cowlab_casper::symbol::{Functions, demangled};
 
-use crate::blame::image::{Image, open_file};
-use crate::blame::space::Place;
+use crate::blame::image::Image;
 
-/// A function as people know it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Function {
-    /// Its name, demangled; `file+0x…` with its beginning where nobody knows it.
-    pub name: String,
-    /// The file that has it, without folders; empty of code that a program made itself.
-    pub module: String,
-    /// Its source file and line, of the place.
-    pub source: Option<(String, u32)>,
+/// What is read of a file and its debug file.
+const FILES_MOST_BYTES: u64 = 128 << 20;
+
+/// A function's name, demangled, or `file+0x…` with its beginning where nobody knows it; and its source file and line.
+pub type Function = (String, Option<(String, u32)>);
+
+/// The functions of addresses of a file: of each address the innermost that was inlined there first.
+pub fn functions(image: &Image, addresses: &[u64]) -> Vec<Vec<Function>> {
+    let budget = Budget::new(FILES_MOST_BYTES, FILES_MOST_BYTES);
+    let debug_file = debug_file(&image.build_id).and_then(|path| open_regular(None, &path));
+    let files = [image.file().try_clone().ok(), debug_file];
+    let known =
+        Functions::read(files.into_iter().flatten().filter_map(|of| Elf::read(of, &budget)));
+    let at = |address: &u64| {
+        let frames = known.frames(*address);
+        let named: Vec<Function> = frames.into_iter().map(|of| (of.name, of.source)).collect();
+        if named.is_empty() { vec![(symbol(&known, image, *address), None)] } else { named }
+    };
+    addresses.iter().map(at).collect()
 }
 
-/// Looks functions up, each file once.
-#[derive(Default)]
-pub struct Names {
-    files: HashMap<PathBuf, Symbols>,
-}
-
-/// Names of one file take no more; the rest of them is left out.
-const NAMES_MOST_BYTES: usize = 256 << 20;
-
-/// What is known of a file.
-#[derive(Default)]
-struct Symbols {
-    /// Address, size, name; sorted. Of its own tables and of its debug file's.
-    functions: Vec<(u64, u64, String)>,
-    debug: Option<addr2line::Loader>,
-}
-
-impl Names {
-    /// The functions of a place: the innermost that was inlined there first.
-    pub fn at(&mut self, place: &Place) -> Vec<Function> {
-        let Place::File(image, address) = place else { return Vec::new() };
-        let symbols = self.files.entry(image.reopen()).or_insert_with(|| Symbols::read(image));
-        symbols.at(image, *address)
-    }
-
-    /// Whether debug information of a file was found.
-    pub fn has_debug(&self, image: &Image) -> bool {
-        self.files.get(&image.reopen()).is_some_and(|symbols| symbols.debug.is_some())
+/// The symbol that has the address, or the beginning of its function.
+fn symbol(known: &Functions, image: &Image, address: u64) -> String {
+    let start = image.function_start(address);
+    // Those of no size are assembly's, and are believed where the unwind tables know no function in between.
+    let mut symbols = known.before(address);
+    let symbol = symbols.find(|of| of.bytes > 0 || start.is_none_or(|start| start <= of.address));
+    match symbol {
+        Some(symbol) => demangled(symbol.name),
+        None => unnamed(image, address),
     }
 }
 
-impl Symbols {
-    fn read(image: &Arc<Image>) -> Symbols {
-        let mut functions = Vec::new();
-        let debug_file = debug_file(&image.build_id);
-        let open = |path| open_file(path, OFlags::empty());
-        let found = debug_file.as_deref().and_then(open);
-        for file in [image.file.try_clone().ok(), found].into_iter().flatten() {
-            add_functions(file, &mut functions);
-        }
-        functions.sort();
-        let debug = match debug_file {
-            Some(path) => addr2line::Loader::new(path).ok(),
-            None => own_debug(image),
-        };
-        Symbols { functions, debug }
+/// What is said where no symbol is known.
+pub(super) fn unnamed(image: &Image, address: u64) -> String {
+    if image.is_entry(address) {
+        return "_start".to_owned();
     }
-
-    fn at(&self, image: &Image, address: u64) -> Vec<Function> {
-        let module = image.short_name().to_owned();
-        let mut found = Vec::new();
-        if let Some(Ok(mut frames)) = self.debug.as_ref().map(|debug| debug.find_frames(address)) {
-            while let Ok(Some(frame)) = frames.next() {
-                let Some(name) = frame.function.as_ref().and_then(|name| name.demangle().ok())
-                else {
-                    continue;
-                };
-                let at = frame.location.and_then(|at| Some((at.file?.to_owned(), at.line?)));
-                found.push(Function {
-                    name: name.into_owned(),
-                    module: module.clone(),
-                    source: at,
-                });
-            }
-        }
-        if found.is_empty() {
-            found.push(Function { name: self.symbol(image, address), module, source: None });
-        }
-        found
-    }
-
-    /// The symbol that has the address, or the beginning of its function.
-    fn symbol(&self, image: &Image, address: u64) -> String {
-        let start = image.function_start(address);
-        let after = self.functions.partition_point(|(start, ..)| *start <= address);
-        // Names of the same function stand together, and the first one is taken; those of no size
-        // are assembly's, and are believed where the unwind tables know no function in between.
-        let mut before = self.functions[..after].iter().rev();
-        let holds = |(at, bytes, _): &&(u64, u64, String)| match bytes {
-            0 => start.is_none_or(|start| start <= *at),
-            _ => address - at < *bytes,
-        };
-        match before.find(holds) {
-            Some((.., name)) => addr2line::demangle_auto(Cow::Borrowed(name), None).into_owned(),
-            None if image.is_entry(address) => "_start".to_owned(),
-            None => format!("{}+{:#x}", image.short_name(), start.unwrap_or(address)),
-        }
-    }
-}
-
-fn add_functions(file: File, functions: &mut Vec<(u64, u64, String)>) {
-    let cache = ReadCache::new(file);
-    let Ok(elf) = object::File::parse(&cache) else { return };
-    let mut bytes = 0;
-    for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
-        if symbol.is_definition() && symbol.kind() == SymbolKind::Text {
-            let Ok(name) = symbol.name() else { continue };
-            bytes += name.len() + size_of::<(u64, u64, String)>();
-            if bytes > NAMES_MOST_BYTES {
-                return;
-            }
-            functions.push((symbol.address(), symbol.size(), name.to_owned()));
-        }
-    }
+    let start = image.function_start(address);
+    format!("{}+{:#x}", image.short_name(), start.unwrap_or(address))
 }
 
 /// Where distributions put debug information (gdb: Separate Debug Files).
 fn debug_file(build_id: &[u8]) -> Option<PathBuf> {
     let (first, rest) = build_id.split_first()?;
     let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let path = PathBuf::from(format!("/usr/lib/debug/.build-id/{first:02x}/{rest}.debug"));
-    path.is_file().then_some(path)
-}
-
-/// The debug information in the file itself, of root's files alone: it is mapped while it is read, so that
-/// others could cut it, and it may name other files, which would be opened.
-fn own_debug(image: &Image) -> Option<addr2line::Loader> {
-    let file = image.file.metadata().ok()?;
-    if file.uid() != 0 || file.mode() & 0o022 != 0 {
-        return None;
-    }
-    let cache = ReadCache::new(image.file.try_clone().ok()?);
-    object::File::parse(&cache).ok()?.section_by_name(".debug_info")?;
-    addr2line::Loader::new(image.reopen()).ok()
+    Some(format!("/usr/lib/debug/.build-id/{first:02x}/{rest}.debug").into())
 }

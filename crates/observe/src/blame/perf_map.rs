@@ -5,14 +5,13 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
-use rustix::fs::OFlags;
-
-use crate::blame::image::open_file;
+use crate::blame::image::open_inside;
 
 /// A file of more is not read to its end.
-pub(crate) const MOST_BYTES: u64 = 256 << 20;
+pub(crate) const MOST_BYTES: u64 = 64 << 20;
+/// Names are cut there.
+const NAME_MOST_CHARS: usize = 1024;
 
 #[derive(Debug, Default)]
 pub struct PerfMap {
@@ -47,7 +46,11 @@ impl PerfMap {
             let mut words = line.splitn(3, ' ');
             let hex =
                 |word: Option<&str>| u64::from_str_radix(word?.trim_start_matches("0x"), 16).ok();
-            Some((hex(words.next())?, hex(words.next())?, words.next()?.trim().to_owned()))
+            Some((
+                hex(words.next())?,
+                hex(words.next())?,
+                words.next()?.trim().chars().take(NAME_MOST_CHARS).collect(),
+            ))
         };
         let lines = text.split(b'\n').map_while(Result::ok);
         PerfMap::of(lines.filter_map(line))
@@ -63,8 +66,7 @@ impl PerfMap {
 /// A file that process `pid` wrote down, at a path of its own: of its user or root alone, since others would
 /// choose the names.
 pub(crate) fn of_program(pid: i32, path: &str, uid: u32) -> Option<File> {
-    let path = format!("/proc/{pid}/root{path}");
-    let file = open_file(Path::new(&path), OFlags::NOFOLLOW)?;
+    let file = open_inside(pid, path)?;
     let owner = file.metadata().ok()?.uid();
     (owner == uid || owner == 0).then_some(file)
 }

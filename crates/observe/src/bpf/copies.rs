@@ -51,9 +51,10 @@ impl Copies {
         self.sampling.set(0, sampling, 0).map_err(telling)
     }
 
-    pub(super) fn stack_starts(&mut self, tid: u32, start: u64) {
+    pub(super) fn stack_starts(&mut self, tid: u32, start: u64, is_guess: bool) {
+        const NOEXIST: u64 = 1;
         // Without it the programs search for the end themselves.
-        let _ = self.stacks.insert(tid, start, 0);
+        let _ = self.stacks.insert(tid, start, if is_guess { NOEXIST } else { 0 });
     }
 
     pub(super) fn read(&mut self, most: usize) -> Vec<Copied> {

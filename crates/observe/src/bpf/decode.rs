@@ -6,8 +6,8 @@ use zerocopy::FromBytes;
 
 use super::record::{
     COWLAB_COPIES, COWLAB_COUNTS, COWLAB_EXEC, COWLAB_EXIT, COWLAB_FAULTS, COWLAB_FORK,
-    COWLAB_KILLED, COWLAB_TELLING_NS, COWLAB_WRITES_ABSENT, COWLAB_WRITES_PRESENT, cowlab_copy,
-    cowlab_event, cowlab_fault,
+    COWLAB_KILLED, COWLAB_STACK_UPPER, COWLAB_TELLING_NS, COWLAB_WRITES_ABSENT,
+    COWLAB_WRITES_PRESENT, cowlab_copy, cowlab_event, cowlab_fault,
 };
 
 const CLONE_VM: u64 = 0x100;
@@ -91,13 +91,17 @@ pub struct Copied {
     pub registers: [u64; 3],
     /// The stack, or part of it, from the stack pointer up.
     pub stack: Vec<u8>,
+    /// The last piece of one that is longer, and its address.
+    pub upper: (u64, Vec<u8>),
     pub is_32_bit: bool,
 }
 
 impl Copied {
     /// `None` if the bytes are no record of the ring of copies.
     pub fn decode(bytes: &[u8]) -> Option<Copied> {
-        let (raw, stack) = cowlab_copy::read_from_prefix(bytes).ok()?;
+        let (raw, pieces) = cowlab_copy::read_from_prefix(bytes).ok()?;
+        let upper_bytes = if raw.upper == 0 { 0 } else { COWLAB_STACK_UPPER as usize };
+        let (upper, stack) = pieces.split_at_checked(upper_bytes)?;
         Some(Copied {
             time_ns: raw.time_ns,
             address: raw.address,
@@ -107,6 +111,7 @@ impl Copied {
             syscall: raw.syscall.try_into().ok(),
             registers: [raw.ip, raw.sp, raw.fp],
             stack: stack.get(..raw.stack_bytes as usize)?.to_vec(),
+            upper: (raw.upper, upper.to_vec()),
             is_32_bit: raw.is_32_bit != 0,
         })
     }

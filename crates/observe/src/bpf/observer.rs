@@ -114,10 +114,10 @@ impl Observer {
     }
 
     /// In copies mode: where a thread's stack begins, above which nothing is saved. Children inherit it
-    /// from the forking thread; an exec changes it.
-    pub fn stack_starts(&mut self, tid: u32, start: u64) {
+    /// from the forking thread; an exec changes it. A guess is not believed where that was seen.
+    pub fn stack_starts(&mut self, tid: u32, start: u64, is_guess: bool) {
         if let Some(copies) = &mut self.copies {
-            copies.stack_starts(tid, start);
+            copies.stack_starts(tid, start, is_guess);
         }
     }
 

@@ -10,6 +10,7 @@ pub const COWLAB_SIGSEGV: u32 = 11;
 pub const COWLAB_STACK_MOST: u32 = 65536;
 pub const COWLAB_STACK_LEAST: u32 = 1024;
 pub const COWLAB_STACK_PROBED: u32 = 16384;
+pub const COWLAB_STACK_UPPER: u32 = 8192;
 pub const COWLAB_EVERY_MOST: u32 = 65536;
 pub const COWLAB_WRITE: u32 = 2;
 pub const COWLAB_WRITE_PRESENT: u32 = 7;
@@ -52,6 +53,7 @@ pub struct cowlab_copy {
     pub ip: u64,
     pub sp: u64,
     pub fp: u64,
+    pub upper: u64,
     pub tgid: u32,
     pub tid: u32,
     pub every: u32,
