@@ -8,6 +8,11 @@ pub(crate) fn monotonic_ns() -> u64 {
     nanoseconds(ClockId::Monotonic)
 }
 
+/// What this thread has run.
+pub(crate) fn own_cpu_ns() -> u64 {
+    nanoseconds(ClockId::ThreadCPUTime)
+}
+
 /// A clock that does not go below 0.
 pub(crate) fn nanoseconds(clock: ClockId) -> u64 {
     let now = clock_gettime(clock);

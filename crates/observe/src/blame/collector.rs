@@ -18,6 +18,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::blame::family::Family;
 use crate::blame::made::MadeCode;
 use crate::blame::pace::{Pace, Share};
+use crate::clock::{monotonic_ns, own_cpu_ns};
 
 pub const LOOK: Duration = Duration::from_millis(10);
 /// How often the share that is told is set anew.
@@ -416,7 +417,9 @@ fn kept_bytes(copy: &Copy) -> usize {
 
 /// The places with the names of their functions; and of how many files those were not read.
 fn frames(places: &[Place], made: &MadeCode) -> (Vec<Frame>, usize) {
-    let mut files: FxHashMap<*const Image, (&Arc<Image>, Vec<(usize, u64)>)> = FxHashMap::default();
+    // Of each file, positions and addresses.
+    type Wanted<'a> = (&'a Image, Vec<(usize, u64)>);
+    let mut files: FxHashMap<*const Image, Wanted<'_>> = FxHashMap::default();
     let mut frames: Vec<Frame> = Vec::with_capacity(places.len());
     for (at, place) in places.iter().enumerate() {
         let (module, address, name) = match place {
@@ -437,9 +440,10 @@ fn frames(places: &[Place], made: &MadeCode) -> (Vec<Frame>, usize) {
     let named = apart(&files, |(image, places)| {
         functions(image, &places.iter().map(|(_, address)| *address).collect::<Vec<_>>())
     });
-    let unread = named.iter().filter(|names| names.is_none()).count();
+    let is_read = |names: &&Option<(Vec<_>, bool)>| matches!(names, Some((_, true)));
+    let unread = named.len() - named.iter().filter(is_read).count();
     for ((image, places), names) in files.iter().zip(named) {
-        let mut names = names.unwrap_or_default().into_iter();
+        let mut names = names.map(|(names, _)| names).unwrap_or_default().into_iter();
         for (at, address) in places {
             let unknown = || vec![(unnamed(image, *address), None)];
             frames[*at].functions = names.next().unwrap_or_else(unknown);
@@ -502,17 +506,4 @@ fn ran_ns(pid: u32) -> Option<u64> {
     let mut words = rest.split_whitespace().skip(11);
     let ticks = words.next()?.parse::<u64>().ok()? + words.next()?.parse::<u64>().ok()?;
     Some(ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second()))
-}
-
-pub(super) fn own_cpu_ns() -> u64 {
-    clock_ns(rustix::time::ClockId::ThreadCPUTime)
-}
-
-fn monotonic_ns() -> u64 {
-    clock_ns(rustix::time::ClockId::Monotonic)
-}
-
-fn clock_ns(clock: rustix::time::ClockId) -> u64 {
-    let now = rustix::time::clock_gettime(clock);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }

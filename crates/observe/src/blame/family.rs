@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use crate::blame::collector::own_cpu_ns;
 use crate::blame::image::Images;
 use crate::blame::space::Space;
 use crate::bpf::{Event, Happening};
+use crate::clock::own_cpu_ns;
 use cowlab_machine::process::Target;
 use cowlab_schema::Writer;
 use rustc_hash::{FxHashMap, FxHashSet};

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The names of code that programs made themselves.
 
+use std::io::{BufRead as _, BufReader, Read as _};
+
 use crate::blame::apart::apart;
 use crate::blame::jitdump;
 use crate::blame::perf_map::PerfMap;
-use cowlab_machine::process::{Target, mappings};
+use crate::blame::space::MAPS_MOST_BYTES;
+use cowlab_machine::process::Target;
 use rustc_hash::FxHashMap;
 
 /// No family is deeper; one that is goes round.
@@ -61,9 +64,10 @@ fn written_down(pid: u32) -> Option<PerfMap> {
     let inside = cowlab_machine::status::field(&status, "NSpid")?;
     let inside = inside.split_whitespace().last()?.parse().ok()?;
     let dump_name = format!("/{}", jitdump::file_name(inside));
-    let mapped = mappings::mappings(&target).unwrap_or_default();
-    let mapped =
-        mapped.into_iter().filter_map(|of| of.name).find(|name| name.ends_with(&dump_name));
+    let maps = BufReader::new(target.open_file("maps").ok()?.take(MAPS_MOST_BYTES));
+    let mut maps = maps.lines().map_while(Result::ok);
+    let mapped = maps.find(|line| line.ends_with(&dump_name));
+    let mapped = mapped.and_then(|line| Some(line[line.find('/')?..].to_owned()));
     let map = PerfMap::read(target.pid(), inside, target.uid());
     let dump = jitdump::read(target.pid(), inside, target.uid(), mapped.as_deref());
     match (map, dump) {

@@ -14,8 +14,9 @@ const FILES_MOST_BYTES: u64 = 128 << 20;
 /// A function's name, demangled, or `file+0x…` with its beginning where nobody knows it; and its source file and line.
 pub type Function = (String, Option<(String, u32)>);
 
-/// The functions of addresses of a file: of each address the innermost that was inlined there first.
-pub fn functions(image: &Image, addresses: &[u64]) -> Vec<Vec<Function>> {
+/// The functions of addresses of a file: of each address the innermost that was inlined there first. And whether all
+/// was read that says so.
+pub fn functions(image: &Image, addresses: &[u64]) -> (Vec<Vec<Function>>, bool) {
     let budget = Budget::new(FILES_MOST_BYTES, FILES_MOST_BYTES);
     let debug_file = debug_file(&image.build_id).and_then(|path| open_regular(None, &path));
     let files = [image.file().try_clone().ok(), debug_file];
@@ -26,7 +27,7 @@ pub fn functions(image: &Image, addresses: &[u64]) -> Vec<Vec<Function>> {
         let named: Vec<Function> = frames.into_iter().map(|of| (of.name, of.source)).collect();
         if named.is_empty() { vec![(symbol(&known, image, *address), None)] } else { named }
     };
-    addresses.iter().map(at).collect()
+    (addresses.iter().map(at).collect(), budget.refused() == 0)
 }
 
 /// The symbol that has the address, or the beginning of its function.

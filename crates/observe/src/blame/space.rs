@@ -19,7 +19,7 @@ const FRAMES_MOST: usize = 512;
 /// Places that are told apart; all others are one.
 const PLACES_MOST: usize = 1 << 18;
 /// What is read of a process's mappings, and how many are kept: a MiB.
-const MAPS_MOST_BYTES: u64 = 16 << 20;
+pub(super) const MAPS_MOST_BYTES: u64 = 16 << 20;
 const REGIONS_MOST: usize = 32_768;
 const CODE_MOST: usize = 4096;
 /// How long the files of a process may take.
