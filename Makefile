@@ -19,7 +19,7 @@ CARGO_FLAGS := --release --workspace
 
 .PHONY: help study build test fuzz-short test-long test-slowdown test-casper-long miri test-insert-long test-hostile-long \
 	fuzz fuzz-insert fuzz-reader soak deny sbom kernels test-kernel test-kernel-long test-kernel-regions test-study-long \
-	test-tend-long test-fleet-long test-debian-kernels test-architectures test-arm64 test-arm64-mm unit e2e lint man picture docs test-docs bindings event-cost install install-casper install-files dist test-dist clean
+	test-tend-long test-fleet-long test-debian-kernels history test-architectures test-arm64 test-arm64-mm unit e2e lint man picture docs test-docs bindings event-cost install install-casper install-files dist test-dist clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -132,6 +132,11 @@ test-fleet-long: build ## runs of a real Slurm, DuckDB, Spark, 10,000 simulated 
 test-debian-kernels: build ## every verb on Debian's kernels from 5.10 to the newest, in guests (10 minutes)
 	scripts/install debian-kernels
 	scripts/test-kernels
+
+history: build ## instructions of fork and its parts on each of Debian's kernels; measures what the results lack (5 minutes a kernel)
+	scripts/install kernel
+	scripts/install debian-kernels
+	tests-long/history/history
 
 test-architectures: build ## what the upstream series touches in mm/, cross-built for arm64, powerpc and s390 (15 minutes)
 	scripts/install kernel
