@@ -10,9 +10,9 @@ use cowlab_model::application::{
 use cowlab_model::cost::Vmas;
 use cowlab_schema::footprint::{
     BENCH, Between, COW_PAGES, DURATION_NS, FAULTS_LEFT, FREED_UNSEEN_PAGES, LOST_FAULTS, MAPPING,
-    METHOD, Mapping, Method, NEARBY_PAGES, OTHERS_CPU_NS, PAGES_MAPPED, PAGES_WRITTEN, POLICY,
-    PRECOPIED_PAGES, PRECOPIED_WRITTEN_PAGES, PROGRAM, REGION, SPAN, SPANS, START_PAGES,
-    UNKNOWN_PAGES, VMAS, VMAS_ANON, WRITER, WRITER_CPU_NS,
+    METHOD, Mapping, Method, NEARBY_PAGES, OBSERVING_NS, OTHERS_CPU_NS, PAGES_MAPPED,
+    PAGES_WRITTEN, POLICY, PRECOPIED_PAGES, PRECOPIED_WRITTEN_PAGES, PROGRAM, REGION, SPAN, SPANS,
+    START_PAGES, UNKNOWN_PAGES, VMAS, VMAS_ANON, WRITER, WRITER_CPU_NS,
 };
 use cowlab_schema::{Command, Key, Metric, Params, Value, Writer};
 use cowlab_store::Sample;
@@ -173,7 +173,9 @@ pub fn profile_of(
         let of_span = subject.total(samples, metric).filter(|_| subject.is_fork() && written > 0);
         of_span.map(|value| value / written as f64)
     };
-    profile.cpu_ns_per_copy = per_copy(WRITER_CPU_NS);
+    // Less what seeing its faults took of it.
+    let seen = samples.first(OBSERVING_NS).filter(|_| subject.method == Method::Faults);
+    profile.cpu_ns_per_copy = per_copy(WRITER_CPU_NS).map(|ns| (ns - seen.unwrap_or(0.0)).max(0.0));
     // Of the time between fork and end: with them every copy interrupts another CPU.
     let total = |metric| subject.total(samples, metric).filter(|_| subject.is_fork());
     if let (Some(others_ns), Some(lasted_ns)) = (total(OTHERS_CPU_NS), total(DURATION_NS)) {

@@ -120,6 +120,8 @@ bench! {
         write_faults: faults;
         /// Write faults that were lost
         lost_faults: faults;
+        /// CPU time that seeing one takes whoever makes it
+        observing_ns: ns;
         /// Pages mapped at the end
         pages_mapped: pages;
         /// Of them, pages written

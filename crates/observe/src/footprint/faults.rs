@@ -39,6 +39,10 @@ pub trait Source {
     fn asked_since(&self, now_ns: u64) -> Option<u64>;
     /// Nobody asks about the forks so far any more.
     fn settle(&mut self);
+    /// What a fault takes longer because it is told: CPU time of whoever makes it; `None` if unknown.
+    fn observing_ns(&self) -> Option<f64> {
+        None
+    }
     /// How many were lost because nobody read them in time; and processes that there was no room
     /// for.
     fn lost(&self) -> u64;
@@ -189,6 +193,7 @@ impl FaultLog {
         }
         spans.faults_read = Some(self.read);
         spans.faults_lost = Some(self.source.lost());
+        spans.observing_ns = self.source.observing_ns();
     }
 }
 

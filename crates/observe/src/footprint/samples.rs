@@ -67,6 +67,7 @@ pub fn samples(spans: &Spans, page_bytes: u64, start_unix_ns: i64) -> Vec<Sample
     if let (Some(read), Some(lost)) = (spans.faults_read, spans.faults_lost) {
         out.count(names::WRITE_FAULTS, read);
         out.count(names::LOST_FAULTS, lost);
+        out.add(names::OBSERVING_NS, spans.observing_ns);
     }
     for ((policy, writer), result) in &spans.policies {
         out.params = Params::new();

@@ -281,6 +281,8 @@ pub struct Spans {
     pub policies: BTreeMap<(String, Writer), Hindsight>,
     /// Write faults that were seen, by the method that sees them.
     pub faults_read: Option<u64>,
+    /// What each of them took longer because it was seen: CPU time of whoever made it.
+    pub observing_ns: Option<f64>,
     pub faults_lost: Option<u64>,
     /// What could not be seen, and why.
     pub missing: Vec<(String, String)>,

@@ -92,8 +92,8 @@ live! {
         /// How fast the shared memory becomes less
         erosion_bytes_per_s: Option<f64> => sample "erosion_bytes_per_s" in bytes_per_s,
             gauge "cowlab_sharing_erosion" in bytes_per_second;
-        /// Until nothing is shared, at that rate; `None` where it is 0 or not known, and where it will not go on:
-        /// the worker is about to settle.
+        /// Until nothing is shared, at that rate; `None` where it is 0 or not known, where that is far beyond the
+        /// worker's life so far, and where it will not go on: the worker is about to settle.
         shared_ends_s: Option<f64>;
         /// `own_bytes` at which older workers, which lose nothing any more, have settled, where this one still has
         /// less and loses some.
@@ -141,6 +141,9 @@ pub fn figures() -> Verb {
     }
 }
 
+/// A rate goes on for so many times a worker's life, at most: what it writes first it does not write again.
+const LIVES_AHEAD: f64 = 3.0;
+
 /// Private memory in RAM that others map as well. What KSM merged is not among it, as far as its pages
 /// are not counted as the process's own.
 fn shared_bytes(of: &Seen) -> Option<u64> {
@@ -159,11 +162,12 @@ impl Worker {
         let shared_bytes = shared_bytes(seen);
         let erosion = history.and_then(History::erosion_bytes_per_s);
         let left = |(rate, shared): (f64, u64)| (rate > 0.0).then(|| shared as f64 / rate);
+        let age_s = now_ns.saturating_sub(seen.started_ns) as f64 / 1e9;
         Worker {
             pid: seen.pid,
             parent: seen.parent,
             slot,
-            age_s: now_ns.saturating_sub(seen.started_ns) as f64 / 1e9,
+            age_s,
             rss_bytes: seen.rollup.rss_bytes,
             pss_bytes: seen.rollup.pss_bytes,
             shared_bytes,
@@ -174,7 +178,10 @@ impl Worker {
             ksm_bytes: seen.rollup.ksm_bytes,
             swapped_bytes: seen.rollup.swapped_bytes,
             erosion_bytes_per_s: shared_bytes.and(erosion),
-            shared_ends_s: erosion.zip(shared_bytes).and_then(left),
+            shared_ends_s: erosion
+                .zip(shared_bytes)
+                .and_then(left)
+                .filter(|left| *left <= age_s * LIVES_AHEAD),
             settles_at_bytes: None,
         }
     }
@@ -400,8 +407,11 @@ mod tests {
         assert!((MIB as f64 / 15.0..=MIB as f64 / 7.0).contains(&rate), "{rate}");
         assert_eq!(history.0.len(), KEPT);
         let now = seen(2, 29, 0, &USUAL);
-        let worker = Worker::of(&now, 300 * S, Some(&history), None);
+        let worker = Worker::of(&now, 400 * S, Some(&history), None);
         let ends_s = worker.shared_ends_s.unwrap();
+        // The same rate in its first minute says nothing of later ones.
+        let young = Worker::of(&now, 60 * S, Some(&history), None);
+        assert_eq!((young.shared_ends_s, young.erosion_bytes_per_s), (None, Some(rate)));
         assert!((ends_s * rate - (71 * MIB) as f64).abs() < 1.0, "{ends_s}");
         // What is swapped out is not lost.
         let mut lines = USUAL;

@@ -139,9 +139,15 @@ fn lost(of: &Figures) -> Option<String> {
         return Some(format!("How fast they lose it takes two looks: `{command}`."));
     };
     let (Some(shared), Some(ends_s)) = (one.shared_bytes, one.shared_ends_s) else {
-        let settles =
-            settles(of).unwrap_or_else(|| "No worker loses shared memory now.".to_owned());
-        return Some(settles);
+        let so_far = || match rate > 0.0 && one.settles_at_bytes.is_none() {
+            true => format!(
+                "Worker {} loses {} a minute; it is too young to say for how long.",
+                one.pid,
+                a_minute(rate)
+            ),
+            false => "No worker loses shared memory now.".to_owned(),
+        };
+        return Some(settles(of).unwrap_or_else(so_far));
     };
     Some(format!(
         "Worker {} loses {} a minute: at this rate nothing of its {} is shared any more in {}.",
