@@ -83,7 +83,7 @@ test-kernel-long: kernels ## all of them, on the kernels debug and traced as wel
 		--stress-s $(STRESS_S) --variant debug --policy next:16 || exit 1; done
 
 # The kernel's own settings; the sizes of regions and the thresholds of document 003.
-REGIONS := ccow $(foreach threshold,0 80 100,$(foreach kib,32 64 128 256 512 1024 2048 4096 8192,ccow:$(threshold):0:$(kib)))
+REGIONS := ccow $(foreach threshold,0 80 100,$(foreach kib,32 64 128 256 512 1024 2048 4096 8192,ccow:$(threshold):$(kib)))
 
 test-kernel-regions: kernels ## the quick selftests under ccow, and with each size of region and each threshold
 	scripts/install kernel-test

@@ -31,7 +31,7 @@ policies="off ccow ccow:0 ${thresholds[*]/#/ccow:}"
 run --json study ccow --guest accelerator=tcg,memory=1GiB "${fewer[@]}" --set zipf_alpha=1,1.3 --set size_bytes=16MiB \
 	--set turnovers=1 --set redis_bytes=2MiB --set redis_turnovers=3 --set load=1 --rounds 1
 is_status 0
-json policies="$policies" sizes="${regions[*]/#/ccow:80:0:}" \
+json policies="$policies" sizes="${regions[*]/#/ccow:80:}" \
 	'rows | distinct("bench") | same(["snapshot", "redis", "cow-faults"])' \
 	'pick({bench: "snapshot", zipf_alpha: "1", page_size_bytes: "4096"}) | distinct("policy") |
 		same("\($policies) \($sizes)" | split(" "))' \

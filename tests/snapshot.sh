@@ -78,16 +78,16 @@ nothing_kept runs
 # kernel_ccow.sh asks that.
 if [[ -n ${COWLAB_TEST_LONG:-} ]]; then
 	COWLAB_KERNEL=$REPOSITORY/kernel run --json bench --kernel patched --guest memory=1GiB,accelerator=tcg snapshot \
-		--policy off,next:16,next:512:4 --size-bytes 16MiB --zipf-alpha 1.0 --rounds 1
+		--policy off,next:16,next:512 --size-bytes 16MiB --zipf-alpha 1.0 --rounds 1
 	is_status 0
 	json 'd.run.environments | distinct("accelerator") == ["tcg"]' \
 		'cells(["forks", "policy"]) | map(select(.params.forks == "yes")) | length == 3 and all(
 			.forks as $forks | .cow_faults + .precopy_written - .first_written_pages |
 			0 <= . and . <= 8 + 8 * $forks)' \
 		'cells(["forks", "policy"]) | map([.params.forks, .params.policy]) | same([["yes", "off"],
-			["yes", "next:16"], ["yes", "next:512:4"], ["no", "off"], ["once", "off"]])' \
+			["yes", "next:16"], ["yes", "next:512"], ["no", "off"], ["once", "off"]])' \
 		'one("precopy_pages"; {policy: "off", forks: "yes"}) == 0' \
-		'["next:512:4", "next:16", "off"] |
+		'["next:512", "next:16", "off"] |
 			map({policy: ., forks: "yes"} as $cell | one("cow_faults"; $cell) / one("first_written_pages"; $cell)) |
 			.[0] < .[1] and .[1] < .[2]'
 	grep -q 'Emulated (TCG)' "$(only_run runs)/report.html" || fail "the report does not say that it was emulated"

@@ -306,7 +306,7 @@ static bool find_guesses(unsigned long *start, unsigned long *end)
 			*end = address;
 			next = false;
 		}
-		if (!strcmp(name, "cow_precopy_pages")) {
+		if (!strcmp(name, "cow_precopy_range")) {
 			*start = address;
 			found = next = true;
 		}
@@ -322,8 +322,8 @@ static bool guesses_all(void)
 {
 	long policy = figure("/proc/sys/vm/cow_precopy", "");
 
-	return policy == 1 || (policy > 1 && figure("/proc/sys/vm/cow_threshold_pct", "") == 0 &&
-			       figure("/proc/sys/vm/cow_history", "") == 0);
+	return policy == 1 ||
+	       (policy > 1 && figure("/proc/sys/vm/cow_threshold_pct", "") == 0);
 }
 
 static void in_guesses(void)
@@ -336,7 +336,7 @@ static void in_guesses(void)
 
 	if (!find_guesses(&start, &end)) {
 		if (!access("/proc/sys/vm/cow_precopy", F_OK)) {
-			fprintf(stderr, "alloc_failures: the kernel has no cow_precopy_pages()\n");
+			fprintf(stderr, "alloc_failures: the kernel has no cow_precopy_range()\n");
 			exit(1);
 		}
 		printf("skipped: failures in guesses alone: this kernel makes none\n");

@@ -206,12 +206,8 @@ int main(void)
 	page_size = (size_t)sysconf(_SC_PAGESIZE);
 	remember_settings();
 	set("cow_region_kb", 2048);
-	set("cow_batch_kb", 2048);
 	set("cow_threshold_pct", 0);
 	set("cow_gate_forks", 0);
-	set("cow_precopy_order", 0);
-	set("cow_gate_kb", 0);
-	set("cow_history", 0);
 	set("cow_precopy_pages", 16);
 	set("cow_precopy_ramp", 0);
 	set("cow_precopy", 2);

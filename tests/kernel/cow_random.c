@@ -472,21 +472,15 @@ static void change_policy(void)
 	static const long sizes[] = { 32, 64, 512, 2048, 8192 };
 	static const long thresholds[] = { 0, 50, 80, 100 };
 	static const long depths[] = { 1, 16, 512 };
-	static const long orders[] = { 0, 0, 2, 4, 8 };
-	static const long batches[] = { 16, 128, 2048 };
-	static const long wastes[] = { 10, 100 };
-	static const long histories[] = { 0, 1, 1, 3 };
-	static const long delays[] = { 0, 5, 200 };
+	static const long delays[] = { 1, 5, 200 };
 
 	/* Whoever copies ahead by coverage copies page tables in fork. */
 	if (has_setting("cow_defer")) {
-		set("cow_defer_delay_ms", delays[below(3)]);
-		set("cow_defer", below(3) ? 2 : 0);
+		set("cow_defer", below(3) ? delays[below(3)] : 0);
 	}
 	/* Pages that migrate while they are copied. */
 	if (!below(4))
 		put(COMPACT, "1");
-	set("cow_precopy_order", orders[below(5)]);
 	switch (below(has_setting("cow_region_kb") ? 6 : 2)) {
 	case 0:
 		set("cow_precopy", 0);
@@ -498,12 +492,8 @@ static void change_policy(void)
 	default:
 		set("cow_region_kb", sizes[below(5)]);
 		set("cow_threshold_pct", thresholds[below(4)]);
-		set("cow_batch_kb", batches[below(3)]);
-		set("cow_waste_pct", wastes[below(2)]);
-		set("cow_history", histories[below(4)]);
-		set("cow_gate_kb", 0);
 		set("cow_gate_forks", below(2) ? 0 : 1);
-		set("cow_precopy", 2);
+		set("cow_precopy", below(2) ? 2 : 3);
 	}
 }
 

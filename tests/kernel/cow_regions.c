@@ -1,25 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 /*
  * cow_regions: do the kernel's regions (vm.cow_precopy=2) follow the process that they are of:
- * through fork, munmap, mremap and a new mapping? And do its history, prctl, permissions and
- * sysctls do what their documentation says?
+ * through fork, munmap, mremap and a new mapping? And do its tuning, permissions and sysctls do
+ * what their documentation says?
  */
 #define _GNU_SOURCE
 #include <linux/capability.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 #include "regions.h"
-
-#define PR_SET_COW_PRECOPY 0x434f5701
-#define PR_GET_COW_PRECOPY 0x434f5702
-#define DEFAULT 0
-#define OFF 1
-#define ON 2
-#define INHERIT 1
-/* Of vm.cow_precopy. */
-#define OPTED_IN 3
 
 /* One fork, and all written after it: at the next fork, each region is covered. */
 static void write_all(size_t wanted)
@@ -30,23 +19,38 @@ static void write_all(size_t wanted)
 		area[page * page_size]++;
 }
 
-static void cover(size_t wanted)
+/* The covered pages of the area's regions, by the last fork. */
+static unsigned int covered(void)
 {
-	write_all(wanted);
-	fork_once();
+	size_t count = area_regions();
+	unsigned int sum = 0;
+
+	for (size_t i = 0; i < count; i++)
+		sum += regions[i].covered;
+	return sum;
 }
 
 static void the_gate(void)
 {
 	policy(2, 2048, 80, 1000000);
-	cover(512);
-	if (read_regions("/proc/self/cow_regions", area, area + pages * page_size))
+	write_all(512);
+	fork_once();
+	if (area_regions())
 		fail("regions are counted before the gate");
 	set("cow_gate_forks", 1);
 	fork_once();
-	if (!read_regions("/proc/self/cow_regions", area, area + pages * page_size))
+	if (!area_regions())
 		fail("no regions are counted after the gate");
 	unmap_area();
+}
+
+/* How many pages a write copies beside its own. */
+static long copied_by_write(size_t page)
+{
+	long before = figure("/proc/self/cow_stats", "precopied");
+
+	area[page * page_size]++;
+	return figure("/proc/self/cow_stats", "precopied") - before;
 }
 
 static void a_child_begins_cleared(void)
@@ -55,213 +59,107 @@ static void a_child_begins_cleared(void)
 	pid_t child;
 
 	policy(2, 2048, 80, 1);
-	cover(512);
+	write_all(512);
 	child = fork();
 	if (child == 0)
-		_exit(read_regions("/proc/self/cow_regions", NULL, (char *)-1) != 0);
+		_exit(copied_by_write(0) != 0);
 	waitpid(child, &status, 0);
 	if (status)
-		fail("a child has regions");
-	if (!read_regions("/proc/self/cow_regions", area, area + pages * page_size))
-		fail("its parent has none");
+		fail("a child copies what its parent wrote before the fork");
 	unmap_area();
+}
+
+static void map_again(size_t wanted)
+{
+	if (mmap(area, wanted * page_size, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != area)
+		die("mmap");
+	madvise(area, wanted * page_size, MADV_NOHUGEPAGE);
+	memset(area, 1, wanted * page_size);
 }
 
 static void unmapped_in_part(void)
 {
 	policy(2, 256, 80, 1);
-	cover(512);
-	if (read_regions("/proc/self/cow_regions", area, area + pages * page_size) != 8)
-		fail("not 8 regions before");
+	write_all(512);
 	/* Two regions whole, and half of the third. */
 	munmap(area, 160 * page_size);
-	if (read_regions("/proc/self/cow_regions", area, area + pages * page_size) != 6)
-		fail("not 6 regions after");
-	/* The other half. */
-	munmap(area + 160 * page_size, 32 * page_size);
-	if (read_regions("/proc/self/cow_regions", area, area + pages * page_size) != 5)
-		fail("not 5 regions in the end");
+	map_again(160);
+	fork_once();
+	if (area_regions() != 8 || covered() != 6 * 64)
+		fail("%zu regions have %u covered pages, and should be 8 with 6 * 64",
+		     area_regions(), covered());
 	unmap_area();
 }
 
-static void moved(size_t by_pages, bool exactly)
+static void moved(void)
 {
-	size_t count;
-	unsigned int covered = 0;
 	char *to;
 
 	policy(2, 256, 80, 1);
-	cover(512);
-	to = area + ROOM + by_pages * page_size;
+	write_all(512);
+	to = area + ROOM;
 	if (mremap(area, pages * page_size, pages * page_size, MREMAP_MAYMOVE | MREMAP_FIXED, to) !=
 	    to)
 		die("mremap");
-	if (read_regions("/proc/self/cow_regions", area, area + pages * page_size))
+	fork_once();
+	if (area_regions())
 		fail("regions stayed where nothing is mapped");
-	count = read_regions("/proc/self/cow_regions", to, to + pages * page_size);
-	for (size_t i = 0; i < count; i++) {
-		covered += regions[i].covered;
-		if (exactly && regions[i].covered != 64)
-			fail("a region has %u covered pages after the move", regions[i].covered);
-	}
-	if (covered != 512)
-		fail("512 pages were covered, %u are after the move", covered);
 	area = to;
+	if (area_regions() != 8 || covered())
+		fail("%zu regions have %u covered pages after the move", area_regions(), covered());
 	unmap_area();
-}
-
-static void moved_by_regions(void)
-{
-	moved(0, true);
-}
-
-static void moved_by_less(void)
-{
-	moved(13, false);
 }
 
 static void mapped_again(void)
 {
-	size_t count;
-
 	policy(2, 2048, 80, 1);
-	cover(512);
-	if (mmap(area, pages * page_size, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != area)
-		die("mmap");
-	count = read_regions("/proc/self/cow_regions", area, area + pages * page_size);
-	if (count)
-		fail("a new mapping has %u covered pages", regions[0].covered);
+	write_all(512);
+	map_again(512);
+	fork_once();
+	if (!area_regions() || covered())
+		fail("a new mapping has %u covered pages", covered());
 	unmap_area();
 }
 
 /* How many pages the first @writes writes after a fork, each 256 KiB on, copy beside their own. */
-static unsigned long copied_by_writes(size_t writes)
+static long copied_by_writes(size_t writes)
 {
-	unsigned long copied = 0;
+	long copied = 0;
 	int gate;
 	pid_t child = child_new(true, &gate);
 
 	for (size_t page = 0; page < 64 * writes; page += 64)
-		area[page * page_size]++;
-	if (read_regions("/proc/self/cow_regions", area, area + pages * page_size))
-		copied = regions[0].precopied;
+		copied += copied_by_write(page);
 	child_end(child, true, gate);
 	return copied;
 }
 
-static unsigned long copied_ahead(void)
+static long copied_ahead(void)
 {
 	return copied_by_writes(1);
 }
 
+static void whole(void)
+{
+	policy(2, 2048, 80, 1);
+	write_all(512);
+	if (copied_by_writes(8) != 511)
+		fail("not 511 pages beside the first");
+	unmap_area();
+}
+
 static void in_pieces(void)
 {
-	policy(2, 2048, 80, 1);
-	set("cow_batch_kb", 64);
+	policy(3, 2048, 80, 1);
 	write_all(512);
-	if (copied_by_writes(1) != 15)
-		fail("not 15 pages beside one");
+	if (copied_by_writes(1) != 31)
+		fail("not 31 pages beside one");
 	unmap_area();
 	write_all(512);
-	if (copied_by_writes(8) != 8 * 15)
-		fail("not 15 pages beside each of 8");
+	if (copied_by_writes(8) != 8 * 31)
+		fail("not 31 pages beside each of 8");
 	unmap_area();
-}
-
-/* An epoch ends, and every so many pages are written in the next. */
-static void fork_and_write(size_t step)
-{
-	fork_once();
-	for (size_t page = 0; page < pages; page += step)
-		area[page * page_size]++;
-	/* An epoch much shorter than the one before would be added to it. */
-	nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
-}
-
-static void only_those_written(void)
-{
-	static const struct {
-		long history;
-		size_t before, last, copied;
-	} rows[] = {
-		{ 1, 1, 2, 255 }, { 1, 2, 1, 511 }, { 2, 1, 2, 255 }, { 2, 2, 1, 255 },
-		{ 3, 2, 1, 0 },	  { 2, 512, 1, 0 }, { 1, 1, 512, 0 },
-	};
-
-	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-		unsigned long copied;
-
-		policy(2, 2048, 1, 0);
-		set("cow_history", rows[i].history);
-		map_area(0, 512);
-		/* What was written before the first fork that is tracked is not known. */
-		fork_and_write(512);
-		fork_and_write(rows[i].before);
-		fork_and_write(rows[i].last);
-		copied = copied_ahead();
-		if (copied != rows[i].copied)
-			fail("history %ld, each %zuth page written, then each %zuth: %lu are "
-			     "copied",
-			     rows[i].history, rows[i].before, rows[i].last, copied);
-		unmap_area();
-	}
-}
-
-static void asked_by_prctl(void)
-{
-	pid_t child;
-	int status;
-
-	policy(2, 2048, 80, 1);
-	if (prctl(PR_SET_COW_PRECOPY, 3, 0, 0, 0) != -1 || errno != EINVAL)
-		fail("mode 3 is taken");
-	if (prctl(PR_SET_COW_PRECOPY, ON, 2, 0, 0) != -1 || errno != EINVAL)
-		fail("flag 2 is taken");
-	if (prctl(PR_SET_COW_PRECOPY, ON, 0, 1, 0) != -1 || errno != EINVAL)
-		fail("a fourth argument is taken");
-	write_all(512);
-	if (copied_ahead() != 511)
-		fail("not copied by vm.cow_precopy alone");
-	if (prctl(PR_SET_COW_PRECOPY, OFF, INHERIT, 0, 0))
-		fail("OFF: %s", strerror(errno));
-	unmap_area();
-	write_all(512);
-	if (copied_ahead() != 0)
-		fail("copied though it is off");
-	unmap_area();
-	child = fork();
-	if (child == 0)
-		_exit(prctl(PR_GET_COW_PRECOPY, 0, 0, 0, 0) != (OFF | INHERIT << 8));
-	waitpid(child, &status, 0);
-	if (status)
-		fail("OFF is not inherited");
-	prctl(PR_SET_COW_PRECOPY, ON, 0, 0, 0);
-	child = fork();
-	if (child == 0)
-		_exit(prctl(PR_GET_COW_PRECOPY, 0, 0, 0, 0) != DEFAULT);
-	waitpid(child, &status, 0);
-	if (status)
-		fail("ON is inherited without being asked to");
-	set("cow_precopy", OPTED_IN);
-	write_all(512);
-	if (copied_ahead() != 511)
-		fail("not copied though the process asked for it");
-	unmap_area();
-	prctl(PR_SET_COW_PRECOPY, DEFAULT, 0, 0, 0);
-	write_all(512);
-	if (copied_ahead() != 0)
-		fail("copied though nobody asks for it");
-	unmap_area();
-	prctl(PR_SET_COW_PRECOPY, ON, 0, 0, 0);
-	set("cow_precopy", 0);
-	write_all(512);
-	if (copied_ahead() != 0)
-		fail("copied though vm.cow_precopy is 0");
-	unmap_area();
-	if (prctl(PR_SET_COW_PRECOPY, ON, 0, 0, 0) != -1 || errno != EPERM)
-		fail("ON is taken though vm.cow_precopy is 0");
-	prctl(PR_SET_COW_PRECOPY, DEFAULT, 0, 0, 0);
 }
 
 /* What an epoch wrote before the policy was off says nothing of the next after it is on again. */
@@ -274,19 +172,6 @@ static void off_forgets(void)
 	if (copied_ahead() != 0)
 		fail("copied for what was written before the policy was off");
 	unmap_area();
-}
-
-static long faults_counted(void)
-{
-	FILE *file = fopen("/proc/self/cow_stats", "r");
-	char line[100];
-	long faults = -1;
-
-	while (file && fgets(line, sizeof(line), file))
-		sscanf(line, "faults: %ld", &faults);
-	if (file)
-		fclose(file);
-	return faults;
 }
 
 /* Of 512 writes to shared pages, with the policy off. */
@@ -303,10 +188,10 @@ static void counted_if_asked(void)
 		map_area(0, 512);
 		memset(area, 1, pages * page_size);
 		child = child_new(true, &gate);
-		before = faults_counted();
+		before = figure("/proc/self/cow_stats", "faults");
 		for (size_t page = 0; page < pages; page++)
 			area[page * page_size]++;
-		counted = faults_counted() - before;
+		counted = figure("/proc/self/cow_stats", "faults") - before;
 		child_end(child, true, gate);
 		if (before < 0 || (level ? counted < 512 : counted))
 			fail("vm.cow_stats=%ld: %ld faults of 512 are counted", level, counted);
@@ -337,26 +222,19 @@ static void others_may_not_reset(void)
 
 static void waste_raises_the_threshold(void)
 {
-	char line[100];
-	int threshold = -1;
-	FILE *file;
+	long threshold;
 
-	policy(2, 2048, 80, 1);
-	set("cow_waste_pct", 10);
+	policy(3, 2048, 80, 1);
 	write_all(512);
-	/* One page of 512 is written after all were copied. */
-	if (copied_ahead() != 511)
+	/* One page of 32 is written after all were copied. */
+	if (copied_ahead() != 31)
 		fail("not copied at first");
 	/* The first finds the waste, the second draws the conclusion. */
 	fork_once();
 	fork_once();
-	file = fopen("/proc/self/cow_stats", "r");
-	while (file && fgets(line, sizeof(line), file))
-		sscanf(line, "threshold_pct: %d", &threshold);
-	if (file)
-		fclose(file);
+	threshold = figure("/proc/self/cow_stats", "threshold_pct");
 	if (threshold != 85)
-		fail("the threshold is %d after an epoch of waste", threshold);
+		fail("the threshold is %ld after an epoch of waste", threshold);
 	unmap_area();
 }
 
@@ -366,7 +244,7 @@ static void others_may_not_read(void)
 	pid_t child;
 	int status;
 
-	snprintf(path, sizeof(path), "/proc/%d/cow_regions", getpid());
+	snprintf(path, sizeof(path), "/proc/%d/cow_stats", getpid());
 	child = fork();
 	if (child == 0) {
 		int fd;
@@ -392,10 +270,7 @@ static void bad_values(void)
 		{ "cow_region_kb", 33 },      { "cow_region_kb", 48 },
 		{ "cow_region_kb", 16384 },   { "cow_region_kb", -2048 },
 		{ "cow_threshold_pct", 101 }, { "cow_threshold_pct", -1 },
-		{ "cow_waste_pct", 101 },     { "cow_gate_forks", -1 },
-		{ "cow_batch_kb", 8 },	      { "cow_batch_kb", 4096 },
-		{ "cow_batch_kb", 96 },	      { "cow_history", 4 },
-		{ "cow_history", -1 },
+		{ "cow_gate_forks", -1 },
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
@@ -415,12 +290,10 @@ int main(void)
 		{ "the gate", the_gate },
 		{ "a child begins cleared", a_child_begins_cleared },
 		{ "unmapped in part", unmapped_in_part },
-		{ "moved by whole regions", moved_by_regions },
-		{ "moved by less", moved_by_less },
+		{ "moved", moved },
 		{ "mapped again", mapped_again },
+		{ "whole", whole },
 		{ "in pieces", in_pieces },
-		{ "only those written", only_those_written },
-		{ "asked for by prctl", asked_by_prctl },
 		{ "off forgets", off_forgets },
 		{ "counted if asked", counted_if_asked },
 		{ "waste raises the threshold", waste_raises_the_threshold },
@@ -435,6 +308,7 @@ int main(void)
 		return 4;
 	}
 	remember_settings();
+	trace_begin();
 	page_size = (size_t)sysconf(_SC_PAGESIZE);
 	printf("KTAP version 1\n1..%zu\n", count);
 	run_cases(tests, count);

@@ -102,8 +102,7 @@ int main(void)
 		die(path);
 	unlink(path);
 	remember_settings();
-	set("cow_defer_delay_ms", 10000);
-	set("cow_defer", 2);
+	set("cow_defer", 10000);
 	printf("KTAP version 1\n1..6\n");
 	rounds("a file behind half a page table", file, MAP_SHARED, 0, TABLE / 2, TABLE / 2);
 	rounds("a file before half a page table", file, MAP_PRIVATE, TABLE / 2, TABLE / 2, 0);

@@ -125,8 +125,7 @@ int main(void)
 		return 4;
 	}
 	remember_settings();
-	set("cow_defer_delay_ms", 10000);
-	set("cow_defer", 2);
+	set("cow_defer", 10000);
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	heap = mmap(NULL, (TABLES + 1) * TABLE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 		    -1, 0);

@@ -76,7 +76,7 @@ static void child_at_limit(void)
 
 	if (pipe(to_child) || pipe(to_parent))
 		die("pipe");
-	set("cow_defer_delay_ms", 10000);
+	set("cow_defer", 10000);
 	whole = map((TABLES + 1) * TABLE);
 	heap = whole + TABLE - (uintptr_t)whole % TABLE;
 	for (size_t table = 0; table < TABLES; table++)
@@ -253,7 +253,6 @@ int main(void)
 		return 4;
 	}
 	remember_settings();
-	set("cow_defer", 2);
 	put(CGROUPS "cgroup.subtree_control", "+memory");
 	if (mkdir(GROUP, 0755) && errno != EEXIST)
 		die(GROUP);
@@ -263,7 +262,7 @@ int main(void)
 	parent_at_limit();
 	limit_group("67108864"); /* 64 MiB: 32 and their page tables, and 48 */
 	for (int round = 0; round < ROUNDS; round++) {
-		set("cow_defer_delay_ms", round % 3);
+		set("cow_defer", 1 + round % 3);
 		right += victims_end();
 	}
 	check(right == ROUNDS, "a parent and a child whom the OOM killer ends do end");

@@ -170,18 +170,14 @@ int main(void)
 	}
 	printf("KTAP version 1\n1..3\n");
 	set("cow_precopy_pages", 16);
-	set("cow_precopy_order", 0);
 	set("cow_precopy_ramp", 0);
 	set("cow_precopy", 1);
 	next = stays();
 	printf("%sok 1 next:16 leaves a page that the kernel holds\n", next ? "" : "not ");
 	if (has_setting("cow_region_kb")) {
 		set("cow_region_kb", 2048);
-		set("cow_batch_kb", 2048);
 		set("cow_threshold_pct", 0);
 		set("cow_gate_forks", 0);
-		set("cow_gate_kb", 0);
-		set("cow_history", 0);
 		set("cow_precopy", 2);
 		region = stays();
 		printf("%sok 2 and so does ccow:0\n", region ? "" : "not ");

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* A mapping of which the kernel counts regions (vm.cow_precopy=2), and what it says of them. */
+/* A mapping of which the kernel counts regions (vm.cow_precopy=2), and what its trace says of them. */
 #ifndef REGIONS_H
 #define REGIONS_H
 
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 
 #include "cases.h"
@@ -12,13 +13,16 @@
 
 #define ROOM (32UL << 20)
 #define MAX_REGIONS 1024
+#define TRACING "/sys/kernel/tracing/"
 
 static size_t page_size, pages;
 static char *area; /* aligned to ROOM; the mapping begins and ends within regions */
 
+/* Of the last fork; copied: a fault since has copied it, or set out to. */
 struct region {
-	unsigned long start, end, precopied, dirty;
-	unsigned int pages, covered, coverage_pct, faults, copied;
+	unsigned long start, end;
+	unsigned int pages, covered;
+	bool copied;
 };
 
 static struct region regions[MAX_REGIONS];
@@ -28,41 +32,87 @@ static inline void policy(long mode, long region_kb, long threshold, long gate)
 	set("cow_region_kb", region_kb);
 	set("cow_threshold_pct", threshold);
 	set("cow_gate_forks", gate);
-	set("cow_batch_kb", 2048);
-	set("cow_history", 0);
-	set("cow_gate_kb", 0);
-	/* The same threshold for good, so that the choice can be foretold. */
-	set("cow_waste_pct", 100);
 	set("cow_precopy", mode);
 }
 
-/* The regions between two addresses. */
-static inline size_t read_regions(const char *path, const char *from, const char *to)
+/* Begin to note what the kernel says of regions. */
+static inline void trace_begin(void)
 {
-	FILE *file = fopen(path, "r");
+	if (access(TRACING "trace", F_OK) && mount("tracefs", TRACING, "tracefs", 0, NULL))
+		die("mount tracefs");
+	if (!put(TRACING "events/cow/cow_region_epoch/enable", "1") ||
+	    !put(TRACING "events/cow/cow_region_precopy/enable", "1") ||
+	    !put(TRACING "tracing_on", "1"))
+		die(TRACING);
+}
+
+static inline void trace_clear(void)
+{
+	int fd = open(TRACING "trace", O_WRONLY | O_TRUNC);
+
+	if (fd < 0)
+		die(TRACING "trace");
+	close(fd);
+}
+
+static inline struct region *region_at(size_t count, unsigned long address)
+{
+	for (size_t i = 0; i < count; i++)
+		if (regions[i].start <= address && address < regions[i].end)
+			return &regions[i];
+	return NULL;
+}
+
+/* This program's regions between two addresses, as the last fork has left them. */
+static inline size_t read_regions(const char *from, const char *to)
+{
+	FILE *file = fopen(TRACING "trace", "r");
+	size_t count = 0, name = strlen(program_invocation_short_name);
 	char line[300];
-	size_t count = 0;
 
 	if (!file)
-		die(path);
+		die(TRACING "trace");
 	while (fgets(line, sizeof(line), file)) {
-		struct region *r = &regions[count];
+		const char *task = line + strspn(line, " "), *event = strstr(line, ": cow_region_");
+		unsigned long address, bytes;
+		unsigned int covered, mapped;
+		struct region *r;
+		char kind[8];
 
-		if (sscanf(line,
-			   "%lx-%lx pages: %u covered: %u coverage_pct: %u faults: %u copied: %u "
-			   "precopied: %lu dirty: %lu",
-			   &r->start, &r->end, &r->pages, &r->covered, &r->coverage_pct, &r->faults,
-			   &r->copied, &r->precopied, &r->dirty) != 9) {
-			fail("a line of %s is: %s", path, line);
+		/* The kernel cuts names at 15. */
+		if (!event || strncmp(task, program_invocation_short_name, name < 15 ? name : 15))
+			continue;
+		if (sscanf(event,
+			   ": cow_region_%7[a-z]: address=0x%lx bytes=%lu covered=%u pages=%u",
+			   kind, &address, &bytes, &covered, &mapped) != 5) {
+			fail("a line of the trace is: %s", line);
 			break;
 		}
-		if (r->end <= (unsigned long)from || r->start >= (unsigned long)to)
+		if (address + bytes <= (unsigned long)from || address >= (unsigned long)to)
 			continue;
-		if (++count == MAX_REGIONS)
-			break;
+		r = region_at(count, address);
+		if (!strcmp(kind, "precopy")) {
+			if (r)
+				r->copied = true;
+			continue;
+		}
+		/* Fork may come to it in parts; the last line counts. */
+		if (!r) {
+			if (count == MAX_REGIONS)
+				break;
+			r = &regions[count++];
+			*r = (struct region){ .start = address, .end = address + bytes };
+		}
+		r->covered = covered;
+		r->pages = mapped;
 	}
 	fclose(file);
 	return count;
+}
+
+static inline size_t area_regions(void)
+{
+	return read_regions(area, area + pages * page_size);
 }
 
 /* A mapping of @wanted pages that begins @skip pages after a boundary of all sizes of regions. */
@@ -98,6 +148,7 @@ static inline pid_t child_new(bool lives, int *gate)
 
 	if (pipe(ends))
 		die("pipe");
+	trace_clear();
 	child = fork();
 	if (child < 0)
 		die("fork");

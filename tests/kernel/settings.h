@@ -18,10 +18,10 @@
 
 /* The policy last: what it needs is set before it is switched on again. */
 static const char *const settings[] = {
-	"cow_precopy_pages",	"cow_precopy_order",  "cow_precopy_ramp", "cow_region_kb",
-	"cow_threshold_pct",	"cow_batch_kb",	      "cow_gate_forks",	  "cow_gate_kb",
-	"cow_waste_pct",	"cow_history",	      "cow_stats",	  "watermark_scale_factor",
-	"lowmem_reserve_ratio", "cow_defer_delay_ms", "cow_defer",	  "cow_precopy",
+	"cow_precopy_pages",	"cow_precopy_ramp",	  "cow_region_kb",
+	"cow_threshold_pct",	"cow_gate_forks",	  "cow_stats",
+	"lowmem_reserve_ratio", "watermark_scale_factor", "cow_defer",
+	"cow_precopy",
 };
 #define SETTINGS (sizeof(settings) / sizeof(*settings))
 static char old_settings[SETTINGS][128]; /* "" where the kernel has none */

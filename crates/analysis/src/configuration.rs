@@ -87,7 +87,7 @@ impl<'a> Configurations<'a> {
     pub fn name(&self, one: &Configuration) -> String {
         let mut name = match one.policy {
             Policy::Off | Policy::Stock => "CoW".to_owned(),
-            Policy::CoverageOf(0, 0, Policy::REGION_KB) => "CCoW-All".to_owned(),
+            Policy::CoverageOf(0, Policy::REGION_KB) => "CCoW-All".to_owned(),
             policy @ Policy::CoverageOf(..) => policy.to_string().replace("ccow:", "CCoW-"),
             policy => format!("`{policy}`"),
         };

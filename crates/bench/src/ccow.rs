@@ -35,7 +35,7 @@ pub struct Compared {
 
 impl Compared {
     fn policies(&self) -> Vec<Policy> {
-        let of = |&threshold: &u32| Policy::CoverageOf(threshold, 0, Policy::REGION_KB);
+        let of = |&threshold: &u32| Policy::CoverageOf(threshold, Policy::REGION_KB);
         let thresholds = self.thresholds.iter().map(of);
         [Policy::Off, Policy::Coverage, of(&0)].into_iter().chain(thresholds).collect()
     }
@@ -59,7 +59,7 @@ pub fn snapshots(one: &Snapshot, exponents: &[f64], compared: &Compared) -> Vec<
         cells.extend(compared.huge_page.into_iter().flat_map(huge));
         if zipf_alpha == REGIONS_ALPHA {
             let others = compared.regions.iter().filter(|kib| **kib != Policy::REGION_KB);
-            cells.extend(others.map(|kib| of(Policy::CoverageOf(THRESHOLD, 0, *kib))));
+            cells.extend(others.map(|kib| of(Policy::CoverageOf(THRESHOLD, *kib))));
         }
     }
     cells
@@ -131,7 +131,7 @@ mod tests {
             |alpha: f64, policy: &str| at(alpha).any(|cell| cell.policy.to_string() == policy);
         // Figure 3.
         for kib in [32, 64, 128, 256, 512, 1024, 2048, 4096, 8192] {
-            let own = Policy::CoverageOf(80, 0, kib).to_string();
+            let own = Policy::CoverageOf(80, kib).to_string();
             assert!(has(1.0, &own), "{own}");
         }
         // Figures 4 to 6.

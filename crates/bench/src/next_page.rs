@@ -10,7 +10,6 @@ use crate::cow_faults::{SIZES_BYTES, repetitions_of};
 pub const NAME: &str = "pre-copy";
 
 /// The folios that the deepest depth is also measured with.
-const FOLIO_ORDER: u32 = 4;
 
 /// What is measured, for a kernel that has `depths`: every pattern and size with the policy off and
 /// at depth 1, the depths at the larger size, the deepest into folios as well, and the same with a
@@ -35,7 +34,6 @@ pub fn plan(
     let off_and = |depths: &[u32]| -> Vec<Policy> {
         [Policy::Off].into_iter().chain(depths.iter().map(|depth| Policy::Next(*depth))).collect()
     };
-    let folios = depths.iter().max().map(|pages| Policy::NextFolios(*pages, FOLIO_ORDER));
     let [small, large] = SIZES_BYTES;
     let mut cells = Vec::new();
     let first = off_and(&depths[..depths.len().min(1)]);
@@ -44,7 +42,7 @@ pub fn plan(
             cells.push(cell(pattern, small, policy));
         }
     }
-    for policy in off_and(depths).into_iter().chain(folios) {
+    for policy in off_and(depths) {
         cells.push(cell(Pattern::Single, small, policy));
         for pattern in [Pattern::Sequential, Pattern::Random] {
             cells.push(cell(pattern, large, policy));
@@ -71,8 +69,8 @@ mod tests {
         let names: BTreeSet<String> =
             cells.iter().map(|cell| format!("{:?}", cell.params())).collect();
         assert_eq!(names.len(), cells.len());
-        // 2 patterns with 2 policies at 16 MiB; 12 policies: single, and 2 patterns with 0 and 1 thread.
-        assert_eq!(cells.len(), 4 + 12 * 5);
+        // 2 patterns with 2 policies at 16 MiB; 11 policies: single, and 2 patterns with 0 and 1 thread.
+        assert_eq!(cells.len(), 4 + 11 * 5);
         assert!(cells.iter().all(|cell| cell.check().is_ok()));
         assert!(plan(4096, &depths, false, Counting::None, 1).iter().all(|c| c.threads == 0));
         assert!(plan(4096, &[], true, Counting::None, 1).iter().all(|c| c.policy == Policy::Off));

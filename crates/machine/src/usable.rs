@@ -88,9 +88,6 @@ pub fn policy(facts: &Facts, policy: Policy) -> Result<(), String> {
             return Err(lacks("vm.cow_threshold_pct"));
         }
         Policy::Defer if settings.defer.is_none() => return Err(lacks("vm.cow_defer")),
-        Policy::NextFolios(..) if settings.precopy_order.is_none() => {
-            return Err(lacks("vm.cow_precopy_order"));
-        }
         Policy::Next(2..) if settings.precopy_pages.is_none() => {
             return Err(lacks("vm.cow_precopy_pages"));
         }
@@ -184,8 +181,6 @@ mod tests {
         let shallow = with_policies(Some(0), None, 0);
         assert_eq!(policy(&shallow, Policy::Next(1)), Ok(()));
         assert!(policy(&shallow, Policy::Next(2)).unwrap_err().contains("cow_precopy_pages"));
-        let folios = policy(&with_policies(Some(0), Some(1), 0), Policy::NextFolios(16, 4));
-        assert!(folios.unwrap_err().contains("cow_precopy_order"));
         let coverage = policy(&with_policies(Some(0), Some(1), 0), Policy::Coverage);
         assert!(coverage.unwrap_err().contains("cow_threshold_pct"));
         let defer = policy(&with_policies(Some(0), Some(1), 0), Policy::Defer);

@@ -11,20 +11,17 @@ use crate::Value;
 const DEPTHS: RangeInclusive<u32> = 1..=512;
 
 /// For messages.
-const NAMES: &str = "stock (the kernel as it is), off, next, next:PAGES, next:PAGES:ORDER, ccow, \
-                     ccow:THRESHOLD, ccow:THRESHOLD:ORDER:REGION_KB, defer";
+const NAMES: &str = "stock (the kernel as it is), off, next, next:PAGES, ccow, ccow:THRESHOLD, \
+                     ccow:THRESHOLD:REGION_KB, defer";
 
 /// Values of vm.cow_threshold_pct.
 const THRESHOLDS: RangeInclusive<u32> = 0..=100;
 
-/// The default region, which one fault copies whole.
+/// The default region.
 const REGION_KB: u32 = 2048;
 
 /// Values of vm.cow_region_kb; powers of two.
 const REGIONS_KB: RangeInclusive<u32> = 32..=8192;
-
-/// Values of vm.cow_precopy_order, except 0.
-const ORDERS: RangeInclusive<u32> = 2..=8;
 
 /// What is copied at a copy-on-write fault, and when fork's page tables are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,15 +32,11 @@ pub enum Policy {
     Off,
     /// `next`, `next:16`: also so many following pages.
     Next(u32),
-    /// `next:512:4`: the same, into folios of up to 2^order pages.
-    NextFolios(u32, u32),
-    /// `ccow`: of the 128 KiB around it, what was written between the last two forks, by the kernel's
-    /// defaults.
+    /// `ccow`: as `ccow:80`, but 128 KiB at a time, and less if too much was copied in vain.
     Coverage,
     /// `ccow:80`: the whole region, if so much of it (in percent) was written between the last two
-    /// forks; `ccow:0` for every region. `ccow:80:4` into folios of up to 2^order pages; `ccow:80:0:32`
-    /// with the region's size in KiB.
-    CoverageOf(u32, u32, u32),
+    /// forks; `ccow:0` for every region. `ccow:80:32` with the region's size in KiB.
+    CoverageOf(u32, u32),
     /// `defer`: only the written page; page tables are copied after fork, when needed.
     Defer,
 }
@@ -55,11 +48,7 @@ impl Policy {
     /// Forks after which the policy knows a process.
     pub fn forks_to_learn(self) -> u64 {
         match self {
-            Policy::Stock
-            | Policy::Off
-            | Policy::Next(_)
-            | Policy::NextFolios(..)
-            | Policy::Defer => 0,
+            Policy::Stock | Policy::Off | Policy::Next(_) | Policy::Defer => 0,
             // Pages are watched from the first fork on.
             Policy::Coverage | Policy::CoverageOf(..) => 1,
         }
@@ -73,16 +62,10 @@ impl fmt::Display for Policy {
             Policy::Off => f.write_str("off"),
             Policy::Next(1) => f.write_str("next"),
             Policy::Next(pages) => write!(f, "next:{pages}"),
-            Policy::NextFolios(pages, order) => write!(f, "next:{pages}:{order}"),
             Policy::Coverage => f.write_str("ccow"),
             Policy::Defer => f.write_str("defer"),
-            Policy::CoverageOf(threshold, 0, REGION_KB) => write!(f, "ccow:{threshold}"),
-            Policy::CoverageOf(threshold, order, REGION_KB) => {
-                write!(f, "ccow:{threshold}:{order}")
-            }
-            Policy::CoverageOf(threshold, order, region) => {
-                write!(f, "ccow:{threshold}:{order}:{region}")
-            }
+            Policy::CoverageOf(threshold, REGION_KB) => write!(f, "ccow:{threshold}"),
+            Policy::CoverageOf(threshold, region) => write!(f, "ccow:{threshold}:{region}"),
         }
     }
 }
@@ -97,45 +80,26 @@ impl FromStr for Policy {
             None if text == "next" => Ok(Policy::Next(1)),
             None if text == "ccow" => Ok(Policy::Coverage),
             None if text == "defer" => Ok(Policy::Defer),
-            Some(("next", rest)) => match numbers(text, rest, "pages of next:PAGES", DEPTHS)? {
-                (pages, 0) => Ok(Policy::Next(pages)),
-                (pages, order) => Ok(Policy::NextFolios(pages, order)),
-            },
+            Some(("next", pages)) => {
+                Ok(Policy::Next(number(text, pages, "pages of next:PAGES", DEPTHS)?))
+            }
             Some(("ccow", rest)) => {
                 let what = "threshold of ccow:THRESHOLD (percent)";
-                let (rest, region) = match rest.splitn(3, ':').nth(2) {
-                    Some(region) => {
-                        (&rest[..rest.len() - region.len() - 1], region_kb(text, region)?)
-                    }
+                let (threshold, region) = match rest.split_once(':') {
+                    Some((threshold, region)) => (threshold, region_kb(text, region)?),
                     None => (rest, REGION_KB),
                 };
-                let (threshold, order) = numbers(text, rest, what, THRESHOLDS)?;
-                Ok(Policy::CoverageOf(threshold, order, region))
+                Ok(Policy::CoverageOf(number(text, threshold, what, THRESHOLDS)?, region))
             }
             _ => Err(format!("unknown policy '{text}': choose one of {NAMES}")),
         }
     }
 }
 
-/// A number, and an optional order of folios.
-fn numbers(
-    text: &str,
-    rest: &str,
-    what: &str,
-    range: RangeInclusive<u32>,
-) -> Result<(u32, u32), String> {
-    let (number, order) = rest.split_once(':').unwrap_or((rest, "0"));
-    let number = number.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
+fn number(text: &str, value: &str, what: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
+    value.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
         format!("'{text}': the {what} must be in {}..{}", range.start(), range.end())
-    })?;
-    match order.parse() {
-        Ok(order) if order == 0 || ORDERS.contains(&order) => Ok((number, order)),
-        _ => Err(format!(
-            "'{text}': the order after it must be 0 or in {}..{}",
-            ORDERS.start(),
-            ORDERS.end()
-        )),
-    }
+    })
 }
 
 fn region_kb(text: &str, region: &str) -> Result<u32, String> {
@@ -162,18 +126,16 @@ mod tests {
 
     #[test]
     fn names_are_parsed_as_they_are_printed() {
-        let folios = Policy::NextFolios(512, 4);
-        for policy in [Policy::Stock, Policy::Off, Policy::Next(1), Policy::Next(512), folios] {
+        for policy in [Policy::Stock, Policy::Off, Policy::Next(1), Policy::Next(512)] {
             assert_eq!(policy.to_string().parse(), Ok(policy));
         }
-        let coverage = [(0, 0, 2048), (80, 0, 2048), (100, 0, 2048), (80, 4, 2048), (80, 0, 32)]
-            .map(|(threshold, order, region)| Policy::CoverageOf(threshold, order, region));
+        let coverage = [(0, 2048), (80, 2048), (100, 2048), (80, 32)]
+            .map(|(threshold, region)| Policy::CoverageOf(threshold, region));
         for policy in coverage.into_iter().chain([Policy::Coverage, Policy::Defer]) {
             assert_eq!(policy.to_string().parse(), Ok(policy));
         }
-        assert_eq!("next:16:0".parse(), Ok(Policy::Next(16)));
         assert_eq!("next:1".parse(), Ok(Policy::Next(1)));
-        assert_eq!("ccow:80:0:2048".parse(), Ok(Policy::CoverageOf(80, 0, REGION_KB)));
+        assert_eq!("ccow:80:2048".parse(), Ok(Policy::CoverageOf(80, REGION_KB)));
         assert_eq!(Policy::Next(1).to_string(), "next");
         for wrong in [
             "",
@@ -185,15 +147,13 @@ mod tests {
             "next:1x",
             "off:1",
             "next:16:1",
-            "next:16:9",
             "ccow:",
             "ccow:101",
             "ccow:-1",
             "ccow:80:1",
-            "ccow:80:4:4",
-            "ccow:80:0:48",
-            "ccow:80:0:16384",
-            "ccow:80:0:64:1",
+            "ccow:80:48",
+            "ccow:80:16384",
+            "ccow:80:64:1",
             "ccows",
         ] {
             assert!(wrong.parse::<Policy>().is_err(), "{wrong}");

@@ -158,8 +158,7 @@ mod tests {
     use super::*;
 
     const SETTINGS: &str = "'SETTINGS=/proc/sys/vm/cow_defer=0 /proc/sys/vm/cow_precopy_pages=16 \
-                            /proc/sys/vm/cow_precopy_order=0 /proc/sys/vm/cow_precopy=1 \
-                            /proc/sys/vm/cow_precopy_ramp=0'";
+                            /proc/sys/vm/cow_precopy=1 /proc/sys/vm/cow_precopy_ramp=0'";
 
     #[test]
     fn tests_that_set_policies_run_without_one() {

@@ -24,14 +24,9 @@ fn whole() -> tempfile::TempDir {
     tree(&[
         ("cow_precopy", "0\n"),
         ("cow_precopy_pages", "4\n"),
-        ("cow_precopy_order", "2\n"),
         ("cow_threshold_pct", "70\n"),
-        ("cow_waste_pct", "20\n"),
         ("cow_region_kb", "512\n"),
-        ("cow_batch_kb", "64\n"),
-        ("cow_history", "0\n"),
         ("cow_gate_forks", "5\n"),
-        ("cow_gate_kb", "64\n"),
         ("cow_defer", "1\n"),
         ("cow_stats", "1\n"),
     ])
@@ -39,7 +34,7 @@ fn whole() -> tempfile::TempDir {
 
 fn settings(tree: &Path) -> String {
     let value = |name: &str| fs::read_to_string(tree.join("proc/sys/vm").join(name)).unwrap();
-    ["cow_precopy", "cow_precopy_pages", "cow_precopy_order", "cow_stats"]
+    ["cow_precopy", "cow_precopy_pages", "cow_stats"]
         .map(|name| value(name).trim().to_owned())
         .join(" ")
 }
@@ -50,21 +45,20 @@ fn policies_are_set_in_turn_and_the_old_one_comes_back() {
     let root = Root::new(tree.path());
     let guard = PolicyGuard::new(&root).unwrap();
     for (policy, expected) in [
-        (Policy::Next(16), "1 16 0 0"),
-        (Policy::NextFolios(512, 4), "1 512 4 0"),
-        (Policy::Off, "0 512 4 0"),
-        (Policy::Stock, "0 4 2 1"),
-        (Policy::Next(1), "1 1 0 0"),
+        (Policy::Next(16), "1 16 0"),
+        (Policy::Off, "0 16 0"),
+        (Policy::Stock, "0 4 1"),
+        (Policy::Next(1), "1 1 0"),
     ] {
         guard.set(policy).unwrap();
         assert_eq!(settings(tree.path()), expected);
     }
     assert!(matches!(PolicyGuard::new(&root), Err(GuardError::Busy { .. })));
     guard.set_and_count(Policy::Off).unwrap();
-    assert_eq!(settings(tree.path()), "0 1 0 1");
+    assert_eq!(settings(tree.path()), "0 1 1");
     guard.set(Policy::Off).unwrap();
     drop(guard);
-    assert_eq!(settings(tree.path()), "0 4 2 1");
+    assert_eq!(settings(tree.path()), "0 4 1");
 }
 
 #[test]
@@ -75,26 +69,23 @@ fn coverage_sets_its_threshold_and_all_that_goes_with_it() {
         text.trim().to_owned()
     };
     let coverage = || {
-        let names = ["precopy", "threshold_pct", "waste_pct", "region_kb", "batch_kb", "history"];
-        let names = names.into_iter().chain(["gate_forks", "gate_kb"]);
-        names.map(|name| value(&format!("cow_{name}"))).collect::<Vec<_>>().join(" ")
+        let names = ["precopy", "threshold_pct", "region_kb", "gate_forks"];
+        names.map(|name| value(&format!("cow_{name}"))).join(" ")
     };
     let guard = PolicyGuard::new(&Root::new(tree.path())).unwrap();
     for (policy, expected) in [
-        (Policy::Coverage, "2 80 10 2048 128 1 1 4096"),
-        (Policy::CoverageOf(0, 0, 2048), "2 0 100 2048 2048 0 0 0"),
-        (Policy::CoverageOf(80, 0, 32), "2 80 100 32 32 0 0 0"),
-        (Policy::CoverageOf(80, 0, 8192), "2 80 100 8192 2048 0 0 0"),
-        (Policy::CoverageOf(95, 4, 2048), "2 95 100 2048 2048 0 0 0"),
-        (Policy::Off, "0 95 100 2048 2048 0 0 0"),
+        (Policy::Coverage, "3 80 2048 1"),
+        (Policy::CoverageOf(0, 2048), "2 0 2048 0"),
+        (Policy::CoverageOf(80, 32), "2 80 32 0"),
+        (Policy::CoverageOf(95, 8192), "2 95 8192 0"),
+        (Policy::Off, "0 95 8192 0"),
     ] {
         guard.set(policy).unwrap();
         assert_eq!(coverage(), expected);
     }
-    assert_eq!(value("cow_precopy_order"), "4");
     drop(guard);
-    assert_eq!(coverage(), "0 70 20 512 64 0 5 64");
-    assert_eq!(settings(tree.path()), "0 4 2 1");
+    assert_eq!(coverage(), "0 70 512 5");
+    assert_eq!(settings(tree.path()), "0 4 1");
 }
 
 #[test]
@@ -103,11 +94,11 @@ fn page_tables_are_deferred_by_one_policy_only() {
     let value = || fs::read_to_string(tree.path().join("proc/sys/vm/cow_defer")).unwrap();
     let guard = PolicyGuard::new(&Root::new(tree.path())).unwrap();
     for (policy, expected) in [
-        (Policy::Defer, "2"),
+        (Policy::Defer, "5"),
         (Policy::Next(1), "0"),
-        (Policy::Defer, "2"),
+        (Policy::Defer, "5"),
         (Policy::Coverage, "0"),
-        (Policy::Defer, "2"),
+        (Policy::Defer, "5"),
         (Policy::Off, "0"),
     ] {
         guard.set(policy).unwrap();
@@ -161,8 +152,8 @@ fn sigkill_does_not_leave_the_policy_changed() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    wait_until("the child to change the policy", || settings(tree.path()) == "1 64 0 0");
+    wait_until("the child to change the policy", || settings(tree.path()) == "1 64 0");
     child.kill().unwrap();
     child.wait().unwrap();
-    wait_until("the guardian to put it back", || settings(tree.path()) == "0 4 2 1");
+    wait_until("the guardian to put it back", || settings(tree.path()) == "0 4 1");
 }

@@ -45,11 +45,9 @@ impl Workload {
     }
 }
 
-/// How many pages a policy copies ahead, and into what.
+/// How many pages a policy copies ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Depth {
-    /// Of the folios that aligned runs go into; 0: base pages.
-    pub order: u32,
     pub pages: u32,
     pub policy: Policy,
 }
@@ -57,12 +55,10 @@ pub(super) struct Depth {
 impl Depth {
     /// Of a policy that copies the pages which follow.
     fn of(policy: Policy) -> Option<Depth> {
-        let (pages, order) = match policy {
-            Policy::Next(pages) => (pages, 0),
-            Policy::NextFolios(pages, order) => (pages, order),
-            _ => return None,
-        };
-        Some(Depth { order, pages, policy })
+        match policy {
+            Policy::Next(pages) => Some(Depth { pages, policy }),
+            _ => None,
+        }
     }
 }
 
@@ -100,7 +96,7 @@ impl<'a> Measured<'a> {
             .with(POLICY, policy)
     }
 
-    /// The depths that were measured for a workload, those into base pages first, ascending.
+    /// The depths that were measured for a workload, ascending.
     pub(super) fn depths(&self, workload: Workload) -> Vec<Depth> {
         let all = self.samples.with(PATTERN, workload.pattern).each(POLICY);
         let mut depths: Vec<Depth> = all

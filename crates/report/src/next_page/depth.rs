@@ -81,12 +81,10 @@ fn table(measured: &Measured) -> Table {
         }
     };
     let caption = "By depth: times with 95% intervals, changes round by round against `off` in the \
-                   same boot, and beside the document's hit rate what became of the pages. Order 0: \
-                   copies are base pages; above, aligned runs go into folios of up to 2^order pages";
+                   same boot, and beside the document's hit rate what became of the pages";
     Rows::of(TABLE, caption, &each)
         .text("Writes", |(workload, _)| workload.name())
         .count("Pages ahead", |(_, depth)| depth.as_ref().map_or(0, |depth| depth.pages.into()))
-        .count("Folio order", |(_, depth)| depth.as_ref().map_or(0, |depth| depth.order.into()))
         .unit("A page written", "ns_per_page", |(workload, depth)| {
             let policy = depth.as_ref().map_or(OFF, |depth| depth.policy);
             cells::estimate(cost(measured, *workload, policy), "ns", MISSING)
@@ -122,14 +120,13 @@ fn best(measured: &Measured, workload: Workload) -> Option<Block> {
     let depths = measured.depths(workload).into_iter();
     let costs =
         depths.filter_map(|depth| Some((cost(measured, workload, depth.policy)?.value, depth)));
-    let (_, Depth { order, pages, policy }) = costs.min_by(|a, b| a.0.total_cmp(&b.0))?;
-    let into = if order == 0 { String::new() } else { format!(" into folios of order {order}") };
+    let (_, Depth { pages, policy }) = costs.min_by(|a, b| a.0.total_cmp(&b.0))?;
     let change = change_from_off(measured, workload, policy)?;
     let headline = if change.count < 2 || (change.low <= 0.0 && change.high >= 0.0) {
         format!("{}: no depth was seen to make a difference.", capital(&workload.name()))
     } else {
         format!(
-            "{}: copying {pages} pages ahead{into} changes the time by {}, the best depth that was \
+            "{}: copying {pages} pages ahead changes the time by {}, the best depth that was \
              tried.",
             capital(&workload.name()),
             signed(change.value)
@@ -186,23 +183,16 @@ fn single(measured: &Measured) -> Option<Plot> {
 fn curves(measured: &Measured, mut plot: Plot, workloads: &[Workload]) -> Option<Plot> {
     for workload in workloads {
         let depths = measured.depths(*workload);
-        for by_order in depths.chunk_by(|a, b| a.order == b.order) {
-            let points: Vec<(f64, Estimate)> = by_order
-                .iter()
-                .filter_map(|d| Some((f64::from(d.pages), cost(measured, *workload, d.policy)?)))
-                .collect();
-            let (Some(first), Some(last)) = (points.first(), points.last()) else { continue };
-            let order = by_order[0].order;
-            let name = match order {
-                0 => workload.name(),
-                order => format!("{}, folios of order {order}", workload.name()),
-            };
-            if let (0, Some(off)) = (order, cost(measured, *workload, OFF)) {
-                let ends = [(first.0, off.value), (last.0, off.value)];
-                plot.draw(Series::line(name.clone(), ends, true));
-            }
-            plot.draw(Series::estimates(name, points));
+        let points: Vec<(f64, Estimate)> = depths
+            .iter()
+            .filter_map(|d| Some((f64::from(d.pages), cost(measured, *workload, d.policy)?)))
+            .collect();
+        let (Some(first), Some(last)) = (points.first(), points.last()) else { continue };
+        if let Some(off) = cost(measured, *workload, OFF) {
+            let ends = [(first.0, off.value), (last.0, off.value)];
+            plot.draw(Series::line(workload.name(), ends, true));
         }
+        plot.draw(Series::estimates(workload.name(), points));
     }
     plot.drawn()
 }
@@ -224,8 +214,7 @@ fn fate(measured: &Measured) -> Option<Plot> {
             ("hit rate", cow_faults::PRECOPY_SUCCESS, cow_faults::PRECOPY_ATTEMPTS),
             ("written later", cow_faults::PRECOPY_WRITTEN, cow_faults::PRECOPY_PAGES),
         ] {
-            let depths = measured.depths(workload).into_iter().filter(|depth| depth.order == 0);
-            let points = depths.filter_map(|depth| {
+            let points = measured.depths(workload).into_iter().filter_map(|depth| {
                 let share = ratio(&measured.case(workload, depth.policy), above, below)?;
                 Some((f64::from(depth.pages), share.value))
             });

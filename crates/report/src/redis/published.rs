@@ -15,7 +15,7 @@ use crate::papers::{CCOW, Line};
 
 const TABLE: &str = "redis-published";
 
-const OWN: Policy = Policy::CoverageOf(80, 0, Policy::REGION_KB);
+const OWN: Policy = Policy::CoverageOf(80, Policy::REGION_KB);
 
 fn figure(measured: &Measured, one: &Configuration, figure: &str) -> Option<f64> {
     let plain = measured.plain(one, CLOSED, Snapshots::Save);

@@ -17,7 +17,7 @@ fn sample(policy: Policy, snapshots: Snapshots, metric: Metric, value: f64) -> S
 #[test]
 fn table_1_is_computed_as_the_document_does() {
     let (off, next) = (Policy::Off, Policy::Next(16));
-    let ccow = Policy::CoverageOf(80, 0, Policy::REGION_KB);
+    let ccow = Policy::CoverageOf(80, Policy::REGION_KB);
     let save = Snapshots::Save;
     let round = [
         sample(off, Snapshots::None, names::THROUGHPUT_PER_S, 100.0),

@@ -101,7 +101,7 @@ fn figure(workload: &Workload, one: &Configuration, figure: &str) -> Option<Meas
 }
 
 fn has_the_documents_threshold(one: &Configuration) -> bool {
-    matches!(one.policy, Policy::CoverageOf(percent, 0, Policy::REGION_KB)
+    matches!(one.policy, Policy::CoverageOf(percent, Policy::REGION_KB)
         if THRESHOLDS.contains(&percent))
 }
 

@@ -10,7 +10,7 @@ use crate::document::{Cell, Table};
 use crate::testing::{self, names, number, run};
 
 const OFF: Policy = Policy::Off;
-const CCOW: Policy = Policy::CoverageOf(80, 0, Policy::REGION_KB);
+const CCOW: Policy = Policy::CoverageOf(80, Policy::REGION_KB);
 
 fn sample(policy: Policy, forks: Forked, metric: Metric, value: f64) -> Sample {
     let cell = Snapshot { policy, forks, size_bytes: 1 << 20, ..Snapshot::default() };

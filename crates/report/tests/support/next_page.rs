@@ -8,8 +8,6 @@ use cowlab_store::{Accelerator, Environment, KernelBuild, Params, Run, RunInfo, 
 
 pub const FAULT_NS: f64 = 5000.0;
 pub const AHEAD_NS: f64 = 2000.0;
-/// The same into a folio.
-pub const AHEAD_IN_FOLIO_NS: f64 = 1400.0;
 
 /// Rounds, each a little faster or slower than the middle one.
 const ROUNDS: [(u32, f64); 3] = [(0, 0.99), (1, 1.0), (2, 1.01)];
@@ -43,9 +41,8 @@ pub fn run() -> Run {
     ] {
         for threads in [0, 1] {
             for depth in [0, 1, 16, 512] {
-                bulk(&mut run, pattern, mib, threads, depth, 0);
+                bulk(&mut run, pattern, mib, threads, depth);
             }
-            bulk(&mut run, pattern, mib, threads, 512, 4);
         }
     }
     for depth in [0, 1, 16, 512] {
@@ -57,11 +54,10 @@ pub fn run() -> Run {
     run
 }
 
-fn policy(depth: u32, order: u32) -> Policy {
-    match (depth, order) {
-        (0, _) => Policy::Off,
-        (pages, 0) => Policy::Next(pages),
-        (pages, order) => Policy::NextFolios(pages, order),
+fn policy(depth: u32) -> Policy {
+    match depth {
+        0 => Policy::Off,
+        pages => Policy::Next(pages),
     }
 }
 
@@ -110,7 +106,7 @@ impl Add<'_> {
     }
 }
 
-fn bulk(run: &mut Run, pattern: Pattern, mib: u64, threads: u32, depth: u32, order: u32) {
+fn bulk(run: &mut Run, pattern: Pattern, mib: u64, threads: u32, depth: u32) {
     let pages = (mib * 256) as f64;
     let share = match (pattern, depth) {
         (_, 0) => 1.0,
@@ -122,11 +118,10 @@ fn bulk(run: &mut Run, pattern: Pattern, mib: u64, threads: u32, depth: u32, ord
     let ahead = pages - faults;
     let flush = if threads > 0 { 10_000.0 } else { 0.0 };
     let scattered = if pattern == Pattern::Random { 1.1 } else { 1.0 };
-    let ahead_ns = if order == 0 { AHEAD_NS } else { AHEAD_IN_FOLIO_NS };
-    let params = workload(pattern, mib, threads, policy(depth, order));
+    let params = workload(pattern, mib, threads, policy(depth));
     let mut add = Add { run, environment: 0, params };
     add.count(cow_faults::PAGES_WRITTEN, pages);
-    add.time(cow_faults::ELAPSED_NS, (faults * (FAULT_NS + flush) + ahead * ahead_ns) * scattered);
+    add.time(cow_faults::ELAPSED_NS, (faults * (FAULT_NS + flush) + ahead * AHEAD_NS) * scattered);
     for (metric, value) in [
         (cow_faults::COW_FAULTS, faults),
         (cow_faults::FLUSHES, faults),
@@ -151,7 +146,7 @@ fn bulk(run: &mut Run, pattern: Pattern, mib: u64, threads: u32, depth: u32, ord
 }
 
 fn single(run: &mut Run, depth: u32) {
-    let params = workload(Pattern::Single, 16, 0, policy(depth, 0));
+    let params = workload(Pattern::Single, 16, 0, policy(depth));
     let mut add = Add { run, environment: 0, params };
     add.count(cow_faults::PAGES_WRITTEN, 1.0);
     add.count(cow_faults::COW_FAULTS, 1.0);
