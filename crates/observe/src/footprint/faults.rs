@@ -49,11 +49,13 @@ pub trait Source {
 }
 
 /// The policies that are played, with their names in samples.
-pub const POLICIES: [(&str, Ahead); 4] = [
+pub const POLICIES: [(&str, Ahead); 6] = [
     ("next:1", Ahead::Next(1)),
     ("next:15", Ahead::Next(15)),
     ("next:63", Ahead::Next(63)),
     ("ccow:80", Ahead::Coverage(80)),
+    ("around", Ahead::Around),
+    ("oracle", Ahead::Oracle),
 ];
 
 /// How often those are dropped that nobody asks about.
