@@ -9,11 +9,8 @@ use crate::cow_faults::{SIZES_BYTES, repetitions_of};
 
 pub const NAME: &str = "pre-copy";
 
-/// The folios that the deepest depth is also measured with.
-
 /// What is measured, for a kernel that has `depths`: every pattern and size with the policy off and
-/// at depth 1, the depths at the larger size, the deepest into folios as well, and the same with a
-/// second running thread.
+/// at depth 1, the depths at the larger size, and the same with a second running thread.
 pub fn plan(
     page: u64,
     depths: &[u32],
