@@ -12,7 +12,6 @@ pub mod cow_stats;
 pub mod cpu;
 pub mod facts;
 pub mod fit;
-mod fragmentation;
 mod guard;
 mod guardian;
 pub mod guest;
@@ -33,7 +32,6 @@ pub mod verdict;
 
 pub use cowlab_schema::Policy;
 pub use facts::Facts;
-pub use fragmentation::Fragmentation;
 pub use guard::{Guard, GuardError};
 pub use installed::installed;
 pub use policy::PolicyGuard;

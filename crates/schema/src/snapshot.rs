@@ -115,16 +115,6 @@ bench! {
         pss_sum_bytes: bytes;
         /// The same: the most
         pss_sum_max_bytes: bytes;
-        /// Share of free memory that is in blocks too small for a huge page, before
-        free_unusable_before_fraction: fraction;
-        /// The same, after
-        free_unusable_after_fraction: fraction;
-        /// Allocations of anybody that had to wait for memory
-        allocation_stalls: stalls;
-        /// Compactions that did not give what was asked for
-        compaction_failures: failures;
-        /// Huge pages that were asked for and not given
-        huge_page_failures: failures;
         /// On a patched kernel: copy-on-write faults
         cow_faults: faults;
         /// Pages copied ahead of a write

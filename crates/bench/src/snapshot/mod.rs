@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::probes::{Probe, Runner};
 use anyhow::{Context, Result};
-use cowlab_machine::{Facts, Fragmentation, PolicyGuard, Root};
+use cowlab_machine::{Facts, PolicyGuard};
 use cowlab_schema::Policy;
 use cowlab_schema::snapshot::{self, Forked, Snapshot};
 
@@ -173,15 +173,7 @@ fn task(
         };
         set(cell.policy)?;
         let cell = Snapshot { seed, forks, interval_ns, ..cell.clone() };
-        // A side figure: what cannot be read is absent.
-        let free_memory = || Fragmentation::read(&Root::default()).ok().flatten();
-        let before = free_memory();
-        let result = cell.run(runner)?;
-        samples::of(round, &cell, &result)?;
-        if let (Some(before), Some(after)) = (before, free_memory()) {
-            samples::of_free_memory(round, &cell, &result, [before, after]);
-        }
-        Ok(())
+        samples::of(round, &cell, &cell.run(runner)?)
     })
 }
 

@@ -3,7 +3,7 @@
 
 use crate::probes::{Footprint, SnapshotResult};
 use anyhow::{Result, bail};
-use cowlab_machine::{Fragmentation, Smaps};
+use cowlab_machine::Smaps;
 use cowlab_model::stats::{median, quantile};
 use cowlab_schema::snapshot::{self, Forked, Snapshot};
 use cowlab_schema::{Cell, Metric, Quantile};
@@ -34,8 +34,6 @@ const RATE_QUANTILES: [Quantile; 9] = [
     Quantile::Max,
 ];
 
-/// The blocks that free memory should have: huge pages of x86, and of arm64 with pages of 4 KiB.
-const HUGE_BYTES: u64 = 2 << 20;
 
 /// A figure of one, and what its mean and its largest sum are in samples.
 type Figure = (Metric, Metric, fn(&Smaps) -> Option<u64>);
@@ -76,28 +74,6 @@ pub(super) fn of_calibration(
     out.add(snapshot::LOOKED_NS, found.looked_ns);
     out.known(snapshot::RECOVERY_NS, found.recovery_ns);
     out.add(snapshot::INTERVAL_NS_FOUND, interval_ns);
-}
-
-/// What became of free memory from before a run until after it, and how often an allocation, of
-/// anybody, had to wait for memory or did not get what it asked for.
-pub(super) fn of_free_memory(
-    round: &mut Round,
-    settings: &Snapshot,
-    result: &SnapshotResult,
-    [before, after]: [Fragmentation; 2],
-) {
-    let mut out = round.record(BENCH, settings.params(), result.start_unix_ns);
-    let order = (HUGE_BYTES / rustix::param::page_size() as u64).max(1).ilog2();
-    let more = |count: fn(&Fragmentation) -> Option<u64>| {
-        Some(count(&after)?.saturating_sub(count(&before)?) as f64)
-    };
-    out.add_known([
-        (snapshot::FREE_UNUSABLE_BEFORE_FRACTION, before.unusable_ratio(order)),
-        (snapshot::FREE_UNUSABLE_AFTER_FRACTION, after.unusable_ratio(order)),
-        (snapshot::ALLOCATION_STALLS, more(|of| Some(of.stalls))),
-        (snapshot::COMPACTION_FAILURES, more(|of| of.compaction_failures)),
-        (snapshot::HUGE_PAGE_FAILURES, more(|of| of.huge_page_failures)),
-    ]);
 }
 
 /// Windows and phases are measured from each fork's return; the fork itself has a figure of its own.

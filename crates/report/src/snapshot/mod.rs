@@ -35,7 +35,6 @@ pub fn section(run: &Run) -> Option<Section> {
     )];
     for (number, workload) in workloads.iter().enumerate() {
         blocks.extend(tables::all(workload, number).map(Block::Table));
-        blocks.extend(tables::free_memory(workload, number).map(Block::Table));
         blocks.extend(plots::all(workload, number).map(Block::Plot));
     }
     blocks.push(Block::Table(published::table(&workloads)));

@@ -56,40 +56,6 @@ fn rows<'a, 'b>(id: String, caption: String, cases: &'b [Case<'a>]) -> Rows<'b, 
     Rows::of(id, caption, cases).text("Configuration", |case| case.name.clone())
 }
 
-/// What became of free memory over the runs of a workload; `None` where the kernel did not tell.
-pub(super) fn free_memory(workload: &Workload, number: usize) -> Option<Table> {
-    let cases: Vec<Case> =
-        workload.configurations.iter().map(|one| Case::of(workload, one)).collect();
-    let told = |case: &Case| !case.samples.values(names::FREE_UNUSABLE_AFTER_FRACTION).is_empty();
-    cases.iter().any(told).then_some(())?;
-    let sum = |metric: Metric| {
-        move |case: &Case| {
-            let all = case.samples.values(metric);
-            (!all.is_empty()).then(|| all.iter().sum())
-        }
-    };
-    let untold = "the kernel does not tell";
-    let caption = format!(
-        "{}: free memory in blocks too small for a huge page of 2 MiB, before and after a run, and \
-         allocations of the whole system that failed or waited meanwhile, all rounds together",
-        workload.name()
-    );
-    let table = rows(format!("{SECTION}-free-{number}"), caption, &cases)
-        .number("Forks", "forks", untold, sum(names::FORKS_MADE))
-        .metric("Too small, before", names::FREE_UNUSABLE_BEFORE_FRACTION, Case::own)
-        .metric("after", names::FREE_UNUSABLE_AFTER_FRACTION, Case::own)
-        .number("Stalls", "count", untold, sum(names::ALLOCATION_STALLS))
-        .number("Compactions failed", "count", untold, sum(names::COMPACTION_FAILURES))
-        .number("Huge pages not had", "count", untold, sum(names::HUGE_PAGE_FAILURES))
-        .number(
-            "Copies ahead without memory",
-            "pages",
-            untold,
-            sum(names::PRECOPY_REFUSED_NOMEM_PAGES),
-        );
-    Some(table.table())
-}
-
 pub(super) fn all(workload: &Workload, number: usize) -> [Table; 3] {
     let forking: Vec<Case> =
         workload.configurations.iter().map(|one| Case::of(workload, one)).collect();
