@@ -255,7 +255,6 @@ refuses 1 'cannot start ./nowhere' footprint -- ./nowhere
 refuses 2 "unknown method 'magic'" footprint $$ --method magic
 refuses 2 'PID|NAME' footprint
 refuses 2 'cannot mark' footprint --mark KILL -- true
-refuses 1 'soft-dirty' footprint $$ --method soft-dirty
 background sleep 1.5
 refuses 1 'ended while it was looked at' footprint "$pid" --duration-s 5
 background sh -c 'sleep 1.5; exec sleep 60'

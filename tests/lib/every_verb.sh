@@ -51,12 +51,6 @@ copies='[$d.samples[] | select(.metric == "cow_pages" and .params.span == "fork-
 footprint() {
 	"$COWLAB" --json footprint "$@" -- "$truth" child $PAGES $STEP | counted "$copies" $((WRITTEN - 3)) $((WRITTEN + 3))
 }
-# written_by METHOD: of a process that writes once a second.
-written_by() {
-	"$COWLAB" --json footprint "$pid" --method "$1" --duration-s 1.5 |
-		counted '[$d.samples[] | select(.metric == "pages_written" and .params.mapping == "anonymous"
-			and .params.region == null)] | map(.value) | add' $((WRITTEN - 3)) $((WRITTEN + 3))
-}
 by_forks() {
 	"$COWLAB" --json footprint "$pid" --forks 1 | counted "${copies//child/parent}" $((WRITTEN - 3)) $((WRITTEN + 20))
 }
@@ -107,9 +101,6 @@ for method in faults exclusive snapshot; do
 	verdict "footprint --method $method" footprint --method $method
 done
 verdict footprint footprint
-running "$truth" forever $PAGES $STEP
-verdict 'footprint --method soft-dirty' written_by soft-dirty
-stop
 verdict blame blame
 running "$truth" forks $PAGES $STEP 1000
 verdict 'footprint PID --forks' by_forks

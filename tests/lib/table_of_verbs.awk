@@ -7,8 +7,7 @@ function may(verb, kernel, release)
 {
 	split(cell["kernel", kernel], release, ".")
 	release[1] = release[1] * 1000 + release[2]
-	# The bit is a matter of configuration, the others of age.
-	return verb ~ /soft-dirty/ || may_lack && verb ~ may_lack ||
+	return may_lack && verb ~ may_lack ||
 		verb ~ /tend/ && release[1] < 6001 || verb ~ /stops/ && release[1] < 5011
 }
 FNR == 1 { said[++kernels] = 0 }

@@ -59,17 +59,6 @@ pub fn list(facts: &Facts) -> Vec<Capability> {
             ),
         ),
         Capability::new(
-            "soft-dirty bits",
-            "footprint, tend: which pages were written",
-            match facts.soft_dirty {
-                Some(true) => Ok(()),
-                Some(false) => {
-                    Err("a kernel with CONFIG_MEM_SOFT_DIRTY: here the bit never changes".into())
-                }
-                None => Err("/proc/self/clear_refs and pagemap (CONFIG_PROC_PAGE_MONITOR)".into()),
-            },
-        ),
-        Capability::new(
             "smaps_rollup",
             "watch: memory of a process in one read",
             needs(facts.smaps_rollup, "a kernel with /proc/PID/smaps_rollup (4.14)"),

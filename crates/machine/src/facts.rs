@@ -16,7 +16,6 @@ use crate::memory::{self, Memory, Overcommit};
 use crate::policy::{self, CowSettings};
 use crate::process::mappings;
 use crate::root::{Reader, Root};
-use crate::soft_dirty;
 use crate::thp::{self, Thp};
 
 /// The machine, and this process's place on it.
@@ -44,8 +43,6 @@ pub struct Facts {
     pub thp: Option<Thp>,
     /// `/sys/kernel/mm/ksm/run`: 0 stopped, 1 merging, 2 undone; `None` on a kernel without KSM.
     pub ksm: Option<u64>,
-    /// Whether the soft-dirty bit works, found out by using it.
-    pub soft_dirty: Option<bool>,
     pub smaps_rollup: bool,
     /// Whether the kernel can report free pages to the hypervisor, which may take them back.
     pub page_reporting: bool,
@@ -61,8 +58,7 @@ pub struct Facts {
 
 impl Facts {
     /// Reads the facts below `root`. Never fails: what cannot be read is absent, and named in
-    /// `problems`. On the running machine this write-protects this process's pages once, to try
-    /// the soft-dirty bit (each costs one minor fault at its next write).
+    /// `problems`.
     pub fn probe(root: &Root) -> Facts {
         let owner = Reader::new(root);
         let reader = &owner;
@@ -84,7 +80,6 @@ impl Facts {
             credentials: status.as_ref().map(Credentials::from),
             thp: thp::probe(reader, status.as_ref().and_then(|status| status.thp_enabled)),
             ksm: reader.number("sys/kernel/mm/ksm/run"),
-            soft_dirty: soft_dirty::probe(root),
             smaps_rollup: root.exists("proc/self/smaps_rollup"),
             page_reporting: root.exists("sys/module/page_reporting"),
             clocksource: reader

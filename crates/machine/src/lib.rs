@@ -25,7 +25,6 @@ mod record;
 mod room;
 mod root;
 mod shared;
-mod soft_dirty;
 pub mod thp;
 pub mod usable;
 pub mod verdict;

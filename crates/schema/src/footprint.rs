@@ -12,8 +12,6 @@ choices! {
         Faults = "faults",
         /// what fork shared and is shared no longer, by the page table
         Exclusive = "exclusive",
-        /// the kernel's soft-dirty bits
-        SoftDirty = "soft-dirty",
         /// the bytes of two moments, compared
         Snapshot = "snapshot",
     }

@@ -29,8 +29,7 @@ pub struct FootprintArgs {
     /// fork (60 s)
     #[arg(long, value_name = "SECONDS", requires = "targets", value_parser = seconds, allow_negative_numbers = true)]
     pub duration_s: Option<f64>,
-    /// How writes are seen: faults, exclusive, soft-dirty, snapshot; by default the cheapest that
-    /// sees them here. soft-dirty write-protects the process's pages: each first write costs it a short fault
+    /// How writes are seen: faults, exclusive, snapshot; by default the cheapest that sees them here
     #[arg(long)]
     pub method: Option<Method>,
     /// With a command: it sends itself this signal, by name or number, to mark a moment; the signal

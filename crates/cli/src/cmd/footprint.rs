@@ -87,7 +87,7 @@ pub fn run(json: bool, args: &FootprintArgs) -> Result<()> {
         output::say(&format!("{why}; waiting for a fork of it all the same"));
     }
     let bpf = AccessFacts::probe(&Root::default()).decide();
-    let of_method = MethodFacts::probe(target.as_ref(), bpf, facts.soft_dirty);
+    let of_method = MethodFacts::probe(target.as_ref(), bpf);
     let (method, reason) =
         choose(subject, &of_method, args.method).map_err(|reason| anyhow!(reason))?;
     let interrupts = signals::last()?;

@@ -33,8 +33,8 @@ impl Page {
         self.0 >> 62 & 1 == 1
     }
 
-    /// In RAM or in swap. The entry of an absent page need not be 0: it may be marked as new
-    /// ([`Page::is_soft_dirty`]).
+    /// In RAM or in swap. The entry of an absent page need not be 0: its soft-dirty bit may be
+    /// set.
     pub fn is_there(self) -> bool {
         self.is_present() || self.is_swapped()
     }
@@ -48,11 +48,6 @@ impl Page {
     /// folio.
     pub fn is_exclusive(self) -> bool {
         self.0 >> 56 & 1 == 1
-    }
-
-    /// Written since clear_refs; meaningless on a kernel without soft-dirty bits.
-    pub fn is_soft_dirty(self) -> bool {
-        self.0 >> 55 & 1 == 1
     }
 
     /// Resident and anonymous: this process's own, or shared only by fork. The zero page that reading
@@ -225,7 +220,7 @@ mod tests {
         assert_eq!(page.frame(), Some(0x1234));
         let swapped = Page(1 << 62 | 1 << 61 | 1 << 57 | 1 << 55);
         assert!(swapped.is_swapped() && swapped.is_file());
-        assert!(swapped.is_soft_dirty() && swapped.frame().is_none() && !swapped.is_anonymous());
+        assert!(swapped.frame().is_none() && !swapped.is_anonymous());
     }
 
     /// Counts our own pages, of which every second was touched.

@@ -10,10 +10,8 @@ use cowlab_machine::ProcessError;
 use super::faults::FaultLog;
 use super::method::Method;
 use super::reading::{Placed, Reading, join};
-use super::shares;
 use super::sides::{Side, since_fork};
 use super::spans::{Between, Moment, Span, Spans, Writer, own_tally};
-use super::tally::{Fate, Tally};
 use cowlab_machine::process::Target;
 use cowlab_machine::process::children;
 use cowlab_machine::process::mappings::Kind;
@@ -35,14 +33,7 @@ pub fn interval(
     stop: impl Fn() -> bool,
 ) -> Result<Spans> {
     let mut spans = Spans::default();
-    let before = match method {
-        Method::SoftDirty => {
-            std::fs::write(target.path("clear_refs"), "4")
-                .map_err(|error| target.failed("clear_refs", error))?;
-            Moment::take(target, method)?
-        }
-        _ => Moment::take(target, method)?,
-    };
+    let before = Moment::take(target, method)?;
     spans.note(&before);
     let until = Instant::now() + wait;
     while Instant::now() < until && !stop() {
@@ -52,11 +43,7 @@ pub fn interval(
         }
     }
     let began = Instant::now();
-    before.check_memory(target)?;
-    let (tally, unknown_pages) = match method {
-        Method::SoftDirty => (soft_dirty(&before, target)?, 0),
-        _ => own_tally(&before, target, Between::Interval)?,
-    };
+    let (tally, unknown_pages) = own_tally(&before, target, Between::Interval)?;
     // A comparison reads the memory as well, and is no reading of the page tables.
     let took_ns = began.elapsed().as_nanos() as u64;
     if method == Method::Snapshot {
@@ -68,21 +55,6 @@ pub fn interval(
     let span = Span::since(&before, Between::Interval, &program, Writer::Own, method, tally);
     spans.add(Span { unknown_pages, ..span });
     Ok(spans)
-}
-
-/// What the soft-dirty bits say since they were cleared. The kernel also sets them of new mappings.
-fn soft_dirty(before: &Moment, target: &Target) -> Result<Tally, ProcessError> {
-    let now = Reading::take(target, &mut Pagemap::open(target)?)?;
-    let mut tally = Tally::default();
-    for (address, old, new) in join(before.reading.private_pages(), now.private_pages()) {
-        let (was_there, is_there) = (old.is_some(), new.is_some());
-        let is_written = new.is_some_and(|placed| placed.page.is_soft_dirty());
-        let Some(placed) = new.or(old) else { continue };
-        tally.add(address, placed.kind, Fate { was_there, is_there, is_written });
-    }
-    shares::add_files(&mut tally, &now);
-    shares::add_mappings(&mut tally, &now);
-    Ok(tally)
 }
 
 /// From the next fork of a process to its child's end or exec, `forks` times, or until it ends,
@@ -378,6 +350,7 @@ fn moved(fork: &Reading, earlier: &Reading, now: Reading) -> Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::footprint::Tally;
     use cowlab_machine::process::mappings;
 
     fn reading(frames: &[u64]) -> Reading {

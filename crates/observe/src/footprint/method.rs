@@ -25,8 +25,6 @@ pub struct MethodFacts {
     pub frames: bool,
     /// BPF on page faults can be had.
     pub bpf: Result<(), String>,
-    /// The soft-dirty bit works, found out by using it.
-    pub soft_dirty: Result<(), String>,
     /// Its bytes may be read.
     pub memory: Result<(), String>,
     /// It was forked and runs on: it may share pages with who forked it.
@@ -34,19 +32,8 @@ pub struct MethodFacts {
 }
 
 impl MethodFacts {
-    /// Finds out. `bpf` and `soft_dirty` are others' findings.
-    pub fn probe(
-        target: Option<&Target>,
-        bpf: Result<(), String>,
-        soft_dirty: Option<bool>,
-    ) -> MethodFacts {
-        let soft_dirty = match soft_dirty {
-            Some(true) => Ok(()),
-            Some(false) => {
-                Err("the bit never changes on this kernel (CONFIG_MEM_SOFT_DIRTY)".to_owned())
-            }
-            None => Err("this kernel has no clear_refs or refuses it".to_owned()),
-        };
+    /// Finds out. `bpf` is another's finding.
+    pub fn probe(target: Option<&Target>, bpf: Result<(), String>) -> MethodFacts {
         // Whether a page was there is told by this processor's error codes.
         let bpf = match cfg!(target_arch = "x86_64") {
             true => bpf,
@@ -57,7 +44,7 @@ impl MethodFacts {
         });
         let is_forked = target.is_some_and(|target| target.forked_by().is_some());
         let frames = shows_frames();
-        MethodFacts { frames, bpf, soft_dirty, memory, is_forked }
+        MethodFacts { frames, bpf, memory, is_forked }
     }
 }
 
@@ -138,12 +125,6 @@ fn usable(method: Method, subject: Subject, facts: &MethodFacts) -> Result<(), S
                 .to_owned())
         }
         (Method::Exclusive, _) => Ok(()),
-        (Method::SoftDirty, _) if facts.soft_dirty.is_err() => facts.soft_dirty.clone(),
-        (Method::SoftDirty, Subject::Interval) => Ok(()),
-        (Method::SoftDirty, _) => Err(
-            "bits of the parent are cleared as a whole, not at a fork: look at a time of the process, without --forks"
-                .to_owned(),
-        ),
         (Method::Snapshot, _) => facts.memory.clone(),
     }
 }
@@ -156,7 +137,6 @@ mod tests {
         MethodFacts {
             frames: true,
             bpf: Ok(()),
-            soft_dirty: Err("off".into()),
             memory: Ok(()),
             is_forked: false,
         }
@@ -189,15 +169,6 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_marked_only_by_the_method_that_was_asked_for() {
-        let soft = MethodFacts { soft_dirty: Ok(()), ..facts() };
-        assert_eq!(chosen(Subject::Interval, &soft), Method::Snapshot);
-        let (method, _) = choose(Subject::Interval, &soft, Some(Method::SoftDirty)).unwrap();
-        assert_eq!(method, Method::SoftDirty);
-        assert!(choose(Subject::Interval, &facts(), Some(Method::SoftDirty)).is_err());
-    }
-
-    #[test]
     fn what_cannot_see_it_is_refused_with_what_helps() {
         for method in [Method::Faults, Method::Exclusive] {
             let error = choose(Subject::Interval, &facts(), Some(method)).unwrap_err();
@@ -205,7 +176,6 @@ mod tests {
         }
         let blind = MethodFacts { memory: Err("may not be read".into()), ..facts() };
         assert!(choose(Subject::Interval, &blind, None).unwrap_err().contains("may not be read"));
-        assert!(choose(Subject::Fork, &blind, Some(Method::SoftDirty)).is_err());
-        assert!("page".parse::<Method>().unwrap_err().contains("soft-dirty"));
+        assert!("page".parse::<Method>().unwrap_err().contains("snapshot"));
     }
 }
