@@ -25,6 +25,7 @@ use anyhow::Result;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use cowlab_bench::probes::Interrupted;
 use cowlab_document::usage;
+use cowlab_machine::{LeftBehind, Root, left_behind};
 
 use crate::args::{Cli, Verb};
 
@@ -43,6 +44,12 @@ fn main() -> ExitCode {
 /// Do what a command line says.
 fn dispatch(matches: &ArgMatches) -> Result<()> {
     let Cli { json, verb } = Cli::from_arg_matches(matches).unwrap_or_else(|error| error.exit());
+    for LeftBehind { setting, value } in left_behind(&Root::default()) {
+        output::say(&format!(
+            "{} is not as it was before a cowlab was killed: `echo {value} > {0}` puts it back",
+            setting.display()
+        ));
+    }
     let Some(verb) = verb else { return cmd::overview::run(json) };
     match verb {
         Verb::Study(args) => cmd::study::run(json, &args),

@@ -31,14 +31,18 @@ pub enum GuardError {
     Guardian { path: PathBuf, reason: String },
 }
 
-/// A lock on a setting's file, released on drop and not when its last descriptor closes: a child that
+/// A lock on a setting, released on drop and not when its last descriptor closes: a child that
 /// another thread starts has a copy of the descriptor until it executes its program.
 #[derive(Debug)]
 struct Lock(File);
 
 impl Lock {
-    fn take(path: &Path, lock: fn(&File) -> Result<(), TryLockError>) -> Result<Lock, GuardError> {
-        let file = File::open(path).map_err(|error| at(path, error))?;
+    fn take(
+        path: &Path,
+        record: &Record,
+        lock: fn(&File) -> Result<(), TryLockError>,
+    ) -> Result<Lock, GuardError> {
+        let file = record.open_lock(path).map_err(|error| at(path, error))?;
         lock(&file).map_err(|error| taken(path, error))?;
         Ok(Lock(file))
     }
@@ -53,7 +57,7 @@ impl Drop for Lock {
 /// Holds settings and restores them on drop.
 ///
 /// A [`Guardian`] restores them, however this process ends. Locks on the files keep two runs from
-/// taking each other's values for the old ones; the guardian holds the first file's lock until it is
+/// taking each other's values for the old ones; the guardian holds the first lock until it is
 /// done.
 #[derive(Debug)]
 pub struct Guard {
@@ -87,15 +91,15 @@ impl Guard {
         let (mut locks, mut old) = (Vec::new(), Vec::new());
         for file in files {
             let path = root.path(file);
-            locks.push(Lock::take(&path, File::try_lock)?);
             let record = Record::new(root, file);
+            locks.push(Lock::take(&path, &record, File::try_lock)?);
             if let Some(value) = record.stale(root) {
                 write(&path, &value)?;
             }
             let value = read(&path)?;
             // Before any change: without the right to write there is nothing to guard.
             File::options().write(true).open(&path).map_err(|error| at(&path, error))?;
-            record.write(root, &value).map_err(|error| at(record.path(), error))?;
+            record.write(root, &value, &path).map_err(|error| at(record.path(), error))?;
             old.push(Held { path, value, record });
         }
         let path = old.first().map(|held| held.path.clone()).unwrap_or_default();
@@ -114,8 +118,9 @@ impl Guard {
     /// an error the setting is unchanged.
     pub fn ensure(root: &Root, file: &str, words: &[&str]) -> Result<Guard, GuardError> {
         let path = root.path(file);
-        let lock = Lock::take(&path, File::try_lock_shared)?;
-        let is_stale = Record::new(root, file).stale(root).is_some();
+        let record = Record::new(root, file);
+        let lock = Lock::take(&path, &record, File::try_lock_shared)?;
+        let is_stale = record.stale(root).is_some();
         if !is_stale && words.contains(&read(&path)?.as_str()) {
             let (root, old) = (root.clone(), Vec::new());
             return Ok(Guard { root, path, old, guardian: None, _locks: vec![lock] });
@@ -202,6 +207,22 @@ fn at(path: &Path, source: io::Error) -> GuardError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::{LeftBehind, left_behind};
+
+    /// Anybody may open a setting, and so lock it.
+    #[test]
+    fn a_lock_of_others_on_the_setting_keeps_nobody_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::new(folder.path());
+        fs::create_dir(root.path("run")).unwrap();
+        fs::create_dir_all(root.path(ENABLED).parent().unwrap()).unwrap();
+        fs::write(root.path(ENABLED), "always [madvise] never\n").unwrap();
+        let other = File::open(root.path(ENABLED)).unwrap();
+        other.lock().unwrap();
+        let guard = Guard::set(&root, &[(ENABLED, "never")]).unwrap();
+        assert!(matches!(Guard::hold(&root, [ENABLED]), Err(GuardError::Busy { .. })));
+        guard.restore().unwrap();
+    }
 
     const ENABLED: &str = "sys/kernel/mm/transparent_hugepage/enabled";
     const NONE: &str = "sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none";
@@ -256,7 +277,11 @@ mod tests {
         fs::create_dir_all(root.path(boot).parent().unwrap()).unwrap();
         fs::create_dir(root.path("run")).unwrap();
         let text = || fs::read_to_string(root.path(SWITCH)).unwrap();
-        let records = || fs::read_dir(root.path("run/cowlab")).unwrap().count();
+        let records = || {
+            let all = fs::read_dir(root.path("run/cowlab")).unwrap();
+            let names = all.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            names.filter(|name| !name.ends_with(".lock")).count()
+        };
         for (next_boot, expected) in [("one", "0\n"), ("two", "1\n")] {
             fs::write(root.path(boot), "one\n").unwrap();
             fs::write(root.path(SWITCH), "0\n").unwrap();
@@ -264,10 +289,13 @@ mod tests {
             killed.guardian.take().unwrap().kill();
             drop(killed);
             assert_eq!((text().as_str(), records()), ("1\n", 1));
+            let left = LeftBehind { setting: root.path(SWITCH), value: "0".into() };
+            assert_eq!(left_behind(&root), [left]);
             // Neither settings nor their records outlive a reboot.
             fs::write(root.path(boot), next_boot).unwrap();
             Guard::ensure(&root, SWITCH, &["1"]).unwrap().restore().unwrap();
             assert_eq!(text(), expected, "{next_boot}");
+            assert_eq!(left_behind(&root), []);
         }
         // A restored setting has no record any more, though its guard was killed.
         let mut killed = Guard::set(&root, &[(SWITCH, "0")]).unwrap();

@@ -35,6 +35,7 @@ pub use guard::{Guard, GuardError};
 pub use installed::installed;
 pub use policy::PolicyGuard;
 pub use process::{ProcessError, ProcessFacts, Smaps, Stat, mappings, status};
+pub use record::{LeftBehind, left_behind};
 pub use room::Room;
 pub use root::{ReadError, Root};
 pub use shared::SharedMemory;

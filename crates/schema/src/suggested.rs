@@ -79,19 +79,76 @@ commands! {
 }
 
 impl Command {
-    /// The same for a process that is known.
+    /// The same for a process or a run that is known.
     pub fn of(self, target: impl fmt::Display) -> String {
-        self.text().replace("PID", &target.to_string())
+        self.with("PID", ShellWord::quoted(&target.to_string()))
     }
 
-    /// The same for a server whose address is known.
+    /// The same for a server whose address is known, from its title, which it writes itself.
     pub fn at(self, address: Option<&str>) -> String {
-        self.text().replace(SERVER, address.unwrap_or(SERVER))
+        self.with(SERVER, address.and_then(ShellWord::plain))
+    }
+
+    fn with(self, placeholder: &str, word: Option<ShellWord>) -> String {
+        match word {
+            Some(ShellWord(word)) => self.text().replace(placeholder, &word),
+            None => self.text().to_owned(),
+        }
+    }
+}
+
+/// One word to every shell, in which nothing is expanded. Text has no other way into a command that people paste.
+struct ShellWord(String);
+
+impl ShellWord {
+    /// `None` for text of more than a strict alphabet.
+    fn plain(text: &str) -> Option<ShellWord> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.,:/@%+=[]…".contains(c);
+        let is_word = text.starts_with(|c: char| is_plain(c) && c != '-');
+        (is_word && text.chars().all(is_plain)).then(|| ShellWord(text.to_owned()))
+    }
+
+    /// Other printable ASCII in quotes, such as a path with blanks.
+    fn quoted(text: &str) -> Option<ShellWord> {
+        let is_quotable = |c: char| matches!(c, ' '..='~') && c != '\'' && c != '`';
+        let quote = || ShellWord(format!("'{text}'"));
+        let can_quote = !text.starts_with('-') && text.chars().all(is_quotable);
+        ShellWord::plain(text).or_else(|| can_quote.then(quote))
     }
 }
 
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_targets_text_reaches_no_shell() {
+        let at = |address| Command::ExplainRedis.at(Some(address));
+        for plain in ["redis://127.0.0.1:6379", "redis://[::1]:7000", "unix:///run/r/s.sock"] {
+            assert_eq!(at(plain), format!("cowlab explain {plain}"));
+        }
+        for hostile in [
+            "redis://$(id):6379",
+            "redis://`id`:6379",
+            "redis://a;id:6379",
+            "redis://a b:6379",
+            "unix:///run/x y",
+            "unix:///run/\u{202e}x",
+            "redis://a\n:6379",
+            "--help",
+            "",
+        ] {
+            assert_eq!(at(hostile), "cowlab explain redis://HOST:PORT", "{hostile:?}");
+        }
+        assert_eq!(Command::Explain.of("my $(run)"), "cowlab explain 'my $(run)'");
+        for hostile in ["it's", "a`b", "-x", "a\u{1b}b", "é"] {
+            assert_eq!(Command::Explain.of(hostile), "cowlab explain PID", "{hostile:?}");
+        }
     }
 }
