@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Runs of before are read, and come to the same figures to the last digit: those of `old_runs/`,
 //! whose tables and summaries the program wrote that measured them (2026-11-24); what it predicted of a
-//! writing child's forks in a loop has changed since (2026-11-25, decision 0005).
+//! writing child's forks in a loop has changed since (2026-11-25, decision 0005). What reports no longer have is left
+//! out.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -30,7 +30,6 @@ pub(super) fn section(study: &Study) -> Section {
     };
     blocks.push(Block::Table(figures(check)));
     blocks.push(Block::Plot(predicted(check)));
-    blocks.push(Block::Plot(residuals(check, study.profile.page_size_bytes)));
     blocks.push(Block::Table(points(check, study.profile.page_size_bytes)));
     Section::new("model", title, blocks)
 }
@@ -96,33 +95,12 @@ fn predicted(check: &Check) -> Plot {
         Axis::log("Measured", "ns"),
         Axis::log("Predicted", "ns"),
     )
-    .caption(
-        "Bars are 95% prediction intervals; points on the diagonal were predicted exactly. The \
-         repeat noise of the measurements is in the plot below.",
-    );
+    .caption("Bars are 95% prediction intervals; points on the diagonal were predicted exactly.");
     plot.series.push(Series::diagonal("predicted = measured"));
     for (kind, points) in by_kind(check) {
         let points = points.iter().map(|p| {
             let Predicted { value, low, high } = p.prediction.elapsed_ns;
             (p.measured_ns.value, Estimate { value, low, high, count: 1 })
-        });
-        plot.draw(Series::estimates(kind, points));
-    }
-    plot
-}
-
-fn residuals(check: &Check, page: u64) -> Plot {
-    let mut plot = Plot::new(
-        "model-residuals",
-        "What the model misses, by size",
-        Axis::log("Heap", "bytes"),
-        Axis::linear("(measured − predicted) / predicted", "fraction"),
-    )
-    .caption("Bars are the measurements' own 95% intervals over the rounds.");
-    for (kind, points) in by_kind(check) {
-        let points = points.iter().map(|p| {
-            let off = p.measured_ns.map(|ns| ns / p.prediction.elapsed_ns.value - 1.0);
-            ((p.question.pages * page) as f64, off)
         });
         plot.draw(Series::estimates(kind, points));
     }

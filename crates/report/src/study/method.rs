@@ -82,19 +82,20 @@ fn rounds(study: &Study) -> Table {
 
 fn metrics() -> Table {
     let all = [
-        ("fork_ns", "the call, until it returned in the caller: how long the caller stands still"),
-        ("write_ns", "the writes after it, all of one fork"),
-        ("cycle_ns", "from the call until the child was reaped and the writes were over"),
-        ("real_ns", "the loop of all forks, by a clock inside the program"),
-        ("outside_real_ns", "the whole program, from its start to its exit"),
-        ("user_ns, sys_ns", "CPU time charged to the program and the children it waited for"),
-        ("minor_faults", "times that the kernel had to step in for a page (ru_minflt)"),
-        ("fault_ns", "one write, the clock's own cost removed"),
-        ("elapsed_ns", "all writes of a workload, not timed one by one; the slowest writer's"),
-        ("cpu_ns", "CPU time of the program; with `with_children` its children's as well"),
+        fork_sweep::FORK_NS,
+        fork_sweep::WRITE_NS,
+        fork_sweep::CYCLE_NS,
+        fork_sweep::REAL_NS,
+        fork_sweep::OUTSIDE_REAL_NS,
+        fork_sweep::USER_NS,
+        fork_sweep::SYS_NS,
+        fork_sweep::MINOR_FAULTS,
+        cow_faults::FAULT_NS,
+        cow_faults::ELAPSED_NS,
+        fork_table::CPU_NS,
     ];
     Rows::of("metrics", "What the metrics mean", &all)
-        .text("Metric", |(metric, _)| format!("`{metric}`"))
-        .text("Meaning", |(_, meaning)| *meaning)
+        .text("Metric", |metric| format!("`{}`", metric.name))
+        .text("Meaning", |metric| metric.what())
         .table()
 }

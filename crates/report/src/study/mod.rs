@@ -3,7 +3,6 @@
 
 mod check;
 mod curves;
-mod explain;
 mod faults;
 mod findings;
 mod machine;

@@ -7,7 +7,7 @@ use cowlab_analysis::study::sweep::{FORKS, Terms, terms_of};
 use crate::Rows;
 use crate::cells;
 use crate::document::{Block, Cell, Table};
-use crate::fmt::{self, percent, time};
+use crate::fmt::{self, time};
 use crate::papers::SMITH;
 
 /// The fractions whose lines were published.
@@ -31,8 +31,6 @@ struct Compared {
 pub(super) fn blocks(study: &Study) -> Vec<Block> {
     let mut blocks = vec![Block::Table(table(study))];
     blocks.extend(equation(study).map(Block::Text));
-    blocks.extend(base_cost(study).map(Block::Text));
-    blocks.extend(ratio(study).map(Block::Text));
     blocks
 }
 
@@ -170,44 +168,4 @@ fn equation(study: &Study) -> Option<String> {
         ));
     }
     Some(out)
-}
-
-/// Whether the intercepts give the cost of a fork without a heap, as the document found.
-fn base_cost(study: &Study) -> Option<String> {
-    let intercepts = study.sweep.base_cost_ns()?;
-    let measured = study.sweep.point(0, 0.0)?.real_ns.scaled(1.0 / FORKS);
-    let off = intercepts / measured.value - 1.0;
-    let figures = format!(
-        "A fork without a heap costs {} measured and {} by the mean of the three intercepts",
-        cells::words(measured, "ns"),
-        time(intercepts)
-    );
-    Some(if off.abs() <= 0.1 {
-        format!("{figures}: the document's finding that they agree holds.")
-    } else {
-        format!(
-            "{figures}: they agreed in the document. Points that bend away from a straight line, \
-             as the residuals above show, move the place where it meets 0; trust the measured \
-             figure."
-        )
-    })
-}
-
-fn ratio(study: &Study) -> Option<String> {
-    let here = service_to_copy(study)?;
-    let published = SMITH.value("3b2.ratio", "service_to_copy_ratio")?;
-    let comparison = if here < published / 1.2 {
-        "copying itself has become cheap; what the kernel does around each copy decides now"
-    } else if here > published * 1.2 {
-        "the kernel's work around a copy costs less, compared with the copy, than it did then"
-    } else {
-        "copying the bytes is as large a part of the cost as it was then"
-    };
-    Some(format!(
-        "The service rate at fraction 0.9 is {} of the memory-copy rate; it was {} on the 3B2. 1 \
-         would mean that a page fault costs no more than copying its bytes: {comparison}. \
-         (The document copied a block onto itself; here source and destination differ.)",
-        percent(here),
-        percent(published)
-    ))
 }

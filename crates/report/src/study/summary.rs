@@ -6,7 +6,7 @@ use cowlab_analysis::study::sweep as lines;
 use cowlab_model::regression::Line;
 use serde_json::{Value, json};
 
-use super::{explain, findings, shares};
+use super::{findings, shares};
 use crate::document::Block;
 use crate::plain;
 
@@ -27,7 +27,6 @@ pub fn summary(study: &Study) -> Value {
                 "ordinary": fitted(&line.ordinary),
                 "service_rate_bytes_per_s": service,
                 "service_rate_pages_per_s": service.map(|e| e.scaled(1.0 / page as f64)),
-                "explanation": explain::worst_point(study, line, &sweep.points),
             })
         })
         .collect();

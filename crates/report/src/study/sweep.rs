@@ -6,11 +6,11 @@ use cowlab_analysis::study::sweep::FRACTIONS;
 use cowlab_analysis::study::sweep::{self as lines, FORKS, FractionLine};
 use cowlab_model::regression::Line;
 
-use super::{explain, shares, small_sample, surface};
+use super::{shares, small_sample, surface};
 use crate::Rows;
 use crate::cells;
 use crate::document::{Axis, Block, Cell, Column, Plot, Section, Series, Table};
-use crate::fmt::{self, heap_size, percent};
+use crate::fmt::{self, heap_size};
 use crate::study::not_available;
 
 pub(super) const LINES_TABLE: &str = "sweep-lines";
@@ -45,7 +45,7 @@ fn line_blocks(study: &Study) -> Vec<Block> {
         let needs = "three heaps at least for a line, so more memory";
         return vec![not_available(study, "Regression lines", &["fork-sweep"], needs)];
     }
-    let mut blocks = vec![
+    vec![
         Block::Plot(figure(study)),
         Block::Table(table(study)),
         Block::Text(
@@ -55,19 +55,8 @@ fn line_blocks(study: &Study) -> Vec<Block> {
              cost of a fork without a heap, may then be far off."
                 .into(),
         ),
-    ];
-    let worst = |line| explain::worst_point(study, line, &sweep.points);
-    let explained: Vec<String> = sweep.lines.iter().filter_map(worst).collect();
-    if explained.is_empty() {
-        let largest = sweep.worst().map_or(0.0, |(_, residual)| residual.abs());
-        blocks.push(Block::Text(format!(
-            "Every point lies within {} of its line.",
-            percent(largest)
-        )));
-    }
-    blocks.extend(explained.into_iter().map(Block::Note));
-    blocks.push(Block::Plot(residuals(study)));
-    blocks
+        Block::Plot(residuals(study)),
+    ]
 }
 
 fn name(fraction: f64) -> String {

@@ -3,7 +3,6 @@
 
 use cowlab_analysis::study::Study;
 use cowlab_analysis::study::fork_table::{Made, PAPER_ITERATIONS, made};
-use cowlab_model::Estimate;
 use cowlab_schema::Method;
 use cowlab_schema::fork_table::METHODS;
 
@@ -56,7 +55,6 @@ pub(super) fn section(study: &Study) -> Section {
     blocks.push(Block::Table(published()));
     blocks.push(Block::Table(figures(study)));
     blocks.extend(rates(study).map(Block::Plot));
-    blocks.push(Block::Table(summary_file(study)));
     blocks.push(Block::Note(
         "The published columns are not quite the same quantity: the replay names what malloc was \
          asked for, table 28-3 the whole virtual memory of the process. The document's first table \
@@ -181,25 +179,6 @@ fn rates(study: &Study) -> Option<Plot> {
         plot.draw(Series::line(format!("{method}, the replay"), points, true));
     }
     Some(plot)
-}
-
-/// The document's summary file, line by line.
-fn summary_file(study: &Study) -> Table {
-    // The file is read by programs: plain digits in seconds, as the document prints them.
-    let seconds = |e: Estimate| e.value * PAPER_ITERATIONS as f64 / 1e9;
-    let lines = all(study, true).into_iter().filter_map(|made| {
-        Some(format!(
-            "`{} {PAPER_ITERATIONS} {} -> Elapsed: {:.4} sec, CPU: {:.5} sec`",
-            made.method,
-            made.size_bytes,
-            seconds(made.elapsed_ns),
-            seconds(made.cpu_ns?),
-        ))
-    });
-    let caption = "The document's summary file: method, iterations, size, and the times of a run";
-    Rows::of("fork-table-summary", caption, &lines.collect::<Vec<_>>())
-        .text("benchmark_results.txt of this machine", String::clone)
-        .table()
 }
 
 /// What a size is called in sentences.

@@ -3,13 +3,13 @@
 
 use cowlab_analysis::study::Study;
 use cowlab_analysis::study::variants::{
-    HEAP_BYTES, HUGE_HEAP_BYTES, Measured, Variant, measured, untouched_forks, variants,
+    HEAP_BYTES, HUGE_HEAP_BYTES, Measured, Variant, measured, variants,
 };
 
 use crate::Rows;
 use crate::cells::{self, MISSING};
 use crate::document::{Block, Section};
-use crate::fmt::{self, size};
+use crate::fmt::size;
 use crate::study::not_available;
 
 pub(super) const TABLE: &str = "variants";
@@ -45,7 +45,6 @@ pub(super) fn section(study: &Study) -> Section {
         let own = found.iter().filter(|(_, variant)| variant.cell.heap_bytes == heap);
         blocks.extend(table(id, heap, &own.collect::<Vec<_>>()));
     }
-    blocks.extend(untouched(study).map(Block::Text));
     blocks.extend(left_out.iter().map(|(_, variant)| {
         let needs = if variant.cell.page_size_bytes != page {
             "huge pages, and memory for them"
@@ -75,18 +74,4 @@ fn table(id: &str, heap: u64, all: &[&(Measured, Variant)]) -> Option<Block> {
         })
         .figure("Faults a fork", |(found, _)| cells::estimate(found.faults_per_fork, "", MISSING));
     (!all.is_empty()).then(|| Block::Table(table.table()))
-}
-
-fn untouched(study: &Study) -> Option<String> {
-    let [filled, asked_for, none] = untouched_forks(study)?;
-    Some(format!(
-        "Memory that was asked for but never touched: fork took {} with {} of it, {} without any, \
-         and {} once it had been written ({} times as long). The replay of TLPI's table 28-3 found \
-         the same.",
-        cells::words(asked_for, "ns"),
-        size(HEAP_BYTES),
-        cells::words(none, "ns"),
-        cells::words(filled, "ns"),
-        fmt::number(filled.value / asked_for.value),
-    ))
 }

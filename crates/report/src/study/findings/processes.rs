@@ -11,7 +11,10 @@ use crate::document::Block;
 use crate::fmt::{self, heap_size, percent, time};
 use crate::papers::SMITH;
 use crate::study::not_available;
-use crate::study::{explain, shares, sweep, table, variants};
+use crate::study::{shares, sweep, table, variants};
+
+/// Up to this far off, points lie on a line.
+const LARGE: f64 = 0.1;
 
 pub(super) fn blocks(study: &Study) -> Vec<Block> {
     vec![methods(study), untouched(study), law(study)]
@@ -95,7 +98,7 @@ fn law(study: &Study) -> Block {
         let needs = "three sizes at least of the sweep (bench fork-sweep)";
         return not_available(study, "Smith & Maguire's lines", &["fork-sweep"], needs);
     };
-    let headline = if residual.abs() <= explain::LARGE {
+    let headline = if residual.abs() <= LARGE {
         format!(
             "Time grows in a straight line with memory and the fraction written, as in 1988: every \
              point lies within {} of its line.",
