@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A run on disk: written under a temporary name and renamed, so that what looks whole is whole.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use cowlab_schema::running;
@@ -130,6 +131,30 @@ pub struct RunFolder {
     parent: PathBuf,
     name: String,
     temporary: TempDir,
+    /// Locked as long as its writer lives.
+    _is_written: File,
+}
+
+const UNFINISHED: &str = ".unfinished-";
+/// A younger one may be about to be locked.
+const LEAST_AGE: Duration = Duration::from_secs(60);
+
+/// Removes what runs left in `parent` that were killed before they had kept anything; one with samples stays.
+fn remove_abandoned(parent: &Path) {
+    let own = rustix::process::geteuid().as_raw();
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_old = |facts: &fs::Metadata| {
+            facts.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > LEAST_AGE))
+        };
+        let is_its = entry.file_name().to_string_lossy().starts_with(UNFINISHED)
+            && entry.metadata().is_ok_and(|of| of.is_dir() && of.uid() == own && is_old(&of))
+            && !path.join("run.json").exists();
+        let is_abandoned = || File::open(&path).is_ok_and(|folder| folder.try_lock().is_ok());
+        if is_its && is_abandoned() {
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
 }
 
 impl RunFolder {
@@ -161,11 +186,16 @@ impl RunFolder {
             )
         };
         fs::create_dir_all(parent).with_context(unwritable)?;
+        remove_abandoned(parent);
         let temporary = tempfile::Builder::new()
-            .prefix(".unfinished-")
+            .prefix(UNFINISHED)
+            .permissions(fs::Permissions::from_mode(0o700))
             .tempdir_in(parent)
             .with_context(unwritable)?;
-        Ok(RunFolder { parent: parent.to_owned(), name, temporary })
+        let is_written = File::open(temporary.path()).with_context(unwritable)?;
+        // Where the file system has no locks, nothing of it is ever removed by another run.
+        let _ = is_written.try_lock();
+        Ok(RunFolder { parent: parent.to_owned(), name, temporary, _is_written: is_written })
     }
 
     /// Write one file of the run. A full disk is an error here, never a short file.
@@ -175,11 +205,13 @@ impl RunFolder {
             format!("cannot write {file} of the run in {}: nothing was kept", self.parent.display())
         };
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).with_context(failed)?;
+            DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(failed)?;
         }
         // What is written again is whole at any moment: this program may be killed at any.
         let part = self.temporary.path().join(format!("{file}.part"));
-        let mut out = File::create(&part).with_context(failed)?;
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut out = options.open(&part).with_context(failed)?;
         out.write_all(contents).with_context(failed)?;
         out.sync_all().with_context(failed)?;
         fs::rename(&part, &path).with_context(failed)
@@ -206,9 +238,7 @@ impl RunFolder {
             target = self.parent.join(format!("{}-{attempt}", self.name));
         }
         let failed = || format!("cannot name the run {}", target.display());
-        let mode = fs::Permissions::from_mode(mode);
-        fs::set_permissions(self.temporary.path(), mode).with_context(failed)?;
-        sync_folders(self.temporary.path()).with_context(failed)?;
+        finish(self.temporary.path(), mode).with_context(failed)?;
         fs::rename(self.temporary.path(), &target).with_context(failed)?;
         let _renamed = self.temporary.keep();
         sync_folder(&self.parent).with_context(failed)?;
@@ -216,14 +246,18 @@ impl RunFolder {
     }
 }
 
-/// Has the disk know which files are in a folder and in those within.
-fn sync_folders(folder: &Path) -> io::Result<()> {
+/// Gives a folder and all in it their mode, and has the disk know which files are there.
+fn finish(folder: &Path, mode: u32) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            sync_folders(&entry.path())?;
+        match entry.file_type()?.is_dir() {
+            true => finish(&entry.path(), mode)?,
+            false => {
+                fs::set_permissions(entry.path(), fs::Permissions::from_mode(mode & 0o666))?;
+            }
         }
     }
+    fs::set_permissions(folder, fs::Permissions::from_mode(mode))?;
     sync_folder(folder)
 }
 
@@ -273,7 +307,11 @@ mod tests {
         let first = folder.commit().unwrap();
         assert_eq!(Run::read(&first).unwrap(), run);
         let mode = |folder: &Path| fs::metadata(folder).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode(&first), 0o700);
+        let file = first.join("tables/a.csv");
+        assert_eq!(
+            (mode(&first), mode(&file), mode(file.parent().unwrap())),
+            (0o700, 0o600, 0o700)
+        );
         // A second run within the same second gets a name of its own.
         let again = RunFolder::create(parent.path(), &run.info).unwrap();
         again.write_run(&run).unwrap();
@@ -283,6 +321,7 @@ mod tests {
         given.write_run(&run.clone().without_names()).unwrap();
         let given = given.commit_as(0o755).unwrap();
         assert_eq!((given.file_name().unwrap(), mode(&given)), ("given".as_ref(), 0o755));
+        assert_eq!(mode(&given.join("run.json")), 0o644);
         let read = Run::read(&given).unwrap().info;
         assert_eq!((read.command.len(), read.environments[0].host.as_str()), (0, WITHHELD));
         for taken in ["given", ".."] {
@@ -297,6 +336,29 @@ mod tests {
         folder.write("run.json", b"{}").unwrap();
         drop(folder);
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_removed_by_the_next() {
+        let parent = tempfile::tempdir().unwrap();
+        let [written, killed, young, kept] =
+            [(); 4].map(|()| RunFolder::create(parent.path(), &info()).unwrap());
+        written.write("samples", b"1").unwrap();
+        kept.write("run.json", b"{}").unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(written.temporary.path()), 0o700);
+        assert_eq!(mode(&written.temporary.path().join("samples")), 0o600);
+        let old = std::time::SystemTime::now() - 2 * LEAST_AGE;
+        let paths = [&written, &killed, &young, &kept].map(|of| of.temporary.path().to_owned());
+        for path in [&paths[0], &paths[1], &paths[3]] {
+            File::open(path).unwrap().set_modified(old).unwrap();
+        }
+        // As SIGKILL does: the lock goes, and the folder stays.
+        for mut of in [killed, young, kept] {
+            of.temporary.disable_cleanup(true);
+        }
+        RunFolder::create(parent.path(), &info()).unwrap();
+        assert_eq!(paths.map(|path| path.exists()), [true, false, true, true]);
     }
 
     #[test]
