@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Live figures, each declared once, as a field of the struct that holds it ([`live!`](crate::live)): what it is,
-//! its key in JSON, its row in samples, and its metric for scrapers.
+//! its key in JSON, its row in samples, its metric for scrapers, its column in tables, and its words in lines of text.
 
-use crate::{Field, Metric};
+use crate::{Field, Metric, fmt};
 
 /// What a metric is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +45,19 @@ pub struct Figure<T> {
     pub sample: Option<Metric>,
     /// Its metric for scrapers, if it has one.
     pub scraped: Option<Scraped>,
+    /// Its column, if it has one.
+    pub column: Option<Shown>,
+    words: Option<Shown>,
+}
+
+/// How people see a figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shown {
+    /// A column's head, or words with the value in place of `{}`.
+    pub text: &'static str,
+    unit: &'static str,
+    /// Left out where it is 0 of all.
+    is_seldom: bool,
 }
 
 /// All figures of a `T`, field by field.
@@ -58,7 +71,7 @@ impl<T> Figure<T> {
         help: &'static str,
         get: fn(&T) -> Option<f64>,
     ) -> Figure<T> {
-        Figure { verb, key, help, get, sample: None, scraped: None }
+        Figure { verb, key, help, get, sample: None, scraped: None, column: None, words: None }
     }
 
     /// It has a row in samples.
@@ -79,6 +92,29 @@ impl<T> Figure<T> {
         self
     }
 
+    /// It has a column, where it is known of any.
+    pub const fn column(mut self, text: &'static str, unit: &'static str) -> Figure<T> {
+        self.column = Some(Shown { text, unit, is_seldom: false });
+        self
+    }
+
+    /// It has a column, where it is not 0 of all.
+    pub const fn seldom(mut self, text: &'static str, unit: &'static str) -> Figure<T> {
+        self.column = Some(Shown { text, unit, is_seldom: true });
+        self
+    }
+
+    /// Lines of text have it.
+    pub const fn words(mut self, text: &'static str, unit: &'static str) -> Figure<T> {
+        self.words = Some(Shown { text, unit, is_seldom: false });
+        self
+    }
+
+    /// Its key in JSON.
+    pub fn key(&self) -> &'static str {
+        self.key
+    }
+
     /// What it is.
     pub fn help(&self) -> &'static str {
         self.help.trim()
@@ -94,6 +130,38 @@ impl<T> Figure<T> {
         let is_time =
             self.key.ends_with("_ns") && self.scraped.is_some_and(|it| it.unit == "seconds");
         self.value(of).map(|value| if is_time { value / 1e9 } else { value })
+    }
+}
+
+/// Those that have a column in a table of `all`.
+pub fn columns<T>(figures: Figures<T>, all: &[T]) -> Vec<(&'static Figure<T>, Shown)> {
+    let shown = |figure: &'static Figure<T>| {
+        let column = figure.column?;
+        let is_worth_it = |value: f64| value > 0.0 || !column.is_seldom;
+        let mut known = all.iter().filter_map(|one| figure.value(one));
+        known.any(is_worth_it).then_some((figure, column))
+    };
+    figures.iter().copied().flatten().filter_map(shown).collect()
+}
+
+/// Those that lines of text have, as far as they are known.
+pub fn words<T>(figures: Figures<T>, of: &T) -> impl Iterator<Item = String> {
+    figures.iter().copied().flatten().filter_map(move |figure| {
+        let words = figure.words?;
+        Some(words.text.replace("{}", &words.value(figure.value(of)?)))
+    })
+}
+
+impl Shown {
+    /// A value as people read it.
+    pub fn value(&self, value: f64) -> String {
+        match self.unit {
+            "s" => fmt::age(value),
+            "bytes_per_minute" => fmt::quantity((value * 60.0).round(), "bytes"),
+            "percent" => format!("{:.1}%", value * 100.0),
+            "" => fmt::count(value.round() as u64),
+            unit => fmt::quantity(value, unit),
+        }
     }
 }
 
@@ -121,7 +189,8 @@ macro_rules! known {
 known!(u64, i64, f64);
 
 /// A struct whose fields are figures, and `FIGURES`, the table of them. The verb that prints them is given first. A
-/// field is `name: type;`, or `name: type => sample "name" in unit, counter "name" in unit, gauge "name";`.
+/// field is `name: type;`, or `name: type => sample "name" in unit, counter "name" in unit, gauge "name",
+/// column "head" in unit, seldom "head" in unit, words "{} forks";`.
 #[macro_export]
 macro_rules! live {
     (@figure $verb:literal, $struct:ident, $field:ident, $help:expr) => { &[] };

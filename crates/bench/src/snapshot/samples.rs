@@ -34,7 +34,6 @@ const RATE_QUANTILES: [Quantile; 9] = [
     Quantile::Max,
 ];
 
-
 /// A figure of one, and what its mean and its largest sum are in samples.
 type Figure = (Metric, Metric, fn(&Smaps) -> Option<u64>);
 

@@ -70,31 +70,33 @@ live! {
         /// Its place in metrics; `None` of the parent, and where there is none left.
         slot: Option<usize>;
         /// Since it was forked.
-        age_s: f64;
+        age_s: f64 => column "age" in s;
         /// Resident memory, as ps shows it
-        rss_bytes: Option<u64> => sample "rss_bytes" in bytes;
+        rss_bytes: Option<u64> => sample "rss_bytes" in bytes, column "resident" in bytes;
         /// The same, shared pages divided by those who map them
         pss_bytes: Option<u64> => sample "pss_bytes" in bytes;
         /// Private memory that others map as well, since a fork
-        shared_bytes: Option<u64> => sample "shared_bytes" in bytes, gauge "cowlab_sharing_shared" in bytes;
+        shared_bytes: Option<u64> => sample "shared_bytes" in bytes, gauge "cowlab_sharing_shared" in bytes,
+            column "shared" in bytes;
         /// Private memory that the process alone maps
-        own_bytes: u64 => sample "own_bytes" in bytes, gauge "cowlab_sharing_own" in bytes;
+        own_bytes: u64 => sample "own_bytes" in bytes, gauge "cowlab_sharing_own" in bytes,
+            column "own" in bytes;
         /// The part of that at addresses at which its parent has a page as well
-        copied_bytes: Option<u64> => sample "copied_bytes" in bytes;
+        copied_bytes: Option<u64> => sample "copied_bytes" in bytes, column "copied" in bytes;
         /// Pages of files.
-        file_bytes: Option<u64>;
+        file_bytes: Option<u64> => column "files" in bytes;
         /// Shared memory.
-        shm_bytes: Option<u64>;
+        shm_bytes: Option<u64> => seldom "shm" in bytes;
         /// Merged because the content is the same, which no fork did.
         ksm_bytes: Option<u64>;
         /// In swap, where own and shared cannot be told apart.
-        swapped_bytes: Option<u64>;
+        swapped_bytes: Option<u64> => seldom "swapped" in bytes;
         /// How fast the shared memory becomes less
         erosion_bytes_per_s: Option<f64> => sample "erosion_bytes_per_s" in bytes_per_s,
-            gauge "cowlab_sharing_erosion" in bytes_per_second;
+            gauge "cowlab_sharing_erosion" in bytes_per_second, column "loses/min" in bytes_per_minute;
         /// Until nothing is shared, at that rate; `None` where it is 0 or not known, where that is far beyond the
         /// worker's life so far, and where it will not go on: the worker is about to settle.
-        shared_ends_s: Option<f64>;
+        shared_ends_s: Option<f64> => column "none in" in s;
         /// `own_bytes` at which older workers, which lose nothing any more, have settled, where this one still has
         /// less and loses some.
         settles_at_bytes: Option<u64>;

@@ -159,9 +159,10 @@ live! {
         /// Its counters and sizes now.
         now: Reading;
         /// Minor faults a second, since it was last read; beyond 256 processes, they take turns
-        minor_faults_per_s: Option<f64> => sample "minor_faults_per_s" in per_s;
+        minor_faults_per_s: Option<f64> => sample "minor_faults_per_s" in per_s, words "{} minor faults/s";
         /// Writes to pages that were there, a second
-        writes_to_present_per_s: Option<f64> => sample "writes_to_present_per_s" in per_s;
+        writes_to_present_per_s: Option<f64> => sample "writes_to_present_per_s" in per_s,
+            words "{} copies or re-uses/s";
         /// From the newest fork whose child lives, and still shares memory.
         epoch: Option<Epoch>;
         /// The last one that ended.
@@ -223,21 +224,28 @@ pub struct MappingRow {
     pub shared_pages: u64,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct ChildRow {
-    pub pid: u32,
-    pub name: String,
-    /// How old it is; `None` of one that was there before.
-    pub age_ns: Option<u64>,
-    /// It executed something, or was made with shared memory: it has no pages to copy.
-    pub apart: bool,
-    /// As of an [`Epoch`].
-    pub copied_bytes: Option<u64>,
-    /// As of an [`Epoch`].
-    pub shared_bytes: Option<u64>,
-    pub rss_bytes: Option<u64>,
-    /// Since it is watched.
-    pub minor_faults: u64,
+live! {
+    "watch";
+    /// A child that is alive.
+    #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+    pub struct ChildRow {
+        /// Its pid.
+        pid: u32;
+        /// Its name.
+        name: String;
+        /// How old it is; `None` of one that was there before.
+        age_ns: Option<u64> => column "age" in ns;
+        /// It executed something, or was made with shared memory: it has no pages to copy.
+        apart: bool;
+        /// As of an [`Epoch`].
+        copied_bytes: Option<u64> => column "copied" in bytes;
+        /// As of an [`Epoch`].
+        shared_bytes: Option<u64> => column "shared" in bytes;
+        /// Resident memory.
+        rss_bytes: Option<u64>;
+        /// Since it is watched.
+        minor_faults: u64;
+    }
 }
 
 live! {
@@ -248,9 +256,9 @@ live! {
         /// CPU time that watching took
         cpu_ns: u64 => counter "cowlab_watch_cpu" in seconds;
         /// Of one CPU, since the frame before; `None` in the first.
-        cpu_share: Option<f64>;
+        cpu_share: Option<f64> => words "{} of a CPU" in percent;
         /// Memory that watching takes
-        rss_bytes: Option<u64> => gauge "cowlab_watch_resident" in bytes;
+        rss_bytes: Option<u64> => gauge "cowlab_watch_resident" in bytes, words "RSS {}" in bytes;
         /// Forks, ends and execs that were not read soon enough
         lost_events: Option<u64> => counter "cowlab_watch_lost_events";
         /// Forks, ends and execs that were counted, and whose processes there was no time to read

@@ -20,13 +20,13 @@ live! {
         /// Its faults as BPF counts them.
         counts: Option<Counts>;
         /// Threads.
-        threads: Option<u64>;
+        threads: Option<u64> => words "threads {}";
         /// Resident memory
-        rss_bytes: Option<u64> => sample "rss_bytes" in bytes;
+        rss_bytes: Option<u64> => sample "rss_bytes" in bytes, words "RSS {}" in bytes;
         /// RssAnon: what a fork shares and a write then copies.
-        anonymous_bytes: Option<u64>;
+        anonymous_bytes: Option<u64> => words "a fork would share {}" in bytes;
         /// Memory of its page tables: what a fork copies at once
-        page_table_bytes: Option<u64> => sample "page_table_bytes" in bytes;
+        page_table_bytes: Option<u64> => sample "page_table_bytes" in bytes, words "page tables {}" in bytes;
         /// VmSwap.
         swapped_bytes: Option<u64>;
         /// VmData and VmStk: what a fork asks the kernel to promise, where it promises no more than there is.

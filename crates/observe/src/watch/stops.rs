@@ -65,11 +65,6 @@ impl Stops {
         let bounds = BOUNDS_NS.iter().copied().map(Some).chain([None]);
         bounds.zip(self.buckets)
     }
-
-    /// The mean; `None` before the first.
-    pub fn mean_ns(&self) -> Option<u64> {
-        self.sum_ns.checked_div(self.count)
-    }
 }
 
 #[cfg(test)]
@@ -79,7 +74,7 @@ mod tests {
     #[test]
     fn bounds_are_inclusive() {
         let mut stops = Stops::default();
-        assert_eq!((stops.max_ns, stops.mean_ns()), (None, None));
+        assert_eq!(stops.max_ns, None);
         for stop in [1, 100_000, 100_001, 6_000_000_000] {
             stops.add(stop);
         }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `sharing`: what a parent and its workers share, and how fast they lose it.
 
-mod columns;
 mod metrics;
 pub mod text;
 

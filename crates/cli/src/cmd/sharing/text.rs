@@ -5,12 +5,12 @@ use anyhow::Result;
 use cowlab_observe::sharing::{Figures, NAME, PID, Worker};
 use cowlab_report::{Block, Cell, Column, Document, Section, Table};
 use cowlab_schema::Command;
-use cowlab_schema::fmt::{age, bytes};
+use cowlab_schema::fmt::{age, bytes, quantity};
+use cowlab_schema::live::columns;
 use cowlab_store::{Missing, Params, Sample};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::columns::{COLUMNS, a_minute};
 use crate::output;
 use crate::sinks::{json_line, samples as samples_of};
 
@@ -52,9 +52,13 @@ fn page(figures: &Figures) -> Document {
 }
 
 fn table(figures: &Figures) -> Table {
-    let shown: Vec<_> = COLUMNS.iter().filter(|column| (column.is_shown)(figures)).collect();
-    let mut heads: Vec<Column> = shown.iter().map(|column| Column::number(column.head)).collect();
-    heads[0].numeric = false;
+    let mut shown = columns(Worker::FIGURES, &figures.workers);
+    // A page has 100 columns: files, which nobody loses, make room for rates.
+    if shown.iter().any(|(figure, _)| figure.key() == "erosion_bytes_per_s") {
+        shown.retain(|(figure, _)| figure.key() != "file_bytes");
+    }
+    let heads = shown.iter().map(|(_, column)| Column::number(column.text));
+    let heads = [Column::text("process")].into_iter().chain(heads).collect();
     let mut table = Table::new("workers", "", heads);
     let mut rows: Vec<&Worker> = figures.workers.iter().collect();
     if rows.len() > ROWS {
@@ -62,10 +66,19 @@ fn table(figures: &Figures) -> Table {
         table.caption = format!("The parent and the {} workers with most of their own:", ROWS - 1);
     }
     for one in rows.into_iter().take(ROWS) {
-        let cell = |cell: Option<String>| Cell::text(cell.unwrap_or_else(|| "–".to_owned()));
-        table.push(shown.iter().map(|column| cell((column.cell)(one))).collect());
+        let role = if one.parent.is_none() { "parent" } else { "worker" };
+        let mut row = vec![Cell::text(format!("{role} {}", one.pid))];
+        row.extend(shown.iter().map(|(figure, column)| {
+            let value = figure.value(one).map(|value| column.value(value));
+            Cell::text(value.unwrap_or_else(|| "–".to_owned()))
+        }));
+        table.push(row);
     }
     table
+}
+
+fn a_minute(bytes_per_s: f64) -> String {
+    quantity((bytes_per_s * 60.0).round(), "bytes")
 }
 
 /// The answer, the most wanted first.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The view on a terminal of any width: wide ones have two columns, narrow ones fewer figures.
 
-use cowlab_observe::watch::{Epoch, Process, RegionRow, Stops};
+use cowlab_observe::watch::{Epoch, Own, Process, Reading, RegionRow, Stops};
 use cowlab_report::fmt::{count, quantity};
+use cowlab_schema::live::words;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -133,14 +134,7 @@ fn wrapped(lines: &[String], width: u16) -> u16 {
 /// What is known in figures, the most wanted first.
 fn facts(view: &View, process: &Process) -> Vec<String> {
     let mut lines: Vec<String> = forks(process).into_iter().collect();
-    let mut faults = vec![];
-    if let Some(rate) = process.minor_faults_per_s {
-        faults.push(format!("minor faults {}/s", count(rate.round() as u64)));
-    }
-    if let Some(rate) = process.writes_to_present_per_s {
-        faults.push(format!("copies or re-uses {}/s", count(rate.round() as u64)));
-    }
-    lines.push(faults.join("  "));
+    lines.extend(row(words(Process::FIGURES, process), "  "));
     if let Some(epoch) = &process.epoch {
         let age = epoch.age_ns.map_or("?".to_owned(), |age| quantity(age as f64, "ns"));
         let figures = match (epoch.copied_bytes, epoch.shared_bytes) {
@@ -152,19 +146,15 @@ fn facts(view: &View, process: &Process) -> Vec<String> {
         let copied = bytes(epoch.copied_bytes);
         lines.push(format!("no epoch; the last child ended with {copied} of its own"));
     }
-    let now = &process.now;
-    lines.push(format!(
-        "RSS {}, a fork would share {}, page tables {}",
-        bytes(now.rss_bytes),
-        bytes(now.anonymous_bytes),
-        bytes(now.page_table_bytes)
-    ));
-    let threads = now.threads.map_or("? threads".to_owned(), |n| format!("{} threads", count(n)));
-    lines.push(threads);
-    let own = &view.frame.own;
-    let share = own.cpu_share.map_or("?".to_owned(), |share| format!("{:.1}%", share * 100.0));
-    lines.push(format!("watching takes {share} of a CPU, {}", bytes(own.rss_bytes)));
+    lines.extend(row(words(Reading::FIGURES, &process.now), ", "));
+    let own = row(words(Own::FIGURES, &view.frame.own), ", ");
+    lines.extend(own.map(|own| format!("watching takes {own}")));
     lines
+}
+
+/// A line of what is known; none of nothing.
+fn row(parts: impl Iterator<Item = String>, between: &str) -> Option<String> {
+    Some(parts.collect::<Vec<_>>().join(between)).filter(|line| !line.is_empty())
 }
 
 fn epoch_gauge(frame: &mut Frame<'_>, area: Rect, epoch: Option<&Epoch>) {

@@ -3,9 +3,10 @@
 
 use std::fmt::Write as _;
 
-use cowlab_observe::watch::{Epoch, Frame, Process};
+use cowlab_observe::watch::{Epoch, Frame, Process, Reading};
 use cowlab_report::fmt::{count, quantity, several};
 use cowlab_report::terminal::clean;
+use cowlab_schema::live::words;
 use jiff::Timestamp;
 
 /// Processes that get a line; of more, those with most faults.
@@ -39,12 +40,7 @@ fn line(process: &Process) -> String {
         parts.push("ended".to_owned());
     }
     parts.extend(forks(process));
-    if let Some(rate) = process.minor_faults_per_s {
-        parts.push(format!("{} minor faults/s", count(rate.round() as u64)));
-    }
-    if let Some(rate) = process.writes_to_present_per_s {
-        parts.push(format!("{} copies or re-uses/s", count(rate.round() as u64)));
-    }
+    parts.extend(words(Process::FIGURES, process));
     match (&process.epoch, &process.last_epoch) {
         (Some(epoch), _) => parts.push(copied(epoch)),
         (None, Some(epoch)) => {
@@ -56,9 +52,7 @@ fn line(process: &Process) -> String {
         (None, None) => {}
     }
     parts.push(several(process.children_alive, "child", "children"));
-    if let Some(rss) = process.now.rss_bytes {
-        parts.push(format!("RSS {}", quantity(rss as f64, "bytes")));
-    }
+    parts.extend(words(Reading::FIGURES, &process.now));
     parts.join("  ")
 }
 
