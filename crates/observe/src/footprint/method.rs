@@ -134,12 +134,7 @@ mod tests {
     use super::*;
 
     fn facts() -> MethodFacts {
-        MethodFacts {
-            frames: true,
-            bpf: Ok(()),
-            memory: Ok(()),
-            is_forked: false,
-        }
+        MethodFacts { frames: true, bpf: Ok(()), memory: Ok(()), is_forked: false }
     }
 
     fn chosen(subject: Subject, facts: &MethodFacts) -> Method {
