@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * copy_pages() of a target. With -DENDLESS its unwind table finds the frame by an expression that jumps to itself.
+ * copy_pages() of a target. With -DENDLESS its unwind table finds the frame by an expression that
+ * jumps to itself.
  */
 void NAME(volatile char *memory, int pages);
 

@@ -18,9 +18,10 @@
 
 int main(int argc, char **argv)
 {
-	void *library = dlopen(argv[1], RTLD_NOW), *copy = library ? dlsym(library, "copy_pages") : NULL;
-	char *memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *library = dlopen(argv[1], RTLD_NOW),
+	     *copy = library ? dlsym(library, "copy_pages") : NULL;
+	char *memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			    -1, 0);
 
 	if (!copy || memory == MAP_FAILED)
 		errx(1, "%s", library ? "no memory" : dlerror());
@@ -28,7 +29,8 @@ int main(int argc, char **argv)
 		int fd = open(argv[at], O_RDONLY);
 
 		for (int times = atoi(argv[2]); times > 0; times--)
-			if (mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED)
+			if (mmap(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) ==
+			    MAP_FAILED)
 				err(1, "%s", argv[at]);
 		close(fd);
 	}

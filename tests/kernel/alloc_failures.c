@@ -322,8 +322,7 @@ static bool guesses_all(void)
 {
 	long policy = figure("/proc/sys/vm/cow_precopy", "");
 
-	return policy == 1 ||
-	       (policy > 1 && figure("/proc/sys/vm/cow_threshold_pct", "") == 0);
+	return policy == 1 || (policy > 1 && figure("/proc/sys/vm/cow_threshold_pct", "") == 0);
 }
 
 static void in_guesses(void)

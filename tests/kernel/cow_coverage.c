@@ -4,9 +4,9 @@
  *
  * A process forks again and again, and between two forks it writes some pages of each region, from
  * none to all. It notes each page that it writes, in shared memory, which is never copied on write.
- * After each fork the kernel's trace must say just that of the epoch that ended: exactly, for regions
- * that fault page by page, and within a page for those that were copied ahead, whose writes the kernel
- * knows from dirty bits. Which regions are copied ahead must follow from the threshold.
+ * After each fork the kernel's trace must say just that of the epoch that ended: exactly, for
+ * regions that fault page by page, and within a page for those that were copied ahead, whose writes
+ * the kernel knows from dirty bits. Which regions are copied ahead must follow from the threshold.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -161,9 +161,9 @@ static void epochs(long mode, unsigned long region_kb, long threshold, bool thre
 		for (size_t i = 0; i < count; i++) {
 			size_t number = (regions[i].start - first) / size;
 
-			copied[number] = !asked || (regions[i].covered &&
-						    regions[i].covered * 100 >=
-							    asked * regions[i].pages);
+			copied[number] =
+				!asked || (regions[i].covered &&
+					   regions[i].covered * 100 >= asked * regions[i].pages);
 		}
 		write_wanted(wanted, threads);
 		count = area_regions();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* A mapping of which the kernel counts regions (vm.cow_precopy=2), and what its trace says of them. */
+/* A mapping of which the kernel counts regions (vm.cow_precopy=2), and what its trace says of them.
+ */
 #ifndef REGIONS_H
 #define REGIONS_H
 

@@ -18,10 +18,9 @@
 
 /* The policy last: what it needs is set before it is switched on again. */
 static const char *const settings[] = {
-	"cow_precopy_pages",	"cow_precopy_ramp",	  "cow_region_kb",
-	"cow_threshold_pct",	"cow_gate_forks",	  "cow_stats",
-	"lowmem_reserve_ratio", "watermark_scale_factor", "cow_defer",
-	"cow_precopy",
+	"cow_precopy_pages", "cow_precopy_ramp", "cow_region_kb",	 "cow_threshold_pct",
+	"cow_gate_forks",    "cow_stats",	 "lowmem_reserve_ratio", "watermark_scale_factor",
+	"cow_defer",	     "cow_precopy",
 };
 #define SETTINGS (sizeof(settings) / sizeof(*settings))
 static char old_settings[SETTINGS][128]; /* "" where the kernel has none */

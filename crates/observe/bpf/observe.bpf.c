@@ -200,9 +200,9 @@ int fork_ends(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	if (flags & CLONE_THREAD) {
 		/* task_struct has the thread's number before its process's. */
-		if (tgid_offset && !bpf_probe_read_kernel(&child, sizeof(child),
-							  (void *)(ctx->args[0] + tgid_offset -
-								   sizeof(child))))
+		if (tgid_offset &&
+		    !bpf_probe_read_kernel(&child, sizeof(child),
+					   (void *)(ctx->args[0] + tgid_offset - sizeof(child))))
 			new_stack(tid, child);
 		return 0;
 	}
