@@ -133,7 +133,7 @@ json parent=$parent 'd.summary.pid == $parent' 'd.summary.children == 1' \
 	'd.summary.fork | .expected_bytes == .page_table_bytes + d.summary.copied_bytes.value' \
 	'd.summary.fork.findings | any(.what | contains("copies expected"))' \
 	'd.summary.application | .written >= 8192 and .written < .pages' \
-	'd.missing | any(.metric == "forecast of tend" and (.reason | contains("share the memory")))'
+	'd.missing | any(.metric == "forecast of tend" and (.reason | test("shares? the memory of")))'
 kill "$(<worker)"
 wait "$parent"
 

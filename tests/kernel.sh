@@ -21,7 +21,7 @@ refuses 2 'invalid value' kernel boot --guest time_limit_s=-1 -- true
 
 refuses 2 'the pages of next:PAGES must be in 1..512' kernel test --policy next:513
 refuses 2 "policy next: kernels without research's patches have no policies: add patched" \
-	kernel test --policy off,next --variant plain,upstream
+	kernel test --policy next --variant plain,upstream
 refuses 1 "no test in .*/tests/kernel has 'cwo' in its name" kernel test --filter cwo
 refuses 2 'cpus=9 is not in 1\.\.8' kernel boot --guest cpus=9 -- true
 refuses 2 'cpus=9 is not in 1\.\.8' bench cow-faults --kernel patched --guest cpus=9

@@ -192,7 +192,8 @@ if [[ -w $ksm/run && $(<$ksm/run) == 0 ]]; then
 		passes --json sharing "$name"
 		jq -e '.summary.ksm_bytes > 1e6' out
 	}
-	wait_for 20 has_merged
+	# ksmd gives way to all others.
+	wait_for 60 has_merged
 	echo 2 >$ksm/run
 	json 'd.summary.sentences | any(test("^KSM merged"))' 'd.summary.workers | any(.ksm_bytes > 0)' \
 		'all(d.summary.workers[]; .shared_bytes + .own_bytes + .ksm_bytes < 24400 * 4096)'

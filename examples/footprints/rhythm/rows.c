@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-/* A table of 180,000 rows of 1,000 bytes in SQLite's memory, 10 of which change each ms.
- */
+/* 180,000 rows of 1,000 bytes in SQLite's memory, of which 10 change each millisecond. */
 #define _DEFAULT_SOURCE
 #include <sqlite3.h>
 #include <stdio.h>
