@@ -250,7 +250,8 @@ passes explain "$pid" --duration-s 1 --tables
 cat out screen | tr -s '\n ' ' ' >joined
 ! grep -qE 'cowlab [a-z]+ situations' joined || fail "expected no command by a name that two have, saw: $(<joined)"
 grep -oE "cowlab [a-z]+ $pid( --[a-z-]+( [0-9]+)?)*" joined | sort -u >commands
-[[ $(wc -l <commands) -ge 3 ]] || fail "expected some commands on the page, saw: $(<commands)"
+# tend is among them where the stop is long enough to be shortened.
+[[ $(wc -l <commands) -ge 2 ]] || fail "expected some commands on the page, saw: $(<commands)"
 while read -r _ verb rest; do
 	read -ra words <<<"$rest"
 	status=0
