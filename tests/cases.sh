@@ -189,6 +189,7 @@ pids=$(awk '$3 == "cgroup" && /pids/ { print $2; exit } $3 == "cgroup2" { print 
 if mkdir "$pids" 2>/dev/null && [[ -e $pids/pids.max ]]; then
 	trap '[[ -z $pid ]] || kill -9 $pid 2>/dev/null || true; sleep 0.2; rmdir "$pids" 2>/dev/null || true' EXIT
 	echo 12 >"$pids/pids.max"
+	# The shell fails when a fork of it is refused, which is what is wanted; the answer below tells whether one was.
 	(echo "$BASHPID" >"$pids/cgroup.procs" && for ((i = 0; i < 20; i++)); do sleep 0.2 & done; wait) 2>/dev/null || true
 	begin forks
 	echo "$pid" >"$pids/cgroup.procs"

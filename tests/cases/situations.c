@@ -303,9 +303,8 @@ static void zombies(void)
 	pause();
 }
 
-/* Two mappings of 0.7 of the RAM each, of which the kernel makes one: nothing is touched, and fork
- * is refused. */
-static void merged(void)
+/* Two mappings of half of *bytes each, 1.4 times the RAM in all, of which the kernel makes one. */
+static char *too_large(size_t *bytes)
 {
 	size_t half = sysconf(_SC_PHYS_PAGES) * PAGE / 10 * 7 & ~(PAGE - 1);
 	char *at =
@@ -316,24 +315,28 @@ static void merged(void)
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
 			exit(77);
 	}
+	*bytes = 2 * half;
+	return at;
+}
+
+/* Nothing is touched, and fork is refused. */
+static void merged(void)
+{
+	size_t bytes;
+
+	too_large(&bytes);
 	fork_on(nothing, 200);
 }
 
 /* The same, and given back after the fork that failed. */
 static void merged_before(void)
 {
-	size_t half = sysconf(_SC_PHYS_PAGES) * PAGE / 10 * 7 & ~(PAGE - 1);
-	char *at =
-		mmap(NULL, 2 * half, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	size_t bytes;
+	char *at = too_large(&bytes);
 
-	for (int i = 0; i < 2; i++) {
-		if (mmap(at + i * half, half, PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
-			exit(77);
-	}
 	if (fork() >= 0)
 		exit(77);
-	munmap(at, 2 * half);
+	munmap(at, bytes);
 	take(MIB);
 	ready();
 	pause();

@@ -63,7 +63,7 @@ impl Body<'_> {
         let musttail = self.musttail.get(musttail).filter(|&&index| index < found.close);
         let musttail = musttail.map(|&index| {
             let line = lexed.line(token(index));
-            format!("line {line}: a tail call that must stay one, and whoever is traced has work after it")
+            format!("line {line}: musttail needs a tail call, and a traced function records its end after the call")
         });
         Function {
             name: lexed.name(token(found.name)),
